@@ -24,6 +24,8 @@ ARGS      ?=
 # Number of tests at a time; TESTS selects tests, such as TESTS="tests/test_data.py -k pachinko".
 TEST_JOBS ?= 2
 TESTS     ?=
+# For `check-method`: a file with a method of yours.
+FILE      ?=
 # Duration of `test-soak`.
 SOAK_MINUTES ?= 120
 
@@ -42,7 +44,7 @@ ENVIRONMENTS_STAMP := $(call extra_stamp,environments)
 DOCS_STAMP := $(call extra_stamp,docs)
 
 # make itself does not report misspelt names of variables on the command line.
-override VARIABLES := A ARGS B CONFIG FROM PAPER PYTHON SCALE SOAK_MINUTES TEST_JOBS TESTS TORCH UV WHAT
+override VARIABLES := A ARGS B CONFIG FILE FROM PAPER PYTHON SCALE SOAK_MINUTES TEST_JOBS TESTS TORCH UV WHAT
 override set_here = $(if $(filter command,$(firstword $(origin $(1)))),$(1))
 override unknown := $(filter-out $(VARIABLES) SHELL,$(foreach name,$(.VARIABLES),$(call set_here,$(name))))
 ifneq ($(unknown),)
@@ -74,7 +76,7 @@ workflow = $(BIN)/python -m fedlib make
 .NOTPARALLEL:
 .PHONY: help install demo demo-all reduced reproduce plan why list compare report test test-fast lint format
 .PHONY: bench bench-peers bench-gpu install-slurm test-slurm test-environments
-.PHONY: test-changed test-faults test-large test-soak
+.PHONY: check-method test-changed test-faults test-large test-soak
 .PHONY: lock pins unlock clean keep gather wall which figures-from docs
 
 help:  ## list the targets
@@ -138,6 +140,11 @@ FAST += metrics tables seals files readme
 test-fast: $(STAMP)  ## run a quarter of the tests, in two minutes; TESTS="-k fedper" for one method
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n $(TEST_JOBS) --dist loadfile \
 	  $(if $(findstring tests/,$(TESTS)),,$(FAST:%=tests/test_%.py)) $(TESTS)
+
+check-method: export FEDLIB_METHOD = $(value FILE)
+check-method: $(STAMP)  ## test a method of yours, FILE=mine/fedper.py: a line for each rule
+	@test -n "$$FEDLIB_METHOD" || { echo 'FILE names a method, such as FILE=mine/fedper.py' >&2; exit 1; }
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -v --tb=short --no-header -m contract tests/test_methods.py
 
 test-changed: $(STAMP)  ## run the tests that uncommitted changes can reach; ARGS=main: since main
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --changed $(if $(ARGS),$(ARGS),HEAD) $(TESTS)

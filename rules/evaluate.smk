@@ -43,6 +43,7 @@ rule metrics:
     input:
         histories=run_files("history"),
         evaluations=run_files("evaluation"),
+        trials=lambda wildcards: PLAN.tuned("trials", **wildcards),
     output:
         metrics=path("metrics"),
         metrics_csv=path("metrics_csv"),

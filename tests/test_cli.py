@@ -430,7 +430,7 @@ def test_a_misspelt_variable_of_make_is_refused_with_those_there_are(given):
     assert done.returncode == 2
     [line] = done.stderr.splitlines()
     name = given.partition("=")[0]
-    assert f"unknown variable {name}; there are A ARGS B CONFIG FROM PAPER " in line
+    assert f"unknown variable {name}; there are A ARGS B CONFIG FILE FROM PAPER " in line
 
 
 @pytest.mark.parametrize("given", ["CONFIG=tag=a", "SHELL=/bin/sh"])

@@ -14,10 +14,12 @@ from fedlib import methods, papers, seals
 from fedlib.data import partitions
 from fedlib.data.joined import Joined
 from fedlib.engine.task import Task
-from fedlib.errors import ConfigError
+from fedlib.errors import ConfigError, DataError
 from fedlib.federation import Split
 from fedlib.methods.fedprox import FedProx
 from fedlib.methods.parts.settings import LogUniform, OneOf, Uniform
+from fedlib.report import tables
+from fedlib.report.metrics.runs import of_tuning, result_files
 from fedlib.results import RunResult, View
 from fedlib.run import buildable, tune
 from fedlib.run.build import build_simulation
@@ -202,6 +204,50 @@ def test_a_diverged_trial_cannot_be_chosen_and_without_another_there_is_an_error
     spec |= {"local": wild, "tuning": {**TUNING, "trials": 1}}
     called = run_here("tune", asked(folder / "none", spec)), *capsys.readouterr()
     assert_one_line(called, "all 1 trials of fedavg diverged")
+
+
+def test_a_protocol_of_the_end_may_choose(folder):
+    tuning = {**TUNING, "trials": 2, "protocol": "one_step"}
+    assert run_here("tune", asked(folder / "later", {**TO_TUNE, "tuning": tuning})) == 0
+    later, whole = (found(folder / name)["trials"] for name in ("later", "whole"))
+    assert [x["accuracy"] for x in later] != [x["accuracy"] for x in whole[:2]]
+
+
+def test_the_table_has_what_tuning_gained_and_where_it_ended(tmp_path):
+    trials = [
+        {"values": {"local.lr": 0.5}, "accuracy": {"2": 0.5, "8": 0.6}, "diverged": False},
+        {"values": {"local.lr": 0.02}, "accuracy": {"2": 0.7, "8": 0.75}, "diverged": False},
+        {"values": {"local.lr": 3.0}, "accuracy": {"2": None}, "diverged": True},
+    ]
+    spec = {"rounds": 8, "seed": 9}
+    about = {"spec": spec, "trials": trials, "chosen": 1, "values": trials[1]["values"]}
+    runs = tmp_path / "runs" / "toy"
+    file = tmp_path / "tuned" / "toy" / "digits" / "fedavg" / "trials.json"
+    file.parent.mkdir(parents=True)
+    seals.write_json(file, {**about, "at_edge": ["local.lr"]})
+    run = {"federation": "digits", "label": "fedavg", "tuned": seals.spec_digest(spec)}
+    run |= {"dataset": "digits", "partition": "iid", "method": "fedavg", "seeds": []}
+    assert result_files({"runs": [run]}, runs) == [file]
+    rows = of_tuning("toy", run, file)
+    shown = {"title": "FedAvg", "rounds": 8, "notes": [], "params": {}, **run}
+    data = {
+        "name": "digits",
+        "title": "Digits",
+        "dataset": "digits",
+        "notes": [],
+        "family": "Digits",
+    }
+    exhibit = {
+        **{"paper": "toy", "name": "tuning", "title": "Tuning", "caption": "", "scale": "demo"},
+        **{"scale_note": "demo: few", "folder_note": "", "seeds": [1], "published": None},
+        **{"federations": [data], "runs": [shown]},
+    }
+    sheet = tables.load("tuning")(exhibit, rows, None, None)
+    [row] = sheet.blocks[0].rows
+    told = [cell.text for cell in row]
+    assert told == ["FedAvg", "60.0", "75.0", "+15.0", "lr = 0.02", "1 of 3", "1"]
+    with pytest.raises(DataError, match="digits/fedavg is not tuned"):
+        tables.load("tuning")(exhibit, rows[rows["at"] == "last"], None, None)
 
 
 # -- runs that are tuned ---------------------------------------------------------------------------

@@ -17,6 +17,7 @@ Lopez-Paz, ICLR 2021); the rung is one of successive halving (Jamieson and Talwa
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ from fedlib.federation import Federation, Split
 from fedlib.methods.base import LogUniform, OneOf, Tried
 from fedlib.results import RunResult, View
 from fedlib.run.checkpoint import Checkpoints
+from fedlib.run.evaluate import final
 from fedlib.run.simulate import Simulation
 from fedlib.run.tuned import TUNING, merged
 from fedlib.run_spec import RUNG
@@ -103,17 +105,17 @@ def without_test(federation: Federation) -> Federation:
     return replace(federation, test=nobody, truth=None)
 
 
-def accuracy(result: RunResult) -> float:
+def accuracy(result: RunResult, view: View = VALIDATION) -> float:
     """Mean validation accuracy over the seen clients that have such examples, at the end.
 
     Raises:
       ConfigError: if nobody has any.
     """
-    scores = result.scores.get(VALIDATION)
+    scores = result.scores.get(view)
     if scores is None:
         raise ConfigError(
-            "tuning chooses by validation examples, and no seen client has any: choose a partition "
-            "with a validation part"
+            f"tuning chooses by validation examples that clients predict by {view.protocol!r}, and "
+            "there are none: choose a partition with a validation part, or another protocol"
         )
     some = scores.count > 0
     return float((scores.correct[-1][some] / scores.count[some]).mean())
@@ -205,13 +207,18 @@ class Tuner:
     def _train(self, values: dict, rounds: int, name: str) -> float | None:
         spec = {**merged(self.spec, values), "rounds": rounds}
         checkpoints = self.checkpoints(name)
+        view = VALIDATION._replace(protocol=self.spec[TUNING].get("protocol", "default"))
         try:
-            _, result = self.build(spec).run(checkpoints, lambda line: None, self.stop)
+            simulation = self.build(spec)
+            state, result = simulation.run(checkpoints, lambda line: None, self.stop)
+            if view != VALIDATION:
+                everyone = partial(simulation.everyone, round=rounds)
+                result = final(simulation.method, state, everyone, views=[view])
         except DivergedError:
             return None
         if checkpoints:
             checkpoints.clear()
-        return accuracy(result)
+        return accuracy(result, view)
 
 
 def best(trials: Sequence[Trial], rounds: int) -> list[int]:

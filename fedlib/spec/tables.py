@@ -374,3 +374,11 @@ class Views(Table):
         """Those of the columns."""
         for column in self.columns:
             yield View(**{name: column[name] for name in View._fields if name in column})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning(Table):
+    """What tuning chose of each run, and what that is worth by validation accuracy."""
+
+    question: ClassVar = "What does tuning gain, and are the ranges wide enough?"
+    room_for_others: ClassVar = True

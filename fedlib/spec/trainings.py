@@ -82,8 +82,9 @@ class Run:
       tuning: None, or how its rate and what its method's `SPACE` names are chosen before it is
         trained, see `fedlib.run.tune`: {"seed": of the cut and the runs that tune, "trials": their
         number, of which the first is as declared, "rates": [least, most] rate of the local solver,
-        "rung": whether most trials stop after a quarter of the rounds, "fixed": what is not tuned,
-        such as "local.lr"}; the last two may be left out.
+        "rung": whether most trials stop after a quarter of the rounds, "protocol": by which clients
+        predict, "default" if not given, "fixed": what is not tuned, such as "local.lr"}; the last
+        three may be left out.
       notes: what a reader must know about this run; shown under every table it is in.
     """
 

@@ -170,7 +170,7 @@ def check_tuning(at: str, run: Run, seeds: Iterable[int]) -> None:
     if run.tuning is None:
         return
     at, kinds = f"{at}.tuning", {"seed": int, "trials": int, "rates": list[float]}
-    kinds |= {"rung": bool, "fixed": list[str]}
+    kinds |= {"rung": bool, "protocol": str, "fixed": list[str]}
     for name in run.tuning:
         check_choice(at, name, kinds)
     for name in ("seed", "trials", "rates"):

@@ -116,9 +116,10 @@ class Plan(Selection):
         files = [self.path(file, **names) for file in ("state", "history")]
         return [] if is_stand_in(files[0]) else files
 
-    def tuned(self, *files: str) -> list[str]:
-        """Those `files` ("trials", "choice") of all runs that are tuned."""
-        return [self.path(file, **names) for names in self.tunings() for file in files]
+    def tuned(self, *files: str, paper: str | None = None) -> list[str]:
+        """Those `files` ("trials", "choice") of all runs that are tuned, or of those of a paper."""
+        mine = [names for names in self.tunings() if paper in (None, names["paper"])]
+        return [self.path(file, **names) for names in mine for file in files]
 
     def choice(self, paper: str, federation: str, label: str, **_: object) -> list[str]:
         """What was chosen for a run; empty if it is not tuned."""

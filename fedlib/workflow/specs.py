@@ -31,8 +31,10 @@ def of_metrics(selection: Selection, digest: Digest, paper: Paper) -> dict:
     for run in paper.runs:
         data = selection.data(paper.name, run.federation)
         names = {"paper": paper.name, "federation": run.federation, "label": run.label}
+        tuned = {"tuned": digest("tune", **names)} if run.tuning else {}
         runs.append(
             {
+                **tuned,
                 "federation": run.federation,
                 "dataset": data.dataset,
                 "partition": data.partition_label,

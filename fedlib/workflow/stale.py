@@ -148,7 +148,8 @@ def inputs(plan: Plan, stage: str, job: dict) -> list[str]:
         case "evaluate":
             return [plan.path("manifest", **job), *plan.weights(**run), plan.path("history", **job)]
         case "metrics":
-            return [*plan.run_files("history", **job), *plan.run_files("evaluation", **job)]
+            runs = (*plan.run_files("history", **job), *plan.run_files("evaluation", **job))
+            return [*runs, *plan.tuned("trials", **job)]
         case "table" | "figure":
             printed = plan.published(stage, job["paper"], job[stage])
             frames = [plan.path(name, paper=job["paper"]) for name in ("metrics", "clients")]

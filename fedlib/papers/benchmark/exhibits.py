@@ -4,6 +4,7 @@ from fedlib.papers._frame import Settings, on
 from fedlib.papers.benchmark import registered
 from fedlib.papers.benchmark.federations import TAGS
 from fedlib.papers.benchmark.settings import DIM, HOMES, METHODS, PROTOCOLS
+from fedlib.spec import tables
 from fedlib.spec.contrasts import Advice, Claims, ContrastPoints, Contrasts, Standings
 from fedlib.spec.worlds import PhaseDiagram, Regret
 
@@ -117,6 +118,12 @@ TABLES = {
         tags=tags,
         rules=registered.RULES,
         **REAL,
+    ),
+    "tuning": tables.Tuning(
+        title="What tuning chose",
+        caption="Every method has the same number of trials, of which the first is as declared.",
+        labels=tuple(METHODS),
+        federations=on("real", "worlds", "phase"),
     ),
 }
 FIGURES = {

@@ -151,8 +151,13 @@ class Setting(_frame.Setting):
                 participation={"rate": self.cohort, "aggregation": "renormalised"},
                 evaluate_every=max(1, self.rounds // self.evaluations),
                 seeds=self.seeds,
-                tuning=dict(self.tuning) if self.tuning else None,
+                tuning=self._tuning(label),
             )
+
+    def _tuning(self, label: str) -> dict | None:
+        """How a method is tuned: by what it predicts with."""
+        how = {"protocol": PROTOCOLS[label]} if label in PROTOCOLS else {}
+        return {**self.tuning, **how} if self.tuning else None
 
     def _arguments(self, label: str) -> dict:
         """Of the model of a method, which may be three times as wide, or half as wide."""

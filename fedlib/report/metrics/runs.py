@@ -1,18 +1,22 @@
 """The rows of all runs of a paper, and where they are written."""
 
+from numbers import Real
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from fedlib import seals
 from fedlib.errors import DataError
 from fedlib.report import frames
+from fedlib.report.metrics.definitions import PRIMARY
 from fedlib.report.metrics.tidy import CLIENT_COLUMNS, ROW_COLUMNS, client_rows, run_rows
 from fedlib.results import RunResult
 
 RUN_COLUMNS = ("paper", "federation", "dataset", "partition", "label", "method", "seed")
 FILES = ("history", "evaluation")  # of a run, each with .h5
 COLUMNS = RUN_COLUMNS + ROW_COLUMNS
+TUNING = "tuning"  # in the column "at" of rows about the trials of a run
 
 
 def collect(spec: dict, runs: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -21,8 +25,9 @@ def collect(spec: dict, runs: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     Args:
       spec: {"paper", "runs": [{"federation", "dataset", "partition", "label", "method",
         "seeds", "specs"}]}, where "specs" has for each seed the digests of the specifications of
-        training and evaluation.
-      runs: folder with {federation}/{label}/seed{seed}/{history,evaluation}.h5.
+        training and evaluation; "tuned", of a tuned run, is that of its tuning.
+      runs: folder with {federation}/{label}/seed{seed}/{history,evaluation}.h5, beside which in
+        ../../tuned are the trials of tuned runs.
 
     Raises:
       DataError: naming the run whose files are missing, corrupted or contradictory, or of another
@@ -31,6 +36,8 @@ def collect(spec: dict, runs: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     metrics, clients = [], []
     cut: dict[str, tuple] = {}
     for run in spec["runs"]:
+        if "tuned" in run:
+            metrics.append(of_tuning(spec["paper"], run, _trials(run, runs)))
         for seed, expected in zip(run["seeds"], run["specs"], strict=True):
             folder = Path(runs) / run["federation"] / run["label"] / f"seed{seed}"
             names = {name: run[name] for name in ("federation", "dataset", "partition", "label")}
@@ -49,13 +56,47 @@ def collect(spec: dict, runs: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def result_files(spec: dict, runs: str | Path) -> list[Path]:
-    """The files that `collect` reads: all histories, then all evaluations."""
+    """The files that `collect` reads: all histories, then all evaluations, then all trials."""
     folders = [
         Path(runs) / run["federation"] / run["label"] / f"seed{seed}"
         for run in spec["runs"]
         for seed in run["seeds"]
     ]
-    return [folder / f"{name}.h5" for name in FILES for folder in folders]
+    trials = [_trials(run, runs) for run in spec["runs"] if "tuned" in run]
+    return [*(folder / f"{name}.h5" for name in FILES for folder in folders), *trials]
+
+
+def _trials(run: dict, runs: str | Path) -> Path:
+    """The file with the trials of a tuned run."""
+    paper = Path(runs)
+    tuned = paper.parents[1] / "tuned" / paper.name
+    return tuned / run["federation"] / run["label"] / "trials.json"
+
+
+def of_tuning(paper: str, run: dict, file: Path) -> pd.DataFrame:
+    """What a tuning came to, as rows at `TUNING`, with the seed that tunes.
+
+    "trial_0" and so on are validation accuracies, NaN of diverged ones; "trial" is the number of
+    the chosen one, "chosen_local.lr" and so on what it has (NaN for what is no number), "at_edge"
+    how many of these are at an edge of their ranges.
+    """
+    found = seals.read_json(file, has=("spec", "trials", "chosen", "values", "at_edge"))
+    seals.check_spec(file, seals.spec_digest(found["spec"]), run["tuned"])
+    values = {"trial": found["chosen"], "at_edge": len(found["at_edge"])}
+    values |= {
+        f"chosen_{name}": x if isinstance(x, Real) else np.nan
+        for name, x in found["values"].items()
+    }
+    rows = [(found["spec"]["rounds"], name, value) for name, value in values.items()]
+    for number, trial in enumerate(found["trials"]):
+        rows += [
+            (int(rounds), f"trial_{number}", np.nan if accuracy is None else accuracy)
+            for rounds, accuracy in trial["accuracy"].items()
+        ]
+    view = PRIMARY._replace(split="val")._asdict()
+    names = {name: run[name] for name in ("federation", "dataset", "partition", "label", "method")}
+    about = {"paper": paper, "seed": found["spec"]["seed"], "at": TUNING, **names, **view}
+    return pd.DataFrame(rows, columns=["round", "metric", "value"]).assign(**about)
 
 
 def _read_run(

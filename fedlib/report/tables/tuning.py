@@ -1,0 +1,75 @@
+"""What tuning chose of each run, and its validation accuracy as declared and as tuned.
+
+Accuracies are of the cut that tunes, which no reported run has; see `fedlib.run.tune`.
+"""
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from fedlib.errors import DataError
+from fedlib.report import exhibits
+from fedlib.report.metrics.runs import TUNING
+from fedlib.report.tables.render import NOT_APPLICABLE, Column, Sheet, percent, points
+from fedlib.report.tables.sheets import Columns, TableInputs, texts
+
+CHOSEN = "chosen_"
+
+
+def build(given: TableInputs) -> Sheet:
+    """The table; its numbers have a row per federation and run.
+
+    Raises:
+      DataError: if a run is not tuned.
+    """
+    tuned = given.metrics[given.metrics["at"] == TUNING]
+    numbers = given.numbers(lambda federation, run: _of_run(run, exhibits.of_run(tuned, run)))
+    return given.sheet(
+        numbers,
+        given.blocks(numbers, _columns),
+        "Validation accuracy of the seen clients after the last round, on a cut of its own: of the "
+        "declared setting, and of the trial that was chosen by it, which is the highest by "
+        "construction.",
+        "Diverged: trials with a loss that was not finite. At an edge: chosen values in the outer "
+        "tenth of their range, which may be too narrow.",
+    )
+
+
+def _of_run(run: dict, rows: pd.DataFrame) -> Iterator[dict]:
+    """Its trials in short."""
+    if rows.empty:
+        raise DataError(f"{exhibits.name(run)} is not tuned, or the metrics stage must run again")
+    value = rows[~rows["metric"].str.startswith("trial_")].set_index("metric")["value"]
+    trials = rows[rows["metric"].str.startswith("trial_")]
+    diverged = trials[trials["value"].isna()]["metric"].nunique()
+    ended = trials[trials["round"] == trials["round"].max()].set_index("metric")["value"]
+    yield {
+        "default": ended.get("trial_0", float("nan")),
+        "tuned": ended[f"trial_{value['trial']:.0f}"],
+        "trial": int(value["trial"]),
+        "trials": trials["metric"].nunique(),
+        "diverged": diverged,
+        "at_edge": int(value["at_edge"]),
+        "values": ", ".join(_told(name, x) for name, x in value.items() if name.startswith(CHOSEN)),
+    }
+
+
+def _told(name: str, value: float) -> str:
+    """A chosen value in words: "lr = 0.1"."""
+    shown = "default" if pd.isna(value) else f"{value:.4g}"
+    return f"{name.removeprefix(CHOSEN).partition('.')[2]} = {shown}"
+
+
+def _columns(mine: pd.DataFrame) -> Columns:
+    """A row per run."""
+    accuracy = "Validation accuracy"
+    yield Column("Method"), texts(mine["title"])
+    for title in ("default", "tuned"):
+        told = (NOT_APPLICABLE if pd.isna(x) else percent(x) for x in mine[title])
+        yield Column(title, accuracy), texts(told)
+    gains = (NOT_APPLICABLE if pd.isna(x) else points(x) for x in mine["tuned"] - mine["default"])
+    yield Column("gain", accuracy), texts(gains)
+    yield Column("Chosen"), texts(mine["values"])
+    diverged = zip(mine["diverged"], mine["trials"], strict=True)
+    yield Column("Diverged"), texts(f"{some} of {all_}" for some, all_ in diverged)
+    yield Column("At an edge"), texts(mine["at_edge"])

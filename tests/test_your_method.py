@@ -1,0 +1,63 @@
+"""The tutorial docs/your-method.md: its method keeps the contract, is tuned, and gets its row."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedlib import methods
+from fedlib.workflow.plan import Plan
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXT = (ROOT / "docs/your-method.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def mine(tmp_path):
+    """The file that the reader is told to save."""
+    [name] = re.findall(r"Save this as `mine/(\w+\.py)`", TEXT)
+    [code] = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    (tmp_path / name).write_text(code, encoding="utf-8")
+    return tmp_path / name
+
+
+def check_method(file):
+    """What `make check-method FILE=...` does."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    [words] = re.findall(r"-m (pytest .*-m contract .*)", makefile)
+    environment = {**os.environ, "FEDLIB_METHOD": str(file), "OMP_NUM_THREADS": "1"}
+    line = [sys.executable, "-m", *words.split(), "-p", "no:cacheprovider"]
+    return subprocess.run(line, cwd=ROOT, env=environment, capture_output=True, text=True)
+
+
+@pytest.mark.slow
+def test_the_method_of_the_tutorial_keeps_the_contract(mine):
+    done = check_method(mine)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("PASSED") >= 10
+
+
+@pytest.mark.slow
+def test_a_method_that_changes_the_state_it_was_given_is_told_so(mine):
+    code = mine.read_text(encoding="utf-8")
+    [line] = re.findall(r"        after = .*\n", code)
+    spoilt = line + "        next(iter(state.params.values())).add_(1e-3)\n"
+    mine.write_text(code.replace(line, spoilt), encoding="utf-8")
+    done = check_method(mine)
+    assert done.returncode == 1
+    assert re.search("leave_the_state_they_were_given_alone.* FAILED", done.stdout)
+
+
+def test_it_is_not_in_the_registry_and_its_row_is_in_the_table_of_tunings(mine):
+    assert mine.stem not in methods.METHODS
+    [config] = re.findall(r'make demo CONFIG="(.*)"', TEXT)
+    assert config == "papers=[benchmark] methods=[mine/fedexprox.py]"
+    plan = Plan({"papers": ["benchmark"], "methods": [str(mine)]})
+    label = "own-fedexprox"
+    tuned = [job["federation"] for stage, job in plan.jobs() if stage == "tune"]
+    ours = [job["federation"] for job in plan.tunings() if job["label"] == label]
+    assert {*ours} == {*tuned}
+    assert label in plan.exhibit("table", "benchmark", "tuning").labels
