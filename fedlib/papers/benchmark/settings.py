@@ -70,7 +70,7 @@ METHODS = {
     "fedapen": ("FedAPEN", "fedapen", {}),
     "fedproto": ("FedProto", "fedproto", {}),
     "fedgh": ("FedGH", "fedgh", {}),
-    "fedtgp": ("FedTGP", "fedtgp", {"server_epochs": 10}),
+    "fedtgp": ("FedTGP", "fedtgp", {"server_epochs": 10}),  # 100 are a quarter of all time
     "fd": ("FD", "fd", {}),
 }
 IN_WORLDS = tuple(METHODS)[: tuple(METHODS).index("label-prior")]
