@@ -154,10 +154,10 @@ def _stand_in(spec: dict, raw: Path) -> tuple[Examples, tuple[int, ...]]:
 
 
 def _made(module: ModuleType, spec: dict, raw: Path) -> tuple[Examples, tuple[int, ...]]:
-    """The examples of a data set without a download, inputs short if they can."""
+    """The examples of a data set without a download, inputs short where labels ignore length."""
     takes = inspect.signature(module.read).parameters
     drawn = {"seed": build.seed_of(spec)} if "seed" in takes else {}
-    if "dim" not in takes:
+    if "dim" not in takes or "world" in takes:
         examples = module.read(raw, **spec["params"], **drawn)
         return examples, examples.x.shape[1:]
     shape = (spec["params"].get("dim", takes["dim"].default),)
