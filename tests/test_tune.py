@@ -11,6 +11,7 @@ from test_methods import METHODS, make
 from test_stages import SPEC, assert_one_line, options, run_here
 
 from fedlib import methods, papers, seals
+from fedlib.cli import gather
 from fedlib.data import partitions
 from fedlib.data.joined import Joined
 from fedlib.engine.task import Task
@@ -294,6 +295,25 @@ def test_a_plan_tunes_before_it_trains_and_only_the_choice_counts(declare):
     assert "tuned" not in json.loads(made.spec("train", **names | {"federation": "mnist"}, seed=3))
     read = stale.inputs(made, "train", {**names, "seed": 3})
     assert made.path("choice", **names) in read and made.path("trials", **names) not in read
+
+
+def test_a_tuning_is_gathered_if_it_is_the_plan_s(declare, tmp_path):
+    declare(toy=toy_paper(runs=(tuned_run(),), tables={}, figures={}))
+    plan, names = Plan({}), {"paper": "toy", "federation": "digits", "label": "fedavg"}
+    there = tmp_path / "there" / "toy" / "digits" / "fedavg"
+    there.mkdir(parents=True)
+    write_choice(there / "choice.json", {"local.lr": 0.1}, {})
+    beside, code = seals.contents(there / "choice.json"), plan.code("tune", **names)
+    for digest, is_taken in (("0" * 64, False), (plan.digest("tune", **names), True)):
+        made = seals.Made(digest, code, "0" * 64, beside)
+        seals.write_json(there / "trials.json", {seals.MADE: str(made)})
+        gather.take_tunings(plan, tmp_path / "there", tmp_path / "here")
+        assert sorted(x.name for x in (tmp_path / "here").rglob("*.json")) == (
+            ["choice.json", "trials.json"] if is_taken else []
+        )
+    (there / "choice.json").write_text("{}")
+    with pytest.raises(DataError, match="choice.json is truncated or corrupted"):
+        gather.take_tunings(plan, tmp_path / "there", tmp_path / "another")
 
 
 def test_a_value_that_is_set_is_not_tuned(declare):

@@ -95,6 +95,8 @@ def bring(
       old: see `gather`.
     """
     places = [place(source) for source in sources]
+    for runs in places:
+        take_tunings(plan, runs.parent / packs.TUNED, Path(plan.path("results")) / packs.TUNED)
     jobs = [there.training._asdict() for there, _ in finished(plan, places)]
     inputs = {path for job in jobs for path in stale.inputs(plan, "train", job)}
     missing = sorted(path for path in inputs if not Path(path).exists())
@@ -105,6 +107,31 @@ def bring(
     print(f"results/{plan.folder}, runs: {', '.join(told) or 'none to take'}", flush=True)
     if refused:
         raise DataError("\n".join(refused))
+
+
+def take_tunings(plan: Plan, there: Path, here: Path) -> None:
+    """Copy the tunings of a plan from one folder of tunings to another, where that has none.
+
+    Those of another specification or code stay where they are: the plan tunes anew.
+
+    Raises:
+      DataError: for a file that is damaged.
+    """
+    for job in plan.tunings():
+        theirs, ours = (
+            [folder.joinpath(*job.values(), f"{name}.json") for name in ("choice", "trials")]
+            for folder in (there, here)
+        )
+        if not all(file.exists() for file in theirs) or all(file.exists() for file in ours):
+            continue
+        contents = [seals.checked(file) for file in theirs]
+        made = seals.made(theirs[1])
+        wanted = plan.digest("tune", **job), plan.code("tune", **job), seals.contents(theirs[0])
+        if made is None or (made.spec, made.code, made.beside) != wanted:
+            continue
+        for file, content in zip(ours, contents, strict=True):
+            with files.atomic(file) as temporary:
+                temporary.write_bytes(content)
 
 
 def finished(plan: Plan, places: Sequence[Path]) -> Iterator[tuple[RunFolder, RunFolder]]:

@@ -115,7 +115,9 @@ def _keep(plan: Plan, paper: str, folder: Path, states: bool) -> tuple[int, int]
     text = as_markdown.page(contents.gather(spec, results, folder.parent), page)
     files.write_text(page, text)
     pack = folder / packs.FOLDER
-    shutil.rmtree(pack / packs.RUNS, ignore_errors=True)
+    for name in (packs.RUNS, packs.TUNED):
+        shutil.rmtree(pack / name, ignore_errors=True)
+    gather.take_tunings(plan, results / packs.TUNED, pack / packs.TUNED)
     for here in gather.of_plan(plan):
         packed = here._replace(runs=pack / packs.RUNS)
         here.copy_results(packed)

@@ -16,7 +16,7 @@ from fedlib.report import frames
 
 FOLDER = "pack"  # in that of what is kept of a paper
 SMALL = {"compression": "zstd", "compression_level": 19}
-RUNS = "runs"  # in it, as in a folder of results
+RUNS, TUNED = "runs", "tuned"  # in it, as in a folder of results
 METRICS, CLIENTS, EXHIBITS = "metrics.parquet", "clients.parquet", "exhibits.json"
 
 
