@@ -33,7 +33,7 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         "demo: small, with few rounds and three trials to tune in; shows that everything runs.",
         (1,),
         (
-            *(_cell(n, delta, few, 3) for delta in (0.0, 1.0) for n in (16, 128)),
+            *(_cell(n, delta, few, 3, rounds=20) for delta in (0.0, 1.0) for n in (16, 128)),
             *federations.demo(),
         ),
     )
@@ -78,12 +78,14 @@ def _world(name: str, trials: int) -> Setting:
     return Setting(data=data, labels=labels, roles=("worlds",), **how)
 
 
-def _cell(n: int, delta: float, labels: tuple[str, ...], trials: int) -> Setting:
+def _cell(
+    n: int, delta: float, labels: tuple[str, ...], trials: int, rounds: int = ROUNDS
+) -> Setting:
     """A cell of the phase diagram: so many training examples, so unlike concepts."""
     params = {"world": "mixtures", "train_examples": n, "divergence": delta, "alpha": 0.1}
     title = f"mixtures, {n} examples, divergence {delta:g}"
     data = _data(f"n{n}-d{delta:g}", title, params, family="Phase diagram")
-    how = {"rounds": ROUNDS, "tuning": tuning(trials)}
+    how = {"rounds": rounds, "tuning": tuning(trials)}
     return Setting(data=data, labels=labels, roles=("phase",), **how)
 
 
