@@ -39,6 +39,15 @@ owned = sizes.sizes
 # -- sizes --------------------------------------------------------------------------------
 
 
+WORLD = {"seed": 1, "partition": {"kind": "natural"}, "dataset": "worlds"}
+
+
+@pytest.mark.parametrize("world", ["regions", "heads"])
+def test_a_world_has_inputs_that_are_long_enough_for_its_concepts(world):
+    of_two = {"world": world, "num_clients": 2, "train_examples": 5}
+    assert sizes.sizes({**WORLD, "params": of_two}).shape == [20]
+
+
 def test_the_sizes_of_a_federation_are_those_of_the_federation():
     federation, expected = build.build(DIGITS, "."), sizes.sizes(DIGITS)
     for split in ("train", "val", "test"):

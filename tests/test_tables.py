@@ -115,7 +115,7 @@ def test_a_number_published_for_another_data_set_is_not_shown():
     sheet = build(exhibit, main_metrics())
     assert sheet.numbers["published"].isna().all() and sheet.numbers["difference"].isna().all()
     text = render.to_markdown(sheet)
-    assert "- The paper prints no numbers for these data sets." in text
+    assert "- The paper prints no such numbers." in text
     assert "All: last" in text and "All: published" not in text
 
 
@@ -136,7 +136,7 @@ def test_runs_without_a_published_number_are_listed_where_others_have_one():
     assert "No published number" not in render.to_markdown(build(main_exhibit(), main_metrics()))
     exhibit["federations"][0]["dataset"] = "qmnist"
     text = render.to_markdown(build(exhibit, tidy))
-    assert "No published number" not in text and "prints no numbers for these data sets" in text
+    assert "No published number" not in text and "prints no such numbers" in text
 
 
 def test_a_federation_without_any_published_number_is_named_beside_one_that_has_some():

@@ -79,6 +79,7 @@ def costs_of(plan: Plan, file: Path, found: pd.DataFrame) -> pd.DataFrame:
             rows.append((*run, hours, gb, estimates.machine, False))
     new = pd.DataFrame(rows, columns=[*RUN, "hours", "gb", "machine", MEASURED])
     every = pd.concat([new, pd.read_csv(file)]) if file.exists() else new
+    every = every.astype({MEASURED: bool})  # no estimates at all have another type
     return every.drop_duplicates([*RUN, MEASURED]).sort_values([*RUN, MEASURED])
 
 
