@@ -43,9 +43,8 @@ Advance = Callable[[Tree, Batch], Tree]  # one client's carry and batch to the c
 
 
 class Executor(Protocol):
-    """Runs per-client functions; see the module's docstring.
-
-    What belongs to the clients is stacked, leaves [C, ...], or in `Rows`.
+    """Runs per-client functions; what belongs to the clients is stacked, leaves [C, ...], or in
+    `Rows`.
     """
 
     name: str
