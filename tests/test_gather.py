@@ -11,7 +11,8 @@ import workflow
 
 from fedlib import seals
 from fedlib.cli import arguments, gather, keep
-from fedlib.errors import ConfigError
+from fedlib.errors import ConfigError, DataError
+from fedlib.report import packs
 from fedlib.results import RunResult
 from fedlib.workflow import command, config, stale
 from fedlib.workflow.plan import Plan
@@ -189,15 +190,21 @@ def test_what_is_kept_is_added_to_on_another_machine(finished, halves, whole, mo
     kept("--out", whole / "kept")
     page = whole / "kept/pfedmm"
     tables = {path.name: path.read_bytes() for path in page.glob("*.csv")}
-    assert len([*page.rglob("pack/runs/pfedmm/digits/*/seed*/*.h5")]) == 8
-    assert not [*page.rglob("state.pt")]
+    packed = page / "pack" / packs.ARCHIVE
+    content = packed.read_bytes()
+    with packs.opened(page / "pack") as folder:
+        assert len([*folder.glob("runs/pfedmm/digits/*/seed*/*.h5")]) == 8
+        assert not [*folder.rglob("state.pt")]
     (page / "main.csv").unlink()
     monkeypatch.chdir(whole)
     assert gathered(halves[0]) == 0  # FedAvg alone is here
     kept("--config", "labels=[fedavg]")
     assert tables == {path.name: path.read_bytes() for path in page.glob("*.csv")}
-    assert len([*page.rglob("*.h5")]) == 8
-    shutil.rmtree(page / "pack/runs")
+    assert packed.read_bytes() == content
+    packed.write_bytes(content[:-100])
+    with pytest.raises(DataError, match=r"runs\.tar\.xz is damaged"):
+        kept("--config", "labels=[fedavg]")
+    packed.unlink()
     with pytest.raises(ConfigError, match="such as pfedmm/digits/fedem, and as a pack of an older"):
         kept("--config", "labels=[fedavg]")
 

@@ -391,9 +391,10 @@ def long_run(finished, job, tmp_path_factory):
 def start(folder, command: list[str], **changes: str) -> tuple[subprocess.Popen, int]:
     """Start the run of 40 rounds; the process, and its training job after its first checkpoint."""
     text = folder / "fedlib/workflow/shell.py"  # rounds are short: else there is no checkpoint yet
-    often = "--checkpoint-every 3 --checkpoints "
+    often = "--checkpoint-every 3 --checkpoints {resources.checkpoints:q} --device"
     if often not in text.read_text():
-        text.write_text(text.read_text().replace("--checkpoints ", often, 1))
+        train = often.removeprefix("--checkpoint-every 3 ")
+        text.write_text(text.read_text().replace(train, often))
     process = subprocess.Popen(
         [sys.executable, *command],
         cwd=folder,

@@ -12,6 +12,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -94,7 +95,12 @@ def bring(
       configured: the options of Snakemake with the configuration.
       old: see `gather`.
     """
-    places = [place(source) for source in sources]
+    with ExitStack() as stack:
+        places = [stack.enter_context(place(source)) for source in sources]
+        _bring(plan, places, configured, lock, old)
+
+
+def _bring(plan: Plan, places: list[Path], configured: list[str], lock: IO, old: bool) -> None:
     for runs in places:
         take_tunings(plan, runs.parent / packs.TUNED, Path(plan.path("results")) / packs.TUNED)
     jobs = [there.training._asdict() for there, _ in finished(plan, places)]
@@ -168,15 +174,21 @@ def gather(plan: Plan, places: Sequence[Path], old: bool = False) -> tuple[Count
     return done, refused
 
 
-def place(source: Path) -> Path:
-    """The folder of the runs in a folder of results, or in what is kept.
+@contextmanager
+def place(source: Path) -> Iterator[Path]:
+    """The folder of the runs in a folder of results, or in what is kept, while it is needed.
 
     Raises:
       DataError: if there is none.
     """
-    for folder in (source / packs.RUNS, source / packs.FOLDER / packs.RUNS):
-        if folder.is_dir():
-            return folder
+    if (source / packs.RUNS).is_dir():
+        yield source / packs.RUNS
+        return
+    for pack in (source, source / packs.FOLDER):
+        if (pack / packs.ARCHIVE).exists():
+            with packs.opened(pack) as folder:
+                yield folder / packs.RUNS
+            return
     raise DataError(
         f"{source} has no runs: FROM names folders of results, such as ../other/results/full, or "
         "of what is kept, such as docs/results/full/pfedmm; packs of older versions have no runs"

@@ -54,7 +54,7 @@ def _with_kept(plan: Plan, pack: Path, args: argparse.Namespace) -> Plan:
     there = {Training(*row) for row in found.itertuples(index=False)} if len(found) else set()
     if there <= here:
         return plan
-    if not (pack / packs.RUNS).exists():
+    if not (pack / packs.ARCHIVE).exists():
         name = run_name(min(there - here)._asdict())
         raise ConfigError(
             f"{pack} has runs that are not selected here, such as {name}, and as a pack of an "
@@ -115,14 +115,13 @@ def _keep(plan: Plan, paper: str, folder: Path, states: bool) -> tuple[int, int]
     text = as_markdown.page(contents.gather(spec, results, folder.parent), page)
     files.write_text(page, text)
     pack = folder / packs.FOLDER
-    for name in (packs.RUNS, packs.TUNED):
-        shutil.rmtree(pack / name, ignore_errors=True)
     gather.take_tunings(plan, results / packs.TUNED, pack / packs.TUNED)
     for here in gather.of_plan(plan):
         packed = here._replace(runs=pack / packs.RUNS)
         here.copy_results(packed)
         if states and here.has_weights:
             here.copy_weights(packed)
+    packs.shut(pack)
     return len(sources), packs.write(pack, *_frames(plan, paper), _exhibits(plan, shown))
 
 

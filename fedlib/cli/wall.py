@@ -36,7 +36,7 @@ def main(args: argparse.Namespace) -> None:
     unpacked = [
         f"[{pack.parent.relative_to(folder)}]({pack.parent.relative_to(folder)}/README.md)"
         for pack in sorted(folder.rglob(packs.FOLDER))
-        if not (pack / packs.RUNS).exists()
+        if not (pack / packs.ARCHIVE).exists()
     ]
     text = page.text(table, ", ".join(estimated.unique()), unpacked)
     files.write_text(folder / "README.md", text)

@@ -43,9 +43,7 @@ Advance = Callable[[Tree, Batch], Tree]  # one client's carry and batch to the c
 
 
 class Executor(Protocol):
-    """Runs per-client functions; what belongs to the clients is stacked, leaves [C, ...], or in
-    `Rows`.
-    """
+    """Runs functions of one client; what clients have is stacked, leaves [C, ...], or in `Rows`."""
 
     name: str
     setting: str  # what `fedlib.engine.choice.choose` makes an equal one from

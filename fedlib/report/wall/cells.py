@@ -19,6 +19,7 @@ from fedlib.results import opened
 KEY = ("table", "federation", "label", "title", "metric", "protocol", "column", "key")
 OURS = ("published", "reproduced", "difference", "seeds")
 COSTS = ("bytes", "bytes_down", "bytes_up", "client_rounds", "examples", "divergence_0", "alpha")
+RESULTS = ("history", "evaluation")  # files of a run
 MADE_UP = 0.5
 
 
@@ -59,15 +60,16 @@ def reproduced(pack: Path, published: Path) -> pd.DataFrame:
 
 def made(pack: Path, paper: str, federation: str, label: str) -> tuple[str, float] | None:
     """The machines of a packed run, and its core-hours a seed; None if the pack has no runs."""
-    folder = pack / packs.RUNS / paper / federation / label
-    histories = sorted(folder.glob("seed*/history.h5"))
-    if not histories:
+    if not (pack / packs.ARCHIVE).exists():
         return None
-    files = [path.with_name(name) for path in histories for name in ("history.h5", "evaluation.h5")]
     found = []
-    for path in files:
-        with opened(path):
-            found.append(origin.attributes(path)[0])
+    with packs.opened(pack) as place:
+        histories = sorted((place / packs.RUNS / paper / federation / label).glob("*/history.h5"))
+        for path in (path.with_name(f"{of}.h5") for path in histories for of in RESULTS):
+            with opened(path):
+                found.append(origin.attributes(path)[0])
+    if not found:
+        return None
     machines = dict.fromkeys(one.get("gpu") or one["cpu"] for one in found)
     return ", ".join(machines), origin.spent(found).cpu / 3600 / len(histories)
 
