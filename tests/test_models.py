@@ -406,7 +406,8 @@ def test_the_head_on_the_body_is_the_whole_model(name, params, shape, train):
     if not train:
         module = task.build().double().eval()
         module.load_state_dict(drawn, strict=False)  # all but the counts of batches
-        assert torch.equal(whole, module(batch.x))
+        # Where numbers lie in memory may change the last bit of a product.
+        torch.testing.assert_close(whole, module(batch.x), rtol=1e-12, atol=1e-13)
 
 
 @every_model
