@@ -1,6 +1,7 @@
 """Kept results: what is drawn from a pack is what was drawn from the runs."""
 
 import re
+import tarfile
 from pathlib import Path
 
 import made_up
@@ -117,3 +118,20 @@ def test_a_pack_without_exhibits_is_refused(made, tmp_path, exhibits):
     seals.write_json(tmp_path / "exhibits.json", {"exhibits": exhibits})
     with pytest.raises(DataError, match="has no tables and figures"):
         packs.read(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../outside", "runs/../../outside", "/outside", "other/file"])
+def test_an_archive_of_runs_writes_nowhere_else(tmp_path, name):
+    with tarfile.open(tmp_path / packs.ARCHIVE, "w:xz") as archive:
+        archive.addfile(tarfile.TarInfo(name))
+    with pytest.raises(DataError, match="which is no file of a run"), packs.opened(tmp_path):
+        pass
+
+
+def test_a_link_in_an_archive_of_runs_is_refused(tmp_path):
+    link = tarfile.TarInfo("runs/link")
+    link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    with tarfile.open(tmp_path / packs.ARCHIVE, "w:xz") as archive:
+        archive.addfile(link)
+    with pytest.raises(DataError, match="which is no file of a run"), packs.opened(tmp_path):
+        pass

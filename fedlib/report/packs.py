@@ -13,7 +13,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from fedlib import seals
@@ -72,11 +72,23 @@ def opened(folder: Path) -> Iterator[Path]:
     """
     with tempfile.TemporaryDirectory(prefix="fedlib-") as place:
         try:
-            with tarfile.open(folder / ARCHIVE) as archive:
-                archive.extractall(place, filter="data")
+            _unpack(folder / ARCHIVE, Path(place))
         except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
             raise DataError(f"{folder / ARCHIVE} is damaged: {plain(str(error))}") from None
         yield Path(place)
+
+
+def _unpack(archive: Path, place: Path) -> None:
+    """Write the files of an archive that are of runs or tunings; nothing else may be in it."""
+    with tarfile.open(archive) as packed:
+        for member in packed:
+            parts = PurePosixPath(member.name).parts
+            if not member.isfile() or parts[0] not in (RUNS, TUNED) or ".." in parts:
+                raise DataError(f"{archive} has {plain(member.name)!r}, which is no file of a run")
+            file = place.joinpath(*parts)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with packed.extractfile(member) as content, file.open("wb") as out:
+                shutil.copyfileobj(content, out)
 
 
 def read(folder: Path) -> tuple[Path, Path, list[Packed]]:
