@@ -115,6 +115,28 @@ def test_fresh_fine_tuning_of_absent_and_unseen_clients_is_at_the_rate_of_traini
 
 
 @executors
+def test_fine_tuning_with_epochs_and_a_rate_of_its_own(executor):
+    federation, task = toy_federation(), tiny_task(norm=True)
+    tuned = {"tune_epochs": 3, "tune_lr_scale": 0.5}
+    method = methods.load("fedavg_plus")(task=task, local=sgd(steps=1), **tuned)
+    state = run(method, federation, executor=executor)
+    ours = method.adapt(state, cohort_of(task, federation, executor=executor, round=ROUNDS))
+    for c in federation.ids("seen").tolist():
+        net = module_of(task, state.trained.params)
+        solver = sgd(epochs=3, lr=0.5 * sgd().lr)
+        learn(
+            net.parameters(),
+            cross_entropy_of(net),
+            *owned(federation, c),
+            solver,
+            ROUNDS,
+            "tune",
+            c,
+        )
+        assert_params(tree.take(ours, c), net.state_dict())
+
+
+@executors
 def test_fedem(executor):
     federation, task, experts = toy_federation(), tiny_task(norm=True), 2
     hand = Reference(federation)

@@ -6,10 +6,12 @@ Deviation: none in the "default" protocol, whose solver lives on between evaluat
 official code: momenta of earlier fine-tunings act on a freshly copied model, and its learning rate
 falls with the number of EVALUATIONS, not of rounds. "fresh" fine-tunes with a new solver at the
 current rate of training, which is that of the client who has trained most: the same for clients
-who were absent and for those who take no part.
+who were absent and for those who take no part. Epochs and rate of fine-tuning may differ from those
+of training, which by default they do not.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 from fedlib import tree
@@ -19,6 +21,7 @@ from fedlib.engine.task import Params
 from fedlib.methods.base import Method
 from fedlib.methods.fedavg import FedAvg
 from fedlib.methods.fedavg import State as FedAvgState
+from fedlib.methods.parts.settings import LogUniform, OneOf, Range
 
 
 class State(NamedTuple):
@@ -35,16 +38,30 @@ class FedAvgPlus(Method):
 
     Attributes:
       local: local solver, of training and of fine-tuning.
+      tune_epochs: passes over the shard to fine-tune; None: as many as in a round of training.
+      tune_lr_scale: multiplies the learning rate of fine-tuning.
     """
 
     local: Solver
+    tune_epochs: int | None = None
+    tune_lr_scale: float = 1.0
 
+    ranges: ClassVar = {"tune_epochs": Range(1), "tune_lr_scale": Range(0)}
+    SPACE: ClassVar = {"tune_epochs": OneOf((1, 3, 10)), "tune_lr_scale": LogUniform(1e-2, 1)}
     final_protocols: ClassVar = {"seen": {"fresh": "adapt"}, "unseen": {"fresh": "adapt"}}
 
     @property
     def fedavg(self) -> FedAvg:
         """The training that fine-tuning does not touch."""
         return FedAvg(task=self.task, local=self.local)
+
+    @cached_property
+    def tuning(self) -> Solver:
+        """The solver of fine-tuning."""
+        solver = replace(self.local, lr=self.tune_lr_scale * self.local.lr)
+        if self.tune_epochs is None:
+            return solver
+        return replace(solver, epochs=self.tune_epochs, steps=None)
 
     def init(self, num_clients: int, seed: int) -> State:
         """FedAvg's, with an untuned copy for every client."""
@@ -70,4 +87,4 @@ class FedAvgPlus(Method):
 
     def _tune(self, state: State, cohort: Cohort, memory: Memory) -> tuple[Params, Memory]:
         models = cohort.broadcast(state.trained.params)
-        return cohort.fit(self.task.loss, models, local=self.local, memory=memory, stream="tune")
+        return cohort.fit(self.task.loss, models, local=self.tuning, memory=memory, stream="tune")

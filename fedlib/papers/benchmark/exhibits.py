@@ -98,7 +98,12 @@ TABLES = {
     "contrasts": Contrasts(
         title="One method of each family against two simple ones",
         caption="Which methods speak for their families was fixed beforehand.",
-        registered=f"Methods, comparisons and metric were registered on {registered.DATE}.",
+        registered=" ".join(
+            (
+                f"Methods, comparisons and metric were registered on {registered.DATE}.",
+                *registered.AMENDMENTS,
+            )
+        ),
         **COMPARED,
         **REAL,
     ),
