@@ -5,6 +5,7 @@ import os
 import platform
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,6 +46,15 @@ def cache_folder() -> Path:
 def memory() -> int:
     """Bytes of memory that this machine has."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def refresh_index() -> None:
+    """Have git note which files are as committed.
+
+    Without it the jobs of a fresh clone would each read all files, as git does not trust notes that
+    are as young as the files.
+    """
+    _status(ROOT)
 
 
 def _version(name: str) -> str | None:
@@ -92,13 +102,23 @@ def _commit(root: Path) -> str | None:
     return None
 
 
+@cache
 def _is_clean(root: Path) -> bool | None:
-    """Whether nothing of the checkout is changed or new since its commit; None without git."""
+    """Whether nothing of the checkout is changed or new since its commit; None without git.
+
+    As it was when this process first asked, a moment after it had read the code.
+    """
+    found = _status(root, "--no-optional-locks")  # it disturbs nobody who works in the checkout
+    return None if found is None else not found
+
+
+def _status(root: Path, *options: str) -> bytes | None:
+    """What git calls changed or new in a checkout; None without git."""
     if not (root / ".git").exists():
         return None
-    command = ["git", "--no-optional-locks", "status", "--porcelain"]
+    command = ["git", *options, "status", "--porcelain"]
     try:
         done = subprocess.run(command, cwd=root, capture_output=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return None if done.returncode else not done.stdout
+    return None if done.returncode else done.stdout

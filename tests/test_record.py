@@ -1,5 +1,6 @@
 """The record of software and hardware that every result carries."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,9 @@ def folder(tmp_path, monkeypatch):
     """A checkout's folder, which the record takes for its own."""
     monkeypatch.setattr(fedlib.environment, "ROOT", tmp_path / "checkout")
     (tmp_path / "checkout").mkdir()
-    return tmp_path / "checkout"
+    fedlib.environment._is_clean.cache_clear()
+    yield tmp_path / "checkout"
+    fedlib.environment._is_clean.cache_clear()
 
 
 def test_the_environment_names_versions_and_machine():
@@ -72,6 +75,12 @@ def test_without_git_there_is_no_commit_and_no_error(folder):
     assert environment()["commit"] is None
 
 
+def is_clean():
+    """As the record of a new process has it."""
+    fedlib.environment._is_clean.cache_clear()
+    return environment()["clean"]
+
+
 def git(folder, *words):
     name = ["-c", "user.name=Somebody", "-c", "user.email=somebody@example.org"]
     subprocess.run(["git", *name, *words], cwd=folder, check=True, capture_output=True)
@@ -85,18 +94,30 @@ def test_a_checkout_is_clean_until_something_is_changed_or_new(folder):
     git(folder, "commit", "-m", "Begin")
     (folder / "results").mkdir()
     (folder / "results/x").touch()
-    assert environment()["clean"] is True
+    assert is_clean() is True
     (folder / "method.py").touch()
-    assert environment()["clean"] is False
+    assert is_clean() is False
     (folder / "method.py").unlink()
     (folder / ".gitignore").write_text("results\nfigures\n")
-    assert environment()["clean"] is False
+    assert is_clean() is False
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="no git")
+def test_a_run_has_git_note_what_is_as_committed(folder):
+    git(folder, "init")
+    (folder / "method.py").touch()
+    git(folder, "add", ".")
+    os.utime(folder / "method.py", (0, 0))  # now only its content tells that it is the same
+    doubtful = ("git", "diff-files", "--name-only")
+    assert subprocess.check_output(doubtful, cwd=folder, text=True) == "method.py\n"
+    fedlib.environment.refresh_index()
+    assert subprocess.check_output(doubtful, cwd=folder, text=True) == ""
 
 
 def test_whether_something_that_git_does_not_know_is_clean_is_unknown(folder, monkeypatch):
-    assert environment()["clean"] is None
+    assert is_clean() is None
     (folder / ".git").mkdir()
     (folder / ".git/HEAD").write_text(COMMIT)
-    assert environment()["clean"] is None  # no repository, whatever it looks like
+    assert is_clean() is None  # no repository, whatever it looks like
     monkeypatch.setenv("PATH", "")
-    assert environment()["clean"] is None
+    assert is_clean() is None

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fedlib import locks
 from fedlib.cli import arguments
+from fedlib.environment import refresh_index
 from fedlib.errors import DataError
 from fedlib.workflow import command, console, gpu, narrowing, preflight
 from fedlib.workflow.plan import Plan
@@ -22,6 +23,8 @@ def main(args: argparse.Namespace) -> None:
     tell(narrowing.remarks(plan))
     previews = is_preview(args.options)
     lock = None if previews else locks.hold_folder(command=args.said)
+    if lock is not None:
+        refresh_index()
     before = {} if previews else _made(plan)
     *first, last = steps(args, plan)
     for step in first:
