@@ -1,6 +1,7 @@
 """Run the workflow: make the shards, then everything else, and show what was made."""
 
 import argparse
+import compileall
 import os
 import signal
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from fedlib import locks
 from fedlib.cli import arguments
-from fedlib.environment import refresh_index
+from fedlib.environment import ROOT, refresh_index
 from fedlib.errors import DataError
 from fedlib.workflow import command, console, gpu, narrowing, preflight
 from fedlib.workflow.plan import Plan
@@ -23,8 +24,8 @@ def main(args: argparse.Namespace) -> None:
     tell(narrowing.remarks(plan))
     previews = is_preview(args.options)
     lock = None if previews else locks.hold_folder(command=args.said)
-    if lock is not None:
-        refresh_index()
+    if not previews:
+        _spare_jobs()
     before = {} if previews else _made(plan)
     *first, last = steps(args, plan)
     for step in first:
@@ -131,6 +132,15 @@ def tell(lines) -> None:
     """Print lines, before the output of any process that follows."""
     for line in lines:
         print(line, flush=True)
+
+
+def _spare_jobs() -> None:
+    """Do once what every job would do: let git read all files, and compile the modules.
+
+    Jobs would compile them again and again where Python is told to write nothing that it compiles.
+    """
+    refresh_index()
+    compileall.compile_dir(ROOT / "fedlib", quiet=2)
 
 
 def _made(plan: Plan) -> dict[str, int]:
