@@ -13,11 +13,11 @@ import pandas as pd
 from tabulate import tabulate
 
 from fedlib.report import inputs, intervals, packs, tables
-from fedlib.report.statistics import FEWEST_DATASETS, FEWEST_FEDERATIONS
+from fedlib.report.statistics import FEWEST_DATASETS, FEWEST_FEDERATIONS, LEANING
 from fedlib.report.tables import render
-from fedlib.report.tables.claims import HOLDS, REVERSED, UNDECIDED
 
 KINDS = ("standings", "contrasts", "claims", "advice")
+PICTURE = "contrasts_over_federations.png"
 HEAD = """\
 # Which method when
 
@@ -83,11 +83,13 @@ def of_tables(
         "## By how clients differ",
         "\n".join(f"* {sentence}" for sentence in page.rules()),
         "## One method of each family",
-        "\n".join(f"* {sentence}" for sentence in page.verdicts()),
+        *page.contrasts(),
+        "## Every method on every federation",
+        page.accuracies(),
         "## What each method takes, and who loses",
         page.requirements(),
         "## What the papers claim",
-        "\n".join(f"* {sentence}" for sentence in page.claims()),
+        page.claims(),
         "## What nobody should conclude",
         NOT,
     ]
@@ -171,27 +173,31 @@ class _Page:
         hurt = f"{render.percent(found['hurt'])} % of clients worse off than alone"
         return f"; it sends {found['bytes']:.2g} times as many bytes and leaves {hurt}"
 
-    def verdicts(self) -> Iterator[str]:
-        """A sentence for each registered contrast."""
-        for row in self._sheets["contrasts"].to_dict("records"):
-            said = {
-                "clear": "is clearly better than",
-                "leaning": "is probably better than",
-                "equal": "is equal, within a point, to",
-                "unknown": "cannot be told from",
-            }[row["verdict"]]
-            if row["verdict"] == "unknown" and row["worse"] >= 0.75:
-                said = "is probably worse than"
+    def contrasts(self) -> Iterator[str]:
+        """The figure of the registered contrasts, and a table for each method compared with."""
+        yield f"![Median differences and their intervals]({self._folder}/{PICTURE})"
+        heads = ["Method", "points", "p", "P(better)", "P(equal)", "verdict"]
+        for against, part in self._sheets["contrasts"].groupby("against", sort=False):
+            rows = [
+                [
+                    render.markdown(row["title"]),
+                    f"{render.points(row['median'])} {_best_span(row)}",
+                    intervals.p_text(row["p_holm"]).removeprefix("= "),
+                    *(f"{row[name]:.2f}" for name in ("better", "equal")),
+                    _verdict(row),
+                ]
+                for row in part.to_dict("records")
+            ]
             yield (
-                f"{row['title']} {said} {row['against']}: median {render.points(row['median'])} "
-                f"points {_best_span(row)}, p {intervals.p_text(row['p_holm'])} after Holm, "
-                f"P(better) {row['better']:.2f}, P(equal) {row['equal']:.2f} "
-                f"({self._table('contrasts')})."
+                f"Against **{against}**: median difference, p after Holm, and the probabilities of "
+                f"more than a point better and of less than a point apart "
+                f"({self._table('contrasts')}).\n\n{_grid(rows, heads)}"
             )
 
     def requirements(self) -> str:
         """What methods send and compute beside fine-tuned FedAvg, and what clients get of them."""
         found = _relative(self._sheets["standings"], self._base)
+        found = found.sort_values("mean", ascending=False, kind="stable")
         heads = ["Method", "accuracy", "worst tenth", "hurt", "unseen", "bytes", "arithmetic"]
         rows = [
             [
@@ -204,26 +210,44 @@ class _Page:
             ]
             for title, row in found.iterrows()
         ]
-        align = ["left"] + ["right"] * 6
-        grid = tabulate(rows, heads, "pipe", disable_numparse=True, colalign=align)
         return (
             "Means over the federations that all of these methods ran on, in percent; bytes and "
             f"arithmetic as multiples of those of {self._base}. A dash under unseen: nothing for "
-            f"newcomers ({self._table('standings')}).\n\n{grid}"
+            f"newcomers ({self._table('standings')}).\n\n{_grid(rows, heads)}"
         )
 
-    def claims(self) -> Iterator[str]:
-        """A sentence for each claim."""
-        told = {HOLDS: "holds", UNDECIDED: "is undecided", REVERSED: "is reversed"}
-        for row in self._sheets["claims"].to_dict("records"):
-            if row["verdict"] not in told:
-                yield f"{row['paper']}, {row['claim']}: not tested here."
-                continue
-            yield (
-                f"{row['paper']}, {row['claim']}: {told[row['verdict']]}, median "
-                f"{render.points(row['median'])} points {_span(row['low'], row['high'])} on "
-                f"{_count(int(row['federations']), 'federation')} ({self._table('claims')})."
-            )
+    def accuracies(self) -> str:
+        """The accuracy of every method on every federation, the best in bold."""
+        shown = self._sheets["standings"]
+        wide = shown.pivot(index="title", columns="federation", values="mean")
+        wide = wide.loc[shown["title"].unique(), shown["federation"].unique()]
+        cells = [
+            render.best_cells(column.tolist(), [render.percent(value) for value in column])
+            for _, column in wide.items()
+        ]
+        rows = [
+            [
+                render.markdown(str(title)),
+                *(f"**{cell.text}**" if cell.bold else cell.text for cell in row),
+            ]
+            for title, *row in zip(wide.index, *cells, strict=True)
+        ]
+        return (
+            "Mean accuracy over seen clients, in percent; bold: the highest "
+            f"({self._table('standings')}).\n\n{_grid(rows, ['Method', *wide.columns])}"
+        )
+
+    def claims(self) -> str:
+        """What these federations say of each claim."""
+        rows = [
+            [row["paper"], row["claim"], row["verdict"], *_measured(row)]
+            for row in self._sheets["claims"].to_dict("records")
+        ]
+        heads = ["Paper", "Claim", "verdict", "points", "federations"]
+        return (
+            "A claim holds if the interval of the median difference is above 0 "
+            f"({self._table('claims')}).\n\n{_grid(rows, heads, words=3)}"
+        )
 
     def _advice(self, part: str) -> pd.DataFrame:
         numbers = self._sheets["advice"]
@@ -261,8 +285,30 @@ def _span(low: float, high: float) -> str:
     return intervals.ends(low, high, render.points) or "[no interval]"
 
 
-def _times(factor: float) -> str:
-    return render.ABSENT if np.isnan(factor) else f"{factor:.2g}"
+def _verdict(row: dict) -> str:
+    """What the probabilities of a contrast say, in words."""
+    if row["verdict"] == "unknown" and row["worse"] >= LEANING:
+        return "probably worse"
+    return {
+        "clear": "**better**",
+        "leaning": "probably better",
+        "equal": "equal",
+        "unknown": "cannot tell",
+    }[row["verdict"]]
+
+
+def _measured(row: dict) -> tuple[str, str]:
+    """The difference of a claim, and on how many federations; nothing if it is not tested."""
+    if not row["federations"]:
+        return render.ABSENT, render.ABSENT
+    span = _span(row["low"], row["high"])
+    return f"{render.points(row['median'])} {span}", str(int(row["federations"]))
+
+
+def _grid(rows: list[list[str]], heads: list[str], words: int = 1) -> str:
+    """A Markdown table, whose first columns are of words and whose others are of numbers."""
+    align = ["left"] * words + ["right"] * (len(heads) - words)
+    return tabulate(rows, heads, "pipe", disable_numparse=True, colalign=align)
 
 
 def _count(number: int, thing: str) -> str:
