@@ -44,10 +44,17 @@ def frames(shift=0.0):
                 sent = {**about, "at": "last", "metric": "bytes", "value": 2e6, **TRAFFIC._asdict()}
                 rows += [sent, {**sent, "metric": "flops", "value": 3e9}]
                 for split, found in (("test", TEST), ("val", VAL)):
+                    if split == "test" and label != "fedavg":  # which was evaluated long ago
+                        errors = {"ece": 0.042, "ece_by_chance": 0.011}
+                        rows += [
+                            {**seen, "split": split, "metric": name, "value": value}
+                            for name, value in errors.items()
+                        ]
                     for client, accuracy in enumerate(found[label]):
                         more = shift * number * (label == "plus") * (split == "test")
                         one = {"split": split, "client": client, "accuracy": accuracy + more}
-                        clients.append({**seen, **one, "count": 100})
+                        scores = {"count": 100, "loss": 2 * accuracy, "brier": accuracy}
+                        clients.append({**seen, **one, **scores})
     return pd.DataFrame(rows), pd.DataFrame(clients)
 
 
@@ -83,6 +90,20 @@ def test_a_method_shows_what_validation_chose_and_clients_pick_for_themselves():
     assert found.loc["MoE", "label"] == "moe-1"
     assert found["bytes"].tolist() == [2e6, 2e6, 2e6, 6e6, 2e6]
     assert found["worst_tenth"].round(6).tolist() == [0.6, 0.5, 0.7, 0.8, 0.9]
+
+
+def test_standings_say_how_far_probabilities_can_be_trusted_as_far_as_that_is_known():
+    sheet = built("standings", alone="Local")
+    found = sheet.numbers[sheet.numbers["federation"] == "a"].set_index("title")
+    assert found["brier"].round(6).to_dict() == found["mean"].round(6).to_dict()  # of these frames
+    assert found["nll"].tolist() == pytest.approx(list(2 * found["mean"]))
+    place = [column.title for column in sheet.blocks[0].columns].index("ECE (chance)")
+    cells = [row[place].text for row in sheet.blocks[0].rows]
+    assert cells == ["4.2 (1.1)", "–", "4.2 (1.1)", "–", "4.2 (1.1)"]
+    # Packs of before do not know the score.
+    metrics, clients = frames()
+    older = built("standings", (metrics, clients.drop(columns="brier")), alone="Local")
+    assert older.numbers["brier"].isna().all()
 
 
 def test_a_client_is_hurt_if_it_is_below_local_by_more_than_chance():

@@ -12,6 +12,8 @@ import made_up
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.calibration import calibration_curve
+from sklearn.metrics import brier_score_loss
 
 from fedlib.errors import DataError
 from fedlib.report import metrics
@@ -144,6 +146,53 @@ def test_auc_of_several_classes_is_the_mean_of_each_against_the_rest():
 def test_a_single_class_has_no_auc():
     with pytest.raises(DataError, match=r"AUC needs examples of two classes, all are of \[1\]"):
         metrics.auc(predictions([[0.4, 0.6], [0.2, 0.8]], [1, 1]))
+
+
+def drawn(sharper=1.0, size=6000):
+    """Predictions right with just their probability, but for how much sharper they are."""
+    draw = np.random.default_rng(5)
+    logits = draw.normal(size=(size, 4)) * 1.5
+    p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    y = (p.cumsum(1) > draw.random((size, 1))).argmax(1)
+    sharp = np.exp(sharper * logits)
+    return predictions(sharp / sharp.sum(1, keepdims=True), y)
+
+
+def test_the_brier_score_is_the_squared_error_of_all_probabilities():
+    found = drawn(size=50)
+    p = np.exp(found.log_probs)
+    expected = [sum((p[i, k] - (k == y)) ** 2 for k in range(4)) for i, y in enumerate(found.y)]
+    assert metrics.brier(found) == pytest.approx(np.mean(expected), rel=1e-5)
+    two = predictions(np.stack([1 - p[:, 0], p[:, 0]], 1), (found.y == 0).astype(int))
+    by_sklearn = brier_score_loss(found.y == 0, p[:, 0])  # of one of two classes: half of ours
+    assert metrics.brier(two) == pytest.approx(2 * by_sklearn, rel=1e-5)
+
+
+def test_the_calibration_error_is_that_of_fifteen_bins_of_equal_size():
+    found = drawn(2.0, 1500)
+    confidence, right = np.exp(found.log_probs.max(1)), found.log_probs.argmax(1) == found.y
+    share, mean = calibration_curve(right, confidence, n_bins=15, strategy="quantile")
+    assert metrics.ece(found) == pytest.approx(np.abs(share - mean).mean(), abs=2e-3)
+
+
+def test_an_overconfident_predictor_has_an_error_and_a_calibrated_one_that_of_chance():
+    right, sharp = drawn(), drawn(2.0)
+    assert metrics.ece(right) == pytest.approx(metrics.ece_by_chance(right), abs=0.01)
+    assert metrics.ece(sharp) > 0.1 > 5 * metrics.ece_by_chance(sharp)
+    assert metrics.ece_by_chance(right) == metrics.ece_by_chance(right)
+
+
+def test_equal_confidences_are_in_one_bin_in_whatever_order():
+    found = predictions([[0.7, 0.3]] * 40, [0] * 28 + [1] * 12)
+    assert metrics.ece(found) == pytest.approx(0, abs=1e-6)
+
+
+def test_a_client_has_the_brier_score_of_its_own_examples():
+    scores = {SEEN: made_up.scores([[1.0, 0.0, 0.0]], count=[1, 0, 2])}
+    made = {SEEN: predictions([[0.9, 0.1], [0.5, 0.5], [1.0, 1e-9]], [0, 1, 1])}
+    rows = metrics.client_rows(result(scores), result(scores, predictions=made))
+    found = rows[rows["at"] == "last"]["brier"].to_numpy()
+    assert found == pytest.approx([0.02, np.nan, (0.5 + 2) / 2], nan_ok=True)
 
 
 def test_metrics_of_predictions_are_of_the_last_round_alone():

@@ -37,7 +37,7 @@ class Chosen(Exhibit):
 
 @dataclass(frozen=True, kw_only=True)
 class Standings(Chosen, Table):
-    """Accuracy, who loses, newcomers and costs: a block per federation, a row per method.
+    """Accuracy, who loses, newcomers, calibration and costs: a block per federation.
 
     Attributes:
       alone: title of the row that trains alone, which clients may be worse off than.
@@ -47,6 +47,10 @@ class Standings(Chosen, Table):
 
     rows: Sequence[Mapping]
     alone: str
+
+    def metrics(self) -> tuple[str, ...]:
+        """Of single predictions."""
+        return ("brier", "ece", "ece_by_chance")
 
 
 @dataclass(frozen=True, kw_only=True)

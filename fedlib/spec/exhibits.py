@@ -17,7 +17,7 @@ from fedlib.spec.trainings import Run
 
 KINDS: dict[str, dict[str, type["Exhibit"]]] = {"table": {}, "figure": {}}
 # Of `fedlib.report.metrics.definitions`, which this does not import: plans need no NumPy.
-OF_PREDICTIONS = ("macro_f1", "auc")
+OF_PREDICTIONS = ("macro_f1", "auc", "brier", "ece", "ece_by_chance")
 OF_SERVER = ("accuracy", "loss", *OF_PREDICTIONS)
 OF_CLIENTS = ("accuracy", "bottom10", "accuracy_client_mean")
 GROUPS = ("seen", "unseen", "server")

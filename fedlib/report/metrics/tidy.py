@@ -15,10 +15,11 @@ from fedlib.report.metrics.definitions import (
     METRICS_OF_SERVER,
     PRIMARY,
     best_evaluation,
+    brier_each,
     chosen_evaluation,
     regret,
 )
-from fedlib.results import OPTIMUM, TOTALS, RunResult, Scores, View
+from fedlib.results import OPTIMUM, TOTALS, Predictions, RunResult, Scores, View
 
 TRAFFIC = View("all", "", "")  # of rows about the cost and loss of training, not about scores
 FLOPS = "flops_per_example"  # metric, and diagnostic of an evaluation
@@ -93,7 +94,8 @@ def client_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.D
     Columns from "at" on of `CLIENT_COLUMNS`, then what the method's diagnostics say of each client,
     on the rows of the default protocol at "last": an array [num_clients] is a column of its name,
     an array [num_clients, E] such as mixture weights the columns `pi_0`, `pi_1`, ...; NaN in other
-    rows. Diagnostics that do not reach to the last client are about something else.
+    rows. Diagnostics that do not reach to the last client are about something else. If predictions
+    were kept, the column `brier` has each client's mean score of theirs.
 
     Raises:
       DataError: if the evaluation contradicts the history, or `pi` does not have every client.
@@ -113,6 +115,8 @@ def client_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.D
     if not frames:  # all that was evaluated is the server's
         return pd.DataFrame(columns=CLIENT_COLUMNS[CLIENT_COLUMNS.index("at") :])
     clients = pd.concat(frames, ignore_index=True)
+    if evaluation is not None and evaluation.predictions:
+        clients = _with_brier(clients, evaluation.predictions)
     return _with_diagnostics(clients, _diagnostics(history, evaluation))
 
 
@@ -338,6 +342,21 @@ def _client_frame(view: View, scores: Scores, at: str, evaluation: int) -> pd.Da
     )
 
 
+def _with_brier(clients: pd.DataFrame, predictions: dict[View, Predictions]) -> pd.DataFrame:
+    """The frame with the Brier score of the clients whose predictions were kept, else NaN."""
+    values = np.full(len(clients), np.nan)
+    for view, found in predictions.items():
+        mine = clients["at"] == "last"
+        for name, value in view._asdict().items():
+            mine &= clients[name] == value
+        if mine.any():  # predictions are in the order of the clients
+            count = clients.loc[mine, "count"].to_numpy()
+            owner = np.repeat(np.arange(len(count)), count)
+            total = np.bincount(owner, brier_each(found), minlength=len(count))
+            values[mine] = np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0)
+    return clients.assign(brier=values)
+
+
 def _with_diagnostics(clients: pd.DataFrame, found: dict[str, np.ndarray]) -> pd.DataFrame:
     """The frame with a column for each number that the diagnostics have of a client."""
     last = int(clients["client"].max())
@@ -353,7 +372,7 @@ def _with_diagnostics(clients: pd.DataFrame, found: dict[str, np.ndarray]) -> pd
         values[shown] = array[clients["client"].to_numpy()[shown]]
         several = {f"{name}_{number}": column for number, column in enumerate(values.T)}
         columns |= several if array.ndim == 2 else {name: values}
-    taken = sorted(columns.keys() & {*CLIENT_COLUMNS})
+    taken = sorted(columns.keys() & {*clients})
     if taken:
         raise DataError(f"a diagnostic may not be called {taken[0]}, as the table has it already")
     return clients.join(pd.DataFrame(columns, index=clients.index))

@@ -21,7 +21,7 @@ from fedlib.report.tables.render import ABSENT, Block, Cell, Column, Sheet, poin
 
 KEY = [*RUN, "group", "protocol", "split", "metric"]
 SPREAD = ["mean", "std", "ci95", "low", "high", "seeds"]
-FRACTIONS = {metric.__name__ for metric in (*METRICS, *METRICS_OF_PREDICTIONS)} - {"loss"}
+FRACTIONS = {metric.__name__ for metric in (*METRICS, *METRICS_OF_PREDICTIONS)} - {"loss", "brier"}
 NUMBERED = r"_\d+(?:_\d+)*$"  # ends the names of metrics of one expert, client or cell
 CODE = ("code of training", "code of evaluation")
 SHARDS = "shards"

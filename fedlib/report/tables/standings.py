@@ -1,4 +1,4 @@
-"""Methods by federation: accuracy, the worst tenth, who is worse off than alone, newcomers, costs.
+"""Methods by federation: accuracy, the worst tenth, who is hurt, newcomers, calibration, costs.
 
 Each method shows the run of its best validation accuracy.
 """
@@ -10,7 +10,7 @@ import pandas as pd
 
 from fedlib.report import contrasts, exhibits
 from fedlib.report.choices import Choice, choices, costs, of_clients
-from fedlib.report.metrics import over_seeds
+from fedlib.report.metrics import PRIMARY, over_seeds
 from fedlib.report.tables import notes, render
 from fedlib.report.tables.render import Cell, Column, Sheet
 from fedlib.report.tables.sheets import Columns, TableInputs, block, means, texts
@@ -36,6 +36,9 @@ def build(given: TableInputs) -> Sheet:
         f"equal methods with independent errors these would be {CHANCE:.0%}.",
         "Unseen: clients who took no part, as the method predicts for them by itself; gap: that "
         "less the accuracy of seen clients. A dash: the method has nothing for them.",
+        "NLL and Brier: scores of predicted probabilities, means over seen clients. ECE: how far "
+        "confidence is from accuracy, in percent, in 15 bins of all predictions, and in brackets "
+        "what chance makes of perfect calibration. Less is better; a dash: not recorded.",
         "Each method shows the run of its best validation accuracy. Traffic and arithmetic are of "
         "that run alone, both directions and all clients; where clients pick, of all three.",
     )
@@ -61,8 +64,22 @@ def _row(given: TableInputs, choice: Choice, hurt: pd.Series) -> dict:
         "hurt": hurt.get(about, np.nan),
         "unseen": unseen,
         "gap": unseen - mean["mean"],
+        **_calibration(given, choice, seen),
         **costs(given, choice),
     }
+
+
+def _calibration(given: TableInputs, choice: Choice, seen: pd.DataFrame) -> dict[str, float]:
+    """How far probabilities can be trusted, means over seeds; NaN where nobody has noted it."""
+    by_seed = seen.reindex(columns=["seed", "loss", "brier"]).groupby("seed").mean()
+    found = {"nll": by_seed["loss"].mean(), "brier": by_seed["brier"].mean()}
+    pooled = pd.Series(dtype=float)
+    if not choice.row.get("pick"):  # of whose predictions no row knows
+        view = PRIMARY._replace(protocol=choice.row.get("protocol", "default"))
+        run = {"federation": choice.federation["name"], "label": choice.labels[0]}
+        rows = exhibits.pick(given.rows, at="last", **run, **view._asdict())
+        pooled = rows.groupby("metric")["value"].mean()
+    return found | {name: pooled.get(name, np.nan) for name in ("ece", "ece_by_chance")}
 
 
 def _columns(part: pd.DataFrame) -> Columns:
@@ -72,6 +89,10 @@ def _columns(part: pd.DataFrame) -> Columns:
     for title, name in (("worst tenth", "worst_tenth"), ("hurt", "hurt"), ("unseen", "unseen")):
         yield Column(title), texts(map(render.percent, part[name]))
     yield Column("gap"), texts(map(render.points, part["gap"]))
+    for title, name in (("NLL", "nll"), ("Brier", "brier")):
+        yield Column(title), [*_numbers(part[name])]
+    errors = zip(part["ece"], part["ece_by_chance"], strict=True)
+    yield Column("ECE (chance)"), texts(_beside_chance(*both) for both in errors)
     yield Column("MB sent"), [*_numbers(part["bytes"] / 1e6)]
     yield Column("GFLOPs"), [*_numbers(part["flops"] / 1e9)]
 
@@ -80,3 +101,10 @@ def _numbers(values: pd.Series) -> Iterator[Cell]:
     """Numbers with three digits."""
     for value in values:
         yield Cell(render.ABSENT if np.isnan(value) else f"{float(f'{value:.3g}'):,g}")
+
+
+def _beside_chance(error: float, chance: float) -> str:
+    """A calibration error, "4.2 (1.1)"."""
+    if np.isnan(error):
+        return render.ABSENT
+    return f"{render.percent(error)} ({render.percent(chance)})"
