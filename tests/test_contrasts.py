@@ -37,7 +37,7 @@ def frames(shift=0.0):
         for label in LABELS:
             protocol = "moe" if label.startswith("moe") else "default"
             for seed in (1, 2):
-                about = {"paper": "p", "federation": name, "label": label, "seed": seed}
+                about = {"paper": "p", "federation": name, "label": label, "seed": seed, "round": 2}
                 seen = {**about, "at": "last", "group": "seen", "protocol": protocol}
                 value = float(np.mean(VAL[label]))
                 rows.append({**seen, "split": "val", "metric": "accuracy", "value": value})
@@ -104,6 +104,20 @@ def test_standings_say_how_far_probabilities_can_be_trusted_as_far_as_that_is_kn
     metrics, clients = frames()
     older = built("standings", (metrics, clients.drop(columns="brier")), alone="Local")
     assert older.numbers["brier"].isna().all()
+
+
+def test_a_method_that_still_gains_in_its_last_quarter_is_named():
+    metrics, clients = frames()
+    about = {"paper": "p", "seed": 1, "at": "round", "group": "seen", "protocol": "default"}
+    about |= {"split": "val", "metric": "accuracy_client_mean", "federation": "a"}
+    curve = {0: 0.1, 10: 0.4, 20: 0.5, 30: 0.6, 40: 0.625}
+    rows = [{**about, "label": "fedavg", "round": t, "value": v} for t, v in curve.items()]
+    rows += [{**about, "label": "local", "round": t, "value": v} for t, v in ((0, 0.1), (40, 0.6))]
+    made = pd.concat([metrics, pd.DataFrame(rows)]), clients
+    numbers = built("standings", made, alone="Local").numbers.set_index(["federation", "title"])
+    assert numbers.loc[("a", "FedAvg"), "gain"] == pytest.approx(0.025)
+    assert numbers["gain"].notna().sum() == 1  # Local was not evaluated on the way
+    assert re.search(r"\| FedAvg +\| +60.0↑ \| +60.0 \|", page(made))
 
 
 def test_a_client_is_hurt_if_it_is_below_local_by_more_than_chance():

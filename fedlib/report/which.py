@@ -13,10 +13,11 @@ import pandas as pd
 from tabulate import tabulate
 
 from fedlib.report import inputs, intervals, packs, tables
-from fedlib.report.statistics import FEWEST_DATASETS, FEWEST_FEDERATIONS, LEANING
+from fedlib.report.statistics import FEWEST_DATASETS, FEWEST_FEDERATIONS, LEANING, ROPE
 from fedlib.report.tables import render
 
 KINDS = ("standings", "contrasts", "claims", "advice")
+LEARNING = "↑"
 PICTURE = "contrasts_over_federations.png"
 HEAD = """\
 # Which method when
@@ -219,22 +220,30 @@ class _Page:
     def accuracies(self) -> str:
         """The accuracy of every method on every federation, the best in bold."""
         shown = self._sheets["standings"]
-        wide = shown.pivot(index="title", columns="federation", values="mean")
-        wide = wide.loc[shown["title"].unique(), shown["federation"].unique()]
+        federations = shown["federation"].unique()
+        wide = shown.pivot(index="title", columns="federation", values=["mean", "gain"])
+        wide = wide.loc[shown["title"].unique()]
         cells = [
-            render.best_cells(column.tolist(), [render.percent(value) for value in column])
-            for _, column in wide.items()
+            render.best_cells(
+                wide["mean"][name].tolist(), [*map(render.percent, wide["mean"][name])]
+            )
+            for name in federations
         ]
         rows = [
             [
                 render.markdown(str(title)),
-                *(f"**{cell.text}**" if cell.bold else cell.text for cell in row),
+                *(
+                    (f"**{cell.text}**" if cell.bold else cell.text) + LEARNING * (gain > ROPE)
+                    for cell, gain in zip(row, wide["gain"].loc[title, federations], strict=True)
+                ),
             ]
             for title, *row in zip(wide.index, *cells, strict=True)
         ]
         return (
-            "Mean accuracy over seen clients, in percent; bold: the highest "
-            f"({self._table('standings')}).\n\n{_grid(rows, ['Method', *wide.columns])}"
+            "Mean accuracy over seen clients, in percent; bold: the highest; "
+            f"{LEARNING}: validation accuracy still rose by more than a point in the last "
+            "quarter of the rounds "
+            f"({self._table('standings')}).\n\n{_grid(rows, ['Method', *federations])}"
         )
 
     def claims(self) -> str:
