@@ -1,5 +1,6 @@
 """The tutorial docs/your-method.md: its method keeps the contract, is tuned, and gets its row."""
 
+import json
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ from fedlib import methods
 from fedlib.workflow.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[1]
+EVALUATED = {"paper": "benchmark", "federation": "femnist", "label": "own-fedexprox", "seed": 1}
 TEXT = (ROOT / "docs/your-method.md").read_text(encoding="utf-8")
 
 
@@ -61,3 +63,19 @@ def test_it_is_not_in_the_registry_and_its_row_is_in_the_table_of_tunings(mine):
     ours = [job["federation"] for job in plan.tunings() if job["label"] == label]
     assert {*ours} == {*tuned}
     assert label in plan.exhibit("table", "benchmark", "tuning").labels
+
+
+def test_it_stands_in_every_table_and_figure_of_methods_and_is_evaluated_for_them(mine):
+    plan = Plan({"papers": ["benchmark"], "methods": [str(mine)], "scale": "reduced"})
+    exhibits = {**plan.papers["benchmark"].tables, **plan.papers["benchmark"].figures}
+    with_it = [
+        name
+        for name, exhibit in exhibits.items()
+        if any("own-fedexprox" in row["labels"] for row in getattr(exhibit, "rows", ()))
+    ]
+    rows = [name for name, exhibit in exhibits.items() if hasattr(exhibit, "rows")]
+    assert {*rows} - {*with_it} == {"claims"}  # which papers have made of their own methods
+    assert "home_and_away" in with_it
+    assert all("FedExProx" in exhibits[name].of for name in ("contrasts", "advice"))
+    views = json.loads(plan.spec("evaluate", **EVALUATED))["views"]
+    assert ["seen", "default", "val"] in views and ["unseen", "default", "test"] in views

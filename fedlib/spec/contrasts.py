@@ -1,25 +1,21 @@
 """The kinds of tables and figures of methods that choose among runs of their own by validation."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from fedlib.spec.exhibits import Exhibit, View, without
+from fedlib.spec.exhibits import View
 from fedlib.spec.figures import Figure
 from fedlib.spec.tables import Table
-from fedlib.spec.worlds import rows_left
+from fedlib.spec.worlds import OfMethods
 
 
 @dataclass(frozen=True)
-class Chosen(Exhibit):
-    """What these kinds have in common.
+class Chosen(OfMethods):
+    """What these kinds have in common: rows of `Regret`, with "home" left out.
 
-    Attributes:
-      rows: the methods, see `fedlib.spec.worlds.Regret`, "home" left out; "protocol" is how one
-        predicts that does not do so by default.
+    And "protocol", how a method predicts that does not do so by default.
     """
-
-    compares: ClassVar = True
 
     def views(self, federation: str, label: str) -> Iterator[View]:
         """How methods predict for seen and for unseen clients, and what they choose by."""
@@ -28,11 +24,6 @@ class Chosen(Exhibit):
                 protocol = row.get("protocol", "default")
                 for group, split in (("seen", "test"), ("seen", "val"), ("unseen", "test")):
                     yield View(group, protocol, split)
-
-    def left(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
-        """The methods that are left, and what is said of the federations that are."""
-        kept = {name: without(gone, getattr(self, name)) for name in self.by_federation}
-        return {"rows": rows_left(self.rows, runs), **kept}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +82,7 @@ class Claims(Chosen, Table):
     """
 
     question: ClassVar = "Do the papers' orders of methods hold on clients they did not choose?"
+    room_for_others: ClassVar = False
 
     rows: Sequence[Mapping]
     claims: Sequence[Mapping]

@@ -116,7 +116,7 @@ class Exhibit:
 
     def __init_subclass__(cls, **rest: Any):
         super().__init_subclass__(**rest)
-        if cls.__name__ not in ("Table", "Figure", "Swept", "Chosen"):
+        if cls.__name__ not in ("Table", "Figure", "Swept", "OfMethods", "Chosen"):
             cls.kind = re.sub(r"(?<!^)([A-Z])", r"_\1", cls.__name__).lower()
             KINDS[cls.stage][cls.kind] = cls
 
@@ -171,7 +171,7 @@ class Exhibit:
         """Fields that change where the federations `gone` are not shown, and only `runs` are."""
         return {name: without(gone, getattr(self, name)) for name in self.by_federation}
 
-    def beside(self, label: str, method: str, like: str) -> Self:
+    def beside(self, label: str, method: str, title: str, like: str) -> Self:
         """The exhibit with a further run in its last row, if it has room for one like `like`."""
         if not self.room_for_others or like not in self.labels:
             return self
@@ -198,12 +198,12 @@ class Swept(Exhibit):
     compares: ClassVar = True
     choices: ClassVar = {"of": OWNERS}
 
-    def beside(self, label: str, method: str, like: str) -> Self:
+    def beside(self, label: str, method: str, title: str, like: str) -> Self:
         """With a further method, where it is the federations that differ.
 
         A hyper-parameter that is swept is one that another method has not.
         """
-        wider = super().beside(label, method, like)
+        wider = super().beside(label, method, title, like)
         if self.of != "federation" or wider is self:
             return self
         return dataclasses.replace(wider, methods=[*wider.methods, method])

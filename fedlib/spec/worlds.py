@@ -1,14 +1,40 @@
 """The kinds of figures of made-up worlds, whose best possible accuracy is known."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
+from fedlib.spec.exhibits import Exhibit
 from fedlib.spec.figures import Figure
 
 
+@dataclass(frozen=True)
+class OfMethods(Exhibit):
+    """What kinds with a row for each method have in common.
+
+    Attributes:
+      rows: the methods, see `Regret`.
+    """
+
+    compares: ClassVar = True
+    room_for_others: ClassVar = True
+
+    def left(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
+        """The methods that are left, and what is said of the federations that are."""
+        return super().left(gone, runs) | {"rows": rows_left(self.rows, runs)}
+
+    def beside(self, label: str, method: str, title: str, like: str) -> Self:
+        """With a row for a further method, which is compared with whatever others are."""
+        wider = super().beside(label, method, title, like)
+        if wider is self:
+            return self
+        compared = {"of": [*self.of, title]} if hasattr(self, "of") else {}
+        row = {"title": title, "labels": [label], "home": []}
+        return replace(wider, rows=[*self.rows, row], **compared)
+
+
 @dataclass(frozen=True, kw_only=True)
-class PhaseDiagram(Figure):
+class PhaseDiagram(OfMethods, Figure):
     """Which method is nearest the best possible one, by two parameters of made-up federations.
 
     Attributes:
@@ -20,7 +46,6 @@ class PhaseDiagram(Figure):
     """
 
     question: ClassVar = "When does a client profit from others, and from which method?"
-    compares: ClassVar = True
 
     rows: Sequence[Mapping]
     x: str
@@ -29,13 +54,9 @@ class PhaseDiagram(Figure):
     theory: Mapping[float, float]
     law: str
 
-    def left(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
-        """The methods that are left."""
-        return {"rows": rows_left(self.rows, runs)}
-
 
 @dataclass(frozen=True, kw_only=True)
-class Regret(Figure):
+class Regret(OfMethods, Figure):
     """How far methods are below the best possible accuracy, where that is known.
 
     Attributes:
@@ -46,13 +67,8 @@ class Regret(Figure):
     """
 
     question: ClassVar = "Does each method win where its assumption holds, and what elsewhere?"
-    compares: ClassVar = True
 
     rows: Sequence[Mapping]
-
-    def left(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
-        """The methods that are left."""
-        return {"rows": rows_left(self.rows, runs)}
 
 
 def rows_left(rows: Sequence[Mapping], runs: Sequence) -> list[dict]:

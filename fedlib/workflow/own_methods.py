@@ -158,7 +158,7 @@ def _with(paper: Paper, own: OwnMethod) -> Paper:
             f"methods: {own.path}: {paper.name} has a run that tables call {own.title} already; "
             "call the file and its class otherwise"
         )
-    who = own.label, own.path, own.like
+    who = own.label, own.path, own.title, own.like
     beside = replace(
         paper,
         tables={name: table.beside(*who) for name, table in paper.tables.items()},
