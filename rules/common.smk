@@ -82,6 +82,7 @@ try:
             preflight.check_frames(PLAN)
             internals.make_again(*stale.look(PLAN))
         if not reads:
+            internals.look_again_once()
             why.note(PLAN)
             write_specifications(PLAN)
 except (ConfigError, DataError) as error:

@@ -195,3 +195,16 @@ def test_what_snakemake_says_of_profiles_and_files_before_it_begins_is_left_out(
     print("error: Using", file=quiet)
     print(file=quiet)
     assert stream.getvalue() == "error: Using\n\n" and quiet.isatty()
+
+
+def test_snakemake_looks_again_once_a_second_however_many_jobs_have_ended(clock, monkeypatch):
+    pytest.importorskip("snakemake.cli")  # first: the modules of Snakemake import each other
+    from snakemake import workflow
+
+    looks, name = [], "_schedule_reevalutation"
+    monkeypatch.setattr(workflow.JobScheduler, name, lambda self, delay: looks.append(clock[0]))
+    internals.look_again_once()
+    scheduler = object.__new__(workflow.JobScheduler)
+    for clock[0] in (0.0, 0.1, 0.9, 1.0, 1.1, 2.5):
+        getattr(scheduler, name)(1)
+    assert looks == [0.0, 1.0, 2.5]

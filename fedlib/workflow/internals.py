@@ -14,6 +14,7 @@ resources and prints no commands. For ten thousand jobs this saves two thirds of
 import gc
 import json
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -88,6 +89,27 @@ def make_again(wrong: set[str], right: set[str]) -> None:
     PersistenceBase.incomplete = with_wrong
     for name in ("params_changed", "input_changed"):
         setattr(PersistenceBase, name, without_right(getattr(PersistenceBase, name)))
+
+
+def look_again_once() -> None:
+    """Let one look through the ready jobs follow another after a second, and not one after each.
+
+    Snakemake looks when a job has ended, and a second after every look, as its limit of jobs in a
+    second may be over by then. So each job that ends adds a look a second to all that follows.
+    """
+    from snakemake.workflow import JobScheduler
+
+    schedule = getattr(JobScheduler, "_schedule_reevalutation", None)
+    due = 0.0
+
+    def unless_due(self, delay: float) -> None:
+        nonlocal due
+        if time.monotonic() >= due:
+            due = time.monotonic() + delay
+            schedule(self, delay)
+
+    if schedule is not None:  # no version must have it: only time depends on it
+        JobScheduler._schedule_reevalutation = unless_due
 
 
 def run() -> None:
