@@ -1,5 +1,6 @@
 """Fixtures that several test files share."""
 
+import compileall
 import fcntl
 import gc
 import os
@@ -30,7 +31,10 @@ def pytest_addoption(parser):
     )
 
 
-def pytest_configure():
+def pytest_configure(config):
+    # Or each of the processes that tests start would compile fedlib, where Python may not write.
+    if not hasattr(config, "workerinput"):  # which workers of pytest-xdist have
+        compileall.compile_dir(workflow.ROOT / "fedlib", quiet=2)
     # A shell starts what runs in the background, `make test &`, with Ctrl-C ignored, and whatever
     # tests start would ignore it, too.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
