@@ -109,7 +109,10 @@ def demo_all() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     rotated = Data(
         name="rotated-digits",
         dataset="digits",
-        partition={"kind": "rotated", "num_clients": 10, "rotations": [0, 180]},
+        partition={
+            **{"kind": "rotated", "num_clients": 10, "rotations": [0, 180]},
+            **{"train_examples": 90, "test_examples": 30},
+        },
         seed=SEED,
         title="Rotated digits",
         partition_label="rotated180",

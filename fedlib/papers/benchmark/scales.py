@@ -33,7 +33,7 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         "demo: small, with few rounds and three trials to tune in; shows that everything runs.",
         (1,),
         (
-            *(_cell(n, delta, few, 3, rounds=20) for delta in (0.0, 1.0) for n in (16, 128)),
+            *(_cell(n, delta, few, 3, rounds=10) for delta in (0.0, 1.0) for n in (16, 128)),
             *federations.demo(),
         ),
     )

@@ -98,7 +98,10 @@ def _made_up_texts(labels: tuple[str, ...]) -> Setting:
     data = Data(
         name="text-m6",
         dataset="synthetic_text",
-        params={"num_clients": 6, "train_examples": 60, "test_examples": 0},
+        params={
+            **{"num_clients": 6, "train_examples": 45, "test_examples": 0},
+            **{"server_train": 100, "server_val": 50, "server_test": 200, "probe": 50},
+        },
         partition={"kind": "natural"},
         seed=SEED,
         title="Made-up texts, M = 6",

@@ -20,7 +20,7 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     note, seeds, (digits, synthetic) = demo_all()
     few = {"ablations": ("relu",), "alpha_labels": ("fedavg", "pfedmm"), "rounds": 20}
     few["num_experts"] = (2, 3)
-    linear = {"labels": ("fedavg", "fedem", "pfedmm"), "rounds": 20}
+    linear = {"labels": ("fedavg", "fedem", "pfedmm"), "rounds": 10}
     return note, seeds[:1], (replace(digits, **few), replace(synthetic, **linear))
 
 
