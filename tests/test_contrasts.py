@@ -6,10 +6,14 @@ import subprocess
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from made_up import footer
+from pictures import faults
 
 from fedlib.cli import which as cli
 from fedlib.report import figures, tables, which
+from fedlib.report.figures import labels
 from fedlib.report.metrics import TRAFFIC
 from fedlib.report.tables import claims
 from fedlib.workflow import registered
@@ -194,6 +198,52 @@ def test_advice_that_fits_the_others_alone_is_shown_to_hurt():
     numbers = built("advice", frames(shift=0.1), **ADVICE).numbers
     tests = numbers[numbers["part"] == "federation"].set_index("name")
     assert tests.loc["This page", "worst"] >= 0.15 - 1e-9
+
+
+# -- accuracy against costs ------------------------------------------------------------------------
+
+SENT = {"local": 0.0, "fedavg": 2e6, "plus": 4e6, "moe-1": 4e6, "moe-2": 4e6}
+
+
+def pareto(sent=None, **changes):
+    """The figure if every run has sent so much."""
+    rows, clients = frames()
+    bytes_of = rows["label"].map(SENT if sent is None else sent)
+    rows["value"] = rows["value"].where(rows["metric"] != "bytes", bytes_of)
+    fields = {"rows": ROWS, "against": "FedAvg", **changes}
+    return figures.load("pareto")(exhibit(), rows, clients, None, **fields)
+
+
+def test_the_front_joins_what_nobody_beats_at_the_same_cost_or_less():
+    figure = pareto()
+    sent, computed = figure.axes
+    points = {line.get_label(): line.get_xydata()[0] for line in sent.get_lines()}
+    # MoE sends twice as much as FedAvg, and where clients pick both are sent.
+    assert points["MoE"] == pytest.approx([2, 0.9])
+    assert points["Pick"] == pytest.approx([3, 0.85])
+    bold = {text.get_text() for text in sent.texts if text.get_fontweight() == "bold"}
+    assert bold == {"MoE"}  # FedAvg and Plus are below Local, which sends nothing
+    assert "Dotted: the best that sends nothing (Local)" in footer(figure)
+    bold = {text.get_text() for text in computed.texts if text.get_fontweight() == "bold"}
+    assert bold == {"MoE"}  # of equal costs the best
+    assert faults(figure) == []
+
+
+def test_costs_are_multiples_of_another_method_where_that_one_was_not_run():
+    assert "multiples of those of FedAvg" in footer(pareto(against="Ditto"))
+    assert not pareto(dict.fromkeys(SENT, 0.0)).axes[0].texts  # nobody sends anything
+
+
+@given(st.lists(st.tuples(st.floats(0, 475), st.floats(0, 176)), min_size=1, max_size=12))
+def test_names_lie_on_no_point_and_on_no_other_name_if_there_is_room(points):
+    size, name = (475, 176), "FedAvg"
+    found = labels.places(np.array(points), [name] * len(points), size)
+    boxes = []
+    for number, offset in found.items():
+        free = dict(labels._candidates(np.array(points[number]), name))[offset]
+        on_others = [box for box in boxes if box.meets(free)]
+        assert free.inside(*size) and not on_others
+        boxes.append(free)
 
 
 # -- the page --------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ A method chooses by the mean over its seeds, on each federation for itself. Test
 say in it. In a row with "pick" every client chooses for itself, among what the rows above have.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import pandas as pd
@@ -88,3 +88,24 @@ def costs(given: Inputs, choice: Choice) -> dict[str, float]:
     found = rows.groupby(["label", "metric"])["value"].mean().groupby("metric").sum()
     personal = found.get("personal_flops", 0.0)
     return {"bytes": found.get("bytes", 0.0), "flops": found.get("flops", float("nan")) + personal}
+
+
+def relative(numbers: pd.DataFrame, base: str, of: Sequence[str]) -> pd.DataFrame:
+    """By method, over the federations that have all methods but a few: means, and costs by base's.
+
+    A method that is missing on one of these is left out.
+
+    Args:
+      numbers: by federation and title, with columns "bytes", "flops", "mean" and those of `of`.
+      base: title of the method whose costs are 1.
+    """
+    wide = numbers.pivot(index="federation", columns="title")
+    every = wide["mean"].notna()
+    there = every.columns[every.all()]
+    means = {name: wide[name][there].mean() for name in of}
+    costs = {
+        name: (wide[name][there].div(wide[name][base].where(wide[name][base] > 0), axis=0)).mean()
+        for name in ("bytes", "flops")
+    }
+    order = [title for title in dict.fromkeys(numbers["title"]) if title in there]
+    return pd.DataFrame({**means, **costs}).loc[order]

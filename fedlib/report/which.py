@@ -13,9 +13,11 @@ import pandas as pd
 from tabulate import tabulate
 
 from fedlib.report import inputs, intervals, packs, tables
+from fedlib.report.choices import relative
 from fedlib.report.statistics import FEWEST_DATASETS, FEWEST_FEDERATIONS, LEANING, ROPE
 from fedlib.report.tables import render
 
+CLIENTS = ("mean", "worst_tenth", "hurt", "unseen")  # what clients get of a method
 KINDS = ("standings", "contrasts", "claims", "advice")
 LEARNING = "↑"
 PICTURE = "contrasts_over_federations.png"
@@ -169,7 +171,7 @@ class _Page:
         tags = self._params["tags"]
         names = [name for name, own in tags.items() if not tag or tag in own]
         mine = self._sheets["standings"]
-        costs = _relative(mine[mine["federation"].isin(names)], self._base)
+        costs = relative(mine[mine["federation"].isin(names)], self._base, CLIENTS)
         found = costs.loc[row["title"]]
         hurt = f"{render.percent(found['hurt'])} % of clients worse off than alone"
         return f"; it sends {found['bytes']:.2g} times as many bytes and leaves {hurt}"
@@ -197,13 +199,13 @@ class _Page:
 
     def requirements(self) -> str:
         """What methods send and compute beside fine-tuned FedAvg, and what clients get of them."""
-        found = _relative(self._sheets["standings"], self._base)
+        found = relative(self._sheets["standings"], self._base, CLIENTS)
         found = found.sort_values("mean", ascending=False, kind="stable")
         heads = ["Method", "accuracy", "worst tenth", "hurt", "unseen", "bytes", "arithmetic"]
         rows = [
             [
                 render.markdown(str(title)),
-                *(render.percent(row[x]) for x in ("mean", "worst_tenth", "hurt", "unseen")),
+                *(render.percent(row[x]) for x in CLIENTS),
                 *(
                     render.ABSENT if np.isnan(row[x]) else f"{row[x]:.2g}"
                     for x in ("bytes", "flops")
@@ -264,23 +266,6 @@ class _Page:
 
     def _table(self, name: str) -> str:
         return f"[{name}]({self._folder}/{name}.csv)"
-
-
-def _relative(standings: pd.DataFrame, base: str) -> pd.DataFrame:
-    """By method, over the federations that have all methods but a few: means, and costs by base's.
-
-    A method that is missing on one of these is left out.
-    """
-    wide = standings.pivot(index="federation", columns="title")
-    every = wide["mean"].notna()
-    there = every.columns[every.all()]
-    means = {name: wide[name][there].mean() for name in ("mean", "worst_tenth", "hurt", "unseen")}
-    costs = {
-        name: (wide[name][there].div(wide[name][base].where(wide[name][base] > 0), axis=0)).mean()
-        for name in ("bytes", "flops")
-    }
-    order = [title for title in dict.fromkeys(standings["title"]) if title in there]
-    return pd.DataFrame({**means, **costs}).loc[order]
 
 
 def _best_span(row: dict) -> str:

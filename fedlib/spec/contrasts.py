@@ -73,6 +73,20 @@ class ContrastPoints(Chosen, Figure):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Pareto(Chosen, Figure):
+    """Accuracy against what is sent and what is computed, means over all federations.
+
+    Attributes:
+      against: title of the row whose costs are 1.
+    """
+
+    question: ClassVar = "Which methods are worth what they send and compute?"
+
+    rows: Sequence[Mapping]
+    against: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Claims(Chosen, Table):
     """Orders of methods that papers claim, over all federations.
 

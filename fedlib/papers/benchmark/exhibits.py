@@ -3,12 +3,13 @@
 from fedlib.papers._frame import Settings, on
 from fedlib.papers.benchmark import registered
 from fedlib.papers.benchmark.federations import TAGS
-from fedlib.papers.benchmark.settings import DIM, HOMES, METHODS, PROTOCOLS
+from fedlib.papers.benchmark.settings import DIM, HOMES, METHODS, PRIOR, PROTOCOLS, Setting
 from fedlib.spec import tables
-from fedlib.spec.contrasts import Advice, Claims, ContrastPoints, Contrasts, Standings
+from fedlib.spec.contrasts import Advice, Claims, ContrastPoints, Contrasts, Pareto, Standings
 from fedlib.spec.worlds import PhaseDiagram, Regret
 
 PICK = "Best of the three"
+FEWEST = 3  # federations over which something can be said
 PICKED = ("local", "fedavg", "fedavg-plus")  # ordinary runs, of which a client may pick one
 
 
@@ -45,6 +46,17 @@ def rows_and_pick(shown: Settings) -> tuple[dict, ...]:
     }
     last = found.index(three[-1]) + 1
     return (*found[:last], pick, *found[last:])
+
+
+def contenders(shown: Settings) -> tuple[dict, ...]:
+    """The rows of methods that look at their input."""
+    return tuple(row for row in rows_and_pick(shown) if not {*PRIOR} & {*row["labels"]})
+
+
+def several(settings: Settings) -> list[Setting]:
+    """The real federations, if there are enough to say something over them."""
+    found = on("real")(settings)
+    return found if len(found) >= FEWEST else []
 
 
 def threshold(shown: Settings) -> dict[str, float]:
@@ -156,6 +168,13 @@ FIGURES = {
         title="One method of each family against two simple ones",
         caption="Which methods speak for their families was fixed beforehand.",
         **COMPARED,
-        **REAL,
+        **REAL | {"federations": several},
+    ),
+    "pareto": Pareto(
+        title="Accuracy against what is sent and computed",
+        caption="Best of the three: each client takes Local, FedAvg or fine-tuned FedAvg, by its "
+        "validation data.",
+        against=title_of("fedavg-plus"),
+        **REAL | {"rows": contenders},
     ),
 }
