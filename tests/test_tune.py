@@ -380,3 +380,16 @@ def test_planted_cheats_are_found():
     runs = (stops, replace(run, tuning=seed), replace(run, label="untuned", tuning=None))
     planted = replace(paper, runs=runs)
     assert [*cheats(planted)] == ["ifca.stop_split", "fedem.tuning", "untuned.tuning"]
+
+
+def test_clients_of_unlike_models_have_five_in_turn_share_the_smallest_and_are_a_game_apart():
+    paper = papers.declared("benchmark", "reduced")
+    runs = {run.label: run for run in paper.runs if run.federation == "zoo-mnist"}
+    sizes = [f"mnist{number}" for number in range(1, 6)]
+    for run in runs.values():
+        assert [one["params"]["size"] for one in run.modules["large"]] == sizes
+    shared = {label for label, run in runs.items() if run.model_params["size"] == "mnist5"}
+    assert shared == {"fml", "fedkd", "fedapen", "pfedmoe"}
+    exhibits = {**paper.tables, **paper.figures}
+    shown = {name for name, exhibit in exhibits.items() if "zoo-mnist" in exhibit.federations}
+    assert shown == {"standings_of_unlike_models", "tuning"}

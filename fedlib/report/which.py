@@ -58,7 +58,7 @@ def text(pack: Path, commit: str, folder: str, file: str) -> str:
       DataError: if the pack is missing or damaged.
     """
     metrics, clients, exhibits = packs.read(pack)
-    found = {spec["kind"]: spec for _, spec, _ in exhibits if spec["kind"] in KINDS}
+    found = {spec["name"]: spec for _, spec, _ in exhibits if spec["name"] in KINDS}
     why = ""
     if len(found) < len(KINDS):
         why = "The kept results have no real federations yet."

@@ -107,6 +107,15 @@ TABLES = {
         alone=title_of("local"),
         **REAL,
     ),
+    "standings_of_unlike_models": Standings(
+        title="Methods for clients whose models differ in size",
+        caption="Five architectures in turn. Nothing here is ranked against methods that need the "
+        "same model everywhere.",
+        alone=title_of("local"),
+        labels=tuple(METHODS),
+        federations=on("zoo"),
+        rows=rows,
+    ),
     "contrasts": Contrasts(
         title="One method of each family against two simple ones",
         caption="Which methods speak for their families was fixed beforehand.",
@@ -140,7 +149,7 @@ TABLES = {
         title="What tuning chose",
         caption="Every method has the same number of trials, of which the first is as declared.",
         labels=tuple(METHODS),
-        federations=on("real", "worlds", "phase"),
+        federations=on("real", "zoo", "worlds", "phase"),
     ),
 }
 FIGURES = {

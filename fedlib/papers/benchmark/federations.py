@@ -23,6 +23,10 @@ CORE = (  # runs everywhere: an anchor or a representative of a family
 )
 NEEDS_CLUSTERS = ("known-clusters",)
 NEEDS_EVERYBODY = ("clustered",)  # in every round
+ZOO = (  # whose clients have models of unlike size, and who share what they can
+    *("local", "lg-fedavg", "fd", "fedproto", "fedgh", "fedtgp"),
+    *("fml", "fedkd", "fedapen", "pfedmoe"),
+)
 DIGITS = {"in_channels": 1, "side": 8}
 MNIST = {"in_channels": 1, "side": 28}
 CIFAR = {"in_channels": 3, "side": 32}
@@ -55,7 +59,7 @@ def demo() -> tuple[Setting, ...]:
 
 
 def reduced(trials: int) -> tuple[Setting, ...]:
-    """All twelve, each method tuned in so many trials."""
+    """All twelve, and that of unlike models; each method tuned in so many trials."""
     every = (
         digits_skew(),
         digits_permuted(),
@@ -69,6 +73,7 @@ def reduced(trials: int) -> tuple[Setting, ...]:
         cifar_rotated(),
         emnist_device(),
         femnist(),
+        zoo_mnist(),
     )
     return tuple(replace(setting, tuning={**setting.tuning, "trials": trials}) for setting in every)
 
@@ -152,6 +157,23 @@ def femnist() -> Setting:
     partition |= {"unseen_fraction": 0.24}
     data = _data("femnist", "FEMNIST", "femnist", partition, source="leaf")
     return _letters(data, cohort=0.25, rounds=40)
+
+
+def zoo_mnist() -> Setting:
+    """25 clients with two classes each and five architectures in turn, those of pFedMoE."""
+    data = _data("zoo-mnist", "MNIST, unlike models", "mnist", _sizes("two_shard", 25, 126, 100))
+    setting = _setting(
+        data,
+        ZOO,
+        model="pfedmoe_cnn",
+        model_params={**MNIST, "num_classes": 10},
+        architectures=tuple({"size": f"mnist{number}"} for number in range(1, 6)),
+        inputs=784,
+        image=MNIST,
+        rounds=40,
+        tuning=tuning(TRIALS, RATES, rung=True),
+    )
+    return replace(setting, roles=("zoo",))
 
 
 def _sizes(kind: str, clients: int, train: int, test: int) -> dict:

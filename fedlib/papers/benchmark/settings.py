@@ -3,7 +3,7 @@
 Nothing here stops, chooses a round or picks an expert by test examples.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fedlib.papers import _frame
@@ -116,6 +116,8 @@ class Setting(_frame.Setting):
       tuning: see `fedlib.spec.Run`; None tunes nothing.
       clusters: true clusters of the clients.
       image: channels and side of an image, for gates that look at one.
+      architectures: arguments of the models that clients have in turn, from the largest on, beside
+        `model_params`; what all share is of the last. () if all clients have the same.
       evaluations: of a run, after the first.
       seeds: in place of the scale's.
     """
@@ -130,6 +132,7 @@ class Setting(_frame.Setting):
     tuning: Mapping | None = None
     clusters: int = NUM_EXPERTS
     image: Mapping = field(default_factory=dict)
+    architectures: Sequence[Mapping] = ()
     evaluations: int = 1
     seeds: tuple[int, ...] = ()
 
@@ -162,6 +165,9 @@ class Setting(_frame.Setting):
     def _arguments(self, label: str) -> dict:
         """Of the model of a method, which may be three times as wide, or half as wide."""
         arguments = dict(self.model_params)
+        if self.architectures:
+            shares = label in (*TWO_MODELS, "pfedmoe")
+            return arguments | dict(self.architectures[-1 if shares else 0])
         if label in PRIOR:
             return {"num_classes": arguments["num_classes"]}
         if label not in WIDTHS:
@@ -172,10 +178,14 @@ class Setting(_frame.Setting):
     def _modules(self, label: str) -> dict:
         """Private models of methods with two, and gates that are networks of their own."""
         own = {"model": self.model, "params": dict(self.model_params)}
+        private = [{**own, "params": {**own["params"], **one}} for one in self.architectures]
         if label in TWO_MODELS:
-            return {"large": [own]}
+            return {"large": private or [own]}
         if label == "pfedmoe":
-            return {"gate": {"model": "pfedmoe_gate", "params": dict(self.image)}}
+            gate = {"gate": {"model": "pfedmoe_gate", "params": dict(self.image)}}
+            return {"large": private, **gate} if private else gate
+        if private:
+            return {"large": private}
         if label != "adaptive-experts":
             return {}
         outputs = {"num_classes": NUM_EXPERTS + 1}  # a client's own expert is one more
