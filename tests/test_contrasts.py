@@ -234,7 +234,7 @@ def test_costs_are_multiples_of_another_method_where_that_one_was_not_run():
     assert not pareto(dict.fromkeys(SENT, 0.0)).axes[0].texts  # nobody sends anything
 
 
-@given(st.lists(st.tuples(st.floats(0, 475), st.floats(0, 176)), min_size=1, max_size=12))
+@given(st.lists(st.tuples(st.floats(0, 475), st.floats(0, 176)), min_size=1, max_size=5))
 def test_names_lie_on_no_point_and_on_no_other_name_if_there_is_room(points):
     size, name = (475, 176), "FedAvg"
     found = labels.places(np.array(points), [name] * len(points), size)
