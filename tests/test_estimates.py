@@ -238,6 +238,25 @@ def test_what_an_older_rehearsal_found_is_not_taken_for_a_newer_ones(tmp_path, m
     assert request.key() != before
 
 
+def test_runs_that_differ_in_what_changes_no_count_share_a_rehearsal(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    values = {"papers": ["fedmix"], "federations": ["digits"], "labels": ["fedavg"]}
+    [request] = unfinished.requests(Plan(values))
+    rehearsed, rehearse = [], estimating.rehearsal.rehearse
+    monkeypatch.setattr(
+        estimating.rehearsal, "rehearse", lambda *x: rehearsed.append(x) or rehearse(*x)
+    )
+    estimator = estimating.Estimator("cpu", "data/raw")
+    local = request.spec["local"]
+    changes = {"seed": 9, "rounds": 77, "tuned": "0f", "local": {**local, "lr": 2 * local["lr"]}}
+    for name, value in changes.items():
+        estimator.costs(request)
+        estimator.costs(request._replace(spec={**request.spec, name: value}))
+        assert len(rehearsed) == 1, name
+    estimator.costs(request._replace(spec={**request.spec, "local": {**local, "epochs": 7}}))
+    assert len(rehearsed) == 2
+
+
 def test_an_edit_of_an_own_method_has_it_estimated_anew(tmp_path, monkeypatch):
     monkeypatch.setattr(requests, "ROOT", tmp_path)
     monkeypatch.setattr(requests, "digest", lambda path: path.exists() and path.read_text())

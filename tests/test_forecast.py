@@ -1,6 +1,7 @@
 """What a run will cost: sizes, operations and arithmetic, each against what is counted or known."""
 
 import json
+import math
 import statistics
 import time
 
@@ -11,7 +12,7 @@ from test_stages import SPEC
 from fedlib import files
 from fedlib.data import build, sizes
 from fedlib.data.sizes import Sizes
-from fedlib.forecast import costs, rates, rehearsal
+from fedlib.forecast import costs, rates, rehearsal, unreal
 from fedlib.forecast.rates import Rate
 from fedlib.forecast.rehearsal import Kind, Load, Part, Phase, Rehearsed
 from fedlib.run.build import build_simulation
@@ -107,6 +108,31 @@ def test_a_fixed_number_of_steps_is_told_from_epochs():
 def test_a_rehearsal_is_the_same_after_it_was_kept():
     known = rehearsal.rehearse(run(), [("seen", "default", "test")], owned(DIGITS))
     assert Rehearsed.unpacked(json.loads(json.dumps(known.packed()))) == known
+
+
+@pytest.mark.parametrize("method", ["fedem", "clustered", "fedavg_plus"])
+def test_a_rehearsal_without_the_numbers_of_large_tensors_counts_the_same(method, monkeypatch):
+    views = [("seen", "*", "train")]
+
+    def counted(large: float) -> Rehearsed:
+        monkeypatch.setattr(unreal, "LARGE", large)
+        spec = run(method, params={"num_experts": 3} if method == "fedem" else {})
+        return rehearsal.rehearse(spec, views, owned(DIGITS))
+
+    assert counted(FIRST) == counted(math.inf)
+
+
+def test_large_tensors_have_the_shape_and_strides_of_results_and_zeros(monkeypatch):
+    monkeypatch.setattr(unreal, "LARGE", 100)
+    x = torch.ones(10, 10)
+    with unreal.Unreal():
+        x.add_(1)
+        product = x.t() @ x
+        made, small = x.new_full((2,), 0.5), x[0] + 1
+        drawn = torch.empty(10, 10).normal_()
+    assert x.eq(1).all() and small.eq(2).all() and made.eq(0.5).all()
+    for zeros in (product, drawn):
+        assert zeros.shape == (10, 10) and zeros.eq(0).all()
 
 
 def test_the_state_of_clients_is_told_from_what_they_share():

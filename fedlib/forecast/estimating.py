@@ -29,8 +29,10 @@ from fedlib.run.build import build_task
 from fedlib.run_spec import is_file, of_training
 
 TELL_EVERY = 10  # seconds
-# What a run's specification has and a rehearsal does not use.
-UNUSED = {"participation": ("rate", "selection"), "local": ("batch_size", "schedule")}
+# What a run's specification has and a rehearsal does not use: it has everybody in each round,
+# batches of its own size, and rates of its own.
+UNUSED = ("rounds", "evaluate_every", "seed", "data", "tuned")
+UNUSED_OF = {"participation": ("rate", "selection"), "local": ("batch_size", "schedule")}
 # What PyTorch says of steps that are batched over clients but for a layer that is not.
 PERFORMANCE = "There is a performance drop"
 
@@ -80,6 +82,7 @@ class Estimator:
         self._device, self._raw = device, raw
         self._machine = rates.machine(device)
         self._cache = seals.Cache(cache_folder() / "forecasts.json")
+        self._rules: dict[str, str] = {}  # executors by digest of a model
 
     def costs(self, request: Request) -> dict[str, Estimate]:
         """What training and evaluating a run cost -> {"train": Estimate, "evaluate": Estimate}
@@ -94,7 +97,7 @@ class Estimator:
         rehearsed = self._rehearsed(spec, request.spec["views"], owned)
         executor = request.executor
         if executor == "auto":
-            executor = choice.rule(build_task({**spec, "weights": None}, self._device))
+            executor = self._rule(requests.digest_of([spec["model"], spec["model_params"]]), spec)
         rate = self._rate(spec, owned, rehearsed, executor)
         batched = not choice.goes_one_by_one(executor)
         return costs(spec, owned, rehearsed, rate, batched=batched)
@@ -118,10 +121,9 @@ class Estimator:
         return declared
 
     def _rehearsed(self, spec: dict, views: list, owned: Sizes) -> Rehearsed:
-        course = {"rounds": 1, "evaluate_every": 1, "seed": 0, "data": ""}
-        # It has everybody in each round, batches of its own size, and rates of its own.
-        for part, unused in UNUSED.items():
-            course[part] = {k: v for k, v in spec[part].items() if k not in unused}
+        used = {k: v for k, v in spec.items() if k not in UNUSED}
+        for part, unused in UNUSED_OF.items():
+            used[part] = {k: v for k, v in spec[part].items() if k not in unused}
         splits = ("train", "val", "test")
         having = {
             split: sorted({g for n, g in zip(getattr(owned, split), owned.group, strict=True) if n})
@@ -129,9 +131,15 @@ class Estimator:
         }
         shapes = {k: v for k, v in owned._asdict().items() if k not in ("group", *splits)}
         code = [*code_of(spec), digest(REHEARSAL)]
-        facts = ["rehearsal", _rough(spec | course), views, shapes, having, code]
+        facts = ["rehearsal", _rough(used), views, shapes, having, code]
         kept = self._cache.find(facts, lambda: rehearsal.rehearse(spec, views, owned).packed())
         return Rehearsed.unpacked(kept)
+
+    def _rule(self, model: str, spec: dict) -> str:
+        if model not in self._rules:
+            task = build_task({**spec, "weights": None}, self._device)
+            self._rules[model] = choice.rule(task)
+        return self._rules[model]
 
     def _rate(self, spec: dict, owned: Sizes, rehearsed: Rehearsed, executor: str) -> Rate:
         how = {"device": self._device, "executor": executor}

@@ -1,9 +1,9 @@
 """How fast this machine is: operations that it does in a second with a kind of model, measured.
 
 A rate is measured on made-up examples, in about half a second. Runs share one if they train the
-same architectures in batches of about the same size with the same executor, on the same device and
-PyTorch (`facts`); where steps are short, also of the same method, as it is Python that takes the
-time. How many operations there are is counted, see `fedlib.forecast.rehearsal`.
+same model in batches of about the same size with the same executor, on the same device and PyTorch
+(`facts`); where steps are short, also by the same method with the same modules, as it is Python
+that takes the time. How many operations there are is counted, see `fedlib.forecast.rehearsal`.
 
 No table of processors could take its place: the operations per second of one processor differ by a
 factor of a hundred between a small linear model and a wide convolution.
@@ -26,14 +26,17 @@ from fedlib.forecast.rehearsal import Kind, Phase, Rehearsed
 from fedlib.run import calibration, scoring
 from fedlib.run.simulate import Simulation
 
-STEPS = 2  # local steps of each client in a measured round
-SECONDS = 0.2  # that measured rounds take together, if one is not longer
+STEPS = 2  # local steps of each client in a measured round, or one of costly ones
+SECONDS = 0.1  # that measured rounds take together, if one is not longer
 ROUNDS = 5  # measured at most
-OPERATIONS = {"cpu": 1e10, "cuda": 1e12}  # of a measured round, about: batches shrink to that
+# Of a measured round or evaluation, about: batches shrink to that.
+OPERATIONS = {"cpu": 1e10, "cuda": 1e12}
 SMALLEST = 4  # examples of a batch, however costly they are
 TOGETHER = 16  # clients measured where they are batched
-LONG_STEP = 1e8  # operations, about two milliseconds, beside which what launches them is little
-SCORED = 64  # examples of each client and split
+# Operations, about two milliseconds, beside which what launches them is little, and so is a gate.
+LONG_STEP = 1e8
+LONG_ROUND = 0.5  # seconds, beside which what is done once in the first round is little
+SCORED = 64  # examples of each client and split, or as few as a batch has
 
 
 class Rate(NamedTuple):
@@ -65,12 +68,13 @@ def facts(spec: dict, sizes: Sizes, rehearsed: Rehearsed, executor: str, machine
       rehearsed: the same run.
       machine: as the function of this name gives it.
     """
+    batch = _batch_size(spec, sizes)
+    is_short = batch * rehearsed.flops_by_example(Phase.ROUND, Kind.FOLD) < LONG_STEP
     modules = {
         name: [{k: one[k] for k in ("model", "params")} for one in _listed(module)]
         for name, module in spec["modules"].items()
+        if is_short or isinstance(module, list | tuple)
     }
-    batch = _batch_size(spec, sizes)
-    is_short = batch * rehearsed.flops_by_example(Phase.ROUND, Kind.FOLD) < LONG_STEP
     return {
         "method": spec["method"] if is_short else None,
         "model": [spec["model"], spec["model_params"]],
@@ -116,9 +120,13 @@ def _simulation(
     clients = max(2, made_up.most_architectures(spec))
     afford = int(OPERATIONS[device] / (operations * clients * STEPS))
     size = max(SMALLEST, min(_batch_size(spec, sizes), afford))
-    local = spec["local"] | {"batch_size": size, "steps": STEPS, "epochs": 1}
+    steps = STEPS if afford >= SMALLEST else 1
+    local = spec["local"] | {"batch_size": size, "steps": steps, "epochs": 1}
     own = spec | {"local": local}
-    examples = {"train": (STEPS * size, STEPS * size), "scored": SCORED}
+    parts = rehearsed.of(Phase.EVALUATION, Kind.SCORE)
+    scoring = clients * sum(load.share * load.flops for _, load in parts) or 1.0
+    scored = max(SMALLEST, min(SCORED, int(OPERATIONS[device] / scoring)))
+    examples = {"train": (steps * size, steps * size), "scored": scored}
     build = partial(made_up.simulation, own, sizes, None, device=device, **examples)
     try:
         simulation = build(clients=clients)
@@ -136,11 +144,13 @@ def _simulation(
 def _measured(simulation: Simulation, rehearsed: Rehearsed) -> Rate:
     timed, clock = simulation.executor, _clock_of(simulation.data.device)
     everyone = simulation.federation.ids("seen")
-    state = simulation.method.round(simulation.init(), simulation.cohort(everyone, 0))  # sets up
-    timed.restart()
-    begun = clock()
-    for number in _turns(clock):
-        state = simulation.method.round(state, simulation.cohort(everyone, number))
+    state, begun, number = simulation.init(), clock(), 0
+    state = simulation.method.round(state, simulation.cohort(everyone, number))  # sets up
+    if clock() - begun < LONG_ROUND:
+        timed.restart()
+        begun = clock()
+        for number in _turns(clock):
+            state = simulation.method.round(state, simulation.cohort(everyone, number))
     besides = clock() - begun - sum(timed.seconds.values())
     fold, score = (timed.rate(kind, rehearsed, Phase.ROUND) for kind in (Kind.FOLD, Kind.SCORE))
     client = max(0.0, besides) / ((number + 1) * len(everyone))

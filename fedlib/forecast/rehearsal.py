@@ -3,9 +3,10 @@
 A rehearsal is a round, an evaluation during training and a final evaluation of a few clients with
 batches of two examples, while operations are counted as in `fedlib.run.cost`. It keeps who computed
 what on which examples, with the operations for each example. These do not depend on the number of
-examples, on rounds or on the batch size; so one batch of one client of each kind is computed. In a
-final evaluation they may grow in proportion to the number of clients, as where all their models are
-asked together; so that evaluation is done with twice as many clients, too. No data are read.
+examples, on rounds or on the batch size; so one batch of one client of each kind is computed. Large
+tensors are left without their numbers, see `fedlib.forecast.unreal`. In a final evaluation
+operations may grow in proportion to the number of clients, as where all their models are asked
+together; so that evaluation is done with twice as many clients, too. No data are read.
 
 A rehearsal cannot know how long clients train who may stop early (see `STOPS_AFTER` in
 `fedlib.forecast.costs`), or about rounds that differ from the last one, which is the one it does.
@@ -15,7 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum, auto
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,9 +30,10 @@ from fedlib.engine.executors import Loop
 from fedlib.engine.waves import Work, pad
 from fedlib.federation import GROUPS, Federation
 from fedlib.forecast.made_up import made_up, simulation
+from fedlib.forecast.unreal import Unreal
 from fedlib.results import SHARED
 from fedlib.run import evaluate, scoring
-from fedlib.run.cost import Operations
+from fedlib.run.cost import FORMULAS, Operations
 from fedlib.run.simulate import Simulation
 from fedlib.tree import Rows
 
@@ -41,6 +43,7 @@ SCORED = 2  # examples of every other split
 CLIENTS_EACH = 2  # of each group, or as many as there are architectures
 MANY = 1000  # clients, more than any method singles out
 ATTEMPTS = 50  # rounds until somebody does a local step: those of L2SGD are drawn
+NORM = torch.ops.aten._native_batch_norm_legit_no_training
 
 
 class Phase(StrEnum):
@@ -154,6 +157,11 @@ def rehearse(spec: dict, views: Sequence[Sequence[str]], sizes: Sizes) -> Rehear
     Raises:
       ConfigError: for a run that cannot be built.
     """
+    with Unreal():
+        return _rehearsed(spec, views, sizes)
+
+
+def _rehearsed(spec: dict, views: Sequence[Sequence[str]], sizes: Sizes) -> Rehearsed:
     tally, counts = Tally(), {"train": (SMALL, LARGE), "scored": SCORED}
     local = spec["local"] | {"batch_size": BATCH}
     few = simulation(spec | {"local": local}, sizes, tally, **counts, clients=CLIENTS_EACH)
@@ -311,11 +319,22 @@ class _Counting(Operations):
         self.numbers = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        before = self.flops
-        output = super().__torch_dispatch__(func, types, args, kwargs)
-        if self.flops > before and isinstance(output, torch.Tensor):
-            self.numbers += output.numel()
+        if _is_composite(func):
+            return super().__torch_dispatch__(func, types, args, kwargs)
+        output = func(*args, **(kwargs or {}))
+        if formula := FORMULAS.get(func.overloadpacket):
+            self.flops += 2 * formula(args, output)
+            self.numbers += output.numel() if isinstance(output, torch.Tensor) else 0
         return output
+
+
+@cache
+def _is_composite(func: Any) -> bool:
+    """Whether an operator may be made of products; batch normalisation takes long to take apart."""
+    made_of = torch._C._dispatch_has_kernel_for_dispatch_key(
+        func.name(), "CompositeImplicitAutograd"
+    )
+    return made_of and func.overloadpacket is not NORM
 
 
 def _counted(fn: Callable, *args) -> tuple[Any, _Counting]:

@@ -47,9 +47,14 @@ class Request(NamedTuple):
             "cut": files.digest(self.manifest) if self.manifest.exists() else None,
             "code": [*code_of(self.spec), *map(digest, (SIZES, REHEARSAL, COSTS))],
             "wanted": [self.device, self.executor],
-            "machine": [environment()["cpu"], importlib.metadata.version("torch")],
+            "machine": _machine(),
         }
         return digest_of(facts)
+
+
+@cache
+def _machine() -> list[str]:
+    return [environment()["cpu"], importlib.metadata.version("torch")]
 
 
 def code_of(spec: dict) -> list[str]:
