@@ -23,6 +23,7 @@ EMPTY = ("data/raw", "results", "figures")  # folders that the copy has, without
 
 # Large libraries take seconds to load, so tests are forks of one process that has them loaded. It
 # must not have fedlib, of which the copy has its own.
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # as in conftest.py, which comes after PyTorch here
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["pytest", "torch", "pandas", "h5py", "jinja2"])
 
