@@ -26,7 +26,7 @@ from scripts.train import Stop
 
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
-ROUNDS = 200  # a few seconds: enough to be interrupted twice
+ROUNDS = 100  # a few seconds: enough to be interrupted twice
 
 RUN = spec.Run(
     federation="toy",

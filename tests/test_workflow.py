@@ -20,8 +20,9 @@ import workflow
 import yaml
 
 from fedlib.cli import arguments as words_of
+from fedlib.cli import clean, make
 from fedlib.cli import keep as keeping
-from fedlib.errors import ConfigError, DataError
+from fedlib.errors import BusyError, ConfigError, DataError
 from fedlib.forecast.estimates import Timing
 from fedlib.report import frames
 from fedlib.results import RunResult
@@ -478,21 +479,26 @@ def test_a_job_ends_with_snakemake_if_it_is_forked_and_else_the_next_run_takes_o
 
 
 @slow
-def test_a_second_workflow_in_the_folder_is_refused_and_the_first_one_ends_well(folder, long_run):
+def test_a_second_workflow_in_the_folder_is_refused_and_the_first_one_ends_well(
+    folder, long_run, monkeypatch
+):
+    monkeypatch.chdir(folder)
     values = {"CONFIG": f"{LONG} labels={LABEL}"}
     values["ARGS"] = f"--until train --configfile {workflow.SMOKE}"
     first, job = start(folder, ["-m", "fedlib", "make", "demo"], **values)
     try:
         os.kill(job, signal.SIGSTOP)  # so that it is there until all have tried
         message = f"{folder} is in use by pid {first.pid} on "
-        for target in ("demo", "clean", "unlock"):
-            other = fedlib(folder, "make", target, **values)
-            assert other.returncode == 1
-            # At most the lines that say what is selected, and what is left out.
-            said = r"(papers=.* added to results/demo-smoke\n(.* is left out: .*\n)*)?"
-            assert re.fullmatch(said, other.stdout)
-            assert other.stderr.startswith(f"error: {message}"), other.stderr
-            assert f"(make demo CONFIG='{LONG}" in other.stderr and other.stderr.count("\n") == 1
+        other = fedlib(folder, "make", "demo", **values)
+        assert other.returncode == 1
+        # The lines that say what is selected, and what is left out.
+        said = r"papers=.* added to results/demo-smoke\n(.* is left out: .*\n)*"
+        assert re.fullmatch(said, other.stdout)
+        assert other.stderr.startswith(f"error: {message}"), other.stderr
+        assert f"(make demo CONFIG='{LONG}" in other.stderr and other.stderr.count("\n") == 1
+        for target in ("clean", "unlock"):
+            with pytest.raises(BusyError, match=re.escape(message)):
+                clean.main(make.read(target, make.DEFAULTS | values))
         for arguments in ([], ["--unlock"]):
             done = workflow.snakemake(folder, *arguments, *workflow.smoke("--config", LONG))
             assert done.returncode == 1
