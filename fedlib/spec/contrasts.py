@@ -87,6 +87,19 @@ class Pareto(Chosen, Figure):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Stability(Chosen, Table):
+    """How alike orders of the methods are: without a data set, of one seed, by other measures."""
+
+    question: ClassVar = "Would other data, another seed or another measure rank methods alike?"
+
+    rows: Sequence[Mapping]
+
+    def metrics(self) -> tuple[str, ...]:
+        """Of single predictions."""
+        return ("brier",)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Claims(Chosen, Table):
     """Orders of methods that papers claim, over all federations.
 

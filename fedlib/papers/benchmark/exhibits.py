@@ -5,7 +5,15 @@ from fedlib.papers.benchmark import registered
 from fedlib.papers.benchmark.federations import TAGS
 from fedlib.papers.benchmark.settings import DIM, HOMES, METHODS, PRIOR, PROTOCOLS, Setting
 from fedlib.spec import tables
-from fedlib.spec.contrasts import Advice, Claims, ContrastPoints, Contrasts, Pareto, Standings
+from fedlib.spec.contrasts import (
+    Advice,
+    Claims,
+    ContrastPoints,
+    Contrasts,
+    Pareto,
+    Stability,
+    Standings,
+)
 from fedlib.spec.worlds import PhaseDiagram, Regret
 
 PICK = "Best of the three"
@@ -127,6 +135,11 @@ TABLES = {
         ),
         **COMPARED,
         **REAL,
+    ),
+    "stability": Stability(
+        title="How far the order of methods depends on data sets, seeds and measure",
+        caption="",
+        **REAL | {"federations": several, "rows": contenders},
     ),
     "claims": Claims(
         title="The papers' orders of methods, on clients that they did not choose",
