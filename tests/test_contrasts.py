@@ -316,6 +316,9 @@ def test_the_page_says_where_it_cannot_tell_and_where_the_simple_method_will_do(
     )
     text = page(of=["Plus", "Local"])
     assert "X: **Plus will do**. Nothing tested is reliably more than a point better" in text
+    text = page(of=["Plus", "FedAvg"])
+    assert "X: **Plus has the highest mean**. FedAvg comes nearest, at −15.0 points [" in text
+    assert re.search(r"\| FedAvg +\| +−15.0 \[.* 0.00 \| +0.00 \| +\*\*worse\*\* \|", text)
 
 
 def test_the_kept_page_is_what_would_be_written_now():

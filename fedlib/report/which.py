@@ -14,7 +14,14 @@ from tabulate import tabulate
 
 from fedlib.report import inputs, intervals, packs, tables
 from fedlib.report.choices import relative
-from fedlib.report.statistics import FEWEST_DATASETS, FEWEST_FEDERATIONS, LEANING, ROPE
+from fedlib.report.statistics import (
+    CLEAR,
+    FEWEST_DATASETS,
+    FEWEST_FEDERATIONS,
+    IN_FRONT,
+    LEANING,
+    ROPE,
+)
 from fedlib.report.tables import render
 
 CLIENTS = ("mean", "worst_tenth", "hurt", "unseen")  # what clients get of a method
@@ -158,6 +165,11 @@ class _Page:
                     f"{sentence}: **{self._base} will do**. Nothing tested is reliably more than a "
                     f"point better; {title} comes nearest, at {ahead} {link}."
                 )
+        if shown < 0:
+            return (
+                f"{sentence}: **{self._base} has the highest mean**. {title} comes nearest, at "
+                f"{ahead}, P(better) {row['better']:.2f}, P(equal) {row['equal']:.2f} {link}."
+            )
         more = "" if pd.isna(row["more"]) else f"; about {_count(int(row['more']), 'federation')} "
         more += "more like these would settle a point" * bool(more)
         return (
@@ -282,7 +294,9 @@ def _span(low: float, high: float) -> str:
 def _verdict(row: dict) -> str:
     """What the probabilities of a contrast say, in words."""
     if row["verdict"] == "unknown" and row["worse"] >= LEANING:
-        return "probably worse"
+        behind = 1 - row["ahead"] / row["federations"]
+        sure = row["worse"] >= CLEAR and behind >= IN_FRONT
+        return "**worse**" if sure else "probably worse"
     return {
         "clear": "**better**",
         "leaning": "probably better",
