@@ -20,7 +20,6 @@ from fedlib.workflow.forkclient import SERVERS
 # Before PyTorch is imported: one thread is what the workflow uses, and busy cores make more slow.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-LONGEST = "test_workflow.py"
 IID = {"kind": "iid", "num_clients": 4, "train_fraction": 0.8}
 LOCAL = {"solver": "sgd", "lr": 0.1, "batch_size": 32}
 _COUNTED: dict[str, dict[str, int]] = {}  # outcomes of faults, see `tally`
@@ -49,11 +48,6 @@ def pytest_collection():
     yield
     gc.freeze()
     gc.enable()
-
-
-def pytest_collection_modifyitems(items):
-    # Two workers take a file each, in this order: neither is to be left alone with the longest.
-    items.sort(key=lambda item: item.path.name != LONGEST)
 
 
 def pytest_ignore_collect(collection_path, config):
