@@ -43,6 +43,7 @@ def main() -> None:
         from fedlib.run.checkpoint import Checkpoints
         from fedlib.run.cost import measured
         from fedlib.run.evaluate import evaluate_state
+        from fedlib.run.predicted import summarised
         from fedlib.run.spent import Spent
         from fedlib.run.tuned import trained
 
@@ -59,6 +60,7 @@ def main() -> None:
             spent=spent,
             report=lambda line: print(line, flush=True),
         )
+        result = summarised(result, spec["predictions"])
         result.save(args.out)
         for view, scores in result.scores.items():
             accuracy = scores.correct[-1].sum() / max(scores.count.sum(), 1)

@@ -97,8 +97,8 @@ REFUSED = {
         r"history.h5 is refused: rounds is 3 there and 2 here",
     ),
     "evaluated otherwise": (
-        lambda run: changed(run / "evaluation.h5", spec={"predictions": True}),
-        r"evaluation.h5 is refused: predictions is True there and False here",
+        lambda run: changed(run / "evaluation.h5", spec={"predictions": ["auc"]}),
+        r"evaluation.h5 is refused: predictions is \\['auc'\\] there and \\[\\] here",
     ),
     "on other shards": (
         lambda run: changed(run / "history.h5", provenance={"manifest_sha256": "ab"}),

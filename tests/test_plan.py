@@ -236,7 +236,7 @@ def test_a_training_specification_is_the_run_s_and_the_seed_s(toy):
     assert json.loads(made.spec("train", **job, seed="4")) == expected
     assert json.loads(made.spec("evaluate", **job, seed=4)) == expected | {
         "views": [],
-        "predictions": False,
+        "predictions": [],
     }
 
 

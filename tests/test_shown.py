@@ -16,9 +16,9 @@ from conftest import toy_paper, toy_run
 
 from fedlib import papers
 from fedlib.errors import ConfigError
-from fedlib.report import metrics, tables
+from fedlib.report import tables
 from fedlib.spec import SCALES, Figure, Table
-from fedlib.spec.exhibits import COMMON, KINDS, OF_PREDICTIONS, PRIMARY
+from fedlib.spec.exhibits import COMMON, KINDS, PRIMARY
 from fedlib.workflow.plan import Plan
 
 SEEN, NEW = ("seen", "default", "test"), ("seen", "new_shard", "val")
@@ -108,7 +108,7 @@ def specs(plan: Plan, stage: str) -> dict[str, dict]:
 def test_an_exhibit_that_shows_more_repeats_the_evaluations_of_its_runs_and_no_training(declare):
     before = planned(declare)
     trained, evaluated = specs(before, "train"), specs(before, "evaluate")
-    nothing = {"views": [], "predictions": False}
+    nothing = {"views": [], "predictions": []}
     assert evaluated == {label: spec | nothing for label, spec in trained.items()}
     columns = [{"title": "Training examples", "split": "train"}]
     after = planned(declare, tables={"train": exhibit(columns=columns)})
@@ -127,18 +127,13 @@ def test_an_exhibit_that_shows_more_repeats_the_evaluations_of_its_runs_and_no_t
             [{"federation": "x", "label": "y", "metric": "auc"}]]}]}),
     ],
 )  # fmt: skip
-def test_predictions_are_kept_of_the_runs_of_an_exhibit_that_names_a_metric_of_them(
+def test_an_evaluation_is_asked_for_the_metrics_of_predictions_that_its_exhibits_name(
     declare, kind, params
 ):
     plan = planned(declare, tables={"a": exhibit(kind, **params)})
-    kept = {label: spec["predictions"] for label, spec in specs(plan, "evaluate").items()}
-    assert kept == {"fedavg": True, "fedem": False}
-    assert not exhibit("protocol_grid", protocols=[{"name": "auc"}]).shows_predictions
-
-
-def test_the_metrics_of_predictions_are_those_that_evaluations_keep_them_for():
-    functions = metrics.METRICS_OF_PREDICTIONS
-    assert tuple(function.__name__ for function in functions) == OF_PREDICTIONS
+    asked = {label: spec["predictions"] for label, spec in specs(plan, "evaluate").items()}
+    assert asked == {"fedavg": ["macro_f1" if kind == "global_accuracy" else "auc"], "fedem": []}
+    assert not exhibit("protocol_grid", protocols=[{"name": "auc"}]).of_predictions
 
 
 def test_what_is_shown_twice_is_scored_once(declare):

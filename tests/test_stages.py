@@ -63,7 +63,7 @@ def evaluation(folder, run_spec=SPEC, **changes):
     """Arguments of evaluate.py."""
     absent = {"checkpoints": None, "checkpoint-every": None, "out": folder / "evaluation.h5"}
     return options(
-        folder, {"views": [["*", "*", "*"]], "predictions": False, **run_spec}, **absent | changes
+        folder, {"views": [["*", "*", "*"]], "predictions": [], **run_spec}, **absent | changes
     )
 
 
@@ -266,18 +266,19 @@ def test_an_evaluation_finds_what_training_found_last_and_the_final_protocols(co
     assert f"seen/default/train: {scores.correct.sum() / 25:.1%} of 25 examples" in stdout
 
 
-def test_an_evaluation_keeps_predictions_if_it_is_asked_to_and_metrics_read_them(copied, call):
-    code, _, stderr = call("evaluate", evaluation(copied, SPEC | {"predictions": True}))
+def test_an_evaluation_stores_the_metrics_of_predictions_that_it_is_asked_for(copied, call):
+    code, _, stderr = call("evaluate", evaluation(copied, SPEC | {"predictions": ["brier", "ece"]}))
     assert (code, stderr) == (0, "")
     final = RunResult.load(copied / "evaluation.h5")
-    view = View("seen", "default", "test")
-    log_probs, y = final.predictions[view]
-    assert (log_probs.argmax(1) == y).sum() == final.scores[view].correct.sum()
     rows = metrics.run_rows(RunResult.load(copied / "history.h5"), final)
-    for column, name in ("metric", "macro_f1"), *view._asdict().items():
-        rows = rows[rows[column] == name]
-    assert rows["at"].tolist() == ["last"]
-    assert rows["value"].tolist() == [metrics.macro_f1(final.predictions[view])]
+    rows = rows[rows["group"].eq("seen") & rows["protocol"].eq("default") & rows["at"].eq("last")]
+    found = rows[rows["split"] == "test"].set_index("metric")["value"]
+    assert 0 < found["ece"] < 1 and not {"macro_f1", "auc"} & {*found.index}
+    clients = metrics.client_rows(RunResult.load(copied / "history.h5"), final)
+    mine = clients[clients["brier"].notna() & (clients["protocol"] == "default")]
+    mine = mine[mine["group"] == "seen"]
+    assert np.average(mine["brier"], weights=mine["count"]) == pytest.approx(found["brier"])
+    assert final.predictions == {}
 
 
 # -- nonsense -----------------------------------------------------------------------------

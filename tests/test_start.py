@@ -63,7 +63,7 @@ def test_training_and_evaluation_import_pytorch_but_no_compiler_and_no_tables(tm
     common = [f"--shards={shards}", f"--manifest={manifest}"]
     common += [f"--state={tmp_path}/state.pt", f"--history={tmp_path}/history.h5", "--device=cpu"]
     own = {"train": f"--checkpoints={tmp_path}/checkpoints", "evaluate": f"--out={tmp_path}/out.h5"}
-    views = {"train": {}, "evaluate": {"views": [], "predictions": False}}
+    views = {"train": {}, "evaluate": {"views": [], "predictions": []}}
     program = ["import runpy, sys"]
     for stage, option in own.items():
         given = json.dumps(run.spec(3) | {"data": spec_digest({})} | views[stage])

@@ -16,7 +16,7 @@ from fedlib.errors import ConfigError
 from fedlib.spec.trainings import Run
 
 KINDS: dict[str, dict[str, type["Exhibit"]]] = {"table": {}, "figure": {}}
-# Of `fedlib.report.metrics.definitions`, which this does not import: plans need no NumPy.
+# Of `fedlib.run.predicted`, which this does not import: plans need no NumPy.
 OF_PREDICTIONS = ("macro_f1", "auc", "brier", "ece", "ece_by_chance")
 OF_SERVER = ("accuracy", "loss", *OF_PREDICTIONS)
 OF_CLIENTS = ("accuracy", "bottom10", "accuracy_client_mean")
@@ -140,9 +140,9 @@ class Exhibit:
         return (self.metric,) if hasattr(self, "metric") else ()
 
     @property
-    def shows_predictions(self) -> bool:
-        """Whether it shows metrics of single predictions, for which counts do not suffice."""
-        return not {*OF_PREDICTIONS}.isdisjoint(self.metrics())
+    def of_predictions(self) -> set[str]:
+        """Metrics of single predictions that it shows."""
+        return {*OF_PREDICTIONS} & {*self.metrics()}
 
     def narrowed(self, runs: Sequence[Run]) -> Self | None:
         """The exhibit of those of `runs` that are in it; None if nothing is left to show."""

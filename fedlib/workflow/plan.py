@@ -272,15 +272,15 @@ class Plan(Selection):
         return self.run(paper, federation, label).spec(0)
 
     def _evaluated(self, paper: str, federation: str, label: str) -> dict:
-        """What a final evaluation scores, and keeps: what is shown of the run, or all views.
+        """Views, or all, and metrics of predictions: those of the run that are shown.
 
         Whatever else is selected, so that runs of several selections can be gathered.
         """
         declared, views = self.whole[paper], [EVERYTHING]
         if self.config["evaluate"] != "all":
             views = sorted(declared.views_of(federation, label))
-        about = declared.exhibits_of(federation, label)
-        return {"views": views, "predictions": any(x.shows_predictions for x in about)}
+        shown = (x.of_predictions for x in declared.exhibits_of(federation, label))
+        return {"views": views, "predictions": sorted(set().union(*shown))}
 
     def _sources(self, dataset: str) -> list[str]:
         """The sources of a data set that its federations draw from; usually it has but one."""

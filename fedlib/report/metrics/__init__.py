@@ -22,22 +22,15 @@ Source: the metrics of FedEM and pFedMM; neither repository has code for the bot
 
 from fedlib.report.metrics.definitions import (
     METRICS,
-    METRICS_OF_PREDICTIONS,
     PRIMARY,
     SERVER,
     accuracy,
     accuracy_client_mean,
     accuracy_client_std,
-    auc,
     best_evaluation,
     bottom10,
     bottom10_mean,
-    brier,
-    brier_each,
-    ece,
-    ece_by_chance,
     loss,
-    macro_f1,
     primary,
 )
 from fedlib.report.metrics.runs import COLUMNS, collect, result_files, write

@@ -11,15 +11,13 @@ from fedlib.federation import CLIENTS, SPLITS
 from fedlib.report import embeddings
 from fedlib.report.metrics.definitions import (
     METRICS,
-    METRICS_OF_PREDICTIONS,
     METRICS_OF_SERVER,
     PRIMARY,
     best_evaluation,
-    brier_each,
     chosen_evaluation,
     regret,
 )
-from fedlib.results import OPTIMUM, TOTALS, Predictions, RunResult, Scores, View
+from fedlib.results import OPTIMUM, TOTALS, RunResult, Scores, View
 
 TRAFFIC = View("all", "", "")  # of rows about the cost and loss of training, not about scores
 FLOPS = "flops_per_example"  # metric, and diagnostic of an evaluation
@@ -32,6 +30,7 @@ TABLE_ALPHAS = "table_alphas"  # [S] what weighs routed against main experts, in
 # [S, num_clients, E] in these rounds, 0 of clients who were absent: what each expert takes from a
 # client, and a client from each expert.
 WEIGHTS = ("client_weights", "sync_weights")
+BRIER_OF_CLIENTS = "brier_of_clients"  # diagnostic of a view, "brier_of_clients:seen:default" [C]
 TABLE = "table"  # and how the cells of such a table are called as metrics
 # Diagnostic [3]: round and loss of the model that validation chose, and its split's number; -1 none
 SELECTED = "selected"
@@ -53,11 +52,11 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
 
     Views that only the evaluation of the final state has appear at "last" only, and so do FLOPs,
     if it measured them, the examples and FLOPs of what clients trained for it, and metrics of
-    single predictions, if it kept those. At "round" only
-    is what is said of experts: how often each was chosen ("picks_0", ...), how unlike its clients'
-    updates were ("divergence_0", ...), the cells of tables of rows by experts ("table_0_0", ...)
-    and the weights of clients and experts ("client_weights_0_0", ..., the client first) at the
-    rounds at which they were recorded. Representations of examples are at "last" only.
+    single predictions, if it was asked for them. At "round" only is what is said of experts: how
+    often each was chosen ("picks_0", ...), how unlike its clients' updates were ("divergence_0",
+    ...), the cells of tables of rows by experts ("table_0_0", ...) and the weights of clients and
+    experts ("client_weights_0_0", ..., the client first) at the rounds at which they were recorded.
+    Representations of examples are at "last" only.
 
     Raises:
       DataError: if the evaluation contradicts the last evaluation of the history, or a diagnostic
@@ -94,8 +93,8 @@ def client_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.D
     Columns from "at" on of `CLIENT_COLUMNS`, then what the method's diagnostics say of each client,
     on the rows of the default protocol at "last": an array [num_clients] is a column of its name,
     an array [num_clients, E] such as mixture weights the columns `pi_0`, `pi_1`, ...; NaN in other
-    rows. Diagnostics that do not reach to the last client are about something else. If predictions
-    were kept, the column `brier` has each client's mean score of theirs.
+    rows. Diagnostics that do not reach to the last client are about something else. The column
+    `brier` has each client's mean Brier score, if the evaluation was asked for that.
 
     Raises:
       DataError: if the evaluation contradicts the history, or `pi` does not have every client.
@@ -115,8 +114,8 @@ def client_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.D
     if not frames:  # all that was evaluated is the server's
         return pd.DataFrame(columns=CLIENT_COLUMNS[CLIENT_COLUMNS.index("at") :])
     clients = pd.concat(frames, ignore_index=True)
-    if evaluation is not None and evaluation.predictions:
-        clients = _with_brier(clients, evaluation.predictions)
+    if evaluation is not None:
+        clients = _with_brier(clients, evaluation.diagnostics)
     return _with_diagnostics(clients, _diagnostics(history, evaluation))
 
 
@@ -175,8 +174,9 @@ def _of_evaluation(history: RunResult, evaluation: RunResult) -> Iterator[_Curve
     said, done = evaluation.diagnostics, evaluation.round
     for view, scores in _only_final(history, evaluation).items():
         yield _view_curve(view, done, scores, said.get(OPTIMUM))
-    for view, found in evaluation.predictions.items():
-        yield _Curve(view, done, {m.__name__: np.array([m(found)]) for m in METRICS_OF_PREDICTIONS})
+    for view, metric, value in _of_predictions(said):
+        if metric != BRIER_OF_CLIENTS:
+            yield _Curve(view, done, {metric: value})
     if FLOPS in said:
         yield _flops_curve(history, evaluation)
     if personal := _personal_cost(evaluation):
@@ -342,19 +342,25 @@ def _client_frame(view: View, scores: Scores, at: str, evaluation: int) -> pd.Da
     )
 
 
-def _with_brier(clients: pd.DataFrame, predictions: dict[View, Predictions]) -> pd.DataFrame:
-    """The frame with the Brier score of the clients whose predictions were kept, else NaN."""
-    values = np.full(len(clients), np.nan)
-    for view, found in predictions.items():
-        mine = clients["at"] == "last"
-        for name, value in view._asdict().items():
-            mine &= clients[name] == value
-        if mine.any():  # predictions are in the order of the clients
-            count = clients.loc[mine, "count"].to_numpy()
-            owner = np.repeat(np.arange(len(count)), count)
-            total = np.bincount(owner, brier_each(found), minlength=len(count))
-            values[mine] = np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0)
-    return clients.assign(brier=values)
+def _of_predictions(
+    diagnostics: dict[str, np.ndarray],
+) -> Iterator[tuple[View, str, np.ndarray]]:
+    """View, name and value of what an evaluation stored of its predictions for test examples."""
+    for name, value in diagnostics.items():
+        if ":" in name:
+            metric, group, protocol = name.split(":")
+            yield View(group, protocol, "test"), metric, value
+
+
+def _with_brier(clients: pd.DataFrame, diagnostics: dict[str, np.ndarray]) -> pd.DataFrame:
+    """The frame with the Brier score of the clients of views that have it, else NaN."""
+    for view, metric, each in _of_predictions(diagnostics):
+        if metric == BRIER_OF_CLIENTS:
+            mine = clients[[*view._fields]].eq(pd.Series(view._asdict())).all(axis=1) & (
+                clients["at"] == "last"
+            )
+            clients.loc[mine, "brier"] = each
+    return clients
 
 
 def _with_diagnostics(clients: pd.DataFrame, found: dict[str, np.ndarray]) -> pd.DataFrame:
@@ -366,7 +372,8 @@ def _with_diagnostics(clients: pd.DataFrame, found: dict[str, np.ndarray]) -> pd
         covers = array.ndim in (1, 2) and len(array) > last
         if name == "pi" and not (covers and array.ndim == 2):
             raise DataError(f"mixture weights of shape {array.shape} do not cover client {last}")
-        if name in NOT_OF_CLIENTS or name.startswith((EXAMPLES_OF, FLOPS_OF)) or not covers:
+        of_something_else = name in NOT_OF_CLIENTS or ":" in name
+        if of_something_else or name.startswith((EXAMPLES_OF, FLOPS_OF)) or not covers:
             continue
         values = np.full((len(clients), *array.shape[1:]), np.nan)
         values[shown] = array[clients["client"].to_numpy()[shown]]

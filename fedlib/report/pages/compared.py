@@ -13,15 +13,16 @@ import pandas as pd
 
 from fedlib import seals
 from fedlib.errors import DataError
-from fedlib.report.metrics import INTERVAL_SEEDS, METRICS, METRICS_OF_PREDICTIONS, over_seeds
+from fedlib.report.metrics import INTERVAL_SEEDS, METRICS, over_seeds
 from fedlib.report.pages.compared_clients import DECIMALS, interval_text, over_clients
 from fedlib.report.pages.folders import RUN, Results, Run
 from fedlib.report.pages.origin import FACT_TITLES, FACTS, attributes
 from fedlib.report.tables.render import ABSENT, Block, Cell, Column, Sheet, points, with_spread
+from fedlib.spec.exhibits import OF_PREDICTIONS
 
 KEY = [*RUN, "group", "protocol", "split", "metric"]
 SPREAD = ["mean", "std", "ci95", "low", "high", "seeds"]
-FRACTIONS = {metric.__name__ for metric in (*METRICS, *METRICS_OF_PREDICTIONS)} - {"loss", "brier"}
+FRACTIONS = {*(m.__name__ for m in METRICS), *OF_PREDICTIONS} - {"loss", "brier"}
 NUMBERED = r"_\d+(?:_\d+)*$"  # ends the names of metrics of one expert, client or cell
 CODE = ("code of training", "code of evaluation")
 SHARDS = "shards"

@@ -14,6 +14,7 @@ from fedlib.report import comparisons, inputs, metrics, packs, printed, tables
 from fedlib.report.pages import origin
 from fedlib.report.pages.contents import METRICS, compared
 from fedlib.results import opened
+from fedlib.spec.exhibits import OF_PREDICTIONS
 
 # What tells the rows of a table apart, as far as a kind has it.
 KEY = ("table", "federation", "label", "title", "metric", "protocol", "column", "key")
@@ -78,7 +79,7 @@ def made_up(exhibit: Mapping) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Metrics and clients with a half for whatever the runs of an exhibit may be asked for."""
     protocols = ("default", "local", "ifca", *comparisons.TITLES)
     views = itertools.product(("seen", "unseen", "server"), protocols, ("val", "test"))
-    names = [m.__name__ for m in (*metrics.METRICS, *metrics.METRICS_OF_PREDICTIONS)]
+    names = [*(m.__name__ for m in metrics.METRICS), *OF_PREDICTIONS]
     rows = [(*view, name) for view in views for name in names]
     rows += [(*metrics.TRAFFIC, cost) for cost in (*COSTS, metrics.PARAMETERS)]
     of_view = pd.DataFrame(rows, columns=["group", "protocol", "split", "metric"])
