@@ -121,20 +121,18 @@ class _Page:
 
     def first(self) -> str:
         """Whether following the page would have helped."""
-        sentences = []
-        for part, told in (("federation", "a federation"), ("dataset", "a data set")):
-            rows = self._advice(f"gain, {part}")
-            if rows.empty:
-                continue
-            [row] = rows.to_dict("records")
-            span, link = _span(row["low"], row["high"]), self._table("advice")
-            by = f"{render.points(row['mean'])} points {span} on {int(row['federations'])}"
-            if row["low"] > 0:
-                how = f"**following this page beats always {self._base}**"
-            else:
-                how = f"**following this page does not beat always {self._base}**"
-            sentences.append(f"Tested without {told} each time, {how}: {by} federations ({link}).")
-        return " ".join(sentences) or TOO_FEW.format(why="Nothing can be left out.")
+        found = {}  # by verdict and numbers: what was left out each time
+        for part, left_out in (("federation", "a federation"), ("dataset", "a data set")):
+            for row in self._advice(f"gain, {part}").to_dict("records"):
+                how = "beats" if row["low"] > 0 else "does not beat"
+                span, number = _span(row["low"], row["high"]), int(row["federations"])
+                by = f"{render.points(row['mean'])} points {span} on {number} federations"
+                found.setdefault((how, by), []).append(left_out)
+        return " ".join(
+            f"Tested without {' or '.join(left_out)} each time, **following this page {how} always "
+            f"{self._base}**: {by} ({self._table('advice')})."
+            for (how, by), left_out in found.items()
+        ) or TOO_FEW.format(why="Nothing can be left out.")
 
     def rules(self) -> Iterator[str]:
         """What each rule says."""
