@@ -1,8 +1,8 @@
 """Declarations of papers: federations, runs, tables and figures. Plain data, no behaviour.
 
-Every declaration becomes canonical JSON, which a job gets as its input, and which decides whether
-the job must run again. So a field that changes a result belongs in `spec()`, and a field that is
-only shown (a title, a note) must stay out of it.
+Every declaration becomes canonical JSON, the input of a job; when it changes, the job runs again.
+So a field that changes a result belongs in `spec()`, and a field that is only shown (a title, a
+note) must stay out of it.
 """
 
 from dataclasses import dataclass
@@ -32,12 +32,12 @@ def scale_of(folder: str) -> str:
 
 @dataclass(frozen=True)
 class Paper:
-    """Everything a paper's reproduction consists of, at one scale.
+    """The reproduction of a paper at one scale.
 
     Attributes:
       name: path-safe identifier; title, citation: of the paper.
-      scale: one of `SCALES`; scale_note: what this scale is, in one sentence.
-      seeds: training seeds of every run that has none of its own.
+      scale: one of `SCALES`; scale_note: one sentence that describes it.
+      seeds: training seeds of all runs without seeds of their own.
       data, runs: see `Data` and `Run`.
       tables, figures: by path-safe name.
     """
@@ -58,7 +58,7 @@ class Paper:
             exhibit.check()
 
     def federation(self, name: str) -> Data:
-        """The declared federation of that name; KeyError with the choices otherwise."""
+        """The declared federation; a KeyError for an unknown name lists the choices."""
         for data in self.data:
             if data.name == name:
                 return data
@@ -66,20 +66,20 @@ class Paper:
         raise KeyError(f"no federation {name}; {self.name} at scale {self.scale} declares {known}")
 
     def exhibits_of(self, federation: str, label: str) -> list[Exhibit]:
-        """The tables and figures that a run is in."""
+        """The tables and figures that show a run."""
         exhibits = [*self.tables.values(), *self.figures.values()]
         return [exhibit for exhibit in exhibits if exhibit.shows(federation, label)]
 
     def views_of(self, federation: str, label: str) -> set[View]:
-        """Views of a run that are shown besides the primary one."""
+        """Views of a run that tables and figures show besides the primary one."""
         about = self.exhibits_of(federation, label)
         return {view for exhibit in about for view in exhibit.views(federation, label)} - {PRIMARY}
 
     def tested(self, federation: str, label: str) -> list[str]:
-        """Whose test examples every method must be able to predict that is shown where a run is.
+        """["server"] if a run's method must be able to predict the server's test examples, else [].
 
-        Clients that train always have a predictor and unseen ones may have none. A server has test
-        examples where clients have not, and what cannot predict them has no number at all.
+        It must if a table or figure with the run shows them: there a method that cannot predict
+        them has no number at all. Seen clients always have a predictor; unseen ones need none.
         """
         about = self.exhibits_of(federation, label)
         shown = View("server") in self.views_of(federation, label)
@@ -90,7 +90,7 @@ class Paper:
         return run.seeds or self.seeds
 
     def run(self, federation: str, label: str) -> Run:
-        """The declared run; KeyError with the choices otherwise."""
+        """The declared run; a KeyError for an unknown one lists the choices."""
         for run in self.runs:
             if (run.federation, run.label) == (federation, label):
                 return run

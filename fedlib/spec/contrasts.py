@@ -1,4 +1,4 @@
-"""The kinds of tables and figures of methods that choose among runs of their own by validation."""
+"""The kinds of tables and figures of methods that select one of their runs by validation."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from fedlib.spec.worlds import OfMethods
 
 @dataclass(frozen=True)
 class Chosen(OfMethods):
-    """What these kinds have in common: rows of `Regret`, with "home" left out.
+    """Base class of these kinds: rows as in `Regret`, but without "home".
 
-    And "protocol", how a method predicts that does not do so by default.
+    A row may have a "protocol", by which its method predicts, in place of "default".
     """
 
     def views(self, federation: str, label: str) -> Iterator[View]:
-        """How methods predict for seen and for unseen clients, and what they choose by."""
+        """Test examples of seen and unseen clients, and the validation examples for the choice."""
         for row in self.rows:
             if label in row["labels"] and not row.get("pick"):
                 protocol = row.get("protocol", "default")
@@ -28,10 +28,10 @@ class Chosen(OfMethods):
 
 @dataclass(frozen=True, kw_only=True)
 class Standings(Chosen, Table):
-    """Accuracy, who loses, newcomers, calibration and costs: a block per federation.
+    """Accuracy, hurt clients, unseen clients, calibration and costs: a block per federation.
 
     Attributes:
-      alone: title of the row that trains alone, which clients may be worse off than.
+      alone: title of the row of local training; clients that are worse than there are hurt.
     """
 
     question: ClassVar = "How accurate is each method, for whom not, and at what cost?"
@@ -46,11 +46,11 @@ class Standings(Chosen, Table):
 
 @dataclass(frozen=True, kw_only=True)
 class Contrasts(Chosen, Table):
-    """Methods against others over all federations, which are the sample.
+    """Methods compared with others; the federations are the sample.
 
     Attributes:
-      of: titles of the rows that are compared; against: of those they are compared with.
-      registered: what was fixed beforehand, in a sentence.
+      of: titles of the rows that are compared; against: titles of the rows they are compared with.
+      registered: one sentence about the decisions that were fixed beforehand.
     """
 
     question: ClassVar = "Is a method better over federations like these, and by how much?"
@@ -63,7 +63,7 @@ class Contrasts(Chosen, Table):
 
 @dataclass(frozen=True, kw_only=True)
 class ContrastPoints(Chosen, Figure):
-    """The same as points and intervals; `of` and `against` as in `Contrasts`."""
+    """The contrasts as points with intervals; `of` and `against` as in `Contrasts`."""
 
     question: ClassVar = "Is a method better over federations like these, and by how much?"
 
@@ -74,7 +74,7 @@ class ContrastPoints(Chosen, Figure):
 
 @dataclass(frozen=True, kw_only=True)
 class Pareto(Chosen, Figure):
-    """Accuracy against what is sent and what is computed, means over all federations.
+    """Accuracy against traffic and arithmetic, means over all federations.
 
     Attributes:
       against: title of the row whose costs are 1.
@@ -88,7 +88,7 @@ class Pareto(Chosen, Figure):
 
 @dataclass(frozen=True, kw_only=True)
 class Stability(Chosen, Table):
-    """How alike orders of the methods are: without a data set, of one seed, by other measures."""
+    """Similarity of rankings: without one data set, with one seed, by other measures."""
 
     question: ClassVar = "Would other data, another seed or another measure rank methods alike?"
 
@@ -104,8 +104,8 @@ class Claims(Chosen, Table):
     """Orders of methods that papers claim, over all federations.
 
     Attributes:
-      claims: of each the "paper", and the titles of the rows "better" and "worse"; with no titles
-        the "reason" why it was not tested.
+      claims: each has the "paper", and the titles of the rows "better" and "worse"; a claim without
+        titles has the "reason" why it was not tested.
     """
 
     question: ClassVar = "Do the papers' orders of methods hold on clients they did not choose?"
@@ -117,13 +117,13 @@ class Claims(Chosen, Table):
 
 @dataclass(frozen=True, kw_only=True)
 class Advice(Chosen, Table):
-    """What to run where, and whether following that would have helped.
+    """Which method to run where, and whether this advice would have helped.
 
     Attributes:
-      of: titles of the rows that may be advised; against: of what is run otherwise.
+      of: titles of the rows that may be advised; against: title of the row taken without advice.
       pick: title of the row in which clients pick.
-      tags: in what the clients of each federation differ.
-      rules: of each its "tag" ("" for all federations) and "sentence", how the page begins it.
+      tags: by federation, how its clients differ.
+      rules: each has a "tag" ("" for all federations) and a "sentence", its beginning on the page.
     """
 
     question: ClassVar = "What is to be run where, and does that advice help on other federations?"

@@ -1,9 +1,9 @@
-"""What all kinds of tables and figures have in common.
+"""The base class of all kinds of tables and figures.
 
-A kind is a class in `fedlib.spec.tables` or `fedlib.spec.figures`. Its fields are what a paper
-declares. Its methods say all that a plan must know of it: what has to be evaluated for it, what a
-selection of runs leaves of it, and whether a method of a user's has room in it. The module of
-`fedlib.report.tables` or `fedlib.report.figures` that the kind names draws it.
+A kind is a class, such as those of `fedlib.spec.tables` and `fedlib.spec.figures`. A paper declares
+its fields. Its methods tell a plan which views must be evaluated, which part of it a selection of
+runs leaves, and whether it has room for a user's method. The module of the same name in
+`fedlib.report.tables` or `fedlib.report.figures` draws it.
 """
 
 import dataclasses
@@ -16,17 +16,17 @@ from fedlib.errors import ConfigError
 from fedlib.spec.trainings import Run
 
 KINDS: dict[str, dict[str, type["Exhibit"]]] = {"table": {}, "figure": {}}
-# Of `fedlib.run.predicted`, which this does not import: plans need no NumPy.
+# As in `fedlib.run.predicted`, which is not imported here: plans need no NumPy.
 OF_PREDICTIONS = ("macro_f1", "auc", "brier", "ece", "ece_by_chance")
 OF_SERVER = ("accuracy", "loss", *OF_PREDICTIONS)
 OF_CLIENTS = ("accuracy", "bottom10", "accuracy_client_mean")
 GROUPS = ("seen", "unseen", "server")
 SPLITS = ("test", "val", "train")
-OWNERS = ("run", "federation")  # of a parameter that is varied
+OWNERS = ("run", "federation")  # of a swept parameter
 
 
 class View(NamedTuple):
-    """What is evaluated of a run, see `fedlib.results.View`; "*" stands for any."""
+    """A part of a run's evaluation, see `fedlib.results.View`; "*" means any."""
 
     group: str = "seen"
     protocol: str = "default"
@@ -39,7 +39,7 @@ Pair = tuple[str, str]  # (federation, label) of a run
 
 
 class Protocol(NamedTuple):
-    """A way to predict, as evaluations call it; see `fedlib.report.comparisons`."""
+    """A way to predict, by its name in evaluations; see `fedlib.report.comparisons`."""
 
     name: str
     key: str = ""
@@ -51,20 +51,21 @@ class Exhibit:
     """A table or figure.
 
     Attributes:
-      title: one line; caption: what is shown, and how the paper's own differs.
-      labels: runs in it, in row order; federations: in column order.
-      published: value of the `exhibit` column of `papers/<paper>/published.csv` that holds its
-        numbers, or None if the paper prints none.
-      asks: the question that it answers; that of its kind if not given.
-      stage: "table" or "figure"; kind: the module that draws it; question: what it answers.
-      room_for_others: whether any method fits in, so that one of a user's is shown, too.
-      of_server: whether it shows test examples of the server, so that methods must predict them.
-      compares: whether it puts runs beside each other, so that one alone says nothing, unless
-        beside a published number.
-      is_lead: whether it shows by how much one run is above others, of which one has none.
-      shows_data: whether it shows who owns what; it is given the manifests of its federations.
-      by_federation: names of fields that are mappings by federation, or None.
-      choices: what fields may be; forms: named tuples of what is in fields with a list of mappings.
+      title: one line; caption: the content, and how it differs from the paper's.
+      labels: of its runs, in row order; federations: their names, in column order.
+      published: value of the column `exhibit` in `papers/<paper>/published.csv` for its numbers;
+        None if the paper prints none.
+      asks: the question that it answers; by default its kind's `question`.
+      stage: "table" or "figure"; kind: the module that draws it.
+      room_for_others: whether it can show any method, and so a user's.
+      of_server: whether it shows results on the server's test examples, which its methods must
+        then be able to predict.
+      compares: whether it compares runs; a single run is then shown only beside a published number.
+      is_lead: whether it shows the lead of one run over others; a single run has none.
+      shows_data: whether it shows the clients' data; it then gets the manifests of its federations.
+      by_federation: names of the fields that are None or mappings by federation.
+      choices: allowed values by field; forms: for fields that are lists of mappings, the named
+        tuple of each mapping.
     """
 
     title: str
@@ -87,10 +88,10 @@ class Exhibit:
     forms: ClassVar[Mapping[str, type]] = {}
 
     def check(self) -> None:
-        """Nothing, if its fields have values that it can show; a paper checks its exhibits so.
+        """Check the values of the fields; a `Paper` checks all its exhibits.
 
         Raises:
-          ConfigError: for a field with another value.
+          ConfigError: for a value that cannot be shown.
         """
         for name, known in self.choices.items():
             one_of(known, getattr(self, name), f"{self.stage} {self.title!r}: {name}")
@@ -98,10 +99,10 @@ class Exhibit:
             self.formed(name)
 
     def formed(self, name: str) -> list[Any]:
-        """What is in a field with a list of mappings, each as the named tuple of its form.
+        """The mappings of the field `name`, each as the named tuple of its form.
 
         Raises:
-          ConfigError: for a mapping that is of another form.
+          ConfigError: for a mapping with missing or unknown keys.
         """
         form: Any = self.forms[name]
         needed = [field for field in form._fields if field not in form._field_defaults]
@@ -122,17 +123,17 @@ class Exhibit:
 
     @property
     def params(self) -> dict[str, Any]:
-        """What a kind has besides the fields of all, where it is not the default."""
+        """The kind's own fields by name, those at their default left out."""
         own = dataclasses.fields(self)[COMMON:]
         values = {one.name: getattr(self, one.name) for one in own}
         return {one.name: values[one.name] for one in own if values[one.name] != one.default}
 
     def shows(self, federation: str, label: str) -> bool:
-        """Whether the run of that label on that federation is in it."""
+        """Whether it shows the run `label` of the federation."""
         return federation in self.federations and label in self.labels
 
     def views(self, federation: str, label: str) -> Iterable[View]:
-        """What it shows of a run that is in it; the primary view goes without saying."""
+        """Views that it shows of one of its runs, besides the primary one."""
         return ()
 
     def metrics(self) -> Iterable[str]:
@@ -145,7 +146,7 @@ class Exhibit:
         return {*OF_PREDICTIONS} & {*self.metrics()}
 
     def narrowed(self, runs: Sequence[Run]) -> Self | None:
-        """The exhibit of those of `runs` that are in it; None if nothing is left to show."""
+        """The exhibit with those of `runs` that it shows; None if nothing is left to show."""
         there = {(run.federation, run.label) for run in runs if not self.ends_too_early(run)}
         shown = [(f, label) for f in self.federations for label in self.labels]
         shown = self.compared([pair for pair in shown if pair in there])
@@ -164,15 +165,15 @@ class Exhibit:
         return False
 
     def compared(self, pairs: list[Pair]) -> list[Pair]:
-        """Of the runs that there are, those with which something is left to be compared."""
+        """Those of `pairs` that can still be compared."""
         return pairs
 
     def left(self, gone: Collection[str], runs: Sequence[Run]) -> dict[str, Any]:
-        """Fields that change where the federations `gone` are not shown, and only `runs` are."""
+        """The fields that change when only `runs` are shown, without the federations `gone`."""
         return {name: without(gone, getattr(self, name)) for name in self.by_federation}
 
     def beside(self, label: str, method: str, title: str, like: str) -> Self:
-        """The exhibit with a further run in its last row, if it has room for one like `like`."""
+        """The exhibit with one more run, in its last row, if it has room and shows `like`."""
         if not self.room_for_others or like not in self.labels:
             return self
         return dataclasses.replace(self, labels=(*self.labels, label))
@@ -183,7 +184,7 @@ class Swept(Exhibit):
     """A table or figure over a parameter of runs or federations.
 
     Attributes:
-      parameter, of: what is varied, and whether of a "run" or a "federation"; see
+      parameter, of: the varied parameter, and its owner, "run" or "federation"; see
         `fedlib.report.exhibits.swept`.
       methods: registry names.
     """
@@ -199,9 +200,9 @@ class Swept(Exhibit):
     choices: ClassVar = {"of": OWNERS}
 
     def beside(self, label: str, method: str, title: str, like: str) -> Self:
-        """With a further method, where it is the federations that differ.
+        """The exhibit with one more run, and its method if the parameter is the federations'.
 
-        A hyper-parameter that is swept is one that another method has not.
+        Other methods lack the swept hyper-parameter of a run.
         """
         wider = super().beside(label, method, title, like)
         if self.of != "federation" or wider is self:
@@ -225,7 +226,7 @@ def declared(
     """A table or figure (`stage`) by the name of its kind; `params` are the kind's own fields.
 
     Raises:
-      ConfigError: for another kind, or params that it does not take.
+      ConfigError: for an unknown kind, or unknown or missing fields.
     """
     if kind not in KINDS[stage]:
         known = ", ".join(sorted(KINDS[stage]))
@@ -248,25 +249,25 @@ def declared(
 
 
 def one_of(known: Collection[str], value: object, where: str) -> None:
-    """Raise ConfigError, which says `where`, for a value that is none of the known ones."""
+    """Raise ConfigError, whose message starts with `where`, unless `value` is in `known`."""
     if value not in known:
         raise ConfigError(f"{where} must be {' or '.join(known)}, got {value!r}")
 
 
 def without(gone: Collection[str], by_federation: Mapping | None) -> dict | None:
-    """A mapping by federation without those that are `gone`."""
+    """A mapping by federation without the federations in `gone`."""
     if by_federation is None:
         return None
     return {name: value for name, value in by_federation.items() if name not in gone}
 
 
 def reached(rounds: Iterable[int], runs: Iterable[Run]) -> list[int]:
-    """Of the rounds those that all runs come to."""
+    """Those of `rounds` that all runs reach."""
     return [number for number in rounds if all(number <= run.rounds for run in runs)]
 
 
 def against(of: str, groups: Iterable[Collection[str]], pairs: list[Pair]) -> list[Pair]:
-    """The pairs of federations where the run `of` and another one, of each group, are there."""
+    """The pairs of federations that have the run `of` and another one, from each of `groups`."""
     labels: dict[str, set[str]] = {}
     for federation, label in pairs:
         labels.setdefault(federation, set()).add(label)
@@ -279,7 +280,7 @@ def against(of: str, groups: Iterable[Collection[str]], pairs: list[Pair]) -> li
 
 
 def of_protocols(protocols: Iterable[Mapping], group: str = "seen") -> Iterator[View]:
-    """A view for each of a list of {"name": ...}."""
+    """The view of each protocol, a mapping with a "name"."""
     return (View(group, protocol["name"]) for protocol in protocols)
 
 

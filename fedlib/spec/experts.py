@@ -1,4 +1,4 @@
-"""The kinds of figures that look into experts, gates and mixture weights."""
+"""The kinds of figures about experts, gates and mixture weights."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from fedlib.spec.figures import Figure
 
 @dataclass(frozen=True, kw_only=True)
 class AlphaOverRounds(Figure):
-    """The weight that Fed-MoE learns for a client's own relevance, over rounds."""
+    """Fed-MoE's learned weight of a client's own relevance, over rounds."""
 
     question: ClassVar = "How much does a client trust the experts that it chose?"
 
@@ -25,21 +25,21 @@ class ClientMatrices(Figure):
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterUsage(Figure):
-    """How many clients choose each expert."""
+    """Number of clients that choose each expert."""
 
     question: ClassVar = "Are all clusters used?"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExpertWeights(Figure):
-    """How much gates trust the local expert."""
+    """Weights that gates give to the local expert."""
 
     question: ClassVar = "Does the gate trust the local expert or the shared one?"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exploration(Figure):
-    """Which expert by rank clients choose while they explore."""
+    """Ranks of the experts that clients choose while they explore."""
 
     question: ClassVar = "Do clients settle on a cluster?"
 
@@ -51,16 +51,16 @@ class GateWeights(Figure):
     question: ClassVar = "Which experts does the gate trust?"
 
     def views(self, federation: str, label: str) -> Iterator[View]:
-        """The mixtures whose gates they are."""
+        """The mixtures of the gates."""
         yield View(protocol="moe")
 
 
 @dataclass(frozen=True, kw_only=True)
 class GradientDivergence(Figure):
-    """How unlike clients' updates are.
+    """Divergence of the clients' updates.
 
     Attributes:
-      window: rounds, up to the one on the axis, over which the mean is taken; 1 smooths nothing.
+      window: rounds of the moving mean, up to the round on the axis; 1 smooths nothing.
     """
 
     question: ClassVar = "How much do the clients' updates disagree?"
@@ -77,7 +77,7 @@ class GradientDivergence(Figure):
 
 @dataclass(frozen=True, kw_only=True)
 class MixtureWeights(Figure):
-    """Clients' mixture weights at the end, as stacked bars."""
+    """Clients' mixture weights after training, as stacked bars."""
 
     question: ClassVar = "How are clients' mixtures made up?"
 
@@ -87,8 +87,8 @@ class TablesOverTime(Figure):
     """Tables that a method recorded after some rounds.
 
     Attributes:
-      rounds: which of those at which the runs recorded their tables; all of them if not given.
-      rows, values: what the rows and the values of the tables are.
+      rounds: some of the rounds whose tables the runs recorded; by default all of them.
+      rows, values: titles of the rows and of the values.
     """
 
     question: ClassVar = "What do experts take on in the course of training?"
@@ -103,17 +103,17 @@ class TablesOverTime(Figure):
         return bool(rounds) and min(rounds) > run.rounds
 
     def left(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
-        """The rounds that these runs come to."""
+        """The rounds that these runs reach."""
         return {} if self.rounds is None else {"rounds": reached(self.rounds, runs)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class WeightsOverRounds(Figure):
-    """Relevance of experts to clients after some rounds; `rounds` by federation.
+    """Relevance of experts to clients after some rounds.
 
     Attributes:
-      rounds: which of those at which the runs recorded their weights, by federation; all of them if
-        not given.
+      rounds: by federation, some of the rounds whose weights the runs recorded; by default all of
+        them.
     """
 
     question: ClassVar = "Which experts become relevant to which clients?"
@@ -121,7 +121,7 @@ class WeightsOverRounds(Figure):
     rounds: Mapping[str, Sequence[int]] | None = None
 
     def left(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
-        """Of the federations that are shown, the rounds that their runs come to."""
+        """The rounds that the runs reach, of the federations that are left."""
         if self.rounds is None:
             return {}
         return {

@@ -1,7 +1,4 @@
-"""The kinds of figures: what each is declared with.
-
-`fedlib.report.figures` has a module for each.
-"""
+"""The kinds of figures and their fields; `fedlib.report.figures` has a module for each."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,16 +30,16 @@ class Figure(Exhibit):
 
 @dataclass(frozen=True, kw_only=True)
 class AccuracyOverBytes(Figure):
-    """Accuracy over what was sent.
+    """Accuracy over traffic.
 
     Attributes:
-      metric, protocol, split: which accuracy, see `fedlib.report.figures.curves`; the protocol must
-        have been evaluated during training.
-      unit: "MB" or "GB", see `fedlib.report.traffic.scaled`, which finds the one to read.
-      scale: of the x axis, "log" or "linear"; linear where a panel has no amount that is ten
-        times another.
-      until: how much is shown of a federation, in the unit; all of it if it is not named.
-      shaded: method whose runs are shades of its colour, see `fedlib.report.figures.style.looks`.
+      metric, protocol, split: of the accuracy, see `fedlib.report.figures.curves`; the protocol
+        must have been evaluated during training.
+      unit: "MB" or "GB"; `fedlib.report.traffic.scaled` selects a readable one.
+      scale: of the x axis, "log" or "linear"; a panel is linear in any case if no amount in it is
+        ten times another.
+      until: end of the x axis by federation, in the unit; by default all is shown.
+      shaded: method whose runs have shades of its colour, see `fedlib.report.figures.style.looks`.
     """
 
     question: ClassVar = "How much has to be sent for an accuracy?"
@@ -62,11 +59,11 @@ class AccuracyOverBytes(Figure):
 
     @property
     def room_for_others(self) -> bool:
-        """Whether every method has the predictor that is shown."""
+        """Whether every method has the predictor of the figure."""
         return self.protocol == "default"
 
     def views(self, federation: str, label: str) -> Iterator[View]:
-        """The one that is shown."""
+        """The view of the curves."""
         yield View("seen", self.protocol, self.split)
 
     by_federation: ClassVar = ("until",)
@@ -77,12 +74,12 @@ class AccuracyOverRounds(Figure):
     """Accuracy over rounds.
 
     Attributes:
-      metric, protocol, split: which accuracy, see `fedlib.report.figures.curves`; the protocol must
-        have been evaluated during training.
-      group: whose, "seen" clients' or the "server"'s.
-      chosen: whether to mark the round whose model validation chose, of runs that select one.
+      metric, protocol, split: of the accuracy, see `fedlib.report.figures.curves`; the protocol
+        must have been evaluated during training.
+      group: "seen" for clients, or "server".
+      chosen: whether to mark the round that validation selected, in runs that select one.
       peaks: published exhibit with the highest points of the paper's curves.
-      waypoints: published exhibit with points on the curves, as metrics "accuracy_round_20"; those
+      waypoints: published exhibit with points on the curves, as metrics "accuracy_round_20"; points
         beyond a run's last round are left out.
     """
 
@@ -101,24 +98,24 @@ class AccuracyOverRounds(Figure):
 
     @property
     def room_for_others(self) -> bool:
-        """Whether every method has the predictor that is shown."""
+        """Whether every method has the predictor of the figure."""
         return self.protocol == "default" and self.group != "unseen"
 
     def views(self, federation: str, label: str) -> Iterator[View]:
-        """The one that is shown."""
+        """The view of the curves."""
         yield View(self.group, self.protocol, self.split)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClientAccuracyCdf(Figure):
-    """How many clients have at most an accuracy.
+    """Distribution of the clients' accuracies: how many are at most so accurate.
 
     Attributes:
-      unseen: also show the unseen clients (default protocol), dashed.
-      protocols: show these of every run, see `fedlib.report.comparisons`, instead of the default
-        one alone; a colour is a protocol then, and dashes tell runs apart.
-      variants: which runs have the same dashes, see `fedlib.report.comparisons.variants`; those of
-        the same label if not given.
+      unseen: whether to add the unseen clients (default protocol), dashed.
+      protocols: of every run, see `fedlib.report.comparisons`, in place of the default one alone;
+        then colours are protocols, and dashes tell runs apart.
+      variants: groups of runs with the same dashes, see `fedlib.report.comparisons.variants`; by
+        default runs of the same label.
     """
 
     question: ClassVar = "Which clients profit, and which are left behind?"
@@ -139,7 +136,7 @@ class ClientAccuracyCdf(Figure):
 
     @property
     def room_for_others(self) -> bool:
-        """Whether every method has the predictors that are shown."""
+        """Whether every method has the predictors of the figure."""
         return self.protocols is None
 
     def views(self, federation: str, label: str) -> Iterator[View]:
@@ -149,10 +146,10 @@ class ClientAccuracyCdf(Figure):
 
 @dataclass(frozen=True, kw_only=True)
 class ClientDifferences(Figure):
-    """By how much the run `of` is above each other, client by client.
+    """Lead of the run `of` over each other run, client by client.
 
     Attributes:
-      of: label of the method; the exhibit's other runs are those it is compared with.
+      of: label of the method that is compared with the other runs.
     """
 
     question: ClassVar = "For how many clients is the method better than the best baseline?"
@@ -161,13 +158,13 @@ class ClientDifferences(Figure):
     of: str
 
     def compared(self, pairs: list[Pair]) -> list[Pair]:
-        """Those of federations that have the run `of` and another."""
+        """The pairs of federations that have the run `of` and another."""
         return against(self.of, (), pairs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClientLabels(Figure):
-    """Which classes each client has, and how many examples to train and to be tested on."""
+    """Each client's classes, and its numbers of training and test examples."""
 
     question: ClassVar = "How unlike are the clients' data?"
     shows_data: ClassVar = True
@@ -196,7 +193,7 @@ class GainPair(NamedTuple):
 
 
 class GainBar(NamedTuple):
-    """A metric, how its group of bars is called, and under which name its number is published."""
+    """A metric, the title of its group of bars, and the name of its published number."""
 
     metric: str
     title: str
@@ -205,12 +202,12 @@ class GainBar(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class GainBars(Figure):
-    """What is gained from one federation to another.
+    """Gains from one federation to another.
 
     Attributes:
-      pairs: of each what a `GainPair` has; bars: what a `GainBar` has.
-      names: of what is below and above, for the legend.
-      gains: published exhibit of the gains; the exhibit's own is of the federation below.
+      pairs: each has the fields of a `GainPair`; bars: each has the fields of a `GainBar`.
+      names: of the federations below and above, for the legend.
+      gains: published exhibit of the gains; `published` has the numbers of the federations below.
     """
 
     question: ClassVar = "What is gained where the conditions are better?"
@@ -232,18 +229,18 @@ class GainBars(Figure):
             raise ConfigError(f"names are of what is below and above, got {self.names!r}")
 
     def metrics(self) -> Iterator[str]:
-        """Those of the bars."""
+        """The metrics of the bars."""
         return (bar["metric"] for bar in self.bars)
 
     def compared(self, pairs: list[Pair]) -> list[Pair]:
-        """All, if both federations of some pair are there."""
+        """All, if both federations of some pair are left."""
         there = {federation for federation, _ in pairs}
         return pairs if any({*pair.values()} <= there for pair in self.pairs) else []
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelLeakage(Figure):
-    """Shares of labels that are read from clients' first updates, against the true ones."""
+    """Label shares inferred from clients' first updates, against the true ones."""
 
     question: ClassVar = "Can a client's labels be read from its first update?"
 
@@ -254,11 +251,13 @@ class ProtocolSweep(Figure):
 
     Attributes:
       protocols: in legend order, see `fedlib.report.comparisons`.
-      parameter, of: what is varied, a dotted path into the params of each "run" or "federation".
-      symbol: how the paper calls the parameter ("J").
-      panels: one per "federation" (per family, if the parameter is of the federations), variants
-        told apart by dashes; or one per "variant", and of each family if there are several.
-      variants: see `fedlib.report.comparisons.variants`; by labels if not given.
+      parameter, of: the varied parameter, a dotted path into the params of each "run" or
+        "federation".
+      symbol: the paper's name of the parameter ("J").
+      panels: "federation" for a panel per federation (per family, if the parameter is the
+        federations'), where dashes tell variants apart; "variant" for one per variant, and per
+        family if there are several.
+      variants: see `fedlib.report.comparisons.variants`; by default the labels.
     """
 
     question: ClassVar = "Which way to predict is best?"
@@ -280,10 +279,10 @@ class ProtocolSweep(Figure):
 
 @dataclass(frozen=True, kw_only=True)
 class Representations(Figure):
-    """What the experts and their mixture make of the same examples, as t-SNE.
+    """t-SNE of the representations that experts and their mixture have of the same examples.
 
     Attributes:
-      kinds: names of the recorded kinds of vectors, in their order.
+      kinds: names of the recorded kinds of vectors, in order.
     """
 
     question: ClassVar = "Do the experts see the same things?"
@@ -293,10 +292,10 @@ class Representations(Figure):
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep(Swept, Figure):
-    """Accuracy over a parameter; its methods are in legend order.
+    """Accuracy over a parameter; `methods` are in legend order.
 
     Attributes:
-      symbol: how the paper calls the parameter ("M").
+      symbol: the paper's name of the parameter ("M").
       metric: one of `fedlib.report.figures.curves.METRICS`.
     """
 

@@ -1,4 +1,4 @@
-"""The kinds of tables of a server that owns test examples."""
+"""The kinds of tables for a server with test examples of its own."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ class ServerColumn(NamedTuple):
     """A column: the metric of a federation, `minus` that of another.
 
     Attributes:
-      published: exhibit of its numbers, that of the table if left out; printed: the metric by which
-        it has them, the same if left out; of: title of the setting that they are of ("M = 50"), if
-        that is another one, from which there is no difference.
+      published: published exhibit of its numbers, by default the table's; printed: the published
+        metric, by default `metric`; of: title of the published setting ("M = 50") if it is another
+        one, which is shown without a difference.
     """
 
     federation: str
@@ -32,7 +32,7 @@ class ServerColumn(NamedTuple):
 
 
 class ServerRow(NamedTuple):
-    """A run, its title (the run's if left out), and the label of its published number (its own)."""
+    """A run, its title (by default the run's) and published label (by default the run's)."""
 
     label: str
     title: str = ""
@@ -44,11 +44,11 @@ class GlobalAccuracy(Table):
     """Accuracy of one model on the server's test examples.
 
     Attributes:
-      columns: of each what a `ServerColumn` has.
-      rows: of each what a `ServerRow` has; the exhibit's runs if not given.
+      columns: each has the fields of a `ServerColumn`.
+      rows: each has the fields of a `ServerRow`; by default the exhibit's runs.
       head: of the column of titles.
-      average: published exhibit of the means over all columns, of the data set "all"; with it, or
-        with "", these are shown too.
+      average: published exhibit of the means over all columns, for the data set "all"; "" shows the
+        means without published numbers, None does not show them.
     """
 
     question: ClassVar = "How accurate is the model on the server's test examples?"
@@ -70,15 +70,15 @@ class GlobalAccuracy(Table):
             one_of(OF_SERVER, column.metric, f"metric of the column {column.title!r}")
 
     def views(self, federation: str, label: str) -> Iterator[View]:
-        """The state of the last round, of methods that choose another."""
+        """The state of the last round, for methods that select an earlier one."""
         yield View("server", "last")
 
     def metrics(self) -> Iterator[str]:
-        """Those of the columns."""
+        """The metrics of the columns."""
         return (column["metric"] for column in self.columns if "metric" in column)
 
     def compared(self, pairs: list[Pair]) -> list[Pair]:
-        """All, if some column has its federation, or both where it is a difference."""
+        """All, if some column still has its federation, or both federations of a difference."""
         there = {federation for federation, _ in pairs}
         columns = [{c["federation"], c.get("minus") or c["federation"]} for c in self.columns]
         return pairs if any(column <= there for column in columns) else []
@@ -86,6 +86,6 @@ class GlobalAccuracy(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSize(Table):
-    """Parameters and traffic of methods with a server, beside the printed ones."""
+    """Parameters and traffic of methods with a server, beside the published numbers."""
 
     question: ClassVar = "How large are the models, and what is sent?"

@@ -1,4 +1,4 @@
-"""The kinds of tables: what each is declared with. `fedlib.report.tables` has a module for each."""
+"""The kinds of tables and their fields; `fedlib.report.tables` has a module for each."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Table(Exhibit):
 
 @dataclass(frozen=True, kw_only=True)
 class Accuracy(Table):
-    """Accuracy of all clients and of the tenth worst: a block per federation, a row per method."""
+    """Accuracy over all clients and at the 10th percentile: a block per federation."""
 
     question: ClassVar = "How accurate is each method, for all clients and for the worst tenth?"
     room_for_others: ClassVar = True
@@ -36,12 +36,11 @@ class Accuracy(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class AccuracyAndTraffic(Table):
-    """Accuracy beside what was sent for it.
+    """Accuracy and traffic.
 
     Attributes:
-      averaged: over which evaluations the accuracy is a mean, by federation: {"evaluations": the
-        last so many} or {"rounds": those in the last so many rounds}; the last one alone for a
-        federation that is not named.
+      averaged: by federation, the evaluations over which accuracy is averaged: {"evaluations": n}
+        for the last n, or {"rounds": n} for those in the last n rounds; by default the last one.
     """
 
     question: ClassVar = "How accurate is each method, and what does it send?"
@@ -55,9 +54,9 @@ class BesidePublished(Table):
     """Accuracy beside the numbers of several publications.
 
     Attributes:
-      sources: of each the "name", the "mark" and the "title"; the first that has a number is shown.
+      sources: each has a "name", a "mark" and a "title"; the first one with a number is shown.
       names: of the published exhibits, by federation; a federation may have none.
-      others: titles of what is published but not run here, by label.
+      others: titles of methods that are published but not run here, by label.
     """
 
     question: ClassVar = "How accurate is each method, beside what is published?"
@@ -75,9 +74,9 @@ class ClusterRecovery(Table):
     """Whether experts find planted clusters of clients.
 
     Attributes:
-      choice: column of the clients with the expert of each, of methods whose clients have one
-        alone; then runs state their "num_experts". Without it the expert is the one of highest
-        weight, of the columns "pi_0", ...
+      choice: recorded column with each client's expert, for methods whose clients have a single
+        one; runs then declare "num_experts". By default a client's expert is the one of the
+        highest weight, in the columns "pi_0", ...
     """
 
     question: ClassVar = "Are the planted clusters found?"
@@ -87,10 +86,10 @@ class ClusterRecovery(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class Cost(Table):
-    """Traffic and parameters; `personal`: of what clients keep, too.
+    """Traffic, arithmetic and parameters.
 
     Attributes:
-      personal: whether to show what clients train on their own after the last round, too.
+      personal: whether to add the cost of clients' own training after the last round.
     """
 
     question: ClassVar = "What does training cost in examples, arithmetic and traffic?"
@@ -101,12 +100,12 @@ class Cost(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class Gains(Table):
-    """By how much the run `of` is above groups of others.
+    """Lead of the run `of` over the best of each group of others.
 
     Attributes:
       of: label of the method.
-      groups: of each the "title", the "labels" among which the best is looked for, and "gain", the
-        published metrics "<gain>_min" and "<gain>_max" of the exhibit's own published numbers.
+      groups: each has a "title", the "labels" of its runs, and a "gain": the published metrics are
+        "<gain>_min" and "<gain>_max".
     """
 
     question: ClassVar = "How far is the method above the best baseline?"
@@ -116,20 +115,20 @@ class Gains(Table):
     groups: Sequence[Mapping]
 
     def compared(self, pairs: list[Pair]) -> list[Pair]:
-        """Those of federations that have the run `of` and one of each group."""
+        """The pairs of federations that have the run `of` and one of each group."""
         return against(self.of, [group["labels"] for group in self.groups], pairs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Headlines(Table):
-    """Claims of a text, each a formula of cells.
+    """Claims of the paper's text, each a formula of cells.
 
     Attributes:
       claims: [{"title", "formula": one of `FORMULAS`, "cells": two of {"federation", "label",
-        "protocol": its name, "statistic": one of `STATISTICS`}, "published": {"label", "metric"},
-        or left out if the text does not print it, "note": may be left out}].
-      protocols: those in the cells, see `fedlib.report.comparisons`.
-      cells: pattern of the published exhibits that hold the cells, see
+        "protocol": its name, "statistic": one of `STATISTICS`}, "published": {"label", "metric"}
+        unless the text prints no number, "note": optional}].
+      protocols: of the cells, see `fedlib.report.comparisons`.
+      cells: pattern for the published exhibits of the cells, see
         `fedlib.report.comparisons.Printed`.
     """
 
@@ -142,7 +141,7 @@ class Headlines(Table):
     forms: ClassVar = {"protocols": Protocol}
 
     def views(self, federation: str, label: str) -> Iterator[View]:
-        """The protocols, and those that claims name."""
+        """The views of `protocols` and of the claims' cells."""
         yield from of_protocols(self.protocols)
         for claim in self.claims:
             for cell in claim["cells"]:
@@ -152,13 +151,13 @@ class Headlines(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class Hyperparameters(Table):
-    """Settings of the runs beside the printed ones.
+    """Settings of the runs beside the published ones.
 
     Attributes:
       columns: [{"title": "Global", "key": label of the published numbers}], in order.
       rows: [{"title": "Learning rate", "key": metric of the published numbers, "paths": {key of a
-        column: dotted path into `fedlib.spec.Run.describe`, "local.lr"}}], in order. What a column
-        has no path for, it does not have.
+        column: dotted path into `fedlib.spec.Run.describe`, "local.lr"}}], in order. A cell without
+        a path is empty.
     """
 
     question: ClassVar = "Which settings were used, and which did the paper print?"
@@ -169,14 +168,14 @@ class Hyperparameters(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class Lead(Table):
-    """By how much the run `of` is ahead of each other.
+    """Lead of the run `of` over each other run.
 
     Attributes:
-      of: label of the method that is ahead.
+      of: label of the method.
       claim: {"title", "exhibit", "dataset" and "metric" of the published number, "over": one of
         `OVER`}.
-      group: whose accuracy.
-      at: one of `WHEN`.
+      group: "seen", "unseen" or "server".
+      at: "last" or "best" evaluation.
     """
 
     question: ClassVar = "How far is the method ahead of each other one?"
@@ -196,26 +195,26 @@ class Lead(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class LearnedAlpha(Table):
-    """The weight that Fed-MoE learns for a client's own relevance."""
+    """Fed-MoE's learned weight of a client's own relevance."""
 
     question: ClassVar = "Which share do clients learn?"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Leakage(Table):
-    """How well labels are read from updates."""
+    """Accuracy of the labels inferred from updates."""
 
     question: ClassVar = "How much of its labels does a client give away?"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairedDifferences(Table):
-    """By how much the run `of` is ahead of each other, with intervals over the same clients.
+    """Lead of the run `of` over each other run, with intervals over the same clients.
 
     Attributes:
-      of: label of the method that the others are compared with.
-      protocols: of every run, see `fedlib.report.comparisons`; that of `of` is the first. The
-        default one alone if not given.
+      of: label of the method that is compared with the other runs.
+      protocols: of every run, see `fedlib.report.comparisons`, that of `of` first; by default
+        "default" alone.
     """
 
     question: ClassVar = "How far is the method ahead on the same clients, and is that chance?"
@@ -228,7 +227,7 @@ class PairedDifferences(Table):
 
     @property
     def room_for_others(self) -> bool:
-        """Whether every method has the predictors that are shown."""
+        """Whether every method has the predictors of the table."""
         return self.protocols is None
 
     def views(self, federation: str, label: str) -> Iterator[View]:
@@ -236,7 +235,7 @@ class PairedDifferences(Table):
         yield from of_protocols(self.protocols or ())
 
     def compared(self, pairs: list[Pair]) -> list[Pair]:
-        """Those of federations that have the run `of` and another."""
+        """The pairs of federations that have the run `of` and another."""
         return against(self.of, (), pairs)
 
 
@@ -245,10 +244,10 @@ class ProtocolGrid(Table):
     """Protocols over a parameter of the federation.
 
     Attributes:
-      protocols: in the order of columns, see `fedlib.report.comparisons`.
-      parameter: of the federations, a dotted path into their declarations, whose values are the
-        heads of rows; there is a block per family then. Without it the federations' titles are.
-      symbol: how the paper calls the parameter; the last part of the path if not given.
+      protocols: in column order, see `fedlib.report.comparisons`.
+      parameter: dotted path into the federations' declarations, with a row for each value and a
+        block per family; by default a row is a federation, with its title.
+      symbol: the paper's name of the parameter; by default the last part of the path.
       group: see `fedlib.report.comparisons.accuracies`.
     """
 
@@ -263,18 +262,18 @@ class ProtocolGrid(Table):
     forms: ClassVar = {"protocols": Protocol}
 
     def views(self, federation: str, label: str) -> Iterator[View]:
-        """The protocols, of the group."""
+        """The protocols for the group."""
         yield View(self.group)
         yield from of_protocols(self.protocols, self.group)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Protocols(Table):
-    """Several ways to predict, beside each other; `protocols` maps their names to titles.
+    """Several ways to predict, side by side.
 
     Attributes:
-      protocols: titles by name. "default" comes first and is what the others are compared with; the
-        others are in the order of their names, as the keys of JSON have no order.
+      protocols: titles by name. "default" comes first, and the others are compared with it; they
+        are sorted by name, because the keys of JSON have no order.
     """
 
     question: ClassVar = "Does it matter how clients predict?"
@@ -288,10 +287,10 @@ class Protocols(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep(Swept, Table):
-    """Accuracy over a parameter; its methods are in the order of columns or rows.
+    """Accuracy over a parameter; `methods` are in the order of columns or rows.
 
     Attributes:
-      symbol: how the paper calls the parameter ("M"); its own name if not given.
+      symbol: the paper's name of the parameter ("M"); by default its name here.
     """
 
     symbol: str | None = None
@@ -302,7 +301,7 @@ class ToTarget(Table):
     """Rounds, traffic and arithmetic to a target accuracy, by federation.
 
     Attributes:
-      targets: in (0, 1], of each federation.
+      targets: in (0, 1], by federation.
     """
 
     question: ClassVar = "How soon is a target accuracy reached?"
@@ -314,7 +313,7 @@ class ToTarget(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class Unseen(Table):
-    """Accuracy of clients that took no part in training, by each protocol."""
+    """Accuracy of unseen clients by each protocol."""
 
     question: ClassVar = "How accurate are methods for clients that took no part in training?"
     room_for_others: ClassVar = True
@@ -326,9 +325,9 @@ class Unseen(Table):
 
 
 class ViewColumn(NamedTuple):
-    """A column: its title, whose accuracy it has, and the `key` of its published numbers.
+    """A column: its title, its view, and the `key` of its published numbers.
 
-    That is the protocol if left out.
+    The key is by default the protocol.
     """
 
     title: str
@@ -341,10 +340,10 @@ class ViewColumn(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Views(Table):
-    """A column for each of some views.
+    """Views side by side.
 
     Attributes:
-      columns: of each what a `ViewColumn` has.
+      columns: each has the fields of a `ViewColumn`.
     """
 
     question: ClassVar = "How accurate is each method, seen in different ways?"
@@ -371,14 +370,14 @@ class Views(Table):
             raise ConfigError(f"columns must have different titles, got {named}")
 
     def views(self, federation: str, label: str) -> Iterator[View]:
-        """Those of the columns."""
+        """The views of the columns."""
         for column in self.columns:
             yield View(**{name: column[name] for name in View._fields if name in column})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning(Table):
-    """What tuning chose of each run, and what that is worth by validation accuracy."""
+    """The hyper-parameters that tuning chose, and their gain in validation accuracy."""
 
     question: ClassVar = "What does tuning gain, and are the ranges wide enough?"
     room_for_others: ClassVar = True

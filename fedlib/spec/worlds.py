@@ -1,4 +1,4 @@
-"""The kinds of figures of made-up worlds, whose best possible accuracy is known."""
+"""The kinds of figures for made-up worlds, whose best possible accuracy is known."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from fedlib.spec.figures import Figure
 
 @dataclass(frozen=True)
 class OfMethods(Exhibit):
-    """What kinds with a row for each method have in common.
+    """Base class of kinds with a row for each method.
 
     Attributes:
       rows: the methods, see `Regret`.
@@ -20,11 +20,11 @@ class OfMethods(Exhibit):
     room_for_others: ClassVar = True
 
     def left(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
-        """The methods that are left, and what is said of the federations that are."""
+        """The rows and the values by federation that are left."""
         return super().left(gone, runs) | {"rows": rows_left(self.rows, runs)}
 
     def beside(self, label: str, method: str, title: str, like: str) -> Self:
-        """With a row for a further method, which is compared with whatever others are."""
+        """The exhibit with a row for one more method, which joins the compared ones in `of`."""
         wider = super().beside(label, method, title, like)
         if wider is self:
             return self
@@ -35,13 +35,13 @@ class OfMethods(Exhibit):
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseDiagram(OfMethods, Figure):
-    """Which method is nearest the best possible one, by two parameters of made-up federations.
+    """The method nearest the best possible one, by two parameters of made-up federations.
 
     Attributes:
       rows: the methods, see `Regret`.
       x, y: the parameters, dotted paths into the federations ("params.train_examples").
       names: of the x and the y axis.
-      theory: at each y, the x where training alone is expected to overtake one model for all.
+      theory: by y, the x at which local training is expected to overtake one model for all.
       law: the formula of that line, for the legend.
     """
 
@@ -57,13 +57,13 @@ class PhaseDiagram(OfMethods, Figure):
 
 @dataclass(frozen=True, kw_only=True)
 class Regret(OfMethods, Figure):
-    """How far methods are below the best possible accuracy, where that is known.
+    """Distance of methods from the best possible accuracy, where it is known.
 
     Attributes:
-      rows: of each method its "title", the "labels" of its runs, which differ in how they are
-        tuned, and "home", the federations that are as it assumes. Of several labels the one of the
-        best validation accuracy is shown. With "pick", every client takes one of those that the
-        rows above have chosen, by its own validation accuracy.
+      rows: each has a method's "title", the "labels" of its differently tuned runs, and "home",
+        the federations that meet its assumption. Of several runs the one with the best validation
+        accuracy is shown. With "pick", every client picks one of the runs of the rows above by its
+        own validation accuracy.
     """
 
     question: ClassVar = "Does each method win where its assumption holds, and what elsewhere?"
@@ -72,7 +72,7 @@ class Regret(OfMethods, Figure):
 
 
 def rows_left(rows: Sequence[Mapping], runs: Sequence) -> list[dict]:
-    """The rows of `Regret` with the labels of these runs, where a row has one."""
+    """The rows of `Regret` with only the labels of these runs; rows without labels are left out."""
     there = {run.label for run in runs}
     narrowed = [{**row, "labels": [x for x in row["labels"] if x in there]} for row in rows]
     return [row for row in narrowed if row["labels"]]
