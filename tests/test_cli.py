@@ -71,6 +71,10 @@ def test_a_run_cuts_the_shards_and_then_makes_everything(tmp_path, monkeypatch):
         f"-m fedlib.workflow.console partitions {given}",
         f"-m fedlib.workflow.console {given}",
     ]
+    args = read("demo", CONFIG="seeds=[1] labels=[fedem,pfedmm]")
+    plan = arguments.plan(args)
+    [only] = run.steps(args, plan, plan.manifests())  # they are cut already
+    assert "partitions" not in only
 
 
 @pytest.mark.parametrize(
@@ -223,20 +227,9 @@ def test_the_report_is_written_from_what_is_there(tmp_path, monkeypatch):
     )
 
 
-def test_snakemake_s_own_report_is_another_file(monkeypatch):
-    started = []
-    monkeypatch.setattr(report, "start", started.append)
-    report.main(read("report", SCALE="reduced", ARGS="--snakemake"))
-    assert " ".join(started[0][1:]) == (
-        "-m fedlib.workflow.console --report results/reduced/report-snakemake.html "
-        "--config scale=reduced"
-    )
-
-
-@pytest.mark.parametrize("given", ["--snakmake", "--snakemake --cores 1"])
-def test_another_option_of_the_report_is_refused(given):
-    with pytest.raises(ConfigError, match="ARGS: report does not know (--snakmake|--cores 1)$"):
-        read("report", ARGS=given)
+def test_an_option_that_a_command_does_not_know_is_refused():
+    with pytest.raises(ConfigError, match="ARGS: keep does not know --snakmake$"):
+        read("keep", ARGS="--snakmake")
 
 
 NONSENSE = [

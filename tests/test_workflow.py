@@ -293,6 +293,15 @@ def test_a_finished_workflow_says_so_in_a_line(folder):
     assert (done.returncode, done.stderr) == (0, "")
     *_, last = done.stdout.splitlines()  # the others say what is selected and left out
     assert last == f"Nothing to do: {PLAN.path('report_html')} is up to date."
+    logs = folder / ".snakemake/log"
+    number = len([*logs.iterdir()])
+    assert fedlib(folder, "make", "demo", ARGS=f"--configfile {workflow.SMOKE}").stdout.endswith(
+        f"{last}\n"
+    )
+    assert len([*logs.iterdir()]) == number  # without Snakemake
+    os.utime(folder / "rules/train.smk")  # of which no result has a digest
+    assert fedlib(folder, "make", "demo", ARGS=f"--configfile {workflow.SMOKE}").returncode == 0
+    assert len([*logs.iterdir()]) == number + 1
 
 
 @slow
@@ -302,7 +311,7 @@ def test_snakemake_s_own_report_has_every_table_and_figure(finished, tmp_path):
     assert done.returncode == 0, done.stdout
     page = report.read_text(encoding="utf-8")
     paper = PLAN.papers[PAPER]
-    for shown in (paper, *paper.tables.values(), *paper.figures.values()):
+    for shown in (*paper.tables.values(), *paper.figures.values()):
         assert json.dumps(shown.title)[1:-1] in page
 
 
@@ -714,18 +723,6 @@ def test_the_specification_of_a_stage_can_be_printed(fresh):
     wrong = fedlib(fresh, "spec", "train", "pfedmm/digits/fedm/seed0")
     assert (wrong.returncode, wrong.stdout) == (1, "")
     assert wrong.stderr.startswith("error: no run pfedmm/digits/fedm; ")
-
-
-def test_without_pyyaml_a_configuration_in_json_is_enough(fresh, tmp_path):
-    (tmp_path / "yaml.py").write_text("raise ModuleNotFoundError('No module named yaml')")
-    (tmp_path / "config.json").write_text('{"labels": "fedem", "federations": "digits"}')
-    names = ("spec", "metrics", "pfedmm")
-    done = fedlib(fresh, *names, PYTHONPATH=str(tmp_path))
-    assert done.stderr.startswith("error: reading ")
-    assert "needs PyYAML" in done.stderr and "--configfile config.json" in done.stderr
-    given = ["--configfile", str(tmp_path / "config.json")]
-    done = fedlib(fresh, *names, *given, PYTHONPATH=str(tmp_path))
-    assert [run["label"] for run in json.loads(done.stdout)["runs"]] == ["fedem"]
 
 
 CHANGED = "Params have changed since last execution: Union of exclusive params before and now: "

@@ -6,13 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
+from typing import IO
 
 from fedlib import locks
 from fedlib.cli import arguments
 from fedlib.environment import ROOT, refresh_index
 from fedlib.errors import DataError
-from fedlib.workflow import command, console, gpu, narrowing, preflight
+from fedlib.workflow import command, console, gpu, narrowing, preflight, stale
 from fedlib.workflow.plan import Plan
 
 SNAKEMAKE = (sys.executable, "-m", "fedlib.workflow.console")
@@ -22,23 +24,35 @@ def main(args: argparse.Namespace) -> None:
     """Check the configuration, take the folder, and run Snakemake in it."""
     plan = checked(args)
     tell(narrowing.remarks(plan))
-    previews = is_preview(args.options)
-    lock = None if previews else locks.hold_folder(command=args.said)
-    if not previews:
-        _spare_jobs()
-    before = {} if previews else _made(plan)
-    *first, last = steps(args, plan)
-    for step in first:
-        start(step, lock)
-    tell(narrowing.smaller(plan))  # what is cut into clients now
-    start(last, lock)
-    made = {} if previews else _made(plan)
+    if is_preview(args.options):
+        for step in steps(args, plan):
+            start(step)
+        return
+    lock = locks.hold_folder(command=args.said)
+    # With options, or cells yet to be chosen, Snakemake may have more to do than is missing.
+    right = set() if args.options or plan.choosing else stale.look(plan).right
+    before = _made(plan)
+    if stale.is_complete(plan, right):
+        tell(narrowing.smaller(plan))
+    else:
+        _run(args, plan, right, lock)
+    made = _made(plan)
     if plan.path("report_html") not in made:
         return  # only a part was asked for, as by ARGS=partitions
     if made == before:
         print(f"Nothing to do: {plan.path('report_html')} is up to date.")
     else:
         show(plan)
+
+
+def _run(args: argparse.Namespace, plan: Plan, right: Collection[str], lock: IO) -> None:
+    """Run the steps; `right` are the results that are up to date."""
+    _spare_jobs()
+    *first, last = steps(args, plan, right)
+    for step in first:
+        start(step, lock)
+    tell(narrowing.smaller(plan))  # what is cut into clients now
+    start(last, lock)
 
 
 def checked(args: argparse.Namespace) -> Plan:
@@ -51,16 +65,21 @@ def checked(args: argparse.Namespace) -> Plan:
     return plan
 
 
-def steps(args: argparse.Namespace, plan: Plan) -> list[list[str]]:
+def steps(args: argparse.Namespace, plan: Plan, right: Collection[str] = ()) -> list[list[str]]:
     """The processes of a run, one after the other.
 
     The first Snakemake makes the shards, the second one tunes what was tuned before. If something
     comes out with the same content as before, the next one sees that and repeats nothing for it.
+
+    Args:
+      right: results that are up to date; a process that would only make such is left out.
     """
     given = configured(args, plan)
+    cut = [] if {*plan.manifests()}.issubset(right) else [["partitions"]]
     # Where nothing was chosen yet, there is nothing that could come out as before.
-    tuned = [["tunings"]] if any(Path(file).exists() for file in plan.tuned("choice")) else []
-    runs = [[*SNAKEMAKE, *what, *args.options, *given] for what in (["partitions"], *tuned, [])]
+    again = [file for file in plan.tuned("choice") if file not in right and Path(file).exists()]
+    tuned = [["tunings"]] if again else []
+    runs = [[*SNAKEMAKE, *what, *args.options, *given] for what in (*cut, *tuned, [])]
     if not plan.choosing:
         return runs
     # A process of its own, because what it measures may keep a GPU busy until it ends.

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedlib import seals
+from fedlib.data import downloads
 from fedlib.errors import DataError
 from fedlib.workflow import layout
 from fedlib.workflow.plan import Plan
@@ -36,6 +37,8 @@ RESULTS = {
     "report": (("report", "report_html"), (), ()),
 }
 LARGE = "train"  # stage whose state is read only if its time shows that it was replaced
+# What no result has a digest of: the rules themselves, and how raw files are got.
+UNNOTED = ("Snakefile", "rules/*.smk", "fedlib/data/download.py", "fedlib/data/downloads/*")
 
 
 class Looked(NamedTuple):
@@ -58,6 +61,24 @@ def look(plan: Plan) -> Looked:
             right |= outputs.right
     again = {path for x in plan.trainings() for path in _without_weights(plan, x._asdict(), right)}
     return Looked(wrong | again, right - again)
+
+
+def is_complete(plan: Plan, right: Collection[str]) -> bool:
+    """Whether all results of a plan are `right`, so that Snakemake would find nothing to do.
+
+    It may find something if a user's own data or one of `UNNOTED` changed after the report.
+    """
+    results = {
+        plan.path(file, **job)
+        for stage, job in plan.jobs()
+        for kind in RESULTS.get(stage, ())
+        for file in kind
+    }
+    if not results.issubset(right) or any(downloads.table(x).local for x in plan.datasets()):
+        return False
+    unnoted = [path for pattern in UNNOTED for path in ROOT.glob(pattern)]
+    newest = max(path.stat().st_mtime_ns for path in unnoted)
+    return newest <= Path(plan.path("report_html")).stat().st_mtime_ns
 
 
 def _without_weights(plan: Plan, job: dict, right: Collection[str]) -> Iterator[str]:
