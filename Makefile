@@ -18,8 +18,8 @@ B         ?=
 # Values for Snakemake's configuration, such as CONFIG="seeds=[1] tag=quick rounds=5".
 CONFIG    ?=
 # Options for Snakemake, such as ARGS="--dry-run" or ARGS="--workflow-profile profiles/slurm"; of
-# `bench`, such as ARGS="--items W1a,W2b --repeats 3"; of `report`, ARGS=--snakemake; of `keep`,
-# ARGS=--replace or --states; of `gather`, ARGS=--older-code; of `lock`, for uv.
+# `bench`, such as ARGS="--items W1a,W2b --repeats 3"; of `keep`, ARGS=--replace or
+# --states; of `gather`, ARGS=--older-code; of `lock`, for uv.
 ARGS      ?=
 # Number of tests at a time; TESTS selects tests, such as TESTS="tests/test_data.py -k pachinko".
 TEST_JOBS ?= 2
@@ -112,7 +112,7 @@ list: $(STAMP)  ## list papers, methods, data, tables, ... and their sources; WH
 compare: $(STAMP)  ## compare two folders of results: A=demo B=demo-slow
 	@$(workflow) compare
 
-report: $(STAMP)  ## write results/SCALE/report.html again; ARGS=--snakemake for Snakemake's own
+report: $(STAMP)  ## write results/SCALE/report.html again
 	@$(workflow) report
 
 keep: $(STAMP)  ## copy tables, figures and report of PAPER at SCALE to docs/results

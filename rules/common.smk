@@ -35,7 +35,7 @@ from fedlib.errors import BusyError, ConfigError, DataError
 from fedlib.forecast.estimates import NODE_MB, Estimates
 from fedlib.locks import hold_folder
 from fedlib.workflow.layout import STAGES, WILDCARDS, templates
-from fedlib.workflow import command, console, gpu, internals, narrowing, preflight, specs, stale
+from fedlib.workflow import command, console, gpu, internals, narrowing, preflight, stale
 from fedlib.workflow import warm, why
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.shell import COMMANDS, option, write_specifications
@@ -98,7 +98,6 @@ try:
 except ConfigError as error:
     raise WorkflowError(str(error)) from None
 
-config["about"] = specs.about(PLAN)  # read by the front page of the report alone
 path = PLAN.path
 
 

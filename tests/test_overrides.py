@@ -8,7 +8,7 @@ from conftest import toy_paper, toy_run
 
 from fedlib.cli import arguments, make
 from fedlib.errors import ConfigError
-from fedlib.workflow import narrowing, overrides
+from fedlib.workflow import overrides
 from fedlib.workflow.config import read
 from fedlib.workflow.plan import Plan
 
@@ -149,17 +149,6 @@ def test_tables_figures_and_the_report_say_what_is_set(toy):
         told = json.loads(plan.spec(stage, paper="toy", **names))["folder_note"]
         assert told.startswith("runs are stopped after") and told.endswith(note)
     assert json.loads(plan.spec("report"))["folder_note"].endswith(note)
-
-
-def test_a_value_that_is_declared_is_a_remark_and_no_claim_under_tables(toy):
-    plan = toy("fedem.local.lr=0.1", "mnist.num_clients=50")
-    note = json.loads(plan.spec("table", paper="toy", table="main"))["folder_note"]
-    assert note == "set instead of what is declared: mnist.num_clients = 50"
-    told = "set: fedem.local.lr=0.1 is what is declared; it changes nothing"
-    assert [line for line in narrowing.remarks(plan) if line.startswith("set")] == [told]
-    assert toy("fedem.local.lr=0.1").folder_note == ""
-    back = toy("fedem.local.lr=0.2", "mnist/fedem.local.lr=0.1")  # of one federation
-    assert back.idle == []
 
 
 def test_what_is_set_is_in_the_specification_that_a_result_carries_along(toy):

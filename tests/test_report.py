@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
-from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,7 +25,6 @@ from fedlib.report.pages import as_html, as_markdown, contents, findings, origin
 from fedlib.report.tables import render
 from fedlib.results import RunResult
 from fedlib.run.spent import CPU, MEMORY, WALL
-from fedlib.workflow import specs
 from fedlib.workflow.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -562,13 +560,6 @@ def test_script_writes_both_pages(project, page, html):
     assert seals.made(md).spec == seals.spec_digest(project.spec)
 
 
-@cache
-def configured(scale, tag):
-    """A configuration, and what it says of itself."""
-    config = {"scale": scale, "tag": tag, "rounds": 3 if tag else None}
-    return config | {"about": specs.about(Plan(config))}
-
-
 @pytest.mark.parametrize("scale", ["demo", "reduced", "full"])
 @pytest.mark.parametrize("tag", ["", "quick"])
 @pytest.mark.parametrize("caption", ["table", "figure", "workflow"])
@@ -576,11 +567,8 @@ def test_captions_are_valid_text_at_every_scale(caption, scale, tag):
     template = (ROOT / f"rules/captions/{caption}.rst").read_text()
     snakemake = SimpleNamespace(
         wildcards=SimpleNamespace(paper="pfedmm", table="main", figure="curves"),
-        config=configured(scale, tag),
+        config={"scale": scale, "tag": tag},
     )
     text = Environment(undefined=StrictUndefined).from_string(template).render(snakemake=snakemake)
     html = publish_string(text, writer="html5", settings_overrides={"halt_level": 2}).decode()
-    assert scale in html
-    if caption == "workflow":
-        assert ("at most 3" in html) == bool(tag)
-        assert "Models start from" in html
+    assert scale in html and tag in html

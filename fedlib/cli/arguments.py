@@ -68,24 +68,13 @@ def read(words: Sequence[str]) -> argparse.Namespace:
 
 def plan(args: argparse.Namespace) -> Plan:
     """The plan of a command: of config.yaml, of its --configfile and of its --config."""
-    return Plan(config.read([*_base(args.configfile), *args.configfile], args.config))
+    return Plan(config.read(["config.yaml", *args.configfile], args.config))
 
 
 def configuration(files: Sequence[str], words: Sequence[str]) -> list[str]:
     """The options that name these files and values of a configuration."""
     given = (("--configfile", files), ("--config", words))
     return [word for option, values in given if values for word in (option, *values)]
-
-
-def _base(overlays: Sequence[str]) -> list[Path]:
-    """config.yaml, unless it cannot be read here and another configuration is given."""
-    try:
-        import yaml  # noqa: F401
-    except ModuleNotFoundError:
-        if overlays:
-            print("PyYAML is not installed: config.yaml is left out", file=sys.stderr)
-            return []
-    return [Path("config.yaml")]
 
 
 def _parser() -> Parser:
@@ -127,8 +116,7 @@ def _add_results(add: Callable[..., Parser], plain: Parser) -> None:
     compared = add("compare", "compare two folders of results", plain)
     compared.add_argument("folders", nargs=2, help="of results/, such as demo demo-slow")
     compared.add_argument("words", nargs="*", help="print only rows that contain all of these")
-    reported = add("report", "write the report of the results that are there")
-    reported.add_argument("--snakemake", action="store_true", help="write Snakemake's own instead")
+    add("report", "write the report of the results that are there")
     gathered = add("gather", "take finished runs of other machines, as if they had been made here")
     gathered.add_argument(
         "sources", nargs="+", type=Path, help="folders of results, or of what is kept"

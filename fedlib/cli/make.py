@@ -17,7 +17,7 @@ from fedlib.errors import ConfigError
 # Targets that run everything, and their scales.
 SCALES = {"demo": "demo", "demo-all": "demo-all", "reduced": "reduced", "reproduce": "full"}
 # Targets for whose command ARGS are; of others only --configfile counts.
-WITH_OPTIONS = ("compare", "report", "keep", "gather", "figures-from")
+WITH_OPTIONS = ("compare", "keep", "gather", "figures-from")
 WITHOUT_PLAN = ("compare", "figures-from", "which")
 TARGETS = (*SCALES, *arguments.MODULES)
 DEFAULTS = dict.fromkeys(("CONFIG", "ARGS", "SCALE", "WHAT", "A", "B", "FROM"), "") | {

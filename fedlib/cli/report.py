@@ -5,19 +5,14 @@ import subprocess
 import sys
 
 from fedlib.cli import arguments, estimate
-from fedlib.cli.run import SNAKEMAKE, configured, start
 from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
 from fedlib.workflow import specs
 
 
 def main(args: argparse.Namespace) -> None:
-    """Write it by the script of the rule, or let Snakemake write its own."""
-    plan = arguments.plan(args)
-    if args.snakemake:
-        start([*SNAKEMAKE, "--report", plan.path("report_snakemake"), *configured(args, plan)])
-        return
-    plan = estimate.chosen(plan)
+    """Write it by the script of the rule."""
+    plan = estimate.chosen(arguments.plan(args))
     spec = specs.of_report(plan, plan.digest, there=True)
     if not spec["papers"]:
         raise ConfigError(

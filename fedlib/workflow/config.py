@@ -1,7 +1,7 @@
 """The configuration of `config.yaml` and the command line: what to run.
 
 It contains no science: `fedlib.papers` declares the runs. This module imports
-the standard library only (YAML files need PyYAML, JSON files do not).
+the standard library only, and PyYAML once it reads a file.
 """
 
 import json
@@ -270,13 +270,8 @@ def _read_file(path: Path) -> dict:
 
 
 def _parse_yaml(path: Path, text: str) -> object:
-    try:
-        import yaml  # comes with Snakemake; a machine that only trains may lack it
-    except ModuleNotFoundError:
-        raise ConfigError(
-            f"reading {path} needs PyYAML, which is not installed; "
-            "give the configuration as JSON: --configfile config.json"
-        ) from None
+    import yaml  # comes with Snakemake, which has imported it
+
     try:
         return yaml.safe_load(text) or {}
     except (RecursionError, ValueError, yaml.YAMLError) as error:  # such as an impossible date

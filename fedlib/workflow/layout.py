@@ -37,7 +37,6 @@ PATHS = {
     **{f"figure_{form}": f"{_FIGURE}.{form}" for form in ("pdf", "png", "svg", "json")},
     "report": "results/{folder}/REPORT.md",
     "report_html": "results/{folder}/report.html",
-    "report_snakemake": "results/{folder}/report-snakemake.html",
     "published": "fedlib/papers/{paper}/published.csv",
 }
 _PLACES = {

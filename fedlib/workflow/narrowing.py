@@ -56,7 +56,6 @@ def remarks(plan: Plan) -> Iterator[str]:
         )
     yield from own_methods.remarks(plan.papers, plan.declared, plan.config["methods"] or ())
     yield from _own_left_out(plan)
-    yield from (f"set: {text} is what is declared; it changes nothing" for text in plan.idle)
     for name, paper in plan.papers.items():
         for stage in ("table", "figure"):
             there = getattr(paper, stage + "s")

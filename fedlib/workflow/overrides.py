@@ -84,15 +84,6 @@ def applied(papers: Mapping[str, Paper], given: Iterable[str]) -> dict[str, Pape
     return changed
 
 
-def idle(papers: Mapping[str, Paper], given: Iterable[str]) -> list[str]:
-    """Those overrides that change nothing of these papers, each after the ones before it."""
-    found = []
-    for text in given:
-        before, papers = papers, applied(papers, [text])
-        found += [text] if papers == before else []
-    return found
-
-
 def check_used(papers: Mapping[str, Paper], given: Iterable[str]) -> None:
     """Raise ConfigError for an override of something that these selected papers do not have."""
     for override in map(parse, given):
@@ -106,9 +97,9 @@ def about(paper: Paper, given: Iterable[str]) -> list[str]:
 
 
 def note(given: Iterable[str]) -> str:
-    """The note of tables and figures on the overrides, "" for none."""
+    """The note of tables and figures on the overrides."""
     told = [" = ".join(text.split("=", 1)) for text in given]
-    return f"set instead of what is declared: {', '.join(told)}" if told else ""
+    return f"set instead of what is declared: {', '.join(told)}"
 
 
 def _name_and_keys(override: Override, papers: Iterable[Paper]) -> tuple[str, list[str]]:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from fedlib.errors import ConfigError
 from fedlib.spec import Data, Paper, Run
@@ -21,7 +21,6 @@ class Selection:
       choosing: of it, what chooses runs by their cost.
       scale: one of `fedlib.spec.SCALES`.
       folder: name of the folder below results/ and figures/: the scale, with the tag if any.
-      idle: overrides of `set` that equal the declared value.
       folder_note: what makes this folder differ from the scale's own, "" if nothing does.
       broken: by name, why a paper cannot be read that the configuration does not ask for by name.
       declared: papers by name, each as it is declared.
@@ -57,10 +56,7 @@ class Selection:
         # Without `papers`, the papers are those that contain what the other filters name.
         self.papers = {name: paper for name, paper in wanted.items() if paper.runs}
         overrides.check_used(self.papers, self.config["set"] or ())
-        names = self.papers if self.config["set"] else ()
-        chosen = {name: selected(found[name], self.config) for name in names}
-        self.idle = overrides.idle(chosen, self.config["set"] or ())
-        self.folder_note = folder_note(self.config, self.idle)
+        self.folder_note = folder_note(self.config)
         self.older = older.read(self.path("older"))
         self.papers = {name: older.marked(x, self.older) for name, x in self.papers.items()}
         self._data = {
@@ -224,12 +220,8 @@ def _narrowed(exhibits: Mapping[str, Exhibit], runs: tuple[Run, ...]) -> dict[st
     return {name: exhibit for name, exhibit in narrowed.items() if exhibit is not None}
 
 
-def folder_note(config: Mapping, idle: Sequence[str] = ()) -> str:
-    """How a folder of results differs from the scale's own, "" if it does not.
-
-    Args:
-      idle: overrides that change nothing.
-    """
+def folder_note(config: Mapping) -> str:
+    """How a folder of results differs from the scale's own, "" if it does not."""
     rounds, precision = config["rounds"], config["precision"]
     notes = []
     if rounds is not None:
@@ -239,8 +231,8 @@ def folder_note(config: Mapping, idle: Sequence[str] = ()) -> str:
         )
     if precision is not None:
         notes.append(f"models are computed in {precision}")
-    changes = [text for text in config["set"] or () if text not in idle]
-    notes += [overrides.note(changes)] if changes else []
+    if config["set"]:
+        notes.append(overrides.note(config["set"]))
     return "; ".join(notes)
 
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedlib import papers
-from fedlib.run_spec import run_weights
 from fedlib.spec import Data, Paper, Run
 from fedlib.spec.exhibits import Exhibit
 from fedlib.workflow import config, overrides, registered
@@ -181,33 +180,6 @@ def _of_paper(selection: Selection, digest: Digest, paper: Paper) -> dict:
         "figures": _headings(selection, digest, paper, "figure"),
         "words": _words(selection, paper),
     }
-
-
-def about(selection: Selection) -> dict:
-    """Scale, data and weights of every paper, for the front page of the report."""
-    papers = [
-        {
-            "title": paper.title,
-            "citation": paper.citation,
-            "scale_note": paper.scale_note,
-            "seeds": list(paper.seeds),
-            "federations": [
-                {"title": data.title, "notes": list(data.notes), "weights": weights}
-                for data, weights in zip(paper.data, _weights_of(paper), strict=True)
-                if data in families(paper)
-            ],
-        }
-        for paper in selection.papers.values()
-    ]
-    return {"folder_note": selection.folder_note, "papers": papers}
-
-
-def _weights_of(paper: Paper) -> list[str]:
-    """The initial weights of the models of each federation."""
-    start: dict[str, str] = {}
-    for run in paper.runs:
-        start[run.federation] = " and ".join(run_weights(vars(run))) or "random weights"
-    return [start[data.name].replace("_", " ") for data in paper.data]
 
 
 def _headings(selection: Selection, digest: Digest, paper: Paper, stage: str) -> list[dict]:
