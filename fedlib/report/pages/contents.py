@@ -259,14 +259,15 @@ def _facts(
     notes = dict(zip(map(families.get, titles), texts, strict=True))
     seeds = f"Seeds: {', '.join(map(str, paper['seeds']))}."
     told = {f"{head}: {text}" for head, text in (*notes.items(), *zip(titles, texts, strict=True))}
-    return (scale, seeds, *_of_data(notes)), frozenset({scale, *told})
+    default = "as in the paper." if paper["printed"] else "as declared."
+    return (scale, seeds, *_of_data(notes, default)), frozenset({scale, *told})
 
 
-def _of_data(notes: Mapping[str, str]) -> list[str]:
-    """What is said of each family of data; of several at once where it is the same."""
+def _of_data(notes: Mapping[str, str], default: str) -> list[str]:
+    """A sentence for each note, with all families of data that have it; "" is the default."""
     titles: dict[str, list[str]] = {}
     for title, text in notes.items():
-        titles.setdefault(text or "as in the paper.", []).append(title)
+        titles.setdefault(text or default, []).append(title)
     return [f"{'; '.join(alike)}: {text}" for text, alike in titles.items()]
 
 
