@@ -16,9 +16,9 @@ _REPORTED = ("numpy", "h5py", "torch", "torchvision", "pandas", "pyarrow", "matp
 def environment() -> dict:
     """Versions and hardware of this process, as a JSON-able dict.
 
-    Only packages that are already imported are listed, so that asking costs nothing. The key `gpu`
-    is the name of the device that PyTorch sees, or None; `clean` is whether the checkout was as
-    committed, None where git cannot tell.
+    It lists only packages that are already imported, so the call is cheap. `gpu` is the name of the
+    device that PyTorch sees, or None. `clean` says whether the checkout had no changes; None if git
+    does not know.
     """
     versions = {name: _version(name) for name in _REPORTED if name in sys.modules}
     torch = sys.modules.get("torch")
@@ -38,21 +38,21 @@ def environment() -> dict:
 
 
 def cache_folder() -> Path:
-    """Where what this machine has measured or checked is kept, for all checkouts of a user."""
+    """Folder for measurements and checks of this machine, shared by all checkouts of a user."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "fedlib"
 
 
 def memory() -> int:
-    """Bytes of memory that this machine has."""
+    """Bytes of memory of this machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def refresh_index() -> None:
-    """Have git note which files are as committed.
+    """Make git record which files are unchanged.
 
-    Without it the jobs of a fresh clone would each read all files, as git does not trust notes that
-    are as young as the files.
+    Otherwise each job of a fresh clone reads all files, because git does not trust records that are
+    as new as the files.
     """
     _status(ROOT)
 
@@ -104,16 +104,16 @@ def _commit(root: Path) -> str | None:
 
 @cache
 def _is_clean(root: Path) -> bool | None:
-    """Whether nothing of the checkout is changed or new since its commit; None without git.
+    """Whether the checkout has no changed or new files since its commit; None without git.
 
-    As it was when this process first asked, a moment after it had read the code.
+    The answer is that of the first call, shortly after this process read the code.
     """
-    found = _status(root, "--no-optional-locks")  # it disturbs nobody who works in the checkout
+    found = _status(root, "--no-optional-locks")  # does not block other uses of git there
     return None if found is None else not found
 
 
 def _status(root: Path, *options: str) -> bytes | None:
-    """What git calls changed or new in a checkout; None without git."""
+    """Git's list of changed and new files of a checkout; None without git."""
     if not (root / ".git").exists():
         return None
     command = ["git", *options, "status", "--porcelain"]

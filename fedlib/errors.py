@@ -1,6 +1,6 @@
-"""The errors a user can mend: each message says what is wrong, the value, and what would be right.
+"""Errors that a user can fix: the message says what is wrong, the value, and what would be right.
 
-`fedlib.workflow.command` prints them without a traceback; every other exception is a bug of ours.
+`fedlib.workflow.command` prints them without a traceback; every other exception is our bug.
 """
 
 import re
@@ -11,14 +11,14 @@ SHOWN = 200  # characters of a value in a message
 
 _SHORT = reprlib.Repr()
 _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother, _SHORT.maxlong = 3, SHOWN, SHOWN, SHOWN
-# What makes a terminal do something rather than show it, and turns the direction of text.
+# Characters that control a terminal or turn the direction of text.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def plain(text: str) -> str:
-    r"""`text` as it may be shown in a terminal: of control characters, only tabs and line ends.
+    r"""`text`, safe to show in a terminal: its control characters are spelt out, as "\x1b".
 
-    Names of files, and answers of servers, are anybody's. The others are spelt out: "\x1b".
+    Tabs and line ends stay. Names of files and answers of servers can contain any character.
     """
     return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text)
 
@@ -28,7 +28,7 @@ class ConfigError(ValueError):
 
 
 class DataError(ValueError):
-    """A file is missing, truncated, corrupted or not what its name says."""
+    """A file is missing, truncated or corrupted, or has other content than its name says."""
 
 
 class DivergedError(ArithmeticError):
@@ -40,21 +40,21 @@ class BusyError(RuntimeError):
 
 
 class StaleCodeError(RuntimeError):
-    """The code on disk is not the code this job was planned with."""
+    """The code on disk is not the code with which this job was planned."""
 
 
 def shown(value: object) -> str:
-    """A value as a message shows it: no deeper than three levels, and no longer than `SHOWN`."""
+    """A value for a message: at most three levels deep and `SHOWN` characters long."""
     text = _SHORT.repr(value)
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
 
 
 def of_file(error: Exception, path: str, named: str) -> ConfigError:
-    """What an error in a user's file of Python says, with the last of its lines that led to it.
+    """An error in a user's Python file as a `ConfigError`, with the last line of the file involved.
 
     Args:
       path: of the file.
-      named: the file, as the message has it.
+      named: name of the file in the message.
     """
     lines = [x.lineno for x in traceback.extract_tb(error.__traceback__) if x.filename == path]
     if isinstance(error, SyntaxError) and error.filename == path:

@@ -1,10 +1,10 @@
 """A federation: one data set cut into clients, in memory and on disk.
 
-All examples sit in one pool; each split lists, client by client, the rows of the pool that the
-client owns (compressed sparse rows). A client is a list of row numbers and a batch is `x[rows]`,
-so uneven clients cost nothing. Images stay uint8 here and are scaled on the device.
+All examples are in one pool. Each split lists the rows of the pool that each client owns
+(compressed sparse rows). A client is a list of row numbers and a batch is `x[rows]`, so clients of
+different sizes cost nothing. Images stay uint8 here and are scaled on the device.
 
-This module is free of PyTorch: partitioning, metrics and figures do not need it.
+This module does not import PyTorch: partitioning, metrics and figures do not need it.
 """
 
 import hashlib
@@ -23,19 +23,19 @@ from fedlib.files import atomic, canonical_json
 
 SPLITS = ("train", "val", "test")
 GROUPS = ("seen", "unseen", "server", "probe")
-CLIENTS = GROUPS[:2]  # the other two own what the server has, and are no clients to a reader
+CLIENTS = GROUPS[:2]  # the other two own the server's data; documents do not call them clients
 OPTIONAL = ("side", "cluster", "truth")  # arrays that most shard files do not have
 FORMAT = 1  # of the shard file; a reader refuses any other
 
-# What HDF5, NumPy and JSON raise for a file that is not as it was written.
+# Errors of HDF5, NumPy and JSON for a damaged file.
 DAMAGE = (AttributeError, KeyError, OSError, OverflowError, RuntimeError, TypeError, ValueError)
 
 
 class Tokens(NamedTuple):
-    """The meaning of the integers of a text."""
+    """The tokens of a text."""
 
-    vocabulary: int  # they are 0 ... vocabulary - 1
-    pad: int  # which of them fills up short texts
+    vocabulary: int  # tokens are 0 ... vocabulary - 1
+    pad: int  # token that fills up short texts
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Federation:
-    """Examples, and who owns them.
+    """Examples and their owners.
 
     Attributes:
       x: [M, ...] inputs; uint8 for images (channels first), int32 or int64 for tokens [M, T],
@@ -77,20 +77,20 @@ class Federation:
       y: [M] int64 labels; [M, T] for sequences, uint8 where a long text needs the memory.
       num_classes: L.
       train, val, test: the rows of each client; `val` may be empty.
-      group: [C] uint8, an index into `GROUPS`: a client that takes part in training, or does not;
-        the server, which owns what it may train, validate and test on; or a probe, which owns what
-        the server measures models with.
+      group: [C] uint8, an index into `GROUPS`: a client that takes part in training (seen) or does
+        not (unseen); the server, which owns data for its own training, validation and tests; or a
+        probe, which owns the data on which the server measures models.
       client_id: [C] int64, the client's number before empty clients were dropped.
       mean, std: per channel; a uint8 input becomes (x / 255 - mean) / std on the device. Empty
         for inputs that are used as they are.
       spec: the declaration this was built from (`fedlib.spec.Data`), as a JSON-able dict.
-      side: [M] int64 side information of each example, such as the number of the angle that an
-        image was turned by; None where there is none.
+      side: [M] int64 side information of each example, such as the number of the angle by which an
+        image was turned; None without side information.
       cluster: [C] int64 true cluster of each client, such as the number of its permutation of the
-        labels; None where there are none.
+        labels; None without clusters.
       tokens: of texts: the size of the vocabulary and the padding token; None for other inputs.
-      truth: [M, L] float32, p(y | x) of the client who owns the example, where data are made up and
-        it is known. Only tests read it: a prediction is right with the probability of its label.
+      truth: [M, L] float32, p(y | x) of the client that owns the example, known for synthetic data;
+        None otherwise. Only tests use it: a prediction is right with the probability of its label.
     """
 
     x: np.ndarray
@@ -112,8 +112,8 @@ class Federation:
     def __post_init__(self):
         """Raises DataError unless every row belongs to at most one client and one split.
 
-        Also for inputs that are not finite, and for labels, groups, side information or clusters
-        that do not fit the rest.
+        Also for inputs that are not finite, and for labels, groups, side information, clusters,
+        tokens or a truth that do not fit the rest.
         """
         clients = self.num_clients
         for name in SPLITS:
@@ -142,10 +142,10 @@ class Federation:
 
     @property
     def num_clients(self) -> int:
-        """C, the owners of all groups together: a row of every per-client state is one of them.
+        """C, the number of owners in all groups; every per-client state has a row for each.
 
-        How many clients there are is said by `ids`. Server and probe have rows of their own, so
-        that what is trained on them needs no numbers besides those of the clients.
+        `ids` tells how many of them are clients. Server and probe have rows, too, so a model that
+        is trained on their data is indexed like any client's.
         """
         return len(self.group)
 
@@ -173,7 +173,7 @@ class Federation:
 
     @cached_property
     def optimum(self) -> np.ndarray | None:
-        """The best accuracy to expect of each client on its test examples -> [C]; see `truth`
+        """Best possible expected accuracy of each client on its test examples -> [C]; see `truth`
 
         NaN for a client without test examples; None if the truth is not known.
         """
@@ -185,7 +185,7 @@ class Federation:
 
     @cached_property
     def digests(self) -> dict[str, str]:
-        """SHA-256 of every array's content; they do not depend on the HDF5 library."""
+        """SHA-256 of every array's content, which does not depend on the HDF5 library."""
         return {name: _array_digest(array) for name, array in self._arrays().items()}
 
     def manifest(self) -> dict:
@@ -208,8 +208,8 @@ class Federation:
         """Write the shard file, and the manifest with its digests, each atomically.
 
         Args:
-          made: of what they are the result, to be noted in the shard file: the manifest of the same
-            shards stays the same.
+          made: origin of the files, noted in the shard file only, so that the manifest depends on
+            nothing but the shards.
         """
         with atomic(shards) as temporary:
             with hdf5.create(temporary, userblock_size=seals.USERBLOCK) as file:
@@ -230,11 +230,11 @@ class Federation:
 
     @classmethod
     def load(cls, shards: str | Path, manifest: str | Path | None = None) -> "Federation":
-        """The federation in a shard file, checked against its manifest where one is given.
+        """The federation in a shard file, checked against its manifest if one is given.
 
         Raises:
-          DataError: if the file is missing, truncated, of another format, or not the one the
-            manifest was written for.
+          DataError: if the file is missing, truncated, of another format, or does not match the
+            manifest.
         """
         advice = "delete it and run again: the workflow rebuilds it from the raw files"
         try:
@@ -324,7 +324,7 @@ class Federation:
             )
 
     def _owners(self, row: int) -> list[tuple[int, str]]:
-        """Every (client, split) that names a row."""
+        """Every (client, split) that contains a row."""
         return [
             (int(np.searchsorted(self.split(name).offsets, at, side="right")) - 1, name)
             for name in SPLITS
@@ -333,14 +333,13 @@ class Federation:
 
 
 def _read(dataset: h5py.Dataset) -> np.ndarray:
-    """The content of a dataset, mapped from the file where that can be done.
+    """The content of a dataset, mapped from the file if possible.
 
-    Reading copies what the kernel has in memory already, which takes longer than the checksum of
-    it. Mapped, it is not copied, and the jobs of a machine share it. It may be written to: the
-    writer gets a copy of its own. Files are replaced and not changed (`fedlib.files.atomic`), so
-    that what is mapped stays as it was.
+    Mapped pages are not copied, and all jobs of a machine share them; a copy takes longer than the
+    checksum. Writing to the array changes a private copy. Files are replaced, never changed
+    (`fedlib.files.atomic`), so mapped content stays the same.
     """
-    offset = dataset.id.get_offset()  # None for what is compressed, in chunks, or empty
+    offset = dataset.id.get_offset()  # None if compressed, in chunks, or empty
     if offset is None or offset % dataset.dtype.alignment:
         return dataset[:]
     mapped = np.memmap(dataset.file.filename, dataset.dtype, "c", offset, dataset.shape)
@@ -348,7 +347,7 @@ def _read(dataset: h5py.Dataset) -> np.ndarray:
 
 
 def _check_truth(truth: np.ndarray | None, shape: tuple[int, int]) -> None:
-    """Raises DataError unless this is None, or probabilities of every class for every input."""
+    """Raises DataError unless `truth` is None or has class probabilities for every input."""
     if truth is None:
         return
     if truth.shape != shape or truth.dtype != np.float32:
@@ -360,7 +359,11 @@ def _check_truth(truth: np.ndarray | None, shape: tuple[int, int]) -> None:
 
 
 def _check_numbers(name: str, numbers: np.ndarray | None, length: int, of: str) -> None:
-    """Raises DataError unless these are None, or as many integers from 0 on as there are `of`."""
+    """Raises DataError unless `numbers` is None or has `length` integers that are not negative.
+
+    Args:
+      of: word for what they number, for the message.
+    """
     if numbers is None:
         return
     if numbers.shape != (length,) or numbers.dtype != np.int64:
@@ -373,7 +376,7 @@ def _check_numbers(name: str, numbers: np.ndarray | None, length: int, of: str) 
 
 
 def _check_tokens(x: np.ndarray, vocabulary: int, pad: int) -> None:
-    """Raises DataError unless all of `x`, and the padding, are tokens of the vocabulary."""
+    """Raises DataError unless `x` and the padding are tokens of the vocabulary."""
     if x.dtype not in (np.int32, np.int64):
         raise DataError(f"tokens must be int32 or int64, got {x.dtype}")
     least, most = (int(found) for found in (x.min(initial=pad), x.max(initial=pad)))

@@ -20,10 +20,10 @@ from fedlib.errors import DataError
 def atomic(path: str | Path) -> Iterator[Path]:
     """Yields a temporary path beside `path`; on success it is flushed and renamed to `path`.
 
-    A crash, a full disk or an exception leaves `path` as it was and removes the temporary file.
-    The name is flushed, too, so the new file survives a loss of power. A killed process leaves its
-    temporary file behind, and the next writer of `path` removes it. It spares the file of a living
-    writer, which is locked.
+    A full disk or an exception leaves `path` unchanged and removes the temporary file. The name is
+    flushed, too, so the new file survives a loss of power. A killed process leaves its temporary
+    file behind, and the next writer of `path` removes it. Files of living writers are locked and
+    stay.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ def atomic(path: str | Path) -> Iterator[Path]:
 
 
 def _temporary(path: Path) -> tuple[int, Path]:
-    """A new file beside `path`, and a handle that locks it until it is closed."""
+    """(handle, path) of a new file beside `path`, locked until the handle is closed."""
     while True:
         # Some writers (matplotlib, numpy) choose the format by the suffix.
         names = {"prefix": f".{path.stem}-", "suffix": path.suffix}
@@ -55,7 +55,7 @@ def _temporary(path: Path) -> tuple[int, Path]:
 
 
 def _remove_abandoned(path: Path) -> None:
-    """Remove temporary files for `path` that killed processes left: those without a lock."""
+    """Remove temporary files for `path` without a lock: killed processes left them."""
     name = re.compile(re.escape(f".{path.stem}-") + r"[a-z0-9_]{8}" + re.escape(path.suffix))
     for file in [one for one in path.parent.iterdir() if name.fullmatch(one.name)]:
         with contextlib.suppress(OSError), file.open("rb+") as content:  # NFS needs write access
@@ -91,7 +91,7 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def regular(path: str | Path) -> Path:
-    """`path`, if it is a file or folder; reading anything else may never end.
+    """`path`, if it is a file or folder; reading anything else might never end.
 
     Raises:
       DataError: for a pipe, a socket or a device.

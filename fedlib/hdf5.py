@@ -1,8 +1,8 @@
 """HDF5 files, with an error instead of a crash on a full disk.
 
-If HDF5 closes a file and cannot write its last bytes, it crashes with a segmentation fault. So it
-gets a file that seems to accept every write. The first failed write becomes an error once HDF5 is
-done.
+HDF5 crashes with a segmentation fault if it closes a file and cannot write the last bytes. So it
+gets a file that seems to accept every write, and the first failed write is raised as an error
+after HDF5 has finished.
 """
 
 import contextlib

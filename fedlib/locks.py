@@ -1,14 +1,14 @@
 """Locks of folders and outputs, which end with the process that holds them.
 
 One workflow at a time works in a *folder*, from its first step to its report. It locks
-`.snakemake/alive`, which names it. `python -m fedlib run` passes the open file to the Snakemake
-processes that it starts, so the lock lasts as long as any of them.
+`.snakemake/alive`, which contains its description. `python -m fedlib run` passes the open file to
+the Snakemake processes that it starts, so the lock lasts as long as any of them.
 
 One job at a time writes an *output*. If the workflow of the job that holds the lock is dead, that
 job is an orphan. The new job asks the orphan to save its state, waits until it ends, and continues
-from the saved state. A job of a living workflow is left alone.
+from the saved state. It never stops a job of a living workflow.
 
-Some file systems of clusters have no locks. There nothing is locked, and a warning says so.
+Some file systems of clusters have no locks. There a warning says that nothing is locked.
 """
 
 import contextlib
@@ -41,14 +41,14 @@ _HELD: list[IO] = []  # open files, locked until the process ends
 def hold_folder(folder: str | Path = FOLDER, command: str | None = None) -> IO:
     """Lock the folder for this process until it ends -> the open lock file.
 
-    Removes the locks that a killed Snakemake left. The environment tells the jobs of this process
-    that they belong to it.
+    Removes the locks that a killed Snakemake left. An environment variable tells the jobs of this
+    process to which workflow they belong.
 
     Args:
-      command: of this process, for messages to others; None for its command line.
+      command: of this process, for messages of other processes; None for its command line.
 
     Raises:
-      BusyError: if another workflow works in the folder; names its process.
+      BusyError: if another workflow works in the folder; the message names its process.
     """
     path = Path(folder).resolve() / "alive"
     file = _passed_on(path)
@@ -86,10 +86,10 @@ def exclusive(
     Args:
       path: file that contains the holder, as "pid host workflow", while it is locked.
       what: name of the protected output, for messages.
-      succeed: if the holder is an orphan on this machine, stop it (SIGTERM), wait for its end and
+      succeed: if the holder is an orphan on this machine, stop it (SIGTERM), wait until it ends and
         take over, instead of failing.
-      wait: wait for the end of any other holder, too.
-      report: gets messages while it waits.
+      wait: wait until any other holder ends, too.
+      report: called with messages during the wait.
 
     Raises:
       BusyError: if another process holds it.
@@ -119,7 +119,7 @@ def exclusive(
 def take(file: IO, kind: int = fcntl.LOCK_EX) -> bool:
     """Take the lock of a file if it is free -> whether this process has it now.
 
-    On a file system without locks the answer is always True, with a warning on stderr.
+    On a file system without locks: True, with a warning on stderr.
     """
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
@@ -143,7 +143,7 @@ def _tell_unlocked(folder: str, reason: str) -> None:
 
 
 def _await(file: IO, report: Callable[[str], None], whom: str, hint: str = "") -> None:
-    """Wait until the holder of a lock ends, and take the lock."""
+    """Wait until the holder of a lock ends, then take the lock."""
     told = time.monotonic()
     report(f"waiting for {whom}")
     while not take(file):
@@ -154,10 +154,10 @@ def _await(file: IO, report: Callable[[str], None], whom: str, hint: str = "") -
 
 
 def _has_open(pid: str, file: IO) -> bool:
-    """Whether the process with that number has the file open.
+    """Whether process number `pid` has the file open.
 
-    Another process may have got the same number, here, or in a container or on a machine with the
-    same host name.
+    The number alone is not enough: another process may have it since, or have it in a container or
+    on a machine with the same host name.
     """
     with contextlib.suppress(OSError):
         for link in Path(f"/proc/{pid}/fd").iterdir():
@@ -200,7 +200,7 @@ def _write(file: IO, text: str) -> None:
 
 
 def _holder(file: IO) -> dict:
-    """The description that the holder of a folder wrote, {} if there is none."""
+    """The description that the holder of a folder wrote; {} if there is none."""
     file.seek(0)
     with contextlib.suppress(ValueError):
         return json.loads(file.read())

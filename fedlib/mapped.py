@@ -1,6 +1,6 @@
-"""Files without a name that are mapped into memory, and letting go of their pages.
+"""Unnamed temporary files that are mapped into memory, and a function that frees their pages.
 
-Such a file is gone with its last user, or with the process.
+Such a file disappears with its last user, or with the process.
 """
 
 import mmap
@@ -9,17 +9,17 @@ import tempfile
 import weakref
 from typing import IO
 
-_maps: weakref.WeakSet = weakref.WeakSet()  # of all files that are there
+_maps: weakref.WeakSet = weakref.WeakSet()  # of all such files
 
 
 def room(size: int) -> tuple[IO[bytes], mmap.mmap]:
-    """A new file of `size` bytes in the folder for temporary files, and its bytes in memory.
+    """(file, its mapped bytes) of a new file of `size` bytes in the folder for temporary files.
 
     Raises:
       OSError: if the disk has no room for it.
     """
     file = tempfile.TemporaryFile()
-    if hasattr(os, "posix_fallocate"):  # not on macOS: there a write fails later on
+    if hasattr(os, "posix_fallocate"):  # not on macOS, where a later write fails instead
         os.posix_fallocate(file.fileno(), 0, size)
     file.truncate(size)
     there = mmap.mmap(file.fileno(), size)
@@ -28,6 +28,6 @@ def room(size: int) -> tuple[IO[bytes], mmap.mmap]:
 
 
 def let_go() -> None:
-    """Let the process forget the pages of all files; they are read again when they are needed."""
+    """Free the pages of all such files in this process; they are read again when needed."""
     for there in _maps:
         there.madvise(mmap.MADV_DONTNEED)

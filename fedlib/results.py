@@ -1,7 +1,7 @@
 """The results of a training run: raw counts per client and evaluation, on disk and in memory.
 
 Counts, not averages: every metric (pooled, per client, bottom decile, ...) can be computed from
-them later, without training again. This module is free of PyTorch.
+them later, without training again. This module does not import PyTorch.
 """
 
 import contextlib
@@ -19,10 +19,10 @@ from fedlib.errors import DataError
 from fedlib.files import atomic, canonical_json
 
 FORMAT = 3
-# Split: the test examples of all seen clients together, or the server's where they have none; the
-# same for everybody.
+# A split that is the same for all: the test examples of all seen clients together, or the server's
+# if the clients have none.
 SHARED = "shared"
-OPTIMUM = "optimum"  # diagnostic [num_clients]: the best accuracy to expect, where it is known
+OPTIMUM = "optimum"  # diagnostic [num_clients]: best possible expected accuracy, if it is known
 TOTALS = ("bytes_down", "bytes_up", "examples", "client_rounds")  # sums since round 0
 
 
@@ -30,7 +30,7 @@ class View(NamedTuple):
     """The subject of an evaluation: group of clients, protocol, and split of their examples."""
 
     group: str  # "seen", "unseen" or "server"
-    protocol: str  # "default" is the method's own; others are named by the method
+    protocol: str  # "default", or another protocol of the method
     split: str  # "train", "val", "test" or `SHARED`
 
 
@@ -41,7 +41,8 @@ class Scores:
     Attributes:
       clients: [C] int64, positions in the federation.
       count: [C] int64 examples (label elements for sequences) of each client.
-      correct: [T, C] float64 right predictions; of tests expected ones, if the truth is known.
+      correct: [T, C] float64 right predictions; their expected number on test examples whose true
+        probabilities are known.
       loss: [T, C] float64 mean negative log-likelihood over the client's examples.
     """
 
@@ -54,7 +55,7 @@ class Scores:
 class Predictions(NamedTuple):
     """Predictions of the clients of a view for each of their examples, client after client.
 
-    M examples, or label elements for sequences.
+    M counts examples, or label elements for sequences.
     """
 
     log_probs: np.ndarray  # [M, L] float32
@@ -63,23 +64,23 @@ class Predictions(NamedTuple):
 
 @dataclass(frozen=True)
 class RunResult:
-    """Scores over a run, or of its final state only (then T is 1).
+    """Scores over a run, or of its final state only (T = 1).
 
     Attributes:
       round: [T] int64, rounds done at each evaluation; 0 is before training.
       scores: by view.
-      bytes_down, bytes_up: [T] int64, sent server to clients and back since round 0, all clients.
-      examples: [T] int64, training examples in local steps since round 0, all clients, counting
+      bytes_down, bytes_up: [T] int64, sent from the server to all clients and back since round 0.
+      examples: [T] int64, training examples in local steps of all clients since round 0, with
         repeats.
-      client_rounds: [T] int64, cohort sizes added up since round 0.
+      client_rounds: [T] int64, sum of the cohort sizes since round 0.
       train_loss: [R] float64, mean training loss over the cohort's clients, per round.
       diagnostics: arrays by name, such as `pi` [num_clients, E] at the last evaluation, and
         `flops_per_example` [1] of an evaluation, see `fedlib.run.cost`.
       spec: the run's specification, seed included.
-      server_examples: [T] int64, likewise, in steps on the server's data; None without a server.
-      predictions: of the final state by view, where some table or figure needs more than counts.
-      provenance: versions, device, executor, digests; what the job took of its machine is in here,
-        too ("spent"), because everything else in the file is the same for the same inputs.
+      server_examples: [T] int64, as `examples`, of steps on the server's data; None without server.
+      predictions: of the final state, by view, if a table or figure needs more than counts.
+      provenance: versions, device, executor, digests, and the job's use of the machine ("spent").
+        Everything else in the file is a function of the inputs.
     """
 
     round: np.ndarray
@@ -99,7 +100,7 @@ class RunResult:
         """Write to an HDF5 file, atomically and sealed (`fedlib.seals`).
 
         Args:
-          beside: what the same job has written, such as the state that a history is of.
+          beside: other files of the same job, such as the state that belongs to a history.
         """
         with atomic(path) as temporary:
             with hdf5.create(temporary, userblock_size=seals.USERBLOCK) as file:
@@ -107,7 +108,7 @@ class RunResult:
             seals.close_hdf5(temporary, self._made(beside))
 
     def _made(self, beside: tuple) -> seals.Made | None:
-        """Of what the file is the result, if a job made it."""
+        """Origin of the file; None if no job made it."""
         if "inputs_sha256" not in self.provenance:
             return None
         code, inputs = (self.provenance[name] for name in ("code", "inputs_sha256"))
@@ -156,7 +157,7 @@ class RunResult:
 
 
 def _by_view(file: h5py.File, what: str) -> Iterator[tuple[View, dict[str, np.ndarray]]]:
-    """Each view of `what` is stored by view, and its arrays by name."""
+    """Each view under `what` in the file, with its arrays by name."""
     for group, protocols in file.get(what, {}).items():
         for protocol, splits in protocols.items():
             for split, arrays in splits.items():
@@ -166,7 +167,7 @@ def _by_view(file: h5py.File, what: str) -> Iterator[tuple[View, dict[str, np.nd
 
 @contextlib.contextmanager
 def opened(path: str | Path) -> Iterator[h5py.File]:
-    """A file that `RunResult.save` wrote, checked before anything in it is read.
+    """A file that `RunResult.save` wrote, open for reading and already checked.
 
     Raises:
       DataError: if it is missing, truncated, corrupted or of another format.

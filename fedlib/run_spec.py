@@ -1,10 +1,11 @@
 """The entries of a run's specification, and the names in them.
 
 They are those of `fedlib.spec.Run.spec`, and "data": the digest of the federation's specification
-(`fedlib.seals.spec_digest` of `fedlib.spec.Data.spec`). That of a tuned run also has "tuned": the
-digest of the specification of its tuning.
+(`fedlib.seals.spec_digest` of `fedlib.spec.Data.spec`). A tuned run also has "tuned": the digest of
+the specification of its tuning.
 
-This is not in `fedlib.spec`, because a job's code does not include other declarations of a paper.
+This module is not in `fedlib.spec`, because the code of a job must not include the other
+declarations of a paper.
 """
 
 import re
@@ -32,12 +33,12 @@ RUN_ENTRIES = frozenset(
     }
 )
 TUNED = "tuned"
-RUNG = 4  # a rung is after so many parts of the rounds, and so many parts of the trials go on
-EVALUATED = ("views", "predictions")  # and what that of its evaluation has besides
+RUNG = 4  # at a rung, after 1 / RUNG of the rounds, 1 / RUNG of the trials go on
+EVALUATED = ("views", "predictions")  # further entries of the specification of an evaluation
 
 
 def check(spec: Mapping) -> None:
-    """Raises ConfigError unless the entries of a run are names, and tables where they should be."""
+    """Raises ConfigError unless the entries of a run are names and tables as they should be."""
     for entry in ("method", "model"):
         own = entry == "method" and is_file(spec[entry])
         if not own and (not isinstance(spec[entry], str) or not re.fullmatch(r"\w+", spec[entry])):
@@ -62,7 +63,7 @@ def run_roots(stage: str, run: Mapping) -> tuple[str, ...]:
     """Roots of the code of a job of `stage` that trains or evaluates `run`.
 
     Args:
-      run: its entries, at least method, model, modules and participation.
+      run: entries of its specification, at least method, model, modules and participation.
     """
     further = architectures(run["modules"]).values()
     names = [f"fedlib.models.{x}" for x in (run["model"], *(one["model"] for one in further))]
@@ -78,9 +79,9 @@ def is_file(method: str) -> bool:
 
 
 def class_of_file(file: str, classes: Iterable[str]) -> str:
-    """Which of its classes a file is about: the one that is called like it, FedPer in fedper.py.
+    """The class of a file that is called like the file, such as FedPer in fedper.py.
 
-    Upper and lower case do not count, nor underscores.
+    Case and underscores do not matter.
 
     Raises:
       ConfigError: if there is none.
@@ -101,10 +102,10 @@ def _plain(name: str) -> str:
 
 
 def run_weights(run: Mapping) -> tuple[str, ...]:
-    """Names of the pretrained weights that a run starts from: its model's, then its modules'.
+    """Names of the pretrained weights of a run: those of its model, then those of its modules.
 
     Args:
-      run: its entries, at least weights and modules.
+      run: entries of its specification, at least weights and modules.
     """
     further = architectures(run["modules"]).values()
     named = [run["weights"], *(module.get("weights") for module in further)]
@@ -112,18 +113,18 @@ def run_weights(run: Mapping) -> tuple[str, ...]:
 
 
 def of_training(spec: Mapping) -> dict:
-    """The training's part of the specification of an evaluation: all but `EVALUATED`."""
+    """The training's part of the specification of an evaluation: all entries but `EVALUATED`."""
     return {name: value for name, value in spec.items() if name not in EVALUATED}
 
 
 def trainings_worth(tuning: Mapping) -> float:
-    """How many trainings a tuning costs, see `fedlib.run.tune`."""
+    """Cost of a tuning, in trainings; see `fedlib.run.tune`."""
     trials = tuning["trials"]
     return trials / RUNG + -(-trials // RUNG) if tuning.get("rung") else trials
 
 
 def architectures(modules: Mapping) -> dict[str, dict]:
-    """The further architectures of a run (`Run.modules`) one by one, by where they are declared."""
+    """The further architectures of a run (`Run.modules`), by their place in the declaration."""
     found = {}
     for name, module in modules.items():
         listed = isinstance(module, list | tuple)

@@ -30,7 +30,7 @@ BLANK = MARK + b"0" * 64  # replaced by the digest
 USERBLOCK = 512  # bytes, the smallest that HDF5 allows
 ENTRY = "seal"  # of a JSON object
 
-MADE = "made"  # another entry; also in the metadata of a Parquet footer
+MADE = "made"  # another entry; also a key in the metadata of a Parquet footer
 
 _SEAL = re.compile(re.escape(MARK) + rb"[0-9a-f]{64}")
 _MADE = re.compile(rb"fedlib-made:([0-9a-f]{64}):([0-9a-f]{16}):([0-9a-f]{64}):([0-9a-f]{64})")
@@ -52,7 +52,7 @@ class Made(NamedTuple):
     beside: str
 
     def __str__(self) -> str:
-        """The text in files."""
+        """The form in which files contain it."""
         return ":".join(("fedlib-made", *self))
 
 
@@ -62,7 +62,7 @@ def spec_digest(spec: object) -> str:
 
 
 def contents(*paths: str | Path) -> str:
-    """One digest of the contents of files, in this order, whatever their paths."""
+    """One digest of the contents of files, in this order; their paths do not matter."""
     return combined(map(content, paths))
 
 
@@ -72,7 +72,7 @@ def combined(digests: Iterable[str]) -> str:
 
 
 def content(path: str | Path) -> str:
-    """Digest of a file's content; for a sealed HDF5 file the one in its first bytes.
+    """Digest of a file's content; that of a sealed HDF5 file is read from its first bytes.
 
     Raises:
       DataError: if there is no such file.
@@ -85,13 +85,13 @@ def content(path: str | Path) -> str:
 
 
 def stand_in(path: str | Path, digest: str) -> None:
-    """Write a file in place of one that is elsewhere, whose `content` it has."""
+    """Write a small file with the `content` digest of a file that is elsewhere, in its place."""
     with atomic(path) as temporary:
         temporary.write_bytes(MARK + digest.encode() + b"\nThe file of this digest is elsewhere.\n")
 
 
 def is_stand_in(path: str | Path) -> bool:
-    """Whether a file of weights is there, and is one that `stand_in` wrote."""
+    """Whether `path` exists and was written by `stand_in`."""
     if not Path(path).exists():
         return False
     with files.regular(path).open("rb") as file:
@@ -109,7 +109,7 @@ def check_spec(path: str | Path, found: str | None, expected: str | None) -> Non
     """Check that a file is the result of the expected specification.
 
     Args:
-      found, expected: digests of specifications; None for none.
+      found, expected: digests of specifications, or None.
 
     Raises:
       DataError: if they differ.
@@ -230,10 +230,10 @@ def remembered(path: str | Path) -> dict:
 
 
 class Cache:
-    """A file of values that can be found again, each by the digest of what it depends on.
+    """A file of values, each found by the digest of the facts on which it depends.
 
-    A missing or damaged file is an empty one, and one that cannot be written is left as it is. With
-    more than `most` values it begins anew.
+    A missing or damaged file counts as empty, and a failed write is ignored. A file that would
+    have more than `most` values starts again with the new ones.
     """
 
     def __init__(self, path: str | Path, most: int = 20_000):
@@ -241,22 +241,22 @@ class Cache:
         self._known, self._new = remembered(path), {}
 
     def get(self, facts: object) -> Any:
-        """The value that depends on `facts`; None if it is not known."""
+        """The value for `facts`; None if it is not known."""
         return self._known.get(spec_digest(facts))
 
     def add(self, facts: object, value: object) -> None:
-        """Remember a value; JSON can hold both."""
+        """Remember the value for `facts`; both must fit into JSON."""
         key = spec_digest(facts)
         self._known[key] = self._new[key] = value
 
     def find(self, facts: object, find: Callable[[], Any]) -> Any:
-        """The value that depends on `facts`: the known one, or what `find` returns."""
+        """The value for `facts`: the known one, or the result of `find`."""
         if self.get(facts) is None:
             self.add(facts, find())
         return self.get(facts)
 
     def write(self) -> None:
-        """Add what is new to the file, to which other processes may have added."""
+        """Add the new values to the file, and keep those that other processes have added."""
         if self._new:
             known = remembered(self._path) | self._new
             remember(self._path, known if len(known) <= self._most else self._new)

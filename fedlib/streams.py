@@ -1,7 +1,7 @@
 """Named random streams: every draw is a function of (seed, round, purpose, client).
 
-Never of a global state, so it does not depend on what ran before, on the order of the cohort or on
-the executor.
+There is no global state, so a draw does not depend on earlier draws, the order of the cohort or the
+executor.
 """
 
 import zlib
@@ -10,14 +10,14 @@ import numpy as np
 
 
 def entropy(*names: int | str) -> list[int]:
-    """The integers that name a stream; a word stands for its CRC-32."""
+    """The integers that name a stream; a word becomes its CRC-32."""
     return [zlib.crc32(name.encode()) if isinstance(name, str) else int(name) for name in names]
 
 
 def generator(*names: int | str) -> np.random.Generator:
-    """The generator of the stream called `names`, always from its beginning."""
+    """The generator of the stream called `names`, at its beginning."""
     numbers = entropy(*names)
-    if all(0 <= number < 2**32 for number in numbers):  # then the same, in a quarter of the time
+    if all(0 <= number < 2**32 for number in numbers):  # same stream, in a quarter of the time
         numbers = np.array(numbers, np.uint32)
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(numbers)))
 

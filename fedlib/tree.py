@@ -1,9 +1,9 @@
 """Arithmetic on pytrees of tensors (nested dicts and tuples), client dimension first.
 
-What belongs to clients is stacked, leaves [C, ...], or in `Rows`, a tree for each client; both may
-be in one tree.
+Values of clients are stacked, with leaves [C, ...], or in `Rows`, a tree for each client. One tree
+may have both.
 
-Dimension key used in the whole package:
+Letters for dimensions in the whole package:
   C clients in the cohort   N examples of one client (padded)   B batch
   E experts                 L classes                           D flattened parameters
   T evaluations             M examples in the pool
@@ -23,11 +23,12 @@ T = TypeVar("T", bound=Tree)  # goes in and comes out with the same structure
 
 
 class Rows(tuple):
-    """A tree for each client, whose shapes and keys may differ.
+    """A tree for each client; shapes and keys may differ between clients.
 
-    Each client has its own tensors (untrained models may share theirs), so replacing some copies
-    none of the others. All may stay in host memory: executors bring the rows of a cohort to the
-    device. A leaf need not be a tensor, but may be the client's `Task`; functions get it unchanged.
+    Each client has its own tensors (untrained models may share theirs), so replacing some rows
+    copies no others. Rows may stay in host memory: executors bring those of a cohort to the device.
+    A leaf may be another object than a tensor, such as the client's `Task`; functions get it
+    unchanged.
 
         private = tree.in_turn([task.init(seed) for task in large], range(num_clients))
         start = tree.take(private, cohort.host_ids)
@@ -48,13 +49,13 @@ register_pytree_node(
 
 
 def map(fn: Callable, tree: T, *others: Tree) -> T:
-    """`fn(leaf, *leaves of the others)` in place of every leaf of `tree`.
+    """`tree` with every leaf replaced by `fn(leaf, *leaves of the others)`.
 
-    As `torch.utils._pytree.tree_map`, which is several times slower; a step of a small model does
-    little else.
+    Like `torch.utils._pytree.tree_map`, but several times faster, which matters for the steps of
+    small models.
 
     Raises:
-      ValueError: if the others are not structured like `tree`.
+      ValueError: if the others do not have the structure of `tree`.
     """
     return _map(fn, None, tree, *others)
 
@@ -97,13 +98,13 @@ def unflatten(values: list, like: T) -> T:
 def stack(trees: list[T]) -> T:
     """Trees of equal structure along a new leading dimension: n x [...] -> [n, ...]
 
-    Leaves that are not tensors are taken to be equal.
+    Leaves that are not tensors must be equal; this is not checked.
     """
     return map(lambda *rows: torch.stack(rows) if isinstance(rows[0], Tensor) else rows[0], *trees)
 
 
 def unstack(tree: T) -> list[T]:
-    """Undo `stack`: [n, ...] -> n x [...]; gradients flow through in one piece."""
+    """Undo `stack`: [n, ...] -> n x [...]; one backward operation per leaf, not n."""
     return [
         unflatten(rows, tree) for rows in zip(*(x.unbind(0) for x in leaves(tree)), strict=True)
     ]
@@ -125,10 +126,10 @@ def repeat(tree: T, n: int) -> T:
 
 
 def take(tree: T, index: Index) -> T:
-    """The clients `index`: [C, ...] -> [len(index), ...], `Rows` likewise; of one client its row.
+    """The rows of the clients `index`: [C, ...] -> [len(index), ...], as of `Rows`.
 
-    Of `Rows` the index has to be known on the host: give numbers or an array, as
-    `Cohort.host_ids`; to read a tensor waits for the device.
+    An integer index gives that client's row alone. For `Rows`, give numbers or an array in host
+    memory, such as `Cohort.host_ids`: reading a tensor waits for the device.
     """
     return map_clients(lambda x: _take_rows(x, index) if type(x) is Rows else x[index], tree)
 
@@ -136,8 +137,8 @@ def take(tree: T, index: Index) -> T:
 def put(tree: T, index: Tensor | np.ndarray, rows: Tree) -> T:
     """A copy of `tree` in which the clients `index` have `rows`.
 
-    In `Rows` nothing is copied: the others' rows are the same objects, and new ones move to where
-    the client's old row is.
+    `Rows` are not copied: other clients keep the same objects, and a new row moves to the device
+    of the row that it replaces.
     """
 
     def replace(x: Tensor | Rows, new: Tensor | Rows) -> Tensor | Rows:
@@ -152,7 +153,7 @@ def put(tree: T, index: Tensor | np.ndarray, rows: Tree) -> T:
 
 
 def put_(tree: Tree, index: Tensor | np.ndarray, rows: Tree) -> None:
-    """Put `rows` where the clients `index` of `tree` are, in place."""
+    """Overwrite the rows of the clients `index` of `tree` with `rows`, in place."""
 
     def replace(x: Tensor | Rows, new: Tensor | Rows) -> None:
         if type(x) is not Rows:
@@ -173,20 +174,20 @@ def _take_rows(rows: Rows, index: Index) -> Tree:
 
 
 def in_turn(values: Sequence[Any], clients: Iterable[int]) -> Rows:
-    """Of each client k the value number k modulo their number, the same object for several."""
+    """`values[k % len(values)]` for each client k; several clients share an object."""
     return Rows(values[client % len(values)] for client in clients)
 
 
 def joined(tree: T, client: int) -> T:
-    """One client's tree: its rows, beside what is not in `Rows` and so everybody's."""
+    """One client's tree: its own rows of all `Rows`, and all other leaves, which are shared."""
     return map_clients(lambda x: x[client] if type(x) is Rows else x, tree)
 
 
 def kinds(tree: Tree) -> np.ndarray | None:
-    """Number of each client's kind, in order of appearance -> [C]; None if all are alike.
+    """Number of each client's kind, in order of appearance -> [C]; None if there is only one kind.
 
-    Clients of one kind have equal keys and shapes in all `Rows` of `tree`, and the same leaves
-    where these are not tensors: they can be stacked.
+    Clients of one kind can be stacked: in all `Rows` of `tree` they have equal keys and shapes, and
+    the same leaves that are not tensors.
     """
     numbers: dict[Hashable, int] = {}
     clients = zip(*rows_in(tree), strict=True)
@@ -195,7 +196,11 @@ def kinds(tree: Tree) -> np.ndarray | None:
 
 
 def by_kind(fn: Callable[[int], Tree], numbers: np.ndarray | None, size: int) -> Rows:
-    """`fn(client)` of the first of each kind, for all `size` clients of the kinds `numbers`."""
+    """`fn(client)` of the first client of each kind, for all `size` clients.
+
+    Args:
+      numbers: [C] kinds of the clients, see `kinds`; None if all are of one kind.
+    """
     if numbers is None:
         return Rows((fn(0),) * size)
     made = [fn(int(client)) for client in np.unique(numbers, return_index=True)[1]]
@@ -220,7 +225,7 @@ def _kind(tree: Tree) -> Hashable:
 
 
 def together(tree: T) -> T:
-    """`Rows` stacked, leaves [C, ...]; leaves that are not tensors are everybody's.
+    """`tree` with its `Rows` stacked, leaves [C, ...]; leaves that are not tensors are shared.
 
     Raises:
       ValueError: if clients are of different kinds.
@@ -229,9 +234,9 @@ def together(tree: T) -> T:
 
 
 def apart(tree: T, size: int) -> list[T]:
-    """Of each of `size` clients its own, without copying: [C, ...] -> C x [...]; of `Rows` the row.
+    """The tree of each of `size` clients, without copying: [C, ...] -> C x [...]; rows of `Rows`.
 
-    Faster than to `take` one after the other.
+    Faster than `take` for one client after the other.
     """
     parts: list = []
     map_clients(lambda x: parts.append(x if type(x) is Rows else x.unbind(0)), tree)
@@ -286,7 +291,7 @@ def sqnorm(tree: Tree) -> Tensor:
 
 
 def numel(tree: Tree) -> int:
-    """Numbers in all leaves together."""
+    """Number of elements in all leaves together."""
     return sum(x.numel() for x in leaves(tree))
 
 
@@ -296,12 +301,12 @@ def clone(tree: T) -> T:
 
 
 def is_broadcast(x: Tensor) -> bool:
-    """Whether every row of `x` is the same memory, as `broadcast` makes it."""
+    """Whether all rows of `x` share their memory, as those of `broadcast` do."""
     return x.dim() > 0 and x.shape[0] > 1 and x.stride(0) == 0
 
 
 def partition(tree: Tree, names: Callable[[str], bool]) -> tuple[Tree, Tree]:
-    """(the rest, the entries whose key satisfies `names`), through nested dicts and `Rows`."""
+    """(other entries, entries whose key satisfies `names`), through nested dicts and `Rows`."""
     if type(tree) is Rows:
         pairs = [partition(row, names) for row in tree]
         return Rows(rest for rest, _ in pairs), Rows(chosen for _, chosen in pairs)

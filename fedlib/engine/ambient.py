@@ -1,8 +1,8 @@
-"""What the engine tells the code it runs without passing it through every signature.
+"""Context that the engine sets for the code it runs, without passing it through every signature.
 
-Two things: the key that dropout masks and random crops are made from, and whether experts are
-stacked (batched execution) or visited one by one (client by client). Neither ever shows in a
-method.
+It has the key from which dropout masks and random crops are drawn, the number of the expert, and
+whether experts are stacked (batched execution) or visited one by one (client by client). Methods
+see none of it.
 """
 
 import contextlib
@@ -19,12 +19,12 @@ _stacked: ContextVar[bool] = ContextVar("stacked_experts", default=False)
 
 
 class NoKeyError(RuntimeError):
-    """A layer draws, and there is nothing to draw from."""
+    """A random layer was called without a key."""
 
 
 @contextlib.contextmanager
 def dropout_key(key: Tensor | None) -> Iterator[None]:
-    """Dropout, and every other random layer, draws from `key` inside this block: scalar int64."""
+    """Dropout and all other random layers draw from `key`, a scalar int64, inside this block."""
     token = _key.set(key)
     try:
         yield
@@ -44,7 +44,7 @@ def expert(number: Tensor | int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def stacked_experts(stacked: bool) -> Iterator[None]:
-    """Whether `mixture.each_expert` runs all experts in one batched call inside this block."""
+    """Whether `experts.each_expert` runs all experts in one batched call inside this block."""
     token = _stacked.set(stacked)
     try:
         yield
@@ -61,7 +61,7 @@ def batch_key() -> Tensor | int:
     """The key of the current batch, the same for all experts.
 
     Raises:
-      NoKeyError: outside `dropout_key`: a model that draws was called without a batch.
+      NoKeyError: outside `dropout_key`: a random layer was called without a batch.
     """
     key = _key.get()
     if key is None:

@@ -1,7 +1,7 @@
-"""Which examples a client sees in which step: a function of (seed, round, stream, client) alone.
+"""The examples of each step of a client: a function of (seed, round, stream, client) alone.
 
-NumPy only. The order of a client's examples does not depend on the cohort it is in, on the order
-of that cohort, or on the executor.
+NumPy only. The order of a client's examples does not depend on the rest of the cohort, on its
+order, or on the executor.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from fedlib.engine.solvers import Solver
 from fedlib.environment import memory
 from fedlib.errors import ConfigError
 
-STEP_BYTES = 160  # of a `Step` with its numbers, and its key
+STEP_BYTES = 160  # of a `Step`, its numbers and its key
 ALWAYS = 2**30  # bytes that every machine has
 
 
@@ -50,7 +50,7 @@ def draw_batches(num_examples: int, solver: Solver, *stream: int | str) -> Batch
     """Shuffled epochs of a client with `num_examples` examples, cut into steps.
 
     Raises:
-      ConfigError: for so many that this machine has not the memory to list them.
+      ConfigError: for more steps than fit into this machine's memory.
     """
     _refuse_endless(num_examples, solver)
     draw = streams.generator(*stream)
@@ -93,8 +93,8 @@ def _refuse_endless(num_examples: int, solver: Solver) -> None:
 class Wave(NamedTuple):
     """One step of several clients at once.
 
-    All batches of a wave have the same number of real examples, unless `padded`; then short ones
-    are filled up by repeating their examples and a mask tells them apart.
+    All batches of a wave have the same number of real examples, unless it is `padded`: then the
+    examples of short batches are repeated, and a mask marks the real ones.
     """
 
     clients: np.ndarray  # [K] positions in the cohort
@@ -116,7 +116,7 @@ def waves(drawn: list[Batches], batch_size: int, may_pad: bool) -> list[Wave]:
       drawn: one per client.
       batch_size: of a full batch.
       may_pad: whether batches of different sizes may share a wave. Must be False for models with
-        batch statistics, which padding would enter.
+        batch statistics, because padding would change them.
 
     Returns:
       Waves that visit every client's steps in the client's own order.

@@ -1,4 +1,4 @@
-"""Which executor runs a model: the one that a setting names, or by a rule."""
+"""The choice of the executor that runs a model: by a setting, or by a rule."""
 
 import importlib
 
@@ -9,20 +9,20 @@ from fedlib.engine.rewriting import WAYS, available
 from fedlib.engine.task import Task
 from fedlib.engine.traced import Traced
 
-ONE_BY_ONE = ("loop", "traced")  # client by client; the others put clients together
+ONE_BY_ONE = ("loop", "traced")  # client by client; the others batch clients
 NAMES = (*ONE_BY_ONE, "batched", "graphs")
-BLOCK = 160  # clients that are batched together on a CPU: some loss for one worker, work for two
+BLOCK = 160  # clients per batch on a CPU: slightly slow for one worker, enough work for two
 
 
 def choose(wanted: str, task: Task, workers: int | None = None) -> Executor:
-    """The executor that `wanted` names, with a worker for each thread of PyTorch on a CPU.
+    """The executor called `wanted`, with a worker for each thread of PyTorch on a CPU.
 
     Args:
-      wanted: "loop", "traced", "batched" or "graphs"; "traced" with the name of other kernels
-        ("traced:fused", see `fedlib.engine.rewriting`) and the latter two with a number of clients
-        per block if need be ("batched:64"); or "auto" for `rule`.
-      workers: threads that share out clients on a CPU; None for as many as PyTorch has. Only the
-        first executor of a process can take that, which leaves PyTorch one.
+      wanted: "loop", "traced", "batched" or "graphs", or "auto" for `rule`. "traced" may have the
+        name of other kernels ("traced:fused", see `fedlib.engine.rewriting`); "batched" and
+        "graphs" may have a number of clients per block ("batched:64").
+      workers: threads that share the clients on a CPU; None for as many as PyTorch has. None works
+        for the first executor of a process only, because that leaves PyTorch with one thread.
 
     Raises:
       ValueError: for anything else.
@@ -41,7 +41,7 @@ def choose(wanted: str, task: Task, workers: int | None = None) -> Executor:
     block = int(detail) if detail else BLOCK if on_cpu else None
     if name == "batched":
         return Batched(block, workers)
-    # Loaded by name, as what hardly any run takes is no part of the code of all of them.
+    # Loaded by name, so that this rare executor is not part of the code of all runs.
     return importlib.import_module("fedlib.engine.graphs").Graphs(block, workers)
 
 
@@ -51,11 +51,11 @@ def goes_one_by_one(setting: str) -> bool:
 
 
 def rule(task: Task) -> str:
-    """What suits a model and a device in general; `fedlib.run.calibrate` measures one machine.
+    """Setting that suits a model and a device in general; `fedlib.run.calibrate` measures one.
 
-    Batching pays where launching a step costs more than computing it: on a GPU but for the largest
-    models, and for small models without convolutions on a CPU. Elsewhere on a CPU, steps that are
-    recorded cost what the loop's do or less, with the same bits (benchmarks/README.md).
+    Batching pays if launching a step costs more than computing it: on a GPU except for the largest
+    models, and on a CPU for small models without convolutions. For other models on a CPU, traced
+    steps cost at most as much as those of the loop, with the same bits (benchmarks/README.md).
     """
     if task.device.type == "cuda":
         return "loop" if task.is_heavy else "batched"

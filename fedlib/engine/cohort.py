@@ -1,8 +1,8 @@
-"""The engine as a method sees it: the clients of one round, and what can be asked of them.
+"""The engine as a method sees it: the clients of one round, and the operations on them.
 
-A method writes its local work for ONE client; the cohort runs it on all of them. The one rule:
-close over what is shared, pass what is per-client (leaves [C, ...], or `Rows` where clients differ
-in shape); every function receives what was passed, in order, and then the batch.
+A method writes its local work for ONE client; the cohort runs it on all of them. The one rule: a
+function closes over shared values, and gets per-client values as arguments (leaves [C, ...], or
+`Rows` if clients differ in shape), in order, and then the batch.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ from fedlib.errors import DataError
 from fedlib.tree import Rows, T, Tree
 
 EVALUATION_BATCH = 512  # examples per forward pass without gradients
-CACHED_IMAGES = 128  # likewise, of images on a CPU: their activations should fit into its cache
+CACHED_IMAGES = 128  # the same for images on a CPU, whose cache should hold the activations
 
 
 @dataclass(frozen=True)
@@ -40,18 +40,18 @@ class Cohort:
     """The clients taking part in one round, or in one evaluation.
 
     Attributes:
-      task: what is trained.
+      task: the model architecture that is trained, and its loss.
       data: the federation, on the device.
       ids: [C] positions of the clients in the federation and in every per-client state.
-      round: rounds done before this one; with `seed` and a client it fixes the batch order.
+      round: rounds done before this one; `round`, `seed` and client determine the batch order.
       seed: of the run.
       executor: how local work is run; never changes a result beyond rounding.
       population: number of clients that may take part in a round (the seen ones).
-      population_examples: their training examples, together.
+      population_examples: number of their training examples.
       aggregation: "damped" or "renormalised"; see `average`.
       journal: filled in while the round runs.
-      known_ids: [C] `ids` in host memory, if they come from there; to read `ids` would wait.
-      remembered: scores that are not computed again; None computes all.
+      known_ids: [C] `ids` in host memory, if they come from there; reading `ids` would wait.
+      remembered: cache of scores; None computes all scores.
     """
 
     task: Task
@@ -68,7 +68,7 @@ class Cohort:
     remembered: Remembered | None = None
 
     def __post_init__(self):
-        """Raises ValueError where `ids` were replaced and `known_ids` forgotten."""
+        """Raises ValueError if `ids` were replaced, but not `known_ids`."""
         if self.known_ids is not None and len(self.known_ids) != len(self.ids):
             raise ValueError(f"known_ids are {len(self.known_ids)} of {len(self.ids)} clients")
 
@@ -88,7 +88,7 @@ class Cohort:
         return upload(self._sizes("train").astype(np.float64), self.ids.device)
 
     def tensor(self, values: np.ndarray | Tensor) -> Tensor:
-        """What a method worked out in host memory, where these clients compute."""
+        """`values` from host memory, on the device of these clients."""
         return upload(values, self.ids.device)
 
     def in_round(self, number: int) -> "Cohort":
@@ -96,7 +96,7 @@ class Cohort:
         return replace(self, round=number)
 
     def alone(self, client: int) -> "Cohort":
-        """One of these clients, under the loop executor: to look into what went wrong with it.
+        """One of these clients, under the loop executor: to debug its work.
 
         Raises:
           ValueError: for a client that is not in the cohort.
@@ -108,34 +108,34 @@ class Cohort:
         return replace(self, **where, executor=Loop(), journal=Journal())
 
     def in_turn(self, values: Sequence[Any]) -> Rows:
-        """What the rule "client k has the value k modulo their number" gives each client.
+        """`values[k % len(values)]` for each client k.
 
         The values can be anything, such as the `Task` of each of several architectures.
         """
         return tree.in_turn(values, self.host_ids.tolist())
 
     def some(self, positions: np.ndarray | slice) -> "Cohort":
-        """The clients at these positions of the cohort, with the same journal."""
+        """The clients at `positions` of the cohort, with the same journal."""
         ids = self.host_ids[positions]
         return replace(self, ids=upload(ids, self.ids.device), known_ids=ids)
 
     def seen(self) -> "Cohort":
-        """All clients that may take part in training, in place of these."""
+        """A cohort of all clients that may take part in training."""
         ids = self.data.federation.ids("seen")
         return replace(self, ids=upload(ids, self.ids.device), known_ids=ids)
 
     def everyone(self, group: str) -> "Cohort":
-        """All of a group, such as the server, with a journal of their own, in place of these.
+        """A cohort of all owners of a group, such as the server, with a separate journal.
 
-        What they do is neither traffic nor training of the clients. Who is in a batch depends on
-        the owner's position in the federation, so that a server shuffles unlike every client; for
-        several fits on it in one round name several streams, such as "server/0", "server/1".
+        Their work counts neither as traffic nor as training of the clients. Batches depend on the
+        owner's position in the federation, so a server shuffles unlike every client. For several
+        fits of the server in one round, use several streams, such as "server/0", "server/1".
 
         Args:
           group: one of `fedlib.federation.GROUPS`.
 
         Raises:
-          DataError: if nobody is in it.
+          DataError: if the group is empty.
         """
         federation = self.data.federation
         ids = federation.ids(group)
@@ -153,16 +153,16 @@ class Cohort:
             journal=self.journal.others.setdefault(group, Journal()),
         )
 
-    # -- what clients know of their training examples ------------------------------------
+    # -- statistics of the clients' training examples ------------------------------------
 
     def shares(self, of: str, num: int) -> Tensor:
-        """p(c|s): how labels or side information are distributed on each client -> [C, num]
+        """p(c|s): distribution of labels or side information on each client -> [C, num]
 
-        Clients without training examples are taken to be uniform.
+        It is uniform for clients without training examples.
 
         Args:
           of: "label" or "side", see `Federation.side`.
-          num: of values; they are 0 ... num - 1.
+          num: number of values; they are 0 ... num - 1.
 
         Raises:
           DataError: if the federation has no such values, or larger ones.
@@ -173,7 +173,7 @@ class Cohort:
     def side(self) -> Tensor:
         """Side information of every training example, in shard order -> [C, N] int64
 
-        N is the largest client's number of examples; beyond a client's own there are zeros.
+        N is the largest client's number of examples; zeros follow a client's last example.
 
         Raises:
           DataError: if the federation has none.
@@ -189,46 +189,46 @@ class Cohort:
         return tree.broadcast(shared, self.size)
 
     def scatter(self, rows: T) -> T:
-        """Send every client its own row of what the server has: [C, ...], as it is."""
+        """Send every client its own row of `rows`; returns `rows` unchanged: [C, ...]"""
         self.journal.down += each(rows, self.size)
         return rows
 
     def broadcast_some(self, experts: T, chosen: Tensor | None) -> T:
         """Send every client some of the experts: [E, ...] -> [C, E, ...], without copying.
 
-        The others are there too, so that shapes are the same, but a client must not use them.
+        The result has the other experts, too, so that shapes are equal; clients must not use them.
 
         Args:
           experts: leaves [E, ...].
-          chosen: [C, E] bool, what is sent to whom; None is everything to everybody.
+          chosen: [C, E] bool, the experts for each client; None sends all experts to all clients.
         """
         self.journal.down += of_chosen(experts, chosen)
         return tree.broadcast(experts, self.size)
 
     def collect_some(self, experts: Tree | Total, chosen: Tensor | None) -> Tree | Total:
-        """What the clients return of their experts, as it is: leaves [C, E, ...], or their total.
+        """Receive the clients' experts; returns them unchanged: leaves [C, E, ...], or their total.
 
-        It is what is `chosen` [C, E], or everything; the server must not use the others.
+        Clients send the `chosen` [C, E] experts, or all; the server must not use the others.
         """
         one = experts.sum if isinstance(experts, Total) else tree.take(experts, 0)
         self.journal.up += of_chosen(one, chosen)
         return experts
 
     def held(self, shared: T) -> T:
-        """What every client already has of `shared`: as `broadcast`, but nothing is sent."""
+        """As `broadcast`, but nothing is sent: every client already has `shared`."""
         return tree.broadcast(shared, self.size)
 
     def collect(self, sent: T) -> T:
-        """What the clients send the server to make something of, as it is: [C, ...], totals"""
+        """Receive values from the clients; returns them unchanged: leaves [C, ...], or totals."""
         self.journal.up += each(sent, self.size)
         return sent
 
     def average(self, trained: T | Total, previous: T) -> T:
-        """What the server makes of the clients' models, or of their `total`: [C, ...] -> [...]
+        """The server's average of the clients' models, or of their `total`: [C, ...] -> [...]
 
-        Clients weigh in by their number of training examples. When only some of the population
-        take part, "renormalised" averages those, and "damped" lets every absent client count with
-        the `previous` model it still holds.
+        Clients are weighted by their number of training examples. If only a part of the population
+        takes part, "renormalised" averages these clients, and with "damped" every absent client
+        counts with the `previous` model, which it still has.
 
         Raises:
           ValueError: for `Rows` of different shapes, which have no average.
@@ -246,7 +246,7 @@ class Cohort:
         return self._total(values, among)
 
     def put(self, kept: T, rows: Tree) -> T:
-        """What all clients keep, `rows` in place of what these had: [num_clients, ...], `Rows`"""
+        """`kept` of all clients, with the `rows` of this cohort: [num_clients, ...] or `Rows`"""
         return scratch.put(kept, rows, self.ids, self.host_ids, self.executor.notes)
 
     # -- training ---------------------------------------------------------------------
@@ -264,23 +264,23 @@ class Cohort:
     ) -> tuple[Tree, Memory | None]:
         """Every client minimises `loss(params, *per_client, batch) -> []` with its local solver.
 
-        All trained models are there at once, unless `returns(part, trained)` says what is kept of
-        the models of some of the clients: then the cohort trains part by part. Kept are leaves
-        [K, ...] or `Rows` of the K clients of a part, put one after the other, and totals
-        (`part.total`), which go on. With `returns=Cohort.total` there is the sum for `average`.
+        Without `returns`, all trained models exist at once. With it, the cohort trains part by
+        part, and `returns(part, trained)` returns the values to keep: leaves [K, ...] or `Rows` of
+        the K clients of the part, which are put one after the other, or totals (`part.total`),
+        which are added up. `returns=Cohort.total` gives the sum for `average`.
 
         Args:
           loss: of one client's batch.
-          params: starting points, leaves [C, ...] or `Rows`; running statistics included.
+          params: starting points, leaves [C, ...] or `Rows`, with running statistics.
           per_client: further arguments of `loss`, leaves [C, ...] or `Rows`.
           local: the solver.
-          memory: of the solvers of ALL clients of the federation; None starts afresh.
-          lr_scale: multiplies the rate of top-level entries of `params`, by name.
+          memory: of the solvers of ALL clients of the federation; None starts without memory.
+          lr_scale: factors of the learning rate of top-level entries of `params`, by name.
           stream: name of the shuffling; use different ones for several fits in one round.
-          returns: what to keep of a part's models; None is everything.
+          returns: see above; None returns the trained models.
 
         Returns:
-          (trained parameters [C, ...] or what is kept, `memory` with this cohort's rows renewed).
+          (trained parameters [C, ...] or the kept values, `memory` with new rows for this cohort).
         """
         clients = self.host_ids.tolist()
         done = memory.epochs[clients] if memory else torch.zeros(self.size, dtype=torch.int64)
@@ -316,7 +316,7 @@ class Cohort:
         weights, statistics, total, count, momenta = self._fold(
             step, start, rates, *per_client, local=local, stream=stream, kinds=kinds
         )
-        # Who has no example has no loss: that is no reason to call it divergence.
+        # A client without examples has no loss, which is no divergence.
         return tree.merge(weights, statistics), total / count.clamp(min=1), momenta
 
     def scan(
@@ -324,10 +324,10 @@ class Cohort:
     ) -> T:
         """Fold `carry = step(carry, *per_client, batch)` over each client's batches -> [C, ...]
 
-        The batches are those `local` asks for: its batch size, epochs or steps.
+        `local` determines the batches: its batch size, epochs or steps.
         """
         self.journal.whole = True
-        # A copy, because a forward pass renews running statistics in place.
+        # A copy, because a forward pass updates running statistics in place.
         start, lifted = tree.clone(carry), self.executor.lift(step)
         kinds = tree.kinds((carry, per_client))
         return self._fold(lifted, start, *per_client, local=local, stream=stream, kinds=kinds)
@@ -341,7 +341,7 @@ class Cohort:
     def score(self, fn: Callable, *per_client: Tree, split: str = "train") -> Tensor:
         """`fn(*per_client, batch) -> [B, ...]` on all examples, in shard order -> [C, N, ...]
 
-        N is the largest client's number of examples; beyond a client's own there are zeros.
+        N is the largest client's number of examples; zeros follow a client's last example.
         """
         cached = self.task.device.type == "cpu" and self.data.federation.x.ndim == 4
         size = min(EVALUATION_BATCH, CACHED_IMAGES) if cached else EVALUATION_BATCH
@@ -388,7 +388,7 @@ class Cohort:
         return self.executor.fold(work, drawn, local.batch_size, step, carry, per_client)
 
     def _refuse_single_examples(self, drawn: list[Batches], local: Solver) -> None:
-        """Batch normalisation has nothing to average over in a training batch of one example."""
+        """Raises DataError for training batches of one example if there is batch normalisation."""
         if not self.task.needs_pairs:
             return
         for client, batches in zip(self.host_ids.tolist(), drawn, strict=True):

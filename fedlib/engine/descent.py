@@ -1,4 +1,4 @@
-"""One local step of training: what `Cohort.fit` has an executor fold over a client's batches."""
+"""One local step of training, which `Cohort.fit` folds over a client's batches."""
 
 from collections.abc import Callable
 
@@ -8,13 +8,13 @@ from fedlib.engine.solvers import Solver, gradient
 def descent(
     loss: Callable, local: Solver, common: list[float] | None, lr_scale: dict[str, float]
 ) -> Callable:
-    """What the executor folds in `Cohort.fit`: one step down `loss`, taken in place.
+    """The step that an executor folds in `Cohort.fit`: one step of descent on `loss`, in place.
 
     Args:
       loss: `loss(weights, statistics, *args, batch)`, lifted by the executor.
       local: the solver.
-      common: learning rate in each epoch if it is the same for all clients, else they have rows
-        of rates.
+      common: learning rate of each epoch if it is the same for all clients; None if each client has
+        a row of rates.
       lr_scale: see `Cohort.fit`.
     """
 

@@ -1,4 +1,4 @@
-"""A federation on the device that computes: put there once, and read without waiting for it."""
+"""A federation on the computing device: copied there once, and read without waiting."""
 
 from copy import copy
 from dataclasses import replace
@@ -12,16 +12,16 @@ from fedlib.environment import memory
 from fedlib.federation import SPLITS, Federation, Split
 from fedlib.tree import Rows, Tree
 
-DEVICE_SHARE = 0.25  # of the device's memory, for one thing that all clients keep between rounds
+DEVICE_SHARE = 0.25  # of the device's memory, for one state that all clients keep between rounds
 
-TOKENS = (torch.int32, torch.int64)  # types of inputs that are numbers of words, not quantities
+TOKENS = (torch.int32, torch.int64)  # types of inputs that are tokens
 
 
 def channels_last(images: Tensor) -> Tensor:
-    """Images [B, channels, H, W] with their channels last in memory, and strides that say so.
+    """Images [B, channels, H, W] with channels last in memory, and strides that say so.
 
-    Of a single channel both layouts are the same bytes. PyTorch then takes them for channels first,
-    and what follows a convolution that asks for them last is copied there and back.
+    With a single channel both layouts have the same bytes. PyTorch would then assume channels
+    first, and copy between the layouts around convolutions that need channels last.
     """
     images = images.contiguous(memory_format=torch.channels_last)
     _, channels, height, width = images.shape
@@ -34,7 +34,7 @@ class DeviceData:
 
     Attributes:
       federation: the same, in host memory.
-      dtype, device: of the inputs that batches carry, unless they are tokens.
+      dtype, device: of the inputs in batches; tokens keep their own dtype.
     """
 
     def __init__(self, federation: Federation, dtype: torch.dtype, device: torch.device):
@@ -54,7 +54,7 @@ class DeviceData:
     def inputs(self, rows: Tensor) -> Tensor:
         """Inputs of pool rows: any shape [...] of rows -> [..., *input shape]
 
-        Pixels are scaled and bytes become numbers of `dtype`; tokens stay the integers they are.
+        Pixels are scaled and bytes become numbers of `dtype`; tokens stay integers.
         """
         if self.x.dtype in TOKENS:
             return self.x[rows]
@@ -67,7 +67,7 @@ class DeviceData:
         return self.rows[split][offsets[client] : offsets[client + 1]]
 
     def training_on(self, train: Split) -> "DeviceData":
-        """The same data with these training examples in place of its own."""
+        """The same data with other training examples."""
         other = copy(self)  # the pool is shared
         other.federation = replace(self.federation, train=train)
         other.rows = {**self.rows, "train": upload(train.rows, self.device)}
@@ -75,9 +75,9 @@ class DeviceData:
 
 
 def upload(values: np.ndarray | Tensor, device: torch.device) -> Tensor:
-    """`values` on `device`, without waiting for what the device is doing.
+    """`values` on `device`, without waiting for the device.
 
-    A plain copy from pageable memory would stop the host until every kernel before it is done.
+    A plain copy from pageable memory would block the host until all earlier kernels are done.
     """
     values = torch.from_numpy(values) if isinstance(values, np.ndarray) else values
     if device.type == "cuda" and values.device.type == "cpu":
@@ -86,31 +86,31 @@ def upload(values: np.ndarray | Tensor, device: torch.device) -> Tensor:
 
 
 def moved(values: Tree, device: torch.device) -> Tree:
-    """`values` on `device`; what is there already, or is no tensor, stays as it is."""
+    """`values` on `device`; leaves that are there already or are no tensors stay as they are."""
     if all(x.device == device for x in tree.leaves(values) if isinstance(x, Tensor)):
         return values
     return tree.map(lambda x: upload(x, device) if isinstance(x, Tensor) else x, values)
 
 
 def placed(rows: Rows) -> Rows:
-    """What all clients keep between rounds, where there is room for it.
+    """`rows`, which all clients keep between rounds, in a memory that has room for them.
 
-    On the device that it is on, or in host memory if it takes more than `DEVICE_SHARE` of the
-    device's once every client has tensors of its own: then executors bring a cohort's rows to the
-    device and take them back.
+    They stay on their device, or move to host memory if they would take more than `DEVICE_SHARE` of
+    the device's memory once every client has its own tensors. Then executors bring the rows of a
+    cohort to the device and back.
     """
     leaves = tree.leaves(rows)
     size = sum(x.nbytes for x in leaves)
     if not leaves or size <= DEVICE_SHARE * total_memory(leaves[0].device):
         return rows
     home = torch.device("cpu")
-    once = {id(row): row for row in rows}  # clients that share a row go on sharing it
+    once = {id(row): row for row in rows}  # clients that share a row still share it afterwards
     once = {number: moved(row, home) for number, row in once.items()}
     return Rows(once[id(row)] for row in rows)
 
 
 def total_memory(device: torch.device) -> int:
-    """Bytes of memory that `device` has, free or not: the same in every run on one machine."""
+    """Bytes of memory of `device`, free or not: the same in every run on a machine."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
     return memory()

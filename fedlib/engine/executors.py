@@ -1,8 +1,8 @@
-"""How one client's computation is run on every client of a cohort; never what it computes.
+"""Executors run one client's computation on every client of a cohort.
 
-Executors with equal results, but for rounding: `Loop` visits the clients one after the other (best
-for models whose steps cost more than their launch, and the one to debug in); `Batched` runs all
-clients of a wave in one call of `torch.func.vmap` (best for small models and on GPUs); and
+Their results are equal except for rounding. `Loop` visits the clients one after the other (best for
+models whose steps cost more than their launch, and for debugging). `Batched` runs all clients of a
+wave in one call of `torch.func.vmap` (best for small models and on GPUs).
 `fedlib.engine.graphs.Graphs` captures such calls on a GPU and replays them.
 """
 
@@ -37,30 +37,30 @@ from fedlib.engine.waves import (
 )
 from fedlib.tree import Tree
 
-TURNS = 8  # clients of a worker between two moments in which all wait for the slowest one
+TURNS = 8  # clients per worker before all workers wait for the slowest one
 
-Advance = Callable[[Tree, Batch], Tree]  # one client's carry and batch to the carry after a step
+Advance = Callable[[Tree, Batch], Tree]  # (a client's carry, its batch) -> the carry after a step
 
 
 class Executor(Protocol):
-    """Runs functions of one client; what clients have is stacked, leaves [C, ...], or in `Rows`."""
+    """Runs a function of one client on many; their values have leaves [C, ...] or are `Rows`."""
 
     name: str
-    setting: str  # what `fedlib.engine.choice.choose` makes an equal one from
-    replays: bool  # whether steps are captured: then what changes has to be in tensors
-    together: int  # clients that a call of `fold` should have, at least, if there are so many
-    notes: dict  # what provenance says of the execution besides the setting; kept up to date
+    setting: str  # the argument of `fedlib.engine.choice.choose` for an equal executor
+    replays: bool  # whether steps are captured: then all values that change must be in tensors
+    together: int  # least number of clients for a call of `fold`, if there are so many
+    notes: dict  # further facts about the execution, for provenance; kept up to date
 
     def lift(self, fn: Callable) -> Callable:
-        """`fn`, written for one client, as `fold` wants it: for one client, or a wave of them."""
+        """`fn` of one client, made ready for `fold`: still of one client, or of a wave of them."""
         ...
 
     def fold(self, work: Work, drawn: list[Batches], batch_size: int, step: Callable,
              carry: Tree, per_client: tuple) -> Tree:  # fmt: skip
         """`carry = step(carry, *per_client, batch)` over each client's batches.
 
-        `step` is lifted: see `lift`. It may change the carry, which is tensors, in place; what was
-        passed is used up.
+        `step` is lifted: see `lift`. It may change the carry, which consists of tensors, in place;
+        do not use the passed carry afterwards.
         """
         ...
 
@@ -71,10 +71,10 @@ class Executor(Protocol):
 
 
 class Workers:
-    """Threads that share out clients, each computing with one core.
+    """Threads that share the clients; each computes on one core.
 
     Attributes:
-      count: how many; 1 is the calling thread itself.
+      count: number of threads; 1 is the calling thread itself.
     """
 
     def __init__(self, count: int = 1):
@@ -86,7 +86,7 @@ class Workers:
             self._pool = ThreadPoolExecutor(count, initializer=lambda: torch.set_num_threads(1))
 
     def visit(self, fn: Callable[[int], None], order: Iterable[int]) -> None:
-        """Call `fn`, without gradients or subnormal numbers, with all numbers in `order`."""
+        """Call `fn` with each number of `order`, without gradients and subnormal numbers."""
 
         def quietly(number: int) -> None:
             with torch.no_grad(), flushed():
@@ -97,7 +97,7 @@ class Workers:
                 for number in order:
                     fn(number)
             return
-        # Each call has its own copy of what fedlib.engine.ambient holds: that is kept by thread.
+        # Each call has its own copy of the context of fedlib.engine.ambient.
         calls = [self._pool.submit(copy_context().run, quietly, number) for number in order]
         try:
             for call in calls:
@@ -109,11 +109,12 @@ class Workers:
 
 
 class Loop:
-    """Client by client, or several at a time in threads of their own.
+    """Client by client, or several clients at a time in separate threads.
+
+    Every client's result has the same bits for any number of threads (`workers`).
 
     Attributes:
-      workers: threads. Every client's result is the same for any number of them, bit by bit.
-      notes: what provenance says of the execution besides `setting`.
+      notes: further facts about the execution, for provenance.
     """
 
     name = setting = "loop"
@@ -150,10 +151,10 @@ class Loop:
         return carry
 
     def _prepare(self, step: Callable, alike: bool) -> Callable[[tuple], Advance]:
-        """What one client's arguments make `step` into.
+        """A function of one client's arguments that returns its `Advance`.
 
         Args:
-          alike: whether what clients have differs in nothing but numbers.
+          alike: whether the clients' values differ in nothing but numbers.
         """
         return lambda args: lambda own, batch: step(own, *args, batch)
 
@@ -182,14 +183,14 @@ class Loop:
 class Batched:
     """All clients of a block in one call, block after block.
 
-    Clients are put into blocks by their kind (see `fedlib.tree.kinds`), and by their number of
-    steps, so that those of a block finish at about the same time. Workers, on a CPU, take a block
-    each; the blocks are the same for any number of workers, and so is every bit of the results.
+    Clients are put into blocks by their kind (see `fedlib.tree.kinds`) and their number of steps,
+    so that those of a block finish at about the same time. On a CPU each worker takes a block. The
+    blocks are the same for any number of workers, and so is every bit of the results.
 
     Attributes:
-      chunk: clients in a block, at most; None is all of them. Halved when a block does not fit
-        into a GPU's memory, for the rest of the run.
-      notes: what provenance says of the execution besides `setting`.
+      chunk: largest number of clients in a block; None is all of them. If a block does not fit into
+        a GPU's memory, it is halved for the rest of the run.
+      notes: further facts about the execution, for provenance.
     """
 
     name = "batched"
@@ -202,12 +203,12 @@ class Batched:
 
     @property
     def together(self) -> int:
-        """A block, whatever the number of workers: blocks decide about last bits."""
+        """One block, for any number of workers, because blocks affect the last bits."""
         return self.chunk or 1
 
     @property
     def setting(self) -> str:
-        """What `fedlib.engine.choice.choose` makes this executor from."""
+        """See `Executor.setting`."""
         return self.name if self.chunk is None else f"{self.name}:{self.chunk}"
 
     def lift(self, fn: Callable) -> Callable:
@@ -226,14 +227,14 @@ class Batched:
             return put_block(carry, block, active, done)
 
         blocks = self._blocks([len(batches.steps) for batches in drawn], work.kinds)
-        if len(blocks) == 1 and device.type == "cpu":  # no copies: nothing is tried twice
+        if len(blocks) == 1 and device.type == "cpu":  # needs no copies: no block is tried twice
             return fold(blocks[0])
         self._visit(lambda block: fold(block, upload(block, device)), blocks)
         return carry
 
     def _fold_block(self, work, drawn, batch_size, step, carry, per_client) -> Tree:
-        """`fold` of clients who are batched together, stacked; uses up the carry."""
-        # Batch statistics would see padding, so such models only share waves of equal sizes.
+        """`fold` of the clients of one block, stacked; changes the carry in place."""
+        # Padding would change batch statistics, so such models need waves of equal sizes.
         merged = waves(drawn, batch_size, may_pad=not work.task.statistics)
         with told(work) as place:
             for wave, active, batch in wave_batches(work, merged):
@@ -251,7 +252,7 @@ class Batched:
         if _all_shared(per_client):
             return _pooled(work, fn, per_client, split, batch_size, self._workers)
         sizes = work.data.federation.split(split).sizes[work.ids]
-        if not sizes.any():  # there is nothing to batch
+        if not sizes.any():  # no examples
             return Loop().each(work, fn, per_client, split, batch_size)
         parts: list = [None] * len(sizes)
 
@@ -262,7 +263,7 @@ class Batched:
             for position, row in zip(block, scores, strict=True):
                 parts[position] = row
 
-        # Who has no examples would make a block without any: no function sees an empty batch.
+        # Without the clients that have no examples: no function gets an empty batch.
         having = np.flatnonzero(sizes)
         kinds = None if work.kinds is None else work.kinds[having]
         self._visit(score, [having[block] for block in self._blocks(sizes[having], kinds)])
@@ -271,7 +272,7 @@ class Batched:
         return pad([empty if part is None else part for part in parts], sizes)
 
     def _score_block(self, work, fn, per_client, split, batch_size) -> Iterable[Tensor]:
-        """Scores of clients who are batched together, [N, ...] of each."""
+        """Scores of the clients of one block, [N, ...] for each."""
         sizes = work.data.federation.split(split).sizes[work.ids]
         owned = [work.data.owned(split, client) for client in work.ids.tolist()]
         width = int(sizes.max())
@@ -282,7 +283,7 @@ class Batched:
 
         parts = []
         for start in range(0, width, batch_size):
-            # Only the clients that have examples here; the others' rows are padding, cut below.
+            # Only clients with examples here; the rows of the others are padding, removed below.
             having = np.flatnonzero(sizes > start)
             active = upload(having, rows.device)
             taken = rows[active, start : start + batch_size]
@@ -300,7 +301,7 @@ class Batched:
         return [row[:size] for row, size in zip(scores, sizes.tolist(), strict=True)]
 
     def _vmap(self, fn: Callable, *args: Tree) -> Tree:
-        """`fn` over the leading dimension; what is broadcast is shared, not batched."""
+        """`fn` over the leading dimension; broadcast tensors are shared, not batched."""
         dims = tree.map(lambda x: 0 if _is_per_client(x) else None, args)
         args = tree.map(
             lambda x: x[0] if isinstance(x, Tensor) and tree.is_broadcast(x) else x, args
@@ -309,10 +310,7 @@ class Batched:
             return vmap(fn, in_dims=dims)(*args)
 
     def _blocks(self, costs: Sequence[int], kinds: np.ndarray | None = None) -> list[np.ndarray]:
-        """Positions of the clients, in as many blocks of about the same size as `chunk` wants.
-
-        Blocks of each kind in turn, where there are several.
-        """
+        """Positions of the clients in blocks of about equal size, at most `chunk`; kind by kind."""
         if kinds is not None:
             costs = np.asarray(costs)
             members = [np.flatnonzero(kinds == kind) for kind in np.unique(kinds)]
@@ -324,7 +322,7 @@ class Batched:
         return [np.sort(part) for part in parts]
 
     def _visit(self, fn: Callable[[np.ndarray], None], blocks: list[np.ndarray]) -> None:
-        """Call `fn` with all blocks; with the halves of those that do not fit into memory."""
+        """Call `fn` with all blocks; halve a block that does not fit into memory."""
 
         def visit(number: int) -> None:
             todo = [blocks[number]]
@@ -339,18 +337,18 @@ class Batched:
 
 
 def _all_shared(per_client: tuple) -> bool:
-    """Whether every client would compute with the same arguments."""
+    """Whether all clients compute with the same arguments."""
     return not tree.rows_in(per_client) and all(map(tree.is_broadcast, tree.leaves(per_client)))
 
 
 def _rows_with_tensors(values: Tree) -> bool:
-    """Whether clients have rows of their own that may differ in shape or layout."""
+    """Whether clients have `Rows` of tensors, which may differ in shape or layout."""
     return any(tree.leaves(rows) for rows in tree.rows_in(values))
 
 
 def _pooled(work: Work, fn: Callable, shared: tuple, split: str, batch_size: int,
             workers: Workers) -> Tensor:  # fmt: skip
-    """Score shared models on everybody's examples at once, ignoring whose they are."""
+    """Scores of shared models on the examples of all clients together -> [C, N, ...]"""
     sizes = work.data.federation.split(split).sizes[work.ids]
     rows = torch.cat([work.data.owned(split, client) for client in work.ids.tolist()])
     index = upload(np.concatenate([np.arange(n) for n in sizes]), rows.device)
@@ -368,20 +366,20 @@ def _pooled(work: Work, fn: Callable, shared: tuple, split: str, batch_size: int
 
 
 def put_back(views: Tree, values: Tree) -> None:
-    """Put `values` where `views` are, which they may be or share memory with."""
-    if values is views:  # all was changed in place
+    """Copy `values` into `views`; they may be the same or share memory."""
+    if values is views:  # all values were changed in place
         return
     apart = tree.map(lambda view, new: new if new is view else new.clone(), views, values)
     tree.map(lambda view, new: view if new is view else view.copy_(new), views, apart)
 
 
 def _longest_first(costs: Sequence[int]) -> list[int]:
-    """Positions by cost, so that no worker starts the longest task last."""
+    """Positions by falling cost, so that no worker starts the longest task last."""
     return np.argsort(-np.asarray(costs, np.int64), kind="stable").tolist()
 
 
 def _fits(fn: Callable[[np.ndarray], None], block: np.ndarray) -> bool:
-    """Call `fn(block)`; False if the GPU has no room for it, though a smaller one may fit."""
+    """Call `fn(block)`; False if the GPU has no room for it, but perhaps for a smaller block."""
     try:
         fn(block)
     except torch.OutOfMemoryError:

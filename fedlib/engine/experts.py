@@ -1,4 +1,4 @@
-"""What mixtures share: the draw of their experts, and the arithmetic of weights and losses."""
+"""Functions for mixtures: the draw of experts, and the arithmetic of weights and losses."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ EXPERT_SEEDS = ("independent", "official")
 
 
 def draw_experts(task: Task, num_experts: int, seed: int, rule: str) -> Params:
-    """Fresh parameters of all experts of a run -> leaves [E, ...]; `rule` as of `expert_seed`."""
+    """Fresh parameters of all experts of a run -> leaves [E, ...]; for `rule` see `expert_seed`."""
     return tree.stack([task.init(expert_seed(seed, e, rule)) for e in range(num_experts)])
 
 
@@ -24,14 +24,14 @@ def expert_seed(seed: int, expert: int, rule: str) -> int:
     """Seed of the parameters of expert number `expert` in the run of `seed`.
 
     Expert 0 is the single model that other methods draw from `seed`, so a mixture of one expert
-    begins where they do.
+    starts from the same parameters.
 
     Args:
       seed: of the run.
       expert: its number; a module that is drawn after the experts, such as a gate, has number E.
-      rule: one of `EXPERT_SEEDS`. "independent": every expert but the first has a random stream of
-        its own. "official": `seed` + `expert`, as in the code of FedEM and pFedMM; runs of
-        neighbouring seeds then share all experts but one, and are no independent replicates.
+      rule: one of `EXPERT_SEEDS`. "independent": every expert but the first has its own random
+        stream. "official": `seed` + `expert`, as in the code of FedEM and pFedMM; runs with
+        neighbouring seeds then share all experts but one, so they are not independent.
 
     Raises:
       ValueError: for another rule.
@@ -44,7 +44,7 @@ def expert_seed(seed: int, expert: int, rule: str) -> int:
 
 
 def each_expert(fn: Callable, experts: Tree) -> Tensor:
-    """`fn(expert) -> [B, ...]` of every expert, experts leaves [E, ...] -> [B, E, ...]
+    """`fn(expert) -> [B, ...]` of every expert, from leaves [E, ...] -> [B, E, ...]
 
     Every expert draws its own dropout masks; those of expert 0 are a single model's.
     """
@@ -78,19 +78,18 @@ def responsibilities(weights: Tensor, losses: Tensor) -> Tensor:
 def padded(scores: Tensor, sizes: np.ndarray) -> Tensor:
     """Scores [C, N, ...] with zeros up to the largest of the `sizes` of all clients.
 
-    They have one shape whoever is in the cohort, so that steps which read them are recorded or
-    captured once, and not in each round.
+    Their shape is then the same for every cohort, so steps that read them are traced or captured
+    once, not in each round.
     """
     more = int(sizes.max()) - scores.shape[1]
     return torch.nn.functional.pad(scores, [0, 0] * (scores.dim() - 2) + [0, more])
 
 
 def mixture_log_probs(log_weights: Tensor, log_probs: Tensor) -> Tensor:
-    """log sum_e weights_e p_e(y | x): probabilities are mixed, not logits -> [B, L] or [B, T, L]
+    """log sum_e weights_e p_e(y | x): a mixture of probabilities, not of logits -> [B, (T,) L]
 
     Args:
-      log_weights: [E], or [B, E] if they depend on the example; -inf for experts that do not
-        count.
+      log_weights: [E], or [B, E] if they depend on the example; -inf for experts without weight.
       log_probs: [B, E, L], or [B, E, T, L]; the labels of a sequence are mixed one by one.
     """
     trailing = [1] * (log_probs.dim() - 2)
@@ -103,7 +102,7 @@ def expert_losses(log_probs: Tensor, y: Tensor, class_weights: Tensor | None = N
     Args:
       log_probs: [B, E, L], or [B, E, T, L] for sequences: the mean over their T labels.
       y: [B] or [B, T] labels.
-      class_weights: [L], multiply the loss of each label; see `Task`.
+      class_weights: [L], factors of the loss of each label; see `Task`.
     """
     y = y.unsqueeze(1).expand(log_probs.shape[:-1])
     return mean_from(2, element_nll(log_probs, y, class_weights))

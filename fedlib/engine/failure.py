@@ -1,7 +1,7 @@
-"""Where an error inside a round happened and how to repeat it: a note below its traceback.
+"""Notes below a traceback: where in a round an error happened, and how to repeat it.
 
-Errors that tell everything themselves have none: a full device, which smaller blocks may fit on,
-and a loss that is not finite.
+Two errors get none: a full device, for which smaller blocks may help, and a loss that is not
+finite, whose message says it all.
 """
 
 import contextlib
@@ -20,12 +20,12 @@ SHOWN = 8  # clients, at most
 
 @dataclass(slots=True)
 class Place:
-    """How far the work has come.
+    """The current position of the work.
 
     Attributes:
-      ids: clients that are computed now, together.
-      batch: theirs, stacked if they are several; None before the first.
-      shape: [K, B] of a batch that nobody has looked at, where there is no `batch`.
+      ids: clients that are computed together now.
+      batch: their batch, stacked if they are several; None before the first.
+      shape: [K, B] of the batch, if only its shape is known.
     """
 
     ids: np.ndarray
@@ -35,7 +35,7 @@ class Place:
 
 @contextlib.contextmanager
 def told(work: Work) -> Iterator[Place]:
-    """Errors from inside this block tell the stage, round, clients and shapes that it writes down.
+    """Errors inside this block get a note: stage, round, clients and shapes, from the `Place`.
 
     Args:
       work: of the clients that are visited inside.

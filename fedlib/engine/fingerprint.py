@@ -1,8 +1,8 @@
-"""What a function will compute, seen from outside: its code, and all that it has closed over.
+"""Keys for functions: equal keys mean the same code and closure, except for values of tensors.
 
-A captured step reads the tensors it was captured with. To run it again for another round, one has
-to know that the round's function is the same but for the values of tensors, and which tensors
-those are. `walk` finds out, or refuses.
+A captured step reads the tensors with which it was captured. Another round may replay it only if
+its function differs in nothing but the values of tensors, and those must be known. `walk` finds
+them, or raises an error.
 """
 
 import types
@@ -23,23 +23,23 @@ PLAIN = (
 
 
 class Opaque(Exception):
-    """Something whose meaning cannot be told from outside."""
+    """An object that `walk` cannot compare."""
 
 
 def walk(value: Any, put: Callable[[Tensor], Tensor], fixed: tuple = ()) -> tuple[Hashable, Any]:
-    """(key, copy) of a function or tree: what it is but for its tensors, and itself with others.
+    """(key, copy) of a function or tree: the key ignores values of tensors, the copy has others.
 
-    Two values with equal keys compute the same from tensors of the same shapes, as long as module
-    globals stay as they are.
+    Two values with equal keys compute the same from the same tensors, as long as module globals
+    stay the same.
 
     Args:
-      put: called with every tensor, in an order that equal keys share; what it returns is in the
-        copy.
-      fixed: types, besides `Task` and `Module`, whose instances do not change during a run; such
-        an instance is told from others by its identity.
+      put: called with every tensor, in the same order for equal keys; the copy has its results in
+        place of the tensors.
+      fixed: types, besides `Task` and `Module`, whose instances do not change during a run; they
+        are compared by identity.
 
     Raises:
-      Opaque: for anything else; the message says what it is.
+      Opaque: for objects of other types; the message names the type.
     """
 
     def each(values: Any) -> tuple[tuple, list]:

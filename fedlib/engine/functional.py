@@ -1,7 +1,7 @@
-"""Calling a module with other parameters than its own: `torch.func.functional_call`, cheaper.
+"""Calls of a module with given parameters: a cheaper `torch.func.functional_call`.
 
-`functional_call` looks every parameter up by its dotted name in every call. Here a module's
-parameters are found once, and a call puts tensors in their places and takes them out again.
+`functional_call` looks up every parameter by its dotted name in every call. Here the places of a
+module's parameters are found once; a call puts tensors there and restores the module afterwards.
 """
 
 import copy
@@ -51,7 +51,7 @@ def _prepared(module: nn.Module) -> tuple[nn.Module, Places]:
 
 
 def _places(module: nn.Module) -> Places:
-    """Every place of each parameter and floating-point buffer; those that are tied have several."""
+    """All places of each parameter and floating-point buffer; a tied one has several."""
     names, places = {}, {}
     for prefix, part in module.named_modules():
         for where in (part._parameters, part._buffers):

@@ -1,14 +1,14 @@
 """Fully decentralised runs: clients on a graph average with their neighbours, without a server.
 
-A property of a run, not a copy of each method: a method whose shared state is named in its
-`shared` fields runs unchanged. Every client holds its own copy of what a server would hold; after
-local training, copies are mixed, theta_i <- sum_j W_ij theta_j.
+This is a property of a run. A method that lists its shared state in `shared` runs unchanged. Every
+client has its own copy of the server's state; after local training, copies are mixed,
+theta_i <- sum_j W_ij theta_j.
 
 Source: Marfoq et al., NeurIPS 2021 (D-EM, D-SGD); fastest-mixing weights from Boyd, Diaconis and
 Xiao, "Fastest Mixing Markov Chain on a Graph", SIAM Review 2004; Metropolis weights from Xiao,
 Boyd and Lall, "A Scheme for Robust Distributed Sensor Fusion", 2005.
-Deviation: graphs are connected (drawn again from a random stream until they are) and clients keep a
-weight of their own; the official code forbids self-loops and fails on an isolated client.
+Deviation: graphs are drawn again from a random stream until they are connected, and clients give
+their own copy a weight; the official code forbids self-loops and fails on an isolated client.
 """
 
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ def connected_graph(num_clients: int, edge_probability: float, seed: int) -> nx.
 
 
 def mixing_matrix(graph: nx.Graph, mixing: str) -> np.ndarray:
-    """Symmetric, nonnegative weights whose rows sum to 1, zero between strangers -> [C, C]
+    """Symmetric, nonnegative weights whose rows sum to 1, zero without an edge -> [C, C]
 
     Raises:
       ValueError: for an unknown `mixing`.
@@ -55,7 +55,7 @@ def mixing_matrix(graph: nx.Graph, mixing: str) -> np.ndarray:
 
 
 def check_mixing(mixing: str) -> None:
-    """Raises ValueError unless there are weights of that name."""
+    """Raises ValueError for unknown weights."""
     if mixing not in MIXINGS:
         raise ValueError(f"mixing must be one of {MIXINGS}, got {mixing!r}")
 
@@ -93,13 +93,13 @@ def fastest(graph: nx.Graph, steps: int = 500) -> np.ndarray:
 
 
 def slem(weights: np.ndarray) -> float:
-    """Second-largest eigenvalue modulus: how much of a disagreement is left after one mixing."""
+    """Second-largest eigenvalue modulus: the share of a disagreement that one mixing leaves."""
     return float(np.abs(np.linalg.eigvalsh(weights - 1 / len(weights))).max())
 
 
 @dataclass(frozen=True)
 class GossipCohort(Cohort):
-    """A cohort without a server: what is shared has a copy per client, leaves [num_clients, ...].
+    """A cohort without a server: shared state has a copy per client, leaves [num_clients, ...].
 
     Attributes:
       mixing: [population, population] weights, in the order of `members`.
@@ -117,11 +117,11 @@ class GossipCohort(Cohort):
         return tree.broadcast(tree.mean(tree.take(shared, self.members), uniform), self.size)
 
     def broadcast(self, shared: Tree) -> Tree:
-        """Nobody sends anything down: clients start from the copies they hold."""
+        """As `held`, because nothing is sent down: clients start from their own copies."""
         return self.held(shared)
 
     def average(self, trained: Tree, previous: Tree) -> Tree:
-        """Everybody's copy after mixing with its neighbours'."""
+        """Each client's copy after mixing with those of its neighbours."""
         self._require_everybody()
         links = int((self.mixing > 0).sum()) - int((self.mixing.diagonal() > 0).sum())
         self.journal.up += tree.numel(tree.take(trained, 0)) * links / self.size
@@ -130,7 +130,7 @@ class GossipCohort(Cohort):
         return tree.put(previous, self.members, mixed)
 
     def _total(self, values: Tree, among: np.ndarray | None) -> Tree:
-        """Everybody's copy: there is nobody to add them up."""
+        """Each client's copy, because there is no server to add them up."""
         return values
 
     def _require_everybody(self) -> None:
@@ -149,7 +149,7 @@ def replicate(state: Any, shared: tuple[str, ...], num_clients: int) -> Any:
 
 
 def _with_loops(w: np.ndarray, edges: np.ndarray, size: int) -> np.ndarray:
-    """The matrix with weights `w` on the edges and what is left of each row on the diagonal."""
+    """The matrix with weights `w` on the edges, and a diagonal that makes rows sum to 1."""
     weights = np.zeros((size, size))
     weights[edges[:, 0], edges[:, 1]] = weights[edges[:, 1], edges[:, 0]] = w
     np.fill_diagonal(weights, 1 - weights.sum(1))
@@ -157,10 +157,10 @@ def _with_loops(w: np.ndarray, edges: np.ndarray, size: int) -> np.ndarray:
 
 
 def _feasible(w: np.ndarray, edges: np.ndarray, size: int) -> np.ndarray:
-    """Edge weights made nonnegative, and shrunk where they exceed 1 at a client.
+    """Edge weights that are not negative, and sum to at most 1 at every client.
 
-    The sequential projection of Boyd, Diaconis and Xiao: client by client, the positive weights at
-    an overfull one are lowered by the same amount until they sum to 1.
+    The sequential projection of Boyd, Diaconis and Xiao: client by client, if the sum exceeds 1,
+    all positive weights are lowered by the same amount until they sum to 1.
     """
     w = np.maximum(w, 0)
     for client in range(size):

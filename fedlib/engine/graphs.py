@@ -1,16 +1,17 @@
-"""Batched steps that are captured once and replayed: one launch instead of some hundred kernels.
+"""Batched steps that are captured once and replayed: one launch instead of hundreds of kernels.
 
 A step of `Batched` on a GPU is a few hundred small kernels, which take longer to launch than to
-run. A CUDA graph launches them together, on the addresses it was captured with. So a *program*
-keeps buffers for everything that a step reads and writes: the clients' carry and arguments, the
-tensors that its function closed over, and the positions of a batch's examples. A round copies its
-values in, replays the graph of each wave's shape, and copies the result out. To make shapes repeat,
-waves have a power of two of lanes, of which those left over train a scratch client nobody reads.
+run. A CUDA graph launches them together, on the addresses with which it was captured. So a
+*program* keeps buffers for everything that a step reads and writes: the clients' carry and
+arguments, the tensors that its function closed over, and the positions of a batch's examples. A
+round copies its values in, replays the graph of each wave's shape, and copies the result out. To
+make shapes repeat, the number of lanes of a wave is a power of two; unused lanes train a scratch
+client, whose result is dropped.
 
-A shape is captured when it comes up for the third time; before that, and where capturing fails, the
-same function of the same buffers is called. On a CPU it always is, so that all of this runs there
-but for the capturing itself. Steps that cannot be told from outside to be the same as before (see
-`fedlib.engine.fingerprint`) run as in `Batched`; `notes` counts both and gives the reasons.
+A shape is captured at its third use. Before that, and if capturing fails, the same function is
+called on the same buffers. A CPU always calls the function, so everything but the capturing can run
+there. Steps that `fedlib.engine.fingerprint` cannot compare run as in `Batched`. `notes` counts
+both kinds and gives the reasons.
 """
 
 from collections import Counter
@@ -30,8 +31,8 @@ from fedlib.engine.fingerprint import Opaque, walk
 from fedlib.engine.waves import Work, first_rows, take_rows, wave_batch
 from fedlib.tree import Tree
 
-WARM = 2  # calls of a shape before it is captured: libraries set themselves up in them
-PROGRAMS = 8  # at most; each keeps memory for a block of clients
+WARM = 2  # calls of a shape before it is captured, in which libraries initialise themselves
+PROGRAMS = 8  # most programs that are kept; each has memory for a block of clients
 
 
 class Graphs(Batched):
@@ -58,12 +59,12 @@ class Graphs(Batched):
                 program.load(closed, carry, per_client, first_rows(work))
                 program.run(drawn, batch_size, not work.task.statistics, place)
         except torch.OutOfMemoryError:
-            self._programs.clear()  # and its buffers, so that a smaller block finds room
+            self._programs.clear()  # frees buffers, to make room for a smaller block
             raise
         return program.result()
 
     def _program(self, work, step, carry, per_client) -> tuple["Program", list[Tensor]]:
-        """The program of these steps, and the tensors that the function closed over this time."""
+        """(program of these steps, the tensors that the function closes over this time)."""
         closed: list[Tensor] = []
 
         def note(x: Tensor) -> Tensor:
@@ -81,13 +82,13 @@ class Graphs(Batched):
                 raise Opaque(f"more than {PROGRAMS} different steps")
             _, own = walk(step, torch.clone, fixed)
             if work.data.device.type == "cuda" and self._pool is None:
-                # Shared by all graphs: none leaves a result in it for another to overwrite.
+                # All graphs share the pool, because none leaves a result in it.
                 self._pool = torch.cuda.graph_pool_handle()
             self._programs[key] = Program(work, own, self)
         return self._programs[key], closed
 
     def capture(self, body: Callable[[], None], device: torch.device) -> Callable[[], None]:
-        """A function that does what `body` does, captured where the device can capture."""
+        """A function with the effect of `body`, captured if the device can capture."""
         self.notes["captured_shapes"] += 1
         if device.type != "cuda":
             return body
@@ -105,13 +106,13 @@ class Graphs(Batched):
 
 
 class Program:
-    """A step with buffers for all it reads and writes, and its captured shapes.
+    """A step with buffers for everything that it reads and writes, and its captured shapes.
 
-    Every buffer with a row per client has one more, the scratch client's.
+    Buffers with a row per client have a further row, that of the scratch client.
     """
 
     def __init__(self, work: Work, step: Callable, executor: Graphs):
-        self.task, self.data = work.task, work.data  # kept, so that their ids stay theirs
+        self.task, self.data = work.task, work.data  # kept, so that no other object gets their ids
         self.step, self.executor, self.size = step, executor, len(work.ids)
         self.closed: list[Tensor] = []
         walk(step, self._keep, (Batched,))
@@ -119,7 +120,7 @@ class Program:
         self.shapes: dict[tuple, Shape] = {}
 
     def load(self, closed: list[Tensor], carry: Tree, per_client: tuple, first: Tensor) -> None:
-        """Copy a round's values into the buffers, which are made the first time."""
+        """Copy a round's values into the buffers; the first call makes the buffers."""
         if self.carry is None:
             self.carry, self.args, self.first = tree.map(
                 _with_scratch, (carry, tuple(per_client), first)
@@ -129,7 +130,7 @@ class Program:
             buffer.copy_(values)
 
     def run(self, drawn: list[Batches], batch_size: int, may_pad: bool, place: Place) -> None:
-        """All steps of all clients, each noted in `place`."""
+        """Run all steps of all clients, and note each in `place`."""
         ids = place.ids
         merged = waves(drawn, batch_size, may_pad)
         if not merged:
@@ -147,13 +148,13 @@ class Program:
             self.shapes[key].call(inputs, self.executor, self.data)
 
     def result(self) -> Tree:
-        """The clients' carry, in memory of its own."""
+        """A copy of the clients' carry."""
         return tree.clone(tree.take(self.carry, slice(self.size)))
 
     def _step(
         self, lanes: int, width: int, padded: bool, epoch: int, everyone: bool, inputs: Tensor
     ) -> None:
-        """One wave, from the buffers to the buffers."""
+        """Run one wave on the buffers."""
         active, index, keys, sizes = inputs.split([lanes, lanes * width, lanes, lanes])
         first, index = self.first[active], index.reshape(lanes, width)
         batch = wave_batch(self.data, first, index, keys, sizes if padded else None, epoch)
@@ -170,7 +171,7 @@ class Program:
         return min(1 << (len(wave.clients) - 1).bit_length(), self.size)
 
     def _lanes(self, wave: Wave, width: int) -> np.ndarray:
-        """A wave's numbers in one row, filled up to `width` examples and with scratch lanes."""
+        """A wave's numbers in one row, padded to `width` examples and with scratch lanes."""
         more = self._lane_count(wave) - len(wave.clients)
         index = np.pad(wave.index, ((0, more), (0, width - wave.index.shape[1])))
         clients = np.pad(wave.clients, (0, more), constant_values=self.size)
@@ -183,7 +184,7 @@ class Program:
 
 
 class Shape:
-    """Waves of one shape: a function of a buffer for their numbers."""
+    """A function that runs waves of one shape, with a buffer for their numbers."""
 
     def __init__(self, step: Callable[[Tensor], None], like: Tensor):
         self.inputs = torch.empty_like(like)
@@ -191,7 +192,7 @@ class Shape:
         self.calls, self.replay = 0, None
 
     def call(self, inputs: Tensor, executor: Graphs, data: DeviceData) -> None:
-        """One wave."""
+        """Run one wave."""
         self.inputs.copy_(inputs)
         if self.replay is None and self.calls == WARM:
             self.replay = executor.capture(self.body, data.device)
@@ -204,9 +205,9 @@ class Shape:
 
 
 def _with_scratch(x: Tensor) -> Tensor:
-    """A buffer for `x` [C, ...] -> [C + 1, ...]; one row for all where they are the same.
+    """A buffer for `x` [C, ...] -> [C + 1, ...]; a single row if `x` is broadcast.
 
-    What is no tensor is part of what the program is, and stays.
+    A value that is no tensor is part of the program, and stays.
     """
     if not isinstance(x, Tensor):
         return x
@@ -216,7 +217,7 @@ def _with_scratch(x: Tensor) -> Tensor:
 
 
 def _fill(buffer: Tensor, x: Tensor) -> None:
-    """Copy `x` into its buffer; the scratch client is a copy of the first."""
+    """Copy `x` into its buffer; the scratch client gets a copy of the first row."""
     if not isinstance(x, Tensor):
         return
     if tree.is_broadcast(x):

@@ -1,7 +1,7 @@
-"""What happened in a round, and the refusal of losses that are not finite.
+"""The record of a round, and errors for losses that are not finite.
 
-Wherever a loss chooses (the best model so far, an expert, a moment to stop) a loss that is not
-finite must not pass for "not better": what was chosen before would stand for what diverged.
+If losses choose (the best model so far, an expert, the end of training), a loss that is not finite
+must not count as "not better": an earlier choice would then hide the divergence.
 """
 
 import contextlib
@@ -20,15 +20,15 @@ ADVICE = "a lower learning rate usually helps"
 
 @dataclass
 class Journal:
-    """What happened in a round that no method needs to hand on.
+    """Traffic and training of a round, which methods need not pass on.
 
     Attributes:
       losses: per call of `fit`, mean training loss of each client [C].
-      clients: whose each of these losses are [C].
-      down, up: numbers sent to and from ONE client; the mean where clients differ in it.
-      examples: training examples in the local steps of ALL clients, counting repeats.
+      clients: per call of `fit`, the clients of these losses [C].
+      down, up: numbers sent to and from ONE client; the mean if clients differ.
+      examples: training examples in the local steps of ALL clients, with repeats.
       whole: whether the trained models of all clients existed at once.
-      others: by group, what happened in the round to `Cohort.everyone` of that group.
+      others: by group, the journal of `Cohort.everyone` of that group.
     """
 
     losses: list[Tensor] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Journal:
     others: dict[str, "Journal"] = field(default_factory=dict)
 
     def add(self, clients: np.ndarray, losses: Tensor, whole: bool = True) -> None:
-        """Training losses [C] of these clients [C], and whether all of their models were there."""
+        """Add training losses [C] of clients [C]; `whole`: all of their models existed at once."""
         self.whole |= whole
         self.losses.append(losses)
         self.clients.append(clients)
@@ -51,9 +51,9 @@ class Journal:
         """Raise DivergedError unless all losses are finite; waits for the device.
 
         Args:
-          when: as in "in round 3".
-          group: whose journal this is.
-          since: what to add on a client.
+          when: such as "in round 3".
+          group: the group to which this journal belongs.
+          since: gives a text about a client, which ends the message.
         """
         for clients, losses in zip(self.clients, self.losses, strict=True):
             refuse_diverged(losses, clients, when, group=group, since=since)
@@ -62,10 +62,10 @@ class Journal:
 
     @contextlib.contextmanager
     def watched(self, when: str) -> Iterator[None]:
-        """Refuse what diverges in this block, also where it led to another error; then forget it.
+        """Call `refuse_diverged` after this block, also after an error; then forget the losses.
 
         Raises:
-          DivergedError: as `refuse_diverged` does.
+          DivergedError: if a loss is not finite, in place of any other error of the block.
         """
         try:
             yield
@@ -91,11 +91,11 @@ def refuse_diverged(
 
     Args:
       losses: [C] or [C, E].
-      clients: [C] whose they are.
-      when: as in "in round 3".
-      what: of which data or model the losses are.
-      group: the clients', one of `fedlib.federation.GROUPS`.
-      since: what to add on a client.
+      clients: [C] the clients of these losses.
+      when: such as "in round 3".
+      what: name of the losses.
+      group: of the clients, one of `fedlib.federation.GROUPS`.
+      since: gives a text about a client, which ends the message.
     """
     finite = torch.as_tensor(losses).isfinite().reshape(len(losses), -1)
     if finite.all():
@@ -107,5 +107,5 @@ def refuse_diverged(
 
 
 def diverged(who: str, when: str, what: str) -> DivergedError:
-    """The error, of `who` "client 3", `when` "in round 2" and `what` "training loss is nan"."""
+    """The error for, say, "client 3", "in round 2" and "training loss is nan"."""
     return DivergedError(f"{who} diverged {when}: {what}; {ADVICE}")

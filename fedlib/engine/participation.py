@@ -1,4 +1,4 @@
-"""Who takes part in a round."""
+"""The clients that take part in a round."""
 
 import numpy as np
 
@@ -12,15 +12,15 @@ def sample(
 ) -> np.ndarray:
     """Clients of one round, without replacement, in ascending order -> [C] int64
 
-    Depends on (seed, round) alone, so every method sees the same cohorts. At least one client
-    takes part: C = max(1, floor(rate * population)).
+    The draw depends on (seed, round) alone, so every method sees the same cohorts. At least one
+    client takes part: C = max(1, floor(rate * P)).
 
     Args:
-      population: [P] who may take part.
+      population: [P] clients that may take part.
       rate: fraction of them.
       seed, round: of the draw.
-      selection: "uniform"; "residue", one of each class of positions in the population modulo C; or
-        "anchored", the first floor(C / 2) of the population in every round, and any of the others.
+      selection: "uniform"; "residue", one client of each class of positions modulo C; or
+        "anchored", in every round the first floor(C / 2) of the population, and others by chance.
 
     Raises:
       ValueError: for another selection.

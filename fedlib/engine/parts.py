@@ -1,7 +1,7 @@
-"""A cohort that trains part by part, so that no more models exist than those of a part.
+"""Training of a cohort part by part, so that only the models of one part exist at a time.
 
-What is kept of a part is a row of each client, or is added to a `Total`. Totals are taken client by
-client, in the cohort's order, so that every bit is the same for any size of a part.
+A part leaves a row for each client, or is added to a `Total`. Totals are summed client by client,
+in the cohort's order, so every bit is the same for any size of a part.
 """
 
 from collections.abc import Iterable
@@ -15,29 +15,29 @@ from fedlib import tree
 from fedlib.engine.device import upload
 from fedlib.tree import Rows, Tree
 
-# Of the models of a part, momenta apart. On a CPU they should fit into its cache, and into memory
-# that the process has already; a GPU, which computes all clients of a part at once, gets many.
+# Of the models of a part, without momenta. On a CPU they should fit into its cache and into memory
+# that the process already has. A GPU computes all clients of a part at once, so parts are large.
 PART_BYTES = {"cpu": 16 * 2**20, "cuda": 4 * 2**30}
-SUMMED_BYTES = 2**20  # of small models that are added up at once; they fit into a cache
+SUMMED_BYTES = 2**20  # of small models that are added up together; they fit into a cache
 
 
 class Total:
     """A sum over clients, each weighted by its training examples; `Cohort.total` makes it.
 
     Attributes:
-      examples: of these clients, together.
+      examples: number of these clients' training examples.
     """
 
     def __init__(self, terms: Tree, sizes: np.ndarray):
-        """Of `terms`, leaves [C, ...] or `Rows`, of clients with `sizes` [C] examples.
+        """The sum of `terms`, leaves [C, ...] or `Rows`, of clients with `sizes` [C] examples.
 
         Raises:
           ValueError: for `Rows` of different shapes, which have no sum.
         """
         tree.check_alike(terms, len(sizes))
         self.examples = int(sizes.sum())
-        self._terms, self._sizes = terms, sizes  # of clients who are not in the sum yet
-        self._sum: Tree = None  # made when it is needed: that of a part is not
+        self._terms, self._sizes = terms, sizes  # of clients that are not in the sum yet
+        self._sum: Tree = None  # computed when needed: a part in a larger total needs none
         self._at_once = max(1, SUMMED_BYTES // max(1, _nbytes(tree.take(terms, 0))))
 
     @property
@@ -47,17 +47,17 @@ class Total:
         return self._sum
 
     def mean(self) -> Tree:
-        """The clients' average, weighted -> leaves [...]"""
+        """Average over clients, weighted by examples -> leaves [...]"""
         return tree.map(lambda x: x / self.examples, self.sum)
 
     def settled(self) -> "Total":
-        """The same without the clients' terms, but for the last few of small models."""
+        """This total after adding up its terms, except for the last few of small models -> self"""
         self._add(len(self._sizes) // self._at_once * self._at_once)
         self._terms = tree.clone(self._terms)
         return self
 
     def go_on(self, others: "Total") -> "Total":
-        """Add further clients, in place -> self, settled"""
+        """Add the terms of further clients, in place -> self, settled"""
         self.examples += others.examples
         terms = others._terms
         if len(self._sizes):
@@ -66,7 +66,7 @@ class Total:
         return self.settled()
 
     def _add(self, count: int) -> None:
-        """Take the first `count` of the clients that are left into the sum."""
+        """Add the first `count` of the remaining terms to the sum."""
         if self._sum is None:
             self._sum = tree.map(torch.zeros_like, tree.take(self._terms, 0))
         into = tree.leaves(self._sum)
@@ -90,9 +90,9 @@ def slices(models: Tree, size: int, together: int) -> list[slice]:
     """The parts of a cohort of `size` clients, in order.
 
     Args:
-      models: what the clients train, leaves [C, ...] or `Rows`.
+      models: of the clients, leaves [C, ...] or `Rows`.
       size: C.
-      together: clients that a part has at least, for the executor to be busy.
+      together: least number of clients in a part, to keep the executor busy.
     """
     on_cpu = all(x.device.type == "cpu" for x in tree.leaves(models))
     room = PART_BYTES["cpu" if on_cpu else "cuda"]
@@ -101,9 +101,10 @@ def slices(models: Tree, size: int, together: int) -> list[slice]:
 
 
 def joined(parts: Iterable[tuple[slice, Tree]], size: int) -> Tree:
-    """What is kept of each part, one after the other, as that of all `size` clients.
+    """The results of all parts, joined to the result of all `size` clients.
 
-    Leaves are [K, ...] for the K clients of a part, `Rows` or totals.
+    Args:
+      parts: slice and result of each part: leaves [K, ...] for its K clients, `Rows` or totals.
     """
     whole: Tree = None
     for cut, kept in parts:
@@ -112,7 +113,7 @@ def joined(parts: Iterable[tuple[slice, Tree]], size: int) -> Tree:
         if whole is None:
             whole = tree.map_clients(partial(_begun, size=size), kept)
         whole = tree.map_clients(partial(_with_part, cut), whole, kept)
-        del kept  # before the next part trains
+        del kept  # frees memory before the next part trains
     return whole
 
 

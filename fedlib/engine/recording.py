@@ -1,10 +1,10 @@
-"""What a step does, seen from below autograd, and the function that does it again.
+"""The operations of a step, noted below autograd, and a function that repeats them.
 
-`Recorder` notes every operation that PyTorch carries out inside its block, those of backward passes
-included, and refuses what is no function of its input tensors. `replayed` writes them down as a
-Python function: the same operations on the same arguments in the same order, hence the same bits,
-without modules, trees and autograd. Left out are copies of references, what undoes itself, and
-constants, which are computed once.
+`Recorder` notes every operation that PyTorch executes inside its block, also in backward passes,
+and refuses steps that are not functions of their input tensors. `replayed` writes a Python function
+of them: the same operations on the same arguments in the same order, so the same bits, without
+modules, trees and autograd. It omits copies of references and operations that undo each other, and
+computes constants once.
 """
 
 import types
@@ -16,9 +16,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 aten = torch.ops.aten
-# Their result is their argument: without autograd there is nothing to detach from.
+# Operations whose result equals their argument, because there is no autograd to detach from.
 SAME = {aten.detach.default, aten.alias.default}
-# Their values depend on their arguments' shapes alone.
+# Operations whose values depend only on shapes and on arguments that are no tensors.
 FILLED = {"ones_like", "zeros_like", "full_like", "new_zeros", "new_ones", "new_full", "zeros",
           "ones", "full", "arange", "scalar_tensor"}  # fmt: skip
 DRAWS = torch.Tag.nondeterministic_seeded
@@ -26,7 +26,7 @@ BY_VALUE = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
 
 
 class Call(NamedTuple):
-    """An operation with its arguments and what it returned: tensors, in any nesting, and others."""
+    """An operation, its arguments and its result: nested tensors and other values."""
 
     op: torch._ops.OpOverload
     args: tuple
@@ -38,10 +38,10 @@ class Line(NamedTuple):
     """A line of Python: `targets = text`.
 
     Attributes:
-      targets: names, "_" for what needs none.
-      several: whether it is unpacked into them.
+      targets: names, "_" for a result that needs none.
+      several: whether the result is unpacked into them.
       uses: names of tensors in `text` that are no constants.
-      is_view: whether it does nothing but look at a tensor in another way.
+      is_view: whether the result is a view of a tensor.
     """
 
     targets: list[str]
@@ -52,11 +52,11 @@ class Line(NamedTuple):
 
 
 class Recorder(TorchDispatchMode):
-    """Notes the operations inside its block, which are carried out as ever.
+    """Notes the operations inside its block, which are executed as usual.
 
     Attributes:
-      calls: what was done, in order; keeps all tensors alive, so that ids tell them apart.
-      refused: why it cannot be done again by its calls alone; "" if it can.
+      calls: the operations, in order; keeps all tensors alive, so that their ids stay unique.
+      refused: why the calls cannot be repeated; "" if they can.
     """
 
     def __init__(self, inputs: list[Tensor]):
@@ -69,11 +69,11 @@ class Recorder(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Nobody compiles here: to shield this class from the compiler would import it first."""
+        """False, because shielding this class from the compiler would import the compiler."""
         return False
 
     def __torch_dispatch__(self, op, types, args=(), kwargs=None):
-        """Carries the operation out; it is never stopped half way."""
+        """Execute and note an operation; a step is never stopped half way."""
         kwargs = kwargs or {}
         result = op(*args, **kwargs)
         call = Call(op, args, kwargs, result)
@@ -97,15 +97,15 @@ class Recorder(TorchDispatchMode):
         return ""
 
     def reason_of(self, outputs: list[Tensor]) -> str:
-        """Why `outputs` cannot be had again, or ""."""
+        """Why `outputs` cannot be computed again, or ""."""
         known = all(id(x) in self._known for x in outputs)
         return "" if known else "the step leaves a tensor that no operation made"
 
 
 def replayed(calls: list[Call], inputs: list[Tensor], outputs: list[Tensor]) -> Callable:
-    """The function of tensors like `inputs` that does `calls` and returns the `outputs` in a list.
+    """A function of tensors like `inputs` that repeats `calls` and returns `outputs` in a list.
 
-    Outputs are inputs, too, where a step is taken in place.
+    If a step changes tensors in place, its outputs may be among the inputs.
     """
     writer = _Writer(inputs, _constants(calls, outputs))
     for call in calls:
@@ -118,7 +118,7 @@ class _Writer:
 
     Attributes:
       names: of all tensors, by id.
-      globals: what the lines refer to besides them.
+      globals: other objects in the lines, by name.
     """
 
     def __init__(self, inputs: list[Tensor], constants: set[int]):
@@ -153,13 +153,13 @@ class _Writer:
         self._lines.append(Line(targets, several, text, uses, call.op.is_view))
 
     def function(self, outputs: list[Tensor]) -> Callable:
-        """What was written; names are let go of after their last use, as Python would."""
+        """The function; it drops names after their last use, as Python would."""
         returned = [self.names[id(x)] for x in outputs]
         alive, body = {*returned, *self.inputs, "_"}, []
         for line in reversed(self._lines):
             own = [name for name in line.targets if name != "_"]
             if line.is_view and not alive.intersection(own):
-                continue  # nobody looks at it
+                continue  # unused
             last = dict.fromkeys(name for name in [*line.uses, *own] if name not in alive)
             if last:
                 body.append(f"{' = '.join(last)} = None")
@@ -177,7 +177,7 @@ class _Writer:
         return self.names.setdefault(id(x), f"t{len(self.names)}")
 
     def _text(self, x: object, uses: list[str] | None = None) -> str:
-        """An argument, as Python has it."""
+        """An argument as Python text."""
         if isinstance(x, Tensor):
             name = self.names[id(x)]
             if uses is not None and name not in self.globals:
@@ -194,7 +194,7 @@ class _Writer:
 
 
 def _constants(calls: list[Call], outputs: list[Tensor]) -> set[int]:
-    """Ids of the results that are the same in every call; none where one might be written to."""
+    """Ids of the results that are the same in every call; none if one of them may change."""
     found: set[int] = set()
     for call in calls:
         given = [id(x) for x in tensors((call.args, call.kwargs))]
@@ -207,7 +207,7 @@ def _constants(calls: list[Call], outputs: list[Tensor]) -> set[int]:
 
 
 def _quick(op: torch._ops.OpOverload) -> Callable:
-    """The binding of an operation that costs the least to call."""
+    """The binding of an operation that is cheapest to call."""
     space, _, name = op._schema.name.partition("::")
     if space == "aten":
         for where in (torch, torch._C._nn, Tensor):

@@ -1,8 +1,8 @@
 """A cache of scores for one evaluation.
 
-New clients of a mixture find their weights in several ways, each from the losses of the same
+New clients of a mixture compute their weights in several ways, each from the losses of the same
 experts on the same examples. Only scores of models that all clients share are cached: they are the
-costly ones, and their models stay in memory anyway.
+expensive ones, and their models stay in memory anyway.
 """
 
 import inspect
@@ -40,13 +40,13 @@ class Remembered:
             return score()
         key = fn, *where, *map(_identity, leaves)
         if key not in self._found:
-            # Keeps the tensors, too, so that no others get their addresses.
+            # The cache keeps the tensors, too, so that no others get their addresses.
             self._found[key] = models, score()
         return self._found[key][1]
 
 
 def _is_shared(x: Tensor) -> bool:
-    """Whether all clients share the tensor; strides do not show it for a single client."""
+    """Whether all clients share the tensor; for a single client strides cannot show it."""
     return len(x) == 1 or tree.is_broadcast(x)
 
 

@@ -1,12 +1,11 @@
-"""Recorded steps with other kernels: what they compute, but for rounding.
+"""Recorded steps with other kernels: results are equal except for rounding.
 
-    fused    where plain SGD subtracts a product, as it does for the weights of linear layers, or
-             several products, one of each expert of a mixture, they go into the weights at once; no
-             gradient is written down and read again
-    onednn   products of matrices are oneDNN's, which PyTorch takes for convolutions alone
+    fused    plain SGD subtracts matrix products (gradients of linear layers, or one for each expert
+             of a mixture) from the weights directly, without storing the gradient
+    onednn   oneDNN multiplies matrices; PyTorch uses it for convolutions only
 
-Which is faster than what PyTorch does is a matter of sizes and of the processor: on Intel's MKL is
-ahead of oneDNN, on AMD's it is not always. `fedlib.run.calibrate` measures it.
+Which kernels are fastest depends on sizes and processor: on Intel's, MKL is faster than oneDNN; on
+AMD's not always. `fedlib.run.calibrate` measures it.
 """
 
 from collections import Counter
@@ -20,16 +19,16 @@ from fedlib.engine.recording import SAME, Call, tensors
 
 aten = torch.ops.aten
 UPDATE = aten._fused_sgd_.default
-LINEAR = "_linear_pointwise"  # of torch.ops.mkldnn; a private name, so ask `available`
+LINEAR = "_linear_pointwise"  # of torch.ops.mkldnn; a private name, so check `available`
 
 
 class Product(NamedTuple):
-    """The product of two matrices, or that transposed.
+    """The product of two matrices, or its transpose.
 
     Attributes:
       place: of its call.
       factors: [n, k] and [k, m].
-      turned: whether it is transposed.
+      turned: whether the product is transposed.
     """
 
     place: int
@@ -38,7 +37,7 @@ class Product(NamedTuple):
 
 
 def fused(calls: list[Call], outputs: list[Tensor]) -> list[Call]:
-    """`calls` without gradients that are products and serve plain SGD alone."""
+    """`calls` without gradients that are products and used by plain SGD only."""
     made = {id(x): place for place, call in enumerate(calls) for x in tensors(call.result)}
     uses = Counter(id(x) for call in calls for x in tensors((call.args, call.kwargs)))
     uses.update(map(id, outputs))
@@ -71,7 +70,7 @@ WAYS: dict[str, Callable[[list[Call], list[Tensor]], list[Call]]] = {
 
 
 def available() -> tuple[str, ...]:
-    """Those of `WAYS` that this build of PyTorch has."""
+    """The names in `WAYS` that this build of PyTorch supports."""
     there = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, LINEAR)
     return tuple(way for way in WAYS if way != "onednn" or there)
 
@@ -83,9 +82,9 @@ def _is_plain(call: Call) -> bool:
 
 
 def _products(x: Tensor, calls: list[Call], made: dict[int, int], uses: Counter) -> list[Product]:
-    """What `x` [n, m] is the product of, or a stack `x` [E, n, m]; nothing if it is no such thing.
+    """The product that makes `x` [n, m], or the products in a stack `x` [E, n, m].
 
-    Nothing else may need them.
+    The list is empty if `x` is neither, or if the products have other uses.
     """
     place, turned = _origin(x, calls, made, uses)
     if place is None:
@@ -102,7 +101,10 @@ def _products(x: Tensor, calls: list[Call], made: dict[int, int], uses: Counter)
 def _origin(
     x: Tensor, calls: list[Call], made: dict[int, int], uses: Counter
 ) -> tuple[int | None, bool]:
-    """Place of the call that makes what `x` is another name or view of, and whether transposed."""
+    """(place of the call that makes `x` or the tensor it is a view of, whether `x` is transposed).
+
+    The place is None if no call makes the tensor, or if it has other uses.
+    """
     turned = False
     while id(x) in made and uses[id(x)] == 1:
         call = calls[made[id(x)]]
@@ -114,7 +116,7 @@ def _origin(
 
 
 def _is_changed(product: Product, since: list[Call]) -> bool:
-    """Whether an operation writes where a factor is."""
+    """Whether one of the calls `since` writes to a factor's memory."""
     own = {x.untyped_storage().data_ptr() for x in product.factors}
     return any(
         call.op._schema.is_mutable
@@ -124,7 +126,7 @@ def _is_changed(product: Product, since: list[Call]) -> bool:
 
 
 def _subtracted(weight: Tensor, products: list[Product], rate: float) -> Iterator[Call]:
-    """weight = weight - rate product, in place; if it is a stack, each its own product."""
+    """weight = weight - rate product, in place; for a stack of weights, each with its product."""
     for number, product in enumerate(products):
         own, factors = weight, product.factors
         if weight.dim() > 2:
@@ -155,7 +157,7 @@ def _by_onednn(call: Call) -> Iterator[Call]:
 
 
 def _needed(calls: list[Call], outputs: list[Tensor]) -> list[Call]:
-    """Those that change something, or make what is used."""
+    """The calls that change a tensor in place, or whose result is used."""
     used, found = {id(x) for x in outputs}, []
     for call in reversed(calls):
         if call.op._schema.is_mutable or used & {id(x) for x in tensors(call.result)}:

@@ -13,8 +13,8 @@ class Schedule:
     Attributes:
       kind: "constant" 1; "multi_step" `factor` to the power of milestones passed (t >= milestone);
         "sqrt" 1 / sqrt(t); "linear" 1 / t; "cosine" half a cosine from 1 to 0 at `period`.
-      by: what t counts: "epoch", the local epochs this client has done (as an optimiser that
-        lives for the whole run does); "round", the communication rounds.
+      by: unit of t: "epoch", local epochs that the client has done (as an optimiser that lives for
+        the whole run would count); "round", communication rounds.
       milestones, factor: of "multi_step".
       period: of "cosine", in the unit of t.
     """

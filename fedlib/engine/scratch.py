@@ -1,7 +1,7 @@
-"""What all clients keep between rounds and is too much for memory: tensors in a file.
+"""Tensors in a file, for client states that are too large for memory.
 
-They are tensors like any other; the system reads and writes their pages. So that these do not pile
-up in the process, it lets go of them after every part of a cohort (`fedlib.mapped`).
+They work like other tensors; the operating system reads and writes their pages. After every part of
+a cohort the process frees these pages (`fedlib.mapped`).
 """
 
 import os
@@ -16,8 +16,8 @@ from fedlib import mapped, tree
 from fedlib.environment import memory
 from fedlib.tree import Rows, T, Tree
 
-# Of a core's share of the machine's memory: a workflow runs a job on each core. Files are written
-# anew in every round, so what fits into memory stays there.
+# Of a core's share of the machine's memory, because a workflow runs a job on each core. Files are
+# written again in every round, so states that fit into memory stay there.
 ROOM_SHARE = 0.125
 ALIGNED = 64  # bytes, as PyTorch's own memory is
 
@@ -26,8 +26,8 @@ def put(kept: T, rows: Tree, ids: Tensor, host_ids: np.ndarray, notes: dict) -> 
     """`kept` of all clients with the `rows` of some, see `tree.put`; new `Rows` may go to a file.
 
     Args:
-      ids, host_ids: of these clients, where they compute and on the host.
-      notes: are told where a file has no room.
+      ids, host_ids: of these clients, on the device and on the host.
+      notes: gets a note if there is no room for a file.
     """
 
     def replace(old: Tensor | Rows, new: Tensor | Rows) -> Tensor | Rows:
@@ -39,16 +39,16 @@ def put(kept: T, rows: Tree, ids: Tensor, host_ids: np.ndarray, notes: dict) -> 
 
 
 def keeper(rows: Rows, clients: int, notes: dict) -> Callable[[Rows], Rows]:
-    """What puts the new rows of a cohort where there is room for them: in memory, or in a file.
+    """A function that keeps new rows of a cohort where there is room: in memory, or in a file.
 
     Args:
-      rows: the cohort's before they are renewed.
-      clients: whose rows are kept, this cohort's and all others.
-      notes: are told where a file has no room.
+      rows: earlier rows of the cohort.
+      clients: number of clients whose rows are kept, in this cohort or not.
+      notes: gets a note if there is no room for a file.
     """
     leaves = tree.leaves(rows)
     size = sum(map(_span, leaves))
-    of_all = 2 * size * clients / len(rows)  # before and after a round
+    of_all = 2 * size * clients / len(rows)  # twice: before and after a round
     room = ROOM_SHARE * memory() / (os.cpu_count() or 1)
     if of_all <= room or any(x.device.type != "cpu" for x in leaves):
         return Rows
@@ -68,7 +68,7 @@ class File:
         self._used = 0
 
     def keep(self, rows: Rows) -> Rows:
-        """Copies of the next rows in the file."""
+        """Copies of `rows`, in the file after those of earlier calls."""
         kept = tree.map(self._copy, rows)
         self._file.flush()
         mapped.let_go()
@@ -77,7 +77,7 @@ class File:
     def _copy(self, x: Tensor) -> Tensor:
         flat, at = x.flatten(), self._used
         self._file.seek(at)
-        self._file.write(flat.view(torch.uint8).numpy())  # cheaper than by the map
+        self._file.write(flat.view(torch.uint8).numpy())  # cheaper than through the map
         self._used += _span(x)
         there = torch.frombuffer(self._map, dtype=x.dtype, count=x.numel(), offset=at)
         return there.reshape(x.shape)

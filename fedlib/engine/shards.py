@@ -1,4 +1,4 @@
-"""What clients know of their own training examples: labels, or side information."""
+"""Labels and side information of the clients' training examples."""
 
 import numpy as np
 
@@ -7,15 +7,15 @@ from fedlib.federation import Federation
 
 
 def shares(federation: Federation, clients: np.ndarray, of: str, num: int) -> np.ndarray:
-    """How labels or side information are distributed on each client -> [C, num]
+    """Distribution of labels or side information on each client -> [C, num]
 
-    Clients without training examples are taken to be uniform.
+    It is uniform for clients without training examples.
 
     Args:
-      federation: whose clients they are.
+      federation: of the clients.
       clients: [C] their positions in it.
       of: "label" or "side", see `Federation.side`.
-      num: of values; they are 0 ... num - 1.
+      num: number of values; they are 0 ... num - 1.
 
     Raises:
       DataError: if the federation has no such values, or larger ones.
@@ -30,7 +30,7 @@ def shares(federation: Federation, clients: np.ndarray, of: str, num: int) -> np
 
 
 def side(federation: Federation, clients: np.ndarray) -> np.ndarray:
-    """Side information of every training example of each client, padded by zeros -> [C, N] int64
+    """Side information of each client's training examples, padded with zeros -> [C, N] int64
 
     Raises:
       DataError: if the federation has none.

@@ -7,9 +7,9 @@ from torch import Tensor
 def project(v: Tensor, total: float | Tensor = 1.0) -> Tensor:
     """The point nearest to `v` among those that are not negative and sum to `total`: [n] -> [n]
 
-    It is v - theta, cut at 0, for the one theta that makes the sum right. With the j largest
-    entries left, theta is (their sum - total) / j; leaving out one that belongs, or taking in one
-    that does not, makes that smaller, so theta is the largest of these.
+    It is max(v - theta, 0), with the theta that makes the sum right. If the j largest entries stay
+    positive, theta is (their sum - total) / j. Any other j gives a smaller value, so theta is the
+    maximum over j.
 
     Source: Duchi et al., "Efficient Projections onto the l1-Ball for Learning in High Dimensions",
     ICML 2008.

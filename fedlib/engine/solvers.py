@@ -1,4 +1,4 @@
-"""Local solvers: what a client does with a gradient, and what it remembers until the next round."""
+"""Local solvers: a client's steps along gradients, and the memory of its solver between rounds."""
 
 import math
 from collections.abc import Callable
@@ -20,10 +20,10 @@ Rate = float | Tensor
 
 
 class Memory(NamedTuple):
-    """What the clients' solvers remember between rounds; part of a method's state."""
+    """The memory of the clients' solvers between rounds; part of a method's state."""
 
-    # Momenta like the client's parameters, or () where the solver keeps none. On the device, or in
-    # host memory if those of all clients take too much of it; see `fedlib.engine.device.placed`.
+    # Momenta with the structure of the client's parameters, or () if the solver keeps none. They
+    # are on the device, or in host memory if too large; see `fedlib.engine.device.placed`.
     buffers: Rows
     epochs: Tensor  # [num_clients] int64, local epochs done; in host memory
 
@@ -33,10 +33,10 @@ class Memory(NamedTuple):
         return Memory(Rows(self.buffers[c] for c in rows), self.epochs[rows])
 
     def afresh(self) -> "Memory":
-        """That of new solvers at the current rate of training, the same one for everybody.
+        """Memory of new solvers that continue at the current learning rate, the same for all.
 
-        Buffers are empty, and the count is that of the client who has trained most: those who were
-        absent, or never took part, have counts of earlier rates.
+        Momenta are zero. Every client gets the count of the client that has trained most, because
+        smaller counts, of clients that were absent, would give earlier learning rates.
         """
         rows = self.buffers
         empty = tree.by_kind(
@@ -45,7 +45,7 @@ class Memory(NamedTuple):
         return Memory(empty, torch.full_like(self.epochs, int(self.epochs.max())))
 
     def renewed(self, clients: list[int], buffers: Rows | None, epochs: int) -> "Memory":
-        """This memory after `clients` did `epochs` more, with new `buffers` unless None."""
+        """This memory after `epochs` more epochs of `clients`, with new `buffers` unless None."""
         rows = list(self.buffers)
         for client, row in zip(clients, buffers or (), strict=buffers is not None):
             rows[client] = row
@@ -56,7 +56,7 @@ class Memory(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Solver:
-    """Mini-batch training on a client's shard; subclasses say what a step is.
+    """Mini-batch training on a client's shard; subclasses define a step.
 
     Attributes:
       lr: learning rate, multiplied by `schedule`.
@@ -64,12 +64,12 @@ class Solver:
       epochs: passes over the shard per call ...
       steps: ... or, if given, exactly this many batches.
       drop_last: leave the last, smaller batch out, unless it is the only one.
-      weight_decay: L2 factor (see the subclass for where it enters).
+      weight_decay: L2 factor (the subclass says where it enters).
       keeps: "run" if momenta live for the whole run, "round" if they start at zero in each call.
       schedule: of the learning rate.
-      clip_norm: what a gradient's Euclidean norm is shrunk to if it is larger, as by
-        `torch.nn.utils.clip_grad_norm_`: of each top-level entry of the parameters that has entries
-        itself (a module of several), and of all others together. 0 or None is off.
+      clip_norm: largest Euclidean norm of a gradient, as in `torch.nn.utils.clip_grad_norm_`. It
+        applies to each top-level entry of the parameters that has entries itself (one of several
+        modules), and to all others together. 0 or None is off.
     """
 
     lr: float
@@ -90,7 +90,7 @@ class Solver:
             raise ValueError(f"keeps must be 'run' or 'round', got {self.keeps!r}")
 
     def _check(self, *names: str, least: int = 0, below: float = math.inf) -> None:
-        """Raises ValueError unless these fields are in [least, below); counts begin at 1."""
+        """Raises ValueError unless these fields are in [least, below); integers if `least` is 1."""
         kind, limit = Integral if least else Real, f" and below {below}" if below < math.inf else ""
         for name in names:
             value = getattr(self, name)
@@ -108,26 +108,23 @@ class Solver:
 
         Args:
           params: by name; overwritten.
-          grads: by name; used up.
-          buffers: as `init` makes them; overwritten.
+          grads: by name; may be overwritten.
+          buffers: as from `init`; overwritten.
           lr: the current rate, or that of each stacked client [C].
           scale: factors of the rate of top-level entries of `params`, by name.
         """
         raise NotImplementedError
 
     def step(self, params: dict, grads: dict, buffers: Tree, lr: Rate, scale: dict) -> tuple:
-        """(params, buffers) after clipping and `step_`, with the arguments left as they are.
-
-        Clipped as of ONE client.
-        """
+        """(params, buffers) of ONE client after clipping and `step_`; changes no argument."""
         params, grads, buffers = tree.clone((params, grads, buffers))
         self.step_(params, self.clipped(grads), buffers, lr, scale)
         return params, buffers
 
     def clipped(self, grads: dict, stacked: bool = False) -> dict:
-        """`grads` of one client, or of several `stacked` along a first dimension, by `clip_norm`.
+        """`grads` of one client, or of several `stacked` along a first dimension, clipped.
 
-        The norm is added a millionth before it divides, as PyTorch does.
+        As in PyTorch, the divisor is the norm plus a millionth.
         """
         if not self.clip_norm:
             return grads
@@ -138,12 +135,11 @@ class Solver:
     def memory(self, params: Tree, num_clients: int) -> Memory:
         """Memory of `num_clients` clients.
 
-        It is in host memory if, for all clients, it takes too much of the device's: then a round
-        brings its clients' rows to the device and takes them back; see
-        `fedlib.engine.device.placed`.
+        It is in host memory if it is too large for the device: then a round brings the rows of its
+        clients to the device and back; see `fedlib.engine.device.placed`.
 
         Args:
-          params: what a client trains; where clients differ, the `Rows` of ALL of them.
+          params: of one client; if clients differ, the `Rows` of ALL of them.
         """
 
         def empty(client: int) -> Tree:
@@ -153,7 +149,7 @@ class Solver:
         return Memory(placed(buffers), torch.zeros(num_clients).long())
 
     def fresh(self, params: Tree, size: int) -> Rows:
-        """Momenta before the first step of `size` clients, `params` leading with them."""
+        """Momenta before the first step of `size` clients; `params` [C, ...] or `Rows`."""
         numbers = tree.kinds(params)
         return tree.by_kind(lambda c: self.init(tree.take(params, c)), numbers, size)
 
@@ -172,7 +168,7 @@ class SGD(Solver):
     """As `torch.optim.SGD`: heavy-ball momentum without dampening, L2 weight decay.
 
     Attributes:
-      momentum: factor of the buffer; 0 keeps none.
+      momentum: factor of the velocity; 0 keeps none.
     """
 
     momentum: float = 0.0
@@ -201,7 +197,7 @@ class SGD(Solver):
                 self._step_all(p, g, v, float(rate))
 
     def _step_all(self, p: list[Tensor], g: list[Tensor], v: list[Tensor], rate: float) -> None:
-        """One rate for everything: one pass over memory, by the kernel of torch.optim.SGD."""
+        """One rate for all tensors: one pass over memory, by the kernel of torch.optim.SGD."""
         torch._fused_sgd_(
             p,
             _laid_out_like(p, g),
@@ -249,7 +245,7 @@ class Adam(Solver):
     def init(self, params: Tree) -> Tree:
         """(first moments, second moments, steps done)."""
         first = next(iter(tree.leaves(params)))
-        # A count of its own for every client: some have done more steps than others.
+        # Every client has its own count, because clients do different numbers of steps.
         count = torch.zeros((), dtype=first.dtype, device=first.device)
         return {"m": _zeros(params), "v": _zeros(params), "t": count}
 
@@ -267,7 +263,7 @@ class Adam(Solver):
                 self._step_all(*map(list, zip(*matched, strict=True)), t, rate)
 
     def _step_all(self, p: list, g: list, m: list, v: list, t: Tensor, rate: Rate) -> None:
-        """One rate and count for everything: one pass over memory, by the kernel of torch.optim."""
+        """One rate and count for all tensors: one pass over memory, by a kernel of torch.optim."""
         step = torch._fused_adam_ if self._decay_in_gradient() else torch._fused_adamw_
         step(
             p,
@@ -275,7 +271,7 @@ class Adam(Solver):
             m,
             v,
             [],
-            [t.float()] * len(p),  # as the kernels read it, whatever the parameters are
+            [t.float()] * len(p),  # the kernels need float32, whatever the parameters are
             lr=rate,
             beta1=self.beta1,
             beta2=self.beta2,
@@ -288,7 +284,7 @@ class Adam(Solver):
     def _step_each(self, matched: list[tuple], t: Tensor, lr: Rate) -> None:
         """A rate or count [C] for each stacked client."""
         b1, b2 = self.beta1, self.beta2
-        # A number becomes a tensor by a fill: to copy it would wait for the device.
+        # `full_like` fills a tensor on the device; copying a number would wait for the device.
         rate = lr.to(t.dtype) if isinstance(lr, Tensor) else torch.full_like(t, lr)
         for p, g, m, v in matched:
             if self._decay_in_gradient():
@@ -319,7 +315,7 @@ def from_spec(spec: dict) -> Solver:
     """The solver that `Run.local` describes: {"solver": "sgd", "lr": 0.03, ...}.
 
     Raises:
-      ValueError: for an unknown solver or an argument it does not have; names the choices.
+      ValueError: for an unknown solver or argument; the message names the choices.
     """
     arguments = dict(spec)
     name = arguments.pop("solver", None)
@@ -337,7 +333,7 @@ def from_spec(spec: dict) -> Solver:
 def gradient(loss: Callable, params: Tree, *args: Tree) -> tuple[Tree, Tensor]:
     """(gradient, value) of a lifted `loss(params, *args)` with respect to `params`.
 
-    Clients are independent, so the gradient of the sum of their losses [K] is everybody's own.
+    Clients are independent, so the gradient of the sum of their losses [K] contains each client's.
     """
     inputs = tree.map(lambda x: x.detach().requires_grad_(), params)
     with torch.enable_grad():
@@ -349,7 +345,7 @@ def gradient(loss: Callable, params: Tree, *args: Tree) -> tuple[Tree, Tensor]:
 
 
 def _shrunk(grads: Tree, bound: float, stacked: bool) -> Tree:
-    """`grads` times what makes their norm `bound`, of each client if `stacked`; at most 1."""
+    """`grads` scaled down to the norm `bound` if theirs is larger; per client if `stacked`."""
     flat = [g.reshape(len(g), -1) if stacked else g.flatten() for g in tree.leaves(grads)]
     if not flat:
         return grads
@@ -360,19 +356,19 @@ def _shrunk(grads: Tree, bound: float, stacked: bool) -> Tree:
 
 
 def _zeros(params: Tree) -> Tree:
-    """Zeros in the shapes of `params`, in memory of their own."""
+    """New zeros in the shapes of `params`."""
     return tree.map(lambda p: torch.zeros_like(p, memory_format=torch.contiguous_format), params)
 
 
 def _matched(*trees: Tree) -> list[tuple]:
-    """The leaves of equally structured trees, those that belong together in a tuple."""
+    """Tuples of the corresponding leaves of trees of equal structure."""
     matched = []
     tree.map(lambda *leaves: matched.append(leaves), *trees)  # by key: their order may differ
     return matched
 
 
 def _by_rate(params: dict, lr: Rate, scale: dict) -> list[tuple[list[str], Rate]]:
-    """Names of the top-level entries of `params` that share a learning rate, and that rate."""
+    """For each learning rate, the names of the top-level entries of `params` that have it."""
     factors = {name: scale.get(name, 1.0) for name in params}
     return [
         ([name for name in params if factors[name] == factor], lr * factor)

@@ -1,8 +1,8 @@
-"""Numbers so small that a processor is slow at them become zero while clients train.
+"""Subnormal numbers, which are slow to compute with, become zero while clients train.
 
-Below 1e-38 a number of float32 is subnormal: it has fewer digits the smaller it is, and an Intel
-processor is some fifty times slower at it. Where a gate is sure of itself, all of its gradients may
-be like that: a round of Fed-MoE on FEMNIST took 69 s instead of 8.
+A float32 number below 1e-38 is subnormal: it has fewer digits the smaller it is, and an Intel
+processor needs some fifty times longer for it. All gradients of a confident gate may be subnormal:
+a round of Fed-MoE on FEMNIST took 69 s instead of 8.
 """
 
 import sys
@@ -11,15 +11,14 @@ from contextlib import contextmanager
 
 import torch
 
-SMALLEST = sys.float_info.min  # that has all its digits
+SMALLEST = sys.float_info.min  # the smallest float64 that is not subnormal
 
 
 @contextmanager
 def flushed() -> Iterator[None]:
-    """Until it is left, this thread's operations on a CPU make zero of subnormal results.
+    """In this block, subnormal results of this thread's operations on a CPU become zero.
 
-    Numbers and other libraries outside of it are as before. Where a processor cannot do that,
-    nothing happens.
+    The earlier setting returns after the block. Nothing changes on a processor without this mode.
     """
     before = SMALLEST * 0.5 == 0
     torch.set_flush_denormal(True)

@@ -23,7 +23,7 @@ class Batch(NamedTuple):
     y: Tensor  # [B] labels, or [B, T] of sequences; of any integer type
     index: Tensor  # [B] position of each example in its client's shard, in [0, N)
     mask: Tensor | None = None  # [B] 1 for a real example, 0 for padding; None: all are real
-    key: Tensor | None = None  # [] int64, what dropout masks are drawn from
+    key: Tensor | None = None  # [] int64, from which dropout masks are drawn
     epoch: int = 0  # local epoch of this call of `fit`, counted from 0
     train: bool = False  # whether dropout and batch statistics are active
 
@@ -35,7 +35,7 @@ class Batch(NamedTuple):
 
     @property
     def size(self) -> Tensor | int:
-        """Number of real examples, of each client where this is a wave of batches."""
+        """Number of real examples; for each client if this is a wave of batches."""
         return self.index.shape[-1] if self.mask is None else self.mask.sum(-1)
 
 
@@ -44,12 +44,12 @@ class Task:
     """Classification by maximum likelihood.
 
     Attributes:
-      build: makes the module, which must be `head(body(x))` and end in logits: [B, L], or [B, 1]
+      build: makes the module, which computes `head(body(x))` and returns logits: [B, L], or [B, 1]
         for two classes (then the logit is that of class 1), or [B, T, L] for sequences.
       dtype, device: of parameters and inputs.
       pretrained: parameters that replace the drawn ones, by name; {} for none.
-      class_weights: [L] factors of the training loss by label, or None for 1. They are not divided
-        out again, and evaluation knows nothing of them.
+      class_weights: [L] factors of the training loss by label, or None for 1. The loss is not
+        divided by their sum, and evaluation ignores them.
       precision: of matrix products and convolutions. "float32" is that of `dtype`; "tf32" rounds
         their inputs to 10 bits of mantissa, on a GPU only (see `set_precision`); "bfloat16" is
         autocast to 7 bits, with parameters, losses and updates still in float32.
@@ -63,11 +63,11 @@ class Task:
     precision: str = "float32"
 
     def __post_init__(self):
-        """Builds the module once in training and once in evaluation mode, without its values.
+        """Builds the module in training and in evaluation mode, without values of parameters.
 
         Raises:
-          ValueError: for a layer of nothing, pretrained parameters that the model has not or has in
-            another shape, or a precision that does not exist or cannot be had.
+          ValueError: for a layer of size 0, pretrained parameters that the model does not have or
+            has in another shape, or a precision that is unknown or impossible here.
         """
         self._check_precision()
         for name, training in (("_training", True), ("_evaluating", False)):
@@ -75,7 +75,7 @@ class Task:
                 module = self.build().to(device=self.device, dtype=self.dtype).train(training)
             for layer in module.modules():
                 if isinstance(layer, BatchNorm):
-                    layer.num_batches_tracked = None  # only read when momentum is None
+                    layer.num_batches_tracked = None  # only used if momentum is None
             object.__setattr__(self, name, _hollow(module))
         if self.class_weights is not None:
             weights = self.class_weights.to(self.device, self.dtype)
@@ -92,7 +92,7 @@ class Task:
             raise ValueError(f"pretrained parameters {other} have another shape in the model")
 
     def extended(self, kind: type["Task"], **more: object) -> "Task":
-        """This task as one of `kind`, a subclass with the further fields `more`."""
+        """This task as an instance of `kind`, a subclass with the further fields `more`."""
         return kind(**{field.name: getattr(self, field.name) for field in fields(Task)}, **more)
 
     def init(self, seed: int) -> Params:
@@ -105,7 +105,7 @@ class Task:
 
     @cached_property
     def statistics(self) -> frozenset[str]:
-        """Names of batch-normalisation statistics: carried and averaged, never trained."""
+        """Names of running statistics of batch normalisation: averaged, never trained."""
         buffers = self._training.named_buffers()
         return frozenset(name for name, value in buffers if value.is_floating_point())
 
@@ -122,14 +122,14 @@ class Task:
 
     @property
     def tokens(self) -> tuple[int, int] | None:
-        """Vocabulary and padding token of the texts that the model reads; None if it says none."""
+        """Size of the vocabulary and padding token of the model's texts; None if it has none."""
         return getattr(self._training, "tokens", None)
 
     @property
     def needs_pairs(self) -> bool:
-        """Whether a training batch needs two examples, for batch normalisation to average over.
+        """Whether a training batch needs two examples, because of batch normalisation.
 
-        Every layer with running statistics does, unless it says `takes_single_examples`.
+        Every layer with running statistics needs them, unless it has `takes_single_examples`.
         """
         return any(_needs_pairs(layer) for layer in self._training.modules())
 
@@ -146,9 +146,9 @@ class Task:
 
     @property
     def is_heavy(self) -> bool:
-        """Whether clients are better trained in turn than stacked, even on a GPU: many parameters.
+        """Whether clients should train in turn, not stacked, even on a GPU: many parameters.
 
-        A model of this size keeps a GPU busy by itself, and each client has some four copies of it.
+        One model of this size keeps a GPU busy, and each client needs about four copies of it.
         """
         return sum(weights.numel() for weights in self._training.parameters()) > 50_000_000
 
@@ -170,11 +170,11 @@ class Task:
         return self._call(self._module(batch), params, batch.x, batch)
 
     def features(self, body: Params, batch: Batch) -> Tensor:
-        """The representation that the head is fed with -> [B, ..., F]"""
+        """The representation, which is the head's input -> [B, ..., F]"""
         return self._call(self._module(batch).body, _strip(body, "body."), batch.x, batch)
 
     def draws(self, make: Callable, params: Params, batch: Batch) -> bool:
-        """Whether what is made of a training batch, `make(self, params, batch)`, is random."""
+        """Whether `make(self, params, batch)` of a training batch draws random numbers."""
         try:
             make(self, params, batch._replace(key=None, train=True))
         except ambient.NoKeyError:
@@ -187,18 +187,18 @@ class Task:
 
     @property
     def num_outputs(self) -> int:
-        """Outputs of the model: as many as the last bias of its head has numbers."""
+        """Number of outputs of the model: the size of the last parameter (bias) of its head."""
         return [*self._training.head.parameters()][-1].numel()
 
     @cached_property
     def parts(self) -> tuple[str, ...]:
-        """Names of what the body does in turn, such as "body.0"; none unless it is Sequential."""
+        """Names of the body's layers, such as "body.0"; none unless the body is Sequential."""
         body = self._training.body
         names = body._modules if isinstance(body, nn.Sequential) else ()
         return tuple(f"body.{name}" for name in names)
 
     def part(self, prefix: str, params: Params, inputs: Tensor, batch: Batch) -> Tensor:
-        """Output of the submodule `prefix`, such as "body.0"; of `params` it takes its own."""
+        """Output of the submodule `prefix`, such as "body.0"; uses only its entries of `params`."""
         own = {name: value for name, value in params.items() if name.startswith(f"{prefix}.")}
         module = self._module(batch).get_submodule(prefix)
         return self._call(module, _strip(own, f"{prefix}."), inputs, batch)
@@ -222,7 +222,7 @@ class Task:
         with ambient.dropout_key(batch.key):
             if self.precision != "bfloat16":
                 return functional.call(module, params, inputs)
-            # Without the cache, which a captured step must not read: see `fedlib.engine.graphs`.
+            # Without autocast's cache: captured steps must not read it (`fedlib.engine.graphs`).
             with torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False):
                 outputs = functional.call(module, params, inputs)
             return outputs.to(self.dtype)
@@ -248,17 +248,17 @@ class Task:
 class JointTask(Task):
     """The task of a cohort whose clients train several modules, or modules of several kinds.
 
-    What the engine asks of a task (what is a running statistic, what needs two examples) it
-    answers for all of them; models and losses are those of the first.
+    Properties of the architecture (running statistics, need of two examples) cover all modules;
+    models and losses are those of the first.
 
     Attributes:
-      others: the further tasks; entries of their parameters may have the first one's names.
+      others: the further tasks; names of their parameters may be the same as the first one's.
     """
 
     others: tuple[Task, ...] = ()
 
     def __post_init__(self):
-        """Raises ValueError for a name that is a running statistic here and trained there."""
+        """Raises ValueError if one module trains a name that is a running statistic of another."""
         super().__post_init__()
         for task in (self, *self.others):
             trained = {name for name, _ in task._training.named_parameters()}
@@ -277,7 +277,7 @@ class JointTask(Task):
 
     @property
     def needs_pairs(self) -> bool:
-        """Whether any module needs two examples to a training batch."""
+        """Whether any module needs two examples in a training batch."""
         return super().needs_pairs or any(task.needs_pairs for task in self.others)
 
     @cached_property
@@ -292,9 +292,9 @@ class JointTask(Task):
 
 
 def set_precision(task: Task) -> None:
-    """Make this process compute as precisely on a GPU as `task` says; a CPU needs no telling.
+    """Set the precision of this process on a GPU to that of `task`; nothing to do for a CPU.
 
-    PyTorch has one switch for the whole process, and leaves convolutions in TF32 if nobody asks.
+    PyTorch has one switch for the whole process, and computes convolutions in TF32 by default.
     """
     if task.device.type == "cuda":
         torch.backends.cuda.matmul.allow_tf32 = task.precision == "tf32"
@@ -315,20 +315,20 @@ def nll(log_probs: Tensor, y: Tensor, class_weights: Tensor | None = None) -> Te
     Args:
       log_probs: [B, L], or [B, T, L] for sequences: the mean over their T labels.
       y: [B] or [B, T] labels.
-      class_weights: [L], multiply the loss of each label; see `Task`.
+      class_weights: [L], factors of the loss of each label; see `Task`.
     """
     return mean_from(1, element_nll(log_probs, y, class_weights))
 
 
 def element_nll(log_probs: Tensor, y: Tensor, class_weights: Tensor | None = None) -> Tensor:
-    """Negative log-probability of every label, by class weight: [..., L], y [...] -> [...]"""
-    y = y.long()  # long sequences are stored in a byte per label
+    """Negative log-probability of every label, times its class weight: [..., L] -> [...]"""
+    y = y.long()  # labels of long sequences are stored in one byte each
     losses = -log_probs.gather(-1, y.unsqueeze(-1)).squeeze(-1)
     return losses if class_weights is None else losses * class_weights[y]
 
 
 def mean_from(dim: int, values: Tensor) -> Tensor:
-    """Mean over dimension `dim` and those after it; `values` as they are if there is none."""
+    """Mean over dimension `dim` and all later ones; `values` themselves if there are none."""
     return values.flatten(dim).mean(dim) if values.dim() > dim else values
 
 
@@ -338,9 +338,9 @@ def _floats(module: nn.Module):
 
 
 def _hollow(module: nn.Module) -> nn.Module:
-    """`module` without the memory of its parameters and statistics, which every call brings along.
+    """`module` without memory for parameters and statistics, which every call provides.
 
-    What is tied stays tied.
+    Tied parameters stay tied.
     """
     hollow: dict[Tensor, Tensor] = {}
     for part in module.modules():

@@ -1,18 +1,17 @@
-"""Steps that are written down once, operation by operation, and repeated without autograd.
+"""Steps whose operations are recorded once, and repeated without autograd.
 
-A step of a small model is some fifty tiny operations, and most of its time goes into finding out
-which: modules, the graph of the backward pass, trees of tensors. So a step whose function and
-shapes have come up before is recorded (`fedlib.engine.recording`), backward pass and update
-included, and repeated from then on. Every bit is the loop's, and a client's steps may be of either
-kind.
+A step of a small model has about fifty tiny operations, and spends most of its time on modules, the
+graph of the backward pass and trees of tensors. So when a step's function and shapes come up again,
+its operations are recorded (`fedlib.engine.recording`), including backward pass and update, and
+repeated from then on. The bits are those of the loop, so a client may have steps of both kinds.
 
-The steps after a recorded one are taken both ways, and what the loop leaves counts. Where the
-recording leaves anything else, or a step cannot be recorded, or its function cannot be told from
-outside to be the same as before (`fedlib.engine.fingerprint`), all go on as in the loop; `notes`
-counts the steps and gives the reasons.
+The first steps after the recorded one are done both ways, and the results of the loop are used. If
+they differ, or a step cannot be recorded, or `fedlib.engine.fingerprint` cannot compare its
+function, all further steps of this shape run as in the loop. `notes` counts the shapes and gives
+the reasons.
 
-On request steps take other kernels than the loop's (`fedlib.engine.rewriting`), and then all of
-them do, the first ones too: which client's come first is a matter of chance.
+On request, steps use other kernels than the loop (`fedlib.engine.rewriting`). Then all steps use
+them, including the first ones, because it is a matter of chance which client comes first.
 """
 
 import itertools
@@ -31,14 +30,14 @@ from fedlib.engine.rewriting import WAYS
 from fedlib.engine.task import Batch
 from fedlib.tree import Tree
 
-WARM = 1  # steps of a shape before it is recorded: many come up once
-CHECKS = 2  # steps after that are compared with the loop's
-NEAR = 0.01  # of a step, by which other kernels may differ: a mistake is as large as the step
-SHAPES = 1024  # kept at most; the oldest make room
+WARM = 1  # steps of a shape before it is recorded: many shapes come up only once
+CHECKS = 2  # next steps, which are compared with the loop's
+NEAR = 0.01  # of a step: allowed difference of other kernels; mistakes are as large as the step
+SHAPES = 1024  # most shapes that are kept; the oldest are dropped
 
 
 class Traced(Loop):
-    """See the module's docstring; else as `Loop`."""
+    """As `Loop`, with recorded steps; see the module's docstring."""
 
     name = "traced"
 
@@ -68,7 +67,7 @@ class Traced(Loop):
         return lambda args: Steps(self, function, kept, step, closed, args, shared)
 
     def shape(self, key: Hashable, kept: object) -> "Shape":
-        """The shape of a key, a new one if there is none."""
+        """The `Shape` of a key; a new one if there is none."""
         with self._lock:
             if key not in self._shapes:
                 while len(self._shapes) >= SHAPES:
@@ -77,7 +76,7 @@ class Traced(Loop):
             return self._shapes[key]
 
     def tell(self, refused: str = "") -> None:
-        """Note a shape that is repeated from now on, or why one is not."""
+        """Note that a shape is repeated from now on, or why it is not."""
         with self._lock:
             if refused:
                 self.notes["not_traced"][refused] += 1
@@ -94,8 +93,8 @@ class Steps:
         self._executor, self._function, self._kept = executor, function, kept
         self._passed = _tensors(args)
         self._own: Tree = None
-        # By what batches differ in. All clients' first carries have one layout if they are alike;
-        # those that steps leave may have another.
+        # By properties in which batches differ. If clients are alike, their first carries have one
+        # layout; later carries may have another.
         self._shapes: dict[Hashable, Shape] = {} if shared is None else shared
 
     def __call__(self, own: Tree, batch: Batch) -> Tree:
@@ -113,7 +112,7 @@ class Steps:
         return shape.step(self, own, batch)
 
     def inputs(self, leaves: list[Tensor], batch: Batch) -> list[Tensor]:
-        """All tensors that a step reads, those of its carry being `leaves`."""
+        """All tensors that a step reads; `leaves` are those of its carry."""
         return [*self.closed, *leaves, *self._passed, batch.x, batch.y, batch.index, batch.key]
 
 
@@ -121,16 +120,16 @@ class Shape:
     """Steps of one function on tensors of one layout.
 
     Attributes:
-      kept: what its key has by identity, which must not become another's.
+      kept: objects whose identity is in the key, so that no other object gets their ids.
     """
 
     def __init__(self, executor: Traced, kept: object):
         self.kept = kept
         self._executor = executor
-        self._calls = 0  # in the loop's way
+        self._calls = 0  # as in the loop
         self._refused = False
         self._program: Callable | None = None  # of tensors, to tensors
-        self._after: Tree = None  # what it leaves, with numbers for tensors; None: what it is given
+        self._after: Tree = None  # the next carry, with numbers for tensors; None: the same carry
         self._mode = torch.no_grad
 
     def step(self, steps: Steps, own: Tree, batch: Batch) -> Tree:
@@ -158,7 +157,7 @@ class Shape:
             self._refuse(reason)
             return after
         if list(map(id, tree.leaves(after))) == list(map(id, tree.leaves(own))):
-            # All is changed in place, and no tensor leaves the cheapest mode, which none must.
+            # All is changed in place, so no tensor leaves inference mode, the cheapest one.
             outputs, self._mode = [], torch.inference_mode
         else:
             numbers = iter(range(len(outputs)))
@@ -185,7 +184,7 @@ class Shape:
     def _tried(
         self, program: Callable, steps: Steps, own: Tree, batch: Batch
     ) -> tuple[list[Tensor], str]:
-        """What a program leaves of a copy of `own`, or why it failed."""
+        """(results of a program on a copy of `own`, why it failed or "")."""
         copies = [_copy(x) for x in _tensors(own)]
         try:
             with self._mode():
@@ -194,7 +193,7 @@ class Shape:
             return [], f"{type(error).__name__}: {str(error).splitlines()[0]}"
 
     def _left(self, own: Tree, after: Tree) -> list[Tensor]:
-        """What a step leaves: its changed carry, and what is not changed in place."""
+        """Results of a step: the carry, changed in place, and the tensors of a new carry."""
         return [*_tensors(own), *([] if self._after is None else _tensors(after))]
 
     def _refuse(self, reason: str) -> None:
@@ -219,7 +218,7 @@ class Other(Shape):
         return self._repeat(steps, own, batch)
 
     def _begin(self, steps: Steps, own: Tree, batch: Batch) -> None:
-        """Record a step on a copy, and try both kinds of kernels on others."""
+        """Record a step on a copy, and try both kinds of kernels on other copies."""
         copy = tree.map(lambda x: _copy(x) if isinstance(x, Tensor) else x, own)
         after = self._record(steps, copy, batch)
         self._calls = 1
@@ -246,9 +245,9 @@ class Output(int):
 
 
 def layout(values: Tree, kept: list) -> Hashable:
-    """What operations on `values` depend on besides the numbers in tensors.
+    """A key for everything about `values` that affects operations, except numbers in tensors.
 
-    What is told from others by its identity is put into `kept`.
+    Objects whose identity is in the key are added to `kept`.
     """
     if isinstance(values, Tensor):
         return values.shape, values.stride(), values.dtype, values.device
@@ -275,7 +274,7 @@ def _copy(x: Tensor) -> Tensor:
 
 
 def _close(a: Tensor, b: Tensor, before: Tensor) -> bool:
-    """Whether the numbers are the same but for rounding, however unlucky, measured by the step."""
+    """Whether the numbers are equal except for rounding, in relation to the size of the step."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     if not b.is_floating_point() or not b.isfinite().all():
@@ -285,7 +284,7 @@ def _close(a: Tensor, b: Tensor, before: Tensor) -> bool:
 
 
 def _equal(a: Tensor, b: Tensor, before: Tensor | None = None) -> bool:
-    """Whether the numbers are the same, or both are none."""
+    """Whether the numbers are equal, or both are NaN."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     return torch.equal(a, b) or bool(((a == b) | ((a != a) & (b != b))).all())

@@ -1,4 +1,4 @@
-"""How many numbers a client sends or is sent."""
+"""Counts of the numbers that a client sends or receives."""
 
 from torch import Tensor
 
@@ -8,10 +8,10 @@ from fedlib.tree import Rows, Tree
 
 
 def each(per_client: Tree, size: int) -> int | float:
-    """Numbers in what ONE of `size` clients has; the mean where clients differ in it.
+    """Count of the numbers of ONE of `size` clients; the mean if clients differ.
 
     Args:
-      per_client: leaves [C, ...], `Rows`, or totals of such.
+      per_client: leaves [C, ...], `Rows`, or totals of them.
       size: C.
     """
 
@@ -24,9 +24,9 @@ def each(per_client: Tree, size: int) -> int | float:
 
 
 def of_chosen(experts: Tree, chosen: Tensor | None) -> int | float:
-    """Numbers in the `chosen` [C, E] of the experts [E, ...], on average over the clients.
+    """Count of the numbers in a client's `chosen` [C, E] experts [E, ...], mean over the clients.
 
-    Waits for the device, unless `chosen` is None, which is all of them.
+    Waits for the device, unless `chosen` is None, which means all experts.
     """
     if chosen is None:
         return tree.numel(experts)

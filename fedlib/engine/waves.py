@@ -1,4 +1,4 @@
-"""The batches that executors feed to methods: whose examples, how stacked, where padded."""
+"""The batches that executors give to methods: of one client, or stacked and padded."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,28 +14,28 @@ from fedlib.engine.device import DeviceData, channels_last, upload
 from fedlib.engine.task import Batch, Task
 from fedlib.tree import Rows, Tree
 
-GATHERED = 1024  # examples of a client that are fetched and scaled at once
+GATHERED = 1024  # examples of a client that are fetched and scaled together
 
 
 class Work(NamedTuple):
-    """Everything an executor needs to know of a cohort."""
+    """Everything that an executor needs to know about a cohort."""
 
     task: Task
     data: DeviceData
-    ids: np.ndarray  # [C] rows of the federation
+    ids: np.ndarray  # [C] positions in the federation
     kinds: np.ndarray | None = None  # [C] see `fedlib.tree.kinds`
-    round: int = 0  # as that of a cohort
-    stage: str = "work"  # what is done, for errors
+    round: int = 0  # as in `Cohort`
+    stage: str = "work"  # name of the work, for errors
 
     def of(self, positions: np.ndarray | slice) -> "Work":
-        """The same work of some of the clients, who are all of one kind."""
+        """The same work of some of the clients, which are all of one kind."""
         return self._replace(ids=self.ids[positions], kinds=None)
 
 
 def scoring_batches(
     work: Work, rows: Tensor, index: Tensor, size: int
 ) -> list[Callable[[], Batch]]:
-    """Consecutive pieces of `rows`, made when called; without rows there is one, empty, piece."""
+    """Functions that make the batches of consecutive `rows`; one empty batch without rows."""
 
     def piece(start: int) -> Batch:
         taken = rows[start : start + size]
@@ -61,19 +61,19 @@ def client_batches(work: Work, client: int, batches: Batches, batch_size: int) -
 
 
 def _arranged(work: Work, rows: Tensor) -> Tensor:
-    """Inputs of pool rows; channels last in memory where that makes convolutions faster."""
+    """Inputs of pool rows; channels last in memory if that makes convolutions faster."""
     x = work.data.inputs(rows)
-    on_cpu = x.device.type == "cpu"  # a GPU gains where there is batch normalisation
+    on_cpu = x.device.type == "cpu"  # a GPU gains only with batch normalisation
     if x.dim() == 4 and work.task.convolves and (on_cpu or work.task.statistics):
         return channels_last(x)
     return x
 
 
 def pad(parts: list[Tensor], sizes: np.ndarray) -> Tensor:
-    """Ragged scores, one [n, ...] per client -> [C, N, ...], zeros where there is no example.
+    """Ragged scores, one [n, ...] per client -> [C, N, ...], zeros after the last example.
 
     Raises:
-      ValueError: if the scores of an example have another shape from client to client.
+      ValueError: if the shape of an example's scores differs between clients.
     """
     shapes = {tuple(part.shape[1:]) for part in parts}
     if len(shapes) > 1:
@@ -89,14 +89,14 @@ def pad(parts: list[Tensor], sizes: np.ndarray) -> Tensor:
 
 
 def lengthen(rows: Tensor, width: int) -> Tensor:
-    """`rows` [N] repeated to [width]; a client without any gets row 0, whose scores are cut."""
+    """`rows` [N] repeated to [width]; without rows, row 0, whose scores are dropped later."""
     if len(rows) == 0:
         return rows.new_zeros(width)
     return rows.repeat(-(-width // len(rows)))[:width]
 
 
 def wave_batches(work: Work, merged: list[Wave]) -> Iterator[tuple[Wave, Tensor, Batch]]:
-    """(wave, its clients [K], its batch [K, B, ...]) in turn; indices go to the device at once."""
+    """(wave, its clients [K], its batch [K, B, ...]) in turn; uploads all indices together."""
     if not merged:
         return
     parts = [(w.clients, w.index.ravel(), w.keys, w.sizes) for w in merged]
@@ -111,7 +111,7 @@ def wave_batches(work: Work, merged: list[Wave]) -> Iterator[tuple[Wave, Tensor,
 
 
 def first_rows(work: Work) -> Tensor:
-    """Where each client's rows of the training split begin -> [C] int64"""
+    """Start of each client's rows in the training split -> [C] int64"""
     return upload(work.data.federation.train.offsets[work.ids], work.data.device)
 
 
@@ -120,11 +120,11 @@ def wave_batch(data: DeviceData, first: Tensor, index: Tensor, keys: Tensor,
     """The training batches of K clients, stacked.
 
     Args:
-      first: [K] where each client's rows begin.
+      first: [K] start of each client's rows.
       index: [K, B] positions in each client's shard.
       keys: [K].
       sizes: [K] real examples of each batch; None if all are.
-      epoch: of them all.
+      epoch: of all these batches.
     """
     rows = data.rows["train"][first[:, None] + index]
     mask = None if sizes is None else _mask(index, sizes, data.dtype)
@@ -137,7 +137,7 @@ def _mask(index: Tensor, sizes: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def take_rows(per_client: Tree, active: Tensor) -> Tree:
-    """Clients `active` of what differs between them; what is shared stays a view, or itself."""
+    """The rows of the clients `active`; broadcast tensors stay views."""
     return tree.map_clients(lambda x: _own(x, active), per_client)
 
 
@@ -150,13 +150,12 @@ def _own(x: Tree, active: Tensor) -> Tree:
 
 
 def take_block(values: Tree, block: np.ndarray, active: Tensor | None) -> Tree:
-    """Clients at the positions `block`, who are of one kind, stacked: [K, ...]
+    """Values of the clients at the positions `block`, all of one kind, stacked: [K, ...]
 
     Args:
-      values: `Rows` are stacked where they are, everything else is as in `take_rows`.
-      block: known on the host, so that nobody waits for the device.
-      active: the same on the device; None where these are all clients, whose stacks stay as they
-        are, without a copy.
+      values: `Rows` are stacked on their device, everything else is as in `take_rows`.
+      block: in host memory, to avoid waiting for the device.
+      active: the same on the device; None if these are all clients: then stacks are not copied.
     """
 
     def pick(x: Tree) -> Tree:
@@ -168,9 +167,9 @@ def take_block(values: Tree, block: np.ndarray, active: Tensor | None) -> Tree:
 
 
 def put_block(values: Tree, block: np.ndarray, active: Tensor | None, done: Tree) -> Tree:
-    """`values`, tensors, after `done` with a block: see `take_block`; changed in place.
+    """`values`, which are tensors, with the results `done` of a block (`take_block`), in place.
 
-    Rows stay on the devices that they are on.
+    `Rows` stay on their devices.
     """
 
     def put(x: Tree, new: Tree) -> Tree:
