@@ -1,7 +1,7 @@
-"""Archives of raw files: wanted members are unpacked, each verified, and nothing else is.
+"""Archives of raw files: only wanted members are unpacked, and each is verified.
 
-An archive may be cut, encrypted, lead outside of its folder or unpack to more than any disk holds.
-None of this leaves a file behind.
+An archive that is truncated or encrypted, leads out of its folder or unpacks to more than any disk
+holds leaves no file behind.
 """
 
 import lzma
@@ -18,19 +18,19 @@ from fedlib.data.raw import CHUNK, RawFile, is_inside
 from fedlib.errors import DataError
 from fedlib.files import atomic
 
-DENSEST = 100  # bytes unpacked from one of an archive; texts and images have less than 20
+DENSEST = 100  # most unpacked bytes per packed byte; texts and images have less than 20
 
-# What archives raise that are cut, changed, encrypted or packed in a way that Python does not know.
+# Errors for archives that are truncated, changed, encrypted or in a format unknown to Python.
 BROKEN = (tarfile.TarError, zipfile.BadZipFile, BadGzipFile, EOFError, zlib.error, lzma.LZMAError)
 BROKEN += (NotImplementedError, RuntimeError)
 
 
 def unpack(archive: RawFile, members: Iterable[RawFile], raw: str | Path) -> None:
-    """Put the `members` of an archive below the folder `raw` in place, each verified first.
+    """Verify the `members` of an archive below the folder `raw`, and put them in place there.
 
     Raises:
-      DataError: if the archive is broken, names a path outside of it, has a link in place of a
-        member, lacks one or has another content for it.
+      DataError: if the archive is broken, has a path that leads outside or a link in place of a
+        member, or if a member is missing or not the official one.
     """
     path = Path(raw) / archive.path
     wanted = {file.member: file for file in members}
@@ -51,7 +51,7 @@ def unpack(archive: RawFile, members: Iterable[RawFile], raw: str | Path) -> Non
 
 
 def _extract(content: IO[bytes], target: IO[bytes], file: RawFile, archive: Path) -> None:
-    """Copy a member, and no more than it may have: an archive can be small and unpack to all."""
+    """Copy a member up to its permitted size: a small archive can unpack to any size."""
     most = DENSEST * archive.stat().st_size if file.size is None else file.size
     done = 0
     while chunk := content.read(CHUNK):
@@ -65,7 +65,7 @@ def _read_tar(path: Path, wanted: Mapping[str, object]) -> Iterator[tuple[str, I
     """Name and content of the wanted members, in the order of the archive."""
     with tarfile.open(path) as archive:
         for member in archive:
-            tarfile.data_filter(member, str(path.parent))  # refuses what would lead outside
+            tarfile.data_filter(member, str(path.parent))  # refuses paths that lead outside
             _check_member(member.name, is_file=member.name not in wanted or member.isreg())
             if member.name in wanted:
                 yield member.name, archive.extractfile(member)

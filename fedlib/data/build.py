@@ -1,4 +1,4 @@
-"""Federations from declarations: a data set, times a partition."""
+"""Federations from declarations: a data set and a partition."""
 
 import dataclasses
 import inspect
@@ -20,14 +20,14 @@ def build(spec: dict, raw: str | Path) -> Federation:
 
     Args:
       spec: {"dataset": name, "params": keyword arguments of that data set's `read`, "partition":
-        {"kind": name, parameters}, "seed": of every draw}, as `fedlib.spec.Data.spec` gives it, and
-        with "replicate" the training seed for which it is cut; the federation carries it along.
+        {"kind": name, parameters}, "seed": of every draw}, as returned by `fedlib.spec.Data.spec`;
+        with "replicate", the training seed, for a partition per seed. The federation keeps `spec`.
       raw: the folder data/raw.
 
     Raises:
       ConfigError: as `check`.
-      DataError: if a raw file is missing or not the official one, or a user's files do not have
-        what the partition needs.
+      DataError: if a raw file is missing or not the official one, or a user's files lack a feature
+        that the partition needs.
     """
     partition = check(spec)
     read, seed = sources.load(spec["dataset"]).read, seed_of(spec)
@@ -38,11 +38,11 @@ def build(spec: dict, raw: str | Path) -> Federation:
 
 
 def check(spec: dict) -> Partition:
-    """The partition that `spec` declares, once all is checked that no file must be read for.
+    """The partition that `spec` declares, after all checks that need no files.
 
     Raises:
-      ConfigError: for a data set, partition or parameter that does not exist or makes no sense, or
-        a data set that does not have what the partition needs.
+      ConfigError: for a data set, partition or parameter that does not exist or is invalid, or for
+        a data set that lacks a feature that the partition needs.
     """
     roots(spec)
     dataset, params, kind = spec["dataset"], spec["params"], spec["partition"]["kind"]
@@ -65,7 +65,7 @@ def roots(spec: dict) -> tuple[str, str]:
     """The modules that `build` loads by name.
 
     Raises:
-      ConfigError: if it is not a data spec, or names a data set or partition that does not exist.
+      ConfigError: if `spec` is no data spec, or its data set or partition does not exist.
     """
     if set(spec) - {"replicate"} != {*KEYS}:
         raise ConfigError(
@@ -81,7 +81,7 @@ def roots(spec: dict) -> tuple[str, str]:
 
 
 def seed_of(spec: dict) -> int:
-    """The seed of all draws: as declared, for a replicate one that is drawn for it."""
+    """The seed of all draws: the declared one, or for a replicate one drawn from it."""
     if "replicate" not in spec:
         return spec["seed"]
     stream = streams.generator(spec["seed"], "replicate", spec["replicate"])
@@ -89,7 +89,7 @@ def seed_of(spec: dict) -> int:
 
 
 def _check_examples(partition: Partition, examples: Examples, spec: dict) -> None:
-    """Raises DataError if a user's own files lack what the partition needs."""
+    """Raises DataError if a user's own files lack a feature that the partition needs."""
     there = examples.features
     missing = " and ".join(FEATURES[need] for need in partition.needs if need not in there)
     if missing:

@@ -7,7 +7,7 @@ from fedlib.errors import ConfigError
 
 
 def check_fraction(name: str, value: float, *, zero: bool = False, one: bool = False) -> None:
-    """Raises ConfigError unless `value` is in (0, 1); `zero` and `one` admit that end."""
+    """Raises ConfigError unless `value` is in (0, 1); `zero` and `one` include that end."""
     interval = f"{'[' if zero else '('}0, 1{']' if one else ')'}"
     if not _is_number(value) or not (
         0 < value < 1 or (zero and value == 0) or (one and value == 1)
@@ -34,7 +34,7 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
 
 
 def check_seed(seed: int) -> None:
-    """Raises ConfigError unless every generator takes this seed."""
+    """Raises ConfigError unless all random generators accept this seed."""
     check_count("seed", seed, least=0)
     if seed >= 2**32:
         raise ConfigError(f"seed must be below 2**32 (numpy's legacy generator), got {seed}")

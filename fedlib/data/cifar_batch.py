@@ -1,7 +1,7 @@
-"""The batches of CIFAR-10 and CIFAR-100: Python 2 pickles of images and labels, read safely.
+"""Safe reading of the batches of CIFAR-10 and CIFAR-100: Python 2 pickles of images and labels.
 
-Nothing in such a file is called: a pickle may ask for the three names that an array consists of,
-and for no other.
+A pickle may use the three names of which a pickled array consists, and no other; so a file cannot
+run code.
 """
 
 import io
@@ -17,19 +17,19 @@ def parse(content: bytes, name: str, *keys: str) -> tuple[np.ndarray, ...]:
     """Images [N, 3, 32, 32] uint8, and labels [N] int64 under each key -> arrays
 
     Args:
-      content: of the file; give only what has the official checksum.
+      content: of the file, with a verified checksum.
       name: of the file, for the error message.
       keys: of the labels: "labels" in CIFAR-10, "fine_labels" and "coarse_labels" in CIFAR-100.
 
     Raises:
-      DataError: if it is not a batch, or asks for anything but a NumPy array.
+      DataError: if it is not a batch, or uses another name.
     """
     try:
         _check_memo(content)
         batch = _Unpickler(io.BytesIO(content), encoding="latin1").load()
         x = np.asarray(batch["data"], np.uint8).reshape(-1, 3, 32, 32)
         labels = [np.asarray(batch[key], np.int64) for key in keys]
-    except Exception as error:  # a damaged pickle may end in any
+    except Exception as error:  # a damaged pickle may raise any error
         why = " ".join(str(error).split())[:200]
         raise DataError(f"{name} is not a CIFAR batch: {why}") from None
     for y in labels:
@@ -39,17 +39,20 @@ def parse(content: bytes, name: str, *keys: str) -> tuple[np.ndarray, ...]:
 
 
 def _check_memo(content: bytes) -> None:
-    """Raise UnpicklingError for a memo of more entries than bytes, which would be made at once."""
+    """Raise UnpicklingError for a memo index beyond the size of the file.
+
+    The unpickler would allocate that many entries at once.
+    """
     for opcode, argument, _ in pickletools.genops(content):
         if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") and argument > len(content):
             raise pickle.UnpicklingError(f"entry {argument} of its memo cannot be")
 
 
 class _Unpickler(pickle.Unpickler):
-    """Admits the three names a pickled array consists of; any other is refused, not called."""
+    """An unpickler that refuses all names but the three of a pickled array."""
 
     def find_class(self, module: str, name: str) -> object:
-        """The object that a pickle calls `module`.`name`."""
+        """The object for `module`.`name` of a pickle."""
         if (module, name) not in _ADMITTED:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}, which is not admitted")
         return _ADMITTED[module, name]

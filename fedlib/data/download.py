@@ -1,9 +1,9 @@
-"""Puts raw files in place: from a mirror of yours, from their official addresses, or from archives.
+"""Downloads of raw files: from a user's mirror, the official addresses, or archives.
 
-A file gets its name only after its size and checksums are those of the official one, so whatever
-lies below data/raw/ under an official name is whole. A transfer that breaks leaves NAME.part, and
-the next attempt, or the next run, goes on where it stopped if the server can do that. Where no
-checksum is published, nothing is continued from another run, and the receipt alone says what came.
+A file gets its name only after its size and checksums have been verified, so every file below
+data/raw/ with an official name is complete. An interrupted transfer leaves NAME.part; the next
+attempt, or the next run, continues it if the server can. A file without a published checksum is not
+continued in another run, and only its receipt tells its content.
 """
 
 import os
@@ -25,11 +25,11 @@ from fedlib.locks import exclusive
 if TYPE_CHECKING:
     import requests
 
-ATTEMPTS = 3  # at one address without getting any further
+ATTEMPTS = 3  # at one address without progress
 PAUSE = 1.0  # seconds before the second attempt; doubles with every further one
 TIMEOUT = (10, 20)  # seconds to connect, and between two packets
-SLOW = (60.0, 60_000)  # seconds, and how many bytes must have come in them
-LARGEST = 4 << 30  # bytes of a file whose size nobody states; the largest there is has 1 GB
+SLOW = (60.0, 60_000)  # seconds, and the fewest bytes that must arrive in them
+LARGEST = 4 << 30  # most bytes of a file of unknown size; the largest official file has 1 GB
 INTERVAL = 5.0  # seconds between two lines of progress
 MIRROR_WAYS = (
     'CONFIG="mirror=..." of make, --config mirror=... of snakemake, --mirror of this stage'
@@ -40,11 +40,11 @@ Report = Callable[[str], None]
 
 
 class _Failed(Exception):
-    """This address does not give the file, and trying again will not help; says why."""
+    """Why an address does not give the file; another attempt would not help."""
 
 
 class _Broken(Exception):
-    """A transfer that ended too early and may be continued; says why."""
+    """Why a transfer ended too early; it may be continued."""
 
 
 def fetch(
@@ -54,19 +54,19 @@ def fetch(
     mirror: str | None = None,
     report: Report = print,
 ) -> None:
-    """Put every file in place below the folder `raw`; those already there are only verified.
+    """Put every file in place below the folder `raw`; existing files are only verified.
 
     Args:
-      files: of one data set; folders must have been filled by whoever makes their files.
+      files: of one data set; a `RawFolder` or `LocalFolder` must already have its files.
       raw: the folder data/raw.
       mirror: folder, file:// or http(s):// address that is tried first; it may have the files as
         DATASET/NAME or under the same paths as data/raw.
-      report: is given one line of text at a time.
+      report: called with one line of text at a time.
 
     Raises:
       ConfigError: for a mirror that is neither a folder nor such an address.
-      DataError: if a file that is there is not the official one, or one cannot be had: every
-        address is named with its reason, and what to put where by hand.
+      DataError: if an existing file is not the official one, or a file cannot be downloaded; the
+        message has the reason for every address, and the place for a file added by hand.
     """
     raw = Path(raw)
     check_mirror(mirror)
@@ -75,7 +75,7 @@ def fetch(
         return
     folder = raw / missing[0].dataset
     with exclusive(folder / ".download.lock", str(folder), wait=True, report=report):
-        missing = [file for file in missing if not _is_there(file, raw)]  # others may have come
+        missing = [file for file in missing if not _is_there(file, raw)]  # another process may have
         packed: dict[RawFile, list[RawFile]] = {}
         reasons = []
         for file in missing:
@@ -99,7 +99,7 @@ def fetch(
 def receipt(
     dataset: str, files: Iterable[RawFile | RawFolder | LocalFolder], raw: str | Path
 ) -> dict:
-    """What is in place, as a JSON-able dict that depends on nothing but the files' content."""
+    """Path, size and SHA-256 of each file, a JSON-able dict that depends on their content alone."""
     entries = [
         {"path": file.path, "size": path.stat().st_size, "sha256": digest(path)}
         for source in files
@@ -120,7 +120,7 @@ def _is_there(file: RawFile, raw: Path) -> bool:
 
 
 def _get(file: RawFile, raw: Path, mirror: str | None, report: Report) -> None:
-    """Put the file in place from the first address that has it; _Failed says why none did."""
+    """Put the file in place from the first address that has it; _Failed has all reasons."""
     reasons = []
     for address in [*_mirrored(file, mirror), *file.urls]:
         try:
@@ -178,17 +178,17 @@ def _copy(source: Path, file: RawFile, target: Path) -> None:
 
 
 def _not_what_its_name_says(file: RawFile, path: Path) -> str:
-    """What is wrong with a file of which no checksum is published; "" if nothing can be seen."""
+    """The problem of a file without a published checksum; "" if none can be seen."""
     if file.is_verifiable or not file.name.endswith(".zip") or zipfile.is_zipfile(path):
         return ""
     return "is not a whole zip archive, perhaps a web page"
 
 
 def _download(url: str, file: RawFile, part: Path, report: Report) -> None:
-    """Complete `part` from an HTTP server, in several attempts; it is verified and on disk."""
-    if not file.is_verifiable:  # what was begun elsewhere could be continued wrongly, unnoticed
+    """Complete `part` from an HTTP server in several attempts, verify it and sync it to disk."""
+    if not file.is_verifiable:  # without a checksum, a wrong continuation would go unnoticed
         part.unlink(missing_ok=True)
-    leftover = part.exists()  # of another run or server, so perhaps of other content
+    leftover = part.exists()  # from another run or server, so perhaps with other content
     failures = 0
     while True:
         before = _size(part)
@@ -214,8 +214,8 @@ def _download(url: str, file: RawFile, part: Path, report: Report) -> None:
 
 
 def _receive(url: str, file: RawFile, part: Path, report: Report) -> None:
-    """Append to `part` what is missing, or raise _Broken or _Failed."""
-    import requests  # only needed where something must be downloaded
+    """Append the missing bytes to `part`, or raise _Broken or _Failed."""
+    import requests  # only downloads need it
 
     start = _size(part)
     if start and start == file.size:
@@ -232,7 +232,7 @@ def _receive(url: str, file: RawFile, part: Path, report: Report) -> None:
             with part.open("r+b" if start else "wb") as target:
                 target.seek(start)
                 # Raw bytes: some servers declare a .gz file as content that is to be unpacked.
-                # As they come: to wait for a full chunk would be to wait for a slow server.
+                # As they arrive: a full chunk of a slow server would take too long.
                 while chunk := response.raw.read1(CHUNK, decode_content=False):
                     progress.add(len(chunk))
                     target.write(chunk)
@@ -249,7 +249,7 @@ def _receive(url: str, file: RawFile, part: Path, report: Report) -> None:
 
 
 def _total(response: "requests.Response", start: int, file: RawFile) -> int | None:
-    """Bytes of the whole file, as far as server or publisher say; _Failed if they disagree."""
+    """Bytes of the whole file by the server or the publisher; _Failed if they disagree."""
     length = response.headers.get("Content-Length")
     if length is None:
         return file.size
@@ -264,7 +264,7 @@ def _total(response: "requests.Response", start: int, file: RawFile) -> int | No
 
 
 def _check_way(response: "requests.Response", url: str, file: RawFile) -> None:
-    """Refuse an encrypted address that leads to one that is not, where no checksum would tell."""
+    """Refuse a redirection from https to http for a file without a published checksum."""
     ways = [step.url for step in [*response.history, response]]
     open_ways = [way for way in ways if not way.startswith("https://")]
     if url.startswith("https://") and not file.is_verifiable and open_ways:
@@ -272,7 +272,7 @@ def _check_way(response: "requests.Response", url: str, file: RawFile) -> None:
 
 
 def _starts_at(response: "requests.Response", start: int) -> int:
-    """Where the answer to a request from byte `start` on begins: there, or at 0."""
+    """First byte of the answer to a request for the bytes from `start` on: `start` or 0."""
     status = f"HTTP {response.status_code} {response.reason}"
     if response.status_code in RETRIED:
         raise _Broken(status)
@@ -287,9 +287,9 @@ def _starts_at(response: "requests.Response", start: int) -> int:
 
 
 class _Progress:
-    """A line every few seconds, so that a log file stays readable; and who is to be left alone.
+    """Reports progress every few seconds, and gives up on addresses that misbehave.
 
-    An address that sends more than there is, or next to nothing for a minute, is given up.
+    These are addresses that send too many bytes, or next to nothing for a minute.
     """
 
     def __init__(self, name: str, start: int, total: int | None, report: Report):
@@ -299,7 +299,7 @@ class _Progress:
         self.checked = (self.began, start)
 
     def add(self, num_bytes: int) -> None:
-        """Count what has arrived, and report it if it is time to; _Failed if it makes no sense."""
+        """Count arrived bytes, and report them at intervals; _Failed for too many or too few."""
         self.done += num_bytes
         most = LARGEST if self.total is None else self.total
         if self.done > most:
@@ -329,6 +329,6 @@ def _size(path: Path) -> int:
 
 
 def _reason(error: Exception) -> str:
-    """The cause inside an error of the network library, without the names of its objects."""
+    """The cause of an error of the network library, without the names of its objects."""
     known = re.search(r"\[Errno -?\d+\] ([^'\")]+)", str(error))
     return known.group(1) if known else f"{type(error).__name__}: {str(error)[:200]}"

@@ -1,8 +1,7 @@
 """Random draws that several partitions and sources share.
 
-Those from `random.Random` and `numpy.random.RandomState` repeat the papers' public code, generator
-and order of draws included, so that the same seed gives the same clients. Global generators are
-neither read nor moved.
+Draws from `random.Random` and `numpy.random.RandomState` repeat the papers' public code, generator
+and order included, so that the same seed gives the same clients. Global generators are not used.
 
 Source: pFedMM and FedEM (Marfoq et al., NeurIPS 2021), data preparation of the official code;
   pFedMM's specification, sections 3.2 to 3.8.
@@ -21,7 +20,7 @@ def subset(draw: random.Random, num: int, fraction: float, at_least: int) -> lis
     """A random `fraction` of range(num), in random order.
 
     Raises:
-      ConfigError: if these are fewer than `at_least`.
+      ConfigError: for fewer than `at_least` numbers.
     """
     size = int(num * fraction)
     if size < at_least:
@@ -92,7 +91,7 @@ def some_are_unseen(num_clients: int, fraction: float, seed: int) -> np.ndarray:
 
 
 def last_are_unseen(num_clients: int, fraction: float) -> np.ndarray:
-    """Groups of clients whose order is random: the first int((1 - fraction) * C) are seen (3.8).
+    """Groups of clients in random order: the first int((1 - fraction) * C) are seen (section 3.8).
 
     Returns:
       [C] uint8, as `some_are_unseen`.

@@ -1,8 +1,8 @@
-"""What a source makes of raw files, and what a partition makes of that.
+"""`Examples`, the result of a source, and `Dealt`, the result of a partition.
 
-A source reads `Examples`. A partition deals them, which gives `Dealt`: it may turn, copy or relabel
-examples, reads whatever the source knows of them, and owns every decision on who trains, validates
-and tests on what. `Dealt.federation` packs the result.
+A source reads `Examples`. A partition deals them to clients, which gives `Dealt`: it may rotate,
+copy or relabel examples, and decides which client trains, validates and tests on which examples.
+`Dealt.federation` packs the result.
 """
 
 from typing import NamedTuple
@@ -14,8 +14,8 @@ from fedlib.federation import CLIENTS, GROUPS, Federation, Split, Tokens
 
 TRAIN, VAL, TEST = range(3)  # values of `Examples.part`
 
-# What a data set may have besides inputs and labels: a source says what it `HAS`, a partition what
-# it `needs`.
+# Features of a data set besides inputs and labels: those that a source `HAS` and a partition
+# `needs`.
 FEATURES = {
     "classes": "one class for each example",
     "coarse": "coarse labels",
@@ -34,14 +34,14 @@ class Examples(NamedTuple):
       y: [M] labels, or [M, T].
       num_classes: L.
       mean, std: per channel, see `Federation`.
-      part: [M] uint8, `TRAIN`, `VAL` or `TEST`, where the publisher says so.
-      owner: [M] int64, which natural client each example is of, such as who wrote it.
-      num_owners: of these, those without an example included.
-      coarse: [L] coarse label of each class, where there is a hierarchy.
-      group: [num_owners] uint8, an index into `GROUPS`, where some owner is a server or a probe.
+      part: [M] uint8, `TRAIN`, `VAL` or `TEST`, if there are official parts.
+      owner: [M] int64, the natural client of each example, such as its writer.
+      num_owners: number of natural clients, including those without examples.
+      coarse: [L] coarse label of each class, if there is a hierarchy.
+      group: [num_owners] uint8, an index into `GROUPS`, if some owner is a server or a probe.
       tokens: of texts, see `Federation`.
-      cluster: [num_owners] int64 true cluster of each owner, where these are known.
-      truth: [M, L] p(y | x) of the owner, see `Federation`, where it is known.
+      cluster: [num_owners] int64 true cluster of each owner, if known.
+      truth: [M, L] p(y | x) of the owner, see `Federation`, if known.
     """
 
     x: np.ndarray
@@ -60,12 +60,12 @@ class Examples(NamedTuple):
 
     @property
     def num_train(self) -> int:
-        """How many examples are of the official training part."""
+        """Number of examples in the official training part."""
         return int(np.count_nonzero(self.part == TRAIN))
 
     @property
     def features(self) -> set[str]:
-        """Which of `FEATURES` there are."""
+        """The `FEATURES` that the data set has."""
         there = {
             "classes": self.y.ndim == 1,
             "coarse": self.coarse is not None,
@@ -77,12 +77,12 @@ class Examples(NamedTuple):
         return {name for name, is_there in there.items() if is_there}
 
     def take(self, rows: np.ndarray) -> "Examples":
-        """These examples, in this order."""
+        """The examples in these rows, in this order."""
         each = {name: getattr(self, name) for name in ("x", "y", "part", "owner", "truth")}
         return self._replace(**{k: a if a is None else a[rows] for k, a in each.items()})
 
     def by_part(self) -> "Examples":
-        """The training part first; within a part the order stays."""
+        """The examples with the training part first; the order within a part stays."""
         if np.all(self.part[:-1] <= self.part[1:]):
             return self
         return self.take(np.argsort(self.part, kind="stable"))
@@ -100,15 +100,15 @@ class Examples(NamedTuple):
 
 
 class Dealt(NamedTuple):
-    """Who owns which example, and for what.
+    """The training, validation and test examples of each client.
 
     Attributes:
-      examples: the pool, which may be another one than was dealt.
+      examples: the pool; the partition may have changed the source's examples.
       train, val, test: [C] arrays of rows of the pool, all disjoint.
       group: [C] uint8, an index into `GROUPS`.
-      client_id: [C] int64, see `Federation`; None numbers the clients as they come.
+      client_id: [C] int64, see `Federation`; None for 0, 1, ...
       side: [M] int64 of each example of the pool, cluster: [C] int64; see `Federation`.
-      known: whether the clients are the owners, so that the pool's `truth` is theirs.
+      known: whether the clients are the owners, so that the pool's `truth` holds for them.
     """
 
     examples: Examples
@@ -122,10 +122,10 @@ class Dealt(NamedTuple):
     known: bool = False
 
     def without_the_untestable(self) -> "Dealt":
-        """Without clients that have no training or no test example; `client_id` keeps numbers.
+        """The same without clients that lack training or test examples; `client_id` stays.
 
-        Nothing can be measured on these, unless a server tests for all. A server or a probe may
-        have either part alone.
+        Nothing can be measured on these. Test examples are not needed if a server has some. A
+        server or a probe may have either part alone.
 
         Raises:
           ConfigError: if no seen client is left.
@@ -149,7 +149,7 @@ class Dealt(NamedTuple):
         return self._replace(**splits, group=self.group[kept], client_id=client_id, cluster=cluster)
 
     def federation(self) -> Federation:
-        """The federation; examples that nobody owns are not stored, the others keep their order.
+        """The federation; examples without an owner are left out, the others keep their order.
 
         Raises:
           DataError: if a row has two owners.
@@ -158,7 +158,7 @@ class Dealt(NamedTuple):
         rows = [rows for owned in splits.values() for rows in owned]
         stored = np.unique(np.concatenate(rows))
         pool, side = self.examples, self.side
-        if len(stored) < len(pool.y):  # otherwise a copy would only take memory
+        if len(stored) < len(pool.y):  # otherwise a copy would waste memory
             pool, side = pool.take(stored), side if side is None else side[stored]
         number = np.arange(len(self.group)) if self.client_id is None else self.client_id
         return Federation(

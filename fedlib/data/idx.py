@@ -22,7 +22,7 @@ def parse(content: bytes, name: str) -> np.ndarray:
       name: of the file, for the error message.
 
     Raises:
-      DataError: if the content is not such a file, or is truncated.
+      DataError: if the content is not an idx file, or is truncated.
     """
     try:
         data = gzip.decompress(content)
@@ -44,7 +44,7 @@ def images(image_content: bytes, label_content: bytes, name: str) -> tuple[np.nd
     """Images [N, 1, height, width] uint8 and labels [N] int64 of a pair of files.
 
     Raises:
-      DataError: if either is broken or they are not of the same examples.
+      DataError: if either file is broken, or they have different numbers of examples.
     """
     x, y = parse(image_content, f"{name} images"), parse(label_content, f"{name} labels")
     if x.ndim != 3 or y.ndim != 1 or len(x) != len(y):

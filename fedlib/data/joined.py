@@ -1,6 +1,6 @@
 """Partitions that deal a whole data set and then split every client's share.
 
-Official parts, where a data set has them, are joined first.
+The official parts of a data set are joined first.
 
 Source: pFedMM and FedEM (Marfoq et al., NeurIPS 2021), data preparation of the official code;
   pFedMM's specification, section 3.6.
@@ -20,13 +20,13 @@ from fedlib.data.examples import Dealt, Examples
 
 @dataclass(frozen=True, kw_only=True)
 class Joined(ABC):
-    """What these partitions have in common.
+    """Base class of these partitions.
 
     Attributes:
       train_fraction: of a client's examples, validation included; the rest is its test part.
       val_fraction: of the training part, 0 for none.
       unseen_fraction: of the clients, 0 for none.
-      fraction: of the data set that is used, in (0, 1].
+      fraction: used part of the data set, in (0, 1].
     """
 
     train_fraction: float
@@ -35,7 +35,7 @@ class Joined(ABC):
     fraction: float = 1.0
 
     def __post_init__(self):
-        """Raises ConfigError for a parameter that makes no sense."""
+        """Raises ConfigError for an invalid parameter."""
         check_fraction("fraction", self.fraction, one=True)
         check_fraction("train_fraction", self.train_fraction)
         check_fraction("val_fraction", self.val_fraction, zero=True)
@@ -50,7 +50,7 @@ class Joined(ABC):
         return some_are_unseen(len(owners), self.unseen_fraction, seed)
 
     def deal(self, examples: Examples, seed: int) -> Dealt:
-        """The clients; the papers split every client with the same seed."""
+        """The clients; as in the papers, every client is split with the same seed."""
         owners = self.owners(examples, seed)
         parts = [self._split(rows, seed) for rows in owners]
         train, val, test = map(list, zip(*parts, strict=True))

@@ -1,7 +1,7 @@
-"""Partitions whose clients own training and test examples of a data set's own two parts.
+"""Partitions that keep a data set's official training and test parts.
 
-No training example of the data set becomes a test example. Randomness comes from named streams,
-because the official code that these partitions follow is not seeded.
+Clients train on examples of the training part and test on examples of the test part. Randomness
+comes from named streams, because the official code is not seeded.
 
 Source: Isaksson et al., "Adaptive Expert Models for Personalization in Federated Learning",
   FL-IJCAI 2022 (arXiv:2206.07832); EricssonResearch/fl-moe; specification section 4. The partitions
@@ -37,11 +37,11 @@ class Owners(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Official(ABC):
-    """What these partitions have in common.
+    """Base class of these partitions.
 
     Attributes:
       val_fraction: of a client's training examples, 0 for none.
-      unseen_fraction: of the clients, at random and rounded down; they do not train.
+      unseen_fraction: of the clients, at random, rounded down; these do not train.
     """
 
     NAME: ClassVar[str]  # of the partition's random streams
@@ -51,13 +51,13 @@ class Official(ABC):
     unseen_fraction: float = 0.0
 
     def __post_init__(self):
-        """Raises ConfigError for a parameter that makes no sense."""
+        """Raises ConfigError for an invalid parameter."""
         check_fraction("val_fraction", self.val_fraction, zero=True)
         check_fraction("unseen_fraction", self.unseen_fraction, zero=True)
 
     @abstractmethod
     def owners(self, parts: Examples, seed: int) -> Owners:
-        """Rows of each client, given the data set with its training part first.
+        """Rows of each client; `parts` is the data set with its training part first.
 
         Raises:
           ConfigError: if there are too few examples.
@@ -77,11 +77,11 @@ class Official(ABC):
         side: np.ndarray | None = None,
         cluster: np.ndarray | None = None,
     ) -> Dealt:
-        """The clients who own these rows of the pool.
+        """The clients with these rows of the pool.
 
         Args:
-          pool: which the partition has made of the data set.
-          owners: rows of it.
+          pool: the examples, perhaps changed by the partition.
+          owners: rows of the pool.
           seed: of the draws of validation examples and of unseen clients.
           side: [M] of each example, cluster: [C] of each client, see `Federation`.
         """
@@ -96,14 +96,14 @@ class Official(ABC):
 def hold_out(
     rows: np.ndarray, fraction: float, seed: int, client: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of a client that it trains on, and the `fraction` that it validates on."""
+    """The training rows of a client without a `fraction`, and this fraction for validation."""
     num_val = round_half_up(fraction * len(rows))
     order = streams.generator(seed, "val", client).permutation(len(rows))
     return rows[np.sort(order[num_val:])], rows[np.sort(order[:num_val])]
 
 
 def round_half_up(value: float) -> int:
-    """The nearest integer; a half goes up, also where floating point puts it just below."""
+    """The nearest integer; a half goes up, even if floating point puts it just below."""
     return math.floor(value + 0.5 + 1e-9)
 
 
@@ -115,8 +115,8 @@ def deal_evenly(
     Args:
       part: "train" or "test", for the error message.
       num: examples of the part.
-      num_clients: who share it.
-      size: examples of each client; None deals as many as there are.
+      num_clients: that share the part.
+      size: examples of each client; None for as many as possible.
       draw: of the order.
 
     Raises:
@@ -128,7 +128,7 @@ def deal_evenly(
 
 
 def check_enough(part: str, num: int, num_clients: int, size: int) -> None:
-    """Raises ConfigError unless `num` examples of a part suffice for clients with `size` each."""
+    """Raises ConfigError unless the `num` examples of a part suffice for `size` per client."""
     if num_clients * size > num:
         raise ConfigError(
             f"{num} {part} examples cannot be dealt to {num_clients} clients with {size} "

@@ -1,9 +1,8 @@
-"""Raw files: what each is called, how to recognise it, and where it comes from.
+"""Raw files: their names, checksums and addresses.
 
 A data set lists its raw files as `RawFile`s and reads them through `RawFile.read`, which refuses
-any content but the official one. `fedlib.data.download` is what puts the files in place. What
-another program makes, under names that depend on its options, is a `RawFolder`; what a user has, a
-`LocalFolder`.
+any content but the official one. `fedlib.data.download` puts the files in place. A `RawFolder` has
+the files of another program, whose names depend on its options; a `LocalFolder` has a user's.
 """
 
 import hashlib
@@ -19,13 +18,13 @@ CHUNK = 1 << 20  # bytes read at a time
 
 @dataclass(frozen=True)
 class _Below:
-    """Something below data/raw/, at a path with "/"."""
+    """A file or folder below data/raw/, at a path with "/"."""
 
     path: str
 
     @property
     def dataset(self) -> str:
-        """The data set it belongs to: the first folder of its path."""
+        """Name of its data set: the first folder of the path."""
         return PurePosixPath(self.path).parts[0]
 
 
@@ -38,9 +37,9 @@ class RawFile(_Below):
         the name of the data set.
       size: bytes, or None if the publisher does not say.
       sha256: hexadecimal digest of the content, or as many of its first digits as are published.
-      md5: likewise, where the publisher or torchvision states it; "" otherwise. If neither digest
-        is published, any content is taken for the official one; the receipt says what it was.
-      urls: where the file itself can be had, official address first, then mirrors.
+      md5: likewise, if the publisher or torchvision states it; "" otherwise. Without either digest
+        any content is accepted; the receipt has its digest.
+      urls: addresses of the file itself, the official one first, then mirrors.
       archive: the archive that contains it, for a file that is published inside one.
       member: its name in that archive.
     """
@@ -53,7 +52,7 @@ class RawFile(_Below):
     member: str = ""
 
     def __post_init__(self):
-        """Raises ValueError for a name that could lead out of the folder it belongs to."""
+        """Raises ValueError for a name that could lead out of its folder."""
         for name in (self.path, self.member):
             if not is_inside(name):
                 raise ValueError(f"{name!r} must be a relative path without '..'")
@@ -65,11 +64,11 @@ class RawFile(_Below):
 
     @property
     def is_verifiable(self) -> bool:
-        """Whether a digest is published, so that the official content can be recognised."""
+        """Whether a digest is published, by which the content can be verified."""
         return bool(self.sha256 or self.md5)
 
     def files(self, raw: str | Path) -> list["RawFile"]:
-        """This file, wherever the folder `raw` is; as `RawFolder.files`."""
+        """This file alone; the counterpart of `RawFolder.files`."""
         return [self]
 
     def mismatch(self, path: str | Path) -> str:
@@ -81,7 +80,7 @@ class RawFile(_Below):
             return self._compare(path.stat().st_size, iter(lambda: file.read(CHUNK), b""))
 
     def read(self, raw: str | Path) -> bytes:
-        """The content of the file below the folder `raw`, verified before it is interpreted.
+        """The verified content of the file below the folder `raw`.
 
         Raises:
           DataError: if it is missing or not the official content.
@@ -99,7 +98,7 @@ class RawFile(_Below):
         return content
 
     def locate(self, raw: str | Path) -> Path:
-        """Where the file lies, its content verified; for one that is too large to be read at once.
+        """Path of the verified file, for a file that is too large to be read at once.
 
         Raises:
           DataError: if it is missing or not the official content.
@@ -136,22 +135,22 @@ class RawFile(_Below):
 
 @dataclass(frozen=True)
 class RawFolder(_Below):
-    """Files that another program makes: neither their names nor their content are known.
+    """Files that another program makes; their names and contents are not known beforehand.
 
     Attributes:
       path: of the folder, below data/raw/, with "/"; its first part is the name of the data set.
       pattern: of the files' names, such as "*.json".
-      maker: which program makes them, for the message when there are none.
+      maker: the program that makes them, for error messages.
     """
 
     pattern: str
     maker: str
 
     def files(self, raw: str | Path) -> list[RawFile]:
-        """The files that are there, sorted by name.
+        """The files in the folder, sorted by name.
 
         Raises:
-          DataError: if there are none, or a folder has such a name.
+          DataError: if there are none, or a folder has a name like theirs.
         """
         folder = Path(raw) / self.path
         paths = sorted(folder.glob(self.pattern))
@@ -166,14 +165,14 @@ class RawFolder(_Below):
 
 @dataclass(frozen=True)
 class LocalFolder(_Below):
-    """Files that a user has put in place: all that is below a folder, hidden ones aside.
+    """A user's files: all files below a folder except hidden ones.
 
     Attributes:
       path: of the folder, below data/raw/, with "/"; its first part is the name of the data set.
     """
 
     def files(self, raw: str | Path) -> list[RawFile]:
-        """The files that are there, sorted by path.
+        """The files below the folder, sorted by path.
 
         Raises:
           DataError: if there are none.
@@ -185,7 +184,7 @@ class LocalFolder(_Below):
 
 
 def local_files(folder: Path) -> list[str]:
-    """Paths, with "/", of what a folder and its folders have, sorted; without hidden files.
+    """Sorted paths, with "/", of all files below a folder except hidden ones.
 
     Raises:
       DataError: for a name with control characters, such as a line end.
@@ -199,6 +198,6 @@ def local_files(folder: Path) -> list[str]:
 
 
 def is_inside(name: str) -> bool:
-    """Whether a path, with "/", stays in the folder that it is relative to."""
+    """Whether a relative path, with "/", stays in its folder."""
     path = PurePosixPath(name)
     return not path.is_absolute() and ".." not in path.parts and "\\" not in name

@@ -1,15 +1,15 @@
-"""Partitions whose server owns a part of every class, while the clients share another part.
+"""Partitions whose server owns examples of every class; the clients share others.
 
-Of the training examples of a class, in the order of the data set, the clients share the first ones;
-the probe's come next, then those that the server validates on, and last those that it trains on. So
-the clients' data do not depend on the size of the server's. The server tests on the official test
-part, or the first examples of each class there, and the clients, who are not personalised, test on
-nothing.
+The training examples of a class are cut in the order of the data set. The clients share the first
+ones, then come the probe's, then the server's validation examples; the server trains on the last
+ones. So the clients' data do not depend on the size of the server's. The server tests on the
+official test part, or on its first examples of each class. The clients have no personalised models,
+and no test examples.
 
 Source: J. Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
   IJCAI 2025 (Fed-MoE), and the data preparation of its code; specification sections 0 and 4.2.
-Deviation: nobody shares an example, where clients of the code own validation and probe examples
-  too; the paper does not say which examples it reserves.
+Deviation: every example has a single owner; in the code, clients also own validation and probe
+  examples. The paper does not say which examples it reserves.
 """
 
 from abc import ABC, abstractmethod
@@ -26,13 +26,13 @@ from fedlib.federation import GROUPS
 
 
 class Sections(NamedTuple):
-    """Rows by what they are for, in ascending order.
+    """Training rows by their use, each in ascending order.
 
     Attributes:
-      pool: what the clients share.
-      probe: what models are measured with.
-      val: what the server validates on.
-      server: what it trains on.
+      pool: shared by the clients.
+      probe: to measure models with.
+      val: for the server's validation.
+      server: for the server's training.
     """
 
     pool: np.ndarray
@@ -43,19 +43,19 @@ class Sections(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Reserved(ABC):
-    """What these partitions have in common.
+    """Base class of these partitions.
 
     Attributes:
       num_clients: C.
       pool_per_class: examples of each class that the clients share.
-      server_per_class: examples of each class that the server trains on.
-      val_per_class: that it validates on; 0 for none.
-      probe_per_class: that models are measured with; 0 for no probe, if the server's training
-        examples serve for that too, as in the paper.
-      test_per_class: that it tests on; None for all of the official test part.
-      majority: share of one class among the server's training examples, and among the probe's,
-        whose numbers stay the same; None has all classes alike.
-      majority_class: which class that is.
+      server_per_class: training examples of the server per class.
+      val_per_class: validation examples of the server per class; 0 for none.
+      probe_per_class: examples of the probe per class; 0 for no probe: models are then measured
+        with the server's training examples, as in the paper.
+      test_per_class: test examples of the server per class; None for the official test part.
+      majority: share of one class among the server's training examples and among the probe's, whose
+        totals stay the same; None for equal classes.
+      majority_class: the class with this share.
     """
 
     NAME: ClassVar[str]  # of the partition's random streams
@@ -71,7 +71,7 @@ class Reserved(ABC):
     majority_class: int = 0
 
     def __post_init__(self):
-        """Raises ConfigError for a parameter that makes no sense."""
+        """Raises ConfigError for an invalid parameter."""
         for name in ("num_clients", "pool_per_class", "server_per_class"):
             check_count(name, getattr(self, name))
         for name in ("val_per_class", "probe_per_class", "majority_class"):
@@ -83,7 +83,7 @@ class Reserved(ABC):
 
     @abstractmethod
     def owners(self, pool: Examples, seed: int) -> list[np.ndarray]:
-        """Rows of the clients' `pool` that each owns, class by class -> [C] arrays of int64
+        """Rows of the clients' `pool` for each client, class by class -> [C] arrays of int64
 
         Raises:
           ConfigError: if there are too few examples.
@@ -103,7 +103,7 @@ class Reserved(ABC):
         return dealt(parts, clients, (rows.server, rows.val, test), probe)
 
     def _sections(self, parts: Examples) -> Sections:
-        """Training rows by what they are for, each in ascending order."""
+        """Training rows by their use."""
         labels, num = parts.y[: parts.num_train], parts.num_classes
         probe, server = (
             self._counts(each, num) for each in (self.probe_per_class, self.server_per_class)
@@ -119,7 +119,7 @@ class Reserved(ABC):
         return Sections(*(np.sort(np.concatenate(rows)) for rows in zip(*of_classes, strict=True)))
 
     def _test(self, parts: Examples) -> np.ndarray:
-        """Rows that the server tests on, in ascending order."""
+        """Test rows of the server, in ascending order."""
         rows = np.arange(parts.num_train, len(parts.y))
         if self.test_per_class is None:
             return rows
@@ -132,7 +132,7 @@ class Reserved(ABC):
         return np.sort(np.concatenate([own[: self.test_per_class] for own in of_classes]))
 
     def _counts(self, per_class: int, num_classes: int) -> list[int]:
-        """Reserved examples of each class, `per_class` on average."""
+        """Numbers of reserved examples of each class, `per_class` on average."""
         if self.majority is None:
             return [per_class] * num_classes
         check_majority_class(self.majority_class, num_classes)
@@ -142,7 +142,7 @@ class Reserved(ABC):
         return [*counts[: self.majority_class], most, *counts[self.majority_class :]]
 
     def _cut(self, label: int, rows: np.ndarray, sizes: tuple[int, ...]) -> list[np.ndarray]:
-        """The rows of one class in parts of these sizes; between the last two some may be left."""
+        """The rows of one class in parts of these sizes; rows before the last part may be left."""
         if sum(sizes) > len(rows):
             pool, probe, val, server = sizes
             raise ConfigError(
@@ -155,7 +155,7 @@ class Reserved(ABC):
 
 
 def check_majority_class(label: int, num_classes: int) -> None:
-    """Raise ConfigError unless the data set has the class that most reserved examples are of."""
+    """Raise ConfigError unless the data set has the class `label`."""
     if label >= num_classes:
         raise ConfigError(f"majority_class must be below {num_classes}, got {label}")
 
@@ -170,9 +170,9 @@ def dealt(
 
     Args:
       pool: the examples.
-      clients: rows of each; who has none is dropped.
-      server: rows that it trains, validates and tests on.
-      probe: its rows.
+      clients: rows of each; clients without rows are dropped.
+      server: its training, validation and test rows.
+      probe: its rows; None for no probe.
     """
     groups = ["seen"] * len(clients) + ["server"]
     parts = [[*clients], *([server[0][:0]] * len(clients) for _ in range(2))]

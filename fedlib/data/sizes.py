@@ -1,9 +1,9 @@
-"""How many examples the owners of a federation have, before any of it is downloaded or cut.
+"""Numbers of examples that the owners of a federation have, before any data is downloaded.
 
-The declared partition deals a stand-in: as many examples as the data set has, with labels in turn,
-owners of equal size, and inputs of one pixel. Sizes that follow from counts alone come out as they
-will be. Those that follow from the labels are of the same distribution, and those of natural
-clients (writers, roles) are alike where the real ones differ: a manifest knows better.
+The declared partition deals a stand-in for the data set: as many examples, with labels in turn,
+owners of equal size, and inputs of one pixel. Sizes that follow from counts alone are exact. Sizes
+that depend on labels have the right distribution. Natural clients (writers, roles) have equal
+sizes here, unlike the real ones, which are in a manifest.
 """
 
 import inspect
@@ -19,7 +19,7 @@ from fedlib.federation import GROUPS, Tokens
 
 CIFAR = (3, 32, 32)
 NIST = (1, 28, 28)
-COARSE = 20  # coarse labels of CIFAR-100, of as many classes each
+COARSE = 20  # coarse labels of CIFAR-100, with equally many classes
 
 
 class Stock(NamedTuple):
@@ -39,8 +39,8 @@ class Stock(NamedTuple):
     apart: bool = False
 
 
-# By data set, or data set and source; those that need no download are read instead. Sources:
-# docs/data.md and the publishers' pages; roles of Shakespeare are counted as FedEM does.
+# By data set, or data set and source; data sets without a download are read instead. Sources:
+# docs/data.md and the publishers' pages; roles of Shakespeare are counted as in FedEM.
 STOCKS = {
     "cifar10": Stock(50_000, 10_000, CIFAR),
     "cifar100": Stock(50_000, 10_000, CIFAR),
@@ -61,13 +61,13 @@ class Sizes(NamedTuple):
     """A federation without its examples; everything is JSON-able.
 
     Attributes:
-      shape: of an input; labels: of the label of an example, () for one class.
-      dtype: of inputs, as NumPy calls it.
+      shape: of an input; labels: shape of an example's label, () for one class.
+      dtype: of inputs, by its NumPy name.
       num_classes: L.
       tokens: vocabulary and padding of texts; None for other inputs.
       group: name of each owner's group.
       train, val, test: examples of each owner.
-      side: values of side information, clusters: true clusters; 0 for none.
+      side: number of values of the side information; clusters: of true clusters; 0 for none.
     """
 
     shape: list[int]
@@ -88,11 +88,11 @@ def sizes(spec: dict, raw: str | Path = Path()) -> Sizes:
 
     Args:
       spec: as there.
-      raw: the folder data/raw, of which a user's own files are read, and no others.
+      raw: the folder data/raw; only a user's own files are read there.
 
     Raises:
-      ConfigError: for a declaration that makes no sense.
-      DataError: for own files that make none.
+      ConfigError: for an invalid declaration.
+      DataError: for invalid own files.
     """
     partition = build.check(spec)
     examples, shape = _stand_in(spec, Path(raw))
@@ -101,7 +101,7 @@ def sizes(spec: dict, raw: str | Path = Path()) -> Sizes:
 
 
 def of_manifest(manifest: dict, declared: Sizes) -> Sizes:
-    """The sizes in the manifest of a federation that has been cut; the rest as declared."""
+    """`declared` with the sizes in the manifest of a federation that exists."""
     counts = {name: list(map(int, owned)) for name, owned in manifest["sizes"].items()}
     return declared._replace(**counts, group=list(manifest["group"]))
 
@@ -123,7 +123,7 @@ def _of(dealt: Dealt, shape: tuple[int, ...]) -> Sizes:
 
 
 def _stand_in(spec: dict, raw: Path) -> tuple[Examples, tuple[int, ...]]:
-    """Examples to deal, and the shape of a real input."""
+    """Stand-in examples, and the shape of a real input."""
     dataset, params = spec["dataset"], spec["params"]
     module = sources.load(dataset)
     source = params.get("source") or downloads.table(dataset).default
@@ -154,7 +154,10 @@ def _stand_in(spec: dict, raw: Path) -> tuple[Examples, tuple[int, ...]]:
 
 
 def _made(module: ModuleType, spec: dict, raw: Path) -> tuple[Examples, tuple[int, ...]]:
-    """The examples of a data set without a download, inputs short where labels ignore length."""
+    """The examples of a data set without a download, and the shape of an input.
+
+    Where no size depends on `dim`, the inputs have one number.
+    """
     takes = inspect.signature(module.read).parameters
     drawn = {"seed": build.seed_of(spec)} if "seed" in takes else {}
     if "dim" not in takes or "world" in takes:
@@ -165,7 +168,7 @@ def _made(module: ModuleType, spec: dict, raw: Path) -> tuple[Examples, tuple[in
 
 
 def _asked(stock: Stock, params: dict, num_classes: int) -> Stock:
-    """The stock with as many examples of each class as the parameters of a data set take."""
+    """The stock with the examples of each class that the data set's parameters ask for."""
     train, test = (params.get(f"{part}_per_class") for part in ("train", "test"))
     return stock._replace(
         train=num_classes * train if train else stock.train,
@@ -174,7 +177,7 @@ def _asked(stock: Stock, params: dict, num_classes: int) -> Stock:
 
 
 def _owners(stock: Stock) -> np.ndarray:
-    """Who owns each example, every part in equal shares -> [M] int64"""
+    """Owner of each example; every part is shared equally -> [M] int64"""
     if stock.apart:
         half = stock.owners // 2
         train, test = (np.arange(n) * half // n for n in (stock.train, stock.test))

@@ -1,7 +1,7 @@
-"""Texts with a class each: read from CSV files, drawn, tokenised.
+"""Labelled texts: read from CSV files, drawn at random, tokenised.
 
-Published files are sorted, or in an order of the publisher. Here texts are drawn in random order,
-so the first examples of a class are random ones.
+Published files are in an order of the publisher, often sorted. Here texts are in random order, so
+the first examples of a class are random ones.
 """
 
 import csv
@@ -18,12 +18,12 @@ from fedlib.errors import ConfigError, DataError
 
 
 class Layout(NamedTuple):
-    """Of a CSV file without a header.
+    """Layout of a CSV file without a header.
 
     Attributes:
       encoding: of its characters.
-      num_fields: in every row.
-      label, text: which fields these are.
+      num_fields: fields in every row.
+      label, text: numbers of these fields, from 0.
       classes: by published label; None for texts that are left out.
     """
 
@@ -35,7 +35,7 @@ class Layout(NamedTuple):
 
 
 class Texts(NamedTuple):
-    """In the order of their file."""
+    """Texts and their classes, in the order of the file."""
 
     text: list[str]
     y: np.ndarray  # [M] int64
@@ -45,7 +45,8 @@ def read(file: RawFile, raw: Path, layout: Layout) -> Texts:
     """The texts of a file that have a class.
 
     Raises:
-      DataError: if the file is missing, not the official one or has another layout; names the line.
+      DataError: if the file is missing or not the official one, or, with the line, if it has
+        another layout.
     """
     path, texts, labels = file.locate(raw), [], []
     with path.open(encoding=layout.encoding, newline="") as content:
@@ -57,14 +58,14 @@ def read(file: RawFile, raw: Path, layout: Layout) -> Texts:
                     texts.append(row[layout.text])
                     labels.append(label)
         except (csv.Error, UnicodeDecodeError, _BadRow) as error:
-            # What cannot be decoded is beyond the last line that was read.
+            # Text that cannot be decoded is after the last line that was read.
             beyond = "after " if isinstance(error, UnicodeDecodeError) else ""
             raise DataError(f"{path}, {beyond}line {rows.line_num}: {error}") from None
     return Texts(texts, np.array(labels, np.int64))
 
 
 class _BadRow(Exception):
-    """Says what is wrong with it."""
+    """The problem of a row."""
 
 
 def _label(row: list[str], layout: Layout) -> int | None:
@@ -79,16 +80,16 @@ def _label(row: list[str], layout: Layout) -> int | None:
 def draw_rows(
     y: np.ndarray, num_classes: int, sizes: Sequence[int | None], draw: np.random.Generator
 ) -> list[np.ndarray]:
-    """Disjoint random rows, as many of each class: one array of int64 for each size.
+    """Disjoint sets of random rows, with equally many of each class: int64, one array per size.
 
     Args:
       y: [M] labels.
       num_classes: L.
-      sizes: rows of each class; None for all that are left.
+      sizes: rows of each class in each set; None for all other rows.
       draw: of the rows and their order.
 
     Raises:
-      ConfigError: if a class has too few.
+      ConfigError: if a class has too few rows.
     """
     asked = sum(size for size in sizes if size is not None)
     pieces = []
@@ -107,7 +108,7 @@ def examples(
     train: tuple[Texts, np.ndarray],
     test: tuple[Texts, np.ndarray],
 ) -> Examples:
-    """The training and then the test part, each as texts and which rows of them, tokenised."""
+    """The tokenised training part, then the test part; each is given as texts and chosen rows."""
     parts = (train, test)
     return Examples(
         np.concatenate([tokeniser.rows((t.text[r] for r in rows), len(rows)) for t, rows in parts]),

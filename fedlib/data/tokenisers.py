@@ -1,14 +1,14 @@
 """From texts to tokens: BERT's WordPiece and GPT-2's byte-level BPE, from their published files.
 
     word_piece  lower case without accents; [CLS] pieces of words [SEP], filled up with [PAD]
-    byte_pairs  letters as they are, every byte has a token; filled up with the end of text
+    byte_pairs  case and accents kept, a token for every byte; filled up with the end of text
 
-Both cut a text after so many tokens, those that mark its ends included.
+Both cut a text at `length` tokens, which include the marks of its ends.
 
 Source: J. Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language
   Understanding", NAACL 2019; A. Radford et al., "Language Models are Unsupervised Multitask
-  Learners", 2019. The computation is that of the package `tokenizers`, here one text at a time: a
-  job has one core, and a batch would keep more of each text than its tokens.
+  Learners", 2019. The package `tokenizers` computes them, here one text at a time: a job has one
+  core, and a batch would keep more of each text than its tokens.
 """
 
 import json
@@ -25,18 +25,18 @@ from fedlib.data.raw import RawFile
 from fedlib.errors import DataError
 from fedlib.federation import Tokens
 
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")  # which word pieces must have
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")  # required in a vocabulary of word pieces
 SHORTEST = 3  # the two ends of a text and one piece
-END = "<|endoftext|>"  # of GPT-2's texts; it has no token to fill up with
+END = "<|endoftext|>"  # of GPT-2, which has no padding token
 
 
 class Tokeniser(NamedTuple):
-    """A text as numbers.
+    """Turns texts into tokens.
 
     Attributes:
       length: of every text, filled up or cut.
-      tokens: what the numbers are.
-      encode: the tokens of one text, at most `length`, not filled up.
+      tokens: size of the vocabulary and padding token.
+      encode: gives the tokens of one text, at most `length`, not filled up.
     """
 
     length: int
@@ -53,10 +53,10 @@ class Tokeniser(NamedTuple):
 
 
 def word_piece(vocabulary: RawFile, raw: Path, length: int) -> Tokeniser:
-    """BERT's, uncased; the file has a piece on each line, of which the first has the number 0.
+    """BERT's uncased tokeniser; the file has a piece on each line, numbered from 0.
 
     Raises:
-      ConfigError: for a length that makes no sense.
+      ConfigError: for an invalid length.
       DataError: if the file is missing or not such a vocabulary.
     """
     check_count("length", length, least=SHORTEST)
@@ -71,18 +71,18 @@ def word_piece(vocabulary: RawFile, raw: Path, length: int) -> Tokeniser:
 
 
 def byte_pairs(vocabulary: RawFile, merges: RawFile, raw: Path, length: int) -> Tokeniser:
-    """GPT-2's.
+    """GPT-2's tokeniser.
 
     Args:
-      vocabulary: the number of each token, JSON.
-      merges: two tokens that make one on each line, in the order of learning, after a first line
-        with the version.
+      vocabulary: number of each token, JSON.
+      merges: a first line with the version, then on each line two tokens that are merged, in the
+        order of learning.
       raw: folder of raw files.
       length: of every text.
 
     Raises:
-      ConfigError: for a length that makes no sense.
-      DataError: if a file is missing or not what it should be.
+      ConfigError: for an invalid length.
+      DataError: if a file is missing or invalid.
     """
     check_count("length", length)
     try:
@@ -92,7 +92,7 @@ def byte_pairs(vocabulary: RawFile, merges: RawFile, raw: Path, length: int) -> 
     if not isinstance(numbers, dict) or {*map(type, numbers.values())} != {int}:
         raise DataError(f"{vocabulary.path} is not a vocabulary: it must give tokens their numbers")
     _check_numbers(vocabulary, numbers.values(), len(numbers))
-    # A byte without a token would be passed over in silence.
+    # A byte without a token would be skipped silently.
     _check_has(vocabulary, numbers, (END, *sorted(ByteLevel.alphabet())))
     tokeniser = ByteLevelBPETokenizer(numbers, _pairs(merges, raw, numbers))
     tokeniser.enable_truncation(length)
@@ -101,7 +101,7 @@ def byte_pairs(vocabulary: RawFile, merges: RawFile, raw: Path, length: int) -> 
 
 
 def _pairs(merges: RawFile, raw: Path, numbers: dict[str, int]) -> list[tuple[str, str]]:
-    """The tokens that are joined, in the order of learning."""
+    """The pairs of tokens that are merged, in the order of learning."""
     pairs = []
     for line, content in enumerate(_lines(merges, raw)[1:], start=2):
         pair = tuple(content.split(" "))
@@ -115,12 +115,12 @@ def _pairs(merges: RawFile, raw: Path, numbers: dict[str, int]) -> list[tuple[st
 
 
 def _lines(file: RawFile, raw: Path) -> list[str]:
-    """The lines of a file, the line feed at its end being optional."""
+    """The lines of a file, with or without a line feed at its end."""
     try:
         text = file.read(raw).decode("utf-8")
     except UnicodeDecodeError as error:
         raise DataError(f"{file.path} is not UTF-8: {error}") from None
-    return text.removesuffix("\n").replace("\r\n", "\n").split("\n")  # no other ends a line
+    return text.removesuffix("\n").replace("\r\n", "\n").split("\n")  # no other line ends
 
 
 def _check_numbers(file: RawFile, numbers: Iterable[int], num: int) -> None:

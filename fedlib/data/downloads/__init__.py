@@ -1,12 +1,12 @@
-"""Which raw files each data set consists of, and where they come from: tables, no code.
+"""Tables of the raw files of each data set, and their addresses.
 
 `<name>.toml` lists the files of a data set, or of pretrained weights (`<model>_weights`), each with
-what a `RawFile` has. A data set without a table needs no files. A table with `[sources]` says which
-files each of its sources consists of, and which source is the `default`. One with `local` has a
-source for each folder that a user has put there, of which nothing is known beforehand.
+the fields of a `RawFile`. A data set without a table needs no files. A table with `[sources]` lists
+the files of each source, and names the `default` source. In a table with `local`, every folder
+that a user puts there is a source.
 
-A job that downloads is given a digest of its part of a table; a job that reads, the receipt of what
-was downloaded. So neither depends on the other's code.
+The input of a download job is a digest of its part of a table; the input of a job that reads is the
+download's receipt. So neither depends on the other's code.
 """
 
 import hashlib
@@ -34,9 +34,9 @@ class Table(NamedTuple):
 
     Attributes:
       files: by key.
-      sources: keys of the files of each source; empty for a data set that has but one.
-      default: the source where none is named; "" without sources.
-      local: the folder below data/raw/ whose folders are sources; "" where nothing is a user's.
+      sources: keys of the files of each source; empty for a data set with a single source.
+      default: the source if none is named; "" without sources.
+      local: the folder below data/raw/ whose folders are a user's sources; "" for published data.
     """
 
     files: dict[str, AnyFile]
@@ -46,12 +46,12 @@ class Table(NamedTuple):
 
 
 def names() -> list[str]:
-    """Whatever has a table, sorted."""
+    """Names of all tables, sorted."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
 def weights() -> list[str]:
-    """Pretrained weights: downloads like data sets, but nothing can be trained on them."""
+    """Names of the tables of pretrained weights."""
     return [name for name in names() if name.endswith("_weights")]
 
 
@@ -79,21 +79,21 @@ def files(name: str, source: str | None = None) -> dict[str, AnyFile]:
 
 
 def of_sources(name: str, sources: Iterable[str]) -> tuple[AnyFile, ...]:
-    """The files of these sources, each once; without any, of the default."""
+    """The files of these sources, each once; of the default source if there are none."""
     chosen = [files(name, source) for source in sources] or [files(name)]
     return tuple(dict.fromkeys(file for one in chosen for file in one.values()))
 
 
 def digest(name: str, sources: Iterable[str]) -> str:
-    """Digest of all that the tables say of these files; 16 hexadecimal digits."""
+    """Digest of the tables' entries for these files; 16 hexadecimal digits."""
     content = canonical_json([asdict(file) for file in of_sources(name, sources)])
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
 def state(name: str, sources: Iterable[str], raw: str | Path) -> str:
-    """What can be seen of a user's files without reading them; 16 hexadecimal digits.
+    """Digest of the names, sizes and times of change of a user's files; 16 hexadecimal digits.
 
-    Names, sizes and times of change. "" for a data set whose files are published.
+    "" for a data set whose files are published.
     """
     if not table(name).local:
         return ""
@@ -114,9 +114,9 @@ def check_folder(name: str, source: object) -> None:
 
 
 def check_mirror(mirror: str | None) -> None:
-    """Raises ConfigError unless `mirror` is None, a folder, or an address that can be read.
+    """Raises ConfigError unless `mirror` is None, a folder, or a valid address.
 
-    And without a password, as it would be in logs, command lines and messages.
+    An address must not have a password, which logs, command lines and messages would show.
     """
     if mirror is None:
         return
@@ -138,7 +138,7 @@ def check_mirror(mirror: str | None) -> None:
 
 
 def local(address: str) -> Path:
-    """The folder or file that an address without a server names."""
+    """The folder or file of an address without a server."""
     if address.startswith("file://"):
         return Path(url2pathname(urlsplit(address).path))
     return Path(address).expanduser()
@@ -146,7 +146,7 @@ def local(address: str) -> Path:
 
 @cache
 def table(name: str) -> Table:
-    """The table of that name, an empty one if there is none."""
+    """The table of that name; an empty one if it does not exist."""
     path = FOLDER / f"{name}.toml"
     content = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     archives = {key: _file(about, {}) for key, about in content.get("archives", {}).items()}

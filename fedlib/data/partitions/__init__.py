@@ -1,7 +1,7 @@
-"""Partitions by kind, each a module with one frozen dataclass whose fields are its parameters.
+"""Partitions by kind: each is a module with a frozen dataclass whose fields are its parameters.
 
-Nothing is imported before it is asked for, so that the code digest of a job contains only the
-partition it uses.
+A module is imported only when it is used, so that the code digest of a job contains no other
+partition.
 """
 
 import importlib
@@ -42,20 +42,20 @@ class Partition(Protocol):
     """Deals a data set to clients; its fields are its parameters, checked on construction.
 
     Attributes:
-      needs: keys of `fedlib.data.examples.FEATURES`: what the data set must have.
+      needs: keys of `fedlib.data.examples.FEATURES` that the data set must have.
     """
 
     needs: ClassVar[tuple[str, ...]]
 
     def deal(self, examples: Examples, seed: int) -> Dealt:
-        """Who owns which example, for what, and who is seen."""
+        """The clients' training, validation and test examples, and the group of each client."""
 
 
 def kind_of(declared: object) -> str:
     """The kind of a declared partition.
 
     Raises:
-      ConfigError: if there is none of that name, or this is not a declaration.
+      ConfigError: for an unknown kind, or if `declared` is no declaration.
     """
     kind = declared.get("kind") if isinstance(declared, dict) else declared
     check_choice("partition kind", kind, PARTITIONS)
@@ -73,7 +73,7 @@ def parse(declared: dict) -> Partition:
     """The partition declared as {"kind": ..., parameter: value, ...}.
 
     Raises:
-      ConfigError: for an unknown kind, an unknown, missing or senseless parameter.
+      ConfigError: for an unknown kind, or an unknown, missing or invalid parameter.
     """
     kind = kind_of(declared)
     cls = load(kind)

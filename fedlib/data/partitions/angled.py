@@ -1,8 +1,7 @@
-"""Images turned by one of eight angles, each client having a distribution of its own over them.
+"""Images rotated by one of eight angles; each client has its own distribution over the angles.
 
-Every image, training or test, is turned once, by an angle drawn for it; `Federation.side` keeps
-the number of the angle. Between the pixels is interpolated bilinearly, and what comes from outside
-the image is 0.
+Every image, training or test, is rotated once, by an angle drawn for it; `Federation.side` has the
+number of the angle. Interpolation is bilinear, and pixels from outside the image are 0.
 
 Source: Reisser et al., "Federated Mixture of Experts" (FedMix); specification section 5.4.
 """
@@ -24,13 +23,13 @@ ANGLES = tuple(range(0, 360, 45))  # degrees, anticlockwise
 
 @dataclass(frozen=True)
 class Angled(Official):
-    """Who owns which example, and how it is turned.
+    """The owner and the rotation of each image.
 
     Attributes:
       num_clients: C.
       alpha, convention: of the Dirichlet distribution over the angles, see `hsu.Hsu`.
-      label_alpha: of one over the classes, with the same convention; None deals the examples
-        whatever their classes are.
+      label_alpha: of a Dirichlet distribution over the classes, with the same convention; None
+        deals the examples regardless of class.
       train_examples, test_examples: of every client, validation included in the former.
     """
 
@@ -45,7 +44,7 @@ class Angled(Official):
     label_alpha: float | None = None
 
     def __post_init__(self):
-        """Raises ConfigError for a parameter that makes no sense."""
+        """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
         hsu.check_concentration("alpha", self.alpha, self.convention)
         if self.label_alpha is not None:
@@ -85,7 +84,7 @@ class Angled(Official):
         return Owners(list(train), list(parts.num_train + test))
 
     def side(self, owners: Owners, num: int, seed: int) -> np.ndarray:
-        """Number of the angle of each of `num` examples, 0 for those that nobody owns -> [num]"""
+        """Number of the angle of each of `num` examples, 0 for those without an owner -> [num]"""
         draw = streams.generator(seed, "angled", "shares")
         shares = hsu.client_shares(draw, self.alpha, self.convention, self.num_clients, len(ANGLES))
         side = np.zeros(num, np.int64)
@@ -97,10 +96,10 @@ class Angled(Official):
 
 
 def turn(x: np.ndarray, angle: int) -> np.ndarray:
-    """Images [N, F, H, H] turned by one of `ANGLES` -> [N, F, H, H]; exact for multiples of 90."""
+    """Images [N, F, H, H] rotated by one of `ANGLES` -> [N, F, H, H]; exact for multiples of 90."""
     quarters, rest = divmod(angle, 90)
     if rest:
-        from scipy import ndimage  # takes a while, and only this needs it
+        from scipy import ndimage  # a slow import that only this needs
 
         x = ndimage.rotate(x, rest, axes=(2, 3), reshape=False, order=1)
     return np.rot90(x, quarters, axes=(2, 3))

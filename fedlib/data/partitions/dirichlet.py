@@ -26,10 +26,10 @@ class Dirichlet(Joined):
     Attributes:
       num_clients: C.
       alpha: concentration; small is heterogeneous, 1e6 is practically uniform.
-      num_groups: random groups that the labels are put into (3 on CIFAR-10; the code's
-        n_components), or None for one group per label.
-      min_examples: clients with fewer are left empty; small alphas leave some with one or two,
-        on which batch normalisation cannot train.
+      num_groups: number of random groups of labels (3 on CIFAR-10; the code's n_components), or
+        None for one group per label.
+      min_examples: clients with fewer are left empty. A small alpha gives some clients only one or
+        two examples, too few to train batch normalisation.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("classes",)
@@ -40,7 +40,7 @@ class Dirichlet(Joined):
     min_examples: int = 1
 
     def __post_init__(self):
-        """Raises ConfigError for a parameter that makes no sense."""
+        """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
         check_count("num_clients", self.num_clients)
         check_positive("alpha", self.alpha)

@@ -1,12 +1,12 @@
-"""Clients that draw a superclass, then a class of it, from distributions of their own.
+"""Clients that draw a superclass, then one of its classes, from their own distributions.
 
-Every draw is of an image that nobody has yet. A class without images left is removed, and the
-shares of the others of its superclass are renormalised; so is a superclass without classes left.
+Images are drawn without replacement. A class without images left is removed, and the shares of the
+others in its superclass are renormalised; the same holds for a superclass without classes left.
 
 Source: S. Reddi et al., "Adaptive Federated Optimization", ICLR 2021, as used in Reisser et al.,
   "Federated Mixture of Experts" (FedMix); specification section 5.2.
-Deviation: Reddi et al. test with 100 clients of their own. Here the test images are dealt to those
-  who train, by the same distributions.
+Deviation: Reddi et al. test on 100 separate clients. Here the test images are dealt to the training
+  clients, by the same distributions.
 """
 
 from dataclasses import dataclass
@@ -25,12 +25,12 @@ from fedlib.data.partitions import hsu
 
 @dataclass(frozen=True)
 class Hierarchical(Official):
-    """Who owns which example.
+    """The owner of each example.
 
     Attributes:
       num_clients: C.
       alpha: concentration of each superclass.
-      beta: concentration of each class of a superclass.
+      beta: concentration of each class in a superclass.
       train_examples, test_examples: of every client, validation included in the former.
     """
 
@@ -44,7 +44,7 @@ class Hierarchical(Official):
     test_examples: int
 
     def __post_init__(self):
-        """Raises ConfigError for a parameter that makes no sense."""
+        """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
         for name in ("alpha", "beta"):
             check_positive(name, getattr(self, name))
@@ -70,13 +70,13 @@ class Hierarchical(Official):
 def _among(
     shares: np.ndarray, fine: list[np.ndarray], members: list[np.ndarray], left: np.ndarray
 ) -> np.ndarray:
-    """How probable each class is that is `left` -> [L]
+    """Probability of each class, 0 unless it is `left` -> [L]
 
     Args:
       shares: of the superclasses.
-      fine: of the classes of each superclass, among them.
-      members: the classes of each superclass.
-      left: [L] bool.
+      fine: shares of the classes in each superclass.
+      members: the classes in each superclass.
+      left: [L] bool, whether a class has images left.
     """
     some_left = np.array([left[classes].any() for classes in members])
     probability = np.zeros(len(left))

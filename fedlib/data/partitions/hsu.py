@@ -1,8 +1,8 @@
-"""Clients of equal size whose classes are drawn from a Dirichlet distribution of each client.
+"""Clients of equal size that draw the classes of their examples in Dirichlet proportions.
 
-Nobody shares an example: a client whose next class is used up draws another one in the same
-proportions, and the last clients get what is left. Training, validation and test examples of a
-client come from the same distribution.
+Every example has a single owner: if a class is used up, clients draw from the other classes in
+proportion, and the last clients get the remaining examples. Training, validation and test examples
+of a client come from the same distribution.
 
 Source: T.-M. H. Hsu, H. Qi, M. Brown, "Measuring the Effects of Non-Identical Data Distribution for
   Federated Visual Classification", 2019 (arXiv:1909.06335), as used in Reisser et al., "Federated
@@ -25,17 +25,17 @@ from fedlib.data.official import Official, Owners
 
 CONVENTIONS = ("prior", "per_class")
 
-# Given which classes have examples left, [L] bool: how probable each is, [L], summing to 1.
+# Probabilities of the classes, [L], given which of them have examples left, [L] bool.
 Shares = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Hsu(Official):
-    """Who owns which example.
+    """The owner of each example.
 
     Attributes:
       num_clients: C.
-      alpha: concentration; small is heterogeneous, 0 would be one class per client.
+      alpha: concentration; small is heterogeneous, and the limit 0 is one class per client.
       convention: "prior" multiplies alpha with the prior of the classes, so that the concentrations
         sum to alpha: 0.1 for each of ten classes at alpha 1, as in the public splits of the
         source. "per_class" takes alpha itself for each class.
@@ -51,7 +51,7 @@ class Hsu(Official):
     convention: str = "prior"
 
     def __post_init__(self):
-        """Raises ConfigError for a parameter that makes no sense."""
+        """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
         check_concentration("alpha", self.alpha, self.convention)
         for name in ("num_clients", "train_examples", "test_examples"):
@@ -76,7 +76,7 @@ class Hsu(Official):
 
 
 def check_concentration(name: str, alpha: float, convention: str) -> None:
-    """Raises ConfigError unless these parameters of `client_shares` make sense."""
+    """Raises ConfigError unless these parameters of `client_shares` are valid."""
     check_positive(name, alpha)
     check_choice("convention", convention, CONVENTIONS)
 
@@ -84,7 +84,7 @@ def check_concentration(name: str, alpha: float, convention: str) -> None:
 def client_shares(
     draw: np.random.Generator, alpha: float, convention: str, num_clients: int, num: int
 ) -> np.ndarray:
-    """A distribution over `num` things, equally frequent on the whole, of each client -> [C, num]
+    """Each client's distribution over `num` things, uniform on average -> [C, num]
 
     Raises:
       ConfigError: if `alpha` is so small that every share underflows to 0.
@@ -94,7 +94,7 @@ def client_shares(
 
 
 def among(shares: np.ndarray, left: np.ndarray) -> np.ndarray:
-    """The shares of those that are left, summing to 1 -> [num]; uniform if all these are 0.
+    """The shares of the things that are `left`, summing to 1; uniform if all are 0 -> [num]
 
     Args:
       shares: [num], not negative.
@@ -108,12 +108,12 @@ def among(shares: np.ndarray, left: np.ndarray) -> np.ndarray:
 def deal(parts: Examples, clients: Sequence[Shares], sizes: tuple[int, int], seed: int) -> Owners:
     """Rows of each client: random examples of classes that are drawn one by one.
 
-    The clients' order is random, and the same for both parts: who comes late, and gets what is
-    left, does so in training as in testing.
+    The clients' order is random, and the same for both parts: a late client, which gets the
+    remaining examples, is late in both.
 
     Args:
       parts: the data set.
-      clients: from what each draws its classes.
+      clients: for each, the distribution of its classes.
       sizes: training and test examples of every client.
       seed: of every draw.
 
@@ -138,7 +138,7 @@ def deal(parts: Examples, clients: Sequence[Shares], sizes: tuple[int, int], see
 
 
 def _take(shares: Shares, left: list[list[int]], size: int, draw: np.random.Generator) -> list[int]:
-    """`size` rows of classes drawn from `shares`; they are removed from the rows `left`."""
+    """`size` rows of classes drawn from `shares`; removes them from the rows `left`."""
     taken, bounds = [], None
     for uniform in draw.random(size):
         if bounds is None:

@@ -1,16 +1,16 @@
-"""Clients with two majority classes: a fraction p of their examples, half of it each.
+"""Clients with two majority classes, which share a fraction p of their examples equally.
 
-Client i has the classes i // 10 and i % 10, so clients 0, 11, 22, ... have a single one. All take
-their majority examples first and then the rest, from what is left of the other classes, whichever
-these are: with many clients and a large p the rest has more of the classes 5 to 9.
+Client i has the classes i // 10 and i % 10, so clients 0, 11, 22, ... have a single one. All
+clients take their majority examples first, then the rest at random from the remaining examples of
+the other classes: with many clients and a large p the rest has more of the classes 5 to 9.
 
 Source: Isaksson et al., "Adaptive Expert Models for Personalization in Federated Learning",
   FL-IJCAI 2022 (arXiv:2206.07832); EricssonResearch/fl-moe, its "overlap" mode; specification
   section 4.1.
-Deviation: seeded; sizes are rounded instead of cut off; a single majority class gives distinct
-  examples; where too few examples are left it is an error, and examples are never shared.
-  Clients that opt out of training (X16) are unseen: cohorts are drawn from the others, where the
-  official code draws from all and passes those over.
+Deviation: seeded; sizes are rounded instead of cut off; the examples of a single majority class are
+  distinct; too few remaining examples are an error, and examples are never shared. Clients that opt
+  out of training (X16) are unseen: cohorts are drawn from the other clients, whereas the official
+  code draws from all and skips them.
 """
 
 from dataclasses import dataclass
@@ -29,13 +29,13 @@ NUM_CLASSES = 10
 
 @dataclass(frozen=True)
 class Majority(Official):
-    """Who owns which example.
+    """The owner of each example.
 
     Attributes:
       num_clients: C, at most 100.
-      p: fraction of a client's examples that is of its majority classes, in [0, 1]. At 0.2 clients
-        are almost alike, at 1 they have no other classes.
-      train_examples, test_examples: of every client; even, so that they can be halved.
+      p: fraction of a client's examples in its majority classes, in [0, 1]. At 0.2 clients are
+        almost alike, at 1 they have no other classes.
+      train_examples, test_examples: of every client; even numbers, because they are halved.
     """
 
     NAME: ClassVar[str] = "majority"
@@ -47,7 +47,7 @@ class Majority(Official):
     test_examples: int
 
     def __post_init__(self):
-        """Raises ConfigError for a parameter that makes no sense."""
+        """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
         check_count("num_clients", self.num_clients)
         if self.num_clients > NUM_CLASSES**2:
@@ -63,7 +63,7 @@ class Majority(Official):
                 raise ConfigError(f"{name} must be even, got {value}")
 
     def pair(self, client: int) -> tuple[int, int]:
-        """The majority classes of a client, which may be one and the same."""
+        """The majority classes of a client, which may be equal."""
         return divmod(client, NUM_CLASSES)
 
     def owners(self, parts: Examples, seed: int) -> Owners:
@@ -79,7 +79,7 @@ class Majority(Official):
         )
 
     def _deal(self, part: str, labels: np.ndarray, size: int, seed: int) -> list[np.ndarray]:
-        """Rows of each client in one part of the data, `size` each -> [C] arrays"""
+        """Rows of each client in one part of the data -> [C] arrays of `size` rows"""
         deck = Deck(part, labels, streams.generator(seed, "majority", part))
         half = round_half_up(self.p * size / 2)
         pairs = [self.pair(client) for client in range(self.num_clients)]
@@ -95,14 +95,14 @@ class Majority(Official):
 
 
 class Deck:
-    """Examples that nobody owns yet; taking some removes them."""
+    """Examples without an owner; `take` removes the examples that it gives."""
 
     def __init__(self, part: str, labels: np.ndarray, draw: np.random.Generator):
         self.part, self.labels, self.draw = part, labels, draw
         self.left = np.ones(len(labels), bool)
 
     def take(self, client: int, count: int, classes: list[int]) -> np.ndarray:
-        """`count` random ones of these classes -> [count] int64"""
+        """`count` random examples of these classes -> [count] int64"""
         candidates = np.flatnonzero(self.left & np.isin(self.labels, classes))
         if len(candidates) < count:
             raise ConfigError(

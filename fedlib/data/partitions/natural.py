@@ -1,4 +1,4 @@
-"""Clients that are natural clients of the data set, with the parts that it gives them.
+"""Natural clients of the data set, with their official parts.
 
 Source: FedEM (Marfoq et al., NeurIPS 2021), synthetic data and Shakespeare of the official code;
   pFedMM's specification, sections 3.9 and 3.10.
@@ -20,16 +20,16 @@ ORDERS = ("given", "random")
 
 @dataclass(frozen=True)
 class Natural:
-    """One client per natural client: a role of a play, a client of a made-up federation.
+    """The natural clients: roles of a play, or clients of a synthetic federation.
 
-    A server and a probe that the data set names come last, and are never left out.
+    A data set's server and probe come last, and are never left out.
 
     Attributes:
       order: of the clients: "given" by the data set, or "random".
-      fraction: of the clients that is used, in (0, 1]; the first ones of their order.
-      val_fraction: of a client's training examples, drawn at random, the others being in random
-        order too; None leaves the parts as the data set gives them.
-      unseen_fraction: of the clients, the last ones of their order.
+      fraction: used part of the clients, in (0, 1]; the first ones in this order.
+      val_fraction: of a client's training examples, drawn at random, which also shuffles the
+        others; None keeps the data set's parts.
+      unseen_fraction: of the clients, the last ones in this order.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("owner", "part")
@@ -40,7 +40,7 @@ class Natural:
     unseen_fraction: float = 0.0
 
     def __post_init__(self):
-        """Raises ConfigError for a parameter that makes no sense."""
+        """Raises ConfigError for an invalid parameter."""
         check_choice("order", self.order, ORDERS)
         check_fraction("fraction", self.fraction, one=True)
         if self.val_fraction is not None:
@@ -48,10 +48,10 @@ class Natural:
         check_fraction("unseen_fraction", self.unseen_fraction, zero=True)
 
     def deal(self, examples: Examples, seed: int) -> Dealt:
-        """The clients; their examples are stored client by client, in the order of the clients.
+        """The clients; the pool has their examples in the order of the clients.
 
         Raises:
-          ConfigError: if a validation part is asked for and the data set has one already.
+          ConfigError: for a `val_fraction` if the data set has a validation part.
         """
         train, val, test = (examples.of_owner(part) for part in (TRAIN, VAL, TEST))
         if self.val_fraction is not None:
@@ -76,10 +76,10 @@ class Natural:
 
 
 def _others(examples: Examples) -> list[int]:
-    """The last owners, which are no clients.
+    """The owners that are no clients, which must be the last ones.
 
     Raises:
-      ConfigError: if one stands before a client.
+      ConfigError: if one comes before a client.
     """
     if examples.group is None:
         return []
@@ -90,7 +90,7 @@ def _others(examples: Examples) -> list[int]:
 
 
 def _packed(dealt: Dealt) -> Dealt:
-    """The same clients, whose examples are in a row."""
+    """The same clients, with adjacent examples in the pool."""
     own = [np.sort(np.concatenate(parts)) for parts in zip(*dealt[1:4], strict=True)]
     order = np.concatenate(own)
     if np.array_equal(order, np.arange(len(dealt.examples.y))):

@@ -18,7 +18,7 @@ from fedlib.data.joined import Joined
 
 @dataclass(frozen=True)
 class Pachinko(Joined):
-    """Equal clients whose coarse labels, and classes within them, are Dirichlet (section 3.4).
+    """Equal clients that draw coarse labels, then classes, in Dirichlet shares (section 3.4).
 
     For the fractions see `Joined`.
 
@@ -35,7 +35,7 @@ class Pachinko(Joined):
     beta: float
 
     def __post_init__(self):
-        """Raises ConfigError for a parameter that makes no sense."""
+        """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
         check_count("num_clients", self.num_clients)
         check_positive("alpha", self.alpha)
@@ -44,7 +44,7 @@ class Pachinko(Joined):
     def owners(self, examples: Examples, seed: int) -> list[np.ndarray]:
         """Rows owned by each client, all of one size -> [C] arrays of int64"""
         draw, numpy_draw = random.Random(seed), np.random.RandomState(seed)
-        left = [[] for _ in range(len(examples.coarse))]  # rows of each class nobody owns yet
+        left = [[] for _ in range(len(examples.coarse))]  # rows of each class without an owner
         chosen = subset(draw, len(examples.y), self.fraction, self.num_clients)
         for row in chosen:
             left[int(examples.y[row])].append(row)
@@ -67,7 +67,7 @@ class Pachinko(Joined):
         draw: random.Random,
         numpy_draw: np.random.RandomState,
     ) -> list[int]:
-        """One client's rows; what it takes is removed from `tree` and `left`."""
+        """One client's rows; removes them from `left`, and used-up classes from `tree`."""
         coarse_shares = dirichlet(numpy_draw, self.alpha, len(tree))
         fine_shares = [dirichlet(numpy_draw, self.beta, len(fines)) for fines in tree]
         taken = []
@@ -88,7 +88,7 @@ class Pachinko(Joined):
 
 
 def _without(shares: np.ndarray, index: int) -> np.ndarray:
-    """The shares without one of them, summing to 1 again; uniform if only zeros are left."""
+    """The shares without the one at `index`, summing to 1; uniform if only zeros are left."""
     left = np.delete(shares, index)
     total = left.sum()
     return left / total if total > 0 else np.full(len(left), 1 / max(1, len(left)))

@@ -1,6 +1,6 @@
-"""Clients of a few classes each, whose shares of a class are a Dirichlet draw.
+"""Clients with a few classes each; the owners of a class have Dirichlet shares of it.
 
-Classes are handed out as by `path_line`, but owners may share a class very unevenly.
+Classes are dealt as by `path_line`, but owners may share a class very unevenly.
 
 Source: L. Yi et al., "pFedMoE: Data-Level Personalization with Mixture of Experts for
   Model-Heterogeneous Personalized Federated Learning", 2024 (arXiv:2402.01350), as its journal
@@ -24,11 +24,11 @@ from fedlib.data.partitions.path_line import hand_out, hands
 
 @dataclass(frozen=True)
 class PathDir(Joined):
-    """Classes and shares of them; for the fractions see `Joined`.
+    """Each client's classes, and its share of each; for the fractions see `Joined`.
 
     Attributes:
       num_clients: C.
-      classes_per_client: so many different classes each, as long as there are such; C times this is
+      classes_per_client: classes of each client, different ones while any are left; C times this is
         a multiple of the number of classes.
       alpha: concentration; small is heterogeneous.
     """
@@ -40,14 +40,14 @@ class PathDir(Joined):
     alpha: float
 
     def __post_init__(self):
-        """Raises ConfigError for a parameter that makes no sense."""
+        """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
         check_count("num_clients", self.num_clients)
         check_count("classes_per_client", self.classes_per_client)
         check_positive("alpha", self.alpha)
 
     def owners(self, examples: Examples, seed: int) -> list[np.ndarray]:
-        """Rows owned by each client, class by class; may be none -> [C] arrays of int64"""
+        """Rows owned by each client, class by class, perhaps none -> [C] arrays of int64"""
         dealt = hands(
             np.random.RandomState(seed),
             self.num_clients,

@@ -1,13 +1,13 @@
-"""Clients of a few classes each, of every class about as much as its other owners.
+"""Clients with a few classes each; the owners of a class have about equal shares of it.
 
-Every class has as many owners, which share it unevenly but not very: by uniform draws. A client
-takes its classes one by one, at random among those with the most owners missing.
+Every class has the same number of owners, whose shares are uniform draws from a narrow interval. A
+client takes its classes one by one, at random among the classes that lack the most owners.
 
 Source: L. Yi et al., "pFedMoE: Data-Level Personalization with Mixture of Experts for
   Model-Heterogeneous Personalized Federated Learning", 2024 (arXiv:2402.01350), whose sibling
   papers publish the procedure; the order of draws from NumPy's legacy generator is theirs.
-Deviation: `distinct` draws again where a client would get a class twice. What rounding leaves over
-  of a class has no owner, as there.
+Deviation: `distinct` draws again if a client would get a class twice. As there, examples that
+  rounding leaves over have no owner.
 """
 
 import random
@@ -23,21 +23,21 @@ from fedlib.data.examples import Examples
 from fedlib.data.joined import Joined
 from fedlib.errors import ConfigError
 
-# Of one class, given how many owners it has: their shares, summing to 1.
+# Shares of a class, summing to 1, given a generator and the number of its owners.
 Shares = Callable[[np.random.RandomState, int], np.ndarray]
 Hand = list[tuple[int, float]]  # classes of a client, and its share of each
 
 
 @dataclass(frozen=True)
 class PathLine(Joined):
-    """Classes and shares of them; for the fractions see `Joined`.
+    """Each client's classes, and its share of each; for the fractions see `Joined`.
 
     Attributes:
       num_clients: C.
-      classes_per_client: so many of the classes each; C times this is a multiple of them.
+      classes_per_client: of each client; C times this is a multiple of the number of classes.
       low, high: shares of a class are uniform draws from this interval, divided by their sum.
-      distinct: no class twice, unless only classes are left that the client has. Off, this is the
-        published procedure; without effect where the classes are a multiple of
+      distinct: whether a client gets no class twice, unless it has all that are left. False is the
+        published procedure; there is no difference if the number of classes is a multiple of
         `classes_per_client`.
     """
 
@@ -50,7 +50,7 @@ class PathLine(Joined):
     distinct: bool = True
 
     def __post_init__(self):
-        """Raises ConfigError for a parameter that makes no sense."""
+        """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
         check_count("num_clients", self.num_clients)
         check_count("classes_per_client", self.classes_per_client)
@@ -85,7 +85,7 @@ def hands(
     """Classes and shares of each client; the last share of a class is taken first -> [C] lists
 
     Raises:
-      ConfigError: if the classes cannot have as many owners each.
+      ConfigError: if the classes cannot have equally many owners.
     """
     num_owners, left_over = divmod(num_clients * per_client, num_classes)
     if left_over or per_client > num_classes:
@@ -109,7 +109,7 @@ def hands(
 def _most_missing(
     draw: np.random.RandomState, missing: np.ndarray, held: list[int], distinct: bool
 ) -> int:
-    """A random one of the classes with the most owners missing."""
+    """A random one of the classes that lack the most owners."""
     label = int(draw.choice(np.flatnonzero(missing == missing.max())))
     others = missing.copy()
     others[held] = 0

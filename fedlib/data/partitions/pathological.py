@@ -1,4 +1,4 @@
-"""Clients that own a few pieces of the data sorted by label.
+"""Clients that own a few shards of the data sorted by label.
 
 Source: pFedMM and FedEM (Marfoq et al., NeurIPS 2021), data preparation of the official code;
   specification section 3.5.
@@ -34,7 +34,7 @@ class Pathological(Joined):
     shards_per_client: int = 2
 
     def __post_init__(self):
-        """Raises ConfigError for a parameter that makes no sense."""
+        """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
         check_count("num_clients", self.num_clients)
         check_count("shards_per_client", self.shards_per_client)

@@ -1,7 +1,7 @@
 """Clients whose labels are permuted, in one of a few ways; the permutations are the true clusters.
 
 The training examples are dealt evenly at random, and every cluster has a random permutation of the
-labels that holds for all examples of its clients. `Federation.cluster` keeps who is in which.
+labels for all examples of its clients. `Federation.cluster` has the cluster of each client.
 
 Source: F. Sattler, K.-R. Mueller, W. Samek, "Clustered Federated Learning", 2019
   (arXiv:1910.01991), as used in Reisser et al., "Federated Mixture of Experts" (FedMix);
@@ -29,13 +29,14 @@ ASSIGNMENTS = ("balanced", "iid")
 
 @dataclass(frozen=True)
 class Permuted(Official):
-    """Who owns which example, and what its label becomes.
+    """The owner and the new label of each example.
 
     Attributes:
       num_clients: C.
-      num_clusters: permutations of the labels, all different.
-      assignment: "balanced" has as many clients in each cluster, "iid" draws every client's.
-      train_examples, test_examples: of every client; None deals all there are.
+      num_clusters: number of permutations, all different.
+      assignment: "balanced" puts equally many clients into each cluster, "iid" draws every client's
+        cluster.
+      train_examples, test_examples: of every client; None for as many as possible.
     """
 
     NAME: ClassVar[str] = "permuted"
@@ -47,7 +48,7 @@ class Permuted(Official):
     test_examples: int | None = None
 
     def __post_init__(self):
-        """Raises ConfigError for a parameter that makes no sense."""
+        """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
         check_count("num_clients", self.num_clients)
         check_count("num_clusters", self.num_clusters)
@@ -67,7 +68,7 @@ class Permuted(Official):
                 check_count(name, getattr(self, name))
 
     def deal(self, examples: Examples, seed: int) -> Dealt:
-        """The clients, and the cluster that each is in."""
+        """The clients, and the cluster of each."""
         parts = examples.by_part()
         cluster, owners = self.clusters(seed), self.owners(parts, seed)
         # The training part, then one copy of the test part for each cluster.
@@ -91,7 +92,7 @@ class Permuted(Official):
         return draw.permutation(np.arange(self.num_clients) % self.num_clusters)
 
     def permutations(self, num_classes: int, seed: int) -> np.ndarray:
-        """What each label becomes in each cluster -> [num_clusters, L] int64"""
+        """The new label for each label, in each cluster -> [num_clusters, L] int64"""
         draw = streams.generator(seed, "permuted", "labels")
         ways: dict[tuple[int, ...], None] = {}  # a set that keeps its order
         while len(ways) < self.num_clusters:  # of 10! there are always more
@@ -99,7 +100,7 @@ class Permuted(Official):
         return np.array(list(ways))
 
     def owners(self, parts: Examples, seed: int) -> Owners:
-        """Rows of each client in the training part and, behind it, a test part per cluster.
+        """Rows of each client in the training part, followed by a test part per cluster.
 
         Raises:
           ConfigError: if there are too few examples.

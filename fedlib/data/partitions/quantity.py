@@ -1,7 +1,7 @@
-"""Clients that differ in how much data they have, and in nothing else.
+"""Clients that differ only in the amount of their data.
 
-How many training examples a client has is drawn from a log-normal distribution, of which the tails
-are cut off; which ones is drawn whatever their classes are. All clients have as many test examples.
+A client's number of training examples is drawn from a log-normal distribution and clipped; the
+examples are drawn regardless of class. All clients have the same number of test examples.
 
 Source: ours. Q. Li et al., "Federated Learning on Non-IID Data Silos: An Experimental Study", ICDE
   2022 (arXiv:2102.02079), section 4.3, have the same skew with sizes in Dirichlet proportions.
@@ -22,14 +22,14 @@ from fedlib.errors import ConfigError
 
 @dataclass(frozen=True)
 class Quantity(Official):
-    """Who owns which example.
+    """The owner of each example.
 
     Attributes:
       num_clients: C.
-      train_examples: median of a client's, validation included.
+      train_examples: median over clients, validation included.
       test_examples: of every client.
-      sigma: deviation of the logarithm of a client's training examples.
-      min_examples, max_examples: what a smaller or larger draw is cut to.
+      sigma: standard deviation of the logarithm of a client's number of training examples.
+      min_examples, max_examples: limits to which draws are clipped.
     """
 
     NAME: ClassVar[str] = "quantity"
@@ -43,7 +43,7 @@ class Quantity(Official):
     max_examples: int
 
     def __post_init__(self):
-        """Raises ConfigError for a parameter that makes no sense."""
+        """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
         for name in ("num_clients", "train_examples", "test_examples", "min_examples"):
             check_count(name, getattr(self, name))

@@ -1,9 +1,8 @@
-"""Clients whose images are all turned by the same angle; angles are the true clusters.
+"""Clients whose images are all rotated by the client's angle; the angles are the true clusters.
 
-`Federation.cluster` keeps who has which.
-
-Every angle has its own copy of the whole data set, dealt to its clients, so each image occurs once
-per angle. Clients come in blocks: those of the first angle first.
+`Federation.cluster` has the number of each client's angle. Every angle has its own copy of the
+whole data set, dealt to its clients, so each image occurs once per angle. Clients come in blocks,
+one per angle.
 
 Source: A. Ghosh et al., "An Efficient Framework for Clustered Federated Learning", NeurIPS 2020
   (jichan3751/ifca), as used in Isaksson et al., FL-IJCAI 2022 (EricssonResearch/fl-moe);
@@ -29,12 +28,12 @@ ANGLES = (0, 90, 180, 270)  # degrees, anticlockwise
 
 @dataclass(frozen=True)
 class Rotated(Official):
-    """Who owns which example of the pool that `pool` makes.
+    """The owner of each example in the result of `pool`.
 
     Attributes:
-      num_clients: C, as many for each angle.
-      rotations: angles in degrees, some of `ANGLES`; (0,) turns nothing.
-      train_examples, test_examples: of every client; None deals all there are.
+      num_clients: C, equally many for each angle.
+      rotations: angles in degrees, some of `ANGLES`; (0,) rotates nothing.
+      train_examples, test_examples: of every client; None for as many as possible.
     """
 
     NAME: ClassVar[str] = "rotated"
@@ -46,7 +45,7 @@ class Rotated(Official):
     test_examples: int | None = None
 
     def __post_init__(self):
-        """Raises ConfigError for a parameter that makes no sense."""
+        """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
         check_count("num_clients", self.num_clients)
         angles = list(self.rotations)
@@ -65,7 +64,7 @@ class Rotated(Official):
                 check_count(name, getattr(self, name))
 
     def deal(self, examples: Examples, seed: int) -> Dealt:
-        """The clients, and the number of each one's angle as its true cluster."""
+        """The clients, and the number of each client's angle as its true cluster."""
         parts = examples.by_part()
         number = np.arange(len(self.rotations))
         cluster = np.repeat(number, self.num_clients // len(number))
@@ -78,7 +77,7 @@ class Rotated(Official):
         return parts._replace(x=np.concatenate(turned), y=y, part=None, owner=None)
 
     def owners(self, parts: Examples, seed: int) -> Owners:
-        """Rows of each client in the pool that `pool` makes of these examples.
+        """Rows of each client in the result of `pool`.
 
         Raises:
           ConfigError: if there are too few examples.
@@ -93,7 +92,7 @@ class Rotated(Official):
         return owners
 
     def _deal(self, part: str, num: int, size: int | None, angle: int, seed: int) -> np.ndarray:
-        """Positions in one part, in random order, of the clients of an angle -> [C, size] int64"""
+        """Random positions in one part for the clients of an angle -> [clients, size] int64"""
         clients = self.num_clients // len(self.rotations)
         draw = streams.generator(seed, "rotated", part, angle)
         return official.deal_evenly(part, num, clients, size, draw)

@@ -1,7 +1,7 @@
-"""A server with data of its own, and clients among whom every class is dealt in Dirichlet shares.
+"""A server with data of its own, and clients with Dirichlet shares of every class.
 
-A class is cut, in the order of the data set, at the cumulative shares, rounded down; so clients
-differ in their sizes.
+A class is cut, in the order of the data set, at the cumulative shares, rounded down. So clients
+have different sizes.
 
 Source: FancyAI-SCNU/FedMoE_IJCAI_2025, its data preparation for CIFAR-10, generator and order of
   draws included; specification section 4.2.
@@ -20,11 +20,11 @@ from fedlib.data.reserved import Reserved
 
 @dataclass(frozen=True, kw_only=True)
 class ServerDirichlet(Reserved):
-    """Who owns which example; for what the server owns see `Reserved`.
+    """The owner of each example; for the server's see `Reserved`.
 
     Attributes:
-      alpha: concentration for each client; small is heterogeneous. A client to whom it leaves
-        nothing is dropped.
+      alpha: concentration for each client; small is heterogeneous. Clients without examples are
+        dropped.
     """
 
     NAME: ClassVar[str] = "server_dirichlet"
@@ -32,7 +32,7 @@ class ServerDirichlet(Reserved):
     alpha: float = 1.0
 
     def __post_init__(self):
-        """Raises ConfigError for a parameter that makes no sense."""
+        """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
         check_positive("alpha", self.alpha)
 

@@ -1,12 +1,12 @@
 """A server with data of its own, and clients of equal size with Dirichlet proportions of classes.
 
-Each client draws its proportions, then its examples: one class at a time, and one that is used up
-leaves its share to the others (`fedlib.data.partitions.hsu`). The more the clients' pool exceeds
-what they take, the closer the last ones, in random order, come to their proportions.
+Each client draws its proportions, then the class of each example; a class that is used up leaves
+its share to the others (`fedlib.data.partitions.hsu`). The more examples the pool has besides the
+clients', the closer the last clients, in random order, come to their proportions.
 
 Source: J. Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
-  IJCAI 2025 (Fed-MoE), CIFAR-10; specification section 0. The paper names the distribution and the
-  size of a client; how the two are reconciled is ours.
+  IJCAI 2025 (Fed-MoE), CIFAR-10; specification section 0. The paper states the distribution and the
+  size of a client; this way to reconcile them is ours.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from fedlib.data.reserved import Reserved
 
 @dataclass(frozen=True, kw_only=True)
 class ServerEqual(Reserved):
-    """Who owns which example; for what the server owns see `Reserved`.
+    """The owner of each example; for the server's see `Reserved`.
 
     Attributes:
       train_examples: of every client.
@@ -37,7 +37,7 @@ class ServerEqual(Reserved):
     alpha: float = 1.0
 
     def __post_init__(self):
-        """Raises ConfigError for a parameter that makes no sense."""
+        """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
         check_count("train_examples", self.train_examples)
         check_positive("alpha", self.alpha)

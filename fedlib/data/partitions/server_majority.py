@@ -1,15 +1,15 @@
-"""A server with data of its own, and clients of equal size with one predominating class.
+"""A server with data of its own, and clients of equal size with one majority class each.
 
-Client i has a share of its examples in the class i mod L. All take these first, and then the rest,
-without replacement; so with many clients and a large share the last ones' rest has more of the
-classes that are left.
+Client i has a share of its examples in the class i mod L. All clients take these first, then the
+rest, without replacement. So with many clients and a large share, the rest of the last clients has
+more of the classes that are left.
 
 Source: J. Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
   IJCAI 2025 (Fed-MoE), SENT-140 and Yelp, and the data preparation of its code; specification
-  sections 0, 4.3 and 4.4. SENT-140 is share 0.5 of two classes in the paper, 0.7 in the code; Yelp
-  is from 0.55 to 0.65, the rest from all classes.
-Deviation: seeded, and nobody shares an example; on SENT-140 the code deals some texts twice, and
-  leaves clients without their class.
+  sections 0, 4.3 and 4.4. The share for SENT-140, of two classes, is 0.5 in the paper and 0.7 in
+  the code; for Yelp it is from 0.55 to 0.65, with the rest from all classes.
+Deviation: seeded, and every example has a single owner; on SENT-140 the code deals some texts
+  twice, and leaves clients without their class.
 """
 
 from dataclasses import dataclass
@@ -29,14 +29,14 @@ RESTS = ("others", "all")
 
 @dataclass(frozen=True, kw_only=True)
 class ServerMajority(Reserved):
-    """Who owns which example; for what the server owns see `Reserved`.
+    """The owner of each example; for the server's see `Reserved`.
 
     Attributes:
       train_examples: of every client.
-      share: of these that are of the client's class, rounded down. 1 leaves no other class; with
-        1 / L and a rest of others all clients are alike.
+      share: of these in the client's class, rounded down. At 1 a client has no other class; at
+        1 / L, with `rest` "others", all clients are alike.
       share_to: if given, every client draws its share between `share` and this.
-      rest: classes of the rest, "others" than the client's own, or "all", its own included.
+      rest: classes of the rest: "others", or "all", which includes the client's own.
     """
 
     NAME: ClassVar[str] = "server_majority"
@@ -47,7 +47,7 @@ class ServerMajority(Reserved):
     rest: str = "others"
 
     def __post_init__(self):
-        """Raises ConfigError for a parameter that makes no sense."""
+        """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
         check_count("train_examples", self.train_examples)
         check_fraction("share", self.share, zero=True, one=True)
@@ -79,5 +79,5 @@ class ServerMajority(Reserved):
         return [np.concatenate(pair) for pair in zip(own, rest, strict=True)]
 
     def _classes(self, own: int, pool: Examples) -> list[int]:
-        """The classes of the rest of a client whose class is `own`."""
+        """The classes in the rest of a client whose class is `own`."""
         return [y for y in range(pool.num_classes) if self.rest == "all" or y != own]

@@ -1,7 +1,7 @@
-"""A server with data of its own, and clients that each have examples of two classes.
+"""A server with data of its own, and clients with two classes each.
 
-Every class is cut into equal shards, in the order of the data set. The classes are drawn into two
-halves; a client gets a shard of a class of either half.
+Every class is cut into equal shards, in the order of the data set. The classes are split at random
+into two halves; a client gets one shard from each half.
 
 Source: FancyAI-SCNU/FedMoE_IJCAI_2025, a partition that its published settings do not use;
   specification section 4.2.
@@ -21,9 +21,10 @@ from fedlib.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class ServerTwoClass(Reserved):
-    """Who owns which example; for what the server owns, and the number of clients, see `Reserved`.
+    """The owner of each example; for the server's, and the number of clients, see `Reserved`.
 
-    With ten classes the number of clients is a multiple of five: every class has as many shards.
+    With ten classes the number of clients is a multiple of five, so that every class has the same
+    number of shards.
     """
 
     NAME: ClassVar[str] = "server_two_class"
@@ -32,8 +33,8 @@ class ServerTwoClass(Reserved):
         """Rows of each client -> [C] arrays of int64
 
         Raises:
-          ConfigError: if the classes cannot be halved, the clients not be spread evenly over a
-            half, or a class has fewer examples than shards.
+          ConfigError: if the classes cannot be halved, if the clients cannot be spread evenly over
+            a half, or if a class has fewer examples than shards.
         """
         half, odd = divmod(pool.num_classes, 2)
         if odd or self.num_clients % half:
@@ -47,7 +48,7 @@ class ServerTwoClass(Reserved):
         return [np.concatenate(pair) for pair in zip(*hands, strict=True)]
 
     def _shards(self, pool: Examples, classes: np.ndarray) -> np.ndarray:
-        """All shards of these classes, of which there is one for each client -> [C, N]"""
+        """All shards of these classes, one for each client -> [C, N]"""
         num = self.num_clients // len(classes)
         size = self.pool_per_class // num
         if not size:

@@ -1,8 +1,8 @@
-"""Clients with two shards of the examples, each shard being of one class.
+"""Clients with two shards of the examples; all examples of a shard are of one class.
 
-The examples of a class, in the order of the data set, are cut into equal shards; what is left over
-is appended to the first of them, one each. A client's two classes, which may be one and the same,
-hold for its training and its test examples.
+The examples of a class, in the order of the data set, are cut into equal shards; the remainder goes
+to the first shards, one example each. A client's two classes, which may be equal, are the same in
+training and test.
 
 Source: P. P. Liang et al., "Think Locally, Act Globally: Federated Learning with Local and Global
   Representations", 2020 (arXiv:2001.01523; LG-FedAvg), as used in Reisser et al., "Federated
@@ -27,12 +27,12 @@ SHARDS = 2  # of a client
 
 @dataclass(frozen=True)
 class TwoShard(Official):
-    """Who owns which example.
+    """The owner of each example.
 
     Attributes:
-      num_clients: C, a multiple of five: there are as many shards of each class.
-      train_examples, test_examples: of every client, even; it has the first ones of its shards.
-        None deals all there are.
+      num_clients: C, a multiple of five, so that all classes have the same number of shards.
+      train_examples, test_examples: of every client, even numbers; the first ones of its shards.
+        None for whole shards.
     """
 
     NAME: ClassVar[str] = "two_shard"
@@ -43,7 +43,7 @@ class TwoShard(Official):
     test_examples: int | None = None
 
     def __post_init__(self):
-        """Raises ConfigError for a parameter that makes no sense."""
+        """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
         check_count("num_clients", self.num_clients)
         if self.num_clients * SHARDS % NUM_CLASSES:
@@ -92,7 +92,7 @@ class TwoShard(Official):
 def _shards(
     part: str, rows: np.ndarray, num: int, draw: np.random.Generator, asked: int | None
 ) -> list[np.ndarray]:
-    """The rows of one class in `num` shards, these in random order; `asked` for by a client."""
+    """The rows of one class in `num` shards in random order, each cut to half of `asked`."""
     size = len(rows) // num
     if size < max(1, (asked or 0) // SHARDS):
         of = f" of {asked // SHARDS}" if asked else ""

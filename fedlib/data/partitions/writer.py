@@ -1,4 +1,4 @@
-"""Clients that are natural clients of the data set, each with all examples of its own.
+"""Natural clients of the data set, each with all its examples.
 
 Source: FedEM (Marfoq et al., NeurIPS 2021), FEMNIST of the official code; pFedMM's specification,
   section 3.8.
@@ -21,13 +21,13 @@ UNSEEN = ("drawn", "last", "test_part")
 class Writer(Joined):
     """One client per writer, the natural partition (section 3.8).
 
-    For the fractions see `Joined`; `fraction` is of the writers, who come in random order.
+    For the fractions see `Joined`; `fraction` is of the writers, in random order.
 
     Attributes:
       min_examples: writers with fewer are left out (3: "writers with <= 2 images dropped").
-      num_clients: exactly so many of the writers, unseen ones included; None for all.
-      unseen: who is, "drawn" by a draw of its own, the "last" ones of the random order, or those
-        with an example of the official test part ("test_part").
+      num_clients: exact number of writers, unseen ones included; None for all.
+      unseen: choice of the unseen clients: "drawn" at random, "last" in the random order, or
+        "test_part" for those with an example in the official test part.
     """
 
     min_examples: int = 3
@@ -35,7 +35,7 @@ class Writer(Joined):
     unseen: str = "drawn"
 
     def __post_init__(self):
-        """Raises ConfigError for a parameter that makes no sense."""
+        """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
         check_count("min_examples", self.min_examples)
         if self.num_clients is not None:
@@ -48,7 +48,7 @@ class Writer(Joined):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """What the data set must have."""
+        """Features that the data set must have."""
         return ("owner", "part") if self.unseen == "test_part" else ("owner",)
 
     def owners(self, examples: Examples, seed: int) -> list[np.ndarray]:
@@ -66,7 +66,7 @@ class Writer(Joined):
         return chosen[: self.num_clients]
 
     def groups(self, examples: Examples, owners: list[np.ndarray], seed: int) -> np.ndarray:
-        """Who is seen and who is not -> [C] uint8"""
+        """Group of each client, seen or unseen -> [C] uint8"""
         if self.unseen == "test_part":
             return np.array([np.any(examples.part[rows] == TEST) for rows in owners], np.uint8)
         if self.unseen == "last":

@@ -1,15 +1,15 @@
-"""Clients that are groups of writers; the last writers are a server's and a probe's.
+"""Clients that are groups of writers; the last writers belong to a server and a probe.
 
-The writers keep the order of the data set: the clients' groups come first, and the server and the
-probe have the last ones. A client trains on its writers' training examples, of which the server
-keeps some to validate on; the server tests on the clients' test examples. It trains on the training
-examples of its own writers, and the probe has all examples of its own.
+The writers keep the order of the data set: first the clients' groups, then the writers of the
+server, then those of the probe. A client trains on its writers' training examples, except for some
+that the server validates on. The server trains on the training examples of its own writers, and
+tests on the clients' test examples. The probe has all examples of its writers.
 
 Source: J. Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
   IJCAI 2025 (Fed-MoE), FEMNIST, and the data preparation of its code; specification sections 0 and
   4.1.
-Deviation: the server has as many writers as it is said to have, and not one less; LEAF's writers
-  are in alphabetical order, and not in that of its files, of which the code reads the first 35.
+Deviation: the server has the stated number of writers, and not one less; LEAF's writers are in
+  alphabetical order, not in that of its files, of which the code reads the first 35.
 """
 
 from dataclasses import dataclass
@@ -27,19 +27,19 @@ from fedlib.errors import ConfigError, DataError
 
 @dataclass(frozen=True)
 class WriterGroups:
-    """Who owns which example.
+    """The owner of each example.
 
     Attributes:
       num_clients: C.
       writers_per_client: of every client.
-      server_writers: whose examples the server trains on.
-      probe_writers: whose examples models are measured with; 0 for no probe, if the server's
-        training examples serve for that too, as in the paper.
-      val_fraction: of each client's writers' training examples, rounded down, that the server
-        validates on; 0 for none.
-      server_examples: so many random training examples of the server's writers; None for all.
-      majority: share of these that are of one class; None takes them whatever their classes are.
-      majority_class: which class that is.
+      server_writers: number of writers in the server's training data.
+      probe_writers: number of writers in the probe's data; 0 for no probe: models are then measured
+        with the server's training examples, as in the paper.
+      val_fraction: fraction of each client writer's training examples, rounded down, that the
+        server validates on; 0 for none.
+      server_examples: number of random training examples of the server's writers; None for all.
+      majority: share of one class among these; None draws them regardless of class.
+      majority_class: the class with this share.
     """
 
     NAME: ClassVar[str] = "writer_groups"
@@ -55,7 +55,7 @@ class WriterGroups:
     majority_class: int = 0
 
     def __post_init__(self):
-        """Raises ConfigError for a parameter that makes no sense."""
+        """Raises ConfigError for an invalid parameter."""
         for name in ("num_clients", "writers_per_client", "server_writers"):
             check_count(name, getattr(self, name))
         check_count("probe_writers", self.probe_writers, least=0)
@@ -73,7 +73,7 @@ class WriterGroups:
 
         Raises:
           DataError: if there are too few writers.
-          ConfigError: if the server's have too few examples, or of one class.
+          ConfigError: if the server's writers have too few examples, in all or of a class.
         """
         train, test = examples.of_owner(TRAIN), examples.of_owner(TEST)
         reserved = self.server_writers + self.probe_writers
@@ -102,7 +102,7 @@ class WriterGroups:
         )
 
     def _halves(self, rows: np.ndarray, seed: int, writer: int) -> tuple[np.ndarray, np.ndarray]:
-        """What a client trains on of one of its writers, and what the server validates on."""
+        """Rows of one of a client's writers: for its training, and for the server's validation."""
         num_val = int(self.val_fraction * len(rows) + 1e-9)
         order = streams.generator(seed, self.NAME, "val", writer).permutation(len(rows))
         return rows[np.sort(order[num_val:])], rows[np.sort(order[:num_val])]

@@ -1,4 +1,4 @@
-"""Clients that are writers, with the training and test examples that the publisher gives them.
+"""Clients that are writers, with their official training and test examples.
 
 Source: Reisser et al., "Federated Mixture of Experts" (FedMix); specification section 5.3.
 """
@@ -17,10 +17,10 @@ from fedlib.errors import DataError
 
 @dataclass(frozen=True)
 class WriterParts(Official):
-    """One client per writer who has training and test examples.
+    """One client per writer with both training and test examples.
 
     Attributes:
-      num_clients: so many random writers; None for all, in random order too.
+      num_clients: number of random writers; None for all, also in random order.
     """
 
     NAME: ClassVar[str] = "writer_parts"
@@ -29,7 +29,7 @@ class WriterParts(Official):
     num_clients: int | None = None
 
     def __post_init__(self):
-        """Raises ConfigError for a parameter that makes no sense."""
+        """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
         if self.num_clients is not None:
             check_count("num_clients", self.num_clients)

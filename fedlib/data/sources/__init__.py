@@ -1,13 +1,12 @@
-"""Data sets by name, each a module that reads raw files.
+"""Data sets by name; each is a module that reads raw files.
 
-A module has `NUM_CLASSES`, None where files decide; `HAS`, which says what of
-`fedlib.data.examples.FEATURES` its examples come with, for each source where these differ; and
-`read(raw, **params)`, which gives the `Examples`. If examples are drawn, `read` takes the
-federation's `seed`. Its raw files are in `fedlib.data.downloads`, and depend on its parameter
-`source` alone.
+A module has `NUM_CLASSES`, None if the files decide; `HAS`, the `fedlib.data.examples.FEATURES` of
+its examples, or a dict of these by source; and `read(raw, **params)`, which returns `Examples`. If
+examples are drawn, `read` takes the federation's `seed`. The raw files are listed in
+`fedlib.data.downloads`, and depend only on the parameter `source`.
 
-Nothing is imported before it is asked for, so that the code digest of a job contains only the data
-set it uses.
+A module is imported only when it is used, so that the code digest of a job contains no other data
+set.
 """
 
 import importlib
@@ -37,14 +36,14 @@ def load(name: object) -> ModuleType:
     """The module of a data set.
 
     Raises:
-      ConfigError: if there is none of that name.
+      ConfigError: for an unknown name.
     """
     check_choice("data set", name, NAMES)
     return importlib.import_module(f"fedlib.data.sources.{name}")
 
 
 def has(name: str, source: str | None = None) -> tuple[str, ...]:
-    """What the examples of a data set come with; `source` None is its default.
+    """The features of a data set's examples; `source` None is its default.
 
     Raises:
       ConfigError: for a source that the data set does not have.
@@ -55,7 +54,7 @@ def has(name: str, source: str | None = None) -> tuple[str, ...]:
 
 
 def having(*features: str) -> list[str]:
-    """Every data set, or "data set:source", whose examples come with all of these."""
+    """Every data set, or "data set:source", whose examples have all of these features."""
     choices = []
     for name in NAMES:
         for source in downloads.table(name).sources or [None]:

@@ -18,7 +18,7 @@ Labelled = tuple[np.ndarray, np.ndarray]  # of one writer: images [N, 1, 28, 28]
 
 
 def read(raw: Path, files: Mapping[str, RawFolder]) -> list[tuple[Labelled, Labelled]]:
-    """Training and test examples of each writer who has both, the writers sorted."""
+    """Training and test examples of each writer with both, the writers sorted."""
     train, test = (_part(raw, files[name]) for name in ("leaf_train", "leaf_test"))
     _check_whole(raw, files)
     writers = in_both(train, test, files["leaf_train"].path, files["leaf_test"].path)
@@ -31,7 +31,7 @@ def _part(raw: Path, folder: RawFolder) -> dict[str, Labelled]:
     for file in folder.files(raw):
         try:
             examples = _writers(json.loads(file.read(raw)))
-        except UnicodeDecodeError as error:  # it carries the whole content along
+        except UnicodeDecodeError as error:  # its message would have the whole content
             wrong = f"it is not text ({error.reason} at byte {error.start})"
         except (KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
             wrong = f"{error!r:.200}"
@@ -52,7 +52,7 @@ def _writers(content: dict) -> dict[str, Labelled]:
     """Images and labels of each writer in the content of a file.
 
     Raises:
-      KeyError, OverflowError, TypeError, ValueError: for what LEAF does not write.
+      KeyError, OverflowError, TypeError, ValueError: for content that LEAF does not write.
     """
     users, data = content["users"], content["user_data"]
     if not users:
@@ -82,7 +82,7 @@ def _check_whole(raw: Path, files: Mapping[str, RawFolder]) -> None:
 
 
 def in_both(train: Iterable[str], test: Iterable[str], *names: str) -> list[str]:
-    """The writers who are in both parts, sorted; `names` of these are for the error message.
+    """The writers in both parts, sorted; `names` of the parts are for the error message.
 
     Raises:
       DataError: if there is none.
@@ -101,8 +101,8 @@ def shades(x: object, y: object) -> Labelled:
       y: N labels.
 
     Raises:
-      ValueError: unless pixels are 256 shades from 0 to 1, and there is a label for each image,
-        an integer from 0 to 61.
+      ValueError: unless pixels are multiples of 1/255 from 0 to 1, and each image has a label, an
+        integer from 0 to 61.
     """
     pixels, labels = np.asarray(x), np.asarray(y)
     if pixels.dtype.kind not in "fiu":

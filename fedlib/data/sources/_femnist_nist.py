@@ -1,4 +1,4 @@
-"""FEMNIST from the archives of NIST, as LEAF makes it."""
+"""FEMNIST from the archives of NIST, by LEAF's procedure."""
 
 import hashlib
 import io
@@ -14,7 +14,7 @@ from fedlib.errors import DataError
 
 SIDE = 28  # pixels; NIST's images have 128
 BY_CLASS, BY_WRITER = "by_class.zip", "by_write.zip"
-LARGEST = 1 << 20  # bytes of an image; NIST's have some hundreds
+LARGEST = 1 << 20  # bytes of an image; NIST's have a few hundred
 
 
 def read(
@@ -22,8 +22,8 @@ def read(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Images [N, 1, 28, 28] uint8, labels [N] int64 and writers [N], in the order of their paths.
 
-    A character is in both archives: one says which it is, the other who wrote it. The files are
-    read where they are packed; for all 800,000 of them that takes some minutes.
+    Every image is in both archives: one has its class, the other its writer. The images are read
+    from the archives, which takes a few minutes for all 800,000.
     """
     label_of = {digest: label for label, digest in _by_class(files["by_class"].locate(raw))}
     with _opened(files["by_writer"].locate(raw)) as archive:
@@ -43,7 +43,7 @@ def read(
 
 
 def _by_class(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Label and MD5 of each image by class; of equal images the first path comes last, and wins."""
+    """Label and MD5 of each image by class; of equal images the first path comes last and wins."""
     with _opened(path) as archive:
         for name in sorted(archive.namelist(), reverse=True):
             code = _class_code(name)
@@ -53,20 +53,20 @@ def _by_class(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _class_code(name: str) -> str:
-    """The 4a in by_class/4a/hsf_0/hsf_0_00000.png; "" for a file that is no such image."""
+    """The 4a in by_class/4a/hsf_0/hsf_0_00000.png; "" for other files."""
     parts = name.split("/")
     is_image = len(parts) == 4 and all(parts) and len(parts[1]) == 2
     return parts[1] if is_image and "hsf" in parts[2] and "mit" not in parts[2] else ""
 
 
 def _writer(name: str) -> str:
-    """The f0000_14 in by_write/hsf_0/f0000_14/c0000_14/c0000_14_00000.png; "" for another file."""
+    """The f0000_14 in by_write/hsf_0/f0000_14/c0000_14/c0000_14_00000.png; "" for other files."""
     parts = name.split("/")
     return parts[2] if len(parts) == 5 and all(parts) else ""
 
 
 def label(code: str) -> int:
-    """Class of a character given as the hexadecimal digits of its ASCII code.
+    """Class of a character, given its ASCII code in hexadecimal digits.
 
     Raises:
       DataError: if it is neither a digit nor a letter.
@@ -82,7 +82,7 @@ def label(code: str) -> int:
 
 
 def thumbnail(content: bytes, name: str) -> np.ndarray:
-    """The image file in grey and small enough -> [28, 28] uint8
+    """The image in grey, reduced to 28 x 28 pixels -> [28, 28] uint8
 
     Raises:
       DataError: if it is not an image, or not a square one.
@@ -101,7 +101,7 @@ def thumbnail(content: bytes, name: str) -> np.ndarray:
 
 
 def first_images(writer: np.ndarray) -> np.ndarray:
-    """Rows at which a writer's images begin, where those of one writer are adjacent -> int64"""
+    """First row of each writer; the rows of a writer are adjacent -> int64"""
     return np.flatnonzero(np.concatenate([[True], writer[1:] != writer[:-1]]))
 
 

@@ -1,8 +1,8 @@
-"""FEMNIST as TensorFlow Federated distributes it.
+"""FEMNIST as distributed with TensorFlow Federated.
 
-Source: the HDF5 files of earlier versions of TensorFlow Federated, whose layout its
-  simulation/datasets/emnist.py gives: 3,400 writers, 671,585 training and 77,483 test examples,
-  every writer in both parts. Later versions load an SQLite file with the same counts.
+Source: the HDF5 files of earlier versions of TensorFlow Federated, with the layout in its
+  simulation/datasets/emnist.py: 3,400 writers, 671,585 training and 77,483 test examples, every
+  writer in both parts. Later versions load an SQLite file with the same counts.
 """
 
 from collections.abc import Mapping
@@ -15,10 +15,10 @@ from fedlib.errors import DataError
 
 
 def read(raw: Path, files: Mapping[str, RawFile]) -> list[tuple[Labelled, Labelled]]:
-    """Training and test examples of each writer who has both, the writers sorted.
+    """Training and test examples of each writer with both, the writers sorted.
 
-    A file has the group "examples", in it a group for each writer, and in that the data sets
-    "pixels" [N, 28, 28] float32 and "label" [N] int32.
+    A file has the group "examples" with a group for each writer, which has the data sets "pixels"
+    [N, 28, 28] float32 and "label" [N] int32.
     """
     names = [files[name].path for name in ("tff_train", "tff_test")]
     paths = [files[name].locate(raw) for name in ("tff_train", "tff_test")]

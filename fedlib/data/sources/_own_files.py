@@ -1,7 +1,7 @@
 """Files of a user's own data set: folders of images, CSV, NumPy's npz, HDF5.
 
-Every reader returns a `Content` whose arrays are checked, or says which file is wrong and what
-would be right.
+Every reader returns a `Content` with checked arrays, or raises an error that names the file and the
+right format.
 """
 
 import csv
@@ -17,17 +17,17 @@ from fedlib.data.raw import local_files
 from fedlib.errors import DataError
 
 IMAGES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
-MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB"}  # of Pillow: what each is read as
+MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB"}  # of Pillow, and as they are read
 
 
 class Content(NamedTuple):
-    """What is in a file, or in the folders of images.
+    """The content of a file, or of folders of images.
 
     Attributes:
-      path: of it, or what messages call it.
+      path: of the file or folder, or a name for messages.
       x: [N, ...] inputs, uint8 [N, C, H, W] or float32.
       y: [N] labels, integers or words.
-      client: [N] whose each example is, integers or words; None if the file does not say.
+      client: [N] client of each example, integers or words; None if the file has no clients.
     """
 
     path: Path | str
@@ -37,10 +37,10 @@ class Content(NamedTuple):
 
 
 def load(path: Path) -> Content:
-    """The content of a file by its ending, or of a folder of images.
+    """The content of a file, read by its ending, or of a folder of images.
 
     Raises:
-      DataError: if it cannot be read or makes no sense.
+      DataError: if it cannot be read or is invalid.
     """
     readers = {".csv": _table, ".npz": _npz, ".h5": _hdf5, ".hdf5": _hdf5}
     if path.is_dir():
@@ -51,7 +51,7 @@ def load(path: Path) -> Content:
 
 
 def _images(folder: Path) -> Content:
-    """Images in order of their paths; the label is the name of the first folder."""
+    """Images in order of their paths; a label is the name of the first folder in the path."""
     names = local_files(folder)
     for name in names:
         if "/" not in name or not name.lower().endswith(IMAGES):
@@ -74,7 +74,7 @@ def _images(folder: Path) -> Content:
 
 
 def _image(path: Path) -> np.ndarray:
-    """One image -> [1, H, W] if it is grey, [3, H, W] if not, uint8"""
+    """One image -> [1, H, W] if it is grey, otherwise [3, H, W], uint8"""
     from PIL import Image  # only images need it
 
     try:
@@ -94,7 +94,7 @@ def _told(image: np.ndarray) -> str:
 
 
 def _table(path: Path) -> Content:
-    """A CSV file: all columns but the label and the client are numbers."""
+    """A CSV file; all columns except the label and the client are numbers."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             lines = [(n, row) for n, row in enumerate(csv.reader(file), 1) if row]
@@ -134,7 +134,7 @@ def _number(path: Path, line: int, column: str, text: str) -> float:
 
 
 def _words(texts: list[str]) -> np.ndarray:
-    """Integers if all are, or else words -> [N]"""
+    """The texts as integers if all are integers, otherwise as they are -> [N]"""
     try:
         return np.array([int(text) for text in texts], np.int64)
     except (ValueError, OverflowError):
@@ -160,7 +160,7 @@ def _hdf5(path: Path) -> Content:
 
 
 def _array(file: h5py.File, name: str) -> np.ndarray:
-    """An array that is in the file itself: its receipt covers no other file, which may be any."""
+    """An array in the file itself: the receipt does not cover other files that it may link to."""
     if not isinstance(file.get(name, getlink=True), h5py.HardLink):
         raise ValueError(f"{name} is a link; copy the array into the file")
     found = file[name]
@@ -180,10 +180,10 @@ def _of_arrays(path: Path, arrays: dict[str, np.ndarray]) -> Content:
 
 
 def checked(content: Content) -> Content:
-    """The same with inputs of the two types there are, and a channel if there was none.
+    """The same with uint8 or float32 inputs, images with a channel added if they have none.
 
     Raises:
-      DataError: for arrays that make no sense.
+      DataError: for invalid arrays.
     """
     path, x = content.path, content.x
     if x.dtype.kind not in "biuf":
@@ -204,7 +204,7 @@ def checked(content: Content) -> Content:
             raise DataError(f"{path}: {name} of example {row} is empty")
     x = x[:, None] if x.ndim == 3 else x
     if x.dtype != np.uint8 or x.ndim == 2:
-        with np.errstate(over="ignore"):  # what is too large for float32 is infinite, and refused
+        with np.errstate(over="ignore"):  # numbers too large for float32 become infinite: refused
             x = x.astype(np.float32)
         wrong = np.flatnonzero(~np.isfinite(x.reshape(len(x), -1)).all(1))
         if len(wrong):

@@ -15,12 +15,12 @@ from fedlib.data.examples import TEST, TRAIN, Examples
 NUM_CLASSES = 10
 HAS = ("classes", "images", "part", "ten_classes")
 SCALINGS = {  # mean and deviation of each channel
-    # Specification of pFedMM, section 3.7; FedEM's code, and much other.
+    # Specification of pFedMM, section 3.7; FedEM's code, and much other code.
     "standard": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
-    # EricssonResearch/fl-moe, specification of Adaptive Expert Models, section 4.1: the deviations
-    # are those of all training pixels.
+    # EricssonResearch/fl-moe, specification of Adaptive Expert Models, section 4.1: deviations over
+    # all training pixels.
     "measured": ((0.4915, 0.4822, 0.4466), (0.2470, 0.2435, 0.2616)),
-    # Those of ImageNet; specification of Fed-MoE, section 4.2.
+    # ImageNet's; specification of Fed-MoE, section 4.2.
     "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
 }
 

@@ -1,6 +1,6 @@
 """CIFAR-100: 60,000 colour images of 32 x 32 pixels, 100 classes in 20 superclasses of five.
 
-The training set comes first, then the test set. The superclass of each class is read off the two
+The training set comes first, then the test set. The superclass of each class follows from the two
 kinds of labels in the files.
 
 Source: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009;

@@ -1,7 +1,8 @@
-"""Optical digits: 1,797 images of 8 x 8 pixels that come with scikit-learn; no raw files.
+"""Optical digits: 1,797 images of 8 x 8 pixels from scikit-learn; no raw files.
 
-Small enough for the demo and the tests: every paper's workflow runs on it without a download. Every
-fourth image of a class counts as its official test part, which is ours: scikit-learn has none.
+It is small enough for the demo and the tests: every paper's workflow runs on it without a download.
+Every fourth image of a class is in the test part; this is our choice, because scikit-learn has no
+parts.
 
 Source: E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning
   Repository, 1998 (its test set), as `sklearn.datasets.load_digits` ships it.
@@ -22,7 +23,7 @@ TEST_EVERY = 4
 
 def read(raw: Path) -> Examples:
     """Images [1797, 1, 8, 8] uint8, 0 is paper and 255 ink; `raw` is not read."""
-    from sklearn.datasets import load_digits  # takes a second, and only this data set needs it
+    from sklearn.datasets import load_digits  # a slow import that only this data set needs
 
     digits = load_digits()
     x = np.rint(digits.images * (255 / GREY_LEVELS)).astype(np.uint8)

@@ -1,8 +1,8 @@
 """EMNIST ByClass: 814,255 handwritten characters of 28 x 28 pixels in 62 classes.
 
-Labels are 0-9, A-Z, a-z in that order. The images are kept as the official files store them,
-transposed (specification section 3.7). The training set comes first, then the test set. Where the
-latter is read alone, every sixth of its images counts as test part, and the others as training.
+Labels are 0-9, A-Z, a-z in this order. The images stay transposed, as in the official files
+(specification section 3.7). The training set comes first, then the test set. If the test set is
+read alone, every sixth image is in the test part, and the others are in the training part.
 
 Source: G. Cohen, S. Afshar, J. Tapson, A. van Schaik, "EMNIST: an extension of MNIST to handwritten
   letters", 2017 (arXiv:1702.05373); https://www.nist.gov/itl/products-and-services/emnist-dataset.
@@ -17,7 +17,7 @@ from fedlib.data.examples import TEST, TRAIN, Examples
 
 NUM_CLASSES = 62
 HAS = {"all": ("classes", "images", "part"), "test": ("classes", "images", "part")}
-TEST_EVERY = 6  # ours, about the share of all that the official test set is
+TEST_EVERY = 6  # ours, about the share of the official test set in the whole
 MEAN, STD = (0.1307,), (0.3081,)  # MNIST's; specification section 3.7
 
 
@@ -26,12 +26,12 @@ def read(raw: Path, *, source: str = "all") -> Examples:
 
     Args:
       raw: folder of raw files.
-      source: "all" is the official training and test set, as in the papers; "test" only the
-        116,323 images of the official test set, which still exceed the 81,425 that pFedMM samples
-        from all of them (section 3.2).
+      source: "all" for the official training and test set, as in the papers; "test" for the 116,323
+        images of the official test set, still more than the 81,425 that pFedMM samples from "all"
+        (section 3.2).
 
     Raises:
-      ConfigError: for another source.
+      ConfigError: for an unknown source.
       DataError: if a raw file is missing or not the official one.
     """
     files = downloads.files("emnist", source)

@@ -1,16 +1,16 @@
 """FEMNIST: the handwritten characters of NIST Special Database 19, with their writers.
 
-Labels are 0-9, A-Z, a-z in that order. The images show dark ink on white paper, 28 x 28 pixels. One
-source is never taken for another:
+Labels are 0-9, A-Z, a-z in this order. The images show dark ink on white paper, 28 x 28 pixels. The
+sources have separate files, and none replaces another:
 
-  nist  the two archives of NIST, from which LEAF's procedure is followed; all that is written
+  nist  the two archives of NIST, processed as by LEAF; all characters
   leaf  LEAF's own files: a training and a test part of each writer
   tff   Federated EMNIST of TensorFlow Federated: as leaf, with 3,400 writers
 
 Source: S. Caldas et al., "LEAF: A Benchmark for Federated Settings", 2018 (arXiv:1812.01097); S.
   Reddi et al., "Adaptive Federated Optimization", ICLR 2021.
 Deviation: duplicates="fixed", the default, has every image once. The official code of FedEM repeats
-  the first image of each writer but the first one; duplicates="official" does that too.
+  the first image of each writer except the first writer, and so does duplicates="official".
 """
 
 from pathlib import Path
@@ -44,14 +44,13 @@ def read(
 
     Args:
       raw: folder of raw files.
-      source: "nist", "leaf" or "tff", see above. Of the latter two only writers are there who have
-        both parts.
-      duplicates: "fixed" or "official", see above; the latter needs source "nist".
+      source: "nist", "leaf" or "tff", see above. The latter two give only writers with both parts.
+      duplicates: "fixed" or "official", see above; "official" needs source "nist".
       scaling: one of `SCALINGS`.
 
     Raises:
-      ConfigError: for a value that makes no sense.
-      DataError: if a raw file is missing or not what it should be.
+      ConfigError: for an invalid value.
+      DataError: if a raw file is missing or invalid.
     """
     check_choice("duplicates", duplicates, DUPLICATES)
     check_choice("scaling", scaling, SCALINGS)

@@ -1,7 +1,7 @@
 """MNIST: 70,000 handwritten digits of 28 x 28 pixels, the training set first, then the test set.
 
-With source "qmnist" it is also known who wrote each digit: 539 writers of the training set and 297
-others of the test set.
+Source "qmnist" also has the writer of each digit: 539 writers of the training set and 297 others of
+the test set.
 
 Source: Y. LeCun, C. Cortes, C. J. C. Burges, http://yann.lecun.com/exdb/mnist/; the writers from
   C. Yadav, L. Bottou, "Cold Case: The Lost MNIST Digits", NeurIPS 2019,
@@ -35,11 +35,11 @@ def read(raw: Path, *, source: str = "mnist", scaling: str = "standard") -> Exam
 
     Args:
       raw: folder of raw files.
-      source: "qmnist" names the writers; "mnist" does without.
+      source: "qmnist" with writers, "mnist" without.
       scaling: one of `SCALINGS`.
 
     Raises:
-      ConfigError: for a value that makes no sense.
+      ConfigError: for an invalid value.
       DataError: if a raw file is missing or not the official one.
     """
     check_choice("scaling", scaling, SCALINGS)
@@ -72,7 +72,7 @@ def read(raw: Path, *, source: str = "mnist", scaling: str = "standard") -> Exam
 
 
 def _read_writers(raw: Path, file: RawFile, labels: np.ndarray) -> np.ndarray:
-    """Who wrote each of the images with these labels [N] -> [N] int64
+    """Writer of each of the images with these labels [N] -> [N] int64
 
     Raises:
       DataError: if the file describes other images.

@@ -1,14 +1,14 @@
 """A data set of yours, read from a folder below data/raw/own.
 
-The folder `source` has one of these, or two that are called train and test:
+The folder `source` has one of these, or two of them named train and test:
 
   folders   of 8-bit images, all grey or all colour and of one size; one folder for each class
   *.csv     with names in its first line; column `label`, or else the last one, is the class
   *.npz, *.h5, *.hdf5   with arrays `x` [M, F], [M, H, W] or [M, C, H, W] and `y` [M]
 
-All but images may have a `client` for each example. Labels are the integers from 0, or words, which
-are numbered in sorted order; those of images are the names of folders. Without a test part of its
-own, every `test_every`-th example of a client, or of a class without clients, counts as one.
+All but images may have a `client` for each example. Labels are integers from 0, or words, which are
+numbered in sorted order; the labels of images are the names of their folders. Without a test part,
+every `test_every`-th example of a client, or of a class if there are no clients, is a test example.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from fedlib.data.sources.digits import set_aside
 from fedlib.errors import ConfigError, DataError
 
 NUM_CLASSES = None  # files decide
-HAS = ("classes", "images", "owner", "part", "ten_classes")  # what it may have; files decide
+HAS = ("classes", "images", "owner", "part", "ten_classes")  # possible features; files decide
 SCALINGS = ("unit", "standard", "none")
 PARTS = {"train": TRAIN, "test": TEST}
 IN_PLACE = "a folder of images for each class, a .csv, .npz, .h5 or .hdf5 file, or two of these "
@@ -41,22 +41,22 @@ def read(
     num_classes: int | None = None,
     test_every: int = 4,
 ) -> Examples:
-    """The examples, in the order of the files: paths are sorted, rows stay as they are.
+    """The examples in the order of the files: paths are sorted, rows keep their order.
 
-    Inputs are uint8 [M, C, H, W] for images and others of that type, or else float32.
+    Inputs are uint8 for images and other uint8 arrays [M, C, H, W], otherwise float32.
 
     Args:
       raw: the folder data/raw.
       source: name of the folder in data/raw/own.
-      scaling: "unit" takes images of bytes to [0, 1] by their range, other inputs by the smallest
-        and largest value of a feature or channel in the training part; "standard" subtracts the
-        training part's mean of each and divides by its deviation; "none" leaves values alone.
-      num_classes: L, where some class may have no example; None for as many as there are.
+      scaling: "unit" scales uint8 images to [0, 1] by the range of uint8, and other inputs by each
+        feature's or channel's smallest and largest value in the training part; "standard" subtracts
+        each one's mean in the training part and divides by its deviation; "none" changes nothing.
+      num_classes: L, if some class has no example; None for the number of classes in the files.
       test_every: see above; not used with a test part.
 
     Raises:
-      ConfigError: for a parameter that makes no sense.
-      DataError: for files that are missing or make no sense; names the file.
+      ConfigError: for an invalid parameter.
+      DataError: for files that are missing or invalid; names the file.
     """
     downloads.check_folder("own", source)
     check_choice("scaling", scaling, SCALINGS)
@@ -77,11 +77,13 @@ def pooled(
     num_classes: int | None = None,
     test_every: int = 4,
 ) -> Examples:
-    """The examples of several files or arrays, one after the other.
+    """The examples of several files or arrays, concatenated.
 
     Args:
-      parts: `TRAIN`, `VAL` or `TEST` for each; None sets some examples of each class or client
-        aside for testing. The others are as for `read`.
+      contents: the files or arrays.
+      parts: `TRAIN`, `VAL` or `TEST` for each; None sets aside test examples of each client or
+        class.
+      scaling, num_classes, test_every: as for `read`.
 
     Raises:
       ConfigError, DataError: as `read`.
@@ -101,7 +103,7 @@ def pooled(
 
 
 def _contents(folder: Path) -> list[Content]:
-    """What the folder has: all of it, or its training and its test part."""
+    """The content of the folder, or of its training and its test part."""
     if not local_files(folder):
         raise DataError(f"{folder} has no files; put there {IN_PLACE}")
     entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
@@ -128,7 +130,7 @@ def _inputs(contents: Sequence[Content]) -> np.ndarray:
 
 
 def _labels(contents: Sequence[Content], num_classes: int | None) -> tuple[np.ndarray, int]:
-    """Labels from 0 -> [M] int64, and how many classes there are."""
+    """Labels from 0 -> [M] int64, and the number of classes."""
     more = ", ..." if len(contents) > 2 else ""
     paths = " and ".join(str(content.path) for content in contents[:2]) + more
     kinds = {content.y.dtype.kind in "iu" for content in contents}
@@ -153,7 +155,7 @@ def _labels(contents: Sequence[Content], num_classes: int | None) -> tuple[np.nd
 
 
 def _owners(contents: Sequence[Content]) -> tuple[np.ndarray | None, int]:
-    """Clients, numbered in the sorted order of their names -> [M] int64, and how many there are."""
+    """Clients, numbered in sorted order of their names -> [M] int64, and the number of clients."""
     with_clients = [content for content in contents if content.client is not None]
     if not with_clients:
         return None, 0
@@ -170,7 +172,7 @@ def _owners(contents: Sequence[Content]) -> tuple[np.ndarray | None, int]:
 def _scaled(
     x: np.ndarray, train: np.ndarray, scaling: str
 ) -> tuple[np.ndarray, tuple[float, ...], tuple[float, ...]]:
-    """Inputs, and the mean and deviation that the device applies to bytes (`Federation`)."""
+    """Inputs, and the mean and deviation by which the device scales uint8 (`Federation`)."""
     if scaling == "none":
         return x.astype(np.float32, copy=False), (), ()
     if x.dtype == np.uint8 and scaling == "unit":

@@ -1,10 +1,11 @@
 """Sentiment140: tweets of 2009 that are negative (0) or positive (1).
 
-The training part is labelled by the emoticons that the tweets had, 800,000 of each class. The test
-part is labelled by hand: 177 and 182 tweets, besides neutral ones, which are left out. So few tell
-accuracies two points apart at best; `test_per_class` tests on training tweets that nobody owns.
+The training part, 800,000 tweets of each class, was labelled by emoticons. The test part was
+labelled by hand: 177 and 182 tweets; neutral ones are left out. So few tweets cannot resolve
+differences in accuracy below two points; `test_per_class` tests on training tweets without an owner
+instead.
 
-Tokens are BERT's, uncased. The texts are those of the files: marks such as "&amp;" stay.
+Tokens are BERT's, uncased. Texts are unchanged: marks such as "&amp;" stay.
 
 Source: A. Go, R. Bhayani and L. Huang, "Twitter Sentiment Classification using Distant
   Supervision", 2009; http://help.sentiment140.com/for-students. Fed-MoE's specification, sections 0
@@ -35,13 +36,13 @@ def read(
 
     Args:
       raw: folder of raw files.
-      seed: of what is drawn.
+      seed: of all draws.
       train_per_class: random training tweets of each class; None for all (400 MB).
       test_per_class: likewise, for the test part; 0 for the official one.
       length: tokens of a text.
 
     Raises:
-      ConfigError: for a value that makes no sense, or more tweets than there are.
+      ConfigError: for an invalid value, or more tweets than there are.
       DataError: if a raw file is missing or not the official one.
     """
     if train_per_class is not None:

@@ -1,14 +1,14 @@
-"""Shakespeare: what the roles of the plays say, letter by letter; of natural clients: the roles.
+"""Shakespeare: the next character in the lines of the plays' roles, which are natural clients.
 
-An example is a window of 80 characters, and its labels are the same window one character later. The
-windows of a text start at each of its characters, and the last lines of a role are its test text.
-Characters are numbered as in Python's `string.printable`.
+An example is a window of 80 characters; its labels are the window one character later. A window
+starts at every character of a text, and the last lines of a role are its test text. Characters are
+numbered as in Python's `string.printable`.
 
 Source: Project Gutenberg's etext 100 of 1994, cut into roles as LEAF does (S. Caldas et al., 2018,
   arXiv:1812.01097, preprocess_shakespeare.py, after McMahan et al., AISTATS 2017), and into windows
   as FedEM does (Marfoq et al., NeurIPS 2021); specification section 3.9.
 Deviation: val_split="fixed", the default, keeps all training lines. The official code loses the
-  last one when it splits off a validation part; val_split="official" does that too.
+  last one when it splits off a validation part, and so does val_split="official".
 """
 
 import re
@@ -26,7 +26,7 @@ VOCABULARY = string.printable
 NUM_CLASSES = len(VOCABULARY)  # 100
 HAS = ("owner", "part")
 WINDOW = 80  # characters
-FEWEST_LINES = 3  # of a role; LEAF leaves smaller ones out
+FEWEST_LINES = 3  # of a role; LEAF leaves out smaller ones
 VAL_SPLITS = ("fixed", "official")
 PLAYS_END = 124_195  # line of the text, of LEAF's counting
 FEWEST_LINES_OF_TEXT = PLAYS_END
@@ -34,7 +34,7 @@ FEWEST_LINES_OF_TEXT = PLAYS_END
 TEXT = "shakespeare/100.txt"  # below data/raw/, for messages
 
 _AUTHOR = "by William Shakespeare"
-_COMEDY_OF_ERRORS = "THE COMEDY OF ERRORS"  # the one play that is not indented
+_COMEDY_OF_ERRORS = "THE COMEDY OF ERRORS"  # the only play without indents
 _SPEECH = re.compile(r"  ([a-zA-Z][a-zA-Z ]*)\. (.*)")
 _CONTINUED = re.compile(r"    (.*)")
 _SPEECH_UNINDENTED = re.compile(r"([a-zA-Z][a-zA-Z ]*)\. (.*)")
@@ -46,18 +46,18 @@ def read(
 ) -> Examples:
     """The windows of all roles, role by role, from the raw file below `raw`.
 
-    Lines are split into parts before they become windows: windows of one text overlap, so that
-    neighbours share 79 characters, and the texts of the parts do not overlap. Inputs and labels are
-    uint8: there are 4 million windows, 0.7 GB.
+    Lines are split into parts before they become windows, so the parts do not overlap, although
+    adjacent windows of a text share 79 characters. Inputs and labels are uint8: 4 million windows
+    take 0.7 GB.
 
     Args:
       raw: folder of raw files.
       train_fraction: of a role's lines, validation included; the last lines are its test part.
-      val_fraction: of the training lines, the last of them.
+      val_fraction: of the training lines, the last ones.
       val_split: "fixed" or "official", see above.
 
     Raises:
-      ConfigError: for a value that makes no sense.
+      ConfigError: for an invalid value.
       DataError: if the raw file is missing or not the complete works.
     """
     check_fraction("train_fraction", train_fraction)
@@ -96,7 +96,7 @@ def _check_whole(text: str) -> None:
 
 
 def windows(text: str) -> np.ndarray:
-    """Every 81 adjacent characters, by number; a view without copies -> [max(0, len - 80), 81]
+    """All runs of 81 characters, as numbers; a view, not a copy -> [max(0, len - 80), 81]
 
     Raises:
       DataError: if a character is not in the vocabulary.
@@ -123,9 +123,9 @@ def split_role(
 
 
 def split_lines(lines: list[str], fraction: float) -> tuple[list[str], list[str]]:
-    """The first lines, and the last max(1, int((1 - fraction) * n)) of them.
+    """The first lines, and the last max(1, int((1 - fraction) * n)) lines.
 
-    The papers' formula, rounding included: of 10 lines, int((1 - 0.8) * 10) is 1 and not 2.
+    This is the papers' formula, rounding included: for 10 lines, int((1 - 0.8) * 10) is 1, not 2.
     """
     num_last = max(1, int((1 - fraction) * len(lines)))
     return lines[: len(lines) - num_last], lines[len(lines) - num_last :]
@@ -134,7 +134,7 @@ def split_lines(lines: list[str], fraction: float) -> tuple[list[str], list[str]
 def read_roles(text: str) -> dict[tuple[str, str], list[str]]:
     """The lines of each role, by (play, role) in the order of the text; LEAF's rules.
 
-    A play with a single role is none, and roles of fewer than three lines are left out.
+    Plays with a single role, and roles of fewer than three lines, are left out.
     """
     plays = [(title, roles) for title, roles in _plays(text) if len(roles) > 1]
     found = {}
@@ -146,7 +146,7 @@ def read_roles(text: str) -> dict[tuple[str, str], list[str]]:
 
 
 def _plays(text: str) -> list[tuple[str, dict[str, list[str]]]]:
-    """Title, and lines of each role, of whatever the text says Shakespeare wrote."""
+    """Title, and lines of each role, of all works that name Shakespeare as the author."""
     lines = text.splitlines()[1:]
     authored = [number for number, line in enumerate(lines) if _AUTHOR in line]
     if len(authored) < 2:
@@ -179,7 +179,7 @@ def _plays(text: str) -> list[tuple[str, dict[str, list[str]]]]:
 
 
 def _title(lines: list[str], number: int) -> str:
-    """What stands two to seven lines above the line that names the author."""
+    """The title, two to seven lines above the line that names the author."""
     above = [lines[number - distance].strip() for distance in range(2, 8)]
     title = next(filter(None, above), "")
     if not title:

@@ -1,13 +1,13 @@
-"""A made-up federation whose clients are mixtures of the same few linear classifiers; no raw files.
+"""A synthetic federation of clients that mix the same few linear classifiers; no raw files.
 
-Client k has its own mixture weights pi_k. An example of component m has x ~ U(-1, 1)^dim and the
-label of a logistic regression with the weights of that component and some noise on its logit.
+Client k has its own mixture weights pi_k. An example of component m has x ~ U(-1, 1)^dim, and the
+label of a logistic regression with that component's weights and noise on the logit.
 
 Source: FedEM (Marfoq et al., NeurIPS 2021), synthetic data set of the official code; specification
-  section 3.10, whose order of draws from NumPy's legacy generator is kept up to the examples.
+  section 3.10. The order of draws from NumPy's legacy generator is kept up to the examples.
 Deviation: labels="fixed", the default, labels every example by its own component. The official
-  code never moves to the next block of examples, so that each component overwrites the labels of
-  the first block and all other labels stay 0; labels="official" does that too.
+  code never moves to the next block of examples: each component overwrites the labels of the first
+  block, and all other labels stay 0. labels="official" does so too.
 """
 
 from pathlib import Path
@@ -52,7 +52,7 @@ def read(
       labels: "fixed" or "official", see above.
 
     Raises:
-      ConfigError: for a value that makes no sense.
+      ConfigError: for an invalid value.
     """
     counts = {"num_clients": num_clients, "num_components": num_components, "dim": dim}
     for name, value in {**counts, "test_size": test_size}.items():

@@ -1,12 +1,12 @@
-"""Made-up texts in which some words tell the class; a server and a probe own some too.
+"""Synthetic texts in which some words reveal the class; a server and a probe own some too.
 
 Nothing is read from files. A text has `shortest` to `length` words, and is filled up with the
-padding token 0. Each word is one of its class's own with probability `signal`, and of the common
-ones otherwise. Classes share no words of their own. Clients differ in how frequent the classes are;
-in the texts of the server and the probe all are equally probable.
+padding token 0. Each word belongs to its class alone with probability `signal`, otherwise it is a
+common word. Clients differ in their class frequencies; in the texts of the server and the probe all
+classes are equally probable.
 
-Small enough for the demo and the tests: models of text run on it without a download, and so do
-methods whose server has data.
+It is small enough for the demo and the tests: models of text, and methods whose server has data,
+run on it without a download.
 """
 
 from pathlib import Path
@@ -46,19 +46,18 @@ def read(
     Args:
       raw: not read.
       seed: of all draws.
-      num_clients: all of which may take part in training.
-      train_examples, test_examples: of every client; without test examples the server alone has
-        any.
-      server_train, server_val, server_test: of the server.
-      probe: examples that the server measures models with; 0 for no such owner.
+      num_clients: all may take part in training.
+      train_examples, test_examples: of every client; with 0 test examples, only the server has any.
+      server_train, server_val, server_test: examples of the server.
+      probe: examples with which the server measures models; 0 for no probe.
       alpha: Dirichlet concentration of a client's class probabilities.
-      vocabulary: tokens, padding included.
-      own_words: of each class; the rest of the vocabulary is common.
-      length, shortest: words of a text.
-      signal: probability of a word of the class's own.
+      vocabulary: number of tokens, padding included.
+      own_words: words that belong to a class alone; all others are common.
+      length, shortest: most and fewest words of a text.
+      signal: probability that a word belongs to the class alone.
 
     Raises:
-      ConfigError: for a value that makes no sense.
+      ConfigError: for an invalid value.
     """
     _check_counts(1, num_clients=num_clients, own_words=own_words, shortest=shortest)
     _check_counts(1, train_examples=train_examples, server_train=server_train)
@@ -93,12 +92,12 @@ def _check_counts(least: int, **counts: int) -> None:
 def _owners(
     clients: np.ndarray, own: tuple[int, int, int], server: tuple[int, int, int], probe: int
 ) -> list[tuple[np.ndarray, tuple[int, int, int], str]]:
-    """Class probabilities, examples in train, val and test, and group of every owner.
+    """Class probabilities, numbers of examples in train, val and test, and group of every owner.
 
     Args:
       clients: [C, classes] probabilities.
-      own, server: examples of each client and of the server.
-      probe: training examples of the probe; 0 for none.
+      own, server: numbers of examples of each client and of the server.
+      probe: number of training examples of the probe; 0 for no probe.
     """
     even = np.full(NUM_CLASSES, 1 / NUM_CLASSES)
     owners = [(p, own, "seen") for p in clients] + [(even, server, "server")]
@@ -106,7 +105,7 @@ def _owners(
 
 
 def _owned(parts: list[tuple[int, int, int]]) -> dict[str, np.ndarray]:
-    """Owner and part of every example, of each owner's examples in train, val and test."""
+    """Owner and part of every example, given each owner's numbers in train, val and test."""
     counts = np.array(parts)  # [owners, parts]
     return {
         "part": np.repeat(np.tile(np.arange(3, dtype=np.uint8), len(counts)), counts.ravel()),
@@ -122,9 +121,9 @@ def _texts(
     lengths: tuple[int, int],
     signal: float,
 ) -> np.ndarray:
-    """A text of each class in `y` [M] -> [M, length] int32
+    """A text for each class in `y` [M] -> [M, length] int32
 
-    The common words follow the padding; then come those of class 0, 1, ..., `own_words` each.
+    Token 0 is padding; then come the common words, then `own_words` of each class in turn.
     """
     shortest, length = lengths
     common = vocabulary - 1 - NUM_CLASSES * own_words

@@ -1,18 +1,18 @@
-"""Made-up federations whose best possible prediction is known for every client; no raw files.
+"""Synthetic federations whose best possible prediction is known for every client; no raw files.
 
-Inputs are x ~ N(0, I) of `dim` numbers, the label is one of two. A *concept* is a direction theta,
-under which p(y = 1 | x) = sigmoid(5 theta . x). Each world is what one family of methods assumes:
+Inputs are x ~ N(0, I) of `dim` numbers, with one of two labels. A *concept* is a direction theta,
+with p(y = 1 | x) = sigmoid(5 theta . x). Each world meets the assumption of a family of methods:
 
-    own       each client has a concept of its own: training alone
+    own       each client has a concept of its own: local training
     one       all clients have the same concept: FedAvg
     clusters  each client has one of K concepts: clusters of clients
     mixtures  each example has a concept, drawn by its client's shares: FedEM, pFedMM
     regions   the concept depends on x, and clients visit regions unequally: gates
-    priors    x given y is the same for all, how frequent the classes are is not: biases
-    heads     the label depends on three numbers B x; B is common, their use is not: shared bodies
+    priors    x given y is the same for all, but class frequencies differ: biases
+    heads     the label depends on three numbers B x; B is common, weights differ: shared bodies
 
-`truth` has p_k(y | x) of every example, so accuracy can be measured in expectation over the label
-and compared with the best possible one, client by client.
+`truth` has p_k(y | x) of every example, so expected accuracy over the label can be computed and
+compared with the best possible one, client by client.
 
 Source: ours. W. Chen et al., "A Theorem of the Alternative for Personalized Federated Learning",
   2021 (arXiv:2103.01901), has the trade-off between `divergence` and examples in "clusters".
@@ -40,11 +40,12 @@ RAREST = 0.02  # least share of a class, in "priors"
 
 
 class World(NamedTuple):
-    """Directions [K, dim], and which of them a client's labels follow.
+    """The concepts, and each client's use of them.
 
     Attributes:
-      concepts: [K, dim], of length 1.
-      shares: [C, K], how often a client's examples follow each.
+      concepts: [K, dim], directions of length 1.
+      shares: [C, K], fractions of a client's examples with each concept; in "priors" [C, 2], class
+        frequencies.
     """
 
     concepts: np.ndarray
@@ -74,12 +75,12 @@ def read(
       num_clients: C, unseen ones included.
       train_examples, val_examples, test_examples: of every client.
       num_concepts: K of "clusters", "mixtures" and "regions".
-      divergence: how unlike these concepts are: 0 is all the same, 1 independent directions.
+      divergence: of these concepts: at 0 all are equal, at 1 they are independent directions.
       alpha: Dirichlet concentration of clients' shares in "mixtures", "regions" and "priors".
       dim: of an input.
 
     Raises:
-      ConfigError: for a value that makes no sense.
+      ConfigError: for an invalid value.
     """
     sizes = {"train_examples": train_examples, "test_examples": test_examples}
     counts = {"num_clients": num_clients, "num_concepts": num_concepts, "dim": dim, **sizes}
@@ -119,7 +120,7 @@ def _check_world(world: str, num_concepts: int, divergence: float, alpha: float,
 
 
 def _world(draw, world, num_clients, num_concepts, divergence, alpha, dim) -> World:
-    """The concepts, and every client's shares of them."""
+    """The concepts, and every client's shares."""
     everybody = np.arange(num_clients)
     if world == "own":
         return World(_unit(draw, num_clients, dim), np.eye(num_clients))

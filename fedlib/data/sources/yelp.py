@@ -1,12 +1,12 @@
 """Yelp Review Full: reviews with one to five stars, the classes 0 to 4.
 
-130,000 training and 10,000 test reviews of each class. Tokens are GPT-2's, of the texts as they
-were written: in the files a line feed is a backslash and an n.
+There are 130,000 training and 10,000 test reviews of each class. Tokens are GPT-2's, of the
+original texts: line feeds, which the files escape as a backslash and an n, are restored.
 
 Source: X. Zhang, J. Zhao and Y. LeCun, "Character-level Convolutional Networks for Text
   Classification", NIPS 2015; its file readme.txt. Fed-MoE's specification, sections 0 and 4.4.
-Deviation: Fed-MoE's code draws the examples that it tests on from all classes together; here as
-  many are of each.
+Deviation: Fed-MoE's code draws its test examples from all classes together; here each class has
+  the same number.
 """
 
 from pathlib import Path
@@ -33,12 +33,12 @@ def read(
 
     Args:
       raw: folder of raw files.
-      seed: of what is drawn.
+      seed: of all draws.
       train_per_class, test_per_class: random reviews of each class; None for all.
       length: tokens of a text.
 
     Raises:
-      ConfigError: for a value that makes no sense, or more reviews than there are.
+      ConfigError: for an invalid value, or more reviews than there are.
       DataError: if a raw file is missing or not the official one.
     """
     asked = {"train_per_class": train_per_class, "test_per_class": test_per_class}
