@@ -1,7 +1,7 @@
-"""Every method by name. To add one: write its file, its line here, and one in `report/looks.py`.
+"""All methods by name. To add one: write its file, a line here and a line in `report/looks.py`.
 
-Nothing is imported until a method is asked for, so that a run's code digest holds its own method
-and no other. A method outside of this package is named by its file, as in "mine/fedper.py".
+A method is imported when it is loaded, so a run's code digest contains no other method. A method
+outside this package is named by its file, such as "mine/fedper.py".
 """
 
 import sys
@@ -63,15 +63,15 @@ METHODS = {
 }
 
 
-ROOT = Path(__file__).resolve().parents[2]  # what the names of files are relative to
+ROOT = Path(__file__).resolve().parents[2]  # names of files are relative to this folder
 
 
 def load(name: str) -> type:
-    """The class of method `name`, from `fedlib/methods/<name>.py` or from the file it names.
+    """The class of method `name`: from `fedlib/methods/<name>.py`, or from a file of that name.
 
     Raises:
-      KeyError: for an unknown name; lists the choices.
-      ConfigError: for a file without a method, or one that cannot be imported.
+      KeyError: for an unknown name; lists the known ones.
+      ConfigError: for a file that contains no method or cannot be imported.
     """
     if is_file(name):
         return _from_file(name)
@@ -81,7 +81,7 @@ def load(name: str) -> type:
 
 
 def _from_file(name: str) -> type:
-    """The class that a file is about; everything else that it needs is fedlib or installed."""
+    """The method class in a file of the user, which may import fedlib and installed packages."""
     from fedlib.methods.base import Method
 
     module_name = f"fedlib_own_{Path(name).stem}"
@@ -90,7 +90,7 @@ def _from_file(name: str) -> type:
     sys.modules[module_name] = module  # where dataclasses look for it
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # whatever a user's file may raise
+    except Exception as error:  # a user's file may raise anything
         [*_, last] = traceback.extract_tb(error.__traceback__)
         where = f", line {last.lineno}" if last.filename == str(ROOT / name) else ""
         raise ConfigError(f"{name}{where}: {type(error).__name__}: {error}") from error

@@ -1,4 +1,4 @@
-"""What a method is: pure functions of its state."""
+"""The base class of all methods: pure functions of an explicit state."""
 
 import inspect
 from dataclasses import dataclass
@@ -22,33 +22,34 @@ from fedlib.tree import Tree
 class Method:
     """A federated algorithm: hyper-parameters as fields, steps as methods, no hidden state.
 
-    A method needs `init`, `round` and `personalise`; the other hooks have defaults. When each is
-    called:
+    A method must define `init`, `round` and `personalise`; the other hooks have defaults. Order of
+    the calls:
 
     * training: `init` once; in each round `stopped`, then `round`
-    * each evaluation: `observe`, then what `protocols` names, such as `personalise`, then
-      `predict`, which is `outputs` and `decide`
-    * the end: `finalists`, `personal_numbers`, `settle` (see `settler`), then what
-      `final_protocols` names, then `predict` and `measure`
-    * for showing and estimating only: `diagnostics`, `server_parameters`, `briefly`
+    * each evaluation: `observe`, then the functions that `protocols` names, such as `personalise`,
+      then `predict`, which calls `outputs` and `decide`
+    * final evaluation: `finalists`, `personal_numbers`, `settle` (see `settler`), then the
+      functions that `final_protocols` names, then `predict` and `measure`
+    * for reports and estimates only: `diagnostics`, `server_parameters`, `briefly`
 
     Attributes:
       task: model and loss.
-      choices: the values that a field may have, by its name.
-      ranges: the numbers that a field may have, by its name; a field whose default is None may be
+      choices: the allowed values of a field, by field name.
+      ranges: the allowed numbers of a field, by field name; a field whose default is None may be
         None. A class that adds to `choices` or `ranges` merges them with those of its base.
-      SPACE: what tuning tries besides the rate of the local solver, by the name of the field, see
-        `fedlib.run.tune`.
-      protocols: what is evaluated during training. Per group (see `fedlib.federation.GROUPS`), the
-        name of each protocol and the function (state, cohort) -> Personal that prepares the clients
-        for it. Tables show "default" first; a group without it has no number there. The group
-        "server" is a cohort of one, whose test examples measure a global model.
-      final_protocols: the same for the final state only.
-      shared: fields of the state that a server holds and broadcasts; in a decentralised run every
+      SPACE: the values that tuning tries, by field name, besides the learning rate of the local
+        solver; see `fedlib.run.tune`.
+      protocols: the ways to predict that are evaluated during training. For each group (see
+        `fedlib.federation.GROUPS`): the protocol's name, and the name of the method
+        (state, cohort) -> Personal that prepares the clients. Tables show "default" first; a group
+        without it has no number there. The group "server" is a cohort of one client, whose test
+        examples measure a global model.
+      final_protocols: the same, evaluated on the final state only.
+      shared: fields of the state that the server holds and broadcasts; in a decentralised run every
         client has its own copy of them. Empty for methods that need a server.
-      clients_train: whether clients ever do a local step; False if the server alone trains.
-      alike: names of the protocols of a group whose predictions differ in `decide` alone. These
-        share `outputs`, the costly part; see `predict`.
+      clients_train: whether clients do local steps; False if only the server trains.
+      alike: names of the protocols of a group whose predictions differ in `decide` only. They share
+        `outputs`, the costly part; see `predict`.
     """
 
     task: Task
@@ -66,25 +67,25 @@ class Method:
     alike: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls):
-        """Raises ValueError for a `SPACE` with what is no field, or leaves its choices or range."""
+        """Raises ValueError if `SPACE` has an unknown field, or values a field may not have."""
         super().__init_subclass__()
         fields = {name for base in cls.__mro__ for name in inspect.get_annotations(base)}
         settings.check_space(cls.__name__, cls.SPACE, fields, cls.choices, cls.ranges)
 
     def __post_init__(self):
-        """Raises ValueError for a field that is none of its choices or out of its range."""
+        """Raises ValueError for a field outside its choices or its range."""
         settings.check(self, self.choices, self.ranges)
 
     # -- training ----------------------------------------------------------------------------
 
     def init(self, num_clients: int, seed: int) -> Any:
-        """State before the first round; per-client leaves lead with [num_clients]."""
+        """State before the first round; per-client leaves are [num_clients, ...]."""
         raise NotImplementedError
 
     def stopped(self, state: Any) -> bool:
-        """Whether training is over before the last round, as further rounds change nothing.
+        """Whether further rounds would change nothing.
 
-        The remaining rounds are then skipped. Only the first of the remaining evaluations is
+        If so, the remaining rounds are skipped. Only the first of the remaining evaluations is
         computed and the others repeat it, so the state must determine the clients' predictions.
         """
         return False
@@ -96,14 +97,14 @@ class Method:
     # -- each evaluation ---------------------------------------------------------------------
 
     def observe(self, state: Any, cohort: Cohort, group: str) -> Any:
-        """State after an evaluation, for methods whose state an evaluation changes.
+        """State after an evaluation, for methods whose state changes in evaluations.
 
-        Called with all clients of `group`, one of `protocols`, before its protocols are scored.
+        Called with all clients of `group`, a key of `protocols`, before its protocols are scored.
         """
         return state
 
     def personalise(self, state: Any, cohort: Cohort) -> Tree:
-        """The models with which the clients of `cohort` predict, leaves [C, ...]."""
+        """The models that the clients of `cohort` predict with, leaves [C, ...]."""
         raise NotImplementedError
 
     def predict(self, personal: Tree, batch: Batch) -> Tensor:
@@ -111,55 +112,55 @@ class Method:
         return self.decide(personal, self.outputs(personal, batch), batch)
 
     def outputs(self, personal: Tree, batch: Batch) -> Tree:
-        """The costly part of a prediction, the same for all protocols that are `alike`."""
+        """The costly part of a prediction, which all `alike` protocols share."""
         return self.task.log_probs(personal, batch)
 
     def decide(self, personal: Tree, outputs: Tree, batch: Batch) -> Tensor:
-        """Log-probabilities of a protocol from `outputs`, its own or an `alike` one's -> [B, L]"""
+        """Log-probabilities of a protocol, from its own `outputs` or an `alike` one's -> [B, L]"""
         return outputs
 
     # -- the end -----------------------------------------------------------------------------
 
     def finalists(self, federation: Federation, group: str) -> np.ndarray:
-        """The clients of a group that the final protocols score; all of them -> [C]"""
+        """The clients of a group that the final protocols score; by default all -> [C]"""
         return federation.ids(group)
 
     def personal_numbers(self) -> int:
-        """Numbers that ONE client of a final evaluation needs in memory; 0 if they are few."""
+        """Memory that ONE client of a final evaluation needs, in numbers; 0 if they are few."""
         return 0
 
     def settle(self, state: Any, cohort: Cohort, settled: Any = None) -> Any:
-        """The state that the final protocols of these clients get.
+        """The state that these clients' final protocols receive.
 
-        For methods whose clients train for long after the last round: here they do what several
-        final protocols need. Called once for each part of the clients that a final evaluation
-        prepares at a time.
+        For methods whose clients train long after the last round: training that several final
+        protocols need belongs here. Called once for each part of the clients that a final
+        evaluation prepares together.
 
         Args:
-          settled: final state of a run of `settler`, if there is one to take some of it from. The
-            result, and the examples in the journal, are the same without it.
+          settled: final state of a run of `settler`, or None. It saves work; the result, and the
+            examples in the journal, are the same without it.
         """
         return state
 
     @property
     def settler(self) -> "Method | None":
-        """The method of a separate run that can do the work of `settle` in advance; None for none.
+        """The method of a separate run that does the work of `settle` in advance, or None.
 
-        Its task is one of the fields of this method.
+        Its task is a field of this method.
         """
         return None
 
     def measure(self, protocol: str, personal: Tree, cohort: Cohort) -> dict[str, Tensor]:
-        """Further numbers to record of the clients of a final evaluation, prepared for `protocol`.
+        """Further numbers to record about clients prepared for `protocol`, in a final evaluation.
 
-        By name, floating-point leaves [C, ...]; the diagnostics have them as [num_clients, ...].
+        By name, floating-point leaves [C, ...]; the diagnostics hold them as [num_clients, ...].
         """
         return {}
 
     # -- for showing and estimating ----------------------------------------------------------
 
     def diagnostics(self, state: Any) -> dict[str, Tensor]:
-        """Arrays worth looking at, by name, such as mixture weights."""
+        """Arrays to record, by name, such as mixture weights."""
         return {}
 
     def server_parameters(self, state: Any) -> int | None:
@@ -167,21 +168,21 @@ class Method:
         return None
 
     def briefly(self) -> "Method | None":
-        """This method with short training after the last round, which is run to time an example.
+        """This method with short training after the last round, run only to measure time.
 
-        For methods whose clients train for long then; None for the others.
+        None for methods whose clients do not train after the last round.
         """
         return None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Curves(Method):
-    """A method with costly protocols, which not every run evaluates during training.
+    """A method with costly protocols: each run chooses which ones have learning curves.
 
     Attributes:
-      curves: names of protocols that are also evaluated during training, for their learning curves;
-        "default" always is. The other protocols are evaluated on the final state only.
-      ways: every protocol, as `Method.protocols` has them.
+      curves: names of the protocols that are evaluated during training, besides "default". The
+        others are evaluated on the final state only.
+      ways: all protocols, in the form of `Method.protocols`.
     """
 
     curves: tuple[str, ...] = ()
@@ -199,12 +200,12 @@ class Curves(Method):
 
     @property
     def protocols(self) -> dict[str, dict[str, str]]:
-        """Those evaluated during training."""
+        """The protocols that are evaluated during training."""
         return self._some_ways(lambda name: name == "default" or name in self.curves)
 
     @property
     def final_protocols(self) -> dict[str, dict[str, str]]:
-        """The rest."""
+        """The protocols that are evaluated on the final state only."""
         return self._some_ways(lambda name: name != "default" and name not in self.curves)
 
     def _some_ways(self, wanted) -> dict[str, dict[str, str]]:

@@ -1,5 +1,5 @@
-"""Parts that several methods are made of, one file each: gates, exploration, early stopping, ...
+"""Parts that several methods share, one file each: gates, exploration, early stopping, ...
 
-Here belongs what a paper's algorithm box names but does not define. A part never imports a
-method, so that editing one re-runs the methods that use it and no other.
+A part is a step that a paper's algorithm box names but does not define. Parts import no methods,
+so an edit of a part re-runs only the methods that use it.
 """

@@ -1,7 +1,7 @@
-"""The best model so far by a loss on validation data: a part of a method's state.
+"""The best model so far, by its loss on validation data: a part of a method's state.
 
-Put a `Chosen` into the state, `renewed` after every round (or more often), and predict with its
-`params`. It is checkpointed with the state; what is trained later does not touch it.
+Keep a `Chosen` in the state, call `renewed` after every round (or more often), and predict with its
+`params`. It is checkpointed with the state; later training does not change it.
 """
 
 from typing import NamedTuple
@@ -16,15 +16,15 @@ from fedlib.tree import Tree
 
 
 class Chosen(NamedTuple):
-    """A model and why it was kept."""
+    """The best model so far, with its loss and round."""
 
-    params: Tree  # a copy of its own
-    loss: Tensor  # [] float64, the least so far; infinite before the first
-    round: Tensor  # [] int64, rounds done when it was found; -1 before the first
-    split: Tensor  # [] int64, number in `fedlib.federation.SPLITS` of what decides
+    params: Tree  # a copy
+    loss: Tensor  # [] float64, the lowest so far; infinite before the first
+    round: Tensor  # [] int64, number of rounds done at that time; -1 before the first
+    split: Tensor  # [] int64, the split of the loss, as an index of `fedlib.federation.SPLITS`
 
     def renewed(self, params: Tree, loss: Tensor, round: int) -> "Chosen":
-        """With a copy of `params`, if their `loss` [] is less than ever before.
+        """`self` with a copy of `params`, if their `loss` [] is the lowest so far.
 
         Waits for the device.
 
@@ -43,12 +43,12 @@ class Chosen(NamedTuple):
         )
 
     def diagnostics(self) -> dict[str, Tensor]:
-        """Round, loss and split for a result to say, under the name that metrics know [3]"""
+        """Round, loss and split [3], under the name that metrics expect."""
         return {"selected": torch.stack([x.double() for x in (self.round, self.loss, self.split)])}
 
 
 def start(params: Tree, split: str = "val") -> Chosen:
-    """`params` until something better is found; chosen by a loss on the examples of `split`."""
+    """`params` before the first choice; losses will be on the examples of `split`."""
     device = tree.leaves(params)[0].device
     number = torch.tensor(SPLITS.index(split), device=device)
     infinite = torch.tensor(torch.inf, dtype=torch.float64, device=device)

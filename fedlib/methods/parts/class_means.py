@@ -1,14 +1,14 @@
-"""What clients tell of their classes: means of some output over their examples of each class.
+"""Class means: means of some output over a client's examples of each class, sent to the server.
 
-A client *holds* the classes that it has training examples of. It sends the server a vector for each
-of these, the server makes one vector for each class of what the holders sent, and a client is sent
-those of the classes that it holds: nothing else is communicated, and nothing else is counted.
+A client *holds* the classes that it has training examples of. It sends the server one vector for
+each class that it holds; the server combines the vectors of each class into one; and it sends each
+client the vectors of the classes that the client holds. Only these vectors are communicated and
+counted.
 
-Counts, and which classes are held or known, stay in host memory, so that no round waits for the
-device to learn what is sent.
+Counts and masks of classes stay in host memory, so no round waits for the device.
 
-Source: the class-wise averages of FD (Jeong et al., 2018) and FedProto (Tan et al., AAAI 2022), as
-in the specification of pFedMoE, section 8.
+Source: the class-wise averages of FD (Jeong et al., 2018) and FedProto (Tan et al., AAAI 2022);
+section 8 of fedlib/papers/pfedmoe/README.md.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,27 +25,27 @@ from fedlib.engine.task import Task
 from fedlib.errors import DataError
 from fedlib.tree import Tree
 
-EXAMPLES = 2**15  # whose outputs are in memory at once
+EXAMPLES = 2**15  # examples whose outputs are in memory at once
 
 
 class ClassMeans(NamedTuple):
-    """A vector for each class, where there is one; the others' values mean nothing."""
+    """A vector for each known class; values of other classes mean nothing."""
 
-    values: Tensor  # [L, F], or [C, L, F] of what clients have been sent
-    known: Tensor  # [L] or [C, L] bool; a server's are in host memory
+    values: Tensor  # [L, F] at the server, [C, L, F] at clients
+    known: Tensor  # [L] bool in host memory at the server, [C, L] bool at clients
 
     def of(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        """(the vector of each label [B, F], whether there is one [B]), of ONE client."""
+        """(the vector of each label [B, F], whether it is known [B]), for ONE client."""
         y = y.long()  # an index of bytes would be a mask
         return self.values[y], self.known[y]
 
     def beside(self, *host: Tensor) -> tuple[Tensor, ...]:
-        """Tensors of host memory, where the values are."""
+        """Tensors of host memory, moved to the device of the values."""
         return tuple(upload(x, self.values.device) for x in host)
 
 
 def unknown(num_classes: int, width: int, task: Task) -> ClassMeans:
-    """What a server knows before the first round, where `task` is and in its precision."""
+    """No class is known: the server before the first round, on `task`'s device, in its dtype."""
     values = torch.zeros(num_classes, width, dtype=task.dtype, device=task.device)
     return ClassMeans(values, torch.zeros(num_classes, dtype=torch.bool))
 
@@ -54,10 +54,10 @@ def unknown(num_classes: int, width: int, task: Task) -> ClassMeans:
 
 
 def counts(cohort: Cohort, num_classes: int) -> Tensor:
-    """Training examples of each class that each client holds -> [C, L] int64, in host memory.
+    """Number of training examples of each class at each client -> [C, L] int64, in host memory
 
     Raises:
-      DataError: for labels that are not one number for each example, below `num_classes`.
+      DataError: unless each example has one label below `num_classes`.
     """
     federation = cohort.data.federation
     if federation.y.ndim != 1:
@@ -70,18 +70,18 @@ def counts(cohort: Cohort, num_classes: int) -> Tensor:
 
 
 def indicator(y: Tensor, num_classes: int) -> Tensor:
-    """Whether an example is of a class -> [B, L] bool"""
+    """One-hot labels -> [B, L] bool"""
     return y.unsqueeze(-1) == torch.arange(num_classes, device=y.device)
 
 
 def of_clients(cohort: Cohort, fn: Callable, *per_client: Tree, counts: Tensor) -> Tensor:
     """Each client's mean of `fn(*per_client, batch) -> [B, F]` by class -> [C, L, F]
 
-    Over all training examples, in evaluation mode; 0 for a class that a client does not hold. Some
-    clients at a time, as many as fit into memory.
+    Over all training examples, in evaluation mode; 0 for a class that a client does not hold.
+    Computed for as many clients at a time as fit into memory.
 
     Args:
-      counts: [C, L], as `counts` has them.
+      counts: [C, L], from `counts`.
     """
     num_classes = counts.shape[1]
 
@@ -93,7 +93,7 @@ def of_clients(cohort: Cohort, fn: Callable, *per_client: Tree, counts: Tensor) 
     for start in range(0, cohort.size, block):
         some = np.arange(start, min(start + block, cohort.size))
         scores = cohort.some(some).score(labelled, *tree.take(per_client, some))
-        # Beyond a client's own examples both are 0.
+        # Padding beyond a client's examples is 0 in both factors.
         sums.append(
             torch.einsum("cnl,cnf->clf", scores[..., :num_classes], scores[..., num_classes:])
         )
@@ -101,18 +101,18 @@ def of_clients(cohort: Cohort, fn: Callable, *per_client: Tree, counts: Tensor) 
 
 
 def means(sums: Tensor, counts: Tensor) -> Tensor:
-    """Sums over examples [C, L, F] by their number [C, L], in host memory; 0 where there is none"""
+    """Sums [C, L, F] divided by counts [C, L] in host memory; 0 where the count is 0."""
     return sums / upload(counts.clamp(min=1), sums.device).to(sums.dtype).unsqueeze(-1)
 
 
 def send(cohort: Cohort, server: ClassMeans, held: Tensor) -> ClassMeans:
-    """Send every client the vectors of the classes that it holds, as far as they are known.
+    """Send every client the known vectors of the classes that it holds.
 
     Args:
       held: [C, L] bool, in host memory.
 
     Returns:
-      What each client has then, values [C, L, F] without copying, known [C, L].
+      The clients' vectors: values [C, L, F], not copied, and known [C, L].
     """
     chosen = held & server.known
     values = cohort.broadcast_some(server.values, chosen)
@@ -123,13 +123,13 @@ def send(cohort: Cohort, server: ClassMeans, held: Tensor) -> ClassMeans:
 
 
 def averaged(previous: ClassMeans, uploaded: Tensor, held: Tensor) -> ClassMeans:
-    """The mean over its holders of what they sent of each class, every client counting alike.
+    """The unweighted mean of each class's vectors over the clients that sent one.
 
-    A class that nobody sent anything of keeps what it had.
+    A class that no client sent keeps its previous vector.
 
     Args:
       uploaded: [C, L, F].
-      held: [C, L] bool, in host memory: what of it was sent.
+      held: [C, L] bool, in host memory: which vectors were sent.
     """
     sent = upload(held, uploaded.device).unsqueeze(-1)
     sums, holders = torch.where(sent, uploaded, 0).sum(0), sent.sum(0)
@@ -138,10 +138,10 @@ def averaged(previous: ClassMeans, uploaded: Tensor, held: Tensor) -> ClassMeans
 
 
 def pairs(cohort: Cohort, uploaded: Tensor, held: Tensor) -> tuple[Tensor, Tensor]:
-    """What was sent as labelled examples, by client and class -> ([M, F], labels [M])
+    """The vectors that were sent, as labelled examples by client and class: ([M, F], labels [M])
 
     Args:
-      uploaded, held: as of `averaged`.
+      uploaded, held: as in `averaged`.
     """
     order = np.argsort(cohort.host_ids)
     rows, labels = np.nonzero(held.numpy()[order])
@@ -153,16 +153,16 @@ def pairs(cohort: Cohort, uploaded: Tensor, held: Tensor) -> tuple[Tensor, Tenso
 
 
 def num_logits(tasks: Sequence[Task]) -> int:
-    """Outputs of the heads, of their last matrix.
+    """Number of outputs of the heads: rows of their last matrix.
 
     Raises:
-      ValueError: if the heads differ in it, or have no matrix.
+      ValueError: if the heads differ in this number, or have no matrix.
     """
     return _common([matrices[-1].shape[0] for matrices in map(_matrices, tasks)], "outputs")
 
 
 def num_features(tasks: Sequence[Task]) -> int:
-    """Numbers in a representation, what the first matrix of a head takes; raises likewise."""
+    """Width of a representation: columns of the heads' first matrix; raises like `num_logits`."""
     return _common([matrices[0].shape[1] for matrices in map(_matrices, tasks)], "features")
 
 

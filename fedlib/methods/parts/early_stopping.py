@@ -1,8 +1,8 @@
-"""Clients that train on their own, each until it stops to improve; nothing is communicated.
+"""Local training with early stopping: each client stops by itself; nothing is communicated.
 
 Source: Isaksson et al., "Adaptive Expert Models for Personalization in Federated Learning",
-FL-IJCAI 2022 (arXiv:2206.07832), and its code, for the rule and its numbers; specification section
-3.1.
+FL-IJCAI 2022 (arXiv:2206.07832), and its code, for the rule and its numbers; section 3.1 of
+fedlib/papers/adaptive_experts/README.md.
 Official code: EricssonResearch/fl-moe, models/ClientUpdate.py (`train_finetune`, `train_3`).
 """
 
@@ -31,16 +31,17 @@ STOP_SPLITS = ("val", "test")
 
 @dataclass(frozen=True, kw_only=True)
 class EarlyStopping:
-    """When a client stops, and by what it knows its best model.
+    """When a client stops, and which model is its best.
 
-    A client is checked after its first epoch and then after every `check_every` more.
+    A client is checked after its first epoch and then every `check_every` epochs.
 
     Attributes:
-      max_epochs: the most that a client trains.
-      check_every: epochs from one check to the next.
-      patience: checks without a lower loss than ever before, after which a client stops.
-      split: on which the loss is taken: "val", or "test", the reading of the official code, which
-        selects models on the data that it reports.
+      max_epochs: most epochs that a client trains, at least 1.
+      check_every: epochs between checks, at least 1.
+      patience: a client stops after this many checks in a row without a new lowest loss; at least
+        1.
+      split: split of the loss: "val", or "test" as in the official code, which selects models on
+        the data that it reports.
     """
 
     max_epochs: int = 200
@@ -49,7 +50,7 @@ class EarlyStopping:
     split: str = "test"
 
     def __post_init__(self):
-        """Raises ValueError for values with which nobody trains or nothing is checked."""
+        """Raises ValueError for counts below 1 or another split."""
         counts = dict.fromkeys(("max_epochs", "check_every", "patience"), Range(1))
         settings.check(self, {"split": STOP_SPLITS}, counts)
 
@@ -61,24 +62,24 @@ class EarlyStopping:
 
     @property
     def rest(self) -> int:
-        """Epochs that are left after the last check."""
+        """Epochs after the last check."""
         return (self.max_epochs - 1) % self.check_every
 
 
 @dataclass(frozen=True)
 class SlowDecay(Schedule):
-    """The learning rate of the official code: 0.99 * 0.9999^t + 0.01 of it in epoch t."""
+    """The schedule of the official code: the rate times 0.99 * 0.9999^t + 0.01 in epoch t."""
 
     def __call__(self, t: np.ndarray) -> np.ndarray:
-        """Factor at each epoch t -> same shape, float64"""
+        """Factor in each epoch t -> same shape, float64"""
         return 0.99 * 0.9999 ** np.asarray(t, dtype=np.float64) + 0.01
 
 
 class Fitted(NamedTuple):
-    """What clients have after they stopped."""
+    """The result of `fit`."""
 
     models: dict[str, Params]  # by name, leaves [C, ...]
-    epochs: Tensor  # [C] int64, that each trained; in host memory
+    epochs: Tensor  # [C] int64, epochs that each client trained; in host memory
 
 
 def fit(
@@ -96,17 +97,17 @@ def fit(
     Args:
       cohort: the clients; its task is that of `params`.
       losses: `losses(params, *per_client, batch) -> [B]` of one client.
-      params: starting points, leaves [C, ...]; running statistics included.
+      params: starting points, leaves [C, ...], with running statistics.
       per_client: further arguments of `losses`, leaves [C, ...].
-      local: the solver. Its momenta and epochs begin here and live until the client stops; its own
-        number of epochs is not used.
+      local: the solver. Momenta and epoch counts start here and last until the client stops;
+        `local.epochs` is ignored.
       stopping: see `EarlyStopping`.
-      stream: name of the shuffling, of its own for every call in one evaluation.
-      keep: names of the models that are returned: "best", those of each client's lowest loss at a
-        check; "last", those that it had when it stopped, after `max_epochs` if nothing stopped it.
+      stream: random stream of the shuffling, different for every call in an evaluation.
+      keep: names of the models to return: "best", at each client's lowest loss at a check; "last",
+        when the client stopped, at the latest after `max_epochs`.
 
     Raises:
-      DataError: if a client has no examples on the split that decides.
+      DataError: if a client has no examples in the split of `stopping`.
       DivergedError: as soon as a client's loss is not finite.
     """
     refuse_nothing_to_stop_on(cohort, stopping.split)
@@ -138,15 +139,15 @@ def fit(
 
 @dataclass
 class _Course:
-    """The clients of a call of `fit`, of whom ever fewer still train.
+    """The clients of a call of `fit`; some still train, the others have stopped.
 
     Attributes:
-      cohort: all of them.
+      cohort: all clients of the call.
       per_client: further arguments of their losses, leaves [C, ...].
-      params: models of those who still train, leaves [C still training, ...].
+      params: models of the clients still training, leaves [C still training, ...].
       memory: of the solvers of all clients of the federation.
       kept: models that `fit` returns, by name, leaves [C, ...].
-      going: [C still training] their positions in the cohort.
+      going: [C still training] positions in the cohort of the clients still training.
     """
 
     cohort: Cohort
@@ -159,10 +160,10 @@ class _Course:
     def train(
         self, losses: Callable, local: Solver, split: str, epochs: int, stream: str
     ) -> np.ndarray:
-        """Go on for so many epochs; mean loss on the split that decides -> [C still training]
+        """Train for `epochs`; mean loss on `split` -> [C still training]
 
         Raises:
-          DivergedError: if it, or that of training, is not finite.
+          DivergedError: if this loss or the training loss is not finite.
         """
         part = replace(self.cohort.some(self.going), journal=Journal())
         own = take_rows(self.per_client, upload(self.going, part.ids.device))
@@ -183,18 +184,18 @@ class _Course:
         return found
 
     def keep(self, name: str, which: np.ndarray) -> None:
-        """Keep the models of those clients, a mask of the ones still training."""
+        """Keep the models of some clients; `which` is a mask of the clients still training."""
         if name in self.kept and which.any():
             places = self.going[which], which.nonzero()[0]
             to, of = (upload(x, self.cohort.ids.device) for x in places)
             tree.put_(self.kept[name], to, tree.take(self.params, of))
 
     def end(self) -> Fitted:
-        """What there is when everybody has stopped."""
+        """The result, when all clients have stopped."""
         return Fitted(self.kept, self.memory.epochs[self.cohort.host_ids])
 
     def leave(self, stops: np.ndarray) -> None:
-        """Go on without those clients, a mask of the ones still training."""
+        """Drop the clients that stop; `stops` is a mask of the clients still training."""
         if stops.any():
             self.going = self.going[~stops]
             others = upload((~stops).nonzero()[0], self.cohort.ids.device)
@@ -207,7 +208,7 @@ def client_losses(cohort: Cohort, losses: Callable, *per_client: Tree, split: st
 
 
 def refuse_nothing_to_stop_on(cohort: Cohort, split: str) -> None:
-    """Raise DataError, which names the first, if some client has no examples on `split`."""
+    """Raises DataError, with the first client's number, if a client has no examples in `split`."""
     clients = cohort.host_ids
     lacking = clients[cohort.data.federation.split(split).sizes[clients] == 0]
     if len(lacking):

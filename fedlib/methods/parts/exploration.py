@@ -1,8 +1,9 @@
-"""Choosing among models by their losses, now and then at random.
+"""Choice among models by their losses, or at random with a given probability.
 
 Source: Isaksson et al., "Adaptive Expert Models for Personalization in Federated Learning",
-FL-IJCAI 2022 (arXiv:2206.07832), Algorithm 3. The schedules are those of its code.
-Official code: EricssonResearch/fl-moe, main_fed.py (`do_explore`); specification section 2.3.
+FL-IJCAI 2022 (arXiv:2206.07832), Algorithm 3. The schedules are from its code.
+Official code: EricssonResearch/fl-moe, main_fed.py (`do_explore`); section 2.3 of
+fedlib/papers/adaptive_experts/README.md.
 """
 
 import math
@@ -19,12 +20,18 @@ EXPLORATIONS = ("none", "eps", "eps_decay", "eps_decay_b", "eps_decay_k")
 def probability(
     exploration: str, round: float, *, epsilon: float, horizon: int, num_models: int
 ) -> float:
-    """Probability that a client explores in `round`, counted from 0.
+    """Probability that a client explores in `round` t, counted from 0.
 
     Args:
-      exploration: "none" 0; "eps" `epsilon`; "eps_decay" 1 / (t + 1); "eps_decay_b"
-        (t + 1)^-b, which falls to `epsilon` at an eighth of the `horizon`; "eps_decay_k"
-        (t + 1)^(-2 / `num_models`).
+      exploration: the schedule. "none" is 0; "eps" is `epsilon`; "eps_decay" is 1 / (t + 1);
+        "eps_decay_b" is (t + 1)^-b, which equals `epsilon` at an eighth of the `horizon`;
+        "eps_decay_k" is (t + 1)^(-2 / `num_models`).
+      epsilon: in [0, 1]; above 0 for "eps_decay_b".
+      horizon: rounds of the run.
+      num_models: the paper's J.
+
+    Raises:
+      ValueError: for another `exploration`.
     """
     match exploration:
         case "none":
@@ -41,14 +48,15 @@ def probability(
 
 
 def choose(losses: Tensor, explore: float, clients: np.ndarray, *stream: int | str) -> Tensor:
-    """The model of least loss for each client, or with probability `explore` any -> [C] int64
+    """For each client the model of lowest loss, or any with probability `explore` -> [C] int64
 
-    Ties are broken at random. Of one model nothing is drawn.
+    Ties are broken at random. With a single model, no random number is drawn.
 
     Args:
       losses: [C, E], finite.
-      clients: [C] whose losses these are. What a client draws is a function of the stream and of
-        its number alone.
+      explore: probability of a uniform choice, in [0, 1].
+      clients: [C] numbers of the clients. A client's draw depends only on the stream and on its
+        number.
     """
     if losses.shape[1] == 1:
         return torch.zeros(len(losses), dtype=torch.int64, device=losses.device)

@@ -1,14 +1,14 @@
-"""Gates of FedMix: a linear layer on pooled features says how much each expert counts.
+"""Gates of FedMix: a linear layer on pooled features gives the weight of each expert.
 
-    h(x)   = sum_e q_e h_e(x)              h_e(x): what the head of expert e is fed with
+    h(x)   = sum_e q_e h_e(x)              h_e(x): the input of expert e's head
     p(e|x) = softmax_e(A^T h(x) + b)       q: the client's marginal q(e|s), its pooling weights
 
-A gate is {"A": [F, E], "b": [E]}; F is the number of features. Everything here is of ONE client's
-batch, and in log space. An expert that a client does not have is masked: the gate is renormalised
-over the others.
+A gate is {"A": [F, E], "b": [E]}; F is the number of features. All functions take ONE client's
+batch and compute in log space. Experts that a client does not have are masked: the gate is
+renormalised over the others.
 
 Source: "Federated Mixture of Experts", equations of the gate and of p(z|x) for a new shard;
-specification sections 1.1, 2.1 and 3.
+sections 1.1, 2.1 and 3 of fedlib/papers/fedmix/README.md.
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from fedlib.engine.task import Batch, Params, Task, log_probs
 Gate = dict[str, Tensor]
 Outputs = tuple[Tensor, Tensor]  # features [B, E, F] and log-probabilities [B, E, L] of experts
 
-BLOCK = 2**24  # numbers in the pooled features of all clients that are in memory at once
+BLOCK = 2**24  # pooled features, as numbers over all clients, that are in memory at once
 
 
 class Known(NamedTuple):
@@ -39,10 +39,10 @@ class Known(NamedTuple):
 
 
 class Anybody(NamedTuple):
-    """Whoever knows no more of a shard than that it might be that of any seen client."""
+    """A predictor for a shard of unknown origin: it may belong to any seen client."""
 
     experts: Params  # [E, ...]
-    gates: Gate  # leaves [S, ...] of the seen clients; or the one that they share
+    gates: Gate  # leaves [S, ...] of the seen clients, or the gate that they share
     pooling: Tensor  # [S, E]
     log_prior: Tensor  # [S], of p(s)
 
@@ -52,7 +52,7 @@ class Anybody(NamedTuple):
 
 
 def uniform(num_features: int, num_experts: int, like: Tensor) -> Gate:
-    """A gate that trusts all experts alike: zeros, of the dtype and device of `like`."""
+    """A gate that gives all experts the same weight: zeros, of `like`'s dtype and device."""
     return {
         "A": like.new_zeros(num_features, num_experts),
         "b": like.new_zeros(num_experts),
@@ -60,7 +60,7 @@ def uniform(num_features: int, num_experts: int, like: Tensor) -> Gate:
 
 
 def features_of(task: Task) -> int:
-    """F, inputs of the head: of its first matrix.
+    """F, the number of inputs of the head's first matrix.
 
     Raises:
       ValueError: if the head has no matrix.
@@ -73,9 +73,9 @@ def features_of(task: Task) -> int:
 
 
 def outputs(task: Task, experts: Params, batch: Batch) -> Outputs:
-    """What experts [E, ...] make of a batch: features [B, E, F], log-probabilities [B, E, L]"""
+    """Features [B, E, F] and log-probabilities [B, E, L] of the experts [E, ...]."""
     _, head = task.split(experts)
-    # Of whole experts, as a linear model's body has nothing that would say how many there are.
+    # Whole experts, as the body of a linear model is empty and would not show their number.
     features = each_expert(lambda expert: task.features(task.split(expert)[0], batch), experts)
     logits = each_expert(
         lambda pair: task.head_logits(*pair, batch), (head, features.movedim(1, 0))
@@ -89,7 +89,7 @@ def decide(personal: Known | Anybody, features: Tensor, log_probs: Tensor) -> Te
 
 
 def pool(weights: Tensor, features: Tensor) -> Tensor:
-    """Features [B, E, F] of the experts, added up with `weights` [E] -> [B, F]"""
+    """Sum of the experts' features [B, E, F], weighted by `weights` [E] -> [B, F]"""
     return torch.einsum("e,bef->bf", weights, features)
 
 
@@ -98,27 +98,27 @@ def log_weights(gate: Gate, pooled: Tensor, keep: Tensor | None = None) -> Tenso
 
     Args:
       gate: see the module.
-      pooled: as `pool` makes them.
-      keep: [E] bool, experts that there are; None is all. The others get -inf.
+      pooled: result of `pool`.
+      keep: [E] bool, the experts that the client has; None is all. The others get -inf.
     """
     return masked(pooled @ gate["A"] + gate["b"], keep).log_softmax(-1)
 
 
 def masked(logits: Tensor, keep: Tensor | None) -> Tensor:
-    """-inf in place of the logits [..., E] that `keep` [..., E] says no to; None keeps all."""
+    """The logits [..., E], but -inf where `keep` [..., E] is False; None keeps all."""
     return logits if keep is None else torch.where(keep, logits, -torch.inf)
 
 
 def marginalised(gates: Gate, pooling: Tensor, log_prior: Tensor, features: Tensor) -> Tensor:
-    """log sum_s p(s) p_s(e|x), what anybody would make of an input of unknown origin -> [B, E]
+    """log sum_s p(s) p_s(e|x), the gate for an input of unknown origin -> [B, E]
 
-    No expert is evaluated more than once: clients only pool their features differently. They do
-    so in blocks, whose pooled features fit into memory.
+    Each expert is evaluated once, as clients differ only in the pooling of features. Clients are
+    computed in blocks whose pooled features fit into memory.
 
     Args:
-      gates: leaves [S, ...] of S clients; or one that they all share, leaves as in the module.
+      gates: leaves [S, ...] of S clients, or a single gate that they share.
       pooling: [S, E] the clients' pooling weights.
-      log_prior: [S], or [B, S] where p(s|x) depends on the example; logarithms of a distribution.
+      log_prior: [S], or [B, S] where p(s|x) depends on the example; log of a distribution.
       features: [B, E, F].
     """
     log_prior = log_prior.expand(len(features), len(pooling))
@@ -132,7 +132,7 @@ def marginalised(gates: Gate, pooling: Tensor, log_prior: Tensor, features: Tens
 
 def _by_client(gates: Gate, pooling: Tensor, features: Tensor, some: slice) -> Tensor:
     """log p_s(e|x) of some clients -> [B, S, E]"""
-    if gates["A"].dim() == 2:  # then it can come first: it is the same for all clients
+    if gates["A"].dim() == 2:  # a shared gate can be applied before pooling
         logits = torch.einsum("se,bek->bsk", pooling[some], features @ gates["A"]) + gates["b"]
     else:
         pooled = torch.einsum("se,bef->bsf", pooling[some], features)

@@ -1,7 +1,7 @@
-"""Training examples that every client holds out of training, to tune something on them.
+"""Training examples that every client holds out, to tune something on them.
 
-Which ones is a function of the run's seed and the client, the same in every round, so whatever is
-trained on the rest never sees them.
+They are a function of the run's seed and the client, so they are the same in every round, and
+models trained on the rest never see them.
 """
 
 from dataclasses import replace
@@ -14,16 +14,17 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.device import DeviceData
 from fedlib.federation import Split
 
-# Made once: recorded steps (`fedlib.engine.graphs`) are told apart by the data that they read.
+# Made once, as captured steps (`fedlib.engine.graphs`) are identified by the data that they read.
 _made: WeakKeyDictionary[DeviceData, dict[tuple, list[DeviceData]]] = WeakKeyDictionary()
 
 
 def apart(cohort: Cohort, fraction: float) -> tuple[Cohort, Cohort]:
-    """The same clients twice, training on what is left and on what is held out.
+    """(the cohort on the examples that are left, the cohort on the examples held out).
+
+    Example indices count within these reduced shards.
 
     Args:
-      cohort: their examples are positions in these shards, not in their whole ones.
-      fraction: of each client's training examples, see `num_held`.
+      fraction: share of each client's training examples to hold out; see `num_held`.
     """
     made = _made.setdefault(cohort.data, {})
     key = cohort.seed, fraction
@@ -35,7 +36,7 @@ def apart(cohort: Cohort, fraction: float) -> tuple[Cohort, Cohort]:
 
 
 def cut(train: Split, seed: int, fraction: float) -> tuple[Split, Split]:
-    """(what is left, what is held out) of every client's training examples, in shard order."""
+    """(examples left, examples held out) of every client, in shard order."""
     rest, held = [], []
     for client, size in enumerate(train.sizes.tolist()):
         order = streams.generator(seed, "holdout", client).permutation(size)
@@ -46,5 +47,5 @@ def cut(train: Split, seed: int, fraction: float) -> tuple[Split, Split]:
 
 
 def num_held(size: int, fraction: float) -> int:
-    """How many of `size` examples are held out: at least one, but one is left for training."""
+    """How many of `size` examples are held out: at least one, but at least one is left."""
     return max(min(max(round(fraction * size), 1), size - 1), 0)

@@ -1,16 +1,16 @@
-"""How probable an input is among a client's, by a variational autoencoder of every client.
+"""p(x|s), the probability of an input at client s, from a variational autoencoder per client.
 
     log p(x|s) >= E_{e(z|x)} log p(x|z) - KL( e(z|x) || p(z) )            "elbo"
     log p(x|s) >= log mean_k p(x|z_k) p(z_k) / e(z_k|x), z_k from e(z|x)  "importance"
 
-Encoder e(z|x) and prior p(z) are normal, pixels are independent Bernoulli variables. The encoder
-sees inputs as they are scaled for every model, p(x|z) is of pixels in [0, 1]. Codes are drawn with
-noise that depends on nothing but names: in training on the key of the batch, otherwise on the run's
-seed. Then it is the same for all inputs and autoencoders, whose differences so have less noise.
+The encoder e(z|x) and the prior p(z) are normal; pixels are independent Bernoulli variables. The
+encoder takes inputs scaled as for every model; p(x|z) is over pixels in [0, 1]. The noise of the
+codes depends on the batch's key in training, and on the run's seed elsewhere. There it is the same
+for all inputs and autoencoders, so differences between autoencoders have less noise.
 
 Source: Reisser et al., "Federated Mixture of Experts", ICLR 2021 submission (arXiv:2107.06724),
-appendix F; specification section 7.6. Importance weights: Burda et al., "Importance Weighted
-Autoencoders", ICLR 2016.
+appendix F; section 7.6 of fedlib/papers/fedmix/README.md. Importance weights: Burda et al.,
+"Importance Weighted Autoencoders", ICLR 2016.
 """
 
 import math
@@ -34,37 +34,37 @@ from fedlib.methods.parts.settings import Range
 from fedlib.models.layers.random import gaussian
 
 BOUNDS = ("elbo", "importance")
-AT_ONCE = 20  # clients whose autoencoders are trained together; each takes 12 times its size
+AT_ONCE = 20  # autoencoders trained together; each takes 12 times its size in memory
 
 
 class Given(NamedTuple):
-    """What a bound is computed with, the same for every input and autoencoder."""
+    """Constants of a bound, the same for every input and autoencoder."""
 
     noise: Tensor  # [samples, 1 or B, latent] standard normal numbers
-    mean: Tensor  # [channels, 1, 1], or [] for inputs that are no images: a pixel is std x + mean
+    mean: Tensor  # [channels, 1, 1], or [] for inputs other than images: pixel = std x + mean
     std: Tensor
 
 
 @dataclass(frozen=True)
 class Likelihood:
-    """How log p(x|s) is bounded.
+    """A lower bound of log p(x|s).
 
     Attributes:
-      bound: "elbo" or "importance", which are the same but for noise with one sample.
-      samples: codes that are drawn for an input.
+      bound: "elbo" or "importance"; with one sample, equal in expectation.
+      samples: codes drawn for an input, at least 1.
     """
 
     bound: str = "elbo"
     samples: int = 1
 
     def __post_init__(self):
-        """Raises ValueError for a bound that does not exist, or of nothing."""
+        """Raises ValueError for another bound, or no samples."""
         settings.check(self, {"bound": BOUNDS}, {"samples": Range(1)})
 
     def given(self, task: Task, federation: Federation, seed: int) -> Given:
-        """Noise for predictions, and how inputs become pixels.
+        """Noise for predictions, and the scale that turns inputs into pixels.
 
-        Inputs that are no images are taken for probabilities of pixels.
+        Inputs other than images are taken as pixels in [0, 1].
         """
         shape = self.samples, 1, latent_of(task)
         drawn = streams.generator(seed, "vae", "noise").standard_normal(shape)
@@ -76,12 +76,12 @@ class Likelihood:
         return Given(*(_tensor(x, task) for x in (drawn, mean, std)))
 
     def __call__(self, task: Task, params: Params, given: Given, batch: Batch) -> Tensor:
-        """A lower bound of the logarithm of the probability of each input -> [B]
+        """A lower bound of log p(x|s) of each input -> [B]
 
         Args:
           task: of the autoencoder, see `fedlib.models.vae`.
-          params: of one client's.
-          given: see `given`.
+          params: of one client's autoencoder.
+          given: from `given`.
           batch: inputs.
         """
         body, head = task.split(params)
@@ -96,7 +96,7 @@ class Likelihood:
 
 
 def bernoulli(logits: Tensor, x: Tensor) -> Tensor:
-    """log p(x|z) of pixels x [B, D], or shares of a pixel, by logits [K, B, D] -> [K, B]"""
+    """log p(x|z) of pixels x [B, D] in [0, 1], from logits [K, B, D] -> [K, B]"""
     x = x.expand_as(logits)
     return -binary_cross_entropy_with_logits(logits, x, reduction="none").sum(-1)
 
@@ -107,7 +107,7 @@ def divergence(mean: Tensor, log_variance: Tensor) -> Tensor:
 
 
 def latent_of(task: Task) -> int:
-    """Length of a code: the encoder ends in a mean and a log-variance.
+    """Length of a code: half the encoder's outputs, which are a mean and a log-variance.
 
     Raises:
       ValueError: if the encoder has an odd number of outputs, or none.
@@ -122,14 +122,14 @@ def latent_of(task: Task) -> int:
 def train(cohort: Cohort, task: Task, *, local: Solver, stopping: EarlyStopping) -> Params:
     """Autoencoders of the clients of `cohort`, each at its best check -> leaves [C, ...]
 
-    All start alike. It does not matter who else is in the cohort.
+    All start with the same draw. A client's result does not depend on the rest of the cohort.
 
     Args:
       task: of an autoencoder.
       local, stopping: see `fedlib.methods.parts.early_stopping.fit`.
 
     Raises:
-      DataError: if a client has nothing to stop on.
+      DataError: if a client has no examples for early stopping.
     """
     elbo = Likelihood()
 

@@ -1,4 +1,4 @@
-"""What clients predict with that have an expert of their own beside those of the clusters.
+"""Predictors of clients that have a local expert beside the clusters' experts.
 
 Source: Isaksson et al., "Adaptive Expert Models for Personalization in Federated Learning",
 FL-IJCAI 2022 (arXiv:2206.07832), equations 4 and 5.
@@ -18,7 +18,7 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import each_expert, mixture_log_probs
 from fedlib.engine.task import Batch, Params, Task, log_probs, nll
 
-SPACES = ("logits", "probabilities")  # in which an ensemble may average
+SPACES = ("logits", "probabilities")  # that an ensemble may average
 
 
 class Alone(NamedTuple):
@@ -28,14 +28,14 @@ class Alone(NamedTuple):
 
 
 class Ensemble(NamedTuple):
-    """A client that trusts all experts alike."""
+    """A client that gives all experts the same weight."""
 
     experts: Params  # [E, ...], of the clusters
     own: Params
 
 
 class Mixture(NamedTuple):
-    """A client whose gate weighs the experts."""
+    """A client whose gate weights the experts."""
 
     experts: Params  # [E, ...], of the clusters
     own: Params
@@ -44,32 +44,32 @@ class Mixture(NamedTuple):
 
 
 class Features(NamedTuple):
-    """What the bodies of experts that nobody trains make of a client's examples, in shard order."""
+    """Features of a client's examples from the bodies of frozen experts, in shard order."""
 
     experts: Tensor  # [N, E, F], of the clusters
     own: Tensor  # [N, F]
 
 
 class Frozen(NamedTuple):
-    """Experts that nobody trains, and what is known of what they make of examples.
+    """Frozen experts, and those of their outputs that are the same for every batch.
 
-    Known is what does not change with the batch: of a training example nothing where the bodies
-    draw, the features where heads alone do, otherwise the logits. It is kept for as long as the
-    client's gate is trained: (E + 1) F or (E + 1) L numbers for each of its examples.
+    For training examples these are: nothing if the bodies use random numbers (dropout), the
+    features if only the heads do, otherwise the logits. They are kept while the client's gate is
+    trained: (E + 1) F or (E + 1) L numbers for each example.
     """
 
-    experts: Params  # [E, ...], of the clusters; their heads alone where features are known
+    experts: Params  # [E, ...], of the clusters; only their heads where features are known
     own: Params
     train: Tensor | Features | tuple = ()  # of training examples: logits [N, E + 1, L], or features
-    check: Tensor | tuple = ()  # logits of the examples that decide when to stop [N, E + 1, L]
+    check: Tensor | tuple = ()  # logits of the early-stopping examples [N, E + 1, L]
 
 
 @dataclass(frozen=True)
 class ExpertsTask(Task):
-    """The clusters' task for cohorts that train models of other tasks along with theirs.
+    """The clusters' task, for cohorts that also train models of other tasks.
 
     Attributes:
-      others: these tasks.
+      others: the other tasks.
     """
 
     others: tuple[Task, ...] = ()
@@ -82,11 +82,11 @@ class ExpertsTask(Task):
 
 @dataclass(frozen=True)
 class Networks:
-    """What the clusters' experts, a client's own and its gate make of its examples.
+    """Outputs of the clusters' experts, the client's local expert and its gate.
 
     Attributes:
-      task, expert, gate: architectures of the clusters' experts, of the client's own, of its gate.
-      num_experts: the clusters'; the client's own draws dropout like one more.
+      task, expert, gate: architectures of the clusters' experts, the local expert and the gate.
+      num_experts: J, number of the clusters' experts; the local expert is number J for dropout.
     """
 
     task: Task
@@ -95,7 +95,7 @@ class Networks:
     num_experts: int
 
     def __post_init__(self):
-        """Raises ValueError for a gate with too few outputs, or too many."""
+        """Raises ValueError for a gate with the wrong number of outputs."""
         outputs, wanted = self.gate_outputs, _outputs(self.num_experts + 1)
         if outputs != wanted:
             raise ValueError(
@@ -105,17 +105,17 @@ class Networks:
 
     @cached_property
     def together(self) -> ExpertsTask:
-        """Experts and gate, as they are trained in one."""
+        """The task that trains experts and gate together."""
         return self.task.extended(ExpertsTask, others=(self.expert, self.gate))
 
     @cached_property
     def gate_outputs(self) -> int:
-        """Outputs of a gate: as many as the last bias of its head has numbers."""
+        """Number of outputs of a gate: the length of the last bias of its head."""
         _, head = self.gate.split(self.gate.init(0))
         return len(list(head.values())[-1])
 
     def logits(self, experts: Params, own: Params, batch: Batch) -> Tensor:
-        """Logits of the clusters' experts and, last, of the local one -> [B, E + 1, L]"""
+        """Logits of the clusters' experts, then of the local expert -> [B, E + 1, L]"""
         shared = each_expert(lambda expert: self.task.logits(expert, batch), experts)
         with ambient.expert(self.num_experts):  # dropout of its own
             local = self.expert.logits(own, batch)
@@ -124,34 +124,37 @@ class Networks:
     # -- predictions --------------------------------------------------------------------
 
     def agreed(self, ensemble: Ensemble, space: str, batch: Batch) -> Tensor:
-        """Equal weights: a product of experts of logits, or the mean of probabilities -> [B, L]"""
+        """The ensemble: a product of experts for logits, or the mean of probabilities -> [B, L]"""
         logits = self.logits(ensemble.experts, ensemble.own, batch)
         if space == "logits":
             return log_probs(logits.sum(1))
         return log_probs(logits).logsumexp(1).log_softmax(-1)
 
     def mixed(self, mixture: Mixture, batch: Batch) -> Tensor:
-        """Equation 5: the mean of the experts' probabilities, weighed by the gate -> [B, L]"""
+        """Equation 5: the experts' probabilities, weighted by the gate -> [B, L]"""
         experts = log_probs(self.logits(mixture.experts, mixture.own, batch))
         weights = self.log_weights(mixture.gate, mixture.members, batch)
         return mixture_log_probs(weights, experts)
 
     def log_weights(self, gate: Params, members: Tensor, batch: Batch) -> Tensor:
-        """Logarithms of the gate's weights: the clusters' experts, then the local one -> [B, E + 1]
+        """Log-weights of the gate: of the clusters' experts, then the local one -> [B, E + 1]
 
-        A single output is the logit of the local expert of two.
+        With two experts the gate has a single output, the logit of the local expert.
         """
         outputs = self.outputs(members)
         with ambient.expert(self.num_experts + 1):  # dropout of its own
             return log_probs(self.gate.logits(gate, batch)[:, outputs])
 
     def outputs(self, members: Tensor) -> Tensor:
-        """The gate's outputs for these experts and the local one; of two, that of the local one."""
+        """Indices of the gate's outputs for these experts and the local one; one index for two."""
         local = members.new_tensor([self.gate_outputs - 1])
         return local if len(members) == 1 else torch.cat([members, local])
 
     def mean_weights(self, mixtures: Mixture, cohort: Cohort) -> Tensor:
-        """Of every cluster's expert, then of the local one, on test data; 0 if unused [C, E + 1]"""
+        """Mean gate weights of all clusters' experts and the local one on test data [C, E + 1]
+
+        0 for experts that are not in use.
+        """
         gates = mixtures.gate, mixtures.members
         by_example = cohort.score(lambda *own: self.log_weights(*own).exp(), *gates, split="test")
         local = mixtures.members.new_tensor([self.num_experts])
@@ -169,22 +172,22 @@ class Networks:
         return nll(self.mixed(mixture, batch), batch.y, self.task.class_weights)
 
     def gate_losses(self, models: dict, frozen: Frozen, members: Tensor, batch: Batch) -> Tensor:
-        """Likewise, with experts that nobody trains -> [B]"""
+        """The same with frozen experts -> [B]"""
         experts = log_probs(self.frozen_logits(frozen, batch))
         weights = self.log_weights(models["gate"], members, batch)
         return nll(mixture_log_probs(weights, experts), batch.y, self.task.class_weights)
 
-    # -- experts that nobody trains -----------------------------------------------------
+    # -- frozen experts -----------------------------------------------------------------
 
     def frozen(self, experts: Params, own: Params, cohort: Cohort, check: str) -> Frozen:
-        """Experts that nobody trains, and of them once what would be the same in every epoch.
+        """Frozen experts, with the outputs that are the same in every epoch.
 
         Args:
           experts, own: leaves [C, E, ...] and [C, ...].
           cohort: the clients.
           check: split that decides when they stop.
         """
-        known = cohort.score(self.logits, experts, own, split=check)  # nothing is drawn there
+        known = cohort.score(self.logits, experts, own, split=check)  # without dropout
         (bodies, heads), (body, head) = self.task.split(experts), self.expert.split(own)
         if not self._draw(Task.logits, experts, own, cohort):
             return Frozen({}, {}, cohort.score(self.logits, experts, own), known)
@@ -196,7 +199,7 @@ class Networks:
         )
 
     def frozen_logits(self, frozen: Frozen, batch: Batch) -> Tensor:
-        """As `logits`, of experts as `seen` -> [B, E + 1, L]"""
+        """As `logits`, for frozen experts on the batch that `seen` gives -> [B, E + 1, L]"""
         features, seen = frozen.train if batch.train else frozen.check, self.seen(batch)
         if isinstance(features, Tensor):
             return features[batch.index]
@@ -211,24 +214,24 @@ class Networks:
         return torch.cat([shared, local.unsqueeze(1)], dim=1)
 
     def seen(self, batch: Batch) -> Batch:
-        """How experts that are not trained see a training batch: as if they were.
+        """The batch as frozen experts see it: in training mode, with dropout.
 
-        Dropout is part of it; the running statistics of batch normalisation are part of the expert,
-        so experts with any predict as in evaluation.
+        Experts with batch normalisation see it in evaluation mode, as training would change their
+        running statistics.
         """
         normalised = self.task.statistics or self.expert.statistics
         return batch._replace(train=False) if normalised else batch
 
     def _features(self, bodies: Params, batch: Batch) -> Tensor:
-        """Of the clusters' experts -> [B, E, F]"""
+        """Features from the clusters' experts -> [B, E, F]"""
         return each_expert(lambda body: self.task.features(body, batch), bodies)
 
     def _draw(self, make: Callable, experts: Params, own: Params, cohort: Cohort) -> bool:
-        """Whether what some expert makes of a training example differs from batch to batch.
+        """Whether some expert's output for a training example differs from batch to batch.
 
         Args:
-          make: `Task.logits`, or `Task.features`.
-          experts, own: what of them it takes, leaves [C, E, ...] and [C, ...].
+          make: `Task.logits` or `Task.features`.
+          experts, own: the parameters that `make` takes, leaves [C, E, ...] and [C, ...].
         """
         rows = cohort.data.owned("train", int(cohort.host_ids[0]))[:1]
         one = Batch(cohort.data.inputs(rows), cohort.data.y[rows], torch.zeros_like(rows))
@@ -239,5 +242,5 @@ class Networks:
 
 
 def _outputs(num_experts: int) -> int:
-    """Outputs of a gate of so many experts."""
+    """Outputs that a gate of `num_experts` experts needs."""
     return 1 if num_experts == 2 else num_experts

@@ -1,7 +1,7 @@
-"""What a gate and its experts make of test examples, in the shapes in which evaluations keep it.
+"""Gate weights and representations of test examples, in the shapes that evaluations keep.
 
-For `Method.measure`. Figures show it: `expert_weights`, and t-SNE of vectors in `representations`,
-both in `fedlib.report.figures`.
+For `Method.measure`. The figures `expert_weights` and `representations` (t-SNE) of
+`fedlib.report.figures` show them.
 """
 
 import numpy as np
@@ -12,11 +12,11 @@ from torch.nn.functional import one_hot
 from fedlib.engine.cohort import Cohort
 
 BINS = 20  # of a histogram over [0, 1]
-CLIENTS = 5  # whose examples are kept: the first ones
+CLIENTS = 5  # the first clients, whose examples are kept
 
 
 def in_bins(values: Tensor) -> Tensor:
-    """A 1 in the bin of each value in [0, 1], of which 1 belongs to the last, [B] -> [B, BINS]"""
+    """A 1 in the bin of each value in [0, 1], 1.0 in the last bin: [B] -> [B, BINS]"""
     number = (values * BINS).long().clamp(0, BINS - 1)
     return one_hot(number, BINS).to(values.dtype)
 
@@ -24,15 +24,15 @@ def in_bins(values: Tensor) -> Tensor:
 def some_examples(
     vectors: Tensor, cohort: Cohort, number: int, clients: int = CLIENTS
 ) -> dict[str, Tensor]:
-    """Vectors and classes of some test examples of the first clients, NaN for the others.
+    """Vectors and classes of some test examples of the first clients, NaN for other clients.
 
-    They stand at even distances in a client's test part, which may be sorted by class.
+    The examples are evenly spaced in a client's test part, which may be sorted by class.
 
     Args:
       vectors: [C, N, K, F] of all test examples, as `Cohort.score` gives them.
       cohort: of these clients.
-      number: of examples, n; a client with fewer has all of its own, then NaN.
-      clients: numbers below this are kept.
+      number: n, examples per client; a client with fewer has all its examples, then NaN.
+      clients: clients with a number below this are kept.
 
     Returns:
       "representations" [C, n, K, F] and "representation_labels" [C, n].

@@ -1,6 +1,6 @@
-"""Relevance of clients for the server's experts, and the weights that Fed-MoE makes of it.
+"""Relevance of clients for the server's experts, and the weights W^r and W^c of Fed-MoE.
 
-    R = Q^T P^T    how far client j is right, and sure of it, where the gate trusts expert i
+    R = Q^T P^T    R_ij: confidence of client j in the true labels, where the gate uses expert i
 
 Source: Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
 IJCAI 2025 (doi 10.24963/ijcai.2025/610), Equations 4 to 6 and 11 to 13.
@@ -18,11 +18,11 @@ SYNC_WEIGHTS = ("code", "paper", "convex")
 
 
 def relevance(gates: Tensor, confidence: Tensor, reduce: str = "sum") -> Tensor:
-    """Of each client for each routed expert (Equation 4) -> [K, C]
+    """R, the relevance of each client for each routed expert (Equation 4) -> [K, C]
 
     Args:
-      gates: [N, K] of the probe's examples.
-      confidence: [C, N] each client's, in the true label.
+      gates: [N, K] Q, gate weights of the probe's examples.
+      confidence: [C, N] P, each client's confidence in the true label.
       reduce: over the examples, "sum" or "mean".
 
     Raises:
@@ -35,25 +35,25 @@ def relevance(gates: Tensor, confidence: Tensor, reduce: str = "sum") -> Tensor:
 
 
 def client_weights(relevance: Tensor) -> Tensor:
-    """W^r: what each expert takes from each client (Equation 5); rows sum to 1 -> [K, C]
+    """W^r: weights of the clients in each expert's update (Equation 5); rows sum to 1 -> [K, C]
 
-    An expert that no example reaches takes from all alike.
+    An expert without any gate weight on the probe gets uniform weights.
     """
     return relevance.softmax(1)
 
 
 def sync_weights(relevance: Tensor, alpha: Tensor, kind: str, main: bool = True) -> Tensor:
-    """W^c: what each client takes from each expert; columns sum to 1 -> [K + 1, C]
+    """W^c: weights of the experts in each client's update; columns sum to 1 -> [K + 1, C]
 
     Args:
-      relevance: [K, C].
+      relevance: [K, C] R.
       alpha: [] share of the routed experts.
-      kind: "code", a softmax over alpha times what the experts have of a client, itself a softmax,
-        and 1 - alpha: never far from uniform; "paper", one softmax over alpha times the relevance
-        and 1 - alpha (Equations 11 and 12): with sums over many examples the largest takes all; or
-        "convex", those shares without a second softmax, which needs alpha in [0, 1].
-      main: whether there is a main expert, whose row is the last; else there are K rows, and alpha
-        plays no part.
+      kind: with S the softmax of R over experts: "code" is softmax([alpha S; 1 - alpha]), never far
+        from uniform; "paper" is softmax([alpha R; 1 - alpha]) (Equations 11 and 12), which is
+        nearly one-hot if R is a sum over many examples; "convex" is [alpha S; 1 - alpha], which
+        needs alpha in [0, 1].
+      main: whether there is a main expert, whose row is the last; without it there are K rows, and
+        alpha is not used.
 
     Raises:
       ValueError: for another kind.

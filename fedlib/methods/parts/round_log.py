@@ -1,4 +1,4 @@
-"""What happened in some rounds of Fed-MoE: its gate by class, alpha, and who took from whom."""
+"""Diagnostics of some rounds of Fed-MoE: gate weights by class, alpha, W^r and W^c."""
 
 from typing import NamedTuple
 
@@ -11,18 +11,18 @@ from fedlib.methods.parts import server_mixture
 
 
 class Log(NamedTuple):
-    """What happened in each of the recorded rounds, 0 before; clients who were absent have 0."""
+    """Diagnostics of S recorded rounds; 0 before a round, and for absent clients."""
 
     tables: Tensor  # [S, L, K] mean gate weights by class, on the probe
     table_alphas: Tensor  # [S] alpha
     client_weights: Tensor  # [S, num_clients, K] transposed W^r, of the last inner step
-    sync_weights: Tensor  # [S, num_clients, K + 1] transposed W^c; [..., K] without main experts
+    sync_weights: Tensor  # [S, num_clients, K + 1] transposed W^c; [..., K] without main expert
 
 
 def start(
     rounds: int, num_clients: int, num_labels: int, num_experts: int, main: bool, like: Tensor
 ) -> Log:
-    """The log before the first round; `main` says whether there are main experts."""
+    """The log before the first round; `main`: whether there are main experts."""
     return Log(
         like.new_zeros(rounds, num_labels, num_experts),
         like.new_zeros(rounds),
@@ -44,9 +44,10 @@ def noted(
     """`log` with a round in its `row`.
 
     Args:
-      query: [N, K] what the gate makes of the examples of `probe`.
-      alpha: [] the share of the routed experts.
-      weights, shares: W^r [K, C] and W^c [K + 1, C]; the latter is None if clients take nothing.
+      query: [N, K] gate weights of the examples of `probe`.
+      alpha: [] share of the routed experts.
+      weights: [K, C] W^r.
+      shares: [K + 1, C] W^c; None without synchronisation.
     """
     log, data = tree.clone(log), cohort.data
     y = data.y[data.owned("train", int(probe.host_ids[0]))]
@@ -62,10 +63,10 @@ def noted(
 
 
 def diagnostics(log: Log, rounds: tuple[int, ...]) -> dict[str, Tensor]:
-    """The log by name, and after which rounds it was written; rounds that never came are left out.
+    """The log by name, and the rounds of its rows, for the rounds reached.
 
     Args:
-      rounds: of the rows.
+      rounds: of all rows.
     """
     reached = log.tables.sum((1, 2)) > 0
     numbers = torch.tensor(rounds, device=reached.device)

@@ -1,11 +1,12 @@
-"""What a server with an optimiser makes of the clients' differences.
+"""Adam at the server, on the clients' differences.
 
-A difference, the parameters that were sent minus those that came back, is what a gradient is to
-training: the server averages the clients' and takes one step of Adam along it.
+A difference is the parameters sent minus the parameters returned. The server averages the clients'
+differences and uses the average as a gradient in one step of Adam.
 
 Source: Reisser et al., "Federated Mixture of Experts", ICLR 2021 submission (arXiv:2107.06724),
-Algorithm 1 and "generalised FedAvg"; specification section 2. Adam as in Kingma and Ba, ICLR 2015,
-with its own hyper-parameters and bias correction, not those of FedAdam (Reddi et al., ICLR 2021).
+Algorithm 1 and "generalised FedAvg"; section 2 of fedlib/papers/fedmix/README.md. Adam has the
+default hyper-parameters and bias correction of Kingma and Ba, ICLR 2015, not those of FedAdam
+(Reddi et al., ICLR 2021).
 """
 
 from dataclasses import dataclass
@@ -22,12 +23,13 @@ from fedlib.tree import Tree
 
 @dataclass(frozen=True, kw_only=True)
 class ServerAdam:
-    """Adam on differences; as `torch.optim.Adam` is on gradients.
+    """Adam on differences, as `torch.optim.Adam` on gradients.
 
     Attributes:
-      lr: size of a step: about so far does every number move in a round, at most.
-      beta1, beta2: decay of the first and second moment.
-      eps: added to the root of the second moment.
+      lr: step size, at least 0: about the most that a parameter moves in a round. The paper has
+        Adam's default, 1e-3.
+      beta1, beta2: decay of the first and second moment, in [0, 1).
+      eps: added to the root of the second moment, above 0.
     """
 
     lr: float = 1e-3
@@ -36,19 +38,19 @@ class ServerAdam:
     eps: float = 1e-8
 
     def __post_init__(self):
-        """Raises ValueError for values with which nothing is averaged or divided."""
+        """Raises ValueError for a value outside its range."""
         if not self.lr >= 0:
             raise ValueError(f"the server's lr must be at least 0, got {self.lr}")
         decay = Range(0, 1, "[)")
         settings.check(self, {}, {"beta1": decay, "beta2": decay, "eps": Range(0, ends="(]")})
 
     def init(self, params: Tree, num_experts: int | None = None) -> Tree:
-        """Memory before the first step: moments like `params`, and the number of steps, zero.
+        """Memory before the first step: moments like `params` and a step count, all zero.
 
         Args:
           params: a tree, or a single tensor.
-          num_experts: E, if the leaves are [E, ...] and there are steps that not all rows take;
-            then each row has a count of its own.
+          num_experts: E, if the leaves are [E, ...] and some steps are for some rows only; each row
+            then has its own step count.
         """
         memory = self._adam.init({"params": params})
         return memory if num_experts is None else memory | {"t": memory["t"].repeat(num_experts)}
@@ -59,14 +61,14 @@ class ServerAdam:
         """(params, memory) after one step; the arguments are left as they are.
 
         Args:
-          params: before it.
-          difference: old - new, averaged over clients; shaped like `params`.
+          params: before the step.
+          difference: old minus new, averaged over clients; shaped like `params`.
           memory: see `init`.
-          active: [E] bool, the rows of leaves [E, ...] that step; None is all of them. The others
-            keep parameters, moments and count: nothing came back for them.
+          active: [E] bool, the rows of leaves [E, ...] that step; None is all. The other rows keep
+            parameters, moments and count.
 
         Raises:
-          ValueError: if some rows are to step, but `memory` does not count their steps apart.
+          ValueError: if `active` is given, but `memory` has no step count for each row.
         """
         if active is not None and memory["t"].shape != active.shape:
             raise ValueError(

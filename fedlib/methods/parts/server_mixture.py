@@ -1,13 +1,13 @@
-"""The server's mixture of Fed-MoE: noisy gates, how outputs are combined, and the gate's losses.
+"""The server's mixture of Fed-MoE: noisy gates, the combination of outputs, and the gate's losses.
 
     h~ = h + s * N(0, I),   p = softmax(h~),   y = (1 - alpha) E_0(x) + alpha sum_i g_i E_i(x)
 
-Of the K gate logits h and their noise scales s come probabilities p; from them, the gate values g:
-all of p (soft), or the top k of p (sparse). Everything here is a pure function of one batch.
+h are the K gate logits and s their noise scales. The gate values g are all of p (soft), or values
+of the top k of p (sparse). All functions here are pure functions of one batch.
 
 Source: Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
 IJCAI 2025 (doi 10.24963/ijcai.2025/610), Equations 1, 8 and 10.
-Official code: FancyAI-SCNU/FedMoE_IJCAI_2025; what only it has is named so below.
+Official code: FancyAI-SCNU/FedMoE_IJCAI_2025; "(code)" marks what the paper does not have.
 """
 
 import math
@@ -25,9 +25,8 @@ ENTROPIES = ("per_example", "per_expert")
 ENTROPY_NORMS = ("softmax", "histogram")
 LOADS = ("canonical", "code_femnist", "code_cifar10", "code_sent140", "code_yelp")
 SMALLEST_SCALE = 0.01  # of the gate's noise (code)
-MAIN_SHARE = 0.5  # of each of several main experts, which no alpha weighs (code)
-# Salts that tell the draws of a gate from each other, and from those of dropout layers, which are
-# small numbers.
+MAIN_SHARE = 0.5  # weight of each of several main experts, in place of alpha (code)
+# Salts for the random numbers of a gate; those of dropout layers are small numbers.
 NOISE, WHETHER, WHICH = 1001, 1002, 1003
 
 
@@ -46,7 +45,7 @@ def noisy(logits: Tensor, scale: Tensor, key: Tensor) -> Tensor:
 
 
 def soft_gates(logits: Tensor) -> Tensor:
-    """Every expert by its probability -> [B, K]"""
+    """The probabilities of all experts -> [B, K]"""
     return logits.softmax(-1)
 
 
@@ -54,11 +53,11 @@ def top_k_gates(logits: Tensor, k: int, value: str, instead: Tensor | None = Non
     """Values of the k most probable experts, 0 for the others -> [B, K]
 
     Args:
-      logits: [B, K], noisy or not.
-      k: how many are kept.
-      value: "renorm", a second softmax, over the kept probabilities: for k = 1 the constant 1,
-        through which the gate learns nothing; "prob", the probabilities as they are; or
-        "straight_through", with the value of "renorm" and the relative gradient of "prob".
+      logits: [B, K], with or without noise.
+      k: number of kept experts, in [1, K].
+      value: "renorm" (code), a softmax of the kept probabilities: for k = 1 it is always 1, so the
+        gate gets no gradient; "prob", the probabilities themselves; or "straight_through" (ours),
+        with the value of "renorm" and the relative gradient of "prob".
       instead: [B, k] experts that get the values in place of the most probable ones.
 
     Raises:
@@ -81,9 +80,10 @@ def top_k_gates(logits: Tensor, k: int, value: str, instead: Tensor | None = Non
 
 
 def explored(logits: Tensor, k: int, epsilon: Tensor, key: Tensor) -> Tensor:
-    """The k most probable experts, or with probability `epsilon` any for ALL examples -> [B, k]
+    """The k most probable experts, or random ones with probability `epsilon` -> [B, k]
 
-    Whether is decided once for the batch; which, without replacement, for each example (code).
+    One decision for the whole batch; random experts are drawn for each example, without
+    replacement (code).
     """
     any_of_them = uniform_bits(_salted(key, WHICH), logits.shape, logits.device)
     draw = uniform_bits(_salted(key, WHETHER), torch.Size([1]), logits.device)
@@ -92,7 +92,7 @@ def explored(logits: Tensor, k: int, epsilon: Tensor, key: Tensor) -> Tensor:
 
 
 def exploration(batches: Tensor, first: float = 0.5, last: float = 0.01, over: int = 10_000):
-    """Probability to explore after so many training batches: falls linearly (code) -> []"""
+    """Probability of exploration after a number of training batches: falls linearly (code) -> []"""
     return (first - (first - last) / over * batches).clamp(min=last)
 
 
@@ -104,10 +104,10 @@ def _salted(key: Tensor, salt: int) -> Tensor:
 
 
 def combine(gates: Tensor, routed: Tensor, main: Tensor, alpha: Tensor) -> Tensor:
-    """What experts say, weighed -> [B, L]
+    """The weighted sum of the experts' outputs -> [B, L]
 
-    alpha weighs the routed experts against one main expert. Without any there is nothing to weigh;
-    several are added, each with `MAIN_SHARE` (code).
+    With one main expert, alpha weights the routed experts and 1 - alpha the main one. Without a
+    main expert, alpha is not used; several are added with `MAIN_SHARE` each (code).
 
     Args:
       gates: [B, K].
@@ -125,11 +125,11 @@ def combine(gates: Tensor, routed: Tensor, main: Tensor, alpha: Tensor) -> Tenso
 
 
 def mixture_log_probs(mixed: Tensor, combination: str) -> Tensor:
-    """Log-probabilities from what `combine` made of probabilities or logits -> [B, L]
+    """Log-probabilities from `combine`d probabilities or logits -> [B, L]
 
-    Mixed probabilities are divided by their sum, which is 1 but for gate values that do not add up
-    to 1 and for several main experts. alpha is free, so that beyond [0, 1] one of them can fall
-    below 0: then it is tiny.
+    Combined probabilities are divided by their sum, which differs from 1 if the gate values do not
+    sum to 1 or there are several main experts. Learned alpha may leave [0, 1], so they may be
+    negative; they are clamped to the smallest positive number.
     """
     if combination == "logits":
         return log_probs(mixed)
@@ -141,7 +141,7 @@ def mixture_log_probs(mixed: Tensor, combination: str) -> Tensor:
 
 
 def cross_entropy(log_probs: Tensor, y: Tensor, smoothing: float = 0.0) -> Tensor:
-    """With labels that share `smoothing` among all classes -> [B]"""
+    """Cross-entropy with label smoothing in [0, 1] -> [B]"""
     right = log_probs.gather(-1, y.long().unsqueeze(-1)).squeeze(-1)
     return -(1 - smoothing) * right - smoothing * log_probs.mean(-1)
 
@@ -152,14 +152,14 @@ def entropy_per_example(probabilities: Tensor) -> Tensor:
 
 
 def entropy_per_expert(gates: Tensor, y: Tensor, num_classes: int, norm: str) -> Tensor:
-    """Mean entropy of the experts' classes, by the gate mass that they get (code) -> []
+    """Mean entropy of the experts' class distributions (code) -> []
 
     Args:
       gates: [B, K].
       y: [B] labels.
       num_classes: L.
-      norm: makes a distribution of an expert's mass by class: "softmax" (code), or "histogram", its
-        shares; an expert without any mass is uniform in both.
+      norm: turns an expert's gate mass by class into a distribution: "softmax" (code), or
+        "histogram", its shares. An expert without mass is uniform in both.
     """
     mass = class_mass(gates, y, num_classes)
     if norm == "softmax":
@@ -175,36 +175,36 @@ def class_mass(gates: Tensor, y: Tensor, num_classes: int) -> Tensor:
 
 
 def load_balance(gates: Tensor, load: Tensor) -> Tensor:
-    """How unevenly experts are used: by the sums of their gates [B, K] and their load [K] -> []"""
+    """Load-balancing loss, from the gates [B, K] and the experts' load [K] (code) -> []"""
     return cv2(gates.sum(0)) + cv2(load)
 
 
 def cv2(values: Tensor) -> Tensor:
-    """Squared coefficient of variation, 0 of a single value -> []"""
+    """Squared coefficient of variation; 0 for a single value -> []"""
     if len(values) == 1:
         return values.new_zeros(())
     return values.var(unbiased=True) / (values.mean().square() + 1e-10)
 
 
 def used(gates: Tensor) -> Tensor:
-    """Load of experts without noise: how many examples [B, K] use each -> [K]"""
+    """Load of the experts without noise: number of examples that use each -> [K]"""
     return (gates > 0).to(gates.dtype).sum(0)
 
 
 def smooth_load(clean: Tensor, noisy: Tensor, scale: Tensor, k: int, kind: str) -> Tensor:
-    """Load of experts: sum of their probabilities to be in the top k under other noise -> [K]
+    """Load of the experts: summed probabilities to be in the top k under new noise -> [K]
 
-    An expert is in if its logit exceeds the k-th largest of the others: for one that is in, the
-    (k+1)-th of all, else the k-th. The official code has it otherwise, and for each data set in its
-    own way: thresholds are probabilities that logits are compared with ("code_femnist",
-    "code_cifar10"), whether one is in is decided on probabilities alone ("code_yelp"), or
-    thresholds have changed places ("code_sent140").
+    An expert is in the top k if its logit exceeds the k-th largest of the others. This threshold is
+    the (k+1)-th largest of all logits for an expert in the top k, and the k-th for the others. The
+    official code differs from this by data set: it compares logits with probabilities as thresholds
+    ("code_femnist", "code_cifar10"), also decides on probabilities which experts are in
+    ("code_yelp"), or swaps the thresholds ("code_sent140").
 
     Args:
       clean, noisy: [B, K] gate logits without and with noise.
       scale: [B, K] of the noise.
       k: below K.
-      kind: one of `LOADS`.
+      kind: "canonical" (the definition above), or another one of `LOADS`.
 
     Raises:
       ValueError: for another kind.
@@ -220,10 +220,9 @@ def smooth_load(clean: Tensor, noisy: Tensor, scale: Tensor, k: int, kind: str) 
 
 
 def _entropy(probabilities: Tensor) -> Tensor:
-    """In nats, of distributions along the last dimension; 0 log 0 is 0.
+    """Entropy in nats of distributions along the last dimension; 0 log 0 is 0.
 
-    Not `torch.special.entr`, whose slope at 0 is infinite: a sure gate would learn numbers that are
-    none.
+    `torch.special.entr` has an infinite slope at 0: a gate with a zero weight would get NaN.
     """
     tiny = torch.finfo(probabilities.dtype).tiny
     return -(probabilities * probabilities.clamp(min=tiny).log()).sum(-1)

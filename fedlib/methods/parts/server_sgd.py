@@ -1,7 +1,7 @@
-"""Training on a server, on vectors that clients have sent.
+"""Training at the server on vectors that clients have sent.
 
 Source: FedGH (Yi et al., ACM MM 2023) and FedTGP (Zhang et al., AAAI 2024), whose servers train a
-header and prototypes; specification of pFedMoE, section 8.
+header and prototypes; section 8 of fedlib/papers/pfedmoe/README.md.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,11 @@ from fedlib.engine.task import Params
 
 
 def solver(local: Solver, lr: float | None, epochs: int, batch_size: int | None) -> SGD:
-    """Plain SGD; None is what the clients' solver has. Raises ValueError as that does."""
+    """Plain SGD; None takes the value of the clients' solver.
+
+    Raises:
+      ValueError: for a value that a solver may not have.
+    """
     return SGD(
         lr=local.lr if lr is None else lr,
         epochs=epochs,
@@ -32,15 +36,16 @@ def train(
     loss: Callable, params: Params, examples: tuple[Tensor, ...], sgd: SGD,
     cohort: Cohort, stream: str,
 ) -> Params:  # fmt: skip
-    """`params` after the epochs of `sgd`, which starts afresh, at its constant rate.
+    """`params` after the epochs of a new `sgd`, at its constant rate.
 
-    The cohort's journal has the sum of the losses, for the end of the round to check.
+    The cohort's journal gets the sum of the losses, which the end of the round checks.
 
     Args:
-      loss: (params, *batch) -> [], of a batch of rows of the examples.
-      params: left as they are.
+      loss: (params, *batch) -> [], on a batch of rows of the examples.
+      params: not changed.
       examples: [M, ...] each; if M is 0, nothing is trained.
-      cohort: of the round; stream: of the shuffling.
+      cohort: of the round.
+      stream: random stream of the shuffling.
     """
     plan = draw_batches(len(examples[0]), sgd, cohort.seed, cohort.round, stream)
     order = upload(plan.order, examples[0].device)

@@ -1,4 +1,4 @@
-"""Which values a setting may have: one of some names, or a number in a range; or is tuned among."""
+"""Allowed values of settings (names, ranges of numbers), and the values that tuning tries."""
 
 from collections.abc import Collection, Mapping
 from math import exp, inf, log
@@ -10,9 +10,9 @@ class Range(NamedTuple):
     """The numbers from `low` to `high`.
 
     Attributes:
-      low, high: its ends; `Range(1)` is "at least 1".
-      ends: which of them belong to it: "[]" both, "(]" the high one, "[)" the low one, "()" none;
-        `Range(0, ends="(]")` is "above 0".
+      low, high: the ends; `Range(1)` is "at least 1".
+      ends: the ends that belong to the range: "[]" both, "(]" the high one, "[)" the low one, "()"
+        neither; `Range(0, ends="(]")` is "above 0".
     """
 
     low: float
@@ -35,7 +35,7 @@ class Range(NamedTuple):
 
 
 class Uniform(NamedTuple):
-    """Numbers that are tried from `low` to `high`, all of them alike."""
+    """Numbers tried by tuning, uniform from `low` to `high`."""
 
     low: float
     high: float
@@ -45,12 +45,12 @@ class Uniform(NamedTuple):
         return float(f"{self.low + share * (self.high - self.low):.4g}")
 
     def share(self, value: float) -> float:
-        """How far on the way a number is; below 0 or above 1 outside."""
+        """The share of the way at which `value` is; below 0 or above 1 outside."""
         return (value - self.low) / (self.high - self.low)
 
 
 class LogUniform(NamedTuple):
-    """Positive numbers that are tried from `low` to `high`, all factors alike."""
+    """Positive numbers tried by tuning, uniform in their logarithm from `low` to `high`."""
 
     low: float
     high: float
@@ -60,12 +60,12 @@ class LogUniform(NamedTuple):
         return float(f"{exp(log(self.low) + share * log(self.high / self.low)):.4g}")
 
     def share(self, value: float) -> float:
-        """How far on the way a number is; below 0 or above 1 outside."""
+        """The share of the way at which `value` is; below 0 or above 1 outside."""
         return log(value / self.low) / log(self.high / self.low) if value > 0 else -inf
 
 
 class OneOf(NamedTuple):
-    """Values that are tried, all of them alike."""
+    """Values tried by tuning, each equally often."""
 
     values: tuple
 
@@ -84,7 +84,7 @@ def check_space(
     choices: Mapping[str, tuple[str, ...]],
     ranges: Mapping[str, Range],
 ) -> None:
-    """Raises ValueError for a space of the class `owner` that leaves what its fields may be."""
+    """Raises ValueError if the space of class `owner` has values that its fields may not have."""
     for name, tried in space.items():
         where = f"SPACE of {owner}: {name}"
         if name not in fields:
@@ -107,7 +107,7 @@ def check(
     choices: Mapping[str, tuple[str, ...]],
     ranges: Mapping[str, Range],
 ) -> None:
-    """Raises ValueError for a field of `made` that is none of its choices or out of its range.
+    """Raises ValueError for a field of `made` outside its choices or its range.
 
     A field whose default is None may be None.
     """

@@ -1,4 +1,4 @@
-"""Tables that a run records after some of its rounds, such as how experts share the labels."""
+"""Tables that a run records after some of its rounds, such as the experts' weights by label."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,7 +9,7 @@ from fedlib import tree
 
 
 def checked_rounds(rounds: Sequence[int], first: int = 0) -> tuple[int, ...]:
-    """The rounds after which tables are recorded, as a tuple, which JSON does not have.
+    """The rounds after which tables are recorded, as a tuple (JSON gives lists).
 
     Raises:
       ValueError: if they do not ascend, or one is below `first`.
@@ -23,16 +23,16 @@ def checked_rounds(rounds: Sequence[int], first: int = 0) -> tuple[int, ...]:
 def tabulated(
     tables: Tensor, rounds: tuple[int, ...], round: int, found: Callable[[], Tensor]
 ) -> Tensor:
-    """`tables` [S, ...] with what is `found` [...] after `round`, if it is one of `rounds` [S]."""
+    """`tables` [S, ...] with `found()` [...] in the row of `round`, if it is one of `rounds` [S]"""
     if round not in rounds:
         return tables
     values = found()
-    row = torch.full((1,), rounds.index(round), device=tables.device)  # a fill: nobody waits
+    row = torch.full((1,), rounds.index(round), device=tables.device)  # no wait for the device
     return tree.put(tables, row, values[None])
 
 
 def diagnostics(tables: Tensor, rounds: tuple[int, ...]) -> dict[str, Tensor]:
-    """The tables [S, rows, E] of distributions, and after which rounds [S]; none of later ones."""
+    """The tables [S, rows, E] of distributions and their rounds [S], for the rounds reached."""
     reached = tables.sum((1, 2)) > 0
     numbers = torch.tensor(rounds, device=reached.device)
     return {"tables": tables[reached], "table_rounds": numbers[reached]}

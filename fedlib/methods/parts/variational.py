@@ -1,14 +1,14 @@
-"""The variational table of FedMix, the pruning by it, and what the server makes of both.
+"""The variational table of FedMix, pruning with it, and the server's update of the experts.
 
-The table phi [R, E] has a row for each value c of what q depends on (a label, or other side
+The table phi [R, E] has a row for each value c of the condition of q (a label, or other side
 information of an example): q(e|c) = softmax_e phi[c]. A client's marginal is the mean of its
 examples' rows, q(e|s) = sum_c p(c|s) q(e|c).
 
-Source: "Federated Mixture of Experts", the lower bound and Algorithms 1 and 2; specification
-sections 1, 2 and 2.1.
-Deviation: a client whose marginal has moved so far that every expert it was sent is below the
-threshold keeps the most probable of them; the paper's bound of eta by 1 only says that some expert
-is above it, not that it was sent.
+Source: "Federated Mixture of Experts", the lower bound and Algorithms 1 and 2; sections 1, 2 and
+2.1 of fedlib/papers/fedmix/README.md.
+Deviation: if all experts that a client received fall below the threshold, it keeps the most
+probable one. In the paper eta <= 1 ensures that some expert is above the threshold, but not that
+the client received it.
 """
 
 from typing import NamedTuple
@@ -25,8 +25,8 @@ from fedlib.methods.parts.gating import masked
 from fedlib.methods.parts.server_adam import ServerAdam
 from fedlib.tree import Tree
 
-SENT_SHARE = 0.9  # of the threshold, which is lower for what is sent than for what is used
-ROUNDING = 16  # units in the last place that a marginal may be off
+SENT_SHARE = 0.9  # the server sends experts above 0.9 of the clients' threshold (Algorithm 2)
+ROUNDING = 16  # tolerance of marginals, in units in the last place
 
 
 def marginal(shares: Tensor, phi: Tensor) -> Tensor:
@@ -34,7 +34,7 @@ def marginal(shares: Tensor, phi: Tensor) -> Tensor:
 
     Args:
       shares: [..., R] p(c|s).
-      phi: [R, E], or [..., R, E] where clients have tables of their own.
+      phi: [R, E], or [..., R, E] if clients have their own tables.
     """
     return (shares.unsqueeze(-1) * phi.softmax(-1)).sum(-2)
 
@@ -43,10 +43,10 @@ def bound(q: Tensor, log_likelihood: Tensor, log_gate: Tensor, kept: Tensor | No
     """sum_e q_e (log p_e(y|x) + log p(e|x)) of every example, to be maximised -> [B]
 
     Args:
-      q: [B, E] of the examples' labels or side information.
-      log_likelihood: [B, E] of the experts.
-      log_gate: [B, E].
-      kept: [B, E] in place of q for the experts' part, which alone knows of pruning.
+      q: [B, E] rows of the table for the examples' labels or side information.
+      log_likelihood: [B, E] log p_e(y|x).
+      log_gate: [B, E] log p(e|x).
+      kept: [B, E] q over kept experts, which replaces q in the likelihood term (Algorithm 2).
     """
     return ((q if kept is None else kept) * log_likelihood + q * log_gate).sum(-1)
 
@@ -61,7 +61,7 @@ def entropy(logits: Tensor) -> Tensor:
 
 
 def sent(stored: Tensor, eta: float) -> Tensor:
-    """Which experts go to clients of whom the server has `stored` marginals -> [C, E] bool"""
+    """Which experts the server sends to clients with `stored` marginals [C, E] -> [C, E] bool"""
     return _reaches(stored, SENT_SHARE * eta)
 
 
@@ -70,8 +70,8 @@ def keep(marginal: Tensor, received: Tensor, eta: float) -> Tensor:
 
     Args:
       marginal: [..., E] q(e|s).
-      received: [..., E] bool, at least one of them.
-      eta: 0 keeps all that was received.
+      received: [..., E] bool, with at least one True.
+      eta: in [0, 1]; 0 keeps all received experts.
     """
     likely = received & _reaches(marginal, eta)
     among = torch.where(received, marginal, -1.0)
@@ -90,7 +90,7 @@ def kept_table(phi: Tensor, keep: Tensor) -> Tensor:
 
 
 def _reaches(q: Tensor, eta: float) -> Tensor:
-    """q >= eta / E; a q that is equal but for rounding does."""
+    """q >= eta / E, up to rounding -> bool, same shape"""
     slack = 1 - ROUNDING * torch.finfo(q.dtype).eps
     return q >= slack * eta / q.shape[-1]
 
@@ -112,11 +112,11 @@ def entropy_gradient(phi: Tensor, prior: Tensor) -> Tensor:
 
 
 class Report(NamedTuple):
-    """What clients return of their experts, added up over them by their examples and weights."""
+    """The clients' returned experts, as sums over clients by examples and weights."""
 
     differences: Total  # sent minus returned, leaves [E, ...]
     weights: Total  # [E]
-    directions: Total  # for the divergence
+    directions: Total  # for the gradient divergence
 
 
 def report(
@@ -126,13 +126,13 @@ def report(
 
     Args:
       task: of the experts.
-      experts: [E, ...] as they were sent.
+      experts: [E, ...] that were sent.
       returned: [C, E, ...].
-      weights: [C, E], beside the clients' examples.
+      weights: [C, E] factors of the clients' numbers of examples.
       part: the clients.
-      diverge: whether their divergence is to be found.
+      diverge: whether to compute the sums for the gradient divergence.
     """
-    # Client by client, so that equal models differ by exactly 0, which Adam would magnify.
+    # Client by client, so equal models differ by exactly 0: Adam would magnify rounding errors.
     differences = tree.map(torch.sub, experts, returned)  # [E, ...] to [C, E, ...]
     towards = directions(task.trainable(differences), weights) if diverge else []
     weighted = tree.map(lambda d: d * _along(weights, d), differences)
@@ -140,11 +140,11 @@ def report(
 
 
 def mean_difference(found: Report, reweight: bool) -> Params:
-    """sum_s p(s|e) difference_s of every expert -> [E, ...]; 0 for one that nobody counts on
+    """sum_s p(s|e) difference_s of every expert; 0 for an expert without weight -> [E, ...]
 
     Args:
-      found: of the cohort. With its weights q(e|s), p(s|e) is proportional to q(e|s) p(s).
-      reweight: whether p(s|e) sums to 1 for each expert; else p(s) takes its place.
+      found: report of the cohort. With weights q(e|s), p(s|e) is proportional to q(e|s) p(s).
+      reweight: True for p(s|e), which sums to 1 for each expert; False for p(s) in its place.
     """
     mass = found.weights.sum
     by = torch.where(mass > 0, mass, 1) if reweight else mass.new_full((), found.weights.examples)
@@ -156,16 +156,15 @@ def expert_step(
 ) -> tuple[Params, Tree]:
     """(experts, memory) after a step along the mean differences.
 
-    An expert that is not active keeps everything. Running statistics take no step of Adam, but are
-    averaged.
+    Inactive experts do not change. Running statistics are averaged, without Adam.
 
     Args:
       server: the optimiser.
       task: of the experts.
-      experts: [E, ...] as they were sent.
+      experts: [E, ...] that were sent.
       mean: [E, ...] of the differences.
-      active: [E] bool.
-      memory: of `server`, with a count for each expert.
+      active: [E] bool, the experts that step.
+      memory: of `server`, with a step count for each expert.
     """
     mean, drift = tree.partition(mean, task.is_statistic)
     old, statistics = tree.partition(experts, task.is_statistic)
@@ -174,5 +173,5 @@ def expert_step(
 
 
 def _along(weights: Tensor, x: Tensor) -> Tensor:
-    """`weights` of the first dimensions of `x`, shaped to be multiplied with it."""
+    """`weights` of the first dimensions of `x`, reshaped for multiplication with `x`."""
     return weights.to(x.dtype).reshape(*weights.shape, *[1] * (x.dim() - weights.dim()))
