@@ -1,4 +1,4 @@
-"""Accuracy of the seen clients against what was communicated for it."""
+"""Accuracy of the seen clients against the bytes communicated."""
 
 import math
 
@@ -14,7 +14,7 @@ from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import TRAFFIC
 from fedlib.report.traffic import UNITS, scaled
 
-DECADE = 10  # ratio of amounts, below which a logarithmic axis would have too few ticks
+DECADE = 10  # below this ratio of amounts a logarithmic axis would have too few ticks
 
 
 SILENT_NOTE = "A line across the panel: a method that sends nothing, at its last accuracy."
@@ -25,8 +25,8 @@ def draw(given: Inputs) -> Figure:
     """The figure; a run that sends nothing is a horizontal line at its last accuracy.
 
     Raises:
-      ConfigError: for another federation.
-      DataError: if a run was not evaluated so.
+      ConfigError: if `until` names a federation that is not in the figure, or a limit of 0 or less.
+      DataError: if a run has no such accuracies.
     """
     exhibit, kind = given.exhibit, given.kind
     accuracy = curves.Accuracy(kind.metric, kind.protocol, kind.split)
@@ -56,7 +56,7 @@ def draw(given: Inputs) -> Figure:
 
 
 def _check_until(exhibit: dict, until: dict[str, float]) -> None:
-    """Nothing, if `until` has a limit above 0 of federations of the exhibit; else ConfigError."""
+    """ConfigError unless `until` has limits above 0, of federations of the exhibit alone."""
     exhibits.check_shown(exhibit, "until", until)
     for federation, limit in until.items():
         if not limit > 0:
@@ -66,7 +66,7 @@ def _check_until(exhibit: dict, until: dict[str, float]) -> None:
 def _cut(
     shown: pd.DataFrame, unit: str, until: dict[str, float]
 ) -> tuple[pd.DataFrame, str, float]:
-    """The curves up to `until`, with what was sent in a readable unit; that, and its bytes."""
+    """The curves up to `until`, with `sent` in a readable unit; the unit, and its size in bytes."""
     limits = {name: limit * UNITS[unit] for name, limit in until.items()}
     shown = shown[shown["sent"] <= shown["federation"].map(limits).fillna(math.inf)]
     unit, size = scaled(unit, shown["sent"].max())
@@ -74,7 +74,7 @@ def _cut(
 
 
 def _with_traffic(given: Inputs, accuracy: curves.Accuracy) -> pd.DataFrame:
-    """The curves over rounds, with the bytes sent by then in the column `sent`, mean over seeds."""
+    """The curves over rounds, and in the column `sent` the bytes sent so far, mean over seeds."""
     key = ["federation", "label", "round"]
     rows = exhibits.pick(given.rows, at="round", metric="bytes", **TRAFFIC._asdict())
     sent = rows.groupby(key, sort=False)["value"].mean()
@@ -82,13 +82,13 @@ def _with_traffic(given: Inputs, accuracy: curves.Accuracy) -> pd.DataFrame:
 
 
 def _scale(scale: str, shown: pd.DataFrame) -> str:
-    """The scale of all panels: what is asked for, if all have room for a logarithmic one."""
+    """The scale of all panels: the declared one, if every panel has room for a logarithmic axis."""
     sent = shown[shown["sent"] > 0].groupby("federation")["sent"]
     return scale if (sent.max() / sent.min() >= DECADE).all() else "linear"
 
 
 def _mark(axes: Axes) -> None:
-    """Ticks; on a logarithmic axis at powers of ten, and if it is short at 2 and 5 times these."""
+    """Ticks; on a logarithmic axis at powers of ten, and on a short one also at 2 and 5 times."""
     if axes.get_xscale() == "log":
         low, high = axes.get_xlim()
         subs = (1, 2, 5) if math.log10(high / low) < 1.5 else (1,)

@@ -1,6 +1,6 @@
 """Accuracy against the communication round, one panel per federation.
 
-Of the seen clients, or of a global model on the server's examples.
+It is the accuracy of the seen clients, or of a global model on the server's examples.
 """
 
 from typing import NamedTuple
@@ -17,8 +17,8 @@ from fedlib.report.figures import canvas, curves, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import TRAFFIC
 
-# What is known of the paper's curves, and how it is marked; dashes stand right of a panel, where
-# the end is thick and next to it the peak, whose round is mostly unknown, is thin.
+# Published numbers of the paper's curves, and their marks. Dashes stand right of a panel: a thick
+# one for the end and, next to it, a thin one for the peak, whose round is mostly unknown.
 MARKS = {
     "end": {"linestyle": "None", "marker": "_", "markersize": 11, "markeredgewidth": 2.0},
     "peak": {"linestyle": "None", "marker": "_", "markersize": 11, "markeredgewidth": 0.8},
@@ -37,26 +37,26 @@ END_SPAN, PEAK_SPAN = (1.012, 1.045), (1.053, 1.086)  # fractions of a panel's w
 
 
 class _Paper(NamedTuple):
-    """What is known of the paper's curves, by (dataset, label)."""
+    """Published numbers of the paper's curves, by (dataset, label)."""
 
     ends: dict[tuple[str, str], float]
     peaks: dict[tuple[str, str], float]
     waypoints: dict[tuple[str, str], list[tuple[int, float]]]
 
     def levels(self, dataset: str) -> list[float]:
-        """Accuracies that are marked beside the panels of a data set."""
+        """Accuracies marked beside the panels of a data set."""
         known = (*self.ends.items(), *self.peaks.items())
         return [level for (where, _), level in known if where == dataset]
 
 
 @style.styled()
 def draw(given: Inputs) -> Figure:
-    """The figure: mean over seeds, a band over seeds, and what is known of the paper's curves.
+    """The figure: mean over seeds, a band over seeds, and published points of the paper's curves.
 
-    The exhibit's own published numbers are those at which the paper's curves end.
+    The exhibit's own published numbers are the ends of the paper's curves.
 
     Raises:
-      DataError: if a run was not evaluated so.
+      DataError: if a run has no such accuracies.
     """
     exhibit, kind = given.exhibit, given.kind
     accuracy = curves.Accuracy(kind.metric, kind.protocol, kind.split, kind.group)
@@ -86,7 +86,7 @@ def draw(given: Inputs) -> Figure:
 
 
 def _notes(exhibit: dict, looks: dict, stars: dict, focused: str, marks: set[str]) -> list[str]:
-    """What is said below the figure."""
+    """Sentences below the figure."""
     return [
         canvas.spread_text(exhibit, "band"),
         CHOSEN_NOTE if stars else "",
@@ -98,20 +98,20 @@ def _notes(exhibit: dict, looks: dict, stars: dict, focused: str, marks: set[str
 
 
 def _chosen(given: Inputs) -> dict[tuple[str, str], list[float]]:
-    """{(federation, label): rounds} whose models validation chose, one of each seed."""
+    """{(federation, label): rounds} whose models validation chose, one round per seed."""
     last = exhibits.pick(given.rows, at="last", metric="selected_round", group=TRAFFIC.group)
     return last.groupby(["federation", "label"])["value"].apply(list).to_dict()
 
 
 def _mark_chosen(axes: Axes, curve: pd.DataFrame, rounds: list[float], look: style.Look) -> None:
-    """Stars on a run's curve, between its evaluations where the round was not evaluated."""
+    """Stars on a run's curve; a round without an evaluation is interpolated."""
     if rounds:
         level = np.interp(rounds, curve["round"], curve["mean"])
         axes.plot(rounds, level, color=look.color, markeredgecolor="white", **CHOSEN)
 
 
 def _waypoints(published: pd.DataFrame | None, exhibit: str | None, metric: str) -> dict:
-    """{(dataset, label): [(round, fraction)]} of the points that are known of the paper's curves.
+    """{(dataset, label): [(round, fraction)]} of published points of the paper's curves.
 
     Raises:
       DataError: if the name of one of the exhibit's metrics does not end in a round.
@@ -132,7 +132,7 @@ def _waypoints(published: pd.DataFrame | None, exhibit: str | None, metric: str)
 def _mark_published(
     axes: Axes, paper: _Paper, where: tuple[str, str], curve: pd.DataFrame, look: style.Look
 ) -> set[str]:
-    """Mark what is known of the paper's curve (data set, label) -> which of `MARKS` were drawn."""
+    """Mark published numbers of the curve (data set, label) -> the `MARKS` that were drawn."""
     drawn = set()
     passed = [(x, y) for x, y in paper.waypoints.get(where, ()) if x <= curve["round"].max()]
     if passed:
@@ -150,7 +150,7 @@ def _mark_published(
 
 
 def _mark_handles(marks: set[str]) -> list[Line2D]:
-    """Legend entries of the marks that were drawn, in grey as they mean every method's."""
+    """Legend entries of the marks that were drawn, in grey because they are for every method."""
     return [
         Line2D(
             [],

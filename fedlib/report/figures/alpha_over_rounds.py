@@ -1,7 +1,7 @@
-"""alpha over the rounds, what weighs routed experts against the main one; printed ends beside it.
+"""alpha over the rounds, the weight of routed experts against the main one; printed ends beside it.
 
 Source: J. Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
-IJCAI 2025, Equation 1, and section 5.2 for what it learns.
+IJCAI 2025, Equation 1, and section 5.2 for learned values.
 """
 
 from matplotlib.figure import Figure
@@ -18,7 +18,7 @@ PRINTED = {"color": style.GREY, "linestyle": style.DASHED, "linewidth": 1.1}
 
 @style.styled()
 def draw(given: Inputs) -> Figure:
-    """The figure, a panel per federation: mean over seeds, and a band.
+    """The figure, a panel per federation: mean over seeds, and a band over seeds.
 
     Raises:
       DataError: if a run did not record its alpha.

@@ -1,6 +1,6 @@
-"""How panels, legend and footer of a figure are laid out: in one width, with type of one size.
+"""The layout of a figure's panels, legend and footer: all figures have one width and type size.
 
-The figure's title is not in it, as it stands above the figure wherever that is shown.
+A figure contains no title: every page that shows a figure has the title above it.
 """
 
 import textwrap
@@ -19,15 +19,15 @@ from matplotlib.ticker import MaxNLocator
 from fedlib.report import exhibits
 from fedlib.report.figures import style
 
-WIDTH = 7.2  # inches of every figure, so that type of a size is as large in all of them
+WIDTH = 7.2  # inches, for every figure, so that type looks equally large in all of them
 HEIGHTS = {1: 2.3, 2: 2.1}  # inches of a row, by the number of panels in it
 LOW = 1.9  # inches of rows of more panels
 PAD = 0.06  # inches
-BESIDE = 0.3  # of the width is the most that a legend beside the panels may take
+BESIDE = 0.3  # widest legend beside the panels, as a share of the figure's width
 MAX_COLUMNS = 3
-FOOTER = 160  # characters of a line of the footer at most
-SAME = 0.006  # of an axis: curves that are nowhere further apart hide one another
-SPAN = 0.05  # an axis of accuracies is at least so long, so that flat curves look flat
+FOOTER = 160  # most characters in a line of the footer
+SAME = 0.006  # share of an axis: curves that are never further apart hide one another
+SPAN = 0.05  # least length of an axis of accuracies, so that flat curves look flat
 
 
 def panels(
@@ -38,15 +38,15 @@ def panels(
     columns: int | None = None,
     height: float | None = None,
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of a panel per title, in reading order; a gap where a title is None.
+    """A figure with a panel per title, in reading order; a gap where a title is None.
 
-    The axes are named below the lowest panel of a column and beside the first of a row.
+    Axes are named below the lowest panel of a column and beside the first of a row.
 
     Args:
-      titles: of the panels.
+      titles: one per panel.
       xlabel, ylabel: names of the axes, where all panels share them.
-      columns: panels side by side; up to `MAX_COLUMNS` if not given.
-      height: of a row, in inches; see `HEIGHTS` if not given.
+      columns: panels side by side (default: up to `MAX_COLUMNS`).
+      height: of a row, in inches (default: `HEIGHTS`).
     """
     columns = columns or side_by_side(len(titles))
     rows = -(-len(titles) // columns)
@@ -68,24 +68,24 @@ def panels(
 
 
 def side_by_side(number: int) -> int:
-    """How many of so many panels are in a row."""
+    """Panels in a row, for a figure of `number` panels."""
     return 2 if number == 4 else min(number, MAX_COLUMNS)
 
 
 def by_federation(
     exhibit: dict, xlabel: str, ylabel: str
 ) -> tuple[Figure, list[tuple[Axes, dict]]]:
-    """`panels` for each of an exhibit's federations, with the federation."""
+    """`panels` for an exhibit's federations, each panel with its federation."""
     federations = exhibit["federations"]
     figure, grid = panels([federation["title"] for federation in federations], xlabel, ylabel)
     return figure, list(zip(grid, federations, strict=True))
 
 
 def finish(figure: Figure, exhibit: dict, handles: list, *sentences: str) -> Figure:
-    """The figure with its legend, and scale, seeds and what the reader must know in small grey.
+    """The figure with its legend, and a small grey footer: scale, seeds and `sentences`.
 
-    The legend is beside panels that stand one below the other, if it is small, and else below
-    them. The figure grows in height alone.
+    A small legend stands beside panels that form one column, any other legend below the panels.
+    The figure grows in height alone.
     """
     hidden = sum([_uncover(axes) for axes in figure.axes])
     note = "A wide pale line is a curve that lies under another." if hidden else ""
@@ -109,12 +109,12 @@ def finish(figure: Figure, exhibit: dict, handles: list, *sentences: str) -> Fig
 
 
 def _legend(figure: Figure, handles: list) -> tuple[Legend | None, bool]:
-    """The legend, not yet in its place, and whether it fits beside the panels."""
+    """The legend, not yet placed, and whether it fits beside the panels."""
     if not handles:
         return None, False
     drawn = figure.legend(handles=handles, loc="upper left")
     width, height = _inches(figure, drawn)
-    places = [axes.get_subplotspec() for axes in figure.axes]  # None of a bar of colours
+    places = [axes.get_subplotspec() for axes in figure.axes]  # None for a colour bar
     stacked = {place.colspan.start for place in places if place} == {0}
     if stacked and width <= BESIDE * WIDTH and height <= figure.get_figheight() - PAD:
         return drawn, True
@@ -142,7 +142,7 @@ def _footer(figure: Figure, exhibit: dict, *sentences: str) -> Text:
 
 
 def _uncover(axes: Axes) -> bool:
-    """Make curves wide and pale that others hide, so that both are seen; whether there are any."""
+    """Make hidden curves wide and pale, so that both are seen; whether there are any."""
     lines = [
         line
         for line in sorted(axes.get_lines(), key=lambda line: line.get_zorder())
@@ -163,34 +163,34 @@ def _uncover(axes: Axes) -> bool:
 
 
 def _hides(axes: Axes, line: Line2D, other: Line2D) -> bool:
-    """Whether two curves are the same, as far as can be seen."""
+    """Whether two curves look the same."""
     ours, theirs = line.get_xydata(), other.get_xydata()
     size = np.abs(np.diff([axes.get_xlim(), axes.get_ylim()]).ravel())
     return ours.shape == theirs.shape and bool((np.abs(ours - theirs) <= SAME * size).all())
 
 
 def _inches(figure: Figure, artist: Artist) -> tuple[float, float]:
-    """Width and height of something in a figure."""
+    """Width and height of an artist in a figure."""
     box = artist.get_window_extent(figure.canvas.get_renderer())
     return box.width / figure.dpi, box.height / figure.dpi
 
 
 def first_seed_note(exhibit: dict, why: str = "") -> str:
-    """That only the first seed is shown, and why, if there are others."""
+    """A note that only the first seed is shown, and why; empty if there is one seed."""
     if len(exhibit["seeds"]) == 1:
         return ""
     return f"Seed {exhibit['seeds'][0]} only{': ' * bool(why)}{why}."
 
 
 def by_run(exhibit: dict, each: int = 1) -> list[str]:
-    """A title for each of an exhibit's runs, `each` so many times: "FedAvg, EMNIST"."""
+    """A title for each of an exhibit's runs, repeated `each` times: "FedAvg, EMNIST"."""
     where = {federation["name"]: federation["title"] for federation in exhibit["federations"]}
     titles = [f"{run['title']}, {where[run['federation']]}" for run in exhibit["runs"]]
     return [title for title in titles for _ in range(each)]
 
 
 def spread_text(exhibit: dict, what: str) -> str:
-    """What the band or bar around a mean shows, if there is more than one seed."""
+    """The meaning of the band or bar around a mean, if there is more than one seed."""
     if len(exhibit["seeds"]) == 1:
         return ""
     return f"Mean over seeds; {what} from the smallest to the largest seed."
@@ -202,7 +202,7 @@ def number(value: float, form: str = ".4g") -> str:
 
 
 def percent_axis(axes: Axes) -> None:
-    """Show the fractions of the y axis as percent, at round numbers, over `SPAN` at least."""
+    """Show fractions on the y axis as percent, with round ticks, over at least `SPAN`."""
     low, high = axes.get_ylim()
     missing = max(0.0, SPAN - (high - low)) / 2
     axes.set_ylim(low - missing, high + missing)

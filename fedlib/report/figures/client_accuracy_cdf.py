@@ -1,4 +1,4 @@
-"""How accuracy is spread over clients: the fraction of clients at or below each accuracy."""
+"""The spread of accuracy over clients: the fraction of clients at or below each accuracy."""
 
 import numpy as np
 import pandas as pd
@@ -51,7 +51,7 @@ def draw(given: Inputs) -> Figure:
 def _draw_protocols(
     given: Inputs, shown: list[comparisons.Protocol], kinds: comparisons.Variants
 ) -> Figure:
-    """The figure of several protocols: seen clients only."""
+    """The figure of several protocols, of seen clients only."""
     where = {"at": "last", "split": PRIMARY.split, "group": PRIMARY.group}
     exhibit, rows = given.exhibit, exhibits.pick(given.client_rows, **where)
     rows = rows[rows["count"] > 0]

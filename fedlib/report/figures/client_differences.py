@@ -1,8 +1,8 @@
-"""By how much each client does better with one method than with the best of the others: bars.
+"""Bars of each client's gain in accuracy: one method less the best of the others.
 
-One panel per federation. The best of the others is the one of highest mean accuracy over clients,
-the same for all of them; a client may do better still with another. Where clients are too many for
-bars, they are sorted and are the steps of a curve.
+One panel per federation. The best of the others has the highest mean accuracy over clients, and is
+the same for all clients; a client may do better still with another method. Too many clients for
+bars are sorted and drawn as the steps of a curve.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ def draw(given: Inputs) -> Figure:
     """The figure: mean over seeds, a whisker from the smallest to the largest seed.
 
     Raises:
-      DataError: if a federation lacks the method, or any other.
+      DataError: if a federation lacks the method, or has no other.
     """
     exhibit, of = given.exhibit, given.kind.of
     shown = exhibits.pick(given.client_rows, at="last", **PRIMARY._asdict())
@@ -84,10 +84,10 @@ def _draw_steps(axes: Axes, values: pd.DataFrame, color: str) -> None:
 
 
 def differences(clients: pd.DataFrame, of: str, federation: str) -> tuple[str, pd.DataFrame]:
-    """The best other's label, and what `of` is ahead of it -> (label, [seeds, clients])
+    """The best other method's label, and the lead of `of` over it -> (label, [seeds, clients])
 
     Raises:
-      DataError: if there is no run of `of`, or no other.
+      DataError: if there is no run of `of`, or no other run.
     """
     values = clients.pivot_table("accuracy", "seed", ["label", "client"])
     means = values.mean().groupby("label").mean()
@@ -103,7 +103,7 @@ def _run(exhibit: dict, federation: str, label: str) -> dict:
 
 
 def _ticks(numbers: pd.Index, most: int = 12) -> tuple[list[int], list[str]]:
-    """Positions and names of at most about so many clients."""
+    """Positions and names of about `most` clients at most."""
     every = -(-len(numbers) // most)
     positions = np.arange(0, len(numbers), every).tolist()
     return positions, [str(numbers[position]) for position in positions]

@@ -1,7 +1,7 @@
-"""Who owns what: how many examples each client has, and what share of them is of each class.
+"""How many examples each client has, and the share of each class among them.
 
-Two panels per federation, one below the other, of the same clients: those that train, then those
-that do not; among these they are sorted by the class that they have most of.
+Two panels per federation, one below the other, show the same clients: seen clients, then unseen
+ones, each sorted by their commonest class.
 """
 
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from fedlib.report.inputs import Inputs
 
 TITLES = {"train": "to train", "val": "to validate", "test": "to be tested on"}
 HEIGHT = 1.25  # inches of a row of panels
-NORM = PowerNorm(0.5, 0, 1)  # of shares: small ones are seen, too
+NORM = PowerNorm(0.5, 0, 1)  # of shares, so that small ones are visible
 SHARES = (0.02, 0.1, 0.5, 1.0)  # in the legend
 BOUNDARY = {"color": "#262626", "linewidth": 1.2}
 MEANING = (
@@ -37,7 +37,7 @@ class _Shown(NamedTuple):
     shares: np.ndarray  # [C, L] of a client's labels
     num_seen: int
     num_asked: int  # clients that were declared, or as many as there are
-    server: int  # examples of those who are no clients
+    server: int  # examples of owners that are not clients
 
 
 @style.styled()
@@ -45,7 +45,7 @@ def draw(given: Inputs) -> Figure:
     """The figure, of the first seed's partition.
 
     Raises:
-      DataError: without a manifest of each federation.
+      DataError: if the manifest of a federation is missing.
     """
     exhibit, found = given.exhibit, [*map(_read, given.manifests)]
     if len(found) != len(exhibit["federations"]):
@@ -69,7 +69,7 @@ def draw(given: Inputs) -> Figure:
 
 
 def _drawn(exhibit: dict, found: list[_Shown]) -> Figure:
-    """Rows of sizes, each above a row of shares."""
+    """Rows of panels of sizes, each above a row of shares."""
     columns = canvas.side_by_side(len(found))
     rows = [found[first : first + columns] for first in range(0, len(found), columns)]
     names = iter(federation["title"] for federation in exhibit["federations"])
@@ -89,7 +89,7 @@ def _drawn(exhibit: dict, found: list[_Shown]) -> Figure:
 
 
 def _handles(found: list[_Shown]) -> list[Patch]:
-    """Legend entries of the splits that there are, and of some shares."""
+    """Legend entries of the splits in use, and of some shares."""
     used = [name for name in SPLITS if any(shown.sizes[name].any() for shown in found)]
     handles = [Patch(color=_color(name), label=TITLES[name]) for name in used]
     shades = zip(SHARES, colormaps[style.SHADES](NORM(SHARES)), strict=True)
@@ -101,7 +101,7 @@ def _read(manifest: dict) -> _Shown:
     is_client = np.isin(group, CLIENTS)
     counts = np.array([list(map(int, row.split())) for row in manifest["class_histogram"]])
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    # Seen ones first, then by the commonest class and how much of it they have.
+    # Seen clients first; then by commonest class, and by its share in descending order.
     order = np.lexsort((-shares.max(axis=1), shares.argmax(axis=1), group != CLIENTS[0]))
     order = order[is_client[order]]
     sizes = {name: np.array(manifest["sizes"][name]) for name in SPLITS}
@@ -116,7 +116,7 @@ def _read(manifest: dict) -> _Shown:
 
 
 def _counted(shown: _Shown) -> str:
-    """How many clients there are, and what a server has."""
+    """The number of clients, and the examples of a server."""
     made = len(shown.shares)
     of = f" of {shown.num_asked}" if made < shown.num_asked else ""
     text = f"{made:,}{of} client{'s' * (made != 1)}"

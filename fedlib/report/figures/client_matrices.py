@@ -1,4 +1,4 @@
-"""Which experts every client relies on, beside its true cluster: a grey matrix per run.
+"""The experts that each client relies on, beside its true cluster: a grey matrix per run.
 
 Source: Reisser et al., "Federated Mixture of Experts", arXiv:2107.06724, figures 7 and 8;
 specification section 7.2.
@@ -25,7 +25,7 @@ CHOSEN = "Of each run the seed of highest purity, which flatters it."
 
 
 class _Matrix(NamedTuple):
-    """Mixture weights [C, E] of one seed, clients in the order of their clusters [C]."""
+    """Mixture weights [C, E] of one seed; clients are in the order of their clusters [C]."""
 
     pi: np.ndarray
     cluster: np.ndarray
@@ -39,7 +39,7 @@ class _Matrix(NamedTuple):
 
 
 class _Panel(NamedTuple):
-    """A run and what is drawn of it."""
+    """A run and its matrix."""
 
     run: dict
     matrix: _Matrix
@@ -49,8 +49,8 @@ class _Panel(NamedTuple):
 def draw(given: Inputs) -> Figure:
     """The figure: for each federation the true clusters, then a panel per run.
 
-    Clients are sorted by cluster. Experts stand in the order of the clusters that rely on them, as
-    their numbers mean nothing.
+    Clients are sorted by cluster. Experts are in the order of the clusters that rely on them,
+    because their numbers mean nothing.
 
     Raises:
       DataError: if the clients of a run have no weights or no clusters.
@@ -98,12 +98,12 @@ def _read(given: Inputs, run: dict, seed: int) -> _Matrix:
 
 
 def best(matrices: list[_Matrix]) -> _Matrix:
-    """The first of those of highest purity that use most experts."""
+    """The matrix of highest purity; of equal ones, the first with most experts in use."""
     return max(matrices, key=lambda matrix: (matrix.purity(), matrix.num_used()))
 
 
 def _ordered(matrix: _Matrix) -> np.ndarray:
-    """The weights with the experts in the order of who relies on them most; unused ones last."""
+    """The weights, with experts ordered by the clients that rely on them; unused experts last."""
     masses = matrix.pi.sum(axis=0)
     position = np.arange(len(matrix.pi)) @ matrix.pi / np.maximum(masses, 1e-12)
     unused = ~np.isin(np.arange(len(masses)), recovery.assigned(matrix.pi))
@@ -111,7 +111,7 @@ def _ordered(matrix: _Matrix) -> np.ndarray:
 
 
 def _which(matrices: list[_Matrix]) -> str:
-    """Of which seed the true clusters are; every seed may have a partition of its own."""
+    """The seed of the true clusters, for a title; empty if all seeds have the same clusters."""
     same = all(np.array_equal(matrix.cluster, matrices[0].cluster) for matrix in matrices)
     return "" if same else f", seed {matrices[0].seed}"
 

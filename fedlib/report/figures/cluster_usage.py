@@ -1,6 +1,7 @@
 """How many clients choose each expert at the end, the most popular expert first.
 
-One panel per federation; the variants of a run, such as with and without exploration, side by side.
+One panel per federation, with the variants of a run (such as with and without exploration) side by
+side.
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
-"""Methods against others over federations: the median difference and its interval, by method.
+"""Methods compared over federations: the median difference and its interval, by method.
 
-A small point is a federation, in the colour of its data set. In the grey band two methods are
+Each small point is a federation, in the colour of its data set. In the grey band two methods are
 practically equal.
 """
 

@@ -1,4 +1,4 @@
-"""What runs send and compute until they reach a target accuracy: bars, two panels per federation.
+"""Bars of what runs send and compute to reach a target accuracy, two panels per federation.
 
 A run that does not reach the target has no bar. Definitions: `fedlib.report.time_to_accuracy`.
 """
@@ -19,13 +19,13 @@ PANELS = {  # field of `Costs`: name of its axis, and its unit
 }
 ROW_HEIGHT = 0.21  # inches of a bar and its name
 AROUND = 1.1  # inches of a panel's title and axis
-ROOM = 4.0  # factors left and right of the bars on their logarithmic axis, the right for numbers
+ROOM = 4.0  # factor of space left and right of the bars on a logarithmic axis; right for numbers
 NOT_REACHED = "not reached"
 
 
 @style.styled()
 def draw(given: Inputs) -> Figure:
-    """The figure: means over the seeds that reach it, a whisker from the least to the most.
+    """The figure: means over seeds that reach the target, a whisker from least to most.
 
     Raises:
       ConfigError, DataError: see `fedlib.report.time_to_accuracy.costs`.
@@ -58,7 +58,7 @@ def draw(given: Inputs) -> Figure:
 
 
 def _draw_bars(axes: Axes, spent: list[pd.Series], colors: list[str]) -> None:
-    """A bar per run, from the top, with its number: `spent` has the seeds that reach the target."""
+    """A bar per run, from the top, with its number; `spent` has the seeds that reach the target."""
     means = np.array([values.mean() if len(values) else np.nan for values in spent])
     shown = means[means > 0]  # not NaN
     left, right = (shown.min() / ROOM, shown.max() * ROOM) if len(shown) else (0.1, 1.0)
@@ -79,7 +79,7 @@ def _draw_bars(axes: Axes, spent: list[pd.Series], colors: list[str]) -> None:
 
 
 def _text(mean: float) -> str:
-    """Three digits and no power of ten, "0.00839"; what is to be said of NaN."""
+    """A number in three digits without a power of ten, "0.00839"; a phrase for NaN."""
     if np.isnan(mean):
         return NOT_REACHED
     rounded = float(f"{mean:.3g}")

@@ -1,4 +1,4 @@
-"""What curves of accuracy have in common: whose accuracy they show, how far, and its name."""
+"""Shared code of figures with curves of accuracy."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -17,12 +17,12 @@ METRICS = {
     "bottom10": "bottom-10% client",
     "accuracy_client_mean": "mean of clients",
 }
-CROWD = 8  # curves in a panel, from which on they are shown where they end
+CROWD = 8  # with this many curves in a panel or more, the y axis shows where they end
 SPLITS = {"test": "Test", "val": "Validation", "train": "Training"}
 
 
 class Accuracy(NamedTuple):
-    """Which accuracy, and whose: by which metric, prepared how, on which examples."""
+    """An accuracy: its metric, the preparation of clients, and the examples."""
 
     metric: str
     protocol: str
@@ -30,7 +30,7 @@ class Accuracy(NamedTuple):
     group: str = PRIMARY.group
 
     def axis(self) -> str:
-        """Its name on the y axis; only default protocol and test examples go without saying."""
+        """Its name on the y axis, without default protocol and test examples."""
         if self.group == SERVER.group:
             return f"{SPLITS[self.split]} accuracy, server (%)"
         if (self.protocol, self.split) == (PRIMARY.protocol, PRIMARY.split):
@@ -45,7 +45,7 @@ def over_rounds(given: Inputs, shown: Accuracy) -> pd.DataFrame:
     """`fedlib.report.metrics.over_seeds` of the accuracy of every run at every evaluated round.
 
     Raises:
-      DataError: if a run was not evaluated that way during training.
+      DataError: if a run has no such accuracy from evaluations during training.
     """
     every = exhibits.pick(given.rows, at="round", group=shown.group)
     mine = exhibits.pick(every, **shown._asdict())
@@ -65,7 +65,7 @@ def over_rounds(given: Inputs, shown: Accuracy) -> pd.DataFrame:
 
 
 def scores(shown: pd.DataFrame) -> dict[str, float]:
-    """Where the curves of `over_rounds` end, by label: the mean over federations."""
+    """Last accuracies of the curves of `over_rounds`, by label, as means over federations."""
     ends = shown.sort_values("round").groupby(["federation", "label"])["mean"].last()
     return ends.groupby("label").mean().to_dict()
 
@@ -73,7 +73,7 @@ def scores(shown: pd.DataFrame) -> dict[str, float]:
 def draw_curve(
     axes: Axes, curve: pd.DataFrame, look: style.Look, runs: list[dict], x: str = "round"
 ) -> None:
-    """A run's mean over seeds along `x`, with marks, and a band from lowest to highest seed."""
+    """Draw a run's mean over seeds along `x`, with marks, and a band from least to most."""
     label = curve["label"].iloc[0]
     marked = style.markers(runs, label, len(curve))
     title = next(run["title"] for run in runs if run["label"] == label)
@@ -83,11 +83,11 @@ def draw_curve(
 
 
 def focus(axes: Axes, drawn: Sequence[pd.Series], levels: Sequence[float] = ()) -> str:
-    """Let the y axis begin below where curves end if so many begin far below -> note of it, or ""
+    """Cut low first accuracies off the y axis of a crowded panel -> a note of it, or ""
 
     Args:
-      drawn: the curves, as fractions; half of each stays in sight, and so do their peaks.
-      levels: whatever else must be seen.
+      drawn: the curves, as fractions; half of each stays in sight, and so do the peaks.
+      levels: other accuracies that must stay in sight.
     """
     bottom, top = axes.get_ylim()
     ends = [*(curve.iloc[-1] for curve in drawn), *levels]

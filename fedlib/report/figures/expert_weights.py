@@ -1,7 +1,7 @@
-"""How much a gate on two experts trusts the client's own: a histogram, and means by class.
+"""Gate weight of the client's own expert, of two experts: a histogram, and means by class.
 
-Two panels per run: how the weights of the local expert are spread over all test examples of the
-clients, and their mean on each client's test examples of each class.
+Two panels per run: the distribution of the local expert's weight over all test examples of the
+clients, and its mean over each client's test examples of each class.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from fedlib.report import of_clients
 from fedlib.report.figures import canvas, heat, style
 from fedlib.report.inputs import Inputs
 
-NOTHING = "#E6E6E6"  # a class that the client has no test examples of
+NOTHING = "#E6E6E6"  # a class of which the client has no test examples
 
 
 @style.styled()
@@ -22,7 +22,7 @@ def draw(given: Inputs) -> Figure:
     """The figure, of one seed.
 
     Raises:
-      DataError: if the clients of a run have no such columns.
+      DataError: if the clients of a run have no gate weights.
     """
     exhibit = given.exhibit
     figure, grid = canvas.panels(canvas.by_run(exhibit, 2), columns=2)
@@ -57,7 +57,7 @@ def _by_class(clients: pd.DataFrame) -> np.ndarray:
 
 
 def draw_histogram(axes: Axes, counts: np.ndarray, color: str) -> None:
-    """Shares of all examples as bars, and of each client's as a line [C, bins]."""
+    """Shares of all examples as bars, and each client's shares as a line; counts [C, bins]."""
     edges = np.linspace(0, 1, counts.shape[1] + 1)
     axes.stairs(counts.sum(0) / counts.sum(), edges, fill=True, color=(color, 0.35))
     for own in counts[counts.sum(1) > 0]:

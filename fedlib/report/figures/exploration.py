@@ -1,4 +1,4 @@
-"""Which expert the clients of a round train, as shares over the rounds of one seed.
+"""Shares of experts among those that the clients of a round train, over the rounds of one seed.
 
 A row of panels per run, a column per federation.
 """
@@ -14,7 +14,7 @@ from fedlib.report.figures import canvas, stacks, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PICKS
 
-WINDOWS = 40  # about so many steps on the x axis; a single round has few clients
+WINDOWS = 40  # approximate number of steps on the x axis; a single round has few clients
 
 
 @style.styled()
@@ -48,7 +48,7 @@ def draw(given: Inputs) -> Figure:
 
 
 def _picks(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Rounds in which clients chose [R], and how often they chose each expert [R, E]."""
+    """Rounds in which clients chose [R], and choices of each expert [R, E]."""
     table = rows.pivot_table("value", "round", "metric")
     names = sorted(table, key=lambda name: int(name.removeprefix(f"{PICKS}_")))
     chose = table[names].sum(axis=1) > 0  # not after an early stop

@@ -1,6 +1,6 @@
-"""Bars of metrics on one federation, and on top what another one gains.
+"""Bars of metrics on one federation, and on top the gain on another.
 
-Made for reserved data of which most are of one class, beside data of which all classes are alike.
+For reserved data mostly of one class, compared with reserved data of all classes in equal shares.
 Source: J. Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
 IJCAI 2025, Figure 4.
 """
@@ -18,7 +18,7 @@ from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import SERVER, over_seeds
 from fedlib.spec.figures import GainBar
 
-WIDTH = 0.8  # of the bars of one metric, of the distance between two metrics
+WIDTH = 0.8  # of a metric's group of bars, as a share of the distance between groups
 GAIN = "After the last round, on the test examples of the server. Numbers: the gain, in points."
 PRINTED = {"linestyle": "None", "marker": "D", "markersize": 4, "color": style.GREY}
 
@@ -29,7 +29,7 @@ KEY = ["federation", "label", "metric"]
 def draw(given: Inputs) -> Figure:
     """The figure, a panel per pair of federations.
 
-    Pairs of which a federation is not in the exhibit are left out, as only some may be wanted.
+    Pairs are left out if one of their federations is not in the exhibit.
     """
     exhibit, kind = given.exhibit, given.kind
     groups = kind.formed("bars")
@@ -66,13 +66,13 @@ def draw(given: Inputs) -> Figure:
 def _values(
     found: pd.DataFrame, federation: str, label: str, groups: list[GainBar]
 ) -> pd.DataFrame:
-    """One row per group of bars, with mean, low and high; NaN where there is none."""
+    """One row per group of bars, with mean, low and high; NaN where there are no values."""
     index = [(federation, label, bar.metric) for bar in groups]
     return found.reindex(index)[["mean", "low", "high"]].reset_index(drop=True)
 
 
 def _draw(axes: Axes, x: np.ndarray, width: float, ends: list[pd.DataFrame], color: str) -> None:
-    """A run's bars: filled is what is below, an outline what is above."""
+    """A run's bars: filled for the lower federation, an outline for the upper one."""
     below, above = ends
     axes.bar(x, below["mean"], width, facecolor=(color, 0.75), edgecolor=color, linewidth=0.8)
     axes.bar(x, above["mean"], width, facecolor="none", edgecolor=color, linewidth=1.2,
@@ -94,7 +94,7 @@ def _number(axes: Axes, x: np.ndarray, ends: list[pd.DataFrame], theirs: np.ndar
 
 
 def _published(given: Inputs, where: tuple[str, str], groups: list[GainBar]) -> np.ndarray:
-    """Printed numbers, below and above -> [2, groups of bars]; NaN where there is none."""
+    """Published numbers, below and above -> [2, groups of bars]; NaN where there is none."""
     names = [bar.printed or bar.metric for bar in groups]
     gains = [printed.fractions(given.published, given.kind.gains or None, name) for name in names]
     below = np.array([given.printed(name).get(where, np.nan) for name in names])
@@ -102,7 +102,7 @@ def _published(given: Inputs, where: tuple[str, str], groups: list[GainBar]) -> 
 
 
 def _mark(axes: Axes, x: np.ndarray, theirs: np.ndarray) -> bool:
-    """Draw the printed numbers, full and hollow; whether there were any."""
+    """Draw published numbers, solid below and hollow above; whether there were any."""
     for numbers, face in zip(theirs, (style.GREY, "white"), strict=True):
         axes.plot(x, numbers, **PRINTED, markerfacecolor=face)
     return bool(np.isfinite(theirs[0]).any())

@@ -1,7 +1,7 @@
-"""How much a gate relies on each expert, averaged over clients: shared ones, then clients' own.
+"""Mean gate weight of each expert over clients: the shared experts, then the clients' own.
 
-One panel per federation. Shared experts are in the order of their weights, as their numbers mean
-nothing from one seed to the next; an expert that nobody uses has weight 0.
+One panel per federation. Shared experts are ordered by weight, because their numbers mean nothing
+across seeds; an unused expert has weight 0.
 """
 
 import numpy as np
@@ -46,7 +46,7 @@ def _weights(clients: pd.DataFrame, run: dict) -> np.ndarray:
     number = int(exhibits.setting("num_experts", run))
     clients = clients[clients["count"] > 0]  # weights are means over test examples
     columns = [f"gate_weights_{expert}" for expert in range(number + 1)]
-    # Clients that have no mixture, where not all train on their own, have no weights either.
+    # Clients without a mixture have no weights.
     having = clients.reindex(columns=["seed", *columns]).dropna(how="all", subset=columns)
     missing = {*columns} - {*clients} or {*clients["seed"]} - {*having["seed"]}
     if missing or having.empty:
@@ -59,6 +59,6 @@ def _weights(clients: pd.DataFrame, run: dict) -> np.ndarray:
 
 
 def _padded(values: np.ndarray, experts: int) -> np.ndarray:
-    """With columns of 0 before the last, so that every variant has so many shared experts."""
+    """`values` with columns of 0 before the last, so that all variants have `experts` experts."""
     missing = experts + 1 - values.shape[1]
     return np.insert(values, [values.shape[1] - 1] * missing, 0.0, axis=1)

@@ -1,4 +1,4 @@
-"""How unlike the updates of a round's clients are, over the rounds, one panel per federation.
+"""Divergence of the updates of a round's clients over the rounds, one panel per federation.
 
 Source: Reisser et al., "Federated Mixture of Experts", arXiv:2107.06724, appendix D; specification
 section 7.3. The paper's window is unknown.

@@ -1,4 +1,4 @@
-"""Matrices of probabilities as panels of a figure: experts side by side, 0 white."""
+"""Matrices of probabilities as panels of a figure: a column per expert, 0 is white."""
 
 from collections.abc import Sequence
 
@@ -22,14 +22,14 @@ def draw(
     xlabel: str = "",
     most: float = 1.0,
 ) -> AxesImage:
-    """One matrix, its first row on top; the colours of all such panels mean the same.
+    """Draw one matrix, its first row on top, with the same colours in all such panels.
 
     Args:
-      axes: to draw on.
+      axes: the panel.
       values: [rows, columns] in [0, 1].
-      columns: their names.
-      xlabel: what they are, where the axis has no name yet.
-      most: what the darkest shade stands for, the same for all panels of a figure.
+      columns: names of the columns.
+      xlabel: name of the x axis.
+      most: value of the darkest shade, the same for all panels of a figure.
     """
     shades = {"cmap": style.SHADES, "vmin": 0, "vmax": most}
     image = axes.imshow(values, **shades, aspect="auto", interpolation="none")
@@ -43,7 +43,7 @@ def draw(
 
 
 def scale(figure: Figure, image: AxesImage, axes: list[Axes], label: str) -> None:
-    """What the shades mean, right of the panels."""
+    """Draw the colour bar, right of the panels."""
     _, most = image.get_clim()
     ticks = [0, most / 2, most]
     bar = figure.colorbar(image, ax=axes, aspect=25, pad=0.015, ticks=ticks)
@@ -53,10 +53,10 @@ def scale(figure: Figure, image: AxesImage, axes: list[Axes], label: str) -> Non
 def at_rounds(
     given: Inputs, run: dict, what: str, rounds: Sequence[int] | None
 ) -> dict[int, pd.DataFrame]:
-    """What a run's first seed recorded as `what`_..., by round: of all of them, or of these.
+    """Records `what`_... of a run's first seed, by round: all recorded rounds, or `rounds`.
 
     Raises:
-      DataError: if one of them was not recorded, or none at all.
+      DataError: if one of the rounds, or any round at all, is not recorded.
     """
     mine = given.recorded(run, what, seed=given.exhibit["seeds"][0])
     recorded = sorted(set(mine["round"].astype(int)))
@@ -70,19 +70,19 @@ def at_rounds(
 
 
 def panels(titles: list[list[str]], height: float | None = None) -> tuple[Figure, list[Axes]]:
-    """`canvas.panels` in rows of these titles, of which some may be shorter than others."""
+    """`canvas.panels` in rows of these titles; rows may differ in length."""
     columns = max(map(len, titles))
     padded = [title for row in titles for title in row + [None] * (columns - len(row))]
     return canvas.panels(padded, "Expert", columns=columns, height=height)
 
 
 def experts(number: int) -> list[str]:
-    """Names of so many columns of experts, counted from 1."""
+    """Names of the columns of `number` experts, counted from 1."""
     return [str(expert + 1) for expert in range(number)]
 
 
 def of_run(exhibit: dict, run: dict) -> str:
-    """Lines with a run and its federation before the name of an axis, where there are several."""
+    """Lines for the name of an axis: the run and its federation, where there are several."""
     federations = {federation["name"]: federation for federation in exhibit["federations"]}
     names = [federations[run["federation"]]["title"]] if len(federations) > 1 else []
     names += [run["title"]] if len(exhibits.titles(exhibit)) > 1 else []

@@ -1,6 +1,6 @@
-"""What clients' first updates tell of their labels: the shares that are read against the true ones.
+"""Label shares inferred from clients' first updates, against their true shares.
 
-One panel per run, a point for each client and label; a perfect reading is on the diagonal.
+One panel per run, a point for each client and label; a perfect inference is on the diagonal.
 
 Source: Reisser et al., "Federated Mixture of Experts", arXiv:2107.06724, figures 9 and 10, which
 have a small panel for each client; specification section 7.5.
@@ -20,7 +20,7 @@ def draw(given: Inputs) -> Figure:
     """The figure, of one seed.
 
     Raises:
-      DataError: if the clients have no such columns.
+      DataError: if the clients' inferred shares are not recorded.
     """
     exhibit = given.exhibit
     names = "True share of a label (%)", "Share that is read (%)"

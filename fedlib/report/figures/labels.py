@@ -1,6 +1,6 @@
-"""Names beside points, none on another: found without laying the figure out, so fonts do not count.
+"""Names beside points, without overlaps; places are computed without layout, whatever the fonts.
 
-Each name takes the nearest free place around its point; a thin line leads to one that is far.
+Each name takes the nearest free place around its point; a thin line leads to a distant name.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,10 +12,10 @@ from matplotlib.axes import Axes
 
 from fedlib.report.figures import style
 
-LETTER, LINE = 0.6, 1.3  # width of a letter on average, and height of a line, in sizes of the type
+LETTER, LINE = 0.6, 1.3  # mean width of a letter and height of a line, relative to the type size
 MARKER = 4.0  # typographic points from the middle of a marker to its side
 REACH = (6, 10, 15, 21, 28, 36, 46, 58)  # points between a marker's middle and its name
-LED = 12  # from which on a line leads to the name
+LED = 12  # distance from which a line leads to the name, in points
 TURNS = np.array([0, 8, 4, 12, 2, 14, 6, 10, 1, 15, 7, 9, 3, 13, 5, 11]) * np.pi / 8  # in order
 
 
@@ -28,12 +28,12 @@ class Box(NamedTuple):
     top: float
 
     def meets(self, other: "Box") -> bool:
-        """Whether they have something in common."""
+        """Whether the two overlap."""
         apart = self.left >= other.right or other.left >= self.right
         return not (apart or self.bottom >= other.top or other.bottom >= self.top)
 
     def inside(self, width: float, height: float) -> bool:
-        """Whether it is in a panel of this size."""
+        """Whether the box is inside a panel of this size."""
         return self.left >= 0 and self.bottom >= 0 and self.right <= width and self.top <= height
 
 
@@ -48,10 +48,10 @@ def write(
     """Write the name of each point beside it.
 
     Args:
-      points: in the axes' data, within their limits, which stay as they are.
-      bold: whose names are.
-      size: width and height of the panel, about, in typographic points.
-      lines: corners of lines of level and upright parts, on which no name shall lie.
+      points: in data coordinates, within the axes' limits, which stay as they are.
+      bold: whether each name is bold.
+      size: approximate width and height of the panel, in typographic points.
+      lines: corners of lines with horizontal and vertical parts, which names must not cover.
     """
     limits = [axes.get_xlim(), axes.get_ylim()]
     low, high = axes.transScale.transform(np.transpose(limits))
@@ -84,11 +84,11 @@ def places(
     size: tuple[float, float],
     others: Sequence[Box] = (),
 ) -> dict[int, tuple[float, float]]:
-    """Where the name of each point begins or ends, from the point: by its number.
+    """Offset from each point to the start or end of its name, by the point's number.
 
     Args:
       points: [N, 2] in typographic points from the lower left corner.
-      others: what no name may lie on besides.
+      others: further boxes that names must not cover.
     """
     markers = [Box(x - MARKER, y - MARKER, x + MARKER, y + MARKER) for x, y in points]
     taken = [*others, *markers]
@@ -96,13 +96,13 @@ def places(
     for number in np.lexsort((points[:, 0], -points[:, 1])).tolist():  # from the top
         every = [*_candidates(points[number], names[number])]
         free = (p for p in every if p[1].inside(*size) and not any(map(p[1].meets, taken)))
-        found[number], box = next(free, every[0])  # where there is no room, beside its point
+        found[number], box = next(free, every[0])  # without room, beside its point
         taken.append(box)
     return found
 
 
 def _candidates(point: np.ndarray, name: str) -> Iterator[tuple[tuple[float, float], Box]]:
-    """Places for a name, from the nearest on, right and left first."""
+    """Places for a name, nearest first, and right and left before others."""
     width, height = LETTER * style.SMALL * len(name), LINE * style.SMALL
     for reach in REACH:
         for turn in TURNS:

@@ -1,4 +1,4 @@
-"""Mixture weights of every client: which experts it relies on, one row of panels per method."""
+"""Mixture weights of every client, one row of panels per method."""
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from fedlib.report.metrics import PRIMARY
 def draw(given: Inputs) -> Figure:
     """The figure, after the last round, of the first seed; runs without weights are left out.
 
-    Seeds cannot be averaged: an expert's number means nothing from one seed to the next.
+    Seeds cannot be averaged, because an expert's number means nothing across seeds.
     """
     exhibit = given.exhibit
     shown = exhibits.pick(given.client_rows, at="last", **PRIMARY._asdict())
@@ -51,7 +51,7 @@ def _weights(clients: pd.DataFrame) -> pd.DataFrame:
 
 
 def _draw(axes: Axes, pi: np.ndarray) -> None:
-    """The weights of clients [C, E], sorted by main expert, then by its weight."""
+    """Draw the weights of clients [C, E], sorted by main expert, then by its weight."""
     order = np.lexsort((-pi.max(axis=1), pi.argmax(axis=1)))
     stacks.draw(axes, pi[order], np.arange(len(pi) + 1) + 0.5)
     axes.locator_params("x", integer=True)

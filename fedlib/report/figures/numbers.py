@@ -1,4 +1,4 @@
-"""The numbers that a drawn figure shows, panel by panel, for its csv and for a reader's mouse."""
+"""The numbers that a drawn figure shows, panel by panel, for its csv and for tooltips."""
 
 from collections.abc import Iterator
 
@@ -13,19 +13,19 @@ from matplotlib.patches import StepPatch
 from matplotlib.ticker import FixedLocator
 
 DIGITS = 5
-MOST = 10_000  # cells of a matrix whose numbers are given; of a larger one the picture says enough
-UNNAMED = "_"  # begins the labels that Matplotlib gives to what has none
+MOST = 10_000  # cells of a matrix whose numbers are given; the picture suffices for larger ones
+UNNAMED = "_"  # first character of Matplotlib's labels for artists without a label
 
 
 def of(figure: Figure) -> list[dict]:
-    """The panels of a figure as `fedlib.report.figures.saving` has laid it out, JSON-able.
+    """The panels of a figure as `fedlib.report.figures.saving` laid it out, for JSON.
 
     Returns:
-      Of each panel "title", "x" and "y" (names of the axes), "box" (left, top, width and height, as
-      shares of the figure), "limits" and "log" of both axes, "percent" (whether an axis shows a
-      share as percent), and its "series": "name", "color", "line" (whether its points are joined),
-      "at" (whether they are where they are drawn), "x", "y" and, of a matrix of up to `MOST`
-      cells, "value".
+      For each panel "title", "x" and "y" (names of the axes), "box" (left, top, width and height,
+      as shares of the figure), "limits" and "log" of both axes, "percent" (whether an axis shows a
+      share as percent), and "series". A series has "name", "color", "line" (whether its points are
+      joined), "at" (whether its points are drawn at their values), "x", "y" and, for a matrix of up
+      to `MOST` cells, "value".
     """
     titles = {
         _look(handle): text.get_text()
@@ -56,7 +56,7 @@ def _panel(axes: Axes, names: dict, titles: dict) -> dict:
 
 
 def _series(axes: Axes, titles: dict) -> Iterator[dict]:
-    """Lines, bars, steps, dots and matrices; those without a name are called as their colour is."""
+    """Lines, bars, steps, dots and matrices; unnamed ones get their colour's name in the legend."""
     bars = [found for found in axes.containers if isinstance(found, BarContainer)]
     whiskers = [cap for found in axes.containers for cap in _whiskers(found)]
     for line in axes.get_lines():
@@ -79,7 +79,7 @@ def _series(axes: Axes, titles: dict) -> Iterator[dict]:
 
 
 def _whiskers(found: object) -> list:
-    """The lines of error bars that are no curve: their ends, and their middle if they are alone."""
+    """The lines of error bars that are not curves: the ends, and a middle without a line style."""
     if not isinstance(found, ErrorbarContainer):
         return []
     middle, ends, _ = found.lines
@@ -87,7 +87,7 @@ def _whiskers(found: object) -> list:
 
 
 def _of_bars(axes: Axes, bars: BarContainer, titles: dict) -> Iterator[dict]:
-    """A series for each bar that has a name on its axis, or one of all."""
+    """A series for each bar that has a name on its axis, or one series of all bars."""
     across = bars.orientation == "horizontal"
     boxes = [bar.get_bbox() for bar in bars]
     ends = [((b.x0 + b.x1) / 2, b.y1) if not across else (b.x1, (b.y0 + b.y1) / 2) for b in boxes]
@@ -100,7 +100,7 @@ def _of_bars(axes: Axes, bars: BarContainer, titles: dict) -> Iterator[dict]:
 
 
 def _ticks(axis: Axis) -> dict[float, str]:
-    """Names of places on an axis, where they are given."""
+    """Names of ticks by position, if an axis has fixed ticks."""
     if not isinstance(axis.get_major_locator(), FixedLocator):
         return {}
     names = [label.get_text() for label in axis.get_majorticklabels()]
@@ -113,13 +113,13 @@ def _made(name: str, color: object, x, y, line: bool = False, at: bool = True) -
 
 
 def _name(owner: object, drawn: object, titles: dict) -> str:
-    """The label of an artist, or that of the entry of the legend that looks like it."""
+    """The label of an artist, or of the legend entry that looks like it."""
     label = str(owner.get_label())
     return titles.get(_look(drawn), "") if not label or label[0] == UNNAMED else label
 
 
 def _look(artist: object) -> tuple:
-    """By what an entry of a legend is known: its colour, with transparency."""
+    """The key that matches an artist to its legend entry: colour with transparency."""
     color = artist.get_color() if hasattr(artist, "get_color") else artist.get_facecolor()
     color = color[0] if isinstance(color, np.ndarray) and color.ndim == 2 else color
     return (to_hex(color, keep_alpha=True),)
@@ -135,6 +135,6 @@ def _line(text: str) -> str:
 
 
 def _rounded(values) -> list[float | None]:
-    """Plain numbers of `DIGITS` significant digits, None for what is not finite."""
+    """Plain numbers of `DIGITS` significant digits, None where not finite."""
     found = np.asarray(values, float).tolist()
     return [float(f"{x:.{DIGITS}g}") if np.isfinite(x) else None for x in found]

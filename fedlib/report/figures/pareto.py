@@ -1,7 +1,7 @@
 """Accuracy against what methods send, and against what they compute: which are worth their cost.
 
-Means over the federations that all of these methods ran on; costs are multiples of those of one of
-them. The stepped line joins the methods that nobody beats in both.
+Means over the federations that all of these methods ran on; costs are multiples of one method's
+costs. The stepped line joins the methods that no other beats in both.
 """
 
 from itertools import pairwise
@@ -17,11 +17,11 @@ from fedlib.report.figures import canvas, labels, style
 from fedlib.report.inputs import Inputs
 
 HEIGHT = 3.0  # inches of a panel with its names
-SIZE = (475, 176)  # of a panel without them, in typographic points
+SIZE = (475, 176)  # of a panel without names, in typographic points
 PANELS = {"bytes": "Bytes sent", "flops": "Arithmetic of clients"}  # by cost
 FRONT = {"color": style.FRAME, "linewidth": 1.2, "zorder": 1}
 SILENT = {"color": style.FRAME, "linewidth": 1.2, "linestyle": style.DOTTED, "zorder": 1}
-PICKED = style.Look("#262626", "*", style.SOLID)  # of a row in which clients pick
+PICKED = style.Look("#262626", "*", style.SOLID)  # of a row in which clients pick a method
 
 
 @style.styled()
@@ -65,13 +65,13 @@ def _numbers(given: Inputs) -> pd.DataFrame:
 
 
 def _base(numbers: pd.DataFrame, wanted: str) -> str:
-    """The method whose cost is 1; another one that sends something if that was not run."""
+    """The method whose cost is 1: `wanted`, or if it was not run, the first that sends anything."""
     sending = numbers.loc[numbers["bytes"] > 0, "title"]
     return wanted if wanted in [*sending] or sending.empty else sending.iloc[0]
 
 
 def _looks(given: Inputs) -> dict[str, style.Look]:
-    """By title."""
+    """Looks by title."""
     looks = style.looks(given.exhibit)
     return {
         row["title"]: PICKED if row.get("pick") else looks[label]
@@ -82,7 +82,7 @@ def _looks(given: Inputs) -> dict[str, style.Look]:
 
 
 def _draw(axes: Axes, found: pd.DataFrame, looks: dict[str, style.Look]) -> None:
-    """A panel of the columns "mean" and "cost" by title."""
+    """Draw a panel of the columns "mean" and "cost" by title."""
     axes.set_xscale("log")
     free, found = found[found["cost"] == 0], found[found["cost"] > 0]
     everything = [*free["mean"], *found["mean"]]
@@ -114,7 +114,7 @@ def _draw(axes: Axes, found: pd.DataFrame, looks: dict[str, style.Look]) -> None
 
 
 def _front(found: pd.DataFrame, least: float) -> pd.DataFrame:
-    """The methods above `least` than which none is better for less or the same, by their cost."""
+    """Methods above `least` that no cheaper or equally cheap one beats, in order of cost."""
     ordered = found.sort_values(["cost", "mean"], ascending=[True, False], kind="stable")
     before = ordered["mean"].cummax().shift(fill_value=-np.inf).clip(lower=least)
     return ordered[ordered["mean"] > before]

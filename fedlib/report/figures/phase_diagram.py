@@ -1,7 +1,7 @@
-"""Which method is nearest the best possible one, by how unlike clients are and how much they have.
+"""The method nearest the best possible one, by the difference between clients and their data size.
 
-Left the best method of each cell and its regret in points; beside it every method's own regret. The
-line is where theory expects training alone to overtake one model for all, up to a constant factor.
+Left, the best method of each cell and its regret in points; beside it, every method's own regret.
+On the line, up to a constant factor, theory expects training alone to overtake one model for all.
 
 Source: W. Chen, Q. Zheng, Q. Long, W. Su, "A Theorem of the Alternative for Personalized Federated
 Learning", 2021 (arXiv:2103.01901): whether to federate depends on the product of divergence and
@@ -24,7 +24,7 @@ from fedlib.report.inputs import Inputs
 
 LINE = {"color": style.FRAME, "linestyle": "--", "linewidth": 1.4}
 PALE = 0.45  # opacity of a method's colour in its cells
-EQUAL = 1  # regrets within a point of the best one are equal to it, says the diagram
+EQUAL = 1  # the diagram calls regrets within one point of the best one equal to it
 
 
 @style.styled()
@@ -88,12 +88,12 @@ def _color(exhibit: dict, row: dict) -> str:
 
 
 def _draw_best(axes: Axes, best: np.ndarray, tables: dict, colors: dict) -> None:
-    """Every cell in the colour of its best method, with the regret of that."""
+    """Draw every cell in the colour of its best method, with that method's regret."""
     titles = [*tables]
     stacked = np.stack([*tables.values()])
     for (y, x), number in np.ndenumerate(best):
         least = stacked[number, y, x]
-        if np.isnan(least):  # nobody ran there
+        if np.isnan(least):  # no run in this cell
             continue
         equal = (stacked[:, y, x] <= least + EQUAL).sum() > 1
         box = ([x - 0.5, x + 0.5, x + 0.5, x - 0.5], [y - 0.5, y - 0.5, y + 0.5, y + 0.5])
@@ -105,7 +105,7 @@ def _draw_best(axes: Axes, best: np.ndarray, tables: dict, colors: dict) -> None
 
 
 def _line(axes: Axes, theory: dict, xs: Sequence[float], ys: Sequence[float]) -> None:
-    """The line of theory, in a grid whose values of x grow by constant factors."""
+    """Draw the line of theory, in a grid whose values of x grow by constant factors."""
     at = {float(y): float(x) for y, x in theory.items()}
     rows = [row for row, y in enumerate(ys) if float(y) in at]
     logs = np.log([at[float(ys[row])] for row in rows])

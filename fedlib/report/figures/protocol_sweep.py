@@ -1,7 +1,7 @@
 """Accuracy of the protocols of a training against one parameter, of the data or of the runs.
 
-One line per protocol, its colour and marker the same in all figures. Variants of a run, such as
-with and without exploration, have panels of their own or are told apart by dashes.
+One line per protocol, with the same colour and marker in all figures. Variants of a run, such as
+with and without exploration, have panels or dashes of their own.
 """
 
 import pandas as pd
@@ -21,7 +21,7 @@ PUBLISHED = {"linestyle": "None", "marker": "x", "markersize": 5, "markeredgewid
 
 @style.styled()
 def draw(given: Inputs) -> Figure:
-    """The figure; what is published is marked by crosses, see `comparisons.Printed`.
+    """The figure; crosses mark published numbers, see `comparisons.Printed`.
 
     Raises:
       ConfigError: if two runs would be at the same place.
@@ -47,7 +47,7 @@ def draw(given: Inputs) -> Figure:
         lay_out(axes, settings, scale)
         axes.margins(x=0.06, y=0.08)
         canvas.percent_axis(axes)
-    if kind.panels == "variant":  # they are there to be compared
+    if kind.panels == "variant":  # whose panels are to be compared
         _level(grid)
     about = exhibits.parameter_note(kind.parameter, kind.symbol)
     handles = _handles(shown, kinds, kind.panels, crossed)
@@ -55,7 +55,7 @@ def draw(given: Inputs) -> Figure:
 
 
 def _places(exhibit: dict, kind: ProtocolSweep, kinds: comparisons.Variants) -> pd.DataFrame:
-    """Where every run is drawn -> DataFrame federation, label, setting, panel, dashes."""
+    """The place of every run -> DataFrame federation, label, setting, panel, dashes."""
     places = exhibits.placed(exhibit, kind.parameter, kind.of)
     order = exhibits.panels(exhibit, kind.of)
     names = zip(places["federation"], places["label"], strict=True)
@@ -77,13 +77,13 @@ def _places(exhibit: dict, kind: ProtocolSweep, kinds: comparisons.Variants) -> 
 
 
 def _points(places: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
-    """The accuracies over trials where they are drawn, from left to right."""
+    """The accuracies over trials with their places, from left to right."""
     summary = comparisons.over_trials(values).reset_index()
     return places.merge(summary, on=["federation", "label"]).sort_values("x", kind="stable")
 
 
 def _notes(exhibit: dict, scale: str, crossed: bool) -> list[str]:
-    """What the reader must know, under the panels."""
+    """Notes below the panels."""
     return [
         "After the last round, on the clients that train.",
         canvas.spread_text(exhibit, "band"),
@@ -96,7 +96,7 @@ def _notes(exhibit: dict, scale: str, crossed: bool) -> list[str]:
 def _draw_lines(
     axes: Axes, points: pd.DataFrame, protocol: comparisons.Protocol, panels: str
 ) -> None:
-    """Draw a protocol in a panel, each variant with dashes of its own."""
+    """Draw a protocol in a panel, each variant with its own dashes."""
     look = style.protocol_look(protocol.key)
     for number, line in points.groupby("dashes"):
         drawn = style.variant_look(look, number) if panels == "federation" else look

@@ -1,6 +1,6 @@
-"""Bars of experts in the order of how much they are used, which makes seeds comparable.
+"""Bars of experts ordered by use, which makes seeds comparable.
 
-An expert's number means nothing from one seed to the next; its rank does.
+Across seeds an expert's number means nothing, but its rank does.
 """
 
 from collections.abc import Callable
@@ -17,16 +17,16 @@ from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY
 
-FILLS = (1.0, 0.35, 0.15)  # alpha of the variants: full, and then ever paler
+FILLS = (1.0, 0.35, 0.15)  # opacity of the variants
 
 
 def by_label(
     given: Inputs, federation: str, measure: Callable[[pd.DataFrame, dict], np.ndarray]
 ) -> list[np.ndarray]:
-    """What `measure(clients, run)` finds in the seen clients of each label -> [[seeds, E]]
+    """`measure(clients, run)` of the seen clients of each label -> [[seeds, E]]
 
     Raises:
-      ConfigError: if the federation has not one run of each.
+      ConfigError: if the federation does not have exactly one run of each label.
     """
     shown = exhibits.pick(given.client_rows, at="last", federation=federation, **PRIMARY._asdict())
     runs = {run["label"]: run for run in exhibits.runs_of(given.exhibit, federation)}
@@ -40,17 +40,17 @@ def by_label(
 
 
 def finish(figure: Figure, exhibit: dict, entries: list, what: str) -> Figure:
-    """Add the legend, and say what the bars are and what the whiskers."""
+    """Add the legend, and notes about bars and whiskers."""
     whisker = canvas.spread_text(exhibit, "whisker")
     notes = comparisons.selection_note(exhibit)
     return canvas.finish(figure, exhibit, entries, what, whisker, *notes)
 
 
 def draw_bars(axes: Axes, values: list[np.ndarray], color: str) -> None:
-    """Groups of bars at 1, 2, ...: means over seeds, and whiskers from smallest to largest.
+    """Draw groups of bars at 1, 2, ...: means over seeds, whiskers from smallest to largest.
 
     Args:
-      values: [seeds, E] of each variant; fewer columns for a variant with fewer experts.
+      values: [seeds, E] for each variant; fewer columns for a variant with fewer experts.
       color: of all bars.
     """
     width = 0.8 / len(values)
@@ -67,7 +67,7 @@ def draw_bars(axes: Axes, values: list[np.ndarray], color: str) -> None:
 
 
 def bar(number: int, color: str) -> dict:
-    """Keyword arguments of a bar or patch of that variant."""
+    """Keyword arguments for a bar or patch of variant `number`."""
     return {"facecolor": (color, FILLS[number % len(FILLS)]), "edgecolor": color, "linewidth": 0.8}
 
 

@@ -1,7 +1,7 @@
-"""Methods by made-up federations: how many points each is below the best possible accuracy.
+"""Methods by made-up federations: points below the best possible accuracy.
 
-A frame marks a federation that is as the method assumes ("at home"); the best of a federation is
-bold.
+A frame marks a federation that satisfies the method's assumptions ("at home"); the best method of a
+federation is bold.
 """
 
 import numpy as np
@@ -15,9 +15,9 @@ from fedlib.report.figures import canvas, heat, style
 from fedlib.report.inputs import Inputs
 
 ROW = 0.26  # inches
-DARK = 0.55  # of the darkest shade, above which numbers are white
+DARK = 0.55  # share of the darkest shade above which numbers are white
 HOME = {"fill": False, "edgecolor": style.FRAME, "linewidth": 1.6}
-NEAR = 0.05  # regrets that are printed alike are both the best
+NEAR = 0.05  # regrets that print alike are both the best
 
 
 @style.styled()
@@ -44,7 +44,7 @@ def draw(given: Inputs) -> Figure:
 
 
 def notes(given: Inputs, found: pd.DataFrame) -> list[str]:
-    """How the numbers are to be read."""
+    """Notes on how to read the numbers."""
     labels = [len(row["labels"]) for row in given.kind.rows]
     tuned = "Each method's learning rate is that of its best validation accuracy."
     worst = found["high"] - found["mean"]
@@ -59,7 +59,7 @@ def notes(given: Inputs, found: pd.DataFrame) -> list[str]:
 
 
 def _number(axes: Axes, table: pd.DataFrame, most: float) -> None:
-    """Write every regret into its cell; the least of a column is bold."""
+    """Write every regret into its cell, the lowest of a column in bold."""
     values = table.to_numpy()
     least = np.nanmin(values, axis=0)
     for (y, x), value in np.ndenumerate(values):

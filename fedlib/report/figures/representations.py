@@ -1,7 +1,7 @@
-"""Where experts put the same examples: t-SNE of their representations, one panel for each.
+"""t-SNE of experts' representations of the same examples, one panel for each expert.
 
-All vectors of a run are embedded together, and a panel shows the part of that map where its kind
-is; distances between far points mean little, as always with t-SNE.
+All vectors of a run are embedded together, and a panel shows its kind's part of that map. Distances
+between far points mean little, as always with t-SNE.
 
 Source: L. van der Maaten and G. Hinton, "Visualizing Data using t-SNE", JMLR 2008; scikit-learn.
 """
@@ -19,10 +19,10 @@ from fedlib.report import embeddings, exhibits
 from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
 
-PERPLEXITY = 30.0  # that of the software, and at most a third of the points
+PERPLEXITY = 30.0  # the software's default; at most a third of the points
 SEED = 0  # of the embedding
 MARKERS = ("o", "^", "s", "D", "v", "P", "X", "<", ">", "*")
-MOST = len(style.PALETTE)  # clients, classes that can be told apart
+MOST = len(style.PALETTE)  # most clients or classes that a reader can distinguish
 
 
 @style.styled()
@@ -31,7 +31,7 @@ def draw(given: Inputs) -> Figure:
 
     Raises:
       ConfigError: if a run recorded another number of kinds.
-      DataError: if a run recorded nothing.
+      DataError: if a run recorded no representations.
     """
     exhibit, kinds = given.exhibit, given.kind.kinds
     shown = exhibits.pick(given.rows, at="last", seed=exhibit["seeds"][0])
@@ -60,7 +60,7 @@ def draw(given: Inputs) -> Figure:
 
 
 def _points(shown: pd.DataFrame, run: dict, kinds: int) -> embeddings.Points:
-    """The vectors of a run; ConfigError unless there are so many kinds of them."""
+    """The vectors of a run; ConfigError unless they are of `kinds` kinds."""
     about = {"federation": run["federation"], "label": run["label"]}
     points = embeddings.of_metrics(exhibits.pick(shown, **about))
     if points.vectors.shape[1] != kinds:
@@ -72,7 +72,7 @@ def _points(shown: pd.DataFrame, run: dict, kinds: int) -> embeddings.Points:
 
 
 def _draw_row(panels: Sequence[Axes], points: embeddings.Points) -> None:
-    """One run: a panel per kind."""
+    """Draw one run, a panel per kind."""
     places = embedded(points.vectors)
     for number, axes in enumerate(panels):
         for client, label in sorted(set(zip(points.client, points.label, strict=True))):
@@ -89,7 +89,7 @@ def _draw_row(panels: Sequence[Axes], points: embeddings.Points) -> None:
 
 
 def embedded(vectors: np.ndarray) -> np.ndarray:
-    """Places in the plane of all vectors together, [P, K, components] -> [P, K, 2]"""
+    """Positions in the plane of all vectors together, [P, K, components] -> [P, K, 2]"""
     from sklearn.manifold import TSNE
 
     flat = vectors.reshape(-1, vectors.shape[-1])

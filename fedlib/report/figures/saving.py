@@ -1,4 +1,4 @@
-"""A figure in files: names that fit what they name, laid out once, the same bytes each time."""
+"""Saves a figure: names are broken to fit, it is laid out once, and its bytes are reproducible."""
 
 import textwrap
 from pathlib import Path
@@ -13,7 +13,7 @@ from matplotlib.text import Text
 from fedlib.files import atomic
 from fedlib.report.figures.style import SETTINGS, styled
 
-OVERHANG = 1.12  # a name may be so much longer than the axis or panel that it names
+OVERHANG = 1.12  # greatest length of a name, relative to its axis or panel
 # Dates and versions are left out of the files, so that the same figure gives the same bytes.
 METADATA = {
     ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},
@@ -26,20 +26,20 @@ CANVASES = {".pdf": FigureCanvasPdf, ".png": FigureCanvasAgg, ".svg": FigureCanv
 def save(figure: Figure, *files: str | Path) -> None:
     """Write `files`, each atomically, in the format of its suffix: .pdf, .png or .svg.
 
-    The figure is laid out once, and drawn once for each file; `Figure.savefig` does both twice.
+    The figure is laid out once and drawn once per file; `Figure.savefig` does both twice.
     """
     with styled():
         fit(figure)
         figure.set_layout_engine("none")
         for path in map(Path, files):
             write = getattr(CANVASES[path.suffix](figure), f"print_{path.suffix[1:]}")
-            figure.set_dpi(SETTINGS["savefig.dpi"])  # vector formats set their own, and keep it
+            figure.set_dpi(SETTINGS["savefig.dpi"])  # vector formats set and keep their own
             with atomic(path) as temporary:
                 write(temporary, metadata=METADATA[path.suffix])
 
 
 def fit(figure: Figure) -> None:
-    """Break the names of axes and panels that are longer than what they name."""
+    """Break names that are longer than their axis or panel into lines."""
     for _ in range(3):  # a broken name takes room from the panels
         figure.draw_without_rendering()
         if not any([_broken(name, room) for axes in figure.axes for name, room in _names(axes)]):
@@ -47,13 +47,13 @@ def fit(figure: Figure) -> None:
 
 
 def _names(axes: Axes) -> list[tuple[Text, float]]:
-    """What is written along the panel's sides, and how long that side is, in pixels."""
+    """The names along the panel's sides, each with the side's length in pixels."""
     box = axes.get_window_extent()
     return [(axes.yaxis.label, box.height), (axes.xaxis.label, box.width), (axes.title, box.width)]
 
 
 def _broken(name: Text, room: float) -> bool:
-    """Break a name into lines if it needs more pixels than there is room for; whether it was."""
+    """Break a name that needs more than `room` pixels into lines; whether it changed."""
     box, turned = name.get_window_extent(), name.get_rotation() == 90
     needed = box.height if turned else box.width
     if needed <= OVERHANG * room:
@@ -67,7 +67,7 @@ def _broken(name: Text, room: float) -> bool:
 
 
 def wrapped(line: str, width: int) -> str:
-    """A line in parts of so many characters, cut at a comma if that does, or else at any blank."""
+    """A line in parts of up to `width` characters, cut at the last comma if possible."""
     before, comma, after = line.rpartition(", ")
     if comma and width < len(line) and max(len(before) + 1, len(after)) <= width:
         return f"{before},\n{after}"

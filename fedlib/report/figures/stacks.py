@@ -1,4 +1,4 @@
-"""Shares that sum to 1, stacked along an axis: a shape for each part, in the project's palette."""
+"""Shares that sum to 1, stacked along an axis: one shape per part, in the project's palette."""
 
 import numpy as np
 from matplotlib.axes import Axes

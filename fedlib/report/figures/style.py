@@ -1,7 +1,7 @@
-"""How every figure looks: one colour, marker and line per method, in all papers.
+"""The style of all figures: one colour, marker and line per method, in all papers.
 
-Nothing here touches `pyplot`: a figure is an object, and the settings hold only while it is drawn
-or saved (`styled`, `fedlib.report.figures.saving`).
+Nothing here uses `pyplot`: a figure is an object, and the settings hold only while it is drawn or
+saved (`styled`, `fedlib.report.figures.saving`).
 """
 
 import contextlib
@@ -52,16 +52,16 @@ SETTINGS = {
     "figure.dpi": 100,
     "svg.hashsalt": "fedlib",
 }
-MANY = 6  # runs in a figure, from which on its bands are paler
-CROWD = 8  # runs in a figure; of more, `STANDING` are in colour
+MANY = 6  # with more runs in a figure, its bands are paler
+CROWD = 8  # with more runs in a figure, only `STANDING` of them are in colour
 STANDING = 5
 CROWDED = 400  # clients in a panel: with more of them, a bar of each is thinner than a pixel
 GREY = "#6E6E6E"
-FRAME = "#D55E00"  # of cells that stand out from a matrix
-VARIANTS = {  # of methods with a flag set, which stand beside the method and must not look like it
+FRAME = "#D55E00"  # of highlighted cells of a matrix
+VARIANTS = {  # looks of methods with a flag set, which appear beside the plain method
     ("fedmix", "private_bias"): Look("#762A83", (4, 0, 65), DASHED),
 }
-# Of one training, by their keys in `fedlib.report.comparisons`; others look like methods.
+# Looks of protocols, by their keys in `fedlib.report.comparisons`; others look like methods.
 PROTOCOLS = {
     "moe": METHODS["adaptive_experts"],
     "moe_gate": Look("#E39BBD", "d", DASHED),
@@ -73,23 +73,23 @@ PROTOCOLS = {
     "new_shard_vae": Look("#AA9955", "P", DOTTED),
     "local": METHODS["local"],
 }
-# Of methods not listed above; unlike the colours of those.
+# Colours of methods not listed above, unlike any listed colour.
 SPARE = ("#004488", "#AA4466", "#661100", "#6699CC", "#DDCC77")
 SPARE_MARKERS = ("o", "s", "^", "v", "D", "P", "X")
-PALETTE = (  # of experts, classes and whatever else is no method
+PALETTE = (  # of experts, classes and everything else but methods
     *("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#882255", "#999933"),
     *("#332288", "#7A7A7A"),
 )
 WHISKER = {"ecolor": "#262626", "elinewidth": 0.9, "capsize": 2}  # of bars
 SHADES = "Blues"  # of matrices, from 0 on
-OTHERS = Look("#C6C6C6", "", SOLID, width=0.8)  # of runs that do not stand out
+OTHERS = Look("#C6C6C6", "", SOLID, width=0.8)  # of runs drawn in grey
 
 
 def method_look(method: str) -> Look:
-    """The look of a method, by registry name or file; an unlisted one gets a spare of its own."""
+    """The look of a method, by registry name or file; an unlisted one gets a spare look."""
     if method in METHODS:
         return METHODS[method]
-    number = zlib.crc32(Path(method).stem.encode())  # by its name: the same in every figure
+    number = zlib.crc32(Path(method).stem.encode())  # of the name: the same in every figure
     color, marker = number % len(SPARE), number // len(SPARE) % len(SPARE_MARKERS)
     return Look(SPARE[color], SPARE_MARKERS[marker], DASHED)
 
@@ -100,7 +100,7 @@ def protocol_look(key: str) -> Look:
 
 
 def variant_look(look: Look, number: int) -> Look:
-    """A look as it is for the first variant of a protocol: solid; later ones dashed and hollow."""
+    """The look of variant `number` of a protocol: solid for the first, else dashed and hollow."""
     dashes = (SOLID, DASHED, DOTTED, DASHDOT, LONG)
     width = look.width if number == 0 else 1.3
     return replace(look, line=dashes[number % len(dashes)], hollow=number > 0, width=width)
@@ -112,14 +112,13 @@ def looks(
     """The look of every label -> {label: Look}
 
     Runs of one method share its colour; all but the first have hollow markers and other dashes.
-    Where all are of one method, the others have colours of their own.
+    If all runs are of one method, each has a colour of its own.
 
     Args:
       exhibit: see `fedlib.report.exhibits`.
       shaded: registry name of a method whose runs are shades of its colour instead, from light to
         dark in row order, for sweeps with more runs than there are dashes.
-      scores: of the labels; with more than `CROWD` of them, those that do not stand out
-        (`standing_out`) are grey.
+      scores: {label: score}; with more than `CROWD` labels, all but `standing_out` are grey.
     """
     dashes = (DASHED, DOTTED, DASHDOT, LONG)
     first: dict[str, tuple[str, Look]] = {}
@@ -143,15 +142,15 @@ def looks(
 
 
 def standing_out(exhibit: dict, scores: Mapping[str, float]) -> list[str]:
-    """The labels that are drawn in colour: all of up to `CROWD`, else `STANDING` of them.
+    """The labels drawn in colour: all, if there are up to `CROWD`, else `STANDING` of them.
 
     These are the first runs of the paper's own method, of every method from a user's file, of
-    FedAvg and of Local, and then those of the highest scores.
+    FedAvg and of Local, and then the runs with the highest scores.
     """
     runs = {run["label"]: run["method"] for run in reversed(exhibit["runs"])}
     if len(runs) <= CROWD:
         return list(runs)
-    first = {method: label for label, method in runs.items()}  # the last here is the first there
+    first = {method: label for label, method in runs.items()}  # of equals, the exhibit's first
     own = [method for method in first if is_file(method)]
     known = [first[m] for m in (exhibit["paper"], *own, "fedavg", "local") if m in first]
     best = sorted(runs, key=lambda label: -scores.get(label, 0.0))
@@ -159,7 +158,7 @@ def standing_out(exhibit: dict, scores: Mapping[str, float]) -> list[str]:
 
 
 def shade(look: Look, number: int, count: int) -> Look:
-    """Shade `number` of `count` of a look's colour, from light to dark; every other is dashed."""
+    """Shade `number` of `count` of a look's colour, light to dark; every second one is dashed."""
     share = 1.25 * number / (count - 1) - 0.65  # of white if negative, of black if positive
     target = 1.0 if share < 0 else 0.0
     mixed = [value + abs(share) * (target - value) for value in to_rgb(look.color)]
@@ -168,7 +167,7 @@ def shade(look: Look, number: int, count: int) -> Look:
 
 
 def _run_look(run: dict) -> Look:
-    """The look of a run's method, or of the method's variant that it is."""
+    """The look of a run's method, or of its variant of the method."""
     for (method, flag), look in VARIANTS.items():
         if run["method"] == method and run["params"].get(flag):
             return look
@@ -176,7 +175,7 @@ def _run_look(run: dict) -> Look:
 
 
 def markers(runs: Iterable[dict], label: str, points: int, count: int = 7) -> tuple[int, int]:
-    """First marked point and distance of the marks, about `count`, on a run's curve of `points`.
+    """First marked point and distance between marks, for about `count` marks on `points` points.
 
     Runs start at different points, so that their markers do not cover one another.
     """
@@ -186,7 +185,7 @@ def markers(runs: Iterable[dict], label: str, points: int, count: int = 7) -> tu
 
 
 def band(look: Look, runs: Iterable[dict]) -> dict:
-    """Keyword arguments of `Axes.fill_between`; paler where many bands may lie on one another."""
+    """Keyword arguments of `Axes.fill_between`; paler where many bands may overlap."""
     many = len({run["label"] for run in runs}) > MANY
     alpha = 0.0 if look == OTHERS else 0.08 if many else 0.15
     return {"color": look.color, "alpha": alpha, "linewidth": 0}
@@ -194,7 +193,7 @@ def band(look: Look, runs: Iterable[dict]) -> dict:
 
 @contextlib.contextmanager
 def styled() -> Iterator[None]:
-    """Have the project's settings in force while a block or function runs, and no others after."""
+    """Apply the project's settings while a block or function runs, and restore them after it."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(SETTINGS)
@@ -202,7 +201,7 @@ def styled() -> Iterator[None]:
 
 
 def method_handles(exhibit: dict, looked: Mapping[str, Look]) -> list[Line2D]:
-    """Legend entries of the exhibit's runs by their looks, in row order; of grey ones together."""
+    """Legend entries of the exhibit's runs, in row order; grey runs share one entry."""
     handles = [
         Line2D([], [], label=title, **looked[label].curve())
         for label, title in exhibits.titles(exhibit).items()
@@ -214,7 +213,7 @@ def method_handles(exhibit: dict, looked: Mapping[str, Look]) -> list[Line2D]:
 
 
 def others_note(exhibit: dict, looked: Mapping[str, Look]) -> str:
-    """Which runs are grey, if any are."""
+    """A note about grey runs, if there are any."""
     names = [title for label, title in exhibits.titles(exhibit).items() if looked[label] == OTHERS]
     return f"In grey: {', '.join(names)}." if names else ""
 
@@ -225,7 +224,7 @@ def protocol_handles(shown: Iterable) -> list[Line2D]:
 
 
 def variant_handles(titles: list[str]) -> list[Line2D]:
-    """Legend entries of variants, in black, which is no protocol's, as they mean all of them."""
+    """Legend entries of variants, in black, because they hold for all protocols."""
     plain = Look("#000000", "o", SOLID)
     return [
         Line2D([], [], label=title, **variant_look(plain, number).curve())

@@ -1,6 +1,6 @@
-"""Accuracy against one parameter, such as the number of experts or how unlike clients are.
+"""Accuracy against one parameter, such as the number of experts or a Dirichlet concentration.
 
-One panel per federation or, if the parameter is one of the federations' own, per family of them.
+One panel per federation or, if the parameter belongs to federations, per family of federations.
 """
 
 import pandas as pd
@@ -14,9 +14,9 @@ from fedlib.report.figures import canvas, curves, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY, over_seeds
 
-LOG_ABOVE = 10  # ratio of the largest to the smallest value, up to which the axis is linear
+LOG_ABOVE = 10  # up to this ratio of the largest to the smallest value, the axis is linear
 EVEN = "Values stand at even distances, not to scale."
-EVEN_ABOVE = 1000  # and from which the values stand at even distances, so that none is squashed
+EVEN_ABOVE = 1000  # above this ratio, the values are evenly spaced
 
 
 @style.styled()
@@ -55,7 +55,7 @@ def draw(given: Inputs) -> Figure:
 
 
 def scale_of(settings: list[float | str]) -> str:
-    """How the values, sorted, are laid out on an axis: "linear", "log" or "even"."""
+    """The scale of an axis with these sorted values: "linear", "log" or "even"."""
     if any(isinstance(setting, str) for setting in settings):
         return "even"
     positive = [setting for setting in settings if setting > 0]
@@ -66,12 +66,12 @@ def scale_of(settings: list[float | str]) -> str:
 
 
 def positions(values: pd.Series, settings: list[float | str], scale: str) -> pd.Series:
-    """Where the values stand on an axis of that scale; `settings` are all of them, sorted."""
+    """Positions of the values on an axis of that scale; `settings` are all values, sorted."""
     return values.map(settings.index) if scale == "even" else values
 
 
 def lay_out(axes: Axes, settings: list[float | str], scale: str) -> None:
-    """The x axis of that scale, with a tick at each of the settings, sorted."""
+    """Give the x axis that scale, and a tick at each of the sorted settings."""
     if scale == "log":
         axes.set_xscale("log")
         axes.xaxis.set_minor_locator(NullLocator())
@@ -80,7 +80,7 @@ def lay_out(axes: Axes, settings: list[float | str], scale: str) -> None:
 
 
 def _points(given: Inputs, runs: pd.DataFrame) -> pd.DataFrame:
-    """The runs with their metric over seeds, in the order of their settings."""
+    """The runs with their metric over seeds, in order of their settings."""
     shown = exhibits.pick(given.rows, at="last", metric=given.kind.metric, **PRIMARY._asdict())
     summary = over_seeds(shown, ["federation", "label"])
     points = runs.merge(summary, on=["federation", "label"])

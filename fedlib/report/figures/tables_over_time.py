@@ -1,6 +1,6 @@
-"""How a table of probabilities by expert changes over the rounds: a row of panels per run.
+"""A table of probabilities by expert over the rounds: a row of panels per run.
 
-Such as q(expert | label) of FedMix, or how much the gates of a plain mixture trust each expert on
+Examples are q(expert | label) of FedMix, or a plain mixture's mean gate weights of each expert for
 examples of each label.
 
 Source: Reisser et al., "Federated Mixture of Experts", arXiv:2107.06724, figure 14; specification
@@ -18,7 +18,7 @@ from fedlib.report.metrics import TABLE
 
 @style.styled()
 def draw(given: Inputs) -> Figure:
-    """The figure, of one seed: the numbers of experts mean nothing from one seed to the next.
+    """The figure, of one seed, because the numbers of experts mean nothing across seeds.
 
     Raises:
       DataError: if a run recorded no table, or none at one of the rounds.

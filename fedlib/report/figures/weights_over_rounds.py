@@ -1,7 +1,7 @@
-"""What experts take from clients, and clients from experts: a matrix for each of some rounds.
+"""Weights of clients in experts, and of experts in clients: a matrix for each of some rounds.
 
-Wʳ above, of which every column sums to 1 over the clients of the round, and below it Wᶜ, of which
-every row sums to 1 over the experts.
+Above, every column of Wʳ sums to 1 over the clients of the round; below, every row of Wᶜ sums to 1
+over the experts.
 
 Source: J. Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
 IJCAI 2025, Equations 5 and 12; the paper shows no such figure.
@@ -18,7 +18,7 @@ from matplotlib.image import AxesImage
 from fedlib.report.figures import canvas, heat, style
 from fedlib.report.inputs import Inputs
 
-DARK = 0.55  # from which on numbers in cells are white
+DARK = 0.55  # numbers in cells with larger values are white
 WEIGHTS = {"client_weights": "$W^r$", "sync_weights": "$W^c$"}
 MEANING = (
     "Of Wʳ columns sum to 1: what an expert takes from each client of the round. Of Wᶜ rows do: "
@@ -27,7 +27,7 @@ MEANING = (
 
 
 class _Weights(NamedTuple):
-    """Weights [C, E] of a round's clients [C], in ascending order."""
+    """Weights [C, E] of a round's clients [C], clients in ascending order."""
 
     clients: list[int]
     values: np.ndarray
@@ -35,7 +35,7 @@ class _Weights(NamedTuple):
 
 @style.styled()
 def draw(given: Inputs) -> Figure:
-    """The figure, two rows of panels per run, of one seed: others have other cohorts.
+    """The figure, two rows of panels per run, of one seed: other seeds have other cohorts.
 
     Raises:
       DataError: if a run recorded no weights, or none in one of the rounds.
