@@ -1,7 +1,7 @@
-"""Every architecture by name; each is a module that is `head(body(x))` and ends in logits.
+"""All architectures by name; each builds a module that computes logits as `head(body(x))`.
 
 To add one: write `fedlib/models/<name>.py` with `build(**params) -> nn.Module`, then its name
-here, and its number of parameters in `tests/test_models.py`. Nothing is imported until asked for.
+here, and its number of parameters in `tests/test_models.py`. A module is imported only when used.
 """
 
 from importlib import import_module
@@ -32,7 +32,7 @@ def load(name: str):
     """The module `fedlib.models.<name>`, whose `build` makes the architecture.
 
     Raises:
-      KeyError: for an unknown name; lists the choices.
+      KeyError: for an unknown name; the message lists the choices.
     """
     if name not in MODELS:
         raise KeyError(f"no model {name!r}; there are {', '.join(MODELS)}")

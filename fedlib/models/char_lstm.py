@@ -29,7 +29,7 @@ class CharLSTM(nn.Module):
 
 
 class Embedding(nn.Embedding):
-    """torch's, for characters by number in whatever type the batch has."""
+    """torch's, for characters as integers of any type."""
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, T] -> [B, T, embedding]"""
@@ -39,11 +39,11 @@ class Embedding(nn.Embedding):
 class LSTM(nn.Module):
     """`torch.nn.LSTM` with batch_first: the same parameters, names, initial values and outputs.
 
-    Torch's own has a fused kernel, which cannot be batched over clients. It is used where the
-    engine visits the clients one by one; elsewhere the recurrence is spelled out, step by step.
+    Torch's fused kernel cannot be batched over clients. It is used if the engine visits the clients
+    one by one; otherwise the recurrence is computed step by step.
 
     Attributes:
-      num_layers: stacked on each other.
+      num_layers: number of stacked layers.
     """
 
     def __init__(self, inputs: int, hidden: int, num_layers: int):
@@ -83,7 +83,7 @@ def fused(x: Tensor, layers: list[Layer]) -> Tensor:
 
 
 def recurrence(x: Tensor, layers: list[Layer]) -> Tensor:
-    """The same in operations that can be batched: x [B, T, F] -> [B, T, H]"""
+    """The same in operations that can be batched over clients: x [B, T, F] -> [B, T, H]"""
     for weight_ih, weight_hh, bias_ih, bias_hh in layers:
         given = nn.functional.linear(x, weight_ih, bias_ih + bias_hh)  # [B, T, 4H]
         h = c = given.new_zeros(given.shape[0], weight_hh.shape[1])
@@ -100,5 +100,5 @@ def recurrence(x: Tensor, layers: list[Layer]) -> Tensor:
 def build(
     num_classes: int = 100, embedding: int = 8, hidden: int = 256, num_layers: int = 2
 ) -> nn.Module:
-    """The architecture, freshly drawn as torch does; a character is a class."""
+    """The architecture, initialised as in torch; a character is a class."""
     return CharLSTM(num_classes, embedding, hidden, num_layers)

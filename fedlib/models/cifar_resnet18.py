@@ -1,7 +1,7 @@
 """ResNet-18 for small images (11,173,962 parameters for 10 classes): client, expert and gate.
 
-A stem of 3 x 3 that keeps the size of the map, four stages of two blocks, batch normalisation. A
-gate is the same network with an output for each expert (11,171,397 for five).
+A 3 x 3 stem that keeps the size of the map, then four stages of two blocks, with batch
+normalisation. A gate is the same network with an output for each expert (11,171,397 for five).
 
 Source: K. He et al., "Deep Residual Learning for Image Recognition", CVPR 2016 (18 layers, option
   B: shortcuts of 1 x 1 where the shape changes), as used by J. Jiang et al., "Heterogeneous
@@ -17,13 +17,13 @@ from torch.nn import functional as F
 from fedlib.models.layers.augment import CropFlip, Cutout
 from fedlib.models.layers.conv import Network
 
-STAGES = ((1, 1), (2, 2), (4, 2), (8, 2))  # channels over `width`, stride of the first block
+STAGES = ((1, 1), (2, 2), (4, 2), (8, 2))  # channels / `width`, stride of the first block
 BLOCKS = 2  # in each stage
 CUT = 16  # pixels, side of the square that Cutout takes from 32 x 32
 
 
 class Block(nn.Module):
-    """Two convolutions that add to their input, which is projected where the shape changes."""
+    """Two convolutions with a shortcut, which is projected if the shape changes."""
 
     def __init__(self, inputs: int, outputs: int, stride: int):
         super().__init__()
@@ -43,12 +43,12 @@ class Block(nn.Module):
 def build(
     num_classes: int, width: int = 64, augment: bool = False, in_channels: int = 3
 ) -> nn.Module:
-    """Stem, stages and their mean over the pixels | Linear, freshly drawn as torch does.
+    """Stem, stages and their mean over the pixels | Linear, initialised as in torch.
 
     Args:
-      num_classes: L, or the experts that it gates.
+      num_classes: L, or E for a gate.
       width: channels of the stem and the first stage; each further stage has twice as many.
-      augment: whether it trains on random crops and flips of its images that lose a square.
+      augment: whether it trains on random crops and flips of its images, with Cutout.
       in_channels: of an image.
 
     Raises:
@@ -56,7 +56,7 @@ def build(
     """
     if width < 1:
         raise ValueError(f"width must be at least 1, got {width}")
-    # One layer in either case, so that the names of the parameters do not tell them apart.
+    # One layer in either case, so that the parameters have the same names.
     first = nn.Sequential(CropFlip(), Cutout(CUT)) if augment else nn.Identity()
     body = [first, *_normalised(in_channels, width, 3), nn.ReLU()]  # [B, width, 32, 32]
     inputs = width
@@ -71,6 +71,6 @@ def build(
 
 
 def _normalised(inputs: int, outputs: int, kernel: int, stride: int = 1) -> list[nn.Module]:
-    """A convolution and its batch normalisation; with stride 1 the map keeps its size."""
+    """A convolution and its batch normalisation; stride 1 keeps the size of the map."""
     convolution = nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
     return [convolution, nn.BatchNorm2d(outputs)]

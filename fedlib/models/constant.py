@@ -1,7 +1,7 @@
-"""A model that looks at no input: it learns how frequent each label is.
+"""A model that ignores its input and learns the frequencies of the labels.
 
-What another model reaches above it, it has learned from inputs; where clients have few of the
-classes each, that can be little.
+The lead of another model over it shows how much that model learns from inputs, which can be little
+if each client has few classes.
 """
 
 from torch import Tensor, nn
@@ -29,5 +29,5 @@ class Constant(nn.Module):
 
 
 def build(num_classes: int) -> nn.Module:
-    """The architecture, freshly drawn."""
+    """The architecture, newly initialised."""
     return Constant(num_classes)

@@ -1,7 +1,7 @@
 """The CNN of FedEM and pFedMM for EMNIST and FEMNIST (2,278,334 parameters for 62 classes).
 
 Source: omarfoq/FedEM, models.py (FemnistCNN); Archipes/pFedMM, models.py.
-Deviation: ReLU follows the pooling instead of preceding it; the maximum commutes with ReLU, so it
+Deviation: ReLU follows the pooling instead of preceding it; the maximum commutes with ReLU, so this
 is the same function on a quarter of the elements.
 """
 
@@ -34,5 +34,5 @@ class EmnistCNN(nn.Module):
 
 
 def build(num_classes: int) -> nn.Module:
-    """The architecture, freshly drawn."""
+    """The architecture, newly initialised."""
     return EmnistCNN(num_classes)

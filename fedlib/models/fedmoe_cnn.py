@@ -6,7 +6,7 @@ Source: J. Jiang et al., "Heterogeneous Federated Learning with Scalable Server 
   IJCAI 2025 (doi 10.24963/ijcai.2025/610), and its code; specification section 4.1.
 Deviation: ReLU follows the pooling instead of preceding it; the maximum commutes with ReLU, so it
   is the same function on a quarter of the elements. Training images are cropped after they are
-  scaled, not before, which is the same because bilinear weights sum to 1.
+  scaled, not before; the result is the same because bilinear weights sum to 1.
 """
 
 from torch import nn
@@ -14,7 +14,7 @@ from torch import nn
 from fedlib.models.layers.conv import Network, convolution
 from fedlib.models.layers.resized_crop import ResizedCrop
 
-PADDING = 2  # keeps the side of a map
+PADDING = 2  # keeps the size of a map
 CHANNELS = (32, 64)
 
 
@@ -25,10 +25,10 @@ def build(
     side: int = 28,
     augment: bool = False,
 ) -> nn.Module:
-    """Two convolutions and a hidden layer | Linear, freshly drawn as torch does.
+    """Two convolutions and a hidden layer | Linear, initialised as in torch.
 
     Args:
-      num_classes: L, or the experts that it gates.
+      num_classes: L, or E for a gate.
       hidden: units of the hidden layer.
       in_channels, side: of an image; the side is a multiple of 4.
       augment: whether it trains on random parts of its images; see `ResizedCrop`.
@@ -39,7 +39,7 @@ def build(
     if side < 4 or side % 4:
         raise ValueError(f"side must be a multiple of 4, got {side}")
     body = [
-        # One layer in either case, so that the names of the parameters do not tell them apart.
+        # One layer in either case, so that the parameters have the same names.
         ResizedCrop() if augment else nn.Identity(),
         *convolution(in_channels, CHANNELS[0], PADDING),  # [B, 32, 14, 14]
         *convolution(*CHANNELS, PADDING),  # [B, 64, 7, 7]

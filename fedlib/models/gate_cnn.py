@@ -1,14 +1,14 @@
-"""The gate of Adaptive Expert Models: a CNN that classifies an input by which expert it needs.
+"""The gate of Adaptive Expert Models: a CNN with a logit for each expert.
 
-A softmax of its logits weighs the experts. Of two experts it has a single logit, that of the second
-one, which is the client's local expert: `fedlib.engine.task.log_probs` makes weights of either.
+A softmax of the logits weighs the experts. With two experts there is a single logit, for the second
+one, the client's local expert; `fedlib.engine.task.log_probs` gives the weights in either case.
 
 6,995 parameters for seven experts on CIFAR-10, 95,642 for ten on FEMNIST.
 
 Source: Isaksson et al., "Adaptive Expert Models for Personalization in Federated Learning",
   FL-IJCAI 2022 (arXiv:2206.07832), Table 1; EricssonResearch/fl-moe; specification section 5.3.
-Deviation: ReLU follows the pooling instead of preceding it, and so does the dropout of channels;
-  the maximum commutes with both.
+Deviation: ReLU and the dropout of channels follow the pooling instead of preceding it; the maximum
+  commutes with both.
 """
 
 from torch import nn
@@ -31,20 +31,20 @@ def build(
     augment: bool = False,
     init: str = "official",
 ) -> nn.Module:
-    """One or two convolutions and a hidden layer | dropout, Linear, and ReLU if logits have one.
+    """One or two convolutions and a hidden layer | dropout, Linear, and with `logit_relu` ReLU.
 
     Maps images [B, in_channels, side, side] to logits of the experts, [B, E], or [B, 1] for two.
 
     Args:
       num_classes: experts, the local one last.
-      conv1, conv2: channels of the convolutions; 0 leaves the second one out.
+      conv1, conv2: channels of the convolutions; with `conv2` 0 there is only one.
       hidden: units of the hidden layer.
-      dropout: share of these units, and of the channels of the second convolution, that is dropped.
+      dropout: dropped share of these units, and of the channels of the second convolution.
       in_channels, side: of an image.
-      padding: of the convolutions; 2 keeps the side of a map.
-      logit_relu: whether logits below 0 are cut off, as in the official code (not in the paper);
-        the single logit of two experts then gives the local one at least half the weight.
-      augment: see `fedlib.models.leaf_cnn.build`; the gate sees what the experts see.
+      padding: of the convolutions; 2 keeps the size of a map.
+      logit_relu: whether logits below 0 become 0, as in the official code (not in the paper); with
+        two experts, the local one then has at least half the weight.
+      augment: see `fedlib.models.leaf_cnn.build`; the gate sees the same images as the experts.
       init: see `initialise`.
     """
     dropped = Dropout2d(dropout, salt=1)

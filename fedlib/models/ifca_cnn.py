@@ -1,9 +1,9 @@
-"""The CNN of IFCA for rotated CIFAR-10 as Adaptive Expert Models has it (798,752 parameters).
+"""The CNN of IFCA for rotated CIFAR-10, as in Adaptive Expert Models (798,752 parameters).
 
 Source: EricssonResearch/fl-moe, after A. Ghosh et al., "An Efficient Framework for Clustered
   Federated Learning", NeurIPS 2020 (jichan3751/ifca); specification section 5.2.
 Deviation: the first ReLU follows the pooling, which is the same function. The second one precedes
-  the normalisation, where the order matters. IFCA's own network is `ifca_original_cnn`.
+  the normalisation, because there the order matters. IFCA's own network is `ifca_original_cnn`.
 """
 
 from torch import nn
@@ -34,20 +34,20 @@ def build(
     tf_equivalent: bool = False,
     init: str = "official",
 ) -> nn.Module:
-    """Two normalised convolutions and two hidden layers | Linear, and ReLU where logits have one.
+    """Two normalised convolutions and two hidden layers | Linear, and with `logit_relu` ReLU.
 
     Dropout is between the hidden layers.
 
     Args:
       num_classes: L.
-      dropout: share of the first hidden layer that is dropped.
+      dropout: dropped share of the first hidden layer.
       conv1, conv2: channels of the convolutions.
       hidden1, hidden2: units of the hidden layers.
       in_channels, side: of an image.
-      logit_relu: whether logits below 0 are cut off, as in the official code (not in the paper).
+      logit_relu: whether logits below 0 become 0, as in the official code (not in the paper).
       augment: see `fedlib.models.leaf_cnn.build`.
-      tf_equivalent: whether responses are normalised as in IFCA's TensorFlow code, rather than as
-        in the official code, which uses its numbers with torch.
+      tf_equivalent: whether responses are normalised as in IFCA's TensorFlow code; False is as in
+        the official code, which uses the same constants in torch.
       init: see `initialise`.
     """
     window = TENSORFLOW_WINDOW if tf_equivalent else TORCH_WINDOW

@@ -1,13 +1,13 @@
 """IFCA's own CNN for rotated CIFAR-10, with its crops of 24 x 24 pixels (1,068,298 parameters).
 
-In training each image is cropped, mirrored in half of all cases, and has its contrast changed;
-otherwise it is its middle. Either way it is standardised by itself.
+In training each image is cropped at random, mirrored with probability 1/2, and changed in contrast;
+in evaluation it is cropped to its centre. Then each image is standardised by its own pixels.
 
 Source: A. Ghosh et al., "An Efficient Framework for Clustered Federated Learning", NeurIPS 2020;
   jichan3751/ifca, cifar/cifar10.py and train_cluster_cifar_tf.py; specification section 5.2.
-Deviation: each image of a batch has a crop and a contrast of its own, where that code draws one for
-  all. Its random brightness is left out, because standardisation takes it away again. It
-  standardises pixels; here the channels of a federation are scaled before, by nearly equal factors.
+Deviation: each image of a batch has its own crop and contrast; the code draws one for all. The
+  code's random brightness is left out, because standardisation cancels it. The code standardises
+  raw pixels; here the federation's channels are scaled before, by nearly equal factors.
 """
 
 import torch
@@ -41,7 +41,7 @@ def build(
       conv1, conv2: channels of the convolutions.
       hidden1, hidden2: units of the hidden layers.
       in_channels, side: of an image, of at least 24 pixels a side.
-      decay: factor of half the squared weights of each hidden layer, in the loss.
+      decay: factor in the loss of half the squared weights of each hidden layer.
 
     Raises:
       ConfigError: if images are too small.
@@ -50,7 +50,7 @@ def build(
         raise ConfigError(f"side must be at least {CROP}, got {side}")
     pool = MaxPool2d(3, 2, ceil_mode=True)  # TensorFlow's SAME: begins at the corner, 12, 6
     body = [
-        CropFlip(pad=(side - CROP) // 2),  # the middle of these is never padding
+        CropFlip(pad=(side - CROP) // 2),  # the centre never has padding
         Centre(CROP),
         Contrast(0.2, 1.8),
         Standardise(),
@@ -72,16 +72,16 @@ def build(
 
 
 def drawn(layer: nn.Module, *, std: float, bias: float) -> nn.Module:
-    """`layer`, its weights normal and drawn again beyond two deviations, its biases constant."""
+    """`layer` with constant biases, and normal weights truncated at two deviations."""
     nn.init.trunc_normal_(layer.weight, std=std, a=-2 * std, b=2 * std)
     nn.init.constant_(layer.bias, bias)
     return layer
 
 
 class DecayedLinear(nn.Linear):
-    """A linear layer whose weights are pulled to zero, as by a penalty in the mean loss of a batch.
+    """A linear layer with weight decay, as by a penalty in the mean loss of a batch.
 
-    The penalty is in the gradient alone: no loss that is reported contains it.
+    The penalty is only in the gradient: no reported loss contains it.
 
     Attributes:
       decay: factor of half the squared weights.
@@ -98,7 +98,7 @@ class DecayedLinear(nn.Linear):
 
 
 class _Penalty(Function):
-    """`weight` as it is, with the gradient of decay / 2 * |weight|^2 added to its own."""
+    """The identity of `weight`, whose gradient gains that of decay / 2 * |weight|^2."""
 
     generate_vmap_rule = True
 

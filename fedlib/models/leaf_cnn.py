@@ -29,17 +29,17 @@ def build(
     augment: bool = False,
     init: str = "official",
 ) -> nn.Module:
-    """Two convolutions and a hidden layer | dropout, Linear, and ReLU where logits have one.
+    """Two convolutions and a hidden layer | dropout, Linear, and with `logit_relu` ReLU.
 
     Args:
       num_classes: L.
       conv1, conv2: channels of the convolutions.
       hidden: units of the hidden layer.
-      dropout: share of them that is dropped.
+      dropout: dropped share of these units.
       in_channels, side: of an image.
-      padding: of the convolutions; 2 keeps the side of a map, as in LEAF's own network.
-      logit_relu: whether logits below 0 are cut off, as in the official code (not in the paper).
-      augment: whether training images are moved, mirrored and coloured at random; of CIFAR-10.
+      padding: of the convolutions; 2 keeps the size of a map, as in LEAF's own network.
+      logit_relu: whether logits below 0 become 0, as in the official code (not in the paper).
+      augment: whether training images are cropped, mirrored and coloured at random; for CIFAR-10.
       init: see `initialise`.
     """
     body = [

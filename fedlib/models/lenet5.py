@@ -1,8 +1,8 @@
 """The LeNet-5 of FedMix (878,538 parameters for CIFAR-10, 608,702 for FEMNIST).
 
-Far wider than LeCun's: the name is the paper's, the sizes are those that its communication costs
-imply. The body is in two parts: `body.0`, the first convolution, is what Local/Global keeps
-private, and `body.1` is the rest, up to the 512 features.
+It is far wider than LeCun's: the name is the paper's, and its communication costs imply the sizes.
+The body has two parts: `body.0`, the first convolution, is private in Local/Global, and `body.1` is
+the rest, up to the 512 features.
 
 Source: M. Reisser et al., "Federated Mixture of Experts", 2020 (arXiv:2107.06724); specification
   sections 4 and 6.
@@ -18,7 +18,7 @@ from fedlib.models.layers.fast import MaxPool2d
 
 
 class LeNet5(nn.Module):
-    """A convolution, then another one and a hidden layer | Linear."""
+    """Two convolutions and a hidden layer | Linear."""
 
     def __init__(
         self,
@@ -63,16 +63,16 @@ def build(
     padding: int = 0,
     augment: bool = False,
 ) -> nn.Module:
-    """The architecture, freshly drawn as torch does.
+    """The architecture, initialised as in torch.
 
     Args:
       num_classes: L.
-      channels: of the first convolution, and half of those of the second; 61 and 113 make models
-        of twice and four times the size.
-      hidden: features.
+      channels: of the first convolution; the second has twice as many. With 61 and 113 the model is
+        two and four times as large.
+      hidden: units of the hidden layer.
       in_channels, side: of an image.
-      padding: of the convolutions; 2 keeps the side of a map, which images of 8 pixels need.
-      augment: whether it trains on random crops and flips of its images; see `CropFlip`. The paper
-        says so of CIFAR-100 alone.
+      padding: of the convolutions; 2 keeps the size of a map, and images of 8 pixels need it.
+      augment: whether it trains on random crops and flips of its images, see `CropFlip`; in the
+        paper for CIFAR-100 alone.
     """
     return LeNet5(num_classes, channels, hidden, in_channels, side, padding, augment)

@@ -1,4 +1,4 @@
-"""Multinomial logistic regression; with two classes a single logit.
+"""Multinomial logistic regression, with a single logit for two classes.
 
 Source: FedEM's synthetic experiment, one `Linear(150, 1)` per expert (151 parameters).
 """
@@ -20,5 +20,5 @@ class Linear(nn.Module):
 
 
 def build(in_features: int, num_classes: int) -> nn.Module:
-    """The architecture, freshly drawn."""
+    """The architecture, newly initialised."""
     return Linear(in_features, num_classes)

@@ -1,7 +1,7 @@
-"""A perceptron with one hidden layer or more.
+"""A perceptron with one or more hidden layers.
 
-With 64 hidden units it suits the handwritten digits that come with scikit-learn; two layers of 200
-are the model of FedMix for MNIST (199,210 parameters; specification section 6).
+With 64 hidden units it suits scikit-learn's handwritten digits; with two layers of 200 it is the
+model of FedMix for MNIST (199,210 parameters; specification section 6).
 """
 
 from collections.abc import Sequence
@@ -34,15 +34,15 @@ def dense_relu(inputs: int, hidden: Sequence[int]) -> list[nn.Module]:
 
 
 def build(in_features: int, hidden: int | Sequence[int], num_classes: int) -> nn.Module:
-    """The architecture, freshly drawn as torch does.
+    """The architecture, initialised as in torch.
 
     Args:
-      in_features: numbers of an input, whatever its shape.
+      in_features: numbers in an input of any shape.
       hidden: units of the hidden layer, or of each of several.
       num_classes: L.
 
     Raises:
-      ConfigError: without a hidden layer.
+      ConfigError: if there is no hidden layer.
     """
     hidden = [hidden] if isinstance(hidden, int) else hidden
     if not hidden:

@@ -1,16 +1,16 @@
 """MobileNet-v2 with a new last layer (2,236,682 parameters for 10 classes).
 
-The body is everything up to the pooled 1280 features, batch normalisation included; the head is
-dropout and the last layer. At 32 x 32 pixels the maps shrink to 1 x 1, so a training batch needs
-at least two examples: batch normalisation has nothing to average over otherwise.
+The body goes up to the 1280 pooled features, batch normalisation included; the head is dropout and
+the last layer. At 32 x 32 pixels the maps shrink to 1 x 1, so batch normalisation needs training
+batches of at least two examples.
 
-Architecture, names and initial values are torchvision's. Most of its layers work on very small
-maps here, for which torch's convolutions are not made: they are replaced by layers that compute
-the same function faster (`fedlib.models.layers.random`).
+Architecture, names and initial values are torchvision's. Torch's convolutions are slow on the very
+small maps here: they are replaced by layers that compute the same function faster
+(`fedlib.models.layers.fast`).
 
 Source: torchvision.models.mobilenet_v2, width 1.0, as used by FedEM and pFedMM for CIFAR.
-Weights: torchvision's ImageNet weights IMAGENET1K_V1 where a run asks for them
-(`mobilenet_v2_weights` of `fedlib.data.downloads`); torchvision's initialisation otherwise.
+Weights: torchvision's ImageNet weights IMAGENET1K_V1 if a run declares them
+(`mobilenet_v2_weights` of `fedlib.data.downloads`), otherwise torchvision's initialisation.
 """
 
 from pathlib import Path
@@ -27,7 +27,7 @@ class MobileNetV2(nn.Module):
 
     def __init__(self, num_classes: int, dropout: float):
         super().__init__()
-        from torchvision.models import mobilenet_v2  # takes a second: only where it is needed
+        from torchvision.models import mobilenet_v2  # a slow import
 
         features = _fast(mobilenet_v2(weights=None).features)
         self.body = nn.Sequential(features, nn.AdaptiveAvgPool2d(1), nn.Flatten())
@@ -39,7 +39,7 @@ class MobileNetV2(nn.Module):
 
 
 def build(num_classes: int, dropout: float = 0.2) -> nn.Module:
-    """The architecture, freshly drawn as torchvision does."""
+    """The architecture, initialised as in torchvision."""
     return MobileNetV2(num_classes, dropout)
 
 
@@ -57,7 +57,7 @@ def pretrained(file: Path) -> dict[str, Tensor]:
 
 
 def _fast(layer: nn.Module) -> nn.Module:
-    """`layer` with everything that has a faster twin replaced by it, parameters and names kept."""
+    """`layer` with faster layers where there are any; parameters keep their values and names."""
     if isinstance(layer, nn.ReLU6):
         return ReLU6()
     if isinstance(layer, nn.Conv2d) and layer.kernel_size == (1, 1):

@@ -1,16 +1,16 @@
-"""The five CNNs of pFedMoE and its siblings, and those for MNIST; wide or narrow, one shape.
+"""The five CNNs of pFedMoE and its sibling papers, and those for MNIST, which differ in width.
 
-Two convolutions, two hidden layers, a classifier. The body is what pFedMoE calls the extractor,
-up to and including the ReLU of the second hidden layer, and the head is its header. `SIZES` has
-the widths of CNN-1 to CNN-5, whose bodies all end in 500 features, so that any of them can be
-mixed with the shared small extractor, which is the body of a CNN-5.
+Two convolutions, two hidden layers, a classifier. The body, up to and including the ReLU of the
+second hidden layer, is pFedMoE's extractor, and the head is its header. `SIZES` has the widths of
+CNN-1 to CNN-5. Their bodies all end in 500 features, so that each can be mixed with the small
+shared extractor, the body of a CNN-5.
 
 Source: L. Yi et al., "pFedMoE: Data-Level Personalization with Mixture of Experts for
   Model-Heterogeneous Personalized Federated Learning", 2024 (arXiv:2402.01350); specification
   section 3. Widths are those of the first author's published sibling code.
 Deviation: ReLU follows the pooling instead of preceding it; the maximum commutes with ReLU, so it
-  is the same function on a quarter of the elements. One note on the journal version prints 32 for
-  the first convolution of CNN-1 and CNN-2; every published code has 16.
+  is the same function on a quarter of the elements. A note on the journal version has 32 channels
+  in the first convolution of CNN-1 and CNN-2; all published code has 16.
 """
 
 from torch import Tensor, nn
@@ -80,19 +80,19 @@ def build(
     padding: int = 0,
     augment: bool = False,
 ) -> nn.Module:
-    """The architecture, freshly drawn as torch does.
+    """The architecture, initialised as in torch.
 
     Args:
       num_classes: L.
-      size: of `SIZES`.
+      size: one of `SIZES`.
       channels, hidden: in place of the size's.
       in_channels, side: of an image.
-      padding: of the convolutions; 2 keeps the side of a map, which images of 8 pixels need.
-      augment: whether training images are mirrored, moved and lose a rectangle at random.
+      padding: of the convolutions; 2 keeps the size of a map, and images of 8 pixels need it.
+      augment: whether training images are mirrored, cropped and lose a rectangle at random.
 
     Raises:
-      KeyError: for an unknown size; lists the choices.
-      ValueError: for widths that are not two numbers from 1.
+      KeyError: for an unknown size; the message lists the choices.
+      ValueError: unless widths are two positive numbers.
     """
     if size not in SIZES:
         raise KeyError(f"no size {size!r}; there are {', '.join(SIZES)}")

@@ -1,12 +1,13 @@
 """The gate of pFedMoE: two linear layers on the raw image, and one of several normalisations.
 
-Its two outputs are the weights of the global and of the local expert, in this order, once a
-softmax is taken. It is small: 196,802 numbers in the linear layers for 64 hidden ones and images
-of 3 x 32 x 32, and 6,148 more for switchable normalisation.
+A softmax of its two outputs gives the weights of the global and of the local expert, in this order.
+It is small: for 64 hidden units and images of 3 x 32 x 32, the linear layers have 196,802
+parameters, and switchable normalisation has 6,148 more.
 
 Source: L. Yi et al., pFedMoE, 2024 (arXiv:2402.01350); specification section 2. All descriptions
-  name two linear layers, a sigmoid between them and switchable normalisation; where it stands, its
-  width and any further normalisation are contradictory or missing, hence the arguments.
+  have two linear layers, a sigmoid between them and switchable normalisation. The place of the
+  normalisation, the width and any further normalisation are contradictory or missing, hence the
+  arguments.
 """
 
 from torch import Tensor, nn
@@ -80,15 +81,15 @@ def build(
     side: int = 32,
     augment: bool = False,
 ) -> nn.Module:
-    """The architecture, freshly drawn as torch does.
+    """The architecture, initialised as in torch.
 
     Args:
-      num_classes: E, the experts to choose from.
+      num_classes: E, the number of experts.
       hidden: width; 64 and the other defaults are ours, see the module.
-      input_norm: of `INPUT_NORMS`; "switch2d" normalises the image, the others the flat input.
-      hidden_norm: of `HIDDEN_NORMS`, before the sigmoid; "batch" also normalises the outputs.
+      input_norm: one of `INPUT_NORMS`; "switch2d" normalises the image, the others the flat input.
+      hidden_norm: one of `HIDDEN_NORMS`, before the sigmoid; "batch" also normalises the outputs.
       in_channels, side: of an image.
-      augment: as for the experts, who then see the same images.
+      augment: as for the experts, so that gate and experts see the same images.
 
     Raises:
       ValueError: for an unknown normalisation.

@@ -1,13 +1,14 @@
 """ResNet-20 for small images with group normalisation (275,572 parameters for 100 classes).
 
-The body is in two parts: `body.0`, the stem and the whole first stage, is what Local/Global keeps
-private, and `body.1` is the rest, up to the 64 pooled features.
+The body has two parts: `body.0`, the stem and the whole first stage, is private in Local/Global,
+and `body.1` is the rest, up to the 64 pooled features.
 
 Source: K. He et al., "Deep Residual Learning for Image Recognition", CVPR 2016 (section 4.2; option
   A: shortcuts without parameters), as used by M. Reisser et al., "Federated Mixture of Experts",
-  2020 (arXiv:2107.06724); specification sections 4, 5 and 6. FedMix says neither how it normalises
-  in groups nor how it draws: two groups, and normal numbers of variance 2 / fan-in for convolutions
-  as in google-research/federated, utils/models/resnet_models.py. The head is drawn as torch does.
+  2020 (arXiv:2107.06724); specification sections 4, 5 and 6. FedMix states neither the number of
+  groups nor the initialisation. Here there are two groups, and the weights of convolutions are
+  normal with variance 2 / fan-in, as in google-research/federated, utils/models/resnet_models.py.
+  The head is initialised as in torch.
 """
 
 from torch import Tensor, nn
@@ -24,7 +25,7 @@ class ResNet20(nn.Module):
 
     def __init__(self, num_classes: int, norm_groups: int, augment: bool, in_channels: int):
         super().__init__()
-        # One layer in either case, so that the names of the parameters do not tell them apart.
+        # One layer in either case, so that the parameters have the same names.
         first = CropFlip() if augment else nn.Identity()
         inputs = STAGES[0][0]
         stem = first, *_normalised(in_channels, inputs, 1, norm_groups), nn.ReLU()
@@ -43,9 +44,9 @@ class ResNet20(nn.Module):
 
 
 class Block(nn.Module):
-    """Two convolutions that add to their input.
+    """Two convolutions with a shortcut.
 
-    Where they halve the map, the input loses every other row and column; where they have more
+    If they halve the map, the shortcut drops every other row and column; if they have more
     channels, it gets channels of zeros.
     """
 
@@ -66,7 +67,7 @@ class Block(nn.Module):
 
 
 def stage(inputs: int, outputs: int, stride: int, norm_groups: int) -> nn.Sequential:
-    """Blocks of which the first one changes the size: [B, inputs, H, W] -> [B, outputs, H', W']"""
+    """Blocks; the first one changes the shape: [B, inputs, H, W] -> [B, outputs, H', W']"""
     blocks = [Block(inputs, outputs, stride, norm_groups)]
     blocks += [Block(outputs, outputs, 1, norm_groups) for _ in range(1, BLOCKS)]
     return nn.Sequential(*blocks)
@@ -75,11 +76,11 @@ def stage(inputs: int, outputs: int, stride: int, norm_groups: int) -> nn.Sequen
 def build(
     num_classes: int, norm_groups: int = 2, augment: bool = False, in_channels: int = 3
 ) -> nn.Module:
-    """The architecture, freshly drawn.
+    """The architecture, newly initialised.
 
     Args:
       num_classes: L.
-      norm_groups: groups of channels that are normalised together; a divisor of 16.
+      norm_groups: number of groups of channels for normalisation; a divisor of 16.
       augment: whether it trains on random crops and flips of its images; see `CropFlip`.
       in_channels: of an image.
     """
@@ -87,7 +88,7 @@ def build(
 
 
 def _normalised(inputs: int, outputs: int, stride: int, norm_groups: int) -> list[nn.Module]:
-    """A 3 x 3 convolution and its normalisation, with a scale and a shift of each channel."""
+    """A 3 x 3 convolution and its normalisation, with a scale and a shift for each channel."""
     convolution = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
     nn.init.kaiming_normal_(convolution.weight, nonlinearity="relu")
     return [convolution, nn.GroupNorm(norm_groups, outputs)]

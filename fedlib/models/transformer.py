@@ -1,14 +1,13 @@
-"""Transformers for text: BERT's encoder and GPT-2's decoder, from one file; a class per text.
+"""Transformers that classify texts: BERT's encoder and GPT-2's decoder.
 
     bert  words + positions + type 0, normalised; blocks that normalise after each sum; pooler
     gpt2  words + positions; blocks that normalise before each branch, and once at the end; causal
 
-Attention is spelled out in matrix products, which can be batched over clients and counted, and
-dropout draws from the batch's key. What is padding is seen from the tokens themselves: no query
-looks at it.
+Attention is computed by matrix products, which can be batched over clients and counted. Dropout
+draws from the batch's key. Padding is recognised by its token, and no query attends to it.
 
-Texts of one length share a batch; they may be padded on either side. Positions count from the first
-token of the row, padding included, as in the published models.
+All texts of a batch have one length, and may be padded on either side. Positions count from the
+first token of the row, padding included, as in the published models.
 
 Source: J. Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language
   Understanding", NAACL 2019; A. Radford et al., "Language Models are Unsupervised Multitask
@@ -30,11 +29,11 @@ from fedlib.models.layers.random import Dropout
 
 POOLS = ("first", "last", "mean", "mean_all")
 TOKEN_TYPES = 2
-STD = 0.02  # of drawn weights, in both papers' code
+STD = 0.02  # of initial weights, in both papers' code
 
 
 class Size(NamedTuple):
-    """How large a model is, and what it reads."""
+    """The size of a model, and its inputs."""
 
     layout: str  # "bert" or "gpt2"
     num_layers: int
@@ -58,7 +57,7 @@ class Transformer(nn.Module):
     """Embedding, blocks and pooling | Dropout, Linear.
 
     Attributes:
-      tokens: (size of the vocabulary, padding token) of the texts it reads.
+      tokens: (size of the vocabulary, padding token) of its texts.
     """
 
     def __init__(self, num_classes: int, size: Size, pool: str, dropout: float):
@@ -73,7 +72,7 @@ class Transformer(nn.Module):
 
 
 class Body(nn.Module):
-    """A text as a vector."""
+    """From the tokens of a text to a vector."""
 
     def __init__(self, size: Size, pool: str, dropout: float):
         super().__init__()
@@ -82,7 +81,7 @@ class Body(nn.Module):
         self.words = nn.Embedding(size.vocabulary, size.width)
         self.positions = nn.Embedding(size.max_length, size.width)
         self.types = None if self.causal else nn.Embedding(TOKEN_TYPES, size.width)
-        self.norm = nn.LayerNorm(size.width, eps)  # BERT's of the embedding, GPT-2's of the output
+        self.norm = nn.LayerNorm(size.width, eps)  # BERT: of the embedding; GPT-2: of the output
         self.dropout = Dropout(dropout, salt=2)
         self.blocks = nn.ModuleList(
             Block(size, dropout, eps, salt=3 + 3 * number) for number in range(size.num_layers)
@@ -92,7 +91,7 @@ class Body(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Tokens [B, T] -> [B, width]"""
         real = x != self.pad
-        visible = real[:, None, None, :]  # [B, 1, 1, T]: the keys that each query may look at
+        visible = real[:, None, None, :]  # [B, 1, 1, T]: the keys to which a query may attend
         if self.causal:
             order = torch.arange(x.shape[1], device=x.device)
             visible = visible & (order <= order[:, None])
@@ -102,10 +101,10 @@ class Body(nn.Module):
         return self.pooled(self.norm(hidden) if self.causal else hidden, real)
 
     def embedded(self, x: Tensor) -> Tensor:
-        """What the first block sees: [B, T] -> [B, T, width]
+        """Input of the first block: [B, T] -> [B, T, width]
 
         Raises:
-          ConfigError: for longer texts than the model has positions.
+          ConfigError: for texts longer than the model's number of positions.
         """
         if x.shape[1] > self.positions.num_embeddings:
             raise ConfigError(
@@ -118,7 +117,7 @@ class Body(nn.Module):
         return self.dropout(hidden)
 
     def pooled(self, hidden: Tensor, real: Tensor) -> Tensor:
-        """One vector of a text, from all of its tokens [B, T, width] and which of them are real."""
+        """A vector for each text, from its tokens [B, T, width] and a mask of the real ones."""
         if self.pool == "mean_all":
             return hidden.mean(1)
         if self.pool == "mean":
@@ -127,18 +126,18 @@ class Body(nn.Module):
         pools, length = self.pool == "first" and self.pooler is not None, real.shape[1]
         order = torch.arange(length, device=real.device)
         rank = order if self.pool == "last" else length - 1 - order
-        place = ((rank + 1) * real).argmax(1)  # wherever the padding is
+        place = ((rank + 1) * real).argmax(1)  # works with padding on either side
         hidden = hidden.gather(1, place[:, None, None].expand(-1, 1, hidden.shape[-1]))[:, 0]
         return self.pooler(hidden).tanh() if pools else hidden
 
 
 class Block(nn.Module):
-    """Attention and two layers, each added to what it was given; dropout on all of them."""
+    """Attention, then two layers; each is added to its input, and both have dropout."""
 
     def __init__(self, size: Size, dropout: float, eps: float, salt: int):
         super().__init__()
         width = size.width
-        self.first = size.layout == "gpt2"  # whether to normalise first, or the sum
+        self.first = size.layout == "gpt2"  # normalise the input, not the sum
         self.attention = Attention(width, size.num_heads, dropout, salt)
         self.attention_norm = nn.LayerNorm(width, eps)
         gelu = nn.GELU(approximate="tanh" if self.first else "none")
@@ -172,11 +171,11 @@ class Attention(nn.Module):
         self.dropout = Dropout(dropout, salt)
 
     def forward(self, x: Tensor, visible: Tensor) -> Tensor:
-        """[B, T, width], where `visible` [B, 1, T or 1, T] says who may look at whom"""
+        """[B, T, width]; `visible` [B, 1, T or 1, T] says which keys each query may attend to"""
         heads = self.project(x).unflatten(-1, (3, self.num_heads, -1))
         q, k, v = heads.permute(2, 0, 3, 1, 4).unbind()  # [B, heads, T, width / heads] each
         scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
-        # Not minus infinity: a query without any key, all padding, would be no number.
+        # Not minus infinity, which would give NaN for a query without keys (all padding).
         scores = scores.masked_fill(~visible, torch.finfo(scores.dtype).min)
         mixed = self.dropout(scores.softmax(-1)) @ v
         return self.combine(mixed.transpose(1, 2).flatten(2))
@@ -192,19 +191,19 @@ def build(
     pool: str | None = None,
     dropout: float = 0.1,
 ) -> nn.Module:
-    """The architecture, freshly drawn as in the papers' code.
+    """The architecture, initialised as in the papers' code.
 
     Args:
       num_classes: L.
       size: one of `SIZES`.
-      vocabulary, max_length, pad: in place of those of the size.
-      pool: how a text becomes a vector. "first": its first token, through BERT's pooler; "last":
-        its last real token; "mean": of its real tokens; "mean_all": of all, padding too. By
-        default the layout's own, "first" of BERT and "last" of GPT-2.
-      dropout: of everything: embedding, attention, sums and the last layer.
+      vocabulary, max_length, pad: in place of the size's.
+      pool: the vector of a text. "first": its first token, through BERT's pooler; "last": its last
+        real token; "mean": the mean of its real tokens; "mean_all": of all tokens, padding
+        included. By default "first" for BERT and "last" for GPT-2.
+      dropout: of the embedding, attention, sums and the last layer.
 
     Raises:
-      ConfigError: for a size or way of pooling that does not exist.
+      ConfigError: for an unknown size or way of pooling.
     """
     if size not in SIZES:
         raise ConfigError(f"no size {size!r}; choose one of {', '.join(SIZES)}")
@@ -219,7 +218,7 @@ def build(
 
 
 def _drawn(module: Transformer, size: Size) -> Transformer:
-    """`module` with normal weights and zero biases; GPT-2's branches begin smaller."""
+    """`module` with normal weights and zero biases; the weights of GPT-2's branches are smaller."""
     for layer in module.modules():
         if isinstance(layer, nn.Linear | nn.Embedding):
             nn.init.normal_(layer.weight, std=STD)
@@ -234,7 +233,7 @@ def _drawn(module: Transformer, size: Size) -> Transformer:
 
 # -- published weights --------------------------------------------------------------------
 
-# Ours and the published name; what is below a block has its number in between.
+# Our names and the published ones; for a part of a block, its number comes in between.
 BERT = {
     "words.weight": "embeddings.word_embeddings.weight",
     "positions.weight": "embeddings.position_embeddings.weight",
@@ -265,14 +264,14 @@ BOTH = ("weight", "bias")
 def pretrained(file: Path) -> dict[str, Tensor]:
     """Parameters of the body in a published weight file of BERT or GPT-2, by this model's names.
 
-    The caller has verified the file's checksum. What is for pre-training alone is left out.
+    The caller has verified the file's checksum. Weights for pre-training alone are left out.
 
     Args:
-      file: `model.safetensors`, or `pytorch_model.bin` under whatever other name.
+      file: `model.safetensors`, or `pytorch_model.bin` under any other name.
 
     Raises:
-      ConfigError: if it is of neither.
-      DataError: if it is damaged.
+      ConfigError: if the file is of neither model.
+      DataError: if the file is damaged.
     """
     if file.suffix == ".safetensors":
         weights = _safe(file)
@@ -287,8 +286,8 @@ def pretrained(file: Path) -> dict[str, Tensor]:
 
 
 def _safe(file: Path) -> dict[str, Tensor]:
-    """The tensors of a file from which no code is run, by name."""
-    # Here, so that what trains no published weights needs PyTorch alone.
+    """The tensors of a safetensors file, by name."""
+    # Imported here, because only published weights need it.
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -299,7 +298,7 @@ def _safe(file: Path) -> dict[str, Tensor]:
 
 
 def _plain(name: str) -> str:
-    """A published name without the model's, and with the names of today for normalisation."""
+    """A published name without the model's prefix, and with today's names for normalisation."""
     name = name.removeprefix("bert.").removeprefix("transformer.")
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
         "LayerNorm.beta", "LayerNorm.bias"
@@ -321,13 +320,13 @@ def _of_gpt2(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     found = _renamed(weights, GPT2, "", "body.")
     for number in range(_num_layers(weights, "h.")):
         own = _renamed(weights, GPT2_BLOCK, f"h.{number}.", f"body.blocks.{number}.")
-        # Its layers multiply from the right: their matrices are [inputs, outputs].
+        # GPT-2's layers multiply from the right: their matrices are [inputs, outputs].
         found |= {n: v.T.contiguous() if v.dim() == 2 else v for n, v in own.items()}
     return found
 
 
 def _renamed(weights: dict, names: dict[str, str], theirs: str, ours: str) -> dict[str, Tensor]:
-    """Entries by our names; a name without "weight" stands for a weight and a bias."""
+    """Entries of `weights` by our names; a name without "weight" means a weight and a bias."""
     ends = {name: ("",) if name.endswith(".weight") else (".weight", ".bias") for name in names}
     return {
         f"{ours}{name}{end}": weights[f"{theirs}{names[name]}{end}"]
@@ -337,6 +336,6 @@ def _renamed(weights: dict, names: dict[str, str], theirs: str, ours: str) -> di
 
 
 def _num_layers(weights: dict[str, Tensor], prefix: str) -> int:
-    """Blocks that a file has, numbered below `prefix`."""
+    """Number of blocks in a file, which are numbered after `prefix`."""
     below = [name.removeprefix(prefix) for name in weights if name.startswith(prefix)]
     return len({name.partition(".")[0] for name in below})

@@ -1,9 +1,9 @@
 """The variational autoencoder of FedMix for MNIST (1,091,920 parameters).
 
 The body is the encoder: mean and log-variance of a code, side by side, [B, 2 * latent]. The head is
-the decoder: logits of the pixels, [B, in_features], which are those of independent Bernoulli
-variables. The head draws a code by itself from what the body says, with noise that is a function of
-the batch's key, so that `head(body(x))` is the autoencoder; it decodes a code [B, latent] as it is.
+the decoder: logits of the pixels, [B, in_features], as independent Bernoulli variables. From the
+body's output the head draws a code, with noise that is a function of the batch's key, so that
+`head(body(x))` is the autoencoder; a code [B, latent] is decoded directly.
 
 Source: M. Reisser et al., "Federated Mixture of Experts", 2020 (arXiv:2107.06724), appendix F;
   specification section 7.6.
@@ -34,7 +34,7 @@ class VAE(nn.Module):
 
 
 class Code(nn.Module):
-    """What the decoder is given: a draw in training mode, otherwise its mean.
+    """Input of the decoder: a random code in training mode, otherwise its mean.
 
     Attributes:
       latent: length of a code.
@@ -58,7 +58,7 @@ class Code(nn.Module):
 def build(
     in_features: int = 784, hidden: Sequence[int] = (512, 256), latent: int = 32
 ) -> nn.Module:
-    """The architecture, freshly drawn as torch does.
+    """The architecture, initialised as in torch.
 
     Args:
       in_features: pixels of an image, in [0, 1].

@@ -1,5 +1,5 @@
-"""Layers that several architectures share, and that PyTorch lacks or computes otherwise.
+"""Layers that several architectures share and that PyTorch lacks or computes differently.
 
-Here belong dropout and noise with keys of their own, augmentation, and convolutions laid out for
-a CPU. They import of the engine what it tells the code that it runs (`engine.ambient`), no more.
+These are dropout and noise from the batch's key, augmentation, and fast convolutions for a CPU.
+From the engine they import only `engine.ambient`, the state of the running batch.
 """

@@ -1,9 +1,9 @@
 """Layers that change the images of a batch before a network sees them.
 
-`CropFlip`, `Erase`, `Cutout`, `ColourJitter` and `Contrast` are random as functions of the batch's
-key, the same for all experts, and do nothing in evaluation; `Centre` and `Standardise` are always
-the same.
-`CropFlip` before `Centre` is a random crop without padding. See `fedlib.models.layers.random`.
+`CropFlip`, `Erase`, `Cutout`, `ColourJitter` and `Contrast` are random functions of the batch's
+key, the same for all experts, and do nothing in evaluation; see `fedlib.models.layers.random`.
+`Centre` and `Standardise` are deterministic. `CropFlip` before `Centre` is a random crop without
+padding.
 """
 
 import math
@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from fedlib.engine import ambient
 from fedlib.models.layers.random import uniform_bits
 
-# Salts that no other layer has, dropout included.
+# Salts that no other layer uses, dropout included.
 _PICTURES, _JITTER, _CONTRAST, _ERASE, _CUTOUT = ((1 << 16) + number for number in range(5))
 GREY = (0.2989, 0.587, 0.114)  # of red, green and blue; torchvision
 # The scaling "measured" of `fedlib.data.sources.cifar10`; a test compares them.
@@ -23,14 +23,14 @@ MEAN, STD = (0.4915, 0.4822, 0.4466), (0.2470, 0.2435, 0.2616)
 
 
 class CropFlip(nn.Module):
-    """A random crop of each padded image, mirrored in half of all cases; in training mode only.
+    """A random crop of each padded image, mirrored with probability 1/2; in training mode only.
 
-    All experts see the same pictures. Scaled images are padded with zeros, which is their mean
-    colour if they are standardised, as in K. He et al., CVPR 2016, who subtract the mean first;
-    torchvision's users pad with black before they scale.
+    All experts see the same images. Images are padded with zeros after scaling; zero is the mean
+    colour of standardised images, as in K. He et al., CVPR 2016, who subtract the mean first. Code
+    with torchvision usually pads with black before scaling.
 
     Attributes:
-      pad: pixels on each side; 0 only mirrors.
+      pad: pixels on each side; 0 for no crop.
       flip: whether images are mirrored too.
     """
 
@@ -41,7 +41,7 @@ class CropFlip(nn.Module):
         self.pad, self.flip = pad, flip
 
     def forward(self, x: Tensor) -> Tensor:
-        """Each image moved by up to `pad` pixels either way: [B, F, H, W] -> [B, F, H, W]"""
+        """Each image shifted by up to `pad` pixels: [B, F, H, W] -> [B, F, H, W]"""
         if not self.training:
             return x
         (height, width), shifts = x.shape[-2:], 2 * self.pad + 1
@@ -52,7 +52,7 @@ class CropFlip(nn.Module):
         if self.flip:
             columns = torch.where(bits[:, 2:] >> 31 == 1, columns.flip(1), columns)
         rows = top[:, None] + torch.arange(height, device=x.device)  # [B, H]
-        # Places in an image whose rows follow each other, [B, 1, H * W]
+        # Positions in the flattened image, [B, 1, H * W]
         places = rows[:, :, None] * (width + 2 * self.pad) + (left[:, None] + columns)[:, None]
         places = places.flatten(1)[:, None].expand(-1, x.shape[1], -1)
         padded = F.pad(x, [self.pad] * 4).flatten(2)
@@ -63,11 +63,11 @@ class Erase(nn.Module):
     """A random rectangle of some images set to zero, their mean colour; in training mode only.
 
     Source: Z. Zhong et al., "Random Erasing Data Augmentation", AAAI 2020; torchvision's
-    RandomErasing, which draws a rectangle again where it does not fit. Here all must fit.
+    RandomErasing, which draws again if a rectangle does not fit. Here all rectangles must fit.
 
     Attributes:
       share: of the images that lose a rectangle.
-      area: least and largest share of the image; ratio: of height over width, uniform in its
+      area: least and largest share of the image; ratio: of height to width, uniform in its
         logarithm.
     """
 
@@ -99,9 +99,9 @@ class Erase(nn.Module):
 
 
 class Cutout(nn.Module):
-    """A square about a random pixel of each image set to zero; in training mode only.
+    """A square around a random pixel of each image set to zero; in training mode only.
 
-    Near a border a part of the square is outside the image, so that less is lost.
+    Near a border, a part of the square is outside the image.
 
     Source: T. DeVries and G. W. Taylor, "Improved Regularization of Convolutional Neural Networks
     with Cutout", 2017 (arXiv:1708.04552).
@@ -129,21 +129,21 @@ class Cutout(nn.Module):
         return x.masked_fill((rows[:, :, None] & columns[:, None])[:, None], 0)
 
     def _covered(self, length: int, place: Tensor, like: Tensor) -> Tensor:
-        """Places along one axis that the square covers, about the `place` [B] -> [B, length]"""
+        """Positions along one axis covered by a square around `place` [B] -> [B, length]"""
         first = (place * length).floor()[:, None] - self.side // 2
         places = torch.arange(length, device=like.device)
         return (places >= first) & (places < first + self.side)
 
 
 class ColourJitter(nn.Module):
-    """Brightness, contrast, saturation and hue of each image at random; in training mode only.
+    """Random brightness, contrast, saturation and hue of each image; in training mode only.
 
-    Source: torchvision's ColorJitter, whose order is drawn anew for each image; here it is that of
-    the names above.
+    Source: torchvision's ColorJitter, which draws the order for each image; here it is the order
+    above.
 
     Attributes:
-      strength: factors are uniform in [1 - strength, 1 + strength], shifts of the hue, whose circle
-        has length 1, in [-strength, strength].
+      strength: factors are uniform in [1 - strength, 1 + strength]; shifts of the hue, on a circle
+        of length 1, are uniform in [-strength, strength].
     """
 
     def __init__(self, strength: float = 0.4):
@@ -166,7 +166,7 @@ class ColourJitter(nn.Module):
 
 
 class Contrast(nn.Module):
-    """Each image's deviations from its channels' means times a random factor; in training only.
+    """Scales each image's deviations from its channel means by a random factor; in training only.
 
     Attributes:
       low, high: of the factor.
@@ -186,10 +186,10 @@ class Contrast(nn.Module):
 
 
 class Centre(nn.Module):
-    """The middle of an image.
+    """The central square of an image.
 
     Attributes:
-      side: its pixels.
+      side: of the square, in pixels.
     """
 
     def __init__(self, side: int):
@@ -203,9 +203,9 @@ class Centre(nn.Module):
 
 
 class Standardise(nn.Module):
-    """Each image with mean 0 and deviation 1, all channels together.
+    """Scales each image to mean 0 and deviation 1, over all channels together.
 
-    Source: TensorFlow's per_image_standardization, whose least deviation is that of one pixel.
+    Source: TensorFlow's per_image_standardization; the deviation is at least 1 / sqrt(F * H * W).
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -216,26 +216,26 @@ class Standardise(nn.Module):
 
 
 def augmented(augment: bool) -> list[nn.Module]:
-    """What comes before a network of Adaptive Expert Models: nothing, or crops, flips and colours.
+    """Layers before a network of Adaptive Expert Models: none, or crops, flips and colours.
 
-    Off in every configuration of the official code; specification section 4.1.
+    They are off in every configuration of the official code; specification section 4.1.
     """
     return [CropFlip(), ColourJitter()] if augment else []
 
 
 def erased(augment: bool) -> list[nn.Module]:
-    """What comes before a network of pFedMoE: nothing, or mirrors, rectangles and padded crops.
+    """Layers before a network of pFedMoE: none, or mirrors, erased rectangles and padded crops.
 
-    In this order, as in the published code of its first author (specification section 4.1).
+    The order is that of its first author's published code (specification section 4.1).
     """
     return [CropFlip(pad=0), Erase(), CropFlip(flip=False)] if augment else []
 
 
 def _between(length: int, place: Tensor, size: Tensor, like: Tensor) -> Tensor:
-    """Places along one axis in an interval of `size` [B] that fits -> [B, length] bool
+    """Mask of an interval of `size` [B] inside an axis -> [B, length] bool
 
     Args:
-      place: [B] in (0, 1), where it lies among all that fit.
+      place: [B] in (0, 1), the position of the interval, from the first to the last that fits.
     """
     first = (place * (length - size + 1)).floor()[:, None]
     places = torch.arange(length, device=like.device)
@@ -243,28 +243,28 @@ def _between(length: int, place: Tensor, size: Tensor, like: Tensor) -> Tensor:
 
 
 def uniform(salt: int, shape: tuple[int, ...], like: Tensor) -> Tensor:
-    """Numbers in (0, 1), a function of the batch's key, the same for all experts -> `shape`"""
+    """Random numbers in (0, 1) from the batch's key, the same for all experts -> `shape`"""
     key = ambient.batch_key() + (salt << 32)
     bits = uniform_bits(key, torch.Size(shape), like.device)
     return ((bits + 0.5) / 2**32).to(like.dtype)
 
 
 def grey(x: Tensor) -> Tensor:
-    """Colours as seen in black and white: [B, 3, H, W] -> [B, 1, H, W]"""
+    """Brightness of colours: [B, 3, H, W] -> [B, 1, H, W]"""
     return (x * x.new_tensor(GREY)[:, None, None]).sum(1, keepdim=True)
 
 
 def blend(x: Tensor, other: Tensor, share: Tensor) -> Tensor:
-    """`share` of x and the rest of `other`, cut off at 0 and 1."""
+    """`share` times `x` plus the rest times `other`, clipped to [0, 1]."""
     return (share * x + (1 - share) * other).clamp(0, 1)
 
 
 def turn(x: Tensor, shift: Tensor) -> Tensor:
-    """Colours with their hue shifted, brightness and saturation as they were.
+    """Colours with their hue shifted; brightness and saturation stay.
 
     Args:
       x: [B, 3, H, W] in [0, 1].
-      shift: [B, 1, 1] in turns of the circle of colours.
+      shift: [B, 1, 1] in turns of the colour circle.
     """
     red, green, blue = x.unbind(1)
     value = x.amax(1)

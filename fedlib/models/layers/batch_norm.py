@@ -1,10 +1,10 @@
-"""Batch normalisation for modules that may be trained on a single example."""
+"""Batch normalisation for modules that may train on a single example."""
 
 from torch import Tensor, nn
 
 
 class SinglesBatchNorm1d(nn.BatchNorm1d):
-    """Leaves a batch of one example in training as it is: there is nothing to average over."""
+    """In training, leaves a batch of one example unchanged: there is nothing to average over."""
 
     takes_single_examples = True
 

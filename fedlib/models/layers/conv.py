@@ -1,8 +1,8 @@
-"""What the networks of Adaptive Expert Models and of IFCA are built of.
+"""Building blocks of the networks of Adaptive Expert Models and of IFCA.
 
 `Dropout2d` drops channels of feature maps [B, channels, H, W] with masks from the batch's key;
-`LocalResponse` divides by what the neighbouring channels say. Both are plain arithmetic, so that
-they batch over clients and are deterministic on every device.
+`LocalResponse` normalises by neighbouring channels. Both are plain arithmetic, so that they can be
+batched over clients and are deterministic on every device.
 """
 
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ KERNEL = 5  # of every convolution in the networks of Adaptive Expert Models
 
 
 class Dropout2d(Dropout):
-    """`torch.nn.Dropout2d` as `Dropout` does it: each example loses whole channels."""
+    """`torch.nn.Dropout2d` with the masks of `Dropout`: each example loses whole channels."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Zero each channel with probability p and scale the rest: [B, F, ...] -> [B, F, ...]"""
@@ -30,8 +30,8 @@ class Dropout2d(Dropout):
 class LocalResponse(nn.Module):
     """Local response normalisation: x / (1 + alpha * mean of x^2 over `size` channels)^beta.
 
-    As `torch.nn.LocalResponseNorm`: size // 2 of the channels come before, and those beyond the
-    first and the last count as zeros.
+    As in `torch.nn.LocalResponseNorm`, a window has size // 2 channels before its own, and channels
+    beyond the first and the last count as zeros.
 
     Attributes:
       size: channels of a window.
@@ -52,7 +52,7 @@ class LocalResponse(nn.Module):
 
 
 class Network(nn.Module):
-    """`head(body(x))`, each some layers in a row."""
+    """`head(body(x))`; both are sequences of layers."""
 
     def __init__(self, body: list[nn.Module], head: list[nn.Module]):
         super().__init__()
@@ -64,7 +64,7 @@ class Network(nn.Module):
 
 
 def convolution(inputs: int, outputs: int, padding: int, *between: nn.Module) -> list[nn.Module]:
-    """A convolution of 5 x 5, pooled by 2 x 2, then the layers `between`, then ReLU."""
+    """A 5 x 5 convolution, 2 x 2 pooling, the layers `between`, then ReLU."""
     return [
         nn.Conv2d(inputs, outputs, KERNEL, padding=padding),
         MaxPool2d(2),
@@ -74,13 +74,13 @@ def convolution(inputs: int, outputs: int, padding: int, *between: nn.Module) ->
 
 
 def classifier(inputs: int, outputs: int, dropout: float, relu: bool) -> list[nn.Module]:
-    """Dropout and Linear, then ReLU if asked for."""
+    """Dropout and Linear, and with `relu` ReLU."""
     last = nn.ReLU() if relu else nn.Identity()
     return [Dropout(dropout), nn.Linear(inputs, outputs), last]
 
 
 def side_after(side: int, convolutions: int, padding: int) -> int:
-    """Side of a map after as many 5 x 5 convolutions, each pooled 2 x 2.
+    """Side of a map after `convolutions` 5 x 5 convolutions, each with 2 x 2 pooling.
 
     Raises:
       ConfigError: if nothing is left of a map of `side` pixels.

@@ -1,8 +1,8 @@
-"""Layers that torch has too, computed in less time on a CPU.
+"""Layers of torch in faster versions for a CPU.
 
 `Pointwise`, `Depthwise`, `Normalised` and `ReLU6` save little for large images, and half of the
-time where maps are a few pixels wide; `MaxPool2d` saves nearly all of it. Where clients are
-stacked, all are torch's own, which can be batched over clients.
+time for maps of a few pixels; `MaxPool2d` saves nearly all of it. If clients are stacked, all use
+torch's own layers, which can be batched over clients.
 """
 
 import torch
@@ -14,9 +14,9 @@ from fedlib.engine import ambient
 
 
 class MaxPool2d(nn.MaxPool2d):
-    """`torch.nn.MaxPool2d` with the channels last in memory, where a CPU takes a tenth of the time.
+    """`torch.nn.MaxPool2d` with the channels last in memory, which takes a CPU a tenth of the time.
 
-    What follows keeps that layout, which suits convolutions too.
+    The next layers keep this layout, which suits convolutions too.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -29,7 +29,7 @@ class MaxPool2d(nn.MaxPool2d):
 class Pointwise(nn.Module):
     """A 1 x 1 convolution without bias, as a matrix product over the pixels.
 
-    With the channels last in memory nothing is copied; any other layout becomes that one.
+    With the channels last in memory nothing is copied; any other layout is changed to it.
 
     Attributes:
       weight: [outputs, inputs, 1, 1], as in `torch.nn.Conv2d`.
@@ -50,12 +50,12 @@ class Pointwise(nn.Module):
 class Depthwise(nn.Module):
     """A 3 x 3 convolution of every channel with its own kernel; padding 1, without bias.
 
-    On a map of one pixel only the centre of the kernel meets the map; the rest meets padding. For
-    maps of 2 x 2, torch's gradient of the kernels takes ten times as long as it should.
+    On a map of one pixel only the centre of the kernel matters; the rest meets padding. For maps of
+    2 x 2, torch's gradient of the kernels is ten times as slow as necessary.
 
     Attributes:
       weight: [channels, 1, 3, 3], as in `torch.nn.Conv2d`.
-      stride: of both directions.
+      stride: in both directions.
     """
 
     def __init__(self, weight: Tensor, stride: int = 1):
@@ -80,8 +80,8 @@ class Depthwise(nn.Module):
 class Normalised(nn.Sequential):
     """Layers in which batch normalisation follows every `Pointwise` and `Depthwise`.
 
-    In evaluation mode it is a fixed scale and shift of each channel. They go into the convolution,
-    which saves a pass over the maps.
+    In evaluation mode the normalisation is a fixed scale and shift of each channel. The convolution
+    applies them, which saves a pass over the maps.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -94,10 +94,10 @@ class Normalised(nn.Sequential):
 
 
 class ReLU6(nn.Module):
-    """min(max(x, 0), 6), in place: for the output of a layer that does not need it again.
+    """min(max(x, 0), 6) in place, after a layer that does not need its output again.
 
-    `torch.nn.ReLU6(inplace=True)` copies its input for the backward pass. The output says as well
-    where the slope is 1.
+    `torch.nn.ReLU6(inplace=True)` copies its input for the backward pass. This keeps only the
+    output, which also shows where the slope is 1.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -111,7 +111,7 @@ def _scaled(weight: Tensor, scale: Tensor | None) -> Tensor:
 
 
 def _scale_and_shift(norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
-    """What batch normalisation multiplies by and adds in evaluation mode -> each [channels]"""
+    """Scale and shift of batch normalisation in evaluation mode -> each [channels]"""
     scale = norm.weight * (norm.running_var + norm.eps).rsqrt()
     return scale, norm.bias - norm.running_mean * scale
 
@@ -149,8 +149,8 @@ def _input_gradient(x: Tensor, weight: Tensor, stride: int, grad: Tensor) -> Ten
 def _kernel_gradient(x: Tensor, grad: Tensor) -> Tensor:
     """Gradient of the kernels: maps x [B, C, 2, 2] and grad [B, C, P, P] -> [C, 1, 3, 3]
 
-    The output at (i, j) sees the input at (k, l) through the kernel's place (1 + k - i, 1 + l - j),
-    whatever the stride: with stride 2 there is only the output at (0, 0).
+    The output at (i, j) sees the input at (k, l) through the kernel's entry (1 + k - i, 1 + l - j),
+    for any stride: with stride 2 there is only the output at (0, 0).
     """
     seen = x.permute(0, 2, 3, 1)[:, None, None]  # [B, 1, 1, 2, 2, C]
     pairs = (seen * grad.permute(0, 2, 3, 1)[:, :, :, None, None]).sum(0)  # [P, P, 2, 2, C]
@@ -160,7 +160,7 @@ def _kernel_gradient(x: Tensor, grad: Tensor) -> Tensor:
 
 
 class _ReLU6(Function):
-    """ReLU6 in place, which keeps its output for the backward pass."""
+    """ReLU6 in place that keeps its output for the backward pass."""
 
     @staticmethod
     def forward(x: Tensor) -> Tensor:

@@ -2,9 +2,9 @@
 
 Source: Archipes/pFedMM, the gate of its mixture of experts (100,998 parameters for two experts and
 28 x 28 pixels, 393,862 for 3 x 32 x 32).
-Deviation: the official code leaves batch normalisation out for every batch of one example; here
-only in training, where there is nothing to average over, so that a prediction does not depend on
-how many others are made with it.
+Deviation: the official code skips batch normalisation for every batch of one example. Here it is
+skipped only in training, where there is nothing to average over, so that a prediction does not
+depend on the size of its batch.
 """
 
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from fedlib.models.layers.batch_norm import SinglesBatchNorm1d
 
 
 class Gate(nn.Module):
-    """Flatten, Linear, BatchNorm, sigmoid, Linear, BatchNorm; a softmax makes them weights."""
+    """Flatten, Linear, BatchNorm, sigmoid, Linear, BatchNorm; a softmax gives the weights."""
 
     def __init__(self, in_features: int, num_experts: int, hidden: int = 128):
         super().__init__()

@@ -1,8 +1,8 @@
-"""How the networks of Adaptive Expert Models are drawn, and what tells clusters apart at first.
+"""Initialisation of the networks of Adaptive Expert Models, and of its clusters.
 
-Source: EricssonResearch/fl-moe; specification section 5.4: torch's defaults, then convolution
-weights that are Glorot uniform and biases of linear layers that are 0.01. The official clusters
-are copies of one network whose convolution weights alone are drawn again.
+Source: EricssonResearch/fl-moe; specification section 5.4: torch's defaults, then Glorot uniform
+weights of convolutions, and biases 0.01 of linear layers. The official clusters are copies of one
+network; only their convolution weights are drawn again.
 """
 
 from collections.abc import Callable
@@ -17,10 +17,10 @@ LINEAR_BIAS = 0.01
 
 
 def initialise(module: nn.Module, init: str) -> nn.Module:
-    """`module` itself, drawn as `init` says: "official", see above, or "torch", as it is.
+    """`module` itself, initialised by `init`: "official", see above, or "torch" for no change.
 
     Raises:
-      ConfigError: for any other `init`.
+      ConfigError: for another `init`.
     """
     if init not in INITS:
         raise ConfigError(f"no init {init!r}; choose one of {', '.join(INITS)}")
@@ -34,7 +34,7 @@ def initialise(module: nn.Module, init: str) -> nn.Module:
 
 
 def convolution_weights(build: Callable[[], nn.Module]) -> frozenset[str]:
-    """Names of the convolution weights, biases left out, of the module that `build` makes."""
+    """Names of the convolution weights, without biases, in the module from `build`."""
     with torch.random.fork_rng(devices=[]):
         module = build()
     return frozenset(

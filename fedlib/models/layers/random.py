@@ -1,6 +1,6 @@
 """Random layers and numbers that are functions of the batch's key.
 
-The same masks and noise in every executor, on a CPU and on a GPU, whatever ran before.
+Masks and noise are the same in every executor, on a CPU and on a GPU, regardless of earlier draws.
 """
 
 import math
@@ -16,12 +16,12 @@ _LOW = 0xFFFFFFFF
 class Dropout(nn.Module):
     """Inverted dropout with masks drawn from the key of the current batch.
 
-    `torch.nn.Dropout` draws from the device's global generator, so its masks depend on what ran
-    before and differ between a loop over clients and a batched run, and between a CPU and a GPU.
+    `torch.nn.Dropout` draws from the device's global generator, so its masks depend on earlier
+    draws, and differ between a loop over clients and a batched run and between a CPU and a GPU.
 
     Attributes:
       p: probability of dropping a value, in [0, 1).
-      salt: tells several dropout layers of one model apart.
+      salt: distinguishes the dropout layers of one model.
     """
 
     def __init__(self, p: float = 0.5, salt: int = 0):
@@ -34,7 +34,7 @@ class Dropout(nn.Module):
         """Zero each value with probability p and scale the rest: [B, ...] -> [B, ...]"""
         if not self.training or self.p == 0:
             return x
-        # Into the high half: adding to the low one would only shift the mask by `salt` positions.
+        # Into the high half: in the low half, the salt would only shift the mask.
         key = ambient.current_key() + (self.salt << 32)
         keep = uniform_bits(key, x.shape, x.device) >= int(self.p * 2**32)
         return x * keep / (1 - self.p)
@@ -43,7 +43,7 @@ class Dropout(nn.Module):
 def gaussian(key: Tensor | int, shape: torch.Size, device: torch.device) -> Tensor:
     """Standard normal numbers, a pure function of `key` and position -> `shape` float64
 
-    Box and Muller's method on `uniform_bits`.
+    They are made from `uniform_bits` by Box and Muller's method.
     """
     bits = uniform_bits(key, torch.Size([*shape, 2]), device)
     radius, angle = ((bits.double() + 0.5) / 2**32).unbind(-1)  # in (0, 1)
@@ -54,7 +54,7 @@ def uniform_bits(key: Tensor | int, shape: torch.Size, device: torch.device) -> 
     """Integers uniform in [0, 2^32), a pure function of `key` and position -> `shape` int64
 
     Two rounds of a 32-bit finaliser with full avalanche over (position, low and high half of the
-    key); integer arithmetic, so a CPU and a GPU agree bit by bit.
+    key). The arithmetic is of integers, so a CPU and a GPU agree bit by bit.
     """
     position = torch.arange(shape.numel(), device=device).reshape(shape)
     return _mix(_mix(position + (key & _LOW)) ^ ((key >> 32) & _LOW))

@@ -1,6 +1,6 @@
-"""A random part of each image, stretched to the size of the whole.
+"""A random part of each image, stretched to the size of the image.
 
-A function of the batch's key, the same for all experts; see `fedlib.models.layers.random`.
+It is a function of the batch's key, the same for all experts; see `fedlib.models.layers.random`.
 """
 
 import math
@@ -15,16 +15,16 @@ ATTEMPTS = 10  # torchvision's
 
 
 class ResizedCrop(nn.Module):
-    """A rectangle of random size and place, bilinearly stretched; in training mode only.
+    """A rectangle of random size and position, bilinearly stretched; in training mode only.
 
-    Sizes that do not fit into the image are drawn again; after ten attempts it is the whole image.
-    So a largest area above 1 is no enlargement, but makes the whole image more frequent.
+    Sizes that do not fit into the image are drawn again; after ten attempts the whole image is
+    taken. So with a largest area above 1 the whole image is more frequent.
 
-    Source: torchvision's RandomResizedCrop, for images whose own ratio is among those allowed.
+    Source: torchvision's RandomResizedCrop, for images whose own ratio is in the allowed range.
 
     Attributes:
       area: least and largest share of the image.
-      ratio: of width over height, uniform in its logarithm; 1 must be in between.
+      ratio: range of width to height, uniform in its logarithm; it must contain 1.
     """
 
     def __init__(
@@ -50,9 +50,9 @@ class ResizedCrop(nn.Module):
         return rows @ x @ columns.mT
 
     def _size(self, area: Tensor, ratio: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Height and width of the first rectangle that fits; of numbers [B, ATTEMPTS] -> each [B]
+        """Height and width, in whole pixels, of the first rectangle that fits -> each [B]
 
-        Sizes are whole pixels.
+        `area` and `ratio` are uniform numbers in (0, 1), [B, ATTEMPTS].
         """
         area = (self.area[0] + (self.area[1] - self.area[0]) * area) * math.prod(x.shape[-2:])
         ratio = (self.ratio[0] + (self.ratio[1] - self.ratio[0]) * ratio).exp()
@@ -72,11 +72,11 @@ def _stretch(length: int, size: Tensor, place: Tensor) -> Tensor:
     Args:
       length: of the axis.
       size: [B] of the part, at most `length`.
-      place: [B] in (0, 1), where the part lies among all that fit.
+      place: [B] in (0, 1), the position of the part, from the first to the last that fits.
     """
     first = (place * (length - size + 1)).floor()[:, None]
     pixels = torch.arange(length, device=size.device, dtype=size.dtype)
-    # Centres of the new pixels, not beyond those of the outermost ones that are seen.
+    # Centres of the new pixels, at most those of the outermost pixels of the part.
     seen = ((pixels + 0.5) * (size / length)[:, None] - 0.5).clamp(min=0)
     seen = first + torch.minimum(seen, size[:, None] - 1)
     return (1 - (seen[:, :, None] - pixels).abs()).clamp(min=0)

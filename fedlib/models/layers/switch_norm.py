@@ -1,13 +1,13 @@
-"""Switchable normalisation: a learned mix of the statistics that other normalisations take.
+"""Switchable normalisation: a learned mix of the statistics of other normalisations.
 
-Batch statistics are those of the batch in training and running ones in evaluation, so that a
-prediction does not depend on what else is in its batch.
+Batch statistics come from the batch in training, and are running ones in evaluation, so that a
+prediction does not depend on the rest of its batch.
 
 Source: P. Luo et al., "Differentiable Learning-to-Normalize via Switchable Normalization", ICLR
   2019, as used by pFedMoE; specification of pFedMoE, section 2.1.
-Deviation: variances are biased (the unbiased one of a single example is no number), and running
-  ones start at 1 and move by a tenth a step. A common implementation moves them by 0.003 from 0:
-  after 80 steps they are a fifth of the truth, and evaluation differs badly from training.
+Deviation: variances are biased (the unbiased one of a single example is NaN), and running variances
+  start at 1 and move by a tenth per step. A common implementation moves them by 0.003 from 0: after
+  80 steps they are a fifth of the true ones, and evaluation differs much from training.
 """
 
 import torch
@@ -18,7 +18,7 @@ MOMENTUM = 0.1  # share of the new batch in the running statistics
 
 
 class _SwitchNorm(nn.Module):
-    """What both have in common: learned shares of the statistics, and running batch statistics."""
+    """Base class: learned shares of the statistics, and running batch statistics."""
 
     takes_single_examples = True
 
@@ -32,17 +32,17 @@ class _SwitchNorm(nn.Module):
         self.register_buffer("running_var", torch.ones(features))
 
     def _of_batch(self, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
-        """Batch statistics [F] as they are in training, which renews the running ones."""
+        """Statistics of the batch [F] in training, where they update the running ones."""
         if not self.training:
             return self.running_mean, self.running_var
         with torch.no_grad():
-            # Not by lerp_, which torch.func.vmap does client by client.
+            # Not by lerp_, which torch.func.vmap runs client by client.
             self.running_mean.mul_(1 - MOMENTUM).add_(mean.detach(), alpha=MOMENTUM)
             self.running_var.mul_(1 - MOMENTUM).add_(var.detach(), alpha=MOMENTUM)
         return mean, var
 
     def _normalised(self, x: Tensor, means: list[Tensor], variances: list[Tensor]) -> Tensor:
-        """`x` by the mix of its statistics, each of a shape that `x` broadcasts with."""
+        """`x` normalised by the mix of these statistics, which broadcast with `x`."""
         mean = sum(w * m for w, m in zip(self.mean_shares.softmax(0), means, strict=True))
         var = sum(w * v for w, v in zip(self.var_shares.softmax(0), variances, strict=True))
         return (x - mean) * (var + EPSILON).rsqrt() * self.weight + self.bias
@@ -51,7 +51,7 @@ class _SwitchNorm(nn.Module):
 class SwitchNorm1d(_SwitchNorm):
     """Statistics of the example and of the batch, for inputs [B, F].
 
-    A batch of one example has no statistics of its own: in training it takes those of the example.
+    In training, a batch of one example takes the statistics of the example.
     """
 
     def __init__(self, features: int):
