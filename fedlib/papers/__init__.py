@@ -1,10 +1,10 @@
 """The papers: one package each, whose `declare(scale)` returns a `fedlib.spec.Paper`.
 
-A package has `settings` (what its runs are), `scales` (what is run at each scale; where that is
-long, `federations` has on what), `exhibits` (its tables and figures), `criteria` (what a
-reproduction is to show), `published.csv` (the numbers that the paper prints), `citation.bib` and
-`README.md` (its specification). To add a paper, write such a package, or one file,
-`fedlib/papers/<name>.py`. Nothing is imported here before it is asked for.
+A package has `settings` (methods and hyper-parameters of its runs), `scales` (federations and runs
+at each scale; long lists of federations are in `federations`), `exhibits` (its tables and figures),
+`criteria` (acceptance criteria of a reproduction), `published.csv` (the paper's numbers),
+`citation.bib` and `README.md` (its specification). To add a paper, write such a package, or one
+file, `fedlib/papers/<name>.py`. A package is imported only when it is used.
 """
 
 import csv
@@ -19,9 +19,9 @@ from fedlib.spec import Paper
 
 
 def names() -> tuple[str, ...]:
-    """The papers there are: those whose printed numbers are here, then the others; both sorted.
+    """All papers: first those with published numbers, then the others, both sorted.
 
-    What starts with an underscore is a helper.
+    Modules whose names start with an underscore are helpers.
     """
     modules = (module.name for module in pkgutil.iter_modules(__path__))
     found = sorted(name for name in modules if not name.startswith("_"))
@@ -29,17 +29,17 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str) -> ModuleType:
-    """The module of the paper called `name`.
+    """The module of the paper `name`.
 
     Raises:
-      ConfigError: if there is none, with the choices; or for one that is not Python, cannot be
-        imported or declares nothing.
+      ConfigError: for an unknown name, with the choices; or for a module that is not Python, cannot
+        be imported or has no `declare`.
     """
     if name not in names():
         raise ConfigError(f"unknown paper {name!r}; known: {', '.join(names())}")
     try:
         module = importlib.import_module(f"{__name__}.{name}")
-    except Exception as error:  # whatever a user's file may raise
+    except Exception as error:  # a user's file may raise any
         raise of_file(error, *_file(name)) from error
     if not callable(getattr(module, "declare", None)):
         _, named = _file(name)
@@ -48,13 +48,13 @@ def load(name: str) -> ModuleType:
 
 
 def bibtex(name: str) -> str:
-    """How to cite a paper, `citation.bib` beside its declaration; "" if there is none."""
+    """The paper's `citation.bib`; "" if there is none."""
     file = resources.files(__name__) / name / "citation.bib"
     return file.read_text(encoding="utf-8") if file.is_file() else ""
 
 
 def num_printed(name: str) -> int:
-    """How many shares in percent, accuracies mostly, `published.csv` has; 0 without the file."""
+    """Number of percentages, mostly accuracies, in `published.csv`; 0 without the file."""
     file = _printed(name)
     if not file.is_file():
         return 0
@@ -63,7 +63,7 @@ def num_printed(name: str) -> int:
 
 
 def declared(name: str, scale: str) -> Paper:
-    """The paper called `name` at a scale; raises as `load`, and for a declaration that fails."""
+    """The paper `name` at a scale; raises as `load`, and for a declaration that fails."""
     module = load(name)
     try:
         return module.declare(scale)
@@ -74,12 +74,12 @@ def declared(name: str, scale: str) -> Paper:
 
 
 def _printed(name: str) -> Traversable:
-    """The file of the numbers that a paper prints, which may not be there."""
+    """The file of a paper's published numbers, which may not exist."""
     return resources.files(__name__) / name / "published.csv"
 
 
 def _file(name: str) -> tuple[str, str]:
-    """The file of a paper, and how messages call it."""
+    """The file of a paper, and its name in messages."""
     found = importlib.util.find_spec(f"{__name__}.{name}")
     inner = "/__init__" if found.submodule_search_locations else ""
     return found.origin, f"fedlib/papers/{name}{inner}.py"

@@ -1,4 +1,4 @@
-"""Acceptance criteria as data, in the form that `fedlib.report.tables.criteria` takes."""
+"""Acceptance criteria as data, in the form of `fedlib.spec.criteria`."""
 
 from collections.abc import Iterable
 
@@ -18,8 +18,8 @@ def cell(
 
     Args:
       federation, label: of the run.
-      published: exhibit, data set, label and metric of the published number beside it.
-      about: "metric", "at", "group", "protocol" or "split", where they are not the default.
+      published: exhibit, data set, label and metric of its published number.
+      about: "metric", "at", "group", "protocol" or "split", unless they are the default.
     """
     names = ("exhibit", "dataset", "label", "metric")
     beside = {"published": dict(zip(names, published, strict=True))} if published else {}
@@ -27,14 +27,21 @@ def cell(
 
 
 def criterion(title: str, source: str, kind: str, terms: list, **arguments) -> dict:
-    """A criterion about terms; `arguments` are those of its kind, and "unit", "note" and "main"."""
+    """A criterion about terms; `arguments` are its kind's, and "unit", "note" and "main"."""
     return {"title": title, "source": source, "kind": kind, "terms": terms, **arguments}
 
 
 def table(
     criteria: list[dict], runs: Iterable[Run], published: str | None, values: str = ""
 ) -> Criteria:
-    """The table of criteria, about those of their runs that there are; what its `values` are."""
+    """The table of the criteria, with those of their runs that exist.
+
+    Args:
+      criteria: all criteria.
+      runs: the runs that exist.
+      published: exhibit of the published numbers.
+      values: a sentence about the values, for the caption.
+    """
     named = {
         (one["federation"], one["label"])
         for criterion in criteria

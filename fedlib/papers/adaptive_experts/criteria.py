@@ -1,7 +1,7 @@
-"""What a reproduction of Adaptive Expert Models is to show; section 8 of its specification.
+"""Acceptance criteria of Adaptive Expert Models; section 8 of its specification, `README.md`.
 
-`README.md` has the sections. What Table 2 shows is asked of every majority
-fraction of a scale; published numbers stand beside those of CIFAR-10.
+The claims of Table 2 are tested at every majority fraction of a scale; CIFAR-10 has published
+numbers.
 """
 
 from collections.abc import Iterable
@@ -13,11 +13,11 @@ from fedlib.spec.criteria import Criteria
 
 SOURCE = "Table 2"
 REPORTED = "cifar10"  # the data set of Table 2
-TOLERANCE = 0.03  # section 8: about three points, once the number of clients is right
+TOLERANCE = 0.03  # section 8: about three points, with the right number of clients
 METRIC = "accuracy_client_mean"
 PROTOCOLS = ("moe", "ifca", "ensemble", "finetuned", "local")  # as the published labels
 TITLES = {"moe": "MoE", "ifca": "IFCA", "finetuned": "Fine-tuned", "local": "Local"}
-FEMNIST_CLUSTERS = (9, 3, 6, 12)  # the one that the text finds best, then the others
+FEMNIST_CLUSTERS = (9, 3, 6, 12)  # the best number by the text, then the others
 
 
 def criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Criteria:
@@ -43,7 +43,7 @@ class Cells:
         self._settings = settings
 
     def of(self, setting: Setting, label: str, protocol: str) -> dict:
-        """That of a protocol, with exploration ("eps") or without ("none")."""
+        """The cell of a protocol, with exploration ("eps") or without ("none")."""
         data = setting.data
         exhibit = f"table2-p{data.partition['p']:.1f}-{label}"
         printed = (exhibit, REPORTED, protocol, "accuracy")
@@ -51,7 +51,7 @@ class Cells:
         return cell(data.name, label, known, protocol=protocol, metric=METRIC)
 
     def all_but(self, setting: Setting, label: str, protocol: str) -> list[dict]:
-        """That one, and then all others of its federation."""
+        """This cell, then all others of its federation."""
         others = [
             self.of(setting, explores, way)
             for explores in EXPLORATIONS
@@ -99,7 +99,7 @@ def _at(setting: Setting, cells: Cells) -> list[dict]:
 
 
 def _values(setting: Setting, cells: Cells) -> list[dict]:
-    """Every cell near the published one, on the data that the paper has numbers of."""
+    """Every cell near its published number, on the data set of Table 2."""
     if setting.data.dataset != REPORTED:
         return []
     p = setting.data.partition["p"]
@@ -117,7 +117,7 @@ def _values(setting: Setting, cells: Cells) -> list[dict]:
 
 
 def _text(settings: tuple[Setting, ...]) -> list[dict]:
-    """What the text says of other data."""
+    """Claims of the text about other data."""
     angles = {s.data.name: s.data.partition.get("rotations", ()) for s in settings}
     turned = next((s.data for s in settings if len(angles[s.data.name]) == 2), None)
     rotated = turned.name if turned else "rotated-cifar10-2"

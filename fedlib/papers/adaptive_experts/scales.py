@@ -1,7 +1,7 @@
-"""Federations and networks of Adaptive Expert Models at every scale, and what is run on them.
+"""Federations, networks and runs of Adaptive Expert Models at every scale.
 
-"Table 1" is the paper's; "configurations" are those that the official code EricssonResearch/fl-moe
-ships; sections are those of README.md.
+"Table 1" is the paper's; "configurations" are those in the official code, EricssonResearch/fl-moe;
+sections are those of README.md.
 """
 
 from dataclasses import replace
@@ -15,9 +15,9 @@ from fedlib.papers.adaptive_experts.settings import (
 )
 from fedlib.spec import Data
 
-# Of the partitions, which every trial draws anew, as the official code does without a seed (X15).
+# Of the partitions; every trial draws new ones, as in the official code, which has no seed (X15).
 SEED = 12345
-ROUNDS = 500  # stage A of the tuning, section 6.3; the shipped 100 stop too early for this rate
+ROUNDS = 500  # stage A of the tuning, section 6.3; the configurations' 100 are too few
 PS = (0.2, 0.4, 0.6, 0.8, 1.0)  # Table 2
 MANY_CLUSTERS = (1, 2, 3, 4, 5, 6, 7, 8)  # Figure 4
 VAL_FRACTION = 0.2  # ours, profile clean (X6)
@@ -29,7 +29,7 @@ DIGITS_NOTE = "scikit-learn's 1,797 handwritten digits; not a data set of the pa
 
 
 def clean(setting: Setting) -> Setting:
-    """The same federation and method in the profile clean, which holds data out."""
+    """The same federation and method in the profile clean, which holds out validation data."""
     data = replace(
         setting.data,
         name=f"{setting.data.name}-clean",
@@ -41,14 +41,14 @@ def clean(setting: Setting) -> Setting:
 
 
 def _as(setting: Setting, role: str, data: Data, **changes) -> Setting:
-    """`setting` for another purpose, with its two runs alone."""
+    """`setting` in another role, with its two main runs alone."""
     return replace(setting, data=data, roles=(role,), sweep=(), schedules=(), **changes)
 
 
 def of_20_clients(setting: Setting) -> Setting:
     """The official configuration cifar10: 20 clients, all in every round, without exploration.
 
-    The number of clients is to be the one whose IFCA is nearer to Table 2's at p = 0.2 (4.1).
+    The right number of clients is the one whose IFCA is nearer to Table 2's at p = 0.2 (4.1).
     """
     data = replace(
         setting.data,
@@ -61,7 +61,7 @@ def of_20_clients(setting: Setting) -> Setting:
 
 
 def opted_out(setting: Setting) -> Setting:
-    """The same federation, half of whose clients never train."""
+    """The same federation, in which half of the clients never train."""
     data = replace(
         setting.data,
         name=f"{setting.data.name}-optout",
@@ -73,7 +73,7 @@ def opted_out(setting: Setting) -> Setting:
 
 
 def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
-    """Of `demo_all`, one trial, half the rounds, and two thirds of the epochs of the rest."""
+    """`demo_all` with one trial, half the rounds, and two thirds of the other epochs."""
     note, seeds, settings = demo_all()
     epochs = {"local_epochs": 4, "gate_epochs": 4}
     less = [replace(x, rounds=x.rounds // 2, **epochs) for x in settings]
@@ -100,7 +100,7 @@ def demo_all() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         "finetune_lr": 1e-3,
         "rounds": 20,
     }
-    # Of two small runs a third one costs more than it saves: one federation shows that it works.
+    # Shared local experts cost more than they save for two small runs; one federation shows them.
     low, middle, high = (
         Setting(data=_majority_digits(p), both_mixtures=p == 0.6, locals_apart=p == 0.6, **small)
         for p in (0.2, 0.6, 1.0)
@@ -167,7 +167,7 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         "schedules": (),
         "shared": small,
         "expert": replace(small, lr=1e-3),
-        # A larger rate makes mixtures fit 100 images and forget: worse than IFCA at p = 0.2.
+        # At a larger rate mixtures overfit 100 images: they are worse than IFCA at p = 0.2.
         "gate": Network(1e-4, 8, 8, 8, 0.3, GATE.weight_decay),
     }
     sizes = {"num_clients": 20, "train_examples": 100, "test_examples": 50}
@@ -185,7 +185,7 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
 
 
 def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
-    """The paper's settings where it states them, and those of its configurations elsewhere."""
+    """The paper's settings where it states them, otherwise those of the configurations."""
     published = tuple(map(_cifar10, PS))
     return (
         "full: the paper's data, models and hyper-parameters; clients, rounds and batches, which "
@@ -211,7 +211,7 @@ def _majority_digits(p: float) -> Data:
     return Data(
         name=f"digits-p{p:.1f}",
         dataset="digits",
-        # The largest clients for which p may be 1: class 0 is a majority class of all ten.
+        # The largest clients possible with p = 1: class 0 is a majority class of all ten.
         partition=_majority(p, num_clients=10, train_examples=24, test_examples=8),
         seed=SEED,
         title=f"Digits, p={p:.1f}",
@@ -223,12 +223,12 @@ def _majority_digits(p: float) -> Data:
 
 
 def _cifar10(p: float) -> Setting:
-    """50 clients of 500 images; a fraction p of them is of two classes (section 4.1)."""
+    """50 clients of 500 images, with a fraction p in two classes (section 4.1)."""
     data = Data(
         name=f"cifar10-p{p:.1f}",
         dataset="cifar10",
         params={"scaling": "measured"},
-        # The paper does not say how many clients; the official configurations have 20 and 50.
+        # The paper does not state the number of clients; the configurations have 20 and 50.
         partition=_majority(p, num_clients=50, train_examples=500, test_examples=100),
         seed=SEED,
         title=f"CIFAR-10, p={p:.1f}",
@@ -256,7 +256,7 @@ def _cifar10(p: float) -> Setting:
 
 
 def _rotated(count: int) -> Setting:
-    """200 clients; equal parts of them see the images turned by 360 / count degrees (4.2)."""
+    """200 clients in equal groups with images rotated by multiples of 360 / count degrees (4.2)."""
     angles = [angle for angle in (0, 90, 180, 270) if count == 4 or angle % 180 == 0]
     data = Data(
         name=f"rotated-cifar10-{count}",
@@ -294,7 +294,7 @@ def _rotated(count: int) -> Setting:
 def _femnist() -> Setting:
     """182 writers with at least 100 images (4.3); the paper finds nine experts best.
 
-    All trials share them: LEAF has drawn the writers, and the official split has a seed.
+    All trials share the federation: LEAF has drawn the writers, and the official split has a seed.
     """
     data = Data(
         name="femnist",

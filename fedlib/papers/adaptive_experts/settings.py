@@ -1,4 +1,4 @@
-"""What the runs of Adaptive Expert Models are, and how a federation's settings make them.
+"""The runs of Adaptive Expert Models, made from a federation's settings.
 
 "Table 1" is the paper's; sections are those of README.md.
 """
@@ -12,9 +12,9 @@ from fedlib.spec import Run
 
 EPSILON = 0.33  # Table 1
 OPT_OUT = 0.5  # the default of the official code, which every configuration sets to 0 (X16)
-LOCALS = "local"  # run of the local experts, which those of all others on its federation are
+LOCALS = "local"  # run that trains the local experts of all runs on its federation
 AT_ONCE = 10  # ours: clients whose local experts are trained between two checkpoints
-SUBSET = 10  # clients 0 to 9 are the ones that the official code evaluates (X5)
+SUBSET = 10  # the official code evaluates clients 0 to 9 (X5)
 
 ROLES = {
     "table2": "Table 2 and the figures about it",
@@ -24,7 +24,7 @@ ROLES = {
     "other": "data that the paper shows in figures alone",
 }
 EXPLORATIONS = {"eps": "ε-greedy", "none": "no exploration"}
-SCHEDULES = {  # in the official code, section 2.3; the paper shows none of them
+SCHEDULES = {  # of the official code, section 2.3; not in the paper
     "eps_decay": "exploration 1/(t+1)",
     "eps_decay_b": "exploration falling to ε",
     "eps_decay_k": "exploration by number of clusters",
@@ -45,7 +45,7 @@ CLEAN_PROFILE = (
 
 
 def of_clusters(label: str, number: int) -> str:
-    """The label of a run with another number of clusters."""
+    """The label of a run with this number of clusters."""
     return f"{label}-j{number}"
 
 
@@ -56,10 +56,10 @@ def of_schedule(name: str) -> str:
 
 @dataclass(frozen=True)
 class Network:
-    """A network as Table 1 lists it.
+    """A network of Table 1.
 
     Attributes:
-      lr, dropout, weight_decay: as there.
+      lr, dropout, weight_decay: as in the table.
       conv1, conv2, hidden: its widths.
     """
 
@@ -71,21 +71,21 @@ class Network:
     weight_decay: float
 
     def arguments(self) -> dict:
-        """What the model's `build` takes of it."""
+        """Arguments of the model's `build`."""
         names = ("conv1", "conv2", "hidden", "dropout")
         return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting(_frame.Setting):
-    """How the two-stage method is run on one federation; roles are of `ROLES`.
+    """A federation, and the settings of its runs; roles are of `ROLES`.
 
     Attributes:
-      image: arguments of every network's `build` that the images fix.
+      image: arguments of every network's `build` that follow from the images.
       num_classes: L.
       model: registry name of the federated model; "leaf_cnn" or "ifca_cnn".
       shared, expert, gate: the three networks of a client.
-      num_clients, cohort: K, and how many of them take part in a round.
+      num_clients, cohort: K, and the number of clients in a round.
       rounds: T.
       epochs, batch_size: of a client in a round.
       num_experts: J.
@@ -94,12 +94,12 @@ class Setting(_frame.Setting):
       local_epochs, gate_epochs: most epochs of local experts and fine-tuning, and of mixtures.
       finetune_lr: of the fine-tuned baseline.
       evaluate_every: rounds between evaluations.
-      personal_clients: how many clients train on their own, the first ones; None is all of them.
-      labels: which of `EXPLORATIONS` there are.
-      both_mixtures: whether mixtures are evaluated that train what `gate_only` does not say, too.
+      personal_clients: number of clients, the first ones, that are personalised; None for all.
+      labels: keys of `EXPLORATIONS`.
+      both_mixtures: whether to evaluate mixtures both with `gate_only` and without.
       sweep: further numbers of experts, each with and without exploration.
       schedules: further schedules of exploration.
-      locals_apart: whether a run trains the local experts of all others; it saves what they take.
+      locals_apart: whether one run trains the local experts of all runs, to save time.
     """
 
     image: dict
@@ -130,11 +130,11 @@ class Setting(_frame.Setting):
 
     @property
     def clean(self) -> bool:
-        """Whether this is the profile clean, and not the profile published."""
+        """Whether the profile is clean, not published."""
         return "clean" in self.roles
 
     def runs(self) -> Iterator[Run]:
-        """With and without exploration, other numbers of experts and schedules; local experts."""
+        """Runs with and without exploration, other numbers of experts, schedules, local experts."""
         for label in self.labels:
             told, both = EXPLORATIONS[label], self.both_mixtures
             yield self._run(label, label, told, self.num_experts, both=both)
@@ -160,7 +160,7 @@ class Setting(_frame.Setting):
                 "expert": {"model": self.model, "params": self._arguments(self.expert)},
                 "gate": {
                     "model": "gate_cnn",
-                    # An output per expert, the local one included; two share a single one.
+                    # An output per expert, the local one included; a single one for two experts.
                     "params": {**self.image, **self.gate.arguments(), **self._relu}
                     | {"num_classes": experts + 1},
                 },
@@ -200,7 +200,7 @@ class Setting(_frame.Setting):
         )
 
     def _locals(self) -> Run:
-        """What the other runs would train their local experts by, each for itself."""
+        """The run that trains the local experts of all other runs."""
         rounds = math.ceil((self.personal_clients or self.num_clients) / AT_ONCE)
         return Run(
             federation=self.data.name,
@@ -222,7 +222,7 @@ class Setting(_frame.Setting):
                 "stop_split": self._stop_split,
                 "keep": ["best"] if self.clean else ["best", self._member],
                 "personal_clients": self.personal_clients,
-                # Of a federation where some opt out those are shown.
+                # If some clients opt out, only these are shown.
                 "groups": ["unseen"] if "opt_out" in self.roles else ["seen"],
                 "at_once": AT_ONCE,
             },
@@ -240,7 +240,7 @@ class Setting(_frame.Setting):
 
     @property
     def _member(self) -> str:
-        # The official code keeps a reference to the weights where it means to copy them.
+        # The official code keeps a reference to the weights where a copy is intended.
         return "best" if self.clean else "last"
 
     @property
@@ -253,6 +253,6 @@ class Setting(_frame.Setting):
 
     def _arguments(self, network: Network) -> dict:
         common = {**self.image, "num_classes": self.num_classes, **self._relu}
-        if self.model == "ifca_cnn":  # its widths are its defaults
+        if self.model == "ifca_cnn":  # with its default widths
             return {**common, "dropout": network.dropout}
         return {**common, **network.arguments()}

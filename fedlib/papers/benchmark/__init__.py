@@ -1,7 +1,7 @@
 """Which method when: the families of the five papers in made-up worlds and real federations.
 
-No paper of anybody's: a comparison of ours, in which every method has the same models, rounds and
-number of trials to tune in, and test examples choose nothing.
+This is no published paper, but a comparison of ours. Every method has the same models, rounds and
+number of tuning trials, and test examples choose nothing.
 
 Scales:
   demo     two worlds at two sizes and two federations of digits, few methods, three trials
@@ -20,7 +20,7 @@ from fedlib.spec.criteria import Criteria
 
 
 def no_criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Criteria:
-    """Nothing is to be shown: there is no paper whose claims these runs could reach."""
+    """An empty table: there is no paper whose claims could be tested."""
     return _criteria.table([], runs, None)
 
 

@@ -1,9 +1,9 @@
-"""The real federations of the benchmark: twelve of five data sets, and who runs on them.
+"""The real federations of the benchmark, twelve from five data sets, and their methods.
 
-Test examples are those of the publisher, or the same ones in every cut: no seed trains on what
-another one tests on. `mnist-writers` alone has one cut for all seeds, as its partition would mix.
-Validation examples are taken from the training part. Sizes are small on purpose: n, the training
-examples of a client, is what decides between training alone and together.
+Test examples are the publisher's, or the same for every seed, so no seed trains on another's test
+examples. Only `mnist-writers` has one partition for all seeds, because its partition would mix
+them. Validation examples are taken from the training part. Clients are small on purpose: their
+number of training examples, n, decides between local and joint training.
 """
 
 from dataclasses import replace
@@ -11,27 +11,27 @@ from dataclasses import replace
 from fedlib.papers.benchmark.settings import METHODS, Setting, tuning
 from fedlib.spec import Data
 
-SEED = 20261124  # of every cut
+SEED = 20261124  # of every partition
 VAL = 0.2  # of a client's training examples
 UNSEEN = 0.2  # of the clients, about
-RATE, RATES = 0.1, (0.005, 1.5)  # of the first trial, and from which tuning takes it
+RATE, RATES = 0.1, (0.005, 1.5)  # learning rate of the first trial, and the range for tuning
 TRIALS = 12
-CORE = (  # runs everywhere: an anchor or a representative of a family
+CORE = (  # methods on every federation: anchors and representatives of families
     *("label-prior", "local", "fedavg", "fedavg-plus", "fedavg-wide", "fedavg-adam", "ditto"),
     *("apfl", "fedrep", "biased-fedavg", "ifca", "fedem", "pfedmm", "fedmix"),
     *("adaptive-experts", "pfedmoe", "fml", "fedproto"),
 )
 NEEDS_CLUSTERS = ("known-clusters",)
-NEEDS_EVERYBODY = ("clustered",)  # in every round
-ZOO = (  # whose clients have models of unlike size, and who share what they can
+NEEDS_EVERYBODY = ("clustered",)  # methods that need all clients in every round
+ZOO = (  # methods for clients whose models differ in size
     *("local", "lg-fedavg", "fd", "fedproto", "fedgh", "fedtgp"),
     *("fml", "fedkd", "fedapen", "pfedmoe"),
 )
 DIGITS = {"in_channels": 1, "side": 8}
 MNIST = {"in_channels": 1, "side": 28}
 CIFAR = {"in_channels": 3, "side": 32}
-QUARTERS = 4  # evaluations of a run, to see whether it still gains in the last one
-TAGS = {  # by federation: in what clients differ
+QUARTERS = 4  # evaluations of a run, to see whether it still gains at the end
+TAGS = {  # by federation: how clients differ
     "digits-skew": ("labels",),
     "digits-permuted": ("concepts", "clusters"),
     "digits-rotated": ("features", "clusters"),
@@ -48,7 +48,7 @@ TAGS = {  # by federation: in what clients differ
 
 
 def demo() -> tuple[Setting, ...]:
-    """Two of digits with few methods and rounds, one rate."""
+    """Two federations of digits with few methods, rounds and trials."""
     few = ("local", "fedavg", "fedavg-plus", "fedrep", "fedem")
     return tuple(
         replace(
@@ -59,7 +59,7 @@ def demo() -> tuple[Setting, ...]:
 
 
 def reduced(trials: int) -> tuple[Setting, ...]:
-    """All twelve, and that of unlike models; each method tuned in so many trials."""
+    """All twelve, and the one with models of different sizes; methods have `trials` each."""
     every = (
         digits_skew(),
         digits_permuted(),
@@ -85,19 +85,19 @@ def digits_skew() -> Setting:
 
 
 def digits_permuted() -> Setting:
-    """24 clients in four clusters, who call the digits by other names."""
+    """24 clients in four clusters, each with its own permutation of the labels."""
     partition = _sizes("permuted", 24, 50, 60) | {"num_clusters": 4}
     return _digits("digits-permuted", "Digits, permuted", partition, clusters=4)
 
 
 def digits_rotated() -> Setting:
-    """24 clients in four clusters, whose images are turned."""
+    """24 clients in four clusters, each with its own rotation of the images."""
     partition = _sizes("rotated", 24, 50, 60) | {"rotations": [0, 90, 180, 270]}
     return _digits("digits-rotated", "Digits, rotated", partition, clusters=4)
 
 
 def mnist_writers() -> Setting:
-    """A hundred writers; those of MNIST's test part take no part in training."""
+    """A hundred writers; those of MNIST's test part are unseen."""
     partition = {
         "kind": "writer",
         "num_clients": 100,
@@ -121,7 +121,7 @@ def mnist_two_shard() -> Setting:
 
 
 def mnist_angled() -> Setting:
-    """60 clients, each of which turns its images by angles of its own frequency."""
+    """60 clients, each with its own distribution over the angles of its images."""
     partition = _sizes("angled", 60, 75, 100) | {"alpha": 1.0}
     return _mnist("mnist-angled", "MNIST, angles", partition)
 
@@ -133,26 +133,26 @@ def cifar_skew() -> Setting:
 
 
 def cifar_permuted() -> Setting:
-    """48 clients in four clusters, who call the classes by other names."""
+    """48 clients in four clusters, each with its own permutation of the labels."""
     partition = _sizes("permuted", 48, 100, 100) | {"num_clusters": 4}
     return _cifar("cifar-permuted", "CIFAR-10, permuted", partition, clusters=4)
 
 
 def cifar_rotated() -> Setting:
-    """48 clients in four clusters, whose images are turned."""
+    """48 clients in four clusters, each with its own rotation of the images."""
     partition = _sizes("rotated", 48, 100, 100) | {"rotations": [0, 90, 180, 270]}
     return _cifar("cifar-rotated", "CIFAR-10, rotated", partition, clusters=4)
 
 
 def emnist_device() -> Setting:
-    """250 clients with little data, of whom few are there in a round."""
+    """250 clients with little data; few take part in a round."""
     partition = _sizes("hsu", 250, 50, 40) | {"alpha": 10.0}
     data = _data("emnist-device", "EMNIST, many clients", "emnist", partition, source="test")
     return _letters(data, cohort=0.1, rounds=100)
 
 
 def femnist() -> Setting:
-    """Writers with the parts that LEAF gives them."""
+    """Writers with LEAF's training and test parts."""
     partition = {"kind": "writer_parts", "num_clients": 105, "val_fraction": VAL}
     partition |= {"unseen_fraction": 0.24}
     data = _data("femnist", "FEMNIST", "femnist", partition, source="leaf")
@@ -177,7 +177,7 @@ def zoo_mnist() -> Setting:
 
 
 def _sizes(kind: str, clients: int, train: int, test: int) -> dict:
-    """A partition with as many examples for every client."""
+    """A partition with equal clients: `train` and `test` examples each."""
     return {
         "kind": kind,
         "num_clients": clients,
@@ -202,7 +202,7 @@ def _data(name: str, title: str, dataset: str, partition: dict, **params: str) -
 
 
 def _digits(name: str, title: str, partition: dict, clusters: int = 0) -> Setting:
-    """An MLP of 4,810 parameters; everybody is in every round."""
+    """An MLP of 4,810 parameters; all clients are in every round."""
     return _setting(
         _data(name, title, "digits", partition),
         _everything(clusters, everybody=True),
@@ -232,7 +232,7 @@ def _mnist(name: str, title: str, partition: dict, **params: str) -> Setting:
 
 
 def _everything(clusters: int, everybody: bool) -> tuple[str, ...]:
-    """All methods that can run there."""
+    """All methods that can run on the federation."""
     left_out = {
         *(() if clusters else NEEDS_CLUSTERS),
         *(() if everybody else NEEDS_EVERYBODY),

@@ -11,7 +11,7 @@ from fedlib.papers.benchmark.settings import (
 )
 from fedlib.spec import Data
 
-SEED = 20261123  # of everything drawn; each training seed has worlds of its own
+SEED = 20261123  # of all draws; each training seed has its own worlds
 CLIENTS = {"num_clients": 50, "val_examples": 15, "test_examples": 200}  # a fifth of them unseen
 ROUNDS = 40
 PHASE_METHODS = ("local", "fedavg", "fedavg-plus", "ifca", "fedem")
@@ -81,7 +81,7 @@ def _world(name: str, trials: int) -> Setting:
 def _cell(
     n: int, delta: float, labels: tuple[str, ...], trials: int, rounds: int = ROUNDS
 ) -> Setting:
-    """A cell of the phase diagram: so many training examples, so unlike concepts."""
+    """A cell of the phase diagram: `n` training examples, concepts with divergence `delta`."""
     params = {"world": "mixtures", "train_examples": n, "divergence": delta, "alpha": 0.1}
     title = f"mixtures, {n} examples, divergence {delta:g}"
     data = _data(f"n{n}-d{delta:g}", title, params, family="Phase diagram")

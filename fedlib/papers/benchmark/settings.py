@@ -1,6 +1,6 @@
-"""What the runs of the benchmark are: methods, their settings, and how they are tuned.
+"""The runs of the benchmark: methods, their settings, and their tuning.
 
-Nothing here stops, chooses a round or picks an expert by test examples.
+Test examples never stop a training, choose a round or pick an expert.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from fedlib.papers import _frame
 from fedlib.spec import Run
 
-NUM_EXPERTS = 3  # as many as there are concepts, for all methods with experts
+NUM_EXPERTS = 3  # the number of concepts, for all methods with experts
 DIM = 20
 SIZES = {"in_features": DIM, "num_classes": 2}
 RATE = 0.5  # of the local solver, in worlds
-RATES = (0.01, 3.0)  # from which tuning takes it there: two and a half decades
-TUNING_SEED = 100  # of the cut and the runs that tune; no reported run has it
+RATES = (0.01, 3.0)  # range of this rate for tuning, two and a half decades
+TUNING_SEED = 100  # of the split and the trials; no reported run has it
 SERVER_LR = 0.03  # of the server's Adam, in methods that have one
 
-# By label: title, registry name, hyper-parameters. What is not stated is the class's default.
+# By label: title, registry name, hyper-parameters that are not the class's defaults.
 METHODS = {
     "pooled": ("Pooled data", "pooled", {}),
     "local": ("Local", "local", {}),
@@ -39,7 +39,7 @@ METHODS = {
     "fedrep": ("FedRep", "fedrep", {}),
     "lg-fedavg": ("LG-FedAvg", "lg_fedavg", {}),
     "pfedmm": ("pFedMM", "pfedmm", {"num_experts": NUM_EXPERTS}),
-    # From here on in real federations alone.
+    # From here on, only in real federations.
     "label-prior": ("Label prior", "local", {}),
     "fedavg-wide": ("FedAvg, 3 x as wide", "fedavg", {}),
     "fedavg-adam": ("FedAvg (server Adam)", "fedavg_adam", {"server_lr": SERVER_LR}),
@@ -70,18 +70,18 @@ METHODS = {
     "fedapen": ("FedAPEN", "fedapen", {}),
     "fedproto": ("FedProto", "fedproto", {}),
     "fedgh": ("FedGH", "fedgh", {}),
-    "fedtgp": ("FedTGP", "fedtgp", {"server_epochs": 10}),  # 100 are a quarter of all time
+    "fedtgp": ("FedTGP", "fedtgp", {"server_epochs": 10}),  # 100 take a quarter of the time
     "fd": ("FD", "fd", {}),
 }
 IN_WORLDS = tuple(METHODS)[: tuple(METHODS).index("label-prior")]
-WIDTHS = {"fedavg-wide": 3} | dict.fromkeys(("fml", "fedkd", "fedapen"), 0.5)  # of what is shared
-TWO_MODELS = ("fml", "fedkd", "fedapen")  # whose clients have the ordinary model to themselves
-PROTOCOLS = {"adaptive-experts": "moe"}  # how a method predicts, if not by default
-PRIOR = ("label-prior",)  # which look at no input
-GATE = 16  # units, and channels, of a gate of its own network
-NEEDS_A_BODY = ("fedrep", "lg-fedavg", "pfedmm")  # which a linear model has not
+WIDTHS = {"fedavg-wide": 3} | dict.fromkeys(("fml", "fedkd", "fedapen"), 0.5)  # of the shared model
+TWO_MODELS = ("fml", "fedkd", "fedapen")  # methods whose clients keep the ordinary model private
+PROTOCOLS = {"adaptive-experts": "moe"}  # of a method's predictions, by default "default"
+PRIOR = ("label-prior",)  # methods that ignore inputs
+GATE = 16  # units, or channels, of a separate gate network
+NEEDS_A_BODY = ("fedrep", "lg-fedavg", "pfedmm")  # methods that cannot use a linear model
 NEEDS_CLUSTERS = ("known-clusters",)
-HOMES = {  # by label: the worlds that are as the method assumes
+HOMES = {  # by label: the worlds that meet the method's assumption
     "pooled": ("one",),
     "local": ("own",),
     "fedavg": ("one",),
@@ -97,7 +97,7 @@ HOMES = {  # by label: the worlds that are as the method assumes
 
 
 def tuning(trials: int, rates: tuple[float, float] = RATES, rung: bool = False) -> dict:
-    """How runs are tuned, see `fedlib.spec.Run`: so many trials, the first at the declared rate."""
+    """`Run.tuning` with this number of trials, the first one at the declared rate."""
     return {"seed": TUNING_SEED, "trials": trials, "rates": list(rates), "rung": rung}
 
 
@@ -108,17 +108,17 @@ class Setting(_frame.Setting):
     Attributes:
       labels: methods, of `METHODS`.
       rounds: of every run.
-      rate: of the local solver, where nothing is tuned; and of the first trial.
+      rate: of the local solver, without tuning or in the first trial.
       model, model_params: of every run.
-      inputs: numbers in an input, which gates see.
+      inputs: numbers in an input, for gates.
       cohort: share of the seen clients in a round.
-      local: of the local solver, besides its rate.
+      local: settings of the local solver, besides its rate.
       tuning: see `fedlib.spec.Run`; None tunes nothing.
-      clusters: true clusters of the clients.
-      image: channels and side of an image, for gates that look at one.
-      architectures: arguments of the models that clients have in turn, from the largest on, beside
-        `model_params`; what all share is of the last. () if all clients have the same.
-      evaluations: of a run, after the first.
+      clusters: number of true clusters.
+      image: channels and side of an image, for gates on images.
+      architectures: arguments of the clients' models in turn, besides `model_params`, the largest
+        first; a shared model has the last ones. () if all clients have the same model.
+      evaluations: of a run, besides the one before training.
       seeds: in place of the scale's.
     """
 
@@ -137,7 +137,7 @@ class Setting(_frame.Setting):
     seeds: tuple[int, ...] = ()
 
     def runs(self) -> Iterator[Run]:
-        """Every method."""
+        """A run of each method."""
         for label in self.labels:
             title, method, params = METHODS[label]
             yield Run(
@@ -158,12 +158,12 @@ class Setting(_frame.Setting):
             )
 
     def _tuning(self, label: str) -> dict | None:
-        """How a method is tuned: by what it predicts with."""
+        """The tuning of a method, which validates the method's own predictions."""
         how = {"protocol": PROTOCOLS[label]} if label in PROTOCOLS else {}
         return {**self.tuning, **how} if self.tuning else None
 
     def _arguments(self, label: str) -> dict:
-        """Of the model of a method, which may be three times as wide, or half as wide."""
+        """Arguments of a method's model, which may be three times or half as wide."""
         arguments = dict(self.model_params)
         if self.architectures:
             shares = label in (*TWO_MODELS, "pfedmoe")
@@ -188,7 +188,7 @@ class Setting(_frame.Setting):
             return {"large": private}
         if label != "adaptive-experts":
             return {}
-        outputs = {"num_classes": NUM_EXPERTS + 1}  # a client's own expert is one more
+        outputs = {"num_classes": NUM_EXPERTS + 1}  # one more for the client's own expert
         if self.model == "mlp":
             gate = {"in_features": self.inputs, "hidden": GATE}
             return {"expert": own, "gate": {"model": "mlp", "params": gate | outputs}}
@@ -206,5 +206,5 @@ class Setting(_frame.Setting):
             case "fedkd":
                 return {"horizon": self.rounds}
             case "local-global" if self.model == "mlp":
-                return {"private": "body.1"}  # its lowest layer; body.0 only flattens
+                return {"private": "body.1"}  # the lowest layer; body.0 only flattens
         return {}
