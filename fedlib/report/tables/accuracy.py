@@ -1,7 +1,7 @@
 """The main table of a paper: published and reproduced accuracy of every run, per federation.
 
-"All" is the accuracy pooled over the test examples of the seen clients, "Bottom-10%" that of the
-floor(C / 10)-th worst client. Reproduced numbers are given at the last round and at the best one.
+"All" is accuracy pooled over the test examples of the seen clients, "Bottom-10%" that of the
+floor(C / 10)-th worst client. Reproduced numbers are from the last and from the best round.
 """
 
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ def build(given: TableInputs) -> Sheet:
 
 
 def _columns(mine: pd.DataFrame) -> Columns:
-    """Under each metric what is published, and ours at both moments."""
+    """Published and reproduced numbers of each metric, the latter at both moments."""
     parts = {group: exhibits.pick(mine, metric=m) for m, group in METRIC_TITLES.items()}
     first = next(iter(parts.values()))
     yield Column("Method"), texts(first["title"])
@@ -69,7 +69,7 @@ def _columns(mine: pd.DataFrame) -> Columns:
 
 
 def _unpublished(exhibit: dict, numbers: pd.DataFrame) -> list[str]:
-    """Which runs lack a published number; nothing if all do, as another note then says so."""
+    """Notes of runs without a published number; none if all lack one, which another note says."""
     if numbers["published"].isna().all():
         return []
     where: dict[str, list[str]] = {}  # titles of the runs, and of the federations

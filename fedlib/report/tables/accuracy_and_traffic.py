@@ -1,7 +1,7 @@
-"""Accuracy of the clients' predictors, and what was sent for it: published beside reproduced.
+"""Accuracy of the clients' predictors, and the bytes sent for it: published beside reproduced.
 
 Source: Reisser et al., "Federated Mixture of Experts", arXiv:2107.06724, table 1; specification
-section 8 has the rule by which its traffic was counted.
+section 8 has its rule of counting traffic.
 """
 
 from collections.abc import Iterator
@@ -25,11 +25,11 @@ LENGTHS = ("evaluations", "rounds")
 def build(given: TableInputs) -> Sheet:
     """The table; its numbers have one row per federation and run.
 
-    What is published is found by the exhibit's `published` and the labels of the runs: the metrics
+    Published numbers are under the exhibit's `published` and the labels of the runs: the metrics
     "accuracy_client_mean", "rounds", and "gb", of 2^30 bytes.
 
     Raises:
-      ConfigError: for another federation, or a length that is not one of these.
+      ConfigError: for a federation that is not shown, or an invalid number of rounds to average.
       DataError: if a run was not evaluated during training.
     """
     exhibit, kind = given.exhibit, given.kind
@@ -54,7 +54,8 @@ def comm_gib(numbers: float, clients: float, rounds: float) -> float:
     """GB (2^30 bytes) that `rounds` rounds send: `numbers` floats down and up per client.
 
     Args:
-      numbers: floats in a message; clients: that take part in a round.
+      numbers: floats in a message.
+      clients: clients that take part in a round.
     """
     return 2 * 4 * numbers * clients * rounds / UNITS["GB"]
 
@@ -70,7 +71,7 @@ def _check(exhibit: dict, averaged: dict[str, dict]) -> None:
 
 
 def _numbers(given: TableInputs, averaged: dict[str, dict]) -> pd.DataFrame:
-    """Everything the table shows -> one row per federation and run."""
+    """All numbers of the table -> one row per federation and run."""
     curves = exhibits.pick(given.rows, at="round", metric=MEAN, **PRIMARY._asdict())
     traffic = exhibits.pick(given.rows, at="last", **TRAFFIC._asdict())
     paper = {name: given.printed(name) for name in PUBLISHED.values()}
@@ -112,7 +113,7 @@ def _accuracy(curve: pd.DataFrame, over: dict[str, int]) -> dict[str, float]:
 
 
 def _traffic(rows: pd.DataFrame) -> dict[str, float]:
-    """Rounds done, what they sent, and message and cohort, means over seeds."""
+    """Rounds done, bytes sent, size of a message and of the cohort, means over seeds."""
     means = rows.groupby("metric")["value"].mean()
     rounds = float(exhibits.pick(rows, metric="bytes")["round"].mean())
     messages = 2 * means["client_rounds"]
@@ -129,7 +130,7 @@ def _printed(paper: dict[str, dict], where: tuple[str, str]) -> dict[str, float]
 
 
 def _columns(mine: pd.DataFrame) -> Columns:
-    """A row per run; without a published number its own alone."""
+    """A row per run; without published numbers only reproduced ones."""
     compared = sheets.is_compared(mine)
     unit = "GB" if compared else readable(mine["gb"].max())
     sent = texts(_quantity(value * UNITS["GB"] / UNITS[unit]) for value in mine["gb"])
@@ -158,7 +159,7 @@ def _count(value: float) -> str:
 
 
 def _averaged_text(exhibit: dict, averaged: dict[str, dict]) -> str:
-    """Over which evaluations accuracies are means, "after the last round" where nothing is said."""
+    """The evaluations that accuracies are means of; by default "after the last round"."""
     named = []
     for federation in exhibit["federations"]:
         for length, number in averaged.get(federation["name"], {}).items():

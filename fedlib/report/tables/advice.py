@@ -1,7 +1,7 @@
-"""What rules say of federations, and how far below the best each way to decide is.
+"""Rules that recommend a method for a federation, and the regret of each way to decide.
 
-The first block is made of all federations; the others leave out the one that is decided for, or all
-of its data set.
+The first block uses all federations; the others leave out the federation in question, or all
+federations of its data set.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ LEFT_OUT = {"federation": "the federation", "dataset": "all federations of its d
 
 
 def build(given: TableInputs) -> Sheet:
-    """The table; its numbers have a row for each rule, then each way to decide."""
+    """The table; its numbers have a row for each rule, then for each way to decide."""
     kind = given.kind
     values = contrasts.accuracies(given, kind.rows)
     asked = advice.Asked(kind.of, kind.against, kind.pick, kind.tags, kind.rules)
@@ -74,7 +74,7 @@ def _ruling(ruling: advice.Ruling) -> dict:
 
 
 def _gain(part: str, gain: dict) -> pd.DataFrame:
-    """A row of the numbers: by how much following the rules is ahead of always the same."""
+    """A row of the numbers: the lead of the rules over always choosing the same method."""
     return pd.DataFrame([{"part": f"gain, {part}", "name": advice.FOLLOWED, **gain}])
 
 

@@ -1,7 +1,7 @@
-"""Mean accuracy of the clients, beside every published number and where that one is from.
+"""Mean accuracy of the clients, beside every published number with its source.
 
-For papers whose numbers come from several sources, of which not all are the paper itself: each
-source has its mark, and a failure to converge is shown as what it is.
+For papers whose published numbers come from several sources, not all from the paper itself. Each
+source has its mark, and a failure to converge is shown in words.
 """
 
 from functools import partial
@@ -22,7 +22,7 @@ FAILED = "does not converge"
 
 
 class _Source(NamedTuple):
-    """Where published numbers are from: `mark` stands behind them, `title` explains it."""
+    """A source of published numbers: `mark` follows each number, and `title` explains the mark."""
 
     name: str
     mark: str
@@ -39,12 +39,12 @@ class _Number(NamedTuple):
 
 
 def build(given: TableInputs) -> Sheet:
-    """The table; its numbers have one row per federation and run, and per published other.
+    """The table; its numbers have a row per federation and run, and per other published method.
 
     The published exhibit of a federation is "<source>-<name>", under the label of the run.
 
     Raises:
-      ConfigError: for a name of a federation that is not shown.
+      ConfigError: if `names` has a federation that is not shown.
     """
     exhibit, kind = given.exhibit, given.kind
     shown = [federation["name"] for federation in exhibit["federations"]]
@@ -64,20 +64,20 @@ def build(given: TableInputs) -> Sheet:
 
 
 def _marks(known: "_Published", numbers: pd.DataFrame) -> list[str]:
-    """What the marks mean that some number has."""
+    """Explanations of the marks in use."""
     used = {*numbers["source"]}
     return [f"{source.mark}: {source.title}." for source in known.sources if source.name in used]
 
 
 def _published_note(exhibit: dict, compared: bool) -> list[str]:
-    """What to beware of when both kinds of numbers are compared, or that there is but one."""
+    """A caution about comparing both kinds of numbers, or a note that none are published."""
     if compared and exhibit["scale"] == exhibits.PAPER_SCALE:
         return ["Published numbers are those of the marked sources, with settings of their own."]
     return exhibits.published_note(exhibit, shown=compared)
 
 
 class _Published:
-    """What is published of the runs of an exhibit."""
+    """Published numbers of an exhibit's runs."""
 
     def __init__(self, given: TableInputs):
         self.sources = [_Source(**source) for source in given.kind.sources]
@@ -100,7 +100,7 @@ class _Published:
 
 
 def _numbers(given: TableInputs, known: _Published) -> pd.DataFrame:
-    """Everything the table shows, as fractions."""
+    """All numbers of the table, as fractions."""
     found = given.at_moments("federation", "label", metric=MEAN, **PRIMARY._asdict())
     unrun = [{"label": label, "title": title} for label, title in (given.kind.others or {}).items()]
     rows = []
@@ -130,12 +130,12 @@ def _numbers(given: TableInputs, known: _Published) -> pd.DataFrame:
 
 
 def _is_compared(numbers: pd.DataFrame) -> bool:
-    """Whether something of it is published, be it that a run does not converge."""
+    """Whether anything is published, if only that a run does not converge."""
     return bool(numbers["source"].ne("").any())
 
 
 def _columns(mine: pd.DataFrame, known: _Published) -> Columns:
-    """Nothing of what is published where nothing is."""
+    """A row per run, without published columns where nothing is published."""
     compared = _is_compared(mine)
     yield Column("Method"), texts(mine["title"])
     if compared:

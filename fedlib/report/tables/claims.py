@@ -1,4 +1,4 @@
-"""The orders of methods that papers claim, each over all federations: holds, undecided, reversed.
+"""Orders of methods that papers claim, each over all federations: holds, undecided or reversed.
 
 A claim holds if the interval of the median difference is above 0, and is reversed if it is below.
 """
@@ -44,7 +44,7 @@ def _row(values: pd.DataFrame, claim: Mapping) -> dict:
 
 
 def verdict(low: float, high: float) -> str:
-    """What an interval says of a claim; of an unknown one nothing."""
+    """The verdict of an interval on a claim; an unknown interval leaves it undecided."""
     if low > 0:
         return HOLDS
     return REVERSED if high < 0 else UNDECIDED

@@ -1,4 +1,4 @@
-"""How well the experts that clients settle on agree with their true clusters, over the seeds.
+"""Agreement of the clients' experts with their true clusters, over the seeds.
 
 Source: Reisser et al., "Federated Mixture of Experts", arXiv:2107.06724, section 4.3 and appendix
 B, which have matrices and no numbers; specification section 7.2.
@@ -43,7 +43,7 @@ def _whose(choice: str | None) -> str:
 
 
 def _recovery(run: dict, clients: pd.DataFrame, choice: str | None) -> dict[str, float]:
-    """How well the experts of one run's clients agree with their clusters."""
+    """Agreement of the experts of one run's clients with their clusters."""
     chosen, experts, highest = of_clients.settled(clients, run, choice)
     true = of_clients.column(clients, "cluster")
     purity, used = recovery.purity(chosen, true), recovery.num_used(chosen)
@@ -77,6 +77,6 @@ def _columns(mine: pd.DataFrame, weighted: bool) -> Columns:
 
 
 def _distribution(used: pd.Series) -> str:
-    """How often each number occurs, "2 (1×), 3 (2×)"."""
+    """Each number and how often it occurs, "2 (1×), 3 (2×)"."""
     count = Counter(used)
     return ", ".join(f"{number} ({count[number]}×)" for number in sorted(count))

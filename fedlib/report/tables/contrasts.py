@@ -1,4 +1,4 @@
-"""Methods against others over federations: differences, intervals, tests, what may be said."""
+"""Methods compared over federations: differences, intervals, tests, conclusions."""
 
 import pandas as pd
 
@@ -21,7 +21,7 @@ def build(given: TableInputs) -> Sheet:
 
 
 def how(registered: str) -> list[str]:
-    """How the numbers are to be read."""
+    """Notes on how to read the numbers."""
     rope = f"{100 * statistics.ROPE:g} point"
     return [
         f"{registered} Points of accuracy, the mean over seen clients. Federations are the sample; "
@@ -52,6 +52,6 @@ def _columns(part: pd.DataFrame) -> Columns:
 
 
 def spans(part: pd.DataFrame, low: str, high: str) -> list[Cell]:
-    """Intervals in points; a dash where there is none."""
+    """Intervals in percentage points; a dash where there is none."""
     ends = zip(part[low], part[high], strict=True)
     return texts(intervals.ends(*pair, render.points) or render.ABSENT for pair in ends)

@@ -1,6 +1,6 @@
-"""What every run costs: bytes, training examples and floating-point operations, per federation.
+"""Costs of every run: bytes, training examples and floating-point operations, per federation.
 
-Factors are relative to FedAvg on the same federation; a table without it has none.
+Factors are relative to FedAvg on the same federation; a table without FedAvg has no factors.
 """
 
 import math
@@ -16,7 +16,7 @@ from fedlib.report.metrics import FLOPS, TRAFFIC
 from fedlib.report.tables.render import ABSENT, Column, Sheet
 from fedlib.report.tables.sheets import Columns, TableInputs, texts
 
-REFERENCE = "fedavg"  # method, and label where several runs are of that method
+REFERENCE = "fedavg"  # a method, and also the label to prefer where it has several runs
 NEEDED = ("bytes_down", "bytes_up", "bytes", "examples", "client_rounds", FLOPS, "flops")
 RATIOS = ("bytes", "examples", FLOPS, "flops")
 PERSONAL = ("personal_examples", "personal_flops")  # of runs whose evaluation trained clients
@@ -57,7 +57,7 @@ def build(given: TableInputs) -> Sheet:
 
 
 def _numbers(given: TableInputs) -> pd.DataFrame:
-    """Everything the table shows -> one row per federation and run."""
+    """All numbers of the table -> one row per federation and run."""
     shown = exhibits.pick(given.rows, at="last", **TRAFFIC._asdict())
     shown = shown[shown["metric"].isin(NEEDED + PERSONAL)]
     _check_complete(given.exhibit, shown)
@@ -85,7 +85,7 @@ def _numbers(given: TableInputs) -> pd.DataFrame:
 
 
 def _check_complete(exhibit: dict, shown: pd.DataFrame) -> None:
-    """Nothing, if every run and seed has every number."""
+    """DataError unless every run and seed has every number."""
     keys = ["federation", "label", "seed", "metric"]
     present = set(shown[keys].itertuples(index=False, name=None))
     for run in exhibit["runs"]:
@@ -100,7 +100,7 @@ def _check_complete(exhibit: dict, shown: pd.DataFrame) -> None:
 
 
 def _reference(runs: list[dict]) -> str | None:
-    """Label of the run that the others are compared with, or None."""
+    """Label of the run that other runs are compared with, or None."""
     labels = [run["label"] for run in runs if run["method"] == REFERENCE]
     if REFERENCE in labels:
         return REFERENCE
@@ -108,12 +108,12 @@ def _reference(runs: list[dict]) -> str | None:
 
 
 def _ratio(value: float, base: float) -> float:
-    """value / base; NaN where there is nothing to divide by."""
+    """value / base; NaN where `base` is 0 or unknown."""
     return value / base if base else np.nan
 
 
 def _columns(mine: pd.DataFrame, personal: bool, compared: bool) -> Columns:
-    """Factors where some run is `compared`; what clients train on their own if it is asked for."""
+    """A row per run; with factors if `compared`, with clients' own training if `personal`."""
     yield Column("Method"), texts(mine["title"])
     for title, name, factors in (
         (("down", "Sent (bytes)"), "down_per_client_round", None),
@@ -132,10 +132,10 @@ def _columns(mine: pd.DataFrame, personal: bool, compared: bool) -> Columns:
 
 
 def quantity(value: float) -> str:
-    """A number at or above 0 with three digits and a prefix, "34.8 M"."""
+    """A number from 0 on, with three digits and a prefix, "34.8 M"."""
     if np.isnan(value):
         return ABSENT
-    value = float(f"{value:.3g}")  # first, as 999.9 is 1 k
+    value = float(f"{value:.3g}")  # round first, because 999.9 becomes 1 k
     power = min(int(math.log10(value)) // 3, len(PREFIXES) - 1) if value >= 1 else 0
     digits = value / 1000**power
     places = max(0, 2 - int(math.log10(digits))) if digits >= 1 else 2
@@ -144,7 +144,7 @@ def quantity(value: float) -> str:
 
 
 def in_bytes(value: float) -> str:
-    """What was sent, with its unit, "523 MB"."""
+    """A number of bytes with its unit, "523 MB"."""
     text = quantity(value)
     return f"{text}{'' if text[-1].isalpha() else ' '}B"
 

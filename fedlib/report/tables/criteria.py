@@ -1,9 +1,9 @@
-"""What a reproduction was meant to show, and whether it does: acceptance criteria with verdicts.
+"""Acceptance criteria of a reproduction, with verdicts.
 
 A criterion is data: predicates of `fedlib.report.predicates` on numbers of runs, which are means
-over the seeds that all of them have. One whose runs are not here is shown as not run; one whose
-runs lack a number is an error. One that asks for the paper's own numbers is not testable at a scale
-with other settings.
+over the seeds that all of them have. A criterion is shown as not run if its runs are missing, and
+as not testable if it needs the paper's own numbers at a scale with other settings. A run that lacks
+a number is an error.
 """
 
 from collections import Counter
@@ -44,7 +44,7 @@ PUBLISHED = ("exhibit", "dataset", "label", "metric")
 FIELDS = {"title", "source", "kind", "terms", "unit", "note", "published", "by", "or_equal"}
 FIELDS |= {"at_least", "at_most", "tolerance", "main"}
 UNITS = ("percent", "number")
-COSTS = (*TOTALS, "bytes")  # metrics of a run that are about no clients
+COSTS = (*TOTALS, "bytes")  # metrics of a run as a whole, not of clients
 BYTES = tuple(name for name in COSTS if name.startswith("bytes"))
 
 
@@ -52,8 +52,8 @@ def build(given: TableInputs) -> Sheet:
     """The table; its numbers have one row per criterion.
 
     Raises:
-      ConfigError: for a criterion that is not such, or whose runs have no seed in common.
-      DataError: if a run that is there lacks the number.
+      ConfigError: for an invalid criterion, or one whose runs have no seed in common.
+      DataError: if one of the runs lacks the number.
     """
     exhibit, kind = given.exhibit, given.kind
     for criterion in kind.criteria:
@@ -73,7 +73,7 @@ def build(given: TableInputs) -> Sheet:
 
 
 def _notes(exhibit: dict, criteria: list[dict], numbers: pd.DataFrame) -> list[str]:
-    about: dict[str, list[str]] = {}  # a criterion's note, titles of those that have it
+    about: dict[str, list[str]] = {}  # a note, and titles of the criteria with it
     for criterion in criteria:
         if criterion.get("note"):
             about.setdefault(criterion["note"].rstrip("."), []).append(criterion["title"])
@@ -89,7 +89,7 @@ def _notes(exhibit: dict, criteria: list[dict], numbers: pd.DataFrame) -> list[s
 
 
 class _Row(NamedTuple):
-    """A criterion as numbers, as cells and, if it is about the main claim and was run, a claim."""
+    """A criterion as numbers and cells, and as a claim if it was run and is a main one."""
 
     numbers: dict
     cells: list[Cell]
@@ -97,7 +97,7 @@ class _Row(NamedTuple):
 
 
 class _Numbers:
-    """What the runs of an exhibit have to say of a cell."""
+    """Numbers of an exhibit's runs, for the cells of criteria."""
 
     def __init__(self, given: TableInputs):
         self._exhibit = given.exhibit
@@ -108,11 +108,11 @@ class _Numbers:
         self._runs = {(run["federation"], run["label"]): run for run in given.exhibit["runs"]}
 
     def has(self, cell: dict) -> bool:
-        """Whether the run is there."""
+        """Whether the exhibit has the cell's run."""
         return (cell["federation"], cell["label"]) in self._runs
 
     def of(self, cell: dict) -> pd.Series:
-        """The number of each seed of a run that is there, by seed.
+        """The number of each seed of the cell's run, by seed.
 
         Raises:
           DataError: if the run lacks the number.
@@ -135,7 +135,7 @@ class _Numbers:
 
 
 def _check(criterion: dict) -> None:
-    """Nothing, if the criterion is well formed."""
+    """ConfigError unless the criterion is well formed."""
     name = criterion.get("title", criterion)
     missing = {"title", "source", "kind", "terms"} - criterion.keys()
     unknown = criterion.keys() - FIELDS
@@ -162,7 +162,7 @@ def _cells(term: dict | list[dict]) -> list[dict]:
 
 
 def _row(criterion: dict, source: _Numbers, published: pd.DataFrame | None, testable: bool) -> _Row:
-    """The row of one criterion, which has no verdict unless it is testable."""
+    """The row of one criterion, without a verdict unless it is `testable`."""
     terms = [_cells(term) for term in criterion["terms"]]
     run = all(source.has(cell) for term in terms for cell in term)
     theirs = [_printed(term, published) for term in criterion["terms"]]
@@ -200,7 +200,7 @@ def _row(criterion: dict, source: _Numbers, published: pd.DataFrame | None, test
 
 
 def _claim(criterion: dict, texts: dict, numbers: dict[str, list[float]]) -> Claim | None:
-    """A criterion about the main claim, with the numbers of which none is missing."""
+    """A criterion about the main claim, without lists of numbers in which any is missing."""
     if not criterion.get("main"):
         return None
     return Claim(
@@ -213,29 +213,29 @@ def _claim(criterion: dict, texts: dict, numbers: dict[str, list[float]]) -> Cla
 
 
 def _of_common_seeds(terms: list[list[pd.Series]]) -> list[list[pd.Series]]:
-    """The numbers of the seeds that all have."""
+    """The numbers of the seeds that all runs have."""
     common = set.intersection(*({*series.index} for term in terms for series in term))
     return [[series[series.index.isin(common)] for series in term] for term in terms]
 
 
 def _difference(numbers: list[float], unit: str) -> float:
-    """The first number, or the first minus the second: of percent, as printed."""
+    """The first number, or the first minus the second; for percent, of the numbers as printed."""
     if len(numbers) == 1:
         return float(numbers[0])
     return printed.difference(*numbers) if unit == "percent" else float(numbers[0] - numbers[1])
 
 
 def _printed(term: dict | list[dict], published: pd.DataFrame | None) -> float:
-    """The term in the paper's own numbers; NaN if it does not print all of them."""
+    """The term in the paper's own numbers; NaN if the paper does not print all of them."""
     numbers = [_number(cell.get("published"), published) for cell in _cells(term)]
     return float(numbers[0] - numbers[1]) if len(numbers) == 2 else numbers[0]
 
 
 def _number(where: dict | None, published: pd.DataFrame | None) -> float:
-    """A published number as a fraction (a count as it is); NaN if it is not `where` it should be.
+    """The published number at `where` as a fraction, or as a count; NaN if there is none.
 
     Raises:
-      ConfigError: if `where` is not such.
+      ConfigError: if `where` is malformed.
     """
     if where is None:
         return np.nan
@@ -246,7 +246,7 @@ def _number(where: dict | None, published: pd.DataFrame | None) -> float:
 
 
 def _text(criterion: dict, values: list[float], plain: bool = False) -> str:
-    """The values of the terms in order; a dash if there are none at all."""
+    """The values of the terms in order; a dash if there are none."""
     if np.isnan(values).all():
         return ABSENT
     texts = []
@@ -267,7 +267,7 @@ def _columns() -> list[Column]:
 
 
 def _tally(numbers: pd.DataFrame) -> str:
-    """How many were reached, "3 reached, 1 not reached, 0 not testable ..., 2 not run"."""
+    """Counts of verdicts, "3 reached, 1 not reached, 0 not testable ..., 2 not run"."""
     count = Counter(numbers["reached"])
     return (
         f"{count['yes']} reached, {count['no']} not reached, {count[UNTESTABLE]} {UNTESTABLE} at "

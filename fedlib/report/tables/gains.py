@@ -1,7 +1,7 @@
-"""By how much a method is ahead of the best of several groups of others, beside printed ranges.
+"""Lead of a method over the best of each group of other methods, beside published ranges.
 
-A gain is the difference of two means over seeds. Unlike the table `lead`, which has every other
-method, this one has the best of each group, such as that of the same category.
+A gain is the difference of two means over seeds. The table `lead` has every other method; this one
+has the best of each group, such as methods of the same category.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ def build(given: TableInputs) -> Sheet:
     """The table; its numbers have one row per federation and group.
 
     Raises:
-      DataError: if a federation lacks the method, or has nothing of a group.
+      DataError: if a federation lacks the method, or every method of a group.
     """
     exhibit, kind = given.exhibit, given.kind
     where = {"at": "best", "metric": comparisons.MEAN, **PRIMARY._asdict()}
@@ -66,7 +66,7 @@ def _gain(exhibit: dict, means: pd.Series, federation: dict, group: dict, of: st
 
 
 def _range(given: TableInputs, of: str, group: dict) -> list[float]:
-    """The smallest and the largest printed gain; NaN where there is none."""
+    """The smallest and the largest published gain; NaN where there is none."""
     ends = (given.printed(f"{group['gain']}_{end}") for end in ("min", "max"))
     return [values.get((DATASET, of), np.nan) for values in ends]
 
@@ -81,7 +81,7 @@ def _columns(mine: pd.DataFrame) -> Columns:
 
 
 def _range_block(numbers: pd.DataFrame, groups: list[dict], ranges: list[list[float]]) -> Block:
-    """Smallest and largest gain of each group, as printed and here."""
+    """Smallest and largest gain of each group, published and here."""
     gains = [exhibits.pick(numbers, group=group["title"])["gain"] for group in groups]
     columns = (
         (Column("Smallest to largest gain over"), texts(group["title"] for group in groups)),

@@ -1,11 +1,11 @@
-"""Accuracy of one model for everybody on the server's test examples: a row per run.
+"""Accuracy of one model for all clients on the server's test examples: a row per run.
 
-A column is a federation, or by how much one is above another, such as a reserved set with even
-classes above a skewed one. What the paper prints of a run under several names, as where a sweep has
-a point in common with the main table, stands beside each of them.
+A column is a federation, or the gain on one federation over another, such as a reserved set with
+even classes over a skewed one. If the paper prints a run under several names, such as a sweep's
+point that is also in the main table, each name has a row.
 
-Two states of every run are shown: that of its last round, and the one with the least loss on the
-server's validation examples, whether the method looks at these or not.
+Every run has two states: after its last round, and of least loss on the server's validation
+examples, even if the method does not use these.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ from fedlib.report.tables.sheets import Columns, TableInputs, block, differences
 from fedlib.spec.server import ServerColumn, ServerRow
 
 AVERAGE = "Average"
-ROUNDED = 1e-4  # how far a printed average may be from that of printed numbers
+ROUNDED = 1e-4  # greatest difference of a printed average from the average of printed numbers
 ALL = "all"  # data set of published averages
 MEASURED = (
     "On the test examples of the server. Last: the model after the last round. Chosen: the one "
@@ -38,7 +38,7 @@ RUN = ["federation", "label", "seed"]
 def build(given: TableInputs) -> Sheet:
     """The table, a block per family of federations; its numbers have one row per run and column.
 
-    Rows and columns whose runs are not in the exhibit are left out, as only some may be wanted.
+    Rows and columns are left out if their runs are not in the exhibit.
     """
     exhibit, kind = given.exhibit, given.kind
     shown, wanted = _columns(given), _rows(given)
@@ -61,7 +61,7 @@ def build(given: TableInputs) -> Sheet:
 
 
 def _columns(given: TableInputs) -> list[ServerColumn]:
-    """Those whose federations are in the exhibit."""
+    """The columns whose federations are in the exhibit."""
     there = {federation["name"] for federation in given.exhibit["federations"]}
     own = given.exhibit["published"] or ""
     return [
@@ -72,7 +72,7 @@ def _columns(given: TableInputs) -> list[ServerColumn]:
 
 
 def _rows(given: TableInputs) -> list[ServerRow]:
-    """Those whose runs are in the exhibit, with titles and published labels."""
+    """The rows whose runs are in the exhibit, with titles and published labels."""
     titles = exhibits.titles(given.exhibit)
     rows = given.kind.formed("rows") if given.kind.rows is not None else map(ServerRow, titles)
     return [
@@ -90,7 +90,7 @@ def _reproduced(mine: pd.DataFrame, shown: list[ServerColumn]) -> dict[str, pd.D
     last, chosen = (exhibits.pick(predicts, at=at) for at in ("last", "chosen"))
     later = exhibits.pick(server, at="last", protocol="last")
     chose = pd.MultiIndex.from_frame(last[RUN]).isin(runs)
-    # Of the last round alone, such as F1: it is of the chosen state where a method chose.
+    # Metrics of the last round alone, such as F1: where a method chose, they are of that state.
     only = last[chose & ~last["metric"].isin(chosen["metric"])]
     return {
         "last": _columnwise(pd.concat([last[~chose], later]), shown),
@@ -99,7 +99,7 @@ def _reproduced(mine: pd.DataFrame, shown: list[ServerColumn]) -> dict[str, pd.D
 
 
 def _columnwise(rows: pd.DataFrame, shown: list[ServerColumn]) -> pd.DataFrame:
-    """`over_seeds` of every run and column -> DataFrame indexed by label and column's place."""
+    """`over_seeds` of every run and column -> DataFrame indexed by label and the column's place."""
     values = rows.set_index(["federation", "metric", "label", "seed"])["value"]
     parts = []
     for place, column in enumerate(shown):
@@ -112,7 +112,7 @@ def _columnwise(rows: pd.DataFrame, shown: list[ServerColumn]) -> pd.DataFrame:
 
 
 def _of(values: pd.Series, federation: str, metric: str) -> pd.Series:
-    """Those of one federation and metric, by label and seed."""
+    """The values of one federation and metric, by label and seed."""
     names = values.index.names[:2]
     mine = values[(values.index.get_level_values(0) == federation)
                   & (values.index.get_level_values(1) == metric)]  # fmt: skip
@@ -120,7 +120,7 @@ def _of(values: pd.Series, federation: str, metric: str) -> pd.Series:
 
 
 def _numbers(given: TableInputs, shown: list[ServerColumn], rows: list[ServerRow]) -> pd.DataFrame:
-    """Everything the table shows, as fractions -> one row per column and run."""
+    """All numbers of the table, as fractions -> one row per column and run."""
     federations = {federation["name"]: federation for federation in given.exhibit["federations"]}
     found = _reproduced(given.rows, shown)
     numbers = []
@@ -159,7 +159,7 @@ def _averages(
 ) -> pd.DataFrame:
     """The mean of each run over all columns, NaN unless it has all of them.
 
-    A published average is one of the columns that are here, or it is left out.
+    A published average is left out unless it is the average of these columns.
     """
     found = []
     for row in rows:
@@ -177,7 +177,7 @@ def _averages(
 
 
 def _block(family: str, numbers: pd.DataFrame, head: str) -> Block:
-    """A row per run; published and difference only in columns of which something is published."""
+    """A row per run; published and difference only in columns with published numbers."""
     known = numbers[["mean", f"{LAST}mean", "published"]].notna().any(axis=1)
     numbers = numbers[known.groupby([numbers["label"], numbers["title"]]).transform("any")]
     places = [part for _, part in numbers.groupby("place")]
@@ -193,7 +193,7 @@ def _block(family: str, numbers: pd.DataFrame, head: str) -> Block:
 
 
 def _cells(part: pd.DataFrame) -> dict[str, list[Cell]]:
-    """The cells of one federation, by their heads: what there is of published and both states."""
+    """The cells of one column by their heads: published, both states, difference, if known."""
     minus, of = bool(part["minus"].iloc[0]), part["of"].iloc[0]
     form = (
         (lambda value: render.points(value, 2))
@@ -214,7 +214,7 @@ def _cells(part: pd.DataFrame) -> dict[str, list[Cell]]:
 
 
 def _texts(numbers: pd.DataFrame, prefix: str, minus: bool) -> list[str]:
-    """Means with what so many seeds can say of their spread; gains with a sign."""
+    """Means with their spread over seeds; gains with a sign."""
     if not minus:
         return render.percents(numbers, prefix)
     names = {prefix + name: name for name in sheets.STATISTICS}

@@ -1,7 +1,7 @@
-"""The claims of a paper's text, recomputed: as printed, from its own tables, and from our runs.
+"""The claims of a paper's text: as printed, from its own tables, and from our runs.
 
-A claim is arithmetic on two cells, and a cell is one federation, run and protocol: the mean over
-trials of its accuracy, or the standard deviation. Claims are declared as data.
+A claim is arithmetic on two cells. A cell is the mean accuracy over trials, or its standard
+deviation, of one federation, run and protocol. Claims are declared as data.
 """
 
 import numpy as np
@@ -29,14 +29,14 @@ COLUMNS = (
     *("published", "published_first", "published_second", "from_published"),
     *("first", "second", "reproduced", "seeds"),
 )
-STATISTICS = {"mean": "accuracy", "std": "accuracy_std"}  # and how published numbers call them
+STATISTICS = {"mean": "accuracy", "std": "accuracy_std"}  # and their names in published numbers
 
 
 def build(given: TableInputs) -> Sheet:
     """The table; its numbers have one row per claim.
 
-    The exhibit's `published` holds the claims as printed. Claims about runs that are not in the
-    exhibit, as only some may have been asked for, are left out, and a note says so.
+    The exhibit's `published` holds the claims as printed. A claim about runs that are not in the
+    exhibit is left out, and a note says so.
 
     Raises:
       ConfigError: for a claim with another formula, protocol or statistic.
@@ -68,7 +68,7 @@ def build(given: TableInputs) -> Sheet:
 
 
 def _check(claim: dict, shown: dict[str, comparisons.Protocol]) -> None:
-    """Nothing, if the claim is well formed."""
+    """ConfigError unless the claim is well formed."""
     name = f"claim {claim['title']!r}"
     if len(claim["cells"]) != 2:
         raise ConfigError(f"{name} must have two cells, got {claim['cells']}")
@@ -79,7 +79,7 @@ def _check(claim: dict, shown: dict[str, comparisons.Protocol]) -> None:
 
 
 def _covers(exhibit: dict, claim: dict) -> bool:
-    """Whether the claim is about runs of the exhibit."""
+    """Whether the exhibit has the claim's runs."""
     runs = {(run["federation"], run["label"]) for run in exhibit["runs"]}
     return all((cell["federation"], cell["label"]) in runs for cell in claim["cells"])
 
@@ -90,7 +90,7 @@ def _published(cell: dict, federations: dict, shown: dict, table: comparisons.Pr
 
 
 def _reproduced(cell: dict, trials: pd.DataFrame) -> float:
-    """NaN for the deviation of too few trials, or if the run lacks the protocol."""
+    """Our number of a cell; NaN for the deviation of too few trials, or without the protocol."""
     key = tuple(cell[name] for name in ("federation", "label", "protocol"))
     if key not in trials.index:
         return np.nan
@@ -100,7 +100,7 @@ def _reproduced(cell: dict, trials: pd.DataFrame) -> float:
 
 
 def _claimed(given: TableInputs, claim: dict, dataset: str) -> float:
-    """The claim as the text prints it, as a fraction; NaN if it does not, for this data set."""
+    """The claim as the text prints it, as a fraction; NaN if it has none for this data set."""
     if "published" not in claim:
         return np.nan
     found = given.printed(claim["published"]["metric"])
@@ -108,7 +108,7 @@ def _claimed(given: TableInputs, claim: dict, dataset: str) -> float:
 
 
 def _computed(claim: dict, theirs: list[float], ours: list[float]) -> dict:
-    """What the claim is about, and its formula of the paper's two cells, and of ours."""
+    """The claim's identity, and its formula of the paper's two cells and of our two."""
     formula = FORMULAS[claim["formula"]][0]
     return {
         "claim": claim["title"],
@@ -125,7 +125,7 @@ def _computed(claim: dict, theirs: list[float], ours: list[float]) -> dict:
 
 
 def _named(which: str, cell: dict) -> dict[str, str]:
-    """Columns that say what the first or second cell is."""
+    """Columns that identify the first or second cell."""
     return {f"{which}_{name}": cell[name] for name in CELL}
 
 
@@ -150,7 +150,7 @@ def _share(value: float, decimals: int) -> str:
 
 
 def _cell_text(exhibit: dict, cell: dict, shown: dict[str, comparisons.Protocol]) -> str:
-    """What a cell is, such as "σ of MoE, ε-greedy, CIFAR-10, p = 1"."""
+    """A cell in words, such as "σ of MoE, ε-greedy, CIFAR-10, p = 1"."""
     runs = exhibits.runs_of(exhibit, cell["federation"])
     run = next(run for run in runs if run["label"] == cell["label"])
     federations = {f["name"]: f["title"] for f in exhibit["federations"]}

@@ -1,4 +1,4 @@
-"""Hyper-parameters as declared, beside those that the paper prints: an input, not a result."""
+"""Hyper-parameters as declared, beside those printed in the paper: an input, not a result."""
 
 import functools
 import math
@@ -10,14 +10,14 @@ from fedlib.report import exhibits
 from fedlib.report.tables.render import ABSENT, Block, Cell, Column, Sheet
 from fedlib.report.tables.sheets import TableInputs, is_compared
 
-ROUNDING = 1e-9  # relative; a number read from JSON and one from csv are the same up to that
+ROUNDING = 1e-9  # relative difference between equal numbers read from JSON and from csv
 
 
 def build(given: TableInputs) -> Sheet:
     """The table, a block per federation and run; one row of numbers per hyper-parameter and column.
 
     Raises:
-      ConfigError: if a run does not state a path, or a path is for no column.
+      ConfigError: if a run does not state a path, or a path belongs to no column.
     """
     exhibit, kind = given.exhibit, given.kind
     keys = [column["key"] for column in kind.columns]
@@ -93,7 +93,7 @@ def _blocks(exhibit: dict, numbers: pd.DataFrame, columns: list[dict]) -> list[B
 
 
 def _cells(settings: list[dict], compared: bool) -> list[Cell]:
-    """Per column what is published, where anything is, and what is declared; bold if it differs."""
+    """Per column the published setting if `compared`, and the declared one; bold if they differ."""
     cells = []
     for one in settings:
         published, value, stated = one["published"], one["value"], bool(one["path"])

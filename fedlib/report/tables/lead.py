@@ -1,7 +1,7 @@
-"""By how much a method is ahead of each of the others, beside what its paper claims.
+"""Lead of a method over each other method, beside the lead that its paper claims.
 
 A lead is the difference of two runs on one federation, seed by seed, in accuracy pooled over test
-examples. A paper claims the largest of them, over all others or over the best one.
+examples. A paper claims the largest lead over all other methods, or over the best one.
 """
 
 from collections.abc import Iterator
@@ -18,17 +18,17 @@ from fedlib.report.tables.sheets import STATISTICS, TableInputs, is_compared, te
 from fedlib.spec.exhibits import one_of
 
 WHEN = {"last": "after the last round", "best": "at each run's best round on the test data"}
-OVER = {"best": "idxmin", "any": "idxmax"}  # which of the leads on a federation a claim is about
+OVER = {"best": "idxmin", "any": "idxmax"}  # the lead on a federation that a claim is about
 IDENTITY = ("federation", "dataset", "label", "title")
 
 
 def build(given: TableInputs) -> Sheet:
     """The table; its numbers have one row per federation and other run, and one for the claim.
 
-    A run is left out where it, or the method that is ahead, has no default protocol for the group.
+    A run is left out if it or the leading method has no default protocol for the group.
 
     Raises:
-      ConfigError: for a claim over others than `OVER` has.
+      ConfigError: for a claim whose `over` is not in `OVER`.
     """
     exhibit, kind, of = given.exhibit, given.kind, given.kind.of
     one_of(OVER, kind.claim["over"], "over")
@@ -50,7 +50,7 @@ def build(given: TableInputs) -> Sheet:
 def _leads(metrics: pd.DataFrame, of: str) -> pd.DataFrame:
     """`over_seeds` of the accuracy of `of` minus that of each other run, on the same seeds.
 
-    The mean is that of the means as they are printed, see `fedlib.report.printed.difference`.
+    The mean is the difference of the means as printed, see `fedlib.report.printed.difference`.
     """
     key, run = ["federation", "seed"], ["federation", "label"]
     ahead = exhibits.pick(metrics, label=of).set_index(key)["value"]
@@ -86,7 +86,7 @@ def _numbers(given: TableInputs, leads: pd.DataFrame) -> pd.DataFrame:
 
 
 def _claimed(given: TableInputs, numbers: pd.DataFrame) -> pd.DataFrame:
-    """The claim as printed, beside the largest lead of its kind and whom it is over: one row."""
+    """The claim as printed, beside the largest lead of its kind and the other method: one row."""
     claim = given.kind.claim
     values = printed.fractions(given.published, claim["exhibit"], claim["metric"])
     row = dict.fromkeys(IDENTITY, "")
@@ -99,7 +99,7 @@ def _claimed(given: TableInputs, numbers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _blocks(exhibit: dict, numbers: pd.DataFrame) -> Iterator[Block]:
-    """One for each federation on which there is a lead."""
+    """A block for each federation with a lead."""
     columns = [*map(Column, ("Ahead of", "published", "here"))]
     for federation in exhibit["federations"]:
         mine = exhibits.pick(numbers, federation=federation["name"]).to_dict("records")

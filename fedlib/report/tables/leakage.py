@@ -1,4 +1,4 @@
-"""How well label distributions were recovered from the clients' first updates.
+"""Accuracy of label distributions recovered from the clients' first updates.
 
 Source: Reisser et al., "Federated Mixture of Experts", arXiv:2107.06724, appendix C, which has
 pictures and no numbers; specification section 7.5.
@@ -11,7 +11,7 @@ from fedlib.report.tables import notes
 from fedlib.report.tables.render import Column, Sheet
 from fedlib.report.tables.sheets import Columns, TableInputs, mean_text, texts
 
-MEASURES = {  # columns of the numbers, and how they are shown
+MEASURES = {  # columns of the numbers, and their display
     "total_variation": ("mean", "Total variation"),
     "largest_total_variation": ("largest", "Total variation"),
     "correlation": ("Correlation", ""),
@@ -22,7 +22,7 @@ def build(given: TableInputs) -> Sheet:
     """The table; its numbers have one row per federation, run and seed.
 
     Raises:
-      DataError: if the clients of a run have no such columns.
+      DataError: if the clients of a run have no recovered distributions.
     """
     exhibit = given.exhibit
     numbers = given.by_seed(_recovery)
@@ -37,7 +37,7 @@ def build(given: TableInputs) -> Sheet:
 
 
 def _recovery(run: dict, clients: pd.DataFrame) -> dict[str, float]:
-    """How well the labels of one run's clients were recovered."""
+    """Measures of the recovered label distributions of one run's clients."""
     guess, true = of_clients.matrix(clients, "recovered"), of_clients.matrix(clients, "labels")
     distance = recovery.total_variation(guess, true)
     return {

@@ -1,4 +1,4 @@
-"""What alpha has become: the share of the routed experts, as learned here and as printed."""
+"""The learned alpha, the weight of the routed experts: here and as published."""
 
 import numpy as np
 import pandas as pd
@@ -10,7 +10,7 @@ from fedlib.report.tables.render import ABSENT, Column, Sheet, with_spread
 from fedlib.report.tables.sheets import Columns, TableInputs, block, texts
 
 ALPHA = "alpha"  # as a metric, a hyper-parameter and a published metric
-RATE = "alpha_lr_scale"  # hyper-parameter: its rate, over that of the server's solver
+RATE = "alpha_lr_scale"  # hyper-parameter: alpha's learning rate over that of the server's solver
 EXPLAINED = (
     "Learned: in the last round at which it was written down. Rate: of its solver, of which a step "
     "of Adam is about as long; so alpha moves no further than rate times steps."
@@ -41,7 +41,7 @@ def build(given: TableInputs) -> Sheet:
 
 
 def _row(federation: dict, run: dict, alphas: pd.DataFrame, theirs: dict, num_seeds: int) -> dict:
-    """What is known of one run's alpha."""
+    """The numbers of one run's alpha."""
     last = alphas[alphas["round"] == alphas["round"].max()]
     (found,) = over_seeds(last.assign(run=0), ["run"]).to_dict("records")
     rate = run["params"].get(RATE, 1.0) * run["params"]["server"]["lr"]

@@ -1,4 +1,4 @@
-"""The notes under every table: what was measured, at which scale, and what to beware of."""
+"""The notes under every table: measurement, scale and cautions."""
 
 import pandas as pd
 
@@ -18,7 +18,7 @@ LAST_AND_BEST = f"Last: after the last round. {BEST}"
 
 
 def measured(exhibit: dict) -> str:
-    """Unit, seeds, rounds and what is said of the spread of seeds."""
+    """Unit, seeds, rounds and the spread over seeds."""
     return (
         f"Percent; {exhibits.seeds_text(exhibit)}: {spread(exhibit)}. "
         f"{exhibits.rounds_text(exhibit)}"
@@ -30,7 +30,7 @@ def spread(
     of_many: str = "the mean ± half-width of its 95 % interval (Student's t)",
     what: str = "interval",
 ) -> str:
-    """What stands beside a mean over so many seeds; `of_many` from `INTERVAL_SEEDS` on."""
+    """The meaning of the number beside a mean; `of_many` from `INTERVAL_SEEDS` seeds on."""
     number = len(exhibit["seeds"])
     if number >= INTERVAL_SEEDS:
         return of_many
@@ -40,7 +40,7 @@ def spread(
 
 
 def particulars(exhibit: dict) -> list[str]:
-    """What differs between seeds, and what is particular about the data and the runs."""
+    """Differences between seeds, and particulars of the data and the runs."""
     return [
         *seeds_differ(exhibit),
         *exhibits.data_notes(exhibit),
@@ -49,7 +49,7 @@ def particulars(exhibit: dict) -> list[str]:
 
 
 def seeds_differ(exhibit: dict) -> list[str]:
-    """What the seeds of an exhibit draw anew, and what they share: a sentence, or none for one."""
+    """A sentence about what an exhibit's seeds draw anew and what they share; none for one seed."""
     if len(exhibit["seeds"]) == 1:
         return []
     redrawn = [data.get("per_seed", False) for data in exhibit["federations"]]
@@ -69,5 +69,5 @@ def seeds_differ(exhibit: dict) -> list[str]:
 
 
 def with_scale(exhibit: dict, numbers: pd.DataFrame) -> pd.DataFrame:
-    """The numbers with the scale they were measured at in every row."""
+    """The numbers, with their scale in every row."""
     return numbers.assign(scale=exhibit["scale"], scale_note=exhibits.scale_text(exhibit))

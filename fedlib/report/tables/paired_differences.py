@@ -1,6 +1,6 @@
-"""By how much a method is ahead of each other one on the same clients, with intervals over clients.
+"""Lead of a method over each other one on the same clients, with intervals over clients.
 
-Unlike the intervals of other tables, which are over seeds, these can be given of one training.
+Intervals of other tables are over seeds; these can be computed from one training.
 """
 
 from collections.abc import Iterator
@@ -18,8 +18,8 @@ from fedlib.report.tables.sheets import Columns, TableInputs, texts
 from fedlib.spec.exhibits import Protocol
 
 SHOWN = {comparisons.MEAN: "mean of clients", "accuracy": "all examples"}
-CERTAIN = 0.05  # p of all differences of a federation together, below which one is bold
-OVER = "[over clients]"  # in the heads of columns: what the brackets are
+CERTAIN = 0.05  # a difference is bold below this p, adjusted for all differences of a federation
+OVER = "[over clients]"  # meaning of the brackets, in the heads of columns
 MEANING = (
     "In brackets: the 95 % interval over clients. It is for clients drawn like these and the same "
     "trained models; what other seeds would give is not in it. Mean of clients: each counts the "
@@ -34,10 +34,10 @@ MEANING = (
 def build(given: TableInputs) -> Sheet:
     """The table; its numbers have one row per federation, run, protocol and metric.
 
-    A run is left out where it has no such protocol.
+    A run without the protocol is left out.
 
     Raises:
-      DataError: if a federation lacks the method that the others are compared with.
+      DataError: if a federation lacks the method that others are compared with.
     """
     exhibit, kind = given.exhibit, given.kind
     shown = comparisons.declared(kind.formed("protocols") or [Protocol(PRIMARY.protocol)])
@@ -84,7 +84,7 @@ def build(given: TableInputs) -> Sheet:
 
 
 def _parts(federation: dict, numbers: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Headings and numbers by metric; once where clients have as many examples each."""
+    """Headings and numbers by metric; only the first metric if all agree."""
     mine = exhibits.pick(numbers, federation=federation["name"])
     parts = {metric: exhibits.pick(mine, metric=metric) for metric in SHOWN}
     alike = np.allclose(*(part["mean"] for part in parts.values()), rtol=0, atol=1e-9)
@@ -93,7 +93,7 @@ def _parts(federation: dict, numbers: pd.DataFrame) -> Iterator[tuple[str, pd.Da
 
 
 def _compared(best: pd.DataFrame, other: pd.DataFrame | None) -> Iterator[dict]:
-    """Accuracy and difference by each metric; of the `best` itself without another."""
+    """Accuracy and difference by each metric; without `other`, the accuracy of `best`."""
     for metric in SHOWN:
         pooled = metric == "accuracy"
         mean = intervals.interval(best if other is None else other, pooled)
@@ -118,7 +118,7 @@ def _accuracies(part: pd.DataFrame) -> list[Cell]:
 
 
 def _differences(part: pd.DataFrame) -> list[Cell]:
-    """Differences with their intervals, bold where all rows together leave no doubt."""
+    """Differences with their intervals, bold if `CERTAIN`."""
     names = ("difference", "difference_clients_low", "difference_clients_high", "p")
     return [
         Cell(

@@ -1,7 +1,7 @@
 """Published and reproduced accuracy of several protocols: a row per federation and run.
 
-A protocol is a way to predict with what one training left, see `fedlib.report.comparisons`; the
-protocols of a row come from the same trainings. Deviations are over trials, which are seeds here.
+A protocol is a way to predict after training, see `fedlib.report.comparisons`; the protocols of a
+row come from the same trainings. Deviations are over trials, which are seeds here.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from fedlib.report.tables import notes, render
 from fedlib.report.tables.render import Block, Cell, Column, Sheet
 from fedlib.report.tables.sheets import DIFFERENCE, TableInputs, is_compared, statistics
 
-DECIMALS = 2  # as such papers print them
+DECIMALS = 2  # as these papers print numbers
 COMPARED = (
     DIFFERENCE,
     "Bold: highest of the row, published and reproduced apart.",
@@ -25,9 +25,9 @@ COMPARED = (
 def build(given: TableInputs) -> Sheet:
     """The table; its numbers have one row per federation, run and protocol.
 
-    What is published is found by the exhibit's `published`, a pattern as of
-    `fedlib.report.comparisons.Printed`, under the protocol's key: the metrics "accuracy" and
-    "accuracy_std", and "num_trials" of the label "all".
+    The exhibit's `published` is a pattern, see `fedlib.report.comparisons.Printed`. Under each
+    protocol's key are the published metrics "accuracy" and "accuracy_std", and "num_trials" of the
+    label "all".
 
     Raises:
       ConfigError, DataError: see `fedlib.report.comparisons`.
@@ -53,7 +53,7 @@ def build(given: TableInputs) -> Sheet:
 
 
 def _numbers(given: TableInputs, shown: list[comparisons.Protocol]) -> pd.DataFrame:
-    """Everything the table shows, as fractions -> one row per federation, run and protocol."""
+    """All numbers of the table, as fractions -> one row per federation, run and protocol."""
     printed = comparisons.Printed(given.published, given.exhibit["published"])
     found = comparisons.over_trials(comparisons.accuracies(given, shown, given.kind.group))
 
@@ -79,7 +79,7 @@ def _numbers(given: TableInputs, shown: list[comparisons.Protocol]) -> pd.DataFr
 
 
 def _head(federation: dict, parameter: str | None) -> str:
-    """What stands at the head of a federation's rows."""
+    """The head of a federation's rows."""
     if parameter is None:
         return federation["title"]
     return exhibits.setting_text(exhibits.setting(parameter, federation))
@@ -98,7 +98,7 @@ def _block(
 ) -> Block:
     """A row per federation and run; published, reproduced and difference under each protocol.
 
-    Where nothing is published, a column per protocol is enough.
+    Without published numbers there is one column per protocol.
     """
     compared = is_compared(numbers)
     names = ("published", "reproduced", "difference")
@@ -135,7 +135,7 @@ def _row(part: pd.DataFrame, compared: bool) -> list[Cell]:
 
 
 def _measured(exhibit: dict, group: str) -> str:
-    """What a number is, and what stands after its ±."""
+    """The meaning of a number, and of the one after its ±."""
     spread = notes.spread(exhibit, "± the standard deviation over trials (n - 1)", "deviation")
     return (
         f"Percent, {comparisons.METRICS[comparisons.MEAN]}, on the test examples of the "

@@ -1,7 +1,8 @@
 """Accuracy of the clients that train under several protocols, ways to give them their predictors.
 
-Such as mixture weights as training left them, and renewed with the final experts: the two differ
-for clients that were absent from the last rounds. What unseen clients get is the table `unseen`.
+Examples are mixture weights as training left them, and mixture weights renewed with the final
+experts; the two differ for clients absent from the last rounds. Unseen clients are in the table
+`unseen`.
 """
 
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ def build(given: TableInputs) -> Sheet:
     """The table; its numbers have one row per federation, run, metric and protocol.
 
     Raises:
-      ConfigError: if "default" has nothing to be compared with.
+      ConfigError: if there is no protocol to compare with "default".
     """
     exhibit, titles = given.exhibit, _titles(given.kind.protocols)
     where = {"at": "last", "split": PRIMARY.split, "group": PRIMARY.group}
@@ -61,7 +62,7 @@ def build(given: TableInputs) -> Sheet:
 
 
 def _titles(protocols: dict[str, str]) -> dict[str, str]:
-    """The titles in the order of the columns; ConfigError if there is nothing to compare."""
+    """The titles in column order; ConfigError if there is nothing to compare."""
     others = sorted(protocols.keys() - {DEFAULT})
     if DEFAULT not in protocols or not others:
         raise ConfigError(

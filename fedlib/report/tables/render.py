@@ -1,6 +1,6 @@
 """A table as data, and as csv (numbers), Markdown and LaTeX (text for people), and JSON (both).
 
-A kind of table builds a `Sheet`; how it looks in each format is decided here and nowhere else.
+A kind of table builds a `Sheet`; this module alone decides how it looks in each format.
 """
 
 import hashlib
@@ -23,12 +23,12 @@ from fedlib.report.tables import tex
 
 DIGEST = "csv_sha256"  # of the numbers, in the JSON
 REMEDY = "run the table stage"
-WIDE = 12  # columns, up to which a table fits on a page of LaTeX as it is
+WIDE = 12  # most columns of a table that fits on a page of LaTeX without scaling
 ABSENT = "–"  # nothing is published, or there is no such run
-NOT_APPLICABLE = "N/A"  # the method has no such thing
-SPREADS = {"ci95": "(± 95 % CI)", "std": "(± s.d.)"}  # what follows a mean over seeds
-FORMULA = re.compile(r"\s*(?:[=@]|[+-](?![\d.]+$))")  # but for a number
-RANGE = re.compile(r"\(\S+ to \S+\)$")  # of two seeds, as `with_spread` has it
+NOT_APPLICABLE = "N/A"  # the method has no such number
+SPREADS = {"ci95": "(± 95 % CI)", "std": "(± s.d.)"}  # meaning of the number after ±
+FORMULA = re.compile(r"\s*(?:[=@]|[+-](?![\d.]+$))")  # start of a formula, but not of a number
+RANGE = re.compile(r"\(\S+ to \S+\)$")  # of two seeds, as `with_spread` writes it
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Cell:
 
     Attributes:
       bold: whether it is the best of its column.
-      verdict: of a criterion, one of `fedlib.report.tables.criteria.VERDICTS`; "" in others.
+      verdict: of a criterion, one of `fedlib.report.tables.criteria.VERDICTS`; "" elsewhere.
     """
 
     text: str
@@ -50,8 +50,8 @@ class Column:
     """Head of a column.
 
     Attributes:
-      group: spans neighbouring columns that share it, "" spans nothing.
-      spread: what stands after ± in its cells, "ci95" or "std".
+      group: head above neighbouring columns of the same group; "" for none.
+      spread: meaning of the number after ± in its cells, "ci95" or "std".
     """
 
     title: str
@@ -59,7 +59,7 @@ class Column:
     spread: str = "ci95"
 
     def over(self, texts: list[str]) -> "Column":
-        """The head with what these cells say of the spread between seeds, if they do."""
+        """The head, with the kind of spread between seeds that these cells show, if any."""
         found = SPREADS[self.spread] if any("±" in text for text in texts) else ""
         if not found and any(RANGE.search(text) for text in texts):
             found = "(min to max)"
@@ -76,16 +76,13 @@ class Block:
     num_keys: int = 1
 
     def filled(self) -> "Block":
-        """The block as people are shown it: without columns that have nothing in any row.
-
-        The others say in their heads what they show of the spread between seeds.
-        """
+        """The block for people: without empty columns, and with kinds of spread in the heads."""
         kept = [
             number
             for number in range(len(self.columns))
             if number < self.num_keys or any(row[number].text != ABSENT for row in self.rows)
         ]
-        if len(kept) == self.num_keys:  # nothing is known at all, which shall be seen
+        if len(kept) == self.num_keys:  # keep all columns if all are empty
             return self
         texts = [
             [row[number].text for row in self.rows] if number >= self.num_keys else []
@@ -100,12 +97,13 @@ class Block:
 
 @dataclass(frozen=True)
 class Claim:
-    """A criterion about the main claim of a paper, of which the runs are there.
+    """A criterion about the main claim of a paper, whose runs are done.
 
     Attributes:
-      verdict: as of a `Cell`.
-      is_difference: whether its numbers are differences of two.
-      texts: of its numbers, by who has them, "paper" or "here"; numbers: of the same.
+      verdict: as in `Cell`.
+      is_difference: whether its numbers are differences of two numbers.
+      texts: of its numbers, by source, "paper" or "here".
+      numbers: by the same sources.
     """
 
     title: str
@@ -117,12 +115,12 @@ class Claim:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table: the numbers for machines, the blocks for people, and what both must know.
+    """A table: numbers for machines, blocks for people, and texts for both.
 
     Attributes:
-      label: path-safe name, the LaTeX label.
+      label: path-safe name, which is also the LaTeX label.
       numbers: one value per column, fractions in [0, 1].
-      claims: of a table of criteria.
+      claims: main claims, in a table of criteria.
     """
 
     label: str
@@ -135,7 +133,7 @@ class Sheet:
 
 
 def percent(fraction: float, spread: float = np.nan, decimals: int = 1) -> str:
-    """A fraction as percent with so many decimals, "84.2 ± 0.3"; without an unknown spread."""
+    """A fraction as percent, "84.2 ± 0.3"; without ± if the spread is unknown."""
     if np.isnan(fraction):
         return ABSENT
     text, width = (f"{as_printed(x, decimals):.{decimals}f}" for x in (fraction, spread))
@@ -145,13 +143,13 @@ def percent(fraction: float, spread: float = np.nan, decimals: int = 1) -> str:
 def percents(
     numbers: pd.DataFrame, prefix: str = "", spread: str = "ci95", decimals: int = 1
 ) -> list[str]:
-    """A column of means over seeds as percent, each with what so many seeds can say of its spread.
+    """A column of means over seeds as percent, each with its spread, see `with_spread`.
 
     Args:
-      numbers: with the columns "seeds" and, their names prefixed, "mean", "low", "high" and
+      numbers: with the columns "seeds" and, with prefixed names, "mean", "low", "high" and
         `spread`, see `fedlib.report.metrics.over_seeds`.
       prefix: of these names.
-      spread: "ci95" or "std", of which the number after ± is.
+      spread: meaning of the number after ±, "ci95" or "std".
       decimals: of each number.
     """
     columns = ("mean", "low", "high", spread)
@@ -174,8 +172,9 @@ def with_spread(
 
     Args:
       found: a row of `fedlib.report.metrics.over_seeds`.
-      spread: of its columns, what stands after ±.
-      text: of a number; width: of the number after ±, if that has another (no sign).
+      spread: its column with the number after ±.
+      text: formats a number.
+      width: formats the number after ±, if different (without a sign).
     """
     if np.isnan(found["mean"]):
         return ABSENT
@@ -197,7 +196,7 @@ def points(difference: float, decimals: int = 1) -> str:
 
 
 def best_cells(means: list[float], texts: list[str], decimals: int = 1) -> list[Cell]:
-    """A column of cells, bold where the mean is highest at the decimals shown (ties included)."""
+    """A column of cells; the highest mean, at the decimals shown, is bold (ties included)."""
     shown = [as_printed(mean, decimals) for mean in means]
     known = [value for value in shown if not np.isnan(value)]
     top = max(known) if len(known) > 1 else None
@@ -212,11 +211,10 @@ def write(
     json: str | Path,
     made: Callable[[str], seals.Made] | None = None,
 ) -> None:
-    """Write the four forms of a table, each atomically; the last one vouches for the csv.
+    """Write the four forms of a table, each atomically; the JSON has a digest of the csv.
 
     Args:
-      made: of what they are the result, by the `contents` of the first three; to be noted in the
-        last one.
+      made: from the `contents` of the first three files, a record of their origin for the JSON.
     """
     numbers = to_csv(sheet)
     write_text(csv, numbers)
@@ -227,13 +225,13 @@ def write(
 
 
 def read(csv: str | Path, json: str | Path, spec: str | None = None) -> Sheet:
-    """The table of which `write` made these two files, its numbers as precise as the csv.
+    """The table that `write` wrote to these two files, with numbers as precise as the csv.
 
     Args:
-      spec: digest of the specification that it should be the result of; None if nobody knows.
+      spec: digest of the specification expected of the table; None if unknown.
 
     Raises:
-      DataError: if a file is missing, not as it was written or the result of something else.
+      DataError: if a file is missing or changed, or has another specification.
     """
     text = seals.read_json(json, REMEDY, has=(DIGEST, "blocks"))
     noted = text.pop(seals.MADE, None)
@@ -251,9 +249,9 @@ def read(csv: str | Path, json: str | Path, spec: str | None = None) -> Sheet:
 
 
 def to_csv(sheet: Sheet) -> str:
-    """The numbers of a table; a number that does not exist is an empty field.
+    """The numbers of a table as csv; a missing number is an empty field.
 
-    Spreadsheets take a text for a formula that begins as one does; it begins with ' here.
+    A text that a spreadsheet would take for a formula gets a leading '.
     """
     numbers = sheet.numbers.rename(columns=_no_formula)
     texts = numbers.select_dtypes(exclude=["number", "bool"])
@@ -266,10 +264,10 @@ def _no_formula(value: object) -> object:
 
 
 def to_json(sheet: Sheet, numbers: str) -> dict:
-    """The text of a table with what it means: columns, groups, best cells and verdicts.
+    """The text of a table and its structure: columns, groups, best cells and verdicts.
 
     Args:
-      numbers: its csv, whose digest is noted.
+      numbers: its csv, whose digest is recorded.
     """
     claims = {"claims": [asdict(claim) for claim in sheet.claims]} if sheet.claims else {}
     return {
@@ -291,7 +289,7 @@ def to_markdown(sheet: Sheet) -> str:
 
 
 def markdown_blocks(sheet: Sheet) -> str:
-    """The blocks of a table alone, each under its heading."""
+    """The blocks of a table in Markdown, each under its heading."""
     parts = []
     for block in sheet.blocks:
         if block.heading:
@@ -319,13 +317,13 @@ def to_latex(sheet: Sheet) -> str:
 
 
 def markdown(text: str) -> str:
-    """`text` with the characters escaped that Markdown would take for markup."""
+    """`text` with the characters of Markdown's markup escaped."""
     text = re.sub(r"([\\`*|<\[\]])", r"\\\1", text)
     return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
 
 
 def _block(block: dict) -> Block:
-    """A block as `to_json` wrote it down."""
+    """A block from the JSON of `to_json`."""
     columns = [Column(**column) for column in block["columns"]]
     rows = [[Cell(**cell) for cell in row] for row in block["rows"]]
     return Block(block["heading"], columns, rows, block["num_keys"])
@@ -364,7 +362,7 @@ def _latex_grid(block: Block) -> list[str]:
 
 
 def _latex_groups(columns: list[Column]) -> list[str]:
-    """The line of spanning heads and the rules below them; nothing if no column has a group."""
+    """The line of spanning heads and the rules below them; empty if no column has a group."""
     spans: list[tuple[str, int, int]] = []  # group, first and last column, counted from 1
     for number, column in enumerate(columns, start=1):
         if spans and spans[-1][0] == column.group:

@@ -1,4 +1,4 @@
-"""How large the server's model is, and how many numbers a round sends: beside what is printed."""
+"""Size of the server's model, and numbers sent per round, beside published ones."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ from fedlib.report.tables.sheets import Columns, TableInputs, texts
 
 NEEDED = (PARAMETERS, "bytes_up", "bytes_down", "client_rounds")
 BYTES = 4  # of a number
-UNITS = {"millions": 1e6, "billions": 1e9}  # how the names of published metrics end
+UNITS = {"millions": 1e6, "billions": 1e9}  # suffixes of the names of published metrics
 MEANING = (
     "Parameters: numbers that are trained of the model that the server keeps, gate and noise "
     "network included, running statistics of batch normalisation not. Sent: numbers that the "
@@ -25,7 +25,7 @@ MEANING = (
 def build(given: TableInputs) -> Sheet:
     """The table; its numbers have one row per federation and run.
 
-    Published metrics are "parameters_millions" and "sent_millions", or end in "billions".
+    Published metrics are "parameters_millions" and "sent_millions", or the same with "billions".
 
     Raises:
       DataError: if a run lacks one of the numbers.
@@ -58,7 +58,7 @@ def build(given: TableInputs) -> Sheet:
 
 
 def _size(means: pd.DataFrame, federation: str, run: dict) -> dict[str, float]:
-    """Parameters at the server, and numbers that a round sends, of one run."""
+    """Parameters at the server, and numbers sent per round, of one run."""
     found = means.reindex(columns=list(NEEDED)).loc[federation, run["label"]]
     missing = [name for name in NEEDED if np.isnan(found[name])]
     if missing:

@@ -1,7 +1,7 @@
-"""What all kinds of tables have in common: rows of numbers by run, blocks of columns by federation.
+"""Shared code of all kinds of tables: rows of numbers by run, blocks of columns by federation.
 
-A kind says what it knows of a run, as numbers, and which columns are made of these. Everything else
-that a `Sheet` has follows from the exhibit.
+A kind defines the numbers of a run, and the columns made of them. The rest of a `Sheet` follows
+from the exhibit.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -33,10 +33,10 @@ DIFFERENCE = "Difference: reproduced minus published, in percentage points."
 
 
 class TableInputs(Inputs):
-    """What a table is made from, and the steps in which all of them are."""
+    """The inputs of a table, and the common steps of making one."""
 
     def over_seeds(self, *key: str, **where: str) -> pd.DataFrame:
-        """`metrics.over_seeds` of the rows that are `where`, indexed by `key`."""
+        """`metrics.over_seeds` of the rows that match `where`, indexed by `key`."""
         return over_seeds(exhibits.pick(self.rows, **where), [*key]).set_index([*key])
 
     def at_moments(self, *key: str, **where: str) -> dict[str, pd.DataFrame]:
@@ -44,7 +44,7 @@ class TableInputs(Inputs):
         return {at: self.over_seeds(*key, at=at, **where) for at in MOMENTS}
 
     def numbers(self, of_run: Callable[[dict, dict], Iterable[dict]]) -> pd.DataFrame:
-        """A row for each that `of_run(federation, run)` has, and which run it is about."""
+        """A row for each dict of `of_run(federation, run)`, with the columns of `identity`."""
         return pd.DataFrame(
             identity(federation, run) | row
             for federation, run in self.runs
@@ -52,7 +52,7 @@ class TableInputs(Inputs):
         )
 
     def by_seed(self, measure: Callable[[dict, pd.DataFrame], dict]) -> pd.DataFrame:
-        """What `measure(run, clients)` says of the seen clients: a row per run and seed."""
+        """`measure(run, clients)` of the seen clients: a row per run and seed."""
 
         def of_run(federation: dict, run: dict) -> Iterator[dict]:
             for seed in self.exhibit["seeds"]:
@@ -63,14 +63,14 @@ class TableInputs(Inputs):
     def blocks(
         self, numbers: pd.DataFrame, columns: Callable[[pd.DataFrame], Columns], num_keys: int = 1
     ) -> list[Block]:
-        """A block for each federation, of the `columns` that are made of its numbers."""
+        """A block for each federation, with the `columns` made of its numbers."""
         return [
             block(f["title"], columns(exhibits.pick(numbers, federation=f["name"])), num_keys)
             for f in self.exhibit["federations"]
         ]
 
     def sheet(self, numbers: pd.DataFrame, blocks: list[Block], *said: str) -> Sheet:
-        """The sheet with its notes: the scale, `said`, what is particular; "" says nothing."""
+        """The sheet with its notes: the scale, `said` without "", and particulars."""
         about = self.exhibit
         return Sheet(
             label=f"{about['paper']}-{about['name']}",
@@ -83,18 +83,18 @@ class TableInputs(Inputs):
 
 
 def block(heading: str, columns: Columns, num_keys: int = 1) -> Block:
-    """A block of columns, the first `num_keys` of which are text."""
+    """A block of columns; the first `num_keys` are text."""
     heads, cells = zip(*columns, strict=True)
     return Block(heading, [*heads], [list(row) for row in zip(*cells, strict=True)], num_keys)
 
 
 def texts(values: Iterable[object]) -> list[Cell]:
-    """Cells as they are."""
+    """Cells with the values as text."""
     return [Cell(str(value)) for value in values]
 
 
 def means(part: pd.DataFrame, prefix: str = "") -> list[Cell]:
-    """Means over seeds in percent, with what is known of their spread; the highest is bold."""
+    """Means over seeds in percent, with their spread; the highest is bold."""
     return best_cells(part[f"{prefix}mean"].tolist(), percents(part, prefix))
 
 
@@ -110,7 +110,7 @@ def theirs(part: pd.DataFrame, decimals: int = 2) -> list[Cell]:
 
 
 def beside(title: str, part: pd.DataFrame) -> Iterator[tuple[Column, list[Cell]]]:
-    """Published, reproduced and difference under a title; ours alone where nothing is published."""
+    """Published, reproduced and difference under a title; only ours if nothing is published."""
     if not is_compared(part):
         yield Column(title), means(part)
         return
@@ -120,12 +120,12 @@ def beside(title: str, part: pd.DataFrame) -> Iterator[tuple[Column, list[Cell]]
 
 
 def is_compared(numbers: pd.DataFrame) -> bool:
-    """Whether something of it is published."""
+    """Whether any of these numbers are published."""
     return bool(numbers["published"].notna().any())
 
 
 def identity(federation: dict, run: dict) -> dict[str, str]:
-    """The columns that say which run of which federation a row of numbers is about."""
+    """The columns that identify a row's run and federation."""
     return {
         "federation": federation["name"],
         "dataset": federation["dataset"],
@@ -139,7 +139,7 @@ def statistics(summary: pd.DataFrame, key: tuple, prefix: str = "") -> dict[str,
 
     Args:
       summary: indexed by the columns that `over_seeds` grouped by.
-      key: of the row; if there is none, as a run may lack a protocol, all are NaN.
+      key: of the row; without such a row, as when a run lacks a protocol, all are NaN.
       prefix: of the names.
     """
     found = summary.loc[key] if key in summary.index else dict.fromkeys(STATISTICS, np.nan)

@@ -1,8 +1,8 @@
-"""Whether methods would be in the same order otherwise: Kendall's tau of two rankings of them.
+"""Stability of the order of methods: Kendall's tau of two rankings.
 
-The order is that of mean accuracy over all federations. It is compared with the orders without a
-data set, of one seed, and by another measure. 1: the same; 0: no more alike than by chance; -1:
-reversed.
+Methods are ordered by mean accuracy over all federations. That order is compared with the orders
+without a data set, from one seed, and by another measure. 1: the same; 0: no more alike than by
+chance; -1: reversed.
 
 Source: M. G. Kendall, "The Treatment of Ties in Ranking Problems", Biometrika 33, 1945 (tau-b).
 """
@@ -72,7 +72,7 @@ def _order(values: pd.DataFrame, measure: str = ACCURACY) -> pd.Series:
 
 
 def _without(values: pd.DataFrame, part: str) -> Iterator[dict]:
-    """A row for each data set, or seed, that is left out, and for what it says alone."""
+    """A row for each data set, or seed: the order without it, and its order alone."""
     for name in values[part].unique():
         mine = values[part] == name
         rest = _order(values[~mine])
@@ -98,7 +98,7 @@ def _by_measure(values: pd.DataFrame) -> Iterator[dict]:
 
 
 def tau(ours: pd.Series, theirs: pd.Series) -> float:
-    """Kendall's tau-b of what both have; NaN for fewer than two methods, or if one is unknown."""
+    """Kendall's tau-b of methods in both; NaN for fewer than two, or if one is unknown."""
     both = pd.concat([ours, theirs], axis=1, join="inner")
     if len(both) < 2 or both.isna().any(axis=None):
         return np.nan

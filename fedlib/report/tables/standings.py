@@ -1,6 +1,6 @@
-"""Methods by federation: accuracy, the worst tenth, who is hurt, newcomers, calibration, costs.
+"""Methods by federation: accuracy, worst tenth, clients hurt, newcomers, calibration, costs.
 
-Each method shows the run of its best validation accuracy.
+Each method is represented by its run of highest validation accuracy.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from fedlib.report.tables import notes, render
 from fedlib.report.tables.render import Cell, Column, Sheet
 from fedlib.report.tables.sheets import Columns, TableInputs, block, means, texts
 
-CHANCE = 0.16  # share of a normal distribution that is more than one deviation below its mean
+CHANCE = 0.16  # share of a normal distribution more than one deviation below its mean
 
 
 def build(given: TableInputs) -> Sheet:
@@ -74,7 +74,7 @@ def _row(given: TableInputs, choice: Choice, hurt: pd.Series) -> dict:
 
 
 def _gain(given: TableInputs, choice: Choice) -> float:
-    """How much validation accuracy the last quarter of the rounds brought, the mean over seeds."""
+    """Gain in validation accuracy over the last quarter of the rounds, mean over seeds."""
     if choice.row.get("pick"):
         return np.nan
     run = {"federation": choice.federation["name"], "label": choice.labels[0]}
@@ -87,11 +87,11 @@ def _gain(given: TableInputs, choice: Choice) -> float:
 
 
 def _calibration(given: TableInputs, choice: Choice, seen: pd.DataFrame) -> dict[str, float]:
-    """How far probabilities can be trusted, means over seeds; NaN where nobody has noted it."""
+    """Calibration of predicted probabilities, means over seeds; NaN where not recorded."""
     by_seed = seen.reindex(columns=["seed", "loss", "brier"]).groupby("seed").mean()
     found = {"nll": by_seed["loss"].mean(), "brier": by_seed["brier"].mean()}
     pooled = pd.Series(dtype=float)
-    if not choice.row.get("pick"):  # of whose predictions no row knows
+    if not choice.row.get("pick"):  # no row has its predictions
         view = PRIMARY._replace(protocol=choice.row.get("protocol", "default"))
         run = {"federation": choice.federation["name"], "label": choice.labels[0]}
         rows = exhibits.pick(given.rows, at="last", **run, **view._asdict())
@@ -122,7 +122,7 @@ def _numbers(values: pd.Series) -> Iterator[Cell]:
 
 
 def _beside_chance(error: float, chance: float) -> str:
-    """A calibration error, "4.2 (1.1)"."""
+    """A calibration error beside that of chance, "4.2 (1.1)"."""
     if np.isnan(error):
         return render.ABSENT
     return f"{render.percent(error)} ({render.percent(chance)})"

@@ -1,7 +1,8 @@
-"""Accuracy against one parameter, such as the number of experts or how unlike clients are.
+"""Accuracy against one parameter, such as the number of experts or a Dirichlet concentration.
 
 A parameter of the runs is a choice: its values are rows, and the best value of each method is bold.
-A parameter of the federations is given: its values are columns, and the best method at each is.
+A parameter of the federations is given: its values are columns, and the best method at each value
+is bold.
 """
 
 import numpy as np
@@ -49,7 +50,7 @@ def _numbers(given: TableInputs, runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _blocks(given: TableInputs, numbers: pd.DataFrame, methods: dict[str, str]) -> list[Block]:
-    """One per metric; where federations are varied, one per panel and metric."""
+    """A block per metric; if federations vary, a block per panel and metric."""
     of, symbol = given.kind.of, given.kind.symbol or given.kind.parameter
     panels = exhibits.panels(given.exhibit, of)
     if of == "federation":
@@ -101,7 +102,7 @@ def _settings(numbers: pd.DataFrame) -> list:
 
 
 def _cells(numbers: pd.DataFrame, by: str, order: list) -> list[Cell]:
-    """A column of cells, one for each value of `by`; a dash where nothing ran."""
+    """A column of cells, one for each value of `by`; a dash where there is no run."""
     return means(
         numbers.set_index(by)[["seeds", *sheets.STATISTICS]].reindex(order).astype(np.float64)
     )

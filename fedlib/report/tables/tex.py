@@ -28,5 +28,5 @@ TEX = {
 
 
 def escaped(text: str) -> str:
-    """`text` with the characters escaped or spelt out that LaTeX does not print."""
+    """`text` with characters that LaTeX does not print escaped or spelt out."""
     return "".join(TEX.get(char, char) for char in text)

@@ -1,6 +1,6 @@
-"""What it takes until the clients' mean accuracy reaches a target: rounds, traffic and arithmetic.
+"""Costs until the clients' mean accuracy reaches a target: rounds, traffic and arithmetic.
 
-`fedlib.report.time_to_accuracy` has the definitions; a target that is not reached has no cost.
+`fedlib.report.time_to_accuracy` has the definitions. A run that misses the target has no cost.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ NOT_REACHED = "not reached"
 
 
 def build(given: TableInputs) -> Sheet:
-    """The table; its numbers have one row per federation and run, means over seeds that reach it.
+    """The table; its numbers have a row per federation and run, means over seeds that reach it.
 
     Raises:
       ConfigError: if a federation has no target.

@@ -1,6 +1,6 @@
-"""What tuning chose of each run, and its validation accuracy as declared and as tuned.
+"""The values that tuning chose for each run, and its validation accuracy as declared and as tuned.
 
-Accuracies are of the cut that tunes, which no reported run has; see `fedlib.run.tune`.
+Accuracies are on the partition used for tuning, which no reported run uses; see `fedlib.run.tune`.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def build(given: TableInputs) -> Sheet:
 
 
 def _of_run(run: dict, rows: pd.DataFrame) -> Iterator[dict]:
-    """Its trials in short."""
+    """A summary of a run's trials."""
     if rows.empty:
         raise DataError(f"{exhibits.name(run)} is not tuned, or the metrics stage must run again")
     value = rows[~rows["metric"].str.startswith("trial_")].set_index("metric")["value"]
@@ -55,7 +55,7 @@ def _of_run(run: dict, rows: pd.DataFrame) -> Iterator[dict]:
 
 
 def _told(name: str, value: float) -> str:
-    """A chosen value in words: "lr = 0.1"."""
+    """A chosen value as text: "lr = 0.1"."""
     shown = "default" if pd.isna(value) else f"{value:.4g}"
     return f"{name.removeprefix(CHOSEN).partition('.')[2]} = {shown}"
 

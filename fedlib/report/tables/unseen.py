@@ -1,7 +1,7 @@
-"""Accuracy of clients that took no part in training, beside that of those that did.
+"""Accuracy of clients that took no part in training, beside that of clients that did.
 
-A method may have several ways to serve an unseen client (protocols); "default" is the one it
-reports. A method without a default says N/A there.
+A method may have several ways to serve an unseen client (protocols) and reports "default". A method
+without a default has N/A there.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from fedlib.report.tables.render import NOT_APPLICABLE, Cell, Column, Sheet, per
 from fedlib.report.tables.sheets import Columns, TableInputs, means, statistics, texts
 
 DEFAULT = PRIMARY.protocol
-OWN = "the method's own"  # how a reader is told of the default
+OWN = "the method's own"  # title of the default protocol
 
 
 def build(given: TableInputs) -> Sheet:
@@ -53,7 +53,7 @@ def build(given: TableInputs) -> Sheet:
 
 
 def _protocols(found: pd.DataFrame, where: tuple[str, str]) -> list[str]:
-    """The default protocol, whether or not the run has it, then the others the run has."""
+    """The default protocol, even if the run lacks it, then the run's other protocols."""
     names = {key[3] for key in found.index if key[:3] == (*where, "unseen")}
     return [DEFAULT, *sorted(names - {DEFAULT})]
 
@@ -86,6 +86,6 @@ def _clients_note(exhibit: dict, clients: pd.DataFrame) -> str:
 
 
 def _clients(rows: pd.DataFrame) -> str:
-    """How many clients have examples, from the fewest to the most where seeds differ in that."""
+    """Number of clients with examples; a range from fewest to most if seeds differ."""
     by_seed = rows[rows["count"] > 0].groupby("seed")["client"].nunique()
     return " to ".join(map(str, sorted({by_seed.min(), by_seed.max()}))) if len(by_seed) else "0"

@@ -1,7 +1,7 @@
-"""Accuracy of several views of the same trainings: which clients, prepared how, on which examples.
+"""Accuracy of several views of the same trainings: a view is clients, preparation and examples.
 
-Such as clients that trained, a new client with labels and a new shard without any. The table
-`protocol_grid` has several protocols of one group of clients on their test examples.
+Examples are clients that trained, a new client with labels, and a new shard without labels. The
+table `protocol_grid` has several protocols of one group of clients on their test examples.
 """
 
 from collections.abc import Iterator
@@ -24,11 +24,11 @@ SPLITS = {"train": "training", "val": "validation", "test": "test", SHARED: "sha
 def build(given: TableInputs) -> Sheet:
     """The table, after the last round; its numbers have one row per federation, run and column.
 
-    What is published is found by the exhibit's `published`, a pattern as of
-    `fedlib.report.comparisons.Printed`, under the column's key and metric.
+    The exhibit's `published` is a pattern, see `fedlib.report.comparisons.Printed`; published
+    numbers are under the column's key and metric.
 
     Raises:
-      DataError: if no run has anything of what the columns show.
+      DataError: if no run has any of the columns.
     """
     exhibit, shown = given.exhibit, given.kind.formed("columns")
     shown = [column._replace(key=column.key or column.protocol) for column in shown]
@@ -72,7 +72,7 @@ def _found(given: TableInputs, shown: list[ViewColumn]) -> pd.DataFrame:
     """Statistics of every run and view, indexed by federation, label, view and metric.
 
     Raises:
-      DataError: if no run has anything of what the columns show.
+      DataError: if no run has any of the columns.
     """
     view = ("group", "protocol", "split", "metric")
     found = given.over_seeds("federation", "label", *view, at="last")
@@ -85,14 +85,14 @@ def _found(given: TableInputs, shown: list[ViewColumn]) -> pd.DataFrame:
 
 
 def _absent(numbers: pd.DataFrame, shown: list[ViewColumn]) -> list[str]:
-    """Which columns are left out, as none of the runs has them: a sentence, or none."""
+    """A sentence about columns left out because no run has them, or none."""
     known = numbers.groupby("column", sort=False)["mean"].count()
     absent = [column.title for column in shown if not known[column.title]]
     return [f"Not shown, as no run here was evaluated so: {'; '.join(absent)}."] if absent else []
 
 
 def _meaning(column: ViewColumn) -> str:
-    """What a column shows, in words."""
+    """A column's meaning in words."""
     text = f"{comparisons.METRICS[column.metric]}, {SPLITS[column.split]} examples of the "
     text += comparisons.GROUPS[column.group]
     if column.protocol == PRIMARY.protocol:
