@@ -1,7 +1,7 @@
-"""What a reproduction of FedMix is to show: the targets of section 9 of its specification.
+"""Acceptance criteria of FedMix: the targets of section 9 of its specification, `README.md`.
 
-`README.md` has the sections. Where the paper says "clearly" or "the same", the number
-of points is ours. At scale demo digits stand in for the paper's data sets.
+For the paper's "clearly" and "the same", the number of points is ours. At scale demo, digits
+replace the paper's data sets.
 """
 
 from collections.abc import Iterable
@@ -12,11 +12,11 @@ from fedlib.spec import Run
 from fedlib.spec.criteria import Criteria
 
 MEAN = {"metric": "accuracy_client_mean"}
-NEW_SHARD = {"protocol": "new_shard"}  # pooled: all examples of the shard count the same
+NEW_SHARD = {"protocol": "new_shard"}  # pooled: all examples of the shard have equal weights
 SAME = 0.02  # ours
 CLEARLY = 0.02  # ours
 SMALL = 0.05  # ours, of the paper's 3.2 points
-SATURATED = 0.5  # section 7.2: more clients of a permutation share their expert than do not
+SATURATED = 0.5  # section 7.2: most clients of a permutation share their expert
 GROWING = tuple(k for k in MANY_EXPERTS if k <= 10)
 
 
@@ -25,7 +25,7 @@ def criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Criteria:
     where = {s.data.name for s in settings}
 
     def one_of(*names: str) -> str:
-        """The first of the federations that the scale has; the paper's own if it has none."""
+        """The first of the federations that the scale has; if it has none, the paper's own."""
         return next((name for name in names if name in where), names[0])
 
     cifar10 = one_of("cifar10", "digits")
@@ -44,7 +44,7 @@ def criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Criteria:
 
 
 def _of_table_1(name: str, label: str) -> dict:
-    """Accuracy of known clients, with the paper's."""
+    """Accuracy of known clients, with the published number."""
     reported = name in ("cifar10", "cifar100", "femnist")
     printed = ("table1", name, label, MEAN["metric"]) if reported else None
     return cell(name, label, printed, **MEAN)
@@ -248,7 +248,7 @@ def _rotations(turned: str, skewed: str) -> list[dict]:
 
 
 def _permutations(name: str) -> list[dict]:
-    """What the paper shows in one run; section 7.2 asks for `SATURATED` alone."""
+    """The paper's result, which is a single run; section 7.2 requires only `SATURATED`."""
 
     def measured(k: int, metric: str) -> list[dict]:
         return [cell(name, f"clients-k{k}", metric=metric)]

@@ -1,7 +1,4 @@
-"""How the federations of FedMix are put together.
-
-Sections are those of README.md.
-"""
+"""Construction of FedMix's federations; sections are those of README.md."""
 
 import math
 from dataclasses import replace
@@ -10,7 +7,7 @@ from fedlib.papers.fedmix.settings import Setting
 from fedlib.spec import Data
 
 SEED = 12345  # of the partitions; ours
-READING = {  # how each data set is read: pixels are scaled as in 5.1, 5.4 and 5.6
+READING = {  # arguments of each data set's `read`: pixels are scaled as in 5.1, 5.4 and 5.6
     "digits": {},
     "cifar10": {"scaling": "measured"},
     "cifar100": {},
@@ -28,7 +25,7 @@ def image(in_channels: int, side: int, num_classes: int) -> dict:
 
 def setting_of(name: str, dataset: str, title: str, partition: dict, *, short: str,
                notes: tuple[str, ...] = (), **how) -> Setting:  # fmt: skip
-    """What is run, `how`, on a data set and partition; `short` names the partition."""
+    """The setting `how` on a data set and partition; `short` names the partition."""
     data = Data(
         name=name,
         dataset=dataset,
@@ -43,7 +40,7 @@ def setting_of(name: str, dataset: str, title: str, partition: dict, *, short: s
 
 
 def leak(dataset: str, title: str, partition: dict, how: dict) -> Setting:
-    """One round of everybody, from which the server reads labels (section 7.5)."""
+    """One round of all clients, from which the server infers labels (section 7.5)."""
     return setting_of(
         f"{dataset}-leak",
         dataset,
@@ -61,9 +58,9 @@ def leak(dataset: str, title: str, partition: dict, how: dict) -> Setting:
 
 def central(dataset: str, title: str, train: int, test: int, how: dict,
              alpha: float = 1.0) -> Setting:  # fmt: skip
-    """All data in one place, of which one epoch is trained, in sixteen parts (section 7.4)."""
+    """One client with all data that trains one epoch, in sixteen parts (section 7.4)."""
     sizes = {"num_clients": 1, "train_examples": train, "test_examples": test}
-    # As many steps as one epoch of the nine tenths that are not for validation.
+    # The steps of one epoch over the nine tenths that are not for validation.
     steps = math.ceil(0.9 * train / how["batch_size"] / CENTRAL_ROUNDS)
     setting = setting_of(
         f"{dataset}-central",

@@ -1,4 +1,4 @@
-"""The federations of FedMix at every scale, and what is run on them.
+"""The federations and runs of FedMix at every scale.
 
 "Paper" is Reisser et al., "Federated Mixture of Experts", ICLR 2021 submission, which has no
 official code; sections are those of README.md, and F1 to F12 its decisions.
@@ -22,9 +22,9 @@ from fedlib.papers.fedmix.settings import (
 )
 
 SEEDS = (0, 1, 2)  # the paper shows single runs; three of ours (F9)
-CLUSTER_SEEDS = tuple(range(10))  # whether clusters are found varies from seed to seed (7.2)
+CLUSTER_SEEDS = tuple(range(10))  # finding the clusters depends on the seed (7.2)
 TABLE_ROUNDS = (200, 1000, 2000, 4000)  # Figure 14a
-# All images are used where there are 50,000 or 60,000 to train on and 10,000 to test on.
+# Partitions of CIFAR-10 and MNIST use all 50,000 or 60,000 training and 10,000 test images.
 HSU = {"kind": "hsu", "alpha": 1.0}
 HSU_DIGITS = {**HSU, "num_clients": 20, "train_examples": 60, "test_examples": 20}
 HSU_CIFAR10 = {**HSU, "num_clients": 100, "train_examples": 500, "test_examples": 100}
@@ -44,7 +44,7 @@ DIGITS_NOTE = "scikit-learn's 1,797 handwritten digits; not a data set of the pa
 
 
 def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
-    """Of `demo_all`, one seed, fewer rounds, and each experiment on one federation."""
+    """`demo_all` with one seed, fewer rounds, and each experiment on one federation."""
     note, seeds, settings = demo_all()
     kept = {
         setting.data.name: setting for setting in settings if setting.data.name != "angled-digits"
@@ -140,8 +140,8 @@ def demo_all() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
             ),
             central(
                 *("digits", "Digits, one client", 1300, 400),
-                digits | {"model": small, "batch_size": 2},  # of 4 there are too few steps
-                # At a small alpha a label would be among the few images that are left over.
+                digits | {"model": small, "batch_size": 2},  # with 4 there are too few steps
+                # With a small alpha, much of a label could be in the few images that are left over.
                 alpha=1e6,
             ),
         ),
@@ -223,7 +223,7 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
 
 
 def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
-    """The paper's settings where it states them, and those of section 10 elsewhere."""
+    """The paper's settings where it states them, otherwise those of section 10."""
     cifar = {"model": ("lenet5", image(3, 32, 10)), "batch_size": 64}
     mnist = {"model": ("lenet5", image(1, 28, 10)), "batch_size": 64, "rounds": 1000}
     resnet = ("resnet20", {"num_classes": 100, "norm_groups": 2, "augment": True})
@@ -320,7 +320,7 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 **rotations,
             ),
             setting_of(
-                # The paper does not say whether alpha is shared out among the angles (5.4).
+                # The paper does not say whether alpha is divided among the angles (5.4).
                 "angled-mnist-per-angle",
                 "mnist",
                 "MNIST at eight angles, α for each",

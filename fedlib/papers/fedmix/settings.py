@@ -1,4 +1,4 @@
-"""What the runs of FedMix are, and how they are put together from a federation's settings.
+"""The runs of FedMix, made from a federation's settings.
 
 "Paper" is Reisser et al., "Federated Mixture of Experts", ICLR 2021 submission, which has no
 official code; sections are those of README.md, and [R] marks a decision of ours there.
@@ -12,22 +12,22 @@ from fedlib.spec import Run
 
 LR = 0.05  # paper, of every client
 SERVER_LR = 1e-3  # paper: Adam with its default hyper-parameters
-WIDE = (61, 113)  # channels of the wider LeNets: the smallest with twice, four times the numbers
+WIDE = (61, 113)  # channels of the wider LeNets: the fewest for two and four times the parameters
 MANY_EXPERTS = (2, 4, 6, 8, 10, 12, 14)  # Figure 11
 ETAS = (0.5, 0.8, 0.9, 0.95, 0.99)  # Figures 11b and 11d; its levels are not legible [R]
-FULL_BATCH = 100_000  # more than any client has
+FULL_BATCH = 100_000  # more examples than any client has
 
 
 @dataclass(frozen=True)
 class Variant:
-    """What a label means.
+    """The meaning of a label.
 
     Attributes:
-      title: how tables and figures call it.
+      title: its name in tables and figures.
       method: registry name.
-      params: hyper-parameters that no other variant of the method shares.
+      params: hyper-parameters of this variant alone.
       channels: of LeNet-5, if not the federation's.
-      local: what differs in the local solver.
+      local: changed settings of the local solver.
       everybody: whether all clients are in every round.
       notes: of the run.
     """
@@ -42,12 +42,12 @@ class Variant:
 
 
 def _fedmix(title: str, num_experts: int, **params) -> Variant:
-    """FedMix with so many experts (the paper's K)."""
+    """FedMix with `num_experts` experts (the paper's K)."""
     return Variant(title, "fedmix", {"num_experts": num_experts, **params})
 
 
 VARIANTS = {
-    "fedmix-k4": _fedmix("FedMix K=4", 4),  # first, as the first of a method has the solid line
+    "fedmix-k4": _fedmix("FedMix K=4", 4),  # first, because a method's first run has the solid line
     "fedavg": Variant("FedAvg", "fedavg_adam"),
     "biased-fedavg": Variant("Biased FedAvg", "biased_fedavg"),
     "local-global": Variant("Local/Global", "local_global"),
@@ -87,23 +87,23 @@ ROTATION_LINES = ("fedavg", "biased-fedavg", "fedmix-label", "fedmix-angle")  # 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting(_frame.Setting):
-    """How methods are run on one federation; labels are of `VARIANTS`.
+    """A federation, and the settings of its runs; labels are of `VARIANTS`.
 
     Attributes:
       model: registry name, and the arguments of its `build`.
-      num_clients, cohort: that train, and how many of them in a round.
-      rounds: T; `own_rounds` of labels that have others.
+      num_clients, cohort: number of training clients, and of those in a round.
+      rounds: T; `own_rounds` by label, where it differs.
       batch_size, epochs: of a client in a round.
       evaluate_every: rounds between evaluations.
       followed: protocols that have learning curves, besides the default one.
       shared_gates: whether FedMix federates its gates (section 7.1).
       server_lr: of Adam at the server.
-      table_rounds: after which q(z|y), or what gates make of each label, is recorded.
-      vae_epochs: for which they are trained at most; they stop by themselves (appendix F).
+      table_rounds: rounds after which q(z|y), or the gates' weights by label, are recorded.
+      vae_epochs: most epochs of the autoencoders, which stop early (appendix F).
       steps: of a client in a round, instead of epochs.
-      vae: arguments of the clients' autoencoders, where there are any.
+      vae: arguments of the clients' autoencoders, if there are any.
       seeds: in place of the paper's.
-      gb: how far the paper's axis of traffic reaches; None is all that there is.
+      gb: end of the paper's axis of traffic, in GB; None shows all traffic.
     """
 
     model: tuple[str, dict]
@@ -126,7 +126,7 @@ class Setting(_frame.Setting):
 
     @property
     def split(self) -> str:
-        """Whose accuracy learning curves show: validation sets, where there are any (section 5)."""
+        """The split of learning curves: validation if there is any, otherwise test (section 5)."""
         return "val" if self.data.partition.get("val_fraction") else "test"
 
     def runs(self) -> Iterator[Run]:
@@ -168,12 +168,12 @@ class Setting(_frame.Setting):
         )
 
     def _longest(self, variant: Variant) -> int:
-        """Rounds of the longest of the runs that differ in nothing else from this one."""
+        """Rounds of the longest among the runs that differ from this one only in their rounds."""
         same = [label for label in self.labels if VARIANTS[label] == variant]
         return max(self.own_rounds.get(label, self.rounds) for label in same)
 
     def _common(self, method: str, rounds: int) -> dict:
-        """What all runs of a method have in common here; `rounds` of them are recorded."""
+        """Hyper-parameters of all runs of a method here, with tables up to round `rounds`."""
         if method == "label_leakage":
             return {}
         tables = {"table_rounds": [r for r in self.table_rounds if r <= rounds]}
@@ -181,7 +181,7 @@ class Setting(_frame.Setting):
             return tables
         served = {"server_lr": self.server_lr, "horizon": rounds, "curves": list(self.followed)}
         if method == "local_global" and self.model[0] == "mlp":
-            served |= {"private": "body.1"}  # its lowest layer; body.0 only flattens
+            served |= {"private": "body.1"}  # the lowest layer; body.0 only flattens
         if method in ("fedmix", "fedmix_vae"):
             served |= tables | ({"gates": "shared"} if self.shared_gates else {})
         if method == "fedmix_vae":

@@ -1,4 +1,4 @@
-"""Rows, columns, pairs and rounds that Fed-MoE's tables and figures have at a scale."""
+"""Rows, columns, pairs and rounds of Fed-MoE's tables and figures at a scale."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -7,7 +7,7 @@ from fedlib.papers.fedmoe.criteria import skew_pairs
 from fedlib.papers.fedmoe.settings import ABLATED, EXPERTS, FEWER, Setting
 
 Shown = Sequence[Setting]
-SKEW_METRICS = {  # of Figure 4: titles, and how the published ones are called
+SKEW_METRICS = {  # of Figure 4: titles and published names
     "accuracy": ("Accuracy", "accuracy"),
     "macro_f1": ("F1", "f1"),
     "auc": ("AUC", "auc"),
@@ -16,9 +16,9 @@ SHOWN_ROUNDS = 4  # matrices in a row
 
 
 def columns(printed_at: int | None = None) -> Callable[[Shown], list[dict]]:
-    """A column for each federation; what is published is of `printed_at` clients.
+    """A column for each federation; published numbers are for `printed_at` clients.
 
-    None where that is so by the columns.
+    None means the number of clients of the column.
     """
     return lambda shown: [
         {"federation": s.data.name, "title": s.column, **_elsewhere(s, printed_at)} for s in shown
@@ -26,12 +26,12 @@ def columns(printed_at: int | None = None) -> Callable[[Shown], list[dict]]:
 
 
 def _elsewhere(setting: Setting, printed_at: int | None) -> dict[str, str]:
-    """Of a column whose published numbers are of another number of clients: of which."""
+    """{"of": the published setting} if published numbers are for another number of clients."""
     return {} if printed_at in (None, setting.num_clients) else {"of": f"M = {printed_at}"}
 
 
 def of_table_2(shown: Shown) -> list[dict]:
-    """A column for each federation, beside the number for as many clients."""
+    """A column for each federation, with published numbers for the same number of clients."""
     return [
         {"federation": s.data.name, "title": s.column, "published": f"table2-m{s.num_clients}"}
         for s in shown
@@ -39,7 +39,7 @@ def of_table_2(shown: Shown) -> list[dict]:
 
 
 def rows(titles: Mapping[str, str], printed: Mapping[str, str]) -> Callable[[Shown], list[dict]]:
-    """A row for each label that is run; `printed` has those that are published as another."""
+    """A row for each label that is run; `printed` has published labels that differ."""
     return lambda shown: [
         {"label": label, "title": title, "printed": printed.get(label, label)}
         for label, title in titles.items()
@@ -48,7 +48,7 @@ def rows(titles: Mapping[str, str], printed: Mapping[str, str]) -> Callable[[Sho
 
 
 def of_table_3(shown: Shown) -> list[dict]:
-    """Rows of as many experts on the server as in the clients' mixtures of Avg-MoE."""
+    """Rows of Avg-MoE, then of Fed-MoE, by number of experts."""
     usual = shown[0].num_experts
     numbers = sorted({usual, 6, *FEWER, *EXPERTS})
     found = [{"label": f"avg-moe-k{x}", "title": f"Avg-MoE, {x} experts"} for x in numbers]
@@ -74,17 +74,17 @@ def by_reserved(shown: Shown) -> list[dict]:
 
 
 def skewed_and_even(settings: Shown) -> list[Setting]:
-    """Pairs of federations whose reserved data are skewed, and are not."""
+    """Pairs of federations: one with skewed reserved data, one with even ones."""
     return [setting for pair in skew_pairs(settings) for setting in pair]
 
 
 def of_skewed(shown: Shown) -> list[str]:
-    """Labels of the skewed ones."""
+    """Labels of the federations with skewed reserved data."""
     return [label for skewed, _ in skew_pairs(shown) for label in skewed.labels]
 
 
 def of_figure_4(shown: Shown) -> list[dict]:
-    """By metric a column for the skewed set, and one for what is gained if it is even."""
+    """For each metric, a column for the skewed set, and one for the gain with an even set."""
     found = []
     for skewed, even in skew_pairs(shown):
         for metric, (title, theirs) in SKEW_METRICS.items():
@@ -104,13 +104,13 @@ def pairs(shown: Shown) -> list[dict]:
 
 
 def some_rounds(setting: Setting) -> list[int]:
-    """A few of the rounds that are written down, the first and the last among them."""
+    """A few of the logged rounds, with the first and the last."""
     logged = setting.logged()
     last = len(logged) - 1
     return [logged[last * i // (SHOWN_ROUNDS - 1)] for i in range(SHOWN_ROUNDS)]
 
 
 def same_rounds(shown: Shown) -> list[int]:
-    """Those of them that all federations have."""
+    """The result of `some_rounds` that all federations have in common."""
     first, *others = map(some_rounds, shown)
     return [number for number in first if all(number in other for other in others)]

@@ -1,7 +1,7 @@
-"""What a reproduction of Fed-MoE is to show: the orderings of its tables.
+"""Acceptance criteria of Fed-MoE: the orderings in its tables.
 
-`README.md` has the sections. "Far" is a number of points of ours. The rows T1 to T16 of
-its section 6 are about single numbers, and are tests.
+Sections are those of `README.md`. The number of points for "far" is ours. The rows T1 to T16 of
+section 6 are about single numbers, and are tests.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,14 +22,14 @@ from fedlib.spec import Run
 from fedlib.spec.criteria import Criteria
 
 FAR = 0.2  # ours; Table 2 has 37.2 and 36.1 points at M = 50 and 100
-SAME = 0.02  # ours: of trainings with the same data in batches of another order
+SAME = 0.02  # ours: for trainings on the same data in another order of batches
 SERVER = {"group": "server", "at": "chosen"}  # the rule of the released code, here for all methods
 VALUES = (
     "Accuracies are those of every method's state with the least loss on the server's validation "
     "examples. Numbers that the paper prints for M = 50 stand beside federations of 50 clients "
     "alone."
 )
-OF_DATASETS = {  # tables that are not about all four
+OF_DATASETS = {  # data sets of tables that do not have all four
     "table3": ("femnist",),
     "table4": ("femnist", "cifar10"),
     "table5": ("cifar10",),
@@ -52,24 +52,24 @@ def criteria(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> Criteria:
 
 
 def _cell(setting: Setting, label: str, exhibit: str = "", printed: str = "", **about) -> dict:
-    """Accuracy on the server's test examples, beside the number of an exhibit, if it is named."""
+    """Accuracy on the server's test examples, with the published number of `exhibit` if given."""
     where = (exhibit, setting.data.dataset, printed or label, "accuracy") if exhibit else None
     return cell(setting.data.name, label, where, **{**SERVER, **about})
 
 
 def skew_pairs(settings: Iterable[Setting]) -> list[tuple[Setting, Setting]]:
-    """Those whose reserved data are skewed, each with the one of its data set whose are even."""
+    """Each setting with skewed reserved data, and the one with even data of its data set."""
     evens = {setting.data.dataset: setting for setting in _of(settings, "even", "fedmoe")}
     return [(s, evens[s.data.dataset]) for s in _of(settings, "skewed", "fedmoe")]
 
 
 def _of(settings: Iterable[Setting], role: str, *labels: str) -> Iterator[Setting]:
-    """Those with the role, and with a run of each label."""
+    """The settings with the role and with a run of each label."""
     return (s for s in settings if role in s.roles and {*labels} <= {*s.labels})
 
 
 def _printed(setting: Setting, exhibit: str) -> str:
-    """The exhibit if it has numbers of the federation's data set and clients, else none."""
+    """`exhibit` if it has numbers for the federation's data set and number of clients, else ""."""
     known = OF_DATASETS.get(exhibit, (*SETTINGS,))
     clients = setting.num_clients if exhibit.startswith("table2-m") else ABLATED
     return exhibit if setting.data.dataset in known and setting.num_clients == clients else ""
@@ -106,12 +106,12 @@ def _far(settings: tuple[Setting, ...]) -> Iterator[dict]:
 
 
 def _clients(settings: tuple[Setting, ...]) -> Iterator[dict]:
-    """What the number of clients does: less to Fed-MoE than to FedAvg, little to CentMoE."""
+    """Effect of the number of clients: less on Fed-MoE than on FedAvg, little on CentMoE."""
     families: dict[str, list[Setting]] = {}
     for setting in _of(settings, "main", "fedmoe"):
         families.setdefault(setting.data.dataset, []).append(setting)
     for dataset, mine in families.items():
-        if len(mine) < 2 or dataset in ("sent140", "yelp"):  # where the paper's rise, too
+        if len(mine) < 2 or dataset in ("sent140", "yelp"):  # where the paper's numbers rise, too
             continue
         yield criterion(
             f"{mine[0].data.family}: Fed-MoE falls as there are more clients",
@@ -192,7 +192,7 @@ def _reserved(settings: tuple[Setting, ...]) -> Iterator[dict]:
 
 
 def _traffic(settings: tuple[Setting, ...]) -> Iterator[dict]:
-    """Table 1: as much as FedAvg, less than Avg-MoE."""
+    """Table 1: as much traffic as FedAvg, less than Avg-MoE."""
     for setting in _of(settings, "size", "fedmoe", "fedavg", "avg-moe"):
         name = setting.data.name
         sent = {x: cell(name, x, metric="bytes") for x in ("avg-moe", "fedmoe", "fedavg")}

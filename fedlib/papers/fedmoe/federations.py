@@ -1,4 +1,4 @@
-"""How the federations and networks of Fed-MoE are put together; sections are those of README.md."""
+"""Construction of Fed-MoE's federations and networks; sections are those of README.md."""
 
 from fedlib.papers.fedmoe.settings import Networks, Setting
 from fedlib.spec import Data
@@ -9,7 +9,7 @@ READING = {
     "femnist": {"source": "leaf", "scaling": "symmetric"},  # section 4.1
     "cifar10": {"scaling": "imagenet"},  # section 4.2
     "sent140": {"train_per_class": 25_000, "test_per_class": 5000},  # of 800,000; ours
-    "yelp": {"test_per_class": 2000},  # 10,000 to test on (section 4.4)
+    "yelp": {"test_per_class": 2000},  # 10,000 test reviews (section 4.4)
 }
 TITLES = {
     **{"digits": "Digits", "femnist": "FEMNIST", "cifar10": "CIFAR-10"},
@@ -33,7 +33,7 @@ def resnet(width: int = 64) -> Networks:
 
 
 def of_writers(num_clients: int, writers: int, **reserved) -> dict:
-    """Groups of writers; ten more own the reserved examples (section 4.1)."""
+    """Groups of writers; ten other writers own the reserved examples (section 4.1)."""
     return {
         **{"kind": "writer_groups", "num_clients": num_clients, "writers_per_client": writers},
         **{"server_writers": 10, "probe_writers": 1, "server_examples": 1280, **reserved},
@@ -60,7 +60,7 @@ def setting_of(
     notes: tuple[str, ...] = (),
     **about,
 ) -> Setting:
-    """On a federation that is called by what tells it from others of its number of clients."""
+    """The setting on a federation whose name has its number of clients and its `kind`."""
     reserved = _reserved(dataset, partition)
     what = {
         "reserved": f"{reserved} reserved",
@@ -95,7 +95,7 @@ def setting_of(
 
 
 def _reserved(dataset: str, partition: dict) -> int | None:
-    """How many examples the server trains on, where the declaration says so."""
+    """Number of the server's training examples, if the declaration has it."""
     if partition["kind"] == "writer_groups":
         return partition["server_examples"]
     return NUM_CLASSES[dataset] * partition["server_per_class"]

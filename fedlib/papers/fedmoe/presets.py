@@ -1,25 +1,25 @@
 """Settings of Fed-MoE by data set: the paper's, where it prints them, and the released code's.
 
-The paper prints neither rounds nor epochs, batch sizes or rates: both presets have those of the
-code. "paper" is Algorithm 1 with Equations 1 to 13; "code" is what the released code does, with
-what makes it crash repaired.
+The paper prints no rounds, epochs, batch sizes or rates: both presets have those of the code.
+"paper" is Algorithm 1 with Equations 1 to 13; "code" follows the released code, without its
+crashes.
 
 Source: Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
 IJCAI 2025 (doi 10.24963/ijcai.2025/610).
 Official code: FancyAI-SCNU/FedMoE_IJCAI_2025, one folder for each data set.
-Deviation: clients' solvers start afresh in each round. The cosine of CIFAR-10 falls from epoch to
-epoch rather than from one training of the gate to the next. Sentiment140 has a main expert, as the
-paper and the code's own description say, where the code's default is none; its mean over three
-clients is one, where the code's weights add up to 0.6.
+Deviation: clients' solvers start anew in each round. The cosine schedule of CIFAR-10 falls with
+every epoch; in the code it falls with every training of the gate. Sentiment140 has a main expert,
+as in the paper and the code's description; the code's default is none. Its mean over three clients
+has weights that sum to 1; the code's sum to 0.6.
 """
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
 PRESETS = ("paper", "code")
-LAMBDA = 0.1  # code, its option --a; the paper says only that it is in (0, 1)
+LAMBDA = 0.1  # code, its option --a; the paper only says that it is in (0, 1)
 BETA = 1e-3  # paper, everywhere
-SPARSE = {  # code: what all its folders do
+SPARSE = {  # code: common to all its folders
     "training_gate": "top_k",
     "query": "kept",
     "gate_value": "renorm",
@@ -32,7 +32,7 @@ SPARSE = {  # code: what all its folders do
 
 
 class Preset(NamedTuple):
-    """What a run declares: its local solver and the method's hyper-parameters, JSON-able."""
+    """A run's local solver and the method's hyper-parameters, JSON-able."""
 
     local: dict
     params: dict
@@ -40,17 +40,17 @@ class Preset(NamedTuple):
 
 @dataclass(frozen=True)
 class Setting:
-    """What the code does on a data set, and the paper's runs with it.
+    """The code's settings for a data set, which preset "paper" also has, except for `code`.
 
     Attributes:
       rounds: of communication.
-      cohort: clients in a round, and experts.
+      cohort: number of clients in a round, and of experts.
       selection: of the cohort, see `fedlib.run.simulate.Course`.
-      local: of the clients.
-      server: of the gate; epochs are those of each inner step.
+      local: solver of the clients.
+      server: solver of the gate, with the epochs of one inner step.
       inner_steps: T.
-      alpha, alpha_lr: before training, and its rate.
-      code: what the code alone has.
+      alpha, alpha_lr: initial value of alpha, and its learning rate.
+      code: hyper-parameters of preset "code" alone.
     """
 
     rounds: int
@@ -102,7 +102,7 @@ SETTINGS = {
         inner_steps=1,
         alpha=0.5,
         alpha_lr=1e-5,
-        # Experts are trained at the clients' rate, a tenth of the gate's.
+        # Experts train at the clients' rate, a tenth of the gate's.
         code={"client_lam": 0.0, "explore": True, "noise_lr_scale": 0.0}
         | {"routed_lr_scale": 0.1, "main_lr_scale": 0.1}
         | {"entropy_weight": 1e-1, "balance_weight": 1.0, "load": "code_sent140"},
@@ -111,7 +111,7 @@ SETTINGS = {
         rounds=5,
         cohort=3,
         selection="uniform",
-        # The code's batches are of one example; its rates are kept.
+        # The code has batches of one example; its rates are kept.
         local={"solver": "sgd", "lr": 3e-4, "batch_size": 16, "epochs": 5},
         server={"solver": "sgd", "lr": 3e-6, "batch_size": 16, "epochs": 2},
         inner_steps=1,
@@ -129,10 +129,10 @@ def fedmoe(dataset: str, preset: str = "paper", rounds: int | None = None) -> Pr
     Args:
       dataset: one of `SETTINGS`.
       preset: "paper" or "code".
-      rounds: of the run, over which a cosine falls; None is those of the data set.
+      rounds: of the run, the length of a cosine schedule; None for those of the data set.
 
     Raises:
-      ValueError: for a data set or preset that does not exist.
+      ValueError: for an unknown data set or preset.
     """
     for name, value, known in (("dataset", dataset, SETTINGS), ("preset", preset, PRESETS)):
         if value not in known:

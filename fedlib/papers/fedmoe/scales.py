@@ -1,8 +1,8 @@
-"""The federations of Fed-MoE at every scale, and what is run on them.
+"""The federations and runs of Fed-MoE at every scale.
 
-Sections are those of README.md. The server trains, validates and tests on data of its
-own; there is a probe for preset "code" alone, which measures relevance on other examples than those
-that the gate is trained on.
+Sections are those of README.md. The server trains, validates and tests on data of its own. There is
+a probe for preset "code" alone, which measures relevance on other examples than the gate's training
+examples.
 """
 
 from fedlib.papers.fedmoe.federations import (
@@ -31,7 +31,7 @@ from fedlib.papers.fedmoe.settings import (
 )
 from fedlib.spec import Data
 
-SEEDS = (0, 1, 2)  # ours; the paper does not say how often it repeats
+SEEDS = (0, 1, 2)  # ours; the paper does not state its number of repetitions
 MAJORITY = 0.6  # of the skewed reserved data (Figure 4)
 IN_ALL = 37_500  # training images of all clients of CIFAR-10 (section 0)
 SKEWED = ("avg-moe", "fedmoe")  # methods of Figure 4
@@ -41,7 +41,7 @@ TEXT_NOTE = "texts of five classes, made up here; not a data set of the paper."
 
 # -- demo ---------------------------------------------------------------------------------
 
-QUICK = {  # rates of ours, at which few rounds show something; lambda moves experts half way
+QUICK = {  # our rates, for visible effects in few rounds; lambda moves experts half way
     "rounds": 4,
     "cohort": 3,
     "local": {"lr": 3e-3, "batch_size": 16, "epochs": 2},
@@ -61,7 +61,7 @@ ALL_BUT_SKEWED = ("size", *ABLATIONS, "reserved", "even", "written")
 
 
 def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
-    """Digits and made-up texts in place of all data sets, each method once."""
+    """Digits and synthetic texts in place of all data sets, each method once."""
     return (
         "demo: 1,797 digits and made-up texts, small networks and a few rounds; shows that "
         "everything runs, not what the paper claims.",
@@ -70,7 +70,7 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
             _digits(6, DEMO, ("main", "rolling", *ALL_BUT_SKEWED)),
             _digits(12, ("fedavg", "fedmoe"), ("main",)),
             _digits(6, ("fedmoe",), ("reserved",), server_per_class=3),
-            # There are too few digits for a skewed probe, too.
+            # There are too few digits for a skewed probe as well.
             _digits(6, ("fedmoe",), ("skewed",), majority=MAJORITY, probe_per_class=0),
             _made_up_texts(("fedavg", "fedmoe")),
         ),
@@ -145,13 +145,13 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
             _femnist_lite(10, 5, 15, LITE, ("main", "size", *ABLATIONS, "steps", *written)),
             _femnist_lite(50, 1, 30, (*PRINTED, "fedmoe-fresh"), ("main",)),
             _femnist_lite(10, 5, 15, ("fedmoe",), ("reserved",), server_examples=320),
-            # FedJETs and the parts of the method take an hour here, so they are FEMNIST's alone.
+            # FedJETs and the parts of the method take an hour here, so only FEMNIST has them.
             _cifar10_lite(
                 *(10, (*few, "centmoe", "fedmoe-lambda-0.5"), ("main", "even", "written", "steps"))
             ),
             _cifar10_lite(50, few, ("main",)),
             _cifar10_lite(100, ("fedavg", "fedmoe", "fedmoe-fresh"), ("main",)),
-            # Avg-MoE does not use what is skewed.
+            # Avg-MoE does not use the skewed data.
             _cifar10_lite(10, ("fedmoe",), ("skewed",), majority=MAJORITY),
         ),
     )
@@ -267,14 +267,14 @@ def _femnist(
 def _cifar10(
     num_clients: int, labels: tuple[str, ...], roles: tuple[str, ...], **reserved
 ) -> Setting:
-    """Clients of equal size, M = 10 in proportion to what is printed of the others."""
+    """Clients of equal size; for M = 10 in proportion to the paper's sizes for larger M."""
     sizes = {"train_examples": IN_ALL // num_clients, "server_per_class": 100, "val_per_class": 500}
     partition = of_classes(num_clients, **(sizes | reserved))
     return setting_of("cifar10", num_clients, partition, labels, roles, resnet(), "cifar10")
 
 
 def _femnist_of_the_code() -> Setting:
-    """Ten writers for the gate, all of their examples, and another for relevance (section 4.1)."""
+    """All examples of ten writers for the gate, and another writer for relevance (section 4.1)."""
     partition = of_writers(50, 30, server_examples=None, probe_writers=1)
     networks = cnn(62, augment=True)
     return setting_of("femnist", 50, partition, GATES, ("gates",), networks, "femnist", "code")
@@ -307,9 +307,9 @@ def _texts() -> tuple[Setting, ...]:
 def _sent140(
     num_clients: int, labels: tuple[str, ...], roles: tuple[str, ...], **reserved
 ) -> Setting:
-    """190 tweets of each class at M = 100 (section 0), and in proportion otherwise (ours).
+    """190 tweets of each class at M = 100 (section 0), otherwise in proportion (ours).
 
-    Of the tweets that are labelled by hand there are too few, so others are tested on.
+    There are too few tweets labelled by hand, so the test examples are others.
     """
     partition = {
         **{"kind": "server_majority", "num_clients": num_clients, "pool_per_class": 19_000},
@@ -323,7 +323,7 @@ def _sent140(
 
 
 def _yelp(num_clients: int, labels: tuple[str, ...], roles: tuple[str, ...], **reserved) -> Setting:
-    """5,000 reviews per client, more than half of them of one class (sections 0 and 4.4)."""
+    """5,000 reviews per client, more than half of one class (sections 0 and 4.4)."""
     partition = {
         **{"kind": "server_majority", "num_clients": num_clients, "pool_per_class": 125_000},
         **{"train_examples": 5000, "share": 0.55, "share_to": 0.65, "rest": "all"},

@@ -1,8 +1,8 @@
-"""What the runs of Fed-MoE are, and how they are put together from a federation's settings.
+"""The runs of Fed-MoE, made from a federation's settings.
 
 The paper is Jiang et al., IJCAI 2025 (doi 10.24963/ijcai.2025/610); sections are those of
-README.md. All methods on a federation have its rounds, cohorts and solvers of clients,
-which are those of `presets`.
+README.md. All methods on a federation have the same rounds, cohorts and clients' solvers, those of
+`presets`.
 """
 
 from collections.abc import Iterator
@@ -13,9 +13,9 @@ from fedlib.papers.fedmoe.presets import SETTINGS, fedmoe
 from fedlib.spec import Run
 
 MU = 0.01  # of FedProx; ours, the paper has none
-WARM_EPOCHS = 1  # of the expert that all others start from (section 4.4)
+WARM_EPOCHS = 1  # of the expert from which all experts start (section 4.4)
 AVG_EXPERTS = 2  # of Avg-MoE, "FedMix (2-Exp)" (section 0)
-LOGS = 20  # rounds at most whose gate, alpha and weights are written down; ours
+LOGS = 20  # most rounds in which the gate, alpha and weights are logged; ours
 UNGATED = ("ensemble", "fedavg", "fedprox", "server_finetuning")  # methods
 UNUSED = "trains on none of the server's data"
 CHOOSES = "of its states, that of the least loss on the server's validation examples predicts"
@@ -23,13 +23,13 @@ CHOOSES = "of its states, that of the least loss on the server's validation exam
 
 @dataclass(frozen=True)
 class Variant:
-    """What a label means.
+    """The meaning of a label.
 
     Attributes:
-      title: how tables and figures call it.
+      title: its name in tables and figures.
       method: registry name.
-      params: hyper-parameters that differ from those of the federation.
-      experts: of the gate; None is as many as the federation's settings have.
+      params: hyper-parameters that differ from the federation's.
+      experts: number of experts; None for the federation's.
       preset: of `presets`.
       warm_epochs: of one expert on the server's examples with the clients' solver, before training.
       notes: of the run.
@@ -52,7 +52,7 @@ ABLATED = 50  # clients of the paper's Tables 3 to 8, section 5.3 and Figure 4
 BETAS = {"1e-4": 1e-4, "1e-2": 1e-2, "1e-1": 1e-1}  # Table 5, besides 0 and 1e-3
 EXPERTS = (10, 20, 30)  # Table 3, besides the usual ones
 FEWER = (1, 3)  # experts; ours (section 5)
-LAMBDAS = (0.05, 0.1, 0.3, 0.5, 1)  # ours (section 5); the paper says only that it is in (0, 1)
+LAMBDAS = (0.05, 0.1, 0.3, 0.5, 1)  # ours (section 5); the paper only says that it is in (0, 1)
 BALANCED = {"query": "kept", "balance_weight": 1.0}  # of the code on FEMNIST
 KEPT = (2, 3, 5)  # Table 6, besides 1
 MAINS = (0, 2, 3)  # Table 8, besides 1
@@ -163,11 +163,11 @@ GATES = (
     *("fedmoe", "fedmoe-balanced", "fedmoe-code", "fedmoe-code-shared"),
     "fedmoe-code-straight-through",
 )
-STEPS = (  # how far experts and clients move, and alpha
+STEPS = (  # step sizes of experts and clients, and alpha
     *("fedmoe", *(f"fedmoe-lambda-{lam:g}" for lam in LAMBDAS), "fedmoe-fixed-alpha"),
 )
 WARM = ("fedmoe", "fedmoe-warm")
-PRINTED_AS = {  # labels under which tables print runs that they have in common with others
+PRINTED_AS = {  # by table: published labels of runs that several tables share
     "parts": {},
     "betas": {"fedmoe": "fedmoe-beta-1e-3", "fedmoe-sync": "fedmoe-beta-0"},
     "kept": {"fedmoe": "fedmoe-top-1"},
@@ -177,13 +177,13 @@ PRINTED_AS = {  # labels under which tables print runs that they have in common 
 
 @dataclass(frozen=True)
 class Networks:
-    """What clients, experts and gate are.
+    """The networks of clients, experts and gate.
 
     Attributes:
-      model, params: registry name and arguments of `build` of a client, which is an expert's too.
-      gate_model, gate_params: likewise of the gate, whose classes are the experts.
-      widths: parameters that say how wide a client is; () if it cannot be widened.
-      weights, gate_weights: names of the pretrained weights they start from; None for random ones.
+      model, params: registry name and arguments of `build`, for clients and experts.
+      gate_model, gate_params: likewise for the gate, whose classes are the experts.
+      widths: parameters that are widths of a client; () if it cannot be widened.
+      weights, gate_weights: names of pretrained initial weights; None for random ones.
     """
 
     model: str
@@ -199,7 +199,7 @@ class Networks:
         return {**self.params, **{name: 2 * self.params[name] for name in self.widths}}
 
     def gate(self, num_experts: int) -> dict:
-        """As `Run.modules` has it."""
+        """The gate, in the form of `Run.modules`."""
         params = {**self.gate_params, "num_classes": num_experts}
         module = {"model": self.gate_model, "params": params}
         return module | ({"weights": self.gate_weights} if self.gate_weights else {})
@@ -207,17 +207,17 @@ class Networks:
 
 @dataclass(frozen=True, kw_only=True)
 class Setting(_frame.Setting):
-    """How methods are run on one federation; labels are of `VARIANTS`.
+    """A federation, and the settings of its runs; labels are of `VARIANTS`.
 
     Attributes:
       networks: of clients, experts and gate.
-      preset: of which data set the settings are, in `presets`.
+      preset: data set of the settings, in `presets`.
       num_clients: M.
-      column: what heads its column in tables, "M = 50".
-      reserved: examples that the server trains on, where they are declared.
+      column: title of its column in tables, "M = 50".
+      reserved: number of the server's training examples, if declared.
       rounds, cohort: in place of the preset's.
-      local, server: likewise, of the solvers of clients and gate.
-      params: of Fed-MoE, likewise.
+      local, server: likewise, for the solvers of clients and gate.
+      params: likewise, for Fed-MoE.
       evaluate_every: rounds between evaluations.
     """
 
@@ -244,7 +244,7 @@ class Setting(_frame.Setting):
         return self.cohort or SETTINGS[self.preset].cohort
 
     def logged(self) -> list[int]:
-        """Rounds whose gate, alpha and weights are written down: the first, then evenly."""
+        """Rounds in which the gate, alpha and weights are logged: the first, then evenly."""
         every = -(-self.num_rounds // LOGS)
         return sorted({1, *range(every, self.num_rounds + 1, every), self.num_rounds})
 
@@ -276,7 +276,7 @@ class Setting(_frame.Setting):
         )
 
     def _modules(self, variant: Variant) -> dict:
-        """The gate; the clients' network where the server's is another."""
+        """The gate; for FedRolex the clients' network, which is smaller than the server's."""
         if variant.method == "fedrolex":
             return {"small": {"model": self.networks.model, "params": self.networks.params}}
         if variant.method in UNGATED:
@@ -284,7 +284,7 @@ class Setting(_frame.Setting):
         return {"gate": self.networks.gate(variant.experts or self.num_experts)}
 
     def _params(self, variant: Variant, preset: dict, local: dict) -> dict:
-        """Those that all runs of a method have here."""
+        """Hyper-parameters of all runs of a method here."""
         match variant.method:
             case "fedmoe" | "uniform_mixture":
                 own, server = self.params, self.server

@@ -3,7 +3,7 @@
 Paper: "Mixture of Experts for Personalized Federated Learning under Mixture Data Distributions in
 Edge Computing Networks".
 Source of every value: the scripts of the official repository Archipes/pFedMM ("scripts" below),
-which its README does not always match; of FedEM's, omarfoq/FedEM, where the former is silent.
+which its README does not always match; values missing there are from FedEM's, omarfoq/FedEM.
 
 Scales:
   demo     two small federations that need no download, with settings of ours

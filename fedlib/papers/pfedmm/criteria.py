@@ -1,7 +1,7 @@
-"""What a reproduction of pFedMM is to show; section 10 of its specification.
+"""Acceptance criteria of pFedMM; section 10 of its specification, `README.md`.
 
-`README.md` has the sections. Clustered FL and pFedMe are reported without a criterion:
-one has a curve that ends below its row of the table, the other no curve at all.
+Clustered FL and pFedMe are reported without a criterion: the curve of one ends below its row of the
+table, and the other has no curve.
 """
 
 from collections.abc import Iterable
@@ -42,13 +42,13 @@ def criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Criteria:
 
 
 def _best(name: str, label: str, exhibit: str = "main") -> dict:
-    """Accuracy of a run at its best round, as the paper has it."""
+    """Accuracy of a run at its best round, as in the paper."""
     printed = (exhibit, name, label, "accuracy") if name in REPORTED else None
     return cell(name, label, printed, at="best")
 
 
 def _orders(stand_ins: list[Data]) -> list[dict]:
-    """Orderings of methods; those on data sets that stand in for the paper's first."""
+    """Orderings of methods, first on data sets that replace the paper's."""
     told = " above ".join(PUBLISHED[label][0] for label in ORDER)
     titles = {data.name: data.title for data in stand_ins} | REPORTED
     ordered = [name for name in titles if name != "emnist"]
@@ -100,7 +100,7 @@ def _near(name: str, title: str) -> list[dict]:
 
 
 def _unseen(apart: list[Data]) -> list[dict]:
-    """Unseen clients, who renew their mixture weights once, from equal ones."""
+    """Unseen clients, which update their mixture weights once, starting from equal ones."""
     return [
         criterion(
             f"{data.family or data.title}: unseen clients of pFedMM at least those of FedEM",

@@ -1,4 +1,4 @@
-"""The federations of the data sets that pFedMM and FedEM report on, and how they are trained on.
+"""The federations of the data sets in pFedMM and FedEM, and the settings of their runs.
 
 "Scripts" and "data scripts" are those of the official repository Archipes/pFedMM; "FedEM's
 scripts" those of omarfoq/FedEM.
@@ -35,12 +35,13 @@ CIFAR10_RATES = EMNIST_RATES | {
     "pfedme": 0.001,
 }
 CIFAR100_RATES = EMNIST_RATES | {"fedavg-plus": 0.001, "pfedme": 0.001}
-# FedEM's scripts; pFedMM and its mixture have FedEM's, other methods without a script FedAvg's.
+# FedEM's scripts; pFedMM and its mixture have FedEM's rates, other methods without a script have
+# FedAvg's.
 FEMNIST_RATES = dict.fromkeys(METHODS, 0.03) | {"local": 0.01, "clustered": 0.01, "fedprox": 0.05}
 SHAKESPEARE_RATES = dict.fromkeys(METHODS, 0.01) | dict.fromkeys(("fedem", "pfedmm"), 0.05)
 
 NOT_IN_FEDEM = ("gated-experts", "pfedmm", *UNPUBLISHED)
-UNSEEN = ("fedavg", "fedavg-plus", "fedem", "pfedmm")  # where not all methods of the paper are run
+UNSEEN = ("fedavg", "fedavg-plus", "fedem", "pfedmm")  # if not all methods of the paper are run
 EXPERIMENTS = {  # at scale full, on the data sets of the paper
     "num_experts": EXPERTS,
     "participation": True,
@@ -49,7 +50,7 @@ EXPERIMENTS = {  # at scale full, on the data sets of the paper
 }
 
 
-# -- data sets that pFedMM reports on -----------------------------------------------------
+# -- data sets of pFedMM ------------------------------------------------------------------
 
 
 def emnist() -> Setting:
@@ -138,12 +139,12 @@ def cifar100() -> Setting:
         model_params={"num_classes": 100},
         rates=CIFAR100_RATES,
         fedprox_mu=0.1,  # training scripts
-        left_out={},  # all clients have as many images
+        left_out={},  # all clients have the same number of images
     )
 
 
 def as_fedem() -> Iterator[Setting]:
-    """The same clients, with the settings that FedEM's README printed its numbers for."""
+    """The same clients, with the settings of the numbers in FedEM's README."""
     scripts = (  # FedEM's: rounds, log_freq, learning rate of FedEM
         (emnist(), 200, 5, 0.05),
         (cifar10(), 200, 10, 0.03),
@@ -162,11 +163,11 @@ def as_fedem() -> Iterator[Setting]:
         )
 
 
-# -- data sets that FedEM reports on, and writers of MNIST --------------------------------
+# -- data sets of FedEM, and writers of MNIST ---------------------------------------------
 
 
 def not_run(title: str, settings: str) -> dict[str, str]:
-    """The note on methods for which no code base has this data set."""
+    """The note on methods that no code base runs on this data set."""
     note = f"Not run on {title} by its authors, and no number is published; {settings}."
     return dict.fromkeys(NOT_IN_FEDEM, note)
 
@@ -217,7 +218,7 @@ def shakespeare() -> Setting:
         fedprox_mu=0.1,  # FedEM's scripts
         gate_features=0,
         evaluate_every=5,  # FedEM's scripts, log_freq
-        # The gate of the mixture reads pixels: it has no meaning for characters.
+        # The gate of the mixture is for pixels: it has no meaning for characters.
         labels=tuple(label for label in METHODS if label != "gated-experts"),
         roles=("fedem-readme",),
         unpublished=not_run("Shakespeare", "the learning rate is FedEM's"),

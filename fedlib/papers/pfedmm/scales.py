@@ -1,4 +1,4 @@
-"""What is run of pFedMM at every scale."""
+"""The runs of pFedMM at every scale."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from fedlib.spec import Data
 
 
 def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
-    """Of `demo_all`, every method and every experiment once, and two thirds of the rounds."""
+    """`demo_all` with every method and experiment once, and two thirds of the rounds."""
     note, seeds, (digits, synthetic) = demo_all()
     few = {"ablations": ("relu",), "alpha_labels": ("fedavg", "pfedmm"), "rounds": 20}
     few["num_experts"] = (2, 3)
@@ -99,7 +99,7 @@ def demo_all() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
 
 
 def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
-    """The real data sets, cut as in the paper, for a laptop."""
+    """The real data sets, dealt as in the paper, for a laptop."""
     emnist, cifar10, femnist = federations.emnist(), federations.cifar10(), federations.femnist()
     test_split = replace(
         emnist.data,
@@ -141,7 +141,7 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
 
 
 def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
-    """The paper's settings; it prints one seed, so that intervals are ours."""
+    """The paper's settings; it prints one seed, so intervals are ours."""
     return (
         "full: the paper's data, partitions, models and hyper-parameters.",
         (TRAINING_SEED, TRAINING_SEED + 1, TRAINING_SEED + 2),

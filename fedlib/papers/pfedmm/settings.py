@@ -17,8 +17,8 @@ BATCH_SIZE = 128  # training scripts
 WEIGHT_DECAY = 5e-4  # utils/optim.py, of every solver
 MOMENTUM = 0.9  # utils/optim.py, of "sgd"; "prox_sgd" (FedProx) has none
 
-# What each method is called, and its registry name: first the rows of the paper's table, in their
-# order, then baselines that its code names but for which it has no script and no number.
+# Title and registry name of each method: first the rows of the paper's table, in order, then
+# baselines that are in its code, but have no script and no number.
 PUBLISHED = {
     "local": ("Local", "local"),
     "fedavg": ("FedAvg", "fedavg"),
@@ -37,11 +37,11 @@ UNPUBLISHED = {
     "qffl": ("q-FFL", "qffl"),
     "afl": ("AFL", "afl"),
 }
-# Methods of yours, which its authors do not know of: no note says what their code has.
+# Methods of yours; no note compares them with the authors' code.
 OWN: dict[str, tuple[str, str]] = {}
 METHODS = PUBLISHED | UNPUBLISHED | OWN
 FEDEM_README = ("local", "fedavg", "fedavg-plus", "fedem")  # its table's rows that we have
-MIXTURES = ("fedem", "pfedmm")  # methods whose number of experts is varied
+MIXTURES = ("fedem", "pfedmm")  # methods with a sweep of the number of experts
 SAMPLED = ("fedavg", "fedem", "pfedmm")  # shown with sampled clients
 SERVERLESS = ("fedavg", "fedem", "gated-experts", "pfedmm")  # shown without a server
 MOE_EXPERTS = 2  # training scripts, n_learners of its "pFedMoE"
@@ -94,7 +94,7 @@ PUBLISHED_NOTES = {  # on rows of the paper's table
 GOSSIP_NOTES = {"gated-experts": (GATED_GOSSIP,)}
 EVERYBODY = {"rate": 1.0, "aggregation": "damped"}  # training scripts, sampling_rate
 
-# What pFedMM is made of, each switched the other way: how it is told, and hyper-parameters.
+# Ablations of pFedMM, each with one part switched: title and hyper-parameters.
 ABLATIONS = {
     "no-relu": ("no ReLU on logits", {"relu_logits": False}),
     "relu": ("ReLU on logits", {"relu_logits": True}),
@@ -110,43 +110,41 @@ NO_EXPERIMENTS = {
 
 
 def of_experts(label: str, number: int) -> str:
-    """The label of a mixture with another number of experts."""
+    """The label of a mixture with this number of experts."""
     return f"{label}-m{number}"
 
 
 def has_unseen(data: Data) -> bool:
-    """Whether some clients of a federation take no part in training."""
+    """Whether a federation has unseen clients."""
     partition = data.partition
     return bool(partition.get("unseen_fraction")) or partition.get("unseen") == "test_part"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting(_frame.Setting):
-    """How methods are run on one federation, and which experiments it is in.
+    """A federation, the settings of its runs, and its experiments.
 
     Attributes:
       model, model_params, weights, class_weights: see `fedlib.spec.Run`.
-      rounds: R, which fixes the learning-rate schedule; the official loop does one more.
-      first: only so many rounds are run, at the rates of a whole run; None for all.
+      rounds: R, which determines the learning-rate schedule; the official loop has one round more.
+      first: number of rounds to run, at the rates of a whole run; None for all.
       rates: learning rate of each method.
       fedprox_mu, pfedme_mu: strength of the proximal terms.
       gate_features: numbers in an input, for the gate of "gated-experts".
       batch_size, drop_last: of the local solver.
       relu_logits: of pFedMM.
       evaluate_every: rounds between evaluations.
-      labels: the methods that are run.
-      roles: which tables it is for, and so which numbers are printed beside it: "main", if the
-        pFedMM paper reports on the data set; "fedem-readme", if FedEM's does; "fedem-settings", if
-        it is run as FedEM's scripts do; "heterogeneity" or "unseen", if it only varies one of
-        these.
+      labels: the methods to run.
+      roles: its tables, which determine its published numbers: "main", if the pFedMM paper has the
+        data set; "fedem-readme", if FedEM has it; "fedem-settings", for the settings of FedEM's
+        scripts; "heterogeneity" or "unseen", if it only varies one of these.
       unpublished: note on methods whose authors do not run them on this data set.
-      num_experts: values of E (the paper's M) that are compared.
-      participation: whether methods are also run without a server and with sampled clients.
-      ablations: which of `ABLATIONS` are run.
-      alphas: concentrations of the partition that are compared, for the methods `alpha_labels`.
-      left_out: clients whom the partition gives too little to train on, by concentration.
-      unseen: the methods that are also run with a part of the clients set apart; all others train
-        everybody.
+      num_experts: values of E (the paper's M) to compare.
+      participation: whether to run methods also without a server and with sampled clients.
+      ablations: the `ABLATIONS` to run.
+      alphas: concentrations of the partition to compare, for the methods `alpha_labels`.
+      left_out: clients with too few training examples, by concentration.
+      unseen: methods that also run with a part of the clients unseen; all others train all clients.
     """
 
     model: str
@@ -206,12 +204,12 @@ class Setting(_frame.Setting):
             yield self._unseen_clients()
 
     def alone(self, data: Data, labels: tuple[str, ...], role: str, **changes) -> "Setting":
-        """The setting on other data, with these methods and none of the experiments."""
+        """The setting on other data, with these methods and without experiments."""
         named = {"data": data, "labels": labels, "roles": (role,)}
         return replace(self, **NO_EXPERIMENTS | named | changes)
 
     def _unseen_clients(self) -> "Setting":
-        """A part of the clients takes no part in training."""
+        """The setting with a part of the clients unseen."""
         data = replace(
             self.data,
             name=f"{self.data.name}-unseen",
@@ -222,7 +220,7 @@ class Setting(_frame.Setting):
         return self.alone(data, self.unseen, "unseen")
 
     def _heterogeneity(self) -> Iterator["Setting"]:
-        """Every other concentration of the partition."""
+        """The settings of every other concentration of the partition."""
         for alpha in self.alphas:
             if alpha == ALPHA:
                 continue
@@ -274,7 +272,7 @@ class Setting(_frame.Setting):
             method=method,
             model=self.model,
             model_params=self.model_params,
-            rounds=self.first or self.rounds + 1,  # the official loop does rounds 0 to R
+            rounds=self.first or self.rounds + 1,  # the official loop has rounds 0 to R
             local=self._solver(label),
             params=self._params(label),
             participation=EVERYBODY,

@@ -1,8 +1,8 @@
-"""Weights of the characters in FedEM's training loss on Shakespeare, rare ones counting more."""
+"""Weights of characters in FedEM's training loss on Shakespeare; rare ones have more weight."""
 
 import string
 
-# Of 8; every other character counts 8 in full (README.md, section 3.9).
+# Factors of the weight 8, which all other characters have (README.md, section 3.9).
 _COMMON = {
     **{"\n": 0.437953, " ": 0.042501, ",": 0.655960, ".": 0.698723, "I": 0.977749},
     **{"a": 0.222602, "c": 0.813312, "d": 0.407186, "e": 0.134556, "f": 0.790867},

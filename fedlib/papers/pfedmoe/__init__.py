@@ -2,9 +2,9 @@
 
 Paper: Yi, Yu, Ren, Zhang, Wang, Liu, Li, "pFedMoE: Data-Level Personalization with Mixture of
 Experts for Model-Heterogeneous Personalized Federated Learning", 2024 (arXiv:2402.01350). There is
-no official code, and its tables could not be read: published numbers are of a sibling paper, or
-follow from both. Every value has its source in `settings` and `scales`. What
-pFedMM's code base calls pFedMoE is another method, `gated_experts`.
+no official code, and its tables could not be read: published numbers are a sibling paper's, or
+follow from both. Every value has its source in `settings` and `scales`. In pFedMM's code base,
+"pFedMoE" is another method, `gated_experts`.
 
 Scales:
   demo     digits in place of all data sets; settings of ours

@@ -1,6 +1,6 @@
-"""What a reproduction of pFedMoE is to show: the targets of sections 9 and 9.1.
+"""Acceptance criteria of pFedMoE: the targets of sections 9 and 9.1 of `README.md`.
 
-`README.md` has the sections. "Clearly" is a number of points of ours.
+The number of points for "clearly" is ours.
 """
 
 from collections.abc import Iterable
@@ -11,8 +11,8 @@ from fedlib.spec import Run
 from fedlib.spec.criteria import Criteria
 
 METRIC = "accuracy_client_mean"
-WITHIN = 0.02  # section 9.1: of cheap baselines
-NEAR = 0.02  # ours, of pFedMoE itself
+WITHIN = 0.02  # section 9.1: for cheap baselines
+NEAR = 0.02  # ours, for pFedMoE itself
 CHEAP = {"standalone": "Standalone", "lg-fedavg": "LG-FedAvg", "fedproto": "FedProto", "fd": "FD"}
 
 
@@ -27,7 +27,7 @@ def criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Criteria:
 def _mean(federation: str, label: str, source: str | None = None) -> dict:
     """Mean accuracy of a run after its last round.
 
-    With the published number of a source, which is that of the best round, of its best round.
+    With a `source`, of its best round, because published numbers are those of the best round.
     """
     setting = "homogeneous" if label.endswith(SAME) else "heterogeneous"
     dataset, _, number = federation.partition("-")
@@ -112,7 +112,7 @@ def _classes(settings: tuple[Setting, ...]) -> list[dict]:
 
 
 def _printed() -> list[dict]:
-    """Section 9.1: accuracies on CIFAR-10, of the best rounds; at scale full alone comparable."""
+    """Section 9.1: accuracies on CIFAR-10 at the best rounds; comparable only at scale full."""
     name = "cifar10-n10"
     found = [
         criterion(

@@ -1,7 +1,7 @@
-"""The federations of pFedMoE at every scale, and what is run on them.
+"""The federations and runs of pFedMoE at every scale.
 
-Sections are those of README.md. Client data are those of `path_line`: a few classes
-each, whose owners share a class about evenly, and 8:2 of them to train and to test on (9.1).
+Sections are those of README.md. Client data are those of `path_line`: a few classes each, with
+about equal shares of a class, and 8:2 training and test examples (9.1).
 """
 
 from fedlib.papers.pfedmoe.settings import (
@@ -22,7 +22,7 @@ from fedlib.spec import Data
 
 SEED = 42  # of the partitions; the sibling code's
 SPLIT = {"train_fraction": 0.8}
-FEDERATIONS = {10: 10, 50: 10, 100: 10}  # N and participants of a round (section 4.4)
+FEDERATIONS = {10: 10, 50: 10, 100: 10}  # N: clients in a round (section 4.4)
 TARGETS = {  # section 9.1; none is given for MNIST
     "cifar10": {10: 0.9, 50: 0.9, 100: 0.9},
     "cifar100": {10: 0.7, 50: 0.6, 100: 0.5},
@@ -53,13 +53,13 @@ IMAGES = {
         ),
     ),
 }
-SCALING = {"cifar10": {"scaling": "imagenet"}}  # section 4.1, intentionally those of ImageNet
+SCALING = {"cifar10": {"scaling": "imagenet"}}  # section 4.1, intentionally ImageNet's
 DIGITS_NOTE = "scikit-learn's 1,797 handwritten digits; not a data set of the paper."
 
 
 def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     """Digits in place of all data sets, each method once."""
-    # A rate of ours, at which few rounds show something; chosen on seed 7, which is not shown.
+    # Our rate, for visible effects in few rounds; chosen on seed 7, which is not shown.
     small = {"rounds": 8, "batch_size": 16, "lr": 0.05, "evaluate_every": 2}
     small |= {"notes": (DIGITS_NOTE,), "fraction": 0.6}
     return (
@@ -145,7 +145,7 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
 
 
 def _roles(dataset: str, num_clients: int) -> tuple[str, ...]:
-    """Which exhibits a federation of the full scale is for."""
+    """The exhibits of a federation of the full scale."""
     if dataset == "mnist" or num_clients > 10:
         return ("main",)
     only = ("gate", "extractor", "representations", "shares") if dataset == "cifar10" else ()
@@ -153,7 +153,7 @@ def _roles(dataset: str, num_clients: int) -> tuple[str, ...]:
 
 
 def _federation(dataset: str, num_clients: int, fraction: float = 1.0, **about) -> Setting:
-    """Clients with as many classes as the paper's."""
+    """Clients with the paper's number of classes."""
     classes = HELD.get(dataset, 2)
     title = f"{TITLES[dataset]}, N = {num_clients}"
     data = _path_line(dataset, num_clients, classes, fraction, title, about.pop("notes", ()))
@@ -162,7 +162,7 @@ def _federation(dataset: str, num_clients: int, fraction: float = 1.0, **about) 
 
 
 def _varied(dataset: str, classes: int, fraction: float = 1.0, **about) -> Setting:
-    """Ten clients with another number of classes; evaluated as the family of ten."""
+    """Ten clients with another number of classes; evaluated like the family with ten clients."""
     title = f"{TITLES[dataset]}, N = 10, {classes} classes"
     family = f"{TITLES[dataset]}, N = 10"
     data = _path_line(dataset, 10, classes, fraction, title, about.pop("notes", ()), family)
@@ -170,7 +170,7 @@ def _varied(dataset: str, classes: int, fraction: float = 1.0, **about) -> Setti
 
 
 def _uneven(dataset: str, fraction: float = 1.0, **about) -> Setting:
-    """Ten clients with as many classes as the paper's, whose shares of them are Dirichlet draws."""
+    """Ten clients with the paper's number of classes and Dirichlet shares of them."""
     held = {"num_clients": 10, "classes_per_client": HELD[dataset], "alpha": UNEVEN}
     data = Data(
         name=f"{dataset}-n10-dir{UNEVEN:g}",
@@ -210,7 +210,7 @@ def _path_line(
     notes: tuple[str, ...],
     family: str = "",
 ) -> Data:
-    """The federation in which every client has so many classes (section 4.2)."""
+    """The federation in which every client has `classes` classes (section 4.2)."""
     usual = classes == HELD.get(dataset, 2)
     held = {"num_clients": num_clients, "classes_per_client": classes}
     return Data(

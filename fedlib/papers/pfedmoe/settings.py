@@ -1,9 +1,9 @@
-"""What the runs of pFedMoE are, and how they are put together from a federation's settings.
+"""The runs of pFedMoE, made from a federation's settings.
 
 The paper is Yi et al., pFedMoE, 2024 (arXiv:2402.01350), without official code; sections are those
-of README.md. Every method runs in the heterogeneous setting, in which clients have
-five architectures in turn, and under a label that ends in `SAME` in the homogeneous one, in which
-all have the first.
+of README.md. Every method runs in the heterogeneous setting, in which clients have five
+architectures in turn. Under a label that ends in `SAME` it runs in the homogeneous setting, in
+which all clients have the first one.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,27 +14,27 @@ from fedlib.spec import Run
 
 SAME = "-homogeneous"
 LR = 0.01  # of all groups (section 5)
-SGD = {  # section 5; solvers begin anew in every round
+SGD = {  # section 5; solvers start anew in every round
     **{"solver": "sgd", "lr": LR, "momentum": 0.9, "weight_decay": 1e-3, "clip_norm": 50.0},
     "keeps": "round",
 }
 SEEDS = (0, 1, 2)  # three trials (9.1)
-RECORDED = 40  # test examples of a client whose representations are kept, for t-SNE; ours
-SMALLEST = 5  # architecture of which the shared small model is (section 3)
-UNEVEN = 0.5  # concentration of `path_dir`'s shares of a class; no source has it, ours
+RECORDED = 40  # test examples of a client with recorded representations, for t-SNE; ours
+SMALLEST = 5  # architecture of the small shared model (section 3)
+UNEVEN = 0.5  # concentration of `path_dir`'s shares of a class; ours, no source has it
 
 
 @dataclass(frozen=True)
 class Variant:
-    """What a label means.
+    """The meaning of a label.
 
     Attributes:
-      title: how tables and figures call it.
+      title: its name in tables and figures.
       method: registry name.
-      params: hyper-parameters that no other variant of the method shares.
-      small: number of the shared small model's architecture; None for methods without one.
-      gate: arguments of the gate's `build` that differ from the paper's; None for none.
-      homogeneous: whether it is defined only where all clients have one architecture.
+      params: hyper-parameters of this variant alone.
+      small: number of the small shared model's architecture; None for methods without one.
+      gate: arguments of the gate's `build` that differ from the paper's; None for no gate.
+      homogeneous: whether it exists only in the homogeneous setting.
       notes: of the run.
     """
 
@@ -51,7 +51,7 @@ def _pfedmoe(title: str, small: int = SMALLEST, gate: dict | None = None, **para
     return Variant(title, "pfedmoe", params, small, gate or {})
 
 
-NORMS = {  # section 2: of the gate's input, hidden layer
+NORMS = {  # section 2: normalisation of the gate's input and hidden layer
     "switch2d": ({"input_norm": "switch2d"}, "2-D switch norm"),
     "batch1d": ({"input_norm": "batch1d"}, "batch norm"),
     "layer": ({"input_norm": "layer"}, "layer norm"),
@@ -69,7 +69,7 @@ MODES = {
 SIZES = (1, 2, 3, 4)  # of the small extractor, besides 5
 
 VARIANTS = {
-    "pfedmoe": _pfedmoe("pFedMoE"),  # first, as the first of a method has the solid line
+    "pfedmoe": _pfedmoe("pFedMoE"),  # first, because a method's first run has the solid line
     "standalone": Variant("Standalone", "local"),
     "lg-fedavg": Variant("LG-FedAvg", "lg_fedavg"),
     "fd": Variant("FD", "fd"),
@@ -113,7 +113,7 @@ VARIANTS = {
 MAIN = tuple(VARIANTS)[:10]
 MUTUAL = ("fml", "fedkd", "fedapen")  # the paper's own category (section 8)
 BASELINES = tuple(x for x in MAIN if x not in ("pfedmoe", "fedgh", "fedtgp"))  # its seven
-NEW = ("fedavg", "fedrep")  # which no source has numbers of
+NEW = ("fedavg", "fedrep")  # methods without published numbers
 COMPARED = ("pfedmoe", "standalone", "lg-fedavg", "fd", "fedproto")  # by criteria (9.1)
 GATES = (
     "pfedmoe",
@@ -121,9 +121,9 @@ GATES = (
     *(f"pfedmoe-m{width}" for width in WIDTHS),
     *(f"pfedmoe-lr{rate:g}" for rate in RATES),
 )
-LARGE = "pfedmoe-g1"  # whose shared extractor is as large as all others in the homogeneous setting
+LARGE = "pfedmoe-g1"  # its shared extractor is as large as the others in the homogeneous setting
 EXTRACTORS = (*(f"pfedmoe-g{size}" for size in SIZES), "pfedmoe")
-FEW = ("pfedmoe", "standalone", "lg-fedavg", "fedproto", "fedkd")  # where the data are varied
+FEW = ("pfedmoe", "standalone", "lg-fedavg", "fedproto", "fedkd")  # methods on varied data
 
 
 def same(labels: Iterable[str]) -> tuple[str, ...]:
@@ -136,11 +136,11 @@ HOMOGENEOUS = same((*MAIN, *NEW, LARGE))
 
 @dataclass(frozen=True)
 class Images:
-    """What the networks must know of a data set.
+    """Arguments of networks for a data set.
 
     Attributes:
-      image: arguments of every network's `build`: of the image, its augmentation, the classes.
-      architectures: of the five networks, what differs, from the largest to the smallest.
+      image: arguments of every network's `build`: the image, its augmentation, the classes.
+      architectures: further arguments of the five networks, from the largest to the smallest.
     """
 
     image: dict
@@ -158,19 +158,19 @@ class Images:
 
 @dataclass(frozen=True, kw_only=True)
 class Setting(_frame.Setting):
-    """How methods are run on one federation; labels are of `VARIANTS`, or these with `SAME`.
+    """A federation, and the settings of its runs; labels are of `VARIANTS`, or these with `SAME`.
 
     Attributes:
       images: of the data set.
-      num_clients, cohort: N, and how many of them are in a round.
+      num_clients, cohort: N, and the number of clients in a round.
       rounds: T.
       batch_size, epochs: of a client in a round.
       lr: of all groups.
-      evaluate_every: rounds between evaluations, where there is no target.
-      target: accuracy whose cost is looked for, if any; every round is then evaluated, as the cost
-        is that of the first to reach it.
-      published: how the published exhibits of the federation end, if there are any.
-      repeated: labels whose runs have `SEEDS` in place of the paper's seeds at the scale.
+      evaluate_every: rounds between evaluations, if there is no target.
+      target: accuracy for which the cost is measured, if any; every round is then evaluated,
+        because the cost is that of the first round to reach it.
+      published: ending of the federation's published exhibits, if there are any.
+      repeated: labels of runs with `SEEDS` in place of the scale's seeds.
     """
 
     images: Images
@@ -215,7 +215,7 @@ class Setting(_frame.Setting):
         )
 
     def _modules(self, variant: Variant, own: tuple[int, ...]) -> dict:
-        """The clients' architectures, unless they are all the run's own, and the gate."""
+        """The clients' architectures, unless all have the run's own model, and the gate."""
         found = {}
         if variant.small is not None or len(own) > 1:
             found["large"] = [
@@ -226,7 +226,7 @@ class Setting(_frame.Setting):
         return found
 
     def _common(self, label: str, variant: Variant) -> dict:
-        """What all runs of a method have in common here."""
+        """Hyper-parameters of all runs of a method here."""
         if variant.method == "fedkd":
             return {"horizon": self.rounds}
         if label == "pfedmoe" and "representations" in self.roles:
