@@ -1,4 +1,4 @@
-"""What all rules share: the plan, and functions that look things up in it."""
+"""Shared by all rules: the plan, and functions that look up its entries."""
 
 import gc
 import os
@@ -12,7 +12,7 @@ from snakemake.utils import validate
 
 
 def checkout():
-    """The folder of this workflow's files, or a copy of their commit that was fetched for a module."""
+    """Folder of this workflow's files; for a module from a repository, a copy of their commit."""
     rules = workflow.current_basedir
     if not isinstance(rules, HostingProviderFile):
         return Path(str(rules)).parent
@@ -40,7 +40,7 @@ from fedlib.workflow import warm, why
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.shell import COMMANDS, option, write_specifications
 
-# What only looks at the folder may do so while another Snakemake works in it.
+# Options that only read the folder, and are allowed while another Snakemake works in it.
 READERS = """--report --lint --list-rules --list --list-target-rules --lt --list-changes --summary
 --detailed-summary --dag --rulegraph --filegraph""".split()
 words = [word.partition("=")[0] for word in sys.argv]
@@ -60,8 +60,8 @@ if process.is_main and not reads:
         raise WorkflowError(str(error)) from None
     console.install(logger)
 
-# The graph of jobs is large, and all of it is kept: to look through it for garbage again and again
-# is a tenth of the time that planning takes.
+# The graph of jobs is large, and all of it is kept: searching it for garbage would take a tenth of
+# the planning time.
 gc.set_threshold(100_000, 50, 1000)
 
 
@@ -89,8 +89,8 @@ except (ConfigError, DataError) as error:
     raise WorkflowError(str(error)) from None
 
 try:
-    gpu.slots(0)  # what the default profile takes from the environment is checked here
-    # Jobs that are sent to a cluster may find a GPU there.
+    gpu.slots(0)  # checks the environment variables that the default profile reads
+    # Jobs on a cluster may have a GPU there.
     if process.is_main and process.runs_jobs and not reads:
         gpu.check_there(config["device"])
     # Cores of a training or an evaluation: scripts/train.py and evaluate.py read the same variable.
@@ -105,16 +105,16 @@ wildcard_constraints:
     **WILDCARDS,
 
 
-# Jobs run with the Python that runs Snakemake, unless --sdm conda gives them another.
+# Jobs run with the Python that runs Snakemake, unless --sdm conda gives them another one.
 PYTHON = Path(sys.executable).parent
 os.environ.update(PATH=os.pathsep.join([str(PYTHON), os.environ.get("PATH", os.defpath)]))
 
 
-# Where rules find scripts: relative in the checkout itself, so that commands are short.
+# Folder of the scripts; relative in the checkout itself, for short commands.
 SCRIPTS = "scripts" if CHECKOUT.samefile(Path.cwd()) else f"{CHECKOUT}/scripts"
 
 
-# Jobs that this process runs may be forks of a process that has their libraries.
+# Jobs of this process may be forks of a process that has imported their libraries.
 CAN_FORK = process.runs_jobs and not process.deploys and warm.is_wanted(config["device"])
 
 
@@ -134,13 +134,13 @@ TURNS = PLAN.turns()
 
 
 def turn(stage):
-    """Priority function: paper after paper, and what ends a run before what begins another."""
+    """Priority function: paper after paper, and later stages of a run before the next run."""
     later = list(STAGES).index(stage)
     return lambda wildcards: later - len(STAGES) * TURNS.index(wildcards.paper)
 
 
 def spec(stage):
-    """Params function: canonical JSON of what determines the job's output, or a file with it."""
+    """Params function: the job's specification as canonical JSON, or a file with it."""
     return lambda wildcards: PLAN.given(stage, **wildcards)
 
 
@@ -156,7 +156,7 @@ def raw_receipt(wildcards):
 
 
 def partition_file(file):
-    """Input function: shards or manifest of what a run trains on."""
+    """Input function: shards or manifest of a run's federation."""
     return lambda wildcards: path(file, **wildcards)
 
 
@@ -166,12 +166,12 @@ def weights_receipt(wildcards):
 
 
 def settled_run(wildcards):
-    """State and history of the run that an evaluation takes something from, if there is one."""
+    """State and history of a run in place of an evaluation's `settle`, if there is one."""
     return PLAN.settled_files(**wildcards)
 
 
 def run_files(file):
-    """Input function: that file of every run of a paper."""
+    """Input function: the file called `file` of every run of a paper."""
     return lambda wildcards: PLAN.run_files(file, wildcards.paper)
 
 
@@ -206,14 +206,14 @@ def optional_input(name):
 
 
 def checkpoints(wildcards):
-    """Folder of a run's checkpoints: kept when the run fails, so not an output."""
+    """Folder of a run's checkpoints; no output, because it stays if the run fails."""
     return path("checkpoints", **wildcards)
 
 
 def memory(stage=""):
-    """Resource function: megabytes for a job that loads a federation; more after it ran out.
+    """Resource function: megabytes for a job that loads a federation; more after a failure.
 
-    As `make plan` estimated them, which see.
+    Estimated by `make plan`.
     """
 
     def megabytes(wildcards, attempt):
@@ -224,11 +224,11 @@ def memory(stage=""):
 
 
 def minutes(stage):
-    """Resource function: minutes for a job of a cluster; more after they did not suffice."""
+    """Resource function: minutes for a job of a cluster; more after a failure."""
     return lambda wildcards, attempt: ESTIMATES.minutes(stage, dict(wildcards.items())) * attempt
 
 
 def tuning_minutes(wildcards, attempt):
-    """The same for a tuning, which is many trainings in one job."""
+    """Resource function: minutes for a tuning, which is many trainings in one job."""
     times = trainings_worth(PLAN.run(**wildcards).tuning)
     return ESTIMATES.minutes("train", dict(wildcards.items()), times) * attempt

@@ -1,4 +1,4 @@
-"""Raw files, and from them federations: one data set cut into clients."""
+"""Raw files and federations: a data set cut into clients."""
 
 
 rule download:
@@ -14,7 +14,7 @@ rule download:
     resources:
         scripts=SCRIPTS,
         download=1,
-        # Resources and not params where a value must not repeat the job: see rule train.
+        # Resources, not params, because other values must not repeat the job: see rule train.
         raw=config["raw"],
         mirror=option("mirror", config["mirror"] or ""),
     params:
@@ -25,7 +25,7 @@ rule download:
 
 
 rule partition:
-    """Cut a data set into clients. The manifest is what later jobs watch: it has all digests."""
+    """Cut a data set into clients. Later jobs depend on the manifest, which has all digests."""
     input:
         raw_receipt,
     output:
@@ -50,14 +50,14 @@ rule partition:
 
 
 rule download_all:
-    """Everything that needs a network connection."""
+    """All jobs that need a network connection."""
     input:
         PLAN.receipts(),
     localrule: True
 
 
 rule partitions:
-    """All shards; run it first, and what comes out unchanged is not trained on again."""
+    """All shards; run it first: if shards come out unchanged, their runs are not repeated."""
     input:
         PLAN.manifests(),
     localrule: True

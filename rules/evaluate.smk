@@ -1,4 +1,4 @@
-"""Evaluation: a trained state to counts per client, and all runs of a paper to a tidy table."""
+"""Evaluation: from a trained state to counts per client, and from runs to a tidy table."""
 
 
 rule evaluate:
@@ -29,7 +29,7 @@ rule evaluate:
         executor=config["executor"],
         weights=optional_input("weights"),
         settled=optional_input("settled"),
-        # By now Snakemake knows that the training has ended, and will not start it again.
+        # Cleared here, because Snakemake now knows that the training is complete.
         checkpoints=checkpoints,
     params:
         spec=spec("evaluate"),

@@ -1,8 +1,8 @@
-"""Training: shards, a method and a seed to a trained state and its history; and before, tuning."""
+"""Tuning and training: from shards, a method and a seed to a trained state and its history."""
 
 
 rule tune:
-    """Choose a run's settings by validation on a cut of its own; a killed job keeps its trials."""
+    """Choose a run's settings by validation on a separate cut; a killed job keeps its trials."""
     input:
         shards=ancient(partition_file("shards")),
         manifest=partition_file("manifest"),
@@ -36,14 +36,14 @@ rule tune:
 
 
 rule tunings:
-    """All choices of settings; run it second, and a choice that comes out as before trains nothing."""
+    """All choices of settings; run it second: if choices come out unchanged, no run is repeated."""
     input:
         PLAN.tuned("choice"),
     localrule: True
 
 
 rule train:
-    """Train one method on one federation with one seed; a killed run goes on where it stopped."""
+    """Train one method on one federation with one seed; a killed run continues where it stopped."""
     input:
         shards=ancient(partition_file("shards")),
         manifest=partition_file("manifest"),
@@ -59,14 +59,14 @@ rule train:
     priority: turn("train")
     conda:
         "../envs/train.yaml"
-    # Each works on clients of its own, so that their number does not change a bit of the result.
+    # Threads work on different clients, so their number changes no bit of the result.
     threads: WORKERS
     resources:
         scripts=SCRIPTS,
         gpu=0 if config["device"] == "cpu" else 1,
         mem_mb=memory("train"),
         runtime=minutes("train"),
-        # Resources and not params, because they are how a result is computed and not which.
+        # Resources, not params, because they do not affect the result.
         device=config["device"],
         executor=config["executor"],
         weights=optional_input("weights"),

@@ -25,7 +25,7 @@ def main() -> None:
 
 
 def _answer(stage: str, spec: dict) -> str | bool | None:
-    """What is wrong with a specification, in a line; None for nothing, False if it is unknown."""
+    """Error in a specification, as one line; None if there is none, False if it is not checked."""
     try:
         _check(stage)(spec)
     except ModuleNotFoundError as error:
@@ -39,7 +39,7 @@ def _answer(stage: str, spec: dict) -> str | bool | None:
 
 
 def _check(stage: str) -> Callable[[dict], object]:
-    """What builds the specification of a stage; imported here, because libraries take seconds."""
+    """The function that checks specifications of a stage; its libraries take seconds to import."""
     if stage in ("train", "tune"):
         from fedlib.run.buildable import check
 

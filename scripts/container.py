@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write Containerfile: the checkout and the packages of requirements.lock, in one image.
 
-It takes its Python from envs/, and refuses to be built with another lock than it was written for.
+The image has the Python of envs/. Its build fails with another lock than that of this run.
 `make lock` runs this; tests/test_container.py fails if the file is out of date.
 """
 
@@ -18,7 +18,7 @@ from fedlib.workflow import command
 from fedlib.workflow.provenance import ROOT
 
 LOCK = "requirements.lock"
-# What the workflow consists of; nothing generated, and nothing that only tests need.
+# Parts of the workflow; no generated files, and none that only tests need.
 PARTS = ("Snakefile", "config.yaml", "config", "envs", "fedlib", "profiles", "rules", "scripts")
 PARTS += ("workflow",)
 TEMPLATE = """\
@@ -60,7 +60,7 @@ def containerfile(root: Path) -> str:
     """The text for a checkout.
 
     Raises:
-      DataError: if environments name different Pythons, or the lock lacks what a label names.
+      DataError: if environments have different Pythons, or the lock lacks a package of a label.
     """
     lock = (root / LOCK).read_bytes()
     versions = dict(re.findall(r"^([a-z0-9._-]+)==([^ ]+)", lock.decode("utf-8"), re.MULTILINE))

@@ -29,7 +29,7 @@ def main() -> None:
     check_choice("data set", args.dataset, names)
     provenance.check_code(args.code, "scripts/download.py")
     spec = command.json_argument(args.spec) if args.spec else {}
-    # One receipt vouches for the files of every source that some federation draws from.
+    # One receipt covers the files of all sources that a federation uses.
     wanted = spec.get("sources", [])
     files = downloads.of_sources(args.dataset, wanted)
     found = downloads.digest(args.dataset, wanted)
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def report(line: str) -> None:
-    """A line of what happens, which may have words of a server in it."""
+    """Print a line of progress, which may contain text from a server."""
     print(plain(line), flush=True)
 
 

@@ -28,7 +28,7 @@ def main() -> None:
     modules = ("scripts/partition.py", *roots(spec))
     provenance.check_code(args.code, *modules)
     federation = build(spec, args.raw)
-    receipt = args.raw / f"{spec['dataset']}.json"  # by hand there need not be one
+    receipt = args.raw / f"{spec['dataset']}.json"  # missing if files were copied by hand
     inputs = seals.contents(*([receipt] if receipt.exists() else []))
     code = provenance.code_digest(*modules)
     made = seals.Made(seals.spec_digest(spec), code, inputs, seals.contents())
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def summary(federation: Federation) -> str:
-    """Clients by group, examples by split and the spread of client sizes, as three lines."""
+    """Three lines: clients by group, examples by split and the spread of client sizes."""
     numbers = {group: len(federation.ids(group)) for group in GROUPS}
     asked = federation.spec["partition"].get("num_clients", 0)
     left = asked - sum(numbers[group] for group in CLIENTS)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write envs/NAME.linux-64.pin.txt: every package of an environment, by its address and digest.
 
-Where there is one, conda installs what it lists and solves nothing. `make pins` runs this.
+If the file exists, conda installs its packages and solves nothing. `make pins` runs this.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ PLATFORM = "linux-64"
 
 
 def main() -> None:
-    """Write one for each environment of the rules."""
+    """Write the file of each environment in envs/."""
     import yaml
 
     for file in sorted((ROOT / "envs").glob("*.yaml")):
@@ -30,7 +30,7 @@ def main() -> None:
 
 
 async def pinned(specs: Sequence[str], channels: Sequence[str]) -> str:
-    """The packages of an environment, as `conda create --file` reads them."""
+    """The packages of an environment, in the format of `conda create --file`."""
     import rattler
 
     records = await rattler.solve(

@@ -39,7 +39,7 @@ def main() -> None:
     """Parse the command line and train."""
     args = arguments()
     spec = run_argument(args.spec)
-    # After parsing, so that --help needs neither PyTorch nor a second of patience.
+    # After parsing, so that --help is fast and needs no PyTorch.
     from fedlib import files, locks
     from fedlib.workflow import gpu, provenance
 
@@ -66,7 +66,7 @@ def main() -> None:
         checkpoints.notes["executor"] = simulation.executor.setting
         lock = args.checkpoints / "lock"
         what, succeed = str(args.history.parent), args.code is not None
-        # A job of the workflow may succeed one that a workflow left behind when it was killed.
+        # A job of the workflow may take over from the orphan of a killed workflow.
         with locks.exclusive(lock, what, succeed=succeed, report=tell), Stop() as stop:
             started = time.monotonic()
             print(_headline(args, ran, simulation, device), flush=True)

@@ -29,7 +29,7 @@ def main() -> None:
     """Parse the command line and tune."""
     args = arguments()
     spec = run_argument(args.spec, "tuning")
-    # After parsing, so that --help needs neither PyTorch nor a second of patience.
+    # After parsing, so that --help is fast and needs no PyTorch.
     from fedlib import locks
     from fedlib.workflow import gpu, provenance
 

@@ -1,4 +1,4 @@
-"""The public API: federations from arrays, runs without files, and what came out of them.
+"""The public API: federations from arrays, runs without files, and their results.
 
-`fedlib` itself offers these names (`fedlib.simulate`, ...). Nothing in the workflow imports them.
+`fedlib` itself offers these names (`fedlib.simulate`, ...). The workflow does not use them.
 """

@@ -20,11 +20,11 @@ Arrays = tuple[Any, Any]  # inputs [N, ...] and labels [N]: anything that NumPy 
 
 
 class Federation(federation.Federation):
-    """Examples, and which client owns them for training, validation and testing.
+    """Examples, and the client that owns each for training, validation or testing.
 
-    Made by `from_arrays`, `from_flower` or `fedlib.partition`. Inputs are [N, F], [N, H, W] or
-    [N, C, H, W]. Bytes are taken for pixels and divided by 255; other numbers stay as they are.
-    Labels are the integers from 0, or words, which are numbered in sorted order.
+    Make it by `from_arrays`, `from_flower` or `fedlib.partition`. Inputs are [N, F], [N, H, W] or
+    [N, C, H, W]. Bytes count as pixels and are divided by 255; other numbers stay as they are.
+    Labels are integers from 0, or words, which are numbered in sorted order.
     """
 
     @classmethod
@@ -37,18 +37,19 @@ class Federation(federation.Federation):
         unseen: Sequence[int] = (),
         num_classes: int | None = None,
     ) -> "Federation":
-        """A federation of clients that have their data already.
+        """A federation of clients that already have their data.
 
         Args:
           train: inputs and labels of each client.
-          test: likewise, of the same clients in the same order.
-          val: likewise, for methods that stop early; None for none.
-          unseen: positions of clients that take no part in training and are tested at the end.
-          num_classes: L, where some class has no example; None for as many as there are.
+          test: the same for testing, with the same clients in the same order.
+          val: the same for validation, for methods that stop early; None for none.
+          unseen: positions of clients that do not train and are tested at the end.
+          num_classes: L, if some class has no example; None for the number of classes in the data.
 
         Raises:
-          ConfigError: if these are not of the same clients, or nobody is left to train.
-          DataError: for a client without examples, or arrays that make no sense; names the client.
+          ConfigError: if the parts have different numbers of clients, or no client is left to
+            train.
+          DataError: for a client without examples, or invalid arrays; names the client.
         """
         given = {"train": train, "val": val, "test": test}
         parts = {name: pairs for name, pairs in given.items() if pairs is not None}
@@ -94,8 +95,8 @@ class Federation(federation.Federation):
         Args:
           x: name of the column of inputs; images may have their channels last.
           y: name of the column of labels.
-          split: which split of the data set is partitioned.
-          test_fraction: of each partition's examples, drawn at random and set aside for testing.
+          split: the split of the data set that is partitioned.
+          test_fraction: fraction of each partition's examples that is drawn for testing.
           seed: of that draw.
 
         Raises:
@@ -119,13 +120,13 @@ class Federation(federation.Federation):
 
     @classmethod
     def _packed(cls, dealt: Dealt) -> "Federation":
-        """With the same fields as what the data stage makes."""
+        """The federation that the data stage would make, as this class."""
         packed = dealt.federation()
         return cls(**{field.name: getattr(packed, field.name) for field in fields(packed)})
 
     @property
     def clients(self) -> list[int]:
-        """The clients' numbers: those that a partition left without examples are missing."""
+        """The clients' numbers, without those of clients that got no examples."""
         return self.client_id[self.group < len(CLIENTS)].tolist()
 
     def __repr__(self) -> str:
@@ -148,21 +149,21 @@ def partition(
     num_classes: int | None = None,
     **parameters: Any,
 ) -> Federation:
-    """One data set dealt to clients, as the workflow deals a user's own.
+    """A data set, dealt to clients in the same way as by the workflow.
 
     Args:
       x, y: inputs and labels of all examples, see `Federation`.
       kind: "dirichlet", "iid", "pathological", "natural", ...: a name in `fedlib.data.partitions`.
       seed: of every draw.
-      client: [N] whose each example is, for kinds with natural clients.
-      test: inputs and labels (and clients) of a test part, for kinds that keep one apart; None
-        takes every fourth example of each class, or client, for these.
-      num_classes: L, where some class has no example; None for as many as there are.
-      parameters: of the kind, the fields of its class, such as `num_clients` and `alpha`.
+      client: [N] owner of each example, for kinds with natural clients.
+      test: inputs and labels (and clients) of a test part, for kinds with a separate test part. For
+        these, None takes every fourth example of each class or client.
+      num_classes: L, if some class has no example; None for the number of classes in the data.
+      parameters: fields of the kind's class, such as `num_clients` and `alpha`.
 
     Raises:
-      ConfigError: for a kind or parameter that does not exist or makes no sense.
-      DataError: for arrays that make no sense, or that lack what the kind needs.
+      ConfigError: for an unknown or invalid kind or parameter.
+      DataError: for invalid arrays, or arrays without information that the kind needs.
     """
     dealer = partitions.parse({"kind": kind, **parameters})
     check_seed(seed)
@@ -182,7 +183,7 @@ def partition(
 
 
 def _content(name: str, x: Any, y: Any, client: Any = None) -> Content:
-    """Arrays of a part, checked; `client` may be one number for all."""
+    """Arrays of a part, checked; `client` may be one number for all examples."""
     x, y = np.asarray(x), np.asarray(y)
     if not len(x):
         raise DataError(f"{name} is empty; leave the client out or give it examples")
@@ -192,11 +193,11 @@ def _content(name: str, x: Any, y: Any, client: Any = None) -> Content:
 
 
 def _scaling(content: Content) -> str:
-    """Pixels become numbers in [0, 1]; others stay as they are."""
+    """Name of the scaling: pixels become numbers in [0, 1], other inputs stay as they are."""
     return "unit" if content.x.dtype == np.uint8 else "none"
 
 
 def _channels_first(images: np.ndarray) -> np.ndarray:
-    """Images [N, H, W, C] -> [N, C, H, W]; anything else as it is"""
+    """Images [N, H, W, C] -> [N, C, H, W]; other arrays as they are"""
     last = images.ndim == 4 and images.shape[-1] <= 4 < images.shape[1]
     return images.transpose(0, 3, 1, 2) if last else images

@@ -1,7 +1,7 @@
-"""Any module of PyTorch as the engine needs it: drawn anew from a seed, and `head(body(x))`.
+"""Any PyTorch module in the form that the engine needs: drawn from a seed, and `head(body(x))`.
 
-The head is the layer that runs last. It is found by running the module on two inputs, and the
-module must give what that layer gives.
+The head is the layer that runs last. A run of the module on two inputs finds it. The output of the
+module must be the output of this layer.
 """
 
 import copy
@@ -18,10 +18,11 @@ Model = nn.Module | Callable[[], nn.Module]
 
 
 class HeadApart(nn.Module):
-    """A module whose last layer is a module of its own.
+    """A module with its last layer as a separate module.
 
     Attributes:
-      head: the last layer; body: the module without it.
+      head: the last layer.
+      body: the module without its last layer.
       path: name of the last layer in the module.
     """
 
@@ -33,26 +34,26 @@ class HeadApart(nn.Module):
         self.body = whole if path else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        """What the module gives: [B, ...] -> [B, L]"""
+        """Output of the module: [B, ...] -> [B, L]"""
         return self.head(self.body(x))
 
 
 def builder(
     model: Model, inputs: Tensor, name: str, logits: tuple[int, ...] | None = None
 ) -> Callable[[], nn.Module]:
-    """A function that draws `model` anew, with `body` and `head`.
+    """A function that makes `model` with newly drawn parameters, with `body` and `head`.
 
     Args:
       model: a module, whose layers are drawn again by their own `reset_parameters`; or a function
-        without arguments that makes one, such as a class, and whose values are taken as they are.
-      inputs: [2, ...], two of those that it is to read.
-      name: what messages call it.
-      logits: shape of what it must give for an input, [L] or, for sequences, [T, L]; of two classes
-        one logit will do. None for any.
+        without arguments that makes a module, such as a class, whose values are used as they are.
+      inputs: [2, ...], two example inputs.
+      name: of the model, for messages.
+      logits: shape of its output for one input, [L] or, for sequences, [T, L]; for two classes
+        one logit is enough. None for any shape.
 
     Raises:
-      ConfigError: for what is no such module; one that cannot read the inputs, does not end in a
-        layer with weights, draws random numbers of its own or has frozen weights.
+      ConfigError: if `model` is not such a module or function, cannot read the inputs, does not end
+        in a layer with weights, draws from PyTorch's global generator or has frozen weights.
     """
     fresh = _drawn_anew(model, name) if isinstance(model, nn.Module) else model
     with torch.random.fork_rng(devices=[]):
@@ -84,7 +85,7 @@ def builder(
 
 
 def whole(module: nn.Module) -> nn.Module:
-    """The model that `builder` was given, of what it made; with PyTorch's own dropout."""
+    """Undo `builder`: the user's model, with PyTorch's own dropout."""
     for path, layer in [*module.named_modules()]:
         if type(layer) is Dropout:
             module.set_submodule(path, nn.Dropout(layer.p))
@@ -96,7 +97,7 @@ def whole(module: nn.Module) -> nn.Module:
 
 
 def _drawn_anew(model: nn.Module, name: str) -> Callable[[], nn.Module]:
-    model = copy.deepcopy(model)  # whatever becomes of the user's own
+    model = copy.deepcopy(model)  # independent of later changes of the user's model
     layers = {path: layer for path, layer in model.named_modules() if _own_weights(layer)}
     fixed = [path for path, layer in layers.items() if not hasattr(layer, "reset_parameters")]
     if fixed:
@@ -136,7 +137,7 @@ def _told(shape: Iterable[int]) -> str:
 
 
 def _is_apart(model: nn.Module, inputs: Tensor, outputs: Tensor) -> bool:
-    """Whether it is `head(body(x))` already, with all weights in these two."""
+    """Whether the model already is `head(body(x))`, with all weights in these two."""
     children = dict(model.named_children())
     own = {path.partition(".")[0] for path, _ in model.named_parameters()}
     if not {"body", "head"} <= children.keys() or not own <= {"body", "head"}:
@@ -182,7 +183,7 @@ def _last_layer(model: nn.Module, inputs: Tensor, outputs: Tensor, name: str) ->
 
 
 def _with_own_dropout(model: nn.Module) -> nn.Module:
-    """`model` with dropout whose masks are functions of seed, client and step."""
+    """`model`, with dropout masks that are functions of seed, client and step."""
     places = [path for path, layer in model.named_modules() if type(layer) is nn.Dropout]
     for salt, path in enumerate(places):
         model.set_submodule(path, Dropout(model.get_submodule(path).p, salt))

@@ -1,4 +1,4 @@
-"""What one client predicts with, as a module of PyTorch."""
+"""The predictor of one client, as a PyTorch module."""
 
 from copy import copy
 from typing import Any
@@ -17,15 +17,15 @@ from fedlib.methods.base import Method
 class ClientModel(nn.Module):
     """A client's own predictor: inputs [B, ...] -> probabilities of the classes [B, L]
 
-    Of a mixture it is the whole mixture, with the client's weights. Inputs are those of the
-    federation, pixels as bytes.
+    For a mixture it is the whole mixture, with the client's weights. Inputs have the form of the
+    federation's; pixels are bytes.
     """
 
     def __init__(self, method: Method, personal: Any, data: DeviceData):
         super().__init__()
         self._method, self._personal = method, personal
         self._shape, self._type = data.x.shape[1:], data.x.dtype
-        self._data = copy(data)  # what scales inputs, without the examples
+        self._data = copy(data)  # to scale inputs, without the examples
         self._data.federation = self._data.x = self._data.y = self._data.rows = None
         for number, leaf in enumerate(tree.leaves(personal)):
             if isinstance(leaf, Tensor):
@@ -36,7 +36,7 @@ class ClientModel(nn.Module):
         """Probabilities of the classes: [B, ...] -> [B, L]
 
         Raises:
-          ConfigError: for inputs that are not of the federation's shape and type.
+          ConfigError: for inputs with another shape or type than the federation's.
         """
         x = torch.as_tensor(x)
         bytes_and_numbers = (x.dtype == torch.uint8) != (self._type == torch.uint8)
@@ -55,7 +55,7 @@ class ClientModel(nn.Module):
 
     @property
     def network(self) -> nn.Module:
-        """The model that was given to `fedlib.simulate`, with the client's weights; gives logits.
+        """The model given to `fedlib.simulate`, with the client's weights; its outputs are logits.
 
         Raises:
           ConfigError: for a client that predicts with more than one model.

@@ -1,4 +1,4 @@
-"""What came out of a run: accuracies as data frames, a plot, and each client's predictor."""
+"""The result of a run: accuracies as data frames, a plot, and each client's predictor."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +16,14 @@ from fedlib.run.simulate import Simulation
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SPREAD = (0.1, 0.9)  # quantiles over clients that a plot shades
+SPREAD = (0.1, 0.9)  # quantiles over clients between which a plot is shaded
 
 
 class Result:
     """A finished run.
 
     Attributes:
-      history: everything that was recorded, such as traffic and losses.
+      history: everything recorded in the run, such as traffic and losses.
       state: the method's state after the last round.
       simulation: method, federation and course.
     """
@@ -34,7 +34,7 @@ class Result:
     def accuracy(
         self, group: str = "seen", protocol: str = "default", split: str = "test"
     ) -> pd.DataFrame:
-        """Accuracy of each client, in [0, 1]: a row for each evaluated round, a column each.
+        """Accuracy of each client, in [0, 1]: a row per evaluated round, a column per client.
 
         Args:
           group: "seen" or "unseen" clients, or the "server".
@@ -42,7 +42,7 @@ class Result:
           split: "test" or "val".
 
         Raises:
-          ConfigError: for what was not evaluated during training.
+          ConfigError: if training did not evaluate this.
         """
         scores = self._scores(View(group, protocol, split))
         number = self.simulation.federation.client_id[scores.clients]
@@ -52,15 +52,15 @@ class Result:
     def pooled_accuracy(
         self, group: str = "seen", protocol: str = "default", split: str = "test"
     ) -> pd.Series:
-        """Accuracy over the examples of all clients together, by round; as `accuracy`."""
+        """Accuracy over the examples of all clients together, by round; arguments as `accuracy`."""
         scores = self._scores(View(group, protocol, split))
         values = scores.correct.sum(1) / scores.count.sum()
         return pd.Series(values, pd.Index(self.history.round, name="round"), name="accuracy")
 
     def evaluate(self) -> pd.DataFrame:
-        """The final state under every protocol and on every split, a row for each client.
+        """Scores of the final state under every protocol, on every split: a row for each client.
 
-        Some methods train further for this, as in the workflow's evaluation.
+        As in the workflow's evaluation, clients of some methods train further for this.
         """
         found = evaluate.final(self.simulation.method, self.state, self._everyone)
         number = self.simulation.federation.client_id
@@ -82,7 +82,7 @@ class Result:
         """Accuracy over rounds: pooled, and shaded between the 10th and 90th percentile of clients.
 
         Args:
-          ax: where to draw, such as what another plot returned; None is a new figure.
+          ax: where to draw, such as the result of another `plot`; None makes a new figure.
           label: in the legend; None is the method's name.
           view: `group`, `protocol` and `split`, as for `accuracy`.
         """
@@ -99,14 +99,14 @@ class Result:
         return ax
 
     def client_model(self, client: int, protocol: str = "default") -> ClientModel:
-        """What a client predicts with after the last round, as a module.
+        """The predictor of a client after the last round, as a module.
 
         Args:
           client: its number, as in the columns of `accuracy`.
           protocol: how it predicts.
 
         Raises:
-          ConfigError: for a client or protocol that does not exist.
+          ConfigError: for an unknown client or protocol.
         """
         simulation, method = self.simulation, self.simulation.method
         federation = simulation.federation
@@ -144,5 +144,5 @@ class Result:
 
 
 def _shares(scores: Scores) -> np.ndarray:
-    """Accuracy at each evaluation of each client, NaN for one without examples -> [T, C]"""
+    """Accuracy of each client at each evaluation, NaN without examples -> [T, C]"""
     return scores.correct / np.where(scores.count, scores.count, np.nan)

@@ -1,4 +1,4 @@
-"""Runs in memory, which compute what `scripts/train.py` does, and finished runs from files."""
+"""Runs in memory, which compute the same as `scripts/train.py`, and finished runs from files."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,12 +50,12 @@ def simulate(
 ) -> Result:
     """Train a method on a federation.
 
-    The same arguments give the same bits, which are those of the workflow's own run.
+    The same arguments give the same bits, and so does the same run of the workflow.
 
     Args:
       federation: the clients, see `fedlib.Federation` and `fedlib.partition`.
-      model: a `torch.nn.Module` whose last layer is the head; its layers are drawn anew from
-        `seed`. Or a function that makes one, whose values are taken as they are.
+      model: a `torch.nn.Module` whose last layer is the head; its parameters are drawn again from
+        `seed`. Or a function that makes one, whose values are used as they are.
       method: a class derived from `fedlib.methods.base.Method`, or the name of one of fedlib's.
       local: the clients' solver, such as `fedlib.SGD(lr=0.1)`.
       rounds: communication rounds.
@@ -66,15 +66,15 @@ def simulate(
       class_weights: [L] factors of the training loss by label, or None.
       device: "cpu", "cuda" or "cuda:1".
       precision: of matrix products, see `fedlib.engine.task.Task`.
-      executor: how clients are run, see `fedlib.engine.choice.choose`; "auto" takes what is fast.
-      threads: of a CPU, None for PyTorch's number; changes no result.
-      progress: gets a line now and then; None for silence.
-      more: hyper-parameters, which are the fields of the method, such as `num_experts=3`. Where it
-        takes further architectures, give modules: `gate=nn.Linear(64, 3)`, or a list of several.
+      executor: how clients are run, see `fedlib.engine.choice.choose`; "auto" chooses a fast one.
+      threads: on a CPU, None for PyTorch's number; changes no result.
+      progress: called with a line now and then; None for no progress.
+      more: hyper-parameters, which are the fields of the method, such as `num_experts=3`. Further
+        architectures are modules: `gate=nn.Linear(64, 3)`, or a list of several.
 
     Raises:
       ConfigError: for a model, method or setting that does not exist or does not fit the data.
-      DataError: for a federation in which nobody can train.
+      DataError: for a federation without a client that can train.
       DivergedError: as soon as a loss is not finite.
     """
     if not isinstance(local, Solver):
@@ -115,8 +115,8 @@ def open_run(
         "data/raw/imagenet_weights.json".
 
     Raises:
-      ConfigError: if the code has no such method, model or setting any more.
-      DataError: for files that are missing or damaged, or shards of another cut.
+      ConfigError: if the code no longer has the run's method, model or a setting.
+      DataError: for files that are missing or damaged, or if the shards have changed since.
     """
     folder = Path(folder).resolve()
     history = RunResult.load(folder / "history.h5")
@@ -135,7 +135,7 @@ def open_run(
 
 
 def _manifest(folder: Path, sha256: str) -> Path:
-    """The manifest of the shards that a run was trained on; see `fedlib.workflow.layout`."""
+    """The manifest of a run's shards, which has this digest; see `fedlib.workflow.layout`."""
     _, federation, paper, _, results, *_ = folder.parents
     shards = results / "shards" / paper.name
     own, shared = shards / federation.name / f"{folder.name}.json", shards / federation.name
@@ -146,7 +146,7 @@ def _manifest(folder: Path, sha256: str) -> Path:
 
 
 def _class(method: str | type[Method], hyper_parameters: Mapping) -> type[Method]:
-    """The class of a method that has these hyper-parameters."""
+    """The class of a method; raises ConfigError unless it has these hyper-parameters."""
     try:
         kind = methods.load(method) if isinstance(method, str) else method
     except KeyError as error:
@@ -162,7 +162,7 @@ def _class(method: str | type[Method], hyper_parameters: Mapping) -> type[Method
 
 
 def _task(model: Model, data: Federation, class_weights: Any, settings: Mapping) -> Task:
-    """The task of the model that gives the classes of a federation."""
+    """The task of a model that predicts the classes of a federation."""
     if class_weights is not None:
         class_weights = torch.as_tensor(class_weights, dtype=torch.float64)
         if class_weights.shape != (data.num_classes,):
@@ -175,13 +175,13 @@ def _task(model: Model, data: Federation, class_weights: Any, settings: Mapping)
 
 
 def _some_inputs(data: Federation) -> Tensor:
-    """Two inputs of a federation, as a model gets them -> [2, ...]"""
+    """Two inputs of a federation, scaled as for a model -> [2, ...]"""
     here = DeviceData(data, torch.float32, torch.device("cpu"))
     return here.inputs(here.rows["train"][[0, -1]])
 
 
 def _further(value: Any, name: str, data: Federation, settings: Mapping) -> Any:
-    """A task, or a tuple of tasks, of the modules that are hyper-parameters; others as they are."""
+    """A hyper-parameter, with a task in place of a module, or a tuple of tasks for several."""
     if isinstance(value, nn.Module):
         return Task(builder(value, _some_inputs(data), name), **settings)
     if isinstance(value, list | tuple) and any(isinstance(one, nn.Module) for one in value):
@@ -190,7 +190,7 @@ def _further(value: Any, name: str, data: Federation, settings: Mapping) -> Any:
 
 
 def _can_be_batched(task: Task, data: DeviceData) -> bool:
-    """Whether PyTorch can run the models of several clients as one; not those with a GRU."""
+    """Whether PyTorch can batch the models of several clients; it cannot with a GRU."""
     index = torch.zeros(2, dtype=torch.int64, device=task.device)
     batch = Batch(data.inputs(index), index, index)
     try:
@@ -203,7 +203,7 @@ def _can_be_batched(task: Task, data: DeviceData) -> bool:
 
 @contextlib.contextmanager
 def _in_one_line(name: str) -> Iterator[None]:
-    """What models and methods raise for arguments that make no sense becomes a ConfigError."""
+    """Errors of models and methods about invalid arguments become a ConfigError of one line."""
     try:
         yield
     except (ConfigError, DataError):
@@ -214,7 +214,7 @@ def _in_one_line(name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _threads(number: int | None) -> Iterator[None]:
-    """PyTorch with so many threads; afterwards with as many as before."""
+    """PyTorch uses `number` threads in this block, and the earlier number afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(number or before)
     try:

@@ -1,5 +1,5 @@
-"""What happens in one training or evaluation job, from its specification to its files.
+"""One training, tuning or evaluation job, from its specification to its files.
 
-Here belong building a method from JSON, rounds, checkpoints, progress, scores, calibration and
-measured cost. It imports the engine, models and methods, and nothing of what comes after a run.
+This package builds methods from JSON, and has rounds, checkpoints, progress, scores, calibration
+and measured cost. It imports the engine, models and methods, and nothing of later stages.
 """

@@ -1,4 +1,4 @@
-"""From a run's declaration to something that runs: builds method, model and solver from JSON."""
+"""Builds a run from its declaration: method, model and solver from JSON."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -21,19 +21,19 @@ from fedlib.run.calibration import chosen
 from fedlib.run.simulate import Course, Simulation
 from fedlib.run_spec import run_weights
 
-# What models, methods and PyTorch raise for arguments that make no sense.
+# Errors of models, methods and PyTorch about invalid arguments.
 SENSELESS = (KeyError, OverflowError, RuntimeError, TypeError, ValueError)
-Weights = dict[str, Path]  # files of pretrained weights by the name that runs have for them
+Weights = dict[str, Path]  # files of pretrained weights, by their name in declarations
 
 
 def build_task(spec: dict, device: str = "cpu", weights: Weights | None = None) -> Task:
-    """The model of a run specification (`fedlib.spec.Run.spec`), on `device`.
+    """The task of a run specification (`fedlib.spec.Run.spec`), on `device`.
 
     Args:
-      weights: the files of the pretrained weights that the run asks for, see `weight_files`.
+      weights: files of the run's pretrained weights, see `weight_files`.
 
     Raises:
-      ConfigError: for a model or argument that does not exist, or weights that it cannot take.
+      ConfigError: for an unknown model or argument, or weights that the model cannot use.
     """
     try:
         model = models.load(spec["model"])
@@ -51,12 +51,12 @@ def build_task(spec: dict, device: str = "cpu", weights: Weights | None = None) 
 def build_modules(
     spec: dict, task: Task, weights: Weights | None = None
 ) -> dict[str, Task | tuple[Task, ...]]:
-    """The further architectures of a run specification, where `task` is and in its precision.
+    """The further architectures of a run, on the device and in the precision of `task` -> by name.
 
-    Where a list is declared, of which every client has one, there is a tuple.
+    A declared list, of which every client has one architecture, becomes a tuple.
 
     Raises:
-      ConfigError: for a model or argument that does not exist, or weights that it cannot take.
+      ConfigError: for an unknown model or argument, or weights that a model cannot use.
     """
 
     def build(where: str, module: dict) -> Task:
@@ -83,14 +83,14 @@ def build_modules(
 
 
 def weight_files(spec: dict, receipts: Sequence[Path]) -> Weights:
-    """The files of the pretrained weights that a run names, by name; their checksums are checked.
+    """The files of a run's pretrained weights, by name; checks their checksums.
 
     Args:
-      receipts: what downloading them left behind, in any order.
+      receipts: of their downloads, in any order.
 
     Raises:
-      ConfigError: unless these are the receipts of what the run asks for.
-      DataError: for a receipt without its file.
+      ConfigError: unless these are the receipts of the weights that the run declares.
+      DataError: for a receipt whose file is missing or changed.
     """
     files = {_receipt(receipt)[0]: receipt for receipt in receipts}
     asked = run_weights(spec)
@@ -128,13 +128,13 @@ def build_method(spec: dict, task: Task, weights: Weights | None = None) -> Meth
     """The method of a run specification; `weights` are as for `build_task`.
 
     Raises:
-      ConfigError: for a method, solver or hyper-parameter that does not exist or makes no sense.
+      ConfigError: for an unknown or invalid method, solver or hyper-parameter.
     """
     return assemble(spec, task, build_modules(spec, task, weights))
 
 
 def assemble(spec: dict, task: Task, modules: dict[str, Task | tuple[Task, ...]]) -> Method:
-    """The method of a run specification and of built architectures; else as `build_method`."""
+    """As `build_method`, with architectures that are already built."""
     try:
         method = methods.load(spec["method"])
         known = {field.name for field in fields(method)} - {"task", "local"}
@@ -158,15 +158,15 @@ def build_simulation(
     executor: str = "auto",
     weights: Sequence[Path] = (),
 ) -> Simulation:
-    """Everything a run specification describes, ready to run on `federation`.
+    """The run of a specification, ready to start on `federation`.
 
     Args:
-      weights: receipts of the pretrained weights that the run's model and modules ask for.
+      weights: receipts of the pretrained weights of the run's model and modules.
 
     Raises:
-      ConfigError: for anything in `spec`, or an executor, that does not exist, makes no sense or
-        does not fit the federation.
-      DataError: if there is nobody to train.
+      ConfigError: if an entry of `spec` or the executor is unknown or invalid, or does not fit the
+        federation.
+      DataError: if there is no client to train, or a file of weights is missing or changed.
     """
     if len(federation.ids("seen")) == 0:
         raise DataError("the federation has no seen clients: nobody to train")
@@ -190,10 +190,10 @@ def build_simulation(
 
 
 def build_course(spec: dict) -> Course:
-    """How long a run goes on, who takes part and when it is evaluated.
+    """The course of a run: number of rounds, participation and evaluations.
 
     Raises:
-      ConfigError: for an argument that does not exist or makes no sense.
+      ConfigError: for an unknown or invalid argument.
     """
     names = ("rounds", "seed", "evaluate_every")
     try:
@@ -203,7 +203,7 @@ def build_course(spec: dict) -> Course:
 
 
 def _check_tokens(task: Task, federation: Federation) -> None:
-    """Raises ConfigError unless a model that reads texts can read the federation's."""
+    """Raises ConfigError if a model of texts cannot read the federation's inputs."""
     if task.tokens is None:
         return
     (vocabulary, pad), texts = task.tokens, federation.tokens
@@ -216,10 +216,10 @@ def _check_tokens(task: Task, federation: Federation) -> None:
 
 
 def verified_file(receipt: Path) -> Path:
-    """The one file that a download receipt vouches for, its checksum checked again.
+    """The file of a download receipt; checks its checksum again.
 
     Raises:
-      DataError: if the receipt does not name exactly one file, or the file changed since.
+      DataError: if the receipt does not name exactly one file, or the file is missing or changed.
     """
     _, files = _receipt(receipt)
     if len(files) != 1:
@@ -232,7 +232,7 @@ def verified_file(receipt: Path) -> Path:
 
 
 def _receipt(path: Path) -> tuple[str, list[tuple[str, str]]]:
-    """What a download receipt is of, and its files, each with its SHA-256."""
+    """(name of the data set or weights, [(path, SHA-256) of each file]) of a download receipt."""
     receipt = seals.read_json(path)
     try:
         return str(receipt["dataset"]), [
@@ -243,6 +243,6 @@ def _receipt(path: Path) -> tuple[str, list[tuple[str, str]]]:
 
 
 def _text(error: Exception) -> str:
-    """What an error says; PyTorch adds where in its code that was."""
+    """First line of an error's message; PyTorch adds lines about its own code."""
     lines = str(error.args[0] if error.args else error).splitlines()
     return lines[0][:1000] if lines else type(error).__name__

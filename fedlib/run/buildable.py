@@ -1,7 +1,7 @@
-"""Whether a run can be built at all, found out without its data and weights.
+"""Checks whether a run can be built, without its data and weights.
 
-Models are built on PyTorch's meta device, with shapes and no values, and runs that share a model
-share it here too.
+Models are built on PyTorch's meta device, which has shapes and no values. Runs with the same model
+share its task.
 """
 
 import json
@@ -28,15 +28,14 @@ MODEL = ("model", "model_params", "class_weights", "precision")  # what determin
 def check(spec: dict) -> Method:
     """The method of a run specification (`fedlib.spec.Run.spec`), its models without values.
 
-    It may have further entries: "groups", whose test examples the method must have predictors for;
-    and "tuning", all of whose trials must be possible.
+    The specification may have further entries: "groups", for which the method must have predictors;
+    and "tuning", whose trials must all be possible.
 
-    Left to the job: that shards and pretrained weights have the shapes of the model. Sizes that
-    are left to the data have stand-ins.
+    The job itself checks that shards and pretrained weights fit the model. Here, sizes that depend
+    on the data have stand-ins.
 
     Raises:
-      ConfigError, ValueError: for a method, model, solver, course or argument that does not exist
-        or makes no sense.
+      ConfigError, ValueError: for an unknown or invalid method, model, solver, course or argument.
     """
     with torch.device(DEVICE):
         for values in tune.settings(spec) if "tuning" in spec else ():
@@ -69,7 +68,7 @@ def _check(spec: dict) -> Method:
 
 
 def _check_groups(name: str, method: Method, groups: Sequence[str]) -> None:
-    """Raises ConfigError for a method that cannot predict what it is to be tested on."""
+    """Raises ConfigError if the method has no predictor for a group on which it is tested."""
     for group in groups:
         if not method.protocols.get(group):
             raise ConfigError(
@@ -79,14 +78,14 @@ def _check_groups(name: str, method: Method, groups: Sequence[str]) -> None:
 
 
 def _check_weights(model: str, weights: str | None) -> None:
-    """Raises ConfigError for pretrained weights of a model that has no names for them."""
+    """Raises ConfigError for pretrained weights of a model that cannot load any."""
     if weights is not None and not hasattr(models.load(model), "pretrained"):
         raise ConfigError(f"model {model}: it cannot start from pretrained weights, got {weights}")
 
 
 @cache
 def _task(text: str) -> Task:
-    """The task of a run, from the canonical JSON of its `MODEL`; any machine has its precision."""
+    """The task of a run, from the canonical JSON of its `MODEL`; TF32, of GPUs only, is ignored."""
     spec = json.loads(text)
     precision = "float32" if spec["precision"] == "tf32" else spec["precision"]
     return build_task({**spec, "weights": None, "precision": precision}, DEVICE)

@@ -1,13 +1,13 @@
 """Measure which executor is fastest for a run on this machine, for `fedlib.run.calibration`.
 
-A training does so before its first round, if it will take long and nothing is known of such runs.
-What it finds is remembered for training and evaluation. They load this module by name, so that an
-edit of how executors are measured repeats no run.
+A long training does so before its first round, unless similar runs have been measured. The result
+is stored for training and evaluation. They load this module by name, so an edit of the measurement
+repeats no run.
 
-Noise cannot make a choice flip from one run to the next, as nothing is measured twice. A
-measurement replaces the rule's executor only where another is `MARGIN` times as fast, or `ALIKE`
-times if both go client by client. It is taken with one thread, so that more workers, too, give the
-same bits as one.
+Nothing is measured twice, so noise cannot change the choice from one run to the next. A measurement
+replaces the rule's executor only if another is `MARGIN` times as fast, or `ALIKE` times if both go
+client by client. It uses one thread, so the choice, and every bit, is the same for any number of
+workers.
 """
 
 import time
@@ -26,15 +26,15 @@ from fedlib.methods.base import Method
 from fedlib.run.calibration import cohort_sizes, file, key, num_steps, remembered
 from fedlib.run.simulate import Course, Simulation
 
-LONG = 600.0  # seconds of a run's local steps, from which on its executors are measured
-SLOWEST = 1.0  # seconds of a local step: fewer steps than would take `LONG` are not timed
-MARGIN = 1.3  # times as fast as the rule's executor, to be taken instead
-ALIKE = 1.1  # likewise, if both go client by client and need the same memory
-SECONDS = 0.15  # what the measured rounds of one executor may take, beyond the first
-HOPELESS = 4  # times the first round of another executor, after which one is not measured further
-REPEATS = 5  # rounds measured, if they are as short as that
-CLIENTS = 4  # measured at least, so that there is something to batch
-STEPS = 2  # local steps of each client at most: the first costs more than those after it
+LONG = 600.0  # least seconds of a run's local steps for a measurement
+SLOWEST = 1.0  # upper bound for the seconds of a local step: shorter runs are not timed at all
+MARGIN = 1.3  # how many times as fast as the rule's executor another must be
+ALIKE = 1.1  # the same if both go client by client and need the same memory
+SECONDS = 0.15  # for the measured rounds of one executor after the first
+HOPELESS = 4  # an executor whose first round takes so many times the fastest is dropped
+REPEATS = 5  # most rounds that are measured
+CLIENTS = 4  # least number of clients in a measured round, for something to batch
+STEPS = 2  # most local steps of each client; the first costs more than later ones
 CANDIDATES = {
     "cpu": ("loop", "traced", *(f"traced:{way}" for way in available()), "batched", "batched:32"),
     "cuda": ("loop", "batched", "graphs"),
@@ -42,12 +42,12 @@ CANDIDATES = {
 
 
 def known(run: tuple[Method, DeviceData, Course], report: Callable[[str], None]) -> dict | None:
-    """What is remembered of runs like this one, measured now if need be; None for short ones.
+    """The measurement for runs like this one, taken now if there is none; None for short runs.
 
-    Where several jobs begin at once, one of them measures and the others wait for it.
+    If several jobs begin together, one of them measures and the others wait.
 
     Args:
-      report: gets a line on what was measured.
+      report: called with a line about a new measurement.
 
     Raises:
       OSError: if nothing can be written to the user's cache.
@@ -70,9 +70,9 @@ def measure(
 ) -> dict | None:
     """Time the executors on shortened rounds of a run -> {"executor": ..., "seconds": {...}}
 
-    None for a run whose `steps` local steps take no more than `LONG` seconds. Real clients and
-    batches, in a cohort and with epochs as small as the time demands; nothing that a run draws or
-    remembers is touched. A second or so for light models.
+    None for a run whose `steps` local steps take at most `LONG` seconds. The rounds have real
+    clients and batches, in a small cohort and with few steps. The streams and state of the run stay
+    the same. Takes about a second for light models.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -87,7 +87,7 @@ def measure(
 
 
 def decide(seconds: dict[str, float], prior: str) -> str:
-    """The fastest executor of those that beat `prior` by their margin; `prior` if none does."""
+    """The fastest executor that beats `prior` by its margin; `prior` if there is none."""
     for name in sorted(seconds, key=seconds.__getitem__):
         alike = goes_one_by_one(name) and goes_one_by_one(prior)
         if seconds[prior] > (ALIKE if alike else MARGIN) * seconds[name]:
@@ -96,12 +96,12 @@ def decide(seconds: dict[str, float], prior: str) -> str:
 
 
 class Rounds:
-    """Shortened rounds of a run: the first one, again and again.
+    """Shortened rounds of a run; each repeats the first round.
 
     Attributes:
       prior: the executor of the rule.
-      clients: as many of a cohort as there is time for.
-      seconds: that a local step of a client takes with `prior`.
+      clients: of a round, as many as time allows.
+      seconds: time of a client's local step with `prior`.
     """
 
     def __init__(self, method: Method, data: DeviceData, course: Course):
@@ -115,7 +115,7 @@ class Rounds:
         few = spread[:: max(1, -(-len(spread) // CLIENTS))][:CLIENTS]
         try:
             of_client = self._seconds_of_each(few)
-        except ValueError:  # clustered and decentralised rounds are of everybody
+        except ValueError:  # clustered and decentralised rounds need all clients
             few, of_client = spread, self._seconds_of_each(spread)
         steps = num_steps(data.federation.train.sizes[few], self._run[0].local)
         self.seconds = of_client / max(1.0, float(np.mean(steps)))
@@ -126,7 +126,7 @@ class Rounds:
         self.clients = few
 
     def timed(self, candidates: tuple[str, ...]) -> dict[str, float]:
-        """Seconds of a round with each executor, its shortest; without those that cannot do it."""
+        """Seconds of the shortest round with each executor; leaves out executors that fail."""
         device = self._run[1].device
         rounds, times = {}, {}
         for name in candidates:
@@ -137,10 +137,10 @@ class Rounds:
                 except Exception:  # such as a user's layer that cannot be batched
                     if name == self.prior:
                         raise
-        # The first round also sets things up. Who is this slow even so needs no second one.
+        # The first round includes initialisation; an executor far slower still needs no second.
         bound = HOPELESS * min(first for (first,) in times.values())
         going = [name for name, (first,) in times.items() if first <= bound]
-        for _ in range(REPEATS):  # in turn, so that a busy moment meets all of them
+        for _ in range(REPEATS):  # in turn, so that a busy moment affects all of them
             for name in going:
                 if sum(times[name][1:]) < SECONDS:
                     times[name].append(_timed(rounds[name], device))
@@ -149,28 +149,28 @@ class Rounds:
     def _makes_sense(self, candidate: str) -> bool:
         if goes_one_by_one(candidate) or candidate == self.prior:
             return True
-        # A cohort without more clients than are in a block is one block.
+        # Blocks matter only if the cohort has more clients than a block.
         has_blocks = int(candidate.partition(":")[2] or 0) < len(self.clients)
-        # Clients are put together to launch less: that is nothing beside steps as long as this.
+        # Batching saves launches, which cost nothing in comparison with long steps.
         return has_blocks and (self._run[1].device.type == "cuda" or self.seconds < SECONDS)
 
     def _simulation(self, executor: str) -> Simulation:
         return Simulation(*self._run, choose(executor, self._run[0].task))
 
     def _seconds_of_each(self, clients: np.ndarray) -> float:
-        """Seconds of a round of these clients, for each of them."""
+        """Seconds of a round of these clients, per client."""
         run = self._round(self.prior, clients)
-        run()  # which also sets things up
+        run()  # includes initialisation, so it is not timed
         return _timed(run, self._run[1].device) / len(clients)
 
     def _round(self, executor: str, clients: np.ndarray) -> Callable[[], Any]:
-        """A function that does the first round in the executor of that name."""
+        """A function that does the first round with an executor."""
         simulation = self._simulation(executor)
         return lambda: simulation.method.round(self._state, simulation.cohort(clients, 0))
 
 
 def _shortened(method: Method) -> Method:
-    """The method with few local steps, unless its number of steps is part of what it is."""
+    """The method with few local steps, unless the method defines their number."""
     if method.local.steps is not None:
         return method
     try:
@@ -181,7 +181,7 @@ def _shortened(method: Method) -> Method:
 
 
 def _timed(run: Callable[[], Any], device: torch.device) -> float:
-    """Seconds of a call: of this process's processor on a CPU, where others may be busy too."""
+    """Seconds of a call; on a CPU the process's CPU time, because other processes may be busy."""
     clock = time.process_time
     if device.type == "cuda":
         clock = time.perf_counter

@@ -1,13 +1,13 @@
-"""The executor that a run takes: the one that is asked for, that was measured, or of the rule.
+"""The executor of a run: the requested one, the one measured as fastest, or that of a rule.
 
-With `executor: auto`, training and evaluation look their run up in a small JSON file in the user's
-cache folder, and otherwise follow `fedlib.engine.choice.rule`. A long training that is not in it is
-measured before its first round, and added (`fedlib.run.calibrate`).
+With `executor: auto`, training and evaluation look up their run in a small JSON file in the user's
+cache folder. Without an entry they follow `fedlib.engine.choice.rule`. A long training without an
+entry is measured before its first round, and added (`fedlib.run.calibrate`).
 
-What is guaranteed. Executors agree but for rounding, so which one runs decides a result's last
-bits. Hence nothing is measured twice: training again gives the same bits as long as the file stays
-the same. A run that was interrupted goes on with the executor that it began with (its checkpoint
-says which), and provenance records what ran and why.
+Executors agree except for rounding, so the executor decides a result's last bits. Therefore nothing
+is measured twice: training again gives the same bits as long as the file stays the same. An
+interrupted run continues with its first executor, which is in its checkpoint. Provenance records
+the executor and the reason for it.
 """
 
 import hashlib
@@ -35,17 +35,17 @@ from fedlib.run.simulate import Course, Simulation
 
 
 def file() -> Path:
-    """Where measurements are kept, for all checkouts of a user on a machine."""
+    """The file of measurements, for all checkouts of a user on a machine."""
     return cache_folder() / "executors.json"
 
 
 def chosen(wanted: str, method: Method, data: DeviceData, course: Course) -> Executor:
-    """The executor for a run: `wanted`, or for "auto" the calibrated one or that of the rule.
+    """The executor for a run: `wanted`, or for "auto" the measured one or that of the rule.
 
-    Its notes say by what it was chosen: "force", "calibration" or "rule".
+    Its notes have the reason for the choice: "force", "calibration" or "rule".
 
     Raises:
-      ValueError: for an executor that does not exist.
+      ValueError: for an unknown executor.
     """
     by = "force"
     if wanted == "auto":
@@ -59,11 +59,11 @@ def chosen(wanted: str, method: Method, data: DeviceData, course: Course) -> Exe
 
 
 def settled(simulation: Simulation, begun: str | None, report: Callable[[str], None]) -> Simulation:
-    """The simulation with the executor that it keeps to its end.
+    """The simulation with its final executor.
 
     Args:
-      begun: what its checkpoint names, if there is one: another would go on with other last bits.
-      report: gets a line on what is measured.
+      begun: executor in the run's checkpoint, if there is one; another would change last bits.
+      report: called with a line about a new measurement.
     """
     if begun is not None:
         return _with(simulation, begun, "checkpoint")
@@ -89,21 +89,21 @@ def remembered() -> dict[str, dict]:
     """All measurements by key; none if there is no file.
 
     Raises:
-      DataError: if the file is damaged; the message names it. Another executor would give other
-        last bits.
+      DataError: if the file is damaged; the message names it. It is an error because another
+        executor would change last bits.
     """
     return seals.read_json(file()) if file().exists() else {}
 
 
 def key(method: Method, data: DeviceData, course: Course) -> str:
-    """What runs have in common that take the same executor, in short -> digest in hexadecimal"""
+    """Hexadecimal digest of `facts`: runs with the same digest share an executor."""
     return hashlib.sha256(canonical_json(facts(method, data, course)).encode()).hexdigest()[:16]
 
 
 def facts(method: Method, data: DeviceData, course: Course) -> dict:
-    """What the speed of a run depends on: model, batches, cohort, machine and PyTorch.
+    """Facts on which the speed of a run depends: model, batches, cohort, machine and PyTorch.
 
-    The number of threads is not among them: it must not change a result.
+    The number of threads is left out, because it must not change a result.
     """
     solver = method.local
     state = method.init(_num_kinds(method), 0)
@@ -123,12 +123,12 @@ def facts(method: Method, data: DeviceData, course: Course) -> dict:
 
 
 def num_steps(sizes: np.ndarray, solver: Solver) -> list[int]:
-    """Local steps in a round, of clients with `sizes` training examples."""
+    """Local steps in a round of each client with `sizes` training examples."""
     return [len(draw_batches(int(n), solver, 0).steps) for n in sizes]
 
 
 def _num_kinds(method: Method) -> int:
-    """Architectures of which every client has one: so many clients have all of them in turn."""
+    """Number of architectures of which every client has one; so many clients cover all."""
     return max((len(x) for x in vars(method).values() if _are_tasks(x)), default=1)
 
 
@@ -137,14 +137,14 @@ def _are_tasks(value: Any) -> bool:
 
 
 def device_name(device: torch.device) -> str:
-    """The processor or the card."""
+    """Name of the processor or GPU."""
     from fedlib.environment import environment
 
     return environment()["gpu" if device.type == "cuda" else "cpu"]
 
 
 def cohort_sizes(data: DeviceData, course: Course) -> tuple[int, np.ndarray]:
-    """Clients in a round, and the training examples of all who may be in one."""
+    """(clients in a round, training examples of each seen client)."""
     sizes = data.federation.train.sizes[data.federation.ids("seen")]
     return max(1, int(course.rate * len(sizes))), sizes
 

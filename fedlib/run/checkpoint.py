@@ -1,8 +1,8 @@
-"""States on disk: checksummed, loaded without executing anything, and resumable after any crash.
+"""States on disk: with checksums, loaded without executing code, and resumable after any crash.
 
-A checkpoint is two files. `state-<round>.pt` holds tensors; `checkpoint.json`, written after it,
-names it with its checksum and says what run it belongs to. Whatever is not named there, or belongs
-to another run, is ignored. Both say after how many rounds it was written, and must agree.
+A checkpoint is two files. `state-<round>.pt` has the tensors. `checkpoint.json`, written after it,
+has its name and checksum, and identifies the run. Other files, and checkpoints of other runs, are
+ignored. Both files contain the number of rounds done, and must agree.
 """
 
 import os
@@ -35,7 +35,7 @@ def save_tensors(path: str | Path, tensors: dict[str, Tensor]) -> str:
 
 
 class _LettingGo:
-    """A file, writing to which lets go of what tensors in other files brought into memory."""
+    """A file that frees the pages of mapped tensors (`fedlib.mapped`) after every write."""
 
     def __init__(self, file: BinaryIO):
         self._file = file
@@ -49,9 +49,9 @@ class _LettingGo:
 
 
 def _compact(value: Tensor) -> Tensor:
-    """`value`, copied if it is a view, which would drag its whole storage into the file.
+    """`value`, copied if it is a view, which would write its whole storage into the file.
 
-    Tensors that share all their storage, as the empty memories of clients do, are written once.
+    Tensors that share all their storage, such as clients' empty memories, are written once.
     """
     return value if value.untyped_storage().nbytes() == value.nbytes else value.clone()
 
@@ -60,7 +60,7 @@ def load_tensors(path: str | Path, sha256: str) -> dict[str, Tensor]:
     """Tensors by name.
 
     Raises:
-      DataError: if the file is missing, its SHA-256 is not `sha256`, or it has anything else.
+      DataError: if the file is missing, its SHA-256 is not `sha256`, or it has other content.
     """
     if not Path(path).exists():
         raise DataError(f"{path} does not exist; run the training stage first")
@@ -79,7 +79,7 @@ def load_tensors(path: str | Path, sha256: str) -> dict[str, Tensor]:
         loaded = torch.load(path, map_location="cpu", weights_only=True)
     except (MemoryError, OSError):
         raise
-    except Exception as error:  # a foreign file makes PyTorch raise anything
+    except Exception as error:  # PyTorch may raise any error for a file of another kind
         if "memory" in str(error):
             raise
         loaded = None
@@ -94,10 +94,10 @@ def flatten(state: Any) -> dict[str, Tensor]:
 
 
 def restore(template: Any, tensors: dict[str, Tensor]) -> Any:
-    """A state structured like `template`, on its device, with the values `tensors`.
+    """A state with the structure and devices of `template` and the values `tensors`.
 
     Raises:
-      DataError: if the names differ: the file was written by another version of the method.
+      DataError: if the names differ, because another version of the method wrote the file.
     """
     paths, structure = tree_flatten_with_path(template)
     names = [keystr(path) for path, _ in paths]
@@ -113,12 +113,12 @@ class Checkpoints:
     """The checkpoint of one run.
 
     Attributes:
-      folder: where it is kept; nobody else writes there.
-      stamp: what the run is (specification, code, shards); another stamp's checkpoint is ignored.
-      seconds: least time between two; writing never takes more than a few percent of a run.
-      every: write after every so many rounds instead, whatever the time (for tests).
-      notes: JSON-able, kept with a checkpoint for who continues from it.
-      spent: what the run has used up, a note that is taken anew for each checkpoint.
+      folder: of the checkpoint; no other process writes there.
+      stamp: identifies the run (specification, code, shards); checkpoints with others are ignored.
+      seconds: least time between two checkpoints; writing takes at most a few percent of a run.
+      every: write after every `every` rounds instead (for tests).
+      notes: JSON-able facts for the process that continues from the checkpoint.
+      spent: returns the time and memory that the run has used so far, a further note.
     """
 
     folder: Path
@@ -146,7 +146,7 @@ class Checkpoints:
         return time.monotonic() - self._last >= max(self.seconds, 20 * self._cost)
 
     def save(self, round: int, tensors: dict[str, Tensor]) -> None:
-        """Make this the checkpoint; a crash at any moment leaves the one before."""
+        """Replace the checkpoint; a crash at any moment leaves the earlier one."""
         started = time.monotonic()
         file = self.folder / f"state-{round}.pt"
         sha256 = save_tensors(file, tensors | {ROUND: torch.tensor(round)})
@@ -159,7 +159,7 @@ class Checkpoints:
         self._cost = self._last - started
 
     def load(self) -> tuple[int, dict[str, Tensor]] | None:
-        """(rounds done, tensors) of the run's checkpoint; None if there is none of this run.
+        """(rounds done, tensors) of the run's checkpoint; None if the run has none.
 
         Raises:
           DataError: if it is damaged; the message says what to delete.
@@ -180,7 +180,7 @@ class Checkpoints:
         return entry["round"], tensors
 
     def noted(self) -> dict:
-        """The notes of the run's checkpoint; none if there is none of this run.
+        """The notes of the run's checkpoint; {} if the run has none.
 
         Raises:
           DataError: if it is damaged.
@@ -188,7 +188,7 @@ class Checkpoints:
         return (self._entry() or {}).get("notes", {})
 
     def _entry(self) -> dict | None:
-        """What `checkpoint.json` says, if it belongs to this run."""
+        """The content of `checkpoint.json`; None if there is none of this run."""
         if not self.index.exists():
             return None
         entry = seals.read_json(self.index, self._remedy)
@@ -201,7 +201,7 @@ class Checkpoints:
         raise DataError(f"{self.index} names no state of a round; {self._remedy}")
 
     def clear(self, last: bool = True) -> None:
-        """Remove what a killed process was writing and, if `last`, the checkpoint of the run."""
+        """Remove temporary files of a killed process and, if `last`, the checkpoint of the run."""
         left = [*self.folder.glob(".state-*.pt"), *self.folder.glob(f".{self.index.stem}-*.json")]
         for file in (*left, *((self.index, *self.folder.glob("state-*.pt")) if last else ())):
             file.unlink(missing_ok=True)

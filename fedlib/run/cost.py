@@ -1,16 +1,15 @@
-"""What training computes: floating-point operations per training example, measured, not declared.
+"""The cost of training: floating-point operations per training example, measured, not declared.
 
-Counted are the matrix products and convolutions that the clients of a round run: forward and
-backward passes of their local steps, and whatever else the method computes on their examples (the
-E-step of FedEM, the loss that q-FFL weighs by). A multiplication and an addition are two
-operations. A training step is three forward passes, less the input gradient of the first layer,
-which nobody needs.
+The count has the matrix products and convolutions of a round's clients: forward and backward passes
+of local steps, and other work of the method on their examples (the E-step of FedEM, the losses that
+are q-FFL's weights). A multiplication and an addition are two operations. A training step is three
+forward passes, without the input gradient of the first layer, which is not needed.
 
-What clients train on their own after the last round, to be prepared for a protocol of the final
-evaluation, is counted apart: its local steps alone, not the checks of when to stop.
+Training of clients after the last round, to prepare them for a protocol of the final evaluation, is
+counted separately: local steps only, without the checks for early stopping.
 
-Not counted: elementwise work (activations, dropout, batch normalisation), the optimiser, what the
-server does, be it on data of its own, and evaluation.
+Not counted: elementwise work (activations, dropout, batch normalisation), the optimiser, the
+server's work, also on its own data, and evaluation.
 """
 
 from collections import Counter
@@ -38,23 +37,23 @@ from fedlib.results import RunResult
 from fedlib.run.evaluate import EXAMPLES_OF, prepared
 from fedlib.run.simulate import Simulation
 
-MEASURED = 2  # clients at most, in the measured cohort; a graph wants more than one
-FLOPS, FLOPS_OF = "flops_per_example", "flops_per_example_"  # and of a preparation, by its name
-PARAMETERS = "server_parameters"  # what a server's models have
-MAX_ROUNDS = 1000  # attempts at a round with local steps: those of L2SGD are drawn
+MEASURED = 2  # most clients in the measured cohort; a graph needs more than one
+FLOPS, FLOPS_OF = "flops_per_example", "flops_per_example_"  # the latter with a preparation's name
+PARAMETERS = "server_parameters"  # number of parameters of a server's models
+MAX_ROUNDS = 1000  # attempts at a round with local steps, which L2SGD draws
 
 
 def flops_per_example(simulation: Simulation, state: Any) -> float:
-    """Floating-point operations of a round's clients, by example of their local steps -> number
+    """Floating-point operations of a round's clients, per example of their local steps -> number
 
-    Runs a round of the method with a few of the smallest seen clients and forgets its outcome:
-    `state`, `simulation` and every random stream stay as they are. Where clients differ in their
-    architecture, a round for each, and the mean by their training examples. Where a method's work
-    besides its local steps grows with the shards and the steps do not (a solver with `steps`), the
-    number is that of the smallest clients. 0 for a method whose clients never train.
+    Runs a round of the method with a few of the smallest seen clients and drops the result: `state`
+    and `simulation` stay the same. If clients have different architectures, it runs a round for
+    each kind, and takes the mean, weighted by training examples. If work besides local steps grows
+    with the shards, and the number of steps does not (a solver with `steps`), the number is that of
+    the smallest clients. 0 for a method whose clients never train.
 
     Raises:
-      DataError: if no seen client can train, or none does in many rounds.
+      DataError: if no seen client can train, or none does in `MAX_ROUNDS` rounds.
     """
     if not simulation.method.clients_train:
         return 0.0
@@ -79,9 +78,9 @@ def _by_kind(simulation: Simulation, state: Any, seen: np.ndarray) -> list[np.nd
 
 
 def _of_a_round(few: Simulation, state: Any) -> float:
-    """Operations by example in the first round with local steps, from `state` or from the start."""
+    """Operations per example in the first round with local steps, from `state` or a new state."""
     first = max(few.course.rounds - 1, 0)
-    for start in (state, few.init()):  # a state may have stopped for good
+    for start in (state, few.init()):  # a state may have stopped training
         for number in range(first, first + MAX_ROUNDS):
             counting = Counting()
             run = replace(few, executor=counting)
@@ -96,11 +95,11 @@ def _of_a_round(few: Simulation, state: Any) -> float:
 
 
 def measured(simulation: Simulation, state: Any, evaluation: RunResult) -> dict[str, float]:
-    """What an evaluation stores of the cost, by its name among the diagnostics.
+    """The cost that an evaluation stores among its diagnostics, by name.
 
     Args:
-      simulation, state: what was evaluated.
-      evaluation: says on how many examples clients trained to be prepared for each protocol.
+      simulation, state: of the evaluation.
+      evaluation: its diagnostics have the examples on which clients trained for each protocol.
     """
     brief = simulation.method.briefly()
     one = replace(simulation, method=brief) if brief else simulation
@@ -119,13 +118,13 @@ def measured(simulation: Simulation, state: Any, evaluation: RunResult) -> dict[
 def flops_of_preparing(
     simulation: Simulation, state: Any, names: Container[str]
 ) -> dict[str, float]:
-    """Floating-point operations by training example of each preparation of clients -> by name
+    """Floating-point operations per training example of each preparation of clients -> by name
 
     Prepares the smallest client of each group that can train.
 
     Args:
       simulation: of a method whose clients stop soon, see `Method.briefly`.
-      state: what is evaluated.
+      state: of the evaluation.
       names: of protocols, and "settle"; see `fedlib.run.evaluate.prepared`.
     """
     counting = CountingSteps()
@@ -144,17 +143,17 @@ def flops_of_preparing(
 def _note(
     flops: Counter, examples: Counter, counting: "Counting", cohort: Cohort, name: str
 ) -> None:
-    """Add what was counted since the last time under this name."""
+    """Add the counts since the last call to the entry `name`, and reset them."""
     flops[name] += counting.flops
     examples[name] += cohort.journal.examples
     counting.flops = cohort.journal.examples = 0
 
 
 class Counting(Loop):
-    """Client by client, and nothing but real examples; adds up what the clients compute.
+    """Runs client by client, without padding, and counts the clients' operations.
 
     Attributes:
-      flops: so far.
+      flops: operations so far.
     """
 
     name = "counting"
@@ -174,7 +173,7 @@ class Counting(Loop):
     def _counted(self, fn: Callable, work: Work, *args) -> Any:
         if (work.data.federation.group[work.ids] >= len(CLIENTS)).any():
             return fn(work, *args)
-        # Spelled-out recurrence instead of torch's fused LSTM, which has no formula here.
+        # Stacked experts avoid torch's fused LSTM, which has no formula here.
         with Operations() as counter, ambient.stacked_experts(True):
             result = fn(work, *args)
         self.flops += counter.flops
@@ -182,22 +181,22 @@ class Counting(Loop):
 
 
 class CountingSteps(Counting):
-    """Adds up local steps alone, not what scores examples."""
+    """Counts the operations of local steps only, not of scoring."""
 
     each = Loop.each
 
 
 class Operations(TorchDispatchMode):
-    """Adds up the operations of what PyTorch computes while it is entered.
+    """Counts the operations that PyTorch executes inside its block.
 
-    Does what `torch.utils.flop_counter.FlopCounterMode` does for the few operators our models
-    consist of. That one imports the compilers of torch and Triton when it is first used, which
-    takes twice as long as most evaluations; and it forgets that the channels of a group see only
-    each other, and counts the weights' gradient of a depthwise convolution once per channel too
-    often. Other operators count as nothing, fused attention and recurrences among them.
+    Like `torch.utils.flop_counter.FlopCounterMode`, for the few operators of our models. That class
+    imports the compilers of torch and Triton at its first use, which takes twice as long as most
+    evaluations. It also ignores groups of channels, so its count for the weights' gradient of a
+    depthwise convolution is too large by a factor of the number of channels. Operators without a
+    formula, such as fused attention and recurrences, count as 0.
 
     Attributes:
-      flops: so far.
+      flops: operations so far.
     """
 
     def __init__(self):
@@ -206,10 +205,10 @@ class Operations(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # nothing here is compiled; to protect it from that is to import the compiler
+        return False  # shielding this class from the compiler would import the compiler
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        """Count an operator, or the ones it is made of."""
+        """Count and execute an operator, or the operators into which it decomposes."""
         formula = FORMULAS.get(func.overloadpacket)
         if formula is None:
             with self:
@@ -223,18 +222,18 @@ class Operations(TorchDispatchMode):
 
 
 def _product(args: tuple, output: torch.Tensor) -> int:
-    """Multiply-adds of a matrix product, of matrices or of batches of them."""
+    """Multiply-adds of a product of matrices or of batches of matrices."""
     return output.numel() * args[-1].shape[-2]
 
 
 def _convolution(args: tuple, output: torch.Tensor) -> int:
-    """Multiply-adds of a convolution: the weights slide over its output, or over its input."""
+    """Multiply-adds of a convolution: one set for each output, or each input if transposed."""
     x, weight, _, _, _, _, transposed, *_ = args
     return (x if transposed else output).numel() * prod(weight.shape[1:])
 
 
 def _convolution_backward(args: tuple, _: object) -> int:
-    """As many as forward, for each of the gradients of the input and the weights."""
+    """As many as in the forward pass, for each needed gradient (input, weights)."""
     gradient, x, weight, _, _, _, _, transposed, _, _, wanted = args
     return (x if transposed else gradient).numel() * prod(weight.shape[1:]) * sum(wanted[:2])
 
@@ -251,10 +250,10 @@ FORMULAS = {
 
 
 def _few_clients(simulation: Simulation, clients: np.ndarray) -> Simulation | None:
-    """The same federation in which only the smallest of `clients` that can train take part.
+    """The same federation, with only the smallest of `clients` that can train as seen clients.
 
-    Clients keep their numbers, so a state of the whole federation fits. In a decentralised run
-    each of them is a neighbour of the others. None if nobody can train.
+    Clients keep their numbers, so a state of the whole federation fits. In a decentralised run the
+    graph is complete. None if no client can train.
     """
     federation = simulation.federation
     chosen = _smallest(simulation, clients, MEASURED)
@@ -263,21 +262,21 @@ def _few_clients(simulation: Simulation, clients: np.ndarray) -> Simulation | No
     group = federation.group.copy()
     group[federation.ids("seen")] = GROUPS.index("unseen")
     group[chosen] = GROUPS.index("seen")
-    data = copy(simulation.data)  # what is on the device is shared
+    data = copy(simulation.data)  # shares the tensors on the device
     data.federation = replace(federation, group=group)
     graph = {"edge_probability": 1.0, "mixing": "metropolis"}
     return replace(simulation, data=data, course=replace(simulation.course, **graph))
 
 
 def _smallest(simulation: Simulation, clients: np.ndarray, number: int) -> np.ndarray:
-    """The smallest of the clients that can train, at most so many -> [number or fewer]"""
+    """The `number` smallest clients that can train, or fewer -> [number or fewer]"""
     ascending = clients[np.argsort(simulation.federation.train.sizes[clients], kind="stable")]
     able = islice((c for c in ascending if _can_train(simulation, c)), number)
     return np.array([*able], dtype=clients.dtype)
 
 
 def _can_train(simulation: Simulation, client: int) -> bool:
-    """Whether a client has examples, and no batch of one where that cannot be trained on."""
+    """Whether a client has examples, and no batch of one if the model needs two."""
     size = int(simulation.federation.train.sizes[client])
     batches = draw_batches(size, simulation.method.local, simulation.course.seed)
     lonely = simulation.method.task.needs_pairs and any(step.size == 1 for step in batches.steps)

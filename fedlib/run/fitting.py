@@ -1,7 +1,7 @@
-"""Models and the data that they are to read: what a declaration leaves out, and what does not fit.
+"""Fits models to their data: fills in sizes that declarations omit, and refuses a misfit.
 
-The sizes that data decide, `in_features` and `num_classes`, may be left out of a declaration: they
-are those of the federation. Whether a model can read the inputs is tried with two empty ones.
+Declarations may omit `in_features` and `num_classes`, which are then those of the federation. A
+pass of two zero inputs shows whether a model can read them.
 """
 
 import inspect
@@ -18,11 +18,11 @@ from fedlib.errors import ConfigError
 from fedlib.federation import Federation
 from fedlib.methods.base import Method
 
-COPIES = 4  # of a model in training: itself, its start, its gradient and what is sent
+COPIES = 4  # of a model in training: itself, its start, its gradient and the copy that is sent
 
 
 class Shapes(NamedTuple):
-    """What a model must know of its data.
+    """The sizes that a model needs to know of its data.
 
     Attributes:
       inputs: shape of an input.
@@ -33,7 +33,7 @@ class Shapes(NamedTuple):
     num_classes: int
 
 
-UNKNOWN = Shapes((1,), 2)  # of data that are not there yet
+UNKNOWN = Shapes((1,), 2)  # stand-in before the data exist
 
 
 def of(federation: Federation) -> Shapes:
@@ -42,10 +42,11 @@ def of(federation: Federation) -> Shapes:
 
 
 def completed(spec: dict, shapes: Shapes) -> dict:
-    """A run specification with the sizes that it left to the data.
+    """A run specification with the sizes that it omits.
 
-    Of its model, and of the architectures that clients have in turn; of any other module only
-    `in_features`, as the classes of a gate are experts. What is declared, or has a default, stays.
+    They are filled in for the model, and for lists of architectures that clients have in turn.
+    Other modules get only `in_features`, because the classes of a gate are experts. Declared values
+    and defaults stay.
     """
 
     def module(one: dict, *left: str) -> dict:
@@ -66,8 +67,8 @@ def completed(spec: dict, shapes: Shapes) -> dict:
 
 
 def _filled(model: str, params: Mapping, shapes: Shapes, left: tuple[str, ...]) -> Mapping:
-    """The arguments of a model with those of `left` that it needs and has not been given."""
-    if model not in models.MODELS:  # whoever builds it says so
+    """The arguments of a model, with those in `left` that it needs and does not have."""
+    if model not in models.MODELS:  # building it raises the error
         return params
     known = {"in_features": math.prod(shapes.inputs), "num_classes": shapes.num_classes}
     takes = inspect.signature(models.load(model).build).parameters
@@ -76,7 +77,7 @@ def _filled(model: str, params: Mapping, shapes: Shapes, left: tuple[str, ...]) 
 
 
 def refuse_misfit(spec: dict, task: Task, federation: Federation) -> None:
-    """Raise ConfigError, with what would be right, for a model that cannot read the federation."""
+    """Raise ConfigError, with the right sizes, for a model that does not fit the federation."""
     inputs, num_classes = of(federation)
     given = spec["model_params"].get("in_features", math.prod(inputs))
     name, shape = f"model {spec['model']}", "x".join(map(str, inputs)) or "1"
@@ -91,10 +92,10 @@ def refuse_misfit(spec: dict, task: Task, federation: Federation) -> None:
             f"{name}: num_classes must be {num_classes}, as the data have so many, got {outputs}; "
             "it may be left out"
         )
-    if task.is_heavy:  # to draw such a model takes seconds, and its first step tells as well
+    if task.is_heavy:  # drawing such a model takes seconds, and its first step would fail as well
         return
     kind = torch.float32 if federation.tokens is None else torch.int64
-    try:  # with values, as a pass of shapes alone has PyTorch import its compilers, for seconds
+    try:  # with values, because for shapes alone PyTorch imports its compilers, which takes seconds
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             task.build().eval()(torch.zeros((2, *inputs), dtype=kind))
     except (IndexError, RuntimeError, ValueError) as error:
@@ -103,9 +104,9 @@ def refuse_misfit(spec: dict, task: Task, federation: Federation) -> None:
 
 
 def refuse_oversized(method: Method) -> None:
-    """Raise ConfigError for more experts than this machine has memory for.
+    """Raise ConfigError for more experts than fit into this machine's memory.
 
-    It would be full after long, and until then nobody would know what is going on.
+    Otherwise the job would fill the memory slowly, without a message.
     """
     experts = getattr(method, "num_experts", 1)
     with torch.device("meta"):

@@ -1,7 +1,7 @@
-"""Whether a method has what the engine calls, under the names by which it is called.
+"""Checks that a method has the functions that the engine calls, under the right names.
 
-A name that nothing calls is found here and not, silently, by a function of the base class that is
-called in its place.
+Otherwise a misspelt function would never be called, and the one of the base class would run
+silently.
 """
 
 import difflib
@@ -11,12 +11,12 @@ from fedlib.methods.base import Curves, Method
 
 HOOKS = tuple(name for name in vars(Method) if not name.startswith("_"))
 NEEDED = ("init", "round")
-LIKE = 0.85  # how alike a name is to that of a hook that it misspells, see difflib
+LIKE = 0.85  # least similarity of a misspelt name to that of a hook, see difflib
 EXAMPLE = '"seen": {"default": "personalise"}'
 
 
 def check(method: Method) -> None:
-    """Raise ValueError for a method without what is called, with the name that was meant if any."""
+    """Raise ValueError for missing or misspelt functions; suggests the right name, if any."""
     cls = type(method)
     _refuse_silence(cls)
     own = _own_names(method)
@@ -38,7 +38,7 @@ def check(method: Method) -> None:
 
 
 def _own_names(method: Method) -> set[str]:
-    """Public names that a method's classes have beyond the base class and hyper-parameters."""
+    """Public names of a method's classes, without those of the base class and hyper-parameters."""
     classes = type(method).__mro__
     found = [name for cls in classes[: classes.index(Method)] for name in vars(cls)]
     known = {*vars(Method), *vars(Curves), *(field.name for field in fields(method))}
@@ -46,14 +46,14 @@ def _own_names(method: Method) -> set[str]:
 
 
 def _is_there(cls: type, name: str) -> bool:
-    """Whether a class has it, and more than the base class's word that it must have it."""
+    """Whether a class implements `name`; an abstract function of the base class does not count."""
     abstract = (*NEEDED, "personalise")
     found = getattr(cls, name, None)
     return found is not None and not (name in abstract and found is getattr(Method, name))
 
 
 def _refuse_silence(cls: type) -> None:
-    """Raise ValueError for a class of a user's that does not say whom it can predict for."""
+    """Raise ValueError for a user's class that does not declare for which groups it predicts."""
     kind = Curves if issubclass(cls, Curves) else Method
     name = "ways" if kind is Curves else "protocols"
     between = cls.__mro__[: cls.__mro__.index(kind)]

@@ -1,4 +1,4 @@
-"""What the jobs that train and evaluate a run have in common: the run, and the record of it."""
+"""Common parts of the jobs that train, tune and evaluate a run: the run itself, and its record."""
 
 import argparse
 from pathlib import Path
@@ -13,23 +13,23 @@ from fedlib.run.simulate import Simulation
 
 
 def simulation(args: argparse.Namespace, spec: dict, device: str) -> Simulation:
-    """The run that a command line is about, on its threads.
+    """The run of a command line, with its number of threads.
 
     Args:
       args: of `fedlib.workflow.command.run_parser`.
-      spec: its run specification.
-      device: as `fedlib.workflow.gpu.device` grants it.
+      spec: specification of the run.
+      device: from `fedlib.workflow.gpu.device`.
 
     Raises:
-      ConfigError, DataError: see `build_simulation` and `Federation.load`; also if the federation
-        is not the one that the run is declared on.
+      ConfigError, DataError: see `build_simulation` and `Federation.load`; also if the shards are
+        not those of the run's declared federation.
     """
     own = federation(args, spec)
     return build_simulation(spec, own, device=device, executor=args.executor, weights=args.weights)
 
 
 def federation(args: argparse.Namespace, spec: dict) -> Federation:
-    """The federation that a run is declared on; see `simulation`."""
+    """The declared federation of a run; see `simulation`."""
     torch.set_num_threads(args.threads)
     found = Federation.load(args.shards, args.manifest)
     seals.check_spec(args.manifest, seals.spec_digest(found.spec), spec["data"])
@@ -44,7 +44,7 @@ def weights(args: argparse.Namespace) -> dict[str, str]:
 def record(
     args: argparse.Namespace, simulation: Simulation, device: str, code: str, *more: Path
 ) -> dict:
-    """With what a result is made, as its provenance has it.
+    """The provenance of a result.
 
     Args:
       code: digest of the code.

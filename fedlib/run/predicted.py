@@ -1,4 +1,4 @@
-"""Metrics of single predictions, for which counts do not suffice.
+"""Metrics of single predictions, for which counts are not enough.
 
 A final evaluation computes and stores them. A metric is a function of the predictions for the test
 examples of all clients of a view, Predictions -> a number.
@@ -14,14 +14,14 @@ from fedlib.errors import DataError
 from fedlib.results import Predictions, RunResult
 
 BINS = 15  # of the calibration error
-DRAWS = 100  # of right and wrong predictions, for what it is by chance
+DRAWS = 100  # of right and wrong predictions, for its value by chance
 
 
 def summarised(evaluation: RunResult, names: Collection[str]) -> RunResult:
-    """The evaluation with metrics of its predictions among the diagnostics, and no predictions.
+    """The evaluation, with metrics among its diagnostics in place of its predictions.
 
-    That of a view is called such as "ece:seen:default", [1]; with "brier", the mean scores of its
-    clients are stored, too, as "brier_of_clients:seen:default", [C].
+    A metric of a view has a name such as "ece:seen:default", [1]. With "brier", the mean score of
+    each client is stored, too, as "brier_of_clients:seen:default", [C].
 
     Args:
       names: of the metrics, see `METRICS`.
@@ -40,7 +40,7 @@ def summarised(evaluation: RunResult, names: Collection[str]) -> RunResult:
 def macro_f1(predictions: Predictions) -> float:
     """Macro F1: the mean over classes that have examples of 2 TP / (2 TP + FP + FN).
 
-    To predict a class without examples is wrong, and counts against the class that was right.
+    Predicting a class without examples is an error, and counts against the right class.
     """
     from sklearn.metrics import f1_score  # takes a second to import
 
@@ -51,12 +51,12 @@ def macro_f1(predictions: Predictions) -> float:
 def auc(predictions: Predictions) -> float:
     """Mean over the classes of the area under the ROC curve, each class against all others.
 
-    That is how probably an example of the class is given a higher probability of it than one of
-    another class; of equal ones half count. Classes of none or all of the examples have no curve
-    and are left out.
+    The area is the probability that an example of the class gets a higher probability of this class
+    than an example of another class; ties count half. Classes that have no example or all examples
+    have no curve and are left out.
 
     Raises:
-      DataError: if no class has one.
+      DataError: if no class has a curve.
     """
     from sklearn.metrics import roc_auc_score
 
@@ -79,7 +79,7 @@ def brier_each(predictions: Predictions) -> np.ndarray:
 
 
 def brier_of_clients(predictions: Predictions, count: np.ndarray) -> np.ndarray:
-    """Mean of `brier_each` of each client, NaN where it has no example -> [C]
+    """Mean of `brier_each` of each client, NaN without examples -> [C]
 
     Args:
       count: [C] examples of each client; predictions are in the order of the clients.
@@ -90,10 +90,10 @@ def brier_of_clients(predictions: Predictions, count: np.ndarray) -> np.ndarray:
 
 
 def ece(predictions: Predictions) -> float:
-    """Expected calibration error: mean distance of confidence and accuracy in `BINS` of examples.
+    """Expected calibration error: mean distance of confidence and accuracy in `BINS` bins.
 
-    The bins have equally many examples, in the order of their confidence, the probability of what
-    is predicted; but equal confidences are in one bin. Weighted by examples.
+    Confidence is the probability of the predicted class. Bins have equal numbers of examples, in
+    the order of confidence, but equal confidences are in one bin. Weighted by examples.
 
     Source: Nixon et al., "Measuring Calibration in Deep Learning", CVPR workshops 2019.
     """
@@ -102,9 +102,9 @@ def ece(predictions: Predictions) -> float:
 
 
 def ece_by_chance(predictions: Predictions) -> float:
-    """What `ece` is on average if every prediction is right with just its probability.
+    """Mean `ece` if every prediction is right with exactly the probability of its confidence.
 
-    It is not 0, as a bin has few examples.
+    It is not 0, because a bin has few examples.
     """
     confidence, bins = _by_confidence(predictions)
     draw = streams.generator(0, "calibration")
@@ -113,7 +113,7 @@ def ece_by_chance(predictions: Predictions) -> float:
 
 
 def _by_confidence(predictions: Predictions) -> tuple[np.ndarray, np.ndarray]:
-    """The probability of what is predicted, and the bin of the example -> [M], [M]"""
+    """(confidence, bin) of each prediction -> [M], [M]"""
     confidence = np.exp(predictions.log_probs.max(1).astype(np.float64))
     edges = np.quantile(confidence, np.arange(1, BINS) / BINS)
     return confidence, np.searchsorted(edges, confidence, side="right")

@@ -1,6 +1,6 @@
-"""Lines of progress, readable in a terminal and in a log file alike.
+"""Lines of progress, for terminals and log files.
 
-Nothing here computes anything, so that how progress is told is no part of the code of a job.
+This module affects no result, so it is not part of the code of a job.
 """
 
 import time
@@ -8,23 +8,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 SECONDS = 10.0  # between two lines of an evaluation
-ROUND_SECONDS = 2.0  # and of a training
+ROUND_SECONDS = 2.0  # between two lines of a training
 
 
 @dataclass
 class Progress:
-    """A line now and then, of an evaluation.
+    """Lines about an evaluation, now and then.
 
     Attributes:
-      report: gets the lines.
-      told: when the last one was; the first comes a while after the start.
+      report: called with each line.
+      told: time of the last line, at first that of the start.
     """
 
     report: Callable[[str], None]
     told: float = field(default_factory=time.monotonic)
 
     def tell(self, line: str) -> None:
-        """Report `line`, unless the last one is only moments old."""
+        """Report `line`, unless the last line came less than `SECONDS` ago."""
         now = time.monotonic()
         if now - self.told >= SECONDS:
             self.told = now
@@ -33,14 +33,14 @@ class Progress:
 
 @dataclass
 class Rounds:
-    """A line now and then, of a training.
+    """Lines about a training, now and then.
 
     Attributes:
       rounds: of the run.
-      start: rounds that had been done before.
-      report: gets the lines.
-      began: when.
-      told: when the last line was; the first comes after the first round.
+      start: rounds done before this process.
+      report: called with each line.
+      began: time of the start.
+      told: time of the last line; the first line comes after the first round.
     """
 
     rounds: int
@@ -50,7 +50,7 @@ class Rounds:
     told: float = 0.0
 
     def due(self, done: int) -> bool:
-        """Whether a line is to come after `done` rounds: always after the last."""
+        """Whether a line is due after `done` rounds; always after the last round."""
         return done == self.rounds or time.monotonic() - self.told >= ROUND_SECONDS
 
     def tell(
@@ -59,8 +59,8 @@ class Rounds:
         """Report after `done` rounds.
 
         Args:
-          trained: clients so far, counting repeats, since `start`.
-          loss: of the last round in which anybody trained, None before.
+          trained: clients trained since `start`, with repeats.
+          loss: of the last round in which a client trained; None before.
           accuracies: at the last evaluation, by group.
         """
         self.told = time.monotonic()

@@ -21,7 +21,7 @@ from fedlib.results import Scores, View
 class ClientScores(NamedTuple):
     """One evaluation of the clients of one view."""
 
-    correct: np.ndarray  # [C] right predictions; expected ones of tests, if the truth is known
+    correct: np.ndarray  # [C] right predictions; as in `fedlib.results.Scores`
     count: np.ndarray  # [C] examples, or labels of all examples for sequences
     loss: np.ndarray  # [C] mean negative log-likelihood; 0 for a client without examples
 
@@ -30,7 +30,7 @@ CohortOf = Callable[[str], Cohort | None]  # all clients of a group, or None if 
 
 
 def score(method: Method, personal: Any, cohort: Cohort, split: str) -> ClientScores:
-    """How the clients of `cohort`, prepared as `personal`, do on their examples of `split`."""
+    """Scores of `cohort`'s clients, prepared as `personal`, on their examples of `split`."""
     [scores] = score_alike(method, [personal], cohort, split)
     return scores
 
@@ -38,9 +38,10 @@ def score(method: Method, personal: Any, cohort: Cohort, split: str) -> ClientSc
 def score_alike(
     method: Method, personals: Sequence[Any], cohort: Cohort, split: str
 ) -> list[ClientScores]:
-    """`score` of clients that were prepared for several protocols `alike`, whose outputs are one.
+    """Scores of clients under several protocols that share their outputs; see `Method.alike`.
 
-    See `Method.alike`.
+    Args:
+      personals: the prepared clients, one for each protocol.
     """
     federation = cohort.data.federation
     known = federation.truth is not None and split == "test"
@@ -73,14 +74,14 @@ def score_alike(
 
 
 def _judged(log_probs: Tensor, batch: Batch, known: bool) -> Tensor:
-    """Share of right labels, or the predicted one if the truth is `known`, and loss -> [B, 2]"""
+    """(share of right labels, or predicted label if the truth is `known`; loss) -> [B, 2]"""
     said = log_probs.argmax(-1)
     judged = said if known else mean_from(1, (said == batch.y).to(log_probs.dtype))
     return torch.stack([judged.to(log_probs.dtype), nll(log_probs, batch.y)], dim=-1)
 
 
 def _expected(federation: Federation, ids: np.ndarray, said: np.ndarray, split: str) -> np.ndarray:
-    """How many of the labels `said` [C, N] are right in expectation -> [C]"""
+    """Expected number of right labels among the predicted ones `said` [C, N] -> [C]"""
     rows = [federation.split(split).of(client) for client in ids]
     pairs = zip(rows, said.astype(np.int64), strict=True)
     right = [federation.truth[own, row[: len(own)]] for own, row in pairs]
@@ -90,13 +91,13 @@ def _expected(federation: Federation, ids: np.ndarray, said: np.ndarray, split: 
 def during_training(
     method: Method, state: Any, cohort_of: CohortOf
 ) -> tuple[Any, dict[View, ClientScores]]:
-    """The state after the evaluation, and what it found on every split but the training one."""
+    """(state after the evaluation, scores on every split but the training one)."""
     found = {}
     for group in GROUPS:
         cohort = cohort_of(group) if group in method.protocols else None
         if cohort is None:
             continue
-        # Only what is found on the way is remembered: predictions are made once.
+        # Caches the scores that methods compute; predictions are computed only once.
         seeing = replace(cohort, remembered=Remembered())
         with seeing.journal.watched(f"by round {seeing.round}, when observed"):
             state = method.observe(state, seeing, group)
@@ -110,10 +111,10 @@ def during_training(
 def prepared(
     method: Method, state: Any, cohort: Cohort, protocols: Mapping[str, str]
 ) -> Iterator[tuple[str, Any]]:
-    """Name of each protocol, and the clients of `cohort` prepared for it, in turn.
+    """(protocol, clients of `cohort` prepared for it), one after the other.
 
     Args:
-      protocols: how clients are prepared, by name; see `Method.protocols`.
+      protocols: names of the functions that prepare clients; see `Method.protocols`.
     """
     for protocol, prepare in protocols.items():
         with cohort.journal.watched(f"by round {cohort.round}, trained for {protocol!r}"):
@@ -122,7 +123,7 @@ def prepared(
 
 
 def in_sets(method: Method, prepared: Iterable[tuple[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Prepared clients by protocol: those `alike` together, at last, any other for itself."""
+    """Prepared clients by protocol: each protocol alone, and at the end those `alike` together."""
     alike = {}
     for protocol, personal in prepared:
         if protocol in method.alike:
@@ -140,10 +141,10 @@ def scored(
     group: str,
     splits: Mapping[str, Container[str]],
 ) -> Iterator[tuple[View, ClientScores]]:
-    """Scores of clients of `group` on their own examples of the `splits` that a protocol has.
+    """Scores of clients of `group` on their own examples of the `splits` of each protocol.
 
     Args:
-      personals: the clients as prepared, by protocol; see `in_sets`.
+      personals: the prepared clients, by protocol; see `in_sets`.
     """
     for split in SPLITS:
         asked = {View(group, p, split): own for p, own in personals.items() if split in splits[p]}
@@ -171,7 +172,7 @@ def as_arrays(tensors: dict[str, Tensor]) -> dict[str, np.ndarray]:
 
 
 def over_time(clients: np.ndarray, found: list[ClientScores]) -> Scores:
-    """T evaluations of one view as arrays [T, C]."""
+    """T evaluations of one view as `Scores`."""
     return Scores(
         clients=clients,
         count=np.asarray(found[-1].count, np.int64),

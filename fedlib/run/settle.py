@@ -1,4 +1,7 @@
-"""What another run has done that final evaluations have in common (`Method.settle`): its state."""
+"""The state of another run that has already done the common part of final evaluations.
+
+See `Method.settle`.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,11 @@ from fedlib.run.simulate import Simulation
 def settled_state(
     simulation: Simulation, spec: dict, own: RunResult, state_file: Path, history_file: Path
 ) -> tuple[Any, str]:
-    """State, and its checksum, of a run that did what `spec` would settle, on the same shards."""
+    """(state, its checksum) of a run on the same shards that did the work of settling `spec`.
+
+    Raises:
+      DataError: if it did other work.
+    """
     settler, history = simulation.method.settler, RunResult.load(history_file)
     shards = (result.provenance["manifest_sha256"] for result in (own, history))
     if settler is None or len({*shards}) > 1 or not settles(simulation.method, spec, history.spec):
@@ -28,7 +35,7 @@ def settled_state(
 
 
 def settles(method: Method, spec: dict, other: dict) -> bool:
-    """Whether the run `other` does what `method`, of the run `spec`, would settle."""
+    """Whether the run `other` does the work of settling `method`, the method of the run `spec`."""
     settler = method.settler
     [name] = [name for name in spec["modules"] if getattr(method, name) is settler.task]
     model = {key: spec["modules"][name].get(key) for key in ("model", "params", "weights")}

@@ -1,4 +1,4 @@
-"""Run a method on a federation: sample cohorts, do rounds, evaluate, checkpoint, report."""
+"""Runs a method on a federation: samples cohorts, does rounds, evaluates, saves and reports."""
 
 import importlib
 from collections.abc import Callable
@@ -26,21 +26,21 @@ from fedlib.run.progress import Rounds
 
 AGGREGATIONS = ("damped", "renormalised", "gossip")
 COUNTED = (*TOTALS, "server_examples")
-FLOAT_BYTES = 4  # what a number costs on the wire, whatever it is computed in
+FLOAT_BYTES = 4  # bytes per number that is sent, whatever its dtype
 
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """The course of a run, whatever its method: how long, who takes part, when it is evaluated.
+    """The course of a run, whatever its method: rounds, participation and evaluations.
 
     Attributes:
       rounds: communication rounds.
       seed: of initial parameters, cohorts and shuffling.
       rate: fraction of the seen clients in a round, in (0, 1].
-      selection: how they are drawn, "uniform", by "residue" or "anchored"; see
+      selection: how they are drawn: "uniform", "residue" or "anchored"; see
         `fedlib.engine.participation.sample`.
-      aggregation: "damped" or "renormalised", see `Cohort.average`, the same at rate 1; or
-        "gossip", a decentralised run, see `fedlib.engine.gossip`.
+      aggregation: "damped" or "renormalised" (equal at rate 1), see `Cohort.average`; or "gossip",
+        a decentralised run, see `fedlib.engine.gossip`.
       edge_probability, mixing: of the graph of a decentralised run.
       evaluate_every: rounds between evaluations; round 0 and the last are always evaluated.
     """
@@ -55,7 +55,7 @@ class Course:
     evaluate_every: int = 1
 
     def __post_init__(self):
-        """Raises ValueError for values that make no run."""
+        """Raises ValueError for invalid values."""
         if self.rounds < 0:
             raise ValueError(f"rounds must be at least 0, got {self.rounds}")
         if not 0 < self.rate <= 1:
@@ -85,7 +85,7 @@ class Simulation:
     """A method, its data, and how to run it.
 
     Attributes:
-      method: what is trained.
+      method: the method that is trained.
       data: the federation, on the device.
       course: rounds, seed and participation.
       executor: how local work is run.
@@ -140,7 +140,7 @@ class Simulation:
 
     @cached_property
     def _graph(self) -> tuple[type, dict]:
-        """Kind of cohort of a decentralised run, and the fields that a server's has not."""
+        """(class of a decentralised run's cohorts, their further fields)."""
         gossip, seen = _gossip(), self.federation.ids("seen")
         graph = gossip.connected_graph(len(seen), self.course.edge_probability, self.course.seed)
         mixing = torch.from_numpy(gossip.mixing_matrix(graph, self.course.mixing))
@@ -156,17 +156,17 @@ class Simulation:
         report: Callable[[str], None] = print,
         stop: Callable[[], bool] = lambda: False,
     ) -> tuple[Any, RunResult]:
-        """The state after all rounds, and everything recorded on the way.
+        """(state after all rounds, everything recorded).
 
         Args:
-          checkpoints: where to resume from and to save to; None keeps nothing.
-          report: gets a line of progress now and then.
-          stop: asked after every round; True saves a checkpoint and ends the process politely.
+          checkpoints: to resume from and to save; None keeps nothing.
+          report: called with a line of progress now and then.
+          stop: called after every round; True saves a checkpoint and ends the process.
 
         Raises:
           DivergedError: as soon as a loss is not finite, in training or in an evaluation.
           DataError: if a client that trains has no training examples.
-          SystemExit: with status 143, if `stop` asked for it.
+          SystemExit: with status 143, if `stop` returned True.
         """
         self._refuse_clients_without_examples()
         state, record, begun = self._begin(checkpoints, report)
@@ -217,7 +217,7 @@ class Simulation:
         cohort = self.cohort(ids, number - 1)
         try:
             state = self.method.round(state, cohort)
-        except Exception:  # a loss that is not finite may well end in another error
+        except Exception:  # a loss that is not finite may cause another error
             cohort.journal.refuse_diverged(f"in round {number}", since=record.since)
             raise
         record.add_round(cohort, number)
@@ -248,7 +248,7 @@ def _gossip() -> ModuleType:
 
 @dataclass
 class Record:
-    """What is written down while a run goes on."""
+    """The record of a run in progress."""
 
     round: list[int] = field(default_factory=list)
     bytes_down: list[int] = field(default_factory=list)
@@ -260,10 +260,10 @@ class Record:
     scores: dict[View, list[scoring.ClientScores]] = field(default_factory=dict)
     last_losses: dict[int, tuple[int, float]] = field(default_factory=dict)  # client: round, loss
     totals: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))  # so far
-    trained: int = 0  # clients this process has trained, counting repeats
+    trained: int = 0  # clients that this process has trained, with repeats
 
     def add_round(self, cohort: Cohort, number: int) -> None:
-        """Cost and losses of a round; the one place where a round waits for the device."""
+        """Add cost and losses of a round; only here a round waits for the device."""
         self.trained += cohort.size
         self.totals["bytes_down"] += round(FLOAT_BYTES * cohort.size * cohort.journal.down)
         self.totals["bytes_up"] += round(FLOAT_BYTES * cohort.size * cohort.journal.up)
@@ -279,7 +279,7 @@ class Record:
         self.train_loss.append(float(losses.mean()))
 
     def add_evaluation(self, done: int, found: dict[View, scoring.ClientScores]) -> None:
-        """Scores after `done` rounds."""
+        """Add the scores after `done` rounds."""
         self.round.append(done)
         for name, total in self.totals.items():
             getattr(self, name).append(total)
@@ -287,12 +287,12 @@ class Record:
             self.scores.setdefault(view, []).append(scores)
 
     def unchanged(self) -> bool:
-        """Whether nobody, the server included, has trained since the last evaluation."""
+        """Whether neither clients nor server have trained since the last evaluation."""
         trained = ("examples", "server_examples")
         return all(getattr(self, name)[-1:] == [self.totals[name]] for name in trained)
 
     def repeat_evaluation(self, done: int) -> None:
-        """The scores of the last evaluation again, after `done` rounds."""
+        """Add the scores of the last evaluation again, for `done` rounds."""
         self.add_evaluation(done, {view: found[-1] for view, found in self.scores.items()})
 
     def result(self, simulation: Simulation) -> RunResult:
@@ -310,7 +310,7 @@ class Record:
         )
 
     def loss(self) -> float | None:
-        """Training loss of the last round in which anybody trained."""
+        """Training loss of the last round in which a client trained."""
         return self.train_loss[-1] if self.train_loss else None
 
     def accuracies(self) -> dict[str, float]:
@@ -320,7 +320,7 @@ class Record:
         return {group: float(x.correct.sum() / x.count.sum()) for group, x in last.items()}
 
     def since(self, client: int) -> str:
-        """What is known of a client before it diverged."""
+        """Text about a client's last finite loss, for errors."""
         before = self.last_losses.get(client)
         if before is None:
             return " (its first)"

@@ -1,4 +1,4 @@
-"""What a job takes of its machine, for the record of a run."""
+"""The time and memory that a job uses, for the record of a run."""
 
 import resource
 import sys
@@ -7,22 +7,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 WALL, CPU, MEMORY = "wall_seconds", "cpu_seconds", "memory_bytes"
-UNIT = 1 if sys.platform == "darwin" else 1024  # bytes, of what the system calls ru_maxrss
+UNIT = 1 if sys.platform == "darwin" else 1024  # bytes per unit of ru_maxrss
 
 
 @dataclass(frozen=True)
 class Spent:
-    """Counts from when it is made; CPU time is all that the process has used.
+    """Counts wall time since its creation, CPU time of the whole process, and memory.
 
     Attributes:
-      before: what jobs had used from which this one goes on, as it is called; {} for none.
+      before: result of the earlier job that this one continues; {} for none.
     """
 
     before: Mapping[str, float] = field(default_factory=dict)
     _began: float = field(default_factory=time.monotonic)
 
     def __call__(self) -> dict[str, float]:
-        """{wall_seconds, cpu_seconds, memory_bytes} so far; memory is the most at any time."""
+        """{wall_seconds, cpu_seconds, memory_bytes} so far; memory is the peak."""
         peak = UNIT * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         now = {WALL: time.monotonic() - self._began, CPU: time.process_time()}
         times = {name: round(self.before.get(name, 0) + value, 2) for name, value in now.items()}

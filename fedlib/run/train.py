@@ -18,7 +18,7 @@ def train(
     checkpoints: Checkpoints,
     **run_options,
 ) -> None:
-    """Run, then write the state and, last, the history that vouches for it with its checksum."""
+    """Run, then write the state and, last, the history, which has the checksum of the state."""
     state, result = simulation.run(checkpoints, **run_options)
     tensors = flatten(state)
     sha256 = save_tensors(state_file, tensors)
@@ -27,4 +27,4 @@ def train(
     replace(result, spec=spec, provenance=provenance, diagnostics=diagnostics).save(
         history_file, state_file
     )
-    checkpoints.clear(last=False)  # a workflow that ends before it knows of this does it again
+    checkpoints.clear(last=False)  # needed if the workflow dies before it sees the result

@@ -1,16 +1,16 @@
-"""Tuning: a run with several settings on a cut of its own, one of which validation chooses.
+"""Tuning: trains a run with several settings on a separate cut, and chooses one by validation.
 
-Every method gets the same number of trials. The first has the declared setting, usually its
-paper's. The others are scrambled Sobol points (`torch.quasirandom`) that depend on the seed alone:
-their first coordinate is the rate of the local solver, so all methods try the same rates; the next
-ones are what the method's `SPACE` names. A trial is an ordinary training. That of the highest mean
-validation accuracy over the seen clients after the last round is chosen, of equal ones the first.
-Test examples are taken away before the first trial. A diverged trial is one that cannot be chosen.
+Every method gets the same number of trials. The first has the declared setting, usually that of the
+paper. The others are scrambled Sobol points (`torch.quasirandom`) that depend on the seed alone.
+Their first coordinate is the rate of the local solver, so all methods try the same rates; the next
+ones are the fields in the method's `SPACE`. A trial is an ordinary training. The chosen trial has
+the highest mean validation accuracy over the seen clients after the last round; among equals, it is
+the first. Test examples are removed before the first trial. A diverged trial is never chosen.
 
-With a rung, all trials stop after a quarter of the rounds, and the best quarter of them is trained
+With a rung, all trials stop after a quarter of the rounds. Then the best quarter of them is trained
 to the end, from the start.
 
-Source: equal budgets with the selection as a part of the method as in DomainBed (Gulrajani and
+Source: equal budgets, with the selection as a part of the method, as in DomainBed (Gulrajani and
 Lopez-Paz, ICLR 2021); the rung is one of successive halving (Jamieson and Talwalkar, AISTATS 2016).
 """
 
@@ -37,17 +37,17 @@ from fedlib.run.tuned import TUNING, merged
 from fedlib.run_spec import RUNG
 
 RATE = "local.lr"
-DIMENSIONS = 8  # of every point, so that the rates do not depend on how many of them a method uses
-EDGE = 0.1  # share of a range at each of its ends
+DIMENSIONS = 8  # of every point, so that rates do not depend on the number that a method uses
+EDGE = 0.1  # share of a range at each end that counts as its edge
 VALIDATION = View("seen", "default", "val")
 
 
 class Trial(NamedTuple):
-    """A setting, and what it came to.
+    """A setting and its accuracy.
 
     Attributes:
       values: by entry and name, {"local.lr": 0.1, "params.mu": 1.0}.
-      accuracy: mean validation accuracy by the number of rounds; None where it diverged.
+      accuracy: mean validation accuracy by number of rounds; None if it diverged.
     """
 
     values: dict[str, Any]
@@ -55,13 +55,13 @@ class Trial(NamedTuple):
 
 
 def space_of(spec: Mapping) -> dict[str, Tried]:
-    """What is tuned of a run, by entry and name, the rate first.
+    """The tuned values of a run, by entry and name, the rate first.
 
     Args:
       spec: of the run, with "tuning", see `fedlib.spec.Run`.
 
     Raises:
-      ConfigError: for a method with more than there are coordinates.
+      ConfigError: if the method's `SPACE` has too many names.
     """
     own = methods.load(spec["method"]).SPACE
     if len(own) >= DIMENSIONS:
@@ -80,9 +80,9 @@ def points(count: int, seed: int) -> np.ndarray:
 
 
 def settings(spec: Mapping) -> list[dict[str, Any]]:
-    """The values of each trial of a run, those that are declared first; `spec` as `space_of`.
+    """The values of each trial of a run, the declared ones first; `spec` as in `space_of`.
 
-    Just these, if nothing is left to be tuned.
+    Only the declared ones, if there is nothing to tune.
     """
     space, method = space_of(spec), methods.load(spec["method"])
 
@@ -100,16 +100,16 @@ def settings(spec: Mapping) -> list[dict[str, Any]]:
 
 
 def without_test(federation: Federation) -> Federation:
-    """The federation as tuning sees it: without test examples, and without what only these know."""
+    """The federation for tuning: without test examples and the truth."""
     nobody = Split.from_lists([[] for _ in range(federation.num_clients)])
     return replace(federation, test=nobody, truth=None)
 
 
 def accuracy(result: RunResult, view: View = VALIDATION) -> float:
-    """Mean validation accuracy over the seen clients that have such examples, at the end.
+    """Mean validation accuracy over the seen clients with validation examples, at the end.
 
     Raises:
-      ConfigError: if nobody has any.
+      ConfigError: if no client has any.
     """
     scores = result.scores.get(view)
     if scores is None:
@@ -123,12 +123,13 @@ def accuracy(result: RunResult, view: View = VALIDATION) -> float:
 
 @dataclass
 class Memory:
-    """What finished trials came to: a small file, so that a killed job goes on.
+    """The accuracies of finished trials, in a small file, so that a killed job can continue.
 
     Attributes:
-      file: where it is kept.
-      stamp: what the job is (specification, code, shards); what another one noted is ignored.
-      notes: JSON-able, kept with it.
+      file: its path.
+      stamp: identifies the job (specification, code, shards); notes of others are ignored.
+      notes: further JSON-able facts.
+      done: accuracy of each finished trial by name; None if it diverged.
     """
 
     file: Path
@@ -137,13 +138,13 @@ class Memory:
     done: dict[str, float | None] = field(default_factory=dict)
 
     def __post_init__(self):
-        """Read what is there."""
+        """Read the file, if it belongs to this job."""
         kept = seals.remembered(self.file)
         if kept.get("stamp") == self.stamp:
             self.done, self.notes = kept["done"], kept["notes"]
 
     def find(self, key: str, find: Callable[[], float | None]) -> float | None:
-        """What is known by that name, or what `find` returns."""
+        """The accuracy of the trial `key`: the known one, or the result of `find`."""
         if key not in self.done:
             self.done[key] = find()
             kept = {"stamp": self.stamp, "done": self.done, "notes": self.notes}
@@ -158,9 +159,9 @@ class Tuner:
 
     Attributes:
       spec: of the run, with "tuning".
-      build: makes what a specification describes ready to run, on a federation `without_test`.
+      build: makes the simulation of a specification, on a federation `without_test`.
       memory: of finished trials.
-      checkpoints: of the trial that runs, by its name; None keeps none.
+      checkpoints: of the current trial, by its name; None keeps none.
       report, stop: as in `Simulation.run`.
     """
 
@@ -175,7 +176,7 @@ class Tuner:
         """All trials.
 
         Raises:
-          DivergedError: if none of them came to an end.
+          DivergedError: if all of them diverged.
         """
         trials = [Trial(values, {}) for values in settings(self.spec)]
         rounds = self.spec["rounds"]
@@ -196,7 +197,7 @@ class Tuner:
         return trials
 
     def _try(self, trials: Sequence[Trial], number: int, rounds: int) -> None:
-        """Train a trial for so many rounds, and note what it came to."""
+        """Train a trial for `rounds` rounds, and note its accuracy."""
         trial, name = trials[number], f"{number}/{rounds}"
         found = self.memory.find(name, lambda: self._train(trial.values, rounds, name))
         trial.accuracy[rounds] = found
@@ -222,13 +223,13 @@ class Tuner:
 
 
 def best(trials: Sequence[Trial], rounds: int) -> list[int]:
-    """The trials that came to so many rounds without diverging, the best first -> numbers"""
+    """Numbers of the trials that did `rounds` rounds without diverging, the best first."""
     found = {n: t.accuracy[rounds] for n, t in enumerate(trials) if rounds in t.accuracy}
     return sorted((n for n in found if found[n] is not None), key=lambda n: -found[n])
 
 
 def record(spec: Mapping, trials: Sequence[Trial]) -> dict:
-    """Everything about a tuning that is kept, JSON-able; `spec` as `space_of`."""
+    """The record of a tuning, JSON-able; `spec` as in `space_of`."""
     space = space_of(spec)
     chosen = best(trials, spec["rounds"])[0]
     values = trials[chosen].values
@@ -250,12 +251,12 @@ def record(spec: Mapping, trials: Sequence[Trial]) -> dict:
 
 
 def at_edge(tried: Tried, value: Any) -> bool:
-    """Whether a value is in the outer tenth of a range, or outside; never of a list."""
+    """Whether a value is in the outer tenth of a range, or outside; False for lists (`OneOf`)."""
     if isinstance(tried, OneOf) or value is None:
         return False
     return not EDGE <= tried.share(value) <= 1 - EDGE
 
 
 def _coordinates(spec: Mapping, method: type) -> list[str]:
-    """The name of each coordinate of a point, whether it is tuned or fixed."""
+    """The name of each coordinate of a point, tuned or fixed."""
     return [RATE, *(f"params.{name}" for name in method.SPACE)]

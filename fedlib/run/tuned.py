@@ -1,6 +1,6 @@
-"""The specification that a tuned run is trained by: what is declared, with the values chosen.
+"""The specification with which a tuned run is trained: the declared one, with the chosen values.
 
-`fedlib.run.tune` chooses them. The history of a run says with which it was trained.
+`fedlib.run.tune` chooses the values. The history of the run contains the result.
 """
 
 from collections.abc import Mapping
@@ -12,8 +12,8 @@ from fedlib.errors import DataError
 from fedlib.results import RunResult
 from fedlib.run_spec import TUNED, of_training
 
-RAN = "ran"  # in the provenance of a history: the specification by which a tuned run was trained
-VALUES, TUNING = "values", "tuning"  # of a choice: by name, and the digest of what chose
+RAN = "ran"  # in the provenance of a history: the specification with which a tuned run was trained
+VALUES, TUNING = "values", "tuning"  # of a choice: values by name, digest of the tuning
 
 
 def merged(spec: Mapping, values: Mapping[str, Any]) -> dict:
@@ -26,19 +26,20 @@ def merged(spec: Mapping, values: Mapping[str, Any]) -> dict:
 
 
 def write_choice(path: Path, values: Mapping[str, Any], tuning: Mapping) -> None:
-    """Write what was chosen, by a job of this specification."""
+    """Write the chosen values, and the digest of the tuning's specification."""
     seals.write_json(path, {VALUES: dict(values), TUNING: seals.spec_digest(tuning)})
 
 
 def to_train(spec: Mapping, choice: Path | None) -> dict:
-    """The specification to train by.
+    """The specification with which to train.
 
     Args:
       spec: as declared; a tuned run has the digest of its tuning.
-      choice: what `write_choice` wrote; None for a run that is not tuned.
+      choice: file from `write_choice`; None for a run that is not tuned.
 
     Raises:
-      DataError: if a tuned run is given none, or another one's.
+      DataError: if the choice of a tuned run is missing or belongs to another tuning, or if there
+        is one for a run that is not tuned.
     """
     if TUNED not in spec:
         if choice:
@@ -52,13 +53,13 @@ def to_train(spec: Mapping, choice: Path | None) -> dict:
 
 
 def trained(spec: Mapping, history: Path) -> dict:
-    """The specification by which a run was trained that has this history.
+    """The specification with which the run of a history was trained.
 
     Args:
       spec: of its evaluation, as declared.
 
     Raises:
-      DataError: if the history of a tuned run does not say it.
+      DataError: if the history of a tuned run does not contain it.
     """
     if TUNED not in spec:
         return of_training(spec)

@@ -21,12 +21,12 @@ def tune(
     report: Callable[[str], None],
     stop: Callable[[], bool],
 ) -> None:
-    """Run all trials, then write the choice and, last, the trials, which vouch for it.
+    """Run all trials, then write the choice and, last, the trials, which have its digest.
 
     Args:
       args: of `scripts/tune.py`.
       spec: of the run, with "tuning".
-      device: as `fedlib.workflow.gpu.device` grants it.
+      device: from `fedlib.workflow.gpu.device`.
       code: digest of the code.
       report, stop: as in `Simulation.run`.
     """
@@ -36,7 +36,7 @@ def tune(
     memory = Memory(args.checkpoints / "finished.json", stamp)
 
     def build(ran: dict) -> Simulation:
-        """A trial, on the executor of the first one."""
+        """The simulation of a trial, with the executor of the first trial."""
         wanted = memory.notes.get("executor", args.executor)
         given = {"device": device, "executor": wanted, "weights": args.weights}
         simulation = build_simulation(ran, federation, **given)
