@@ -45,14 +45,14 @@ TRIALS = (
 
 
 def _in_networks(title: str, key: str) -> dict:
-    """A row of Table 1 about what a network is, and where a run declares it."""
+    """A row of Table 1 about networks, with its paths in a run's declaration."""
     paths = {"global": "model_params", "local": "modules.expert.params"}
     paths |= {"gate": "modules.gate.params"}
     return {"title": title, "key": key, "paths": {of: f"{x}.{key}" for of, x in paths.items()}}
 
 
 def _in_solvers(title: str, key: str) -> dict:
-    """A row of Table 1 about how a network is trained, and where a run declares it."""
+    """A row of Table 1 about training, with its paths in a run's declaration."""
     paths = {"global": "local.", "local": "params.local_", "gate": "params.gate_"}
     return {"title": title, "key": key, "paths": {of: f"{x}{key}" for of, x in paths.items()}}
 
@@ -116,7 +116,7 @@ CLAIMS = [  # the numbers of the text as arithmetic on cells of Table 2 (section
 
 
 def claims(shown: Sequence[Setting]) -> list[dict]:
-    """`CLAIMS` about the federation that is shown."""
+    """`CLAIMS` about the shown federation."""
     there = {"federation": shown[0].data.name}
     return [claim | {"cells": [cell | there for cell in claim["cells"]]} for claim in CLAIMS]
 
@@ -132,13 +132,13 @@ def largest_p(settings: Sequence[Setting]) -> list[Setting]:
 
 
 def three_p(settings: Sequence[Setting]) -> list[Setting]:
-    """Those of Table 2 with the smallest, the middle and the largest majority fraction."""
+    """Federations of Table 2 with the smallest, the middle and the largest majority fraction."""
     of_table = on("table2")(settings)
     return [x for i, x in enumerate(of_table) if i in (0, len(of_table) // 2, len(of_table) - 1)]
 
 
 def numbers_of_clients(settings: Sequence[Setting]) -> list[Setting]:
-    """Those with another number of clients, after the one that they vary."""
+    """A federation, then its variants with another number of clients."""
     others = on("clients")(settings)
     return smallest_p(settings) + others if others else []
 
@@ -150,7 +150,7 @@ def by_clusters(shown: Sequence[Setting]) -> list[str]:
 
 
 def with_clusters(shown: Sequence[Setting]) -> list[str]:
-    """All runs but those of local experts, which have no clusters."""
+    """All runs except local experts, which have no clusters."""
     return [run.label for setting in shown for run in setting.runs() if run.label != LOCALS]
 
 
