@@ -20,7 +20,7 @@ BY_ETA = tuple(f"fedmix-k4-eta{eta:g}" for eta in ETAS)
 BY_EXPERTS = ("fedavg", "biased-fedavg", *(f"fedmix-k{number}" for number in MANY_EXPERTS))
 
 MEAN = {"metric": "accuracy_client_mean"}
-# Pooled over validation sets, so that every example of their union counts the same (section 3).
+# Pooled over validation sets, so that all examples of their union have equal weights (section 3).
 NEW_SHARD = {"protocol": "new_shard", "metric": "accuracy"}
 ASKS = {
     "new_shard": "How accurate are models on data that no client trained on?",
@@ -28,7 +28,7 @@ ASKS = {
 }
 FINETUNED = {"protocol": "finetuned", **MEAN}
 BY_TRAFFIC = {"unit": "GB", "scale": "linear"}
-SHADED = {"shaded": "fedmix"}  # where only FedMix is varied, by numbers
+SHADED = {"shaded": "fedmix"}  # for sweeps of FedMix alone
 
 AVERAGED = {"cifar100": {"evaluations": 10}, "femnist": {"rounds": 2000}}  # Table 1
 WAYS = [
@@ -51,13 +51,13 @@ ON_TEST = "Mean client accuracy on test sets, as these federations have no valid
 
 
 def ways(shown: Sequence[Setting]) -> list[dict]:
-    """Columns of the table of protocols; new clients only where some federation has any."""
+    """Columns of the table of protocols; new clients only if some federation has any."""
     new = any(setting.data.partition.get("unseen_fraction") for setting in shown)
     return [way for way in WAYS if new or way.get("group") != "unseen"]
 
 
 def traffic(shown: Sequence[Setting]) -> dict[str, float] | None:
-    """How far the paper's axes of traffic reach, by federation."""
+    """Ends of the paper's axes of traffic, in GB, by federation."""
     return each(lambda setting: setting.gb)(shown) or None
 
 
@@ -67,12 +67,12 @@ def window(shown: Sequence[Setting]) -> int:
 
 
 def first_of(*labels: str) -> Callable[[Sequence[Setting]], tuple[str, ...]]:
-    """The first of the labels that is run."""
+    """The first of these labels that has a run."""
     return lambda shown: tuple(label for label in labels if label in everything(shown))[:1]
 
 
 def with_curves_of(role: str, split: str) -> dict[str, Any]:
-    """Federations of a role whose curves are of that split, and what is shown of them."""
+    """Fields of a figure of curves, for the federations with the role and this split."""
     federations = on(role, where=lambda setting: setting.split == split)
     return {"labels": LINES, "federations": federations, "split": split}
 
@@ -80,7 +80,7 @@ def with_curves_of(role: str, split: str) -> dict[str, Any]:
 def _of_protocol(
     role: str, split: str, protocol: dict, title: str, caption: str
 ) -> dict[str, Exhibit]:
-    """Curves of another protocol over traffic and rounds; names end in the split, if it is test."""
+    """Curves of another protocol over traffic and rounds; names end in "_test" for split test."""
     suffix = {"val": "", "test": "_test"}[split]
     shown = {**with_curves_of(role, split), **protocol, "asks": ASKS[role]}
     return {
