@@ -34,11 +34,11 @@ CONTRADICTIONS = (
     "Printed inconsistently: of Avg-MoE on FEMNIST at M = 50 Tables 2, 3 and 7 have 83.30, 82.78 "
     "and 82.60, of FedJETs Tables 2 and 7 have 76.96 and 75.88."
 )
-ROLLED = 100  # clients of the one number of FedRolex (section 0)
+ROLLED = 100  # number of clients of FedRolex's only published number (section 0)
 BETA_PAIR = ("fedmoe", "fedmoe-beta-1e-1")
 BY_CLASS = {"values": "mean gate", "rows": "Class"}
 
-WITH_PARTS = {  # Table 4: labels, and what their rows are called
+WITH_PARTS = {  # Table 4: labels, and the titles of their rows
     "fedmoe-plain": "neither",
     "fedmoe-entropy": "+ GEnt, entropy of the gate",
     "fedmoe-sync": "+ Sync, synchronisation",
