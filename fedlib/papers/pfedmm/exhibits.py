@@ -22,7 +22,7 @@ WITHOUT_A_SERVER = tuple(x for label in SERVERLESS for x in (label, f"{label}-go
 BY_SAMPLING = {label: (label, f"{label}-damped", f"{label}-renormalised") for label in SAMPLED}
 WITH_A_PART_CHANGED = ("pfedmm", *(f"pfedmm-{name}" for name in ABLATIONS))
 
-EVERYWHERE = on("main", "fedem-readme")  # but for federations that only vary one
+EVERYWHERE = on("main", "fedem-readme")  # without federations that only vary another one
 WITH_ABLATIONS = on("main", where=lambda setting: setting.ablations)
 WITH_PARTICIPATION = on("main", where=lambda setting: setting.participation)
 WITH_EXPERTS = on("main", where=lambda setting: setting.num_experts)
@@ -38,13 +38,13 @@ OF_SEEN = "Personalised accuracy of the seen clients"
 
 
 def by_experts(shown: Sequence[Setting]) -> list[str]:
-    """Mixtures with every number of experts that is compared; the usual one first."""
+    """Mixtures with every compared number of experts; the usual one first."""
     numbers = [number for setting in shown for number in setting.num_experts]
     return [x for label in MIXTURES for x in (label, *(of_experts(label, n) for n in numbers))]
 
 
 def unseen(settings: Sequence[Setting]) -> list[Setting]:
-    """Federations with clients who take no part in training; first those that set some apart."""
+    """Federations with unseen clients; first those of the role "unseen"."""
     apart = on("unseen")(settings)
     return apart + [s for s in settings if has_unseen(s.data) and s not in apart]
 
@@ -57,13 +57,13 @@ def by_alpha(settings: Sequence[Setting]) -> list[Setting]:
 
 
 def over_alpha(shown: Sequence[Setting]) -> list[str]:
-    """Labels that are run with another concentration."""
+    """Labels of runs with another concentration."""
     varied = on("heterogeneity")(shown)
     return [label for label in METHODS if any(label in setting.labels for setting in varied)]
 
 
 def methods_over_alpha(shown: Sequence[Setting]) -> list[str]:
-    """Their registry names."""
+    """Registry names of the methods in `over_alpha`."""
     return [METHODS[label][1] for label in over_alpha(shown)]
 
 
