@@ -1,4 +1,4 @@
-"""Tables and figures of pFedMoE; most are of one of two settings, of which clients' models are."""
+"""Tables and figures of pFedMoE; most are for heterogeneous or for homogeneous models."""
 
 from collections.abc import Callable, Sequence
 
@@ -21,7 +21,7 @@ from fedlib.spec import experts, figures, tables
 from fedlib.spec.exhibits import Exhibit
 
 MEAN = {"metric": "accuracy_client_mean"}
-SETTINGS = {  # name: what clients have, suffix of labels, labels
+SETTINGS = {  # name: the clients' models, suffix of labels, labels
     "heterogeneous": ("five architectures in turn, CNN-1 to CNN-5", "", MAIN),
     "homogeneous": ("one architecture, CNN-1", SAME, HOMOGENEOUS),
 }
@@ -46,12 +46,12 @@ TARGETS = each(lambda setting: setting.target)
 
 
 def with_all(labels: Sequence[str]) -> Callable[[Sequence[Setting]], list[Setting]]:
-    """Federations on which all of the labels are run."""
+    """A function that selects the federations with runs of all the labels."""
     return on("main", where=lambda setting: {*labels} <= {*setting.labels})
 
 
 def on_cifar(labels: Sequence[str]) -> Callable[[Sequence[Setting]], list[Setting]]:
-    """As `with_all`, only of CIFAR-10 and CIFAR-100 where a scale has them."""
+    """As `with_all`, but only CIFAR-10 and CIFAR-100 if a scale has them."""
 
     def of(settings: Sequence[Setting]) -> list[Setting]:
         cifar = [x for x in on("main")(settings) if x.data.dataset.startswith("cifar")]
@@ -61,27 +61,27 @@ def on_cifar(labels: Sequence[str]) -> Callable[[Sequence[Setting]], list[Settin
 
 
 def published(name: str) -> Callable[[Sequence[Setting]], dict[str, str]]:
-    """How the published exhibits of a setting end, by federation."""
+    """A function that gives the published exhibits of a setting, by federation."""
     return each(lambda setting: setting.published and f"{name}-{setting.published}")
 
 
 def few_of_last(shown: Sequence[Setting]) -> list[str]:
-    """Of `FEW` those that are run on the last federation."""
+    """Those of `FEW` with a run on the last federation."""
     return [label for label in FEW if label in shown[-1].labels]
 
 
 def few_of_all(shown: Sequence[Setting]) -> list[str]:
-    """Of `FEW` those that are run on every federation."""
+    """Those of `FEW` with a run on every federation."""
     return [label for label in FEW if all(label in setting.labels for setting in shown)]
 
 
 def methods_of_few(shown: Sequence[Setting]) -> list[str]:
-    """Their registry names."""
+    """The registry names of `few_of_all`."""
     return [VARIANTS[label].method for label in few_of_all(shown)]
 
 
 def _tables(name: str) -> dict[str, Exhibit]:
-    """Those of one setting: accuracy, gains, costs."""
+    """Tables of one setting: accuracy, gains, costs."""
     what, suffix, labels = SETTINGS[name]
     baselines = [f"{label}{suffix}" for label in BASELINES]
     compared = (f"pfedmoe{suffix}", *baselines)
@@ -143,7 +143,7 @@ def _tables(name: str) -> dict[str, Exhibit]:
 
 
 def _figures(name: str) -> dict[str, Exhibit]:
-    """Those of one setting: curves, and clients one by one."""
+    """Figures of one setting: curves, and differences by client."""
     what, suffix, labels = SETTINGS[name]
     curves = tuple(f"{label}{suffix}" for label in CURVES)
     return {
