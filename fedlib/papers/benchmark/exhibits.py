@@ -17,12 +17,12 @@ from fedlib.spec.contrasts import (
 from fedlib.spec.worlds import PhaseDiagram, Regret
 
 PICK = "Best of the three"
-FEWEST = 3  # federations over which something can be said
-PICKED = ("local", "fedavg", "fedavg-plus")  # ordinary runs, of which a client may pick one
+FEWEST = 3  # federations for a statement over federations
+PICKED = ("local", "fedavg", "fedavg-plus")  # ordinary runs, from which a client may pick
 
 
 def rows(shown: Settings) -> tuple[dict, ...]:
-    """A row for each method that some of the settings have."""
+    """A row for each method in some of the settings."""
     there = {label for setting in shown for label in setting.labels}
     worlds = {setting.data.name for setting in shown}
     return tuple(
@@ -37,13 +37,13 @@ def rows(shown: Settings) -> tuple[dict, ...]:
 
 
 def home_or_protocol(label: str, worlds: set[str]) -> dict:
-    """Which worlds are as a method assumes; and how it predicts, if not by default."""
+    """The worlds that meet a method's assumption, and its protocol if it is not "default"."""
     home = {"home": tuple(name for name in HOMES.get(label, ()) if name in worlds)}
     return home | ({"protocol": PROTOCOLS[label]} if label in PROTOCOLS else {})
 
 
 def rows_and_pick(shown: Settings) -> tuple[dict, ...]:
-    """The same, after three of them what each client could pick of these without more training."""
+    """The same, with a row for each client's own pick among `PICKED` after these."""
     found = [*rows(shown)]
     three = [row for row in found if row["title"] in {METHODS[label][0] for label in PICKED}]
     pick = {
@@ -57,24 +57,24 @@ def rows_and_pick(shown: Settings) -> tuple[dict, ...]:
 
 
 def contenders(shown: Settings) -> tuple[dict, ...]:
-    """The rows of methods that look at their input."""
+    """The rows of methods that use inputs."""
     return tuple(row for row in rows_and_pick(shown) if not {*PRIOR} & {*row["labels"]})
 
 
 def several(settings: Settings) -> list[Setting]:
-    """The real federations, if there are enough to say something over them."""
+    """The real federations, if there are at least `FEWEST`."""
     found = on("real")(settings)
     return found if len(found) >= FEWEST else []
 
 
 def threshold(shown: Settings) -> dict[str, float]:
-    """By divergence: the examples at which training alone is expected to overtake one model."""
+    """By divergence: the examples at which local training is expected to overtake one model."""
     deltas = {setting.data.params["divergence"] for setting in shown}
     return {f"{delta:g}": DIM / delta for delta in sorted(deltas) if delta > 0}
 
 
 def titles(*labels: str):
-    """The titles of these methods, as far as they run; "pick" is what clients pick."""
+    """A function that gives the titles of those of these methods that run; "pick" always does."""
 
     def of(shown: Settings) -> tuple[str, ...]:
         there = {label for setting in shown for label in setting.labels} | {"pick"}
@@ -84,7 +84,7 @@ def titles(*labels: str):
 
 
 def title_of(label: str) -> str:
-    """How a method is called here."""
+    """The title of a method."""
     return PICK if label == "pick" else METHODS[label][0]
 
 
@@ -98,7 +98,7 @@ def claims() -> tuple[dict, ...]:
 
 
 def tags(shown: Settings) -> dict[str, tuple[str, ...]]:
-    """In what the clients of each federation differ."""
+    """How the clients of each federation differ."""
     return {setting.data.name: TAGS[setting.data.name] for setting in shown}
 
 
