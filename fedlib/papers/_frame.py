@@ -1,10 +1,9 @@
-"""What the declarations of all papers have in common.
+"""The common parts of all papers' declarations.
 
-A paper's tables and figures are constants: each is a kind of `fedlib.spec.tables` or
-`fedlib.spec.figures` in which what differs from scale to scale is a function. `federations` is one
-of all settings, and gives those that are shown: `on("accuracy")`. Every other field may be one of
-the settings that are shown. Of `labels`, those without a run on them are left out, so they may name
-more than a scale has.
+A paper's tables and figures are constants: kinds of `fedlib.spec.tables` or `fedlib.spec.figures`
+in which fields that differ between scales are functions. `federations` is a function of all
+settings that returns the shown ones: `on("accuracy")`. Any other field may be a function of the
+shown settings. Labels without a run are left out, so `labels` may name more than a scale has.
 """
 
 import dataclasses
@@ -22,12 +21,12 @@ from fedlib.spec.exhibits import Exhibit
 
 @dataclass(frozen=True, kw_only=True)
 class Setting(ABC):
-    """A federation, and how methods are run on it; papers derive theirs.
+    """Base class of a federation and the settings of its runs; papers derive their own.
 
     Attributes:
       data: the federation.
-      labels: what is run; a paper says what they mean.
-      roles: which tables and figures it is for; the paper's `exhibits` name them.
+      labels: of the runs; their meaning is the paper's.
+      roles: names by which the paper's `exhibits` select settings.
     """
 
     data: Data
@@ -39,13 +38,13 @@ class Setting(ABC):
         """All runs."""
 
     def variants(self) -> Iterable["Setting"]:
-        """Further settings that go with this one."""
+        """Further settings that belong to this one."""
         return ()
 
 
 def participation(cohort: int, num_clients: int) -> dict:
-    """So many clients in a round, as `Run` has it; only their models are averaged."""
-    # A share that is cut to the cohort wherever it is rounded.
+    """`Run.participation` for `cohort` clients in a round; only their models are averaged."""
+    # The next larger number, so that rounding down gives exactly the cohort.
     rate = 1.0 if cohort == num_clients else math.nextafter(cohort / num_clients, 1)
     return {"rate": rate, "aggregation": "renormalised"}
 
@@ -54,12 +53,12 @@ Settings = Sequence[Setting]
 
 
 def on(*roles: str, where: Callable[[Any], Any] = bool) -> Callable[[Settings], list[Setting]]:
-    """Of all settings those with any of the roles, of which `where` is true."""
+    """A function that selects the settings with any of the roles for which `where` is true."""
     return lambda settings: [s for s in settings if {*roles} & {*s.roles} and where(s)]
 
 
 def each(value: Callable[[Any], Any]) -> Callable[[Settings], dict[str, Any]]:
-    """By federation what `value` makes of its setting, but for None."""
+    """A function that gives the `value` of each setting by federation, without None."""
 
     def of(shown: Settings) -> dict[str, Any]:
         values = {setting.data.name: value(setting) for setting in shown}
@@ -69,21 +68,21 @@ def each(value: Callable[[Any], Any]) -> Callable[[Settings], dict[str, Any]]:
 
 
 def everything(shown: Settings) -> tuple[str, ...]:
-    """All labels of the settings that are shown."""
+    """All labels of the shown settings."""
     return tuple(dict.fromkeys(label for setting in shown for label in setting.labels))
 
 
 def at_scale(
     exhibits: Mapping[str, Exhibit], settings: Settings, runs: Iterable[Run]
 ) -> dict[str, Exhibit]:
-    """The tables or figures of a scale, without those that have nothing to show there."""
+    """The tables or figures of a scale, without empty ones."""
     cells = [(run.federation, run.label) for run in runs]
     made = {name: _made(exhibit, settings, cells) for name, exhibit in exhibits.items()}
     return {name: exhibit for name, exhibit in made.items() if exhibit.labels}
 
 
 def _made(exhibit: Exhibit, settings: Settings, cells: list[tuple[str, str]]) -> Exhibit:
-    """An exhibit with what its functions make of the settings."""
+    """An exhibit with its functions replaced by their values for the settings."""
     shown = exhibit.federations(settings)
     if not shown:
         return dataclasses.replace(exhibit, labels=(), federations=())
@@ -109,14 +108,14 @@ def paper(
 
     Args:
       name, title, citation: of the paper.
-      scales: has a function per scale, which makes the scale's note, its seeds and settings.
-        Without `demo_all`, scale demo-all is what scale demo is.
+      scales: has a function per scale, which returns the scale's note, its seeds and settings.
+        Without `demo_all`, scale demo-all is the same as demo.
       exhibits: has `TABLES` and `FIGURES`, by name.
-      criteria: makes the table of criteria of settings and their runs; it comes last.
+      criteria: returns the table of criteria, given settings and runs; it is the last table.
     """
 
     def declare(scale: str) -> Paper:
-        """The paper at one scale, without the tables and figures that have nothing to show there.
+        """The paper at one scale, without tables and figures that would be empty.
 
         Raises:
           ConfigError: for an unknown scale.
