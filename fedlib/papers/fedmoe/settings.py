@@ -288,9 +288,7 @@ class Setting(_frame.Setting):
         match variant.method:
             case "fedmoe" | "uniform_mixture":
                 own, server = self.params, self.server
-                if (
-                    variant.preset == "code"
-                ):  # which says itself how far experts move, and how often
+                if variant.preset == "code":  # has its own step sizes and epochs
                     own, server = {}, {n: x for n, x in server.items() if n != "epochs"}
                 solver = {"server": preset["server"] | server}
                 epochs = variant.warm_epochs
