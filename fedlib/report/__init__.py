@@ -1,5 +1,5 @@
-"""From raw counts to what a table or figure shows: metrics, selections, comparisons, print.
+"""From raw counts to tables and figures: metrics, selections, comparisons, output.
 
-Here belongs what several kinds of tables and figures share. It imports results and data frames,
-never PyTorch, so that a new table costs seconds.
+This package has the code that several kinds of tables and figures share. It imports results and
+data frames, never PyTorch, so that a new table takes seconds.
 """

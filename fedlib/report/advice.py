@@ -1,9 +1,9 @@
-"""What to run where, by rules over federations, and whether following them would have helped.
+"""Rules that recommend a method for a federation, and a test of whether following them helps.
 
-A rule is about the federations that share a tag. It compares every method with what is run
-otherwise, and takes the one of highest mean difference. The advice is tested by leaving out a
-federation, or all of its data set: the rules are made of the others, the first whose tag fits and
-that can tell anything is followed, and where it has no winner what is run otherwise is run.
+A rule covers the federations that share a tag. It compares every method with a default method, and
+takes the one of highest mean difference. To test the advice, a federation, or all federations of
+its data set, are left out, and the rules are made of the others. The first rule with a matching tag
+and a known verdict decides; if it has no winner, the default method is taken.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,14 +14,14 @@ import pandas as pd
 
 from fedlib.report import contrasts, statistics
 
-WINNERS = ("clear", "leaning")  # verdicts with which a method is advised
+WINNERS = ("clear", "leaning")  # verdicts that recommend a method
 FOLLOWED = "This page"
-PLANNED_LENGTH = 0.01  # half of an interval that settles a point
-WAYS = ("federation", "dataset")  # what is left out
+PLANNED_LENGTH = 0.01  # half-width of an interval that settles one point
+WAYS = ("federation", "dataset")  # units to leave out
 
 
 class Asked(NamedTuple):
-    """What is asked: the fields of `fedlib.spec.contrasts.Advice` of these names."""
+    """The fields of `fedlib.spec.contrasts.Advice` with these names."""
 
     of: Sequence[str]
     against: str
@@ -30,18 +30,20 @@ class Asked(NamedTuple):
     rules: Sequence[Mapping]
 
     def tagged(self, values: pd.DataFrame, tag: str) -> pd.DataFrame:
-        """The values of federations with a tag; "" is all."""
+        """The values of federations with a tag; of all federations for ""."""
         names = [name for name, own in self.tags.items() if not tag or tag in own]
         return values[values["federation"].isin(names)]
 
 
 class Ruling(NamedTuple):
-    """What a rule says.
+    """The result of a rule.
 
     Attributes:
-      title: the method that comes out first; verdict: what is said of it.
-      numbers: of `contrasts.contrast`; near: other methods within a point of it.
-      more: further federations that would bring its interval to a point; NaN if nobody knows.
+      title: the method of highest mean difference.
+      verdict: on that method, see `fedlib.report.statistics.verdict`.
+      numbers: of `contrasts.contrast`.
+      near: other methods within one point of it.
+      more: further federations needed for an interval of one point; NaN if unknown.
     """
 
     rule: Mapping
@@ -53,7 +55,7 @@ class Ruling(NamedTuple):
 
 
 def rulings(asked: Asked, values: pd.DataFrame) -> list[Ruling]:
-    """What each rule says of all federations with its tag; those without any are left out."""
+    """The result of each rule on all federations with its tag; rules without any are left out."""
     found = []
     for rule in asked.rules:
         ruling = decide(asked, asked.tagged(values, rule["tag"]), rule)
@@ -62,13 +64,13 @@ def rulings(asked: Asked, values: pd.DataFrame) -> list[Ruling]:
 
 
 def decide(asked: Asked, values: pd.DataFrame, rule: Mapping) -> Ruling | None:
-    """What a rule says of these values; None if there is nothing to compare."""
+    """The result of a rule on these values; None if there is nothing to compare."""
     differences = {
         title: contrasts.paired(values, title, asked.against)
         for title in asked.of
         if title != asked.against
     }
-    # Of all federations of the rule, or comparisons would be of different ones.
+    # Only methods that ran on all federations of the rule: comparisons must be of the same ones.
     most = max((each["federation"].nunique() for each in differences.values()), default=0)
     means = {
         title: statistics.by_federation(each)["value"].mean()
@@ -89,7 +91,7 @@ def decide(asked: Asked, values: pd.DataFrame, rule: Mapping) -> Ruling | None:
 
 
 def _more(values: np.ndarray) -> float:
-    """Further federations so that the interval of a mean is a point to each side, about."""
+    """Further federations for an interval of a mean of about one point to each side."""
     if len(values) < 2:
         return float("nan")
     needed = int(np.ceil((1.96 * values.std(ddof=1) / PLANNED_LENGTH) ** 2))
@@ -97,11 +99,11 @@ def _more(values: np.ndarray) -> float:
 
 
 def tested(asked: Asked, values: pd.DataFrame) -> pd.DataFrame:
-    """How far below the best method each way to decide is, on each federation left out.
+    """Regret of each way to decide, on each federation left out.
 
     Returns:
-      Columns "left_out" (of `WAYS`), "way", federation, dataset, "title" (what was taken) and
-      "value", a regret: the accuracy of the best method there less that of the one taken.
+      Columns "left_out" (of `WAYS`), "way", federation, dataset, "title" (the method taken) and
+      "value", a regret: accuracy of the federation's best method less that of the method taken.
     """
     table = values.groupby(["federation", "title"])["value"].mean().unstack()
     datasets = values.groupby("federation")["dataset"].first()
@@ -135,7 +137,7 @@ def tested(asked: Asked, values: pd.DataFrame) -> pd.DataFrame:
 def _followed(
     asked: Asked, others: pd.DataFrame, federation: str, candidates: Collection[str]
 ) -> str:
-    """What the rules, made of other federations, advise for one."""
+    """The method that rules made of other federations recommend for one federation."""
     tags = asked.tags.get(federation, ())
     for rule in asked.rules:
         if rule["tag"] and rule["tag"] not in tags:
@@ -155,11 +157,11 @@ def _best_mean(others: pd.DataFrame, candidates: Sequence[str]) -> str:
 
 
 def gain(regrets: pd.DataFrame, left_out: str, against: str) -> dict | None:
-    """By how much following the page is ahead of always the same; None if that is not known.
+    """Lead of following the page over always taking `against`; None if unknown.
 
     Returns:
-      "mean", "low" and "high" (by data sets that are drawn again; NaN if there is one alone), in
-      accuracy, and "federations".
+      "mean", "low" and "high" (bootstrap over data sets; NaN if there is only one), in accuracy,
+      and "federations", their number.
     """
     mine = regrets[regrets["left_out"] == left_out]
     wide = mine.pivot(index=["federation", "dataset"], columns="way", values="value")

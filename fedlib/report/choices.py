@@ -1,7 +1,7 @@
-"""Methods that were run with several settings: each shows the one of its best validation accuracy.
+"""Methods run with several settings: each shows the setting of highest validation accuracy.
 
-A method chooses by the mean over its seeds, on each federation for itself. Test examples have no
-say in it. In a row with "pick" every client chooses for itself, among what the rows above have.
+A method chooses by the mean over its seeds, separately on each federation, and never by test
+examples. In a row with "pick" every client chooses for itself among the runs of the rows above.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,11 +17,11 @@ COSTS = ("bytes", "flops", "personal_flops")
 
 
 class Choice(NamedTuple):
-    """What a method shows on a federation.
+    """The run or runs that a method shows on a federation.
 
     Attributes:
       row: of the exhibit's `rows`.
-      labels: of the run that it chose, or of those of which every client picks one.
+      labels: of the chosen run, or of the runs among which every client picks one.
     """
 
     federation: dict
@@ -30,13 +30,13 @@ class Choice(NamedTuple):
 
 
 def choices(given: Inputs, rows: Iterable[Mapping]) -> list[Choice]:
-    """One for each federation and row of the exhibit that was run on it, in their order."""
+    """A choice for each federation and row of the exhibit that ran on it, in order."""
     scores = _scores(given)
     found = []
     for federation in given.exhibit["federations"]:
         name = federation["name"]
         there = {run["label"] for run in exhibits.runs_of(given.exhibit, name)}
-        taken: list[str] = []  # by the methods so far
+        taken: list[str] = []  # labels chosen by the methods so far
         for row in rows:
             labels = [label for label in row["labels"] if label in there]
             if row.get("pick"):
@@ -57,10 +57,10 @@ def _scores(given: Inputs) -> pd.Series:
 
 
 def of_clients(given: Inputs, choice: Choice, group: str = "seen") -> pd.DataFrame:
-    """Test accuracies after the last round: a row for each seed and client, as `client_rows` has.
+    """Test accuracies after the last round: a row for each seed and client, as in `client_rows`.
 
-    Where clients pick, each has the run of its own best validation accuracy; of equal ones the
-    first. They cannot where nothing is known of their validation examples; then there is no row.
+    Where clients pick, each has its run of highest validation accuracy, the first of equals. There
+    are no rows if the clients' validation accuracies are unknown.
     """
     mine = exhibits.pick(
         given.client_rows,
@@ -81,7 +81,7 @@ def of_clients(given: Inputs, choice: Choice, group: str = "seen") -> pd.DataFra
 
 
 def costs(given: Inputs, choice: Choice) -> dict[str, float]:
-    """Bytes and FLOPs of training, personal training included; of all runs where clients pick."""
+    """Bytes and FLOPs of training, with personal training; summed over runs where clients pick."""
     where = {"federation": choice.federation["name"], "at": "last", **TRAFFIC._asdict()}
     rows = exhibits.pick(given.rows, **where)
     rows = rows[rows["label"].isin(choice.labels) & rows["metric"].isin(COSTS)]
@@ -91,13 +91,14 @@ def costs(given: Inputs, choice: Choice) -> dict[str, float]:
 
 
 def relative(numbers: pd.DataFrame, base: str, of: Sequence[str]) -> pd.DataFrame:
-    """By method, over the federations that have all methods but a few: means, and costs by base's.
+    """Means over federations by method, and costs as multiples of those of `base`.
 
-    A method that is missing on one of these is left out.
+    A method that is missing on any federation is left out.
 
     Args:
-      numbers: by federation and title, with columns "bytes", "flops", "mean" and those of `of`.
+      numbers: by federation and title, with columns "bytes", "flops", "mean" and those in `of`.
       base: title of the method whose costs are 1.
+      of: columns to average.
     """
     wide = numbers.pivot(index="federation", columns="title")
     every = wide["mean"].notna()

@@ -1,12 +1,12 @@
-"""Protocols of runs as tables and figures compare them: several ways to predict, one training.
+"""Comparisons of protocols, several ways to predict after one training, and of variants of runs.
 
-A protocol is declared as {"name": as evaluations call it, "key": as published numbers and colours
-do, "title": as the reader does}; key and title may be left out. "default" is of little help to a
-reader, so that of IFCA is {"name": "default", "key": "ifca"}. Lists of them keep their order, which
-the keys of JSON would not.
+A protocol is declared as {"name": in evaluations, "key": in published numbers and colours, "title":
+for readers}; key and title are optional. A key replaces the uninformative name "default": that of
+IFCA is {"name": "default", "key": "ifca"}. Protocols are lists, because keys of JSON lose their
+order.
 
-Runs that are to be told apart by one hyper-parameter, such as how they explore, are variants: of
-{"parameter": dotted path into a run's params, "values": [{"value", "title"}, ...]}.
+Variants are runs that differ in one hyper-parameter, such as their exploration: {"parameter":
+dotted path into a run's params, "values": [{"value", "title"}, ...]}.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY, over_seeds
 from fedlib.spec.exhibits import Protocol
 
-TITLES = {  # of keys that are no method's registry name
+TITLES = {  # of keys that are not registry names of methods
     "moe": "MoE",
     "moe_gate": "MoE, gate alone",
     "moe_joint": "MoE, all trained",
@@ -41,14 +41,14 @@ METRICS = {
 
 
 class Variants(NamedTuple):
-    """Titles of the variants, in order, and which of them each run is, by (federation, label)."""
+    """Titles of the variants, in order, and each run's position in them, by (federation, label)."""
 
     titles: list[str]
     of: dict[tuple[str, str], int]
 
 
 def protocol_title(key: str) -> str:
-    """How tables and figures call a protocol that has no title of its own, by its key."""
+    """The title of a protocol that declares none, by its key."""
     return TITLES.get(key) or exhibits.method_title(key)
 
 
@@ -56,7 +56,7 @@ def declared(protocols: list[Protocol]) -> list[Protocol]:
     """The protocols of an exhibit with their keys and titles.
 
     Raises:
-      ConfigError: if there are none, or one is twice.
+      ConfigError: if there are none, or one is repeated.
     """
     found = []
     for name, key, title in protocols:
@@ -69,7 +69,7 @@ def declared(protocols: list[Protocol]) -> list[Protocol]:
 
 
 def variants(exhibit: dict, declared: dict | None) -> Variants:
-    """How the runs of an exhibit are told apart; by their labels if nothing is `declared`.
+    """The variants of an exhibit's runs; by their labels if nothing is `declared`.
 
     Raises:
       ConfigError: if a run does not state the parameter, or has a value that is not listed.
@@ -98,7 +98,7 @@ def accuracies(given: Inputs, shown: list[Protocol], group: str = PRIMARY.group)
     """Mean test accuracy of the clients by run, protocol and seed after the last round, a fraction.
 
     Args:
-      shown: which protocols.
+      shown: the protocols.
       group: one of `GROUPS`.
 
     Returns:
@@ -122,7 +122,7 @@ def accuracies(given: Inputs, shown: list[Protocol], group: str = PRIMARY.group)
 
 
 def selection_note(exhibit: dict) -> list[str]:
-    """That runs stop by their test data, if any declares so: a sentence, or none."""
+    """A sentence that runs stop early by test accuracy, if any declares this; else none."""
     if not any(run["params"].get("stop_split") == "test" for run in exhibit["runs"]):
         return []
     return [
@@ -137,20 +137,20 @@ def over_trials(values: pd.DataFrame) -> pd.DataFrame:
 
 
 class Printed:
-    """The published numbers of exhibits that a pattern names, such as "table2-p{p:.1f}-{label}".
+    """Published numbers of exhibits named by a pattern, such as "table2-p{p:.1f}-{label}".
 
-    The fields of the pattern are the label of a run and the params of its federation. A number is
-    only found for the data set that it is about.
+    The fields of the pattern are the label of a run and the params of its federation. A number
+    counts only for its own data set.
     """
 
     def __init__(self, published: pd.DataFrame | None, pattern: str | None):
         self._published, self._pattern = published, pattern
 
     def value(self, federation: dict, label: str, key: str, metric: str) -> float:
-        """The fraction (a count as it is), NaN if it is not published.
+        """The number as a fraction (a count unchanged), NaN if it is not published.
 
         Raises:
-          ConfigError: if the pattern has a field that the federation does not.
+          ConfigError: if the pattern has a field that the federation lacks.
         """
         if self._published is None or self._pattern is None:
             return float("nan")

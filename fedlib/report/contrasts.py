@@ -1,4 +1,4 @@
-"""Differences of methods over federations, with all that statistics say of them."""
+"""Differences of methods over federations, with their statistics."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -36,7 +36,7 @@ def paired(values: pd.DataFrame, better: str, worse: str) -> pd.DataFrame:
 
 
 def contrast(differences: pd.DataFrame) -> dict:
-    """What statistics say of `paired` differences: `NUMBERS` but for p_holm."""
+    """Statistics of `paired` differences: `NUMBERS` without p_holm."""
     found = statistics.by_federation(differences)
     values = found["value"].to_numpy()
     shift, posterior = statistics.hodges_lehmann(values), statistics.signed_rank(values)
@@ -76,10 +76,10 @@ def all_contrasts(values: pd.DataFrame, of: Iterable[str], against: Sequence[str
 
 
 def hurt(given: Inputs, rows: Iterable[Mapping], alone: str) -> pd.DataFrame:
-    """Clients that are worse off than alone: columns federation, title, seed, value (a share).
+    """Share of clients worse off than with `alone`: columns federation, title, seed, value.
 
-    A client is if it is below by more than a standard error of the difference of two independent
-    shares of its test examples.
+    A client is worse off if its accuracy is lower by more than a standard error of the difference
+    of two independent shares of its test examples.
     """
     by_title = {
         (choice.federation["name"], choice.row["title"]): of_clients(given, choice)
@@ -100,5 +100,5 @@ def hurt(given: Inputs, rows: Iterable[Mapping], alone: str) -> pd.DataFrame:
 
 
 def worst_tenth(accuracy: pd.Series) -> float:
-    """Mean of the floor(C / 10) least of C accuracies, of at least one."""
+    """Mean of the floor(C / 10) lowest of C accuracies, at least one."""
     return float(np.sort(accuracy)[: max(1, len(accuracy) // 10)].mean())

@@ -1,10 +1,9 @@
-"""What experts make of the same examples, as rows of metrics: recorded vectors, made short.
+"""Experts' representations of the same examples as rows of metrics: recorded vectors, reduced.
 
-An evaluation may record, as the diagnostic `representations` [num_clients, n, K, d], the vectors
-that K experts (or mixtures of them) have for n test examples of some clients, NaN for the others,
-and as `representation_labels` [num_clients, n] the classes of these examples. A table of metrics
-has room for few numbers of each: their leading principal components, of all vectors of the run
-together, which is also what t-SNE begins with.
+An evaluation may record the diagnostics `representations` [num_clients, n, K, d], vectors of K
+experts (or mixtures of experts) for n test examples of some clients, NaN for the others, and
+`representation_labels` [num_clients, n], the classes of these examples. A table of metrics keeps
+the leading principal components of all vectors of a run together, with which t-SNE also begins.
 """
 
 import re
@@ -22,7 +21,7 @@ LABEL = re.compile(r"representation_label_(\d+)_(\d+)")  # client, example
 
 
 class Points(NamedTuple):
-    """Short vectors of P examples by each of K experts."""
+    """Reduced vectors of P examples by each of K experts."""
 
     vectors: np.ndarray  # [P, K, components]
     client: np.ndarray  # [P]
@@ -30,10 +29,10 @@ class Points(NamedTuple):
 
 
 def as_metrics(diagnostics: dict[str, np.ndarray]) -> dict[str, float]:
-    """By metric, components and labels of whatever is recorded; {} if nothing is.
+    """Components and labels of recorded representations, by metric; {} if none are recorded.
 
     Raises:
-      DataError: if the shapes do not go together.
+      DataError: if the shapes do not match.
     """
     if VECTORS not in diagnostics:
         return {}
@@ -72,10 +71,10 @@ def leading(vectors: np.ndarray) -> np.ndarray:
 
 
 def of_metrics(metrics: pd.DataFrame) -> Points:
-    """What `as_metrics` made, from the rows of one run and seed.
+    """The points of `as_metrics`, from the rows of one run and seed.
 
     Raises:
-      DataError: if it recorded nothing.
+      DataError: if the run recorded no representations.
     """
     values = dict(zip(metrics["metric"], metrics["value"], strict=True))
     cells, labels = _numbered(values, NAME), _numbered(values, LABEL)
@@ -92,6 +91,6 @@ def of_metrics(metrics: pd.DataFrame) -> Points:
 
 
 def _numbered(values: dict[str, float], pattern: re.Pattern) -> dict[tuple[int, ...], float]:
-    """The values whose names are of a pattern, by the numbers in these."""
+    """The values whose names match a pattern, by the numbers in their names."""
     matches = ((pattern.fullmatch(name), value) for name, value in values.items())
     return {tuple(map(int, match.groups())): value for match, value in matches if match}

@@ -1,10 +1,9 @@
-"""What tables and figures share: their rows of the metrics, their titles, their honest notes.
+"""Shared code of tables and figures: rows of the metrics, titles, notes.
 
 An exhibit is the JSON object that `fedlib.workflow.plan` makes of a declared table or figure:
 {"paper", "name", "kind", "title", "caption", "params", "scale", "scale_note", "folder_note",
 "seeds", "federations": [Data.describe()], "runs": [Run.describe()], "published"}. Federations that
-differ in one parameter alone, such as how unlike their clients are, have the same "family"; it is
-the title of a federation on its own.
+differ in one parameter alone have the same "family"; that of a single federation is its title.
 """
 
 import functools
@@ -19,7 +18,7 @@ from fedlib.report.looks import METHODS
 from fedlib.run_spec import is_file
 
 PAPER_SCALE = "full"
-PANELS = {"run": "title", "federation": "family"}  # what names a panel of a sweep, by its `of`
+PANELS = {"run": "title", "federation": "family"}  # field that names a sweep's panel, by its `of`
 METRIC_TITLES = {"accuracy": "All", "bottom10": "Bottom-10%"}
 PARAMETER_TITLES = {
     "num_experts": "Number of experts",
@@ -27,7 +26,7 @@ PARAMETER_TITLES = {
     "partition.classes_per_client": "Classes per client",
     "partition.p": "Majority fraction",
 }
-PARAMETER_NOTES = {  # how to read the values of a parameter that does not explain itself
+PARAMETER_NOTES = {  # explanations of parameters' values
     "partition.alpha": "Small {0}: the clients' data differ much. Large {0}: they are alike.",
     "partition.p": "Majority fraction: share of a client's data that is of its two majority "
     "classes; 0.2 of ten classes is close to IID.",
@@ -74,7 +73,7 @@ def of_run(frame: pd.DataFrame, run: Mapping) -> pd.DataFrame:
 
 
 def name(run: Mapping) -> str:
-    """What errors call a run, FEDERATION/LABEL."""
+    """The name of a run in errors, FEDERATION/LABEL."""
     return f"{run['federation']}/{run['label']}"
 
 
@@ -92,10 +91,11 @@ def runs_of(exhibit: dict, federation: str) -> list[dict]:
 
 
 def method_title(method: str, runs: Iterable[Mapping] = ()) -> str:
-    """How tables and figures call a method; its registry name if it has no title here.
+    """The title of a method in tables and figures; its registry name if it has no title.
 
-    One whose `runs`, two at least, all have the same title is called so, as a paper may have a name
-    of its own ("Standalone"); and one from a user's file, "mine/fedper.py", as its first run is.
+    If two or more `runs` of the method all have one title, it is that title, because a paper may
+    have a name of its own ("Standalone"). A method from a user's file, "mine/fedper.py", has the
+    title of its first run.
     """
     titles = [run["title"] for run in runs if run["method"] == method]
     alike = len(titles) > 1 and len(set(titles)) == 1
@@ -108,11 +108,11 @@ def placed(exhibit: dict, parameter: str, of: str = "run") -> pd.DataFrame:
     """All runs of a sweep -> DataFrame federation, dataset, panel, label, method, setting.
 
     Args:
-      exhibit: whose runs are compared.
-      parameter: what is varied, a dotted path into the `params` of the runs ("num_experts") or
+      exhibit: has the runs.
+      parameter: the varied one, a dotted path into the `params` of the runs ("num_experts") or
         into the declarations of their federations ("partition.alpha").
-      of: whose parameter it is, "run" or "federation". The panel of a run is its federation's
-        title or, as a sweep over federations compares those of one family, its family.
+      of: owner of the parameter, "run" or "federation". The panel of a run is its federation's
+        title or, for a parameter of federations, its federation's family.
 
     Raises:
       ConfigError: if a run does not state the parameter.
@@ -138,7 +138,7 @@ def swept(exhibit: dict, parameter: str, methods: list[str], of: str = "run") ->
     """`placed` runs of these methods (registry names).
 
     Raises:
-      ConfigError: as `placed`, or if two runs of a method and panel have the same value.
+      ConfigError: see `placed`, or if two runs of a method and panel have the same value.
     """
     mine = [run for run in exhibit["runs"] if run["method"] in methods]
     table = placed(exhibit | {"runs": mine}, parameter, of)
@@ -153,7 +153,7 @@ def swept(exhibit: dict, parameter: str, methods: list[str], of: str = "run") ->
 
 
 def check_shown(exhibit: dict, field: str, names: Iterable[str]) -> None:
-    """Raise ConfigError for a name in a field by federation that the exhibit does not show."""
+    """Raise ConfigError if a field by federation names one that the exhibit does not show."""
     shown = [federation["name"] for federation in exhibit["federations"]]
     for name in names:
         if name not in shown:
@@ -169,17 +169,17 @@ def panels(exhibit: dict, of: str) -> list[str]:
 
 
 def setting(parameter: str, owner: dict) -> float | str:
-    """The value of `parameter`, a dotted path, in a described run's params, or a federation.
+    """The value of `parameter`, a dotted path, in a described run's params or a federation.
 
     Raises:
-      ConfigError: if they do not have it.
+      ConfigError: if the owner lacks it.
     """
     is_run = "label" in owner
     cut = ("partition", "params", "seed")
     stated = owner["params"] if is_run else {name: owner[name] for name in cut}
     try:
         value = functools.reduce(lambda inner, key: inner[key], parameter.split("."), stated)
-    except (KeyError, TypeError):  # no such key, or the path goes on below a number
+    except (KeyError, TypeError):  # no such key, or a path below a number
         value = None
     if isinstance(value, int | float | str):
         return value
@@ -195,7 +195,7 @@ def setting_text(setting: float | str) -> str:
     """A parameter's value for a row head or an axis, "3", "0.4" or "1e6"."""
     if isinstance(setting, str):
         return setting
-    return re.sub(r"e(-?)\+?0*", r"e\1", f"{setting:g}")  # Python has 1e+06 for 1e6
+    return re.sub(r"e(-?)\+?0*", r"e\1", f"{setting:g}")  # Python writes 1e6 as 1e+06
 
 
 def parameter_title(parameter: str, symbol: str) -> str:
@@ -204,7 +204,7 @@ def parameter_title(parameter: str, symbol: str) -> str:
 
 
 def parameter_note(parameter: str | None, symbol: str = "") -> str:
-    """How to read the values of a parameter, which the paper calls `symbol`; "" if it is plain."""
+    """An explanation of a parameter's values, with the paper's `symbol`; "" if none is needed."""
     return PARAMETER_NOTES.get(parameter or "", "").format(symbol or "α")
 
 
@@ -215,7 +215,7 @@ def seeds_text(exhibit: dict) -> str:
 
 
 def scale_text(exhibit: dict) -> str:
-    """The scale and what it is, in one or two sentences, with the note of the folder."""
+    """The scale and its meaning, in one or two sentences, with the note of the folder."""
     about = exhibit["scale_note"].removeprefix(f"{exhibit['scale']}:")
     parts = [f"Scale {exhibit['scale']}", about, exhibit["folder_note"]]
     first, *rest = [part.strip().rstrip(".") for part in parts if part.strip()]
@@ -223,7 +223,7 @@ def scale_text(exhibit: dict) -> str:
 
 
 def rounds_text(exhibit: dict) -> str:
-    """Communication rounds of the runs; per family, if several; "40 to 100" where runs differ."""
+    """Communication rounds of the runs, per family if several; "40 to 100" where runs differ."""
     rounds: dict[str, set[int]] = {}
     for federation in exhibit["federations"]:
         of_family = rounds.setdefault(federation["family"], set())
@@ -239,7 +239,7 @@ def rounds_text(exhibit: dict) -> str:
 
 
 def data_notes(exhibit: dict) -> list[str]:
-    """What differs from the paper in the data; what holds for a whole family is said once."""
+    """Differences of the data from the paper's; a note of a whole family appears once."""
     families: dict[str, dict[str, list[str]]] = {}  # family, text, titles of its federations
     for federation in exhibit["federations"]:
         texts = families.setdefault(federation["family"], {})
@@ -253,7 +253,7 @@ def data_notes(exhibit: dict) -> list[str]:
 
 
 def federation_text(federation: dict) -> str:
-    """The notes of a federation as sentences, without its title should they begin with it."""
+    """The notes of a federation as sentences, without its title at their beginning."""
     title = federation["title"]
     family = federation.get("family", title)  # the report has no use for families
     return _sentences(
@@ -262,7 +262,7 @@ def federation_text(federation: dict) -> str:
 
 
 def run_notes(exhibit: dict) -> list[str]:
-    """What a reader must know of the runs; a note that several runs share is given once."""
+    """Notes of the runs; a note that several runs share appears once."""
     who: dict[str, list[str]] = {}
     for run in exhibit["runs"]:
         for note in run["notes"]:
@@ -273,7 +273,7 @@ def run_notes(exhibit: dict) -> list[str]:
 
 
 def published_note(exhibit: dict, shown: bool) -> list[str]:
-    """Why published and reproduced numbers differ, or why none of the published is `shown`."""
+    """Why published and reproduced numbers differ, or why no published number is `shown`."""
     if exhibit["published"] is None:
         return []
     if not shown:

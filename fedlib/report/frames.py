@@ -1,4 +1,4 @@
-"""Data frames on disk: Parquet files that vouch for themselves, and csv for people."""
+"""Data frames on disk: Parquet files with a digest of their content, and csv for people."""
 
 import io
 from pathlib import Path
@@ -21,8 +21,8 @@ def write_parquet(
     """Write a frame without its index as Parquet, atomically and sealed.
 
     Args:
-      made: of what it is the result, to be noted in the footer.
-      how: of `pyarrow.parquet.ParquetWriter`, such as a compression.
+      made: origin of the frame, recorded in the footer.
+      how: arguments of `pyarrow.parquet.ParquetWriter`, such as a compression.
     """
     table = pa.Table.from_pandas(frame, preserve_index=False)
     with atomic(path) as temporary:
@@ -40,7 +40,7 @@ def read_parquet(path: str | Path, has: tuple[str, ...] = ()) -> pd.DataFrame:
       has: columns of frames of this kind.
 
     Raises:
-      DataError: if the file is missing, not as it was written, or of another kind.
+      DataError: if the file is missing, changed, or of another kind.
     """
     content = seals.checked(path)
     try:
@@ -57,13 +57,13 @@ def read_parquet(path: str | Path, has: tuple[str, ...] = ()) -> pd.DataFrame:
 
 
 def read_of(path: str | Path, spec: str | None, has: tuple[str, ...]) -> pd.DataFrame:
-    """`read_parquet` of what is the result of a specification.
+    """`read_parquet` of the result of a specification.
 
     Args:
-      spec: its digest; None for a frame that is not said to be of any.
+      spec: digest of the specification; None for a frame without one.
 
     Raises:
-      DataError: likewise, and if it is the result of another one.
+      DataError: see `read_parquet`, and if the frame is of another specification.
     """
     frame = read_parquet(path, has)
     made = seals.made(path)

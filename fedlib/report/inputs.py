@@ -1,4 +1,4 @@
-"""What a kind of table or figure is made from, and how the module of that kind is found.
+"""The inputs of a kind of table or figure, and how the module of that kind is found.
 
 The kind `gains` of tables is the class `Gains` of `fedlib.spec.tables`, which has its fields, and
 the module `fedlib.report.tables.gains`, whose function makes the table.
@@ -22,14 +22,14 @@ from fedlib.spec.exhibits import declared
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a table or figure is made from.
+    """The inputs of a table or figure.
 
     Attributes:
       exhibit: see `fedlib.report.exhibits`.
       metrics, clients: frames, see `fedlib.report.metrics`.
       published: the paper's own numbers, see `fedlib.report.printed`; None if it has none.
       kind: the fields of its kind, a class of `fedlib.spec.tables` or `fedlib.spec.figures`.
-      manifests: of the exhibit's federations, where it shows their data; each of the first seed.
+      manifests: of the exhibit's federations, first seed, if it shows their data.
     """
 
     exhibit: dict
@@ -44,13 +44,13 @@ class Inputs:
         """The metrics of the exhibit's runs and seeds.
 
         Raises:
-          DataError: if a run has none.
+          DataError: if a run has no metrics.
         """
         return exhibits.select(self.exhibit, self.metrics)
 
     @cached_property
     def client_rows(self) -> pd.DataFrame:
-        """The same of the clients."""
+        """The same rows of `clients`."""
         return exhibits.select(self.exhibit, self.clients)
 
     def printed(self, metric: str = "accuracy") -> dict[tuple[str, str], float]:
@@ -58,10 +58,10 @@ class Inputs:
         return printed.fractions(self.published, self.exhibit["published"], metric)
 
     def recorded(self, run: dict, name: str, **where: object) -> pd.DataFrame:
-        """What a run wrote down by round as the metric `name`, or as `name`_0, `name`_1, ...
+        """A run's records by round of the metric `name`, or of `name`_0, `name`_1, ...
 
         Raises:
-          DataError: if it has nothing that is `where`.
+          DataError: if no record matches `where`.
         """
         rows = exhibits.pick(self.rows, at="round", **TRAFFIC._asdict(), **where)
         mine = exhibits.of_run(rows[rows["metric"].str.match(rf"{name}(_\d|$)")], run)
@@ -85,14 +85,15 @@ class Inputs:
 def loader(stage: str, function: str, given: type[Inputs]) -> Callable[[str], Callable]:
     """The function `load(kind)` of tables or figures (`stage`).
 
-    What it returns is called with (exhibit, metrics, clients, published), maybe manifests, and the
+    It returns a function of (exhibit, metrics, clients, published), optional manifests, and the
     kind's fields.
 
     Args:
-      function: of the modules, which takes a `given`.
+      function: name of the function of each module, which takes a `given`.
+      given: class of its argument.
 
     Raises:
-      ConfigError: when that is called, for another kind or other fields.
+      ConfigError: on that function's call, for an unknown kind or wrong fields.
     """
 
     def load(kind: str) -> Callable:
@@ -127,11 +128,11 @@ def made(
     Args:
       load: of `fedlib.report.tables` or `fedlib.report.figures`.
       exhibit: see `fedlib.report.exhibits`; "metrics" is the digest of the specification of both
-        frames, which those packed by earlier versions do not have.
+        frames, absent from packs of earlier versions.
 
     Raises:
-      DataError: if a file is missing, damaged or of something else, or lacks what the exhibit
-        shows.
+      DataError: if a file is missing, damaged or of another specification, or lacks numbers of the
+        exhibit.
     """
     return load(exhibit["kind"])(
         exhibit,

@@ -1,14 +1,14 @@
-"""What the clients of a run say of clients like them: intervals, and differences of two methods.
+"""Intervals over the clients of a run, and paired differences of two methods on the same clients.
 
-Clients are what is drawn at random, each with all of its test examples; the trained models stay as
-they are. So an interval over clients says nothing of other seeds, see `fedlib.report.metrics.seeds`
-for those. Two methods on the same clients are compared client by client, which takes out how hard
-a client's examples are.
+Clients are the random sample, each with all of its test examples; the trained models are fixed. An
+interval over clients therefore says nothing about other seeds, see `fedlib.report.metrics.seeds`
+for those. Two methods on the same clients are compared client by client, which cancels the
+difficulty of a client's examples.
 
-The standard error is the jackknife's: how much a mean changes without each client in turn. Where
-every client counts the same it is that of Student's t test. A pooled accuracy weighs a client by
-its examples; few large clients can decide it, so the degrees of freedom are those of the effective
-number of clients.
+The standard error is the jackknife's: the change of a mean without each client in turn. With equal
+weights it equals that of Student's t test. A pooled accuracy weighs a client by its examples, and
+few large clients can decide it, so the degrees of freedom follow from the effective number of
+clients.
 
 Source: Miller, "The jackknife: a review", Biometrika 61, 1974 (ratios of means); Kish, "Survey
   Sampling", 1965 (effective number).
@@ -24,15 +24,15 @@ from scipy.special import stdtr, stdtrit
 from fedlib.errors import DataError
 
 LEVEL = 0.95
-INTERVAL_CLIENTS = 5  # fewest of which an interval is given; fewer have too often equal accuracies
+INTERVAL_CLIENTS = 5  # fewest clients for an interval; fewer too often have equal accuracies
 
 
 class Interval(NamedTuple):
-    """A mean over clients, and between what it lies; NaN if that is not known.
+    """A mean over clients and its interval; NaN if unknown.
 
     Attributes:
       low, high: ends of the interval of `LEVEL`.
-      p: two-sided, of a mean that is really 0; says something of differences alone.
+      p: two-sided, for a true mean of 0; meaningful only for differences.
     """
 
     mean: float
@@ -42,10 +42,10 @@ class Interval(NamedTuple):
 
 
 def by_client(rows: pd.DataFrame) -> pd.DataFrame:
-    """`count` and `correct` of each client, all seeds together, and its mean `accuracy` over them.
+    """`count` and `correct` of each client, summed over seeds, and its mean `accuracy` over seeds.
 
-    Where every seed has a partition of its own, clients of the same number are taken together; as
-    they were drawn independently, the intervals stay right.
+    If every seed has its own partition, clients of the same number are combined; they were drawn
+    independently, so the intervals stay valid.
 
     Args:
       rows: of one view of a run, see `fedlib.report.metrics.client_rows`.
@@ -57,7 +57,7 @@ def by_client(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def interval(clients: pd.DataFrame, pooled: bool = False) -> Interval:
-    """The mean accuracy of clients (see `by_client`), or that of all their examples together."""
+    """The mean accuracy of clients (see `by_client`), or the accuracy of their pooled examples."""
     values = clients["correct"] / clients["count"] if pooled else clients["accuracy"]
     found = _interval(values.to_numpy(), _weights(clients, pooled))
     low, high = np.clip((found.low, found.high), 0, 1).tolist()
@@ -65,10 +65,10 @@ def interval(clients: pd.DataFrame, pooled: bool = False) -> Interval:
 
 
 def paired(ahead: pd.DataFrame, behind: pd.DataFrame, pooled: bool = False) -> Interval:
-    """By how much the first method is ahead of the second on the same clients; as `interval`.
+    """The lead of the first method over the second on the same clients; see `interval`.
 
     Raises:
-      DataError: if they are not the same clients, with as many examples.
+      DataError: if the clients or their numbers of examples differ.
     """
     if not ahead["count"].equals(behind["count"]):
         raise DataError("a paired difference needs the same clients, with as many test examples")
@@ -79,7 +79,7 @@ def paired(ahead: pd.DataFrame, behind: pd.DataFrame, pooled: bool = False) -> I
 
 
 def ends(low: float, high: float, text: Callable[[float], str]) -> str:
-    """An interval in brackets, its numbers as `text`; "" for an unknown one."""
+    """An interval in brackets, its numbers formatted by `text`; "" for an unknown one."""
     return "" if np.isnan(low) else f"[{text(low)}, {text(high)}]"
 
 
@@ -98,7 +98,7 @@ def _interval(values: np.ndarray, weights: np.ndarray) -> Interval:
     mean = float(np.average(values, weights=weights)) if number else np.nan
     if number < INTERVAL_CLIENTS:
         return Interval(mean)
-    changes = weights * (values - mean) / (whole - weights)  # of the mean without each client
+    changes = weights * (values - mean) / (whole - weights)  # in the mean, without each client
     error = np.sqrt((number - 1) / number * (changes**2).sum())
     freedom = whole**2 / (weights**2).sum() - 1
     half = stdtrit(freedom, (1 + LEVEL) / 2) * error

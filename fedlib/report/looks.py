@@ -1,14 +1,14 @@
-"""How every method is called and drawn, in all papers.
+"""The title and look of every method, in all papers.
 
-One table, beside the registry `fedlib.methods.METHODS`: no attributes of the methods' classes, as
-tables and figures would have to import PyTorch for them, and an edit of a colour would train again.
-Colours are from the palettes of Okabe and Ito and of Tol, which colour-blind readers can tell
-apart; markers and dashes say the same once more.
+They are in a table of their own and not in the methods' classes, so that tables and figures need no
+PyTorch, and an edit of a colour repeats no training. Colours are from the palettes of Okabe and Ito
+and of Tol, which colour-blind readers can distinguish; markers and dashes distinguish methods as
+well.
 """
 
 from dataclasses import dataclass
 
-# Markers with so little in the middle that they must be larger.
+# Markers with thin shapes, which must be larger.
 STARS = ("*", (4, 1, 0), (6, 1, 0), (8, 1, 0))
 SOLID, DASHED, DOTTED = "-", (0, (4, 1.6)), (0, (1, 1.3))
 DASHDOT, LONG = (0, (4, 1.3, 1, 1.3)), (0, (7, 1.6))
@@ -16,10 +16,10 @@ DASHDOT, LONG = (0, (4, 1.3, 1, 1.3)), (0, (7, 1.6))
 
 @dataclass(frozen=True)
 class Look:
-    """How a method is drawn.
+    """The look of a method in figures.
 
     Attributes:
-      title: what it is called where it is meant and not one of its runs.
+      title: name of the method itself, as opposed to one of its runs.
     """
 
     color: str
@@ -41,7 +41,7 @@ class Look:
             "markeredgecolor": self.color if self.hollow else "white",
             "markeredgewidth": 0.9 if self.hollow else 0.5,
             "markersize": 7 if self.marker in STARS else 4.8,
-            "zorder": 2 if self.marker else 1.9,  # what does not stand out is below
+            "zorder": 2 if self.marker else 1.9,  # grey runs are below
         }
 
 

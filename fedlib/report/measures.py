@@ -1,4 +1,4 @@
-"""Numbers of a run that are no metric of their own, but follow from what was recorded of it.
+"""Numbers of a run that are not metrics, but follow from its recorded numbers.
 
 A measure is a function (run as declared, its metrics, its clients) -> Series, a number per seed.
 """
@@ -16,7 +16,7 @@ Measure = Callable[[dict, pd.DataFrame, pd.DataFrame], pd.Series]
 
 
 def divergence(run: dict, metrics: pd.DataFrame, clients: pd.DataFrame) -> pd.Series:
-    """How much the clients' updates of an expert diverge, mean over experts and rounds."""
+    """Divergence of the clients' updates of an expert, mean over experts and rounds."""
     rows = exhibits.pick(metrics, at="round", **TRAFFIC._asdict())
     rows = rows[rows["metric"].str.startswith(f"{DIVERGENCE}_")]
     if rows.empty:
@@ -25,7 +25,7 @@ def divergence(run: dict, metrics: pd.DataFrame, clients: pd.DataFrame) -> pd.Se
 
 
 def _of_clusters(measure: Callable[[np.ndarray, np.ndarray], float]) -> Measure:
-    """A measure of the experts that clients settled on [C] and their true clusters [C]."""
+    """A measure made of a function of the clients' experts [C] and true clusters [C]."""
 
     def measured(run: dict, metrics: pd.DataFrame, clients: pd.DataFrame) -> pd.Series:
         shown = exhibits.pick(clients, at="last", **PRIMARY._asdict())
@@ -43,7 +43,7 @@ def _of_clusters(measure: Callable[[np.ndarray, np.ndarray], float]) -> Measure:
 
 
 def _unity(chosen: np.ndarray, cluster: np.ndarray) -> float:
-    """Share of the clients whose expert is the commonest of their true cluster."""
+    """Share of the clients whose expert is the commonest in their true cluster."""
     return recovery.purity(cluster, chosen)
 
 

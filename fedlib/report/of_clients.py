@@ -1,4 +1,4 @@
-"""What diagnostics say of every client, as tables and figures take it from the frame of clients."""
+"""Diagnostics of every client, from the frame of clients, for tables and figures."""
 
 import numpy as np
 import pandas as pd
@@ -18,10 +18,10 @@ def of_seed(given: Inputs, run: dict, seed: int) -> pd.DataFrame:
 def matrix(clients: pd.DataFrame, name: str) -> np.ndarray:
     """The columns `name`_0, `name`_1, ... of one run's clients -> [C, numbers]
 
-    Columns that only other runs have, as those of more experts, are left out.
+    Columns that only other runs have, such as runs with more experts, are left out.
 
     Raises:
-      DataError: if there are none, or a client has only some of them.
+      DataError: if there are no columns, or a client has values in only some of them.
     """
     values = clients[numbered(clients, name)].dropna(axis="columns", how="all")
     if values.empty or values.isna().any(axis=None):
@@ -30,16 +30,16 @@ def matrix(clients: pd.DataFrame, name: str) -> np.ndarray:
 
 
 def numbered(clients: pd.DataFrame, name: str) -> list[str]:
-    """Those of the columns `name`_0, `name`_1, ... that there are, by their numbers."""
+    """The existing columns `name`_0, `name`_1, ..., in order of their numbers."""
     numbers = [c.removeprefix(f"{name}_") for c in clients if c.startswith(f"{name}_")]
     return [f"{name}_{number}" for number in sorted(map(int, filter(str.isdigit, numbers)))]
 
 
 def column(clients: pd.DataFrame, name: str) -> np.ndarray:
-    """A whole number of each of one run's clients -> [C] int64
+    """The whole number in column `name` of each of one run's clients -> [C] int64
 
     Raises:
-      DataError: if there is no such column, or a client has none.
+      DataError: if there is no such column, or a client has no value.
     """
     if name not in clients or clients.empty or clients[name].isna().any():
         raise DataError(f"{_run(clients)} has no {name} of every client; {ADVICE}")
@@ -47,16 +47,16 @@ def column(clients: pd.DataFrame, name: str) -> np.ndarray:
 
 
 def settled(clients: pd.DataFrame, run: dict, choice: str | None) -> tuple[np.ndarray, int, float]:
-    """What each of one run's clients settled on: its expert [C], of how many, how decidedly.
+    """The experts of one run's clients [C], the number of experts, and the mean highest weight.
 
     Args:
       clients: of the run, see `of_seed`.
       run: as declared.
-      choice: column with the expert; then the run states its "num_experts", and there is no mean
-        highest weight but NaN. Without it the expert is the one of highest weight "pi_0", ...
+      choice: column with the expert; then the run must state "num_experts", and the mean highest
+        weight is NaN. Without `choice` the expert is the one of highest weight "pi_0", ...
 
     Raises:
-      ConfigError: if the run does not state its experts.
+      ConfigError: if the run does not state "num_experts".
       DataError: see `matrix` and `column`.
     """
     if choice is not None:

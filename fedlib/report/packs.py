@@ -1,10 +1,10 @@
-"""Packs: what the tables and figures of a paper are made of, small enough for a repository.
+"""Packs: the inputs of a paper's tables and figures, small enough for a repository.
 
-A pack is a folder with the tidy metrics and clients, as Parquet at its smallest, and the
-specification of every table and figure: everything can be drawn again from it, with the same
-numbers as from the runs. An archive in it has the history and the evaluation of every run, and what
-was tuned, so that these can be gathered elsewhere: small HDF5 files shrink to a tenth in it. It has
-no data, and no weights unless they are asked for.
+A pack is a folder with the tidy metrics and clients, as compressed Parquet, and the specification
+of every table and figure. All of them can be made again from it, with the same numbers as from the
+runs. An archive in the pack has the history and evaluation of every run, and tunings, so that they
+can be gathered elsewhere; it shrinks small HDF5 files to a tenth. A pack has no data, and weights
+only on request.
 """
 
 import lzma
@@ -20,9 +20,9 @@ from fedlib import seals
 from fedlib.errors import DataError, plain
 from fedlib.report import frames
 
-FOLDER = "pack"  # in that of what is kept of a paper
+FOLDER = "pack"  # in a paper's kept folder
 SMALL = {"compression": "zstd", "compression_level": 19}
-RUNS, TUNED = "runs", "tuned"  # in it, as in a folder of results
+RUNS, TUNED = "runs", "tuned"  # in the pack, as in a folder of results
 ARCHIVE = "runs.tar.xz"  # of these two
 METRICS, CLIENTS, EXHIBITS = "metrics.parquet", "clients.parquet", "exhibits.json"
 
@@ -32,7 +32,7 @@ class Packed(NamedTuple):
 
     Attributes:
       stage: "table" or "figure".
-      spec: as its job is given it, see `fedlib.report.exhibits`.
+      spec: specification of its job, see `fedlib.report.exhibits`.
       published: whether it shows the paper's own numbers.
     """
 
@@ -42,7 +42,7 @@ class Packed(NamedTuple):
 
 
 def write(folder: Path, metrics: Path, clients: Path, exhibits: Sequence[Packed]) -> int:
-    """Pack the frames in two files, and what is made of them -> bytes of the pack"""
+    """Pack the two frames and the specifications of exhibits -> bytes of the pack"""
     for source, name in ((metrics, METRICS), (clients, CLIENTS)):
         made = seals.made(source)
         frames.write_parquet(frames.read_parquet(source), folder / name, made, **SMALL)
@@ -51,7 +51,7 @@ def write(folder: Path, metrics: Path, clients: Path, exhibits: Sequence[Packed]
 
 
 def shut(folder: Path) -> None:
-    """Put the runs of a pack, and what was tuned, into its archive; equal ones have equal bytes."""
+    """Put the runs and tunings of a pack into its archive; equal files give equal bytes."""
     found = [path for name in (RUNS, TUNED) for path in (folder / name).rglob("*")]
     with tarfile.open(folder / ARCHIVE, "w:xz", preset=9) as archive:
         for path in sorted(path for path in found if path.is_file()):
@@ -65,10 +65,10 @@ def shut(folder: Path) -> None:
 
 @contextmanager
 def opened(folder: Path) -> Iterator[Path]:
-    """A folder with the runs of a pack, and what was tuned, while it is needed.
+    """A temporary folder with the runs and tunings of a pack.
 
     Raises:
-      DataError: if the archive is damaged, or would write elsewhere.
+      DataError: if the archive is damaged, or would write outside the folder.
     """
     with tempfile.TemporaryDirectory(prefix="fedlib-") as place:
         try:
@@ -79,7 +79,7 @@ def opened(folder: Path) -> Iterator[Path]:
 
 
 def _unpack(archive: Path, place: Path) -> None:
-    """Write the files of an archive that are of runs or tunings; nothing else may be in it."""
+    """Write the files of an archive, which must all be of runs or tunings."""
     with tarfile.open(archive) as packed:
         for member in packed:
             parts = PurePosixPath(member.name).parts
@@ -92,10 +92,10 @@ def _unpack(archive: Path, place: Path) -> None:
 
 
 def read(folder: Path) -> tuple[Path, Path, list[Packed]]:
-    """Files of metrics and clients, which check themselves when they are read, and the exhibits.
+    """Files of metrics and clients, whose digests are checked on reading, and the exhibits.
 
     Raises:
-      DataError: if there is no pack, or what is in it was changed.
+      DataError: if there is no pack, or its content was changed.
     """
     if not (folder / EXHIBITS).exists():
         raise DataError(f"{folder} has no {EXHIBITS}: `make keep` packs results")

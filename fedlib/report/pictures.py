@@ -1,4 +1,4 @@
-"""The pictures of a figure, for which a sealed file beside them vouches."""
+"""The pictures of a figure, with their digests in a sealed file beside them."""
 
 from pathlib import Path
 
@@ -13,10 +13,11 @@ REMEDY = "delete it and run the figure stage"
 def vouch(
     json: Path, pictures: list[Path], spec: dict, code: str, inputs: list[Path], panels: list[dict]
 ) -> None:
-    """Write down what pictures hold, the numbers they show, and of what they are the result.
+    """Record the digests of pictures, the numbers they show, and their origin.
 
     Args:
-      code: digest of the code of their job; inputs: files that it read.
+      code: digest of the code of their job.
+      inputs: files that the job read.
       panels: see `fedlib.report.figures.numbers`.
     """
     beside, read = seals.contents(*pictures), seals.contents(*inputs)
@@ -26,23 +27,23 @@ def vouch(
 
 
 def panels(picture: Path) -> list[dict]:
-    """The numbers that a figure shows; `picture` has its path up to the ending.
+    """The numbers that a figure shows; `picture` is its path without the ending.
 
     Raises:
-      DataError: if its file is missing or damaged.
+      DataError: if the JSON file is missing or damaged.
     """
     return seals.read_json(picture.with_name(f"{picture.name}.json"), REMEDY, has=(PANELS,))[PANELS]
 
 
 def check(json: Path, spec: str | None) -> None:
-    """Nothing, if the pictures are those that `vouch` has seen.
+    """Check that the pictures are those that `vouch` recorded.
 
     Args:
-      json: has the name of the pictures up to their ending.
-      spec: digest of the specification that they should be the result of; None if nobody knows.
+      json: file that `vouch` wrote, named as the pictures but for the ending.
+      spec: digest of the specification expected of them; None if unknown.
 
     Raises:
-      DataError: if a file is missing, not as it was written or the result of something else.
+      DataError: if a file is missing or changed, or has another specification.
     """
     digests = seals.read_json(json, REMEDY, has=(DIGESTS,))[DIGESTS]
     if spec is not None:

@@ -1,7 +1,7 @@
-"""What a criterion may ask of numbers: a few general predicates, each with its margin.
+"""Predicates of acceptance criteria on numbers, each with its margin.
 
-The margin is how far the numbers are from the verdict's turning, in their own unit: positive (or 0,
-where equality will do) if the criterion is reached.
+The margin is the distance of the numbers from the point where the verdict changes, in their own
+unit: positive if the criterion is reached, or 0 where equality suffices.
 """
 
 import numpy as np
@@ -26,10 +26,10 @@ ARGUMENTS = ("by", "or_equal", "at_least", "at_most", "tolerance")
 
 
 def check(criterion: dict) -> None:
-    """Nothing, if kind and arguments go together and there are as many terms as they need.
+    """Check that a criterion's kind, arguments and number of terms fit together.
 
     Raises:
-      ConfigError: with what is wrong.
+      ConfigError: if they do not.
     """
     kind, title = criterion["kind"], criterion["title"]
     one_of(KINDS, kind, f"criterion {title!r}: kind")
@@ -49,10 +49,10 @@ def check(criterion: dict) -> None:
 
 
 def testable(criterion: dict, scale: str) -> bool:
-    """Whether runs at a scale can be expected to reach a criterion.
+    """Whether a criterion can be tested at a scale.
 
-    Published numbers can be reached with the paper's rounds, data and models; orders, gains and
-    ranges are looked for at every scale.
+    Published numbers need the paper's rounds, data and models; orders, gains and ranges can be
+    tested at every scale.
     """
     return criterion["kind"] != "published" or scale == PAPER_SCALE
 
@@ -65,7 +65,7 @@ def verdict(
         descending  each term is above the next, by at least `by`
         ascending   each term is below the next, by at least `by`
         highest     the first term is above all others, by at least `by`; lowest: below
-        between     every term is in [at_least, at_most], either of which may be left out
+        between     every term is in [at_least, at_most]; one of them may be missing
         spread      the largest term is at most `at_most` above the smallest
         published   every term is within `tolerance` of its published number, both as printed
         seeds       every run has at least `at_least` seeds
@@ -76,10 +76,10 @@ def verdict(
       criterion: as `check` accepts it.
       values: of its terms.
       published: of its terms, NaN where there is none.
-      seeds: of the run that has the fewest.
+      seeds: of the run with the fewest.
 
     Raises:
-      ConfigError: if a term is to be compared with a number that is not published.
+      ConfigError: if a term needs a published number and has none.
     """
     kind, terms = criterion["kind"], np.asarray(values, np.float64)
     margin = _margin(kind, criterion, terms, np.asarray(published, np.float64), seeds)
@@ -121,7 +121,7 @@ def _margin(
 
 
 def _distances(criterion: dict, terms: np.ndarray, published: np.ndarray) -> np.ndarray:
-    """How far each term is from its published number -> [terms]"""
+    """Distance of each term from its published number -> [terms]"""
     if criterion.get("unit", "percent") != "percent":
         return np.abs(terms - published)
     return np.abs([difference(*pair) for pair in zip(terms, published, strict=True)])

@@ -1,4 +1,4 @@
-"""The numbers a paper printed, and which reproduced cell each may stand beside."""
+"""The numbers that a paper printed, and the reproduced numbers they correspond to."""
 
 from pathlib import Path
 
@@ -8,21 +8,21 @@ import pandas as pd
 from fedlib.errors import DataError
 
 COLUMNS = ("exhibit", "dataset", "label", "metric", "value", "unit", "source")
-# Per unit fraction; a "number" is none: a count, a learning rate.
+# Units per fraction of 1; a "number" is not a fraction but a count or a learning rate.
 UNITS = {"percent": 100.0, "points": 100.0, "number": 1.0}
 
-# Labels of runs that a paper's file has under the name that the paper prints, by paper.
+# Our labels of runs that a paper's file has under the paper's own name, by paper.
 PRINTED_AS = {"pfedmm": {"gated-experts": "pfedmoe"}}  # not the pFedMoE of Yi et al.
 
 
 def read(path: str | Path) -> pd.DataFrame:
     """The published numbers in a csv file, as printed, with `COLUMNS`.
 
-    Labels are those of our runs, also where the file has another by `PRINTED_AS`.
+    Labels are those of our runs, also where `PRINTED_AS` has another name for the file.
 
     Raises:
-      DataError: if the file is missing or has other columns, unknown units, a number that is
-        missing or a cell that is given twice.
+      DataError: if the file is missing, or has other columns, unknown units, a missing number or
+        a repeated cell.
     """
     try:
         table = pd.read_csv(path, keep_default_na=False)
@@ -58,23 +58,23 @@ def has(published: pd.DataFrame, exhibit: str, dataset: str, label: str) -> bool
 
 
 def difference(first: float, second: float, decimals: int = 1) -> float:
-    """`first` minus `second`, fractions, as a reader finds it from the percent that are printed.
+    """`first` minus `second`, fractions, as a reader computes it from the printed percentages.
 
-    Both are rounded to so many decimals of percent first: 68.1 - 69.4 is -1.3, whatever they were.
+    Both are first rounded to `decimals` of percent, so that 68.1 - 69.4 is always -1.3.
     """
     return round((as_printed(first, decimals) - as_printed(second, decimals)) / 100, 8)
 
 
 def off(ours: float, published: float, decimals: int = 1) -> float:
-    """Our number, as it is printed with so many decimals of percent, minus the paper's."""
+    """Our number, rounded to `decimals` of percent, minus the paper's."""
     return round(as_printed(ours, decimals) / 100 - published, 8)
 
 
 def as_printed(fraction: float, decimals: int = 1) -> float:
-    """A fraction as percent with so many decimals; halves go away from zero, 40.25 to 40.3.
+    """A fraction as percent, rounded to `decimals`; halves go away from zero, 40.25 to 40.3.
 
-    A mean that is a half but for the rounding of its sum counts as one, so that a number is printed
-    alike wherever it comes from.
+    A mean within floating-point error of a half counts as a half, so that a number prints the same
+    wherever it comes from.
     """
     scaled = abs(fraction) * 10 ** (2 + decimals)
     if np.isnan(scaled):
@@ -85,7 +85,7 @@ def as_printed(fraction: float, decimals: int = 1) -> float:
 def fractions(
     published: pd.DataFrame | None, exhibit: str | None, metric: str = "accuracy"
 ) -> dict[tuple[str, str], float]:
-    """{(dataset, label): number as a fraction} of one exhibit; empty where none is published."""
+    """{(dataset, label): number as a fraction} of one exhibit; empty if none are published."""
     if published is None or exhibit is None:
         return {}
     rows = published[(published["exhibit"] == exhibit) & (published["metric"] == metric)]

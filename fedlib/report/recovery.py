@@ -1,4 +1,4 @@
-"""How well something hidden of clients was found: their clusters, and the labels of their examples.
+"""Measures of recovering clients' hidden clusters and the label shares of their examples.
 
 Source: Reisser et al., "Federated Mixture of Experts", arXiv:2107.06724, section 4.3 and appendices
 B and C, which show pictures; specification sections 7.2 and 7.5 ask for these numbers.
@@ -13,10 +13,10 @@ def assigned(pi: np.ndarray) -> np.ndarray:
 
 
 def purity(choice: np.ndarray, cluster: np.ndarray) -> float:
-    """Share of the clients that are of the commonest cluster among those with their expert.
+    """Share of the clients in the commonest cluster of their expert.
 
-    1 if no expert serves two clusters, also where several experts serve one; for one expert it is
-    the share of the largest cluster.
+    1 if no expert serves two clusters, even if several experts serve one; with one expert it is the
+    share of the largest cluster.
 
     Args:
       choice: [C] the expert of each client.
@@ -36,17 +36,17 @@ def purity(choice: np.ndarray, cluster: np.ndarray) -> float:
 
 
 def num_used(choice: np.ndarray) -> int:
-    """Number of distinct experts that clients have settled on: [C] -> 1 ... E"""
+    """Number of distinct experts that clients use: [C] -> 1 ... E"""
     return len(np.unique(choice))
 
 
 def saturation(pi: np.ndarray) -> float:
-    """Mean over the clients of their highest weight: 1/E if all are undecided, 1 if none is."""
+    """Mean over clients of their highest weight: 1/E if all are undecided, 1 if none is."""
     return float(np.max(pi, axis=1).mean())
 
 
 def num_right(choice: np.ndarray, cluster: np.ndarray) -> int:
-    """Number of true clusters whose clients all have one expert, which nobody else has.
+    """Number of true clusters whose clients all have one expert that no other client has.
 
     Args:
       choice: [C] the expert of each client.
@@ -65,7 +65,7 @@ def total_variation(recovered: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
     Args:
       recovered, labels: [C, L] shares of the labels among each client's examples, as the server
-        thinks and as they are.
+        infers them and as they are.
 
     Raises:
       ValueError: if the shapes differ.
@@ -76,7 +76,7 @@ def total_variation(recovered: np.ndarray, labels: np.ndarray) -> np.ndarray:
 def correlation(recovered: np.ndarray, labels: np.ndarray) -> float:
     """Pearson correlation of the shares, over all labels of all clients; 1 if recovery is exact.
 
-    NaN if either says the same of every label of every client.
+    NaN if either has equal shares for every label of every client.
 
     Args:
       recovered, labels: [C, L], see `total_variation`.

@@ -1,4 +1,4 @@
-"""Regret of methods that were run with several settings each: that of the setting they choose."""
+"""Regret of methods run with several settings each: the regret of the chosen setting."""
 
 import pandas as pd
 
@@ -11,15 +11,14 @@ from fedlib.results import OPTIMUM
 
 
 def chosen(given: Inputs) -> pd.DataFrame:
-    """A row for each method and federation that it was run on.
+    """A row for each method and federation that it ran on.
 
     Returns:
-      Columns "federation", "title" (of the method), "label" (of the run that it chose; "" where
-      every client chose its own), and of the regret, as `over_seeds` has it, "mean", "low" and
-      "high".
+      Columns "federation", "title" (of the method), "label" (of the chosen run; "" if every client
+      chose its own), and "mean", "low" and "high" of the regret, see `over_seeds`.
 
     Raises:
-      DataError: if a run has no regret, as its federation does not know the best accuracy.
+      DataError: if a run has no regret, because its federation has no known best accuracy.
     """
     found = []
     for choice in choices(given, given.kind.rows):

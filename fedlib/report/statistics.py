@@ -1,8 +1,8 @@
-"""What federations say of federations like them: differences of two methods, one for each.
+"""Statistics of the difference of two methods over a sample of federations.
 
-Federations are the sample, and not their clients, who share a server. Seeds are nested in them: of
-a federation there is one number, the mean over its seeds of a difference paired by seed. Those of
-one data set may be alike, which the second bootstrap shows.
+The sample is of federations, not of their clients, who share a server. Seeds are nested: each
+federation has one number, the mean over its seeds of a difference paired by seed. Federations of
+one data set may be alike, which the bootstrap over data sets shows.
 
 Source: J. L. Hodges and E. L. Lehmann, "Estimates of Location Based on Rank Tests", Annals of
   Mathematical Statistics 34, 1963; S. Holm, Scandinavian Journal of Statistics 6, 1979; A. Benavoli
@@ -19,7 +19,7 @@ from scipy import stats
 
 from fedlib import streams
 
-ROPE = 0.01  # accuracies that differ by a point at most are practically equal
+ROPE = 0.01  # accuracies that differ by at most one point are practically equal
 LEVEL = 0.95
 SAMPLES = 20_000  # of the posterior
 RESAMPLES = 2_000
@@ -29,7 +29,7 @@ CLEAR, LEANING, EQUAL, IN_FRONT = 0.9, 0.75, 0.75, 0.75
 
 
 class Shift(NamedTuple):
-    """A median difference and between what it lies; ends are NaN where the sample is too small."""
+    """A median difference and its interval; the ends are NaN if the sample is too small."""
 
     median: float
     low: float
@@ -38,7 +38,7 @@ class Shift(NamedTuple):
 
 
 class Posterior(NamedTuple):
-    """How probable it is that the first method is better, equal within the region, or worse."""
+    """Probabilities that the first method is better, equal within the region, or worse."""
 
     better: float
     equal: float
@@ -48,8 +48,8 @@ class Posterior(NamedTuple):
 def hodges_lehmann(differences: Sequence[float]) -> Shift:
     """The pseudo-median, its distribution-free interval of `LEVEL`, and the signed-rank test's p.
 
-    The ends are order statistics of the means of all pairs; below six differences no interval
-    covers enough. Differences of 0 are left out of the test, and of none p is 1.
+    The ends are order statistics of the means of all pairs; with fewer than six differences no
+    interval covers enough. The test leaves out differences of 0, and p is 1 if none are left.
     """
     values = np.asarray(differences, np.float64)
     rows, columns = np.triu_indices(len(values))
@@ -61,9 +61,9 @@ def hodges_lehmann(differences: Sequence[float]) -> Shift:
 
 
 def _below(num: int) -> int:
-    """How many of the sorted means of pairs are below an interval of `LEVEL`; -1 for no interval.
+    """Number of sorted means of pairs below an interval of `LEVEL`; -1 if there is no interval.
 
-    Sums of ranks 1 to `num` with random signs, counted, are the distribution of the test's T.
+    The distribution of the test's T is that of sums of ranks 1 to `num` with random signs.
     """
     ways = np.ones(1)
     for rank in range(1, num + 1):
@@ -86,8 +86,8 @@ def signed_rank(differences: Sequence[float], rope: float = ROPE, seed: int = 0)
     """The Bayesian signed-rank test with a region of practical equivalence.
 
     A sample of the posterior weighs the differences and one 0 by a Dirichlet draw; the mean of two
-    of them is then better, equal or worse with probabilities that sum to 1. The result is how often
-    each of the three is the most probable.
+    of them is then better, equal or worse with probabilities that sum to 1. The result is the share
+    of samples in which each of the three is most probable.
 
     Args:
       rope: largest difference that counts as equal.
@@ -117,15 +117,15 @@ def by_federation(paired: pd.DataFrame) -> pd.DataFrame:
 
 
 def bootstrap(paired: pd.DataFrame, over: str, seed: int = 0) -> tuple[float, float]:
-    """Interval of `LEVEL` of the mean over federations, if what is `over` were drawn again.
+    """Bootstrap interval of `LEVEL` of the mean over federations.
 
     Args:
       paired: see `by_federation`.
-      over: "seed" draws the seeds of each federation again (would these federations say so once
-        more?), "dataset" draws data sets, with all federations of each (would others?).
+      over: "seed" draws the seeds of each federation again (would the same federations agree?),
+        "dataset" draws data sets, with all federations of each (would other federations agree?).
 
     Returns:
-      NaN for both ends if there is only one to draw.
+      NaN for both ends if a federation has one seed, or if there is one data set.
     """
     draw = streams.generator(seed, "bootstrap", over)
     if over == "dataset":
@@ -146,10 +146,10 @@ def bootstrap(paired: pd.DataFrame, over: str, seed: int = 0) -> tuple[float, fl
 
 
 def verdict(found: pd.DataFrame, posterior: Posterior) -> str:
-    """What is to be said: "clear", "leaning", "equal" or "unknown".
+    """The conclusion: "clear", "leaning", "equal" or "unknown".
 
     Args:
-      found: of `by_federation`.
+      found: result of `by_federation`.
       posterior: of its values.
     """
     few = len(found) < FEWEST_FEDERATIONS or found["dataset"].nunique() < FEWEST_DATASETS

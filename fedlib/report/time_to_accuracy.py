@@ -1,11 +1,11 @@
-"""What it takes until the clients' mean accuracy reaches a target: rounds, traffic and arithmetic.
+"""Costs until the clients' mean accuracy reaches a target: rounds, traffic and arithmetic.
 
-A target that is not reached has no cost; that of the whole run would be too low.
+A run that misses the target has no cost, because the cost of the whole run would be too low.
 
 Source: L. Yi et al., pFedMoE, 2024 (arXiv:2402.01350); specification section 6, whose costs are
   rounds to the target times numbers exchanged, or operations of training, in a round.
-Deviation: costs are added up over the rounds that took place, and given for all clients together
-  and for one place in the cohort.
+Deviation: costs are summed over the actual rounds, for all clients together and for one place in
+  the cohort.
 """
 
 from typing import NamedTuple
@@ -23,7 +23,7 @@ NEEDED = ("bytes", "client_rounds", "examples")
 
 
 class Costs(NamedTuple):
-    """When one run of one seed reached the target, and what that took; NaN if it did not."""
+    """The round and costs at which one run of one seed reached the target; NaN if it did not."""
 
     rounds: float = np.nan
     bytes: float = np.nan
@@ -38,7 +38,7 @@ def costs(given: Inputs, targets: dict[str, float]) -> dict[tuple[str, str], pd.
       targets: in (0, 1], of each federation.
 
     Raises:
-      ConfigError: if a federation has no target, or another one.
+      ConfigError: if a federation has no target in (0, 1].
       DataError: if a run lacks one of the numbers.
     """
     for federation in given.exhibit["federations"]:
@@ -57,10 +57,10 @@ def costs(given: Inputs, targets: dict[str, float]) -> dict[tuple[str, str], pd.
 
 
 def _reached(metrics: pd.DataFrame, target: float) -> Costs:
-    """When one run reached the target, and what it had cost by then.
+    """The round at which one run reached the target, and its costs up to then.
 
     Raises:
-      DataError: if it lacks one of the numbers.
+      DataError: if the run lacks one of the numbers.
     """
     curve = exhibits.pick(metrics, at="round", metric=MEAN, **PRIMARY._asdict())
     reached = curve.loc[curve["value"] >= target, "round"]

@@ -1,8 +1,8 @@
-"""The page "Which method when", made of the tables that are kept: no sentence is typed by hand.
+"""The page "Which method when", generated from the kept tables: no sentence is typed by hand.
 
 Every sentence has its number, its interval and its table. Rules are those of the table `advice`,
-whose verdicts are `fedlib.report.statistics.verdict`. From six federations on, a difference is the
-median with its interval, else the mean with that of data sets drawn again.
+with verdicts of `fedlib.report.statistics.verdict`. From six federations on, a difference is the
+median with its interval; below six it is the mean with the bootstrap interval over data sets.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from fedlib.report.statistics import (
 )
 from fedlib.report.tables import render
 
-CLIENTS = ("mean", "worst_tenth", "hurt", "unseen")  # what clients get of a method
+CLIENTS = ("mean", "worst_tenth", "hurt", "unseen")  # results of a method for clients
 KINDS = ("standings", "contrasts", "claims", "advice")
 LEARNING = "↑"
 PICTURE = "contrasts_over_federations.png"
@@ -57,8 +57,8 @@ def text(pack: Path, commit: str, folder: str, file: str) -> str:
 
     Args:
       pack: of the benchmark's kept results.
-      commit: in which the registered file was last changed; "" if nobody knows.
-      folder: of what is kept, relative to the page.
+      commit: last commit that changed the registered file; "" if unknown.
+      folder: of the kept results, relative to the page.
       file: the registered one.
 
     Raises:
@@ -83,7 +83,7 @@ def text(pack: Path, commit: str, folder: str, file: str) -> str:
 def of_tables(
     sheets: dict[str, pd.DataFrame], params: dict, commit: str, folder: str, file: str
 ) -> str:
-    """The page of the numbers of the tables, by kind; `params` are those of the table of advice."""
+    """The page from the numbers of the tables, by kind; `params` are of the table of advice."""
     page = _Page(sheets, params, folder)
     named = f"commit {commit[:10]}" if commit else "a commit that is not known here"
     parts = [
@@ -121,7 +121,7 @@ class _Page:
 
     def first(self) -> str:
         """Whether following the page would have helped."""
-        found = {}  # by verdict and numbers: what was left out each time
+        found = {}  # units left out, by verdict and numbers
         for part, left_out in (("federation", "a federation"), ("dataset", "a data set")):
             for row in self._advice(f"gain, {part}").to_dict("records"):
                 how = "beats" if row["low"] > 0 else "does not beat"
@@ -135,7 +135,7 @@ class _Page:
         ) or TOO_FEW.format(why="Nothing can be left out.")
 
     def rules(self) -> Iterator[str]:
-        """What each rule says."""
+        """A sentence for each rule."""
         for row in self._advice("rules").to_dict("records"):
             yield self._rule(row)
 
@@ -176,7 +176,7 @@ class _Page:
         )
 
     def _price(self, row: dict) -> str:
-        """What a method sends and whom it hurts where its rule is about."""
+        """Traffic and clients hurt by a rule's method, on the rule's federations."""
         tag = next(r["tag"] for r in self._params["rules"] if r["sentence"] == row["name"])
         tags = self._params["tags"]
         names = [name for name, own in tags.items() if not tag or tag in own]
@@ -208,7 +208,7 @@ class _Page:
             )
 
     def requirements(self) -> str:
-        """What methods send and compute beside fine-tuned FedAvg, and what clients get of them."""
+        """Traffic and arithmetic relative to fine-tuned FedAvg, and results for clients."""
         found = relative(self._sheets["standings"], self._base, CLIENTS)
         found = found.sort_values("mean", ascending=False, kind="stable")
         heads = ["Method", "accuracy", "worst tenth", "hurt", "unseen", "bytes", "arithmetic"]
@@ -259,7 +259,7 @@ class _Page:
         )
 
     def claims(self) -> str:
-        """What these federations say of each claim."""
+        """The verdict of these federations on each claim."""
         rows = [
             [row["paper"], row["claim"], row["verdict"], *_measured(row)]
             for row in self._sheets["claims"].to_dict("records")
@@ -279,7 +279,7 @@ class _Page:
 
 
 def _best_span(row: dict) -> str:
-    """The interval of the median, or that of data sets drawn again where federations are few."""
+    """The interval of the median, or with few federations the bootstrap over data sets."""
     if not pd.isna(row["low"]):
         return _span(row["low"], row["high"])
     return _span(row["datasets_low"], row["datasets_high"])
@@ -290,7 +290,7 @@ def _span(low: float, high: float) -> str:
 
 
 def _verdict(row: dict) -> str:
-    """What the probabilities of a contrast say, in words."""
+    """The verdict of a contrast's probabilities, in words."""
     if row["verdict"] == "unknown" and row["worse"] >= LEANING:
         behind = 1 - row["ahead"] / row["federations"]
         sure = row["worse"] >= CLEAR and behind >= IN_FRONT
@@ -304,7 +304,7 @@ def _verdict(row: dict) -> str:
 
 
 def _measured(row: dict) -> tuple[str, str]:
-    """The difference of a claim, and on how many federations; nothing if it is not tested."""
+    """The difference of a claim, and its number of federations; empty if it is not tested."""
     if not row["federations"]:
         return render.ABSENT, render.ABSENT
     span = _span(row["low"], row["high"])
@@ -312,7 +312,7 @@ def _measured(row: dict) -> tuple[str, str]:
 
 
 def _grid(rows: list[list[str]], heads: list[str], words: int = 1) -> str:
-    """A Markdown table, whose first columns are of words and whose others are of numbers."""
+    """A Markdown table with `words` columns of text, then columns of numbers."""
     align = ["left"] * words + ["right"] * (len(heads) - words)
     return tabulate(rows, heads, "pipe", disable_numparse=True, colalign=align)
 

@@ -1,7 +1,7 @@
-"""The metrics of one view, and which evaluation of a run is its best.
+"""The metrics of one view, and the best evaluation of a run.
 
-A metric is a function of the counts of all evaluations of a view, Scores -> [T]. Metrics for which
-counts do not suffice are computed by the final evaluation, see `fedlib.run.predicted`.
+A metric is a function of the counts of all evaluations of a view, Scores -> [T]. The final
+evaluation computes metrics that need more than counts, see `fedlib.run.predicted`.
 """
 
 import numpy as np
@@ -11,21 +11,21 @@ from fedlib.results import RunResult, Scores, View
 
 PRIMARY = View("seen", "default", "test")
 SERVER = View("server", "default", "test")  # a global model on a global test set
-CHOOSING = SERVER._replace(split="val")  # what a server would choose a round by
+CHOOSING = SERVER._replace(split="val")  # by which a server chooses a round
 
 
 def accuracy(scores: Scores) -> np.ndarray:
-    """Right predictions of all clients, over all their examples -> [T]"""
+    """Correct predictions of all clients over all their examples -> [T]"""
     return _owned(scores).correct.sum(axis=1) / scores.count.sum()
 
 
 def accuracy_client_mean(scores: Scores) -> np.ndarray:
-    """Mean of the clients' accuracies, every client counting the same -> [T]"""
+    """Unweighted mean of the clients' accuracies -> [T]"""
     return _client_accuracies(scores).mean(axis=1)
 
 
 def accuracy_client_std(scores: Scores) -> np.ndarray:
-    """Spread of the clients' accuracies; they are the whole population, so ddof is 0 -> [T]"""
+    """Standard deviation of the clients' accuracies; ddof 0, as for a whole population -> [T]"""
     return _client_accuracies(scores).std(axis=1)
 
 
@@ -46,7 +46,7 @@ def loss(scores: Scores) -> np.ndarray:
 
 
 def regret(scores: Scores, optimum: np.ndarray) -> np.ndarray:
-    """How far the mean of the clients' accuracies is below the best to expect -> [T]
+    """Mean of the clients' best expected accuracies less the mean of their accuracies -> [T]
 
     Args:
       optimum: [num_clients] best accuracy of each client of the federation.
@@ -60,7 +60,7 @@ METRICS_OF_SERVER = (accuracy, loss)  # the others compare clients
 
 
 def _owned(scores: Scores) -> Scores:
-    """The scores of the clients that have examples; DataError if none has, or if any is absurd."""
+    """The scores of the clients with examples; DataError if there are none, or if any is absurd."""
     has = scores.count > 0
     if not has.any():
         raise DataError("no client of this view has an example, so it has no accuracy")
@@ -87,7 +87,7 @@ def _worst(scores: Scores) -> np.ndarray:
 
 
 def primary(history: RunResult) -> View:
-    """The view that decides the best round: the seen clients', the server's where they have none.
+    """The view that decides the best round: of the seen clients, or else of the server.
 
     Raises:
       DataError: if the history has neither.
@@ -111,7 +111,7 @@ def best_evaluation(history: RunResult) -> int:
 def chosen_evaluation(history: RunResult) -> int | None:
     """Position of the earliest evaluation with the least loss on the server's validation examples.
 
-    None where there are no such examples.
+    None if there are no such examples.
     """
     scores = history.scores.get(CHOOSING)
     return int(np.argmin(loss(scores))) if scores and scores.count.any() else None

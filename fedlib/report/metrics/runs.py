@@ -1,4 +1,4 @@
-"""The rows of all runs of a paper, and where they are written."""
+"""Collects the rows of all runs of a paper, and writes them."""
 
 from numbers import Real
 from pathlib import Path
@@ -16,7 +16,7 @@ from fedlib.results import RunResult
 RUN_COLUMNS = ("paper", "federation", "dataset", "partition", "label", "method", "seed")
 FILES = ("history", "evaluation")  # of a run, each with .h5
 COLUMNS = RUN_COLUMNS + ROW_COLUMNS
-TUNING = "tuning"  # in the column "at" of rows about the trials of a run
+TUNING = "tuning"  # value of the column "at" in rows about a run's trials
 
 
 def collect(spec: dict, runs: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -25,12 +25,12 @@ def collect(spec: dict, runs: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     Args:
       spec: {"paper", "runs": [{"federation", "dataset", "partition", "label", "method",
         "seeds", "specs"}]}, where "specs" has for each seed the digests of the specifications of
-        training and evaluation; "tuned", of a tuned run, is that of its tuning.
-      runs: folder with {federation}/{label}/seed{seed}/{history,evaluation}.h5, beside which in
-        ../../tuned are the trials of tuned runs.
+        training and evaluation, and "tuned", of a tuned run, the digest of its tuning.
+      runs: folder with {federation}/{label}/seed{seed}/{history,evaluation}.h5; the trials of tuned
+        runs are in ../../tuned.
 
     Raises:
-      DataError: naming the run whose files are missing, corrupted or contradictory, or of another
+      DataError: if files of a run are missing, corrupted or contradictory, or of another
         specification, or of other shards than another run on the same federation.
     """
     metrics, clients = [], []
@@ -74,11 +74,11 @@ def _trials(run: dict, runs: str | Path) -> Path:
 
 
 def of_tuning(paper: str, run: dict, file: Path) -> pd.DataFrame:
-    """What a tuning came to, as rows at `TUNING`, with the seed that tunes.
+    """The result of a tuning, as rows at `TUNING`, with the seed that tunes.
 
-    "trial_0" and so on are validation accuracies, NaN of diverged ones; "trial" is the number of
-    the chosen one, "chosen_local.lr" and so on what it has (NaN for what is no number), "at_edge"
-    how many of these are at an edge of their ranges.
+    "trial_0" and so on are validation accuracies, NaN of diverged trials; "trial" is the number of
+    the chosen trial, "chosen_local.lr" and so on its values (NaN if not a number), and "at_edge"
+    the number of values at an edge of their ranges.
     """
     found = seals.read_json(file, has=("spec", "trials", "chosen", "values", "at_edge"))
     seals.check_spec(file, seals.spec_digest(found["spec"]), run["tuned"])
@@ -106,7 +106,7 @@ def _read_run(
 
     Args:
       expected: digests of the specifications of its history and its evaluation.
-      cut: for each specification of data a run on it, and of which manifest that was; is added to.
+      cut: for each specification of data the first run on it and its manifest; is added to.
     """
     paths = [folder / f"{name}.h5" for name in FILES]
     history, evaluation = map(RunResult.load, paths)
@@ -129,7 +129,7 @@ def write(frame: pd.DataFrame, *paths: str | Path, made: seals.Made | None = Non
     """Write a frame to each path, atomically; the suffix (.parquet or .csv) chooses the format.
 
     Args:
-      made: of what it is the result, to be noted in Parquet files.
+      made: origin of the frame, recorded in Parquet files.
     """
     for path in map(Path, paths):
         if path.suffix == ".csv":
@@ -139,6 +139,6 @@ def write(frame: pd.DataFrame, *paths: str | Path, made: seals.Made | None = Non
 
 
 def _numbered(column: str) -> tuple[str, int]:
-    """Name and number of a column such as "pi_10", by which such columns are sorted."""
+    """Name and number of a column such as "pi_10", for sorting."""
     name, _, number = column.rpartition("_")
     return (name, int(number)) if name and number.isdigit() else (column, -1)

@@ -19,27 +19,27 @@ from fedlib.report.metrics.definitions import (
 )
 from fedlib.results import OPTIMUM, TOTALS, RunResult, Scores, View
 
-TRAFFIC = View("all", "", "")  # of rows about the cost and loss of training, not about scores
+TRAFFIC = View("all", "", "")  # of rows about the cost and loss of training
 FLOPS = "flops_per_example"  # metric, and diagnostic of an evaluation
-EXAMPLES_OF, FLOPS_OF = "examples_", "flops_per_example_"  # diagnostics of one of its preparations
-PARAMETERS = "server_parameters"  # diagnostic of an evaluation: what the server's model has
-PICKS = "picks"  # diagnostic [R, E]: how often each expert was chosen in a round
-DIVERGENCE = "divergence"  # diagnostic [R, E]: how unlike the clients' updates of an expert are
+EXAMPLES_OF, FLOPS_OF = "examples_", "flops_per_example_"  # diagnostics of one preparation
+PARAMETERS = "server_parameters"  # diagnostic of an evaluation: size of the server's model
+PICKS = "picks"  # diagnostic [R, E]: choices of each expert in a round
+DIVERGENCE = "divergence"  # diagnostic [R, E]: divergence of the clients' updates of an expert
 TABLES, TABLE_ROUNDS = "tables", "table_rounds"  # [S, rows, E], and the round of each [S]
-TABLE_ALPHAS = "table_alphas"  # [S] what weighs routed against main experts, in these rounds
-# [S, num_clients, E] in these rounds, 0 of clients who were absent: what each expert takes from a
-# client, and a client from each expert.
+TABLE_ALPHAS = "table_alphas"  # [S] weight of routed against main experts, in these rounds
+# [S, num_clients, E] in these rounds, 0 for absent clients: weights of clients in each expert, and
+# of experts in each client.
 WEIGHTS = ("client_weights", "sync_weights")
 BRIER_OF_CLIENTS = "brier_of_clients"  # diagnostic of a view, "brier_of_clients:seen:default" [C]
-TABLE = "table"  # and how the cells of such a table are called as metrics
-# Diagnostic [3]: round and loss of the model that validation chose, and its split's number; -1 none
+TABLE = "table"  # prefix of the metrics of a table's cells
+# Diagnostic [3]: round and loss of the model that validation chose, and its split's number, -1 none
 SELECTED = "selected"
 # Diagnostics whose first dimension is not the clients, by name.
 NOT_OF_CLIENTS = (
     *(FLOPS, PICKS, DIVERGENCE, TABLES, TABLE_ROUNDS, TABLE_ALPHAS),
     *(*WEIGHTS, SELECTED, PARAMETERS, embeddings.LABELS),
 )
-LOSS_TOLERANCE = 1e-5  # relative; two executions may add up a loss in another order
+LOSS_TOLERANCE = 1e-5  # relative; two executions may sum a loss in different orders
 ROW_COLUMNS = ("at", "round", "protocol", "split", "group", "metric", "value")
 CLIENT_COLUMNS = (
     *("paper", "federation", "dataset", "label", "method", "seed"),
@@ -50,17 +50,16 @@ CLIENT_COLUMNS = (
 def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.DataFrame:
     """Every metric of one run -> DataFrame with `ROW_COLUMNS`.
 
-    Views that only the evaluation of the final state has appear at "last" only, and so do FLOPs,
-    if it measured them, the examples and FLOPs of what clients trained for it, and metrics of
-    single predictions, if it was asked for them. At "round" only is what is said of experts: how
-    often each was chosen ("picks_0", ...), how unlike its clients' updates were ("divergence_0",
-    ...), the cells of tables of rows by experts ("table_0_0", ...) and the weights of clients and
-    experts ("client_weights_0_0", ..., the client first) at the rounds at which they were recorded.
-    Representations of examples are at "last" only.
+    Rows at "last" only: views that only the evaluation of the final state has, FLOPs if it measured
+    them, examples and FLOPs of clients' training for the evaluation, metrics of single predictions
+    if requested, and representations of examples. Rows at "round" only, for recorded rounds:
+    choices of each expert ("picks_0", ...), divergence of its clients' updates ("divergence_0",
+    ...), cells of tables of rows by experts ("table_0_0", ...), and weights of clients and experts
+    ("client_weights_0_0", ..., the client first).
 
     Raises:
       DataError: if the evaluation contradicts the last evaluation of the history, or a diagnostic
-        has another shape than its name says.
+        has the wrong shape for its name.
     """
     diagnostics = _diagnostics(history, evaluation)
     curves = list(_curves(history, diagnostics.get(OPTIMUM)))
@@ -88,16 +87,16 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
 
 
 def client_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.DataFrame:
-    """Counts of one run's clients at its last and best round -> DataFrame. The server is none.
+    """Counts of one run's clients at its last and best round, without the server -> DataFrame
 
-    Columns from "at" on of `CLIENT_COLUMNS`, then what the method's diagnostics say of each client,
-    on the rows of the default protocol at "last": an array [num_clients] is a column of its name,
-    an array [num_clients, E] such as mixture weights the columns `pi_0`, `pi_1`, ...; NaN in other
-    rows. Diagnostics that do not reach to the last client are about something else. The column
-    `brier` has each client's mean Brier score, if the evaluation was asked for that.
+    Columns are those of `CLIENT_COLUMNS` from "at" on, then the method's diagnostics of each client
+    in the rows of the default protocol at "last", NaN in other rows. An array [num_clients] is a
+    column of its name; an array [num_clients, E], such as mixture weights, is the columns `pi_0`,
+    `pi_1`, ... Diagnostics that do not reach the last client are not about clients. The column
+    `brier` has each client's mean Brier score, if the evaluation computed it.
 
     Raises:
-      DataError: if the evaluation contradicts the history, or `pi` does not have every client.
+      DataError: if the evaluation contradicts the history, or `pi` lacks a client.
     """
     best = best_evaluation(history)
     frames = []
@@ -111,7 +110,7 @@ def client_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.D
         for view, scores in _only_final(history, evaluation).items():
             if view.group in CLIENTS:
                 frames.append(_client_frame(view, scores, "last", -1))
-    if not frames:  # all that was evaluated is the server's
+    if not frames:  # only the server was evaluated
         return pd.DataFrame(columns=CLIENT_COLUMNS[CLIENT_COLUMNS.index("at") :])
     clients = pd.concat(frames, ignore_index=True)
     if evaluation is not None:
@@ -120,10 +119,10 @@ def client_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.D
 
 
 def check_agreement(history: RunResult, evaluation: RunResult) -> None:
-    """Nothing, if the evaluation repeats the history's last scores wherever both have a view.
+    """Check that the evaluation repeats the history's last scores in views that both have.
 
     Raises:
-      DataError: if rounds, clients, counts or right predictions differ, or losses differ by more
+      DataError: if rounds, clients, counts or correct predictions differ, or losses differ by more
         than `LOSS_TOLERANCE` (relative).
     """
     if history.round[-1] != evaluation.round[-1]:
@@ -170,7 +169,7 @@ def _curves(result: RunResult, optimum: np.ndarray | None) -> Iterator[_Curve]:
 
 
 def _of_evaluation(history: RunResult, evaluation: RunResult) -> Iterator[_Curve]:
-    """What the evaluation of the final state alone says."""
+    """Metrics of the evaluation of the final state alone."""
     said, done = evaluation.diagnostics, evaluation.round
     for view, scores in _only_final(history, evaluation).items():
         yield _view_curve(view, done, scores, said.get(OPTIMUM))
@@ -186,7 +185,7 @@ def _of_evaluation(history: RunResult, evaluation: RunResult) -> Iterator[_Curve
 
 
 def _flops_curve(history: RunResult, evaluation: RunResult) -> _Curve:
-    """FLOPs per training example, and of all of the run's together."""
+    """FLOPs per training example, and of the whole run."""
     per_example = evaluation.diagnostics[FLOPS]
     total = per_example * history.examples[-1]
     return _Curve(TRAFFIC, evaluation.round, {FLOPS: per_example, "flops": total})
@@ -203,7 +202,7 @@ def _selected_curve(selected: np.ndarray, done: int) -> _Curve:
 
 
 def _personal_cost(evaluation: RunResult) -> dict[str, np.ndarray]:
-    """Examples on which clients trained for the evaluation, and FLOPs of that; {} if none did."""
+    """Examples and FLOPs of clients' training for the evaluation; {} if none trained."""
     found = evaluation.diagnostics
     names = [n.removeprefix(EXAMPLES_OF) for n in found if n.startswith(EXAMPLES_OF)]
     if not names:
@@ -216,7 +215,7 @@ def _personal_cost(evaluation: RunResult) -> dict[str, np.ndarray]:
 
 
 def _expert_curves(diagnostics: dict[str, np.ndarray], done: int) -> Iterator[_Curve]:
-    """What diagnostics say of experts, of rounds up to `done`: those planned beyond never were."""
+    """Diagnostics of experts, up to the round `done`: planned rounds after it never took place."""
     for name in (PICKS, DIVERGENCE):
         if name in diagnostics:
             yield from _by_round(name, diagnostics[name], done)
@@ -232,7 +231,7 @@ def _expert_curves(diagnostics: dict[str, np.ndarray], done: int) -> Iterator[_C
 
 
 def _by_round(name: str, values: np.ndarray, done: int) -> Iterator[_Curve]:
-    """A number of each expert, by round from 1 on; where it is NaN there was none to record.
+    """A number of each expert, by round from 1 on; NaN where nothing was recorded.
 
     Raises:
       DataError: if it is not [R, E].
@@ -249,7 +248,7 @@ def _by_cell(tables: np.ndarray, rounds: np.ndarray | None, done: int) -> Iterat
     """The cells of tables [S, rows, E], by the rounds [S] after which they were recorded.
 
     Raises:
-      DataError: if the shapes are others, or the rounds are missing or not in ascending order.
+      DataError: if the shapes are wrong, or the rounds are missing or not in ascending order.
     """
     if tables.ndim != 3:
         raise DataError(f"{TABLES} must be [recorded, rows, experts], got shape {tables.shape}")
@@ -268,7 +267,7 @@ def _by_client(name: str, weights: np.ndarray, rounds: np.ndarray, done: int) ->
     """Weights [S, num_clients, E] of the clients who took part in the rounds [S].
 
     Raises:
-      DataError: if the shape is another.
+      DataError: if the shape is wrong.
     """
     if weights.ndim != 3 or len(weights) != len(rounds):
         raise DataError(
@@ -283,7 +282,7 @@ def _by_client(name: str, weights: np.ndarray, rounds: np.ndarray, done: int) ->
 
 
 def _diagnostics(history: RunResult, evaluation: RunResult | None) -> dict[str, np.ndarray]:
-    """Diagnostics of both, of the evaluation where both have one."""
+    """Diagnostics of both; the evaluation's take precedence."""
     return history.diagnostics | (evaluation.diagnostics if evaluation is not None else {})
 
 
@@ -345,7 +344,7 @@ def _client_frame(view: View, scores: Scores, at: str, evaluation: int) -> pd.Da
 def _of_predictions(
     diagnostics: dict[str, np.ndarray],
 ) -> Iterator[tuple[View, str, np.ndarray]]:
-    """View, name and value of what an evaluation stored of its predictions for test examples."""
+    """View, name and value of the metrics that an evaluation stored of its predictions."""
     for name, value in diagnostics.items():
         if ":" in name:
             metric, group, protocol = name.split(":")
@@ -353,7 +352,7 @@ def _of_predictions(
 
 
 def _with_brier(clients: pd.DataFrame, diagnostics: dict[str, np.ndarray]) -> pd.DataFrame:
-    """The frame with the Brier score of the clients of views that have it, else NaN."""
+    """The frame with the clients' Brier scores, NaN in views without them."""
     for view, metric, each in _of_predictions(diagnostics):
         if metric == BRIER_OF_CLIENTS:
             mine = clients[[*view._fields]].eq(pd.Series(view._asdict())).all(axis=1) & (
