@@ -75,7 +75,7 @@ def fetch(
         return
     folder = raw / missing[0].dataset
     with exclusive(folder / ".download.lock", str(folder), wait=True, report=report):
-        missing = [file for file in missing if not _is_there(file, raw)]  # another process may have
+        missing = [file for file in missing if not _is_there(file, raw)]  # another job may be done
         packed: dict[RawFile, list[RawFile]] = {}
         reasons = []
         for file in missing:

@@ -122,9 +122,9 @@ class Dealt(NamedTuple):
     known: bool = False
 
     def without_the_untestable(self) -> "Dealt":
-        """The same without clients that lack training or test examples; `client_id` stays.
+        """The same without clients that lack training or test examples; `client_id` keeps numbers.
 
-        Nothing can be measured on these. Test examples are not needed if a server has some. A
+        Nothing can be measured on such clients. They need no test examples if a server has some. A
         server or a probe may have either part alone.
 
         Raises:

@@ -96,7 +96,7 @@ class Official(ABC):
 def hold_out(
     rows: np.ndarray, fraction: float, seed: int, client: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The training rows of a client without a `fraction`, and this fraction for validation."""
+    """A client's rows, split into training rows and a `fraction` of validation rows."""
     num_val = round_half_up(fraction * len(rows))
     order = streams.generator(seed, "val", client).permutation(len(rows))
     return rows[np.sort(order[num_val:])], rows[np.sort(order[:num_val])]

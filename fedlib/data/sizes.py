@@ -26,7 +26,7 @@ class Stock(NamedTuple):
     """The size of a data set.
 
     Attributes:
-      train, test: examples of its official parts; test 0 means one part only.
+      train, test: numbers of examples in its official parts; test 0 means one part only.
       shape: of an input.
       owners: approximate number of natural clients; 0 for none.
       apart: whether an owner is in one part only.
@@ -66,7 +66,7 @@ class Sizes(NamedTuple):
       num_classes: L.
       tokens: vocabulary and padding of texts; None for other inputs.
       group: name of each owner's group.
-      train, val, test: examples of each owner.
+      train, val, test: numbers of examples of each owner.
       side: number of values of the side information; clusters: of true clusters; 0 for none.
     """
 

@@ -40,7 +40,7 @@ class Standings(Chosen, Table):
     alone: str
 
     def metrics(self) -> tuple[str, ...]:
-        """Of single predictions."""
+        """Metrics of single predictions."""
         return ("brier", "ece", "ece_by_chance")
 
 
@@ -95,7 +95,7 @@ class Stability(Chosen, Table):
     rows: Sequence[Mapping]
 
     def metrics(self) -> tuple[str, ...]:
-        """Of single predictions."""
+        """Metrics of single predictions."""
         return ("brier",)
 
 

@@ -1,4 +1,4 @@
-"""Clients to whom every group of labels is dealt in Dirichlet proportions.
+"""Clients with Dirichlet shares of every group of labels.
 
 Source: pFedMM and FedEM (Marfoq et al., NeurIPS 2021), data preparation of the official code;
   specification section 3.3.

@@ -95,7 +95,7 @@ class Permuted(Official):
         """The new label for each label, in each cluster -> [num_clusters, L] int64"""
         draw = streams.generator(seed, "permuted", "labels")
         ways: dict[tuple[int, ...], None] = {}  # a set that keeps its order
-        while len(ways) < self.num_clusters:  # of 10! there are always more
+        while len(ways) < self.num_clusters:  # there are 10!, more than clusters
             ways[tuple(draw.permutation(num_classes).tolist())] = None
         return np.array(list(ways))
 

@@ -235,7 +235,7 @@ class Setting(_frame.Setting):
 
     @property
     def num_rounds(self) -> int:
-        """Of every run."""
+        """Communication rounds of every run."""
         return self.rounds or SETTINGS[self.preset].rounds
 
     @property
