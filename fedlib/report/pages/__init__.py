@@ -1,4 +1,4 @@
-"""What a reader opens at the end: the report, in Markdown and for a browser.
+"""The report, in Markdown and for a browser.
 
-It puts together what exhibits, tables and figures made, and computes nothing of its own.
+It assembles the results of tables and figures, and computes nothing itself.
 """

@@ -1,8 +1,8 @@
-"""The report as HTML: one file for the browser that needs no other, and no network.
+"""The report as HTML: one self-contained file for a browser, without a network.
 
-Style, script and pictures are in it; a policy in its head forbids the browser to load anything. The
-template and what it includes are in `templates/`. Figures are vectors, made by the script as they
-come near: that is what lets a page of dozens open at once.
+It contains style, script and pictures, and a policy in its head forbids the browser to load
+anything else. The template and its parts are in `templates/`. Figures are vector graphics, which
+the script inserts only as they scroll near, so that a page with dozens of them opens quickly.
 """
 
 import base64
@@ -24,14 +24,14 @@ from fedlib.report.tables import render
 from fedlib.report.tables.render import Block, Column, Sheet
 
 TEMPLATES = resources.files("fedlib.report.pages") / "templates"
-TARGETS = {"full": "reproduce"}  # of make, where it has another name than the scale
-LINKS = {  # what a citation may have, and where it leads
+TARGETS = {"full": "reproduce"}  # make targets whose names differ from the scale's
+LINKS = {  # identifiers in a citation, and their addresses
     r"arXiv:(\d+\.\d+)": r"https://arxiv.org/abs/\1",
     r"doi (10\.[^\s;)]+)": r"https://doi.org/\1",
     r"official code: ([\w.-]+/[\w.-]+)": r"https://github.com/\1",
 }
 UNITS = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
-ENLARGED = 1.3 * 4 / 3  # CSS pixels for a point: for a screen rather than a page
+ENLARGED = 1.3 * 4 / 3  # CSS pixels per point; 1.3 enlarges figures for a screen
 NUMBER = re.compile(r"([+−-]?\d+(?: \d{3})*(?:\.\d+)?(?:e[+-]?\d+)?)(?: ?([kMGTP])\b)?")
 
 
@@ -39,7 +39,7 @@ def page(content: Report) -> str:
     """The report as the text of an HTML file.
 
     Raises:
-      DataError: naming the figure that is missing.
+      DataError: if a figure is missing.
     """
     chapters = content.chapters
     return _template().render(
@@ -82,7 +82,7 @@ def _template():
 
 
 def sort_value(text: str) -> float | None:
-    """The number that a cell is sorted by: the first in its text; None if it begins with none."""
+    """The number by which a cell is sorted, at the start of its text; None if there is none."""
     found = NUMBER.match(text)
     if not found:
         return None
@@ -91,12 +91,12 @@ def sort_value(text: str) -> float | None:
 
 
 def linked(text: str) -> str:
-    """A citation as HTML, in which identifiers lead to the paper and its official code.
+    """A citation as HTML, with links to the paper and its official code.
 
     Args:
-      text: escaped, of Jinja's own kind; a template would escape the links in any other.
+      text: escaped, of Jinja's own type; a template would escape links in any other type.
     """
-    found = str(text)  # to which nothing is escaped that is added
+    found = str(text)  # plain, so that added links are not escaped
     for pattern, address in LINKS.items():
         found = re.sub(pattern, rf'<a href="{address}">\g<0></a>', found)
     return type(text)(found)
@@ -107,14 +107,14 @@ def _each(titles) -> list[str]:
 
 
 def _spans(columns: list[Column]) -> list[tuple[str, int]]:
-    """The groups over the columns and how many each spans; empty if no column has a group."""
+    """The groups over the columns, each with its number of columns; empty without groups."""
     groups = itertools.groupby(columns, key=lambda column: column.group)
     spans = [(group, len(list(members))) for group, members in groups]
     return spans if any(group for group, _ in spans) else []
 
 
 def _about(chapter: Chapter, texts: list[str]) -> dict[str, str]:
-    """Attributes of a row by which it is filtered: the method and data that its heads name."""
+    """Attributes for filtering a row: the method and data in its heads."""
     return {
         f"data-{name}": known[text]
         for name, known in (("method", chapter.methods), ("family", chapter.families))
@@ -124,7 +124,7 @@ def _about(chapter: Chapter, texts: list[str]) -> dict[str, str]:
 
 
 def _block_family(chapter: Chapter, block: Block) -> str:
-    """The family of data in the heading of a block; "" if that is of something else."""
+    """The family of data in the heading of a block; "" if it names none."""
     if block.heading in chapter.families.values():
         return block.heading
     return chapter.families.get(block.heading, "")
@@ -135,7 +135,7 @@ def _pretty(value: object) -> str:
 
 
 def _downloads(sheet: Sheet) -> list[tuple[str, str, str]]:
-    """Name, kind and address of the files that a table can be saved as."""
+    """Name, type and address of the files for saving a table."""
     forms = (
         ("csv", "text/csv", render.to_csv(sheet)),
         ("tex", "application/x-tex", render.to_latex(sheet)),
@@ -146,7 +146,7 @@ def _downloads(sheet: Sheet) -> list[tuple[str, str, str]]:
 
 
 def _picture(figure: Entry) -> dict:
-    """Address and size in CSS pixels of a figure, and the numbers in it."""
+    """Address of a figure, its size in CSS pixels, and its numbers."""
     path = figure.picture.with_name(f"{figure.picture.name}.svg")
     try:
         data = path.read_bytes()

@@ -1,4 +1,4 @@
-"""The report as Markdown: one page that shows everything where its files are kept."""
+"""The report as Markdown: one page with all results, beside their files."""
 
 import os
 from pathlib import Path
@@ -23,10 +23,10 @@ TITLE = "# Reproduction report: "
 
 
 def page(content: Report, out: Path) -> str:
-    """The report; `out` is where it will be, as links are relative to its folder.
+    """The report; `out` is its future path, because links are relative to its folder.
 
     Raises:
-      DataError: naming the figure that is missing.
+      DataError: if a figure is missing.
     """
     parts = [TITLE + markdown(content.folder)]
     if not content.is_paper_scale:
@@ -79,7 +79,7 @@ def _figure(figure: Entry, folder: Path) -> str:
 
 
 def _criteria(content: Report) -> str:
-    """How many criteria of each paper were reached, not reached and not run."""
+    """Numbers of criteria reached, not reached and not run, for each paper."""
     lines = []
     for chapter in content.chapters:
         found = chapter.verdicts
@@ -90,7 +90,7 @@ def _criteria(content: Report) -> str:
 
 
 def _pairs(content: Report) -> list[str]:
-    """Every published number beside ours, and how many are near."""
+    """Every published number beside ours, and the number of near ones."""
     rows = [
         [
             markdown(chapter.title),
@@ -114,7 +114,7 @@ def _pairs(content: Report) -> list[str]:
 
 
 def _machines(chapter: Chapter) -> str:
-    """What the histories of the runs say about where they were made; "" without histories."""
+    """Machines and versions of the runs, from their histories; "" without histories."""
     lines = []
     for name, values in chapter.origin.facts.items():
         several = len(values) > 1
@@ -130,7 +130,7 @@ def _machines(chapter: Chapter) -> str:
 
 
 def _by_run(chapter: Chapter) -> str:
-    """What was not the same for all runs, and their times, run by run; "" if all was the same."""
+    """Differences between runs, and their times, run by run; "" if there are no differences."""
     differing = [name for name, values in chapter.origin.facts.items() if len(values) > 1]
     rows = [
         [

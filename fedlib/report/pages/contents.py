@@ -1,8 +1,8 @@
-"""What the report tells and shows, before it is written as Markdown or HTML.
+"""The content of the report, before it is written as Markdown or HTML.
 
-It is gathered from the files of tables and figures alone, and from the histories of runs where they
-are still there: neither Snakemake nor the metrics are needed. What the head of a paper's chapter
-says is not repeated under its tables.
+It comes from the files of tables and figures alone, and from existing histories of runs; it needs
+neither Snakemake nor the metrics. Statements in the head of a paper's chapter are not repeated
+under its tables.
 """
 
 from collections import Counter
@@ -36,11 +36,11 @@ COMPARED = (
     "the best one, which is chosen on the test set."
 )
 NEAR = 0.02  # a number is reproduced if it is within two points of the published one
-ALIKE = 0.5  # a table stands below the first figure with which it shares so much of their runs
+ALIKE = 0.5  # a table stands below the first figure with which it shares this much of their runs
 METRICS = METRIC_TITLES | {"accuracy_client_mean": "Mean of clients"}
 COMPARED_BY = ("federation", "title", "metric", "published", "difference")
 NEVER_COMPARED = "The papers report no numbers on these data sets."
-# What a criterion's verdict is called where it stands alone, outside its table's column.
+# Verdicts of criteria in words, for use outside the table's column.
 VERDICTS = {
     "yes": "reached",
     "no": "not reached",
@@ -51,15 +51,19 @@ VERDICTS = {
 
 @dataclass(frozen=True, eq=False)  # compared by identity: a sheet has no hash
 class Entry:
-    """A table or figure in its place.
+    """A table or figure in the report.
 
     Attributes:
-      kind: "Table" or "Figure"; number: from 1 on, of its kind in its paper, in reading order.
-      name: as the paper declares it; anchor: identifier of its place on the page.
-      question: that it answers.
-      runs: FEDERATION/LABEL of what it shows.
-      methods: titles of the methods that it is about; families: of data.
-      sheet: of a table; None for a figure. notes: below it.
+      kind: "Table" or "Figure".
+      number: from 1 on, of its kind in its paper, in reading order.
+      name: as the paper declares it.
+      anchor: identifier of its place on the page.
+      question: the one it answers.
+      runs: FEDERATION/LABEL of the runs shown.
+      methods: titles of the methods shown.
+      families: families of data shown.
+      sheet: of a table; None for a figure.
+      notes: below it.
       picture: path of a figure without its suffix; None for a table.
     """
 
@@ -84,19 +88,19 @@ class Entry:
 
     @property
     def verdicts(self) -> Counter:
-        """How many criteria in it have which verdict."""
+        """Number of its criteria by verdict."""
         blocks = self.sheet.blocks if self.sheet else []
         cells = [cell for block in blocks for row in block.rows for cell in row]
         return Counter(cell.verdict for cell in cells if cell.verdict)
 
     @property
     def is_wide(self) -> bool:
-        """Whether it has more columns than an upright page has room for."""
+        """Whether it has too many columns for an upright page."""
         blocks = self.sheet.blocks if self.sheet else []
         return any(len(block.filled().columns) > render.WIDE for block in blocks)
 
     def alike(self, other: "Entry") -> float:
-        """The share of the runs of both that both show."""
+        """The number of runs that both show, as a share of all their runs."""
         return len(self.runs & other.runs) / max(1, len(self.runs | other.runs))
 
 
@@ -107,11 +111,12 @@ class Chapter:
     Attributes:
       bibtex: "" if the paper has none.
       facts: scale, seeds and data, a sentence or two each.
-      families: of data, by the title of a federation; methods: by the title of a run, of the
-        first of that title; methods_of: by FEDERATION/LABEL.
+      families: of data, by the title of a federation.
+      methods: by the title of a run, of the first run with that title.
+      methods_of: methods by FEDERATION/LABEL.
       exhibits: tables and figures in reading order.
-      printed: how many numbers in percent the paper prints, at whatever scale.
-      words: of the configuration that makes it, less the scale.
+      printed: number of percentages that the paper prints, at any scale.
+      words: configuration that makes the chapter, without the scale.
       federations: titles by name.
       pairs: every published number with the reproduced one -> DataFrame exhibit (its anchor),
         table, federation, title, metric, published, reproduced, and their difference as printed.
@@ -134,17 +139,17 @@ class Chapter:
 
     @property
     def tables(self) -> tuple[Entry, ...]:
-        """Those of the exhibits that are tables."""
+        """The exhibits that are tables."""
         return tuple(exhibit for exhibit in self.exhibits if exhibit.sheet)
 
     @property
     def verdicts(self) -> Counter:
-        """Of its criteria, how many have which verdict."""
+        """Number of the paper's criteria by verdict."""
         return sum((table.verdicts for table in self.tables), Counter())
 
     @property
     def near(self) -> int:
-        """How many published numbers are reproduced."""
+        """Number of published numbers that are reproduced."""
         return int((self.pairs["difference"].abs() <= NEAR).sum())
 
 
@@ -158,12 +163,12 @@ class Report:
 
     @property
     def is_paper_scale(self) -> bool:
-        """Whether published numbers are a test."""
+        """Whether the scale is the papers' own, at which published numbers are a test."""
         return self.scale == PAPER_SCALE
 
     @property
     def num_pairs(self) -> int:
-        """How many published numbers have a reproduced one beside them."""
+        """Number of published numbers with a reproduced one beside them."""
         return sum(len(chapter.pairs) for chapter in self.chapters)
 
 
@@ -172,21 +177,21 @@ def gather(spec: dict, results: Path, figures: Path) -> Report:
 
     Args:
       spec: `fedlib.workflow.specs.of_report`.
-      results: folder with tables/PAPER/TABLE.{csv,json} and, if they are kept, runs/.
+      results: folder with tables/PAPER/TABLE.{csv,json} and, if kept, runs/.
       figures: folder with PAPER/FIGURE.*.
 
     Raises:
-      DataError: naming the table or figure that is missing.
+      DataError: if a table or figure is missing.
     """
     chapters = tuple(_chapter(spec, paper, results, figures) for paper in spec["papers"])
     return Report(spec["scale"], spec["folder"], chapters)
 
 
 def check_pictures(spec: dict, figures: Path) -> None:
-    """Nothing, if all figures of a report are as they were drawn, and what was asked for.
+    """Check that all figures of a report are unchanged and of the expected specification.
 
     Raises:
-      DataError: naming a file that is not.
+      DataError: for the first file that is not.
     """
     for paper in spec["papers"]:
         for figure in paper["figures"]:
@@ -227,7 +232,7 @@ def _chapter(spec: dict, paper: dict, results: Path, figures: Path) -> Chapter:
 
 
 def in_order(tables: list[Entry], figures: list[Entry]) -> tuple[Entry, ...]:
-    """Each figure, and below it the tables of the same runs; then others, and criteria last."""
+    """Each figure, followed by tables of the same runs; then other tables, and criteria last."""
     below: dict[Entry | None, list[Entry]] = {figure: [] for figure in figures}
     for table in sorted(tables, key=lambda table: bool(table.verdicts)):
         beside = (figure for figure in figures if table.alike(figure) >= ALIKE)
@@ -251,7 +256,7 @@ def _method_titles(paper: dict) -> dict[str, str]:
 def _facts(
     spec: dict, paper: dict, families: Mapping[str, str]
 ) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Scale, seeds and data in sentences, and the notes of tables that say the same."""
+    """Sentences about scale, seeds and data, and notes of tables that repeat them."""
     about = {name: spec[name] for name in ("scale", "folder_note")}
     scale = scale_text({**about, "scale_note": paper["scale_note"]})
     titles = [data["title"] for data in paper["federations"]]  # the first of each family
@@ -264,7 +269,7 @@ def _facts(
 
 
 def _of_data(notes: Mapping[str, str], default: str) -> list[str]:
-    """A sentence for each note, with all families of data that have it; "" is the default."""
+    """A sentence for each note, with all its families of data; `default` replaces the note ""."""
     titles: dict[str, list[str]] = {}
     for title, text in notes.items():
         titles.setdefault(text or default, []).append(title)
@@ -274,7 +279,7 @@ def _of_data(notes: Mapping[str, str], default: str) -> list[str]:
 def _exhibit(
     paper: dict, called: Mapping[str, str], kind: str, heading: dict, **content: Any
 ) -> Entry:
-    """A table or figure with its heading; methods are called as `called`."""
+    """A table or figure with its heading; `called` has the titles of methods."""
     return Entry(
         kind=kind,
         name=heading["name"],
@@ -301,21 +306,21 @@ def _sheet(folder: Path, table: dict) -> Sheet:
 
 
 def compared(numbers: pd.DataFrame) -> pd.DataFrame:
-    """The rows of a table's numbers that have a published one, and "reproduced"; maybe none.
+    """The rows of a table with a published number, with the column "reproduced"; possibly none.
 
-    "difference" is that of the numbers as printed.
+    "difference" is the difference of the numbers as printed.
     """
-    if not {*COMPARED_BY} <= {*numbers}:  # a difference may be from something else
+    if not {*COMPARED_BY} <= {*numbers}:  # else a difference is not from published numbers
         return pd.DataFrame(columns=[*COMPARED_BY, "reproduced"])
     rows = numbers.dropna(subset=["published", "difference"])
     ours = rows["published"] + rows["difference"]
     off = [difference(*pair) for pair in zip(ours, rows["published"], strict=True)]
-    titles = rows["title"].astype(str)  # of a row that is called by a number, too
+    titles = rows["title"].astype(str)  # some titles are numbers
     return rows.assign(title=titles, difference=off, reproduced=ours)
 
 
 def _pairs(shown: Iterable[Entry], titles: Mapping[str, str]) -> pd.DataFrame:
-    """The rows of all tables that have a published number and a difference from it.
+    """The rows of all tables with a published number and a difference from it.
 
     Args:
       titles: of federations.

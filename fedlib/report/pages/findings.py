@@ -1,4 +1,4 @@
-"""What the first screen of the report shows: what was found, in pictures and a sentence each."""
+"""The first screen of the report: findings in pictures, with a sentence each."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -10,13 +10,13 @@ from fedlib.report.pages.origin import Resources
 from fedlib.report.tables.render import percent, points
 
 SHOWN = 3  # claims of a paper in its picture
-SIDE = 100  # of the square in which published and reproduced numbers stand, in its own units
-ACCURACIES = ("accuracy", "accuracy_client_mean")  # of which one stands for a method
+SIDE = 100  # of the square of published against reproduced numbers, in its own units
+ACCURACIES = ("accuracy", "accuracy_client_mean")  # either of which represents a method
 
 
 @dataclass(frozen=True)
 class Point:
-    """A published number and ours in the square; `number` is that of the paper, from 1 on."""
+    """A published number and ours in the square; `number` counts papers from 1 on."""
 
     x: float
     y: float
@@ -27,13 +27,13 @@ class Point:
 
 @dataclass(frozen=True)
 class Picture:
-    """A criterion about a paper's main claim: its numbers as printed, and where they stand.
+    """A criterion about a paper's main claim: its numbers as text, and their positions.
 
     Attributes:
       verdict: see `contents.VERDICTS`.
-      zero: place of 0, where the numbers are differences; else None.
-      rows: of the paper and of ours: who, the text of its numbers, and their places in [0, 1], of
-        which the first is that of the paper's own method.
+      zero: position of 0 if the numbers are differences; else None.
+      rows: the paper's and ours: source, text of its numbers, and their positions in [0, 1], the
+        first of the paper's own method.
     """
 
     title: str
@@ -43,7 +43,7 @@ class Picture:
 
 
 def headline(content: Report) -> str:
-    """How many published numbers are reproduced, in a sentence."""
+    """A sentence on the number of published numbers that are reproduced."""
     if not content.num_pairs:
         return NEVER_COMPARED
     near = sum(chapter.near for chapter in content.chapters)
@@ -69,7 +69,7 @@ def line(content: Report, chapter: Chapter) -> str:
 
 
 def made(content: Report) -> str:
-    """What was run, at which commit, and how long it took; "" if no run is kept."""
+    """The number of runs, their commit and their time; "" if no run is kept."""
     found = [chapter.origin for chapter in content.chapters if chapter.origin.trainings]
     if not found:
         return ""
@@ -99,7 +99,7 @@ def limits(content: Report) -> tuple[float, float]:
 
 
 def scatter(content: Report) -> Iterator[Point]:
-    """Every published number with ours, as a point of the square, whose y axis points down."""
+    """Every published number with ours, as a point of a square whose y axis points down."""
     low, high = limits(content)
     for number, chapter in enumerate(content.chapters, 1):
         for row in chapter.pairs.to_dict("records"):
@@ -111,7 +111,7 @@ def scatter(content: Report) -> Iterator[Point]:
 
 
 def claims(chapter: Chapter) -> list[Picture]:
-    """The first claims of a paper whose runs are there, all on one scale."""
+    """The first claims of a paper whose runs are done, all on one scale."""
     found = [claim for table in chapter.tables for claim in table.sheet.claims][:SHOWN]
     every = [value for claim in found for values in claim.numbers.values() for value in values]
     every += [0.0] * any(claim.is_difference for claim in found)
@@ -136,16 +136,16 @@ def claims(chapter: Chapter) -> list[Picture]:
 
 
 def shared(chapters: Iterable[Chapter]) -> list[dict]:
-    """A row for each method that several papers run, paper and federation, with its accuracy.
+    """A row per method, paper and federation with the accuracy of methods that several papers run.
 
-    The number is that of the first table of a paper that has one.
+    The number is from the first table of a paper that has one.
     """
     rows, papers = {}, {}
     tables = [(chapter, table) for chapter in chapters for table in chapter.tables]
     for chapter, table in tables:
         for cell in _accuracies(table):
             method = chapter.methods_of.get(f"{cell['federation']}/{cell['label']}")
-            if method:  # there is none of means
+            if method:  # rows of means have no method
                 where = chapter.federations[cell["federation"]]
                 papers.setdefault(method, set()).add(chapter.name)
                 row = {**cell, "method": method, "where": where, "chapter": chapter, "table": table}
@@ -159,7 +159,7 @@ def _accuracies(table: Entry) -> list[dict]:
     numbers = table.sheet.numbers
     if not {"federation", "label", "metric", "mean", "seeds"} <= {*numbers}:
         return []
-    last = numbers.get("last_mean", numbers["mean"])  # methods without another state have it alone
+    last = numbers.get("last_mean", numbers["mean"])  # for methods without a chosen state
     known = numbers.assign(mean=numbers["mean"].fillna(last))
     known = known[known["metric"].isin(ACCURACIES)].dropna(subset="mean")
     for column, default in (("protocol", "default"), ("split", "test"), ("minus", None)):
@@ -170,7 +170,7 @@ def _accuracies(table: Entry) -> list[dict]:
 
 
 def bibtex(content: Report) -> str:
-    """How to cite the report."""
+    """A BibTeX entry for the report."""
     commits = ", ".join(_commits(content)) or "unknown"
     lines = {
         "title": "fedlib: mixtures of experts for personalised federated learning, reproduced",

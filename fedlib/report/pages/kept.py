@@ -1,4 +1,4 @@
-"""What is kept of a paper, and where."""
+"""Which results of a paper are kept, and where."""
 
 from pathlib import Path
 
@@ -6,14 +6,14 @@ from fedlib.spec.exhibits import KINDS
 
 
 def shelf(kept: Path, scale: str) -> Path:
-    """Where papers of a scale have their folders: those with the papers' own settings apart."""
+    """The folder of papers' folders at a scale; the paper scale has a folder of its own."""
     return kept / "full" if scale == "full" else kept
 
 
 def is_worth_keeping(stage: str, exhibit: dict) -> bool:
     """Whether a table or figure (`stage`) shows results: a comparison needs two runs, or numbers.
 
-    What shows data alone is not kept, as packs have none.
+    Figures of data alone are not kept, because packs have no data.
 
     Args:
       exhibit: see `fedlib.report.exhibits`.

@@ -1,4 +1,4 @@
-"""How training runs were made: machines, versions, commits and specifications, from histories."""
+"""Origin of training runs: machines, versions, commits and specifications, from histories."""
 
 import json
 from collections import Counter
@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from fedlib.results import opened
 
-# Of a history's provenance, what differs between machines rather than between runs.
+# Entries of a history's provenance that differ between machines rather than between runs.
 FACTS = (
     *("device", "gpu", "cpu", "platform", "executor", "python", "torch", "numpy"),
     *("commit", "clean"),
 )
 FACT_TITLES = {"gpu": "GPU", "cpu": "CPU", "clean": "working tree as committed"}
-WALL, CPU, MEMORY = "wall_seconds", "cpu_seconds", "memory_bytes"  # as `fedlib.run.spent` has them
+WALL, CPU, MEMORY = "wall_seconds", "cpu_seconds", "memory_bytes"  # names in `fedlib.run.spent`
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,10 @@ class MadeRun:
 
     Attributes:
       name: FEDERATION/LABEL.
-      seeds: of which there is a history.
-      spec: what determines it, without the seed.
-      spent: by all its seeds.
-      facts: as those of `Origin`.
+      seeds: those with a history.
+      spec: specification without the seed.
+      spent: resources of all its seeds.
+      facts: as in `Origin`.
     """
 
     name: str
@@ -38,7 +38,7 @@ class MadeRun:
 
 
 class Resources(NamedTuple):
-    """What jobs took: how many recorded it, their seconds together, and the most memory of one."""
+    """Resources of jobs: number of records, total seconds, and the most memory of one job."""
 
     jobs: int
     wall: float
@@ -52,19 +52,19 @@ class Resources(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The same in a sentence without its end."""
+        """The same as the beginning of a sentence."""
         wall, cpu, memory = self.texts
         return f"{wall}, {cpu} of CPU time, at most {memory} ({self.jobs} recorded it)"
 
 
 @dataclass(frozen=True)
 class Origin:
-    """How the runs of a paper were made.
+    """Origin of the runs of a paper.
 
     Attributes:
-      trainings: how many histories there are; 0 if none is kept.
-      facts: what they say, by the names of `FACTS`: each value, and of how many trainings.
-      spent: by all of them.
+      trainings: number of histories; 0 if none are kept.
+      facts: for each name of `FACTS` the values, each with its number of trainings.
+      spent: resources of all trainings.
     """
 
     trainings: int
@@ -74,12 +74,12 @@ class Origin:
 
     @property
     def names(self) -> set[str]:
-        """Of the runs of which there is a history."""
+        """Names of the runs with a history."""
         return {run.name for run in self.runs}
 
 
 def origin(folder: Path, runs: Mapping[str, Mapping[str, list[int]]]) -> Origin:
-    """What histories below `folder` say of `runs`, the seeds by federation and label.
+    """Origin of `runs`, seeds by federation and label, from histories below `folder`.
 
     Raises:
       DataError: if a history is damaged.
@@ -100,7 +100,7 @@ def origin(folder: Path, runs: Mapping[str, Mapping[str, list[int]]]) -> Origin:
 
 
 def facts(provenances: Iterable[Mapping]) -> dict[str, dict[str, int]]:
-    """What results say of where they were made: each value of `FACTS`, and how many say so."""
+    """Values of `FACTS` in the provenance of results, each with its number of results."""
     known = [{name: found.get(name) for name in FACTS} for found in provenances]
     counts = {
         name: Counter(_text(one[name]) for one in known if one[name] is not None) for name in FACTS
@@ -109,14 +109,14 @@ def facts(provenances: Iterable[Mapping]) -> dict[str, dict[str, int]]:
 
 
 def spent(provenances: Iterable[Mapping]) -> Resources:
-    """What jobs took, by the provenance of their results."""
+    """Resources of jobs, from the provenance of their results."""
     known = [found["spent"] for found in provenances if found.get("spent")]
     wall, cpu = (sum(one[name] for one in known) for name in (WALL, CPU))
     return Resources(len(known), wall, cpu, max((one[MEMORY] for one in known), default=0))
 
 
 def attributes(history: Path) -> tuple[dict, dict]:
-    """Provenance and specification in a history file, without reading its arrays."""
+    """Provenance and specification of a history file, read without its arrays."""
     with opened(history) as file:
         return json.loads(file.attrs["provenance"]), json.loads(file.attrs["spec"])
 

@@ -1,5 +1,5 @@
-"""The wall: every published number of all papers, in their tables, beside ours or what it costs.
+"""The wall: every published number of all papers, in their tables, beside ours or its cost.
 
-`cells` finds them in the tables that a plan declares and in those of packs, `page` writes them down
-and `picture` draws those that were run.
+`cells` finds published numbers in the tables of plans and packs; `page` writes them, and draws the
+ones that were run.
 """

@@ -1,7 +1,7 @@
-"""Published numbers by the table that shows them, and ours, by packs of kept results.
+"""Published numbers by table, and ours from packs of kept results.
 
-A cell is what a table shows of a run beside a published number. Which there are is found by making
-the tables of metrics that nobody measured.
+A cell is a number of a run that a table shows beside a published number. Making the tables from
+invented metrics finds all cells.
 """
 
 import itertools
@@ -16,7 +16,7 @@ from fedlib.report.pages.contents import METRICS, compared
 from fedlib.results import opened
 from fedlib.spec.exhibits import OF_PREDICTIONS
 
-# What tells the rows of a table apart, as far as a kind has it.
+# Columns that identify the rows of a table; a kind of table has some of them.
 KEY = ("table", "federation", "label", "title", "metric", "protocol", "column", "key")
 OURS = ("published", "reproduced", "difference", "seeds")
 COSTS = ("bytes", "bytes_down", "bytes_up", "client_rounds", "examples", "divergence_0", "alpha")
@@ -29,7 +29,7 @@ def declared(exhibits: Iterable[dict], published: Path) -> pd.DataFrame:
 
     Args:
       exhibits: see `fedlib.report.exhibits`.
-      published: the paper's numbers.
+      published: file of the paper's numbers.
     """
     found = []
     for exhibit in exhibits:
@@ -49,7 +49,7 @@ def declared(exhibits: Iterable[dict], published: Path) -> pd.DataFrame:
 
 
 def reproduced(pack: Path, published: Path) -> pd.DataFrame:
-    """The cells of a pack that stand beside a published number -> DataFrame with `KEY`, `OURS`."""
+    """The cells of a pack beside a published number -> DataFrame with `KEY`, `OURS`."""
     metrics_file, clients, exhibits = packs.read(pack)
     found = [pd.DataFrame(columns=[*KEY, *OURS])]
     for stage, spec, has_published in exhibits:
@@ -60,7 +60,7 @@ def reproduced(pack: Path, published: Path) -> pd.DataFrame:
 
 
 def made(pack: Path, paper: str, federation: str, label: str) -> tuple[str, float] | None:
-    """The machines of a packed run, and its core-hours a seed; None if the pack has no runs."""
+    """The machines of a packed run, and its core-hours per seed; None if the pack has no runs."""
     if not (pack / packs.ARCHIVE).exists():
         return None
     found = []
@@ -76,7 +76,7 @@ def made(pack: Path, paper: str, federation: str, label: str) -> tuple[str, floa
 
 
 def made_up(exhibit: Mapping) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Metrics and clients with a half for whatever the runs of an exhibit may be asked for."""
+    """Invented metrics and clients: 0.5 for everything that an exhibit may read of its runs."""
     protocols = ("default", "local", "ifca", *comparisons.TITLES)
     views = itertools.product(("seen", "unseen", "server"), protocols, ("val", "test"))
     names = [*(m.__name__ for m in metrics.METRICS), *OF_PREDICTIONS]
@@ -101,6 +101,6 @@ def made_up(exhibit: Mapping) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _rows(exhibit: Mapping, numbers: pd.DataFrame) -> pd.DataFrame:
-    """The rows of a table's numbers that are compared: `KEY`, "" where it has none, and `OURS`."""
+    """Compared rows of a table: `KEY`, "" for columns it lacks, and `OURS`."""
     rows = compared(numbers).assign(table=exhibit["name"]).reindex(columns=[*KEY, *OURS])
     return rows.assign(**{name: rows[name].astype(object).fillna("").astype(str) for name in KEY})

@@ -47,7 +47,7 @@ def text(cells: pd.DataFrame, estimated_on: str, unpacked: Iterable[str]) -> str
     Args:
       cells: DataFrame paper_title, table, table_title, data, head, title, published,
         reproduced, difference, seeds (0 if it was not run), machine, hours, page.
-      estimated_on: the machine whose core-hours estimates are.
+      estimated_on: the machine of estimated core-hours.
       unpacked: pages whose packs have no runs.
     """
     run = cells[cells["seeds"] > 0]
@@ -124,7 +124,7 @@ def draw(run: pd.DataFrame, *files: Path) -> None:
     """Published against reproduced numbers: a point for each cell, a colour for each paper.
 
     Args:
-      run: of the cells those that were run.
+      run: cells that were run.
     """
     with style.styled():
         figure = Figure(figsize=(canvas.WIDTH * 0.6, canvas.WIDTH * 0.6), layout="constrained")
