@@ -74,7 +74,7 @@ class Federation:
     Attributes:
       x: [M, ...] inputs; uint8 for images (channels first), int32 or int64 for tokens [M, T],
         float32 otherwise.
-      y: [M] int64 labels; [M, T] for sequences, uint8 where a long text needs the memory.
+      y: [M] int64 labels; [M, T] for sequences, uint8 for long texts, to save memory.
       num_classes: L.
       train, val, test: the rows of each client; `val` may be empty.
       group: [C] uint8, an index into `GROUPS`: a client that takes part in training (seen) or does
@@ -282,7 +282,7 @@ class Federation:
             )
 
     def _settings(self) -> dict:
-        """The content of a shard file besides its arrays."""
+        """The content of a shard file except its arrays."""
         return {
             "spec": self.spec,
             "num_classes": self.num_classes,

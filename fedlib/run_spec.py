@@ -74,7 +74,7 @@ def run_roots(stage: str, run: Mapping) -> tuple[str, ...]:
 
 
 def is_file(method: str) -> bool:
-    """Whether a method is named by its file, "mine/fedper.py", and not by the registry."""
+    """Whether a method is given by its file, "mine/fedper.py", and not by its registered name."""
     return isinstance(method, str) and method.endswith(".py")
 
 

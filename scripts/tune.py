@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Tune one run: shards and its specification -> every trial, and what was chosen.
+"""Tune one run: shards and a run specification -> every trial, and the chosen values.
 
-After an interruption the same command goes on with the trials that are finished.
+After an interruption the same command continues after the finished trials.
 """
 
 import argparse

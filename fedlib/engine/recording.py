@@ -126,7 +126,7 @@ class _Writer:
         self.names = {id(x): name for x, name in zip(inputs, self.inputs, strict=True)}
         self.globals: dict[str, object] = {}
         self._constants = constants
-        self._turned: dict[str, str] = {}  # name of a transposed matrix: that of the matrix
+        self._turned: dict[str, str] = {}  # name of a matrix, by the name of its transpose
         self._lines: list[Line] = []
 
     def write(self, call: Call) -> None:

@@ -22,7 +22,7 @@ from fedlib.run.tuned import merged
 from fedlib.run_spec import architectures
 
 DEVICE = "meta"
-MODEL = ("model", "model_params", "class_weights", "precision")  # what determines a run's task
+MODEL = ("model", "model_params", "class_weights", "precision")  # entries of the task
 
 
 def check(spec: dict) -> Method:

@@ -1,4 +1,4 @@
-"""The evaluation of a trained state: every protocol that is asked for, on what is asked for."""
+"""The evaluation of a trained state, under the requested protocols and on the requested splits."""
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -33,15 +33,15 @@ from fedlib.run.settle import settled_state
 from fedlib.run.simulate import Simulation
 from fedlib.run_spec import of_training
 
-FINAL_BYTES = 4 * 2**30  # memory for what the clients of a final evaluation train at once
-EVERYTHING = View("*", "*", "*")  # as a pattern of what is asked for
+FINAL_BYTES = 4 * 2**30  # memory for the models of the clients that are prepared together
+EVERYTHING = View("*", "*", "*")  # pattern that requests all views
 EXAMPLES_OF = "examples_"  # diagnostic [1]: training examples of a preparation, by its name
-SETTLE = "settle"  # what final protocols have in common, among the protocols
+SETTLE = "settle"  # name of the common part of final protocols, beside those of protocols
 Measure = Callable[[Simulation, Any, RunResult], dict[str, float]]  # of a state, as evaluated
 
 
 def predict(method: Method, personal: Any, cohort: Cohort, split: str) -> Predictions:
-    """What the clients of `cohort`, prepared as `personal`, make of their examples of `split`."""
+    """Predictions of `cohort`'s clients, prepared as `personal`, for their examples of `split`."""
     federation = cohort.data.federation
     found = cohort.score(method.predict, personal, split=split)
     rows = [federation.split(split).of(client) for client in cohort.host_ids]
@@ -53,9 +53,9 @@ def predict(method: Method, personal: Any, cohort: Cohort, split: str) -> Predic
 
 
 def score_shared(method: Method, personal: Any, cohort: Cohort, everyone: Cohort) -> ClientScores:
-    """How the clients of `cohort` do on the test examples that `everyone` shares, all together.
+    """Scores of `cohort`'s clients on all test examples that `everyone` shares.
 
-    By turns: each of them predicts for the next of their owners, until it has had all.
+    In each turn, every client predicts for another owner's examples, until it has done all owners.
     """
     owners = shared_owners(cohort.data.federation, everyone.host_ids)
     places = np.flatnonzero(np.isin(everyone.host_ids, cohort.host_ids))
@@ -77,7 +77,7 @@ def scored_shared(
     group: str,
     splits: Mapping[str, Container[str]],
 ) -> Iterator[tuple[View, ClientScores]]:
-    """`score_shared` under the protocols that have it among their `splits`."""
+    """`score_shared` under the protocols whose `splits` include `SHARED`."""
     for protocol, personal in personals.items():
         if SHARED in splits[protocol]:
             view = View(group, protocol, SHARED)
@@ -95,17 +95,17 @@ def final(
     predictions: bool = False,
     settled: Any = None,
 ) -> RunResult:
-    """Scores of the final state: the default protocol on what is held out, and what is asked for.
+    """Scores of the final state: the default protocol on held-out splits, and the given views.
 
-    Clients are prepared and scored in parts where a method would need much memory for all of them.
-    What is not asked for is neither prepared nor scored, and is absent from the result. Diagnostics
-    say on how many examples clients trained for each protocol, such as "examples_moe" [1].
+    Clients are prepared and scored in parts if a method would need much memory for all of them.
+    Other views are neither prepared nor scored. Diagnostics have the number of examples on which
+    clients trained for each protocol, such as "examples_moe" [1].
 
     Args:
-      report: gets a line of progress now and then.
-      views: which (group, protocol, split) are asked for, "*" for any; what a method or federation
-        does not have is left out. That of the split "shared" must be named: "*" does not mean it.
-      predictions: whether what is predicted for every test example is kept as well.
+      report: called with a line of progress now and then.
+      views: further (group, protocol, split) to score; "*" stands for any, but not for the split
+        "shared". Views that the method or federation does not have are left out.
+      predictions: whether to keep predictions for all test examples.
       settled: see `Method.settle`.
     """
     found = Found(Progress(report))
@@ -147,12 +147,12 @@ def prepared(
     done: Callable[[str], None] = lambda name: None,
     settled: Any = None,
 ) -> Iterator[tuple[str, Any]]:
-    """Name of each protocol of `group`, and the clients of `cohort` prepared for it, in turn.
+    """(protocol of `group`, clients of `cohort` prepared for it), one after the other.
 
     Args:
       only: names of the protocols; None is all of them.
-      done: told the name of each preparation after it; what final protocols have in common is
-        "settle".
+      done: called with the name of each preparation when it is finished; that of the common part of
+        final protocols is "settle".
       settled: see `Method.settle`.
     """
 
@@ -174,7 +174,7 @@ def prepared(
 def asked(
     views: Iterable[Sequence[str]], method: Method, federation: Federation, group: str
 ) -> dict[str, list[str]]:
-    """The splits on which each protocol of a group is scored at the end, by its name."""
+    """The splits on which each protocol of a group is scored at the end, by protocol."""
     patterns = [("*", "default", split) for split in SPLITS if split != "train"] + [*views]
 
     def wanted(view: View) -> bool:
@@ -195,15 +195,15 @@ def asked(
 
 @dataclass
 class Found:
-    """What a final evaluation has found so far.
+    """The results of a final evaluation so far.
 
     Attributes:
-      progress: gets a line now and then.
-      parts: of each view, its clients and their scores, one part after the other.
-      predicted: likewise what they predict, where that is kept.
-      measured: what methods record besides, [num_clients, ...].
-      examples: on which clients trained to be prepared, by protocol; "settle" is what the final
-        protocols have in common.
+      progress: called with a line now and then.
+      parts: of each view, its clients and their scores, part by part.
+      predicted: of each view, predictions part by part, if they are kept.
+      measured: further numbers of the method (`Method.measure`), [num_clients, ...].
+      examples: number on which clients trained for each protocol; "settle" stands for the common
+        part of final protocols.
     """
 
     progress: Progress
@@ -213,30 +213,30 @@ class Found:
     examples: Counter[str] = field(default_factory=Counter)
 
     def count(self, cohort: Cohort, name: str) -> None:
-        """Note what clients have trained on since the last time, for this preparation."""
+        """Add the examples of training since the last call to the preparation `name`."""
         self.examples[name] += cohort.journal.examples
         cohort.journal.examples = 0
 
     def add(self, view: View, cohort: Cohort, scores: ClientScores, of: int) -> None:
-        """Scores of a part `of` so many clients."""
+        """Add the scores of a part of a view's `of` clients."""
         parts = self.parts.setdefault(view, [])
         parts.append((cohort.host_ids, scores))
         done = sum(len(ids) for ids, _ in parts)
         self.progress.tell(f"evaluated {view.group} {view.protocol} of {done}/{of} clients")
 
     def keep(self, view: View, predictions: Predictions) -> None:
-        """Predictions of a part of a view's clients."""
+        """Add the predictions of a part of a view's clients."""
         self.predicted.setdefault(view, []).append(predictions)
 
     def measure(self, cohort: Cohort, tensors: dict[str, Tensor]) -> None:
-        """What the method recorded of these clients."""
+        """Add further numbers of the method for these clients."""
         for name, values in as_arrays(tensors).items():
             shape = cohort.data.federation.num_clients, *values.shape[1:]
             everybody = self.measured.setdefault(name, np.full(shape, np.nan))
             everybody[cohort.host_ids] = values
 
     def result(self, round: int, diagnostics: dict[str, np.ndarray]) -> RunResult:
-        """Everything, after `round` rounds; nothing was sent."""
+        """All results, after `round` rounds, without traffic."""
         scores = {}
         for view, found in self.parts.items():
             ids, parts = zip(*found, strict=True)
@@ -261,21 +261,21 @@ class Found:
 
 
 def parts(cohort: Cohort, numbers: int) -> list[Cohort]:
-    """`cohort` in parts, in order, of so many clients that `numbers` for each fit into memory."""
+    """`cohort` in parts, in order; `numbers` for each client of a part fit into `FINAL_BYTES`."""
     size = max(1, FINAL_BYTES // (cohort.task.dtype.itemsize * numbers)) if numbers else cohort.size
     positions = np.arange(cohort.size)
     return [cohort.some(positions[i : i + size]) for i in range(0, cohort.size, size)]
 
 
 def known(cohort_of: CohortOf) -> dict[str, np.ndarray]:
-    """True cluster and best accuracy of each client [num_clients], where these are known."""
+    """True cluster and best possible accuracy of each client [num_clients], if they are known."""
     federation = cohort_of("seen").data.federation
     found = {"cluster": federation.cluster, OPTIMUM: federation.optimum}
     return {name: values for name, values in found.items() if values is not None}
 
 
 def shared_owners(federation: Federation, ids: np.ndarray) -> np.ndarray:
-    """Who owns the test examples that the clients `ids` share: they, or else the server."""
+    """Owners of the test examples that the clients `ids` share: these clients, or the server."""
     return next((x for x in (ids, federation.ids("server")) if federation.test.sizes[x].any()), [])
 
 
@@ -291,19 +291,18 @@ def evaluate_state(
     spent: Callable[[], dict] = dict,
     report: Callable[[str], None] = lambda line: None,
 ) -> RunResult:
-    """Scores of a trained state under the protocols, and on the splits, that are asked for.
+    """Scores of a trained state under the requested protocols, on the requested splits.
 
     Args:
-      spec: the run's specification, and "views" and "predictions", which are asked for; see
-        `final`.
-      settled: state and history of a run of the method's `settler`, to take from what is the same.
-      measure: what else is measured on the state, by its name among the diagnostics.
-      spent: what the job has used up, asked at the end; see `fedlib.run.spent`.
-      report: gets a line of progress now and then.
+      spec: the run's specification, with "views" and "predictions"; see `final`.
+      settled: state and history of a run of the method's `settler`, see `Method.settle`.
+      measure: measures further diagnostics of the state, by name.
+      spent: returns the time and memory of the job; called at the end; see `fedlib.run.spent`.
+      report: called with a line of progress now and then.
 
     Raises:
       DataError: if a state is damaged, or was not trained from `spec` on the shards of
-        `provenance`; or if that of another run is not what this one would settle.
+        `provenance`; or if the `settled` run did not do the work of settling this one.
     """
     history = _history(history_file, spec, provenance)
     tensors = load_tensors(state_file, history.provenance["state_sha256"])
@@ -333,7 +332,7 @@ def evaluate_state(
 
 
 def _history(file: Path, spec: dict, provenance: dict) -> RunResult:
-    """What training recorded; DataError if it was by another specification, or on other shards."""
+    """The history of the training; DataError if it has another specification or other shards."""
     history = RunResult.load(file)
     if history.spec != of_training(spec):
         raise DataError(
