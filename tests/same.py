@@ -35,6 +35,7 @@ from fedlib import papers
 from fedlib.cli import redraw
 from fedlib.files import canonical_json
 from fedlib.report.tables import render
+from fedlib.report.tables.sheets import Sheet
 from fedlib.spec import SCALES, Paper
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
@@ -74,11 +75,21 @@ def kept() -> Iterator[tuple[str, str]]:
 
 def tables_of(pack: Path) -> Iterator[tuple[str, str]]:
     """Each form of every table of a pack."""
+    for spec, sheet in sheets_of(pack):
+        yield from table_of(pack, spec, sheet)
+
+
+def table_of(pack: Path, spec: dict, sheet: Sheet) -> Iterator[tuple[str, str]]:
+    """Each form of one of them."""
+    for form in (render.to_csv, render.to_markdown, render.to_latex):
+        name = f"{pack.parent.relative_to(ROOT)}: {spec['name']}, {form.__name__}"
+        yield name, _digest(form(sheet).encode())
+
+
+def sheets_of(pack: Path) -> Iterator[tuple[dict, Sheet]]:
+    """Every table of a pack and its specification."""
     for spec, given in exhibits(pack, "table"):
-        sheet = fedlib.report.inputs.made(fedlib.report.tables.load, *given)
-        for form in (render.to_csv, render.to_markdown, render.to_latex):
-            name = f"{pack.parent.relative_to(ROOT)}: {spec['name']}, {form.__name__}"
-            yield name, _digest(form(sheet).encode())
+        yield spec, fedlib.report.inputs.made(fedlib.report.tables.load, *given)
 
 
 def figures_of(pack: Path) -> Iterator[tuple[str, str]]:

@@ -4,6 +4,7 @@ Nothing here hangs on times or on what Snakemake has noted: what is exchanged ha
 was there, and there is no .snakemake.
 """
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -117,7 +118,7 @@ UNREAD = {"evaluate, state of another run"}
 
 
 @pytest.fixture(scope="module")
-def folder(finished, job, tmp_path_factory):
+def folder(finished, tmp_path_factory):
     """A copy of the finished run, with what is taken from OTHERS beside it and no .snakemake."""
     folder = workflow.clone(finished, tmp_path_factory.mktemp("bound"))
     shutil.rmtree(folder / ".snakemake")
@@ -129,14 +130,14 @@ def folder(finished, job, tmp_path_factory):
             is_taken = taken & {plan.path(output, **wildcards) for output in outputs}
             is_read = stage in ("download", "partition") or name == "other" and "seed" in wildcards
             if is_taken or is_read:
-                done = job(shell.command(plan, stage, **wildcards), folder)
-                assert done.returncode == 0, done.stderr
+                with contextlib.chdir(folder):
+                    assert stages.run_here(stage, arguments(stage, wildcards, plan)) == 0
     return folder
 
 
-def arguments(stage: str, job: dict) -> list[str]:
+def arguments(stage: str, job: dict, plan: Plan = PLAN) -> list[str]:
     """Those of a stage's script, without a shell."""
-    return shlex.split(shell.command(PLAN, stage, **job))[2:]
+    return shlex.split(shell.command(plan, stage, **job))[2:]
 
 
 def replaced(folder: Path, swap: Swap) -> dict[Path, tuple[bytes, os.stat_result]]:

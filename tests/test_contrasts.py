@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from made_up import footer
 from pictures import faults
 
-from fedlib.cli import which as cli
 from fedlib.report import figures, tables, which
 from fedlib.report.figures import labels
 from fedlib.report.metrics import TRAFFIC
@@ -319,11 +318,6 @@ def test_the_page_says_where_it_cannot_tell_and_where_the_simple_method_will_do(
     text = page(of=["Plus", "FedAvg"])
     assert "X: **Plus has the highest mean**. FedAvg comes nearest, at −15.0 points [" in text
     assert re.search(r"\| FedAvg +\| +−15.0 \[.* 0.00 \| +0.00 \| +\*\*worse\*\* \|", text)
-
-
-def test_the_kept_page_is_what_would_be_written_now():
-    kept = cli.PAGE.read_text(encoding="utf-8")
-    assert cli.page(which.commit_in(kept)) == kept
 
 
 def test_the_report_names_the_commit_in_which_the_registered_file_was_last_changed(tmp_path):

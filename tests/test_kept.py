@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,8 @@ import standing
 from support import REPRODUCED
 
 from fedlib import papers
-from fedlib.report import packs
+from fedlib.cli import which as cli
+from fedlib.report import packs, which
 from fedlib.report.pages import kept
 from fedlib.results import RunResult
 
@@ -108,9 +110,23 @@ def expected(pack, *forms: str) -> dict[str, str]:
     }
 
 
+@cache
+def sheets(pack):
+    """Its tables and their specifications."""
+    return [*same.sheets_of(pack)]
+
+
 @each_pack
 def test_every_kept_table_is_written_as_ever(pack):
-    assert dict(same.tables_of(pack)) == expected(pack, "to_csv", "to_markdown", "to_latex")
+    found = dict(form for spec, sheet in sheets(pack) for form in same.table_of(pack, spec, sheet))
+    assert found == expected(pack, "to_csv", "to_markdown", "to_latex")
+
+
+def test_the_kept_page_is_what_would_be_written_now(monkeypatch):
+    made = {spec["name"]: sheet for spec, sheet in sheets(ROOT / cli.KEPT / packs.FOLDER)}
+    monkeypatch.setattr(which.inputs, "made", lambda load, spec, *_: made[spec["name"]])
+    page = cli.PAGE.read_text(encoding="utf-8")
+    assert cli.page(which.commit_in(page)) == page
 
 
 LAID_OUT = set()  # kinds of figures

@@ -26,7 +26,7 @@ from scripts.train import Stop
 
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
-ROUNDS = 100  # a few seconds: enough to be interrupted twice
+ROUNDS = 60  # a second or two: enough to be interrupted twice
 
 RUN = spec.Run(
     federation="toy",
@@ -182,7 +182,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits_and_nobody_else_may_write(
     assert "; the same command goes on from there" in stdout
 
     killed = start("train", options(folder))
-    wait_for_round(killed, folder, done + 20)
+    wait_for_round(killed, folder, done + 10)
     killed.send_signal(signal.SIGSTOP)  # holds its lock while another one tries
     other = call("train", options(folder))
     killed.kill()

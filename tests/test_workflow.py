@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 import dry_runs
 import pandas as pd
 import pytest
+import test_stages as stages
 import workflow
 import yaml
 
@@ -187,17 +189,9 @@ def test_a_specification_may_be_longer_than_an_argument_can_be(fresh, tmp_path):
         frames.write_parquet(pd.DataFrame({"value": [1.0]}), file)
     touch = "import sys; [open(a, 'a') for a in sys.argv if a.endswith(('.csv', '.md', '.tex'))]; "
     (folder / "scripts/table.py").write_text(touch + echo)
-    arguments = [
-        "--config",
-        "tag=smoke",
-        f"papers=[{PAPER}]",
-        "seeds=[0]",
-        "--allowed-rules",
-        "table",
-        "--cores",
-        "1",
-    ]
-    done = workflow.snakemake(folder, last, *arguments)
+    arguments = ["--config", "tag=smoke", f"papers=[{PAPER}]", "seeds=[0]"]
+    arguments += ["--allowed-rules", "table", "--cores", "1"]
+    done = workflow.snakemake(folder, last, *arguments, FEDLIB_WARM="0")
     assert done.returncode == 0, done.stdout[-3000:]
     spec = json.loads((folder / last).read_text())
     assert len(spec["runs"]) == 3
@@ -390,11 +384,12 @@ LONG = "rounds=40"
 
 
 @pytest.fixture(scope="module")
-def long_run(finished, job, tmp_path_factory):
+def long_run(finished, tmp_path_factory):
     """An uninterrupted run of 40 rounds."""
     folder = workflow.clone(finished, tmp_path_factory.mktemp("long"))
-    done = job(shell.command(Plan(PLAN.config | {"rounds": 40}), "train", **JOB), folder)
-    assert done.returncode == 0, done.stderr
+    line = shell.command(Plan(PLAN.config | {"rounds": 40}), "train", **JOB)
+    with contextlib.chdir(folder):
+        assert stages.run_here("train", shlex.split(line)[2:]) == 0
     return folder / HISTORY
 
 
@@ -440,51 +435,39 @@ def go_on(folder, wanted: str) -> None:
     assert done.returncode == 0, done.stdout
 
 
+STOPPED = "the same command goes on from there"
+
+
+def log_of(folder) -> str:
+    """What the training of 40 rounds wrote."""
+    return (folder / PLAN.path("train_log", **JOB)).read_text()
+
+
 @slow
-def test_a_run_that_is_stopped_and_then_killed_ends_with_the_same_bits_and_checkpoints_stay(
-    folder, long_run
-):
+def test_a_run_that_is_stopped_and_then_left_alone_ends_with_the_same_bits(folder, long_run):
     process, _ = start(folder, TRAINING)
     os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C in a terminal does
     assert process.wait(120) != 0
-    log = (folder / PLAN.path("train_log", **JOB)).read_text()
-    assert "the same command goes on from there" in log or "done in" in log, log
-    if "done in" not in log:
-        process, job = start(folder, TRAINING)
-        process.kill()
+    assert STOPPED in log_of(folder) or "done in" in log_of(folder), log_of(folder)
+    if "done in" not in log_of(folder):
+        process, _ = start(folder, TRAINING, FEDLIB_WARM="0")
+        process.kill()  # its job runs on, and the next run takes over
         process.wait()
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(job, signal.SIGKILL)
-    checkpoint = folder / PLAN.path("checkpoints", **JOB) / "checkpoint.json"
-    assert checkpoint.exists()
-    go_on(folder, HISTORY)
-    assert "resuming after round" in (folder / PLAN.path("train_log", **JOB)).read_text()
-    assert_same(folder / HISTORY, long_run)
-    # Until the evaluation: Snakemake may die after a training has ended and before it knows. Then
-    # it starts it again.
-    assert checkpoint.exists()
     go_on(folder, PLAN.path("evaluation", **JOB))
-    assert not checkpoint.exists()
+    assert "resuming after round" in log_of(folder)
+    assert_same(folder / HISTORY, long_run)
+    assert not (folder / PLAN.path("checkpoints", **JOB) / "checkpoint.json").exists()
 
 
 @slow
 @pytest.mark.skipif(sys.platform != "linux", reason="jobs are forked on Linux alone")
-@pytest.mark.parametrize("forked, script", [("1", "forkserver.py"), ("0", "train.py")])
-def test_a_job_ends_with_snakemake_if_it_is_forked_and_else_the_next_run_takes_over(
-    folder, long_run, forked, script
-):
-    process, job = start(folder, TRAINING, FEDLIB_WARM=forked)
-    words = Path(f"/proc/{job}/cmdline").read_text().split("\0")
-    assert any(Path(word).name == script for word in words), words
+def test_a_forked_job_ends_with_snakemake(folder):
+    process, job = start(folder, TRAINING)
+    assert "forkserver.py" in Path(f"/proc/{job}/cmdline").read_text()
     process.kill()
     process.wait()
-    if forked == "1":  # nobody asks it to stop but the kernel
-        wait_for(lambda: not Path(f"/proc/{job}").exists())
-        log = (folder / PLAN.path("train_log", **JOB)).read_text()
-        assert "the same command goes on from there" in log or "done in" in log, log
-    else:
-        go_on(folder, HISTORY)
-        assert_same(folder / HISTORY, long_run)
+    wait_for(lambda: not Path(f"/proc/{job}").exists())  # nobody asks it to stop but the kernel
+    assert STOPPED in log_of(folder) or "done in" in log_of(folder), log_of(folder)
 
 
 @slow

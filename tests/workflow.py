@@ -1,5 +1,6 @@
 """Copies of the checkout, and Snakemake on them, for the tests of the workflow."""
 
+import atexit
 import multiprocessing
 import os
 import shutil
@@ -14,7 +15,7 @@ PARTS = ("Snakefile", "config.yaml", "workflow", "config", "rules", "profiles", 
 PARTS += ("fedlib", "scripts")
 SMOKE = "tests/smoke.yaml"
 
-# Snakemake and what it imports late take seconds to load, so dry runs are forks of one process
+# Snakemake and what it imports late take seconds to load, so runs of it are forks of one process
 # that has them loaded. It must not have fedlib: each copy of the checkout has its own.
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["snakemake.cli", "snakemake.utils", "pandas", "jsonschema", "yte"])
@@ -55,25 +56,19 @@ def smoke(*arguments: str) -> list[str]:
 
 
 def snakemake(folder: Path, *arguments: str, **changes: str) -> subprocess.CompletedProcess:
-    """Run Snakemake in `folder`; its output, both streams together, is `stdout`."""
-    return subprocess.run(
-        [sys.executable, "-m", "snakemake", "--nocolor", *arguments],
-        cwd=folder,
-        env=environment(**changes),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def dry_run(folder: Path, arguments: Iterable[str] = (), **changes: str) -> tuple[int, str]:
-    """Exit code and output of `snakemake --dry-run` in `folder`, quickly."""
-    arguments = ["--dry-run", "--nocolor", *arguments]
+    """Run Snakemake in `folder`, in a fork; its output, both streams together, is `stdout`."""
+    arguments = ["--nocolor", *arguments]
     with tempfile.NamedTemporaryFile("r", suffix=".log") as log:
         child = _FORKS.Process(target=_snakemake, args=(str(folder), arguments, log.name, changes))
         child.start()
         child.join()
-        return child.exitcode, log.read()
+        return subprocess.CompletedProcess(arguments, child.exitcode, log.read())
+
+
+def dry_run(folder: Path, arguments: Iterable[str] = (), **changes: str) -> tuple[int, str]:
+    """Exit code and output of `snakemake --dry-run` in `folder`."""
+    done = snakemake(folder, "--dry-run", *arguments, **changes)
+    return done.returncode, done.stdout
 
 
 def _snakemake(folder: str, arguments: list[str], log: str, changes: dict) -> None:
@@ -83,6 +78,10 @@ def _snakemake(folder: str, arguments: list[str], log: str, changes: dict) -> No
         os.dup2(file.fileno(), 2)
     os.chdir(folder)
     os.environ.update(environment(**changes))
+    sys.argv[:] = ["snakemake", *arguments]
     from snakemake.cli import main
 
-    main(arguments)
+    try:
+        main(arguments)
+    finally:
+        atexit._run_exitfuncs()  # which a process of `multiprocessing` leaves out
