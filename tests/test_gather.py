@@ -98,7 +98,7 @@ REFUSED = {
     ),
     "evaluated otherwise": (
         lambda run: changed(run / "evaluation.h5", spec={"predictions": ["auc"]}),
-        r"evaluation.h5 is refused: predictions is \\['auc'\\] there and \\[\\] here",
+        r"evaluation.h5 is refused: predictions is \['auc'\] there and \[\] here",
     ),
     "on other shards": (
         lambda run: changed(run / "history.h5", provenance={"manifest_sha256": "ab"}),
