@@ -1,22 +1,22 @@
-"""Adaptive Expert Models: clusters as in IFCA, and each client's own mixture of their models.
+"""Adaptive Expert Models: clusters as in IFCA, then a mixture of their models for each client.
 
-    together   IFCA with exploration trains J models
-    then each  trains an expert of its own, and a gate that weighs all experts by the input:
-    client     y(x) = g_l(x) f_l(x) + sum_j g_j(x) f_j(x), of probabilities
+    federated    IFCA with exploration trains J models f_j
+    each client  trains a local expert f_l; then a gate g that weights all experts by the input:
+                 y(x) = g_l(x) f_l(x) + sum_j g_j(x) f_j(x), in probabilities
 
-One training is evaluated five ways: "ifca" is IFCA's prediction, "local" the client's own expert,
-"finetuned" IFCA's model after training on the client's shard, "ensemble" all experts with equal
-weights, "moe" the mixture; all five for the clients that train on their own, which may be some of
-them ("default" is IFCA's prediction for all). What a client trains here is neither sent nor kept in
-the state.
+A run has five final protocols: "ifca" is IFCA's prediction; "local" the client's local expert;
+"finetuned" IFCA's model after training on the client's shard; "ensemble" all experts with equal
+weights; "moe" the mixture. They are for the first `personal_clients` clients; "default" is IFCA's
+prediction for all clients. Models that clients train at the end are neither sent nor kept in the
+state.
 
 Source: Isaksson et al., "Adaptive Expert Models for Personalization in Federated Learning",
 FL-IJCAI 2022 (arXiv:2206.07832), Algorithm 1 and equations 4 and 5.
-Official code: EricssonResearch/fl-moe, main_fed.py and models/ClientUpdate.py; specification
-section 3.
+Official code: EricssonResearch/fl-moe, main_fed.py and models/ClientUpdate.py; section 3 of
+fedlib/papers/adaptive_experts/README.md, whose section 9 has the discrepancies X1 to X17.
 Deviation: experts predict in evaluation mode (the official ensemble may not). A mixture is computed
-from log-probabilities, which need no clamp at 0. The gate has J + 1 outputs, of which those of the
-experts in use count, where the official one has as many outputs as experts in use.
+from log-probabilities, which need no clamp at 0. The gate has J + 1 outputs, and those of experts
+not in use are ignored; the official gate has an output for each expert in use.
 """
 
 from dataclasses import dataclass, replace
@@ -41,48 +41,51 @@ from fedlib.methods.parts.settings import LogUniform, Range
 
 MEMBERS = ("best", "last")
 EXPERT_SETS = ("used", "all")
-# Of a model in training: itself, its start and its best, gradient and step, and two moments, which
-# are copied to and from a stack.
+# Copies of a model in training: itself, its start and its best, gradient and step, and two moments,
+# which are copied to and from a stack.
 ADAM_COPIES = 12
 
 
 class Settled(NamedTuple):
-    """The end of training, and what the clients of a final evaluation have trained since."""
+    """The final state, and the local experts of the clients of a final evaluation."""
 
     state: State
-    own: dict[str, Params]  # their local experts, "best" and "last", leaves [C, ...]
+    own: dict[str, Params]  # local experts, "best" and "last", leaves [C, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveExperts(IFCA):
-    """IFCA, whose models become the experts of every client's mixture.
+    """IFCA, whose models become experts of every client's mixture.
 
-    Batches and the split on which anything stops are those of the federated training. Local experts
-    are trained as by `LocalExperts`, and start alike; every gate is drawn for itself.
+    Batch sizes and the split for early stopping are those of the federated training. Local experts
+    are trained by `LocalExperts` and start from the same draw; every gate has its own draw.
 
     Attributes:
-      expert: architecture of the local experts.
-      gate: architecture of the gates, with an output for each of the J clusters' experts, then one
-        for the local one; a single output for two experts.
-      local_lr, local_weight_decay: of AdamW for local experts. The official code never passes the
-        weight decay that its configurations have (X3): 0 is what it does.
-      finetune_lr, finetune_weight_decay: likewise, of fine-tuning.
-      gate_lr, gate_weight_decay: of AdamW for a mixture.
-      local_epochs, local_check_every, local_patience: see
-        `fedlib.methods.parts.early_stopping.EarlyStopping`; of local experts and fine-tuning.
-      gate_epochs, gate_check_every, gate_patience: likewise, of mixtures.
-      gate_only: whether a mixture trains its gate alone, or the client's copies of all experts too
-        (X10).
-      both_mixtures: whether the other of the two is evaluated as well, as "moe_gate" or
+      expert: architecture of the local experts (Table 1).
+      gate: architecture of the gates (Table 1), with an output for each of the J clusters' experts,
+        then one for the local expert; with J = 1, a single output.
+      local_lr, local_weight_decay: of AdamW for local experts; Table 1 has 2.69e-4 and 9.89e-3. The
+        official code never passes the weight decay (X3), so it uses 0.
+      finetune_lr, finetune_weight_decay: of AdamW for fine-tuning; 1e-4 and 1e-4 in the official
+        configurations, whose weight decay is not passed either.
+      gate_lr, gate_weight_decay: of AdamW for a mixture; Table 1 has 3e-6 and 6.88e-4.
+      local_epochs, local_check_every, local_patience: early stopping of local experts and
+        fine-tuning; see `fedlib.methods.parts.early_stopping.EarlyStopping`. Official code: 200, 5,
+        10.
+      gate_epochs, gate_check_every, gate_patience: the same for mixtures. Official code: 200, 2,
+        20.
+      gate_only: True: a mixture trains only its gate; False: also the client's copies of all
+        experts (X10).
+      both_mixtures: whether the other kind of mixture is evaluated too, as "moe_gate" or
         "moe_joint".
-      member: the local expert that joins ensemble and mixture: "best", that of its best check; or
-        "last", that at its last epoch, as in the official code, which keeps a reference to the
-        weights where it means to keep a copy. "local" is always the best.
-      personal_clients: how many clients of a group train on their own, the first ones (official
-        code: 0 to 9); None is all of them.
+      member: the local expert in ensemble and mixture: "best", at its best check; or "last", at its
+        last epoch, as in the official code, which keeps a reference to the weights instead of a
+        copy. "local" is always the best.
+      personal_clients: number of clients of a group that train on their own, the first ones, at
+        least 1 (official code: 10); None is all.
       expert_set: the clusters' experts in ensembles and mixtures: "used", those that some seen
         client among `personal_clients` predicts with (official code), or "all" (equation 5).
-      ensemble_space: what an ensemble averages: "logits", as the official code, or "probabilities".
+      ensemble_space: what an ensemble averages: "logits" (official code) or "probabilities".
     """
 
     expert: Task
@@ -125,34 +128,34 @@ class AdaptiveExperts(IFCA):
     }
 
     def __post_init__(self):
-        """Raises ValueError for settings that mean nothing."""
+        """Raises ValueError for invalid settings."""
         IFCA.__post_init__(self)
-        # These check themselves.
+        # Each is checked when it is made.
         _ = self.settler, self.finetune_solver, self.gate_solver, self.gate_stopping, self.networks
 
     @property
     def final_protocols(self) -> dict[str, dict[str, str]]:
-        """What is evaluated at the end, for seen and unseen clients alike."""
+        """The five protocols, and perhaps the other mixture, for seen and unseen clients."""
         other = {"moe_joint" if self.gate_only else "moe_gate": "mix_otherwise"}
         protocols = self.alone | (other if self.both_mixtures else {})
         return {"seen": protocols, "unseen": protocols}
 
-    # -- what clients train on their own ------------------------------------------------
+    # -- local training after the federated training ------------------------------------
 
     @cached_property
     def finetune_solver(self) -> AdamW:
-        """Of the clusters' models."""
+        """The solver of fine-tuning."""
         rates = {"lr": self.finetune_lr, "weight_decay": self.finetune_weight_decay}
         return replace(self.settler.solver, **rates)
 
     @cached_property
     def gate_solver(self) -> AdamW:
-        """Of mixtures, at a constant rate."""
+        """The solver of mixtures, at a constant rate."""
         return replace(self.settler.local, lr=self.gate_lr, weight_decay=self.gate_weight_decay)
 
     @cached_property
     def gate_stopping(self) -> early_stopping.EarlyStopping:
-        """Of mixtures."""
+        """Early stopping of mixtures."""
         return replace(
             self.settler.stopping,
             max_epochs=self.gate_epochs,
@@ -166,7 +169,7 @@ class AdaptiveExperts(IFCA):
 
     @cached_property
     def settler(self) -> LocalExperts:
-        """How clients train their local experts, which no cluster's model enters."""
+        """The training of local experts, which does not depend on the clusters' models."""
         return LocalExperts(
             task=self.expert,
             local=AdamW(
@@ -187,7 +190,7 @@ class AdaptiveExperts(IFCA):
     def settle(
         self, state: State, cohort: Cohort, settled: local_experts.State | None = None
     ) -> Settled:
-        """Every client trains its local expert, unless all of them are there."""
+        """Every client trains its local expert, unless `settled` has those of all clients."""
         own = None if settled is None else self.settler.trained(settled, cohort)
         if own is None:
             return Settled(state, self.settler.train(cohort).models)
@@ -195,19 +198,19 @@ class AdaptiveExperts(IFCA):
         return Settled(state, own)
 
     def briefly(self) -> "AdaptiveExperts":
-        """Clients that train for one epoch."""
+        """This method, with one epoch of local training."""
         return replace(self, local_epochs=1, gate_epochs=1)
 
     def chosen(self, settled: Settled, cohort: Cohort) -> Params:
-        """The model that each client would predict with, as in "default"."""
+        """IFCA's prediction, as in "default"."""
         return self.personalise(settled.state, cohort)
 
     def local_experts(self, settled: Settled, cohort: Cohort) -> Alone:
-        """Each client's own expert, at its best."""
+        """Each client's local expert, at its best check."""
         return Alone(settled.own["best"])
 
     def finetune(self, settled: Settled, cohort: Cohort) -> Params:
-        """The model that each client would predict with, trained on its shard."""
+        """IFCA's model for each client, fine-tuned on its shard."""
         trained = early_stopping.fit(
             cohort,
             self.task.losses,
@@ -219,16 +222,16 @@ class AdaptiveExperts(IFCA):
         return trained.models["best"]
 
     def assemble(self, settled: Settled, cohort: Cohort) -> Ensemble:
-        """The clusters' experts and each client's own."""
+        """The clusters' experts and each client's local expert."""
         experts = tree.take(self.restored(settled.state), self.members(settled.state, cohort))
         return Ensemble(cohort.held(experts), settled.own[self.member])
 
     def mix(self, settled: Settled, cohort: Cohort) -> Mixture:
-        """Each client's mixture, trained as `gate_only` says."""
+        """Each client's mixture, trained by `gate_only`."""
         return self._mix(settled, cohort, self.gate_only)
 
     def mix_otherwise(self, settled: Settled, cohort: Cohort) -> Mixture:
-        """Each client's mixture, trained as `gate_only` does not say."""
+        """Each client's mixture, trained by the opposite of `gate_only`."""
         return self._mix(settled, cohort, not self.gate_only)
 
     def _mix(self, settled: Settled, cohort: Cohort, gate_only: bool) -> Mixture:
@@ -251,7 +254,7 @@ class AdaptiveExperts(IFCA):
 
     @cached_property
     def networks(self) -> Networks:
-        """What experts and gate make of a batch."""
+        """The experts and the gate of a client, as functions of a batch."""
         return Networks(self.task, self.expert, self.gate, self.num_experts)
 
     def draw_gates(self, cohort: Cohort) -> Params:
@@ -282,9 +285,10 @@ class AdaptiveExperts(IFCA):
         return self.task.log_probs(personal, batch)
 
     def measure(self, protocol: str, personal: Any, cohort: Cohort) -> dict[str, Tensor]:
-        """Of mixtures the weights on test data: of every cluster's expert, of the local one [C, E]
+        """Mean gate weights of a mixture on test data: clusters' experts, then the local [C, J + 1]
 
-        Those of experts that are not in use are 0. "gate_weights" are those of "moe".
+        0 for experts that are not in use. They are "gate_weights" for "moe", and
+        "<protocol>_weights" for the other mixture.
         """
         if not isinstance(personal, Mixture):
             return {}
@@ -292,7 +296,7 @@ class AdaptiveExperts(IFCA):
         return {"gate_weights" if protocol == "moe" else f"{protocol}_weights": weights}
 
     def personal_numbers(self) -> int:
-        """Numbers that a client of a final evaluation needs at once: its mixture in training."""
+        """Memory of ONE client in a final evaluation, in numbers: its mixture in training."""
         seed = 0
         experts = self.num_experts * tree.numel(self.task.init(seed))
         own = tree.numel(self.expert.init(seed))

@@ -1,14 +1,14 @@
-"""AFL: one model for the worst mixture of the clients' data.
+"""AFL: one model, trained for the worst mixture of the clients' data.
 
     client  loss F_k and gradient g_k of one mini-batch at the received model w
     server  a step of w along sum_k lambda_k g_k
             lambda <- projection of lambda + lr_lambda * F onto the simplex
 
 Source: Mohri et al., "Agnostic Federated Learning", ICML 2019.
-Deviation: the server steps with the run's solver: momentum, weight decay and schedule included.
-When only some clients take part, the others count with a gradient of 0, whatever the run's
-`aggregation` is, and keep their lambda: those of the cohort are projected onto the simplex of
-their own sum. Running statistics are averaged as in FedAvg, not by lambda.
+Deviation: the server steps with the run's solver, including momentum, weight decay and schedule.
+Absent clients have a gradient of 0, whatever the run's `aggregation` is, and keep their lambda; the
+lambdas of the cohort are projected onto the simplex with the same sum as before. Running statistics
+are averaged as in FedAvg, not by lambda.
 """
 
 from dataclasses import dataclass, replace
@@ -29,22 +29,22 @@ from fedlib.tree import Rows
 
 
 class State(NamedTuple):
-    """The server's model, the clients' weights, and what the server's solver remembers."""
+    """The server's model, the clients' weights, and the memory of the server's solver."""
 
     params: Params
-    lambdas: Tensor  # [num_clients] sums to 1, 0 for the unseen; all 0 before the first round
+    lambdas: Tensor  # [num_clients] sums to 1, 0 for unseen clients; all 0 before the first round
     server: Memory  # of a single solver: leaves [1, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class AFL(Method):
-    """One model for everybody, and for each client a weight in what it is trained on.
+    """One model for all clients, trained with learned weights of the clients.
 
     Attributes:
       local: the SERVER's solver, one step per round; its `batch_size` is that of the clients'
         mini-batches.
-      lr_lambda: learning rate of lambda; 0 leaves every client its share of the examples, which
-        is mini-batch SGD on all data.
+      lr_lambda: learning rate of lambda, at least 0. With 0 each client's weight is its share of
+        the examples, which is mini-batch SGD on all data; 0 is the default of pFedMM's code.
     """
 
     local: Solver
@@ -54,7 +54,7 @@ class AFL(Method):
     SPACE: ClassVar = {"lr_lambda": LogUniform(1e-3, 1)}
 
     def __post_init__(self):
-        """Raises ValueError for local training that AFL does not do."""
+        """Raises ValueError unless the solver takes one step per round and keeps its memory."""
         Method.__post_init__(self)
         epochs, steps, keeps = self.local.epochs, self.local.steps, self.local.keeps
         if (epochs, steps or 1, keeps) != (1, 1, "run"):
@@ -64,18 +64,18 @@ class AFL(Method):
             )
 
     def init(self, num_clients: int, seed: int) -> State:
-        """The drawn model; nothing remembered."""
+        """A new model; the solver's memory is empty."""
         params = self.task.init(seed)
         weights = self.task.trainable(params)
         lambdas = next(iter(weights.values())).new_zeros(num_clients)
         return State(params, lambdas, self.local.memory(weights, 1))
 
     def round(self, state: State, cohort: Cohort) -> State:
-        """Loss and gradient of every client, then a step of the server on both players."""
+        """Loss and gradient of every client, then the server's steps of w and lambda."""
         lambdas = state.lambdas if cohort.round else self.shares(cohort)
         losses, gradients, statistics = self.examine(cohort.broadcast(state.params), cohort)
         losses, gradients = cohort.collect((losses, gradients))
-        cohort.journal.add(cohort.host_ids, losses)  # as `fit` does, for the record
+        cohort.journal.add(cohort.host_ids, losses)  # the recorded training loss
 
         own = lambdas[cohort.ids]
         w, old_statistics = tree.partition(state.params, self.task.is_statistic)
@@ -85,11 +85,11 @@ class AFL(Method):
         return State(tree.merge(w, statistics), cohort.put(lambdas, own), server)
 
     def examine(self, received: Params, cohort: Cohort) -> tuple[Tensor, Params, Params]:
-        """(losses [C], gradients [C, ...], running statistics [C, ...]) of one mini-batch each."""
+        """(losses [C], gradients [C, ...], running statistics [C, ...]) on one mini-batch each."""
 
         def step(carry: tuple, w: Params, batch: Batch) -> tuple:
             def loss(w: Params) -> tuple[Tensor, Params]:
-                renewed = tree.clone(carry[2])  # in place, by the forward pass
+                renewed = tree.clone(carry[2])  # the forward pass changes it in place
                 return self.task.loss(tree.merge(w, renewed), batch), renewed
 
             gradient, (value, renewed) = grad_and_value(loss, has_aux=True)(w)
@@ -109,7 +109,7 @@ class AFL(Method):
         return w, Memory(Rows((buffers,)), server.epochs + 1)
 
     def shares(self, cohort: Cohort) -> Tensor:
-        """Lambda at the start: each seen client's share of the training examples."""
+        """Initial lambda: each seen client's share of the training examples."""
         federation = cohort.data.federation
         seen, sizes = federation.ids("seen"), federation.train.sizes
         shares = torch.zeros(federation.num_clients, dtype=self.task.dtype)
@@ -117,7 +117,7 @@ class AFL(Method):
         return shares.to(self.task.device)
 
     def personalise(self, state: State, cohort: Cohort) -> Params:
-        """The server's model, for clients seen and unseen."""
+        """The server's model, for seen and unseen clients."""
         return cohort.broadcast(state.params)
 
     def diagnostics(self, state: State) -> dict[str, Tensor]:

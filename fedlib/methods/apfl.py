@@ -1,17 +1,17 @@
-"""APFL: every client predicts with an interpolation of its own model and the shared one.
+"""APFL: every client predicts with an interpolation between its own and the shared model.
 
     each mini-batch  g <- g - lr * grad f(g)
                      v <- v - lr * grad_v f(alpha * v + (1 - alpha) * g)
     server           averages g; v never leaves its client
 
-Both updates start from the models as they were before the mini-batch, and `grad_v` has the factor
-alpha of the chain rule: it is alpha times the gradient of f at the interpolated model.
+Both updates use g and v from before the mini-batch. By the chain rule, `grad_v` is alpha times the
+gradient of f at the interpolated model.
 
-Source: Deng et al., "Adaptive Personalized Federated Learning", 2020; alpha is fixed here.
-Deviation: the paper's steps are plain gradient steps; the solver's momentum and weight decay act on
-g and on v, each by itself. The paper knows no batch normalisation: the interpolated model runs with
-statistics of its own, which are kept with v; those of g are averaged like its parameters. The
-training loss that is recorded is the sum of both models' losses.
+Source: Deng et al., "Adaptive Personalized Federated Learning", 2020.
+Deviation: alpha is fixed. The paper's steps are plain gradient steps; here the solver's momentum
+and weight decay act on g and v separately. The paper has no batch normalisation: here the
+interpolated model has its own running statistics, which are kept with v; those of g are averaged
+like its parameters. The recorded training loss is the sum of both models' losses.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from fedlib.methods.parts.settings import Uniform
 
 
 class State(NamedTuple):
-    """The server's model, the clients' own, and what the solvers of both remember."""
+    """The server's model, the clients' own models, and the memory of both solvers."""
 
     params: Params  # g
     models: Params  # v, leaves [num_clients, ...], private
@@ -37,11 +37,11 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class APFL(Method):
-    """One model for everybody, and one for each client.
+    """A shared model, and an own model for each client.
 
     Attributes:
       local: solver of both models.
-      alpha: share of the client's own model in the interpolation; 0 predicts with the shared
+      alpha: weight of the client's own model in the interpolation, in [0, 1]; 0 predicts with the
         model of FedAvg, 1 is Local.
     """
 
@@ -57,14 +57,14 @@ class APFL(Method):
     }
 
     def init(self, num_clients: int, seed: int) -> State:
-        """The same drawn model, for the server and for everybody."""
+        """The same new model for the server and all clients."""
         params = self.task.init(seed)
         weights = self.task.trainable(params)
         memory = self.local.memory({"shared": weights, "own": weights}, num_clients)
         return State(params, tree.repeat(params, num_clients), memory)
 
     def round(self, state: State, cohort: Cohort) -> State:
-        """Both models step on the same mini-batches, then the average of the shared one."""
+        """Both models train on the same mini-batches; the server averages the shared one."""
         start = {
             "shared": cohort.broadcast(state.params),
             "own": tree.take(state.models, cohort.ids),
@@ -80,9 +80,9 @@ class APFL(Method):
         return State(cohort.average(sent, state.params), models, memory)
 
     def loss(self, models: dict[str, Params], batch: Batch) -> Tensor:
-        """f(g) + f(alpha v + (1 - alpha) g), the second g held fixed -> []
+        """f(g) + f(alpha v + (1 - alpha) g), with the second g constant -> []
 
-        Its gradient with respect to g and to v is what each of them descends.
+        Its gradients with respect to g and v are those of the two steps above.
         """
         shared, own = models["shared"], models["own"]
         mixed = self.interpolate(own, tree.map(Tensor.detach, shared))
@@ -95,9 +95,9 @@ class APFL(Method):
         return {**own, **mixed}
 
     def personalise(self, state: State, cohort: Cohort) -> Params:
-        """The interpolation of each client's model with the server's."""
+        """The interpolation of each client's model and the server's."""
         return self.interpolate(tree.take(state.models, cohort.ids), cohort.broadcast(state.params))
 
     def welcome(self, state: State, cohort: Cohort) -> Params:
-        """The server's model: a new client has none of its own."""
+        """The server's model, as a new client has no own model."""
         return cohort.broadcast(state.params)

@@ -1,15 +1,15 @@
-"""Biased FedAvg: every client has an output bias b_s of its own, the rest is federated.
+"""Biased FedAvg: every client has its own output bias b_s; the rest is federated.
 
     client  trains the shared w and its b_s; returns w_s, keeps b_s
     server  w <- w - Adam( sum_s p(s) (w - w_s) )
 
-A client whose labels are distributed in its own way can say so with the bias alone.
+The bias can represent a client's own distribution of labels.
 
 Source: the baseline "biased FedAvg" of Reisser et al., "Federated Mixture of Experts", ICLR 2021
-submission (arXiv:2107.06724); specification sections 3 and 4. That the bias is not sent follows
-from the bytes of Table 1 (section 8).
-Deviation: the paper is silent on where b_s starts, here at zero [R], and on new clients with
-labels, who here fit the bias alone, with the local solver [R].
+submission (arXiv:2107.06724); sections 3 and 4 of fedlib/papers/fedmix/README.md. The traffic in
+Table 1 shows that the bias is not sent (section 8 there).
+Deviation: the paper does not specify the start of b_s, here zero, or new clients with labels, which
+here fit only the bias, with the local solver.
 """
 
 from dataclasses import dataclass
@@ -30,9 +30,10 @@ class BiasedFedAvg(FedAvgAdam):
 
     Attributes:
       private: name of the output bias.
-      private_lr_scale: multiplies the rate of the bias. Ours; 1 is the paper's single rate.
-      new_client_epochs: for which a new client fits its bias; 10 are those of a new gate in FedMix
-        [R].
+      private_lr_scale: factor of the bias's learning rate, at least 0; ours. 1 is the paper, which
+        has a single rate.
+      new_client_epochs: epochs for which a new client fits its bias, at least 1. 10, as for a new
+        gate in FedMix, is ours.
     """
 
     private: str = "head.bias"
@@ -46,7 +47,7 @@ class BiasedFedAvg(FedAvgAdam):
     }
 
     def __post_init__(self):
-        """Raises ValueError for a bias that the head has not."""
+        """Raises ValueError unless `private` is a bias of the head."""
         FedAvgAdam.__post_init__(self)
         biases = [n for n in self.task.split(self.task.init(0))[1] if n.endswith("bias")]
         if self.private not in biases:
@@ -57,16 +58,16 @@ class BiasedFedAvg(FedAvgAdam):
         return name == self.private
 
     def draw(self, seed: int) -> Params:
-        """A drawn model, its bias zero [R]."""
+        """A new model with an output bias of zero."""
         drawn = self.task.init(seed)
         return drawn | {self.private: torch.zeros_like(drawn[self.private])}
 
     def mean_bias(self, state: State, cohort: Cohort) -> Params:
-        """Of a shard without labels: the mean of the biases of all clients that may train."""
+        """For a shard without labels: the mean bias of all seen clients."""
         seen = cohort.seen().ids
         mean = tree.map(lambda bias: bias[seen].mean(0), state.private)
         return cohort.held({**state.params, **mean})
 
     def welcome(self, state: State, cohort: Cohort) -> Params:
-        """A new client with labels fits a bias from zero; everything else is the server's."""
+        """A new client with labels fits a bias, from zero; the rest is the server's model."""
         return self.fit_private(state, cohort, self.new_client_epochs)

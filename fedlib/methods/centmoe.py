@@ -1,12 +1,14 @@
-"""CentMoE: the server trains a mixture of experts on its own examples, and clients do nothing.
+"""CentMoE: the server trains a mixture of experts on its own examples; clients do nothing.
 
-What Fed-MoE is compared with to see what clients add. Their number makes no difference where the
-server's examples and the rounds do not depend on it.
+    server  trains experts and gate on its examples; keeps the mixture of lowest validation loss
+
+A baseline of Fed-MoE that shows the effect of clients. Results do not depend on their number,
+unless the server's examples or the rounds do.
 
 Source: Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
-IJCAI 2025 (doi 10.24963/ijcai.2025/610), Section 5; there is no code of it.
+IJCAI 2025 (doi 10.24963/ijcai.2025/610), Section 5; no code is released.
 Deviation: the paper does not say when training ends. Here, as in Fed-MoE, the mixture with the
-least loss on the server's validation examples is kept.
+lowest loss on the server's validation examples is kept.
 """
 
 from dataclasses import dataclass, replace
@@ -22,7 +24,7 @@ from fedlib.methods.parts.chosen import Chosen
 
 
 class State(NamedTuple):
-    """The mixture in training, what its solver remembers, and the best mixture so far."""
+    """The mixture in training, the memory of its solver, and the best mixture so far."""
 
     model: Model
     memory: Memory
@@ -35,8 +37,8 @@ class CentMoE(GatedMixture):
 
     Attributes:
       local: solver of the server, run once per round.
-      num_main: as of `GatedMixture`; the paper's baseline has none.
-      training_gate: likewise; the paper calls it sparse.
+      num_main: as in `GatedMixture`; the paper's baseline has none.
+      training_gate: as in `GatedMixture`; "top_k", as the paper's baseline is sparse.
     """
 
     local: Solver
@@ -48,13 +50,13 @@ class CentMoE(GatedMixture):
     clients_train: ClassVar = False
 
     def init(self, num_clients: int, seed: int) -> State:
-        """Experts of their own draws, for nothing but their start tells them apart."""
+        """Independently drawn experts, as only their start distinguishes them."""
         model = self.drawn(seed)
         memory = self.local.memory(self.mixture_task.trainable(model), num_clients)
         return State(model, memory, chosen.start({name: model[name] for name in PREDICTS}))
 
     def round(self, state: State, cohort: Cohort) -> State:
-        """The server trains, and looks whether that was for the better."""
+        """The server trains, then keeps the mixture if its validation loss is the lowest so far."""
         server = cohort.everyone("server")
         trained, memory = replace(server, task=self.mixture_task).fit(
             self.joint_loss,
@@ -69,11 +71,11 @@ class CentMoE(GatedMixture):
         return State(model, memory, state.best.renewed(mixture, loss, cohort.round + 1))
 
     def personalise(self, state: State, cohort: Cohort) -> Model:
-        """The best mixture, for everybody."""
+        """The best mixture, for all clients and the server."""
         return cohort.broadcast(state.best.params)
 
     def last_mixture(self, state: State, cohort: Cohort) -> Model:
-        """The mixture of the last round, whichever was chosen."""
+        """The mixture of the last round."""
         return cohort.broadcast({name: state.model[name] for name in PREDICTS})
 
     def diagnostics(self, state: State) -> dict:

@@ -1,4 +1,4 @@
-"""What methods have in common whose clients keep whole models and exchange something by class."""
+"""The common base of methods whose clients keep whole models and exchange class means."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +17,7 @@ from fedlib.tree import Rows
 
 
 class Classifier(NamedTuple):
-    """A client that predicts with its model."""
+    """A client that predicts with its own model."""
 
     model: Rows
     task: Rows
@@ -25,14 +25,15 @@ class Classifier(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ClassStatistics(Curves):
-    """Clients with models of their own, of one architecture or of several.
+    """Clients with their own models, of one or several architectures.
 
-    The state's `models` are `Rows` of whole models. A new client has none, so it has no protocol.
+    The state's `models` are `Rows` of whole models. An unseen client has no model, so there is no
+    protocol for it.
 
     Attributes:
       task: the architecture of all clients, if `large` is empty.
       local: local solver, run once per round.
-      large: the architectures that clients have in turn, client k number k modulo their number.
+      large: the architectures that the clients have in turn; () is `task` for all.
     """
 
     local: Solver
@@ -42,22 +43,22 @@ class ClassStatistics(Curves):
 
     @cached_property
     def own(self) -> OwnModels:
-        """Who has which architecture."""
+        """The clients' architectures."""
         return OwnModels.among(self.task, self.large)
 
     @cached_property
     def joint(self) -> JointTask:
-        """The task of cohorts of clients with any of these."""
+        """The task of cohorts that train all architectures."""
         return self.own.joint()
 
     @cached_property
     def num_logits(self) -> int:
-        """Outputs of every model."""
+        """Number of outputs of every model."""
         return class_means.num_logits(self.own.tasks)
 
     @property
     def num_classes(self) -> int:
-        """L; a single output is that of class 1 of two."""
+        """L; a single output means two classes."""
         return max(self.num_logits, 2)
 
     def personalise(self, state: Any, cohort: Cohort) -> Classifier:
@@ -70,5 +71,5 @@ class ClassStatistics(Curves):
 
 
 def represent(model: Params, task: Task, batch: Batch) -> Tensor:
-    """r(x), what the header of ONE client's model is fed with -> [B, F]"""
+    """r(x), the input of the header of ONE client's model -> [B, F]"""
     return task.features(task.split(model)[0], batch)

@@ -1,20 +1,21 @@
 """Clustered FL: FedAvg within clusters of clients whose updates point the same way.
 
-    client  trains the model of its cluster; its update u is what that changes in the parameters
-    server  splits a cluster whose members disagree, which is where the mean update is short
-            (||mean u|| < eps1) and some update is long (max ||u|| > eps2): in two, by complete
-            linkage on the cosines between updates; then averages the models in every cluster
+    client  trains the model of its cluster; its update u is the change of the parameters
+    server  splits a cluster in two if its members disagree: the mean update is short
+            (||mean u|| < eps1), but some update is long (max ||u|| > eps2); the two parts are by
+            complete linkage on the cosines between updates
+            averages the models in every cluster
 
-Clusters only ever split; at first there is one.
+There is one cluster at first; clusters split and never merge.
 
 Source: Sattler et al., "Clustered Federated Learning: Model-Agnostic Distributed Multi-Task
 Optimization under Privacy Constraints", IEEE TNNLS 2020.
-Official code: omarfoq/FedEM, aggregator.py (ClusteredAggregator), also used by pFedMM; of the
-authors: felisat/clustered-federated-learning.
-Deviation: `variant`. The official code also takes positions within a cluster for client numbers
-when a cluster that came from a split splits again, so that clients end up in two clusters or none;
-no variant does that. It never trains or assigns unseen clients; ours get the cluster whose model
-has the lowest loss on their train split.
+Official code: omarfoq/FedEM, aggregator.py (ClusteredAggregator), also used by pFedMM. The
+method's authors: felisat/clustered-federated-learning.
+Deviation: see `variant`. When a cluster splits a second time, the official code confuses positions
+within the cluster with client numbers, so clients end up in two clusters or none; no variant does
+that. It never trains or assigns unseen clients; here they get the cluster whose model has the
+lowest loss on their train split.
 """
 
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ VARIANTS = ("fixed", "official")
 
 
 class State(NamedTuple):
-    """One model per cluster, who is in which, and what the clients' solvers remember."""
+    """One model per cluster, each client's cluster, and the memory of the clients' solvers."""
 
     models: Params  # [E, ...], one model per cluster; E grows
     cluster: Tensor  # [num_clients] int64, in [0, E)
@@ -47,15 +48,17 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ClusteredFL(Method):
-    """One model for everybody, until clients disagree. All clients take part in every round.
+    """One model for all clients until they disagree. All clients take part in every round.
 
     Attributes:
       local: local solver, run once per round.
-      eps1: a mean update longer than this is progress, not disagreement; 0 is FedAvg.
-      eps2: some member's update must be longer than this.
-      min_round: rounds before clusters may split.
-      variant: length of a single update, as eps2 sees it: "fixed", its Euclidean norm, or
-        "official", its largest absolute coordinate, with which splits are rare.
+      eps1: a cluster splits only if its mean update is shorter than this, at least 0; 0 is FedAvg.
+        The official code has 0.4.
+      eps2: a cluster splits only if some update is longer than this, at least 0. The official code
+        has 1.6.
+      min_round: rounds before clusters may split, at least 0.
+      variant: length of an update for eps2: "fixed", its Euclidean norm, or "official", its largest
+        absolute coordinate, with which splits are rare.
     """
 
     local: Solver
@@ -70,7 +73,7 @@ class ClusteredFL(Method):
     protocols: ClassVar = {"seen": {"default": "personalise"}, "unseen": {"default": "assign"}}
 
     def init(self, num_clients: int, seed: int) -> State:
-        """Everybody in one cluster, with the drawn model."""
+        """All clients in one cluster, with a new model."""
         params = self.task.init(seed)
         memory = self.local.memory(self.task.trainable(params), num_clients)
         cluster = torch.zeros(num_clients, dtype=torch.int64, device=self.task.device)
@@ -88,7 +91,7 @@ class ClusteredFL(Method):
                 f"{cohort.size} of {cohort.population}"
             )
         start = cohort.scatter(tree.take(state.models, state.cluster[cohort.ids]))
-        # All models at once: whether a cluster splits depends on every update of its members.
+        # All models at once, as a split depends on the updates of all members.
         trained, memory = cohort.fit(self.task.loss, start, local=self.local, memory=state.memory)
         trained = cohort.collect(trained)
         cluster = state.cluster
@@ -98,11 +101,13 @@ class ClusteredFL(Method):
         return State(models, cluster, memory)
 
     def average(self, trained: Params, cluster: Tensor, previous: Params, cohort: Cohort) -> Params:
-        """Each model by its members' numbers of examples; that of nobody as before -> [E, ...]
+        """The models averaged in each cluster by numbers of examples -> [E, ...]
+
+        A cluster without members in the cohort keeps its model.
 
         Args:
-          cluster: [C] of the members that trained.
-          previous: [E or fewer, ...]; clusters that are new have members.
+          cluster: [C] clusters of the clients that trained.
+          previous: [E or fewer, ...]; new clusters have members.
         """
         present = cluster.unique()
         weights = (cluster == present[:, None]) * cohort.num_examples  # [present, C]
@@ -112,17 +117,18 @@ class ClusteredFL(Method):
         return tree.put(tree.take(previous, rows.clamp(max=before - 1)), present, means)
 
     def updates(self, start: Params, trained: Params) -> Tensor:
-        """What training changed in the parameters, without running statistics -> [C, D]"""
+        """The change of the parameters, without running statistics -> [C, D]"""
         change = tree.sub(self.task.trainable(trained), self.task.trainable(start))
         return torch.cat([x.flatten(1) for x in tree.leaves(change)], dim=1)
 
     def split(self, cluster: Tensor, ids: Tensor, updates: Tensor) -> Tensor:
-        """`cluster` [num_clients] after every cluster that disagrees was split in two -> same
+        """`cluster` [num_clients] after all disagreeing clusters are split in two -> same shape
 
-        The part with the lowest client number keeps the cluster's number, the other gets a new one.
+        The part with the lowest client number keeps the cluster's number; the other gets a new one.
 
         Args:
-          ids: [C] who sent `updates` [C, D].
+          ids: [C] numbers of the clients.
+          updates: [C, D] of these clients.
         """
         num_clusters = int(cluster.max()) + 1
         for number in range(num_clusters):
@@ -135,7 +141,7 @@ class ClusteredFL(Method):
         return cluster
 
     def disagree(self, updates: Tensor) -> bool:
-        """Whether the members of a cluster, with these updates [C, D], pull apart; two cannot."""
+        """Whether a cluster with these updates [C, D] must split; clusters of two never do."""
         if len(updates) <= 2:
             return False
         mean = updates.mean(0).norm()
@@ -147,7 +153,7 @@ class ClusteredFL(Method):
         return tree.take(state.models, state.cluster[cohort.ids])
 
     def assign(self, state: State, cohort: Cohort) -> Params:
-        """The model that fits each client's train split best."""
+        """The model of lowest loss on each client's train split."""
         losses = cohort.example_mean(cohort.score(self.losses, cohort.held(state.models)))
         when, what = f"by round {cohort.round}", "a cluster's training loss"
         refuse_diverged(losses, cohort.host_ids, when, what)
@@ -158,7 +164,7 @@ class ClusteredFL(Method):
         return each_expert(lambda model: self.task.losses(model, batch), models)
 
     def diagnostics(self, state: State) -> dict[str, Tensor]:
-        """Everybody's cluster [num_clients]; unseen clients have that of the start, 0."""
+        """Each client's cluster [num_clients]; unseen clients keep the initial one, 0."""
         return {"cluster": state.cluster}
 
 

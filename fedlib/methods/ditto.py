@@ -1,4 +1,4 @@
-"""Ditto: every client has a model of its own, held near the shared one.
+"""Ditto: every client has its own model, held near the shared one.
 
     each mini-batch  w_k <- w_k - lr * grad f(w_k)
                      v_k <- v_k - lr * (grad f(v_k) + lam * (v_k - w))
@@ -6,9 +6,8 @@
 
 Source: Li et al., "Ditto: Fair and Robust Federated Learning Through Personalization", ICML 2021,
 Algorithm 1, with FedAvg as the solver of its global objective.
-Deviation: both models take their steps on the same mini-batches, so a client does as many for its
-own model as for the shared one; the paper lets them differ. The training loss that is recorded is
-the sum of both models' losses.
+Deviation: both models step on the same mini-batches, so they take equally many steps; in the paper
+the numbers may differ. The recorded training loss is the sum of both models' losses.
 """
 
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from fedlib.methods.parts.settings import LogUniform
 
 
 class State(NamedTuple):
-    """The server's model, the clients' own, and what the solvers of both remember."""
+    """The server's model, the clients' own models, and the memory of both solvers."""
 
     params: Params  # w
     models: Params  # v, leaves [num_clients, ...], private
@@ -34,11 +33,12 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Ditto(Method):
-    """One model for everybody, and one near it for each client.
+    """A shared model, and for each client its own model near it.
 
     Attributes:
       local: solver of both models.
-      lam: weight of ||v - w||^2 / 2; 0 predicts with the models of Local.
+      lam: the paper's lambda, weight of ||v - w||^2 / 2, at least 0; with 0 clients predict as in
+        Local.
     """
 
     local: Solver
@@ -53,14 +53,14 @@ class Ditto(Method):
     }
 
     def init(self, num_clients: int, seed: int) -> State:
-        """The same drawn model, for the server and for everybody."""
+        """The same new model for the server and all clients."""
         params = self.task.init(seed)
         weights = self.task.trainable(params)
         memory = self.local.memory({"shared": weights, "own": weights}, num_clients)
         return State(params, tree.repeat(params, num_clients), memory)
 
     def round(self, state: State, cohort: Cohort) -> State:
-        """Both models step on the same mini-batches, then the average of the shared one."""
+        """Both models train on the same mini-batches; the server averages the shared one."""
         received = cohort.broadcast(state.params)
         start = {"shared": received, "own": tree.take(state.models, cohort.ids)}
         (sent, own), memory = cohort.fit(
@@ -75,7 +75,7 @@ class Ditto(Method):
         return State(cohort.average(sent, state.params), models, memory)
 
     def loss(self, models: dict[str, Params], received: Params, batch: Batch) -> Tensor:
-        """f(w_k) + f(v_k) + lam / 2 ||v_k - w||^2, of which w is held fixed -> []"""
+        """f(w_k) + f(v_k) + lam / 2 ||v_k - w||^2, with constant w -> []"""
         own = models["own"]
         away = tree.sqnorm(tree.sub(self.task.trainable(own), received))
         both = self.task.loss(models["shared"], batch) + self.task.loss(own, batch)
@@ -86,5 +86,5 @@ class Ditto(Method):
         return tree.take(state.models, cohort.ids)
 
     def welcome(self, state: State, cohort: Cohort) -> Params:
-        """The server's model: a new client has none of its own."""
+        """The server's model, as a new client has no own model."""
         return cohort.broadcast(state.params)

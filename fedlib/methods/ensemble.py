@@ -1,10 +1,10 @@
-"""Ensemble: every client trains a model of its own, and the server averages what they predict.
+"""Ensemble: every client trains its own model; the server averages the models' predictions.
 
-    client   trains M_j alone, and sends it
-    server   p(y|x) = mean_j p_j(y|x)    over the clients who have taken part
+    client   trains M_j alone; sends it
+    server   p(y|x) = mean_j p_j(y|x)    over the clients that have taken part
 
-Fed-MoE makes one mixture of clients' models by averaging their weights; here the same models are
-combined by their outputs instead, at the price of asking every one of them.
+Fed-MoE averages the weights of the clients' models; the ensemble averages their predictions, so it
+must evaluate every model.
 
 Source: a baseline of ours for Jiang et al., "Heterogeneous Federated Learning with Scalable Server
 Mixture-of-Experts", IJCAI 2025 (doi 10.24963/ijcai.2025/610).
@@ -27,7 +27,7 @@ from fedlib.tree import Rows
 
 
 class State(NamedTuple):
-    """One model per client, and what their solvers remember."""
+    """One model per client, and the memory of their solvers."""
 
     models: Rows
     memory: Memory
@@ -35,7 +35,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Ensemble(Method):
-    """Clients who learn nothing from each other, and a vote of all of them for everybody.
+    """Clients train alone; the mean of their predictions is used for all.
 
     Attributes:
       local: local solver, run once per round.
@@ -47,13 +47,13 @@ class Ensemble(Method):
     final_protocols: ClassVar = {**Method.final_protocols, "seen": {"own": "own_models"}}
 
     def init(self, num_clients: int, seed: int) -> State:
-        """The same drawn model for everybody."""
+        """The same new model for all clients."""
         model = self.task.init(seed)
         memory = self.local.memory(self.task.trainable(model), num_clients)
         return State(drawn_in_turn([model], num_clients), memory)
 
     def round(self, state: State, cohort: Cohort) -> State:
-        """Each client goes on from its own model, and the server gets it."""
+        """Each client continues to train its own model and sends it to the server."""
         trained, memory = cohort.fit(
             self.task.loss,
             tree.take(state.models, cohort.host_ids),
@@ -64,19 +64,19 @@ class Ensemble(Method):
         return State(models, memory)
 
     def personalise(self, state: State, cohort: Cohort) -> Params:
-        """The models of those who have trained [E, ...], for everybody; at first the draw."""
+        """The models of clients that have trained [E, ...], for all; at first the new model."""
         members = state.memory.epochs.nonzero().flatten().tolist() or [0]
         models = tree.stack([state.models[client] for client in members])
         device = self.task.device
         return cohort.broadcast(tree.map(lambda x: x.to(device), models))
 
     def own_models(self, state: State, cohort: Cohort) -> Rows:
-        """Of each client an ensemble of its own model alone: what it has without the others."""
+        """Each client's own model, as an ensemble of one."""
         models = tree.take(state.models, cohort.host_ids)
         return Rows(tree.map(lambda x: x[None], model) for model in models)
 
     def server_parameters(self, state: State) -> int:
-        """The models of all clients, as the server may have every one of them."""
+        """Parameters of all clients' models, as the server may hold all of them."""
         return sum(tree.numel(self.task.trainable(model)) for model in state.models)
 
     def predict(self, personal: Params, batch: Batch) -> Tensor:

@@ -1,18 +1,19 @@
-"""FD: clients exchange nothing but their mean outputs for each class, and learn from everybody's.
+"""FD: clients exchange only their mean logits of each class, and distil the mean of all clients.
 
-    client  minimises CE(h(x), y) + lam d(h(x), m_y), and notes its logits h(x) as it trains
-            returns the mean of these over its examples of each class, for the classes it holds
-    server  m_c <- the mean over clients of what they returned for class c
+    client  minimises CE(h(x), y) + lam d(h(x), m_y), and adds up its logits h(x) as it trains
+            returns the mean of its logits over its examples of each class that it holds
+    server  m_c <- the mean over clients of their means of class c
 
 Source: Jeong et al., "Communication-Efficient On-Device Machine Learning: Federated Distillation
 and Augmentation under Non-IID Private Data", 2018 (arXiv:1811.11479), Algorithm 1; as a baseline of
-pFedMoE, specification section 8.
-Official code: none. TsingZ0/HtFLlib (clientdistill.py, later clientfd.py) feeds global logits into
-the cross-entropy as they are or after a softmax, by version, and lets an example whose class has
-none distil its own output; here such an example has the cross-entropy with its label alone.
-Deviation: in the paper what is averaged are probabilities, and every device learns from the mean of
-all others; here, as in the baseline's description, from the mean of all, of logits. A class that
-nobody in a round holds keeps its last mean, and is sent to those who hold it when they take part.
+pFedMoE, section 8 of fedlib/papers/pfedmoe/README.md.
+Official code: none. TsingZ0/HtFLlib (clientdistill.py, later clientfd.py) uses global logits as
+targets of the cross-entropy, with or without a softmax, depending on its version. There an example
+of a class without global logits distils its own output; here its loss is only the cross-entropy
+with its label.
+Deviation: the paper averages probabilities, and every device learns from the mean of all others;
+here, as in the baseline's description, clients learn from the mean logits of all. A class that no
+client of a round holds keeps its last mean.
 """
 
 from dataclasses import dataclass, replace
@@ -33,11 +34,11 @@ from fedlib.methods.parts.settings import LogUniform, Range
 from fedlib.tree import Rows, Tree
 
 DISTILLATIONS = ("cross_entropy", "mse")
-NOTED = "logits by class"  # among what is trained: sums [L, K] of K logits, by label
+NOTED = "logits by class"  # entry of the trained tree: sums [L, K] of K logits, by label
 
 
 class State(NamedTuple):
-    """Every client's model, what the server knows of each class, what the solvers remember."""
+    """Every client's model, the server's mean logits of each class, and the solvers' memory."""
 
     models: Rows  # private
     logits: ClassMeans  # m [L, K]
@@ -46,7 +47,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class NotingTask(JointTask):
-    """Models that note their logits: sums are carried along as running statistics are."""
+    """Models that add up their logits; the sums are handled like running statistics."""
 
     @cached_property
     def statistics(self) -> frozenset[str]:
@@ -59,8 +60,8 @@ class FD(ClassStatistics):
     """Federated distillation.
 
     Attributes:
-      lam: weight of the distillation; 0 is training alone.
-      distillation: d, "cross_entropy" of the softmax of both, or "mse" of the logits.
+      lam: weight of the distillation, at least 0; 0 is Local. 1 is the reference library's default.
+      distillation: d, the "cross_entropy" between both softmaxes, or the "mse" between the logits.
     """
 
     lam: float = 1.0
@@ -71,11 +72,11 @@ class FD(ClassStatistics):
     SPACE: ClassVar = {"lam": LogUniform(1e-2, 10)}
 
     def __post_init__(self):
-        """Raises ValueError for settings that leave examples of a shard out."""
+        """Raises ValueError for a solver that does not train on whole epochs."""
         ClassStatistics.__post_init__(self)
         if self.local.steps is not None or self.local.drop_last:
             raise ValueError("FD averages over whole epochs: local has no steps and no drop_last")
-        _ = self.num_logits  # checks itself
+        _ = self.num_logits  # raises if architectures differ
 
     @cached_property
     def noting(self) -> NotingTask:
@@ -83,14 +84,14 @@ class FD(ClassStatistics):
         return self.joint.extended(NotingTask, others=self.joint.others)
 
     def init(self, num_clients: int, seed: int) -> State:
-        """Drawn models, and nothing known of any class."""
+        """New models; no class has mean logits."""
         models = self.own.init(num_clients, seed)
         memory = self.local.memory({"model": self.joint.trainable(models)}, num_clients)
         logits = class_means.unknown(self.num_classes, self.num_logits, self.task)
         return State(models, logits, memory)
 
     def round(self, state: State, cohort: Cohort) -> State:
-        """Clients train towards the mean logits, and renew them."""
+        """Clients train towards the mean logits; the server averages their new means."""
         counts = class_means.counts(cohort, self.num_classes)
         held = counts > 0
         nothing = state.logits.values.new_zeros(cohort.size, self.num_classes, self.num_logits)
@@ -108,9 +109,9 @@ class FD(ClassStatistics):
         return State(models, logits, memory)
 
     def loss(self, params: Tree, task: Task, targets: ClassMeans, batch: Batch) -> Tensor:
-        """The client's loss, and how far its outputs are from everybody's -> []"""
+        """The client's loss plus the distillation loss -> []"""
         logits = task.logits(params["model"], batch)
-        # In place, as running statistics are; models that have any see no padded batches.
+        # In place, like running statistics; models with such entries get no padded batches.
         of_class = class_means.indicator(batch.y, self.num_classes).to(logits.dtype)
         params[NOTED].add_(of_class.T @ logits.detach())
         target, known = targets.of(batch.y)
@@ -118,7 +119,7 @@ class FD(ClassStatistics):
         return batch.mean(losses + self.lam * torch.where(known, self.apart(logits, target), 0))
 
     def apart(self, logits: Tensor, target: Tensor) -> Tensor:
-        """d of each example's logits [B, K] and their target -> [B]"""
+        """d between each example's logits [B, K] and its target -> [B]"""
         if self.distillation == "mse":
             return (logits - target).square().mean(-1)
         return -(log_probs(target).exp() * log_probs(logits)).sum(-1)

@@ -1,26 +1,25 @@
-"""FedAPEN: a private model and a shared one predict together, with a weight learnt on a hold-out.
+"""FedAPEN: private and shared model predict together, with a weight learned on a hold-out.
 
     client  lam <- SGD on CE(lam private + (1 - lam) shared) over the hold-out, kept in [0, 1]
             L_private = CE(private) + KL(shared || private) + CE(lam private + (1 - lam) shared)
             L_shared  = CE(shared)  + KL(private || shared) + CE(lam private + (1 - lam) shared)
-            steps of both on the rest of its shard; returns the shared model
-    server  averages the shared models, all alike
+            trains both on the rest of its shard; returns the shared model
+    server  averages the shared models with equal weights
 
-lam is learnt before each local training, with the private model and the received one fixed. In a
-model's own loss the other is fixed, in the ensemble, too. The hold-out is 5 % of a client's
-training examples, the same ones in all rounds; neither model is ever trained on them.
+lam is learned before each local training, with the private model and the received one fixed. In a
+model's own loss the other model is a constant, also in the ensemble. The hold-out is 5 % of a
+client's training examples, the same in all rounds; the models are never trained on them.
 
 Source: Qin et al., "FedAPEN: Personalized Cross-silo Federated Learning with Adaptability to
 Statistical Heterogeneity", KDD 2023, as a baseline of Yi et al., pFedMoE, 2024 (arXiv:2402.01350),
-where the shared model is a CNN-5; specification section 8.
-Official code: zhenqincn/FedAPEN. As there, the ensemble is of logits (the specification writes p,
-without saying of what), a model learns from the other's probabilities as target, lam is 0.5 at
-first and lives for the whole run. It learns lam after the server's average and uses it in the
-next round, which is the same.
-Deviation: a client predicts with the shared model as it trained it last; with the server's,
-"aggregated". Clients that never took part have the server's, too. On an unseen client it predicts
-alone. Absent clients count for nothing, whatever the run's `aggregation` is. The training loss that
-is recorded is the sum of both; examples of the hold-out are not counted as trained on.
+where the shared model is a CNN-5; section 8 of fedlib/papers/pfedmoe/README.md.
+Official code: zhenqincn/FedAPEN. As there, the ensemble is of logits, the other model's
+probabilities are the target, and lam starts at 0.5 and is kept for the whole run. The official code
+learns lam after the server's average and uses it in the next round, which is equivalent.
+Deviation: a client predicts with the shared model that it trained last; in "aggregated", with the
+server's. A client that never took part has the server's; an unseen client predicts with the
+server's alone. Absent clients have no weight, whatever the run's `aggregation` is. The recorded
+training loss is the sum of both losses; examples of the hold-out do not count as trained on.
 """
 
 from dataclasses import dataclass, replace
@@ -46,16 +45,16 @@ FIRST_LAM = 0.5
 
 
 class State(NamedTuple):
-    """The server's model, what clients keep, and what their solvers remember."""
+    """The server's model, the clients' models and weights, and the solvers' memory."""
 
     small: Params
-    models: dict[str, Rows]  # of all clients: "large", and "small" as each trained it last
+    models: dict[str, Rows]  # of all clients: "large", and "small" after its last training
     lam: Tensor  # [num_clients]
     memory: Memory
 
 
 class Ensemble(NamedTuple):
-    """What clients predict with."""
+    """The clients' predictors: an ensemble of two models each."""
 
     models: dict[str, Rows | Params]  # "large", "small"
     lam: Tensor  # [C]
@@ -64,14 +63,16 @@ class Ensemble(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class FedAPEN(Method):
-    """Mutual learning of a private model and the shared `task`, and of their ensemble.
+    """Mutual learning of a private model, the shared `task` and their ensemble.
 
     Attributes:
       local: solver of both models.
-      large: the architectures of the private models, in turn; () is `task` for everybody.
-      holdout: share of a client's training examples that lam is learnt on; at least one.
-      lam_lr, lam_epochs: of plain SGD on lam before each local training; the batches are of the
-        size of the models'. A rate of 0 leaves lam at 0.5.
+      large: the architectures of the private models, in turn; () is `task` for all.
+      holdout: share of a client's training examples that lam is learned on, in (0, 1), but at least
+        one example.
+      lam_lr: learning rate of plain SGD on lam; 0 leaves lam at 0.5. Batches have the size of the
+        models' batches.
+      lam_epochs: passes over the hold-out before each local training.
     """
 
     local: Solver
@@ -88,7 +89,7 @@ class FedAPEN(Method):
     }
 
     def __post_init__(self):
-        """Raises ValueError for settings with which lam cannot train."""
+        """Raises ValueError for invalid settings, of lam's solver too."""
         Method.__post_init__(self)
         _ = self.lam_solver
 
@@ -99,11 +100,11 @@ class FedAPEN(Method):
 
     @cached_property
     def lam_solver(self) -> SGD:
-        """How lam is learnt."""
+        """The solver of lam."""
         return SGD(lr=self.lam_lr, epochs=self.lam_epochs, batch_size=self.local.batch_size)
 
     def init(self, num_clients: int, seed: int) -> State:
-        """Drawn models: one for everybody, one of each architecture for the clients."""
+        """New models: the shared one, and for clients one draw of each architecture."""
         small = self.pairs.draw_small(seed)
         models = {
             "large": self.pairs.own.init(num_clients, seed),
@@ -116,7 +117,7 @@ class FedAPEN(Method):
     # -- a round ----------------------------------------------------------------------
 
     def round(self, state: State, cohort: Cohort) -> State:
-        """Weigh, train both models together, average the shared one."""
+        """Learn lam, train both models together, average the shared one."""
         rest, held_out = holdout.apart(cohort, self.holdout)
         models = {
             "large": tree.take(state.models["large"], cohort.host_ids),
@@ -141,7 +142,7 @@ class FedAPEN(Method):
         )
 
     def learn_lam(self, lam: Tensor, models: dict, held_out: Cohort) -> Tensor:
-        """Weights [C] after SGD on the hold-outs; the models are fixed, so they run once."""
+        """lam [C] after SGD on the hold-outs; the models are fixed, so they run only once."""
         held_out = replace(held_out, journal=Journal())
         own = self.pairs.own.of(held_out)
         logits = self.pairs.training(held_out).score(self.outputs, models, own)
@@ -158,7 +159,7 @@ class FedAPEN(Method):
 
     @cached_property
     def weighing(self) -> Task:
-        """Of a cohort that trains no model: a batch may be of one example, or padded."""
+        """The task of a cohort that trains no model: batches may be padded or of one example."""
         return replace(self.task, build=nn.Identity, pretrained={}, class_weights=None)
 
     def outputs(self, models: dict[str, Params], task: Task, batch: Batch) -> Tensor:
@@ -166,11 +167,11 @@ class FedAPEN(Method):
         return torch.stack(self.pairs.logits(models, task, batch), dim=1)
 
     def mixed(self, lam: Tensor, own: Tensor, small: Tensor) -> Tensor:
-        """Log-probabilities of the ensemble, of both models' logits -> [B, L]"""
+        """Log-probabilities of the ensemble, from both models' logits -> [B, L]"""
         return log_probs(lam * own + (1 - lam) * small)
 
     def loss(self, models: dict[str, Params], task: Task, lam: Tensor, batch: Batch) -> Tensor:
-        """L_private + L_shared: each model's gradient is that of its own loss -> []"""
+        """L_private + L_shared; each model's gradient is that of its own loss -> []"""
 
         def labels(ours: Tensor) -> Tensor:
             return nll(ours, batch.y, self.task.class_weights)
@@ -184,18 +185,18 @@ class FedAPEN(Method):
     # -- evaluation -------------------------------------------------------------------
 
     def personalise(self, state: State, cohort: Cohort) -> Ensemble:
-        """Both models as each client trained them last; the server's where it never did."""
+        """Each client's models after its last training; before that, the server's shared one."""
         latest = tree.take(state.models["small"], cohort.host_ids)
         absent = never_trained(state.memory, cohort)
         small = replaced(latest, cohort.held(state.small), absent)
         return self.ensemble(state, small, cohort)
 
     def with_average(self, state: State, cohort: Cohort) -> Ensemble:
-        """Each client's private model with the server's."""
+        """Each client's private model with the server's model."""
         return self.ensemble(state, cohort.held(state.small), cohort)
 
     def ensemble(self, state: State, small: Rows | Params, cohort: Cohort) -> Ensemble:
-        """The clients' private models beside `small` ones."""
+        """The clients' private models with the models `small`."""
         own = self.pairs.predictors(state.models["large"], cohort)
         return Ensemble({"large": own.model, "small": small}, state.lam[cohort.ids], own.task)
 

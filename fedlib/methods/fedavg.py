@@ -1,4 +1,7 @@
-"""FedAvg: average locally trained models.
+"""FedAvg: the server averages locally trained models.
+
+    client  w_k <- local training from w
+    server  w <- sum_k (n_k / n) w_k
 
 Source: McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized
 Data", AISTATS 2017, Algorithm 1.
@@ -15,7 +18,7 @@ from fedlib.methods.base import Method
 
 
 class State(NamedTuple):
-    """The server's model, and what the clients' solvers remember."""
+    """The server's model, and the memory of the clients' solvers."""
 
     params: Params
     memory: Memory
@@ -23,7 +26,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class FedAvg(Method):
-    """One model for everybody.
+    """One model for all clients.
 
     Attributes:
       local: local solver, run once per round.
@@ -35,7 +38,7 @@ class FedAvg(Method):
     shared: ClassVar = ("params",)
 
     def init(self, num_clients: int, seed: int) -> State:
-        """The drawn model; nothing remembered."""
+        """A new model; the solvers' memory is empty."""
         params = self.task.init(seed)
         return State(params, self.local.memory(self.task.trainable(params), num_clients))
 
@@ -51,9 +54,9 @@ class FedAvg(Method):
         return State(cohort.average(sent, state.params), memory)
 
     def personalise(self, state: State, cohort: Cohort) -> Params:
-        """The server's model, for clients seen and unseen, and on the server's own data."""
+        """The server's model, for seen and unseen clients and for the server."""
         return cohort.broadcast(state.params)
 
     def server_parameters(self, state: State) -> int:
-        """The server's model, without its running statistics."""
+        """Parameters of the server's model, without running statistics."""
         return tree.numel(self.task.trainable(state.params))

@@ -1,13 +1,13 @@
-"""Generalised FedAvg: the server takes a step of Adam along the mean of the clients' differences.
+"""Generalised FedAvg: the server takes a step of Adam along the clients' mean difference.
 
     client  trains the model w on its shard, returns w_s
     server  w <- w - Adam( sum_s p(s) (w - w_s) ),  p(s) the client's share of the cohort's examples
 
-Source: Reddi et al., "Adaptive Federated Optimization", ICLR 2021, with Adam's own
+Source: Reddi et al., "Adaptive Federated Optimization", ICLR 2021, with Adam's default
 hyper-parameters, as the baseline "FedAvg" of Reisser et al., "Federated Mixture of Experts", ICLR
-2021 submission (arXiv:2107.06724); specification sections 2 and 4.
-Deviation: running statistics of batch normalisation, which the paper's models have not, are
-averaged. "finetuned" is the mean over all clients, the paper's over those of one round.
+2021 submission (arXiv:2107.06724); sections 2 and 4 of fedlib/papers/fedmix/README.md.
+Deviation: running statistics of batch normalisation, which the paper's models do not have, are
+averaged. "finetuned" is the mean over all clients, in the paper over the clients of one round.
 """
 
 from collections.abc import Callable
@@ -33,32 +33,32 @@ TRAINING_COPIES = 3  # of a model in training: itself, its gradient and a moment
 
 
 class State(NamedTuple):
-    """The server's model, what clients keep of theirs, and what all optimisers remember."""
+    """The server's model, every client's private parameters, and the memory of all optimisers."""
 
-    params: Params  # w, without what is private
-    private: Params  # leaves [num_clients, ...]; {} if nothing is
+    params: Params  # w, without private parameters
+    private: Params  # leaves [num_clients, ...]; {} if there are none
     memory: Memory
-    adam: Tree  # of the server
-    divergence: Tensor  # [horizon, 1], of the rounds' differences
+    adam: Tree  # memory of the server's Adam
+    divergence: Tensor  # [horizon, 1], gradient divergence of each round
 
 
 @dataclass(frozen=True, kw_only=True)
 class FedAvgAdam(Curves):
-    """One model for everybody; methods derived from it keep some of its parameters private.
+    """One model for all clients; derived methods keep some of its parameters private.
 
-    Absent clients count for nothing, whatever the run's `aggregation` is.
+    Absent clients have no weight, whatever the run's `aggregation` is.
 
     Attributes:
-      local: local solver, run once per round; plain SGD in the paper.
-      server_lr: of the server's Adam.
-      horizon: rounds of the run; the divergence of so many rounds is recorded. 0 records none.
+      local: local solver, run once per round; plain SGD in the paper, with rate 0.05.
+      server_lr: learning rate of the server's Adam, at least 0; 1e-3 in the paper, Adam's default.
+      horizon: rounds of the run whose gradient divergence is recorded, at least 0.
     """
 
     local: Solver
     server_lr: float = 1e-3
     horizon: int = 0
 
-    private_lr_scale: ClassVar[float] = 1.0  # of the clients' rate; a field where clients keep some
+    private_lr_scale: ClassVar[float] = 1.0  # a field in methods with private parameters
     ranges: ClassVar = dict.fromkeys(("horizon", "private_lr_scale"), Range(0))
     SPACE: ClassVar = {"server_lr": LogUniform(1e-3, 1e-1)}
     ways: ClassVar = {
@@ -68,9 +68,9 @@ class FedAvgAdam(Curves):
     }
 
     def __post_init__(self):
-        """Raises ValueError for settings that mean nothing."""
+        """Raises ValueError for invalid settings."""
         Curves.__post_init__(self)
-        _ = self.server  # it checks itself
+        _ = self.server  # is checked when it is made
 
     @cached_property
     def server(self) -> ServerAdam:
@@ -79,19 +79,19 @@ class FedAvgAdam(Curves):
 
     @cached_property
     def lr_scale(self) -> dict[str, float]:
-        """Factors of the clients' rate, by entry of the parameters."""
+        """Factors of the clients' learning rate, by name of the private parameters."""
         return {n: self.private_lr_scale for n in self.task.init(0) if self.is_private(n)}
 
     def is_private(self, name: str) -> bool:
-        """Whether clients keep this entry of the parameters for themselves."""
+        """Whether this entry of the parameters is private."""
         return False
 
     def draw(self, seed: int) -> Params:
-        """The whole model that everybody starts from."""
+        """The whole model that all clients start from."""
         return self.task.init(seed)
 
     def init(self, num_clients: int, seed: int) -> State:
-        """The drawn model, private parts alike; nothing remembered."""
+        """A new model, with equal private parts for all clients; empty memories."""
         drawn = self.draw(seed)
         params, private = tree.partition(drawn, self.is_private)
         like = next(iter(drawn.values()))
@@ -106,7 +106,7 @@ class FedAvgAdam(Curves):
     # -- a round ----------------------------------------------------------------------
 
     def round(self, state: State, cohort: Cohort) -> State:
-        """Broadcast, train locally, step on the server; what is private stays where it is."""
+        """Broadcast, train locally, update the server; private parameters stay at the clients."""
         start, returns = self.personalise(state, cohort), partial(self.report, state)
         (sent, towards, private), memory = self.fit(state, start, cohort, returns)
         after = self.server_update(state, cohort.collect(sent), towards, cohort)
@@ -114,11 +114,11 @@ class FedAvgAdam(Curves):
         return after._replace(private=private, memory=memory)
 
     def report(self, state: State, part: Cohort, trained: Params) -> tuple[Total, Total, Params]:
-        """What a part returns, added up: differences and statistics, directions; what is private"""
+        """Sums over a part of (differences, statistics) and directions; its private parameters."""
         returned, private = tree.partition(trained, self.is_private)
         old, _ = tree.partition(state.params, self.task.is_statistic)
         new, statistics = tree.partition(returned, self.task.is_statistic)
-        # Client by client, so that equal models differ by exactly 0, which Adam would magnify.
+        # Client by client, so equal models differ by exactly 0: Adam would magnify rounding errors.
         differences, towards = tree.sub(part.held(old), new), []
         if is_recorded(state.divergence, part.round):
             alone = tree.map(lambda d: d.unsqueeze(1), differences)
@@ -126,7 +126,7 @@ class FedAvgAdam(Curves):
         return part.total((differences, statistics)), part.total(towards), private
 
     def server_update(self, state: State, sent: Total, towards: Total, cohort: Cohort) -> State:
-        """Adam on the mean of the differences that were `sent`."""
+        """A step of Adam along the mean of the differences `sent`."""
         difference, statistics = sent.mean()
         old, _ = tree.partition(state.params, self.task.is_statistic)
         params, adam = self.server.step(old, difference, state.adam)
@@ -136,24 +136,24 @@ class FedAvgAdam(Curves):
     # -- evaluation -------------------------------------------------------------------
 
     def personalise(self, state: State, cohort: Cohort) -> Params:
-        """The server's parameters, and those that each client has for itself."""
+        """The server's parameters, and each client's private ones."""
         return {**cohort.broadcast(state.params), **tree.take(state.private, cohort.ids)}
 
     def finetune(self, state: State, cohort: Cohort) -> Params:
-        """What each client would have before its upload, if the next round were with it."""
+        """Each client's model after local training in a further round, before its upload."""
         return self.fit(state, self.personalise(state, cohort), cohort)[0]
 
     def fit(
         self, state: State, start: Params, cohort: Cohort, returns: Callable | None = None
     ) -> tuple[Tree, Memory]:
-        """What is kept of a local round, see `Cohort.fit`, and what the solvers remember."""
+        """(the result of a local round, see `returns` of `Cohort.fit`; the solvers' memory)"""
         about = {"local": self.local, "memory": state.memory, "lr_scale": self.lr_scale}
         return cohort.fit(self.task.loss, start, **about, returns=returns)
 
     def fit_private(self, state: State, cohort: Cohort, epochs: int) -> Params:
         """The server's parameters, frozen, and private ones that each client fits to them.
 
-        Running statistics are renewed by training, so each client has its own of the whole model.
+        Training changes running statistics, so each client has its own for the whole model.
         """
         frozen, statistics = tree.partition(state.params, self.task.is_statistic)
         start = {**cohort.held(statistics), **tree.take(state.private, cohort.ids)}
@@ -166,9 +166,9 @@ class FedAvgAdam(Curves):
         return {**cohort.held(frozen), **own}
 
     def personal_numbers(self) -> int:
-        """Numbers that a client of a final evaluation needs at once: its model in training."""
+        """Memory of ONE client in a final evaluation, in numbers: its model in training."""
         return TRAINING_COPIES * tree.numel(self.task.init(0))
 
     def diagnostics(self, state: State) -> dict[str, Tensor]:
-        """The divergence of each round [horizon, 1], if it was recorded."""
+        """The gradient divergence of each round [horizon, 1], if it was recorded."""
         return {"divergence": state.divergence} if self.horizon else {}

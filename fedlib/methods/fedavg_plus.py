@@ -1,13 +1,15 @@
 """FedAvg+: FedAvg, after which every client fine-tunes the model on its own shard.
 
+    round       FedAvg
+    evaluation  every client trains a copy of the model on its shard and predicts with the copy
+
 Source: Jiang et al., "Improving Federated Learning Personalization via Model Agnostic Meta
 Learning", 2019; as a baseline of FedEM and pFedMM ("FedAvg (local)").
-Deviation: none in the "default" protocol, whose solver lives on between evaluations as in the
-official code: momenta of earlier fine-tunings act on a freshly copied model, and its learning rate
-falls with the number of EVALUATIONS, not of rounds. "fresh" fine-tunes with a new solver at the
-current rate of training, which is that of the client who has trained most: the same for clients
-who were absent and for those who take no part. Epochs and rate of fine-tuning may differ from those
-of training, which by default they do not.
+Deviation: none in the "default" protocol. As in the official code, its solver keeps its memory
+between evaluations: old momenta act on a new copy of the model, and its learning rate falls with
+the number of EVALUATIONS, not of rounds. "fresh" fine-tunes with a new solver at training's current
+rate, which is the rate of the client that has trained most, for all clients alike. `tune_epochs`
+and `tune_lr_scale` are ours; their defaults change nothing.
 """
 
 from dataclasses import dataclass, replace
@@ -25,7 +27,7 @@ from fedlib.methods.parts.settings import LogUniform, OneOf, Range
 
 
 class State(NamedTuple):
-    """FedAvg's state, and what fine-tuning left behind at the last evaluation."""
+    """FedAvg's state, and the fine-tuned models and solvers of the last evaluation."""
 
     trained: FedAvgState
     tuned: Params  # [num_clients, ...]
@@ -34,12 +36,13 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class FedAvgPlus(Method):
-    """One model for everybody, adapted by each client when it is evaluated.
+    """One model for all clients, which each client fine-tunes at evaluations.
 
     Attributes:
-      local: local solver, of training and of fine-tuning.
-      tune_epochs: passes over the shard to fine-tune; None: as many as in a round of training.
-      tune_lr_scale: multiplies the learning rate of fine-tuning.
+      local: local solver of training and fine-tuning.
+      tune_epochs: passes over the shard in fine-tuning, at least 1; None is as many as in a round
+        of training, which is the official code.
+      tune_lr_scale: factor of the learning rate in fine-tuning, at least 0; 1 is the official code.
     """
 
     local: Solver
@@ -52,7 +55,7 @@ class FedAvgPlus(Method):
 
     @property
     def fedavg(self) -> FedAvg:
-        """The training that fine-tuning does not touch."""
+        """The training, which fine-tuning does not change."""
         return FedAvg(task=self.task, local=self.local)
 
     @cached_property
@@ -64,7 +67,7 @@ class FedAvgPlus(Method):
         return replace(solver, epochs=self.tune_epochs, steps=None)
 
     def init(self, num_clients: int, seed: int) -> State:
-        """FedAvg's, with an untuned copy for every client."""
+        """FedAvg's state, with a copy of the new model for every client."""
         trained = self.fedavg.init(num_clients, seed)
         return State(trained, tree.repeat(trained.params, num_clients), trained.memory)
 
@@ -73,7 +76,7 @@ class FedAvgPlus(Method):
         return state._replace(trained=self.fedavg.round(state.trained, cohort))
 
     def observe(self, state: State, cohort: Cohort, group: str) -> State:
-        """Fine-tune copies of the model with the solvers of the last evaluation."""
+        """Fine-tune copies of the model, with the solvers' memory of the last evaluation."""
         models, tuning = self._tune(state, cohort, state.tuning)
         return state._replace(tuned=cohort.put(state.tuned, models), tuning=tuning)
 
@@ -82,7 +85,7 @@ class FedAvgPlus(Method):
         return tree.take(state.tuned, cohort.ids)
 
     def adapt(self, state: State, cohort: Cohort) -> Params:
-        """Fine-tune with new solvers at the rate that training has reached."""
+        """Fine-tune with new solvers, at training's current rate."""
         return self._tune(state, cohort, state.trained.memory.afresh())[0]
 
     def _tune(self, state: State, cohort: Cohort, memory: Memory) -> tuple[Params, Memory]:

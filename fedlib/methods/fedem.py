@@ -1,17 +1,18 @@
 """FedEM: federated expectation-maximisation for a mixture of shared experts.
 
-A client's data is a mixture of E distributions common to all clients, with the client's own
-mixture weights. In a round it assigns its examples to experts (E-step), renews its weights
-(M-step, part 1) and trains each expert on its share of the examples (part 2); the server averages
-each expert. Mixture weights never leave the client.
+    E-step  q[i, e] proportional to pi[e] * p_e(y_i | x_i)
+    M-step  pi[e] = mean_i q[i, e];  expert e minimises mean_i q[i, e] * loss_e
+    server  averages each expert
+
+A client's data is a mixture of E distributions common to all clients. The mixture weights pi are
+the client's own and never leave it.
 
 Source: Marfoq et al., "Federated Multi-Task Learning under a Mixture of Distributions", NeurIPS
 2021, Algorithm 1.
 Official code: omarfoq/FedEM, client.py (MixtureClient), aggregator.py.
-Deviation: the experts of a client see the same batches in one pass; the official code shuffles
-anew for each expert, one pass after the other. Expert by expert the updates are the same function
-of the batches. Experts are drawn independently of each other and of other seeds' experts unless
-`expert_seeds` is "official".
+Deviation: the experts of a client train on the same batches in one pass; the official code makes a
+pass per expert and shuffles for each. Each expert's update is the same function of its batches.
+Unless `expert_seeds` is "official", each expert and run seed has its own random draw.
 """
 
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ from fedlib.methods.parts.settings import OneOf
 
 
 class State(NamedTuple):
-    """The shared experts, every client's weights, and what the solvers remember."""
+    """The shared experts, every client's weights, and the memory of the solvers."""
 
     experts: Params  # [E, ...], shared by all clients
     pi: Tensor  # [num_clients, E], private
@@ -50,8 +51,9 @@ class FedEM(Method):
 
     Attributes:
       local: solver of the M-step.
-      num_experts: E; the paper's M, "learners" in its code. 1 is FedAvg.
-      expert_seeds: how experts are drawn, "independent" or "official"; see
+      num_experts: E, the paper's M, "learners" in its code; at least 1, which is FedAvg. The
+        scripts of FedEM and pFedMM have 3.
+      expert_seeds: random seeds of the experts, "independent" or "official"; see
         `fedlib.engine.experts.expert_seed`.
     """
 
@@ -71,7 +73,7 @@ class FedEM(Method):
     alike: ClassVar = frozenset({"default", "carry"})  # the experts; only weights differ
 
     def init(self, num_clients: int, seed: int) -> State:
-        """Experts as `expert_seeds` says; uniform weights."""
+        """New experts, with the seeds of `expert_seeds`; uniform weights."""
         experts = draw_experts(self.task, self.num_experts, seed, self.expert_seeds)
         memory = self.local.memory(self.task.trainable(experts), num_clients)
         like = next(iter(experts.values()))
@@ -92,11 +94,11 @@ class FedEM(Method):
         return State(experts, cohort.put(state.pi, pi), memory)
 
     def received(self, state: State, cohort: Cohort) -> Params:
-        """The experts, as every client has them after the broadcast -> leaves [C, E, ...]"""
+        """Each client's copy of the experts after the broadcast -> leaves [C, E, ...]"""
         return cohort.broadcast(state.experts)
 
     def e_step(self, state: State, prior: Tensor, cohort: Cohort) -> tuple[Tensor, Tensor]:
-        """Responsibilities q [C, N, E] under `prior` [C, E]; their mean is the new pi [C, E]."""
+        """Responsibilities q [C, N, E] under `prior` [C, E], and their mean, the new pi [C, E]."""
         losses = cohort.score(self.losses, cohort.held(state.experts))
         losses = padded(losses, cohort.data.federation.train.sizes)
         q = responsibilities(prior, losses)
@@ -115,7 +117,7 @@ class FedEM(Method):
         return each_expert(lambda expert: self.task.log_probs(expert, batch), experts)
 
     def personalise(self, state: State, cohort: Cohort) -> tuple[Params, Tensor]:
-        """The experts, and the weights each client has."""
+        """The experts, and each client's weights."""
         return self.received(state, cohort), state.pi[cohort.ids]
 
     def outputs(self, personal: tuple[Params, Tensor], batch: Batch) -> Tensor:
@@ -128,15 +130,15 @@ class FedEM(Method):
         _, pi = personal
         return mixture_log_probs(pi.log(), outputs)
 
-    # -- clients that are new, or were absent -----------------------------------------
+    # -- new and absent clients -------------------------------------------------------
 
     def welcome(self, state: State, cohort: Cohort) -> tuple[Params, Tensor]:
-        """The experts, and weights from exactly one E-step that knows nothing of the client."""
+        """The experts, and weights from exactly one E-step with a uniform prior."""
         uniform = uniform_weights(cohort.size, self.num_experts, state.pi)
         return self.received(state, cohort), self.e_step(state, uniform, cohort)[1]
 
     def refresh(self, state: State, cohort: Cohort) -> tuple[Params, Tensor]:
-        """The experts, and weights renewed once with the experts as they are now."""
+        """The experts, and weights from one E-step with the current experts."""
         return self.received(state, cohort), self.e_step(state, state.pi[cohort.ids], cohort)[1]
 
     def observe(self, state: State, cohort: Cohort, group: str) -> State:

@@ -1,22 +1,21 @@
-"""FedGH: the server trains a header on the clients' mean representations, for everybody.
+"""FedGH: the server trains a global header on the clients' mean representations.
 
-    client  puts the global header in place of its own, trains the whole model
-            returns the mean of r over its examples of each class, for the classes it holds;
-            r is what the header is fed with
+    client  replaces its header with the global one; trains the whole model
+            returns the mean of r over its examples of each class that it holds; r is the input of
+            the header
     server  trains the global header on these means and their classes
 
-The mean of a class is taken after training, in evaluation mode. Clients predict with the model that
-they have after training, header included; protocol "aggregated" has the global header in its place.
+Class means are computed after training, in evaluation mode. Clients predict with the model that
+they have after training, with its header; in the protocol "aggregated", with the global header.
 
 Source: Yi et al., "FedGH: Heterogeneous Federated Learning with Generalized Global Header", ACM MM
-2023; as a baseline of pFedMoE, specification section 8.
-Official code: LipingYi/FedGH, FedGH_Codes/experiments/FLHetero/FedGH_mh.py. Its server computes the
-header's gradient, adds it to those before and then steps the optimiser of the last client's model,
-so that the global header never moves. Here it has an optimiser of its own. As there, a step is
-taken for every mean that was sent.
-Deviation: the means are over a class's examples, there over the means of batches. The means are
-shuffled, there visited client by client. Clients have the global header in the first round, too,
-and until they take part.
+2023; as a baseline of pFedMoE, section 8 of fedlib/papers/pfedmoe/README.md.
+Official code: LipingYi/FedGH, FedGH_Codes/experiments/FLHetero/FedGH_mh.py. Its server adds up the
+header's gradients and then steps the optimiser of the last client's model, so the global header
+never changes. Here the header has its own optimiser. As there, each uploaded mean is a step.
+Deviation: means are over a class's examples, in the official code over the means of batches. Means
+are shuffled; the official code visits them client by client. Clients have the global header also in
+the first round, and until they take part.
 """
 
 from dataclasses import dataclass, replace
@@ -37,7 +36,7 @@ from fedlib.tree import Rows
 
 
 class State(NamedTuple):
-    """Every client's model, the server's header, what the solvers remember."""
+    """Every client's model, the server's header, and the solvers' memory."""
 
     models: Rows  # private
     header: Params
@@ -49,10 +48,10 @@ class FedGH(ClassStatistics):
     """A global header that is trained, not averaged.
 
     Attributes:
-      server_lr: rate of the header's SGD, constant and without momentum; None is the clients'.
-        Its gradients are clipped as theirs are.
-      server_epochs: passes over the means that were sent, per round.
-      server_batch_size: means in a step.
+      server_lr: learning rate of the header's SGD, constant and without momentum; None is the
+        clients' rate. Gradients are clipped as the clients' are.
+      server_epochs: passes over the uploaded means per round.
+      server_batch_size: means in a step; 1 in the official code.
     """
 
     server_lr: float | None = None
@@ -66,22 +65,22 @@ class FedGH(ClassStatistics):
     }
 
     def __post_init__(self):
-        """Raises ValueError for headers that differ, or an optimiser that cannot train."""
+        """Raises ValueError for headers that differ, or invalid settings of the server's SGD."""
         ClassStatistics.__post_init__(self)
-        _ = self.server_solver  # it checks itself
+        _ = self.server_solver  # is checked when it is made
         shapes = [head_shapes(task) for task in (self.task, *self.own.tasks)]
         if any(other != shapes[0] for other in shapes):
             raise ValueError(f"all architectures must have the same header, got {shapes}")
 
     @cached_property
     def server_solver(self) -> SGD:
-        """Of the header."""
+        """The solver of the global header."""
         return server_sgd.solver(
             self.local, self.server_lr, self.server_epochs, self.server_batch_size
         )
 
     def init(self, num_clients: int, seed: int) -> State:
-        """Drawn models; the global header is that of `task`."""
+        """New models; the global header is that of `task`."""
         models = self.own.init(num_clients, seed)
         memory = self.local.memory(self.joint.trainable(models), num_clients)
         _, header = self.task.split(self.task.init(seed))

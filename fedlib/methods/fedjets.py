@@ -1,21 +1,22 @@
-"""FedJETs with anchors, as Fed-MoE is compared with: a mixture whose clients train a few experts.
+"""FedJETs with anchors, a baseline of Fed-MoE: a mixture whose clients train a few experts each.
 
-    anchor i   trains expert i, in every round, and the gate
-    another    gets the experts that the gate trusts most on its examples; trains them and the gate
-    server     averages each expert over those who trained it, and the gate over all
+    anchor i      in every round, trains expert i and the gate
+    other client  receives the experts of largest gate weight on its examples; trains them and the
+                  gate
+    server        averages each expert over the clients that trained it, and the gate over all
 
-The first K seen clients are the anchors; a course of the selection "anchored" has them in every
-round, and as many others.
+The first K seen clients are the anchors. The selection "anchored" has them in every round, with as
+many other clients.
 
 Source: Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
-IJCAI 2025 (doi 10.24963/ijcai.2025/610), Section 5, which also says Anchor-MoE; after Dun et al.,
+IJCAI 2025 (doi 10.24963/ijcai.2025/610), Section 5, also called Anchor-MoE there; after Dun et al.,
 "FedJETs: Efficient Just-In-Time Personalization with Federated Mixture of Experts", 2023
 (arXiv:2306.08586).
-Deviation: Fed-MoE's authors do not say how the baseline is trained. Here a client minimises the
-objective of the whole mixture, in which the experts that it does not have take all classes to be
-alike: so its gate learns where its experts are better than a guess, and even one expert has a
-gate to train. Averages are by number of examples, solvers start afresh in each round, for a client
-may get other experts each time, and there is no pretrained common expert.
+Deviation: Fed-MoE's paper does not specify the baseline's training. Here a client minimises the
+objective of the whole mixture, in which experts that it does not have predict all classes with
+equal probability. So its gate learns where its experts are better than a guess, even with one
+expert. Averages are by numbers of examples. Solvers are new in each round, as a client may receive
+different experts. There is no pretrained common expert.
 """
 
 from dataclasses import dataclass, replace
@@ -34,7 +35,7 @@ from fedlib.methods.gated_mixture import COUNT, PREDICTS, GatedMixture, Model
 from fedlib.methods.parts import settings
 from fedlib.tree import Rows
 
-Held = list[list[int]]  # numbers of the experts that each client of the cohort has, ascending
+Held = list[list[int]]  # for each client of the cohort, its experts' numbers, ascending
 
 
 class State(NamedTuple):
@@ -45,14 +46,14 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class FedJETs(GatedMixture):
-    """A mixture of the server, of which a client sees some experts; with one expert, FedAvg.
+    """A mixture on the server, of which each client trains some experts; with one expert, FedAvg.
 
-    Absent clients count for nothing, whatever the run's `aggregation` is.
+    Absent clients have no weight, whatever the run's `aggregation` is.
 
     Attributes:
       local: solver of experts and gate.
-      num_main: as of `GatedMixture`; the paper's baseline has none. Everybody trains main experts.
-      per_client: experts of a client that is no anchor.
+      num_main: as in `GatedMixture`; the paper's baseline has none. All clients train main experts.
+      per_client: experts of a client other than an anchor, in [1, K]; 2 in the paper (Section 5).
     """
 
     local: Solver
@@ -62,16 +63,16 @@ class FedJETs(GatedMixture):
     protocols: ClassVar = {**Method.protocols, "server": {"default": "personalise"}}
 
     def __post_init__(self):
-        """Raises ValueError for settings that mean nothing."""
+        """Raises ValueError for invalid settings."""
         GatedMixture.__post_init__(self)
         settings.check(self, {}, {"per_client": Range(1, self.num_routed)})
 
     def init(self, num_clients: int, seed: int) -> State:
-        """Experts of their own draws, for nothing but their start tells them apart."""
+        """Independently drawn experts, as only their start distinguishes them."""
         return State(self.drawn(seed))
 
     def round(self, state: State, cohort: Cohort) -> State:
-        """Choose, train, average."""
+        """Choose each client's experts, train, average."""
         held = self.choose(state.model, cohort)
         sent = cohort.scatter(Rows(self.part(state.model, own) for own in held))
         trained, _ = replace(cohort, task=self.mixture_task).fit(
@@ -86,7 +87,7 @@ class FedJETs(GatedMixture):
         return State(model | {COUNT: count})
 
     def choose(self, model: Model, cohort: Cohort) -> Held:
-        """An anchor's own expert; for others those of largest mean gate on their examples."""
+        """An anchor's expert; for other clients those of largest mean gate on their examples."""
         anchors = cohort.data.federation.ids("seen")[: self.num_routed].tolist()
         trust = cohort.example_mean(cohort.score(self.soft_gates, cohort.held(model["gate"])))
         most = trust.topk(self.per_client).indices.tolist()
@@ -94,14 +95,15 @@ class FedJETs(GatedMixture):
         return [[anchors.index(c)] if c in anchors else sorted(own) for c, own in clients]
 
     def part(self, model: Model, own: list[int]) -> Model:
-        """What a client with the experts `own` gets: of the routed ones only these."""
+        """The download of a client with the experts `own`: of the routed experts only these."""
         whole = {name: model[name] for name in model if name != COUNT}
         return whole | {"routed": tree.map(lambda x: x[own], model["routed"])}
 
     def loss(self, model: Model, places: Tensor, batch: Batch) -> Tensor:
-        """The objective of the mixture on ONE client, whose experts have the `places` [k, K] -> []
+        """The objective of the mixture on ONE client with k experts -> []
 
-        Each row of `places` is 1 at an expert's number, and else 0.
+        Args:
+          places: [k, K] one-hot numbers of the client's experts.
         """
         said = self.said(model, batch)
         own, main = said[:, : len(places)], said[:, len(places) :]
@@ -111,7 +113,7 @@ class FedJETs(GatedMixture):
         return self.objective(model, torch.cat([routed, main], 1), batch)
 
     def averaged(self, old: Model, trained: Rows, held: Held, cohort: Cohort) -> Model:
-        """Each expert over those who trained it, one of nobody as it was; the rest over all."""
+        """Each expert averaged over the clients that trained it, if any; the rest over all."""
 
         def expert(number: int, before: Model) -> Model:
             who = [c for c, own in enumerate(held) if number in own]
@@ -128,5 +130,5 @@ class FedJETs(GatedMixture):
         }
 
     def personalise(self, state: State, cohort: Cohort) -> Model:
-        """The mixture, for everybody."""
+        """The mixture, for all clients and the server."""
         return cohort.broadcast({name: state.model[name] for name in PREDICTS})

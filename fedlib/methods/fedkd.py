@@ -1,26 +1,25 @@
-"""FedKD: a private teacher and a shared student distil each other; what is sent is compressed.
+"""FedKD: a private teacher and a shared student distil each other; students travel compressed.
 
     client  d  = CE(teacher) + CE(student)
             h  = MSE(r_teacher, W r_student)
             L_teacher = CE(teacher) + (KL(student || teacher) + h) / d
-            L_student = CE(student) + (KL(teacher || student) + h) / d, in which W is trained, too
-    server  averages the students, all alike
+            L_student = CE(student) + (KL(teacher || student) + h) / d; this loss also trains W
+    server  averages the students with equal weights
 
-r are the representations that the heads are fed with, W is a linear map of the client's own. What
-is learnt from is held fixed: the other's probabilities, in the teacher's h the mapped
-representation and in the student's that of the teacher, and d. Students are sent, in both
-directions, as factors of lower rank, see `fedlib.methods.parts.low_rank`; the energy that they
-keep rises linearly from the first round to the last. A client predicts with its teacher.
+r is the input of a head; W is a linear map, private to the client. Targets are constants: the other
+model's probabilities, W r_student in the teacher's h, r_teacher in the student's h, and d. Students
+are sent as low-rank factors in both directions, see `fedlib.methods.parts.low_rank`; the energy
+that they keep rises linearly from the first round to the last. A client predicts with its teacher.
 
 Source: Wu et al., "Communication-efficient federated learning via knowledge distillation", Nature
 Communications 2022, as a baseline of Yi et al., pFedMoE, 2024 (arXiv:2402.01350), where the
-student is a CNN-5; specification section 8.
+student is a CNN-5; section 8 of fedlib/papers/pfedmoe/README.md.
 Official code: wuch15/FedKD compresses gradients of transformers. TsingZ0/HtFLlib compresses
-parameters, as here: without training, less is left of a student after every round. But it divides
-KL by the number of classes, too, lets the gradient of each loss into the other model and into d,
+parameters, as here, so without training a student would shrink in every round. But it also divides
+KL by the number of classes, lets the gradient of each loss flow into the other model and into d,
 and trains W by both losses.
-Deviation: absent clients count for nothing, whatever the run's `aggregation` is. On an unseen
-client the student predicts. The training loss that is recorded is the sum of both.
+Deviation: absent clients have no weight, whatever the run's `aggregation` is. An unseen client
+predicts with the student. The recorded training loss is the sum of both losses.
 """
 
 from dataclasses import dataclass
@@ -44,7 +43,7 @@ from fedlib.tree import Rows
 
 
 class State(NamedTuple):
-    """The student on the server, what clients keep, and what their solvers remember."""
+    """The server's student, the clients' teachers and maps W, and the solvers' memory."""
 
     small: Params
     models: dict[str, Rows]  # "large", the teachers, and "projection", W, of all clients
@@ -57,10 +56,10 @@ class FedKD(Method):
 
     Attributes:
       local: solver of all three: teacher, student and W.
-      large: the architectures of the teachers, in turn; () is `task` for everybody.
-      horizon: rounds of the run, over which the energy rises.
+      large: the architectures of the teachers, in turn; () is `task` for all.
+      horizon: rounds of the run, over which the energy rises; at least 1.
       first_energy, last_energy: share of the squared singular values that is kept in the first and
-        in the last round; 1 cuts nothing off.
+        the last round, in (0, 1]; 1 keeps all. The defaults are those of section 8.
     """
 
     local: Solver
@@ -85,7 +84,7 @@ class FedKD(Method):
         return Pairs.among(self.task, self.large)
 
     def init(self, num_clients: int, seed: int) -> State:
-        """Drawn models: one for the server, one of each architecture, with its W, for clients."""
+        """New models: the student, and for clients a teacher and W for each architecture."""
         small = self.pairs.draw_small(seed)
         projections = [self.draw_projection(task, seed) for task in self.pairs.own.tasks]
         models = {
@@ -96,14 +95,14 @@ class FedKD(Method):
         return State(small, models, self.local.memory(weights, num_clients))
 
     def draw_projection(self, teacher: Task, seed: int) -> Params:
-        """W, from the student's features to a teacher's, as torch draws a layer without bias."""
+        """W, from the student's features to a teacher's, initialised like `torch.nn.Linear`."""
         outputs, inputs = map(gating.features_of, (teacher, self.task))
         bound = inputs**-0.5
         drawn = streams.generator(seed, "projection").uniform(-bound, bound, (outputs, inputs))
         return {"weight": torch.from_numpy(drawn).to(self.task.device, self.task.dtype)}
 
     def energy(self, round: int) -> float:
-        """Share of the squared singular values that is kept in a round, the first is number 0."""
+        """Share of the squared singular values that is kept in `round`, counted from 0."""
         done = min(round / max(self.horizon - 1, 1), 1)
         return self.first_energy + (self.last_energy - self.first_energy) * done
 
@@ -111,7 +110,7 @@ class FedKD(Method):
         """Teachers and students train together; students travel compressed.
 
         Raises:
-          DivergedError: for a student without finite singular values.
+          DivergedError: for a student whose squared norm is not finite.
         """
         energy = self.energy(cohort.round)
         message = tree.take(cohort.broadcast(compressed(state.small, energy)), 0)
@@ -134,7 +133,7 @@ class FedKD(Method):
         return State(small, cohort.put(state.models, trained), memory)
 
     def loss(self, models: dict[str, Params], task: Task, batch: Batch) -> Tensor:
-        """L_teacher + L_student: the gradient of each is that of its own loss -> []"""
+        """L_teacher + L_student; each model's gradient is that of its own loss -> []"""
         teacher, student = self.pairs.views(models, task, batch)
         ours, theirs = log_probs(teacher.logits), log_probs(student.logits)
         labels = sum(batch.mean(nll(x, batch.y, self.task.class_weights)) for x in (ours, theirs))
@@ -143,7 +142,7 @@ class FedKD(Method):
         return labels + batch.mean(kl + hidden) / labels.detach()
 
     def hidden(self, teacher: View, student: View, w: Tensor) -> Tensor:
-        """h of the teacher's loss and of the student's, added -> [B]"""
+        """The sum of h in the teacher's loss and in the student's -> [B]"""
         mapped = student.features @ w.T
         pairs = (teacher.features, mapped.detach()), (teacher.features.detach(), mapped)
         return sum(mean_from(1, (a - b).square()) for a, b in pairs)

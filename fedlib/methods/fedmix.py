@@ -1,23 +1,22 @@
-"""FedMix: a mixture of experts that a small table, the same for all clients, tells apart.
+"""FedMix: a mixture of shared experts; a small table of q(e|y) assigns labels to experts.
 
-    p(y|x, s) = sum_e p_e(y|x) p_s(e|x)     experts of all clients, a gate of each client's own
-    client  trains experts, table phi and gate at once, to maximise the mean of
+    p(y|x, s) = sum_e p_e(y|x) p_s(e|x)     experts shared, gate of client s private
+    client  trains experts, table phi and gate together, to maximise the mean of
             sum_e q(e|y) (log p_e(y|x) + log p_s(e|x)),   q(e|y) = softmax_e phi[y]
-    server  takes steps of Adam along differences: those of expert e weighted by p(s|e), which is
-            proportional to q(e|s) p(s); those of phi by p(s), minus the gradient of the entropy of
-            q, so that it grows
+    server  takes a step of Adam along the mean differences: of expert e with weights p(s|e),
+            proportional to q(e|s) p(s); of phi with weights p(s), minus the gradient of the entropy
+            of sum_y p(y) q(.|y), so that this entropy rises
 
-q(e|s), the mean of q(e|y) over a client's labels, says how the gate's features are pooled and, with
-pruning, which experts a client does without. Nobody looks q up by the label of an example that is
-to be predicted.
+q(e|s) is the mean of q(e|y) over a client's labels. It pools the gate's features and, with pruning,
+decides which experts a client does not use. Predictions never look up q by the example's label.
 
 Source: Reisser et al., "Federated Mixture of Experts", ICLR 2021 submission (arXiv:2107.06724),
-Algorithms 1 and 2; specification sections 1 to 4 and 7.
-Deviation: where the paper is silent, gates begin uniform [R]; pooling weights are constants to the
-gradient [R]; predictions use the marginals of the server's table as it is now, also of clients that
-took part long ago; for a new shard every gate pools the experts that its client keeps, but speaks
-of all, which are there. "finetuned" is the mean over all clients, the paper's over those of one
-round. Running statistics of batch normalisation, which the paper's models have not, are averaged.
+Algorithms 1 and 2; sections 1 to 4 and 7 of fedlib/papers/fedmix/README.md.
+Deviation: the paper does not specify these. Gates start uniform; pooling weights are constants to
+the gradient; predictions use the marginals of the server's current table, also for clients that
+took part long ago; for a new shard every gate pools the experts that its client keeps, but weights
+all experts. "finetuned" is the mean over all clients, in the paper over the clients of one round.
+Running statistics of batch normalisation, which the paper's models do not have, are averaged.
 """
 
 from collections.abc import Callable
@@ -44,40 +43,41 @@ from fedlib.tree import Tree
 
 
 class State(NamedTuple):
-    """What the server has, what every client keeps, and what all optimisers remember."""
+    """The server's model, every client's private parts, and the memory of all optimisers."""
 
     experts: Params  # [E, ...], without a private bias
     phi: Tensor  # [R, E]
-    gate: Gate  # of all clients; {} if each has its own
+    gate: Gate  # shared by all clients; {} if gates are private
     private: Model  # "gate" unless shared, "bias" if private: leaves [num_clients, ...]
     memory: Memory
-    marginal: Tensor  # [num_clients, E], q(e|s) as last reported
-    adam: Tree  # of the server's experts, table and gate
-    divergence: Tensor  # [horizon, E], of the rounds' differences
+    marginal: Tensor  # [num_clients, E], q(e|s) from each client's last report
+    adam: Tree  # memory of the server's Adam for experts, table and gate
+    divergence: Tensor  # [horizon, E], gradient divergence of each round
     tables: Tensor  # [len(table_rounds), R, E], q(e|c) after these rounds; 0 before
 
 
 class Sent(NamedTuple):
-    """What is kept of the clients' training."""
+    """The result of the clients' training."""
 
     experts: Report
-    rest: Total  # differences of table and shared gate
-    returned: Tensor  # [C, E] bool, the experts that clients use
-    q: Tensor  # [C, E], their marginals
+    rest: Total  # differences of the table and a shared gate
+    returned: Tensor  # [C, E] bool, the experts that each client uses
+    q: Tensor  # [C, E], the clients' marginals
     private: Model
 
 
 @dataclass(frozen=True, kw_only=True)
 class FedMix(TableMixture):
-    """A mixture of whole models, weighed by the input.
+    """A mixture of whole models, weighted by gates.
 
-    Absent clients count for nothing, whatever the run's `aggregation` is.
+    Absent clients have no weight, whatever the run's `aggregation` is.
 
     Attributes:
-      entropy_weight: factor of the entropy's gradient at the server; 0 leaves it out.
-      prior: p(c) in this entropy: "uniform", or "empirical", of the seen clients' examples.
-      reweight: whether an expert's differences are weighted by p(s|e), or by p(s).
-      table_rounds: rounds after which the table is recorded.
+      entropy_weight: factor of the entropy's gradient at the server, at least 0; 0 omits it, 1 is
+        Algorithm 1.
+      prior: p(c) in this entropy: "uniform", or "empirical", the shares of seen clients' examples.
+      reweight: True: an expert's differences are weighted by p(s|e) (Algorithm 1); False: by p(s).
+      table_rounds: rounds after which the table is recorded, ascending (Figure 14 a).
     """
 
     entropy_weight: float = 1.0
@@ -94,12 +94,12 @@ class FedMix(TableMixture):
     }
 
     def __post_init__(self):
-        """Raises ValueError for settings that mean nothing."""
+        """Raises ValueError for invalid settings."""
         TableMixture.__post_init__(self)
         object.__setattr__(self, "table_rounds", tables.checked_rounds(self.table_rounds))
 
     def init(self, num_clients: int, seed: int) -> State:
-        """Experts as `expert_seeds` says; the table and all gates uniform."""
+        """New experts, with the seeds of `expert_seeds`; the table and all gates uniform."""
         experts = draw_experts(self.task, self.num_experts, seed, self.expert_seeds)
         like = next(iter(experts.values()))
         phi = like.new_zeros(self.num_rows, self.num_experts)
@@ -127,7 +127,7 @@ class FedMix(TableMixture):
     # -- a round ----------------------------------------------------------------------
 
     def round(self, state: State, cohort: Cohort) -> State:
-        """Send what is not pruned, train, step on the server; what is private stays."""
+        """Send the experts that are not pruned; train; update the server."""
         facts = self.facts(state, cohort)
         sent, memory = self.train(state, cohort, facts, partial(self.sent, state))
         cohort.collect_some(sent.experts.differences, sent.returned if self.pruning else None)
@@ -141,12 +141,12 @@ class FedMix(TableMixture):
         )
 
     def facts(self, state: State, cohort: Cohort) -> Facts:
-        """What clients know of their data, and which experts they get."""
+        """The clients' facts about their data, and the experts that they receive."""
         received = variational.sent(state.marginal[cohort.ids], self.pruning)
         return self.shares(cohort) | {"received": received}
 
     def download(self, state: State, cohort: Cohort, received: Tensor) -> Model:
-        """Each client's model after the server has sent its part -> leaves [C, ...]"""
+        """Each client's model after the download -> leaves [C, ...]"""
         experts = cohort.broadcast_some(state.experts, received if self.pruning else None)
         model = {"experts": experts, "phi": cohort.broadcast(state.phi)}
         if self.gates == "shared":
@@ -156,13 +156,13 @@ class FedMix(TableMixture):
     def train(
         self, state: State, cohort: Cohort, facts: Facts, returns: Callable | None = None
     ) -> tuple[Tree, Memory]:
-        """What is kept of a local round, see `Cohort.fit`, and what the solvers remember."""
+        """(the result of a local round, see `returns` of `Cohort.fit`; the solvers' memory)"""
         start = self.download(state, cohort, facts["received"])
         about = {"local": self.local, "memory": state.memory, "returns": returns}
         return cohort.fit(self.loss, start, facts, **about)
 
     def sent(self, state: State, part: Cohort, trained: Model) -> Sent:
-        """What a part returns: experts, table and a shared gate, added up; what it keeps."""
+        """The result of a part of the cohort: sums for the server, and private parts."""
         facts = self.facts(state, part)
         q = variational.marginal(facts["shares"], trained["phi"])
         returned = variational.keep(q, facts["received"], self.pruning)
@@ -179,7 +179,7 @@ class FedMix(TableMixture):
     # -- the server -------------------------------------------------------------------
 
     def server_update(self, state: State, sent: Sent, cohort: Cohort) -> State:
-        """Adam on the differences that were sent."""
+        """Steps of Adam along the clients' differences."""
         adam, rest = dict(state.adam), sent.rest.mean()
         after, adam["experts"] = self.step(
             state, sent.experts, adam["experts"], cohort, self.reweight
@@ -195,7 +195,7 @@ class FedMix(TableMixture):
         return after._replace(phi=phi, gate=gate, adam=adam)
 
     def prior_of(self, cohort: Cohort) -> Tensor:
-        """p(c) in the entropy -> [R]"""
+        """p(c) of the server's entropy -> [R]"""
         if self.prior == "uniform":
             shares = torch.ones(self.num_rows, device=cohort.ids.device, dtype=self.task.dtype)
             return shares / self.num_rows
@@ -203,25 +203,25 @@ class FedMix(TableMixture):
         return tree.mean(seen.shares(self.condition, self.num_rows), seen.num_examples)
 
     def tabulated(self, recorded: Tensor, phi: Tensor, round: int) -> Tensor:
-        """The tables so far, with q(e|c) after `round` rounds if it is one of `table_rounds`."""
+        """The recorded tables, with q(e|c) after `round` rounds if it is one of `table_rounds`."""
         return tables.tabulated(recorded, self.table_rounds, round, lambda: phi.softmax(-1))
 
     # -- evaluation -------------------------------------------------------------------
 
     def personalise(self, state: State, cohort: Cohort) -> Known:
-        """Experts and table as the server has them, and each client's gate."""
+        """The server's experts and table, and each client's gate."""
         facts = self.facts(state, cohort)
         return self.known(self.download(state, cohort, facts["received"]), facts)
 
     def finetune(self, state: State, cohort: Cohort) -> Known:
-        """What each client would have before its upload, if the next round were with it."""
+        """Each client's model after local training in a further round, before its upload."""
         facts = self.facts(state, cohort)
         return self.known(self.train(state, cohort, facts)[0], facts)
 
     def welcome(self, state: State, cohort: Cohort) -> Known:
         """New clients with labels: a gate, and a private bias, fitted to frozen experts and table.
 
-        They have been sent all experts.
+        They receive all experts.
         """
         everything = torch.ones_like(state.marginal[cohort.ids], dtype=torch.bool)
         facts = self.shares(cohort) | {"received": everything}
@@ -229,7 +229,7 @@ class FedMix(TableMixture):
         frozen |= {"gate": state.gate} if self.gates == "shared" else {}
 
         def loss(own: Model, facts: Facts, batch: Batch) -> Tensor:
-            # Training would renew the running statistics of the experts.
+            # Training mode would change the running statistics of the experts.
             batch = batch._replace(train=False) if self.task.statistics else batch
             return self.loss({**frozen, **own}, facts, batch)
 
@@ -240,7 +240,7 @@ class FedMix(TableMixture):
         return self.known({**cohort.broadcast(frozen), **own}, facts)
 
     def anybody(self, state: State, cohort: Cohort) -> Anybody:
-        """A shard without labels: the mean of all seen clients' gates, and of their biases."""
+        """For a shard without labels: all seen clients' gates, and the mean of their biases."""
         seen = cohort.seen()
         facts, own = self.facts(state, seen), tree.take(state.private, seen.ids)
         q = variational.marginal(facts["shares"], state.phi)
@@ -254,7 +254,7 @@ class FedMix(TableMixture):
     def diagnostics(self, state: State) -> dict[str, Tensor]:
         """Marginals [num_clients, E]; divergence [horizon, E] and tables [S, R, E] if recorded.
 
-        "table_rounds" [S] are the rounds of the tables; those that never came have none.
+        "table_rounds" [S] are the rounds of the tables, without rounds that the run did not reach.
         """
         found = TableMixture.diagnostics(self, state) | {"marginal": state.marginal}
         if self.table_rounds:

@@ -1,21 +1,21 @@
-"""FedMix that sorts whole clients: every client has its own distribution pi over the experts.
+"""FedMix that clusters clients: every client has its own distribution pi over the experts.
 
     mini-batch  pi <- 0.75 pi + 0.25 softmax_e( mean_i log p_e(y_i|x_i) p_s(e|x_i) / beta )
-                a step on experts and gate to maximise mean_i sum_e pi_e log p_e(y_i|x_i) p_s(e|x_i)
-    server      Adam on differences, those of expert e weighted by p(s|e) ~ pi_e p(s)
+                a step of experts and gate to maximise mean_i sum_e pi_e log p_e(y_i|x_i) p_s(e|x_i)
+    server      Adam along the differences, of expert e with weights p(s|e) ~ pi_e p(s)
 
-pi takes the place of q(e|y), so there is no table, and no entropy to raise at the server. The
-softmax maximises the bound with beta times the entropy of pi in closed form; pi pools the features
-that the gate is fed with, too.
+pi takes the place of q(e|y), so there is no table and no entropy term at the server. The softmax is
+the closed-form maximum of the bound with beta times the entropy of pi. pi also pools the gate's
+features.
 
 Source: Reisser et al., "Federated Mixture of Experts", ICLR 2021 submission (arXiv:2107.06724),
-section 4.3 and appendix B; specification section 7.2.
-Deviation: the paper says nothing of these. pi and gates begin uniform; both are constants where the
-other one is found, and pi to the gradient. New clients with labels find both with the experts as
-they are. For a new shard the gates of all seen clients are averaged, as in FedMix; where clusters
-differ in what they call a label, nobody can tell of which it is. Fine-tuned accuracy is that of all
-clients, not of those of one round only. Running statistics of batch normalisation, which the
-paper's models do not have, are averaged without Adam.
+section 4.3 and appendix B; section 7.2 of fedlib/papers/fedmix/README.md.
+Deviation: the paper does not specify these. pi and gates start uniform; each is constant in the
+other's update. New clients with labels fit both to the frozen experts. For a new shard the gates of
+all seen clients are averaged, as in FedMix; if clusters permute labels, an input does not show its
+cluster. Fine-tuned accuracy is over all clients, in the paper over the clients of one round.
+Running statistics of batch normalisation, which the paper's models do not have, are averaged
+without Adam.
 """
 
 from collections.abc import Callable
@@ -43,21 +43,21 @@ Model = dict[str, Tree]  # "experts" [E, ...], "gate" and "pi" [E]
 
 
 class State(NamedTuple):
-    """The server's experts, what every client has found, and what all optimisers remember."""
+    """The server's experts, every client's gate and pi, and the memory of all optimisers."""
 
     experts: Params  # [E, ...]
     private: Gate  # leaves [num_clients, ...]
     pi: Tensor  # [num_clients, E]
     memory: Memory
-    adam: Tree  # of the server
-    divergence: Tensor  # [horizon, E], of the clients' differences in each round
+    adam: Tree  # memory of the server's Adam
+    divergence: Tensor  # [horizon, E], gradient divergence of each round
 
 
 @dataclass(frozen=True)
 class SortingTask(Task):
-    """The experts' task for clients that find their pi along with it.
+    """The experts' task, with pi as a running statistic.
 
-    pi is renewed on every mini-batch and not trained, like a running statistic, and is kept as one.
+    pi is updated on every mini-batch and has no gradient, like a running statistic.
     """
 
     @cached_property
@@ -67,19 +67,20 @@ class SortingTask(Task):
 
     @property
     def needs_pairs(self) -> bool:
-        """Whether the experts need two examples to a training batch."""
+        """Whether the experts need at least two examples in a training batch."""
         return bool(self.statistics - {"pi"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class FedMixClients(PooledMixture):
-    """A mixture of whole models, one or a few of which each client settles on.
+    """A mixture of whole models; each client comes to use one or a few of them.
 
-    Absent clients count for nothing, whatever the run's `aggregation` is.
+    Absent clients have no weight, whatever the run's `aggregation` is.
 
     Attributes:
-      beta: temperature of pi, weight of its entropy; the paper's is 1.
-      damping: share of what a mini-batch says in the new pi, in (0, 1]; 1 forgets the old one.
+      beta: temperature of pi and weight of its entropy, above 0; 1 in the paper (appendix B).
+      damping: share of the mini-batch's estimate in the new pi, in (0, 1]; 1 forgets the old pi.
+        0.25 in the paper (appendix B).
     """
 
     beta: float = 1.0
@@ -94,11 +95,11 @@ class FedMixClients(PooledMixture):
 
     @cached_property
     def sorting(self) -> SortingTask:
-        """Experts, gate and pi, as they are trained."""
+        """The task that trains experts and gate and updates pi."""
         return self.task.extended(SortingTask)
 
     def init(self, num_clients: int, seed: int) -> State:
-        """Experts as `expert_seeds` says; everything else uniform."""
+        """New experts, with the seeds of `expert_seeds`; uniform gates and pi."""
         experts = draw_experts(self.task, self.num_experts, seed, self.expert_seeds)
         like = next(iter(experts.values()))
         gates, pi = self.undecided(num_clients, like)
@@ -114,7 +115,7 @@ class FedMixClients(PooledMixture):
         )
 
     def undecided(self, num_clients: int, like: Tensor) -> tuple[Gate, Tensor]:
-        """Gates, leaves [num_clients, ...], and pi [num_clients, E] that know nothing."""
+        """Uniform gates, leaves [num_clients, ...], and uniform pi [num_clients, E]."""
         gate = gating.uniform(gating.features_of(self.task), self.num_experts, like)
         pi = uniform_weights(num_clients, self.num_experts, like)
         return tree.repeat(gate, num_clients), pi
@@ -122,14 +123,14 @@ class FedMixClients(PooledMixture):
     # -- a round ----------------------------------------------------------------------
 
     def round(self, state: State, cohort: Cohort) -> State:
-        """Train and sort on every client, then the server's step on each expert."""
+        """Train and update pi on every client, then the server's step of each expert."""
 
         def returns(part: Cohort, trained: Model) -> tuple:
             found = self.report(state, trained["experts"], trained["pi"], part)
             return found, trained["gate"], trained["pi"]
 
         (found, gates, pi), memory = self.train(state, cohort, returns)
-        cohort.collect(found.differences)  # and pi, which is too little to count
+        cohort.collect(found.differences)  # pi is not counted, as it is small
         after, adam = self.step(state, found, state.adam, cohort)
         return after._replace(
             private=cohort.put(state.private, gates),
@@ -141,26 +142,26 @@ class FedMixClients(PooledMixture):
     def train(
         self, state: State, cohort: Cohort, returns: Callable | None = None
     ) -> tuple[Tree, Memory]:
-        """What is kept of a local round, see `Cohort.fit`, and what the solvers remember."""
+        """(the result of a local round, see `returns` of `Cohort.fit`; the solvers' memory)"""
         start = self.download(state, cohort)
         about = {"local": self.local, "memory": state.memory, "returns": returns}
         return self.sorting_clients(cohort).fit(self.loss, start, **about)
 
     def download(self, state: State, cohort: Cohort) -> Model:
-        """Each client's model after the server has sent its part -> leaves [C, ...]"""
+        """Each client's model after the download -> leaves [C, ...]"""
         own = tree.take({"gate": state.private, "pi": state.pi}, cohort.ids)
         return {"experts": cohort.broadcast(state.experts), **own}
 
     def sorting_clients(self, cohort: Cohort) -> Cohort:
-        """The same clients, who keep a pi with what they train."""
+        """The same clients, with the task that updates pi."""
         return replace(cohort, task=self.sorting)
 
     def loss(self, model: Model, batch: Batch) -> Tensor:
-        """The objective with pi held fixed; in training it is renewed, in place, before -> []"""
+        """The negated objective with constant pi, which training first updates in place -> []"""
         return self.objective(model, batch, batch)
 
     def objective(self, model: Model, batch: Batch, experts_batch: Batch) -> Tensor:
-        """See `loss`; the experts see `experts_batch`."""
+        """See `loss`; experts get `experts_batch`, everything else `batch`."""
         features, log_probs = gating.outputs(self.task, model["experts"], experts_batch)
         likelihoods = -expert_losses(log_probs, batch.y, self.task.class_weights)
         if not self.grad_to_features:
@@ -186,20 +187,20 @@ class FedMixClients(PooledMixture):
     # -- evaluation -------------------------------------------------------------------
 
     def personalise(self, state: State, cohort: Cohort) -> Known:
-        """The experts, and the gate and pi that each client has."""
+        """The experts, and each client's gate and pi."""
         return self.known(self.download(state, cohort), cohort)
 
     def known(self, model: Model, cohort: Cohort) -> Known:
-        """How clients predict with their models [C, ...]: all have all experts."""
+        """The clients' predictors, from their models [C, ...]; every client has all experts."""
         keep = torch.ones_like(model["pi"][0], dtype=torch.bool)
         return Known(model["experts"], model["gate"], model["pi"], cohort.held(keep))
 
     def welcome(self, state: State, cohort: Cohort) -> Known:
-        """The experts as they are; a new client with labels finds its gate and pi."""
+        """The frozen experts; a new client with labels fits its gate and pi."""
         gate, pi = self.undecided(cohort.size, state.pi)
 
         def loss(own: Model, batch: Batch) -> Tensor:
-            # Training would renew the running statistics of the experts.
+            # Training mode would change the running statistics of the experts.
             of_experts = batch._replace(train=False) if self.task.statistics else batch
             return self.objective({"experts": state.experts, **own}, batch, of_experts)
 
@@ -209,16 +210,16 @@ class FedMixClients(PooledMixture):
         return self.known({"experts": cohort.broadcast(state.experts), **own}, cohort)
 
     def finetune(self, state: State, cohort: Cohort) -> Known:
-        """What each client would have before its upload, if the next round were with it."""
+        """Each client's model after local training in a further round, before its upload."""
         return self.known(self.train(state, cohort)[0], cohort)
 
     def anybody(self, state: State, cohort: Cohort) -> Anybody:
-        """The gates of all seen clients, for a shard that might be of any of them."""
+        """For a shard of unknown origin: the gates of all seen clients."""
         seen = cohort.seen()
         log_prior = (seen.num_examples / seen.num_examples.sum()).log().to(state.pi.dtype)
         own = tree.take((state.private, state.pi), seen.ids)
         return cohort.broadcast(Anybody(state.experts, *own, log_prior))
 
     def diagnostics(self, state: State) -> dict[str, Tensor]:
-        """Mixture weights [num_clients, E]; the divergence [horizon, E], if it was recorded."""
+        """Mixture weights [num_clients, E]; gradient divergence [horizon, E], if recorded."""
         return {"pi": state.pi} | PooledMixture.diagnostics(self, state)

@@ -1,15 +1,16 @@
-"""FedMix, whose clients say of an input of unknown origin how probable it is among theirs.
+"""FedMix with autoencoders: for an input of unknown origin, p(s|x) takes the place of p(s).
 
     p(e|x) = sum_s p_s(e|x) p(s|x),   p(s|x) ~ p(x|s) p(s)
 
-where FedMix has p(s). After training every client fits a variational autoencoder to its inputs, of
-which `fedlib.methods.parts.input_likelihood` takes a bound for p(x|s). The protocol "new_shard_vae"
-compares it with the "new_shard" of FedMix; everything else is FedMix.
+After training, every client fits a variational autoencoder to its inputs;
+`fedlib.methods.parts.input_likelihood` gives its bound of p(x|s). The protocol "new_shard_vae" uses
+it, to compare with FedMix's "new_shard"; everything else is FedMix.
 
 Source: Reisser et al., "Federated Mixture of Experts", ICLR 2021 submission (arXiv:2107.06724),
-appendix F; specification sections 3 and 7.6.
-Deviation: the paper leaves these open. Pixels are Bernoulli variables. All autoencoders start
-alike, and are at their best on the client's validation split. Sending them is not counted.
+appendix F; sections 3 and 7.6 of fedlib/papers/fedmix/README.md.
+Deviation: the paper does not specify these. Pixels are Bernoulli variables. All autoencoders start
+from the same draw and are kept at their best check on the client's validation split. Their traffic
+is not counted.
 """
 
 from dataclasses import dataclass, replace
@@ -30,7 +31,7 @@ from fedlib.methods.parts.input_likelihood import Given, Likelihood, latent_of, 
 
 
 class Experienced(NamedTuple):
-    """Anybody who has the autoencoders of the seen clients."""
+    """A predictor for a shard of unknown origin, with the seen clients' autoencoders."""
 
     anybody: Anybody
     autoencoders: Params  # leaves [S, ...]
@@ -43,14 +44,15 @@ class FedMixVAE(FedMix):
 
     Attributes:
       vae: architecture of an autoencoder, see `fedlib.models.vae`.
-      vae_lr: of its Adam.
-      vae_batch_size: examples in a step.
-      vae_epochs: at most.
-      vae_patience: epochs without a better bound on the split that decides, after which a client
-        stops.
-      vae_bound, vae_samples: of p(x|s), see `fedlib.methods.parts.input_likelihood.Likelihood`.
-        Training always takes the "elbo" with one sample.
-      stop_split: what decides: "val", or "test", which selects on the data that are reported.
+      vae_lr: learning rate of its Adam; 1e-3, Adam's default, in the paper (appendix F).
+      vae_batch_size: examples in a step; 10 in the paper.
+      vae_epochs: most epochs, at least 1.
+      vae_patience: epochs without a better bound on `stop_split` after which a client stops, at
+        least 1; 3 in the paper.
+      vae_bound, vae_samples: bound of p(x|s), see
+        `fedlib.methods.parts.input_likelihood.Likelihood`. Training always uses "elbo" with one
+        sample.
+      stop_split: split of early stopping: "val", or "test", which selects on the reported data.
     """
 
     vae: Task
@@ -67,19 +69,19 @@ class FedMixVAE(FedMix):
     }
 
     def __post_init__(self):
-        """Raises ValueError for settings that mean nothing."""
+        """Raises ValueError for invalid settings."""
         FedMix.__post_init__(self)
-        _ = self.vae_solver, self.vae_stopping, self.likelihood  # they check themselves
+        _ = self.vae_solver, self.vae_stopping, self.likelihood  # each is checked when it is made
         latent_of(self.vae)
 
     @cached_property
     def vae_solver(self) -> Adam:
-        """Of the autoencoders."""
+        """The solver of the autoencoders."""
         return Adam(lr=self.vae_lr, batch_size=self.vae_batch_size)
 
     @cached_property
     def vae_stopping(self) -> EarlyStopping:
-        """Of the autoencoders: checked after every epoch."""
+        """Early stopping of the autoencoders, with a check after every epoch."""
         return EarlyStopping(
             max_epochs=self.vae_epochs,
             check_every=1,
@@ -89,18 +91,18 @@ class FedMixVAE(FedMix):
 
     @cached_property
     def likelihood(self) -> Likelihood:
-        """How p(x|s) is bounded."""
+        """The bound of p(x|s) in predictions."""
         return Likelihood(self.vae_bound, self.vae_samples)
 
     def experienced(self, state: State, cohort: Cohort) -> Experienced:
-        """What anybody has, and the autoencoders that all seen clients train."""
+        """As `anybody`, with autoencoders that all seen clients train now."""
         local, stopping = self.vae_solver, self.vae_stopping
         autoencoders = train(cohort.seen(), self.vae, local=local, stopping=stopping)
         given = self.likelihood.given(self.vae, cohort.data.federation, cohort.seed)
         return Experienced(self.anybody(state, cohort), *cohort.broadcast((autoencoders, given)))
 
     def briefly(self) -> "FedMixVAE":
-        """Autoencoders that train for one epoch."""
+        """This method, with one epoch of training of the autoencoders."""
         return replace(self, vae_epochs=1)
 
     def predict(self, personal: Known | Anybody | Experienced, batch: Batch) -> Tensor:

@@ -1,23 +1,25 @@
-"""Fed-MoE: compact models on clients, and a mixture of experts of them on the server.
+"""Fed-MoE: compact models on clients, and a mixture of experts made of them on the server.
 
     A  clients  train their own models M_j
-    B  server   T times: relevance R of clients for experts, by the gate G and by how sure M_j is
-                of the probe's labels; W^r, its softmax over clients
+    B  server   T times: R_ij, relevance of client j for expert i: the gate G's weight of expert i
+                times the confidence of M_j in the true label, summed over the probe's examples
+                W^r, the softmax of R over clients
                 E_0 <- (1 - lam) E_0 + lam mean_j M_j
                 E_i <- (1 - lam) E_i + lam sum_j W^r_ij M_j
                 train G and alpha on the server's own examples
-    C  server   W^c, what each client takes from the experts
+    C  server   W^c, the weights of experts in each client's update
                 M_j <- lam M_j + (1 - lam) sum_i W^c_ij E_i
 
-The server predicts with y = (1 - alpha) E_0(x) + alpha sum_i G_i(x) E_i(x), for everybody. Of all
-mixtures it had, the one with the least loss on its validation examples is kept, as a copy.
+The server's prediction for all clients is y = (1 - alpha) E_0(x) + alpha sum_i G_i(x) E_i(x). It
+keeps a copy of its mixture with the lowest loss on its validation examples.
 
 Source: Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
 IJCAI 2025 (doi 10.24963/ijcai.2025/610), Algorithm 1, Equations 1 to 13.
-Official code: FancyAI-SCNU/FedMoE_IJCAI_2025, which differs from the paper in much.
-Deviation: experts that the server does not train are asked in evaluation mode, one at a time, once
-after they have moved; training the gate then reads what they said of each example. Batch
-normalisation has no integer counters here, so that all of a model can be averaged.
+Official code: FancyAI-SCNU/FedMoE_IJCAI_2025, which differs from the paper in many points; "(code)"
+marks them. Section 3.1 of fedlib/papers/fedmoe/README.md has its values of all settings.
+Deviation: experts that the server does not train predict in evaluation mode, one at a time, once
+after each update; the training of the gate uses these outputs. Batch normalisation has no integer
+counters here, so all entries of a model can be averaged.
 """
 
 from dataclasses import dataclass
@@ -39,43 +41,47 @@ from fedlib.methods.parts.settings import Uniform
 from fedlib.methods.trained_mixture import TrainedMixture
 from fedlib.tree import Rows
 
-OWN = "own"  # protocol, and what is predicted with under it
+OWN = "own"  # name of the protocol, and key of its models
 
 
 class State(NamedTuple):
-    """The clients' models, the server's mixture, and what solvers remember."""
+    """The clients' models, the server's mixture, and the memory of the solvers."""
 
     models: Rows  # of every client, [num_clients] trees
     model: Model
     memory: Memory  # of the clients' solvers
-    own: Memory  # of the server's
-    best: Chosen  # of the server's mixtures: what of `Model` predicts
+    own: Memory  # of the server's solver
+    best: Chosen  # the server's best mixture: the entries of `Model` that predict
     log: round_log.Log
 
 
 @dataclass(frozen=True, kw_only=True)
 class FedMoE(TrainedMixture):
-    """A mixture of experts on the server, which clients train in weight space.
+    """A mixture of experts on the server, whose experts are averages of clients' models.
 
     Attributes:
       local: solver of the clients.
-      confidence: in a label, "prob", or "logit" (code, CIFAR-10).
-      relevance_reduce, sync_reduce: of products over the probe, for W^r and W^c: "sum" or "mean".
-      sync_weights: W^c, see `relevance.sync_weights`; with "none" clients keep what they trained.
-      lam: lambda: how far experts go towards clients' models, and how much of its own a client
-        keeps. 1 replaces experts and leaves clients alone.
-      main_lam, client_lam: instead of `lam`, for main experts and for clients; None is `lam`.
-      start: what a client of the cohort trains from: its "own" model (Algorithm 1), which is as old
-        as its last round; or the "main" expert as it is now, the mean of several, which takes the
-        place of synchronisation.
-      query: the gate Q with which relevance is measured: "soft", the probabilities of all experts
-        (Equation 4), or "kept", the values of those that inference keeps (code).
-      inner_steps: T of Algorithm 1.
+      confidence: confidence in a label: its probability ("prob"), or its "logit" (code, CIFAR-10).
+      relevance_reduce, sync_reduce: "sum" (code) or "mean" over the probe in R, for W^r and W^c.
+      sync_weights: W^c, see `relevance.sync_weights`; with "none" clients keep their trained models
+        (Table 4).
+      lam: the paper's lambda, in [0, 1]: step of the experts towards clients' models, and share
+        that a client keeps of its own model. 1 replaces experts and does not change clients. The
+        paper gives no value, the code 0.1.
+      main_lam, client_lam: in place of `lam` for main experts and for clients, in [0, 1]; None is
+        `lam`.
+      start: model from which a client trains: its "own" (Algorithm 1), which is as old as its last
+        round; or the current "main" expert, or the mean of several, in place of synchronisation
+        (ours).
+      query: gate values Q for relevance: "soft", the probabilities of all experts (Equation 4), or
+        "kept", the values at inference (code).
+      inner_steps: T of Algorithm 1, at least 1; 5 on CIFAR-10, else 1, in the code.
       gate_training: in every "inner" step (paper), or once "before" the first round (code).
-      init_experts: clients and experts begin as one "shared" draw, or as "independent" ones (code).
-      probe: whose training examples relevance is measured on: the "server" (paper: one reserved
+      init_experts: clients and experts start from one "shared" draw, or from "independent" draws
+        (code).
+      probe: owner of the examples on which relevance is measured: the "server" (paper: one reserved
         set), or the "probe" (code).
-      log_rounds: after which rounds gate, alpha and weights are written down, ascending, from 1.
+      log_rounds: rounds after which gate, alpha and weights are recorded, ascending, from 1.
     """
 
     local: Solver
@@ -113,8 +119,8 @@ class FedMoE(TrainedMixture):
     final_protocols: ClassVar = TrainedMixture.final_protocols | {"seen": {OWN: "own_models"}}
 
     def __post_init__(self):
-        """Raises ValueError for settings that mean nothing."""
-        # Before the first round nobody has looked at the probe.
+        """Raises ValueError for invalid settings."""
+        # From 1, as relevance is first measured in the first round.
         object.__setattr__(self, "log_rounds", tables.checked_rounds(self.log_rounds, first=1))
         TrainedMixture.__post_init__(self)
         if self.start == "main" and not (self.num_main and self.sync_weights == "none"):
@@ -125,7 +131,7 @@ class FedMoE(TrainedMixture):
             )
 
     def init(self, num_clients: int, seed: int) -> State:
-        """One draw for everybody, or one for each; gate and noise network have their own."""
+        """One draw for all clients and experts, or one for each; gate and noise have their own."""
         draws = 1 + self.num_routed + self.num_main + num_clients
         keys = streams.keys(draws, seed, "fedmoe").tolist()
         ours = self.task.init(seed)
@@ -135,7 +141,7 @@ class FedMoE(TrainedMixture):
         main, models = rest[: self.num_main], rest[self.num_main :]
         model = self.assembled(tree.stack(routed), tree.stack(main) if main else {}, seed, keys[0])
         trained = self.mixture_task.trainable(self.trained_part(model))
-        num_labels = max(2, self.task.num_outputs)  # one logit is of two labels
+        num_labels = max(2, self.task.num_outputs)  # a single logit means two labels
         sizes = len(self.log_rounds), num_clients, num_labels, self.num_routed
         return State(
             drawn_in_turn(models, num_clients),
@@ -149,11 +155,11 @@ class FedMoE(TrainedMixture):
     # -- Algorithm 1 -------------------------------------------------------------------------
 
     def round(self, state: State, cohort: Cohort) -> State:
-        """Clients train; the server moves its experts, trains its gate, synchronises clients."""
+        """Clients train; the server updates experts, trains its gate and synchronises clients."""
         if self.warm_start:
             state = self.begun(state, cohort)
         start = self.starts(state, cohort)
-        # All models at once: relevance compares them on the probe before they are mixed.
+        # All models at once, as relevance needs each client's model.
         trained, memory = cohort.fit(self.task.loss, start, local=self.local, memory=state.memory)
         trained = cohort.collect(trained)  # stage A
 
@@ -185,19 +191,19 @@ class FedMoE(TrainedMixture):
         return State(models, model, memory, own, best, log)
 
     def starts(self, state: State, cohort: Cohort) -> Rows:
-        """What each client of the cohort trains from; its own model is there already."""
+        """The models from which the cohort trains; only main experts are counted as traffic."""
         if self.start == "own":
             return tree.take(state.models, cohort.host_ids)
         main = tree.map(lambda x: x.mean(0), state.model["main"])
         return Rows(tree.unstack(cohort.broadcast(main)))
 
     def confidences(self, trained: Rows, probe: Cohort) -> Tensor:
-        """P_y, how sure each client's model is of the probe's labels -> [C, N]"""
+        """P_y, the confidence of each client's model in the probe's labels -> [C, N]"""
         models = [tree.broadcast(own, 1) for own in trained]
         return torch.cat([probe.score(self.certainty, own) for own in models])
 
     def certainty(self, params: Params, batch: Batch) -> Tensor:
-        """Of a model in the labels of a batch -> [B]"""
+        """Confidence of a model in the labels of a batch -> [B]"""
         if self.confidence == "prob":
             return (-nll(self.task.log_probs(params, batch), batch.y)).exp()
         logits = self.task.logits(params, batch)
@@ -205,16 +211,16 @@ class FedMoE(TrainedMixture):
         return -nll(both, batch.y)
 
     def queried(self, model: Model, probe: Cohort) -> Tensor:
-        """Q, what the gate makes of the probe -> [N, K]"""
+        """Q, the gate values of the probe's examples -> [N, K]"""
         gates = self.soft_gates if self.query == "soft" else self.gates
         return probe.score(gates, tree.broadcast(model["gate"], 1))[0]
 
     def client_weights(self, found: Tensor) -> Tensor:
-        """W^r from relevance [K, C] -> [K, C]"""
+        """W^r from the relevance [K, C] -> [K, C]"""
         return relevance.client_weights(found)
 
     def moved(self, model: Model, trained: Rows, weights: Tensor) -> Model:
-        """Experts go towards what clients trained, by weights [K, C] (Equation 6)."""
+        """The experts' update with W^r [K, C] (Equation 6)."""
         routed = relevance.moved_towards(model["routed"], tree.combine(trained, weights), self.lam)
         mean = tree.mean(trained, torch.ones_like(weights[0]))
         lam = self.lam if self.main_lam is None else self.main_lam
@@ -227,9 +233,9 @@ class FedMoE(TrainedMixture):
     def synchronised(
         self, trained: Rows, model: Model, found: Tensor
     ) -> tuple[Rows, Tensor | None]:
-        """Clients' models, of which each has its share of the experts; and W^c (Equation 13).
+        """The clients' models after their update (Equation 13), and W^c [K + 1, C].
 
-        Several main experts share the row of one.
+        Several main experts count as one, by their mean. Without synchronisation W^c is None.
         """
         if self.sync_weights == "none":
             return trained, None
@@ -247,7 +253,7 @@ class FedMoE(TrainedMixture):
         return Rows(rows), shares
 
     def begun(self, state: State, cohort: Cohort) -> State:
-        """Everybody has the expert that the server trained first; newcomers are sent it."""
+        """The warm start: all have the expert that the server trained; new clients download it."""
         if cohort.round == 0:
             warm, model = self.warmed(state.model, cohort.everyone("server"))
             own = tree.map(lambda old, new: new.to(old), state.models[0], warm)
@@ -260,7 +266,7 @@ class FedMoE(TrainedMixture):
     # -- evaluation --------------------------------------------------------------------------
 
     def own_models(self, state: State, cohort: Cohort) -> dict[str, Rows]:
-        """Of each client its own model, as training left it."""
+        """Each client's own model."""
         return {OWN: tree.take(state.models, cohort.host_ids)}
 
     def predict(self, personal: Model | dict[str, Params], batch: Batch) -> Tensor:
@@ -270,8 +276,5 @@ class FedMoE(TrainedMixture):
         return TrainedMixture.predict(self, personal, batch)
 
     def diagnostics(self, state: State) -> dict[str, Tensor]:
-        """What was written down, after which rounds; and which mixture was chosen.
-
-        Rounds that never came are left out.
-        """
+        """The log, for the rounds reached, and which mixture was chosen."""
         return round_log.diagnostics(state.log, self.log_rounds) | state.best.diagnostics()

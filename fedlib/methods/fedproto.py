@@ -1,20 +1,20 @@
 """FedProto: clients exchange prototypes, the mean representation of each class.
 
-    client  minimises CE(h(x), y) + lam MSE(r(x), P_y); r is what the header is fed with
-            returns the mean of r over its examples of each class, for the classes it holds
-    server  P_c <- the mean over clients of what they returned for class c
+    client  minimises CE(h(x), y) + lam MSE(r(x), P_y); r is the input of the header
+            returns the mean of r over its examples of each class that it holds
+    server  P_c <- the mean over clients of their means of class c
 
-The mean of a class is taken after training, in evaluation mode. Clients predict with their
-classifier, or, protocol "nearest", with the class whose prototype is nearest to r(x).
+Class means are computed after training, in evaluation mode. Clients predict with their classifier
+or, in the protocol "nearest", with the class whose prototype is nearest to r(x).
 
 Source: Tan et al., "FedProto: Federated Prototype Learning across Heterogeneous Clients", AAAI
-2022, Algorithm 1; as a baseline of pFedMoE, specification section 8.
+2022, Algorithm 1; as a baseline of pFedMoE, section 8 of fedlib/papers/pfedmoe/README.md.
 Official code: yuetan031/FedProto. Its distance is the mean square over examples and features, as
 here; it predicts with the nearest prototype, and has none before the first round.
-Deviation: clients count alike, where the paper weighs them by their examples of the class. A class
-that nobody in a round holds keeps its prototype. Clients are sent the prototypes of the classes
-that they hold, which is all that training uses; to predict with the nearest of all classes, they
-would be sent the others once, at the end, and as in other evaluations that is not counted.
+Deviation: clients have equal weights; the paper weights them by their examples of the class. A
+class that no client of a round holds keeps its prototype. Clients receive only the prototypes of
+the classes that they hold, as training needs no others; the download of the other prototypes for
+"nearest" is not counted, as in all evaluations.
 """
 
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ from fedlib.tree import Rows
 
 
 class State(NamedTuple):
-    """Every client's model, the server's prototypes, what the solvers remember."""
+    """Every client's model, the server's prototypes, and the solvers' memory."""
 
     models: Rows  # private
     prototypes: ClassMeans  # P [L, F]
@@ -56,7 +56,7 @@ class FedProto(ClassStatistics):
     """Federated prototype learning.
 
     Attributes:
-      lam: weight of the distance to the prototype; 0 is training alone.
+      lam: weight of the distance to the prototype, at least 0; 0 is Local. The default is ours.
     """
 
     lam: float = 1.0
@@ -71,30 +71,30 @@ class FedProto(ClassStatistics):
     def __post_init__(self):
         """Raises ValueError for representations of different widths."""
         ClassStatistics.__post_init__(self)
-        _ = self.num_logits, self.num_features  # they check themselves
+        _ = self.num_logits, self.num_features  # raise if architectures differ
 
     @cached_property
     def num_features(self) -> int:
-        """F, of every representation."""
+        """F, the width of every representation."""
         return class_means.num_features(self.own.tasks)
 
     def init(self, num_clients: int, seed: int) -> State:
-        """Drawn models, and no prototypes."""
+        """New models; no prototypes."""
         models = self.own.init(num_clients, seed)
         memory = self.local.memory(self.joint.trainable(models), num_clients)
         prototypes = class_means.unknown(self.num_classes, self.num_features, self.task)
         return State(models, prototypes, memory)
 
     def round(self, state: State, cohort: Cohort) -> State:
-        """Clients train towards the prototypes, and renew them."""
+        """Clients train towards the prototypes; the server averages their new class means."""
         state, uploaded, held = self.train_clients(state, cohort)
         prototypes = class_means.averaged(state.prototypes, uploaded, held)
         return state._replace(prototypes=prototypes)
 
     def train_clients(self, state: Any, cohort: Cohort) -> tuple[Any, Tensor, Tensor]:
-        """The state with trained models, and what clients upload of which classes.
+        """(state with trained models, uploaded class means [C, L, F], which were sent [C, L]).
 
-        The mean representations are [C, L, F]; which were sent is [C, L] bool, in host memory.
+        The last one is bool, in host memory.
         """
         counts = class_means.counts(cohort, self.num_classes)
         held, tasks = counts > 0, self.own.of(cohort)
@@ -112,7 +112,7 @@ class FedProto(ClassStatistics):
         return after, cohort.collect_some(means, held), held
 
     def loss(self, model: Params, task: Task, prototypes: ClassMeans, batch: Batch) -> Tensor:
-        """The client's loss, and how far its representations are from the prototypes -> []"""
+        """The client's loss plus the distance of its representations to the prototypes -> []"""
         features = represent(model, task, batch)
         logits = task.head_logits(task.split(model)[1], features, batch)
         losses = nll(log_probs(logits), batch.y, task.class_weights)
@@ -135,10 +135,10 @@ class FedProto(ClassStatistics):
 
 
 def nearest(features: Tensor, prototypes: ClassMeans) -> Tensor:
-    """Log-probabilities that fall with the squared distance to the prototypes -> [B, L]
+    """Log-softmax of the negative squared distances to the prototypes -> [B, L]
 
-    A class without a prototype is a bit farther than the farthest, so that it is never the nearest
-    and has a finite loss; if no class has one, all are alike.
+    A class without a prototype gets the largest distance plus 1, so it is never the nearest and its
+    loss is finite. If no class has a prototype, all are equally probable.
 
     Args:
       features: [B, F].

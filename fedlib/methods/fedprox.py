@@ -1,5 +1,8 @@
 """FedProx: FedAvg with a proximal term that holds clients near the broadcast model.
 
+    client  minimises f_k(w_k) + mu / 2 ||w_k - w||^2, from w
+    server  averages, as FedAvg
+
 Source: Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020, Algorithm 2.
 """
 
@@ -17,10 +20,11 @@ from fedlib.methods.parts.settings import LogUniform, Range
 
 @dataclass(frozen=True, kw_only=True)
 class FedProx(FedAvg):
-    """State as FedAvg.
+    """FedAvg with a proximal term.
 
     Attributes:
-      mu: weight of ||w - w_global||^2 / 2; 0 is FedAvg.
+      mu: weight of ||w_k - w||^2 / 2, at least 0; 0 is FedAvg. pFedMM's scripts have 0.1, and 1 on
+        CIFAR-10.
     """
 
     mu: float
@@ -43,6 +47,6 @@ class FedProx(FedAvg):
         return State(cohort.average(sent, state.params), memory)
 
     def loss(self, params: Params, anchor: Params, batch: Batch) -> Tensor:
-        """The client's loss, and how far it has moved from the broadcast model -> []"""
+        """The client's loss plus the proximal term -> []"""
         away = tree.sub(self.task.trainable(params), anchor)
         return self.task.loss(params, batch) + self.mu / 2 * tree.sqnorm(away)

@@ -1,14 +1,14 @@
-"""FedRep: all clients share the extractor, every client has a header of its own.
+"""FedRep: all clients share the extractor; every client has its own header.
 
-    client  1. trains its header for a few epochs, the extractor it received frozen
-            2. trains the extractor, the new header frozen; returns the extractor
-    server  averages the extractors of those who took part by their examples
+    client  1. trains its header for a few epochs, with the received extractor frozen
+            2. trains the extractor, with the new header frozen; returns the extractor
+    server  averages the cohort's extractors by numbers of examples
 
 Source: Collins et al., "Exploiting Shared Representations for Personalized Federated Learning",
-ICML 2021, Algorithm 1, as a baseline of pFedMoE (arXiv:2402.01350) where all clients have the same
-architecture; specification section 8.
-Deviation: clients are evaluated with the extractor that they trained last, like those of the other
-methods of that paper; "aggregated" is FedRep's own evaluation, with the server's.
+ICML 2021, Algorithm 1, as a baseline of pFedMoE (arXiv:2402.01350) if all clients have the same
+architecture; section 8 of fedlib/papers/pfedmoe/README.md.
+Deviation: clients are evaluated with the extractor that they trained last, as in the other methods
+of that paper; "aggregated" is FedRep's own evaluation, with the server's extractor.
 """
 
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ from fedlib.tree import Rows
 
 
 class State(NamedTuple):
-    """The server's extractor, and every client's model as the client left it."""
+    """The server's extractor, every client's model after its last training, and the memories."""
 
     body: Params
     models: Rows  # of all clients, extractors included
@@ -38,14 +38,13 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class FedRep(Method):
-    """FedAvg of the extractor alone, header and extractor in turn.
+    """FedAvg of the extractor; clients train header and extractor in turn.
 
     An unseen client has no header, so there is no protocol for it.
 
     Attributes:
-      local: solver of the extractor, run once per round; that of the header is the same but for its
-        epochs.
-      head_epochs: passes over the shard for the header.
+      local: solver of the extractor, run once per round; the header's differs only in its epochs.
+      head_epochs: passes over the shard to train the header, at least 1.
     """
 
     local: Solver
@@ -65,7 +64,7 @@ class FedRep(Method):
         return replace(self.local, epochs=self.head_epochs, steps=None)
 
     def init(self, num_clients: int, seed: int) -> State:
-        """The same drawn model for everybody."""
+        """The same new model for all clients."""
         models = OwnModels((self.task,)).init(num_clients, seed)
         body, head = self.task.split(self.task.init(seed))
         return State(
@@ -94,9 +93,9 @@ class FedRep(Method):
     def fit_part(
         self, part: str, models: Rows, cohort: Cohort, local: Solver, memory: Memory
     ) -> tuple[Rows, Memory]:
-        """(`models` whose `part`, "head" or "body", is trained while the other is frozen, memory)
+        """(`models` after training of `part`, "head" or "body", with the other frozen; memory)
 
-        Running statistics are renewed by every pass, so those of the frozen part are, too.
+        Every pass updates all running statistics, also of the frozen part.
         """
 
         def is_free(name: str) -> bool:
@@ -109,7 +108,7 @@ class FedRep(Method):
         return tree.merge(frozen, trained), memory
 
     def loss(self, free: Params, frozen: Params, batch: Batch) -> Tensor:
-        """Mean loss of ONE client's model in two pieces -> []"""
+        """Mean loss of ONE client's model, given as two parts -> []"""
         return self.task.loss({**frozen, **free}, batch)
 
     def personalise(self, state: State, cohort: Cohort) -> Rows:

@@ -1,19 +1,19 @@
-"""FedRolex: clients train a narrow window of the server's wide model, which rolls on every round.
+"""FedRolex: clients train a narrow window of the server's wide model, which rolls in every round.
 
-    round r   of a layer of D units clients get the d units r, r + 1, ..., r + d - 1 (modulo D)
+    round r   of a layer of D units, clients receive units r, r + 1, ..., r + d - 1 (modulo D)
     client    trains this narrow model
-    server    averages each number over those who trained it; the others stay
+    server    averages the parameters in the window; the others do not change
 
-So the server's model may be larger than any client's, and in D rounds all of it has been trained.
+So the server's model can be larger than any client's; after D rounds all of it has been trained.
 
 Source: Alam et al., "FedRolex: Model-Heterogeneous Federated Learning with Rolling Sub-Model
-Extraction", NeurIPS 2022, Algorithm 1, for clients who are all alike, as one number of Jiang et
+Extraction", NeurIPS 2022, Algorithm 1, with equal clients; a baseline, with one number, of Jiang et
 al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts", IJCAI 2025 (doi
-10.24963/ijcai.2025/610) has it.
-Deviation: averages are by number of examples. Of D inputs a narrow layer sums only d, so it
-multiplies their weights by D / d; HeteroFL (Diao et al., ICLR 2021), on whose code FedRolex's is
-built, multiplies the outputs. Running statistics of batch normalisation are those of the windows,
-and not measured anew on the wide model.
+10.24963/ijcai.2025/610).
+Deviation: averages are by numbers of examples. A narrow layer sums only d of D inputs, so it
+multiplies their weights by D / d; HeteroFL (Diao et al., ICLR 2021), the base of FedRolex's code,
+multiplies the outputs. Running statistics of batch normalisation are those of the windows; they are
+not measured again on the wide model.
 """
 
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ from fedlib.engine.solvers import Solver
 from fedlib.engine.task import Batch, Params, Task
 from fedlib.methods.base import Method
 
-Sizes = list[tuple[int, int]]  # of each dimension, in the wide and in the narrow model
+Sizes = list[tuple[int, int]]  # size of each dimension in the wide and in the narrow model
 
 
 class State(NamedTuple):
@@ -40,15 +40,15 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class FedRolex(Method):
-    """One wide model for everybody, which nobody trains as a whole.
+    """One wide model for all clients, of which each round trains a window.
 
-    Absent clients count for nothing, whatever the run's `aggregation` is. Layers of the wide model
-    with equally many units roll alike, as residual connections need it.
+    Absent clients have no weight, whatever the run's `aggregation` is. Layers of the wide model
+    with the same number of units roll together, as residual connections require.
 
     Attributes:
       task: the wide model.
-      small: the clients' architecture: the same with fewer units; with as many it is FedAvg.
-      local: local solver, afresh in each round, for the window is another one.
+      small: the clients' architecture: the same with fewer units; with equally many it is FedAvg.
+      local: local solver, new in each round, as the window changes.
     """
 
     small: Task
@@ -57,7 +57,7 @@ class FedRolex(Method):
     protocols: ClassVar = {**Method.protocols, "server": {"default": "personalise"}}
 
     def __post_init__(self):
-        """Raises ValueError for architectures that are not windows of each other."""
+        """Raises ValueError unless `small` is a window of the wide model."""
         sizes = self.sizes
         if self.task.tokens is not None:
             raise ValueError("units of a transformer cannot roll; use a network for images")
@@ -77,7 +77,7 @@ class FedRolex(Method):
 
     @cached_property
     def sizes(self) -> dict[str, Sizes]:
-        """Of every parameter and statistic; ValueError if the architectures have other ones."""
+        """Sizes of every parameter and statistic; ValueError if the architectures do not match."""
         wide, narrow = self.task.init(0), self.small.init(0)
         if [(n, x.dim()) for n, x in wide.items()] != [(n, x.dim()) for n, x in narrow.items()]:
             raise ValueError("small must have the same layers as the model, only narrower")
@@ -86,11 +86,11 @@ class FedRolex(Method):
         }
 
     def init(self, num_clients: int, seed: int) -> State:
-        """The wide model, drawn."""
+        """A new wide model."""
         return State(self.task.init(seed))
 
     def round(self, state: State, cohort: Cohort) -> State:
-        """Broadcast the window, train it, put the average in its place."""
+        """Broadcast the window, train it, put the average into the wide model."""
         window = {name: self.window(name, cohort.round) for name in state.params}
         narrow = {name: x[window[name]] for name, x in state.params.items()}
         task = replace(self.small, class_weights=self.task.class_weights)
@@ -104,7 +104,7 @@ class FedRolex(Method):
         return State(params)
 
     def window(self, name: str, round: int) -> tuple[Tensor, ...]:
-        """Where a parameter's window is in a round: an index of each dimension."""
+        """The window of a parameter in a round: an index for each dimension."""
         device = self.task.device
         rows = [
             (torch.arange(narrow, device=device) + (round if narrow < wide else 0)) % wide
@@ -113,19 +113,19 @@ class FedRolex(Method):
         return torch.meshgrid(rows, indexing="ij")
 
     def loss(self, params: Params, batch: Batch) -> Tensor:
-        """Mean loss of ONE client's narrow model, with sums as large as the wide one's -> []"""
+        """Mean loss of ONE client's narrow model, with scaled weights -> []"""
         full = {name: self.scale(name) * x for name, x in self.task.trainable(params).items()}
         return self.small.loss(params | full, batch)
 
     def scale(self, name: str) -> float:
-        """D / d of a weight's inputs, 1 of a parameter without any."""
+        """The factor of a parameter: D / d of its inputs; 1 for a parameter without inputs."""
         inputs = self.sizes[name][1:2]
         return inputs[0][0] / inputs[0][1] if inputs else 1.0
 
     def personalise(self, state: State, cohort: Cohort) -> Params:
-        """The wide model, for everybody."""
+        """The wide model, for all clients and the server."""
         return cohort.broadcast(state.params)
 
     def server_parameters(self, state: State) -> int:
-        """The wide model, without its running statistics."""
+        """Parameters of the wide model, without running statistics."""
         return tree.numel(self.task.trainable(state.params))

@@ -1,19 +1,20 @@
-"""FedTGP: FedProto, whose server trains prototypes that keep classes apart.
+"""FedTGP: FedProto with trained prototypes, which keep a margin between classes.
 
     client  as in FedProto
-    server  trains P_c = FC(ReLU(FC(e_c))), e_c an embedding of class c, on what clients returned:
-            minimises CE(-(|r - P_c| + margin [c = y])_c, y)
-            margin  <- the largest distance of a class mean to its nearest other, at most `cap`
+    server  margin <- the largest distance between a class mean and the nearest other one, at most
+                      `cap`
+            trains P_c = FC(ReLU(FC(e_c))), with e_c an embedding of class c, on the uploaded
+            means r of classes y: minimises CE(-(|r - P_c| + margin [c = y])_c, y)
 
-The class means of the margin are over clients, of what they returned in this round.
+The class means of the margin are the means over clients of this round's uploads.
 
 Source: Zhang et al., "FedTGP: Trainable Global Prototypes with Adaptive-Margin-Enhanced Contrastive
 Learning for Data and Model Heterogeneity in Federated Learning", AAAI 2024; as a baseline of
-pFedMoE, specification section 8.1.
+pFedMoE, section 8.1 of fedlib/papers/pfedmoe/README.md.
 Official code: TsingZ0/FedTGP. It predicts with the nearest prototype, here the protocol "nearest".
-Deviation: with fewer than two classes in a round the margin is `cap`; in the official code, too, by
-way of a large number. Prototypes of classes that nobody has ever held are trained, as other classes
-are to keep away from them, but nobody's representation is compared with them.
+With fewer than two classes in a round its margin is `cap`, as here.
+Deviation: prototypes of classes that no client has held yet are trained, as the other classes must
+keep away from them, but clients do not use them.
 """
 
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ from fedlib.tree import Rows
 
 
 class State(NamedTuple):
-    """As of FedProto, and what makes the prototypes."""
+    """FedProto's state, and the generator of the prototypes."""
 
     models: Rows  # private
     prototypes: ClassMeans  # P [L, F]
@@ -62,11 +63,11 @@ class FedTGP(FedProto):
     """FedProto with trainable prototypes.
 
     Attributes:
-      server_lr: rate of the server's SGD, constant and without momentum; None is the clients'. Its
-        gradients are clipped as theirs are.
-      server_epochs: passes over what was sent, per round; 100 in the official scripts.
-      server_batch_size: vectors in a step; None is the clients' batch size.
-      cap: largest margin.
+      server_lr: learning rate of the server's SGD, constant and without momentum; None is the
+        clients' rate (official). Gradients are clipped as the clients' are.
+      server_epochs: passes over the uploaded means per round; 100 in the official scripts.
+      server_batch_size: means in a step; None is the clients' batch size (official).
+      cap: largest margin, at least 0; 100 in the official code.
     """
 
     server_lr: float | None = None
@@ -78,30 +79,30 @@ class FedTGP(FedProto):
     SPACE: ClassVar = FedProto.SPACE | {"server_lr": LogUniform(1e-3, 1)}
 
     def __post_init__(self):
-        """Raises ValueError as FedProto does, and for an optimiser that cannot train."""
+        """Raises ValueError as FedProto does, and for invalid settings of the server's SGD."""
         FedProto.__post_init__(self)
-        _ = self.server_solver  # it checks itself
+        _ = self.server_solver  # is checked when it is made
 
     @cached_property
     def server_solver(self) -> SGD:
-        """Of the prototypes."""
+        """The solver of the prototypes."""
         return server_sgd.solver(
             self.local, self.server_lr, self.server_epochs, self.server_batch_size
         )
 
     @cached_property
     def generator(self) -> Task:
-        """What makes the prototypes, where the models are and in their precision."""
+        """The generator's task, on the models' device and in their dtype."""
         shape = self.num_classes, self.num_features
         return Task(lambda: Generator(*shape), dtype=self.task.dtype, device=self.task.device)
 
     def init(self, num_clients: int, seed: int) -> State:
-        """As FedProto, and a drawn generator."""
+        """FedProto's state, and a new generator."""
         drawn = self.generator.init(int(streams.keys(1, seed, "prototypes")[0]))
         return State(*FedProto.init(self, num_clients, seed), drawn)
 
     def round(self, state: State, cohort: Cohort) -> State:
-        """Clients train towards the prototypes; the server trains these on what they return."""
+        """Clients train towards the prototypes; the server trains these on the uploaded means."""
         state, uploaded, held = self.train_clients(state, cohort)
         margin = self.margin(class_means.averaged(state.prototypes, uploaded, held), held.any(0))
         trained = server_sgd.train(
@@ -118,20 +119,20 @@ class FedTGP(FedProto):
         )
 
     def prototypes(self, params: Params) -> Tensor:
-        """P of all classes -> [L, F]"""
+        """P, the prototypes of all classes -> [L, F]"""
         classes = torch.arange(self.num_classes, device=self.task.device)
         return self.generator.logits(params, Batch(x=classes, y=classes, index=classes))
 
     def server_loss(self, params: Params, means: Tensor, labels: Tensor, margin: Tensor) -> Tensor:
-        """Cross-entropy of what was sent [B, F] of classes [B], by distances to prototypes -> []"""
+        """Cross-entropy of uploaded means [B, F] of classes [B], by distance to prototypes -> []"""
         distances = torch.cdist(means, self.prototypes(params))
         own = class_means.indicator(labels, self.num_classes)
         return nn.functional.cross_entropy(-(distances + margin * own), labels)
 
     def margin(self, means: ClassMeans, present: Tensor) -> Tensor:
-        """The largest distance of a mean to its nearest other, of the classes `present` -> []
+        """The largest distance between a mean and the nearest other one, at most `cap` -> []
 
-        At most `cap`, which it also is for a single class.
+        Only classes `present` are considered; for a single one the margin is `cap`.
 
         Args:
           present: [L] bool, in host memory.

@@ -2,20 +2,21 @@
 
     client  L_private = alpha CE(private) + (1 - alpha) KL(shared || private)
             L_shared  = beta  CE(shared)  + (1 - beta)  KL(private || shared)
-            steps of both on the same mini-batches; returns the shared model
-    server  averages the shared models by examples
+            trains both on the same mini-batches; returns the shared model
+    server  averages the shared models by numbers of examples
 
-The first argument of KL is what a model learns from: the other's probabilities, held fixed. A
-client predicts with its private model.
+The first argument of KL is the target: the other model's probabilities, as a constant. A client
+predicts with its private model.
 
 Source: Shen et al., "Federated Mutual Learning", 2020 (arXiv:2006.16765), as a baseline of Yi et
-al., pFedMoE, 2024 (arXiv:2402.01350), where the shared model is a CNN-5; specification section 8.
-Official code: the method's is not used. TsingZ0/PFLlib and HtFLlib differ in three ways: alpha 1
-and beta 0 by default, with which the private model learns from the labels alone and the shared one
-never sees any; KL divided by the number of classes, too; and gradients of each loss that flow into
-the other model through its target.
-Deviation: on an unseen client, who has no private model, the shared one predicts. The training
-loss that is recorded is the sum of both.
+al., pFedMoE, 2024 (arXiv:2402.01350), where the shared model is a CNN-5; section 8 of
+fedlib/papers/pfedmoe/README.md.
+Official code: not used. TsingZ0/PFLlib and HtFLlib differ in three ways: their defaults are alpha 1
+and beta 0, so the private model learns only from labels and the shared one never does; KL is also
+divided by the number of classes; and the gradient of each loss flows into the other model through
+its target.
+Deviation: an unseen client has no private model and predicts with the shared one. The recorded
+training loss is the sum of both losses.
 """
 
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ from fedlib.tree import Rows
 
 
 class State(NamedTuple):
-    """The server's model, what clients keep, and what the solvers of both remember."""
+    """The server's model, the private models, and the memory of both solvers."""
 
     small: Params
     models: dict[str, Rows]  # "large", the private models of all clients
@@ -48,9 +49,10 @@ class FML(Method):
 
     Attributes:
       local: solver of both models.
-      large: the architectures of the private models, in turn; () is `task` for everybody.
-      alpha: share of the labels in the private model's loss; 1 is local training.
-      beta: share of the labels in the shared model's loss; 1 is FedAvg of it.
+      large: the architectures of the private models, in turn; () is `task` for all.
+      alpha: weight of the labels in the private model's loss, in [0, 1]; 1 is Local. 0.5 is ours.
+      beta: weight of the labels in the shared model's loss, in [0, 1]; 1 is FedAvg of the shared
+        model. 0.5 is ours.
     """
 
     local: Solver
@@ -72,14 +74,14 @@ class FML(Method):
         return Pairs.among(self.task, self.large)
 
     def init(self, num_clients: int, seed: int) -> State:
-        """Drawn models: one for the server, one of each architecture for the clients."""
+        """New models: the shared one, and for clients one draw of each architecture."""
         small = self.pairs.draw_small(seed)
         models = {"large": self.pairs.own.init(num_clients, seed)}
         weights = self.pairs.joint.trainable({**models, "small": small})
         return State(small, models, self.local.memory(weights, num_clients))
 
     def round(self, state: State, cohort: Cohort) -> State:
-        """Both models train together; the shared one is averaged."""
+        """Clients train both models together; the server averages the shared one."""
         own = tree.take(state.models, cohort.host_ids)
         trained, memory = self.pairs.training(cohort).fit(
             self.loss,
@@ -92,7 +94,7 @@ class FML(Method):
         return State(small, cohort.put(state.models, trained), memory)
 
     def loss(self, models: dict[str, Params], task: Task, batch: Batch) -> Tensor:
-        """L_private + L_shared: each model's gradient is that of its own loss -> []"""
+        """L_private + L_shared; each model's gradient is that of its own loss -> []"""
         own, small = map(log_probs, self.pairs.logits(models, task, batch))
         mixed = [
             share * nll(ours, batch.y, self.task.class_weights)

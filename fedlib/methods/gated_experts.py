@@ -1,19 +1,19 @@
-"""The mixture that pFedMM is compared with: shared experts, a private expert and a private gate.
+"""The gated mixture in pFedMM's tables: shared experts, a private expert and a private gate.
 
-    client  minimises sum_e mean_i g_e(x_i) * loss_e(x_i, y_i): the gate g weighs the losses of the
-            E experts, example by example; gate and experts learn together
+    client  minimises sum_e mean_i g_e(x_i) * loss_e(x_i, y_i): the gate g weights the losses of the
+            E experts for each example; gate and experts learn together
     server  averages the first E - 1 experts; the last expert and the gate stay with the client
 
-Source: as implemented for "Mixture of Experts for Personalized Federated Learning under Mixture
-Data Distributions in Edge Computing Networks", whose code and tables call it "pFedMoE". It is not
-the pFedMoE of Yi et al. (2024), `pfedmoe` here, which mixes representations of a small shared and a
+Source: a baseline of "Mixture of Experts for Personalized Federated Learning under Mixture Data
+Distributions in Edge Computing Networks", whose code and tables call it "pFedMoE". It is not the
+pFedMoE of Yi et al. (2024), `pfedmoe` here, which mixes representations of a small shared and a
 large private extractor.
 Official code: Archipes/pFedMM, section 2.12 of fedlib/papers/pfedmm/README.md.
-Deviation: a gate in training skips batch normalisation for a batch of one example, in prediction it
-never does. Private modules are averaged for unseen clients alone, when they ask; the official code
-averages them in every round and sends none of them back, which changes nothing else and is not
-counted as traffic. In a decentralised run they stay private; the official code mixes them too, so
-that there nothing is.
+Deviation: for a batch of one example the gate skips batch normalisation in training only; the
+official code also skips it in predictions. Private modules are averaged for unseen clients only, at
+evaluations. The official code averages them in every round and sends none back, which has no other
+effect and is not counted as traffic. In a decentralised run they stay private; the official code
+mixes them too, so there nothing is private.
 """
 
 from dataclasses import dataclass, replace
@@ -43,7 +43,7 @@ Model = dict[str, Params]  # {"experts": leaves [E, ...], "gate": leaves [...]}
 
 
 class State(NamedTuple):
-    """The experts that are shared, and what every client keeps."""
+    """The shared experts, and every client's private expert and gate."""
 
     experts: Params  # [E - 1, ...]
     models: Model  # {"expert": ..., "gate": ...}, leaves [num_clients, ...], private
@@ -52,13 +52,14 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class GatedExperts(Method):
-    """A mixture of whole models, weighed by the input.
+    """A mixture of whole models, weighted by a gate.
 
     Attributes:
       local: solver of experts and gate.
-      num_experts: E; the last expert is private. 1 is Local.
-      gate_features: numbers in an input, which is what the gate sees.
-      expert_seeds: how experts are drawn, "independent" or "official"; see
+      num_experts: E, at least 1; the last expert is private, so 1 is Local. pFedMM's scripts have
+        2.
+      gate_features: numbers in an input, which is the gate's input, at least 1.
+      expert_seeds: random seeds of the experts, "independent" or "official"; see
         `fedlib.engine.experts.expert_seed`.
     """
 
@@ -78,7 +79,7 @@ class GatedExperts(Method):
 
     @cached_property
     def gate(self) -> Task:
-        """The gate, a second model of every client; its classes are the experts."""
+        """The gate as a second model of every client, with the experts as its classes."""
         return Task(
             lambda: Gate(self.gate_features, self.num_experts),
             dtype=self.task.dtype,
@@ -88,11 +89,11 @@ class GatedExperts(Method):
 
     @cached_property
     def gated(self) -> JointTask:
-        """Experts and gate, as they are trained."""
+        """The task that trains experts and gate together."""
         return self.task.extended(JointTask, others=(self.gate,))
 
     def init(self, num_clients: int, seed: int) -> State:
-        """Experts and gate, the latter as number E, as `expert_seeds` says; all the same."""
+        """New experts, and a gate with the seed of expert E; the same for all clients."""
         experts = draw_experts(self.task, self.num_experts, seed, self.expert_seeds)
         gate = self.gate.init(expert_seed(seed, self.num_experts, self.expert_seeds))
         model = {"experts": experts, "gate": gate}
@@ -101,7 +102,7 @@ class GatedExperts(Method):
         return State(tree.take(experts, slice(-1)), tree.repeat(own, num_clients), memory)
 
     def round(self, state: State, cohort: Cohort) -> State:
-        """Every client trains its experts and its gate; those it shares are averaged."""
+        """Every client trains its experts and its gate; the server averages the shared experts."""
 
         def returns(part: Cohort, trained: Model) -> tuple:
             shared, last = split_last(trained["experts"])
@@ -119,7 +120,7 @@ class GatedExperts(Method):
         return State(cohort.average(sent, state.experts), models, memory)
 
     def loss(self, model: Model, batch: Batch) -> Tensor:
-        """The experts' losses, weighed by the gate: not the loss of the mixture -> []"""
+        """The experts' losses, weighted by the gate; not the loss of the mixture -> []"""
         log_probs = self.log_probs(model, batch)
         losses = expert_losses(log_probs, batch.y, self.task.class_weights)
         return batch.mean((self.weights(model, batch) * losses).sum(-1))
@@ -133,11 +134,11 @@ class GatedExperts(Method):
         return each_expert(lambda expert: self.task.log_probs(expert, batch), model["experts"])
 
     def personalise(self, state: State, cohort: Cohort) -> Model:
-        """The shared experts as the server has them, each client's last expert and gate."""
+        """The server's experts, and each client's private expert and gate."""
         return self._joined(state, tree.take(state.models, cohort.ids), cohort)
 
     def welcome(self, state: State, cohort: Cohort) -> Model:
-        """The shared experts, and for what a new client has not the average of all who train."""
+        """The server's experts, and the average of the seen clients' private experts and gates."""
         training = cohort.seen()
         private = tree.take(state.models, training.ids)
         average = tree.mean(private, training.num_examples)
@@ -149,16 +150,16 @@ class GatedExperts(Method):
         return mixture_log_probs(log_weights, self.log_probs(personal, batch))
 
     def _joined(self, state: State, own: Model, cohort: Cohort) -> Model:
-        """The shared experts, which are sent to the clients, with modules [C, ...] of their own."""
+        """The shared experts, which are broadcast, with the private modules `own` [C, ...]."""
         shared = cohort.broadcast(state.experts)
         return {"experts": append(shared, own["expert"]), "gate": own["gate"]}
 
 
 def append(experts: Params, expert: Params) -> Params:
-    """`expert` [C, ...] behind `experts` [C, E - 1, ...] -> [C, E, ...]"""
+    """`experts` [C, E - 1, ...], then `expert` [C, ...] -> [C, E, ...]"""
     return tree.map(lambda xs, x: torch.cat([xs, x.unsqueeze(1)], dim=1), experts, expert)
 
 
 def split_last(experts: Params) -> tuple[Params, Params]:
-    """Undo `append`: [C, E, ...] -> [C, E - 1, ...] and [C, ...]"""
+    """The inverse of `append`: [C, E, ...] -> [C, E - 1, ...] and [C, ...]"""
     return tree.map(lambda xs: xs[:, :-1], experts), tree.map(lambda xs: xs[:, -1], experts)

@@ -1,16 +1,16 @@
-"""A mixture of experts with a gate, trained by its examples: what Fed-MoE and its baselines share.
+"""The common base of Fed-MoE and its baselines: a mixture of experts with a gate.
 
     y(x) = (1 - alpha) E_0(x) + alpha sum_i g_i(x) E_i(x)
 
-A `GatedMixture` knows how a mixture predicts and what the objective of its training is; a method
-derived from it says who trains it, and on what.
+A `GatedMixture` defines the mixture's prediction and training objective; methods derived from it
+define who trains it, and on which data.
 
 Source: Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
 IJCAI 2025 (doi 10.24963/ijcai.2025/610), Equations 1 and 7 to 10.
-Official code: FancyAI-SCNU/FedMoE_IJCAI_2025.
-Deviation: experts in training see whole batches, not only the examples that the gate sends them,
-which matters to batch normalisation alone. What does not change with what is trained is left out of
-the L2 loss.
+Official code: FancyAI-SCNU/FedMoE_IJCAI_2025; "(code)" marks what the paper does not have. Section
+3.1 of fedlib/papers/fedmoe/README.md has its values of all settings.
+Deviation: experts in training get whole batches, not only the examples that the gate sends them,
+which matters only for batch normalisation. The L2 loss is only of parameters in training.
 """
 
 from dataclasses import dataclass
@@ -30,26 +30,26 @@ from fedlib.methods.base import Method, Range
 from fedlib.methods.parts import server_mixture, settings
 from fedlib.methods.parts.settings import LogUniform
 
-# "routed" [K, ...], "main" [R, ...] or empty, "gate", "noise", "alpha" [], "batches" []: how many
-# the gate was trained on.
+# "routed" [K, ...], "main" [R, ...] or empty, "gate", "noise", "alpha" [], and "batches" []: number
+# of batches that the gate was trained on.
 Model = dict[str, Params | Tensor]
-PREDICTS = ("routed", "main", "gate", "alpha")  # what of it a prediction needs
-GATE = ("gate", "noise", "alpha", "batches")  # what of it is trained where the experts are not
+PREDICTS = ("routed", "main", "gate", "alpha")  # entries that a prediction needs
+GATE = ("gate", "noise", "alpha", "batches")  # entries in training with frozen experts
 COUNT = "batches"
 
 
 @dataclass(frozen=True)
 class MixtureTask(JointTask):
-    """What is trained of a mixture: gates, a number, a count, and perhaps the experts."""
+    """The task of training gates, alpha and a count of batches, and perhaps the experts."""
 
     @cached_property
     def statistics(self) -> frozenset[str]:
-        """Running statistics of all modules; the count of batches, which is none, is carried so."""
+        """Running statistics of all modules, and the count of batches, which has no gradient."""
         return super().statistics | {COUNT}
 
     @property
     def needs_pairs(self) -> bool:
-        """Whether any module needs two examples to a training batch."""
+        """Whether any module needs at least two examples in a training batch."""
         return self.statistics != {COUNT}
 
 
@@ -58,22 +58,26 @@ class GatedMixture(Method):
     """Settings, objective and prediction of a mixture.
 
     Attributes:
-      gate: architecture of the gate, and of the network that scales its noise; it has an output for
-        each of the K routed experts.
-      num_main: main experts, always on: 0 to 3; the paper has one.
-      top_k: experts that the gate keeps: L of the paper at inference, k in sparse training.
-      training_gate: mixes all experts in training ("soft", paper) or the kept ones ("top_k", code).
-      gate_value: of kept experts; see `server_mixture.top_k_gates`. "prob" is so at inference too,
-        where the others are "renorm" (Equation 10).
+      gate: architecture of the gate and of the noise network, with an output for each of the K
+        routed experts (Table 3 has 5 to 30).
+      num_main: main experts, which are always active: 0 to 3; the paper has 1 (Table 8).
+      top_k: experts that the gate keeps, in [1, K]: the paper's L at inference, 1 is best (Table
+        6); k in sparse training (code: 1).
+      training_gate: in training, mix all experts ("soft", paper) or the kept ones ("top_k", code).
+      gate_value: values of kept experts; see `server_mixture.top_k_gates`. At inference, "prob" is
+        used as it is, and both others are "renorm" (Equation 10).
       noisy_gate: whether logits get noise in training (code).
-      explore: whether sparse training sends whole batches to random experts now and then (code).
-      combine: "probabilities" (paper) or "logits" (code) of experts.
-      alpha: before training.
-      entropy_weight, entropy, entropy_norm: beta, of Equation 9; whose entropy, "per_example"
-        (paper) or "per_expert" (code), and how that is normalised.
-      balance_weight, load: of the load-balancing loss; see `server_mixture.smooth_load` (code).
-      l2_weight: of the squares of all that is trained (code).
-      label_smoothing: of the cross-entropy (code, CIFAR-10).
+      explore: whether sparse training sends random batches to random experts (code, texts).
+      combine: whether "probabilities" (paper) or "logits" (code) of experts are summed.
+      alpha: initial share of the routed experts; 0.5, and 0.9 on CIFAR-10, in the code.
+      entropy_weight: the paper's beta of Equation 9, at least 0; 1e-3 (Table 5).
+      entropy: of the gate for each example ("per_example", Equation 8), or of the classes for each
+        expert ("per_expert", code).
+      entropy_norm: normalisation for "per_expert"; see `server_mixture.entropy_per_expert`.
+      balance_weight: weight of the load-balancing loss, at least 0 (code).
+      load: the load in this loss; see `server_mixture.smooth_load` (code).
+      l2_weight: weight of the squared norm of all parameters in training, at least 0 (code: 1e-7).
+      label_smoothing: of the cross-entropy, in [0, 1] (code, CIFAR-10: 0.1).
     """
 
     gate: Task
@@ -111,23 +115,23 @@ class GatedMixture(Method):
     SPACE: ClassVar = {"entropy_weight": LogUniform(1e-4, 1)}
 
     def __post_init__(self):
-        """Raises ValueError for settings that mean nothing."""
+        """Raises ValueError for invalid settings."""
         Method.__post_init__(self)
         settings.check(self, {}, {"top_k": Range(1, self.num_routed)})
 
     @cached_property
     def num_routed(self) -> int:
-        """K, outputs of the gate."""
+        """K, the number of outputs of the gate."""
         return self.gate.num_outputs
 
     @property
     def trains_experts(self) -> bool:
-        """Whether the objective moves experts too."""
+        """Whether the objective trains the experts too."""
         return True
 
     @cached_property
     def mixture_task(self) -> MixtureTask:
-        """What the objective trains."""
+        """The task of the parameters in training."""
         if self.trains_experts:
             return self.task.extended(MixtureTask, others=(self.gate,))
         return self.gate.extended(MixtureTask)
@@ -145,7 +149,7 @@ class GatedMixture(Method):
         }
 
     def drawn(self, seed: int) -> Model:
-        """A mixture of experts that are drawn one by one."""
+        """A mixture of independently drawn experts, with a new gate."""
         experts = draw_experts(self.task, self.num_routed + self.num_main, seed, "independent")
         routed = tree.map(lambda x: x[: self.num_routed], experts)
         main = tree.map(lambda x: x[self.num_routed :], experts) if self.num_main else {}
@@ -153,7 +157,7 @@ class GatedMixture(Method):
         return self.assembled(routed, main, seed, noise_seed)
 
     def server_parameters(self, state: Any) -> int:
-        """Experts, gate and noise network of the state's model, and alpha if it weighs anything."""
+        """Parameters of experts, gate and noise network, and alpha if there is one main expert."""
         model = state.model
         experts = [self.task.trainable(model[name]) for name in ("routed", "main") if model[name]]
         gates = [self.gate.trainable(model[name]) for name in ("gate", "noise")]
@@ -162,21 +166,21 @@ class GatedMixture(Method):
     # -- training ----------------------------------------------------------------------------
 
     def trained_part(self, model: Model) -> Model:
-        """What of the model the objective trains."""
+        """The entries of the model that the objective trains."""
         experts = ("routed", "main") if self.trains_experts else ()
         return {name: model[name] for name in (*GATE, *experts)}
 
     def gate_loss(self, model: Model, said: Tensor, batch: Batch) -> Tensor:
-        """The objective, given what experts say of the server's examples [N, K + R, L] -> []"""
+        """The objective, given the experts' outputs for the server's examples [N, K + R, L]: []"""
         return self.objective(model, said[batch.index], batch)
 
     def joint_loss(self, model: Model, batch: Batch) -> Tensor:
-        """The objective with experts in training -> []"""
+        """The objective, if experts are trained too -> []"""
         return self.objective(model, self.said(model, batch), batch)
 
     def objective(self, model: Model, said: Tensor, batch: Batch) -> Tensor:
-        """L_gate (Equation 9), with what the code adds -> []"""
-        with ambient.expert(self.num_routed):  # its dropout masks are no expert's
+        """L_gate (Equation 9), with the terms that the code adds -> []"""
+        with ambient.expert(self.num_routed):  # dropout masks differ from all experts'
             clean = loud = self.gate.logits(model["gate"], batch)
         scale = None
         if self.noisy_gate:
@@ -215,7 +219,7 @@ class GatedMixture(Method):
         return server_mixture.entropy_per_expert(gates, y, num_classes, self.entropy_norm)
 
     def loads(self, gates: Tensor, clean: Tensor, loud: Tensor, scale: Tensor | None) -> Tensor:
-        """Of the experts, smooth where noise decides who is kept -> [K]"""
+        """Load of the experts; the smooth one if noise decides which experts are kept -> [K]"""
         everyone = self.training_gate == "soft" or self.top_k == self.num_routed
         if scale is None or everyone:
             return server_mixture.used(gates)
@@ -224,17 +228,17 @@ class GatedMixture(Method):
     # -- the mixture -------------------------------------------------------------------------
 
     def predict(self, personal: Model, batch: Batch) -> Tensor:
-        """Log-probabilities of the mixture, of the experts that the gate keeps -> [B, L]"""
+        """Log-probabilities of the mixture of the experts that the gate keeps -> [B, L]"""
         gates = self.gates(personal["gate"], batch)
         return self.mixed(gates, self.said(personal, batch), personal["alpha"])
 
     def losses(self, model: Model, said: Tensor, batch: Batch) -> Tensor:
-        """Of the mixture, given what experts say of all examples [N, K + R, L] -> [B]"""
+        """Losses of the mixture, given the experts' outputs for all examples [N, K + R, L]: [B]"""
         gates = self.gates(model["gate"], batch)
         return nll(self.mixed(gates, said[batch.index], model["alpha"]), batch.y)
 
     def gates(self, gate: Params, batch: Batch) -> Tensor:
-        """Values of the experts that are kept, without noise -> [B, K]"""
+        """Gate values at inference, without noise -> [B, K]"""
         value = "prob" if self.gate_value == "prob" else "renorm"
         return server_mixture.top_k_gates(self.gate.logits(gate, batch), self.top_k, value)
 
@@ -243,15 +247,15 @@ class GatedMixture(Method):
         return server_mixture.soft_gates(self.gate.logits(gate, batch))
 
     def mixed(self, gates: Tensor, said: Tensor, alpha: Tensor) -> Tensor:
-        """Log-probabilities from gates [B, K] and what experts say [B, K + R, L] -> [B, L]"""
+        """Log-probabilities from gates [B, K] and the experts' outputs [B, K + R, L] -> [B, L]"""
         routed, main = said[:, : self.num_routed], said[:, self.num_routed :]
         combined = server_mixture.combine(gates, routed, main, alpha)
         return server_mixture.mixture_log_probs(combined, self.combine)
 
     def said(self, model: Model, batch: Batch) -> Tensor:
-        """What routed and main experts say of a batch -> [B, K + R, L]
+        """Outputs of routed and main experts for a batch -> [B, K + R, L]
 
-        In training, a main expert's dropout masks are those of the routed one of its number.
+        In training, main expert r has the dropout masks of routed expert r.
         """
         kinds = [model[name] for name in ("routed", "main") if model[name]]
         return torch.cat(
@@ -265,10 +269,10 @@ class GatedMixture(Method):
         return self.task.log_probs(expert, batch).exp()
 
     def validation_loss(self, model: Model, server: Cohort) -> Tensor:
-        """Of the mixture on the server's validation examples -> []
+        """Mean loss of the mixture on the server's validation examples -> []
 
         Raises:
-          DataError: if it has none.
+          DataError: if the server has none.
         """
         if not server.data.federation.val.sizes[server.host_ids].all():
             raise DataError(
@@ -280,7 +284,7 @@ class GatedMixture(Method):
         return server.example_mean(server.score(self.losses, told, said, split="val"), "val")[0]
 
     def said_by_all(self, model: Model, server: Cohort, split: str) -> Tensor:
-        """What experts say of the server's examples, one expert at a time -> [1, N, K + R, L]"""
+        """Outputs of all experts for the server's examples, one at a time -> [1, N, K + R, L]"""
         kinds = [model[name] for name in ("routed", "main") if model[name]]
         experts = [expert for kind in kinds for expert in tree.unstack(kind)]
         scores = [

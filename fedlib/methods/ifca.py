@@ -1,17 +1,18 @@
-"""IFCA: several models, of which every client trains the one that fits it best, or explores.
+"""IFCA: several models; every client trains the one that fits it best, or explores.
 
-    client  chooses the model with the lowest loss on its train split, or with some probability
-            any; trains it
-    server  averages each model over the clients that chose it; one that nobody chose stays
+    client  chooses the model of lowest loss on its train split, or any with some probability;
+            trains it
+    server  averages each model over the clients that chose it; a model that no client chose is kept
 
 Source: Ghosh et al., "An Efficient Framework for Clustered Federated Learning", NeurIPS 2020,
 Algorithm 1 (model averaging); exploration, early stopping and the order of steps are those of
 Isaksson et al., "Adaptive Expert Models for Personalization in Federated Learning", FL-IJCAI 2022
-(arXiv:2206.07832), Algorithms 1 to 4.
-Official code: EricssonResearch/fl-moe, main_fed.py; specification section 2. Of IFCA's authors:
-jichan3751/ifca, whose experiments share a representation on FEMNIST and average without weights.
-Deviation: a client's loss is the mean over its examples; the official code weighs a smaller last
-batch like a whole one.
+(arXiv:2206.07832), Algorithms 1 to 4. In the attributes, "the paper" is the second one.
+Official code: EricssonResearch/fl-moe, main_fed.py; section 2 of
+fedlib/papers/adaptive_experts/README.md. IFCA's authors: jichan3751/ifca, whose experiments share
+a representation on FEMNIST and average without weights.
+Deviation: a client's loss is the mean over its examples; the official code gives a smaller last
+batch the weight of a whole one.
 """
 
 from dataclasses import dataclass, replace
@@ -42,41 +43,45 @@ STOPS = ("never", "all", "per_model")
 
 
 class State(NamedTuple):
-    """The server's models, the best of each so far, and who chose what."""
+    """The server's models, each at its best check so far, and the clients' choices."""
 
     experts: Params  # [E, ...], shared by all clients
-    best: Params  # [E, ...], each as it was at its best check; {} if nothing ever stops
-    best_loss: Tensor  # [E], of these; infinite before a model's first check
-    failed: Tensor  # [E] int64, checks since
+    best: Params  # [E, ...], each model at its best check; {} for stop "never"
+    best_loss: Tensor  # [E], of `best`; infinite before a model's first check
+    failed: Tensor  # [E] int64, checks since the best one
     choice: Tensor  # [num_clients] int64, the model of lowest loss at the last evaluation
-    picks: Tensor  # [horizon, E] int64, clients of a round by the model that they trained
+    picks: Tensor  # [horizon, E] int64, number of clients that trained each model in a round
 
 
 @dataclass(frozen=True, kw_only=True)
 class IFCA(Method):
-    """One model per cluster of clients; the server averages those who took part in a round.
+    """One model per cluster of clients.
 
-    Absent clients count for nothing, whatever the run's `aggregation` is.
+    Absent clients have no weight, whatever the run's `aggregation` is.
 
     Attributes:
-      local: solver of a client in a round (SGD in the paper). It is made anew in every round:
-        momenta and the epochs that a schedule counts start at zero.
-      num_experts: E; the paper's J, "clusters" in its code. 1 is FedAvg.
-      exploration: probability of a random choice, by round: "none" is IFCA, "eps" is the paper's
-        epsilon-greedy; see `fedlib.methods.parts.exploration.probability`.
-      epsilon: of "eps" and "eps_decay_b"; 0 is IFCA.
-      horizon: rounds of the run, for "eps_decay_b"; the choices of so many rounds are recorded.
-      cluster_init: "conv_only", models that differ in convolution weights alone, as in the
-        official code; "full", models that differ in all weights.
-      expert_seeds: how experts are drawn, "independent" or "official"; see
+      local: solver of a client in a round (SGD in the paper; rate and weight decay in Table 1). It
+        is new in every round: momenta and the epochs of a schedule start at zero.
+      num_experts: E, the paper's J, "clusters" in its code; at least 1, which is FedAvg. Table 2
+        has 6.
+      exploration: schedule of the probability of a random choice: "none" is IFCA, "eps" is the
+        paper's epsilon-greedy; see `fedlib.methods.parts.exploration.probability`.
+      epsilon: for "eps" and "eps_decay_b", in [0, 1]; 0 is IFCA, Table 1 has 0.33.
+      horizon: rounds of the run, for "eps_decay_b", at least 0; the choices of so many rounds are
+        recorded.
+      cluster_init: "conv_only": models differ only in convolution weights (official code); "full":
+        in all weights.
+      expert_seeds: random seeds of the models, "independent" or "official"; see
         `fedlib.engine.experts.expert_seed`.
-      stop: "never"; "all", no model is trained any more once every one of them has failed
-        `patience` checks in a row (official code); "per_model", a model is no longer sent once it
-        has (the paper's option). Clients then predict with each model as it was at its best check.
-      stop_every: rounds between checks, the first of which is in the first round.
-      patience: checks in a row at which nobody chose a model, or its loss was no better than ever.
-      stop_split: on which checks are made: "val", or "test", the official reading, which selects
-        models on the data that are reported.
+      stop: "never"; "all": training ends when every model has failed `patience` checks in a row
+        (official code); "per_model": a model is no longer sent when it has (the paper's option).
+        Unless "never", clients predict with each model at its best check.
+      stop_every: rounds between checks, at least 1; the first check is in the first round (official
+        code: 10).
+      patience: failed checks in a row before a model stops, at least 1 (official code: 10). A model
+        fails a check if its loss is not the lowest so far, or no client chose it.
+      stop_split: split of the checks: "val", or "test" as in the official code, which selects
+        models on the data that it reports.
       lr_decay: whether the learning rate falls during a round as in the official code, by 1 per
         cent in 100 epochs; see `fedlib.methods.parts.early_stopping.SlowDecay`.
     """
@@ -138,11 +143,11 @@ class IFCA(Method):
 
     @cached_property
     def _redrawn(self) -> frozenset[str]:
-        """Names of the weights that tell clusters apart at first, with `conv_only`."""
+        """Names of the weights in which models differ at first, with "conv_only"."""
         return convolution_weights(self.task.build)
 
     def init(self, num_clients: int, seed: int) -> State:
-        """Models as `cluster_init` and `expert_seeds` say; everybody chose the first."""
+        """New models, by `cluster_init` and `expert_seeds`; all clients have chosen the first."""
         experts = draw_experts(self.task, self.num_experts, seed, self.expert_seeds)
         if self.cluster_init == "conv_only":
             first = tree.repeat(tree.take(experts, 0), self.num_experts)
@@ -161,7 +166,7 @@ class IFCA(Method):
     # -- a round ----------------------------------------------------------------------
 
     def round(self, state: State, cohort: Cohort) -> State:
-        """Choose, train, average within clusters, check; nothing at all once training stopped."""
+        """Choose, train, average within clusters, check; no change after training has stopped."""
         live = self.live(state)
         if not len(live):
             return state
@@ -176,18 +181,18 @@ class IFCA(Method):
             return [part.total(trained, own == number) for number in range(self.num_experts)]
 
         sent, _ = cohort.fit(self.task.loss, start, local=self.solver, returns=returns)
-        cohort.collect(sent[0])  # a client returns one model, whichever it is
+        cohort.collect(sent[0])  # a client returns one model
         pairs = zip(sent, experts, strict=True)
         experts = tree.stack([new.mean() if new.examples else old for new, old in pairs])
         picks = self.counted(state.picks, choice, cohort.round)
         return self.check(state._replace(experts=experts, picks=picks), start, choice, cohort)
 
     def stopped(self, state: State) -> bool:
-        """Whether no model is trained any more."""
+        """Whether all models have stopped."""
         return not len(self.live(state))
 
     def live(self, state: State) -> Tensor:
-        """Numbers of the models that are still trained -> [E or fewer]"""
+        """Numbers of the models still in training -> [E or fewer]"""
         patient = state.failed < self.patience
         if self.stop == "never":
             patient = torch.ones_like(patient)
@@ -196,7 +201,7 @@ class IFCA(Method):
         return patient.nonzero().flatten()
 
     def explore(self, experts: Params, cohort: Cohort) -> Tensor:
-        """Which of the `experts` [C, E, ...] each client trains: its best, or any -> [C]"""
+        """The model of `experts` [C, E, ...] that each client trains: its best, or any -> [C]"""
         probability = exploration.probability(
             self.exploration,
             cohort.round,
@@ -207,12 +212,17 @@ class IFCA(Method):
         return self.choose(experts, cohort, probability, "explore")
 
     def choose(self, experts: Params, cohort: Cohort, explore: float, stream: str) -> Tensor:
-        """The expert of lowest loss on each client's train split, now and then any -> [C]
+        """The model of lowest loss on each client's train split, or any -> [C]
+
+        Args:
+          experts: leaves [C, E, ...].
+          explore: probability of a random choice.
+          stream: random stream of the choice.
 
         Raises:
-          DivergedError: for an expert whose loss is not finite.
+          DivergedError: for a loss that is not finite.
         """
-        if len(tree.leaves(tree.take(experts, 0))[0]) == 1:  # nothing to compare
+        if len(tree.leaves(tree.take(experts, 0))[0]) == 1:  # no choice
             return torch.zeros_like(cohort.ids)
         losses = cohort.example_mean(cohort.score(self.losses, experts))
         clients, names = cohort.host_ids, (cohort.seed, cohort.round, stream)
@@ -224,17 +234,17 @@ class IFCA(Method):
         return each_expert(lambda expert: self.task.losses(expert, batch), experts)
 
     def counted(self, picks: Tensor, choice: Tensor, round: int) -> Tensor:
-        """`picks` with those of this round, if it is one of the first `horizon`."""
+        """`picks` with this round's choices, if it is one of the first `horizon` rounds."""
         if round >= self.horizon:
             return picks
         row = torch.tensor([round], device=picks.device)
         return tree.put(picks, row, choice.bincount(minlength=self.num_experts)[None])
 
     def check(self, state: State, start: Rows, choice: Tensor, cohort: Cohort) -> State:
-        """Remember the models whose loss was never lower, and how long ago that was.
+        """Early stopping: keep models with a new lowest loss, count the failed checks of others.
 
-        The loss is that of the clients' models before the round, `start`; remembered are those
-        after it.
+        As in the official code, the loss is of the models before the round, `start`, but the models
+        after the round are kept.
         """
         if self.stop == "never" or cohort.round % self.stop_every:
             return state
@@ -257,23 +267,23 @@ class IFCA(Method):
     # -- evaluation -------------------------------------------------------------------
 
     def observe(self, state: State, cohort: Cohort, group: str) -> State:
-        """Every client notes which model has the lowest loss on its train split."""
+        """Every client chooses the model of lowest loss on its train split."""
         experts = cohort.held(self.restored(state))
         choice = self.choose(experts, cohort, 0.0, "predict")
         return state._replace(choice=cohort.put(state.choice, choice))
 
     def restored(self, state: State) -> Params:
-        """Each model as it was at its best check, if it ever had one -> [E, ...]"""
+        """Each model at its best check, or as it is if it has none -> [E, ...]"""
         if self.stop == "never":
             return state.experts
         return where(state.best_loss.isfinite(), state.best, state.experts)
 
     def personalise(self, state: State, cohort: Cohort) -> Params:
-        """The model that each client, seen or unseen, noted at the last evaluation."""
+        """The model that each client, seen or unseen, chose at the last evaluation."""
         return tree.take(self.restored(state), state.choice[cohort.ids])
 
     def diagnostics(self, state: State) -> dict[str, Tensor]:
-        """Everybody's model [num_clients], and how often each was trained [horizon, E]."""
+        """Each client's model [num_clients], and clients per model and round [horizon, E]."""
         return {"choice": state.choice, "picks": state.picks}
 
 

@@ -1,18 +1,17 @@
-"""L2SGD: local gradient descent without loops; a coin decides between training and averaging.
+"""L2SGD: loopless local gradient descent; in each step, a coin decides to train or to average.
 
-    with probability 1 - p   every client does one step on one mini-batch
+    with probability 1 - p   every client takes one step on one mini-batch
     with probability p       x <- (1 - a) x + a average of the clients' x,   a = lam / p
 
-A round of a run ends with the first averaging, so it has a geometric number of local steps, which
-may be none.
+A round here ends with an averaging, so its number of local steps is geometric and may be 0.
 
 Source: Hanzely and Richtarik, "Federated Learning of a Mixture of Global and Local Models", 2020.
 Official code: omarfoq/FedEM, aggregator.py (LoopLessLocalSGDAggregator).
-Deviation: the official averaging leaves the models as they are (it writes to copies), which makes
-it Local; ours averages. Only the clients of a cohort are averaged, the official code's are all. A
-schedule by "epoch" advances once per round that has steps; the official one once per step. The
-paper writes a = eta lam / (C p) and steps of eta / (C (1 - p)) with C clients and one rate eta:
-the same algorithm with `lr` = eta / (C (1 - p)) and `lam` = eta lam / C.
+Deviation: the official averaging writes to copies and leaves the models unchanged, so it is Local;
+ours averages. Only the cohort is averaged; the official code averages all clients. A schedule by
+"epoch" advances once per round that has steps; the official one once per step. The paper has
+a = eta lam / (C p) and steps of eta / (C (1 - p)), with C clients and one rate eta: the same
+algorithm, with `lr` = eta / (C (1 - p)) and `lam` = eta lam / C.
 """
 
 from dataclasses import dataclass, replace
@@ -27,7 +26,7 @@ from fedlib.methods.parts.settings import Uniform
 
 
 class State(NamedTuple):
-    """The last average, every client's model, and what the solvers remember."""
+    """The last average, every client's model, and the memory of the solvers."""
 
     average: Params
     models: Params  # x [num_clients, ...], private
@@ -36,12 +35,13 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class L2SGD(Method):
-    """As many models as clients, which now and then move towards their average.
+    """One model per client; at random times all models move towards their average.
 
     Attributes:
-      local: local solver; how many steps it does is drawn.
-      p: probability of averaging; a round has (1 - p) / p local steps in the mean.
-      lam: the paper's lambda, in [0, p]. 0 is Local; p makes all models the average.
+      local: local solver; its number of steps is random.
+      p: probability of averaging, in (0, 1); a round has (1 - p) / p local steps on average. 0.1 is
+        the default of the official code.
+      lam: the code's lambda, in [0, p]. 0 is Local; with p all models become the average.
     """
 
     local: Solver
@@ -53,7 +53,7 @@ class L2SGD(Method):
     protocols: ClassVar = {"seen": {"default": "personalise"}, "unseen": {"default": "average"}}
 
     def __post_init__(self):
-        """Raises ValueError for what is no convex combination, or has no effect."""
+        """Raises ValueError for `lam` outside [0, p], or a solver with a number of steps."""
         Method.__post_init__(self)
         if not 0 <= self.lam <= self.p:
             raise ValueError(f"lam must be in [0, p] = [0, {self.p}], got {self.lam}")
@@ -64,13 +64,13 @@ class L2SGD(Method):
             )
 
     def init(self, num_clients: int, seed: int) -> State:
-        """The same drawn model for everybody."""
+        """The same new model for all clients."""
         params = self.task.init(seed)
         memory = self.local.memory(self.task.trainable(params), num_clients)
         return State(params, tree.repeat(params, num_clients), memory)
 
     def round(self, state: State, cohort: Cohort) -> State:
-        """Local steps up to the first averaging, and that."""
+        """Local steps, then one averaging."""
         models, memory = tree.take(state.models, cohort.ids), state.memory
         if steps := self.local_steps(cohort):
             local = replace(self.local, steps=steps)
@@ -83,12 +83,12 @@ class L2SGD(Method):
         return State(average, cohort.put(state.models, models), memory)
 
     def local_steps(self, cohort: Cohort) -> int:
-        """How often the coin shows "train" before it shows "average", the same for everybody."""
+        """Number of local steps before the averaging, the same for all clients."""
         tosses = streams.generator(cohort.seed, cohort.round, "l2sgd").geometric(self.p)
         return int(tosses) - 1
 
     def mix(self, models: Params, average: Params) -> Params:
-        """Models [C, ...] moved by a = lam / p of the way to `average` [C, ...]."""
+        """Models [C, ...] moved by the share a = lam / p of the way to `average` [C, ...]."""
         return tree.add(models, tree.sub(average, models), self.lam / self.p)
 
     def personalise(self, state: State, cohort: Cohort) -> Params:
@@ -96,5 +96,5 @@ class L2SGD(Method):
         return tree.take(state.models, cohort.ids)
 
     def average(self, state: State, cohort: Cohort) -> Params:
-        """The last average, for clients that have no model."""
+        """The last average, for clients without a model."""
         return cohort.broadcast(state.average)

@@ -1,19 +1,19 @@
-"""What a curious server reads from the first update of FedAvg: the labels that a client has.
+"""Label leakage: the server estimates a client's label shares from its first update of FedAvg.
 
-A gradient step on the bias of the output layer moves label k by lr * (share of k - mean predicted
-probability of k). A model just drawn finds all labels about equally probable, so that
+A gradient step changes the output bias of label k by lr * (share of k - mean predicted probability
+of k). A new model predicts all labels with about equal probability, so
 
     share of k  ~  change of bias k / (lr * steps) + 1 / L
 
-In the first round, in which everybody starts from the drawn model, the server notes this estimate
-for every client; after it, and otherwise, all of this is FedAvg. One full-batch step (a batch_size
-of at least the largest shard, one epoch) is the paper's Figure 9, mini-batches its Figure 10.
+In the first round, when all clients start from the new model, the server records this estimate for
+every client; everything else is FedAvg. One full-batch step (a batch_size of at least the largest
+shard, one epoch) is the paper's Figure 9; mini-batches are its Figure 10.
 
 Source: Reisser et al., "Federated Mixture of Experts", ICLR 2021 submission (arXiv:2107.06724),
-appendix C; specification section 7.5.
-Deviation: from several steps the paper reads the change, normalised in some way, as a distribution;
-here it is divided by their number, negative shares become 0 and the rest sums to 1 [R]. After one
-step the estimate sums to 1 by itself and is left as it is, below 0 where it is.
+appendix C; section 7.5 of fedlib/papers/fedmix/README.md.
+Deviation: for several steps the paper reads the change, normalised in an unspecified way, as a
+distribution. Here it is divided by the number of steps, negative shares become 0, and the rest is
+scaled to sum to 1. After one step the estimate sums to 1 and is not changed, even where negative.
 """
 
 from dataclasses import dataclass
@@ -31,21 +31,21 @@ from fedlib.methods.fedavg import FedAvg
 
 
 class State(NamedTuple):
-    """The server's model, what the clients' solvers remember, and what the server found out."""
+    """The server's model, the memory of the clients' solvers, and the server's estimates."""
 
     params: Params
     memory: Memory
-    recovered: Tensor  # [num_clients, L], zeros for clients that were not in the first round
+    recovered: Tensor  # [num_clients, L], zeros for clients absent from the first round
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelLeakage(FedAvg):
-    """FedAvg with a server that looks at what it gets.
+    """FedAvg with a curious server.
 
     Attributes:
-      local: plain SGD at a constant rate: what is read from a step depends on its size.
+      local: plain SGD at a constant rate, as the estimate depends on the step size.
       zero_output: whether the output layer starts from zeros. Then all labels are equally probable
-        at first, and one full-batch step gives the shares of the labels away exactly.
+        at first, and one full-batch step reveals the label shares exactly.
     """
 
     zero_output: bool = False
@@ -62,7 +62,7 @@ class LabelLeakage(FedAvg):
             )
 
     def init(self, num_clients: int, seed: int) -> State:
-        """The drawn model; nothing is known of anybody."""
+        """A new model; no estimates."""
         params, memory = FedAvg.init(self, num_clients, seed)
         if self.zero_output:
             _, head = self.task.split(params)
@@ -71,7 +71,7 @@ class LabelLeakage(FedAvg):
         return State(params, memory, bias.new_zeros(num_clients, len(bias)))
 
     def round(self, state: State, cohort: Cohort) -> State:
-        """A round of FedAvg; in the first one the server reads what the clients return."""
+        """A round of FedAvg; in the first one the server estimates the label shares."""
         name = self.output_bias(state.params)
         (sent, bias), memory = cohort.fit(
             self.task.loss,
@@ -109,8 +109,8 @@ class LabelLeakage(FedAvg):
         """Estimated shares of the labels -> [C, L]
 
         Args:
-          change: of the output layer's bias, new minus old, [C, L].
-          steps: [C], at least 1, in which it changed.
+          change: [C, L] of the output layer's bias, new minus old.
+          steps: [C] number of local steps, at least 1.
         """
         steps = steps[:, None].to(change.dtype)
         shares = change / (self.local.lr * steps) + 1 / change.shape[1]
@@ -123,6 +123,6 @@ class LabelLeakage(FedAvg):
         return {"labels": cohort.shares("label", cohort.data.federation.num_classes)}
 
     def diagnostics(self, state: State) -> dict[str, Tensor]:
-        """Estimated shares [num_clients, L], NaN for clients that the server did not look at."""
+        """Estimated shares [num_clients, L], NaN for clients absent from the first round."""
         known = state.recovered.any(1, keepdim=True)
         return {"recovered": torch.where(known, state.recovered, torch.nan)}

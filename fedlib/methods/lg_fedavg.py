@@ -1,15 +1,17 @@
-"""LG-FedAvg: every client has an extractor of its own, all share the header.
+"""LG-FedAvg: every client has its own extractor; all clients share the header.
 
-    client  trains its extractor and the header it received, together; returns the header
-    server  averages the headers of those who took part by their examples
+    client  trains its extractor and the received header together; returns the header
+    server  averages the cohort's headers by numbers of examples
 
-Clients may differ in their extractors, if all end in as many features.
+Clients may have different extractors, if all have the same number of features.
 
 Source: Liang et al., "Think Locally, Act Globally: Federated Learning with Local and Global
-Representations", 2020, as a baseline of Yi et al., pFedMoE, 2024 (arXiv:2402.01350); specification
-section 8. `local_global` is the same paper as a baseline of FedMix, with another server.
-Official code: pliangLG/LG-FedAvg begins with a model pre-trained by FedAvg, averages without
-weights and lets new devices average outputs; none of it is done here, nor by pFedMoE's siblings.
+Representations", 2020, as a baseline of Yi et al., pFedMoE, 2024 (arXiv:2402.01350); section 8 of
+fedlib/papers/pfedmoe/README.md. `local_global` is the same method as a baseline of FedMix, with a
+different server.
+Official code: pliangLG/LG-FedAvg starts from a model pre-trained by FedAvg, averages without
+weights, and new devices average outputs; the code of pFedMoE's sibling papers does none of this,
+nor does ours.
 """
 
 from dataclasses import dataclass, replace
@@ -28,7 +30,7 @@ from fedlib.tree import Rows
 
 
 class State(NamedTuple):
-    """The server's header, and every client's model as the client left it."""
+    """The server's header, every client's model after its last training, and the memory."""
 
     head: Params
     models: Rows  # of all clients, headers included
@@ -43,8 +45,8 @@ class LGFedAvg(Method):
 
     Attributes:
       local: local solver, run once per round.
-      large: the architectures that the clients have in turn; () is `task` for everybody. The
-        header that all begin with is the one of `task`.
+      large: the architectures that the clients have in turn; () is `task` for all. All start with
+        the header of `task`.
     """
 
     local: Solver
@@ -67,16 +69,16 @@ class LGFedAvg(Method):
 
     @cached_property
     def own(self) -> OwnModels:
-        """Who has which architecture."""
+        """The clients' architectures."""
         return OwnModels.among(self.task, self.large)
 
     @cached_property
     def joint(self) -> JointTask:
-        """Of cohorts in which every architecture is trained."""
+        """The task of cohorts that train all architectures."""
         return self.own.joint()
 
     def init(self, num_clients: int, seed: int) -> State:
-        """Drawn models, the same for everybody who has the same architecture."""
+        """New models, equal for all clients of the same architecture."""
         models = self.own.init(num_clients, seed)
         _, head = self.task.split(self.task.init(seed))
         memory = self.local.memory(self.joint.trainable(models), num_clients)

@@ -1,4 +1,10 @@
-"""Local: every client trains alone; no communication. pFedMoE and its siblings say Standalone."""
+"""Local: every client trains alone; no communication. pFedMoE's paper calls it Standalone.
+
+    client  trains its own model
+    server  none
+
+Source: a reference row of pFedMM's and pFedMoE's tables.
+"""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,14 +30,14 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Local(Method):
-    """As many models as clients.
+    """One model per client.
 
-    An unseen client has no model of its own, so it has no default protocol; "trained" lets it
-    train alone for as many rounds as the others did.
+    An unseen client has no model, so it has no default protocol; in "trained", it trains alone for
+    as many rounds as the run had.
 
     Attributes:
       local: local solver, run once per round.
-      large: the architectures that the clients have in turn; () is `task` for everybody.
+      large: the architectures that the clients have in turn; () is `task` for all.
     """
 
     local: Solver
@@ -42,21 +48,21 @@ class Local(Method):
 
     @cached_property
     def own(self) -> OwnModels:
-        """Who has which architecture."""
+        """The clients' architectures."""
         return OwnModels.among(self.task, self.large)
 
     @cached_property
     def joint(self) -> JointTask:
-        """Of cohorts in which every architecture is trained."""
+        """The task of cohorts that train all architectures."""
         return self.own.joint()
 
     def init(self, num_clients: int, seed: int) -> State:
-        """The same drawn model for everybody who has the same architecture."""
+        """New models, equal for all clients of the same architecture."""
         models = self.own.init(num_clients, seed)
         return State(models, self.local.memory(self.joint.trainable(models), num_clients))
 
     def round(self, state: State, cohort: Cohort) -> State:
-        """Each client goes on from its own model."""
+        """Each client continues to train its own model."""
         trained, memory = replace(cohort, task=self.joint).fit(
             self.loss,
             tree.take(state.models, cohort.host_ids),
@@ -78,7 +84,7 @@ class Local(Method):
         }
 
     def train_alone(self, state: State, cohort: Cohort) -> dict[str, Any]:
-        """The models of clients that did not take part, trained now for `cohort.round` rounds."""
+        """Models of clients that did not take part, trained now for `cohort.round` rounds."""
         for number in range(cohort.round):
             state = self.round(state, cohort.in_round(number))
         return self.personalise(state, cohort)

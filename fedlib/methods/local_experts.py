@@ -1,18 +1,19 @@
-"""Local experts: every client trains a model of its own until it stops to improve.
+"""Local experts: every client trains its own model with early stopping.
 
-    client  starts where all do, and keeps its model of lowest loss
+    client  trains from the common start; keeps its model of lowest loss
 
-Nothing is communicated. They are a member of the mixtures of Adaptive Expert Models, and its
-baseline "Local". No cluster's model enters them, so all runs of that method on one federation with
-one seed have the same ones, bit for bit, and may take them from a run of this method
-(`fedlib.spec.Run.settled_by`).
+Nothing is communicated. Local experts are the baseline "Local" of Adaptive Expert Models and
+members of its mixtures. They do not depend on the clusters' models, so all runs of that method with
+the same federation and seed have the same local experts, bit for bit, and may take them from a run
+of this method (`fedlib.spec.Run.settled_by`).
 
-A round is all the training of the next few clients: a run that is interrupted goes on with those
-who are left. "default" is the model that a client keeps, or the common start if it has not trained;
-"local" is the same for those clients alone who train.
+A round is the whole training of the next few clients; an interrupted run continues with the
+clients that are left. "default" is the model that a client keeps, or the common start if it has not
+trained; "local" is the same, only for clients that train.
 
 Source: Isaksson et al., "Adaptive Expert Models for Personalization in Federated Learning",
-FL-IJCAI 2022 (arXiv:2206.07832), f_l of equation 4; specification section 3.1.
+FL-IJCAI 2022 (arXiv:2206.07832), f_l of equation 4; section 3.1 of
+fedlib/papers/adaptive_experts/README.md.
 Official code: EricssonResearch/fl-moe, models/ClientUpdate.py (`train_finetune`).
 """
 
@@ -35,29 +36,31 @@ from fedlib.methods.parts import early_stopping
 from fedlib.methods.parts.own_models import drawn_in_turn
 from fedlib.tree import Rows
 
-MODELS = ("best", "last")  # what a client can keep, see `early_stopping.fit`
+MODELS = ("best", "last")  # that a client can keep, see `early_stopping.fit`
 
 
 class State(NamedTuple):
-    """What the clients keep, and which of them have trained."""
+    """The clients' models, and the number of epochs that each has trained."""
 
-    models: dict[str, Rows]  # by name, of all clients; the start of those who have not trained
-    epochs: Tensor  # [num_clients] int64, that each has trained, 0 before; in host memory
+    models: dict[str, Rows]  # by name, of all clients; the start for clients that have not trained
+    epochs: Tensor  # [num_clients] int64, 0 before training; in host memory
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalExperts(Method):
-    """As many models as clients, each trained once.
+    """One model per client, each trained once.
 
     Attributes:
-      local: local solver. Its momenta and epochs live until the client stops; its own number of
-        epochs is not used.
-      lr_decay: whether the learning rate falls as `early_stopping.SlowDecay` says.
-      max_epochs, check_every, patience, stop_split: see `early_stopping.EarlyStopping`.
-      keep: which models clients keep, of `MODELS`; "best" is one of them.
-      personal_clients: how many clients of a group train, the first ones; None is all of them.
-      groups: whose clients train.
-      at_once: clients that train in a round. No result depends on it.
+      local: local solver. Its momenta and epoch counts last until the client stops; its own number
+        of epochs is ignored. AdamW in the paper (Table 1).
+      lr_decay: whether the learning rate follows `early_stopping.SlowDecay` (official code).
+      max_epochs, check_every, patience, stop_split: see `early_stopping.EarlyStopping`; the
+        defaults are the official code's.
+      keep: models that clients keep, of `MODELS`; must contain "best".
+      personal_clients: number of clients of a group that train, the first ones, at least 1; None is
+        all.
+      groups: groups whose clients train.
+      at_once: clients that train in a round, at least 1. Results do not depend on it.
     """
 
     local: Solver
@@ -75,7 +78,7 @@ class LocalExperts(Method):
     final_protocols: ClassVar = {name: {"local": "personalise"} for name in CLIENTS}
 
     def __post_init__(self):
-        """Raises ValueError for settings that mean nothing."""
+        """Raises ValueError for invalid settings."""
         Method.__post_init__(self)
         for name, known in (("keep", MODELS), ("groups", CLIENTS)):
             object.__setattr__(self, name, tuple(getattr(self, name)))
@@ -83,7 +86,7 @@ class LocalExperts(Method):
                 raise ValueError(f"{name} must be of {known}, got {getattr(self, name)}")
         if "best" not in self.keep:
             raise ValueError(f"keep must have 'best', which clients predict with, got {self.keep}")
-        _ = self.stopping  # it checks itself
+        _ = self.stopping  # is checked when it is made
 
     @cached_property
     def solver(self) -> Solver:
@@ -103,16 +106,16 @@ class LocalExperts(Method):
         )
 
     def start(self, seed: int) -> Params:
-        """The model that all clients start from; no other module of a run is drawn like it."""
+        """The model that all clients start from, with a random stream of its own."""
         return self.task.init(int(streams.keys(1, seed, "local")[0]))
 
     def init(self, num_clients: int, seed: int) -> State:
-        """Everybody has the start."""
+        """All clients have the common start."""
         models = drawn_in_turn([self.start(seed)], num_clients)
         return State(dict.fromkeys(self.keep, models), torch.zeros(num_clients).long())
 
     def round(self, state: State, cohort: Cohort) -> State:
-        """The next few of those who have not trained do so, whoever the round's clients are."""
+        """The next clients that have not trained do so, whatever the round's cohort is."""
         clients = self.waiting(state, cohort.data.federation)[: self.at_once]
         if not len(clients):
             return state
@@ -125,7 +128,7 @@ class LocalExperts(Method):
         return State(models, state.epochs.index_copy(0, torch.from_numpy(clients), trained.epochs))
 
     def train(self, cohort: Cohort) -> early_stopping.Fitted:
-        """The clients of `cohort` train, in the same way in whichever round and method that is."""
+        """Train the clients of `cohort`; the result does not depend on round or method."""
         return early_stopping.fit(
             replace(cohort, task=self.task).in_round(0),
             self.task.losses,
@@ -136,14 +139,14 @@ class LocalExperts(Method):
             keep=self.keep,
         )
 
-    # -- who has trained ----------------------------------------------------------------
+    # -- clients that have trained ------------------------------------------------------
 
     def finalists(self, federation: Federation, group: str) -> np.ndarray:
         """The first `personal_clients` of the group."""
         return federation.ids(group)[: self.personal_clients]
 
     def waiting(self, state: State, federation: Federation) -> np.ndarray:
-        """Those of the first group with any who have yet to train -> [C or fewer]"""
+        """The untrained clients of the first group that has any -> [C or fewer]"""
         for group in self.groups:
             clients = self.finalists(federation, group)
             clients = clients[(state.epochs[clients] == 0).numpy()]
@@ -152,14 +155,14 @@ class LocalExperts(Method):
         return np.empty(0, np.int64)
 
     def trained(self, state: State, cohort: Cohort) -> dict[str, Params] | None:
-        """The models of these clients by name, leaves [C, ...]; None unless all have trained."""
+        """The cohort's models by name, leaves [C, ...]; None unless all clients have trained."""
         if not state.epochs[cohort.host_ids].all():
             return None
         models = {name: tree.take(rows, cohort.host_ids) for name, rows in state.models.items()}
         return {name: tree.map(cohort.tensor, tree.stack(own)) for name, own in models.items()}
 
     def examples(self, state: State, cohort: Cohort) -> int:
-        """On how many examples these clients have trained, counting repeats."""
+        """Number of examples that these clients have trained on, with repeats."""
         sizes = cohort.data.federation.train.sizes[cohort.host_ids].tolist()
         epoch = replace(self.local, epochs=1)
         per_epoch = [sum(step.size for step in draw_batches(n, epoch, 0).steps) for n in sizes]
@@ -168,13 +171,13 @@ class LocalExperts(Method):
     # -- evaluation -----------------------------------------------------------------------
 
     def personalise(self, state: State, cohort: Cohort) -> Rows:
-        """Each client's own model, at its best."""
+        """Each client's model at its best check."""
         return tree.take(state.models["best"], cohort.host_ids)
 
     def briefly(self) -> "LocalExperts":
-        """Clients that train as long as it takes to be checked twice."""
+        """This method, with training until the second check."""
         return replace(self, max_epochs=1 + self.check_every)
 
     def diagnostics(self, state: State) -> dict[str, Tensor]:
-        """Epochs that each client has trained [num_clients], 0 for those who have not."""
+        """Epochs that each client has trained [num_clients]."""
         return {"epochs": state.epochs}

@@ -1,17 +1,17 @@
-"""Local/Global: every client has the lower part of the model for itself, the upper is federated.
+"""Local/Global: every client has its own lower part of the model; the upper part is federated.
 
     client  trains its own lower part l_s and the shared upper part w; returns w_s, keeps l_s
     server  w <- w - Adam( sum_s p(s) (w - w_s) )
 
 Source: Liang et al., "Think Locally, Act Globally: Federated Learning with Local and Global
 Representations", 2020 (LG-FedAvg), as the baseline of Reisser et al., "Federated Mixture of
-Experts", ICLR 2021 submission (arXiv:2107.06724); specification sections 3 and 4. How much is
-private follows from the bytes of Table 1 (section 8): the first convolution of LeNet-5, stem and
-first stage of ResNet-20.
-Official code: pliangLG/LG-FedAvg has another protocol, which is not used here: it begins with a
-model pre-trained by FedAvg, averages without weights and lets new devices average outputs.
-Deviation: the paper is silent on where l_s starts, here with the same draw for all [R], and on new
-clients with labels, who here train a lower part from that draw, with the local solver [R].
+Experts", ICLR 2021 submission (arXiv:2107.06724); sections 3 and 4 of
+fedlib/papers/fedmix/README.md. The traffic in Table 1 shows which part is private (section 8
+there): the first convolution of LeNet-5, stem and first stage of ResNet-20.
+Official code: pliangLG/LG-FedAvg, with a different protocol: it starts from a model pre-trained by
+FedAvg, averages without weights, and new devices average outputs.
+Deviation: the paper does not specify the start of l_s, here the same draw for all clients, or new
+clients with labels, which here train a lower part from that draw, with the local solver.
 """
 
 from dataclasses import dataclass
@@ -28,10 +28,10 @@ from fedlib.methods.parts.settings import Range
 
 
 class Everybody(NamedTuple):
-    """What a shard without labels is predicted with."""
+    """The predictor for a shard without labels."""
 
     upper: Params  # shared
-    lower: Params  # [S, ...], of all S clients that may train
+    lower: Params  # [S, ...], of all S seen clients
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,11 +39,12 @@ class LocalGlobal(FedAvgAdam):
     """FedAvg with a private lower part.
 
     Attributes:
-      private: the last part of the body, which is Sequential, that clients have for themselves;
-        they have those before it, too.
-      private_lr_scale: multiplies the rate of the lower part. Ours; 1 is the paper's single rate.
-      new_client_epochs: for which a new client trains its lower part; 10 are those of a new gate in
-        FedMix [R].
+      private: name of the last private part of the body, which is Sequential; all parts before it
+        are private too.
+      private_lr_scale: factor of the lower part's learning rate, at least 0; ours. 1 is the paper,
+        which has a single rate.
+      new_client_epochs: epochs for which a new client trains its lower part, at least 1. 10, as for
+        a new gate in FedMix, is ours.
     """
 
     private: str = "body.0"
@@ -57,7 +58,7 @@ class LocalGlobal(FedAvgAdam):
     }
 
     def __post_init__(self):
-        """Raises ValueError for a part that the body has not, or that has nothing to train."""
+        """Raises ValueError unless `private` is a part of the body and has parameters."""
         FedAvgAdam.__post_init__(self)
         parts = list(self.task.parts)
         if self.private not in parts:
@@ -70,26 +71,26 @@ class LocalGlobal(FedAvgAdam):
 
     @cached_property
     def lower_parts(self) -> tuple[str, ...]:
-        """What clients have for themselves, in order."""
+        """The private parts of the body, in order."""
         parts = self.task.parts
         return parts[: parts.index(self.private) + 1]
 
     @cached_property
     def upper_parts(self) -> tuple[str, ...]:
-        """The rest of the body, in order."""
+        """The shared parts of the body, in order."""
         return self.task.parts[len(self.lower_parts) :]
 
     def is_private(self, name: str) -> bool:
-        """Whether an entry of the parameters belongs to a lower part."""
+        """Whether an entry of the parameters belongs to a private part."""
         return any(name.startswith(f"{part}.") for part in self.lower_parts)
 
     def everybody(self, state: State, cohort: Cohort) -> Everybody:
-        """Of a shard without labels: the lower parts of all clients that may train."""
+        """For a shard without labels: the lower parts of all seen clients."""
         seen = cohort.seen().ids
         return cohort.held(Everybody(state.params, tree.take(state.private, seen)))
 
     def welcome(self, state: State, cohort: Cohort) -> Params:
-        """A new client with labels trains a lower part; the upper is the server's."""
+        """A new client with labels trains a lower part; the upper part is the server's."""
         return self.fit_private(state, cohort, self.new_client_epochs)
 
     def predict(self, personal: Params | Everybody, batch: Batch) -> Tensor:
@@ -102,9 +103,9 @@ class LocalGlobal(FedAvgAdam):
         return log_probs(self.task.head_logits(head, features, batch))
 
     def mean_representation(self, lower: Params, batch: Batch) -> Tensor:
-        """Mean over clients of what their lower parts [S, ...] make of a batch -> [B, ...]"""
+        """Mean output of the clients' lower parts [S, ...] for a batch -> [B, ...]"""
         everyone = tree.unstack(lower)
-        total = 0  # one client after the other: together they would not fit into memory
+        total = 0  # one client at a time, as all together may not fit into memory
         for own in everyone:
             total = total + self.through(self.lower_parts, own, batch.x, batch)
         return total / len(everyone)
@@ -112,7 +113,7 @@ class LocalGlobal(FedAvgAdam):
     def through(
         self, parts: tuple[str, ...], params: Params, inputs: Tensor, batch: Batch
     ) -> Tensor:
-        """What these parts of the body, in turn, make of `inputs` -> [B, ...]"""
+        """Output of these parts of the body, in turn, for `inputs` -> [B, ...]"""
         for part in parts:
             inputs = self.task.part(part, params, inputs, batch)
         return inputs

@@ -1,14 +1,13 @@
-"""A mixture of experts on every client, of which FedAvg averages experts and gate.
+"""Avg-MoE: FedAvg of a mixture of experts, with its gate.
 
-Fed-MoE is compared with it under the names "FedMix" and "Avg-MoE", with two experts. It is not the
-FedMix of Reisser et al., whose experts are weighed by a variational posterior: see
-`fedlib.methods.fedmix`.
+Fed-MoE's paper calls this baseline "FedMix" and "Avg-MoE", with two experts. It is not the FedMix
+of Reisser et al., which has a variational table: see `fedlib.methods.fedmix`.
 
     client   minimises the objective of the mixture on its own examples, experts and gate together
     server   averages everything
 
 Source: Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
-IJCAI 2025 (doi 10.24963/ijcai.2025/610), Section 5; there is no code of it.
+IJCAI 2025 (doi 10.24963/ijcai.2025/610), Section 5; no code is released.
 """
 
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from fedlib.methods.gated_mixture import COUNT, PREDICTS, GatedMixture, Model
 
 
 class State(NamedTuple):
-    """The mixture, and what the clients' solvers remember."""
+    """The mixture, and the memory of the clients' solvers."""
 
     model: Model
     memory: Memory
@@ -33,7 +32,7 @@ class MoEFedAvg(GatedMixture):
 
     Attributes:
       local: solver of experts and gate.
-      num_main: as of `GatedMixture`; the paper's baseline has none.
+      num_main: as in `GatedMixture`; the paper's baseline has none.
     """
 
     local: Solver
@@ -43,7 +42,7 @@ class MoEFedAvg(GatedMixture):
     shared: ClassVar = ("model",)
 
     def init(self, num_clients: int, seed: int) -> State:
-        """Experts of their own draws, for nothing but their start tells them apart."""
+        """Independently drawn experts, as only their start distinguishes them."""
         model = self.drawn(seed)
         return State(model, self.local.memory(self.mixture_task.trainable(model), num_clients))
 
@@ -65,10 +64,10 @@ class MoEFedAvg(GatedMixture):
         return State(cohort.average(sent, model) | {COUNT: counts.amax()}, memory)
 
     def personalise(self, state: State, cohort: Cohort) -> Model:
-        """The mixture, for everybody."""
+        """The mixture, for all clients and the server."""
         return cohort.broadcast({name: state.model[name] for name in PREDICTS})
 
 
 def apart(model: Model) -> tuple[Model, Model]:
-    """What is sent of a model, and the count of batches, which is not."""
+    """The part of a model that is sent, and the count of batches, which is not sent."""
     return {name: x for name, x in model.items() if name != COUNT}, {COUNT: model[COUNT]}

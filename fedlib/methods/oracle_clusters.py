@@ -1,6 +1,6 @@
-"""Oracle clusters: FedAvg inside the true clusters, which no real server knows.
+"""Oracle clusters: FedAvg inside the true clusters, which a real server does not know.
 
-What a method that finds clusters could reach at best by finding them.
+A reference for methods that find clusters: the result with perfect clusters.
 
 Source: a reference of ours; Algorithm 1 of McMahan et al., AISTATS 2017, once for each cluster.
 """
@@ -20,7 +20,7 @@ from fedlib.methods.base import Method, Range
 
 
 class State(NamedTuple):
-    """One model per true cluster, and what the clients' solvers remember."""
+    """One model per true cluster, and the memory of the clients' solvers."""
 
     by_cluster: Params  # [K, ...]
     memory: Memory
@@ -28,11 +28,13 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class OracleClusters(Method):
-    """One model for each true cluster of the federation; absent clients count for nothing.
+    """One model for each true cluster of the federation.
+
+    Absent clients have no weight, whatever the run's `aggregation` is.
 
     Attributes:
       local: local solver, run once per round.
-      num_clusters: K; 1 is FedAvg.
+      num_clusters: K, at least 1, which is FedAvg.
     """
 
     local: Solver
@@ -41,13 +43,13 @@ class OracleClusters(Method):
     ranges: ClassVar = {"num_clusters": Range(1)}
 
     def init(self, num_clients: int, seed: int) -> State:
-        """The same drawn model for every cluster."""
+        """The same new model for every cluster."""
         params = self.task.init(seed)
         memory = self.local.memory(self.task.trainable(params), num_clients)
         return State(tree.repeat(params, self.num_clusters), memory)
 
     def round(self, state: State, cohort: Cohort) -> State:
-        """Send each client its cluster's model, train, average within clusters."""
+        """Send each client its cluster's model; train; average within clusters."""
         cluster = self.clusters(cohort)
 
         def returns(part: Cohort, trained: Params) -> list[Total]:
@@ -67,7 +69,7 @@ class OracleClusters(Method):
         """The true cluster of each client -> [C] int64
 
         Raises:
-          DataError: if the federation has none, or more than there are models.
+          DataError: if the federation has no true clusters, or more than `num_clusters`.
         """
         cluster = cohort.data.federation.cluster
         if cluster is None:
@@ -80,5 +82,5 @@ class OracleClusters(Method):
         return cluster[cohort.host_ids]
 
     def personalise(self, state: State, cohort: Cohort) -> Params:
-        """The model of each client's cluster, of unseen clients as of seen ones."""
+        """The model of each client's true cluster, for seen and unseen clients."""
         return tree.take(state.by_cluster, cohort.tensor(self.clusters(cohort)))

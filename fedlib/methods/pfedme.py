@@ -1,13 +1,13 @@
 """pFedMe as FedEM and pFedMM run it: personal models, held near their average.
 
-    client  goes on from its own model x and minimises f(x) + mu / 2 ||x - w||^2
+    client  continues from its own model x and minimises f(x) + mu / 2 ||x - w||^2
     server  w <- the average of the personal models
 
 Source: Dinh et al., "Personalized Federated Learning with Moreau Envelopes", NeurIPS 2020, which
-describes another algorithm: see `pfedme_moreau`. This one is closer to the formulation of Hanzely
-and Richtarik (see `l2sgd`), and is what the "pFedMe" rows of FedEM's and pFedMM's tables show.
+describes a different algorithm: see `pfedme_moreau`. This one is closer to the formulation of
+Hanzely and Richtarik (see `l2sgd`); FedEM's and pFedMM's code runs it as "pFedMe".
 Official code: omarfoq/FedEM, aggregator.py (PersonalizedAggregator), utils/optim.py (ProxSGD).
-Deviation: none. ProxSGD has no momentum, so the solver of a reproduction needs `momentum` 0.
+Deviation: none. ProxSGD has no momentum, so a reproduction needs a solver with `momentum` 0.
 """
 
 from dataclasses import dataclass
@@ -25,20 +25,20 @@ from fedlib.methods.parts.settings import LogUniform
 
 
 class State(NamedTuple):
-    """The server's reference, every client's model, and what the solvers remember."""
+    """The server's reference, every client's model, and the memory of the solvers."""
 
     reference: Params  # w, the average of the models
-    models: Params  # x [num_clients, ...], private; running statistics included
+    models: Params  # x [num_clients, ...], private; with running statistics
     memory: Memory
 
 
 @dataclass(frozen=True, kw_only=True)
 class PFedMe(Method):
-    """As many models as clients, each pulled towards the average of all.
+    """One model per client, each pulled towards the average of all.
 
     Attributes:
       local: local solver, run once per round.
-      mu: weight of ||x - w||^2 / 2; 0 is Local.
+      mu: weight of ||x - w||^2 / 2, at least 0; 0 is Local. pFedMM's scripts have 1.
     """
 
     local: Solver
@@ -52,26 +52,26 @@ class PFedMe(Method):
     }
 
     def init(self, num_clients: int, seed: int) -> State:
-        """The same drawn model for the server and everybody."""
+        """The same new model for the server and all clients."""
         params = self.task.init(seed)
         memory = self.local.memory(self.task.trainable(params), num_clients)
         return State(params, tree.repeat(params, num_clients), memory)
 
     def round(self, state: State, cohort: Cohort) -> State:
-        """Each client goes on from its own model; the reference moves as their average does."""
+        """Each client trains its own model; the reference moves by the average change."""
         reference = self.task.trainable(cohort.broadcast(state.reference))
         own = tree.take(state.models, cohort.ids)
         trained, memory = cohort.fit(
             self.loss, own, reference, local=self.local, memory=state.memory
         )
-        # Averaging changes instead of models lets an absent client count with the one it has.
+        # The average of changes, so that an absent client counts with the model it has.
         unchanged = tree.map(torch.zeros_like, state.reference)
         change = cohort.average(tree.sub(trained, own), unchanged)
         models = cohort.put(state.models, trained)
         return State(tree.add(state.reference, change), models, memory)
 
     def loss(self, params: Params, reference: Params, batch: Batch) -> Tensor:
-        """The client's loss, and how far its model is from the reference -> []"""
+        """The client's loss plus the proximal term -> []"""
         away = tree.sub(self.task.trainable(params), reference)
         return self.task.loss(params, batch) + self.mu / 2 * tree.sqnorm(away)
 
@@ -80,5 +80,5 @@ class PFedMe(Method):
         return tree.take(state.models, cohort.ids)
 
     def reference(self, state: State, cohort: Cohort) -> Params:
-        """The average of the personal models, for clients that have none."""
+        """The average of the personal models, for clients without one."""
         return cohort.broadcast(state.reference)

@@ -5,15 +5,16 @@
             w <- w - lr lam (w - theta)                   for every mini-batch
     server  w <- (1 - beta) w + beta average of the clients' w
 
-lam (w - theta) is the gradient of the envelope min_theta h(theta; w), which is how the client's
-step is written here. A client predicts with theta, the personal model that the server's w gives.
+lam (w - theta) is the gradient of the envelope min_theta h(theta; w), so the client's step is
+written as a gradient step on the envelope. A client predicts with its personal model theta, which
+it computes from the server's w.
 
 Source: Dinh et al., "Personalized Federated Learning with Moreau Envelopes", NeurIPS 2020,
 Algorithm 1.
 Official code: CharlieDinh/pFedMe, FLAlgorithms/users/userpFedMe.py.
-Deviation: clients weigh in by their number of examples. Personal models are made when clients are
-evaluated, by inner steps on every mini-batch of one call of the solver; the official code keeps the
-theta of the last mini-batch, and starts each theta from the one before instead of from w.
+Deviation: clients are weighted by their numbers of examples. Personal models are computed at
+evaluations, by inner steps on every mini-batch of one run of the solver. The official code keeps
+the theta of the last mini-batch, and starts each theta from the previous one instead of w.
 """
 
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ from fedlib.methods.base import Method, Range
 
 
 class State(NamedTuple):
-    """The server's model, and what the clients' solvers remember."""
+    """The server's model, and the memory of the clients' solvers."""
 
     params: Params  # w
     memory: Memory
@@ -38,15 +39,16 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class PFedMeMoreau(Method):
-    """One model, from which every client is a few proximal steps away.
+    """One model, and a few proximal steps from it to each client's personal model.
 
     Attributes:
-      local: solver of w; its learning rate is the paper's eta, its steps are the paper's R.
-      lam: the paper's lambda, strength of the pull of w on theta. 1 / inner_lr with one inner step
-        is FedAvg.
-      inner_lr: learning rate of theta.
-      inner_steps: gradient steps on every mini-batch, the paper's K.
-      beta: how far the server goes towards the average: 1 all the way, more beyond it.
+      local: solver of w; its learning rate is the paper's eta, its number of steps the paper's R.
+      lam: the paper's lambda, strength of the pull of w on theta, at least 0. With 1 / inner_lr and
+        one inner step, training is FedAvg.
+      inner_lr: learning rate of theta, at least 0.
+      inner_steps: the paper's K, gradient steps on every mini-batch, at least 1.
+      beta: how far the server moves towards the average, at least 0: 1 is all the way, more than 1
+        is beyond it.
     """
 
     local: Solver
@@ -65,12 +67,12 @@ class PFedMeMoreau(Method):
     final_protocols: ClassVar = {"seen": {"server": "server"}, "unseen": {"theta": "personalise"}}
 
     def init(self, num_clients: int, seed: int) -> State:
-        """The drawn model; nothing remembered."""
+        """A new model; the solvers' memory is empty."""
         params = self.task.init(seed)
         return State(params, self.local.memory(self.task.trainable(params), num_clients))
 
     def round(self, state: State, cohort: Cohort) -> State:
-        """Descend the envelopes, average, and go beta of the way."""
+        """Clients descend their envelopes; the server moves towards their average."""
         sent, memory = cohort.fit(
             self.envelope,
             cohort.broadcast(state.params),
@@ -85,7 +87,7 @@ class PFedMeMoreau(Method):
         return State(tree.merge(w, statistics), memory)
 
     def envelope(self, params: Params, batch: Batch) -> Tensor:
-        """The envelope at w; theta is a constant in it, so its gradient is lam (w - theta) -> []"""
+        """The envelope at w, with constant theta, so its gradient is lam (w - theta) -> []"""
         w, statistics = tree.partition(params, self.task.is_statistic)
         constant = tree.map(Tensor.detach, w)
         theta = self.prox(tree.merge(constant, statistics), constant, batch)
@@ -100,12 +102,12 @@ class PFedMeMoreau(Method):
         return tree.merge(theta, statistics)
 
     def h(self, theta: Params, w: Params, batch: Batch) -> Tensor:
-        """The loss at theta, and how far that is from w -> []"""
+        """The loss at theta plus the proximal term -> []"""
         away = tree.sub(self.task.trainable(theta), w)
         return self.task.loss(theta, batch) + self.lam / 2 * tree.sqnorm(away)
 
     def personalise(self, state: State, cohort: Cohort) -> Params:
-        """Each client's theta, given the server's model."""
+        """Each client's theta, from the server's model."""
         start = cohort.broadcast(state.params)
         w = self.task.trainable(start)
         return cohort.scan(self.prox, start, w, local=self.local, stream="personalise")

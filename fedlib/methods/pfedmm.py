@@ -7,10 +7,10 @@
 Source: "Mixture of Experts for Personalized Federated Learning under Mixture Data Distributions in
 Edge Computing Networks", Algorithm 1.
 Official code: Archipes/pFedMM, learners/learners_moe.py, client.py, utils/utils.py.
-Deviation: `prior`, `concentration` and `private_norms` are switches of ours; their defaults are the
-official code. Body and first head are one model, that of the seed, and further heads are drawn
-independently of other seeds' heads, unless `expert_seeds` is "official". Private batch
-normalisation is FedBN's: Li et al., "FedBN: Federated Learning on Non-IID Features via Local Batch
+Deviation: the switches `prior`, `concentration` and `private_norms` are ours; their defaults are
+the official code. Unless `expert_seeds` is "official", body and first head are the run seed's
+model, and each further head has its own random draw for each run seed. Private batch normalisation
+is that of FedBN: Li et al., "FedBN: Federated Learning on Non-IID Features via Local Batch
 Normalization", ICLR 2021.
 """
 
@@ -41,30 +41,30 @@ Model = dict[str, Params]  # {"body": [...], "heads": [E, ...]}
 
 
 class State(NamedTuple):
-    """What is shared, what every client keeps, and what the solvers remember."""
+    """The shared model, every client's private parts, and the memory of the solvers."""
 
     experts: Model  # shared by all clients
     pi: Tensor  # [num_clients, E], private
-    norms: Params  # the body's batch normalisation, [num_clients, ...], private; {} where shared
+    norms: Params  # the body's batch normalisation, [num_clients, ...], private; {} if shared
     memory: Memory
 
 
 @dataclass(frozen=True, kw_only=True)
 class PFedMM(FedEM):
-    """FedEM whose experts share everything but their last layers.
+    """FedEM whose experts differ only in their last layers.
 
     Attributes:
-      local: solver of the M-step; its learning rate is the heads'.
-      num_experts: E, the number of heads. 1 is FedAvg.
+      local: solver of the M-step; its learning rate is that of the heads (0.03 in the scripts).
+      num_experts: E, the number of heads, at least 1, which is FedAvg; the scripts have 3.
       relu_logits: apply a ReLU to the heads' outputs, as the official EMNIST expert does.
-      body_lr_scale: factor of the body's learning rate; None is E, as in the official code (which
-        adds up the E heads' learning rates).
+      body_lr_scale: factor of the body's learning rate, at least 0. None is E, as in the official
+        code, which adds the learning rates of the E heads.
       prior: prior of the E-step: "carried", the client's last weights ("prior information" in the
         paper), or "uniform".
-      concentration: a >= 1 of a Dirichlet prior on the weights; 1 is none.
-      private_norms: clients train and keep the body's batch normalisation, scale, shift and
-        statistics, and send none of it; a client that never took part has the initial one. False,
-        and any body without batch normalisation, is the official code.
+      concentration: a >= 1 of a Dirichlet prior on the weights; 1 is no prior.
+      private_norms: True: clients train and keep the body's batch normalisation (scale, shift and
+        statistics) and send none of it; a client that never took part has the initial one. False is
+        the official code; without batch normalisation both are the same.
     """
 
     relu_logits: bool = False
@@ -78,7 +78,7 @@ class PFedMM(FedEM):
     SPACE: ClassVar = FedEM.SPACE | {"body_lr_scale": OneOf((None, 1.0))}
 
     def init(self, num_clients: int, seed: int) -> State:
-        """Heads as `expert_seeds` says, the body of model 0, officially of model E; uniform pi."""
+        """New heads; the body of model 0 ("official": of model E); uniform pi."""
         whole = draw_experts(self.task, self.num_experts, seed, self.expert_seeds)
         body_of = self.num_experts if self.expert_seeds == "official" else 0
         body, _ = self.task.split(self.task.init(expert_seed(seed, body_of, self.expert_seeds)))
@@ -111,46 +111,46 @@ class PFedMM(FedEM):
         return State(cohort.average(sent, state.experts), *private, memory)
 
     def e_step(self, state: State, prior: Tensor, cohort: Cohort) -> tuple[Tensor, Tensor]:
-        """Responsibilities q [C, N, E] under `prior` [C, E], and the weights [C, E] they give."""
+        """Responsibilities q [C, N, E] under `prior` [C, E], and the new weights pi [C, E]."""
         if self.prior == "uniform":
             prior = torch.full_like(prior, 1 / self.num_experts)
         held = together(cohort.held(state.experts), self.own_norms(state, cohort))
         losses = padded(cohort.score(self.losses, held), cohort.data.federation.train.sizes)
         q = responsibilities(prior, losses)
-        pseudo = self.concentration - 1  # examples that every expert is given in advance
+        pseudo = self.concentration - 1  # pseudo-examples of each expert
         count = cohort.num_examples.to(q.dtype)[:, None]
         pi = (count * cohort.example_mean(q) + pseudo) / (count + self.num_experts * pseudo)
         return q, pi
 
     def log_probs(self, experts: Model, batch: Batch) -> Tensor:
-        """The body runs once per example, every head on its features -> [B, E, L]"""
+        """Log-probabilities under each head; the body runs once per example -> [B, E, L]"""
         features = self.task.features(experts["body"], batch)
         logits = each_expert(
             lambda head: self.task.head_logits(head, features, batch), experts["heads"]
         )
         return log_probs(logits.relu() if self.relu_logits else logits)
 
-    # -- batch normalisation that stays with its client --------------------------------
+    # -- private batch normalisation ---------------------------------------------------
 
     def received(self, state: State, cohort: Cohort) -> Model:
-        """The shared model as sent, with each client's own batch normalisation -> [C, ...]"""
+        """The broadcast model, with each client's private batch normalisation -> [C, ...]"""
         return together(cohort.broadcast(state.experts), self.own_norms(state, cohort))
 
     def apart(self, model: Model) -> tuple[Model, Params]:
-        """(what is shared of `model`, what stays with the client); `together` undoes it."""
+        """(shared part, private part) of `model`; the inverse of `together`."""
         private = self.task.norms if self.private_norms else frozenset()
         body, norms = tree.partition(model["body"], private.__contains__)
         return {**model, "body": body}, norms
 
     def own_norms(self, state: State, cohort: Cohort) -> Params:
-        """The batch normalisation that each client keeps -> [C, ...]
+        """The private batch normalisation of each client -> [C, ...]
 
-        Unseen clients keep none. They get the mean of the seen clients', by number of training
-        examples, which is gathered for the evaluation: no round's traffic counts it.
+        Unseen clients have none and get the mean over seen clients, weighted by their numbers of
+        training examples. It is computed for the evaluation and not counted as traffic.
         """
         own = tree.take(state.norms, cohort.ids)
         federation = cohort.data.federation
-        # In host memory: to look at numbers on the device would be to wait for it.
+        # In host memory, as reading numbers from the device would wait for it.
         seen = federation.ids("seen")
         unseen = np.flatnonzero(np.isin(cohort.host_ids, seen, invert=True))
         if not len(unseen):
@@ -162,5 +162,5 @@ class PFedMM(FedEM):
 
 
 def together(experts: Model, norms: Params) -> Model:
-    """A model of what is shared, `experts`, and of what a client keeps, `norms`."""
+    """The whole model, from the shared part `experts` and the private part `norms`."""
     return {**experts, "body": {**experts["body"], **norms}}

@@ -1,20 +1,21 @@
-"""pFedMoE: a small extractor that all share, mixed with the client's own by a gate, by example.
+"""pFedMoE: for each example, a gate mixes a small shared extractor with the client's own.
 
     r(x)    = a_G(x) G(x; theta) + a_F(x) F_k^ex(x)      a = softmax of the gate H(x; phi_k)
-    p(y|x)  = softmax F_k^hd(r(x))                       the client's own header
-    client  steps theta_k, omega_k (F_k's extractor and header) and phi_k together on the
+    p(y|x)  = softmax F_k^hd(r(x))                       F_k^hd: the client's header
+    client  trains theta_k, omega_k (F_k's extractor and header) and phi_k together on the
             cross-entropy of p; returns theta_k
-    server  averages the theta_k of those who took part by their examples
+    server  averages the cohort's theta_k by numbers of examples
 
-Clients may differ in F_k, if all extractors end in as many features. Only theta, the body of
-`task`, ever leaves a client; header, gate and the running statistics of its normalisation stay.
+Clients may have different F_k, if all extractors have the same number of features. Only theta, the
+body of `task`, leaves a client; header and gate, with its running statistics, stay.
 
 Source: Yi et al., "pFedMoE: Data-Level Personalization with Mixture of Experts for
-Model-Heterogeneous Personalized Federated Learning", 2024 (arXiv:2402.01350); specification
-section 1. It is not what pFedMM's code calls pFedMoE, a mixture of whole models.
-Deviation: none in training. In the sibling papers' code the optimiser of the small model lives for
-the whole run and hands its momentum from client to client; here a client's solver is its own.
-"Participants only" is the run's `aggregation` "renormalised", like every method's.
+Model-Heterogeneous Personalized Federated Learning", 2024 (arXiv:2402.01350); section 1 of
+fedlib/papers/pfedmoe/README.md. pFedMM's code uses the name pFedMoE for a different method, a
+mixture of whole models: see `gated_experts`.
+Deviation: none in training. In the sibling papers' code a single optimiser of the small model lives
+for the whole run and carries its momentum from client to client; here each client has its own
+solver. To average the cohort only, as in the paper, a run needs the `aggregation` "renormalised".
 """
 
 from dataclasses import dataclass, replace
@@ -36,18 +37,18 @@ from fedlib.methods.parts.own_models import OwnModels, never_trained, replaced
 from fedlib.methods.parts.settings import LogUniform
 from fedlib.tree import Rows
 
-EXPERTS = 2  # the global one, the local one
-FIXED = "fixed:"  # gate_mode, before the weight of the global expert
-MODES = {"global_only": 1.0, "local_only": 0.0}  # likewise, of the weight by name
+EXPERTS = 2  # the global and the local expert
+FIXED = "fixed:"  # prefix of a gate_mode, before the weight of the global expert
+MODES = {"global_only": 1.0, "local_only": 0.0}  # weight of the global expert by gate_mode
 
 Model = dict[str, Params]  # {"small": theta_k, "large": omega_k, "gate": phi_k} of ONE client
 
 
 class State(NamedTuple):
-    """The server's extractor, and what every client keeps."""
+    """The server's extractor, every client's `Model`, and the memory of the solvers."""
 
     small: Params  # theta
-    models: dict[str, Rows]  # a `Model` of all clients, theirs after their last training; private
+    models: dict[str, Rows]  # `Model` of all clients after their last training; private
     memory: Memory
 
 
@@ -58,14 +59,15 @@ class PFedMoE(Method):
     An unseen client has neither header nor gate, so there is no protocol for it.
 
     Attributes:
-      local: solver of everything a client trains, run once per round; `clip_norm` is of the small
-        extractor, the client's model and the gate apart.
-      gate: on the input, with the outputs global and local.
-      large: the architectures F that the clients have in turn; () is `task` for everybody.
-      gate_mode: "learned"; or the ablations "fixed:<weight of the global expert>", "global_only"
-        and "local_only", in which the gate is there but says nothing.
-      gate_lr_scale: multiplies the gate's learning rate.
-      recorded: test examples of the first clients whose representations the final evaluation keeps.
+      local: solver of everything that a client trains, run once per round (paper: SGD with rate
+        0.01); `clip_norm` applies to small extractor, client's model and gate separately.
+      gate: architecture of the gate on the input, with two outputs: global and local expert.
+      large: the architectures F that the clients have in turn; () is `task` for all.
+      gate_mode: "learned"; or the ablations "fixed:<weight of the global expert>" with a weight in
+        [0, 1], "global_only" and "local_only", which ignore the gate.
+      gate_lr_scale: factor of the gate's learning rate, at least 0; 1 is the rate of the rest.
+      recorded: number of test examples of each of the first clients whose representations the final
+        evaluation keeps, at least 0.
     """
 
     local: Solver
@@ -85,9 +87,9 @@ class PFedMoE(Method):
     alike: ClassVar = frozenset({"default", "aggregated"})  # all but the small extractor
 
     def __post_init__(self):
-        """Raises ValueError for a gate mode that does not exist, or parts that do not fit."""
+        """Raises ValueError for an invalid gate mode, or parts that do not fit together."""
         Method.__post_init__(self)
-        _ = self.fixed_weight  # it checks itself
+        _ = self.fixed_weight  # raises for an invalid gate mode
         _, head = self.gate.split(self.gate.init(0))
         if (outputs := len([*head.values()][-1])) != EXPERTS:
             raise ValueError(f"the gate of pFedMoE needs {EXPERTS} outputs, got {outputs}")
@@ -97,7 +99,7 @@ class PFedMoE(Method):
 
     @cached_property
     def fixed_weight(self) -> float | None:
-        """Weight of the global expert for every input; None if the gate has learned it."""
+        """Weight of the global expert for every input; None if the gate is learned."""
         mode = self.gate_mode
         if mode == "learned":
             return None
@@ -114,19 +116,19 @@ class PFedMoE(Method):
 
     @cached_property
     def own(self) -> OwnModels:
-        """Who has which architecture."""
+        """The clients' architectures."""
         return OwnModels.among(self.task, self.large)
 
     @cached_property
     def joint(self) -> JointTask:
-        """Of cohorts that train small extractors, models and gates."""
+        """The task of cohorts that train small extractors, clients' models and gates."""
         return self.own.joint(self.task, self.gate)
 
     def init(self, num_clients: int, seed: int) -> State:
         """One draw of each architecture, of the small extractor and of the gate.
 
-        As the first, the second and what comes after the experts, so that extractors of one
-        architecture do not begin as the same function, which no gate could choose from.
+        Their seeds are those of experts 0, 1 and 2. So two extractors of the same architecture do
+        not start as the same function, between which a gate could not choose.
         """
         small, _ = self.task.split(self.task.init(expert_seed(seed, 1, "independent")))
         gate = self.gate.init(expert_seed(seed, EXPERTS, "independent"))
@@ -141,7 +143,7 @@ class PFedMoE(Method):
     # -- a round ----------------------------------------------------------------------
 
     def round(self, state: State, cohort: Cohort) -> State:
-        """Send the small extractor, train everything together, average the small extractors."""
+        """Broadcast the small extractor, train all parts together, average the small extractors."""
         own = tree.take(state.models, cohort.host_ids)
         trained, memory = replace(cohort, task=self.joint).fit(
             self.loss,
@@ -158,32 +160,32 @@ class PFedMoE(Method):
         )
 
     def loss(self, model: Model, task: Task, batch: Batch) -> Tensor:
-        """Cross-entropy of the mixture, the only term -> []"""
+        """Cross-entropy of the mixture, the only loss term -> []"""
         return batch.mean(nll(self.log_probs(model, task, batch), batch.y, task.class_weights))
 
     def log_probs(self, model: Model, task: Task, batch: Batch) -> Tensor:
-        """What the client's header makes of the mixed representation -> [B, L]"""
+        """Log-probabilities of the client's header on the mixed representation -> [B, L]"""
         _, head = task.split(model["large"])
         weights = self.weights(model["gate"], batch)
         mixed = mix(weights, *self.representations(model, task, batch))
         return log_probs(task.head_logits(head, mixed, batch))
 
     def weights(self, gate: Params, batch: Batch) -> Tensor:
-        """Of the global and of the local expert, in this order -> [B, 2]"""
+        """Weights a_G and a_F of the global and the local expert -> [B, 2]"""
         if self.fixed_weight is None:
             return self.gate.logits(gate, batch).softmax(-1)
         shares = self.fixed_weight, 1 - self.fixed_weight
         return torch.stack([batch.x.new_full((len(batch.x),), share) for share in shares], dim=-1)
 
     def representations(self, model: Model, task: Task, batch: Batch) -> tuple[Tensor, Tensor]:
-        """r_G and r_F of every example -> [B, F] each"""
+        """r_G and r_F, the representations of both experts -> [B, F] each"""
         body, _ = task.split(model["large"])
         return self.task.features(model["small"], batch), task.features(body, batch)
 
     # -- evaluation -------------------------------------------------------------------
 
     def personalise(self, state: State, cohort: Cohort) -> dict[str, Any]:
-        """What each client had after its last training; before that, the server's extractor."""
+        """Each client's parts after its last training; before that, the server's extractor."""
         return self._prepared(state, cohort, never_trained(state.memory, cohort).tolist())
 
     def aggregate(self, state: State, cohort: Cohort) -> dict[str, Any]:
@@ -199,26 +201,27 @@ class PFedMoE(Method):
     def decide(
         self, personal: dict[str, Any], outputs: tuple[Tensor, Tensor], batch: Batch
     ) -> Tensor:
-        """What the client's header makes of the mixed representation -> [B, L]"""
+        """Log-probabilities of the client's header on the mixed representation -> [B, L]"""
         (weights, own), model, task = outputs, personal["model"], personal["task"]
         _, head = task.split(model["large"])
         mixed = mix(weights, self.task.features(model["small"], batch), own)
         return log_probs(task.head_logits(head, mixed, batch))
 
     def measure(self, protocol: str, personal: dict[str, Any], cohort: Cohort) -> dict[str, Tensor]:
-        """Of test examples: mean weights, how those of the local expert are spread, vectors.
+        """Gate weights and representations of test examples.
 
-        "gate_weights" [C, 2] are of the global and the local expert, "local_weights" [C, L] of the
-        latter by label, NaN where the client has no example of it; "local_weight_bins" [C, bins]
-        count examples by it. What experts and mixture make of the `recorded` examples is in
-        "representations" [C, n, 3, F], see `parts.recording`.
+        "gate_weights" [C, 2] are means for the global and the local expert. "local_weights" [C, L]
+        are means for the local expert by label, NaN where the client has no example of the label.
+        "local_weight_bins" [C, bins] is a histogram of the local expert's weight over examples.
+        "representations" [C, n, 3, F] are r_G, r_F and r of the `recorded` examples, see
+        `parts.recording`.
         """
-        if protocol != "default":  # the gate is the same in every protocol
+        if protocol != "default":  # all protocols have the same gate
             return {}
         model, task = personal["model"], personal["task"]
         num_labels = cohort.data.federation.num_classes
         of_gate = partial(self.of_gate, num_labels)
-        told = cohort.score(of_gate, model["gate"], split="test")  # the gate runs but once
+        told = cohort.score(of_gate, model["gate"], split="test")  # runs the gate only once
         sizes = [EXPERTS, 2 * num_labels, recording.BINS]
         weights, by_label, bins = (part.contiguous() for part in told.split(sizes, dim=-1))
         of_labels = by_label.sum(1).unflatten(-1, (num_labels, 2))  # [C, L, 2]
@@ -233,9 +236,10 @@ class PFedMoE(Method):
         return found | recording.some_examples(vectors, cohort, self.recorded)
 
     def of_gate(self, num_labels: int, gate: Params, batch: Batch) -> Tensor:
-        """Of each example the weights, then what is to be added up -> [B, 2 + 2 L + bins]
+        """For each example its weights, then terms of sums over examples -> [B, 2 + 2 L + bins]
 
-        That is the local expert's weight and a 1 in the row of the label, and a 1 in its bin.
+        The terms are the local expert's weight and a 1, in the row of the label, and a 1 in the bin
+        of this weight.
         """
         weights = self.weights(gate, batch)
         local = weights[:, 1]
@@ -245,17 +249,17 @@ class PFedMoE(Method):
         return torch.cat([weights, by_label.flatten(1), recording.in_bins(local)], dim=1)
 
     def all_representations(self, model: Model, task: Task, batch: Batch) -> Tensor:
-        """r_G, r_F and their mixture of every example -> [B, 3, F]"""
+        """r_G, r_F and r of every example -> [B, 3, F]"""
         pair = self.representations(model, task, batch)
         return torch.stack([*pair, mix(self.weights(model["gate"], batch), *pair)], dim=1)
 
     def _prepared(self, state: State, cohort: Cohort, served: list[bool]) -> dict[str, Any]:
-        """The clients' models; those `served` have the server's extractor in place of their own."""
+        """The clients' models, with the server's small extractor for those `served`."""
         own = tree.take(state.models, cohort.host_ids)
         small = replaced(own["small"], cohort.held(state.small), served)
         return {"model": own | {"small": small}, "task": self.own.of(cohort)}
 
 
 def mix(weights: Tensor, shared: Tensor, own: Tensor) -> Tensor:
-    """Representations [B, F] of both experts by their weights [B, 2] -> [B, F]"""
+    """r, the sum of both experts' representations [B, F] with weights [B, 2] -> [B, F]"""
     return weights[:, :1] * shared + weights[:, 1:] * own

@@ -1,18 +1,18 @@
-"""A plain mixture of gated experts, trained on its likelihood: what FedMix does not do, and why.
+"""A plain mixture of gated experts, trained on its likelihood: the case that collapses.
 
     maximise  mean_i log sum_e p(e|x_i) p_e(y_i|x_i)
 
-Nothing keeps the experts apart, and the gate soon trusts one of them with everything. The mean
-weight that the gate gives to each expert, label by label, shows it: see `table_rounds`.
+Nothing separates the experts, and the gate soon gives all weight to one of them. The recorded mean
+gate weights by label show this: see `table_rounds`.
 
-The paper trains this on all data in one place: a federation of one client. A round is `local.steps`
-mini-batches of a fresh shuffle, so many rounds that they add up to an epoch, between which one can
-look at the gate [R]. With more clients experts and gate are averaged as in FedAvg.
+The paper trains it on all data in one place: a federation of one client. Ours: a round is
+`local.steps` mini-batches of a new shuffle, so an epoch has several rounds, after each of which the
+gate can be recorded. With several clients, experts and gate are averaged as in FedAvg.
 
 Source: Reisser et al., "Federated Mixture of Experts", ICLR 2021 submission (arXiv:2107.06724),
-Figure 14 (b); specification section 7.4.
-Deviation: the paper does not say what the gate sees. Here it is that of FedMix, fed with the plain
-mean of the experts' features, as there is nothing to weigh them with [R]; it begins uniform [R].
+Figure 14 (b); section 7.4 of fedlib/papers/fedmix/README.md.
+Deviation: the paper does not specify the gate. Here it is FedMix's gate on the unweighted mean of
+the experts' features, and starts uniform.
 """
 
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ SPLITS = ("train", "val")
 
 
 class State(NamedTuple):
-    """The mixture, what the solvers remember, and what the gate did on the way."""
+    """The mixture, the memory of the solvers, and the recorded gate weights."""
 
     model: Model
     memory: Memory
@@ -48,15 +48,16 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class PlainMixture(Method):
-    """A mixture of whole models and a gate, the same for everybody.
+    """A mixture of whole models and a gate, the same for all clients.
 
     Attributes:
       local: solver of experts and gate.
-      num_experts: E. 1 is FedAvg.
-      expert_seeds: how experts are drawn, "independent" or "official"; see
+      num_experts: E, at least 1, which is FedAvg; 4 in Figure 14.
+      expert_seeds: random seeds of the experts, "independent" or "official"; see
         `fedlib.engine.experts.expert_seed`.
-      table_rounds: after which the gate is looked at, ascending; 0 is before the first.
-      table_split: on whose examples: "train" or "val", of the clients in that round.
+      table_rounds: rounds after which gate weights are recorded, ascending; 0 is before the first
+        round.
+      table_split: split of the recorded examples, "train" or "val", of the round's clients.
     """
 
     local: Solver
@@ -69,19 +70,19 @@ class PlainMixture(Method):
     ranges: ClassVar = {"num_experts": Range(1)}
 
     def __post_init__(self):
-        """Raises ValueError for settings that mean nothing."""
+        """Raises ValueError for invalid settings."""
         Method.__post_init__(self)
         object.__setattr__(self, "table_rounds", tables.checked_rounds(self.table_rounds))
 
     def init(self, num_clients: int, seed: int) -> State:
-        """Experts as `expert_seeds` says; a gate that trusts all alike."""
+        """New experts, with the seeds of `expert_seeds`; a uniform gate."""
         experts = draw_experts(self.task, self.num_experts, seed, self.expert_seeds)
         like = next(iter(experts.values()))
         gate = gating.uniform(gating.features_of(self.task), self.num_experts, like)
         model = {"experts": experts, "gate": gate}
         memory = self.local.memory(self.task.trainable(model), num_clients)
         _, head = self.task.split(experts)
-        num_labels = max(2, list(head.values())[-1].shape[1])  # one logit is of two labels
+        num_labels = max(2, list(head.values())[-1].shape[1])  # a single logit means two labels
         recorded = like.new_zeros(len(self.table_rounds), num_labels, self.num_experts)
         recorded[[r == 0 for r in self.table_rounds]] = 1 / self.num_experts
         return State(model, memory, recorded)
@@ -89,7 +90,7 @@ class PlainMixture(Method):
     # -- a round ----------------------------------------------------------------------
 
     def round(self, state: State, cohort: Cohort) -> State:
-        """Train, average, look at the gate if it is time to."""
+        """Train, average, and record the gate after one of `table_rounds`."""
         sent, memory = cohort.fit(
             self.loss,
             cohort.broadcast(state.model),
@@ -115,10 +116,14 @@ class PlainMixture(Method):
         """log p(e|x) from the experts' features [B, E, F] -> [B, E]"""
         return gating.log_weights(gate, features.mean(1))
 
-    # -- what the gate does -------------------------------------------------------------
+    # -- recorded gate weights ----------------------------------------------------------
 
     def table(self, model: Model, cohort: Cohort) -> Tensor:
-        """Mean gate weights by label, over the examples of the clients of the round -> [L, E]"""
+        """Mean gate weights by label, over the examples of the round's clients -> [L, E]
+
+        Raises:
+          DataError: if no client of the round has examples in `table_split`.
+        """
         split = self.table_split
         if not cohort.data.federation.split(split).sizes[cohort.host_ids].any():
             other = next(name for name in SPLITS if name != split)
@@ -131,7 +136,7 @@ class PlainMixture(Method):
         return weights / count.clamp(min=1)
 
     def by_label(self, model: Model, batch: Batch) -> Tensor:
-        """The gate's weights and a 1, in the row of each example's label -> [B, L, E + 1]"""
+        """Gate weights and a 1, in the row of each example's label -> [B, L, E + 1]"""
         features, log_probs = gating.outputs(self.task, model["experts"], batch)
         weights = self.log_gate(model["gate"], features).exp()
         entry = torch.cat([weights, torch.ones_like(weights[:, :1])], dim=1)
@@ -139,12 +144,9 @@ class PlainMixture(Method):
         return label.unsqueeze(-1) * entry.unsqueeze(1)
 
     def personalise(self, state: State, cohort: Cohort) -> Model:
-        """The mixture, for clients seen and unseen."""
+        """The mixture, for seen and unseen clients."""
         return cohort.broadcast(state.model)
 
     def diagnostics(self, state: State) -> dict[str, Tensor]:
-        """Mean gate weights [S, L, E], and the rounds after which they were found [S].
-
-        Rounds that never came are left out.
-        """
+        """Mean gate weights [S, L, E] and their rounds [S], for the rounds reached."""
         return tables.diagnostics(state.tables, self.table_rounds)

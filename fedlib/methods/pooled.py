@@ -1,7 +1,7 @@
-"""Pooled: one model on the training examples of all clients in one place.
+"""Pooled: one model trained on all clients' training examples in one place.
 
-What federation costs: the same model without it. A round passes over the examples of all seen
-clients as often as a client of a federated method passes over its own.
+A reference without federation. A round makes as many passes over the examples of all seen clients
+as a client of a federated method makes over its own.
 
 Source: a reference of ours, the "centralised" row of many papers.
 """
@@ -21,7 +21,7 @@ from fedlib.methods.base import Method
 
 
 class State(NamedTuple):
-    """The model, and what its solver remembers."""
+    """The model, and the memory of its solver."""
 
     params: Params
     memory: Memory
@@ -29,7 +29,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Pooled(Method):
-    """No federation: whoever has all the data trains one model. Nothing is sent.
+    """No federation: one model is trained on all the data. Nothing is sent.
 
     Attributes:
       local: solver, run once per round.
@@ -38,12 +38,12 @@ class Pooled(Method):
     local: Solver
 
     def init(self, num_clients: int, seed: int) -> State:
-        """The drawn model; nothing remembered."""
+        """A new model; the solver's memory is empty."""
         params = self.task.init(seed)
         return State(params, self.local.memory(self.task.trainable(params), num_clients))
 
     def round(self, state: State, cohort: Cohort) -> State:
-        """Train on the examples of all seen clients; the loss is that of each who takes part."""
+        """Train on the examples of all seen clients; each client of the cohort records the loss."""
         trainer = self.trainer(cohort)
         trained, memory = trainer.fit(
             self.task.loss,
@@ -64,7 +64,7 @@ class Pooled(Method):
         return self.local
 
     def trainer(self, cohort: Cohort) -> Cohort:
-        """The first seen client, who owns the training examples of all."""
+        """A cohort of the first seen client, which owns the training examples of all."""
         seen = cohort.seen()
         federation = cohort.data.federation
         owned = [np.empty(0, np.int64)] * federation.num_clients
@@ -75,5 +75,5 @@ class Pooled(Method):
         return replace(first, data=data, journal=Journal())
 
     def personalise(self, state: State, cohort: Cohort) -> Params:
-        """The model, for everybody; nothing is sent."""
+        """The model, for all clients; nothing is sent."""
         return cohort.held(state.params)

@@ -1,7 +1,7 @@
-"""A mixture of whole models with gates on pooled features: what FedMix and its variants share.
+"""The common base of FedMix and its variants: a mixture of whole models with gates on features.
 
-Clients train experts and gate together. The server takes a step of Adam along the differences of
-each expert, weighed by client.
+Clients train experts and gate together. The server takes a step of Adam along the weighted mean
+difference of each expert.
 
 Source: Reisser et al., "Federated Mixture of Experts", ICLR 2021 submission (arXiv:2107.06724).
 """
@@ -30,20 +30,21 @@ TRAINING_COPIES = 3  # of a model in training: itself, its gradient and a moment
 
 @dataclass(frozen=True, kw_only=True)
 class PooledMixture(Curves):
-    """Settings, the experts' step at the server, and prediction.
+    """Settings, the server's step of the experts, and prediction.
 
     The state has the server's `experts`, leaves [E, ...], and `divergence` [horizon, E].
 
     Attributes:
-      local: solver of experts, gate and what sorts examples or clients, run once per round; plain
-        SGD in the paper.
-      num_experts: E; the paper's K. 1 is FedAvgAdam.
-      expert_seeds: how experts are drawn, "independent" or "official"; see
+      local: solver of all that a client trains, run once per round; plain SGD in the paper, with
+        rate 0.05.
+      num_experts: E, the paper's K, at least 1, which is FedAvgAdam. Table 1 has 2, 4 and 10.
+      expert_seeds: random seeds of the experts, "independent" or "official"; see
         `fedlib.engine.experts.expert_seed`.
-      server_lr: of the server's Adam.
-      grad_to_features: whether the gate's part of the objective trains the experts too.
-      gate_epochs: for which a new client trains its gate [R].
-      horizon: rounds of the run; the divergence of so many rounds is recorded. 0 records none.
+      server_lr: learning rate of the server's Adam, at least 0; 1e-3 in the paper, Adam's default.
+      grad_to_features: whether the gate's term of the objective also trains the experts (Algorithm
+        1 read literally).
+      gate_epochs: epochs for which a new client trains its gate, at least 1; 10 is ours.
+      horizon: rounds of the run whose gradient divergence is recorded, at least 0.
     """
 
     local: Solver
@@ -62,24 +63,24 @@ class PooledMixture(Curves):
     }
 
     def __post_init__(self):
-        """Raises ValueError for settings that mean nothing."""
+        """Raises ValueError for invalid settings."""
         Curves.__post_init__(self)
-        _ = self.server  # it checks itself
+        _ = self.server  # is checked when it is made
 
     @cached_property
     def server(self) -> ServerAdam:
-        """The server's optimiser; what it trains has memories of its own."""
+        """The server's optimiser; experts, table and gate have separate memories."""
         return ServerAdam(lr=self.server_lr)
 
     def report(self, state: Any, returned: Params, weights: Tensor, part: Cohort) -> Report:
-        """What a part's clients return of their experts, by `weights` [C, E], added up."""
+        """Sums of the differences of a part's clients, weighted by `weights` [C, E]."""
         diverge = is_recorded(state.divergence, part.round)
         return variational.report(self.task, state.experts, returned, weights, part, diverge)
 
     def step(
         self, state: Any, found: Report, memory: Tree, cohort: Cohort, reweight: bool = True
     ) -> tuple[Any, Tree]:
-        """(state, memory) after the server's step on its experts; see `variational`."""
+        """(state, memory) after the server's step of the experts; see `variational`."""
         mean, active = variational.mean_difference(found, reweight), found.weights.sum > 0
         experts, memory = variational.expert_step(
             self.server, self.task, state.experts, mean, active, memory
@@ -98,9 +99,9 @@ class PooledMixture(Curves):
         return gating.decide(personal, *outputs)
 
     def personal_numbers(self) -> int:
-        """Numbers that a client of a final evaluation needs at once: its experts in training."""
+        """Memory of ONE client in a final evaluation, in numbers: its experts in training."""
         return TRAINING_COPIES * self.num_experts * tree.numel(self.task.init(0))
 
     def diagnostics(self, state: Any) -> dict[str, Tensor]:
-        """The divergence [horizon, E], if it was recorded."""
+        """The gradient divergence [horizon, E], if it was recorded."""
         return {"divergence": state.divergence} if self.horizon else {}

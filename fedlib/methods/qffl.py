@@ -1,17 +1,16 @@
-"""q-FFL, by q-FedAvg: clients with a higher loss pull harder.
+"""q-FFL, solved by q-FedAvg: clients with a higher loss have more weight.
 
     client  F = loss of the received model w on the train split;  v = w trained locally
             dw = L (w - v);  Delta = F^q dw;  h = q F^(q-1) ||dw||^2 + L F^q
     server  w <- w - sum Delta / sum h
 
-L = 1 / lr is one constant of the run: the learning rate's schedule moves v only. Shards of all
-sizes count the same.
+L = 1 / lr is constant during the run; the learning rate's schedule affects only v. Shards of all
+sizes have the same weight.
 
 Source: Li et al., "Fair Resource Allocation in Federated Learning", ICLR 2020, Algorithm 2.
 Official code: litian96/fair_flearn, flearn/trainers/qffedavg.py.
-Deviation: cohorts are the engine's, uniform and without replacement, not drawn by shard size. The
-server update is that of the clients that take part, whatever the run's `aggregation` is. Running
-statistics are no descent direction: they are averaged as in FedAvg.
+Deviation: cohorts are drawn uniformly without replacement, not by shard size. Absent clients have
+no weight, whatever the run's `aggregation` is. Running statistics are averaged as in FedAvg.
 """
 
 from dataclasses import dataclass
@@ -27,11 +26,11 @@ from fedlib.engine.task import Params
 from fedlib.methods.base import Method, Range
 from fedlib.methods.parts.settings import LogUniform
 
-TINY = 1e-10  # added to F, so that its powers exist for a client without any loss
+TINY = 1e-10  # added to F, so that its powers exist for a loss of 0
 
 
 class State(NamedTuple):
-    """The server's model, and what the clients' solvers remember."""
+    """The server's model, and the memory of the clients' solvers."""
 
     params: Params
     memory: Memory
@@ -39,11 +38,12 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class QFFL(Method):
-    """One model for everybody, as good as it can be for those it serves worst.
+    """One model for all clients, with more weight on clients with a high loss.
 
     Attributes:
-      local: local solver, run once per round; its `lr` gives L.
-      q: how much fairness counts; 0 is FedAvg with the same weight for every client.
+      local: local solver, run once per round; L is 1 / its `lr`, so `lr` must be above 0.
+      q: exponent of the loss, at least 0: a larger q is fairer. 0 is FedAvg with equal weights for
+        all clients; 1 is the default of pFedMM's code.
     """
 
     local: Solver
@@ -53,21 +53,21 @@ class QFFL(Method):
     SPACE: ClassVar = {"q": LogUniform(1e-2, 10)}
 
     def __post_init__(self):
-        """Raises ValueError for a rate that has no inverse."""
+        """Raises ValueError unless the learning rate is above 0."""
         Method.__post_init__(self)
         if not self.local.lr > 0:
             raise ValueError(f"lr must be above 0, as L is 1 / lr, got {self.local.lr}")
 
     def init(self, num_clients: int, seed: int) -> State:
-        """The drawn model; nothing remembered."""
+        """A new model; the solvers' memory is empty."""
         params = self.task.init(seed)
         return State(params, self.local.memory(self.task.trainable(params), num_clients))
 
     def round(self, state: State, cohort: Cohort) -> State:
-        """Score and train the received model on every client, then the server's update."""
+        """Every client scores and trains the received model; the server updates it."""
         received = cohort.broadcast(state.params)
         losses = cohort.example_mean(cohort.score(self.task.losses, received))
-        # All models at once: what they send is weighed by losses, and not by examples.
+        # All models at once, as the messages are weighted by losses, not by examples.
         trained, memory = cohort.fit(
             self.task.loss, received, local=self.local, memory=state.memory
         )
@@ -79,7 +79,7 @@ class QFFL(Method):
         return State(tree.merge(w, statistics), memory)
 
     def report(self, w: Params, v: Params, loss: Tensor) -> tuple[Params, Tensor]:
-        """What ONE client sends: (Delta, h []), from its loss [] at w."""
+        """ONE client's message (Delta, h []), from its loss [] at w."""
         q, lipschitz, loss = self.q, 1 / self.local.lr, loss + TINY
         dw = tree.map(lambda w, v: lipschitz * (w - v), w, v)
         delta = tree.map(lambda x: loss**q * x, dw)
@@ -91,5 +91,5 @@ class QFFL(Method):
         return tree.map(lambda w, delta: w - delta.sum(0) / h.sum(), w, delta)
 
     def personalise(self, state: State, cohort: Cohort) -> Params:
-        """The server's model, for clients seen and unseen."""
+        """The server's model, for seen and unseen clients."""
         return cohort.broadcast(state.params)

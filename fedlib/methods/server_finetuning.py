@@ -1,10 +1,10 @@
-"""FedAvg whose server trains a copy of the average on its own examples, and predicts with that.
+"""FedAvg whose server fine-tunes a copy of the average on its own examples and predicts with it.
 
     clients   FedAvg
-    server    w' <- training from the average w on its own examples;  w goes to the clients, not w'
+    server    w' <- training from the average w on its own examples;  clients receive w, not w'
 
-What a mixture of experts makes of the server's examples is to be compared with this, which uses the
-same. The copy with the least loss on the server's validation examples is kept.
+A reference for mixtures of experts that train on the same server's examples. The copy with the
+lowest loss on the server's validation examples is kept.
 
 Source: a baseline of ours for Jiang et al., "Heterogeneous Federated Learning with Scalable Server
 Mixture-of-Experts", IJCAI 2025 (doi 10.24963/ijcai.2025/610).
@@ -27,21 +27,21 @@ from fedlib.methods.parts.chosen import Chosen
 
 
 class State(NamedTuple):
-    """The clients' average, what their solvers remember, and the server's copies."""
+    """The clients' average, the memory of their solvers, and the server's copies."""
 
     params: Params
     memory: Memory
-    last: Params  # copy, of the last round
+    last: Params  # copy of the last round
     best: Chosen
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerFinetuning(Method):
-    """One model for everybody, fine-tuned on the server.
+    """One model for all clients, fine-tuned on the server.
 
     Attributes:
       local: solver of the clients.
-      server: of the server, afresh in each round, or its specification as `Run.local` has it.
+      server: solver of the server, new in each round, or its specification as in `Run.local`.
     """
 
     local: Solver
@@ -51,18 +51,22 @@ class ServerFinetuning(Method):
     final_protocols: ClassVar = {**Method.final_protocols, "server": {"last": "last_copy"}}
 
     def __post_init__(self):
-        """Raises ValueError for a specification that is no solver's."""
+        """Raises ValueError for an invalid specification of a solver."""
         if isinstance(self.server, Mapping):
             object.__setattr__(self, "server", from_spec(dict(self.server)))
 
     def init(self, num_clients: int, seed: int) -> State:
-        """The drawn model; nothing remembered."""
+        """A new model; the solvers' memory is empty."""
         params = self.task.init(seed)
         memory = self.local.memory(self.task.trainable(params), num_clients)
         return State(params, memory, params, chosen.start(params))
 
     def round(self, state: State, cohort: Cohort) -> State:
-        """A round of FedAvg, then a copy is trained on the server."""
+        """A round of FedAvg, then training of a copy on the server.
+
+        Raises:
+          DataError: if the server has no validation examples.
+        """
         sent, memory = cohort.fit(
             self.task.loss,
             cohort.broadcast(state.params),
@@ -86,15 +90,15 @@ class ServerFinetuning(Method):
         return State(params, memory, tuned, state.best.renewed(tuned, loss, cohort.round + 1))
 
     def personalise(self, state: State, cohort: Cohort) -> Params:
-        """The server's best copy, for everybody."""
+        """The server's best copy, for all clients and the server."""
         return cohort.broadcast(state.best.params)
 
     def last_copy(self, state: State, cohort: Cohort) -> Params:
-        """The copy of the last round, whichever was chosen."""
+        """The copy of the last round."""
         return cohort.broadcast(state.last)
 
     def server_parameters(self, state: State) -> int:
-        """The clients' average and the best copy, without running statistics."""
+        """Parameters of the clients' average and the best copy, without running statistics."""
         return 2 * tree.numel(self.task.trainable(state.params))
 
     def diagnostics(self, state: State) -> dict[str, Tensor]:

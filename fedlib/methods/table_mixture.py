@@ -1,13 +1,13 @@
-"""A mixture of whole models whose experts a table tells apart: model and objective of FedMix.
+"""Model and objective of FedMix: a mixture of whole models with a table of q(e|y).
 
     p(y|x, s) = sum_e p_e(y|x) p_s(e|x)     with a gate p_s(e|x) on features pooled by q(e|s)
     objective: mean of sum_e q(e|y) (log p_e(y|x) + log p_s(e|x)),   q(e|y) = softmax_e phi[y]
 
-A `TableMixture` knows how a client predicts and what it maximises; a method derived from it says
-what is sent and what the server does.
+A `TableMixture` defines a client's prediction and objective; methods derived from it define the
+communication and the server's update.
 
 Source: Reisser et al., "Federated Mixture of Experts", ICLR 2021 submission (arXiv:2107.06724);
-specification sections 1, 2.1 and 3.
+sections 1, 2.1 and 3 of fedlib/papers/fedmix/README.md.
 """
 
 from dataclasses import dataclass
@@ -34,16 +34,18 @@ class TableMixture(PooledMixture):
     """Settings, objective and prediction of a client.
 
     Attributes:
-      condition: what q depends on: the "label" of an example, or its "side" information.
-      num_sides: R, values of the side information; 0 for labels.
-      local_entropy: whether clients maximise the entropy of q(e|y) too: then experts do not
-        specialise (the paper's ablation).
-      gates: "private", each client's own, never sent; or "shared", trained and sent like the
-        experts (the paper's choice for FEMNIST).
-      private_bias: whether the head's bias is each client's own, the same for all its experts, and
-        zero at first [R].
-      pruning: eta, in [0, 1]: clients use experts with q(e|s) >= eta / E. 0 keeps all.
-      grad_to_marginal: whether the pooling weights train the table.
+      condition: the condition of q: an example's "label", or its "side" information (the rotation,
+        in Figures 5 and 6).
+      num_sides: R, number of values of the side information, at least 1; 0 for labels.
+      local_entropy: whether clients also maximise the entropy of q(e|y); then experts do not
+        specialise (the paper's ablation, Figure 3).
+      gates: "private": each client has its own gate, never sent; or "shared": trained and sent like
+        the experts (the paper's choice for FEMNIST).
+      private_bias: whether each client has its own output bias, the same for all its experts
+        ("biased FedMix"); starting at zero is ours.
+      pruning: the paper's eta, in [0, 1]: clients use the experts with q(e|s) >= eta / E. 0 keeps
+        all (Algorithm 2; Figure 11 b and d).
+      grad_to_marginal: whether the pooling weights pass a gradient to the table.
     """
 
     condition: str = "label"
@@ -61,9 +63,9 @@ class TableMixture(PooledMixture):
     ranges: ClassVar = PooledMixture.ranges | {"pruning": Range(0, 1)}
 
     def __post_init__(self):
-        """Raises ValueError for settings that mean nothing."""
+        """Raises ValueError for invalid settings."""
         PooledMixture.__post_init__(self)
-        _ = self.bias  # it checks itself
+        _ = self.bias  # raises if the head has no single bias
         if self.num_sides < 0 or (self.num_sides > 0) != (self.condition == "side"):
             raise ValueError(
                 f"num_sides must be at least 1 for condition 'side' and 0 for 'label', got "
@@ -72,7 +74,7 @@ class TableMixture(PooledMixture):
 
     @cached_property
     def bias(self) -> str | None:
-        """Name of the private bias, None if there is none."""
+        """Name of the private bias, or None."""
         biases = [name for name in self._head if name.endswith("bias")]
         if self.private_bias and len(biases) != 1:
             raise ValueError(f"private_bias needs a head with one bias, got {biases or 'none'}")
@@ -80,7 +82,7 @@ class TableMixture(PooledMixture):
 
     @cached_property
     def num_rows(self) -> int:
-        """R."""
+        """R, rows of the table: labels or values of the side information."""
         outputs = len(list(self._head.values())[-1])
         return self.num_sides or max(2, outputs)  # a single output is the logit of two classes
 
@@ -89,7 +91,7 @@ class TableMixture(PooledMixture):
         return self.task.split(self.task.init(0))[1]
 
     def shares(self, cohort: Cohort) -> Facts:
-        """What clients know of their data."""
+        """Each client's shares p(c|s) and, if q depends on it, its side information."""
         side = {"side": cohort.side()} if self.condition == "side" else {}
         return {"shares": cohort.shares(self.condition, self.num_rows), **side}
 
@@ -114,11 +116,11 @@ class TableMixture(PooledMixture):
         return -batch.mean(bound)
 
     def pooling(self, q: Tensor, keep: Tensor) -> Tensor:
-        """Weights of the experts' features, of marginals [..., E] -> [..., E]"""
+        """Pooling weights of the experts' features, from marginals q [..., E] -> [..., E]"""
         return variational.kept_part(q, keep) if self.pruning else q
 
     def whole(self, model: Model) -> Params:
-        """The experts with their bias, also where it is private -> [..., E, ...]"""
+        """The experts with their bias, private or not -> [..., E, ...]"""
         if not self.bias:
             return model["experts"]
         bias = model["bias"].unsqueeze(-2)
@@ -126,12 +128,12 @@ class TableMixture(PooledMixture):
         return {**model["experts"], self.bias: bias.expand(sizes)}
 
     def known(self, model: Model, facts: Facts) -> Known:
-        """How clients predict with their models [C, ...]"""
+        """The clients' predictors, from their models [C, ...]."""
         q = variational.marginal(facts["shares"], model["phi"])
         keep = variational.keep(q, facts["received"], self.pruning)
         return Known(self.whole(model), model["gate"], self.pooling(q, keep), keep)
 
     @property
     def alike(self) -> frozenset[str]:
-        """Protocols of the same experts, which those with a private bias are not."""
+        """Protocols with the same experts; none with a private bias."""
         return frozenset() if self.bias else frozenset({"default", "new_shard"})

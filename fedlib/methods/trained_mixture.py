@@ -1,4 +1,4 @@
-"""A mixture that a server trains on examples of its own: what Fed-MoE's server does by itself.
+"""A mixture that the server trains on its own examples: the server's part of Fed-MoE.
 
 Source: Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
 IJCAI 2025 (doi 10.24963/ijcai.2025/610), Algorithm 1.
@@ -24,19 +24,22 @@ from fedlib.methods.parts.chosen import Chosen
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedMixture(GatedMixture):
-    """Training of gate, alpha and perhaps experts, and the choice among what came of it.
+    """Training of gate, alpha and perhaps experts, and the choice of the best mixture.
 
-    The state has the mixture as it is now, `model`, and the one to predict with, `best`.
+    The state has the current mixture, `model`, and the one to predict with, `best`.
 
     Attributes:
-      server: solver of what the server trains, or its specification as `Run.local` has it.
-      noise_lr_scale, alpha_lr_scale, routed_lr_scale, main_lr_scale: factors of the server's rate;
-        0 trains nothing. The paper's experts are not trained on the server.
-      main_solver: of main experts, alone on the server's examples after every move (code,
-        CIFAR-10); None is not at all.
-      warm_start: of one expert, the first main one if there is any, on the server's examples before
-        the first round: all experts and clients then begin with it. None is not at all.
-      keep: what the server predicts with: its "best" mixture on validation examples, or the "last".
+      server: solver at the server, or its specification as in `Run.local`.
+      noise_lr_scale, alpha_lr_scale, routed_lr_scale, main_lr_scale: factors of the server's
+        learning rate, at least 0; 0 does not train the part. The paper trains no experts at the
+        server.
+      main_solver: solver that trains only the main experts on the server's examples, after every
+        update by clients (code, CIFAR-10); None for no such training.
+      warm_start: solver that trains one expert (the first main one, if any) on the server's
+        examples before the first round, as the start of all experts and clients; None for a random
+        start.
+      keep: the mixture that predicts: the "best" on the server's validation examples, or the
+        "last".
     """
 
     server: Solver | Mapping
@@ -56,7 +59,7 @@ class TrainedMixture(GatedMixture):
     final_protocols: ClassVar = {**Method.final_protocols, "server": {"last": "last_mixture"}}
 
     def __post_init__(self):
-        """Raises ValueError for settings that mean nothing."""
+        """Raises ValueError for invalid settings."""
         for name in ("server", "main_solver", "warm_start"):
             if isinstance(spec := getattr(self, name), Mapping):
                 object.__setattr__(self, name, from_spec(dict(spec)))
@@ -64,13 +67,13 @@ class TrainedMixture(GatedMixture):
 
     @property
     def trains_experts(self) -> bool:
-        """Whether the gate's training moves experts too."""
+        """Whether the gate's training also trains experts."""
         return self.routed_lr_scale > 0 or self.main_lr_scale > 0
 
     def train_gate(
         self, model: Model, own: Memory, server: Cohort, stream: str
     ) -> tuple[Model, Memory]:
-        """Gate, noise network and alpha, with the experts as they are or along with them."""
+        """(model, memory) after training of gate, noise network, alpha and perhaps experts."""
         known = () if self.trains_experts else (self.said_by_all(model, server, "train"),)
         scales = {name: getattr(self, f"{name}_lr_scale") for name in ("noise", "alpha")}
         scales |= {"routed": self.routed_lr_scale, "main": self.main_lr_scale}
@@ -86,7 +89,7 @@ class TrainedMixture(GatedMixture):
         return model | tree.take(trained, 0), own
 
     def warmed(self, model: Model, server: Cohort) -> tuple[Params, Model]:
-        """An expert that the server trained, and the mixture with copies of it for experts."""
+        """An expert that the server trained, and the mixture with copies of it as experts."""
         first = tree.map(lambda x: x[:1], model["main"] or model["routed"])
         start = tree.broadcast(first, 1)
         warm, _ = server.fit(self.main_loss, start, local=self.warm_start, stream="server/warm")
@@ -95,18 +98,18 @@ class TrainedMixture(GatedMixture):
         return warm, model | {"routed": tree.repeat(warm, self.num_routed), "main": main}
 
     def train_main(self, model: Model, server: Cohort, stream: str) -> Model:
-        """Main experts alone, with a new solver."""
+        """The model after training of the main experts alone, with a new solver."""
         main = tree.broadcast(model["main"], 1)
         main, _ = server.fit(self.main_loss, main, local=self.main_solver, stream=stream)
         return model | {"main": tree.take(main, 0)}
 
     def main_loss(self, main: Params, batch: Batch) -> Tensor:
-        """Losses of all main experts together -> []"""
+        """Sum of the main experts' losses -> []"""
         losses = each_expert(lambda expert: self.task.losses(expert, batch), main)
         return batch.mean(losses.sum(1))
 
     def renewed(self, best: Chosen, model: Model, server: Cohort) -> Chosen:
-        """The best mixture so far by its loss on the server's validation examples, or the last."""
+        """The mixture to predict with: the best so far on the server's validation data, or last."""
         loss = self.validation_loss(model, server)
         mixture = {name: model[name] for name in PREDICTS}
         if self.keep == "best":
@@ -115,9 +118,9 @@ class TrainedMixture(GatedMixture):
         return best._replace(params=tree.clone(mixture), loss=loss.to(best.loss), round=number)
 
     def personalise(self, state: Any, cohort: Cohort) -> Model:
-        """The server's mixture, for everybody."""
+        """The server's mixture, for all clients and the server."""
         return cohort.broadcast(state.best.params)
 
     def last_mixture(self, state: Any, cohort: Cohort) -> Model:
-        """The mixture of the last round, whichever was chosen."""
+        """The mixture of the last round."""
         return cohort.broadcast({name: state.model[name] for name in PREDICTS})

@@ -1,9 +1,9 @@
-"""Uniform mixture: Fed-MoE whose experts take from all clients alike.
+"""Uniform mixture: Fed-MoE with equal weights of all clients in the experts' updates.
 
     E_i <- (1 - lam) E_i + lam mean_j M_j    of every routed expert
 
-What relevance adds is the difference to Fed-MoE. From a shared start all routed experts stay the
-same, and the gate has nothing to choose between; from independent ones they approach each other.
+Its difference to Fed-MoE is the effect of relevance. From a shared start all routed experts stay
+equal, and the gate has no choice; from independent starts they approach each other.
 
 Source: an ablation of ours of Jiang et al., "Heterogeneous Federated Learning with Scalable Server
 Mixture-of-Experts", IJCAI 2025 (doi 10.24963/ijcai.2025/610), Equation 5.
@@ -19,8 +19,8 @@ from fedlib.methods.fedmoe import FedMoE
 
 @dataclass(frozen=True, kw_only=True)
 class UniformMixture(FedMoE):
-    """Fed-MoE without relevance in the experts' update; clients still have it in theirs."""
+    """Fed-MoE without relevance in the experts' update; the clients' update still has it."""
 
     def client_weights(self, found: Tensor) -> Tensor:
-        """The same for every client -> [K, C]"""
+        """Equal weights for all clients -> [K, C]"""
         return torch.full_like(found, 1 / found.shape[1])

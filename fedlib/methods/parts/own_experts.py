@@ -117,7 +117,7 @@ class Networks:
     def logits(self, experts: Params, own: Params, batch: Batch) -> Tensor:
         """Logits of the clusters' experts, then of the local expert -> [B, E + 1, L]"""
         shared = each_expert(lambda expert: self.task.logits(expert, batch), experts)
-        with ambient.expert(self.num_experts):  # dropout of its own
+        with ambient.expert(self.num_experts):  # its own dropout masks
             local = self.expert.logits(own, batch)
         return torch.cat([shared, local.unsqueeze(1)], dim=1)
 
@@ -142,7 +142,7 @@ class Networks:
         With two experts the gate has a single output, the logit of the local expert.
         """
         outputs = self.outputs(members)
-        with ambient.expert(self.num_experts + 1):  # dropout of its own
+        with ambient.expert(self.num_experts + 1):  # its own dropout masks
             return log_probs(self.gate.logits(gate, batch)[:, outputs])
 
     def outputs(self, members: Tensor) -> Tensor:

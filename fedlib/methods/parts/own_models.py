@@ -4,11 +4,11 @@ With A architectures, client k has architecture k modulo A. All clients with the
 start from the same random draw. Whole models are kept as `Rows`; `replaced` puts a shared part into
 them, by name.
 
-    models = own.init(num_clients, seed)                  # of all clients
-    mine = tree.take(state.models, cohort.host_ids)       # of the cohort
-    bodies, heads = self.task.split(mine)                 # extractors, headers
-    start = replaced(mine, cohort.broadcast(state.head))  # all with the server's header
-    cohort.fit(loss, start, own.of(cohort), ...)          # loss(model, task, batch)
+    models = own.init(num_clients, seed)                     # of all clients
+    chosen = tree.take(state.models, cohort.host_ids)        # of the cohort
+    bodies, heads = self.task.split(chosen)                  # extractors, headers
+    start = replaced(chosen, cohort.broadcast(state.head))   # all with the server's header
+    cohort.fit(loss, start, own.of(cohort), ...)             # loss(model, task, batch)
 
 Source: the experiments of Yi et al., pFedMoE, 2024 (arXiv:2402.01350); section 3 of
 fedlib/papers/pfedmoe/README.md.
