@@ -36,8 +36,8 @@ NO_MEMORY = "can't allocate memory"  # of PyTorch's error
 def run(main: Callable[[], None]) -> int:
     """Run a script's main function -> the exit code of the process.
 
-    1 is an error that the user can mend, with one line on stderr; 130 is Ctrl-C; 141 is a closed
-    pipe. Any other exception is a bug of ours and keeps its traceback.
+    1 is an error that the user can fix, with one line on stderr; 130 is Ctrl-C; 141 is a closed
+    pipe. Any other exception is a bug of fedlib and keeps its traceback.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as set by `loading`
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -62,7 +62,7 @@ def run(main: Callable[[], None]) -> int:
 
 @contextlib.contextmanager
 def loading() -> Iterator[None]:
-    """In this block Ctrl-C ends the process without a traceback, for imports of libraries."""
+    """Let Ctrl-C end the process without a traceback in this block, for imports of libraries."""
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -74,7 +74,7 @@ def interrupt_once() -> None:
     """Let only the first Ctrl-C interrupt this process; the second one reaches its jobs only.
 
     A second interrupt would stop Snakemake in its clean-up, with pages of tracebacks, while it
-    waits for jobs to save their state. Instead the jobs end at once, and then Snakemake ends.
+    waits for jobs to save their state. With this function the jobs end at once, and then Snakemake.
     """
 
     def first(*_) -> None:
@@ -86,7 +86,7 @@ def interrupt_once() -> None:
 
 
 def tell_interrupts() -> None:
-    """From now on, an uncaught Ctrl-C prints a line, as in `run`, and no traceback."""
+    """Let an uncaught Ctrl-C print a line, as in `run`, and no traceback from now on."""
 
     def tell(kind: type, error: BaseException, trace: object) -> None:
         if issubclass(kind, KeyboardInterrupt):
@@ -123,10 +123,10 @@ def run_argument(text: str, *more: str) -> dict:
     """The run specification in a command-line argument, as `fedlib.spec.Run.spec` makes it.
 
     Args:
-      more: further entries that it has.
+      more: names of further entries.
 
     Raises:
-      ConfigError: if it is not a JSON object with exactly the entries of one, of the right kinds.
+      ConfigError: unless it is a JSON object with exactly these entries, of the right types.
     """
     spec, entries = json_argument(text), RUN_ENTRIES.union(more)
     missing, unknown = sorted(entries - spec.keys()), sorted(spec.keys() - entries - {TUNED})
@@ -137,7 +137,7 @@ def run_argument(text: str, *more: str) -> dict:
 
 
 def spec_parser(description: str, stage: str) -> argparse.ArgumentParser:
-    """Arguments of every job about one run."""
+    """Arguments of every job of one run."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument(
         "--spec",
@@ -149,7 +149,7 @@ def spec_parser(description: str, stage: str) -> argparse.ArgumentParser:
 
 
 def run_parser(description: str, stage: str) -> argparse.ArgumentParser:
-    """Arguments that training and evaluating a run have in common."""
+    """Common arguments of training and evaluating a run."""
     parser = spec_parser(description, stage)
     parser.add_argument("--shards", type=Path, required=True, help="federation, .h5")
     parser.add_argument("--manifest", type=Path, required=True, help="its manifest, .json")
@@ -183,10 +183,10 @@ def threads(cores: int | None = None) -> int:
     """Cores of a training or an evaluation, from `FEDLIB_THREADS`; 1 without it.
 
     Args:
-      cores: number for all jobs together, if known.
+      cores: for all jobs together, if known.
 
     Raises:
-      ConfigError: if the variable is not a number, or there are not so many cores.
+      ConfigError: if the variable is not a number from 1 on, or exceeds `cores`.
     """
     text = os.environ.get("FEDLIB_THREADS") or "1"
     if not text.isdecimal() or int(text) < 1:
@@ -200,7 +200,7 @@ def threads(cores: int | None = None) -> int:
 
 
 def exhibit_parser(description: str, *forms: str) -> argparse.ArgumentParser:
-    """Arguments of a job that makes one table or figure, an output of each of the `forms`."""
+    """Arguments of a job that makes one table or figure, with an output in each of `forms`."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--spec", required=True, help="exhibit specification, JSON or @path")
     parser.add_argument("--metrics", type=Path, required=True, help="tidy metrics, .parquet")
@@ -222,10 +222,10 @@ def _count(text: str) -> int:
 
 
 def _of_the_machine(error: BaseException | None) -> str | None:
-    """The trouble of the machine and its remedy; None for an error of another kind.
+    """The fault of the machine and its remedy; None for any other error.
 
-    PyTorch, HDF5 and matplotlib raise their own errors, with the system's error in the text or in
-    the context.
+    PyTorch, HDF5 and matplotlib raise their own errors, with the system's error in the text or the
+    context.
     """
     while error is not None:
         if isinstance(error, MemoryError) or NO_MEMORY in str(error):
@@ -245,16 +245,15 @@ def _fail(message: str, code: int = 1) -> int:
 
 
 def tell(line: str) -> None:
-    """A line of progress."""
+    """Print a line of progress."""
     print(line, flush=True)
 
 
 class Stop:
-    """Says whether this process has been asked to stop: by SIGTERM, or by Ctrl-C or a terminal.
+    """Whether this process must stop after SIGTERM, Ctrl-C or SIGHUP; called after every round.
 
-    A terminal that is closed sends SIGHUP, which nohup has ignored.
-
-    It is asked after every round. A second Ctrl-C ends the process at once.
+    A terminal that closes sends SIGHUP, unless nohup ignores it. A second Ctrl-C ends the process
+    at once.
     """
 
     def __init__(self):
@@ -270,13 +269,13 @@ class Stop:
         return bool(self.signal)
 
     def __enter__(self) -> "Stop":
-        """Itself."""
+        """This object."""
         return self
 
     def __exit__(self, kind, *_):
-        """A process that was stopped exits with 128 and the number of the signal."""
+        """Exit a stopped process with 128 plus the number of the signal."""
         if kind is SystemExit and self.signal:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is saved: it cannot end any sooner
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is saved
             raise SystemExit(128 + self.signal) from None
 
     def _arrived(self, number: int, _) -> None:

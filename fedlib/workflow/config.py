@@ -22,7 +22,7 @@ EXECUTORS = (
 EVALUATIONS = ("shown", "all")
 PRECISIONS = ("float32", "tf32", "bfloat16")  # as in fedlib.engine.task, which needs PyTorch
 
-# Every key and its value where it is left out; config.yaml explains them.
+# Every key and its default; config.yaml explains them.
 DEFAULTS = {
     "scale": "demo",
     "papers": None,
@@ -50,12 +50,12 @@ TAGGED = ("rounds", "precision", "set")  # keys that change numbers, not only th
 LOCAL = ("device", "executor", "mirror", "raw")  # keys that should change no number
 UNITS = {"m": 60, "h": 3600, "d": 86400}  # seconds of the units of a budget
 LONGEST = 255  # bytes in the name of a file or folder
-MAX_SEED = 2**32 - 1  # the largest that every generator takes
+MAX_SEED = 2**32 - 1  # the largest seed that every generator accepts
 ADDRESSES = ("http://", "https://", "file://")
 
 
 def read(paths: Iterable[str | Path], values: Iterable[str] = ()) -> dict:
-    """The configuration in several files, of which later ones win, and in "key=value" texts.
+    """The configuration from several files and from "key=value" texts; later ones win.
 
     Raises:
       ConfigError: for a file that is missing or not a mapping, or a text without "=".
@@ -72,18 +72,18 @@ def read(paths: Iterable[str | Path], values: Iterable[str] = ()) -> dict:
 
 
 def normalised(config: Mapping) -> dict:
-    """`config` as YAML would have given it, where the command line gives strings.
+    """`config` with strings of the command line converted as YAML would.
 
-    A list may be given as one value or as words: papers=pfedmm, seeds="0 1", seeds=[0,1]. The text
-    null, or nothing, is None. Values of other wrong types are left for `check`.
+    A list may be one value or several words: papers=pfedmm, seeds="0 1", seeds=[0,1]. The text null
+    and the empty text are None. `check` finds other values of wrong types.
     """
     return {key: _normalised(key, value) for key, value in config.items()}
 
 
 def words(config: Mapping) -> list[str]:
-    """Values that differ from the defaults and change what is computed, as "key=value" texts.
+    """Values that differ from the defaults and change results, as "key=value" texts.
 
-    Without the scale, which `make` gives in another way, and without settings of the machine.
+    The scale, which `make` gives in another way, and settings of the machine are left out.
     """
     return [
         f"{key}={_text(config[key])}"
@@ -96,7 +96,7 @@ def check(config: Mapping) -> None:
     """Check a configuration that has all keys, without the papers.
 
     Raises:
-      ConfigError: naming the key, its value and what it may be.
+      ConfigError: with the key, its value and the valid values.
     """
     for key in config:
         check_choice("config", key, DEFAULTS)
@@ -152,7 +152,7 @@ def budget_seconds(text: object) -> float:
 
 
 def share_of(text: object) -> tuple[int, int]:
-    """Which part of how many, from a text such as "2/5".
+    """The part and the number of parts in a text such as "2/5".
 
     Raises:
       ConfigError: for anything else.
@@ -164,7 +164,7 @@ def share_of(text: object) -> tuple[int, int]:
 
 
 def check_choice(key: str, value: object, choices: Iterable, where: str = "known") -> None:
-    """Raise ConfigError, which lists the choices, unless `value` is one of them."""
+    """Raise ConfigError with the choices unless `value` is one of them."""
     if value not in choices:
         listed = ", ".join(map(str, dict.fromkeys(choices))) or "none"
         raise ConfigError(f"{key}: unknown {shown(value)}; {where}: {listed}")
@@ -205,12 +205,12 @@ def _normalised(key: str, value: object) -> object:
 
 
 def _text(value: object) -> str:
-    """A value as the command line takes it; a list without blanks."""
+    """A value in the form of the command line; a list without blanks."""
     return f"[{','.join(map(str, value))}]" if isinstance(value, list | tuple) else str(value)
 
 
 def _is_closed(text: str) -> bool:
-    """Whether a list is given with both of its brackets, or with none."""
+    """Whether a list has both of its brackets or none."""
     brackets = re.sub(r"[^\[\]]", "", text)
     whole = text.strip()
     return not brackets or (brackets == "[]" and whole[0] == "[" and whole[-1] == "]")
@@ -243,7 +243,7 @@ def _check_path(key: str, value: object) -> None:
     if "://" in value and (key != "mirror" or not value.startswith(ADDRESSES)):
         kinds = {"raw": "a folder", "mirror": f"a folder or an address ({', '.join(ADDRESSES)})"}
         raise ConfigError(f"{key} must be {kinds.get(key, 'a file')}, got {shown(value)}")
-    # Snakemake takes braces for wildcards; nobody means a name with line ends.
+    # Braces are Snakemake's wildcards; a line end in a name is a mistake.
     if any(len(part.encode(errors="replace")) > LONGEST for part in value.split("/")):
         raise ConfigError(f"{key} must be a path that can exist, got {shown(value)}, too long")
     if re.search(r"[{}\x00-\x1f\x7f]", value):

@@ -2,9 +2,9 @@
 
     41 of 102 jobs, 3:05, about 2:10 left: train pfedmm/digits/fedem/1234
 
-In a terminal the line is rewritten; in a file, or in the log of a CI, a new line is written now and
-then. A failure is shown with the end of the job's log, and the first table as soon as it is
-finished. Snakemake's own messages go to its log only, which is named at the end.
+In a terminal the line is rewritten; a file or the log of a CI gets a new line from time to time.
+Failures are shown with the end of the job's log, and the first table as soon as it is finished.
+Snakemake's own messages go only to its log, whose name is shown at the end.
 
 `FEDLIB_PROGRESS=1` turns this on, and `make` sets it. `python -m fedlib.workflow.console` runs
 Snakemake without the lines that it prints before it reads the Snakefile.
@@ -28,13 +28,13 @@ VARIABLE = "FEDLIB_PROGRESS"
 TERMINAL_SECONDS, FILE_SECONDS = 1.0, 30.0  # between two lines
 ENOUGH = 0.05  # fraction of jobs that must have ended before the time left is shown
 LAST_LINES = 15  # of a failed job's log
-QUOTE = "    | "  # before these
+QUOTE = "    | "  # before each of these lines
 ERASE = "\r\033[K"
-SHOWN = {"table": ".md", "figure": ".png"}  # the first of these is shown, or named
+SHOWN = {"table": ".md", "figure": ".png"}  # the first table is shown, the first figure named
 
 
 class Started(NamedTuple):
-    """A started job and its time."""
+    """A started job and its start time."""
 
     rule: str
     name: str
@@ -43,16 +43,17 @@ class Started(NamedTuple):
 
 
 class Console(logging.Handler):
-    """Writes Snakemake's events, instead of its own handler.
+    """Writes Snakemake's events, in place of Snakemake's own handler.
 
     Attributes:
       stream: gets the output; the line is rewritten if it is a terminal.
       left: number of jobs that have not ended, by rule.
       total: number of all jobs.
-      running: jobs that have been started, by Snakemake's number.
+      running: jobs that have started, by Snakemake's number.
       took: seconds of the jobs that have ended, by rule.
-      failed: how many jobs have; said: which of them first ended with which lines.
-      log: Snakemake's own, once it has been named.
+      failed: number of failed jobs.
+      said: the first job that ended with these lines, by lines.
+      log: path of Snakemake's own log, once known.
     """
 
     def __init__(self, stream: TextIO):
@@ -84,7 +85,7 @@ class Console(logging.Handler):
             handler(record)
 
     def close(self) -> None:
-        """Write how the workflow ended, if any job ran."""
+        """Write the outcome of the workflow, if any job ran."""
         if not self.ended.is_set() and self.total:
             failed = f", {self.failed} failed" if self.failed else ""
             log = f"; Snakemake's log: {self.log}" if self.log else ""
@@ -124,7 +125,7 @@ class Console(logging.Handler):
         name = job.name if job else record.rule_name
         log = [line for file in record.log for line in _end(Path(str(file)))]
         quoted = tuple(line for line in log if line.startswith(QUOTE))
-        if quoted and quoted in self.said:  # another attempt, or a run with the same trouble
+        if quoted and quoted in self.said:  # another attempt, or a run with the same error
             self._write(f"FAILED: {name}, with the same lines as {self.said[quoted]}")
             return
         self.said[quoted] = name
@@ -132,7 +133,7 @@ class Console(logging.Handler):
 
     def _error(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
-        # Of a job that failed, its log says why.
+        # The log of a failed job has the reason.
         if not self.failed and internals.COMMAND_FAILED not in text:
             self._write(text)
 
@@ -143,7 +144,7 @@ class Console(logging.Handler):
         elif record.levelno >= logging.WARNING and not self.failed:
             self._write(text)
 
-    # --- What is written -------------------------------------------------------------------------
+    # --- Output ----------------------------------------------------------------------------------
 
     def line(self) -> str:
         """The line of progress."""
@@ -159,7 +160,7 @@ class Console(logging.Handler):
         if len(done) < ENOUGH * self.total or not self._elapsed():
             return None
         mean = {rule: sum(seconds) / len(seconds) for rule, seconds in self.took.items()}
-        others = min(mean.values())  # the last jobs, tables and figures, are the quickest
+        others = min(mean.values())  # of tables and figures, the last and quickest
         work = sum(number * mean.get(rule, others) for rule, number in self.left.items())
         now = time.monotonic()
         begun = sum(now - job.began for job in self.running.values())
@@ -167,7 +168,7 @@ class Console(logging.Handler):
         return max(0.0, work - begun) / at_a_time
 
     def _show(self, job: Started) -> None:
-        """The first table, and where the first figure is."""
+        """Write the first table, and the path of the first figure."""
         suffix = self.waits.pop(job.rule, None)
         for file in job.output if suffix else ():
             if file.endswith(suffix):
@@ -191,7 +192,7 @@ class Console(logging.Handler):
                 self._tell()
 
     def _write(self, text: str) -> None:
-        """A line that stays."""
+        """Write a line that stays."""
         self.told = time.monotonic()
         self.stream.write(f"{ERASE if self.rewritten else ''}{plain(text)}\n")
         self.stream.flush()
@@ -220,13 +221,13 @@ def install(logger: logging.Logger) -> None:
 
 
 class Quiet:
-    """A stream that leaves out lines that begin like one of `internals.FIRST_LINES`."""
+    """A stream without the lines that begin like one of `internals.FIRST_LINES`."""
 
     def __init__(self, stream: TextIO):
         self.stream, self.left_out = stream, False
 
     def write(self, text: str) -> int:
-        """See `TextIO`; the end of a line that was left out may come by itself."""
+        """See `TextIO`; the end of an omitted line may come in a call of its own."""
         begins, rest = text.startswith(internals.FIRST_LINES), self.left_out and text == "\n"
         self.left_out = begins and not text.endswith("\n")
         return len(text) if begins or rest else self.stream.write(text)
@@ -246,7 +247,7 @@ def main() -> None:
 
 
 def _end(log: Path) -> list[str]:
-    """The end of a job's log, set off."""
+    """The end of a job's log, each line after `QUOTE`."""
     try:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -37,7 +37,7 @@ def trainings_of(paper: Paper) -> list[Training]:
 
 
 def declared(name: str, scale: str) -> Paper:
-    """The paper of that name at a scale; ConfigError, with the choices if there is none."""
+    """The paper of that name at a scale; ConfigError with the choices if there is none."""
     try:
         return papers.declared(name, scale)
     except ConfigError as error:
@@ -47,10 +47,10 @@ def declared(name: str, scale: str) -> Paper:
 def readable(
     scale: str, wanted: Iterable[str] | None = None
 ) -> tuple[dict[str, Paper], dict[str, str]]:
-    """Every paper at a scale, by name; and the reasons why others cannot be read.
+    """Every readable paper at a scale, by name; and the errors of the others.
 
     Args:
-      wanted: only these papers, all of which must be readable; None is all.
+      wanted: only these papers, all of which must be readable; None for all papers.
     """
     if wanted:
         return {name: declared(name, scale) for name in wanted}, {}
@@ -64,7 +64,7 @@ def readable(
 
 
 def check_paper(paper: Paper, name: str, scale: str) -> None:
-    """Raise ConfigError if a declaration contradicts itself or names what does not exist."""
+    """Raise ConfigError if a declaration contradicts itself or names something unknown."""
     where = f"papers.{name}"
     if (paper.name, paper.scale) != (name, scale):
         raise ConfigError(
@@ -138,7 +138,7 @@ def _is_a(value: object, hint: object) -> bool:
 
 
 def _check_run(at: str, run: Run, paper: Paper, known: Mapping[str, tuple[str, ...]]) -> None:
-    """Raise ConfigError for a run that names what is not `known`: methods, models, weights."""
+    """Raise ConfigError for a run with a method, model or weights that are not `known`."""
     weights, models = known["weights"], known["models"]
     check_choice(f"{at}.federation", run.federation, [data.name for data in paper.data])
     check_count(f"{at}.rounds", run.rounds)
@@ -162,10 +162,10 @@ def _check_run(at: str, run: Run, paper: Paper, known: Mapping[str, tuple[str, .
 
 
 def check_tuning(at: str, run: Run, seeds: Iterable[int]) -> None:
-    """Raise ConfigError for a way of tuning a run that makes no sense.
+    """Raise ConfigError for an invalid tuning of a run.
 
     Args:
-      seeds: of the run, none of which may tune it.
+      seeds: of the run; the tuning must have another seed.
     """
     if run.tuning is None:
         return
@@ -217,7 +217,7 @@ def check_seed(paper: Paper, run: Run, seed: int) -> None:
 
 
 def common_seeds(paper: Paper, runs: Iterable[Run]) -> list[int]:
-    """The seeds that all of these runs have, in the order of the first one's."""
+    """The seeds that all of these runs have, in the order of the first run."""
     seeds = [paper.seeds_of(run) for run in runs]
     return [seed for seed in seeds[0] if all(seed in others for others in seeds)]
 

@@ -1,4 +1,4 @@
-"""What Snakemake would run now, why, and about how long it may take.
+"""The jobs that Snakemake would run now, the reasons, and approximate times.
 
 Snakemake decides what to run (`fedlib.workflow.internals`); this module sums it up in a few lines.
 Times come from the benchmark files of earlier jobs of the same kind and scale. Times of other jobs
@@ -25,10 +25,10 @@ from fedlib.spec import scale_of
 from fedlib.workflow.layout import STAGES
 from fedlib.workflow.plan import LONG, Plan
 
-# Reasons of Snakemake's and their meanings; the first that applies is the cause.
+# Snakemake's reasons and their meanings; the first that applies is the cause.
 CAUSES = (
-    # A plan has no option to force jobs. Snakemake forces incomplete results, and
-    # `fedlib.workflow.stale` marks results of something else as such.
+    # A plan has no option to force jobs. Snakemake forces jobs with incomplete results, and
+    # `fedlib.workflow.stale` marks results of another specification as incomplete.
     ("Forced execution", "was interrupted, or is of something else"),
     ("Missing output files", "not there yet"),
     ("Params have changed", "specification or code changed"),
@@ -55,7 +55,7 @@ class Job(NamedTuple):
 
     @property
     def cause(self) -> str:
-        """Why it would run, in a few words."""
+        """The reason in a few words."""
         for start, meaning in CAUSES:
             if start in self.reason:
                 return _changed_param(self.reason) if start.startswith("Params") else meaning
@@ -65,10 +65,10 @@ class Job(NamedTuple):
 def jobs(arguments: Sequence[str] = ()) -> list[Job]:
     """Jobs that `snakemake ARGUMENTS` would run.
 
-    Without jobs of rules that have no output and only request other jobs.
+    Jobs without an output, which only request other jobs, are left out.
 
     Raises:
-      ConfigError: if Snakemake is not installed or refuses; has its message.
+      ConfigError: if Snakemake is not installed, or refuses, with its message.
     """
     command = [sys.executable, "-m", "fedlib.workflow.internals"]
     with tempfile.TemporaryDirectory() as folder:
@@ -99,7 +99,7 @@ def records(plan: Plan) -> list[Timing]:
 
 
 def by_kind(known: Iterable[Timing]) -> dict[tuple, list[Timing]]:
-    """Records of jobs that take about equally long, for equally many rounds, by their key."""
+    """Records by key; jobs with one key take about equally long for equally many rounds."""
     kinds: dict[tuple, list[Timing]] = {}
     for record in known:
         kinds.setdefault(record.key, []).append(record)
@@ -114,8 +114,8 @@ def estimate(
 ) -> float | None:
     """Estimated seconds of a job; None if unknown.
 
-    It is the median over earlier jobs of the same stage, federation and method: those with as many
-    rounds, or else all, scaled by rounds. Without any earlier job it is the forecast.
+    It is the median over earlier jobs of the same stage, federation and method: jobs with equally
+    many rounds, or else all jobs, scaled by rounds. Without any earlier job it is the forecast.
     """
     spec = {} if job.rule in LONG else json.loads(plan.spec(job.rule, **job.wildcards))
     key, rounds = _key(job.rule, job.wildcards, spec), _rounds(job.rule, spec)
@@ -136,7 +136,7 @@ def summary(
     known: Sequence[Timing],
     estimates: Estimates | None = None,
 ) -> Iterator[str]:
-    """Lines for a reader: how many jobs of each rule, why, and how long they may take."""
+    """Lines for a reader: number of jobs of each rule, causes, and estimated times."""
     if not planned:
         yield f"results/{plan.folder} is up to date: nothing to do"
         return
@@ -177,7 +177,7 @@ def _together(times: Sequence[float | None]) -> Iterator[str]:
 
 
 def _key(stage: str, wildcards: dict, spec: dict) -> tuple:
-    """The key of jobs that take about equally long, if they have as many rounds."""
+    """The key of jobs that take about equally long for equally many rounds."""
     names = [name for name in STAGES[stage] if name not in ("label", "seed")]
     return (stage, *(wildcards[name] for name in names), spec.get("method"))
 
@@ -189,9 +189,9 @@ def _rounds(stage: str, spec: dict) -> int:
 
 
 def _read_benchmark(path: Path) -> list[Timing]:
-    """The records in one file, without damaged ones, and those of runs without the profile.
+    """The records in one file, without damaged ones.
 
-    The latter do not name their jobs.
+    Records of runs without the profile are left out, too, because they do not name their jobs.
     """
     found = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():

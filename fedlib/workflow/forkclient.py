@@ -1,7 +1,7 @@
 """Run a script in a fork of a process that has its libraries: `python forkclient.py SCRIPT ...`.
 
-It has the arguments, files, environment, signals and exit status of `python SCRIPT ...`. If
-`forkserver.py` refuses it or does not run, it becomes that process.
+This process has the arguments, files, environment, signals and exit status of `python SCRIPT ...`.
+If `forkserver.py` does not run or refuses the job, this process runs the script itself.
 
 Every job starts with this script, so it imports little, and nothing of `fedlib`.
 """
@@ -13,7 +13,7 @@ import socket
 import struct
 import sys
 
-SERVERS = "FEDLIB_WARM_SOCKETS"  # environment: where servers listen, as script=address ...
+SERVERS = "FEDLIB_WARM_SOCKETS"  # environment: addresses of servers, as script=address ...
 SENT_AWAY = 1 << 16  # as in forkserver.py
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 

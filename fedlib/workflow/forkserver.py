@@ -44,7 +44,7 @@ PR_SET_PDEATHSIG = 1
 
 
 class ForkRequest(NamedTuple):
-    """A job as a client asks for it, and the connection, which stays open while the job runs."""
+    """A client's request for a job, and the connection, which stays open while the job runs."""
 
     argv: list[str]
     folder: str
@@ -57,7 +57,7 @@ class Server:
     """Forks jobs for clients until its standard input ends, which the workflow holds open.
 
     Attributes:
-      listener: where clients connect.
+      listener: socket of new connections.
       names: modules to import before the first job.
       environment: of these imports; None before them.
       ready: whether jobs may be forks of this process.
@@ -81,14 +81,14 @@ class Server:
                     return job
 
     def _leave(self) -> None:
-        """The workflow has ended."""
+        """End, because the workflow has ended."""
         sys.exit()
 
     def _arrived(self) -> ForkRequest | None:
-        """Answer a new client; in the fork, its request, and in this process None."""
+        """Answer a new client -> its request in the fork, None in this process."""
         connection, _ = self.listener.accept()
         request = None
-        with contextlib.suppress(OSError, ValueError, struct.error):  # it died while it asked
+        with contextlib.suppress(OSError, ValueError, struct.error):  # the client died
             request = receive(connection) if _is_own(connection) else None
         if request is None or not self._is_ready_for(request.environment):
             answer(connection, SENT_AWAY)
@@ -112,7 +112,7 @@ class Server:
         self.selector.register(file, selectors.EVENT_READ, do)
 
     def _is_ready_for(self, environment: dict[str, str]) -> bool:
-        """Whether this process has the libraries as the job would import them."""
+        """Whether this process has the libraries that the job would import."""
         if self.environment is None:
             self.environment = environment
             os.environ.clear()
@@ -126,12 +126,12 @@ class Server:
         return self.ready and environment == self.environment
 
     def _become(self, parent: int, request: ForkRequest) -> ForkRequest:
-        """In the new process: end with the server, and have the job's files and folder."""
+        """In the new process: end with the server, and take the job's files and folder."""
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != parent:
             sys.exit(128 + signal.SIGTERM)
         signal.signal(signal.SIGINT, self.interrupt)
-        for key in list(self.selector.get_map().values()):  # and nothing is closed later
+        for key in list(self.selector.get_map().values()):  # so that none is closed later
             key.fileobj.close() if isinstance(key.fileobj, socket.socket) else os.close(key.fd)
         self.selector.close()
         request.connection.close()
@@ -168,7 +168,7 @@ def answer(connection: socket.socket, status: int) -> None:
 
 
 def receive(connection: socket.socket) -> ForkRequest:
-    """What a client asks for: see `forkclient.ask`."""
+    """Receive a client's request, see `forkclient.ask`."""
     connection.settimeout(PATIENCE)
     head, files, _, _ = socket.recv_fds(connection, 8, 3)
     (length,) = struct.unpack("q", head)
@@ -191,7 +191,7 @@ def _is_text(value: object) -> bool:
 
 
 def _is_own(connection: socket.socket) -> bool:
-    """Whether a process of the same user asks; as in forkclient.py."""
+    """Whether the client is a process of the same user; as in forkclient.py."""
     peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     return struct.unpack("3i", peer)[1] == os.geteuid()
 
@@ -222,9 +222,9 @@ def main() -> None:
 
 
 def leave(status: int) -> None:
-    """End this process without tearing its modules down one by one, which takes a second.
+    """End this process without a clean-up of its modules, which takes a second.
 
-    It is what the children of `multiprocessing` do.
+    Children of `multiprocessing` end in the same way.
     """
     threading._shutdown()
     atexit._run_exitfuncs()

@@ -1,14 +1,14 @@
-"""Which device a job computes on, and turns at the GPUs of a machine.
+"""The device of a job, and turns at the GPUs of a machine.
 
 Snakemake decides *how many* jobs may use a GPU at a time (its resource `gpu`, which the default
 profile sets to the number of GPUs, or to `FEDLIB_GPU_SLOTS` to put several small runs on each
-card). It does not decide *which* GPU. Here a job takes a free slot of a card by locking a file,
-which the kernel unlocks however the job ends.
+card). It does not decide *which* GPU. A job takes a free slot of a card by locking a file, which
+the kernel unlocks however the job ends.
 
     with device("auto", gpus=1) as name:    # "cuda", with one card visible, or "cpu"
         ...
 
-A scheduler that already gave this job a single card (Slurm does) is left alone.
+If a scheduler such as Slurm gave this job a single card, nothing changes.
 """
 
 import contextlib
@@ -32,13 +32,12 @@ DEVICES = ("auto", "cpu", "cuda")
 def device(wanted: str = "auto", gpus: int | None = None) -> Iterator[str]:
     """Yields "cpu" or "cuda"; with several cards, leases one and makes it the only visible one.
 
-    Must be entered before this process uses CUDA, because CUDA reads the list of visible devices
-    once.
+    Enter it before this process uses CUDA, which reads the list of visible devices once.
 
     Args:
-      wanted: "cpu"; "cuda", which fails where there is no GPU; or "auto", a GPU where there is one.
-      gpus: how many the workflow granted this job; with 0, "auto" is the CPU. None is "not asked":
-        a stage run by hand.
+      wanted: "cpu"; "cuda", which fails without a GPU; or "auto", a GPU if there is one.
+      gpus: number that the workflow granted this job; with 0, "auto" is the CPU. None for a stage
+        run by hand.
 
     Raises:
       ConfigError: for an unknown `wanted`, or "cuda" without a GPU that PyTorch can use.
@@ -70,11 +69,11 @@ def lease(
 ) -> Iterator[str]:
     """Wait for a free slot of one of `devices`, and hold it; yields the device.
 
-    While it is held, `CUDA_VISIBLE_DEVICES` names only that device. Every device gets a first job
+    During the lease `CUDA_VISIBLE_DEVICES` names only that device. Every device gets a first job
     before any gets a second.
 
     Args:
-      devices: as `CUDA_VISIBLE_DEVICES` names them.
+      devices: names as in `CUDA_VISIBLE_DEVICES`.
       per_device: jobs that may share a device.
       folder: of the lock files; by default one for this user on this machine, so that two
         checkouts take turns too.
@@ -103,22 +102,22 @@ def lease(
 
 
 def visible() -> tuple[str, ...]:
-    """The GPUs that this process may use, as `CUDA_VISIBLE_DEVICES` would name them.
+    """The GPUs that this process may use, with names as in `CUDA_VISIBLE_DEVICES`.
 
-    Found without loading PyTorch or a driver.
+    It loads neither PyTorch nor a driver.
     """
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is None:
         nodes = (re.fullmatch(r"/dev/nvidia(\d+)", path) for path in glob.glob("/dev/nvidia*"))
         return tuple(map(str, sorted(int(node[1]) for node in nodes if node)))
     names = [name.strip() for name in chosen.split(",")]
-    if "-1" in names:  # CUDA ignores what follows an invalid device
+    if "-1" in names:  # CUDA ignores devices after an invalid one
         names = names[: names.index("-1")]
     return tuple(filter(None, names))
 
 
 def slots_per_device(num_devices: int) -> int:
-    """Jobs that share a card; ConfigError as `slots`."""
+    """Jobs that share a card; ConfigError, see `slots`."""
     return max(1, math.ceil(slots(num_devices) / num_devices))
 
 
@@ -138,9 +137,9 @@ def slots(num_devices: int) -> int:
 
 
 def _usable(wanted: str, devices: Sequence[str]) -> str:
-    """The device name PyTorch can use; an error if a GPU was demanded and there is none."""
+    """The device name for PyTorch; ConfigError if a GPU is required and PyTorch has none."""
     if devices:
-        import torch  # not at the top: the choice of the CPU must not cost its import
+        import torch  # not at the top, because the CPU needs no import of PyTorch here
 
         if torch.cuda.is_available():
             return "cuda"

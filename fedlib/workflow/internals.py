@@ -1,8 +1,8 @@
-"""What this project uses of Snakemake beyond its documentation: every such name, and what for.
+"""Every undocumented name of Snakemake that this project uses, and its purpose.
 
 Any version of Snakemake may rename them, so CI runs the workflow with the oldest and the newest.
-(`rules/common.smk` has one more, to find this file.) Snakemake is imported where it is used,
-because plans do without it.
+(`rules/common.smk` has one more, to find this file.) Functions import Snakemake themselves, because
+plans do not need it.
 
     python -m fedlib.workflow.internals FILE --dry-run [OPTIONS OF SNAKEMAKE]
 
@@ -19,13 +19,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# Snakemake's name for the handler of its log that writes pages to a terminal.
+# Snakemake's name for its log handler that writes to a terminal.
 STREAM_HANDLER = "DefaultStreamHandler"
-# Begin the lines that it writes before it reads the Snakefile.
+# Beginnings of the lines that it writes before it reads the Snakefile.
 FIRST_LINES = ("Using workflow specific profile ", "Config file ")
-# Begins its message that names its log.
+# Beginning of its message that names its log.
 NAMES_LOG = "Complete log(s): "
-# In its message that a command failed, which the log of the job explains better.
+# Part of its message that a command failed; the job's log explains the failure better.
 COMMAND_FAILED = "CalledProcessError in file"
 
 
@@ -33,12 +33,12 @@ class Process(NamedTuple):
     """A process of Snakemake that reads the Snakefile.
 
     Attributes:
-      is_main: plans and starts jobs; False for one that does a single job.
-      is_dry: it is a dry run.
-      runs_jobs: jobs run on this machine, as its children.
-      deploys: jobs run in environments of conda, or in containers.
+      is_main: whether it plans and starts jobs; False if it does a single job.
+      is_dry: whether it is a dry run.
+      runs_jobs: whether jobs run on this machine, as its children.
+      deploys: whether jobs run in conda environments or containers.
       cores: for all jobs together, if they run here.
-      moves_paths: a module has `prefix` or `replace_prefix`.
+      moves_paths: whether a module has `prefix` or `replace_prefix`.
     """
 
     is_main: bool
@@ -50,7 +50,7 @@ class Process(NamedTuple):
 
 
 def process(workflow: Any) -> Process:
-    """What the Snakefile's `workflow` says about this process."""
+    """Properties of this process, from the Snakefile's `workflow`."""
     paths = workflow.modifier.path_modifier
     return Process(
         is_main=workflow.is_main_process,
@@ -63,10 +63,10 @@ def process(workflow: Any) -> Process:
 
 
 def make_again(wrong: set[str], right: set[str]) -> None:
-    """Let Snakemake take files for incomplete, which it makes again if it needs them.
+    """Let Snakemake treat the files `wrong` as incomplete, so that it makes needed ones again.
 
     Args:
-      right: files that are what they should be, whatever Snakemake has noted of params and inputs.
+      right: files that are up to date, whatever Snakemake has recorded of params and inputs.
     """
     from snakemake.persistence import PersistenceBase
 
@@ -76,7 +76,7 @@ def make_again(wrong: set[str], right: set[str]) -> None:
         found = await incomplete(self, job)
         more = [file for file in job.output if file in wrong and file not in found]
         if more and self.has_metadata(job) and self.params_changed(job):
-            return found  # Snakemake sees it, and can say why
+            return found  # Snakemake notices the change itself, and states the reason
         return [*found, *more]
 
     def without_right(changed: Callable) -> Callable:
@@ -92,10 +92,11 @@ def make_again(wrong: set[str], right: set[str]) -> None:
 
 
 def look_again_once() -> None:
-    """Let one look through the ready jobs follow another after a second, and not one after each.
+    """Let Snakemake schedule at most one repeated look through the ready jobs at a time.
 
-    Snakemake looks when a job has ended, and a second after every look, as its limit of jobs in a
-    second may be over by then. So each job that ends adds a look a second to all that follows.
+    Snakemake looks when a job has ended, and again a second after every look, when its limit of
+    jobs per second may have passed. Without this function, each ended job adds one look per second
+    for the rest of the workflow.
     """
     from snakemake.workflow import JobScheduler
 
@@ -108,19 +109,19 @@ def look_again_once() -> None:
             due = time.monotonic() + delay
             schedule(self, delay)
 
-    if schedule is not None:  # no version must have it: only time depends on it
+    if schedule is not None:  # a version without it only takes longer
         JobScheduler._schedule_reevalutation = unless_due
 
 
 def run() -> None:
-    """Be Snakemake, with the arguments of the command line."""
+    """Run Snakemake with the arguments of the command line."""
     from snakemake.cli import main
 
     main()
 
 
 def write_needed(file: Path, arguments: Sequence[str]) -> None:
-    """Be Snakemake, with a scheduler that writes jobs to a file where its own would print them."""
+    """Run Snakemake with a scheduler that writes jobs to a file instead of printing them."""
     from snakemake import cli, workflow  # in this order: they import each other
 
     class Teller:
@@ -128,7 +129,7 @@ def write_needed(file: Path, arguments: Sequence[str]) -> None:
             self._dag = planned.dag
 
         def schedule(self) -> bool:
-            """Write all jobs that have an output and are needed; True, as nothing failed."""
+            """Write all needed jobs that have an output; True, because nothing failed."""
             jobs = [job for job in self._dag.needrun_jobs() if job.output]
             lines = [
                 json.dumps([job.rule.name, job.wildcards_dict, str(self._dag.reason(job))])
@@ -144,5 +145,5 @@ def write_needed(file: Path, arguments: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    gc.disable()  # searching the graph of jobs for garbage takes a tenth of the time
+    gc.disable()  # garbage collection in the graph of jobs takes a tenth of the time
     write_needed(Path(sys.argv[1]), sys.argv[2:])

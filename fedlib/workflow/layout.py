@@ -54,8 +54,8 @@ for _stage, _place in _PLACES.items():
     if _stage != "download":
         PATHS[f"{_stage}_benchmark"] = f"results/{{folder}}/benchmarks/{_place}.jsonl"
 
-# Wildcards of each stage, in the order in which `python -m fedlib spec` and file names give them.
-# A partition has one more where seeds do not share it (`Data.per_seed`): "replicate", "/seed3".
+# Wildcards of each stage, in the order of `python -m fedlib spec` and of file names. A partition
+# has one more, if seeds do not share it (`Data.per_seed`): "replicate", such as "/seed3".
 STAGES = {
     "download": ("dataset",),
     "partition": ("paper", "federation"),
@@ -81,10 +81,10 @@ WILDCARDS = {
 
 
 def shown(spec: dict, results: str | Path, figures: str | Path) -> list[str]:
-    """Files that a report reads: those of tables and figures, and the existing histories of runs.
+    """Files that a report reads: of tables and figures, and existing histories of runs.
 
     Args:
-      spec: of the report, as its job is given it.
+      spec: specification of the report's job.
     """
     files = []
     for paper in spec["papers"]:
@@ -102,5 +102,5 @@ def shown(spec: dict, results: str | Path, figures: str | Path) -> list[str]:
 
 
 def templates(root: Path) -> list[Path]:
-    """The templates of the report, in a checkout."""
+    """The templates of the report in a checkout."""
     return sorted((root / "fedlib/report/pages/templates").iterdir())

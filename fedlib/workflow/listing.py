@@ -1,7 +1,7 @@
 """Lists papers, federations, methods, models, data sets, partitions, tables and figures.
 
-It reads registries, declarations and docstrings without importing the code, so there is no second
-list to maintain.
+It reads registries, declarations and docstrings without importing the code, so that there is no
+second list to maintain.
 """
 
 import ast
@@ -18,8 +18,8 @@ from fedlib.workflow.config import check_choice
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import PACKAGE, ROOT, imports, registered
 
-PACKAGES = ("methods.base", "methods.parts")  # that say nothing of a method
-SHOWN = 8  # names in a row; more are counted
+PACKAGES = ("methods.base", "methods.parts")  # imports common to methods, not listed
+SHOWN = 8  # names in a row; further ones are only counted
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class Listed:
 
 
 def listed(plan: Plan, what: Iterable[str]) -> dict[str, list[Listed]]:
-    """The entries by kind of what there is.
+    """The entries by kind.
 
     Args:
-      what: a kind of `KINDS`, or none for all, then words that must be in an entry.
+      what: a kind of `KINDS`, or no kind for all, then words that must be in an entry.
 
     Raises:
       ConfigError: for a kind that does not exist.
@@ -167,12 +167,12 @@ KINDS: dict[str, Callable[[Plan], Iterator[Listed]]] = {
 }
 
 
-# --- What the code says of itself -----------------------------------------------------------------
+# --- Docstrings of the code -----------------------------------------------------------------------
 
 
 class _About(NamedTuple):
     title: str  # first line of a docstring
-    source: str  # what follows "Source:" in it
+    source: str  # its text after "Source:"
 
 
 @cache
@@ -188,7 +188,7 @@ def _about(module: str) -> _About:
 
 
 def _line(module: str) -> list[str]:
-    """A method, what it derives from, and the parts that these are made of, as modules."""
+    """The modules of a method, its base classes and their parts."""
     found: list[str] = []
     waiting = [module]
     while waiting:

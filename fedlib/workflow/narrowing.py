@@ -1,11 +1,11 @@
 """Checks which declared or finished runs a configuration leaves out.
 
-The folder of a scale shows what that scale declares. A configuration that selects papers, runs or
-seeds adds to it: trained runs stay, and papers that are not selected keep their tables and their
-place in the report. But tables show the selected runs only. A configuration that would drop
-finished runs from tables is refused; it may select those runs, too, or have a tag. The folder of a
-tag shows its last configuration. Tables show a user's own methods only while the configuration
-names them; a line lists the others.
+The folder of a scale shows the declarations of that scale. A configuration that selects papers,
+runs or seeds adds to it: trained runs stay, and papers that are not selected keep their tables and
+their place in the report. But tables show the selected runs only. A configuration that would drop
+finished runs from tables is refused; to be accepted, it must select those runs, too, or have a tag.
+The folder of a tag shows its last configuration. Tables show a user's own methods only while the
+configuration names them; a line lists the others.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def check(plan: Plan) -> None:
     """Refuse a configuration that would drop finished runs from tables in the folder of a scale.
 
     Raises:
-      ConfigError: names the paper, one of its runs and what to do.
+      ConfigError: with the paper, one of its runs and the remedy.
     """
     for name in () if plan.config["tag"] else plan.papers:
         if not Path(plan.path("metrics", paper=name)).exists():
@@ -45,7 +45,7 @@ def check(plan: Plan) -> None:
 
 
 def remarks(plan: Plan) -> Iterator[str]:
-    """Lines for the user: what is left out, and what becomes of it."""
+    """Lines for the user about runs and exhibits that are left out."""
     yield from (f"paper {name} is left out: {why}" for name, why in plan.broken.items())
     if _filters(plan):
         whole = sum(len(trainings_of(paper)) for paper in readable(plan.scale)[0].values())
@@ -66,7 +66,7 @@ def remarks(plan: Plan) -> Iterator[str]:
 
 
 def smaller(plan: Plan) -> Iterator[str]:
-    """Lines on federations with fewer clients than declared."""
+    """Lines about federations with fewer clients than declared."""
     made: dict[str, tuple[int, int]] = {}
     for names in plan.partitions():
         if (path := Path(plan.path("manifest", **names))).exists():
@@ -84,7 +84,7 @@ def smaller(plan: Plan) -> Iterator[str]:
 
 
 def _own_left_out(plan: Plan) -> Iterator[str]:
-    """Of a user's methods that are finished in the folder, those that tables do not show now."""
+    """Lines about a user's methods that are finished in the folder but not in its tables."""
     left: dict[str, list[str]] = {}
     for name in plan.papers:
         here = {training.label for training in plan.trainings(name)}
@@ -100,7 +100,7 @@ def _own_left_out(plan: Plan) -> Iterator[str]:
 
 
 def _lacking(exhibit: Exhibit, runs: list[Run], is_there: bool) -> Iterator[str]:
-    """What an exhibit lacks, of which these runs are selected."""
+    """Lines about the missing parts of an exhibit with these selected runs."""
     short = [run for run in runs if exhibit.ends_too_early(run)]
     for run in short:
         yield (
@@ -112,7 +112,7 @@ def _lacking(exhibit: Exhibit, runs: list[Run], is_there: bool) -> Iterator[str]
 
 
 def _filters(plan: Plan) -> str:
-    """What the configuration selects, as it is given: "papers=[fedmix] seeds=[0]"."""
+    """The selection of the configuration as text: "papers=[fedmix] seeds=[0]"."""
     given = [(key, plan.config[key]) for key in FILTERS if plan.config[key]]
     given = [(k, v if k != "runs" or len(v) == 1 else [f"{len(v)} of them"]) for k, v in given]
     return " ".join(f"{key}=[{','.join(map(str, values))}]" for key, values in given)

@@ -1,7 +1,7 @@
-"""Gathered runs of older code: which the plan accepts as they are, and every table marks.
+"""Gathered runs of older code, which the plan accepts and every table marks.
 
-`make gather ARGS=--older-code` notes them in results/FOLDER/older.json: the digest of the code of
-each of their files. A file that is made again is of the code that is there then.
+`make gather ARGS=--older-code` records the code digest of each of their files in
+results/FOLDER/older.json. A file that is made again loses its record.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,19 +16,19 @@ NOTE = "†: made elsewhere with older code, which may compute something else"
 
 
 def read(path: str | Path) -> dict[str, str]:
-    """Digests of the code of the files that are noted and still those, by their paths."""
+    """Code digests of the recorded files that are still the same, by path."""
     noted = seals.remembered(path)
     return {file: code for file, code in noted.items() if _is_of(Path(file), code)}
 
 
 def note(path: str | Path, codes: Mapping[str, str]) -> None:
-    """Add files and digests of their code to what is noted."""
+    """Record more files with their code digests."""
     if codes:
         seals.write_json(path, {**read(path), **codes})
 
 
 def marked(paper: Paper, noted: Iterable[str]) -> Paper:
-    """The paper with a mark and a note on the runs whose files are noted."""
+    """The paper with a mark and a note on the runs whose files are recorded."""
     folders = {Path(file).parts[-5:-1] for file in noted}
 
     def of(run: Run) -> Run:

@@ -1,14 +1,13 @@
-"""Other values than those declared, from the configuration: `set: [fedem.local.lr=0.03]`.
+"""Values of the configuration that replace declared ones: `set: [fedem.local.lr=0.03]`.
 
 An override is NAME.KEY=VALUE. NAME is a federation, the label of a run on all federations, or
 FEDERATION/LABEL. A run has the keys `RUN`, most of which have keys of their own (local.lr,
 params.num_experts); a federation has partition, params and seed. The last word suffices for a
-unique key: num_clients is the partition's. The value is JSON, or a word.
+unique key: num_clients belongs to the partition. The value is JSON, or a word.
 
-Defaults are in the code, so `fedlib.workflow.preflight` finds out whether a key without a declared
-value exists.
+Defaults are in the code, so `fedlib.workflow.preflight` checks keys without a declared value.
 
-A value that is set is not tuned any more: it holds in all trials of a tuned run.
+A value that is set is no longer tuned: it holds in all trials of a tuned run.
 """
 
 import dataclasses
@@ -32,7 +31,7 @@ class Override(NamedTuple):
     Attributes:
       text: as given.
       target: everything before the value.
-      value: as JSON has it, or text.
+      value: parsed as JSON, or text.
     """
 
     text: str
@@ -41,7 +40,7 @@ class Override(NamedTuple):
 
 
 class _NoKey(ConfigError):
-    """There is nothing of that name."""
+    """The key does not exist."""
 
 
 def parse(text: str) -> Override:
@@ -85,13 +84,13 @@ def applied(papers: Mapping[str, Paper], given: Iterable[str]) -> dict[str, Pape
 
 
 def check_used(papers: Mapping[str, Paper], given: Iterable[str]) -> None:
-    """Raise ConfigError for an override of something that these selected papers do not have."""
+    """Raise ConfigError for an override of a name or key that these selected papers lack."""
     for override in map(parse, given):
         _name_and_keys(override, papers.values())
 
 
 def about(paper: Paper, given: Iterable[str]) -> list[str]:
-    """Those overrides that name a federation or run of a paper."""
+    """The overrides of a federation or run of a paper."""
     names = _names([paper])
     return [text for text in given if any(parse(text).target.startswith(f"{x}.") for x in names)]
 
@@ -103,7 +102,7 @@ def note(given: Iterable[str]) -> str:
 
 
 def _name_and_keys(override: Override, papers: Iterable[Paper]) -> tuple[str, list[str]]:
-    """The name and the keys; the longest name that fits, as names may contain dots."""
+    """The name and the keys; the longest matching name, because names may contain dots."""
     names = _names(papers)
     fitting = [name for name in names if override.target.startswith(f"{name}.")]
     if not fitting:
@@ -114,7 +113,7 @@ def _name_and_keys(override: Override, papers: Iterable[Paper]) -> tuple[str, li
 
 
 def _names(papers: Iterable[Paper]) -> dict[str, None]:
-    """What an override may name, in the order of declarations."""
+    """The names for overrides, in the order of declarations."""
     names: dict[str, None] = {}
     for paper in papers:
         names |= dict.fromkeys(data.name for data in paper.data)
@@ -126,9 +125,9 @@ def _names(papers: Iterable[Paper]) -> dict[str, None]:
 def _in_paper(
     paper: Paper, name: str, keys: list[str], override: Override, refused: list[_NoKey]
 ) -> Paper:
-    """The paper with the value, wherever it is taken; the errors of the others are `refused`.
+    """The paper with the value wherever the key exists; other errors are added to `refused`.
 
-    Papers may have federations of one name and different partitions.
+    Papers may have federations of one name with different partitions.
     """
 
     def changed(declared: Data | Run, fields: tuple[str, ...]) -> Data | Run:
@@ -159,7 +158,7 @@ def _with(declared: Data | Run, fields: tuple[str, ...], keys: list[str], overri
 def _full(
     declared: Data | Run, fields: tuple[str, ...], keys: list[str], override: Override
 ) -> list[str]:
-    """`keys` from a field on."""
+    """`keys` with the field that they belong to."""
     if keys[0] in fields:
         return keys
     inside = {f: getattr(declared, f) for f in fields if isinstance(getattr(declared, f), dict)}
@@ -188,7 +187,7 @@ def _put(old: Any, keys: list[str], override: Override) -> Any:
 
 
 def _fits(value: Any, old: Any) -> bool:
-    """Whether a value is of the kind of the declared one; 0 and 1 may stand for fractions."""
+    """Whether a value has the declared value's type; 0 and 1 are valid fractions."""
     if old is None:
         return True
     if isinstance(old, bool) or isinstance(value, bool):
@@ -201,7 +200,7 @@ def _fits(value: Any, old: Any) -> bool:
 
 
 def _error(override: Override, what: str, word: str, known: Iterable[str]) -> _NoKey:
-    """An error that names what is nearest, or all there is."""
+    """An error with the nearest known names, or with all of them."""
     near = difflib.get_close_matches(word, list(known), n=3)
     there = f"nearest: {', '.join(near)}" if near else f"there are: {', '.join(known) or 'none'}"
     return _NoKey(f"set: {override.text!r}: {what}; {there}")

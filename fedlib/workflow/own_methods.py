@@ -2,9 +2,9 @@
 
 An entry is PATH or PATH:LABEL. The file has a class with the file's name, derived from
 `fedlib.methods.base.Method`. It runs wherever a paper has a run of that label ("fedavg" by
-default), with the same data, model, rounds, seeds and local solver. Every table and figure that has
-room for others shows it beside that run. If a server tests the methods, a method without a
-predictor for a server is left out. Its runs have the label `PREFIX` and the name of the file, for
+default), with the same data, model, rounds, seeds and local solver. Every table and figure that can
+show further runs shows it beside that run. If a server tests the methods, a method without a
+predictor for a server is left out. The label of its runs is `PREFIX` and the name of the file, for
 other parts of a configuration: set=[own-fedper.params.k=3].
 
 The file is parsed and not imported here, because a plan imports the standard library only.
@@ -35,7 +35,7 @@ class OwnMethod(NamedTuple):
 
     Attributes:
       text: as given.
-      path: of the file, relative to the checkout if it is in there; the method of its runs.
+      path: of the file, relative to the checkout if inside it; the method of its runs.
       like: label of the runs whose settings it takes.
       label, title: of its own runs.
     """
@@ -48,7 +48,7 @@ class OwnMethod(NamedTuple):
 
 
 def parse(text: str) -> OwnMethod:
-    """A method by its file; ConfigError for what cannot be one."""
+    """A method from its entry; ConfigError if it is invalid."""
     path, _, like = text.partition(":")
     if not is_file(path):
         raise ConfigError(f"methods: expected a file of Python, such as {EXAMPLE}, got {text!r}")
@@ -64,7 +64,7 @@ def parse(text: str) -> OwnMethod:
 
 
 def title_of(path: str) -> str:
-    """The class that a file is about, as tables and figures call its method.
+    """The name of the class with the file's name, which is the method's title.
 
     Raises:
       ConfigError: if there is no such file or class, or the file is not Python.
@@ -85,8 +85,8 @@ def added(papers: Mapping[str, Paper], given: Iterable[str]) -> dict[str, Paper]
     """The papers with the runs of these methods.
 
     Raises:
-      ConfigError: for a file without a method, for names that are taken, and for a method that no
-        paper can run or test.
+      ConfigError: for a file without a method, a name already in use, or a method that no paper can
+        run or test.
     """
     methods = [parse(text) for text in given]
     found = dict(papers)
@@ -109,14 +109,14 @@ def added(papers: Mapping[str, Paper], given: Iterable[str]) -> dict[str, Paper]
 
 
 def is_own(run: Run) -> bool:
-    """Whether a run is of a method that the configuration has brought."""
+    """Whether a run is of a method from the configuration."""
     return run.label.startswith(PREFIX) and is_file(run.method)
 
 
 def remarks(
     papers: Mapping[str, Paper], declared: Mapping[str, Paper], given: Iterable[str]
 ) -> Iterator[str]:
-    """Lines on which of `papers`, a selection of `declared`, run each of these methods."""
+    """Lines about the `papers`, a selection of `declared`, that run each of these methods."""
     for own in map(parse, given):
         where = [f"{p.name}/{r.federation}" for p in papers.values() for r in p.runs if _of(r, own)]
         yield f"{own.title} of {own.path}, run like {own.like} on {', '.join(where)}"
@@ -127,7 +127,7 @@ def remarks(
 
 
 def finished(runs: Path) -> set[str]:
-    """Labels of such methods of which a paper's folder of runs has a finished run."""
+    """Labels of own methods with a finished run in a paper's folder of runs."""
     files = runs.glob(f"*/{PREFIX}*/seed*/evaluation.h5")
     return {file.relative_to(runs).parts[1] for file in files}
 
@@ -137,7 +137,7 @@ def _of(run: Run, own: OwnMethod) -> bool:
 
 
 def _have(papers: Iterable[Paper], own: OwnMethod) -> bool:
-    """Whether papers have a run whose settings a method could take."""
+    """Whether papers have a run whose settings the method can take."""
     return any(run.label == own.like for paper in papers for run in paper.runs)
 
 
@@ -149,7 +149,7 @@ def _untested(own: OwnMethod) -> str:
 
 
 def _with(paper: Paper, own: OwnMethod) -> Paper:
-    """A paper with a method, beside each run whose settings it takes."""
+    """A paper with the method beside each run whose settings it takes."""
     alike = [run for run in paper.runs if run.label == own.like]
     if not alike:
         return paper
@@ -174,9 +174,9 @@ def _with(paper: Paper, own: OwnMethod) -> Paper:
 
 
 def _groups(path: str, name: str) -> frozenset[str] | None:
-    """The groups that a class of a file has predictors for by its `protocols`, or its bases'.
+    """The groups with predictors in the `protocols` of a file's class, or of its bases.
 
-    None if the text does not tell, so that it is found out when the method is built.
+    None if the source does not state them; building the method then checks them.
     """
     body = ast.parse((ROOT / path).read_bytes()).body
     classes = {node.name: node for node in body if isinstance(node, ast.ClassDef)}
@@ -212,13 +212,13 @@ def _literal_groups(value: ast.expr) -> frozenset[str] | None:
 
 
 def _like(run: Run, own: OwnMethod) -> Run:
-    """A run of the method that is otherwise as `run`; its hyper-parameters are its defaults."""
+    """A run of the method, otherwise equal to `run`, with the method's default parameters."""
     note = f"A method of your own, from {own.path}; settings are those of {run.title}."
     named = {"label": own.label, "title": own.title, "method": own.path}
     return replace(run, **named, params={}, settled_by="", notes=(note,))
 
 
 def _canonical(path: str) -> str:
-    """A path as specifications name it: relative to the checkout if it is in there."""
+    """A path for specifications: relative to the checkout if inside it."""
     whole = Path(os.path.normpath(ROOT / Path(path).expanduser()))
     return str(whole.relative_to(ROOT) if whole.is_relative_to(ROOT) else whole)

@@ -1,8 +1,9 @@
 """The plan: all jobs of a configuration, with their files, specifications and code.
 
-`Plan(config)` is a function of the configuration, of the papers' declarations, of the code on disk,
-and of what was gathered (`fedlib.workflow.older`). The Snakefile, the commands of `fedlib.cli` and
-the tests use it. It runs each time a Snakefile is read, so it imports the standard library only.
+`Plan(config)` is a function of the configuration, the papers' declarations, the code on disk, and
+gathered runs of older code (`fedlib.workflow.older`). The Snakefile, the commands of `fedlib.cli`
+and the tests use it. It is made each time a Snakefile is read, so it imports the standard library
+only.
 
 A *stage* is a rule with a script: download, partition, tune, train, evaluate, metrics, table,
 figure, report. Wildcards name a job of a stage, such as paper="pfedmm", federation="digits",
@@ -27,20 +28,20 @@ from fedlib.workflow.provenance import code_digest
 from fedlib.workflow.selection import Selection
 
 RUN_FILES = ("state", "history", "evaluation")
-# Stages whose specifications are files: they list every run, and an argument may have 128 kB.
+# Stages whose specifications are files: they list every run, and an argument is limited to 128 kB.
 LONG = ("metrics", "table", "figure", "report")
 
 
 class Plan(Selection):
-    """What a configuration asks for, as jobs."""
+    """The jobs of a configuration."""
 
     def __init__(self, config: Mapping):
-        """See `Selection`; remembers what is asked of thousands of jobs."""
+        """See `Selection`; caches values that thousands of jobs need."""
         super().__init__(config)
         self.digest, self._spec_of_run = cache(self.digest), cache(self._spec_of_run)
         self._evaluated = cache(self._evaluated)
 
-    # --- What there is -------------------------------------------------------------------------
+    # --- Jobs ----------------------------------------------------------------------------------
 
     def datasets(self) -> list[str]:
         """Data sets to download, pretrained weights included, sorted."""
@@ -61,7 +62,7 @@ class Plan(Selection):
         yield "report", {}
 
     def partitions(self) -> list[dict]:
-        """Wildcards of every partition: one of a federation, or one of each of its seeds."""
+        """Wildcards of every partition: one per federation, or one per federation and seed."""
         found: dict[tuple, dict] = {names: {} for names in self._data}
         for paper, federation, _, seed in self.trainings():
             found[paper, federation][self.replicate(paper, federation, seed)] = True
@@ -81,7 +82,7 @@ class Plan(Selection):
             if run.tuning
         ]
 
-    # --- Where it is ---------------------------------------------------------------------------
+    # --- Files ---------------------------------------------------------------------------------
 
     def paths(self, file: str, jobs: Iterable[Mapping]) -> list[str]:
         """`path` for each of several jobs' wildcards."""
@@ -98,16 +99,15 @@ class Plan(Selection):
     def weights(self, paper: str, federation: str, label: str) -> list[str]:
         """Receipts of the pretrained weights that a run's model and modules start from, if any.
 
-        Weights are downloaded as data sets are.
+        Weights are downloaded like data sets.
         """
         names = run_weights(vars(self.run(paper, federation, label)))
         return [self.path("receipt", dataset=name) for name in names]
 
     def settled_files(self, paper: str, federation: str, label: str, seed: object) -> list[str]:
-        """State and history of the run that the evaluation of this one takes something from.
+        """State and history of the run that this run's evaluation reuses (`Run.settled_by`).
 
-        Empty if it does everything itself, as where that run is not selected, or its weights are
-        elsewhere.
+        Empty if there is no such run, if it is not selected, or if its weights are elsewhere.
         """
         settler = self.runs.get((paper, federation, self.run(paper, federation, label).settled_by))
         if settler is None or int(seed) not in self.paper(paper).seeds_of(settler):
@@ -117,12 +117,12 @@ class Plan(Selection):
         return [] if is_stand_in(files[0]) else files
 
     def tuned(self, *files: str, paper: str | None = None) -> list[str]:
-        """Those `files` ("trials", "choice") of all runs that are tuned, or of those of a paper."""
+        """`files` ("trials", "choice") of all tuned runs, or of those of one paper."""
         mine = [names for names in self.tunings() if paper in (None, names["paper"])]
         return [self.path(file, **names) for names in mine for file in files]
 
     def choice(self, paper: str, federation: str, label: str, **_: object) -> list[str]:
-        """What was chosen for a run; empty if it is not tuned."""
+        """The file with a run's tuned values; empty if it is not tuned."""
         names = {"paper": paper, "federation": federation, "label": label}
         return [self.path("choice", **names)] if self.run(**names).tuning else []
 
@@ -144,7 +144,7 @@ class Plan(Selection):
         return self.paths(file, map(Training._asdict, self.trainings(paper)))
 
     def exhibits(self, *files: str) -> list[str]:
-        """Those `files` ("table_md", "figure_png", ...) of all tables and figures."""
+        """`files` ("table_md", "figure_png", ...) of all tables and figures."""
         return [
             self.path(file, **wildcards)
             for stage, wildcards in self.jobs()
@@ -153,9 +153,9 @@ class Plan(Selection):
         ]
 
     def targets(self) -> list[str]:
-        """The report, the tables and the figures, and the files they are made of.
+        """The report, tables and figures, and the files behind them.
 
-        So a deleted file is made again.
+        Because all are targets, a deleted file is made again.
         """
         tables = ("table_csv", "table_md", "table_tex", "table_json")
         files = (*tables, "figure_pdf", "figure_png", "figure_svg", "figure_json")
@@ -163,10 +163,10 @@ class Plan(Selection):
         runs = [path for file in RUN_FILES for path in self.run_files(file)]
         return [*pages, *self.exhibits(*files), *self.tuned("trials", "choice"), *runs]
 
-    # --- What each job is given ----------------------------------------------------------------
+    # --- Specifications and code of jobs -------------------------------------------------------
 
     def spec(self, stage: str, **wildcards: object) -> str:
-        """Canonical JSON of what determines the output of a job, besides its input files.
+        """Canonical JSON of everything that determines a job's output, except its input files.
 
         Raises:
           ConfigError: for a stage or job that the plan does not have.
@@ -174,7 +174,7 @@ class Plan(Selection):
         return canonical_json(self._spec(stage, **wildcards))
 
     def given(self, stage: str, **wildcards: object) -> str:
-        """What a job's script gets as `--spec`: the specification, or the file with a long one."""
+        """The value of `--spec` for a job's script: the specification, or a file with it."""
         if stage not in LONG:
             return self.spec(stage, **wildcards)
         return "@" + self.path("specification", digest=self.digest(stage, **wildcards)[:16])
@@ -211,7 +211,7 @@ class Plan(Selection):
         raise _no_job(stage, wildcards)
 
     def code(self, stage: str, **wildcards: object) -> str:
-        """Digest of the code of a job; of a gathered run of older code, of that."""
+        """Digest of the code of a job; for a gathered run of older code, of that code."""
         if self.older and stage in RESULTS_OF_RUNS and "seed" in wildcards:
             if code := self.older.get(self.path(RESULTS_OF_RUNS[stage], **wildcards)):
                 return code
@@ -245,7 +245,7 @@ class Plan(Selection):
         raise _no_job(stage, wildcards)
 
     def _run_spec(self, seed: int, paper: str, federation: str, label: str) -> dict:
-        """`Run.spec`, with the digest of the partition that the run is trained on."""
+        """`Run.spec` with the digest of the partition for training."""
         declarations.check_seed(self.paper(paper), self.run(paper, federation, label), seed)
         spec = self._on(seed, paper, federation, label)
         names = {"paper": paper, "federation": federation, "label": label}
@@ -253,7 +253,7 @@ class Plan(Selection):
         return spec | (tuned or {})
 
     def _tuning(self, paper: str, federation: str, label: str) -> dict:
-        """`Run.spec` with the tuning's seed and partition, and how it is tuned."""
+        """`Run.spec` with the tuning's seed and partition, and the declared tuning."""
         tuning = self.run(paper, federation, label).tuning
         if not tuning:
             raise ConfigError(f"{paper}/{federation}/{label} is not tuned")
@@ -261,7 +261,7 @@ class Plan(Selection):
         return self._on(tuning["seed"], paper, federation, label) | {"tuning": how}
 
     def _on(self, seed: int, paper: str, federation: str, label: str) -> dict:
-        """`Run.spec` with a seed, and the digest of the partition that goes with it."""
+        """`Run.spec` with a seed, and the digest of that seed's partition."""
         data = {"paper": paper, "federation": federation}
         data["replicate"] = self.replicate(**data, seed=seed)
         spec = self._spec_of_run(paper, federation, label)
@@ -272,9 +272,9 @@ class Plan(Selection):
         return self.run(paper, federation, label).spec(0)
 
     def _evaluated(self, paper: str, federation: str, label: str) -> dict:
-        """Views, or all, and metrics of predictions: those of the run that are shown.
+        """Views of the run that exhibits show, or all views, and metrics of predictions.
 
-        Whatever else is selected, so that runs of several selections can be gathered.
+        They do not depend on the selection, so that runs of several selections can be gathered.
         """
         declared, views = self.whole[paper], [EVERYTHING]
         if self.config["evaluate"] != "all":
@@ -283,7 +283,7 @@ class Plan(Selection):
         return {"views": views, "predictions": sorted(set().union(*shown))}
 
     def _sources(self, dataset: str) -> list[str]:
-        """The sources of a data set that its federations draw from; usually it has but one."""
+        """The sources of a data set that its federations use; usually one."""
         params = [data.params for data in self._data.values() if data.dataset == dataset]
         return sorted({p["source"] for p in params if "source" in p})
 

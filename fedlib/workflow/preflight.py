@@ -1,8 +1,8 @@
 """Builds every method, model, solver and partition of a plan before anything runs.
 
-Otherwise a job would find a mistake in a declaration, maybe hours later. Building needs libraries
-that a plan does not, so another process does it (`scripts/check.py`). Successes are cached by
-specification and code, so a plan with nothing new only reads the cache.
+Without this check a job would find a mistake in a declaration, perhaps hours later. Building needs
+libraries that a plan does not, so another process does it (`scripts/check.py`). Successes are
+cached by specification and code, so a plan with nothing new only reads the cache.
 """
 
 import json
@@ -22,15 +22,15 @@ from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT, code_digest, remember
 
 SCRIPT = "scripts/check.py"
-SHOWN = 5  # complaints; others are counted
+SHOWN = 5  # complaints shown; further ones are only counted
 
 
 def check(plan: Plan) -> None:
-    """Build what was not built before, and check that folders can be read and written.
+    """Build everything not built before, and check that folders can be read and written.
 
     Raises:
-      ConfigError: if something cannot be built; names the paper and the run, table or figure. Or
-        for a folder that is missing or not writable.
+      ConfigError: if something cannot be built, with the paper and the run, table or figure; or for
+        a folder that is missing or not writable.
     """
     _check_folders(plan)
     known = seals.Cache(cache_folder() / "built.json")
@@ -38,7 +38,7 @@ def check(plan: Plan) -> None:
     for where, built in declared(plan):
         if not known.get(built):
             new.setdefault(built, []).append(where)
-    remember()  # for the jobs, which look at the same code
+    remember()  # for the jobs, which parse the same code
     if not new:
         return
     wrong: dict[str, list[str]] = {}
@@ -55,7 +55,7 @@ def check(plan: Plan) -> None:
 
 
 def _check_folders(plan: Plan) -> None:
-    """Raise ConfigError for folders at which Snakemake or a job would fail with pages of text."""
+    """Raise ConfigError for folders that would make Snakemake or a job fail with pages of text."""
     downloads.check_mirror(plan.config["mirror"])
     if re.search("[{}]", str(ROOT)):
         raise ConfigError(f"{ROOT}: move the checkout to a path without braces, as Snakemake needs")
@@ -71,7 +71,7 @@ def _check_folders(plan: Plan) -> None:
 
 
 def check_frames(plan: Plan) -> None:
-    """Check the existing inputs of tables and figures once, and not in every job.
+    """Check the existing inputs of tables and figures once instead of in every job.
 
     Raises:
       DataError: for a file that is truncated or changed.
@@ -83,9 +83,9 @@ def check_frames(plan: Plan) -> None:
 
 
 def declared(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """What a plan builds, seeds taken together: where it is declared, and what decides on it.
+    """Everything that a plan builds, once for all seeds: place of its declaration, and a key.
 
-    That is the stage that builds it, canonical JSON of its specification, and digests of code.
+    The key is the stage that builds it, canonical JSON of its specification, and code digests.
     """
     script = code_digest(SCRIPT)
     for (paper, federation, label), run in plan.runs.items():
@@ -104,7 +104,7 @@ def declared(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _answers(wanted: list[tuple[str, ...]]) -> list[str | bool | None]:
-    """What `scripts/check.py` says of each."""
+    """The answer of `scripts/check.py` for each."""
     done = subprocess.run(
         [sys.executable, str(ROOT / SCRIPT)],
         input=json.dumps([(stage, json.loads(spec)) for stage, spec, *_ in wanted]),
@@ -119,6 +119,6 @@ def _answers(wanted: list[tuple[str, ...]]) -> list[str | bool | None]:
 
 
 def _names(where: list[str]) -> str:
-    """The first of several declarations, and how many more there are."""
+    """The first of several declarations, and the number of further ones."""
     more = len(where) - 1
     return where[0] + (f" and {more} more" if more else "")

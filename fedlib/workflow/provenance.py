@@ -1,4 +1,4 @@
-"""Code digests: which code made a result.
+"""Code digests: the code that made a result.
 
 The code digest of a job covers the *meaning* of its code: the syntax trees of its script and of
 every `fedlib` module that it can import, without comments, docstrings, formatting, texts of errors
@@ -8,16 +8,15 @@ nothing. The digest is the same on Python 3.11 to 3.13.
 A *root* is a dotted module name ("fedlib.methods.fedem") or the path of a script
 ("scripts/train.py"). Modules that are loaded by name at run time (`importlib.import_module`) are
 invisible to a parser, so they must be roots of the job that loads them. `assert_covered` fails a
-job that forgot one.
+job that lacks one.
 
-What counts as an import: absolute and relative ones, at module level or inside a function, and the
-parent packages of whatever is imported. Not counted: `if TYPE_CHECKING:` blocks, which never run,
-and the modules of `PLUMBING`, which change no result. Nor is `UNCOUNTED` code that is loaded by
-name.
+Imports are absolute and relative ones, at module level or inside a function, and the parent
+packages of imported modules. Not counted are `if TYPE_CHECKING:` blocks, which never run, the
+modules of `PLUMBING`, which change no result, and `UNCOUNTED` modules, which are loaded by name.
 
 A lazy registry is a constant at module level of a package's `__init__.py` that lists modules of
-that package: `NAMES = ("mnist", ...)` or `METHODS = {"fedem": "FedEM", ...}`. It counts entry by
-entry: an entry counts only if its module does. So registering a method repeats nothing.
+that package: `NAMES = ("mnist", ...)` or `METHODS = {"fedem": "FedEM", ...}`. An entry counts only
+if its module does, so registering a method repeats nothing.
 """
 
 import ast
@@ -60,10 +59,10 @@ PLUMBING = frozenset(
     )
 )
 
-# Modules that compute, are loaded by name, and are in no digest all the same. A run on a GPU may
-# take captured graphs, and a long run the executor that is measured to be the fastest, which give
-# the numbers of other executors but for rounding. Its record says so, and an edit of theirs is no
-# reason to train every run again.
+# Modules that compute and are loaded by name, but are in no digest. A run on a GPU may use captured
+# graphs, and a long run the executor that is measured to be fastest; both give the numbers of other
+# executors up to rounding. The run's record names them, so an edit of them need not repeat every
+# run.
 UNCOUNTED = frozenset({f"{PACKAGE}.engine.graphs", f"{PACKAGE}.run.calibrate"})
 
 # Fields of a syntax tree that hold statements.
@@ -73,17 +72,17 @@ _MEANINGS = Meanings(Path(__file__))
 
 
 def code_digest(*roots: str) -> str:
-    """Digest of the meaning of `roots` and of all they can import; 16 hexadecimal digits.
+    """Digest of the meaning of `roots` and of all modules they can import; 16 hexadecimal digits.
 
     Raises:
       ModuleNotFoundError: for a root that does not exist.
-      SyntaxError: for a module that Python could not import either.
+      SyntaxError: for a module that is not valid Python.
     """
     return _code_digest(ROOT, roots)
 
 
 def modules(*roots: str) -> dict[str, str]:
-    """What `code_digest` is the digest of: each module of the closure, and what it means."""
+    """The input of `code_digest`: each module of the closure, and the digest of its meaning."""
     names = _closure(ROOT, roots)
     return {name: _contribution(ROOT, name, names)[:12] for name in names}
 
@@ -99,7 +98,7 @@ def closure(*roots: str) -> tuple[str, ...]:
 
 
 def reachable(*roots: str) -> tuple[str, ...]:
-    """As `closure`, with the `PLUMBING` and what that can import."""
+    """`closure` with `PLUMBING` and its imports."""
     return _closure(ROOT, roots, frozenset())
 
 
@@ -111,7 +110,7 @@ def imports(module: str) -> frozenset[str]:
 def registered(package: str) -> tuple[str, ...]:
     """Names that `fedlib.<package>` can load, sorted, without importing it.
 
-    They are those of its lazy registry; of a package without one, all its modules and packages.
+    They are the names in its lazy registry; without a registry, all its modules and packages.
     """
     package = f"{PACKAGE}.{package}"
     entries = _scan(ROOT, package).registry if _source(ROOT, package) else ()
@@ -125,10 +124,10 @@ def registered(package: str) -> tuple[str, ...]:
 
 
 def check_code(planned: str | None, *roots: str) -> None:
-    """Compare the code on disk with the digest a job was planned with; None skips the check.
+    """Compare the code on disk with the digest of a job's plan; None skips the check.
 
     Raises:
-      StaleCodeError: if they differ, as a result of new code would be stored as one of the old.
+      StaleCodeError: if they differ, because a result of new code would be stored as old.
     """
     if planned is None:
         return
@@ -144,7 +143,7 @@ def assert_covered(*roots: str) -> None:
     """Check that every `fedlib` module this process has loaded is in the closure of `roots`.
 
     Raises:
-      RuntimeError: naming the modules that are not; an edit of one would not re-run this job.
+      RuntimeError: with the other modules; an edit of one would not repeat this job.
     """
     loaded = {name for name in sys.modules if name == PACKAGE or name.startswith(PACKAGE + ".")}
     extra = sorted(loaded.difference(closure(*roots), reachable(*PLUMBING), UNCOUNTED))
@@ -161,7 +160,7 @@ class _Module(NamedTuple):
     Attributes:
       meaning: SHA-256 of its syntax tree.
       imports: `fedlib` modules that it can import, with their parent packages.
-      registry: entries of its lazy registries: module and what is said of it.
+      registry: entries of its lazy registries: module and value.
     """
 
     meaning: str
@@ -179,7 +178,7 @@ def _code_digest(base: Path, roots: tuple[str, ...]) -> str:
 
 
 def _contribution(base: Path, name: str, modules: tuple[str, ...]) -> str:
-    """Digest of what a module means among others: of its registries, the entries for these."""
+    """Digest of a module's meaning, with the entries of its registries for `modules`."""
     module = _scan(base, name)
     entries = [entry for entry in module.registry if entry[0] in modules]
     return hashlib.sha256(f"{module.meaning} {entries}".encode()).hexdigest()
@@ -206,10 +205,10 @@ def _closure(
 def _scan(base: Path, name: str) -> _Module:
     """The contribution of a module; cached, because the closures of jobs overlap."""
     path = _source(base, name)
-    if name == PACKAGE:  # its version, and the public names, which it loads by name
+    if name == PACKAGE:  # it has the version, and public names, which it loads by name
         return _Module(_meaning(ast.Module([], []), name).digest, frozenset(), ())
     source, registry = path.read_bytes(), ()
-    if path.name == "__init__.py":  # whether it has a registry depends on other files than itself
+    if path.name == "__init__.py":  # its registry depends on other files
         tree = ast.parse(source, str(path))
         registry = _pop_registries(base, tree, name)
         found = _meaning(tree, name)
@@ -227,7 +226,7 @@ def _scan(base: Path, name: str) -> _Module:
 
 
 def _meaning(tree: ast.Module, package: str) -> Meaning:
-    """The meaning of a file of `package`, and the names that it imports from this project."""
+    """The meaning of a file of `package`, with the names that it imports from this project."""
     ours = {name for name in _imported(tree, package) if name.partition(".")[0] == PACKAGE}
     digest = hashlib.sha256(_canonical(_Computing().visit(tree)).encode()).hexdigest()
     return Meaning(digest, tuple(sorted(ours)))
@@ -252,7 +251,7 @@ def _parents(name: str) -> list[str]:
 
 
 def _imported(tree: ast.Module, package: str) -> set[str]:
-    """Dotted names that may be modules, of every import statement that can run."""
+    """Dotted names, possibly of modules, in every import statement that can run."""
     names = set()
     waiting: list[ast.AST] = [tree]
     while waiting:
@@ -304,7 +303,7 @@ def _is_type_checking(node: ast.AST) -> bool:
 class _Computing(ast.NodeTransformer):
     """Removes from a syntax tree texts of errors, and annotations of functions and variables.
 
-    Annotations of a class stay, as they make the fields of a dataclass.
+    Annotations in a class stay, because they define the fields of a dataclass.
     """
 
     _in_function = False
@@ -359,7 +358,7 @@ def _canonical(node: object) -> str:
             if name in ("ctx", "kind", "type_comment"):
                 continue
             if value is None and not isinstance(node, ast.Constant):
-                continue  # absent and None are one: newer versions add optional fields
+                continue  # equal to an absent field: newer versions add optional fields
             if isinstance(value, list):
                 if name in ("body", "orelse", "finalbody"):
                     value = _without_idle(value)
@@ -373,7 +372,7 @@ def _canonical(node: object) -> str:
 
 
 def _without_idle(body: list) -> list:
-    """Statements without those that do nothing: docstrings and `if TYPE_CHECKING:` blocks."""
+    """Statements without docstrings and `if TYPE_CHECKING:` blocks, which do nothing."""
     kept = []
     for node in body:
         if _is_type_checking(node):
@@ -388,7 +387,7 @@ def _without_idle(body: list) -> list:
 
 
 def _canonical_fstring(node: ast.JoinedStr) -> str:
-    """Adjacent literal parts merged and empty ones dropped; versions split them differently."""
+    """An f-string's text with literal parts merged; versions of Python split them differently."""
     parts: list[tuple[str, str]] = []
     for value in node.values:
         if not isinstance(value, ast.Constant):

@@ -1,14 +1,14 @@
-"""What a paper fixed before its first run, `registered.py` in its folder: in which commit."""
+"""The commit of `registered.py`, the settings that a paper fixed before its first run."""
 
 import subprocess
 from pathlib import Path
 
 FILE = "registered.py"
-SHORT = 10  # characters of a commit that are shown
+SHORT = 10  # characters shown of a commit
 
 
 def note(folder: Path) -> str:
-    """What follows a citation, about the registered file of a paper's folder; "" if it has none."""
+    """A note after a citation about the paper's registered file; "" if it has none."""
     if not (folder / FILE).exists():
         return ""
     commit = changed(folder / FILE)
@@ -17,9 +17,9 @@ def note(folder: Path) -> str:
 
 
 def changed(file: Path) -> str:
-    """The commit in which a file was last changed.
+    """The last commit that changed a file.
 
-    "" where git cannot tell, or where the file is not as it was committed.
+    "" if git does not know, or if the file differs from that commit.
     """
     try:
         status, log = (

@@ -1,4 +1,4 @@
-"""What a configuration chooses of the papers: seeds, rounds, federations, labels."""
+"""A configuration's selection from the papers: seeds, rounds, federations, labels."""
 
 import dataclasses
 import re
@@ -18,15 +18,15 @@ class Selection:
 
     Attributes:
       config: the configuration with every key present (see config.yaml).
-      choosing: of it, what chooses runs by their cost.
+      choosing: its keys that choose runs by their cost.
       scale: one of `fedlib.spec.SCALES`.
       folder: name of the folder below results/ and figures/: the scale, with the tag if any.
-      folder_note: what makes this folder differ from the scale's own, "" if nothing does.
-      broken: by name, why a paper cannot be read that the configuration does not ask for by name.
-      declared: papers by name, each as it is declared.
-      whole: of these, each with the methods and the values of the configuration.
-      papers: of these, each with the configuration's seeds, rounds and selection.
-      runs: of these, by paper, federation and label.
+      folder_note: difference of this folder from the scale's own, "" if there is none.
+      broken: errors of unreadable papers that the configuration does not name, by name.
+      declared: papers by name, as declared.
+      whole: these papers with the methods and values of the configuration.
+      papers: these papers with the configuration's seeds, rounds and selection.
+      runs: of `papers`, by paper, federation and label.
       older: see `fedlib.workflow.older`.
     """
 
@@ -34,7 +34,7 @@ class Selection:
         """Check `config` and the declarations it selects.
 
         Raises:
-          ConfigError: naming the key, its value and the choices.
+          ConfigError: with the key, its value and the choices.
         """
         self.config = DEFAULTS | normalised(config)
         check(self.config)
@@ -53,7 +53,7 @@ class Selection:
             for run in paper.runs:
                 where = f"papers.{paper.name}.runs[{run.federation}/{run.label}]"
                 declarations.check_tuning(where, run, paper.seeds_of(run))
-        # Without `papers`, the papers are those that contain what the other filters name.
+        # Without `papers`, the papers are those with runs that the other filters select.
         self.papers = {name: paper for name, paper in wanted.items() if paper.runs}
         overrides.check_used(self.papers, self.config["set"] or ())
         self.folder_note = folder_note(self.config)
@@ -74,7 +74,7 @@ class Selection:
         return [training for name in names for training in trainings_of(self.paper(name))]
 
     def turns(self) -> list[str]:
-        """The papers in the order of work: the quickest first."""
+        """The papers in the order of running: the fewest rounds first."""
         rounds = {
             name: sum(self.run(*x[:3]).rounds for x in self.trainings(name)) for name in self.papers
         }
@@ -89,12 +89,12 @@ class Selection:
         label: str = "",
         **_: object,
     ) -> str:
-        """The wildcard `replicate` of the partition that a job makes or reads, from its others.
+        """The wildcard `replicate` of a job's partition, from its other wildcards.
 
-        A job of a run without a seed is that of its tuning, which has a seed of its own.
+        A run's job without a seed is its tuning, which has a seed of its own.
 
         Raises:
-          ConfigError: if it takes a seed to tell, or one is named although all share a partition.
+          ConfigError: if a seed is missing, or one is given although all seeds share a partition.
         """
         name = f"{paper}/{federation}"
         if not self.data(paper, federation).per_seed:
@@ -108,7 +108,7 @@ class Selection:
         return replicate or f"/seed{seed}"
 
     def run(self, paper: str, federation: str, label: str) -> Run:
-        """A run as it will be trained, its rounds capped if the configuration says so."""
+        """A run for training, with the configuration's limit of rounds."""
         key = (paper, federation, label)
         return _find("run", self.runs, key, "this configuration has")
 
@@ -122,19 +122,19 @@ class Selection:
         return _find(stage, declared, name, f"{paper} at scale {self.scale} has")
 
     def path(self, file: str, **wildcards: object) -> str:
-        """Path of a file of `PATHS`; wildcards that are not given stay, as "{label}"."""
+        """Path of a file of `PATHS`; wildcards without a value stay, such as "{label}"."""
         given = {"raw": self.config["raw"], "folder": self.folder, **wildcards}
         if "{replicate}" in PATHS[file] and "replicate" not in given and "federation" in given:
             given["replicate"] = self.replicate(**wildcards)
         return re.sub(r"\{(\w+)\}", lambda m: str(given.get(m[1], m[0])), PATHS[file])
 
     def paper(self, name: str) -> Paper:
-        """The paper of that name, as far as it is selected."""
+        """The selected part of the paper of that name."""
         return _find("paper", self.papers, name, "this configuration has")
 
 
 def check_selection(config: Mapping, declared: Iterable[Paper]) -> None:
-    """Raise ConfigError if a filter names what no selected paper declares, or leaves nothing."""
+    """Raise ConfigError if a filter has a name of no selected paper, or leaves nothing."""
     declared = list(declared)
     runs = [run for paper in declared for run in paper.runs]
     where = f"{' and '.join(paper.name for paper in declared)} at scale {config['scale']}"
@@ -144,7 +144,7 @@ def check_selection(config: Mapping, declared: Iterable[Paper]) -> None:
             check_choice(key, value, choices, where)
     known = [f"{p.name}/{run.federation}/{run.label}" for p in declared for run in p.runs]
     for name in config["runs"] or ():
-        # Of hundreds, those with the same beginning: of the federation, or else of the paper.
+        # Of hundreds of names, show those of the same federation, or else of the same paper.
         beginnings = name.rpartition("/")[0], name.partition("/")[0]
         near = ([k for k in known if k.startswith(f"{start}/")] for start in beginnings)
         check_choice("runs", name, next(filter(None, near), known), where)
@@ -190,7 +190,7 @@ def selected(paper: Paper, config: Mapping) -> Paper:
 
 
 def _from_source(data: Data, sources: list[str] | None) -> Data:
-    """The federation, made from the raw files that the configuration prefers, and noted so."""
+    """The federation from the raw files that the configuration prefers, with a note."""
     for dataset, _, source in (choice.partition(":") for choice in sources or ()):
         declared = data.params.get("source")
         if dataset == data.dataset and source != declared:
@@ -205,7 +205,7 @@ def _passes(value: str, wanted: list[str] | None) -> bool:
 
 
 def _changed(run: Run, cap: int | None, precision: str | None, seeds: list[int] | None) -> Run:
-    """The run with at most `cap` rounds, in another precision, with the paper's seeds if asked."""
+    """The run with at most `cap` rounds, the precision, and the paper's seeds if `seeds` is set."""
     return dataclasses.replace(
         run,
         rounds=run.rounds if cap is None else min(cap, run.rounds),
@@ -215,13 +215,13 @@ def _changed(run: Run, cap: int | None, precision: str | None, seeds: list[int] 
 
 
 def _narrowed(exhibits: Mapping[str, Exhibit], runs: tuple[Run, ...]) -> dict[str, Exhibit]:
-    """The exhibits of these runs; dropped if nothing is left to show."""
+    """The exhibits of these runs, without exhibits that have nothing left to show."""
     narrowed = {name: exhibit.narrowed(runs) for name, exhibit in exhibits.items()}
     return {name: exhibit for name, exhibit in narrowed.items() if exhibit is not None}
 
 
 def folder_note(config: Mapping) -> str:
-    """How a folder of results differs from the scale's own, "" if it does not."""
+    """The difference of a folder of results from the scale's own, "" if there is none."""
     rounds, precision = config["rounds"], config["precision"]
     notes = []
     if rounds is not None:

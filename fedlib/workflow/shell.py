@@ -1,7 +1,7 @@
 """The shell commands of all jobs: for the rules, and for a machine without Snakemake.
 
-They have Snakemake's placeholders. What must not repeat a job if it changes is among the resources:
-where raw files are, and how a result is computed.
+They have Snakemake's placeholders. Settings that must not repeat a job are resources: the place of
+raw files, and the way of computing.
 """
 
 import shlex
@@ -54,19 +54,19 @@ COMMANDS = {
     " --results {resources.results:q} --figures {resources.figures:q}"
     " --md {output.report:q} --html {output.report_html:q} >> {log:q} 2>&1",
 }
-# What a job needs only because it was planned earlier, and because others run beside it.
+# Options that a job needs only because it was planned earlier and runs beside other jobs.
 PLANNED = (" --code {params.code}", " --gpus {resources.gpu}", " >> {log:q} 2>&1")
 FOLDERS = ("checkpoints", "tuning", "runs", "results", "figures")
 ONLY_OUTPUT = {"download": "receipt", "evaluate": "evaluation"}
 
 
 def option(name: str, *values: str) -> str:
-    """The words --name value for a command line, or nothing without a value."""
+    """The words --name value for a command line; "" without a value."""
     return shlex.join([f"--{name}", *values]) if any(values) else ""
 
 
 def script(plan: Plan) -> Iterator[str]:
-    """Lines of a Bash script that does every job of the plan, one after the other."""
+    """Lines of a Bash script that runs every job of the plan, one after the other."""
     yield "#!/usr/bin/env bash"
     yield "# Every job of this configuration, in order. Run it in the root of the repository."
     yield "set -euo pipefail"
@@ -77,7 +77,7 @@ def job(stage: str = "", name: str = "") -> tuple[str, dict]:
     """The (stage, wildcards) of a job by name: "train", "pfedmm/digits/fedem/seed0".
 
     Raises:
-      ConfigError: for a stage that does not exist or a name that is not one of its jobs'.
+      ConfigError: for an unknown stage, or a name of none of its jobs.
     """
     if stage not in STAGES:
         raise ConfigError(f"no stage {stage!r}; there are {', '.join(STAGES)}")
@@ -97,7 +97,7 @@ def job(stage: str = "", name: str = "") -> tuple[str, dict]:
 
 
 def command(plan: Plan, stage: str, **wildcards: object) -> str:
-    """Shell command of one job; `write_specifications` writes what it may read.
+    """Shell command of one job; it may read files of `write_specifications`.
 
     Raises:
       ConfigError: for a stage or job that the plan does not have.
@@ -122,7 +122,7 @@ def command(plan: Plan, stage: str, **wildcards: object) -> str:
 
 
 def write_specifications(plan: Plan, root: Path = Path()) -> None:
-    """Write the specifications that are files: those of all jobs of `LONG` stages."""
+    """Write the files with the specifications of all jobs of `LONG` stages."""
     for stage, wildcards in plan.jobs():
         if stage in LONG:
             path = root / plan.given(stage, **wildcards).removeprefix("@")
@@ -132,7 +132,7 @@ def write_specifications(plan: Plan, root: Path = Path()) -> None:
 
 
 def _optional(plan: Plan, stage: str, wildcards: dict) -> dict[str, str]:
-    """Options of a command that not every job of the stage has, as text."""
+    """Options that only some jobs of the stage have, as text."""
     found = {"mirror": [plan.config["mirror"] or ""]}
     if stage in ("tune", "train", "evaluate"):
         run = {name: value for name, value in wildcards.items() if name != "seed"}
@@ -152,7 +152,7 @@ class _Word(str):
 
 
 class _Files:
-    """The files of a job by their names in `PATHS`; formatted, its only output."""
+    """The files of a job by their names in `PATHS`; formatted, it is the job's only output."""
 
     def __init__(self, plan: Plan, stage: str, wildcards: dict):
         self._plan, self._stage, self._wildcards = plan, stage, wildcards

@@ -1,6 +1,6 @@
 """The specifications of the jobs that show results: metrics, tables, figures, report.
 
-They contain digests of the specifications of other jobs, for which they ask the plan's `digest`.
+They contain digests of the specifications of other jobs, from the plan's `digest`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +17,7 @@ from fedlib.workflow.selection import Selection
 
 Digest = Callable[..., str]  # of a job, by its stage and wildcards
 
-# Keys of the configuration that choose among what papers declare, and those that name what only
+# Keys of the configuration that select from papers' declarations, and keys with names that only
 # some papers have.
 SELECTING = ("papers", "seeds", "federations", "labels", "runs", "methods", "sources")
 SELECTING += config.CHOOSING
@@ -78,7 +78,7 @@ def of_exhibit(selection: Selection, digest: Digest, stage: str, paper: Paper, n
 
 
 def _not_run(selection: Selection, stage: str, paper: Paper, name: str, runs: list[Run]) -> str:
-    """A sentence that names the cells without a selected run."""
+    """A sentence with the names of cells without a selected run."""
     whole = selection.declared[paper.name]
     exhibit = getattr(whole, f"{stage}s")[name]
     if selection.config["runs"] is None or not runs or exhibit.shows_data:
@@ -102,7 +102,7 @@ def of_report(selection: Selection, digest: Digest, there: bool = False) -> dict
     """The contents of the report, in order; see `fedlib.report.pages.contents`.
 
     Args:
-      there: what is in the folder, and not what is planned.
+      there: whether to report the content of the folder instead of the plan.
     """
     return {
         "scale": selection.scale,
@@ -113,10 +113,10 @@ def of_report(selection: Selection, digest: Digest, there: bool = False) -> dict
 
 
 def _reported(selection: Selection, there: bool) -> Iterator[Paper]:
-    """The papers of the report in their order: planned, or with tables in the folder.
+    """The papers of the report in order: planned ones, and those with tables in the folder.
 
     Args:
-      there: planned ones, too, with no more than is in the folder.
+      there: whether to reduce planned papers, too, to the content of the folder.
     """
     for name, paper in readable(selection.scale)[0].items():
         if name in selection.papers and not there:
@@ -126,7 +126,7 @@ def _reported(selection: Selection, there: bool) -> Iterator[Paper]:
 
 
 def _as_it_is(selection: Selection, paper: Paper) -> Paper:
-    """A paper with the tables and figures that are there."""
+    """A paper with its existing tables and figures."""
 
     def whole(stage: str, name: str) -> bool:
         names = {"paper": paper.name, stage: name}
@@ -140,11 +140,11 @@ def _as_it_is(selection: Selection, paper: Paper) -> Paper:
 
 
 def _words(selection: Selection, paper: Paper) -> list[str]:
-    """The configuration, less the scale, that makes a paper of the report again.
+    """The configuration, without the scale, that makes a paper of the report again.
 
-    That is the configuration where it selects the paper, and the paper alone if no name of a run or
-    federation speaks against it. Of another paper it is what the folder's configuration asks of all
-    papers, and of this one by its names.
+    For a selected paper it is the configuration, with this paper alone unless a key of `NAMING` is
+    set. For another paper it has no selections, and only the overrides of the paper's runs and
+    federations.
     """
     given = dict(selection.config)
     if paper.name not in selection.papers:
@@ -157,7 +157,7 @@ def _words(selection: Selection, paper: Paper) -> list[str]:
 
 
 def _of_paper(selection: Selection, digest: Digest, paper: Paper) -> dict:
-    """What the report tells and shows of a paper, and of which runs."""
+    """The report's content about a paper, and the paper's runs."""
     runs: dict[str, dict[str, list[int]]] = {}
     for run in paper.runs:
         runs.setdefault(run.federation, {})[run.label] = list(paper.seeds_of(run))
@@ -183,10 +183,10 @@ def _of_paper(selection: Selection, digest: Digest, paper: Paper) -> dict:
 
 
 def _headings(selection: Selection, digest: Digest, paper: Paper, stage: str) -> list[dict]:
-    """What stands over tables or figures, and which methods and families of data they are about.
+    """Headings of tables or figures, with their methods, families of data and specifications.
 
-    And of which specifications they are the results: null where that is not known, as those of
-    papers that are not selected may have been made with other selections.
+    The digest of a specification is null for papers that are not selected, whose exhibits may be of
+    other selections.
     """
     exhibits: Mapping[str, Exhibit] = getattr(paper, f"{stage}s")
     is_planned = paper.name in selection.papers

@@ -1,10 +1,10 @@
 """Finds results of another specification, code or input, whatever their times.
 
-Snakemake compares times, and specifications with its notes in .snakemake. Both fail if folders were
-exchanged, renamed or copied. So every result contains digests of its specification, code and inputs
-(`fedlib.seals.Made`). Results with other digests are made again. Results that are up to date get
-times no older than their inputs', so Snakemake sees that, too: a copy of results costs nothing.
-What Snakemake has noted of a file that was in the place of such a result does not count.
+Snakemake compares times, and specifications with its records in .snakemake. Both fail if folders
+were exchanged, renamed or copied. So every result contains digests of its specification, code and
+inputs (`fedlib.seals.Made`). Results with other digests are made again. Results that are up to date
+get times no older than their inputs', so Snakemake accepts them, and a copy of results costs
+nothing. Snakemake's records of earlier files in their places are ignored.
 
 Of large files only the first bytes are read.
 """
@@ -25,7 +25,7 @@ from fedlib.workflow import layout
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
 
-# Files of each stage: those that contain `seals.Made`, those whose digest it contains, and others.
+# Files of each stage: those with `seals.Made`, those whose digest it contains, and others.
 RESULTS = {
     "partition": (("shards",), ("manifest",), ()),
     "tune": (("trials",), ("choice",), ()),
@@ -37,7 +37,7 @@ RESULTS = {
     "report": (("report", "report_html"), (), ()),
 }
 LARGE = "train"  # stage whose state is read only if its time shows that it was replaced
-# What no result has a digest of: the rules themselves, and how raw files are got.
+# Files that no result has a digest of: the rules themselves, and the code of downloads.
 UNNOTED = ("Snakefile", "rules/*.smk", "fedlib/data/download.py", "fedlib/data/downloads/*")
 
 
@@ -49,9 +49,9 @@ class Looked(NamedTuple):
 
 
 def look(plan: Plan) -> Looked:
-    """Which of the results that are there are the plan's.
+    """The existing results that are of the plan, and those that are not.
 
-    Sets the times of those that are up to date to the order of their dependences.
+    It sets the times of results that are up to date to the order of their dependences.
     """
     folder, wrong, right = Folder(plan), set(), set()
     for stage, job in plan.jobs():
@@ -66,7 +66,8 @@ def look(plan: Plan) -> Looked:
 def is_complete(plan: Plan, right: Collection[str]) -> bool:
     """Whether all results of a plan are `right`, so that Snakemake would find nothing to do.
 
-    It may find something if a user's own data or one of `UNNOTED` changed after the report.
+    False also for a user's own data, and if one of `UNNOTED` changed after the report: Snakemake may
+    then find something to do.
     """
     results = {
         plan.path(file, **job)
@@ -96,9 +97,9 @@ class Folder:
         self.content = cache(seals.content)
 
     def look(self, stage: str, job: dict) -> Looked:
-        """The results of a job; those that are up to date get times in the order of their making.
+        """The results of a job; results that are up to date get times in order of dependence.
 
-        Of a job of which one is missing, as Snakemake sees, none is either.
+        Both sets are empty if a result is missing, which Snakemake notices itself.
         """
         kinds = ([self.plan.path(file, **job) for file in kind] for kind in RESULTS[stage])
         says, beside, others = kinds
@@ -109,7 +110,7 @@ class Folder:
         try:
             wrong = {path for path in says if not self._is_of(path, stage, job, read, beside)}
         except (DataError, OSError):
-            wrong = set(says)  # not readable as files
+            wrong = set(says)  # a file cannot be read
         if wrong:
             return Looked(wrong, set())
         times = (*read, *_companions(self.plan, stage, job))
@@ -154,8 +155,8 @@ class Folder:
 def inputs(plan: Plan, stage: str, job: dict) -> list[str]:
     """Files that a job reads, in the order of the digest `Made.inputs`.
 
-    Without files whose digest is in another one: the shards, the state, the numbers of tables; and
-    without those that only save time, of a run that settles something.
+    Files are left out if their digest is in another file (shards, state, numbers of tables), or if
+    they only save time (of a run in `Run.settled_by`).
     """
     run = {name: value for name, value in job.items() if name != "seed"}
     match stage:

@@ -1,4 +1,4 @@
-"""Trainings and evaluations whose result is not there: which they are, and how long they take."""
+"""Trainings and evaluations without a result, and their estimated times."""
 
 import json
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from fedlib.workflow.plan import Plan
 
 
 def jobs(plan: Plan) -> list[tuple[str, dict]]:
-    """The trainings and evaluations whose result is not there -> [(stage, wildcards)]"""
+    """The trainings and evaluations without a result -> [(stage, wildcards)]"""
     return [
         (stage, job)
         for stage, job in plan.jobs()
@@ -21,7 +21,7 @@ def jobs(plan: Plan) -> list[tuple[str, dict]]:
 
 
 def requests(plan: Plan) -> list[Request]:
-    """What to ask `fedlib.forecast` for: every run with such a job, as its first seed."""
+    """Requests to `fedlib.forecast`: every run with such a job, with its first seed."""
     unfinished = {run_name(job) for _, job in jobs(plan)}
     return [_request(plan, *name) for name in plan.runs if "/".join(name) in unfinished]
 
@@ -42,12 +42,12 @@ def _request(plan: Plan, paper: str, federation: str, label: str) -> Request:
 def seconds(
     plan: Plan, records: Iterable[Timing], estimates: Estimates
 ) -> dict[tuple[str, str], list[float]]:
-    """Seconds that each of these jobs may take, by run and stage; infinity where that is unknown.
+    """Estimated seconds of each of these jobs, by run and stage; infinity if unknown.
 
-    Those of tunings, too.
+    Tunings are included.
 
     Args:
-      records: of jobs that have been timed.
+      records: of timed jobs.
     """
     kinds = dryrun.by_kind(records)
     by_run: dict[tuple[str, str], list[float]] = {}

@@ -1,4 +1,4 @@
-"""Servers that fork jobs, so that not every job has to import PyTorch or pandas.
+"""Servers that fork jobs, to save every job the import of PyTorch or pandas.
 
 The Snakefile starts them if there is something to do. `FEDLIB_WARM=0` turns them off. They are also
 off on clusters, in conda environments, on machines with a GPU, and on systems other than Linux.
@@ -21,7 +21,7 @@ from fedlib.workflow.forkclient import SERVERS
 VARIABLE = "FEDLIB_WARM"
 HERE = Path(__file__).resolve().parent
 
-# Imports of each server's scripts, and no others: a result records which libraries were loaded.
+# Imports of each server's scripts, and no others, because a result records its loaded libraries.
 _EXHIBITS = (
     *("pandas", "pyarrow.dataset", "pyarrow.parquet", "h5py", "scipy.stats", "tabulate"),
     *("matplotlib.figure", "matplotlib.style", "matplotlib.backends.backend_agg"),
@@ -49,7 +49,7 @@ def start(*wanted: str) -> str:
     """Start the servers, which end with this process -> the command that runs a script in them.
 
     Args:
-      wanted: scripts that will be run; all, if none is named.
+      wanted: scripts to run; all by default.
     """
     servers, addresses = [], []
     for scripts, names in KINDS.items():
@@ -65,9 +65,9 @@ def start(*wanted: str) -> str:
 def _server(names: Iterable[str]) -> tuple[subprocess.Popen, str]:
     """A server that imports the named modules, and its address; it listens at once.
 
-    The address is in Linux's abstract namespace. So it is no file, does not depend on TMPDIR, and
-    ends with the last process. All users of the machine can connect, but server and client answer
-    their own user only.
+    The address is in Linux's abstract namespace: it is not a file, does not depend on TMPDIR, and
+    ends with the last process. All users of the machine can connect, but server and client accept
+    only their own user.
     """
     address = f"fedlib-{secrets.token_hex(16)}"
     with socket.socket(socket.AF_UNIX) as listener:

@@ -1,7 +1,7 @@
 """Why a job would run again: the modules of its code and the fields of its specification.
 
-Each result has digests of its specification, code and inputs (`fedlib.seals.Made`). What stood
-behind a digest of code is noted in the folder of results when a workflow starts, module by module.
+Each result has digests of its specification, code and inputs (`fedlib.seals.Made`). When a workflow
+starts, the folder of results records the modules behind each digest of code.
 """
 
 import json
@@ -14,12 +14,12 @@ from fedlib.workflow import provenance
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.stale import RESULTS, inputs
 
-GONE = "nothing at all"  # in place of a value that a mapping does not have
+GONE = "nothing at all"  # in place of a value missing from a mapping
 REMEMBERED = 500  # code digests of a folder; a scale has about a hundred
 
 
 def note(plan: Plan) -> None:
-    """Remember the modules behind every digest of code in the plan."""
+    """Record the modules behind every digest of code in the plan."""
     path = Path(plan.path("code"))
     known = seals.Cache(path, REMEMBERED)
     for roots in {plan.roots(stage, **job) for stage, job in plan.jobs()}:
@@ -35,10 +35,10 @@ def lines(
     *,
     specification: Callable[[Path], dict] | None = None,
 ) -> Iterator[str]:
-    """What changed since a job was done, a line each; says so if nothing did.
+    """A line for each change since a job was done, or one line that nothing changed.
 
     Args:
-      specification: of a training or an evaluation, from its result; None if it cannot be read.
+      specification: reads that of a training or an evaluation from its result; None without one.
     """
     if stage not in RESULTS:
         yield f"a {stage} job keeps no record of what it was made of"
@@ -74,10 +74,10 @@ def _of_code(plan: Plan, then: str, roots: tuple[str, ...]) -> list[str]:
 
 
 def differences(before: Mapping, now: Mapping, where: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """What differs between two mappings: dotted name, and both values, `GONE` where there is none.
+    """Differences of two mappings: dotted name, and both values, `GONE` for a missing one.
 
     Args:
-      where: what the names begin with.
+      where: prefix of the names.
     """
     for name in sorted(before.keys() | now.keys()):
         old, new = before.get(name, GONE), now.get(name, GONE)
@@ -88,12 +88,12 @@ def differences(before: Mapping, now: Mapping, where: str = "") -> Iterator[tupl
 
 
 def _told(name: str, old: object, new: object, show: bool = True) -> str:
-    """A difference in words; with both values, to `show` them."""
+    """A difference in words, with both values if `show`."""
     change = "is new" if old == GONE else "is gone" if new == GONE else "changed"
     texts = ["null" if value == GONE else json.dumps(value) for value in (old, new)]
     return f"{name} {change}" + f": {texts[0]} before, {texts[1]} now" * show
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it, in which lists and tuples are alike."""
+    """A value as in JSON, in which lists and tuples are equal."""
     return json.loads(json.dumps(value))
