@@ -66,8 +66,8 @@ def look(plan: Plan) -> Looked:
 def is_complete(plan: Plan, right: Collection[str]) -> bool:
     """Whether all results of a plan are `right`, so that Snakemake would find nothing to do.
 
-    False also for a user's own data, and if one of `UNNOTED` changed after the report: Snakemake may
-    then find something to do.
+    False also for a user's own data, and if one of `UNNOTED` changed after the report: Snakemake
+    may then find something to do.
     """
     results = {
         plan.path(file, **job)
