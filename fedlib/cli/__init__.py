@@ -1,6 +1,6 @@
 """The command line: `python -m fedlib COMMAND`, of which the Makefile's targets are aliases.
 
-A command is a module here with a function `main`, which gets the parsed arguments. One makes one
+A command is a module here with a function `main` of the parsed arguments. Each command makes one
 plan, besides Snakemake's own.
 """
 
@@ -13,7 +13,7 @@ from fedlib.workflow.provenance import ROOT
 
 
 def main() -> None:
-    """Carry out the command in the words of the command line, in the root of the checkout."""
+    """Run the command of the command line, in the root of the checkout."""
     os.chdir(ROOT)
     first, *others = sys.argv[1:] or ["--help"]
     if first == "make":

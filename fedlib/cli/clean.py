@@ -1,4 +1,4 @@
-"""Delete the results of a configuration, or only the locks that a crash has left."""
+"""Delete the results of a configuration, or only the locks that a crash left behind."""
 
 import argparse
 import shutil
@@ -15,7 +15,7 @@ YES = ("y", "yes")
 
 
 def main(args: argparse.Namespace) -> None:
-    """Take the folder, which removes the locks of the dead; delete once somebody has agreed."""
+    """Lock the folder, which removes locks of dead processes; delete after the user's consent."""
     plan = arguments.plan(args)
     locks.hold_folder(command=args.said)
     if args.command == "unlock":
@@ -32,7 +32,7 @@ def main(args: argparse.Namespace) -> None:
 
 
 def made_folders(plan: Plan) -> list[Path]:
-    """The folders of results and figures of a configuration that are there.
+    """The existing folders of results and figures of a configuration.
 
     Raises:
       ConfigError: if the raw files are in one of them.
@@ -46,7 +46,7 @@ def made_folders(plan: Plan) -> list[Path]:
 
 
 def size(folder: Path) -> str:
-    """The size of a folder in words; for a link its target."""
+    """The size of a folder as text; for a link its target."""
     if folder.is_symlink():
         return f"a link to {folder.readlink()}, which stays"
     sizes = [path.lstat().st_size for path in folder.rglob("*") if not path.is_dir()]

@@ -1,7 +1,7 @@
-"""Estimate time and memory of all runs here, and choose what a budget buys or a share is.
+"""Estimate time and memory of all runs here, and choose the runs of a budget or share.
 
-Nothing is trained and no data is read, see `fedlib.forecast`. Runs that are done or already
-estimated are left out.
+It trains nothing and reads no data, see `fedlib.forecast`. Runs that are done or already estimated
+are left out.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from fedlib.workflow.plan import Plan
 
 
 def main(args: argparse.Namespace) -> None:
-    """Estimate, and choose if the configuration asks for it."""
+    """Estimate, and choose if the configuration has a budget or share."""
     plan = arguments.plan(args)
     estimate(plan)
     if plan.choosing:
@@ -25,7 +25,7 @@ def main(args: argparse.Namespace) -> None:
 
 
 def estimate(plan: Plan) -> None:
-    """Write down what is not known yet: results/FOLDER/estimates.json."""
+    """Write missing estimates to results/FOLDER/estimates.json."""
     path = Path(plan.path("estimates"))
     known = seals.remembered(path).get("runs", {})
     asked = [
@@ -43,7 +43,7 @@ def estimate(plan: Plan) -> None:
 
 
 def choose(plan: Plan) -> Plan:
-    """Write down what is chosen of a plan, and print it -> the plan of that"""
+    """Write and print the chosen runs of a plan -> the plan of these runs"""
     records = dryrun.records(plan)
     estimates = Estimates.read(Path(plan.path("estimates"))).corrected(plan.runs, records)
     seconds = unfinished.seconds(plan, records, estimates)
@@ -77,13 +77,13 @@ def choose(plan: Plan) -> Plan:
 def _share(
     plan: Plan, every: list[RunCost], jobs: dict[tuple[str, str], int], estimates: Estimates
 ) -> list[RunCost]:
-    """The cells of the plan's share, and what is done of the others, which tables show, too.
+    """The cells of the plan's share, and finished cells of other shares, which tables show, too.
 
-    Parts are equal in operations, which are the same on all machines. They are noted when they are
-    first asked for, so that they stay the same while runs are done.
+    Shares are equal in operations, which are the same on all machines. They are recorded on first
+    use, so that they stay the same while runs finish.
 
     Args:
-      jobs: how many are not done, by run and stage.
+      jobs: number of unfinished jobs, by run and stage.
     """
     mine, number = config.share_of(plan.config["share"])
     weights = {
@@ -103,7 +103,7 @@ def _share(
 
 
 def chosen(plan: Plan) -> Plan:
-    """The plan of what was chosen of another one, or itself if nothing was."""
+    """The plan of the runs chosen from another plan, or that plan if it chooses none."""
     if not plan.choosing:
         return plan
     return Plan({**plan.config, **config.read([plan.path("budget")])})

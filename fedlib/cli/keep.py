@@ -1,12 +1,12 @@
 """Copy a paper's tables and figures to docs/results/PAPER, with a report of their making.
 
-Results of scale full go to docs/results/full/PAPER. What is kept there already is added to: its
-runs are gathered from its pack, and tables and figures are made of all of them. With --replace, and
-where all kept runs are here, these results are kept instead. That replaces numbers (csv), figures
-(pdf, png), REPORT.md and the folder pack, from which `make figures-from` draws everything again and
-`make gather` takes the runs. REPORT.md shows all of them with every published cell, machines,
-versions and times. README.md and other files stay unchanged. Comparisons with only one finished
-member are left out. If anything is missing or damaged, nothing changes.
+Results of scale full go to docs/results/full/PAPER. Runs that are kept there already are gathered
+from the pack, and tables and figures show them with the new ones; with --replace, or if all kept
+runs are here, only these results are kept. The command replaces numbers (csv), figures (pdf, png),
+REPORT.md and the folder pack, from which `make figures-from` draws everything again and `make
+gather` takes the runs. REPORT.md shows every published cell, machines, versions and times.
+README.md and other files stay unchanged. Comparisons with only one finished member are left out. If
+anything is missing or damaged, nothing changes.
 """
 
 import argparse
@@ -29,7 +29,7 @@ KEPT = ("table_csv", "figure_pdf", "figure_png")
 
 
 def main(args: argparse.Namespace) -> None:
-    """Add what is kept already, and copy."""
+    """Add the results kept already, and copy."""
     args.config.append(f"papers={args.paper}")
     plan = arguments.plan(args)
     out = args.out or kept.shelf(Path("docs/results"), plan.scale)
@@ -43,11 +43,11 @@ def main(args: argparse.Namespace) -> None:
 
 
 def _with_kept(plan: Plan, pack: Path, args: argparse.Namespace) -> Plan:
-    """The plan with the runs that are kept, too, of all of which there are tables and figures now.
+    """The plan with the kept runs added, after making its tables and figures.
 
     Raises:
-      ConfigError: if some cannot be added, or are not finished with all seeds.
-      DataError: if one is refused, see `fedlib.cli.gather`.
+      ConfigError: if runs cannot be added, or are not finished with all seeds.
+      DataError: if a run is refused, see `fedlib.cli.gather`.
     """
     here, names = {*plan.trainings()}, list(Training._fields)
     found = frames.read_parquet(pack / packs.METRICS)[names] if pack.exists() else []
@@ -78,7 +78,7 @@ def _with_kept(plan: Plan, pack: Path, args: argparse.Namespace) -> Plan:
 
 
 def _sources(plan: Plan) -> list[Path]:
-    """The files of tables and figures that are kept."""
+    """The files of tables and figures to keep."""
     return [
         Path(plan.path(file, **job))
         for stage, job in _shown(plan)
@@ -88,13 +88,13 @@ def _sources(plan: Plan) -> list[Path]:
 
 
 def _keep(plan: Plan, paper: str, folder: Path, states: bool) -> tuple[int, int]:
-    """Put what is kept of a paper into a folder -> (number of files, bytes of the pack)
+    """Put the results of a paper into a folder -> (number of files, bytes of the pack)
 
     Args:
-      states: whether the pack has the weights of the runs, as far as they are here.
+      states: whether the pack has the weights of runs that are here.
 
     Raises:
-      DataError: for what is missing or damaged.
+      DataError: for a missing or damaged file.
     """
     shown, sources = _shown(plan), _sources(plan)
     missing = [path for path in sources if not path.exists()]
@@ -110,7 +110,7 @@ def _keep(plan: Plan, paper: str, folder: Path, states: bool) -> tuple[int, int]
         old.unlink()
     for source in sources:
         shutil.copyfile(source, folder / source.name)
-    # Figures are beside the page, in the folder that has the paper's name.
+    # Figures are beside the page, in the folder with the paper's name.
     results, page = Path(plan.path("results")), folder / "REPORT.md"
     text = as_markdown.page(contents.gather(spec, results, folder.parent), page)
     files.write_text(page, text)
@@ -139,7 +139,7 @@ def _shown(plan: Plan) -> list[tuple[str, dict]]:
 
 
 def _exhibits(plan: Plan, shown: list[tuple[str, dict]]) -> list[packs.Packed]:
-    """Tables and figures, as their jobs are given them."""
+    """Tables and figures with the specifications of their jobs."""
     return [
         packs.Packed(
             stage,
@@ -151,7 +151,7 @@ def _exhibits(plan: Plan, shown: list[tuple[str, dict]]) -> list[packs.Packed]:
 
 
 def _check_kept(page: Path, folder: str) -> None:
-    """Raises ConfigError if `page` is of another folder than `folder`, such as the demo's."""
+    """Raise ConfigError if `page` is of another folder than `folder`, such as the demo's."""
     title = page.read_text(encoding="utf-8").partition("\n")[0] if page.exists() else ""
     kept = title.removeprefix(as_markdown.TITLE)
     if title and kept != folder:

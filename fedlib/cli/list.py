@@ -31,7 +31,7 @@ def main(args: argparse.Namespace) -> None:
 
 
 def _names(entries: list[listing.Listed]) -> str:
-    """What there is of a kind, or how much each paper has of it."""
+    """The names of a kind's entries, or their number in each paper."""
     papers = Counter(entry.name.partition("/")[0] for entry in entries)
     if len(papers) == len(entries):
         return ", ".join(papers)
@@ -39,7 +39,7 @@ def _names(entries: list[listing.Listed]) -> str:
 
 
 def _block(entry: listing.Listed, width: int) -> list[str]:
-    """An entry as lines: its name and title, and its facts below."""
+    """An entry as lines: name and title, and facts below."""
     lines = ["", f"  {entry.name}", *_paragraph(entry.title, "", width)]
     for label, text in entry.facts.items():
         lines += _paragraph(text, label, width) if text else []

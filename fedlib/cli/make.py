@@ -3,7 +3,7 @@
 Values come from the environment, where no shell changes them: CONFIG (for the configuration), ARGS
 (options of Snakemake, or of the command), SCALE (demo, demo-all, reduced or full; default: demo),
 PAPER (for keep), WHAT (for list, why and compare), A and B (for compare) and FROM (for
-figures-from and gather). They become words of a list, and no shell reads them.
+figures-from and gather). They become a list of words that no shell reads.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from fedlib.errors import ConfigError
 
 # Targets that run everything, and their scales.
 SCALES = {"demo": "demo", "demo-all": "demo-all", "reduced": "reduced", "reproduce": "full"}
-# Targets for whose command ARGS are; of others only --configfile counts.
+# Targets whose command gets ARGS; of ARGS, other targets use only --configfile.
 WITH_OPTIONS = ("compare", "keep", "gather", "figures-from")
 WITHOUT_PLAN = ("compare", "figures-from", "which")
 TARGETS = (*SCALES, *arguments.MODULES)
@@ -26,18 +26,18 @@ DEFAULTS = dict.fromkeys(("CONFIG", "ARGS", "SCALE", "WHAT", "A", "B", "FROM"), 
 
 
 def variables() -> dict[str, str]:
-    """The values of all variables; takes them out of the environment, so that no job sees them."""
+    """The values of all variables, removed from the environment so that no job sees them."""
     return {name: os.environ.pop(name, "") or default for name, default in DEFAULTS.items()}
 
 
 def read(target: str, values: Mapping[str, str]) -> argparse.Namespace:
-    """The arguments of the command that a target stands for.
+    """The arguments of a target's command.
 
     Args:
       values: of all variables.
 
     Raises:
-      ConfigError: for a value that makes no sense; it names the variable.
+      ConfigError: for an invalid value, with the name of the variable.
     """
     if target not in TARGETS:
         raise ConfigError(f"make has the targets {', '.join(TARGETS)}; got {target!r}")
@@ -60,10 +60,10 @@ def words(
 
     Args:
       values: of the variables.
-      files, options: in ARGS: configuration files, and everything else.
+      files, options: configuration files in ARGS, and the rest of ARGS.
 
     Raises:
-      ConfigError: as `read`.
+      ConfigError: see `read`.
     """
     scale = SCALES.get(target) or values["SCALE"] or "demo"
     if values["SCALE"] not in ("", scale):
@@ -90,7 +90,7 @@ def words(
 
 
 def _about(target: str, values: Mapping[str, str]) -> list[str]:
-    """What a command is about: a job, a paper, folders, words."""
+    """The subject of a command: a job, a paper, folders, words."""
     what = _split("WHAT", values["WHAT"])
     match target:
         case "why":
@@ -119,7 +119,7 @@ def _about(target: str, values: Mapping[str, str]) -> list[str]:
 
 
 def _files(args: list[str]) -> tuple[list[str], list[str]]:
-    """The configuration files in ARGS, and everything else there."""
+    """The configuration files in ARGS, and the rest of ARGS."""
     parser = arguments.Parser(add_help=False, allow_abbrev=False)
     parser.add_argument("--configfile", "--configfiles", nargs="+", default=[], dest="files")
     known, options = parser.parse_known_args(args)
@@ -127,7 +127,7 @@ def _files(args: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _split(name: str, text: str) -> list[str]:
-    """The words of a variable; quotes keep blanks together, as in a shell, and so do brackets."""
+    """The words of a variable; blanks in quotes, as in a shell, and in brackets do not split."""
     try:
         parts = shlex.split(text)
     except ValueError as error:

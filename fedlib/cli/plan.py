@@ -1,4 +1,4 @@
-"""Print what Snakemake would run now, why, and for how long."""
+"""Print the jobs that Snakemake would run now, the reasons, and estimated times."""
 
 import argparse
 from pathlib import Path
@@ -10,7 +10,7 @@ from fedlib.workflow import dryrun, narrowing
 
 
 def main(args: argparse.Namespace) -> None:
-    """Estimate what is not known yet, choose what a budget buys or a share is, and print."""
+    """Make missing estimates, choose the runs of a budget or share, and print."""
     plan = checked(args)  # before minutes of estimating
     estimate.estimate(plan)
     given = configured(args, plan)

@@ -15,18 +15,18 @@ from fedlib.report.tables import render
 from fedlib.workflow import command
 from fedlib.workflow.layout import PATHS, WILDCARDS
 
-# What tables and figures raise for a specification that nobody declared.
+# Errors of tables and figures for a specification that no paper declares.
 SENSELESS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 def main(args: argparse.Namespace) -> None:
-    """Draw, and say where."""
+    """Draw, and print the folder."""
     number, folder = draw(args.source, args.out)
     print(f"{number} tables and figures are in {folder}")
 
 
 def draw(source: Path, out: Path | None = None) -> tuple[int, Path]:
-    """Draw what is kept in `source` -> how many tables and figures, and in which folder
+    """Draw the kept results in `source` -> number of tables and figures, and their folder
 
     Raises:
       ConfigError, DataError: for a pack that was changed, or is of another version.
@@ -52,10 +52,10 @@ def draw(source: Path, out: Path | None = None) -> tuple[int, Path]:
 
 
 def _checked(exhibit: packs.Packed) -> dict:
-    """The specification of an exhibit, whose names name files: a pack may be anybody's.
+    """The specification of an exhibit; its names become file names, and a pack may be anyone's.
 
     Raises:
-      DataError: for a name that could leave its folder.
+      DataError: for a name that could lead out of its folder.
     """
     for entry, wildcard in (("paper", "paper"), ("name", exhibit.stage)):
         value, pattern = exhibit.spec.get(entry), WILDCARDS[wildcard]

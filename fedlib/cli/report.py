@@ -1,4 +1,4 @@
-"""Write the report of the results that are there, without running what is missing."""
+"""Write the report of the existing results, without running missing jobs."""
 
 import argparse
 import subprocess
@@ -11,7 +11,7 @@ from fedlib.workflow import specs
 
 
 def main(args: argparse.Namespace) -> None:
-    """Write it by the script of the rule."""
+    """Write it with the script of the rule."""
     plan = estimate.chosen(arguments.plan(args))
     spec = specs.of_report(plan, plan.digest, there=True)
     if not spec["papers"]:

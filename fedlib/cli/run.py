@@ -1,4 +1,4 @@
-"""Run the workflow: make the shards, then everything else, and show what was made."""
+"""Run the workflow: make the shards, then everything else, and show the results."""
 
 import argparse
 import compileall
@@ -21,7 +21,7 @@ SNAKEMAKE = (sys.executable, "-m", "fedlib.workflow.console")
 
 
 def main(args: argparse.Namespace) -> None:
-    """Check the configuration, take the folder, and run Snakemake in it."""
+    """Check the configuration, lock the folder, and run Snakemake in it."""
     plan = checked(args)
     tell(narrowing.remarks(plan))
     if is_preview(args.options):
@@ -29,7 +29,7 @@ def main(args: argparse.Namespace) -> None:
             start(step)
         return
     lock = locks.hold_folder(command=args.said)
-    # With options, or cells yet to be chosen, Snakemake may have more to do than is missing.
+    # With options, or before the choice of cells, Snakemake may have more to do than missing files.
     right = set() if args.options or plan.choosing else stale.look(plan).right
     before = _made(plan)
     if stale.is_complete(plan, right):
@@ -38,7 +38,7 @@ def main(args: argparse.Namespace) -> None:
         _run(args, plan, right, lock)
     made = _made(plan)
     if plan.path("report_html") not in made:
-        return  # only a part was asked for, as by ARGS=partitions
+        return  # only a part was requested, such as by ARGS=partitions
     if made == before:
         print(f"Nothing to do: {plan.path('report_html')} is up to date.")
     else:
@@ -56,7 +56,7 @@ def _run(args: argparse.Namespace, plan: Plan, right: Collection[str], lock: IO)
 
 
 def checked(args: argparse.Namespace) -> Plan:
-    """The plan of a command that is about to run or estimate, as far as it can be checked now."""
+    """The plan of a command that will run or estimate, after all possible checks."""
     gpu.slots(0)
     plan = arguments.plan(args)
     narrowing.check(plan)
@@ -68,29 +68,29 @@ def checked(args: argparse.Namespace) -> Plan:
 def steps(args: argparse.Namespace, plan: Plan, right: Collection[str] = ()) -> list[list[str]]:
     """The processes of a run, one after the other.
 
-    The first Snakemake makes the shards, the second one tunes what was tuned before. If something
-    comes out with the same content as before, the next one sees that and repeats nothing for it.
+    The first Snakemake makes the shards, the second repeats earlier tunings. If a file has the same
+    content as before, the next Snakemake repeats nothing for it.
 
     Args:
-      right: results that are up to date; a process that would only make such is left out.
+      right: results that are up to date; a process that would make only these is left out.
     """
     given = configured(args, plan)
     cut = [] if {*plan.manifests()}.issubset(right) else [["partitions"]]
-    # Where nothing was chosen yet, there is nothing that could come out as before.
+    # A first tuning cannot have the same result as before.
     again = [file for file in plan.tuned("choice") if file not in right and Path(file).exists()]
     tuned = [["tunings"]] if again else []
     runs = [[*SNAKEMAKE, *what, *args.options, *given] for what in (*cut, *tuned, [])]
     if not plan.choosing:
         return runs
-    # A process of its own, because what it measures may keep a GPU busy until it ends.
+    # A process of its own, because its measurements may keep a GPU busy until it ends.
     asked = arguments.configuration(args.configfile, args.config)
     return [[sys.executable, "-m", "fedlib", "estimate", *asked], *runs]
 
 
 def configured(args: argparse.Namespace, plan: Plan) -> list[str]:
-    """The options of a configuration, in which a file with what was chosen replaces a budget.
+    """The options of a configuration; a file with the chosen cells replaces a budget.
 
-    So the choice of cells stays the same, while estimates improve with every timed job.
+    The choice of cells thus stays the same, while estimates improve with every timed job.
     """
     files, words = args.configfile, args.config
     if plan.choosing:
@@ -100,7 +100,7 @@ def configured(args: argparse.Namespace, plan: Plan) -> list[str]:
 
 
 def is_preview(options: list[str]) -> bool:
-    """Whether Snakemake is only to say what it would do."""
+    """Whether Snakemake should only say what it would do."""
     dry = ("--dry-run", "--dryrun")
     return any(word in dry or word.startswith("-n") for word in options)
 
@@ -112,7 +112,7 @@ def start(step: list[str], lock=None) -> None:
     if lock is not None:
         environment[locks.DESCRIPTOR] = str(lock.fileno())
         passed = (lock.fileno(),)
-    # Ctrl-C reaches the process too, and it is the process that says when all is saved.
+    # Ctrl-C reaches the process too, which ends when everything is saved.
     interrupts = []
     before = signal.signal(signal.SIGINT, lambda *_: interrupts.append(True))
     process = subprocess.Popen(step, env=environment, pass_fds=passed)
@@ -127,9 +127,9 @@ def start(step: list[str], lock=None) -> None:
 
 
 def show(plan: Plan) -> None:
-    """Print the main table of each paper, or else the first of the others, and where files are.
+    """Print the first table of each paper, and the paths of all results.
 
-    Without tables where runs were chosen by their cost.
+    Tables are left out if runs were chosen by their cost.
     """
     papers = {} if plan.choosing else plan.papers
     for name, paper in papers.items():
@@ -156,7 +156,7 @@ def tell(lines) -> None:
 def _spare_jobs() -> None:
     """Do once what every job would do: let git read all files, and compile the modules.
 
-    Jobs would compile them again and again where Python is told to write nothing that it compiles.
+    If Python must not write compiled files, every job would compile the modules again.
     """
     refresh_index()
     compileall.compile_dir(ROOT / "fedlib", quiet=2)

@@ -1,4 +1,4 @@
-"""Write docs/which-method-when.md from what is kept of the benchmark."""
+"""Write docs/which-method-when.md from the kept results of the benchmark."""
 
 import argparse
 from pathlib import Path
@@ -21,6 +21,6 @@ def main(args: argparse.Namespace) -> None:
 
 
 def page(commit: str) -> str:
-    """The page of what is kept."""
+    """The page of the kept results."""
     folder = str(KEPT.relative_to(PAGE.parent))
     return which.text(KEPT / packs.FOLDER, commit, folder, REGISTERED)
