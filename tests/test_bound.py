@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
+import commands
 import dry_runs
 import pytest
 import test_stages as stages
@@ -144,7 +145,7 @@ def folder(finished, tmp_path_factory, module_patch):
 
 def arguments(stage: str, job: dict, plan: Plan = PLAN) -> list[str]:
     """Those of a stage's script, without a shell."""
-    return shlex.split(shell.command(plan, stage, **job))[2:]
+    return shlex.split(commands.command(plan, stage, **job))[2:]
 
 
 def replaced(folder: Path, swap: Swap) -> dict[Path, tuple[bytes, os.stat_result]]:

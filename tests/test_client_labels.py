@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import commands
 import made_up
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from fedlib.federation import GROUPS, Federation, Split
 from fedlib.report import figures
 from fedlib.report.figures import saving
 from fedlib.report.pages import kept
-from fedlib.workflow import shell, stale
+from fedlib.workflow import stale
 from fedlib.workflow.plan import Plan
 
 NUMBERS = {"paper": "adaptive_experts", "figure": "client_labels"}
@@ -92,10 +93,10 @@ def test_the_figure_is_given_the_manifest_of_each_federation_of_its_first_seed()
     assert all(federation["per_seed"] for federation in spec["federations"])
     assert [Path(x).parent.name for x in found] == [x["name"] for x in spec["federations"]]
     assert {Path(path).name for path in found} == {"seed3.json"}
-    assert f"--manifests {' '.join(found)}" in shell.command(plan, "figure", **NUMBERS)
+    assert f"--manifests {' '.join(found)}" in commands.command(plan, "figure", **NUMBERS)
     assert stale.inputs(plan, "figure", NUMBERS)[-len(found) :] == found
     other = NUMBERS | {"figure": "exploration"}
-    assert plan.shown_data(**other) == [] and "--manifests" not in shell.command(
+    assert plan.shown_data(**other) == [] and "--manifests" not in commands.command(
         plan, "figure", **other
     )
 

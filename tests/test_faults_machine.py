@@ -9,11 +9,11 @@ import time
 from functools import partial
 from pathlib import Path
 
+import commands
 import pytest
 import workflow
 from faults import at_length, often, said
 
-from fedlib.workflow import shell
 from fedlib.workflow.config import read
 from fedlib.workflow.plan import Plan
 
@@ -72,7 +72,7 @@ def run(job, finished):
     """
 
     def run_stage(stage: str, out: Path, limit: int | None = None) -> tuple[int, str]:
-        line = shell.command(PLAN, stage, **JOBS[stage])
+        line = commands.command(PLAN, stage, **JOBS[stage])
         for name in OUTPUTS[stage]:
             path = PLAN.path(name, **JOBS[stage])
             assert f" {path}" in line

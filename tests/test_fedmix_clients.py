@@ -247,9 +247,3 @@ def test_clients_are_assigned_to_the_expert_of_highest_weight():
     pi = np.array([[0.2, 0.8], [0.5, 0.5], [1.0, 0.0]])
     assert recovery.assigned(pi).tolist() == [1, 0, 0]
     assert recovery.saturation(pi) == pytest.approx((0.8 + 0.5 + 1) / 3)
-
-
-def test_purity_of_other_clients_or_of_nobody_is_refused():
-    for choice, cluster in (([0, 1], [0]), ([], [])):
-        with pytest.raises(ValueError, match="must be of the same clients, at least one"):
-            recovery.purity(choice, cluster)

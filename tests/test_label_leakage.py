@@ -123,9 +123,3 @@ def test_correlation_is_that_of_all_shares_of_all_clients():
     assert recovery.correlation(recovered, labels) == pytest.approx(expected)
     assert recovery.correlation(labels, labels) == pytest.approx(1)
     assert np.isnan(recovery.correlation(np.full((2, 3), 1 / 3), labels))
-
-
-def test_shares_of_other_clients_or_labels_are_refused():
-    for measure in (recovery.total_variation, recovery.correlation):
-        with pytest.raises(ValueError, match=r"\[clients, labels\], got \(2, 3\) and \(2, 4\)"):
-            measure(np.zeros((2, 3)), np.zeros((2, 4)))

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import commands
 import h5py
 import large_paper
 import many_paper
@@ -108,7 +109,7 @@ def done(plan, tmp_path_factory) -> tuple[Path, dict[str, Took]]:
     shell.write_specifications(plan, folder)
     took = {}
     for stage, wildcards in plan.jobs():
-        line = shell.command(plan, stage, **wildcards)
+        line = commands.command(plan, stage, **wildcards)
         name = " ".join([stage, "/".join(map(str, wildcards.values()))]).strip()
         took[name] = run(folder, ["bash", "-c", line.replace("python", sys.executable, 1)])
     return folder, took

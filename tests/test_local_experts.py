@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from commands import command
 from conftest import toy_paper, toy_run
 from support import (
     assert_same_result,
@@ -29,7 +30,6 @@ from fedlib.run.settle import settles
 from fedlib.seals import spec_digest
 from fedlib.spec import SCALES, Run
 from fedlib.workflow.plan import Plan
-from fedlib.workflow.shell import command
 
 NETWORK = {"in_features": 4, "hidden": 6, "num_classes": 3}
 EXPERT = NETWORK | {"hidden": 5}

@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import commands
 import pytest
 from conftest import toy_paper, toy_run
 
@@ -116,7 +117,7 @@ def test_each_module_of_a_run_may_have_weights_and_none_is_downloaded_twice(toy)
     receipts = [f"data/raw/{name}.json" for name in (weights, other)]
     assert made.weights("toy", "digits", "fedem") == receipts
     run = {"paper": "toy", "federation": "digits", "label": "fedem", "seed": 3}
-    line = shell.command(made, "train", **run)
+    line = commands.command(made, "train", **run)
     assert f" --weights {' '.join(receipts)} " in line
     modules["gate"]["weights"] = "imagenet"
     with pytest.raises(ConfigError, match=r"modules\[gate\].weights: unknown 'imagenet'; known: "):
@@ -195,11 +196,11 @@ def test_there_is_a_partition_for_the_seeds_of_every_run_on_it(recut):
 def test_a_partition_of_one_seed_is_named_by_it(recut):
     stage, wildcards = shell.job("partition", "toy/digits/seed4")
     assert recut().path("shards", **wildcards) == "results/demo/shards/toy/digits/seed4.h5"
-    command = shell.command(recut(), stage, **wildcards)
+    command = commands.command(recut(), stage, **wildcards)
     assert '"replicate":4' in command
     assert command.endswith("--manifest results/demo/shards/toy/digits/seed4.json")
     stage, wildcards = shell.job("train", "toy/digits/fedem/seed4")
-    train = shell.command(recut(), stage, **wildcards)
+    train = commands.command(recut(), stage, **wildcards)
     assert " --shards results/demo/shards/toy/digits/seed4.h5 " in train
 
 
@@ -769,13 +770,3 @@ def test_large_matrices_are_planned_in_time(toy):
 def test_a_name_that_is_not_a_job_s_is_refused(words, message):
     with pytest.raises(ConfigError, match=message):
         shell.job(*words)
-
-
-def test_the_script_has_a_command_for_every_job(toy):
-    made = toy({"mirror": "/mnt/my data", "device": "cpu"})
-    lines = list(shell.script(made))
-    commands = [line for line in lines if line.startswith("python ")]
-    assert len(commands) == len(list(made.jobs()))
-    assert commands[0].startswith("python scripts/download.py digits --spec ")
-    assert commands[0].endswith("--receipt data/raw/digits.json --mirror '/mnt/my data'")
-    assert "{" not in " ".join(commands).replace('{"', "").replace(":{}", "").replace("[{", "")

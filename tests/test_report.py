@@ -427,32 +427,6 @@ def test_a_claim_has_the_papers_numbers_and_ours_on_one_scale(project):
     assert second.rows == (("here", "1.5", (0.5,)),)
 
 
-def test_a_method_of_several_papers_has_its_accuracy_in_each(project):
-    (chapter,) = gathered(project).chapters
-    mine = {run: method for run, method in chapter.methods_of.items() if method == "FedAvg"}
-    other = replace(chapter, name="other", title="Other", methods_of=mine)
-    assert findings.shared([chapter]) == []
-    rows = findings.shared([chapter, other])
-    assert [(row["method"], row["chapter"].title, row["where"]) for row in rows] == [
-        ("FedAvg", "pFedMM", "EMNIST"),
-        ("FedAvg", "pFedMM", "CIFAR-10"),
-        ("FedAvg", "Other", "EMNIST"),
-        ("FedAvg", "Other", "CIFAR-10"),
-    ]
-    numbers = project.sheets["main"].numbers
-    first = numbers.set_index(["federation", "title", "metric"])["mean"]
-    assert rows[0]["mean"] == pytest.approx(first["emnist", "FedAvg", "accuracy"])
-    # A table may have no titles of its runs, as one of a sweep has none.
-    main = replace(
-        chapter.tables[0],
-        sheet=replace(chapter.tables[0].sheet, numbers=numbers.drop(columns="title")),
-    )
-    both = (chapter, replace(other, exhibits=(main,)))
-    text = as_html.page(replace(gathered(project), chapters=both))
-    told = [text for _, text in Elements(text).all("tr") if text.startswith("FedAvg Other")]
-    assert told[0] == f"FedAvg Other EMNIST Table 1 {render.percent(rows[0]['mean'])} 2"
-
-
 def test_a_table_stands_below_the_first_figure_that_shows_half_of_its_runs(project):
     (chapter,) = gathered(project).chapters
     main, criteria = chapter.tables

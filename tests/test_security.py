@@ -10,6 +10,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+import commands
 import pytest
 import torch
 import workflow
@@ -264,7 +265,7 @@ def test_a_hostile_folder_is_one_word_of_the_printed_commands(value, tmp_path):
     mirror = tmp_path / value
     mirror.mkdir()
     plan = Plan(config.read([ROOT / "config.yaml"], [f"raw=r{value}", f"mirror={mirror}"]))
-    words = run_in(tmp_path, shell.command(plan, "download", dataset="digits"))
+    words = run_in(tmp_path, commands.command(plan, "download", dataset="digits"))
     assert words[words.index("--raw") + 1] == f"r{value}"
     assert words[words.index("--mirror") + 1] == str(mirror)
     assert sorted(os.listdir(tmp_path)) == sorted([value, "arguments"])

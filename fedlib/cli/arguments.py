@@ -24,7 +24,6 @@ MODULES = {
     "estimate": "estimate",
     "why": "jobs",
     "spec": "jobs",
-    "commands": "jobs",
     "list": "list",
     "compare": "compare",
     "report": "report",
@@ -101,7 +100,6 @@ def _parser() -> Parser:
     for name, does, number in (
         ("why", "print what changed since a job was done", 2),
         ("spec", "print the specification of a job, the --spec of its script", "+"),
-        ("commands", "print shell commands, for a machine without Snakemake", "*"),
     ):
         add(name, does).add_argument("job", nargs=number, metavar="STAGE NAME", help="see below")
     _add_results(add, plain)

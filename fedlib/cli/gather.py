@@ -97,22 +97,25 @@ def bring(
     """
     with ExitStack() as stack:
         places = [stack.enter_context(place(source)) for source in sources]
-        _bring(plan, places, configured, lock, old)
+        for runs in places:
+            take_tunings(plan, runs.parent / packs.TUNED, Path(plan.path("results")) / packs.TUNED)
+        _prepare(plan, places, configured, lock)
+        done, refused = gather(plan, places, old)
+    told = [f"{number} {what}" for what, number in done.items()]
+    print(f"results/{plan.folder}, runs: {', '.join(told) or 'none to take'}", flush=True)
+    for source, runs in zip(sources, places, strict=True):  # which may be unpacked in passing
+        refused = [text.replace(str(runs.parent), str(source)) for text in refused]
+    if refused:
+        raise DataError("\n".join(refused))
 
 
-def _bring(plan: Plan, places: list[Path], configured: list[str], lock: IO, old: bool) -> None:
-    for runs in places:
-        take_tunings(plan, runs.parent / packs.TUNED, Path(plan.path("results")) / packs.TUNED)
+def _prepare(plan: Plan, places: list[Path], configured: list[str], lock: IO) -> None:
+    """Make the inputs of all runs that are finished there, to which they are compared."""
     jobs = [there.training._asdict() for there, _ in finished(plan, places)]
     inputs = {path for job in jobs for path in stale.inputs(plan, "train", job)}
     missing = sorted(path for path in inputs if not Path(path).exists())
-    if missing:  # they are compared, and after them Snakemake would train everything again
+    if missing:  # after a run Snakemake would train everything again
         run.start([*run.SNAKEMAKE, *missing, *configured], lock)
-    done, refused = gather(plan, places, old)
-    told = [f"{number} {what}" for what, number in done.items()]
-    print(f"results/{plan.folder}, runs: {', '.join(told) or 'none to take'}", flush=True)
-    if refused:
-        raise DataError("\n".join(refused))
 
 
 def take_tunings(plan: Plan, there: Path, here: Path) -> None:

@@ -1,4 +1,4 @@
-"""Print something of a job: its specification, its shell command, or why it would run."""
+"""Print something of a job: its specification, or why it would run."""
 
 import argparse
 from pathlib import Path
@@ -10,19 +10,11 @@ from fedlib.workflow import shell, why
 def main(args: argparse.Namespace) -> None:
     """Print it."""
     plan = arguments.plan(args)
-    if args.command == "commands":
-        shell.write_specifications(plan)
-        if not args.job:
-            print("\n".join(shell.script(plan)))
-            return
     stage, wildcards = shell.job(*args.job)
-    match args.command:
-        case "spec":
-            print(plan.spec(stage, **wildcards))
-        case "why":
-            print("\n".join(why.lines(plan, stage, wildcards, specification=_of_result)))
-        case _:
-            print(shell.command(plan, stage, **wildcards))
+    if args.command == "spec":
+        print(plan.spec(stage, **wildcards))
+    else:
+        print("\n".join(why.lines(plan, stage, wildcards, specification=_of_result)))
 
 
 def _of_result(path: Path) -> dict:

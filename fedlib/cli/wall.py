@@ -86,6 +86,7 @@ def costs_of(plan: Plan, file: Path, found: pd.DataFrame) -> pd.DataFrame:
 def with_costs(table: pd.DataFrame, costs: pd.DataFrame, folder: Path) -> pd.DataFrame:
     """The cells with machine, core-hours and page: measured where they were run, or estimated."""
     known = costs.set_index([*RUN, MEASURED])[["machine", "hours"]].T.to_dict("list")
+    packed = {pack: cells.made(Path(pack)) for pack in table["pack"].dropna().unique()}
 
     def of(row: pd.Series) -> list:
         run, is_run = tuple(row[RUN]), row["seeds"] > 0
@@ -93,7 +94,7 @@ def with_costs(table: pd.DataFrame, costs: pd.DataFrame, folder: Path) -> pd.Dat
         if not is_run:
             return ["", cost[1], ""]
         where = Path(row["pack"]).parent.relative_to(folder) / "REPORT.md"
-        return [*(cells.made(Path(row["pack"]), *run) or cost), str(where)]
+        return [*packed[row["pack"]].get(run, cost), str(where)]
 
     more = table.apply(of, axis="columns", result_type="expand")
     return table.assign(**dict(zip(("machine", "hours", "page"), more.T.values, strict=True)))

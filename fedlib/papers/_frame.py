@@ -17,6 +17,7 @@ from typing import Any
 from fedlib.errors import ConfigError
 from fedlib.spec import SCALES, Data, Paper, Run
 from fedlib.spec.exhibits import Exhibit
+from fedlib.spec.figures import ClientLabels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +71,16 @@ def each(value: Callable[[Any], Any]) -> Callable[[Settings], dict[str, Any]]:
 def everything(shown: Settings) -> tuple[str, ...]:
     """All labels of the shown settings."""
     return tuple(dict.fromkeys(label for setting in shown for label in setting.labels))
+
+
+def who_has_what(*roles: str) -> ClientLabels:
+    """The figure of the data of the federations with any of the roles."""
+    return ClientLabels(
+        "Who has which classes",
+        "How the data are cut: sizes and classes of all clients.",
+        everything,
+        on(*roles),
+    )
 
 
 def at_scale(

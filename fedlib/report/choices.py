@@ -56,6 +56,12 @@ def _scores(given: Inputs) -> pd.Series:
     return rows.groupby(["federation", "label", "protocol"])["value"].mean()
 
 
+def rows_of(given: Inputs, choice: Choice, **where: str) -> pd.DataFrame:
+    """The metrics of the run that was chosen; none where clients pick."""
+    label = "" if choice.row.get("pick") else choice.labels[0]
+    return exhibits.pick(given.rows, federation=choice.federation["name"], label=label, **where)
+
+
 def of_clients(given: Inputs, choice: Choice, group: str = "seen") -> pd.DataFrame:
     """Test accuracies after the last round: a row for each seed and client, as in `client_rows`.
 

@@ -68,7 +68,7 @@ def jobs(arguments: Sequence[str] = ()) -> list[Job]:
     Jobs without an output, which only request other jobs, are left out.
 
     Raises:
-      ConfigError: if Snakemake is not installed, or refuses, with its message.
+      ConfigError: if Snakemake refuses, with its message.
     """
     command = [sys.executable, "-m", "fedlib.workflow.internals"]
     with tempfile.TemporaryDirectory() as folder:
@@ -79,11 +79,6 @@ def jobs(arguments: Sequence[str] = ()) -> list[Job]:
         lines = told.read_text(encoding="utf-8").splitlines()
     output = done.stdout + done.stderr
     if done.returncode:
-        if "No module named 'snakemake'" in output:
-            raise ConfigError(
-                "Snakemake is not installed here; `python -m fedlib commands` prints the "
-                "commands of all jobs instead"
-            )
         raise ConfigError(f"Snakemake cannot plan this:\n{_complaint(output)}")
     return [Job(*json.loads(line)) for line in lines]
 

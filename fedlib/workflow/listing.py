@@ -8,18 +8,22 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
 from typing import NamedTuple
 
-from fedlib.data import downloads
 from fedlib.run_spec import architectures, is_file
+from fedlib.spec import Data
 from fedlib.spec.exhibits import Exhibit
 from fedlib.workflow.config import check_choice
 from fedlib.workflow.plan import Plan
-from fedlib.workflow.provenance import PACKAGE, ROOT, imports, registered
+from fedlib.workflow.provenance import PACKAGE, ROOT, registered
 
+<<<<<<< HEAD
 PACKAGES = ("methods.base", "methods.parts")  # imports common to methods, not listed
 SHOWN = 8  # names in a row; further ones are only counted
+=======
+SHOWN = 8  # names in a row; more are counted
+Uses = Iterable[tuple[str, str]]  # names, each with what uses it
+>>>>>>> 4f79a98 (Drop features that nobody reads: printed commands, shared methods, idle remarks)
 
 
 @dataclass(frozen=True)
@@ -77,66 +81,48 @@ def _papers(plan: Plan) -> Iterator[Listed]:
 
 
 def _federations(plan: Plan) -> Iterator[Listed]:
-    for name, paper in plan.papers.items():
-        for data in paper.data:
-            labels = [run.label for run in paper.runs if run.federation == data.name]
-            yield Listed(
-                f"{name}/{data.name}",
-                data.title,
-                {
-                    "data": " ".join([data.dataset, *map(_pair, data.params.items())]),
-                    "cut": " ".join(map(_pair, data.partition.items())),
-                    "seeds": "a partition for each" if data.per_seed else "share the partition",
-                    "runs": _some(labels),
-                },
-            )
-
-
-def _methods(plan: Plan) -> Iterator[Listed]:
-    files = {run.method for run in plan.runs.values() if is_file(run.method)}
-    for name in (*registered("methods"), *sorted(files)):
-        module = name if name in files else f"methods.{name}"
-        about = _about(module)
+    for name, data in _data(plan):
+        labels = [run.label for run in plan.papers[name].runs if run.federation == data.name]
         facts = {
-            "from": about.source,
-            "keeps": _kept(module),
-            "in": _users(plan, lambda run, name=name: run.method == name),
+            "data": " ".join([data.dataset, *map(_pair, data.params.items())]),
+            "cut": " ".join(map(_pair, data.partition.items())),
+            "seeds": "a partition for each" if data.per_seed else "share the partition",
+            "runs": _some(labels),
         }
-        yield Listed(name, about.title, facts)
+        yield Listed(f"{name}/{data.name}", data.title, facts)
 
 
-def _models(plan: Plan) -> Iterator[Listed]:
-    for name in registered("models"):
-        about = _about(f"models.{name}")
-
-        def uses(run, name=name):
-            further = architectures(run.modules).values()
-            return name in (run.model, *(module["model"] for module in further))
-
-        yield Listed(name, about.title, {"from": about.source, "in": _users(plan, uses)})
+def _methods(plan: Plan) -> Uses:
+    return ((run.method, f"{paper}/{run.label}") for (paper, *_), run in plan.runs.items())
 
 
-def _datasets(plan: Plan) -> Iterator[Listed]:
-    for name in registered("data.sources"):
-        about, table = _about(f"data.sources.{name}"), downloads.table(name)
-        size = (
-            sum(file.size or 0 for file in downloads.files(name).values()) if table.sources else 0
-        )
-        federations = [key for key, data in _data(plan) if data.dataset == name]
-        facts = {
-            "from": about.source,
-            "download": f"{size / 1e6:,.0f} MB" if size else "",
-            "sources": ", ".join(table.sources),
-            "in": _some(federations),
-        }
-        yield Listed(name, about.title, facts)
+def _models(plan: Plan) -> Uses:
+    for (paper, *_), run in plan.runs.items():
+        further = (module["model"] for module in architectures(run.modules).values())
+        yield from ((model, f"{paper}/{run.label}") for model in (run.model, *further))
 
 
-def _partitions(plan: Plan) -> Iterator[Listed]:
-    for name in registered("data.partitions"):
-        about = _about(f"data.partitions.{name}")
-        federations = [key for key, data in _data(plan) if data.partition["kind"] == name]
-        yield Listed(name, about.title, {"from": about.source, "in": _some(federations)})
+def _datasets(plan: Plan) -> Uses:
+    return ((data.dataset, f"{name}/{data.name}") for name, data in _data(plan))
+
+
+def _partitions(plan: Plan) -> Uses:
+    return ((data.partition["kind"], f"{name}/{data.name}") for name, data in _data(plan))
+
+
+def _code(package: str, uses: Callable[[Plan], Uses]) -> Callable[[Plan], Iterator[Listed]]:
+    """What a package offers, and a user's files; each with what the papers use it for."""
+
+    def entries(plan: Plan) -> Iterator[Listed]:
+        users: dict[str, dict[str, None]] = {name: {} for name in registered(package)}
+        for name, user in uses(plan):
+            users.setdefault(name, {})[user] = None
+        for name, found in users.items():
+            about = _about(name if is_file(name) else f"{package}.{name}")
+            used = _some(found) if found else f"no paper at scale {plan.scale}"
+            yield Listed(name, about.title, {"from": about.source, "in": used})
+
+    return entries
 
 
 def _exhibits(stage: str) -> Callable[[Plan], Iterator[Listed]]:
@@ -158,10 +144,10 @@ def _exhibits(stage: str) -> Callable[[Plan], Iterator[Listed]]:
 KINDS: dict[str, Callable[[Plan], Iterator[Listed]]] = {
     "papers": _papers,
     "federations": _federations,
-    "methods": _methods,
-    "models": _models,
-    "datasets": _datasets,
-    "partitions": _partitions,
+    "methods": _code("methods", _methods),
+    "models": _code("models", _models),
+    "datasets": _code("data.sources", _datasets),
+    "partitions": _code("data.partitions", _partitions),
     "tables": _exhibits("table"),
     "figures": _exhibits("figure"),
 }
@@ -175,18 +161,15 @@ class _About(NamedTuple):
     source: str  # its text after "Source:"
 
 
-@cache
-def _tree(module: str) -> ast.Module:
-    path = ROOT.joinpath(PACKAGE, *module.split(".")).with_suffix(".py")
-    return ast.parse((ROOT / module if is_file(module) else path).read_bytes())
-
-
 def _about(module: str) -> _About:
-    text = ast.get_docstring(_tree(module)) or ""
+    path = ROOT.joinpath(PACKAGE, *module.split(".")).with_suffix(".py")
+    tree = ast.parse((ROOT / module if is_file(module) else path).read_bytes())
+    text = ast.get_docstring(tree) or ""
     source = re.search(r"^Source: (.*?)(?=\n\n|\n[A-Z]\w*(?: code)?:|\Z)", text, re.S | re.M)
     return _About(text.partition("\n")[0], " ".join(source[1].split()) if source else "")
 
 
+<<<<<<< HEAD
 def _line(module: str) -> list[str]:
     """The modules of a method, its base classes and their parts."""
     found: list[str] = []
@@ -209,21 +192,13 @@ def _kept(module: str) -> str:
     return ""
 
 
+=======
+>>>>>>> 4f79a98 (Drop features that nobody reads: printed commands, shared methods, idle remarks)
 # --- Words ----------------------------------------------------------------------------------------
 
 
-def _data(plan: Plan) -> Iterator[tuple[str, object]]:
-    for name, paper in plan.papers.items():
-        yield from ((f"{name}/{data.name}", data) for data in paper.data)
-
-
-def _users(plan: Plan, uses: Callable[[object], bool]) -> str:
-    """The runs that use something, by paper."""
-    found = []
-    for name, paper in plan.papers.items():
-        labels = dict.fromkeys(run.label for run in paper.runs if uses(run))
-        found += [f"{name}: {_some(labels)}"] if labels else []
-    return "; ".join(found) or f"no paper at scale {plan.scale}"
+def _data(plan: Plan) -> Iterator[tuple[str, Data]]:
+    return ((name, data) for name, paper in plan.papers.items() for data in paper.data)
 
 
 def _some(names: Iterable[str]) -> str:

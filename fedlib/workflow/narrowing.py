@@ -1,11 +1,20 @@
 """Checks which declared or finished runs a configuration leaves out.
 
+<<<<<<< HEAD
 The folder of a scale shows the declarations of that scale. A configuration that selects papers,
 runs or seeds adds to it: trained runs stay, and papers that are not selected keep their tables and
 their place in the report. But tables show the selected runs only. A configuration that would drop
 finished runs from tables is refused; to be accepted, it must select those runs, too, or have a tag.
 The folder of a tag shows its last configuration. Tables show a user's own methods only while the
 configuration names them; a line lists the others.
+=======
+The folder of a scale shows what that scale declares. A configuration that selects papers, runs or
+seeds adds to it: trained runs stay, and papers that are not selected keep their tables and their
+place in the report. But tables show the selected runs only. A configuration that would drop
+finished runs from tables is refused; it may select those runs, too, or have a tag. The folder of a
+tag shows its last configuration. Tables show a user's own methods only while the configuration
+names them.
+>>>>>>> 4f79a98 (Drop features that nobody reads: printed commands, shared methods, idle remarks)
 """
 
 from collections.abc import Iterator
@@ -55,7 +64,6 @@ def remarks(plan: Plan) -> Iterator[str]:
             f"{plan.scale} declares, added to results/{plan.folder}{stays}"
         )
     yield from own_methods.remarks(plan.papers, plan.declared, plan.config["methods"] or ())
-    yield from _own_left_out(plan)
     for name, paper in plan.papers.items():
         for stage in ("table", "figure"):
             there = getattr(paper, stage + "s")
@@ -83,6 +91,7 @@ def smaller(plan: Plan) -> Iterator[str]:
         )
 
 
+<<<<<<< HEAD
 def _own_left_out(plan: Plan) -> Iterator[str]:
     """Lines about a user's methods that are finished in the folder but not in its tables."""
     left: dict[str, list[str]] = {}
@@ -99,6 +108,8 @@ def _own_left_out(plan: Plan) -> Iterator[str]:
         )
 
 
+=======
+>>>>>>> 4f79a98 (Drop features that nobody reads: printed commands, shared methods, idle remarks)
 def _lacking(exhibit: Exhibit, runs: list[Run], is_there: bool) -> Iterator[str]:
     """Lines about the missing parts of an exhibit with these selected runs."""
     short = [run for run in runs if exhibit.ends_too_early(run)]

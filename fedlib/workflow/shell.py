@@ -1,13 +1,16 @@
-"""The shell commands of all jobs: for the rules, and for a machine without Snakemake.
+"""The shell commands of the rules, the names of their jobs, and the files of long specifications.
 
+<<<<<<< HEAD
 They have Snakemake's placeholders. Settings that must not repeat a job are resources: the place of
 raw files, and the way of computing.
+=======
+Commands have Snakemake's placeholders. What must not repeat a job if it changes is among the
+resources: where raw files are, and how a result is computed.
+>>>>>>> 4f79a98 (Drop features that nobody reads: printed commands, shared methods, idle remarks)
 """
 
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 from fedlib.errors import ConfigError
 from fedlib.files import write_text
@@ -54,10 +57,13 @@ COMMANDS = {
     " --results {resources.results:q} --figures {resources.figures:q}"
     " --md {output.report:q} --html {output.report_html:q} >> {log:q} 2>&1",
 }
+<<<<<<< HEAD
 # Options that a job needs only because it was planned earlier and runs beside other jobs.
 PLANNED = (" --code {params.code}", " --gpus {resources.gpu}", " >> {log:q} 2>&1")
 FOLDERS = ("checkpoints", "tuning", "runs", "results", "figures")
 ONLY_OUTPUT = {"download": "receipt", "evaluate": "evaluation"}
+=======
+>>>>>>> 4f79a98 (Drop features that nobody reads: printed commands, shared methods, idle remarks)
 
 
 def option(name: str, *values: str) -> str:
@@ -65,6 +71,7 @@ def option(name: str, *values: str) -> str:
     return shlex.join([f"--{name}", *values]) if any(values) else ""
 
 
+<<<<<<< HEAD
 def script(plan: Plan) -> Iterator[str]:
     """Lines of a Bash script that runs every job of the plan, one after the other."""
     yield "#!/usr/bin/env bash"
@@ -73,6 +80,8 @@ def script(plan: Plan) -> Iterator[str]:
     yield from (command(plan, stage, **wildcards) for stage, wildcards in plan.jobs())
 
 
+=======
+>>>>>>> 4f79a98 (Drop features that nobody reads: printed commands, shared methods, idle remarks)
 def job(stage: str = "", name: str = "") -> tuple[str, dict]:
     """The (stage, wildcards) of a job by name: "train", "pfedmm/digits/fedem/seed0".
 
@@ -96,6 +105,7 @@ def job(stage: str = "", name: str = "") -> tuple[str, dict]:
     return stage, wildcards
 
 
+<<<<<<< HEAD
 def command(plan: Plan, stage: str, **wildcards: object) -> str:
     """Shell command of one job; it may read files of `write_specifications`.
 
@@ -121,6 +131,8 @@ def command(plan: Plan, stage: str, **wildcards: object) -> str:
     )
 
 
+=======
+>>>>>>> 4f79a98 (Drop features that nobody reads: printed commands, shared methods, idle remarks)
 def write_specifications(plan: Plan, root: Path = Path()) -> None:
     """Write the files with the specifications of all jobs of `LONG` stages."""
     for stage, wildcards in plan.jobs():
@@ -129,6 +141,7 @@ def write_specifications(plan: Plan, root: Path = Path()) -> None:
             if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_text(path, plan.spec(stage, **wildcards))
+<<<<<<< HEAD
 
 
 def _optional(plan: Plan, stage: str, wildcards: dict) -> dict[str, str]:
@@ -162,3 +175,5 @@ class _Files:
 
     def __format__(self, specification: str) -> str:
         return format(getattr(self, ONLY_OUTPUT[self._stage]), specification)
+=======
+>>>>>>> 4f79a98 (Drop features that nobody reads: printed commands, shared methods, idle remarks)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from fedlib.papers._frame import everything, on
+from fedlib.papers._frame import on, who_has_what
 from fedlib.papers.adaptive_experts.settings import (
     EXPLORATIONS,
     LOCALS,
@@ -348,10 +348,5 @@ FIGURES = {
         BOTH,
         on("table2", "other"),
     ),
-    "client_labels": figures.ClientLabels(
-        "Who has which classes",
-        "How the data are cut: sizes and classes of all clients.",
-        everything,
-        on("table2", "other"),
-    ),
+    "client_labels": who_has_what("table2", "other"),
 }

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fedlib.papers._frame import each, everything, on
+from fedlib.papers._frame import each, everything, on, who_has_what
 from fedlib.papers.fedmix.settings import (
     ETAS,
     LENET_LINES,
@@ -290,10 +290,5 @@ FIGURES = {
         everything,
         on("leakage"),
     ),
-    "client_labels": figures.ClientLabels(
-        "Who has which classes",
-        "How the data are cut: sizes and classes of all clients.",
-        everything,
-        on("accuracy", "rotations", "clusters", "vae"),
-    ),
+    "client_labels": who_has_what("accuracy", "rotations", "clusters", "vae"),
 }

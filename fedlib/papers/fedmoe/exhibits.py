@@ -1,6 +1,6 @@
 """Tables and figures of Fed-MoE. Numbers of them in captions are the paper's."""
 
-from fedlib.papers._frame import each, everything, on
+from fedlib.papers._frame import each, on, who_has_what
 from fedlib.papers.fedmoe.columns import (
     SKEW_METRICS,
     by_reserved,
@@ -302,10 +302,5 @@ FIGURES = {
         on("written"),
         rounds=each(some_rounds),
     ),
-    "client_labels": figures.ClientLabels(
-        "Who has which classes",
-        "How the data are cut: sizes and classes of all clients.",
-        everything,
-        on("main", "skewed"),
-    ),
+    "client_labels": who_has_what("main", "skewed"),
 }

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from fedlib.papers._frame import everything, on
+from fedlib.papers._frame import on, who_has_what
 from fedlib.papers.pfedmm.settings import (
     ABLATIONS,
     METHODS,
@@ -277,10 +277,5 @@ FIGURES = {
         methods=methods_over_alpha,
         asks="What changes as clients' data differ more?",
     ),
-    "client_labels": figures.ClientLabels(
-        "Who has which classes",
-        "How the data are cut: sizes and classes of all clients.",
-        everything,
-        on("main", "fedem-readme", "heterogeneity"),
-    ),
+    "client_labels": who_has_what("main", "fedem-readme", "heterogeneity"),
 }

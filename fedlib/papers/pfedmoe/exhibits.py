@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from fedlib.papers._frame import each, everything, on
+from fedlib.papers._frame import each, on, who_has_what
 from fedlib.papers.pfedmoe.settings import (
     BASELINES,
     COMPARED,
@@ -259,10 +259,5 @@ FIGURES = {
         on("representations"),
         kinds=["Global expert", "Local expert", "Mixture"],
     ),
-    "client_labels": figures.ClientLabels(
-        "Who has which classes",
-        "How the data are cut: sizes and classes of all clients.",
-        everything,
-        on("main", "classes", "gamma", "shares"),
-    ),
+    "client_labels": who_has_what("main", "classes", "gamma", "shares"),
 }

@@ -69,6 +69,14 @@ def at_rounds(
     return {number: exhibits.pick(mine, round=number) for number in rounds or recorded}
 
 
+def table(cells: pd.DataFrame) -> pd.DataFrame:
+    """The cells "..._{row}_{expert}" of one round: a row for each row, a column for each expert."""
+    places = cells["metric"].str.extract(r"_(\d+)_(\d+)$").astype(int)
+    return cells.assign(row=places[0], expert=places[1]).pivot(
+        index="row", columns="expert", values="value"
+    )
+
+
 def panels(titles: list[list[str]], height: float | None = None) -> tuple[Figure, list[Axes]]:
     """`canvas.panels` in rows of these titles; rows may differ in length."""
     columns = max(map(len, titles))

@@ -7,8 +7,6 @@ Source: Reisser et al., "Federated Mixture of Experts", arXiv:2107.06724, figure
 section 7.4.
 """
 
-import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
 
 from fedlib.report.figures import canvas, heat, style
@@ -25,7 +23,7 @@ def draw(given: Inputs) -> Figure:
     """
     exhibit, kind = given.exhibit, given.kind
     found = [heat.at_rounds(given, run, TABLE, kind.rounds) for run in exhibit["runs"]]
-    tables = [[_table(cells) for cells in some.values()] for some in found]
+    tables = [[heat.table(cells).to_numpy() for cells in some.values()] for some in found]
     titles = [[f"Round {number}" for number in some] for some in found]
     figure, grid = heat.panels(titles)
     most = 1.0 if max(table.max() for some in tables for table in some) > 0.5 else 0.5
@@ -37,11 +35,3 @@ def draw(given: Inputs) -> Figure:
     heat.scale(figure, image, grid, kind.values)
     seed = canvas.first_seed_note(exhibit, "experts of different seeds do not correspond")
     return canvas.finish(figure, exhibit, [], seed)
-
-
-def _table(cells: pd.DataFrame) -> np.ndarray:
-    """The cells "table_{row}_{expert}" of one round -> [rows, E]"""
-    places = cells["metric"].str.removeprefix(f"{TABLE}_").str.split("_", expand=True).astype(int)
-    table = np.full(tuple(places.max() + 1), np.nan)
-    table[tuple(places.to_numpy().T)] = cells["value"]
-    return table

@@ -7,8 +7,6 @@ Source: J. Jiang et al., "Heterogeneous Federated Learning with Scalable Server 
 IJCAI 2025, Equations 5 and 12; the paper shows no such figure.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -24,13 +22,6 @@ MEANING = (
     "Of Wʳ columns sum to 1: what an expert takes from each client of the round. Of Wᶜ rows do: "
     "what a client takes from each expert; 0 is the main expert."
 )
-
-
-class _Weights(NamedTuple):
-    """Weights [C, E] of a round's clients [C], clients in ascending order."""
-
-    clients: list[int]
-    values: np.ndarray
 
 
 @style.styled()
@@ -52,27 +43,19 @@ def draw(given: Inputs) -> Figure:
     for run, what, found in rows:
         main = what == "sync_weights" and run["params"].get("num_main", 1) > 0
         for number, (cells, axes) in enumerate(zip(found.values(), free, strict=False)):
-            image = _draw(axes, _of_round(cells), main)
+            image = _draw(axes, heat.table(cells), main)
             axes.set_ylabel("" if number else f"{heat.of_run(exhibit, run)}Client")
     heat.scale(figure, image, grid, "Weight")
     seed = canvas.first_seed_note(exhibit, "other seeds have other cohorts")
     return canvas.finish(figure, exhibit, [], seed, MEANING)
 
 
-def _of_round(cells: pd.DataFrame) -> _Weights:
-    """The cells "client_weights_{client}_{expert}" of one round."""
-    places = cells["metric"].str.extract(r"_(\d+)_(\d+)$").astype(int)
-    table = pd.DataFrame(
-        {"client": places[0], "expert": places[1], "value": cells["value"].to_numpy()}
-    ).pivot(index="client", columns="expert", values="value")
-    return _Weights(table.index.tolist(), table.to_numpy())
-
-
-def _draw(axes: Axes, weights: _Weights, main: bool) -> AxesImage:
-    names = heat.experts(weights.values.shape[1] - main) + (["0"] if main else [])
-    image = heat.draw(axes, weights.values, names)
-    axes.set_yticks(range(len(weights.clients)), list(map(str, weights.clients)))
-    for (row, column), value in np.ndenumerate(weights.values):
+def _draw(axes: Axes, weights: pd.DataFrame, main: bool) -> AxesImage:
+    """The weights of a round's clients [C, E], in ascending order."""
+    names = heat.experts(weights.shape[1] - main) + (["0"] if main else [])
+    image = heat.draw(axes, weights.to_numpy(), names)
+    axes.set_yticks(range(len(weights)), list(map(str, weights.index)))
+    for (row, column), value in np.ndenumerate(weights.to_numpy()):
         color = "white" if value > DARK else "#262626"
         axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=6, color=color)
     return image

@@ -113,7 +113,6 @@ class Chapter:
       facts: scale, seeds and data, a sentence or two each.
       families: of data, by the title of a federation.
       methods: by the title of a run, of the first run with that title.
-      methods_of: methods by FEDERATION/LABEL.
       exhibits: tables and figures in reading order.
       printed: number of percentages that the paper prints, at any scale.
       words: configuration that makes the chapter, without the scale.
@@ -129,7 +128,6 @@ class Chapter:
     facts: tuple[str, ...]
     families: Mapping[str, str]
     methods: Mapping[str, str]
-    methods_of: Mapping[str, str]
     exhibits: tuple[Entry, ...]
     printed: int
     words: tuple[str, ...]
@@ -200,7 +198,7 @@ def check_pictures(spec: dict, figures: Path) -> None:
 
 def _chapter(spec: dict, paper: dict, results: Path, figures: Path) -> Chapter:
     families, called = dict(paper["data"].values()), _method_titles(paper)
-    runs = {name: (title, called[method]) for name, (title, method) in paper["methods"].items()}
+    runs = [(title, called[method]) for title, method in paper["methods"].values()]
     facts, told = _facts(spec, paper, families)
     tables = []
     for heading in paper["tables"]:
@@ -220,8 +218,7 @@ def _chapter(spec: dict, paper: dict, results: Path, figures: Path) -> Chapter:
         bibtex=paper["bibtex"],
         facts=facts,
         families=families,
-        methods=dict(reversed(runs.values())),
-        methods_of={name: method for name, (_, method) in runs.items()},
+        methods=dict(reversed(runs)),
         exhibits=shown,
         printed=paper["printed"],
         words=tuple(paper["words"]),

@@ -1,17 +1,16 @@
 """The first screen of the report: findings in pictures, with a sentence each."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import fedlib
-from fedlib.report.pages.contents import NEVER_COMPARED, Chapter, Entry, Report
+from fedlib.report.pages.contents import NEVER_COMPARED, Chapter, Report
 from fedlib.report.pages.origin import Resources
 from fedlib.report.tables.render import percent, points
 
 SHOWN = 3  # claims of a paper in its picture
 SIDE = 100  # of the square of published against reproduced numbers, in its own units
-ACCURACIES = ("accuracy", "accuracy_client_mean")  # either of which represents a method
 
 
 @dataclass(frozen=True)
@@ -133,53 +132,6 @@ def claims(chapter: Chapter) -> list[Picture]:
         )
         for claim in found
     ]
-
-
-def shared(chapters: Iterable[Chapter]) -> list[dict]:
-    """A row per method, paper and federation with the accuracy of methods that several papers run.
-
-    The number is from the first table of a paper that has one.
-    """
-    rows, papers = {}, {}
-    tables = [(chapter, table) for chapter in chapters for table in chapter.tables]
-    for chapter, table in tables:
-        for cell in _accuracies(table):
-            method = chapter.methods_of.get(f"{cell['federation']}/{cell['label']}")
-            if method:  # rows of means have no method
-                where = chapter.federations[cell["federation"]]
-                papers.setdefault(method, set()).add(chapter.name)
-                row = {**cell, "method": method, "where": where, "chapter": chapter, "table": table}
-                rows.setdefault((method, chapter.title, where), row)
-    order = sorted(rows, key=lambda key: key[0].lower())
-    return [rows[key] for key in order if len(papers[key[0]]) > 1]
-
-
-def _accuracies(table: Entry) -> list[dict]:
-    """The rows of a table that are accuracies of runs, by the default protocol."""
-    numbers = table.sheet.numbers
-    if not {"federation", "label", "metric", "mean", "seeds"} <= {*numbers}:
-        return []
-    last = numbers.get("last_mean", numbers["mean"])  # for methods without a chosen state
-    known = numbers.assign(mean=numbers["mean"].fillna(last))
-    known = known[known["metric"].isin(ACCURACIES)].dropna(subset="mean")
-    for column, default in (("protocol", "default"), ("split", "test"), ("minus", None)):
-        if column in known:
-            values = known[column]
-            known = known[values.isna() if default is None else values == default]
-    return known.to_dict("records")
-
-
-def bibtex(content: Report) -> str:
-    """A BibTeX entry for the report."""
-    commits = ", ".join(_commits(content)) or "unknown"
-    lines = {
-        "title": "fedlib: mixtures of experts for personalised federated learning, reproduced",
-        "author": "{The fedlib contributors}",
-        "version": fedlib.__version__,
-        "note": f"Report of results/{content.folder}; commit {commits}",
-    }
-    body = "".join(f"  {name} = {{{value}}},\n" for name, value in lines.items())
-    return f"@software{{fedlib,\n{body}}}\n"
 
 
 def _commits(content: Report) -> list[str]:

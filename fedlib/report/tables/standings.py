@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.report import contrasts, exhibits
-from fedlib.report.choices import Choice, choices, costs, of_clients
+from fedlib.report.choices import Choice, choices, costs, of_clients, rows_of
 from fedlib.report.comparisons import MEAN
 from fedlib.report.metrics import PRIMARY, over_seeds
 from fedlib.report.tables import notes, render
@@ -75,11 +75,8 @@ def _row(given: TableInputs, choice: Choice, hurt: pd.Series) -> dict:
 
 def _gain(given: TableInputs, choice: Choice) -> float:
     """Gain in validation accuracy over the last quarter of the rounds, mean over seeds."""
-    if choice.row.get("pick"):
-        return np.nan
-    run = {"federation": choice.federation["name"], "label": choice.labels[0]}
     view = PRIMARY._replace(split="val")._asdict()
-    rows = exhibits.pick(given.rows, at="round", metric=MEAN, **run, **view)
+    rows = rows_of(given, choice, at="round", metric=MEAN, **view)
     by_round = rows.groupby("round")["value"].mean()
     last = by_round.index.max()
     before = by_round[(by_round.index >= last / 2) & (by_round.index <= 3 * last / 4)]
@@ -90,12 +87,9 @@ def _calibration(given: TableInputs, choice: Choice, seen: pd.DataFrame) -> dict
     """Calibration of predicted probabilities, means over seeds; NaN where not recorded."""
     by_seed = seen.reindex(columns=["seed", "loss", "brier"]).groupby("seed").mean()
     found = {"nll": by_seed["loss"].mean(), "brier": by_seed["brier"].mean()}
-    pooled = pd.Series(dtype=float)
-    if not choice.row.get("pick"):  # no row has its predictions
-        view = PRIMARY._replace(protocol=choice.row.get("protocol", "default"))
-        run = {"federation": choice.federation["name"], "label": choice.labels[0]}
-        rows = exhibits.pick(given.rows, at="last", **run, **view._asdict())
-        pooled = rows.groupby("metric")["value"].mean()
+    view = PRIMARY._replace(protocol=choice.row.get("protocol", "default"))
+    rows = rows_of(given, choice, at="last", **view._asdict())
+    pooled = rows.groupby("metric")["value"].mean()
     return found | {name: pooled.get(name, np.nan) for name in ("ece", "ece_by_chance")}
 
 

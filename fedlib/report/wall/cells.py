@@ -13,7 +13,6 @@ import pandas as pd
 from fedlib.report import comparisons, inputs, metrics, packs, printed, tables
 from fedlib.report.pages import origin
 from fedlib.report.pages.contents import METRICS, compared
-from fedlib.results import opened
 from fedlib.spec.exhibits import OF_PREDICTIONS
 
 # Columns that identify the rows of a table; a kind of table has some of them.
@@ -59,20 +58,23 @@ def reproduced(pack: Path, published: Path) -> pd.DataFrame:
     return pd.concat([frame for frame in found if len(frame)] or found, ignore_index=True)
 
 
-def made(pack: Path, paper: str, federation: str, label: str) -> tuple[str, float] | None:
-    """The machines of a packed run, and its core-hours per seed; None if the pack has no runs."""
+def made(pack: Path) -> dict[tuple[str, ...], tuple[str, float]]:
+    """The machines of packed runs, and core-hours per seed, by paper, federation and label."""
     if not (pack / packs.ARCHIVE).exists():
-        return None
-    found = []
+        return {}
+    runs: dict[tuple[str, ...], list[list[dict]]] = {}
     with packs.opened(pack) as place:
-        histories = sorted((place / packs.RUNS / paper / federation / label).glob("*/history.h5"))
-        for path in (path.with_name(f"{of}.h5") for path in histories for of in RESULTS):
-            with opened(path):
-                found.append(origin.attributes(path)[0])
-    if not found:
-        return None
+        for folder in sorted((place / packs.RUNS).glob("*/*/*/*")):
+            found = [origin.attributes(folder / f"{of}.h5")[0] for of in RESULTS]
+            runs.setdefault(folder.relative_to(place / packs.RUNS).parts[:3], []).append(found)
+    return {run: _spent(seeds) for run, seeds in runs.items()}
+
+
+def _spent(seeds: list[list[dict]]) -> tuple[str, float]:
+    """Machines, and core-hours of a seed, in the provenance of a run's results."""
+    found = [provenance for seed in seeds for provenance in seed]
     machines = dict.fromkeys(one.get("gpu") or one["cpu"] for one in found)
-    return ", ".join(machines), origin.spent(found).cpu / 3600 / len(histories)
+    return ", ".join(machines), origin.spent(found).cpu / 3600 / len(seeds)
 
 
 def made_up(exhibit: Mapping) -> tuple[pd.DataFrame, pd.DataFrame]:
