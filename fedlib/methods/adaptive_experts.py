@@ -6,9 +6,9 @@
 
 A run has five final protocols: "ifca" is IFCA's prediction; "local" the client's local expert;
 "finetuned" IFCA's model after training on the client's shard; "ensemble" all experts with equal
-weights; "moe" the mixture. They are for the first `personal_clients` clients; "default" is IFCA's
-prediction for all clients. Models that clients train at the end are neither sent nor kept in the
-state.
+weights; "moe" the mixture. They are evaluated for the first `personal_clients` clients; "default"
+is IFCA's prediction for all clients. Models that clients train at the end are neither sent nor kept
+in the state.
 
 Source: Isaksson et al., "Adaptive Expert Models for Personalization in Federated Learning",
 FL-IJCAI 2022 (arXiv:2206.07832), Algorithm 1 and equations 4 and 5.
@@ -74,8 +74,8 @@ class AdaptiveExperts(IFCA):
         10.
       gate_epochs, gate_check_every, gate_patience: the same for mixtures. Official code: 200, 2,
         20.
-      gate_only: True: a mixture trains only its gate; False: also the client's copies of all
-        experts (X10).
+      gate_only: whether a mixture trains only its gate, or also the client's copies of all experts
+        (X10).
       both_mixtures: whether the other kind of mixture is evaluated too, as "moe_gate" or
         "moe_joint".
       member: the local expert in ensemble and mixture: "best", at its best check; or "last", at its

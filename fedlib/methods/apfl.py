@@ -37,7 +37,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class APFL(Method):
-    """A shared model, and an own model for each client.
+    """A shared model, and for each client its own model.
 
     Attributes:
       local: solver of both models.
@@ -82,7 +82,7 @@ class APFL(Method):
     def loss(self, models: dict[str, Params], batch: Batch) -> Tensor:
         """f(g) + f(alpha v + (1 - alpha) g), with the second g constant -> []
 
-        Its gradients with respect to g and v are those of the two steps above.
+        Its gradients with respect to g and v are those of the algorithm's two steps.
         """
         shared, own = models["shared"], models["own"]
         mixed = self.interpolate(own, tree.map(Tensor.detach, shared))
@@ -99,5 +99,5 @@ class APFL(Method):
         return self.interpolate(tree.take(state.models, cohort.ids), cohort.broadcast(state.params))
 
     def welcome(self, state: State, cohort: Cohort) -> Params:
-        """The server's model, as a new client has no own model."""
+        """The server's model, for clients without a model."""
         return cohort.broadcast(state.params)

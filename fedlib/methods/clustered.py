@@ -12,10 +12,10 @@ Source: Sattler et al., "Clustered Federated Learning: Model-Agnostic Distribute
 Optimization under Privacy Constraints", IEEE TNNLS 2020.
 Official code: omarfoq/FedEM, aggregator.py (ClusteredAggregator), also used by pFedMM. The
 method's authors: felisat/clustered-federated-learning.
-Deviation: see `variant`. When a cluster splits a second time, the official code confuses positions
-within the cluster with client numbers, so clients end up in two clusters or none; no variant does
-that. It never trains or assigns unseen clients; here they get the cluster whose model has the
-lowest loss on their train split.
+Deviation: see `variant`. When a part of a split cluster splits again, the official code confuses
+positions within the cluster with client numbers, so clients end up in two clusters or none; no
+variant does that. It never trains or assigns unseen clients; here they get the cluster whose model
+has the lowest loss on their train split.
 """
 
 from dataclasses import dataclass
@@ -52,10 +52,9 @@ class ClusteredFL(Method):
 
     Attributes:
       local: local solver, run once per round.
-      eps1: a cluster splits only if its mean update is shorter than this, at least 0; 0 is FedAvg.
-        The official code has 0.4.
-      eps2: a cluster splits only if some update is longer than this, at least 0. The official code
-        has 1.6.
+      eps1: at least 0; a cluster splits only if its mean update is shorter. 0 is FedAvg; the
+        official code has 0.4.
+      eps2: at least 0; a cluster splits only if some update is longer. The official code has 1.6.
       min_round: rounds before clusters may split, at least 0.
       variant: length of an update for eps2: "fixed", its Euclidean norm, or "official", its largest
         absolute coordinate, with which splits are rare.

@@ -86,5 +86,5 @@ class Ditto(Method):
         return tree.take(state.models, cohort.ids)
 
     def welcome(self, state: State, cohort: Cohort) -> Params:
-        """The server's model, as a new client has no own model."""
+        """The server's model, for clients without a model."""
         return cohort.broadcast(state.params)

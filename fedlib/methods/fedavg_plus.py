@@ -8,8 +8,8 @@ Learning", 2019; as a baseline of FedEM and pFedMM ("FedAvg (local)").
 Deviation: none in the "default" protocol. As in the official code, its solver keeps its memory
 between evaluations: old momenta act on a new copy of the model, and its learning rate falls with
 the number of EVALUATIONS, not of rounds. "fresh" fine-tunes with a new solver at training's current
-rate, which is the rate of the client that has trained most, for all clients alike. `tune_epochs`
-and `tune_lr_scale` are ours; their defaults change nothing.
+rate: that of the client that has trained most, the same for all clients. `tune_epochs` and
+`tune_lr_scale` are ours; their defaults change nothing.
 """
 
 from dataclasses import dataclass, replace

@@ -12,11 +12,12 @@ decides which experts a client does not use. Predictions never look up q by the 
 
 Source: Reisser et al., "Federated Mixture of Experts", ICLR 2021 submission (arXiv:2107.06724),
 Algorithms 1 and 2; sections 1 to 4 and 7 of fedlib/papers/fedmix/README.md.
-Deviation: the paper does not specify these. Gates start uniform; pooling weights are constants to
-the gradient; predictions use the marginals of the server's current table, also for clients that
-took part long ago; for a new shard every gate pools the experts that its client keeps, but weights
-all experts. "finetuned" is the mean over all clients, in the paper over the clients of one round.
-Running statistics of batch normalisation, which the paper's models do not have, are averaged.
+Deviation: the paper does not specify the following. Gates start uniform; pooling weights are
+constants to the gradient; predictions use the marginals of the server's current table, also for
+clients that took part long ago; for a new shard every gate pools the experts that its client keeps,
+but weights all experts. "finetuned" is the mean over all clients, in the paper over the clients of
+one round. Running statistics of batch normalisation, which the paper's models do not have, are
+averaged.
 """
 
 from collections.abc import Callable
@@ -76,7 +77,7 @@ class FedMix(TableMixture):
       entropy_weight: factor of the entropy's gradient at the server, at least 0; 0 omits it, 1 is
         Algorithm 1.
       prior: p(c) in this entropy: "uniform", or "empirical", the shares of seen clients' examples.
-      reweight: True: an expert's differences are weighted by p(s|e) (Algorithm 1); False: by p(s).
+      reweight: whether an expert's differences are weighted by p(s|e) (Algorithm 1), or by p(s).
       table_rounds: rounds after which the table is recorded, ascending (Figure 14 a).
     """
 
@@ -141,7 +142,7 @@ class FedMix(TableMixture):
         )
 
     def facts(self, state: State, cohort: Cohort) -> Facts:
-        """The clients' facts about their data, and the experts that they receive."""
+        """Each client's shares p(c|s), side information, and the experts that it receives."""
         received = variational.sent(state.marginal[cohort.ids], self.pruning)
         return self.shares(cohort) | {"received": received}
 

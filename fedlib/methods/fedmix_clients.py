@@ -10,11 +10,11 @@ features.
 
 Source: Reisser et al., "Federated Mixture of Experts", ICLR 2021 submission (arXiv:2107.06724),
 section 4.3 and appendix B; section 7.2 of fedlib/papers/fedmix/README.md.
-Deviation: the paper does not specify these. pi and gates start uniform; each is constant in the
-other's update. New clients with labels fit both to the frozen experts. For a new shard the gates of
-all seen clients are averaged, as in FedMix; if clusters permute labels, an input does not show its
-cluster. Fine-tuned accuracy is over all clients, in the paper over the clients of one round.
-Running statistics of batch normalisation, which the paper's models do not have, are averaged
+Deviation: the paper does not specify the following. pi and gates start uniform; each is constant in
+the other's update. New clients with labels fit both to the frozen experts. For a new shard the
+gates of all seen clients are averaged, as in FedMix; if clusters permute labels, an input does not
+show its cluster. Fine-tuned accuracy is over all clients, in the paper over the clients of one
+round. Running statistics of batch normalisation, which the paper's models do not have, are averaged
 without Adam.
 """
 

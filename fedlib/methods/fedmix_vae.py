@@ -8,9 +8,9 @@ it, to compare with FedMix's "new_shard"; everything else is FedMix.
 
 Source: Reisser et al., "Federated Mixture of Experts", ICLR 2021 submission (arXiv:2107.06724),
 appendix F; sections 3 and 7.6 of fedlib/papers/fedmix/README.md.
-Deviation: the paper does not specify these. Pixels are Bernoulli variables. All autoencoders start
-from the same draw and are kept at their best check on the client's validation split. Their traffic
-is not counted.
+Deviation: the paper does not specify the following. Pixels are Bernoulli variables. All
+autoencoders start from the same draw and are kept at their best check on the client's validation
+split. Their traffic is not counted.
 """
 
 from dataclasses import dataclass, replace

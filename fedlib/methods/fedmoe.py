@@ -67,7 +67,7 @@ class FedMoE(TrainedMixture):
         (Table 4).
       lam: the paper's lambda, in [0, 1]: step of the experts towards clients' models, and share
         that a client keeps of its own model. 1 replaces experts and does not change clients. The
-        paper gives no value, the code 0.1.
+        paper gives no value; 0.1 is the code's.
       main_lam, client_lam: in place of `lam` for main experts and for clients, in [0, 1]; None is
         `lam`.
       start: model from which a client trains: its "own" (Algorithm 1), which is as old as its last

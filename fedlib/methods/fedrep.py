@@ -28,7 +28,7 @@ from fedlib.tree import Rows
 
 
 class State(NamedTuple):
-    """The server's extractor, every client's model after its last training, and the memories."""
+    """The server's extractor, every client's model after training, and the solvers' memory."""
 
     body: Params
     models: Rows  # of all clients, extractors included

@@ -74,8 +74,8 @@ class IFCA(Method):
       expert_seeds: random seeds of the models, "independent" or "official"; see
         `fedlib.engine.experts.expert_seed`.
       stop: "never"; "all": training ends when every model has failed `patience` checks in a row
-        (official code); "per_model": a model is no longer sent when it has (the paper's option).
-        Unless "never", clients predict with each model at its best check.
+        (official code); "per_model": a model that has failed so often is no longer sent (the
+        paper's option). Unless "never", clients predict with each model at its best check.
       stop_every: rounds between checks, at least 1; the first check is in the first round (official
         code: 10).
       patience: failed checks in a row before a model stops, at least 1 (official code: 10). A model

@@ -1,4 +1,4 @@
-"""L2SGD: loopless local gradient descent; in each step, a coin decides to train or to average.
+"""L2SGD: loopless local gradient descent; a coin decides between training and averaging.
 
     with probability 1 - p   every client takes one step on one mini-batch
     with probability p       x <- (1 - a) x + a average of the clients' x,   a = lam / p

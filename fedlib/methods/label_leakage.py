@@ -119,7 +119,7 @@ class LabelLeakage(FedAvg):
         return torch.where(steps == 1, shares, normalised)
 
     def measure(self, protocol: str, personal: Params, cohort: Cohort) -> dict[str, Tensor]:
-        """True shares of the labels among each client's training examples [C, L]."""
+        """True shares of the labels in each client's training examples [C, L]."""
         return {"labels": cohort.shares("label", cohort.data.federation.num_classes)}
 
     def diagnostics(self, state: State) -> dict[str, Tensor]:

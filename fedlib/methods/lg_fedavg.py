@@ -30,7 +30,7 @@ from fedlib.tree import Rows
 
 
 class State(NamedTuple):
-    """The server's header, every client's model after its last training, and the memory."""
+    """The server's header, every client's model after training, and the solvers' memory."""
 
     head: Params
     models: Rows  # of all clients, headers included

@@ -43,8 +43,8 @@ class PFedMeMoreau(Method):
 
     Attributes:
       local: solver of w; its learning rate is the paper's eta, its number of steps the paper's R.
-      lam: the paper's lambda, strength of the pull of w on theta, at least 0. With 1 / inner_lr and
-        one inner step, training is FedAvg.
+      lam: the paper's lambda, strength of the pull of w on theta, at least 0. 1 / inner_lr with one
+        inner step is FedAvg.
       inner_lr: learning rate of theta, at least 0.
       inner_steps: the paper's K, gradient steps on every mini-batch, at least 1.
       beta: how far the server moves towards the average, at least 0: 1 is all the way, more than 1

@@ -62,9 +62,9 @@ class PFedMM(FedEM):
       prior: prior of the E-step: "carried", the client's last weights ("prior information" in the
         paper), or "uniform".
       concentration: a >= 1 of a Dirichlet prior on the weights; 1 is no prior.
-      private_norms: True: clients train and keep the body's batch normalisation (scale, shift and
+      private_norms: whether clients keep the body's batch normalisation (scale, shift and
         statistics) and send none of it; a client that never took part has the initial one. False is
-        the official code; without batch normalisation both are the same.
+        the official code. Without batch normalisation it has no effect.
     """
 
     relu_logits: bool = False

@@ -65,7 +65,7 @@ class PFedMoE(Method):
       large: the architectures F that the clients have in turn; () is `task` for all.
       gate_mode: "learned"; or the ablations "fixed:<weight of the global expert>" with a weight in
         [0, 1], "global_only" and "local_only", which ignore the gate.
-      gate_lr_scale: factor of the gate's learning rate, at least 0; 1 is the rate of the rest.
+      gate_lr_scale: factor of the gate's learning rate, at least 0; 1 is the rate of all parts.
       recorded: number of test examples of each of the first clients whose representations the final
         evaluation keeps, at least 0.
     """

@@ -3,7 +3,7 @@
     clients   FedAvg
     server    w' <- training from the average w on its own examples;  clients receive w, not w'
 
-A reference for mixtures of experts that train on the same server's examples. The copy with the
+A reference for mixtures of experts, which also train on the server's examples. The copy with the
 lowest loss on the server's validation examples is kept.
 
 Source: a baseline of ours for Jiang et al., "Heterogeneous Federated Learning with Scalable Server

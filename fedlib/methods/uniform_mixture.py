@@ -2,7 +2,7 @@
 
     E_i <- (1 - lam) E_i + lam mean_j M_j    of every routed expert
 
-Its difference to Fed-MoE is the effect of relevance. From a shared start all routed experts stay
+Its difference from Fed-MoE is the effect of relevance. From a shared start all routed experts stay
 equal, and the gate has no choice; from independent starts they approach each other.
 
 Source: an ablation of ours of Jiang et al., "Heterogeneous Federated Learning with Scalable Server
