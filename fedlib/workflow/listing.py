@@ -17,13 +17,8 @@ from fedlib.workflow.config import check_choice
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import PACKAGE, ROOT, registered
 
-<<<<<<< HEAD
-PACKAGES = ("methods.base", "methods.parts")  # imports common to methods, not listed
 SHOWN = 8  # names in a row; further ones are only counted
-=======
-SHOWN = 8  # names in a row; more are counted
 Uses = Iterable[tuple[str, str]]  # names, each with what uses it
->>>>>>> 4f79a98 (Drop features that nobody reads: printed commands, shared methods, idle remarks)
 
 
 @dataclass(frozen=True)
@@ -169,31 +164,8 @@ def _about(module: str) -> _About:
     return _About(text.partition("\n")[0], " ".join(source[1].split()) if source else "")
 
 
-<<<<<<< HEAD
-def _line(module: str) -> list[str]:
-    """The modules of a method, its base classes and their parts."""
-    found: list[str] = []
-    waiting = [module]
-    while waiting:
-        found.append(name := waiting.pop(0))
-        root = name if is_file(name) else f"{PACKAGE}.{name}"
-        met = [other.removeprefix(f"{PACKAGE}.") for other in imports(root)]
-        inner = [x for x in sorted(met) if x.startswith("methods.") and x not in PACKAGES]
-        waiting += [other for other in inner if other not in (*found, *waiting)]
-    return found
-
-
-def _kept(module: str) -> str:
-    """The docstring of a method's state."""
-    for part in _line(module):
-        for node in _tree(part).body:
-            if isinstance(node, ast.ClassDef) and node.name == "State":
-                return " ".join((ast.get_docstring(node) or "").split())
-    return ""
-
-
-=======
->>>>>>> 4f79a98 (Drop features that nobody reads: printed commands, shared methods, idle remarks)
+SHOWN = 8  # names in a row; further ones are only counted
+Uses = Iterable[tuple[str, str]]  # names, each with what uses it
 # --- Words ----------------------------------------------------------------------------------------
 
 

@@ -1,20 +1,11 @@
 """Checks which declared or finished runs a configuration leaves out.
 
-<<<<<<< HEAD
 The folder of a scale shows the declarations of that scale. A configuration that selects papers,
 runs or seeds adds to it: trained runs stay, and papers that are not selected keep their tables and
 their place in the report. But tables show the selected runs only. A configuration that would drop
 finished runs from tables is refused; to be accepted, it must select those runs, too, or have a tag.
 The folder of a tag shows its last configuration. Tables show a user's own methods only while the
-configuration names them; a line lists the others.
-=======
-The folder of a scale shows what that scale declares. A configuration that selects papers, runs or
-seeds adds to it: trained runs stay, and papers that are not selected keep their tables and their
-place in the report. But tables show the selected runs only. A configuration that would drop
-finished runs from tables is refused; it may select those runs, too, or have a tag. The folder of a
-tag shows its last configuration. Tables show a user's own methods only while the configuration
-names them.
->>>>>>> 4f79a98 (Drop features that nobody reads: printed commands, shared methods, idle remarks)
+configuration names them.
 """
 
 from collections.abc import Iterator
@@ -91,25 +82,6 @@ def smaller(plan: Plan) -> Iterator[str]:
         )
 
 
-<<<<<<< HEAD
-def _own_left_out(plan: Plan) -> Iterator[str]:
-    """Lines about a user's methods that are finished in the folder but not in its tables."""
-    left: dict[str, list[str]] = {}
-    for name in plan.papers:
-        here = {training.label for training in plan.trainings(name)}
-        found = own_methods.finished(Path(plan.path("runs", paper=name)))
-        for label in sorted(found - here):
-            left.setdefault(label, []).append(name)
-    for label, names in left.items():
-        yield (
-            f"{label} is finished in results/{plan.folder} and not in the tables of "
-            f"{', '.join(names)}: name its file in methods=[...] to show it; to delete it: rm -r "
-            f"results/{plan.folder}/runs/*/*/{label}"
-        )
-
-
-=======
->>>>>>> 4f79a98 (Drop features that nobody reads: printed commands, shared methods, idle remarks)
 def _lacking(exhibit: Exhibit, runs: list[Run], is_there: bool) -> Iterator[str]:
     """Lines about the missing parts of an exhibit with these selected runs."""
     short = [run for run in runs if exhibit.ends_too_early(run)]

@@ -126,15 +126,6 @@ def remarks(
             yield f"{own.title} is not in {name}: {why}"
 
 
-<<<<<<< HEAD
-def finished(runs: Path) -> set[str]:
-    """Labels of own methods with a finished run in a paper's folder of runs."""
-    files = runs.glob(f"*/{PREFIX}*/seed*/evaluation.h5")
-    return {file.relative_to(runs).parts[1] for file in files}
-
-
-=======
->>>>>>> 4f79a98 (Drop features that nobody reads: printed commands, shared methods, idle remarks)
 def _of(run: Run, own: OwnMethod) -> bool:
     return run.label == own.label
 
