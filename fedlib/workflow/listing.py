@@ -164,8 +164,6 @@ def _about(module: str) -> _About:
     return _About(text.partition("\n")[0], " ".join(source[1].split()) if source else "")
 
 
-SHOWN = 8  # names in a row; further ones are only counted
-Uses = Iterable[tuple[str, str]]  # names, each with what uses it
 # --- Words ----------------------------------------------------------------------------------------
 
 
