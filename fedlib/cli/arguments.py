@@ -38,11 +38,11 @@ MODULES = {
 
 
 class UsageError(ConfigError):
-    """The words of a command line are no command."""
+    """The words of a command line are not a valid command."""
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are a line, as all others are."""
+    """A parser whose errors are one line, like all others."""
 
     def error(self, message: str) -> None:
         """See `argparse.ArgumentParser`."""
@@ -53,10 +53,10 @@ def read(words: Sequence[str]) -> argparse.Namespace:
     """The arguments in the words of a command line.
 
     Returns:
-      With `options`, further options that Snakemake gets, and `said`, the whole line.
+      With `options`, further options for Snakemake, and `said`, the whole line.
 
     Raises:
-      UsageError: for words that are no command.
+      UsageError: for words that are not a valid command.
     """
     args, options = _parser().parse_known_args(words)
     if options and args.command != "run":
@@ -66,18 +66,18 @@ def read(words: Sequence[str]) -> argparse.Namespace:
 
 
 def plan(args: argparse.Namespace) -> Plan:
-    """The plan of a command: of config.yaml, of its --configfile and of its --config."""
+    """The plan of a command, from config.yaml, its --configfile and its --config."""
     return Plan(config.read(["config.yaml", *args.configfile], args.config))
 
 
 def configuration(files: Sequence[str], words: Sequence[str]) -> list[str]:
-    """The options that name these files and values of a configuration."""
+    """The options for these files and values of a configuration."""
     given = (("--configfile", files), ("--config", words))
     return [word for option, values in given if values for word in (option, *values)]
 
 
 def _parser() -> Parser:
-    """The commands; `_add_results` adds those about finished results."""
+    """The parser of all commands; `_add_results` adds commands on finished results."""
     top = Parser(prog="python -m fedlib", description="The commands of the workflow.")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     plain, configured = Parser(add_help=False), Parser(add_help=False)

@@ -1,10 +1,10 @@
-"""Make finished runs of other machines part of results/FOLDER, as if they had been made here.
+"""Add finished runs of other machines to results/FOLDER, as if they had been made here.
 
-They come from folders of results, such as results/full of another clone, and from what `make keep`
-keeps. Specification, code and shards must be the plan's, and every seal must hold; a run that
-differs is refused in a line that names the field, and the others are taken. What is here already
-with the same numbers stays as it is. Where weights are not taken with a run, a small file stands in
-their place: nothing is trained again, unless something needs them.
+They come from folders of results, such as results/full of another clone, and from kept results
+(`make keep`). Specification, code and shards must be the plan's, and every seal must hold; a run
+that differs is refused with a line that names the field, and the others are taken. Runs that are
+already here with the same numbers stay as they are. If a run comes without weights, a small file
+stands in for them, and nothing is trained again unless something needs the weights.
 """
 
 import argparse
@@ -38,7 +38,7 @@ class RunFolder(NamedTuple):
     """The folder of a run with one seed.
 
     Attributes:
-      runs: the folder with those of all runs.
+      runs: the folder of all runs.
     """
 
     runs: Path
@@ -51,7 +51,7 @@ class RunFolder(NamedTuple):
 
     @property
     def results(self) -> list[tuple[str, Path]]:
-        """Its results, with the stages that make them."""
+        """Its results, each with the stage that makes it."""
         return [(stage, self.file(f"{name}.h5")) for stage, name in RESULTS_OF_RUNS.items()]
 
     @property
@@ -61,11 +61,11 @@ class RunFolder(NamedTuple):
 
     @property
     def has_weights(self) -> bool:
-        """Whether its final state is there, and not what stands for it."""
+        """Whether its final state exists and is not a stand-in."""
         return self.file(WEIGHTS).exists() and not seals.is_stand_in(self.file(WEIGHTS))
 
     def copy_results(self, to: "RunFolder") -> None:
-        """Copy its results; the history is last, without which there is no run for anybody."""
+        """Copy its results; the history last, because without it there is no finished run."""
         for (_, theirs), (_, ours) in reversed([*zip(self.results, to.results, strict=True)]):
             content = seals.checked(theirs)
             with files.atomic(ours) as temporary:
@@ -80,7 +80,7 @@ class RunFolder(NamedTuple):
 
 
 def main(args: argparse.Namespace) -> None:
-    """Gather, and say what was taken."""
+    """Gather, and print the result."""
     plan = arguments.plan(args)
     lock = locks.hold_folder(command=args.said)
     bring(plan, args.sources, run.configured(args, plan), lock, args.older_code)
@@ -89,10 +89,10 @@ def main(args: argparse.Namespace) -> None:
 def bring(
     plan: Plan, sources: Sequence[Path], configured: list[str], lock: IO, old: bool = False
 ) -> None:
-    """Gather the runs of a plan, say what was taken, and refuse what differs.
+    """Gather the runs of a plan, print the result, and refuse runs that differ.
 
     Args:
-      configured: the options of Snakemake with the configuration.
+      configured: Snakemake's options with the configuration.
       old: see `gather`.
     """
     with ExitStack() as stack:
@@ -103,28 +103,28 @@ def bring(
         done, refused = gather(plan, places, old)
     told = [f"{number} {what}" for what, number in done.items()]
     print(f"results/{plan.folder}, runs: {', '.join(told) or 'none to take'}", flush=True)
-    for source, runs in zip(sources, places, strict=True):  # which may be unpacked in passing
+    for source, runs in zip(sources, places, strict=True):  # not an unpacked archive's path
         refused = [text.replace(str(runs.parent), str(source)) for text in refused]
     if refused:
         raise DataError("\n".join(refused))
 
 
 def _prepare(plan: Plan, places: list[Path], configured: list[str], lock: IO) -> None:
-    """Make the inputs of all runs that are finished there, to which they are compared."""
+    """Make the inputs of all runs finished in `places`, for comparison."""
     jobs = [there.training._asdict() for there, _ in finished(plan, places)]
     inputs = {path for job in jobs for path in stale.inputs(plan, "train", job)}
     missing = sorted(path for path in inputs if not Path(path).exists())
-    if missing:  # after a run Snakemake would train everything again
+    if missing:  # made after the runs, they would repeat all training
         run.start([*run.SNAKEMAKE, *missing, *configured], lock)
 
 
 def take_tunings(plan: Plan, there: Path, here: Path) -> None:
-    """Copy the tunings of a plan from one folder of tunings to another, where that has none.
+    """Copy the tunings of a plan that are missing in `here` from the folder of tunings `there`.
 
-    Those of another specification or code stay where they are: the plan tunes anew.
+    Tunings of another specification or code are not copied: the plan tunes anew.
 
     Raises:
-      DataError: for a file that is damaged.
+      DataError: for a damaged file.
     """
     for job in plan.tunings():
         theirs, ours = (
@@ -144,7 +144,7 @@ def take_tunings(plan: Plan, there: Path, here: Path) -> None:
 
 
 def finished(plan: Plan, places: Sequence[Path]) -> Iterator[tuple[RunFolder, RunFolder]]:
-    """Every run of the plan that is finished in one of these places: there, and here."""
+    """Every run of the plan that is finished in one of these places: its folders there and here."""
     for here in of_plan(plan):
         for there in (here._replace(runs=runs) for runs in places):
             if there.is_finished:
@@ -158,10 +158,10 @@ def of_plan(plan: Plan) -> list[RunFolder]:
 
 
 def gather(plan: Plan, places: Sequence[Path], old: bool = False) -> tuple[Counter, list[str]]:
-    """Take the plan's runs -> (how many were taken and so on, why others were not)
+    """Take the plan's runs -> (numbers of runs by outcome, reasons of refusals)
 
     Args:
-      places: folders of runs, see `place`; the shards of all that are finished there are here.
+      places: folders of runs, see `place`; the shards of their finished runs must be here.
       old: whether to take runs of older code, too, and mark them.
     """
     done, refused = Counter(), []
@@ -179,10 +179,10 @@ def gather(plan: Plan, places: Sequence[Path], old: bool = False) -> tuple[Count
 
 @contextmanager
 def place(source: Path) -> Iterator[Path]:
-    """The folder of the runs in a folder of results, or in what is kept, while it is needed.
+    """The folder of runs in a folder of results or of kept results; a pack is unpacked meanwhile.
 
     Raises:
-      DataError: if there is none.
+      DataError: if there are no runs.
     """
     if (source / packs.RUNS).is_dir():
         yield source / packs.RUNS
@@ -199,13 +199,13 @@ def place(source: Path) -> Iterator[Path]:
 
 
 def check(plan: Plan, there: RunFolder, old: bool = False) -> None:
-    """Nothing, if a finished run is the plan's.
+    """Check that a finished run is the plan's.
 
     Args:
       old: whether it may be of older code.
 
     Raises:
-      DataError: names the first field that differs, or a file that is damaged.
+      DataError: for the first field that differs, or a damaged file.
     """
     job = there.training._asdict()
     states, read = [], stale.inputs(plan, "train", job)
@@ -235,15 +235,15 @@ def _same(file: Path, fields: Iterable[tuple], remedy: str = "") -> None:
 
 
 def _code(plan: Plan, stage: str, job: dict) -> str:
-    """Digest of a job's code as it is now, also for one of which an older result was gathered."""
+    """Digest of a job's present code, even if an older result of the job was gathered."""
     return code_digest(*plan.roots(stage, **job))
 
 
 def _is_there(plan: Plan, there: RunFolder, here: RunFolder) -> bool:
-    """Whether the plan has a run already; else it is copied.
+    """Copy a run unless the plan has it -> whether the plan had it
 
     Raises:
-      DataError: if both have different numbers.
+      DataError: if the two have different numbers.
     """
     job = there.training._asdict()
     notes = {}
@@ -268,7 +268,7 @@ def _is_there(plan: Plan, there: RunFolder, here: RunFolder) -> bool:
 
 
 def _numbers(path: Path) -> dict[str, bytes]:
-    """All arrays of a result, without how it was made."""
+    """All arrays of a result, without its provenance."""
     arrays: dict[str, bytes] = {}
 
     def add(name: str, item: h5py.Dataset | h5py.Group) -> None:

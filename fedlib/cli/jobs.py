@@ -1,4 +1,4 @@
-"""Print something of a job: its specification, or why it would run."""
+"""Print a job's specification, or the reasons why it would run."""
 
 import argparse
 from pathlib import Path
@@ -8,7 +8,7 @@ from fedlib.workflow import shell, why
 
 
 def main(args: argparse.Namespace) -> None:
-    """Print it."""
+    """Print the answer."""
     plan = arguments.plan(args)
     stage, wildcards = shell.job(*args.job)
     if args.command == "spec":
@@ -18,7 +18,7 @@ def main(args: argparse.Namespace) -> None:
 
 
 def _of_result(path: Path) -> dict:
-    """The specification that a history or an evaluation is the result of."""
+    """The specification of a history or an evaluation."""
     from fedlib.results import RunResult  # takes half a second to import
 
     return RunResult.load(path).spec

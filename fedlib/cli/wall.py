@@ -1,6 +1,6 @@
-"""Write docs/results/full/README.md: every published number beside ours, or what it costs.
+"""Write docs/results/full/README.md: every published number beside ours, or its cost.
 
-Costs are those of docs/results/full/costs.csv, to which estimates of this folder are added.
+Costs come from docs/results/full/costs.csv, to which estimates of this folder are added.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from fedlib.workflow import specs
 from fedlib.workflow.plan import Plan
 
 COSTS, RUN = "costs.csv", ["paper", "federation", "label"]
-MEASURED = "measured"  # a column: whether a run was timed, whose pack has no runs
+MEASURED = "measured"  # a column: whether a run without packed runs was timed
 
 
 def main(args: argparse.Namespace) -> None:
@@ -44,7 +44,7 @@ def main(args: argparse.Namespace) -> None:
 
 
 def of_paper(plan: Plan, name: str, folder: Path) -> pd.DataFrame:
-    """The cells of a paper, with our numbers where it is kept in a folder."""
+    """The cells of a paper, with our numbers where its results are kept in a folder."""
     paper, published = plan.papers[name], Path(plan.path("published", paper=name))
     exhibits = [
         specs.of_exhibit(plan, lambda *_, **__: "", "table", paper, table)
@@ -64,7 +64,7 @@ def of_paper(plan: Plan, name: str, folder: Path) -> pd.DataFrame:
 
 
 def costs_of(plan: Plan, file: Path, found: pd.DataFrame) -> pd.DataFrame:
-    """The costs in a file, with those that are estimated in the plan's folder of results.
+    """The costs in a file, with estimates of the plan's folder of results.
 
     Returns:
       DataFrame with `RUN`, hours (of a core, for one seed), gb, machine, and `MEASURED`.
@@ -79,12 +79,12 @@ def costs_of(plan: Plan, file: Path, found: pd.DataFrame) -> pd.DataFrame:
             rows.append((*run, hours, gb, estimates.machine, False))
     new = pd.DataFrame(rows, columns=[*RUN, "hours", "gb", "machine", MEASURED])
     every = pd.concat([new, pd.read_csv(file)]) if file.exists() else new
-    every = every.astype({MEASURED: bool})  # no estimates at all have another type
+    every = every.astype({MEASURED: bool})  # without estimates the column has another type
     return every.drop_duplicates([*RUN, MEASURED]).sort_values([*RUN, MEASURED])
 
 
 def with_costs(table: pd.DataFrame, costs: pd.DataFrame, folder: Path) -> pd.DataFrame:
-    """The cells with machine, core-hours and page: measured where they were run, or estimated."""
+    """The cells with machine, core-hours and page: measured for finished runs, else estimated."""
     known = costs.set_index([*RUN, MEASURED])[["machine", "hours"]].T.to_dict("list")
     packed = {pack: cells.made(Path(pack)) for pack in table["pack"].dropna().unique()}
 

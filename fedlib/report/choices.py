@@ -57,7 +57,7 @@ def _scores(given: Inputs) -> pd.Series:
 
 
 def rows_of(given: Inputs, choice: Choice, **where: str) -> pd.DataFrame:
-    """The metrics of the run that was chosen; none where clients pick."""
+    """The metrics of the chosen run; no rows if clients pick."""
     label = "" if choice.row.get("pick") else choice.labels[0]
     return exhibits.pick(given.rows, federation=choice.federation["name"], label=label, **where)
 

@@ -106,7 +106,7 @@ def _partitions(plan: Plan) -> Uses:
 
 
 def _code(package: str, uses: Callable[[Plan], Uses]) -> Callable[[Plan], Iterator[Listed]]:
-    """What a package offers, and a user's files; each with what the papers use it for."""
+    """The modules of a package and a user's files, each with its uses in the papers."""
 
     def entries(plan: Plan) -> Iterator[Listed]:
         users: dict[str, dict[str, None]] = {name: {} for name in registered(package)}

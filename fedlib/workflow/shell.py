@@ -1,7 +1,7 @@
 """The shell commands of the rules, the names of their jobs, and the files of long specifications.
 
-Commands have Snakemake's placeholders. What must not repeat a job if it changes is among the
-resources: where raw files are, and how a result is computed.
+Commands have Snakemake's placeholders. Settings that must not repeat a job are resources: the place
+of raw files, and the way of computing.
 """
 
 import shlex

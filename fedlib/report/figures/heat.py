@@ -70,7 +70,7 @@ def at_rounds(
 
 
 def table(cells: pd.DataFrame) -> pd.DataFrame:
-    """The cells "..._{row}_{expert}" of one round: a row for each row, a column for each expert."""
+    """The cells "..._{row}_{expert}" of one round -> [rows, E]"""
     places = cells["metric"].str.extract(r"_(\d+)_(\d+)$").astype(int)
     return cells.assign(row=places[0], expert=places[1]).pivot(
         index="row", columns="expert", values="value"

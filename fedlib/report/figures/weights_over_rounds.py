@@ -51,7 +51,7 @@ def draw(given: Inputs) -> Figure:
 
 
 def _draw(axes: Axes, weights: pd.DataFrame, main: bool) -> AxesImage:
-    """The weights of a round's clients [C, E], in ascending order."""
+    """The weights [C, E] of a round's clients, clients in ascending order."""
     names = heat.experts(weights.shape[1] - main) + (["0"] if main else [])
     image = heat.draw(axes, weights.to_numpy(), names)
     axes.set_yticks(range(len(weights)), list(map(str, weights.index)))

@@ -1,8 +1,8 @@
-"""Two folders of results as one table: every number of the last evaluation, beside each other.
+"""Two folders of results as one table: the numbers of all last evaluations, side by side.
 
-A run is in both folders if its paper, its federation, its label and some seed are; its numbers are
-over the seeds that both have, and the difference is taken seed by seed, which takes out what a seed
-does to both alike.
+A run is in both folders if they share its paper, federation, label and at least one seed. Its
+numbers are over the common seeds. Differences are paired by seed, which cancels a seed's effect on
+both.
 """
 
 from collections.abc import Collection, Iterator
@@ -21,7 +21,7 @@ RUN = ["paper", "federation", "label"]
 KEY = [*RUN, "group", "protocol", "split", "metric"]
 SPREAD = ["mean", "std", "ci95", "low", "high", "seeds"]
 FRACTIONS = {*(m.__name__ for m in METRICS), *OF_PREDICTIONS} - {"loss", "brier"}
-NUMBERED = r"_\d+(?:_\d+)*$"  # ends the names of metrics of one expert, client or cell
+NUMBERED = r"_\d+(?:_\d+)*$"  # end of the names of metrics of one expert, client or cell
 DECIMALS = 2  # of percent
 
 
@@ -32,7 +32,7 @@ class Results(NamedTuple):
     last: pd.DataFrame
 
     def runs(self) -> pd.DataFrame:
-        """Its runs, each with every seed."""
+        """Its runs, a row for each seed."""
         return self.last[[*RUN, "seed"]].drop_duplicates()
 
 
@@ -41,7 +41,7 @@ def read(results: Path, name: str) -> Results:
 
     Raises:
       ConfigError: if there is no such folder.
-      DataError: if it has no metrics, or damaged ones.
+      DataError: if its metrics are missing or damaged.
     """
     beside = sorted(path.parent.name for path in results.glob("*/metrics"))
     if name not in beside and name not in (path.name for path in results.glob("*/")):
@@ -59,11 +59,11 @@ def sheet(first: Results, second: Results, words: Collection[str] = ()) -> Sheet
     """The table of two folders: the second beside the first.
 
     Args:
-      words: that must be in the rows that people are shown, in upper or lower case.
+      words: must all be in the rows shown to people, in upper or lower case.
 
     Returns:
-      The sheet, whose numbers have every metric of every run that is in both; the blocks for
-      people leave out what is the same in both, and metrics of one expert, client or cell.
+      The sheet, whose numbers have every metric of every common run; the blocks for people leave
+      out equal numbers, and metrics of one expert, client or cell.
 
     Raises:
       DataError: if no run is in both.
@@ -88,7 +88,7 @@ def sheet(first: Results, second: Results, words: Collection[str] = ()) -> Sheet
 
 
 def numbers(first: Results, second: Results) -> pd.DataFrame:
-    """Every metric of the runs of both, each with the seeds that both folders have.
+    """Every metric of the common runs, over the common seeds.
 
     Returns:
       `KEY`, then a_*, b_* and difference_*, with * each of `SPREAD`, see `over_seeds`.
@@ -108,7 +108,7 @@ def numbers(first: Results, second: Results) -> pd.DataFrame:
 
 
 def _same(table: pd.DataFrame) -> pd.Series:
-    """Whether every seed has the same number in both."""
+    """Whether every seed has equal numbers in both folders."""
     complete = (table["a_seeds"] == table["b_seeds"]) & (table["difference_seeds"] > 0)
     return complete & (table["difference_low"] == 0) & (table["difference_high"] == 0)
 
@@ -118,7 +118,7 @@ def _numbered(table: pd.DataFrame) -> pd.Series:
 
 
 def _blocks(table: pd.DataFrame, names: tuple[str, str], words: Collection[str]) -> Iterator[Block]:
-    """A block for each paper that has such rows."""
+    """A block for each paper with rows to show."""
     columns = [*map(Column, ("run", "of", "metric", *names, "difference", "seeds"))]
     for paper, rows in table[~_same(table) & ~_numbered(table)].groupby("paper", sort=False):
         cells = [_row(row) for row in rows.to_dict("records")]
@@ -166,7 +166,7 @@ def _signed(value: float) -> str:
 
 
 def _left_out(table: pd.DataFrame) -> Iterator[str]:
-    """How many numbers the blocks for people leave out, and why."""
+    """Sentences on the numbers that the blocks for people leave out."""
     numbered, same = _numbered(table), _same(table)
     if (same & ~numbered).any():
         yield f"{(same & ~numbered).sum()} numbers are the same in both and not shown."
@@ -178,7 +178,7 @@ def _left_out(table: pd.DataFrame) -> Iterator[str]:
 
 
 def _only(results: Results, other: Results) -> Iterator[str]:
-    """The runs and seeds that are in one folder alone, if there are any."""
+    """A sentence with the runs and seeds that only `results` has, if there are any."""
     runs = results.runs().merge(other.runs(), how="left", indicator="where")
     if len(alone := runs[runs["where"] == "left_only"]):
         yield f"Only in {results.name}: {_named(alone)}."
@@ -191,7 +191,7 @@ def _named(runs: pd.DataFrame) -> str:
 
 
 def _some(runs: pd.DataFrame) -> str:
-    """The first run with its seeds, and how many more there are."""
+    """The first run with its seeds, and the number of further runs."""
     first = runs[(runs[RUN] == runs[RUN].iloc[0]).all(axis="columns")]
     more = len(runs[RUN].drop_duplicates()) - 1
     return _named(first) + (f" and {more} more" if more else "")
