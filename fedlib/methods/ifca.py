@@ -256,7 +256,7 @@ class IFCA(Method):
         refuse_diverged(losses, cohort.host_ids, when, what)
         members = one_hot(choice, self.num_experts).T.bool()  # [E, C]
         total = torch.where(members, losses, 0).sum(1)
-        loss = (total / members.sum(1)).to(state.best_loss.dtype)  # NaN if nobody chose it
+        loss = (total / members.sum(1)).to(state.best_loss.dtype)  # NaN if no client chose it
         better = loss < state.best_loss
         return state._replace(
             best=where(better, state.experts, state.best),

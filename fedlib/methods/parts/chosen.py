@@ -48,7 +48,7 @@ class Chosen(NamedTuple):
 
 
 def start(params: Tree, split: str = "val") -> Chosen:
-    """`params` before the first choice; losses will be on the examples of `split`."""
+    """A `Chosen` with `params`, before the first choice; losses are on the examples of `split`."""
     device = tree.leaves(params)[0].device
     number = torch.tensor(SPLITS.index(split), device=device)
     infinite = torch.tensor(torch.inf, dtype=torch.float64, device=device)

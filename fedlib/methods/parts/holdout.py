@@ -47,5 +47,5 @@ def cut(train: Split, seed: int, fraction: float) -> tuple[Split, Split]:
 
 
 def num_held(size: int, fraction: float) -> int:
-    """How many of `size` examples are held out: at least one, but at least one is left."""
+    """How many of `size` examples are held out: at least one, if another is left for training."""
     return max(min(max(round(fraction * size), 1), size - 1), 0)

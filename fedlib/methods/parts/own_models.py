@@ -68,7 +68,7 @@ def head_shapes(task: Task) -> dict[str, tuple[int, ...]]:
 
 
 def drawn_in_turn(drawn: Sequence[Tree], num_clients: int) -> Rows:
-    """The item k modulo `len(drawn)` for each client k, on a device with room for them."""
+    """Item k modulo `len(drawn)` for each client k, on a device with room for all of them."""
     return placed(tree.in_turn(drawn, range(num_clients)))
 
 

@@ -45,7 +45,7 @@ class Uniform(NamedTuple):
         return float(f"{self.low + share * (self.high - self.low):.4g}")
 
     def share(self, value: float) -> float:
-        """The share of the way at which `value` is; below 0 or above 1 outside."""
+        """The share of the way at which `value` lies; below 0 or above 1 outside the range."""
         return (value - self.low) / (self.high - self.low)
 
 
@@ -60,7 +60,7 @@ class LogUniform(NamedTuple):
         return float(f"{exp(log(self.low) + share * log(self.high / self.low)):.4g}")
 
     def share(self, value: float) -> float:
-        """The share of the way at which `value` is; below 0 or above 1 outside."""
+        """The share of the way at which `value` lies; below 0 or above 1 outside the range."""
         return log(value / self.low) / log(self.high / self.low) if value > 0 else -inf
 
 

@@ -144,7 +144,7 @@ def mean_difference(found: Report, reweight: bool) -> Params:
 
     Args:
       found: report of the cohort. With weights q(e|s), p(s|e) is proportional to q(e|s) p(s).
-      reweight: True for p(s|e), which sums to 1 for each expert; False for p(s) in its place.
+      reweight: whether the weights are p(s|e), which sum to 1 for each expert, or p(s).
     """
     mass = found.weights.sum
     by = torch.where(mass > 0, mass, 1) if reweight else mass.new_full((), found.weights.examples)
