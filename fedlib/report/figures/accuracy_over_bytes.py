@@ -56,7 +56,7 @@ def draw(given: Inputs) -> Figure:
 
 
 def _check_until(exhibit: dict, until: dict[str, float]) -> None:
-    """ConfigError unless `until` has limits above 0, of federations of the exhibit alone."""
+    """Raise ConfigError unless `until` has limits above 0, only for the exhibit's federations."""
     exhibits.check_shown(exhibit, "until", until)
     for federation, limit in until.items():
         if not limit > 0:

@@ -1,4 +1,4 @@
-"""alpha over the rounds, the weight of routed experts against the main one; printed ends beside it.
+"""Alpha over the rounds, the weight of routed experts against the main one; printed ends beside it.
 
 Source: J. Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
 IJCAI 2025, Equation 1, and section 5.2 for learned values.

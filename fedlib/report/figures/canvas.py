@@ -142,7 +142,7 @@ def _footer(figure: Figure, exhibit: dict, *sentences: str) -> Text:
 
 
 def _uncover(axes: Axes) -> bool:
-    """Make hidden curves wide and pale, so that both are seen; whether there are any."""
+    """Make hidden curves wide and pale, so that they are visible -> whether there are any"""
     lines = [
         line
         for line in sorted(axes.get_lines(), key=lambda line: line.get_zorder())

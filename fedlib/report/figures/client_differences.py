@@ -1,8 +1,8 @@
 """Bars of each client's gain in accuracy: one method less the best of the others.
 
 One panel per federation. The best of the others has the highest mean accuracy over clients, and is
-the same for all clients; a client may do better still with another method. Too many clients for
-bars are sorted and drawn as the steps of a curve.
+the same for all clients; a client may do better still with another method. If there are too many
+clients for bars, they are sorted and drawn as the steps of a curve.
 """
 
 import numpy as np
@@ -103,7 +103,7 @@ def _run(exhibit: dict, federation: str, label: str) -> dict:
 
 
 def _ticks(numbers: pd.Index, most: int = 12) -> tuple[list[int], list[str]]:
-    """Positions and names of about `most` clients at most."""
+    """Positions and names of up to about `most` clients."""
     every = -(-len(numbers) // most)
     positions = np.arange(0, len(numbers), every).tolist()
     return positions, [str(numbers[position]) for position in positions]

@@ -1,4 +1,4 @@
-"""Shares of experts among those that the clients of a round train, over the rounds of one seed.
+"""The experts that the clients of a round train, as shares over the rounds of one seed.
 
 A row of panels per run, a column per federation.
 """

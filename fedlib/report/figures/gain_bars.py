@@ -1,6 +1,7 @@
 """Bars of metrics on one federation, and on top the gain on another.
 
 For reserved data mostly of one class, compared with reserved data of all classes in equal shares.
+
 Source: J. Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
 IJCAI 2025, Figure 4.
 """
@@ -72,7 +73,7 @@ def _values(
 
 
 def _draw(axes: Axes, x: np.ndarray, width: float, ends: list[pd.DataFrame], color: str) -> None:
-    """A run's bars: filled for the lower federation, an outline for the upper one."""
+    """Draw a run's bars: the first federation's filled, the second's as an outline."""
     below, above = ends
     axes.bar(x, below["mean"], width, facecolor=(color, 0.75), edgecolor=color, linewidth=0.8)
     axes.bar(x, above["mean"], width, facecolor="none", edgecolor=color, linewidth=1.2,

@@ -24,8 +24,7 @@ def draw(given: Inputs) -> Figure:
     """The figure.
 
     Raises:
-      ConfigError: if a federation has not one run of each variant, or a run does not state
-        `experts`.
+      ConfigError: unless a federation has one run of each variant, and every run states `experts`.
       DataError: if no client of a run has weights.
     """
     exhibit = given.exhibit

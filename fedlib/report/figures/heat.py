@@ -28,7 +28,7 @@ def draw(
       axes: the panel.
       values: [rows, columns] in [0, 1].
       columns: names of the columns.
-      xlabel: name of the x axis.
+      xlabel: name of the x axis; "" leaves it unchanged.
       most: value of the darkest shade, the same for all panels of a figure.
     """
     shades = {"cmap": style.SHADES, "vmin": 0, "vmax": most}

@@ -1,6 +1,7 @@
-"""Names beside points, without overlaps; places are computed without layout, whatever the fonts.
+"""Names beside points, without overlaps.
 
-Each name takes the nearest free place around its point; a thin line leads to a distant name.
+Each name takes the nearest free place around its point; a thin line leads to a distant name. Widths
+of names are estimated, not measured, so that places do not depend on fonts.
 """
 
 from collections.abc import Iterator, Sequence

@@ -29,7 +29,7 @@ def build(given: TableInputs) -> Sheet:
     "accuracy_client_mean", "rounds", and "gb", of 2^30 bytes.
 
     Raises:
-      ConfigError: for a federation that is not shown, or an invalid number of rounds to average.
+      ConfigError: if `averaged` has a federation that is not shown, or is malformed.
       DataError: if a run was not evaluated during training.
     """
     exhibit, kind = given.exhibit, given.kind

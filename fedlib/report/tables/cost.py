@@ -85,7 +85,7 @@ def _numbers(given: TableInputs) -> pd.DataFrame:
 
 
 def _check_complete(exhibit: dict, shown: pd.DataFrame) -> None:
-    """DataError unless every run and seed has every number."""
+    """Raise DataError unless every run and seed has every number."""
     keys = ["federation", "label", "seed", "metric"]
     present = set(shown[keys].itertuples(index=False, name=None))
     for run in exhibit["runs"]:

@@ -135,7 +135,7 @@ class _Numbers:
 
 
 def _check(criterion: dict) -> None:
-    """ConfigError unless the criterion is well formed."""
+    """Raise ConfigError unless the criterion is well formed."""
     name = criterion.get("title", criterion)
     missing = {"title", "source", "kind", "terms"} - criterion.keys()
     unknown = criterion.keys() - FIELDS

@@ -68,7 +68,7 @@ def build(given: TableInputs) -> Sheet:
 
 
 def _check(claim: dict, shown: dict[str, comparisons.Protocol]) -> None:
-    """ConfigError unless the claim is well formed."""
+    """Raise ConfigError unless the claim is well formed."""
     name = f"claim {claim['title']!r}"
     if len(claim["cells"]) != 2:
         raise ConfigError(f"{name} must have two cells, got {claim['cells']}")
