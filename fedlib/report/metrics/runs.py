@@ -31,7 +31,7 @@ def collect(spec: dict, runs: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
 
     Raises:
       DataError: if files of a run are missing, corrupted or contradictory, or of another
-        specification, or of other shards than another run on the same federation.
+        specification, or of other shards than another run on the same federation; names the run.
     """
     metrics, clients = [], []
     cut: dict[str, tuple] = {}

@@ -307,7 +307,7 @@ def compared(numbers: pd.DataFrame) -> pd.DataFrame:
 
     "difference" is the difference of the numbers as printed.
     """
-    if not {*COMPARED_BY} <= {*numbers}:  # else a difference is not from published numbers
+    if not {*COMPARED_BY} <= {*numbers}:  # their differences are from something else
         return pd.DataFrame(columns=[*COMPARED_BY, "reproduced"])
     rows = numbers.dropna(subset=["published", "difference"])
     ours = rows["published"] + rows["difference"]

@@ -68,7 +68,7 @@ def line(content: Report, chapter: Chapter) -> str:
 
 
 def made(content: Report) -> str:
-    """The number of runs, their commit and their time; "" if no run is kept."""
+    """A sentence on trainings, methods, commit, CPU time and memory; "" if no run is kept."""
     found = [chapter.origin for chapter in content.chapters if chapter.origin.trainings]
     if not found:
         return ""
