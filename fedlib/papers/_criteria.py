@@ -1,6 +1,7 @@
 """Acceptance criteria as data, in the form of `fedlib.spec.criteria`."""
 
 from collections.abc import Iterable
+from functools import partial
 
 from fedlib.spec import Run
 from fedlib.spec.criteria import Criteria
@@ -26,9 +27,16 @@ def cell(
     return {"federation": federation, "label": label, **about, **beside}
 
 
-def criterion(title: str, source: str, kind: str, terms: list, **arguments) -> dict:
+def criterion(title: str, source: str, terms: list, *, kind: str, **arguments) -> dict:
     """A criterion about terms; `arguments` are its kind's, and "unit", "note" and "main"."""
     return {"title": title, "source": source, "kind": kind, "terms": terms, **arguments}
+
+
+# One for each kind of `fedlib.report.predicates`: functions of title, source, terms and arguments.
+ascending, descending = (partial(criterion, kind=kind) for kind in ("ascending", "descending"))
+highest, lowest = (partial(criterion, kind=kind) for kind in ("highest", "lowest"))
+between, spread = (partial(criterion, kind=kind) for kind in ("between", "spread"))
+reproduces, has_seeds = (partial(criterion, kind=kind) for kind in ("published", "seeds"))
 
 
 def table(

@@ -6,7 +6,7 @@ numbers.
 
 from collections.abc import Iterable
 
-from fedlib.papers._criteria import cell, criterion, table
+from fedlib.papers._criteria import ascending, between, cell, descending, highest, reproduces, table
 from fedlib.papers.adaptive_experts.settings import EXPLORATIONS, Setting
 from fedlib.spec import Run
 from fedlib.spec.criteria import Criteria
@@ -28,8 +28,8 @@ def criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Criteria:
     gaps = [[cells.of(s, "eps", "moe"), cells.of(s, "none", "ifca")] for s in primary]
     local = [cells.of(s, "eps", "local") for s in primary]
     found += [
-        criterion("The gap of MoE(ε) to IFCA(none) grows with p", SOURCE, "ascending", gaps),
-        criterion("Local rises with p", SOURCE, "ascending", local),
+        ascending("The gap of MoE(ε) to IFCA(none) grows with p", SOURCE, gaps),
+        ascending("Local rises with p", SOURCE, local),
         *(x for setting in primary for x in _values(setting, cells)),
         *_text(settings),
     ]
@@ -68,29 +68,23 @@ def _at(setting: Setting, cells: Cells) -> list[dict]:
     best = ("none", "finetuned") if p == 1 else ("eps", "moe")
     title = f"{TITLES[best[1]]}({'ε' if best[0] == 'eps' else 'none'})"
     return [
-        criterion(
+        descending(
             f"MoE(ε) above IFCA(none) at p = {p:g}",
             SOURCE,
-            "descending",
             [moe, cells.of(setting, "none", "ifca")],
             main=True,
         ),
-        criterion(
-            f"MoE(ε) above MoE(none) at p = {p:g}",
-            SOURCE,
-            "descending",
-            [moe, cells.of(setting, "none", "moe")],
+        descending(
+            f"MoE(ε) above MoE(none) at p = {p:g}", SOURCE, [moe, cells.of(setting, "none", "moe")]
         ),
-        criterion(
+        descending(
             f"MoE(ε) above Fine-tuned(ε) at p = {p:g}",
             SOURCE,
-            "descending",
             [moe, cells.of(setting, "eps", "finetuned")],
         ),
-        criterion(
+        highest(
             f"{title} highest of all at p = {p:g}",
             SOURCE,
-            "highest",
             cells.all_but(setting, *best),
             note="Values: that one, then MoE, IFCA, Ensemble, Fine-tuned and Local with and then "
             "without exploration, but for it",
@@ -104,10 +98,9 @@ def _values(setting: Setting, cells: Cells) -> list[dict]:
         return []
     p = setting.data.partition["p"]
     return [
-        criterion(
+        reproduces(
             f"Within 3 points of the paper at p = {p:g}, {told}",
             SOURCE,
-            "published",
             [cells.of(setting, label, protocol) for protocol in PROTOCOLS],
             tolerance=TOLERANCE,
             note="Values: MoE, IFCA, Ensemble, Fine-tuned, Local",
@@ -129,20 +122,18 @@ def _text(settings: tuple[Setting, ...]) -> list[dict]:
     ]
     best = {"exhibit": "text", "dataset": "femnist", "label": "moe", "metric": "best_num_clusters"}
     return [
-        criterion(
+        between(
             "Rotated images, two models: IFCA(none) finds both clusters",
             "Text",
-            "between",
             [cell(rotated, "none", known, metric="right_clusters")],
             at_least=2,
             unit="number",
             note="Number of angles whose clients all have a model that nobody else has, mean over "
             "seeds",
         ),
-        criterion(
+        highest(
             "FEMNIST: MoE(ε) best with nine clusters",
             "Text",
-            "highest",
             by_number,
             published=best,
             note="Published: the best number. Values: 9, 3, 6 and 12 clusters",

@@ -6,7 +6,16 @@ replace the paper's data sets.
 
 from collections.abc import Iterable
 
-from fedlib.papers._criteria import cell, criterion, table
+from fedlib.papers._criteria import (
+    ascending,
+    between,
+    cell,
+    descending,
+    highest,
+    lowest,
+    spread,
+    table,
+)
 from fedlib.papers.fedmix.settings import ETAS, MANY_EXPERTS, Setting
 from fedlib.spec import Run
 from fedlib.spec.criteria import Criteria
@@ -56,10 +65,9 @@ def _known(name: str) -> list[dict]:
     gains = {"fedmix-k4": (4, 0.10, "more than 10"), "fedmix-k10": (10, 0.10, "more than 10"),
              "fedmix-k2": (2, 0.025, "about 3")}  # fmt: skip
     found = [
-        criterion(
+        between(
             f"FedMix K={k} above FedAvg by {told} points",
             "Table 1",
-            "between",
             [[_of_table_1(name, label), first]],
             at_least=least,
             main=True,
@@ -68,10 +76,9 @@ def _known(name: str) -> list[dict]:
     ]
     for label, title in (("biased-fedavg", "Biased FedAvg"), ("local-global", "Local/Global")):
         found += [
-            criterion(
+            descending(
                 f"{title} above FedMix K={k} on known clients",
                 "Table 1",
-                "descending",
                 [_of_table_1(name, label), _of_table_1(name, f"fedmix-k{k}")],
             )
             for k in (4, 10)
@@ -86,23 +93,20 @@ def _new_shard(name: str) -> list[dict]:
         return cell(name, label, **NEW_SHARD)
 
     return [
-        criterion(
+        highest(
             "New shard: FedMix K=4 above biased FedAvg and Local/Global",
             "Figure 12",
-            "highest",
             [shard(label) for label in ("fedmix-k4", "biased-fedavg", "local-global")],
         ),
-        criterion(
+        descending(
             "New shard: biased FedAvg below FedAvg by 2 points",
             "Figure 12",
-            "descending",
             [shard("fedavg"), shard("biased-fedavg")],
             by=CLEARLY,
         ),
-        criterion(
+        lowest(
             "New shard: Local/Global lowest",
             "Figure 12",
-            "lowest",
             [shard(x) for x in ("local-global", "fedavg", "biased-fedavg", "fedmix-k4")],
         ),
     ]
@@ -116,51 +120,44 @@ def _mechanisms(name: str) -> list[dict]:
 
     pruned = f"fedmix-k4-eta{ETAS[2]:g}"
     return [
-        criterion(
+        descending(
             "Updates diverge less in FedMix K=4 than in FedAvg",
             "Figure 1",
-            "descending",
             [known(label, metric="divergence") for label in ("fedavg", "fedmix-k4")],
             unit="number",
             note="Mean over experts and all rounds",
         ),
-        criterion(
+        descending(
             "With local entropy, FedMix K=4 falls behind",
             "Figure 3",
-            "descending",
             [known("fedmix-k4"), known("fedmix-k4-entropy")],
         ),
-        criterion(
+        ascending(
             "Accuracy grows with the number of experts up to 10",
             "Figure 11a",
-            "ascending",
             [known(f"fedmix-k{k}") for k in GROWING],
         ),
-        criterion(
+        between(
             "14 experts add less than 2 points to 10",
             "Figure 11a",
-            "between",
             [[known("fedmix-k14"), known("fedmix-k10")]],
             at_most=SAME,
         ),
-        criterion(
+        descending(
             f"Pruning (η={ETAS[2]:g}) saves traffic",
             "Figure 11b",
-            "descending",
             [known(label, metric="bytes") for label in ("fedmix-k4", pruned)],
             unit="number",
             note="Bytes of the run",
         ),
-        criterion(
+        descending(
             f"Pruning (η={ETAS[2]:g}) costs accuracy",
             "Figure 11b",
-            "descending",
             [known("fedmix-k4"), known(pruned)],
         ),
-        criterion(
+        between(
             "Fine-tuning on a client's data over-fits: FedAvg does not gain by it",
             "Figure 13",
-            "between",
             [[known("fedavg", protocol="finetuned"), known("fedavg")]],
             at_most=0.0,
         ),
@@ -172,30 +169,26 @@ def _cifar100() -> list[dict]:
     first, last = labels[0], labels[-1]
     shard = {x: cell("cifar100", x, **NEW_SHARD) for x in ("fedavg", first, "fedmix-k4")}
     return [
-        criterion(
+        highest(
             "CIFAR-100: biased FedAvg highest on known clients",
             "Table 1",
-            "highest",
             [_of_table_1("cifar100", label) for label in labels],
         ),
-        criterion(
+        lowest(
             "CIFAR-100: Local/Global lowest on known clients",
             "Table 1",
-            "lowest",
             [_of_table_1("cifar100", label) for label in (last, *labels[:-1])],
         ),
-        criterion(
+        between(
             "CIFAR-100, new shard: biased FedAvg like FedAvg, within 2 points",
             "Figure 12",
-            "between",
             [[shard[first], shard["fedavg"]]],
             at_least=-SAME,
             at_most=SAME,
         ),
-        criterion(
+        lowest(
             "CIFAR-100, new shard: FedMix K=4 below both",
             "Figure 12",
-            "lowest",
             [shard["fedmix-k4"], shard["fedavg"], shard[first]],
         ),
     ]
@@ -204,17 +197,15 @@ def _cifar100() -> list[dict]:
 def _femnist() -> list[dict]:
     labels = ("fedavg", "biased-fedavg", "local-global", "fedmix-k2", "fedmix-k4", "fedmix-k10")
     return [
-        criterion(
+        spread(
             "FEMNIST: all methods within 5 points",
             "Table 1",
-            "spread",
             [_of_table_1("femnist", label) for label in labels],
             at_most=SMALL,
         ),
-        criterion(
+        descending(
             "FEMNIST: FedMix K=2 below FedAvg",
             "Table 1",
-            "descending",
             [_of_table_1("femnist", label) for label in ("fedavg", "fedmix-k2")],
         ),
     ]
@@ -224,24 +215,21 @@ def _rotations(turned: str, skewed: str) -> list[dict]:
     labels = ("fedmix-angle", "fedavg", "biased-fedavg", "fedmix-label")
     known = {label: cell(turned, label, **MEAN) for label in labels}
     return [
-        criterion(
+        between(
             "Rotated digits: biased FedAvg like FedAvg, within 2 points",
             "Figure 5",
-            "between",
             [[known["biased-fedavg"], known["fedavg"]]],
             at_least=-SAME,
             at_most=SAME,
         ),
-        criterion(
+        highest(
             "Rotated digits: FedMix q(z|angle) highest",
             "Figure 5",
-            "highest",
             [known[label] for label in labels],
         ),
-        criterion(
+        descending(
             "Rotated digits, labels skewed: FedMix q(z|y) above biased FedAvg",
             "Figure 6",
-            "descending",
             [cell(skewed, label, **MEAN) for label in ("fedmix-label", "biased-fedavg")],
         ),
     ]
@@ -255,34 +243,30 @@ def _permutations(name: str) -> list[dict]:
 
     shares = "Share of clients, mean over seeds"
     return [
-        criterion(
+        between(
             "Permuted labels, K=4: most clients of a permutation share their expert",
             "Figure 7",
-            "between",
             measured(4, "unity"),
             at_least=SATURATED,
             note=shares,
         ),
-        criterion(
+        between(
             "Permuted labels, K=4: purity 1 in every seed",
             "Figure 7",
-            "between",
             measured(4, "purity"),
             at_least=1.0,
             note=shares,
         ),
-        criterion(
+        between(
             "Permuted labels, K=5: purity 1 in every seed",
             "Figure 8",
-            "between",
             measured(5, "purity"),
             at_least=1.0,
             note=shares,
         ),
-        criterion(
+        between(
             "Permuted labels, K=3: all three experts are used",
             "Figure 8",
-            "between",
             measured(3, "experts_used"),
             at_least=3,
             unit="number",
@@ -300,16 +284,14 @@ def _appendix_f(name: str) -> list[dict]:
     shard = {"metric": "accuracy", "protocol": "new_shard", "key": "new_shard"}
     by_vae = {"metric": "accuracy", "protocol": "new_shard_vae", "key": "new_shard_vae"}
     return [
-        criterion(
+        descending(
             "Two shards: FedMix above FedAvg on known clients",
             "Appendix F",
-            "descending",
             [beside(label, **validated) for label in ("fedmix-vae", "fedavg")],
         ),
-        criterion(
+        descending(
             "Two shards, new shard: FedAvg above FedMix with p(s) above FedMix with VAEs",
             "Appendix F",
-            "descending",
             [
                 *(beside(label, **shard) for label in ("fedavg", "fedmix-vae")),
                 beside("fedmix-vae", **by_vae),

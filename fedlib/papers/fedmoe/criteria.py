@@ -6,7 +6,7 @@ section 6 are about single numbers, and are tests.
 
 from collections.abc import Iterable, Iterator
 
-from fedlib.papers._criteria import cell, criterion, table
+from fedlib.papers._criteria import ascending, cell, descending, highest, spread, table
 from fedlib.papers.fedmoe.presets import SETTINGS
 from fedlib.papers.fedmoe.settings import (
     ABLATED,
@@ -81,10 +81,9 @@ def _table2(settings: tuple[Setting, ...]) -> Iterator[dict]:
         labels = ["fedmoe", *(x for x in setting.labels if x in PRINTED and x != "fedmoe")]
         exhibit = _printed(setting, f"table2-m{setting.num_clients}")
         if len(labels) > 1:
-            yield criterion(
+            yield highest(
                 f"{setting.data.title}: Fed-MoE above all other methods",
                 "Table 2",
-                "highest",
                 [_cell(setting, label, exhibit) for label in labels],
                 main=True,
             )
@@ -95,10 +94,9 @@ def _far(settings: tuple[Setting, ...]) -> Iterator[dict]:
     for setting in _of(settings, "main", "fedmoe", "fedavg"):
         if setting.data.dataset == "cifar10" and setting.num_clients > 10:
             exhibit = _printed(setting, f"table2-m{setting.num_clients}")
-            yield criterion(
+            yield descending(
                 f"{setting.data.title}: FedAvg far below Fed-MoE",
                 "Table 2",
-                "descending",
                 [_cell(setting, label, exhibit) for label in ("fedmoe", "fedavg")],
                 by=FAR,
                 note=f"Far is {100 * FAR:g} points, of ours",
@@ -113,18 +111,16 @@ def _clients(settings: tuple[Setting, ...]) -> Iterator[dict]:
     for dataset, mine in families.items():
         if len(mine) < 2 or dataset in ("sent140", "yelp"):  # where the paper's numbers rise, too
             continue
-        yield criterion(
+        yield descending(
             f"{mine[0].data.family}: Fed-MoE falls as there are more clients",
             "Table 2",
-            "descending",
             [_cell(s, "fedmoe", _printed(s, f"table2-m{s.num_clients}")) for s in mine],
         )
         alone = [s for s in mine if "centmoe" in s.labels]
         if dataset == "cifar10" and len(alone) > 1:
-            yield criterion(
+            yield spread(
                 f"{mine[0].data.family}: CentMoE does not depend on the number of clients",
                 "Table 2",
-                "spread",
                 [_cell(s, "centmoe", _printed(s, f"table2-m{s.num_clients}")) for s in alone],
                 at_most=SAME,
             )
@@ -140,13 +136,12 @@ def _ablations(settings: tuple[Setting, ...]) -> Iterator[dict]:
     ):
         for setting in _of(settings, role, "fedmoe"):
             mine = [label for label in labels if label in setting.labels]
-            kind = "highest" if role != "parts" else "descending"
+            ordered = descending if role == "parts" else highest
             exhibit = _printed(setting, f"table{number}")
             if len(mine) > 1:
-                yield criterion(
+                yield ordered(
                     f"{setting.data.title}: {title}",
                     f"Table {number}",
-                    kind,
                     [_cell(setting, x, exhibit, PRINTED_AS[role].get(x, x)) for x in mine],
                 )
     for setting in _of(settings, "experts", "fedmoe"):
@@ -155,12 +150,11 @@ def _ablations(settings: tuple[Setting, ...]) -> Iterator[dict]:
             theirs = f"avg-moe-k{number}"
             if {ours, theirs} <= {*setting.labels}:
                 exhibit = _printed(setting, "table3")
-                yield criterion(
+                yield descending(
                     f"{setting.data.title}: Fed-MoE above Avg-MoE with {number} experts",
                     "Table 3",
-                    "descending",
                     [_cell(setting, ours, exhibit, f"fedmoe-k{number}"),
-                     _cell(setting, theirs, exhibit)],
+                     _cell(setting, theirs, exhibit)]
                 )  # fmt: skip
 
 
@@ -176,17 +170,15 @@ def _reserved(settings: tuple[Setting, ...]) -> Iterator[dict]:
     for mine in families.values():
         mine.sort(key=lambda setting: setting.reserved)
         if len(mine) > 1:
-            yield criterion(
+            yield ascending(
                 f"{mine[0].data.family}: more reserved data are better",
                 "section 5.3",
-                "ascending",
                 [_cell(s, "fedmoe", _printed(s, f"reserved-{s.reserved}")) for s in mine],
             )
     for skewed, even in skew_pairs(settings):
-        yield criterion(
+        yield descending(
             f"{skewed.data.family}: an even reserved set is better than a skewed one",
             "Figure 4",
-            "descending",
             [_cell(s, "fedmoe") for s in (even, skewed)],
         )
 
@@ -197,13 +189,12 @@ def _traffic(settings: tuple[Setting, ...]) -> Iterator[dict]:
         name = setting.data.name
         sent = {x: cell(name, x, metric="bytes") for x in ("avg-moe", "fedmoe", "fedavg")}
         for title, kind, labels, limits in (
-            ("sends no more than FedAvg", "spread", ("fedmoe", "fedavg"), {"at_most": 0}),
-            ("sends less than Avg-MoE", "descending", ("avg-moe", "fedmoe"), {}),
+            ("sends no more than FedAvg", spread, ("fedmoe", "fedavg"), {"at_most": 0}),
+            ("sends less than Avg-MoE", descending, ("avg-moe", "fedmoe"), {}),
         ):
-            yield criterion(
+            yield kind(
                 f"{setting.data.title}: Fed-MoE {title}",
                 "Table 1",
-                kind,
                 [sent[label] for label in labels],
                 unit="number",
                 note="Bytes of the run, both ways",

@@ -6,7 +6,7 @@ table, and the other has no curve.
 
 from collections.abc import Iterable
 
-from fedlib.papers._criteria import cell, criterion, table
+from fedlib.papers._criteria import ascending, cell, descending, has_seeds, reproduces, table
 from fedlib.papers.pfedmm.settings import PUBLISHED, Setting, has_unseen
 from fedlib.spec import Data, Run
 from fedlib.spec.criteria import Criteria
@@ -29,10 +29,9 @@ def criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Criteria:
         *_orders(stand_ins),
         *(x for name, title in REPORTED.items() for x in _near(name, title)),
         *_unseen([s.data for s in settings if has_unseen(s.data)]),
-        criterion(
+        has_seeds(
             "EMNIST: at least three seeds",
             "Ours; the paper has one",
-            "seeds",
             [cell("emnist", label) for label in ORDER],
             at_least=SEEDS,
             note="Values: last accuracies; how many seeds they are of is in the last column",
@@ -55,27 +54,24 @@ def _orders(stand_ins: list[Data]) -> list[dict]:
     gaps = [[_best(name, label) for label in MIXTURES] for name in ("cifar10", "cifar100")]
     return [
         *(
-            criterion(
+            descending(
                 f"{titles[name]}: {told}",
                 "Main table",
-                "descending",
                 [_best(name, label) for label in ORDER],
                 main=True,
             )
             for name in ordered
         ),
-        criterion(
+        descending(
             "EMNIST: pFedMM at least FedEM",
             "Main table",
-            "descending",
             [_best("emnist", label) for label in MIXTURES],
             or_equal=True,
             main=True,
         ),
-        criterion(
+        ascending(
             "pFedMM's lead over FedEM on CIFAR-100 above that on CIFAR-10 by 2 points",
             "Main table",
-            "ascending",
             gaps,
             by=CLEARLY,
         ),
@@ -88,10 +84,9 @@ def _near(name: str, title: str) -> list[dict]:
     where = dict.fromkeys(BY_TABLE, ("main", "Main table"))
     where |= dict.fromkeys(BY_CURVE, (curve, "Figure"))
     return [
-        criterion(
+        reproduces(
             f"{title}: {PUBLISHED[label][0]} within 1.5 points of the paper",
             source,
-            "published",
             [_best(name, label, exhibit)],
             tolerance=TOLERANCE,
         )
@@ -102,10 +97,9 @@ def _near(name: str, title: str) -> list[dict]:
 def _unseen(apart: list[Data]) -> list[dict]:
     """Unseen clients, which update their mixture weights once, starting from equal ones."""
     return [
-        criterion(
+        descending(
             f"{data.family or data.title}: unseen clients of pFedMM at least those of FedEM",
             "Abstract",
-            "descending",
             [cell(data.name, label, group="unseen") for label in MIXTURES],
             or_equal=True,
         )

@@ -5,7 +5,7 @@ The number of points for "clearly" is ours.
 
 from collections.abc import Iterable
 
-from fedlib.papers._criteria import cell, criterion, table
+from fedlib.papers._criteria import cell, descending, highest, reproduces, table
 from fedlib.papers.pfedmoe.settings import BASELINES, MUTUAL, SAME, Setting
 from fedlib.spec import Run
 from fedlib.spec.criteria import Criteria
@@ -38,36 +38,32 @@ def _mean(federation: str, label: str, source: str | None = None) -> dict:
 def _ahead(name: str) -> list[dict]:
     """Section 9, targets 1 and 3."""
     found = [
-        criterion(
+        descending(
             f"pFedMoE above {title}, models of five architectures",
             "section 9, target 1",
-            "descending",
             [_mean(name, "pfedmoe"), _mean(name, label)],
         )
         for label, title in (("standalone", "Standalone"), ("lg-fedavg", "LG-FedAvg"))
     ]
     found.append(
-        criterion(
+        highest(
             "pFedMoE above all seven baselines, models of five architectures",
             "section 9, range of gains",
-            "highest",
             [_mean(name, label) for label in ("pfedmoe", *BASELINES)],
             main=True,
         )
     )
     found.append(
-        criterion(
+        highest(
             "pFedMoE above every mutual-learning baseline, models of five architectures",
             "section 9, range of gains",
-            "highest",
             [_mean(name, label) for label in ("pfedmoe", *MUTUAL)],
         )
     )
     found.append(
-        criterion(
+        descending(
             "pFedMoE sends less than FML, which sends a classifier, too",
             "section 9, target 3",
-            "descending",
             [cell(name, label, metric="bytes") for label in ("fml", "pfedmoe")],
             unit="number",
             note="Bytes of the run. A test counts the tensors: eight, of the small extractor",
@@ -79,10 +75,9 @@ def _ahead(name: str) -> list[dict]:
 def _gate(name: str) -> list[dict]:
     """Section 9, target 2."""
     return [
-        criterion(
+        descending(
             "A learned gate is no worse than equal weights",
             "section 9, target 2",
-            "descending",
             [_mean(name, "pfedmoe"), _mean(name, "pfedmoe-fixed")],
             or_equal=True,
         )
@@ -100,10 +95,9 @@ def _classes(settings: tuple[Setting, ...]) -> list[dict]:
         mine.sort(key=lambda data: data.partition["classes_per_client"])
         first, last = mine[0], mine[-1]
         found.append(
-            criterion(
+            descending(
                 f"{first.title}: accuracy falls as clients have more classes",
                 "section 6",
-                "descending",
                 [_mean(data.name, "pfedmoe") for data in (first, last)],
                 note="Fewest and most classes of a client",
             )
@@ -115,10 +109,9 @@ def _printed() -> list[dict]:
     """Section 9.1: accuracies on CIFAR-10 at the best rounds; comparable only at scale full."""
     name = "cifar10-n10"
     found = [
-        criterion(
+        reproduces(
             f"{title} on CIFAR-10 within two points of the sibling's{how}",
             "section 9.1",
-            "published",
             [_mean(name, f"{label}{suffix}", "sibling")],
             tolerance=WITHIN,
         )
@@ -126,10 +119,9 @@ def _printed() -> list[dict]:
         for label, title in CHEAP.items()
     ]
     return found + [
-        criterion(
+        reproduces(
             f"pFedMoE on CIFAR-10 within two points of the number that its gains imply{how}",
             "section 9.1",
-            "published",
             [_mean(name, f"pfedmoe{suffix}", "inferred")],
             tolerance=NEAR,
         )
