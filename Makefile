@@ -21,8 +21,8 @@ CONFIG    ?=
 # `bench`, such as ARGS="--items W1a,W2b --repeats 3"; of `keep`, ARGS=--replace or
 # --states; of `gather`, ARGS=--older-code; of `lock`, for uv.
 ARGS      ?=
-# Number of tests at a time; TESTS selects tests, such as TESTS="tests/test_data.py -k pachinko".
-TEST_JOBS ?= 2
+# Number of tests at a time, one more than two cores, as some wait for processes; TESTS selects tests, such as TESTS="tests/test_data.py -k pachinko".
+TEST_JOBS ?= 3
 TESTS     ?=
 # For `check-method`: a file with a method of yours.
 FILE      ?=

@@ -146,10 +146,8 @@ SEVERAL, ONE_OF_THEM = (0, 2, 2, 0, 1), (1, 1, 1, 1, 0)
 @pytest.mark.parametrize(
     ("executor", "gate_only", "member", "choices"),
     [
-        ("loop", False, "best", SEVERAL),
         ("batched", True, "best", SEVERAL),
-        ("loop", True, "last", SEVERAL),
-        ("batched", False, "last", SEVERAL),
+        ("loop", False, "last", SEVERAL),
         ("loop", True, "best", ONE_OF_THEM),
         ("batched", False, "best", ONE_OF_THEM),
     ],

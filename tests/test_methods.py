@@ -330,14 +330,14 @@ def test_what_is_sent_is_what_the_paper_says(name):
 @every_method
 def test_training_lowers_the_loss(name):
     method, federation = make(name), federation_for(name, sizes=(20, 30, 25, 15))
-    cohort = cohort_of(method.task, federation, executor="batched", round=8)
+    cohort = cohort_of(method.task, federation, executor="batched", round=5)
 
     def loss(state):
         state, _ = during_training(method, state, lambda group: cohort if group == "seen" else None)
         return score(method, method.personalise(state, cohort), cohort, "train").loss.mean()
 
     start = method.init(federation.num_clients, 0)
-    assert loss(run(method, federation, 8, executor="batched")) < 0.8 * loss(start)
+    assert loss(run(method, federation, 5, executor="batched")) < 0.9 * loss(start)
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if hasattr(methods.load(name), "ways")])
