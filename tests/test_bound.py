@@ -40,7 +40,6 @@ OTHERS = {
     ],
 }
 RUN = {"paper": "pfedmm", "federation": "digits", "label": "fedem", "seed": 1}
-DATA = {"paper": "pfedmm", "federation": "digits"}
 PAPER = {"paper": "pfedmm"}
 TABLE = {"paper": "pfedmm", "table": "main"}
 FIGURE = {"paper": "pfedmm", "figure": "accuracy_over_rounds"}

@@ -62,13 +62,6 @@ def assert_all_are_dealt(owners, num_train, num):
     assert sorted(np.concatenate(owners.test)) == list(range(num_train, num))
 
 
-@pytest.mark.parametrize("kind", ["angled", "hsu", "permuted", "two_shard"])
-def test_the_demo_has_twenty_clients_who_train_and_test(kind):
-    built = dealt("digits", kind)
-    assert built.num_clients == len(built.ids("seen")) == 20
-    assert (built.train.sizes > 0).all() and (built.test.sizes > 0).all()
-
-
 # Section 5.1, label skew
 
 
@@ -336,12 +329,6 @@ def test_a_client_has_two_shards_of_the_same_classes_in_both_parts():
     # Every tenth image is of the class, and 250 of them are a shard; these are dealt at random.
     assert all(np.array_equal(np.diff(shard), np.full(249, 10)) for shard in shards)
     assert {shard[0] // 2500 for shard in shards} == set(range(20))
-
-
-def test_a_tenth_of_the_training_part_is_held_out():
-    built, whole = (dealt("digits", "two_shard", val_fraction=part) for part in (0.1, 0.0))
-    assert built.val.sizes.tolist() == [int(0.1 * n + 0.5) for n in whole.train.sizes]
-    assert len(built.x) == 1797
 
 
 # Official raw files

@@ -380,14 +380,6 @@ def test_mixture_weights_of_runs_without_any_are_said_to_be_missing(collected):
     assert figure.axes[0].get_title() == "None has mixture weights"
 
 
-def test_sweep_has_a_point_per_value_with_bars_over_seeds(collected):
-    axes = draw(collected, "sweep").axes[0]
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["2", "3"]
-    points = axes.containers[0].lines[0]
-    assert points.get_xdata().tolist() == [2, 3]
-    assert axes.containers[0].has_yerr
-
-
 def alpha_sweep(tmp_path, *federations):
     exhibit = made_up.heterogeneity(["fedavg", "pfedmm"], [*federations])
     made_up.save_runs(exhibit, tmp_path)
@@ -431,10 +423,3 @@ def test_unknown_kinds_and_params_name_the_choices(collected):
         draw(collected, "pie")
     with pytest.raises(ConfigError, match="has no field colour; its fields are: metric"):
         draw(collected, "accuracy_over_rounds", colour="red")
-
-
-def test_values_of_params_name_the_choices(collected):
-    with pytest.raises(ConfigError, match="bottom10 or accuracy_client_mean, got 'loss'"):
-        draw(collected, "accuracy_over_rounds", metric="loss")
-    with pytest.raises(ConfigError, match="metric must be accuracy or .*, got 'loss'"):
-        draw(collected, "sweep", metric="loss")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from reference import Reference, assert_params, average, batches, descend, module_of, predicted
-from support import EXECUTORS, assert_close, cohort_of, sgd, silently, tiny_task, toy_federation
+from support import EXECUTORS, assert_close, cohort_of, sgd, tiny_task, toy_federation
 from test_rows import simulation
 from torch.nn.functional import cross_entropy, kl_div, mse_loss
 from zoo import Deep
@@ -378,14 +378,6 @@ def test_unseen_clients_predict_with_the_servers_model_and_aggregated_uses_it(na
 
 
 # -- engine -------------------------------------------------------------------------------
-
-
-def test_a_decentralised_run_mixes_the_shared_models_of_fml():
-    state, result = silently(
-        simulation(rate=1.0, aggregation="gossip", rounds=2, method=make("fml"))
-    )
-    assert state.small["head.1.bias"].shape == (6, 3)  # a copy of each client's
-    assert np.isfinite(result.train_loss).all()
 
 
 @pytest.mark.parametrize("name", ["fedkd", "fedapen"])

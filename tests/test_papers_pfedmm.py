@@ -11,11 +11,6 @@ from fedlib.data.build import build
 from fedlib.data.examples import Examples
 from fedlib.data.partitions import parse
 from fedlib.papers import load
-from fedlib.papers.pfedmm.criteria import REPORTED
-from fedlib.papers.pfedmm.settings import has_unseen
-from fedlib.spec import SCALES
-
-every_scale = pytest.mark.parametrize("scale", SCALES)
 
 
 def declare(scale):
@@ -28,52 +23,6 @@ def cut_as_declared(federation, num_examples, num_classes):
     labels = np.repeat(np.arange(num_classes), num_examples // num_classes)
     examples = Examples(np.zeros((len(labels), 1), np.float32), labels, num_classes)
     return parse(declared.partition).deal(examples, declared.seed).federation()
-
-
-@every_scale
-def test_only_the_experiment_on_unseen_clients_sets_clients_apart(scale):
-    paper = declare(scale)
-    shown = paper.tables["unseen"].federations
-    apart = {d.name for d in paper.data if has_unseen(d)}
-    # The unseen writers of MNIST are those of its own test set.
-    assert set(shown) == apart
-    assert all(name == "mnist" or name.endswith("-unseen") for name in apart)
-    others = {
-        name: exhibit.federations
-        for name, exhibit in (paper.tables | paper.figures).items()
-        if not name.startswith("unseen") and name != "criteria"
-    }
-    for name, federations in others.items():
-        assert apart & set(federations) <= {"mnist"}, name
-
-
-@every_scale
-def test_criteria_take_unseen_clients_from_where_they_are_and_nothing_else(scale):
-    paper = declare(scale)
-    terms = [x for one in paper.tables["criteria"].params["criteria"] for x in one["terms"]]
-    cells = [cell for x in terms for cell in ([x] if isinstance(x, dict) else x)]
-    runs = {(run.federation, run.label) for run in paper.runs}
-    about_unseen = {cell["federation"] for cell in cells if cell.get("group") == "unseen"}
-    assert about_unseen == set(paper.tables["unseen"].federations)
-    seen = {cell["federation"] for cell in cells if cell.get("group", "seen") == "seen"}
-    assert not seen & about_unseen
-    # The paper's own data sets are not at every scale.
-    missing = {(cell["federation"], cell["label"]) for cell in cells} - runs
-    assert not missing if scale == "full" else {name for name, _ in missing} <= set(REPORTED)
-
-
-@every_scale
-def test_runs_with_unseen_clients_are_otherwise_those_of_the_main_table(scale):
-    paper = declare(scale)
-    for name in set(paper.tables["unseen"].federations) - {"mnist"}:
-        base = paper.federation(name.removesuffix("-unseen"))
-        federation = paper.federation(name)
-        assert federation.dataset == base.dataset
-        assert federation.partition == base.partition | {"unseen_fraction": 0.2}
-        runs = [run for run in paper.runs if run.federation == name]
-        assert {"fedavg-plus", "fedem", "pfedmm"} <= {run.label for run in runs}
-        for run in runs:
-            assert run.spec(0) == paper.run(base.name, run.label).spec(0)
 
 
 def test_the_main_table_of_cifar10_trains_80_clients_on_349_batches():

@@ -3,8 +3,6 @@
 Sections: fedlib/papers/adaptive_experts/README.md.
 """
 
-import math
-
 import numpy as np
 import pytest
 from data_fixtures import CIFAR10, NOWHERE, REAL_RAW, class_counts, federation, needs, numbered
@@ -15,7 +13,6 @@ from fedlib.data.official import hold_out, round_half_up
 from fedlib.data.partitions.majority import Majority
 from fedlib.data.partitions.rotated import Rotated
 from fedlib.data.sources import digits
-from fedlib.engine.participation import sample
 
 SEED = 7
 
@@ -88,19 +85,6 @@ def test_halves_are_rounded_up(value, expected):
     assert round_half_up(value) == expected  # 0.29 * 50 is 14.499999999999998
 
 
-@pytest.mark.parametrize(
-    ("share", "num_clients", "expected"),
-    [(0.1, 50, 5), (0.25, 50, 13), (0.03, 182, 6), (0.1, 200, 20)],
-)
-def test_a_rate_is_declared_so_that_cohorts_have_the_sizes_of_the_paper(
-    share, num_clients, expected
-):
-    # The paper rounds C * K up, `sample` rounds down: the rate to declare is size / K.
-    size = math.ceil(share * num_clients - 1e-9)
-    assert size == expected
-    assert len(sample(np.arange(num_clients), size / num_clients, seed=0, round=0)) == expected
-
-
 @pytest.mark.parametrize(("fraction", "num_val"), [(0.0, 0), (0.2, 5), (0.5, 12)])
 def test_clients_hold_out_other_validation_examples_but_always_the_same(fraction, num_val):
     rows = np.arange(100, 124)  # 0.2 * 24 = 4.8
@@ -119,17 +103,6 @@ def test_how_many_opt_out_of_training(fraction, number):
     assert {*some} <= {*of_digits(0.6, unseen_fraction=0.8).ids("unseen")}
     held = of_digits(0.6, unseen_fraction=fraction, val_fraction=0.25)
     assert some.tolist() == held.ids("unseen").tolist()
-
-
-@pytest.mark.parametrize(("p", "half"), [(0.2, 2), (0.6, 7), (1.0, 12)])  # 2.4, 7.2 and 12
-def test_digits_have_the_clients_of_the_declared_sizes(p, half):
-    built = of_digits(p)
-    assert built.train.sizes.tolist() == [24] * 10 and built.test.sizes.tolist() == [8] * 10
-    assert (len(built.ids("seen")), len(built.ids("unseen"))) == (10, 0)
-    assert (built.mean, built.std, built.num_classes) == (digits.MEAN, digits.STD, 10)
-    table = class_counts(built.y, rows_of(built))
-    assert table[:, 0].tolist() == [2 * half] + [half] * 9
-    assert (np.diag(table)[1:] == half).all()
 
 
 @pytest.mark.slow

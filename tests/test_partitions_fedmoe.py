@@ -9,8 +9,6 @@ from fedlib.data.partitions.server_equal import ServerEqual
 from fedlib.data.partitions.server_majority import ServerMajority
 from fedlib.data.partitions.server_two_class import ServerTwoClass
 from fedlib.data.partitions.writer_groups import WriterGroups
-from fedlib.data.sources import cifar10
-from fedlib.federation import SPLITS
 
 CODE = {"pool_per_class": 3480, "server_per_class": 1000, "val_per_class": 500}
 CODE |= {"probe_per_class": 20}
@@ -197,29 +195,6 @@ def test_a_share_drawn_for_each_client_leaves_a_rest_of_all_classes():
     assert most.mean() == pytest.approx(29.5 + 20.5 / 5, abs=1)
     # No more than the share itself.
     assert {*others[clients, clients % 5]} == {27, 28, 29, 30, 31, 32}
-
-
-@pytest.mark.parametrize(
-    ("kind", "fields"),
-    [
-        ("server_equal", {"train_examples": 60}),
-        ("server_majority", {"train_examples": 60, "share": 0.2}),
-        ("server_dirichlet", {}),
-        ("server_two_class", {}),
-    ],
-)
-def test_the_demo_has_a_server_on_digits(kind, fields):
-    cut = {"num_clients": 10, "pool_per_class": 80, "server_per_class": 25, "val_per_class": 15}
-    built = federation("digits", kind, seed=3, **cut, **fields)
-    assert len(built.ids("seen")) == 10
-    server = built.ids("server")[0]
-    assert [built.split(name).sizes[server] for name in SPLITS[:2]] == [250, 150]
-    assert built.test.sizes[server] > 400
-
-
-def test_images_are_scaled_as_the_specification_says():
-    # Section 4.2: the means and deviations of ImageNet's channels.
-    assert cifar10.SCALINGS["imagenet"] == ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
 # Groups of writers

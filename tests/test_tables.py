@@ -373,16 +373,6 @@ def test_sweep_over_federations_has_a_row_per_method_and_a_column_per_value():
     assert any(note.startswith("Small α: the clients' data differ much.") for note in result.notes)
 
 
-def test_sweep_over_federations_has_a_block_per_family_and_metric():
-    federations = made_up.alphas("emnist", 0.1, 10) + made_up.alphas("cifar10", 0.1)
-    exhibit = made_up.heterogeneity(["pfedmm"], federations)
-    tidy = alpha_metrics({(federation["name"], "pfedmm"): 0.5 for federation in federations})
-    blocks = build(exhibit, tidy, kind="sweep", methods=["pfedmm"], **ALPHA).blocks
-    assert [(block.heading.split(":")[0], len(block.columns)) for block in blocks] == [
-        *(("EMNIST", 3), ("EMNIST", 3), ("CIFAR-10", 2), ("CIFAR-10", 2)),
-    ]
-
-
 def test_sweep_over_federations_that_do_not_state_the_parameter_is_refused():
     exhibit, params = alpha_exhibit(0.1), {"methods": METHODS, "of": "federation"}
     tidy = alpha_metrics({("emnist-alpha0.1", label): 0.5 for label in METHODS})
@@ -402,13 +392,6 @@ def test_sweep_with_two_federations_of_one_value_is_refused():
     )
     with pytest.raises(ConfigError, match=r"fedavg on EMNIST with partition.alpha = 0.1"):
         build(exhibit, tidy, kind="sweep", methods=METHODS, **ALPHA)
-
-
-def test_text_of_settings():
-    settings = (3, 0.4, 1e6, 1.5e-5, 10, "sgd")
-    assert [exhibits.setting_text(setting) for setting in settings] == [
-        *("3", "0.4", "1e6", "1.5e-5", "10", "sgd"),
-    ]
 
 
 def test_what_holds_for_a_family_is_said_once():
@@ -556,15 +539,6 @@ def test_no_text_of_a_csv_is_a_formula_to_a_spreadsheet():
     assert found["value"].tolist() == [-0.5] * 8
 
 
-def test_text_of_numbers():
-    assert render.percent(0.8416, 0.00349) == "84.2 ± 0.3"
-    assert render.percent(0.5) == "50.0"
-    assert render.percent(float("nan")) == "–"
-    assert [render.points(x) for x in (0.0123, -0.0123, -0.0001, float("nan"))] == [
-        *("+1.2", "−1.2", "0.0", "–"),
-    ]
-
-
 def test_best_of_a_column_is_bold_with_its_ties_as_shown():
     cells = render.best_cells([0.84149, 0.84151, 0.8412, float("nan")], list("abcd"))
     assert [cell.bold for cell in cells] == [False, True, False, False]
@@ -595,23 +569,11 @@ def test_unknown_kinds_and_params_name_the_choices():
         build(main_exhibit(), main_metrics(), kind="sweep", parameters="x")
 
 
-def test_a_method_without_a_title_is_called_by_its_name():
-    assert exhibits.method_title("fedem") == "FedEM"
-    assert exhibits.method_title("pfedmoe") == "pFedMoE"
-    assert exhibits.method_title("fedsomething") == "fedsomething"
-
-
 def test_a_method_is_called_as_all_of_its_runs_are():
     runs = [{"method": "local", "title": "Standalone"}] * 2
     assert exhibits.method_title("local", runs) == "Standalone"
     runs = [{"method": "pfedmm", "title": f"pFedMM (M={m})"} for m in (1, 3)]
     assert exhibits.method_title("pfedmm", runs) == "pFedMM"
-
-
-def test_the_note_on_a_parameter_calls_it_as_the_paper_does():
-    assert exhibits.parameter_note("partition.alpha", "γ").startswith("Small γ: ")
-    assert "Large α: " in exhibits.parameter_note("partition.alpha")
-    assert exhibits.parameter_note("num_experts", "K") == exhibits.parameter_note(None) == ""
 
 
 def test_the_pfedmoe_of_pfedmm_is_looked_up_as_gated_experts():
