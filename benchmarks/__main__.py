@@ -23,6 +23,7 @@ from fedlib.files import write_text
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path(__file__).parent / "results"
+README = Path(__file__).parent / "README.md"
 
 
 def main() -> None:
@@ -49,6 +50,14 @@ def write(args: argparse.Namespace, cores: int, found: dict[str, dict]) -> None:
     RESULTS.mkdir(exist_ok=True)
     write_text(file, json.dumps(results, indent=1, sort_keys=True) + "\n")
     write_text(file.with_suffix(".md"), page.page(results))
+    renew_readme()
+
+
+def renew_readme() -> None:
+    """Write the README's table of goals from the result files."""
+    files = {name: RESULTS / f"{name}.json" for name in page.SIDE_BY_SIDE}
+    known = {name: json.loads(file.read_text()) for name, file in files.items() if file.exists()}
+    write_text(README, page.renewed(README.read_text(), known))
 
 
 def arguments() -> argparse.Namespace:

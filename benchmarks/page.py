@@ -10,6 +10,9 @@ from benchmarks.contenders import CONTENDERS, PEERS
 from benchmarks.items import ITEMS, OFFICIAL_GOAL, Item
 
 MIB = 2**20
+# Of the README: a column for each of these result files, with one core.
+SIDE_BY_SIDE = {"intel-xeon-2-cores": "Intel Xeon", "amd-epyc-2-cores": "AMD EPYC"}
+BEGIN, END = "<!-- goals: `python -m benchmarks` writes them -->", "<!-- end of goals -->"
 
 
 def cores() -> int:
@@ -150,6 +153,36 @@ def page(results: dict) -> str:
     if results["micro"]:
         lines += ["", "## Hot paths", "", *_micro(results["micro"])]
     return "\n".join(lines) + "\n"
+
+
+def side_by_side(results: dict[str, dict]) -> list[str]:
+    """Lines of a table of all goals with one core, a column for each machine.
+
+    Args:
+      results: of the files `SIDE_BY_SIDE`, by name; without those that are not there.
+    """
+    rows: dict[tuple[str, str, float], list[str]] = {}
+    for column, file in enumerate(SIDE_BY_SIDE):
+        measured = results.get(file, {"items": {}})["items"]
+        for name, item in ITEMS.items():
+            runs = measured.get(name, {}).get("1", {"runs": {}})["runs"]
+            for what, value, goal in ratios(item, runs, 1):
+                what, _, peer = what.partition(" (")
+                cells = rows.setdefault((name, what, goal), ["-"] * len(SIDE_BY_SIDE))
+                if value is not None:
+                    beside = f" ({peer}" if peer else ""
+                    yes = "**" if met(what, value, goal) == "yes" else ""
+                    cells[column] = f"{yes}{value:.2f}{yes}{beside}"
+    order = sorted(rows, key=lambda row: (list(ITEMS).index(row[0]), row[1].startswith("memory")))
+    lines = [[name, what, f"{goal:g}", *rows[name, what, goal]] for name, what, goal in order]
+    return table(["item", "what", "goal", *SIDE_BY_SIDE.values()], lines)
+
+
+def renewed(readme: str, results: dict[str, dict]) -> str:
+    """The text of the README with its table of goals as measured now."""
+    before, _, rest = readme.partition(BEGIN)
+    after = rest.partition(END)[2]
+    return "\n".join([f"{before}{BEGIN}", *side_by_side(results), f"{END}{after}"])
 
 
 def _cores(number: int) -> str:

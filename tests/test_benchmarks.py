@@ -1,6 +1,7 @@
 """The benchmarks measure the work they say, and their arithmetic is right. Nothing is timed."""
 
 import dataclasses
+import json
 import re
 import subprocess
 import sys
@@ -214,6 +215,28 @@ def test_peak_memory_is_that_of_children_too():
 
 
 # -- documents ----------------------------------------------------------------------------
+
+
+def test_the_readme_has_the_goals_of_the_result_files():
+    known = {
+        file.stem: json.loads(file.read_text())
+        for file in (ROOT / "benchmarks/results").glob("*.json")
+        if file.stem in page.SIDE_BY_SIDE
+    }
+    text = (ROOT / "benchmarks/README.md").read_text()
+    assert page.renewed(text, known) == text
+    assert "| W2c | rate / best peer | 1.3 | **1.59** (pfl/threads) |" in text
+
+
+def test_a_goal_is_beside_the_same_of_another_machine():
+    other = (
+        {"ours/loop": runs(3), "fedjax": runs(2)},
+        {"ours/loop": runs(30), "pfl/threads": runs(2)},
+    )
+    files = zip(page.SIDE_BY_SIDE, other, strict=True)
+    lines = page.side_by_side({name: {"items": {"W2a": {"1": {"runs": x}}}} for name, x in files})
+    assert "| W2a | rate / best peer | 1.7 | 1.50 (fedjax) | **15.00** (pfl/threads) |" in lines
+    assert "| W2b | rate / best peer | 8 | - | - |" in lines
 
 
 def test_the_readme_names_every_item_and_part():
