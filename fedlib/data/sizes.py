@@ -9,7 +9,7 @@ sizes here, unlike the real ones, which are in a manifest.
 import inspect
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,7 @@ class Stock(NamedTuple):
       shape: of an input.
       owners: approximate number of natural clients; 0 for none.
       apart: whether an owner is in one part only.
+      tokens: vocabulary and padding of texts that are cut into tokens.
     """
 
     train: int
@@ -37,6 +38,7 @@ class Stock(NamedTuple):
     shape: tuple[int, ...] = ()
     owners: int = 0
     apart: bool = False
+    tokens: Tokens | None = None
 
 
 # By data set, or data set and source; data sets without a download are read instead. Sources:
@@ -51,9 +53,9 @@ STOCKS = {
     "femnist:tff": Stock(671_585, 77_483, NIST, owners=3_400),
     "mnist:mnist": Stock(60_000, 10_000, NIST),
     "mnist:qmnist": Stock(60_000, 10_000, NIST, owners=1_000, apart=True),
-    "sent140": Stock(1_600_000, 359),
+    "sent140": Stock(1_600_000, 359, tokens=Tokens(30_522, 0)),  # BERT's
     "shakespeare": Stock(3_300_000, 900_000, (80,), owners=1_000),
-    "yelp": Stock(650_000, 50_000),
+    "yelp": Stock(650_000, 50_000, tokens=Tokens(50_257, 50_256)),  # GPT-2's
 }
 
 
@@ -133,8 +135,7 @@ def _stand_in(spec: dict, raw: Path) -> tuple[Examples, tuple[int, ...]]:
     stock = _asked(STOCKS[key], params, module.NUM_CLASSES)
     num, has = stock.train + stock.test, sources.has(dataset, params.get("source"))
     part = np.repeat(np.array([TRAIN, TEST], np.uint8), [stock.train, stock.test])
-    shape = stock.shape or (params.get("length", 128),)
-    texts = len(shape) == 1
+    shape = stock.shape or (params.get("length", _default(module, "length")),)
     image = "images" in has
     examples = Examples(
         x=np.zeros((num, shape[0], 1, 1), np.uint8) if image else np.zeros((num, 1), np.int32),
@@ -146,11 +147,17 @@ def _stand_in(spec: dict, raw: Path) -> tuple[Examples, tuple[int, ...]]:
         owner=_owners(stock) if "owner" in has else None,
         num_owners=stock.owners,
         coarse=np.arange(100) * COARSE // 100 if "coarse" in has else None,
-        tokens=Tokens(module.NUM_CLASSES if "owner" in has else 0, 0) if texts else None,
+        tokens=stock.tokens,
     )
-    if "owner" in has and texts:  # a label for each character
-        examples = examples._replace(y=np.zeros((num, *shape), np.uint8))
+    if "owner" in has and len(shape) == 1:  # a label for each character, by number as the inputs
+        characters = np.broadcast_to(np.zeros((), np.uint8), (num, *shape))  # takes no memory
+        examples = examples._replace(x=examples.x.astype(np.uint8), y=characters)
     return examples, shape
+
+
+def _default(module: ModuleType, name: str) -> Any:
+    """The value of an argument of a data set that is not given."""
+    return inspect.signature(module.read).parameters[name].default
 
 
 def _made(module: ModuleType, spec: dict, raw: Path) -> tuple[Examples, tuple[int, ...]]:

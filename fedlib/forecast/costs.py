@@ -86,7 +86,8 @@ class _Owners:
         self.cohort = max(1, int(spec["participation"].get("rate", 1.0) * self.number["seen"]))
         examples = sum(sizes.train) + sum(sizes.val) + sum(sizes.test)
         by_example = np.prod(sizes.shape) * np.dtype(sizes.dtype).itemsize
-        self._pool_bytes = examples * float(by_example + 8 * np.prod(sizes.labels))
+        label = np.prod(sizes.labels) if sizes.labels else 8  # those of a text are bytes
+        self._pool_bytes = examples * float(by_example + label)
 
     def operations(self, phase: Phase) -> dict[Kind, float]:
         """Operations of local steps and of scoring in one phase."""
@@ -94,7 +95,8 @@ class _Owners:
         for kind in Kind:
             for part, load in self.rehearsed.of(phase, kind):
                 by_example = load.flops + load.growth * self.number["seen"]
-                operations[kind] += by_example * self._examples(part, load.share)
+                share = load.share + load.lasting * (self.spec["rounds"] - 1)
+                operations[kind] += by_example * self._examples(part, share)
         if phase == Phase.FINAL:
             tests = float(self.owned["seen", "test"].sum())
             operations[Kind.SCORE] += self.rehearsed.shared_test * self.number["seen"] * tests

@@ -5,11 +5,16 @@ rehearsals, and rates of this machine.
 """
 
 import contextlib
+import multiprocessing
 import time
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
 
 from fedlib import seals
 from fedlib.data import downloads, sizes
@@ -29,6 +34,8 @@ from fedlib.run.build import build_task
 from fedlib.run_spec import is_file, of_training
 
 TELL_EVERY = 10  # seconds
+MANY = 64  # runs, with which a second process is worth its start
+PROCESSES = 2  # of up to half a gigabyte
 # What a run's specification has and a rehearsal does not use: it has everybody in each round,
 # batches of its own size, and rates of its own.
 UNUSED = ("rounds", "evaluate_every", "seed", "data", "tuned")
@@ -48,11 +55,10 @@ def write(path: Path, asked: Sequence[Request], device: str, raw: str) -> None:
     Raises:
       ConfigError: for a federation that cannot be dealt, or a user's method that fails.
     """
-    warnings.filterwarnings("ignore", PERFORMANCE, UserWarning)
     runs = seals.remembered(path).get("runs", {})
     unit, kind = ("GPU", "gpu") if device == "cuda" else ("core", "cpu")
     machine = {"unit": unit, "machine": environment()[kind]}
-    estimator, troubles = Estimator(device, raw), Troubles()
+    estimator, troubles, done = Estimator(device, raw), Troubles(), 0
 
     def keep() -> None:
         estimator.keep()
@@ -60,29 +66,106 @@ def write(path: Path, asked: Sequence[Request], device: str, raw: str) -> None:
 
     began = last = time.monotonic()
     try:
-        for number, request in enumerate(asked):
-            if number and time.monotonic() > last + TELL_EVERY:
+        for found in _found(estimator, asked):
+            runs |= found.runs
+            estimator.learn(found.facts)
+            troubles.add(found.troubles)
+            done += found.asked
+            if done < len(asked) and time.monotonic() > last + TELL_EVERY:
                 keep()  # so that little is lost if this process is killed
                 last = time.monotonic()
-                left = duration((last - began) / number * (len(asked) - number))
-                print(f"estimating: {number} of {len(asked)} runs, about {left} left", flush=True)
-            with troubles.noted(request.name, request.spec["method"]):
-                by_stage = estimator.costs(request)
-                jobs = {stage: cost._asdict() for stage, cost in by_stage.items()}
-                runs[request.name] = {"key": request.key(), **jobs}
+                left = duration((last - began) / done * (len(asked) - done))
+                print(f"estimating: {done} of {len(asked)} runs, about {left} left", flush=True)
     finally:
         keep()
     troubles.tell()
+
+
+class Estimated(NamedTuple):
+    """What is known of some runs that were asked for.
+
+    Attributes:
+      asked: how many these are.
+      runs: costs of their jobs, by name of the run.
+      facts: what several runs may share, as the cache keeps it.
+      troubles: what some could not be estimated for.
+    """
+
+    asked: int
+    runs: dict[str, dict]
+    facts: list[tuple[Any, Any]]
+    troubles: "Troubles"
+
+
+def _found(estimator: "Estimator", asked: Sequence[Request]) -> Iterator[Estimated]:
+    """What is found of all runs, a few at a time; of many by processes that share little."""
+    if estimator.device != "cpu" or len(asked) < MANY:
+        for request in asked:
+            yield estimator.found([request])
+        return
+    by_model = defaultdict(list)
+    for request in asked:
+        by_model[request.spec["model"], request.data["dataset"]].append(request)
+    context, given = multiprocessing.get_context("fork"), (estimator.device, estimator.raw)
+    with ProcessPoolExecutor(PROCESSES, context, Worker.begin, given) as pool:
+        groups = sorted(by_model.values(), key=len, reverse=True)
+        for work in as_completed([pool.submit(Worker.found, group) for group in groups]):
+            yield work.result()
+
+
+class Worker:
+    """A process that estimates runs.
+
+    Attributes:
+      estimator: its own.
+    """
+
+    estimator: "Estimator"
+
+    @classmethod
+    def begin(cls, device: str, raw: str) -> None:
+        """Make ready for work."""
+        torch.set_num_threads(1)
+        cls.estimator = Estimator(device, raw)
+
+    @classmethod
+    def found(cls, asked: Sequence[Request]) -> Estimated:
+        """See `Estimator.found`."""
+        return cls.estimator.found(asked)
 
 
 class Estimator:
     """Estimates runs, and keeps what several of them share."""
 
     def __init__(self, device: str, raw: str):
-        self._device, self._raw = device, raw
+        warnings.filterwarnings("ignore", PERFORMANCE, UserWarning)
+        self.device, self.raw = device, raw
         self._machine = rates.machine(device)
         self._cache = seals.Cache(cache_folder() / "forecasts.json")
         self._rules: dict[str, str] = {}  # executors by digest of a model
+        self._facts: list[tuple[Any, Any]] = []  # found since `found` last began
+
+    def found(self, asked: Sequence[Request]) -> Estimated:
+        """What is known of these runs."""
+        self._facts, runs, troubles = [], {}, Troubles()
+        for request in asked:
+            with troubles.noted(request.name, request.spec["method"]):
+                by_stage = self.costs(request)
+                jobs = {stage: cost._asdict() for stage, cost in by_stage.items()}
+                runs[request.name] = {"key": request.key(), **jobs}
+        return Estimated(len(asked), runs, self._facts, troubles)
+
+    def learn(self, facts: Sequence[tuple[Any, Any]]) -> None:
+        """Add what another one found."""
+        for fact, value in facts:
+            self._cache.add(fact, value)
+
+    def _find(self, fact: Any, find: Callable[[], Any]) -> Any:
+        """The value that depends on `fact`, from the cache or from `find`."""
+        if self._cache.get(fact) is None:
+            self._facts.append((fact, find()))
+            self.learn(self._facts[-1:])
+        return self._cache.get(fact)
 
     def costs(self, request: Request) -> dict[str, Estimate]:
         """What training and evaluating a run cost -> {"train": Estimate, "evaluate": Estimate}
@@ -109,10 +192,10 @@ class Estimator:
     def _sizes_of(self, request: Request) -> Sizes:
         params, dataset = request.data["params"], request.data["dataset"]
         sources = [params["source"]] if "source" in params else []
-        state = downloads.state(dataset, sources, self._raw)
+        state = downloads.state(dataset, sources, self.raw)
         facts = ["sizes", request.data, state, digest(SIZES)]
         try:
-            kept = self._cache.find(facts, lambda: sizes.sizes(request.data, self._raw))
+            kept = self._find(facts, lambda: sizes.sizes(request.data, self.raw))
         except ConfigError as error:
             raise UndealtError(str(error)) from None
         declared = Sizes(*kept)
@@ -132,19 +215,33 @@ class Estimator:
         shapes = {k: v for k, v in owned._asdict().items() if k not in ("group", *splits)}
         code = [*code_of(spec), digest(REHEARSAL)]
         facts = ["rehearsal", _rough(used), views, shapes, having, code]
-        kept = self._cache.find(facts, lambda: rehearsal.rehearse(spec, views, owned).packed())
+        kept = self._find(facts, lambda: rehearsal.rehearse(spec, views, owned).packed())
         return Rehearsed.unpacked(kept)
 
     def _rule(self, model: str, spec: dict) -> str:
         if model not in self._rules:
-            task = build_task({**spec, "weights": None}, self._device)
+            task = build_task({**spec, "weights": None}, self.device)
             self._rules[model] = choice.rule(task)
         return self._rules[model]
 
     def _rate(self, spec: dict, owned: Sizes, rehearsed: Rehearsed, executor: str) -> Rate:
-        how = {"device": self._device, "executor": executor}
-        kept = self._cache.find(
-            ["rate", rates.facts(spec, owned, rehearsed, executor, self._machine)],
+        """How fast a run is; what a client takes besides grows with the numbers of its models."""
+        plain, numbers = rates.typical(spec, owned, rehearsed), rehearsed.shared + rehearsed.each
+        if plain is None:
+            return self._measured(spec, owned, rehearsed, executor)
+        of_plain = self._rehearsed(plain, [], owned)
+        size = of_plain.shared + of_plain.each
+        if size > rates.LARGEST:
+            products = lambda: rates.of_products(self.device)._asdict()  # noqa: E731
+            rate = Rate(**self._find(["products", self._machine], products))
+            return rate._replace(client=rate.client * numbers)
+        rate = self._measured(plain, owned, of_plain, executor)
+        return rate._replace(client=rate.client * numbers / size)
+
+    def _measured(self, spec: dict, owned: Sizes, rehearsed: Rehearsed, executor: str) -> Rate:
+        how = {"device": self.device, "executor": executor}
+        kept = self._find(
+            ["rate", rates.facts(spec, owned, executor, self._machine)],
             lambda: rates.measure(spec, owned, rehearsed, **how)._asdict(),
         )
         return Rate(**kept)
@@ -178,6 +275,12 @@ class Troubles:
             if not is_file(method):
                 raise
             self.wrong[str(of_file(error, str(requests.ROOT / method), method))].append(run)
+
+    def add(self, others: "Troubles") -> None:
+        """Those of other runs."""
+        for mine, theirs in ((self.wrong, others.wrong), (self.unknown, others.unknown)):
+            for text, runs in theirs.items():
+                mine[text] += runs
 
     def tell(self) -> None:
         """Print what is not known; raises ConfigError for what is wrong."""

@@ -91,7 +91,7 @@ def made_up(sizes: Sizes, clients: int, train: tuple[int, int], scored: int) -> 
         rows = [np.arange(e - n, e) for e, n in zip(ends, counts[split], strict=True)]
         splits[split], start = Split.from_lists(rows), int(ends[-1])
     draw = np.random.default_rng(0)
-    channels = sizes.shape[0] if sizes.dtype == "uint8" else 0
+    channels = sizes.shape[0] if sizes.dtype == "uint8" and not sizes.labels else 0
     return Federation(
         x=_inputs(sizes, start, draw),
         y=draw.integers(0, sizes.num_classes, (start, *sizes.labels)),
@@ -125,5 +125,5 @@ def _inputs(sizes: Sizes, number: int, draw: np.random.Generator) -> np.ndarray:
     if sizes.tokens:
         return draw.integers(0, max(sizes.tokens[0], 1), shape).astype(dtype)
     if dtype == np.uint8:
-        return draw.integers(0, 256, shape, np.uint8)
+        return draw.integers(0, sizes.num_classes if sizes.labels else 256, shape, np.uint8)
     return draw.standard_normal(shape).astype(dtype)

@@ -3,7 +3,9 @@
 A rate is measured on made-up examples, in about half a second. Runs share one if they train the
 same model in batches of about the same size with the same executor, on the same device and PyTorch
 (`facts`); where steps are short, also by the same method with the same modules, as it is Python
-that takes the time. How many operations there are is counted, see `fedlib.forecast.rehearsal`.
+that takes the time. Where they are long, it is FedAvg's (`typical`). A model too large to be
+tried out has the rate of a product of matrices, which such models consist of. How many operations
+there are is counted, see `fedlib.forecast.rehearsal`.
 
 No table of processors could take its place: the operations per second of one processor differ by a
 factor of a hundred between a small linear model and a wide convolution.
@@ -11,6 +13,7 @@ factor of a hundred between a small linear model and a wide convolution.
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -36,6 +39,8 @@ TOGETHER = 16  # clients measured where they are batched
 # Operations, about two milliseconds, beside which what launches them is little, and so is a gate.
 LONG_STEP = 1e8
 LONG_ROUND = 0.5  # seconds, beside which what is done once in the first round is little
+LARGEST = 3e7  # numbers of a model that is tried out: it takes a dozen times as much memory
+WIDE, COPIED = 1024, 8  # rows of a matrix; times that a round copies a client's model, about
 SCORED = 64  # examples of each client and split, or as few as a batch has
 
 
@@ -61,26 +66,37 @@ def machine(device: str) -> dict:
     return {"device": calibration.device_name(torch.device(device)), "torch": torch.__version__}
 
 
-def facts(spec: dict, sizes: Sizes, rehearsed: Rehearsed, executor: str, machine: dict) -> dict:
-    """What a rate depends on.
+def typical(spec: dict, sizes: Sizes, rehearsed: Rehearsed) -> dict | None:
+    """The run whose rate a run has: FedAvg of its model where steps are long; None for itself.
 
     Args:
       rehearsed: the same run.
+    """
+    several = any(isinstance(module, list | tuple) for module in spec["modules"].values())
+    operations = _batch_size(spec, sizes) * rehearsed.flops_by_example(Phase.ROUND, Kind.FOLD)
+    if operations < LONG_STEP or several:
+        return None
+    local = {"solver": "sgd", "lr": made_up.SLOW, "batch_size": spec["local"]["batch_size"]}
+    plain = {"method": "fedavg", "params": {}, "modules": {}, "participation": {}}
+    return {**spec, **plain, "local": local}
+
+
+def facts(spec: dict, sizes: Sizes, executor: str, machine: dict) -> dict:
+    """What a rate depends on.
+
+    Args:
       machine: as the function of this name gives it.
     """
-    batch = _batch_size(spec, sizes)
-    is_short = batch * rehearsed.flops_by_example(Phase.ROUND, Kind.FOLD) < LONG_STEP
     modules = {
         name: [{k: one[k] for k in ("model", "params")} for one in _listed(module)]
         for name, module in spec["modules"].items()
-        if is_short or isinstance(module, list | tuple)
     }
     return {
-        "method": spec["method"] if is_short else None,
+        "method": spec["method"],
         "model": [spec["model"], spec["model_params"]],
         "modules": modules,
         "precision": spec["precision"],
-        "batch": 1 << (batch - 1).bit_length(),
+        "batch": 1 << (_batch_size(spec, sizes) - 1).bit_length(),
         "executor": executor,
         **machine,
     }
@@ -96,6 +112,32 @@ def _batch_size(spec: dict, sizes: Sizes) -> int:
     return max(2, min(spec["local"]["batch_size"], round(sum(seen) / max(len(seen), 1))))
 
 
+def of_products(device: str) -> Rate:
+    """What a product of matrices and a copy take, on one thread of a CPU; see `LARGEST`."""
+    x, clock = torch.zeros(WIDE, WIDE, device=device), _clock_of(torch.device(device))
+
+    def seconds(fn: Callable) -> float:
+        fn()
+        begun = clock()
+        for _ in range(ROUNDS):
+            fn()
+        return (clock() - begun) / ROUNDS
+
+    with _one_thread():
+        rate = 2 * WIDE**3 / seconds(lambda: x @ x)
+        return Rate(rate, rate, COPIED * seconds(x.clone) / x.numel())
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def measure(spec: dict, sizes: Sizes, rehearsed: Rehearsed, *, device: str, executor: str) -> Rate:
     """Time a round and an evaluation.
 
@@ -104,12 +146,8 @@ def measure(spec: dict, sizes: Sizes, rehearsed: Rehearsed, *, device: str, exec
       device: "cpu" or "cuda"; on a CPU one thread computes.
       executor: as the configuration gives it.
     """
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with _one_thread():
         return _measured(_simulation(spec, sizes, rehearsed, device, executor), rehearsed)
-    finally:
-        torch.set_num_threads(before)
 
 
 def _simulation(

@@ -12,38 +12,44 @@ A rehearsal cannot know how long clients train who may stop early (see `STOPS_AF
 `fedlib.forecast.costs`), or about rounds that differ from the last one, which is the one it does.
 """
 
-from collections import Counter, defaultdict
+import math
+from collections import Counter as Sums
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum, auto
 from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from fedlib import tree
 from fedlib.data.sizes import Sizes
-from fedlib.engine import ambient
+from fedlib.engine import scratch
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Loop
+from fedlib.engine.task import Params, Task
 from fedlib.engine.waves import Work, pad
 from fedlib.federation import GROUPS, Federation
+from fedlib.forecast.counting import Counted, Counter
 from fedlib.forecast.made_up import made_up, simulation
 from fedlib.forecast.unreal import Unreal
 from fedlib.results import SHARED
 from fedlib.run import evaluate, scoring
-from fedlib.run.cost import FORMULAS, Operations
 from fedlib.run.simulate import Simulation
 from fedlib.tree import Rows
 
 BATCH = 2  # examples in a rehearsed batch: one is too few for batch normalisation
-SMALL, LARGE = 2 * BATCH, 3 * BATCH  # examples of clients: unequal, so that epochs and steps differ
+# Examples of clients: unequal, so that epochs and steps differ, and enough to hold out a part.
+SMALL, LARGE = 20 * BATCH, 21 * BATCH
 SCORED = 2  # examples of every other split
 CLIENTS_EACH = 2  # of each group, or as many as there are architectures
+# Settings of methods: no operations of a server are counted, and of many clients somebody has every
+# expert.
+REHEARSED = {"server_epochs": 1, "expert_set": "all"}
 MANY = 1000  # clients, more than any method singles out
 ATTEMPTS = 50  # rounds until somebody does a local step: those of L2SGD are drawn
-NORM = torch.ops.aten._native_batch_norm_legit_no_training
 
 
 class Phase(StrEnum):
@@ -86,16 +92,19 @@ class Load(NamedTuple):
     """What a part takes.
 
     Attributes:
-      share: of the group's owners who do it, 2 if all of them do so twice.
+      share: of the group's examples it is done on, 2 if that is all of them twice; of its owners
+        where the number of steps is fixed.
       flops: floating-point operations by example.
       numbers: results of matrix products and convolutions by example, which memory must hold.
       growth: further operations by example for each seen client; 0 before the final evaluation.
+      lasting: further `share` for each round after the first, where clients train once for each.
     """
 
     share: float
     flops: float
     numbers: float
     growth: float = 0.0
+    lasting: float = 0.0
 
 
 class Rehearsed(NamedTuple):
@@ -157,31 +166,43 @@ def rehearse(spec: dict, views: Sequence[Sequence[str]], sizes: Sizes) -> Rehear
     Raises:
       ConfigError: for a run that cannot be built.
     """
-    with Unreal():
+    with Unreal(), _in_memory():
         return _rehearsed(spec, views, sizes)
+
+
+@contextmanager
+def _in_memory() -> Iterator[None]:
+    """What all clients keep goes to no file, however large it is: nobody touches its memory."""
+    before, scratch.ROOM_SHARE = scratch.ROOM_SHARE, math.inf
+    try:
+        yield
+    finally:
+        scratch.ROOM_SHARE = before
 
 
 def _rehearsed(spec: dict, views: Sequence[Sequence[str]], sizes: Sizes) -> Rehearsed:
     tally, counts = Tally(), {"train": (SMALL, LARGE), "scored": SCORED}
     local = spec["local"] | {"batch_size": BATCH}
-    few = simulation(spec | {"local": local}, sizes, tally, **counts, clients=CLIENTS_EACH)
+    few = _brief(simulation(spec | {"local": local}, sizes, tally, **counts, clients=CLIENTS_EACH))
     method, state = few.method, few.init()
     before = _numbers(state)
     tally.phase = Phase.ROUND
     tried, state, whole = _rounds(few, state)
     tally.phase = Phase.EVALUATION
-    state, _ = scoring.during_training(method, state, _everyone(few))
+    everyone = partial(few.everyone, round=few.course.rounds)
+    state, _ = scoring.during_training(method, state, everyone)
     brief = method.briefly()
     # To be scored on everybody's test examples, clients are prepared as for their own.
     own_views = [(*view[:2], "test" if view[2] == SHARED else view[2]) for view in views]
-    _final(few, state, own_views, tally)
+    _final(few, state, own_views, 1)
+    loads = _with_lasting(few, state, own_views)
     del state
     number, owners = few.federation.ids("seen").size, few.federation.num_clients
     more = DeviceData(made_up(sizes, 2 * number, **counts), few.data.dtype, few.data.device)
-    twice = replace(few, data=more, executor=Tally())
+    twice = replace(few, data=more, executor=Tally(tally.counter))
     state = twice.init()
     each = (_numbers(state) - before) / (twice.federation.num_clients - owners)
-    loads = _with_growth(tally.loads(few.federation), number, twice, state, own_views)
+    loads = _with_growth(loads, number, twice, state, own_views)
     tests = [load.flops for part, load in loads.items() if _is_final_test(part)]
     return Rehearsed(
         loads=loads,
@@ -196,24 +217,51 @@ def _rehearsed(spec: dict, views: Sequence[Sequence[str]], sizes: Sizes) -> Rehe
     )
 
 
-def _final(few: Simulation, state: Any, views: list, tally: "Tally") -> None:
-    """Rehearse the final evaluation."""
-    tally.phase = Phase.FINAL
-    evaluate.final(few.method.briefly() or few.method, state, _everyone(few), views=views)
+def _brief(few: Simulation) -> Simulation:
+    """With models drawn once, and as `REHEARSED` has it."""
+    has = {name: value for name, value in REHEARSED.items() if hasattr(few.method, name)}
+    few = replace(few, method=replace(few.method, **has))
+    for value in vars(few.method).values():
+        for task in value if isinstance(value, tuple) else (value,):
+            if isinstance(task, Task):
+                object.__setattr__(task, "init", _drawn_once(task))
+    return few
 
 
-def _everyone(few: Simulation) -> scoring.CohortOf:
-    """All clients of a group, after the last round."""
-    return partial(few.everyone, round=few.course.rounds)
+def _drawn_once(task: Task) -> Callable[[int], Params]:
+    """`task.init` with the same numbers for all seeds."""
+    draw = cache(partial(task.init, 0))
+    return lambda seed: {name: value.detach() for name, value in draw().items()}
+
+
+def _final(few: Simulation, state: Any, views: list, rounds: int) -> None:
+    """Rehearse the final evaluation after so many rounds."""
+    few.executor.phase = Phase.FINAL
+    everyone = partial(few.everyone, round=rounds)
+    evaluate.final(few.method.briefly() or few.method, state, everyone, views=views)
+
+
+def _with_lasting(few: Simulation, state: Any, views: list) -> dict[Part, Load]:
+    """All loads, those of clients who train for as many rounds as others did as `lasting`."""
+    loads = few.executor.loads(few.federation)
+    if not few.federation.ids("unseen").size:
+        return loads
+    longer = replace(few, executor=Tally(few.executor.counter))
+    _final(longer, state, views, 2)
+    of_two = longer.executor.loads(few.federation)
+
+    def lasting(part: Part, load: Load) -> Load:
+        return load._replace(lasting=of_two[part].share - load.share if part in of_two else 0.0)
+
+    return {part: lasting(part, load) for part, load in loads.items()}
 
 
 def _with_growth(
     loads: dict[Part, Load], number: int, twice: Simulation, state: Any, views: list
 ) -> dict[Part, Load]:
     """Loads of `number` clients, with their growth as found by the final evaluation of `twice`."""
-    tally = twice.executor
-    _final(twice, state, views, tally)
-    of_twice = tally.loads(twice.federation)
+    _final(twice, state, views, 1)
+    of_twice = twice.executor.loads(twice.federation)
 
     def grown(part: Part, load: Load) -> Load:
         other = of_twice.get(part)
@@ -241,10 +289,11 @@ class Tally(Loop):
 
     name = "tally"
 
-    def __init__(self):
+    def __init__(self, counter: Counter | None = None):
         super().__init__()
+        self.counter = counter or Counter()
         self.phase: Phase | None = None
-        self._noted: dict[Part, Counter] = defaultdict(Counter)
+        self._noted: dict[Part, Sums] = defaultdict(Sums)
 
     def fold(self, work: Work, drawn: list, batch_size: int, step, carry, per_client):
         """See `Executor.fold`."""
@@ -257,10 +306,12 @@ class Tally(Loop):
             first = drawn[one.start]
             first = replace(first, steps=first.steps[:1], keys=first.keys[:1])
             own, args = tree.take((carry, per_client), one)
-            _, counter = _counted(super().fold, work.of(one), [first], batch_size, step, own, args)
+            fold = partial(super().fold, work.of(one), [first], batch_size, step, own, args)
+            counted = self.counter.count(fold, step, own, args, work.task, first.steps[0].size)
             times = float(done[kind].sum() / first.steps[0].size)
             part = Kind.FOLD, "train", epochs, number, batch
-            self._note(work.of(kind), part, done[kind].sum(), times, counter)
+            held = sizes[kind].sum()
+            self._note(work.of(kind), part, held, done[kind].sum(), times, counted)
         return carry
 
     def each(self, work: Work, fn, per_client, split: str, batch_size: int):
@@ -271,29 +322,40 @@ class Tally(Loop):
         parts: list = [None] * len(sizes)
         for one, kind in _one_of_each_kind(work, sizes):
             args = tree.take(per_client, one)
-            scores, counter = _counted(super().each, work.of(one), fn, args, split, batch_size)
+            score = partial(super().each, work.of(one), fn, args, split, batch_size)
+            counted = self.counter.count(score, fn, args, work.task, int(sizes[one.start]))
+            scores = counted.result
             times = float(sizes[kind].sum() / sizes[one.start])
             part = Kind.SCORE, split, 1, 0, batch_size
-            self._note(work.of(kind), part, sizes[kind].sum(), times, counter)
+            held = sizes[kind].sum()
+            self._note(work.of(kind), part, held, held, times, counted)
             for position in kind:
                 parts[position] = scores[0, np.arange(sizes[position]) % scores.shape[1]]
         return pad(parts, sizes)
 
     def _note(
-        self, work: Work, what: tuple, examples: int, times: float, counter: "_Counting"
+        self, work: Work, what: tuple, held: int, examples: int, times: float, counted: Counted
     ) -> None:
         if self.phase is None:
             return
         kind, *rest = what
         part = Part(self.phase, kind, GROUPS[work.data.federation.group[work.ids[0]]], *rest)
-        noted = {"flops": times * counter.flops, "numbers": times * counter.numbers}
-        self._noted[part].update(noted, owners=len(work.ids), examples=int(examples))
+        noted = {"flops": times * counted.flops, "numbers": times * counted.numbers}
+        done = {"owners": len(work.ids), "held": int(held), "examples": int(examples)}
+        self._noted[part].update(noted | done)
 
     def loads(self, federation: Federation) -> dict[Part, Load]:
         """Everything that was noted, by example."""
+
+        def share(part: Part, noted: Sums) -> float:
+            ids = federation.ids(part.group)
+            if part.steps:
+                return noted["owners"] / len(ids)
+            return noted["held"] / federation.split(part.split).sizes[ids].sum()
+
         return {
             part: Load(
-                share=noted["owners"] / len(federation.ids(part.group)),
+                share=float(share(part, noted)),
                 flops=noted["flops"] / noted["examples"],
                 numbers=noted["numbers"] / noted["examples"],
             )
@@ -309,38 +371,6 @@ def _one_of_each_kind(work: Work, amounts: np.ndarray) -> Iterator[tuple[slice, 
         busy = everyone[amounts[everyone] > 0]
         if len(busy):
             yield slice(busy[0], busy[0] + 1), everyone
-
-
-class _Counting(Operations):
-    """Counts operations, and the numbers that matrix products and convolutions result in."""
-
-    def __init__(self):
-        super().__init__()
-        self.numbers = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if _is_composite(func):
-            return super().__torch_dispatch__(func, types, args, kwargs)
-        output = func(*args, **(kwargs or {}))
-        if formula := FORMULAS.get(func.overloadpacket):
-            self.flops += 2 * formula(args, output)
-            self.numbers += output.numel() if isinstance(output, torch.Tensor) else 0
-        return output
-
-
-@cache
-def _is_composite(func: Any) -> bool:
-    """Whether an operator may be made of products; batch normalisation takes long to take apart."""
-    made_of = torch._C._dispatch_has_kernel_for_dispatch_key(
-        func.name(), "CompositeImplicitAutograd"
-    )
-    return made_of and func.overloadpacket is not NORM
-
-
-def _counted(fn: Callable, *args) -> tuple[Any, _Counting]:
-    # Spelled-out recurrence instead of torch's fused LSTM, which has no formula.
-    with _Counting() as counter, ambient.stacked_experts(True):
-        return fn(*args), counter
 
 
 def _course(sizes: np.ndarray, batch_size: int, steps: list[int]) -> tuple[float, float]:

@@ -39,7 +39,7 @@ class Unreal(TorchDispatchMode):
             return func(*args, **kwargs)
         if in_place:
             return args[0] if func._schema.returns else None
-        forms = _result(func, _form(args), _form(tuple(kwargs.items())))
+        forms = _result(func, form(args), form(tuple(kwargs.items())))
         if made and not _has_large(forms):
             return func(*args, **kwargs)
         return _zeros(forms)
@@ -55,7 +55,7 @@ def _kind(func: Any) -> tuple[bool, bool, bool]:
 @lru_cache(KNOWN)
 def _result(func: Any, args: tuple, kwargs: tuple) -> Any:
     """The form of what an operator results in."""
-    return _form(func(*_hollow(args), **dict(_hollow(kwargs))))
+    return form(func(*_hollow(args), **dict(_hollow(kwargs))))
 
 
 def _is_large(x: Any) -> bool:
@@ -68,12 +68,12 @@ def _has_large(form: Any) -> bool:
     return isinstance(form, Form) and prod(form.shape) >= LARGE
 
 
-def _form(x: Any) -> Any:
+def form(x: Any) -> Any:
     """`x` with forms in place of its tensors, and no device but that of forms."""
     if isinstance(x, torch.Tensor):
         return Form(tuple(x.shape), x.stride(), x.dtype)
     if isinstance(x, list | tuple):
-        return tuple(map(_form, x))
+        return tuple(map(form, x))
     return torch.device("meta") if isinstance(x, torch.device) else x
 
 

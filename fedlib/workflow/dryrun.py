@@ -120,9 +120,16 @@ def estimate(
     if like or estimates is None:
         return statistics.median(exact or scaled) if like else None
     if job.rule == "tune":
-        of_one = estimates.seconds("train", job.wildcards, spec["method"])
-        return of_one and of_one * trainings_worth(spec["tuning"])
+        return _tuning(spec, *(estimates.seconds(s, job.wildcards, spec["method"]) for s in TIMED))
     return estimates.seconds(job.rule, job.wildcards, spec.get("method"))
+
+
+def _tuning(spec: dict, train: float | None, evaluate: float | None) -> float | None:
+    """Seconds of a tuning; its trials may be chosen by a protocol they are prepared for."""
+    if train is None or evaluate is None:
+        return None
+    trials, by = spec["tuning"]["trials"], spec["tuning"].get("protocol", "default")
+    return train * trainings_worth(spec["tuning"]) + evaluate * trials * (by != "default")
 
 
 def summary(
