@@ -175,7 +175,11 @@ def side_by_side(results: dict[str, dict]) -> list[str]:
                     cells[column] = f"{yes}{value:.2f}{yes}{beside}"
     order = sorted(rows, key=lambda row: (list(ITEMS).index(row[0]), row[1].startswith("memory")))
     lines = [[name, what, f"{goal:g}", *rows[name, what, goal]] for name, what, goal in order]
-    return table(["item", "what", "goal", *SIDE_BY_SIDE.values()], lines)
+    titles = [
+        f"[{title}](results/{file}.md)" if file in results else f"{title}, not measured"
+        for file, title in SIDE_BY_SIDE.items()
+    ]
+    return table(["item", "what", "goal", *titles], lines)
 
 
 def renewed(readme: str, results: dict[str, dict]) -> str:
