@@ -13,6 +13,7 @@ from fedlib.errors import ConfigError, DataError
 from fedlib.report import measures, metrics, predicates, printed, recovery, tables
 from fedlib.report.tables import criteria, render
 from fedlib.spec import SCALES
+from fedlib.spec.criteria import Criteria, Criterion
 
 ROOT = Path(__file__).resolve().parents[1]
 NAN = float("nan")
@@ -24,9 +25,12 @@ def about(kind: str, terms: int = 2, **arguments) -> dict:
     return {**named, **arguments}
 
 
+def parsed(declared: list[dict]) -> list[Criterion]:
+    return Criteria("", "", (), (), criteria=declared).parsed()
+
+
 def verdict(kind, values, theirs=None, seeds=3, **arguments):
-    criterion = about(kind, len(values), **arguments)
-    predicates.check(criterion)
+    (criterion,) = parsed([about(kind, len(values), **arguments)])
     return predicates.verdict(criterion, values, theirs or [NAN] * len(values), seeds)
 
 
@@ -73,18 +77,21 @@ def test_terms_are_compared_with_the_published_ones_each_within_the_tolerance():
     ("change", "complaint"),
     [
         ({"kind": "larger"}, "kind must be descending or .* got 'larger'"),
-        ({"kind": "spread"}, "spread takes at_most, got nothing"),
-        ({"tolerance": 0.1}, "descending takes by, or_equal, got tolerance"),
-        ({"kind": "between"}, "between takes at_least, at_most, got nothing"),
-        ({"terms": [{"federation": "emnist", "label": "fedavg"}]}, "needs at least 2 terms, got 1"),
-        ({"terms": [{"label": "fedavg"}] * 2}, "a term is one cell or two, with federation"),
+        ({"kind": "spread"}, "spread takes at_most and at least 2 terms, got no argument"),
+        ({"tolerance": 0.1}, "descending takes by or or_equal and .* got tolerance"),
+        ({"kind": "between"}, "between takes at_least or at_most and at least 1 terms, got no"),
+        (
+            {"terms": [{"federation": "emnist", "label": "fedavg"}]},
+            "at least 2 terms, got .* 1 terms",
+        ),
+        ({"terms": [{"label": "fedavg"}] * 2}, "a cell has federation and label, maybe metric"),
         ({"unit": "metres"}, "unit must be percent or number, got 'metres'"),
-        ({"because": "it is so"}, "must have title, source, kind and terms, .* because"),
+        ({"because": "it is so"}, "has title and source and kind and terms, .*because"),
     ],
 )
 def test_a_criterion_that_is_none_is_refused(change, complaint):
     with pytest.raises(ConfigError, match=complaint):
-        build([about("descending") | change])
+        parsed([about("descending") | change])
 
 
 # The table
@@ -193,7 +200,7 @@ def test_a_criterion_may_have_a_published_number_of_its_own():
     where |= {"label": "pfedmm", "metric": "gain"}
     (row,) = build([ordered("pfedmm", "fedavg", published=where)]).blocks[0].rows
     assert row[2].text == "0.088"
-    with pytest.raises(ConfigError, match="published must have exhibit, dataset, label, metric"):
+    with pytest.raises(ConfigError, match="published has exhibit and dataset and label and metric"):
         build([ordered("pfedmm", "fedavg", published={"label": "pfedmm"})])
 
 
@@ -272,29 +279,20 @@ def test_a_criterion_needs_runs_with_a_seed_in_common():
 @pytest.mark.parametrize("name", REPRODUCED)
 def test_declared_criteria_are_well_formed_and_are_about_numbers_that_exist(name, scale):
     paper = papers.load(name).declare(scale)
-    declared = paper.tables["criteria"].params["criteria"]
+    declared = paper.tables["criteria"].parsed()
     known = {m.__name__ for m in metrics.METRICS} | measures.MEASURES.keys() | {"bytes"}
     file = printed.read(ROOT / f"fedlib/papers/{name}/published.csv")
     for criterion in declared:
-        criteria._check(criterion)
-        for term in criterion["terms"]:
-            for one in criteria._cells(term):
-                assert one.get("metric", "accuracy") in known, criterion["title"]
-                beside = one.get("published")
-                assert beside is None or not np.isnan(criteria._number(beside, file)), beside
-        assert not np.isnan(criteria._number(criterion.get("published"), file)) or (
-            "published" not in criterion
-        )
-    titles = [criterion["title"] for criterion in declared]
+        cells = [cell for term in criterion.terms for cell in term]
+        assert {cell.metric for cell in cells} <= known, criterion.title
+        for beside in (criterion.published, *(cell.published for cell in cells)):
+            assert beside is None or not np.isnan(criteria._number(beside, file)), beside
+    titles = [criterion.title for criterion in declared]
     assert len(set(titles)) == len(titles)
     runs = {(run.federation, run.label) for run in paper.runs}
     covered = [
-        all(
-            (one["federation"], one["label"]) in runs
-            for t in c["terms"]
-            for one in criteria._cells(t)
-        )
-        for c in declared
+        all((one.federation, one.label) in runs for term in criterion.terms for one in term)
+        for criterion in declared
     ]
     assert any(covered)
     if scale == "full":
@@ -306,12 +304,12 @@ def test_declared_criteria_are_well_formed_and_are_about_numbers_that_exist(name
 def test_the_papers_own_numbers_reach_the_criteria_about_them(name):
     """A criterion is what the paper shows; its own numbers must not fail it."""
     file = printed.read(ROOT / f"fedlib/papers/{name}/published.csv")
-    declared = papers.load(name).declare("full").tables["criteria"].params["criteria"]
+    declared = papers.load(name).declare("full").tables["criteria"].parsed()
     checked = 0
     for criterion in declared:
-        theirs = [criteria._printed(term, file) for term in criterion["terms"]]
-        if criterion["kind"] != "seeds" and not np.isnan(theirs).any():
-            assert predicates.verdict(criterion, theirs, theirs, 1)[0], criterion["title"]
+        theirs = [criteria._printed(term, file) for term in criterion.terms]
+        if criterion.kind != "seeds" and not np.isnan(theirs).any():
+            assert predicates.verdict(criterion, theirs, theirs, 1)[0], criterion.title
             checked += 1
     assert checked > 5
 

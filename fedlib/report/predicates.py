@@ -9,56 +9,22 @@ import numpy as np
 from fedlib.errors import ConfigError
 from fedlib.report.exhibits import PAPER_SCALE
 from fedlib.report.printed import difference
-from fedlib.spec.exhibits import one_of
+from fedlib.spec.criteria import ORDERS, Criterion
 
 ROUNDING = 1e-9  # of sums of fractions
-KINDS = {  # kind: arguments it must have, arguments it may have
-    "descending": ((), ("by", "or_equal")),
-    "ascending": ((), ("by", "or_equal")),
-    "highest": ((), ("by", "or_equal")),
-    "lowest": ((), ("by", "or_equal")),
-    "between": ((), ("at_least", "at_most")),
-    "spread": (("at_most",), ()),
-    "published": (("tolerance",), ()),
-    "seeds": (("at_least",), ()),
-}
-ARGUMENTS = ("by", "or_equal", "at_least", "at_most", "tolerance")
 
 
-def check(criterion: dict) -> None:
-    """Check that a criterion's kind, arguments and number of terms fit together.
-
-    Raises:
-      ConfigError: if they do not.
-    """
-    kind, title = criterion["kind"], criterion["title"]
-    one_of(KINDS, kind, f"criterion {title!r}: kind")
-    needed, possible = KINDS[kind]
-    given = [name for name in ARGUMENTS if name in criterion]
-    if not {*needed} <= {*given} <= {*needed, *possible} or (kind == "between" and not given):
-        raise ConfigError(
-            f"criterion {title!r}: {kind} takes {', '.join((*needed, *possible))}, got "
-            f"{', '.join(given) or 'nothing'}"
-        )
-    least = 1 if kind in ("between", "published", "seeds") else 2
-    if len(criterion["terms"]) < least:
-        raise ConfigError(
-            f"criterion {title!r}: {kind} needs at least {least} terms, got "
-            f"{len(criterion['terms'])}"
-        )
-
-
-def testable(criterion: dict, scale: str) -> bool:
+def testable(criterion: Criterion, scale: str) -> bool:
     """Whether a criterion can be tested at a scale.
 
     Published numbers need the paper's rounds, data and models; orders, gains and ranges can be
     tested at every scale.
     """
-    return criterion["kind"] != "published" or scale == PAPER_SCALE
+    return criterion.kind != "published" or scale == PAPER_SCALE
 
 
 def verdict(
-    criterion: dict, values: list[float], published: list[float], seeds: int
+    criterion: Criterion, values: list[float], published: list[float], seeds: int
 ) -> tuple[bool, float]:
     """Whether a criterion is reached, and its margin.
 
@@ -73,7 +39,6 @@ def verdict(
     Equal terms are in order only with `or_equal` or a `by`.
 
     Args:
-      criterion: as `check` accepts it.
       values: of its terms.
       published: of its terms, NaN where there is none.
       seeds: of the run with the fewest.
@@ -81,23 +46,20 @@ def verdict(
     Raises:
       ConfigError: if a term needs a published number and has none.
     """
-    kind, terms = criterion["kind"], np.asarray(values, np.float64)
-    margin = _margin(kind, criterion, terms, np.asarray(published, np.float64), seeds)
+    terms, theirs = (np.asarray(x, np.float64) for x in (values, published))
+    margin = _margin(criterion, terms, theirs, seeds)
     if np.isnan(margin):
         raise ConfigError(
-            f"criterion {criterion['title']!r}: {kind} of {values}, published {published}, is "
-            "no number"
+            f"criterion {criterion.title!r}: {criterion.kind} of {values}, published {published}, "
+            "is no number"
         )
-    strict = kind in ("descending", "ascending", "highest", "lowest")
-    strict = strict and not criterion.get("by") and not criterion.get("or_equal")
+    strict = criterion.kind in ORDERS and not criterion.by and not criterion.or_equal
     return (margin > ROUNDING if strict else margin >= -ROUNDING), margin
 
 
-def _margin(
-    kind: str, criterion: dict, terms: np.ndarray, published: np.ndarray, seeds: int
-) -> float:
-    by = criterion.get("by", 0.0)
-    match kind:
+def _margin(criterion: Criterion, terms: np.ndarray, published: np.ndarray, seeds: int) -> float:
+    by = criterion.by
+    match criterion.kind:
         case "descending":
             distances = terms[:-1] - terms[1:] - by
         case "ascending":
@@ -107,21 +69,18 @@ def _margin(
         case "lowest":
             distances = terms[1:] - terms[0] - by
         case "between":
-            distances = np.append(
-                terms - criterion.get("at_least", -np.inf),
-                criterion.get("at_most", np.inf) - terms,
-            )
+            distances = np.append(terms - criterion.at_least, criterion.at_most - terms)
         case "spread":
-            distances = criterion["at_most"] - (terms.max() - terms.min())
+            distances = criterion.at_most - (terms.max() - terms.min())
         case "published":
-            distances = criterion["tolerance"] - _distances(criterion, terms, published)
+            distances = criterion.tolerance - _distances(criterion, terms, published)
         case "seeds":
-            distances = np.float64(seeds - criterion["at_least"])
+            distances = np.float64(seeds - criterion.at_least)
     return float(np.min(distances))
 
 
-def _distances(criterion: dict, terms: np.ndarray, published: np.ndarray) -> np.ndarray:
+def _distances(criterion: Criterion, terms: np.ndarray, published: np.ndarray) -> np.ndarray:
     """Distance of each term from its published number -> [terms]"""
-    if criterion.get("unit", "percent") != "percent":
+    if criterion.unit != "percent":
         return np.abs(terms - published)
     return np.abs([difference(*pair) for pair in zip(terms, published, strict=True)])

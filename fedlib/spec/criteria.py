@@ -2,10 +2,73 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from math import inf
+from typing import ClassVar, NamedTuple
 
-from fedlib.spec.exhibits import View
+from fedlib.errors import ConfigError
+from fedlib.spec.exhibits import PRIMARY, View, as_form, one_of
 from fedlib.spec.tables import Table
+
+UNITS = ("percent", "number")
+ORDERS = ("descending", "ascending", "highest", "lowest")
+KINDS = {  # of `fedlib.report.predicates`, with their arguments; all but orders need one of them
+    **dict.fromkeys(ORDERS, ("by", "or_equal")),
+    "between": ("at_least", "at_most"),
+    "spread": ("at_most",),
+    "published": ("tolerance",),
+    "seeds": ("at_least",),
+}
+ARGUMENTS = {argument for taken in KINDS.values() for argument in taken}
+
+
+class Published(NamedTuple):
+    """Where a number is among the published ones."""
+
+    exhibit: str
+    dataset: str
+    label: str
+    metric: str
+
+
+class Cell(NamedTuple):
+    """A number of a run: one of a view, of `fedlib.report.measures.MEASURES`, or a cost."""
+
+    federation: str
+    label: str
+    metric: str = "accuracy"
+    at: str = "last"
+    group: str = PRIMARY.group
+    protocol: str = PRIMARY.protocol
+    split: str = PRIMARY.split
+    published: Published | None = None
+
+
+class Criterion(NamedTuple):
+    """A criterion about terms.
+
+    Attributes:
+      title: what it says; source: where the paper says so.
+      kind: one of `KINDS`; its arguments come last.
+      terms: each is a cell, or two whose difference it is.
+      unit: "percent", or "number" for values that are no shares.
+      note: said below the table.
+      published: a published number in place of the cells'.
+      main: whether it is about the paper's main claim, see `tests/standing.py`.
+    """
+
+    title: str
+    source: str
+    kind: str
+    terms: Sequence[Sequence[Cell]]
+    unit: str = "percent"
+    note: str = ""
+    published: Published | None = None
+    main: bool = False
+    by: float = 0.0
+    or_equal: bool = False
+    at_least: float = -inf
+    at_most: float = inf
+    tolerance: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,20 +76,25 @@ class Criteria(Table):
     """Acceptance criteria; see `fedlib.papers._criteria` and `fedlib.report.tables.criteria`.
 
     Attributes:
-      criteria: each has the "title", the "source" (where the paper says so), the "kind" (one of
-        `fedlib.report.predicates.KINDS`, with its arguments) and the "terms" that are compared. A
-        term is a cell, or a pair of cells whose difference it is. A cell has the "federation" and
-        "label" of a run, and may have: "metric" (a metric or one of
-        `fedlib.report.measures.MEASURES`; by default "accuracy"), "at" ("last"), "group" ("seen"),
-        "protocol" ("default"), "split" ("test") and "published", the {"exhibit", "dataset",
-        "label", "metric"} of its published number. A criterion may have a "unit" ("percent", or
-        "number" for a value that is no share), a "note", and a "published" number in place of the
-        cells'. Those with "main" are about the paper's main claim, see `tests/standing.py`.
+      criteria: the fields of a `Criterion` each, a term being those of a `Cell` or a list of two.
     """
 
     question: ClassVar = "Do these runs show what the paper says?"
 
     criteria: Sequence[Mapping]
+
+    def check(self) -> None:
+        """Check every criterion."""
+        super().check()
+        self.parsed()
+
+    def parsed(self) -> list[Criterion]:
+        """The criteria.
+
+        Raises:
+          ConfigError: for one with missing or unknown fields, or that its kind does not take.
+        """
+        return [_parsed(criterion) for criterion in self.criteria]
 
     def views(self, federation: str, label: str) -> Iterator[View]:
         """The views of the terms that are about this run."""
@@ -42,4 +110,36 @@ class Criteria(Table):
         """Every cell of all criteria."""
         for criterion in self.criteria:
             for term in criterion["terms"]:
-                yield from [term] if isinstance(term, Mapping) else term
+                yield from _listed(term)
+
+
+def _parsed(declared: Mapping) -> Criterion:
+    name = f"criterion {declared.get('title', declared)!r}"
+    found = as_form(Criterion, declared, name)
+    one_of(KINDS, found.kind, f"{name}: kind")
+    one_of(UNITS, found.unit, f"{name}: unit")
+    taken, given = KINDS[found.kind], declared.keys() & ARGUMENTS
+    least = 2 if found.kind in (*ORDERS, "spread") else 1
+    fits = given <= {*taken} and (given or found.kind in ORDERS)
+    if not fits or len(found.terms) < least:
+        raise ConfigError(
+            f"{name}: {found.kind} takes {' or '.join(taken)} and at least {least} terms, got "
+            f"{', '.join(sorted(given)) or 'no argument'} and {len(found.terms)} terms"
+        )
+    terms = [_cells(term, name) for term in found.terms]
+    return found._replace(terms=terms, published=_published(found.published, name))
+
+
+def _cells(term: Mapping | Sequence[Mapping], name: str) -> list[Cell]:
+    cells = [as_form(Cell, one, f"{name}: a cell") for one in _listed(term)]
+    if len(cells) > 2:
+        raise ConfigError(f"{name}: a term is one cell or two, got {term!r}")
+    return [cell._replace(published=_published(cell.published, name)) for cell in cells]
+
+
+def _published(where: Mapping | None, name: str) -> Published | None:
+    return where and as_form(Published, where, f"{name}: published")
+
+
+def _listed(term: Mapping | Sequence[Mapping]) -> Sequence[Mapping]:
+    return [term] if isinstance(term, Mapping) else term

@@ -104,16 +104,8 @@ class Exhibit:
         Raises:
           ConfigError: for a mapping with missing or unknown keys.
         """
-        form: Any = self.forms[name]
-        needed = [field for field in form._fields if field not in form._field_defaults]
-        for one in getattr(self, name) or ():
-            if not isinstance(one, Mapping) or not {*needed} <= one.keys() <= {*form._fields}:
-                maybe = f", maybe {', '.join(form._field_defaults)}" * bool(form._field_defaults)
-                raise ConfigError(
-                    f"{self.stage} {self.title!r}: each of {name} has {' and '.join(needed)}"
-                    f"{maybe}; got {one!r}"
-                )
-        return [form(**one) for one in getattr(self, name) or ()]
+        where = f"{self.stage} {self.title!r}: each of {name}"
+        return [as_form(self.forms[name], one, where) for one in getattr(self, name) or ()]
 
     def __init_subclass__(cls, **rest: Any):
         super().__init_subclass__(**rest)
@@ -246,6 +238,19 @@ def declared(
     exhibit = made(title, caption, labels, federations, published=published, **given)
     exhibit.check()
     return exhibit
+
+
+def as_form(form: Any, one: object, where: str) -> Any:
+    """The mapping `one` as the named tuple `form`.
+
+    Raises:
+      ConfigError: whose message starts with `where`, if keys are missing or unknown.
+    """
+    needed = [field for field in form._fields if field not in form._field_defaults]
+    if not isinstance(one, Mapping) or not {*needed} <= one.keys() <= {*form._fields}:
+        maybe = f", maybe {', '.join(form._field_defaults)}" * bool(form._field_defaults)
+        raise ConfigError(f"{where} has {' and '.join(needed)}{maybe}; got {one!r}")
+    return form(**one)
 
 
 def one_of(known: Collection[str], value: object, where: str) -> None:

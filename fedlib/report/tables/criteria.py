@@ -7,6 +7,7 @@ a number is an error.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ import pandas as pd
 
 from fedlib.errors import ConfigError, DataError
 from fedlib.report import exhibits, measures, predicates, printed
-from fedlib.report.metrics import PRIMARY, TRAFFIC
+from fedlib.report.metrics import TRAFFIC
 from fedlib.report.tables.cost import in_bytes
 from fedlib.report.tables.render import (
     ABSENT,
@@ -29,7 +30,8 @@ from fedlib.report.tables.render import (
 )
 from fedlib.report.tables.sheets import TableInputs
 from fedlib.results import TOTALS
-from fedlib.spec.exhibits import one_of
+from fedlib.spec.criteria import Cell as Number
+from fedlib.spec.criteria import Criterion, Published
 
 NOT_RUN = "not run"
 UNTESTABLE = "not testable"  # at this scale
@@ -38,12 +40,6 @@ UNTESTABLE_NOTE = (
     f"{UNTESTABLE.capitalize()}: it asks for the numbers that the paper prints, and at this scale "
     "rounds, data or models are not the paper's."
 )
-DEFAULTS = {**PRIMARY._asdict(), "metric": "accuracy", "at": "last"}
-CELL = {"federation", "label", "published", *DEFAULTS}
-PUBLISHED = ("exhibit", "dataset", "label", "metric")
-FIELDS = {"title", "source", "kind", "terms", "unit", "note", "published", "by", "or_equal"}
-FIELDS |= {"at_least", "at_most", "tolerance", "main"}
-UNITS = ("percent", "number")
 COSTS = (*TOTALS, "bytes")  # metrics of a run as a whole, not of clients
 BYTES = tuple(name for name in COSTS if name.startswith("bytes"))
 
@@ -52,31 +48,29 @@ def build(given: TableInputs) -> Sheet:
     """The table; its numbers have one row per criterion.
 
     Raises:
-      ConfigError: for an invalid criterion, or one whose runs have no seed in common.
+      ConfigError: for a criterion whose runs have no seed in common.
       DataError: if one of the runs lacks the number.
     """
-    exhibit, kind = given.exhibit, given.kind
-    for criterion in kind.criteria:
-        _check(criterion)
+    exhibit, criteria = given.exhibit, given.kind.parsed()
     source = _Numbers(given)
     rows = [
         _row(criterion, source, given.published, predicates.testable(criterion, exhibit["scale"]))
-        for criterion in kind.criteria
+        for criterion in criteria
     ]
     numbers = pd.DataFrame([row.numbers for row in rows])
     sheet = given.sheet(
         numbers,
         [Block("", _columns(), [row.cells for row in rows], num_keys=2)],
-        *_notes(exhibit, kind.criteria, numbers),
+        *_notes(criteria, numbers),
     )
     return replace(sheet, claims=[row.claim for row in rows if row.claim])
 
 
-def _notes(exhibit: dict, criteria: list[dict], numbers: pd.DataFrame) -> list[str]:
+def _notes(criteria: list[Criterion], numbers: pd.DataFrame) -> list[str]:
     about: dict[str, list[str]] = {}  # a note, and titles of the criteria with it
     for criterion in criteria:
-        if criterion.get("note"):
-            about.setdefault(criterion["note"].rstrip("."), []).append(criterion["title"])
+        if criterion.note:
+            about.setdefault(criterion.note.rstrip("."), []).append(criterion.title)
     return [
         f"{_tally(numbers)}. Values are means over the seeds that all its runs have, in the order "
         "in which the criterion names them: percent, differences in points with a sign, or plain "
@@ -107,83 +101,58 @@ class _Numbers:
         )
         self._runs = {(run["federation"], run["label"]): run for run in given.exhibit["runs"]}
 
-    def has(self, cell: dict) -> bool:
+    def has(self, cell: Number) -> bool:
         """Whether the exhibit has the cell's run."""
-        return (cell["federation"], cell["label"]) in self._runs
+        return (cell.federation, cell.label) in self._runs
 
-    def of(self, cell: dict) -> pd.Series:
+    def of(self, cell: Number) -> pd.Series:
         """The number of each seed of the cell's run, by seed.
 
         Raises:
           DataError: if the run lacks the number.
         """
-        about = DEFAULTS | {k: v for k, v in cell.items() if k != "published"}
-        run = self._runs[cell["federation"], cell["label"]]
-        if about["metric"] in measures.MEASURES:
+        about = cell._asdict()
+        del about["published"]
+        run = self._runs[cell.federation, cell.label]
+        if cell.metric in measures.MEASURES:
             mine = (exhibits.of_run(frame, run) for frame in (self._metrics, self._clients))
-            return measures.MEASURES[about["metric"]](run, *mine)
-        if about["metric"] in COSTS:
+            return measures.MEASURES[cell.metric](run, *mine)
+        if cell.metric in COSTS:
             about |= TRAFFIC._asdict()
         found = exhibits.pick(self._metrics, **about)
         if found.empty:
             raise DataError(
-                f"{self._exhibit['name']} needs {about['metric']} of {run['federation']}/"
+                f"{self._exhibit['name']} needs {cell.metric} of {run['federation']}/"
                 f"{run['label']} ({about['group']}, {about['protocol']}, {about['split']}, "
                 f"{about['at']}), which the metrics do not have"
             )
         return found.set_index("seed")["value"]
 
 
-def _check(criterion: dict) -> None:
-    """Raise ConfigError unless the criterion is well formed."""
-    name = criterion.get("title", criterion)
-    missing = {"title", "source", "kind", "terms"} - criterion.keys()
-    unknown = criterion.keys() - FIELDS
-    if missing or unknown:
-        raise ConfigError(
-            f"criterion {name!r} must have title, source, kind and terms, maybe "
-            f"{', '.join(sorted(FIELDS))}; got {', '.join(criterion)}"
-        )
-    one_of(UNITS, criterion.get("unit", "percent"), f"criterion {name!r}: unit")
-    for term in criterion["terms"]:
-        cells = _cells(term)
-        if len(cells) > 2 or not all(
-            {"federation", "label"} <= cell.keys() <= CELL for cell in cells
-        ):
-            raise ConfigError(
-                f"criterion {name!r}: a term is one cell or two, with federation and label, maybe "
-                f"{', '.join(sorted(CELL - {'federation', 'label'}))}; got {term!r}"
-            )
-    predicates.check(criterion)
-
-
-def _cells(term: dict | list[dict]) -> list[dict]:
-    return [term] if isinstance(term, dict) else list(term)
-
-
-def _row(criterion: dict, source: _Numbers, published: pd.DataFrame | None, testable: bool) -> _Row:
+def _row(
+    criterion: Criterion, source: _Numbers, published: pd.DataFrame | None, testable: bool
+) -> _Row:
     """The row of one criterion, without a verdict unless it is `testable`."""
-    terms = [_cells(term) for term in criterion["terms"]]
+    terms = criterion.terms
     run = all(source.has(cell) for term in terms for cell in term)
-    theirs = [_printed(term, published) for term in criterion["terms"]]
+    theirs = [_printed(term, published) for term in terms]
     reached = margin = None
     ours: list[float] = []
     seeds = 0
     if run:
         found = _of_common_seeds([[source.of(cell) for cell in term] for term in terms])
-        unit = criterion.get("unit", "percent")
-        ours = [_difference([series.mean() for series in term], unit) for term in found]
+        ours = [_difference([x.mean() for x in term], criterion.unit) for term in found]
         seeds = len(found[0][0])
         if not seeds:
-            raise ConfigError(f"criterion {criterion['title']!r}: its runs have no seed in common")
+            raise ConfigError(f"criterion {criterion.title!r}: its runs have no seed in common")
         if testable:
             reached, margin = predicates.verdict(criterion, ours, theirs, seeds)
-    own = criterion.get("published")
-    theirs = [_number(own, published)] if own else theirs
+    if criterion.published:
+        theirs = [_number(criterion.published, published)]
     texts = {
-        "criterion": criterion["title"],
-        "source": criterion["source"],
-        "published": _text(criterion, theirs, own is not None),
+        "criterion": criterion.title,
+        "source": criterion.source,
+        "published": _text(criterion, theirs, plain=criterion.published is not None),
         "value": _text(criterion, ours) if run else ABSENT,
         "reached": VERDICTS[reached] if testable else UNTESTABLE,
     }
@@ -191,7 +160,7 @@ def _row(criterion: dict, source: _Numbers, published: pd.DataFrame | None, test
     *told, _ = map(Cell, texts.values())
     cells = [*told, verdict, Cell(str(seeds) if run else ABSENT)]
     about = {
-        "kind": criterion["kind"],
+        "kind": criterion.kind,
         "margin": np.nan if margin is None else margin,
         "seeds": seeds,
     }
@@ -199,14 +168,14 @@ def _row(criterion: dict, source: _Numbers, published: pd.DataFrame | None, test
     return _Row(texts | about, cells, claim)
 
 
-def _claim(criterion: dict, texts: dict, numbers: dict[str, list[float]]) -> Claim | None:
+def _claim(criterion: Criterion, texts: dict, numbers: dict[str, list[float]]) -> Claim | None:
     """A criterion about the main claim, without lists of numbers in which any is missing."""
-    if not criterion.get("main"):
+    if not criterion.main:
         return None
     return Claim(
-        title=criterion["title"],
+        title=criterion.title,
         verdict=texts["reached"],
-        is_difference=any(len(_cells(term)) == 2 for term in criterion["terms"]),
+        is_difference=any(len(term) == 2 for term in criterion.terms),
         texts={"paper": texts["published"], "here": texts["value"]},
         numbers={who: found for who, found in numbers.items() if not np.isnan(found).any()},
     )
@@ -225,39 +194,33 @@ def _difference(numbers: list[float], unit: str) -> float:
     return printed.difference(*numbers) if unit == "percent" else float(numbers[0] - numbers[1])
 
 
-def _printed(term: dict | list[dict], published: pd.DataFrame | None) -> float:
+def _printed(term: Sequence[Number], published: pd.DataFrame | None) -> float:
     """The term in the paper's own numbers; NaN if the paper does not print all of them."""
-    numbers = [_number(cell.get("published"), published) for cell in _cells(term)]
+    numbers = [_number(cell.published, published) for cell in term]
     return float(numbers[0] - numbers[1]) if len(numbers) == 2 else numbers[0]
 
 
-def _number(where: dict | None, published: pd.DataFrame | None) -> float:
-    """The published number at `where` as a fraction, or as a count; NaN if there is none.
-
-    Raises:
-      ConfigError: if `where` is malformed.
-    """
+def _number(where: Published | None, published: pd.DataFrame | None) -> float:
+    """The published number at `where` as a fraction, or as a count; NaN if there is none."""
     if where is None:
         return np.nan
-    if where.keys() != {*PUBLISHED}:
-        raise ConfigError(f"published must have {', '.join(PUBLISHED)}, got {where}")
-    found = printed.fractions(published, where["exhibit"], where["metric"])
-    return found.get((where["dataset"], where["label"]), np.nan)
+    found = printed.fractions(published, where.exhibit, where.metric)
+    return found.get((where.dataset, where.label), np.nan)
 
 
-def _text(criterion: dict, values: list[float], plain: bool = False) -> str:
+def _text(criterion: Criterion, values: list[float], plain: bool = False) -> str:
     """The values of the terms in order; a dash if there are none."""
     if np.isnan(values).all():
         return ABSENT
     texts = []
-    for term, value in zip(criterion["terms"], values, strict=False):
+    for term, value in zip(criterion.terms, values, strict=False):
         if np.isnan(value):
             texts.append(ABSENT)
-        elif plain or criterion.get("unit") == "number":
-            sent = any(cell.get("metric") in BYTES for cell in _cells(term))
+        elif plain or criterion.unit == "number":
+            sent = any(cell.metric in BYTES for cell in term)
             texts.append(in_bytes(value) if sent else f"{value:.4g}")
         else:
-            texts.append(points(value) if len(_cells(term)) == 2 else percent(value))
+            texts.append(points(value) if len(term) == 2 else percent(value))
     return ", ".join(texts)
 
 
