@@ -42,7 +42,7 @@ def keeper(rows: Rows, clients: int, notes: dict) -> Callable[[Rows], Rows]:
     """A function that keeps new rows of a cohort where there is room: in memory, or in a file.
 
     Args:
-      rows: earlier rows of the cohort.
+      rows: of the cohort, for their size.
       clients: number of clients whose rows are kept, in this cohort or not.
       notes: gets a note if there is no room for a file.
     """

@@ -1,4 +1,4 @@
-"""Which cells of tables a budget buys, and in which share each is."""
+"""The cells of tables that fit into a budget, and their distribution over several machines."""
 
 import heapq
 import json
@@ -12,13 +12,13 @@ from fedlib.spec import Paper
 def affordable(
     cells: Iterable[RunCost], budget: float, with_published: Collection[str] = ()
 ) -> list[RunCost]:
-    """The cells of tables that `budget` seconds buy; what is done costs nothing.
+    """The cells of tables that fit into `budget` seconds; finished jobs cost nothing.
 
-    What has been begun is finished first, whatever it costs: tables do not lose what is done. Then
-    come the cells that have a published number, then all others, in both cases cheapest first.
+    Cells with finished jobs come first, at any cost, so that tables lose no results. Then come the
+    cells with a published number, then all others, in both cases the cheapest first.
 
     Args:
-      with_published: names of the cells that have a published number beside them.
+      with_published: names of the cells with a published number.
     """
 
     def order(cell: RunCost) -> tuple:
@@ -33,9 +33,10 @@ def affordable(
 
 
 def parts(weights: Mapping[str, float], number: int) -> dict[str, int]:
-    """The part that each cell is in, from 1 on, of so many that weigh about the same.
+    """The part of each cell, 1 to `number`; parts have about the same weight.
 
-    The heaviest first, each goes to the lightest part, of equals to that with the fewest cells.
+    Cells are placed in the order of falling weight. Each goes to the lightest part; among equals,
+    to that with the fewest cells.
     """
     loads, found = [(0.0, 0, part) for part in range(1, number + 1)], {}
     for name in sorted(weights, key=lambda name: (-weights[name], name)):
@@ -46,19 +47,19 @@ def parts(weights: Mapping[str, float], number: int) -> dict[str, int]:
 
 
 def configuration(bought: Iterable[RunCost]) -> str:
-    """A configuration file that selects these cells, and no more."""
+    """Text of a configuration file that selects only these cells."""
     runs = {"runs": sorted(cell.name for cell in bought)}
     return json.dumps({**runs, "budget": None, "share": None}, indent=1)
 
 
 def with_published(paper: Paper, file: str | Path) -> set[str]:
-    """Names of the cells that a table shows beside a number of the paper.
+    """Names of the cells that a table shows beside a published number.
 
     Args:
-      file: of the paper's own numbers; not read where no table shows any.
+      file: of the paper's own numbers; not read if no table shows any.
 
     Raises:
-      DataError: for a file that cannot be used.
+      DataError: for an invalid file.
     """
     from fedlib.report import printed  # takes a second to import
 

@@ -1,4 +1,4 @@
-"""What a plan costs, by paper, by table and figure, and by cell: a run with all of its seeds."""
+"""The cost of a plan, by paper, by table and figure, and by cell: a run with all of its seeds."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 from fedlib.forecast.estimates import TIMED, Estimates
 from fedlib.spec import Paper, Run
 
-SHOWN = 24  # cells that are listed, cheapest first
+SHOWN = 24  # most cells that are listed, cheapest first
 
 
 class RunCost(NamedTuple):
@@ -14,9 +14,9 @@ class RunCost(NamedTuple):
 
     Attributes:
       name: "paper/federation/label".
-      seconds: of its jobs that are not done, its tuning included.
-      mb: the most that one of them needs.
-      jobs: that are not done.
+      seconds: of its open jobs, including tuning.
+      mb: largest memory of one job, in megabytes.
+      jobs: number of open trainings and evaluations.
       begun: whether a job is done.
       tables: names of the paper's tables that show it.
     """
@@ -38,7 +38,7 @@ def cells(
 
     Args:
       papers: of the plan, by name.
-      seconds: of the jobs that are not done, by run and stage.
+      seconds: of the open jobs, by run and stage.
     """
     every = [
         _cell(paper, run, seconds, estimates) for paper in papers.values() for run in paper.runs
@@ -60,10 +60,10 @@ def _cell(paper: Paper, run: Run, seconds: Mapping, estimates: Estimates) -> Run
 def lines(
     papers: Mapping[str, Paper], cells: Sequence[RunCost], estimates: Estimates, file: str
 ) -> Iterator[str]:
-    """What the cells of a plan cost, for a reader.
+    """Lines of text about the costs of a plan.
 
     Args:
-      cells: as the function of this name gives them, cheapest first.
+      cells: from the function of this name, cheapest first.
       file: of the estimates.
     """
     total = sum(cell.seconds for cell in cells)
@@ -94,12 +94,12 @@ def lines(
 
 
 def hours(seconds: float) -> str:
-    """A number of hours, to three digits."""
+    """A number of hours, with three digits."""
     return _digits(seconds / 3600) if seconds >= 36 else f"{seconds / 3600:.4f}"
 
 
 def duration(seconds: float) -> str:
-    """A duration in the largest unit of which it has at least two."""
+    """A duration in the largest unit in which it is at least 2."""
     for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{_digits(seconds / size)} {unit}"
@@ -113,7 +113,7 @@ def _digits(value: float) -> str:
 
 
 def _exhibits(paper: Paper, cells: Sequence[RunCost]) -> Iterator[str]:
-    """A line for each table and figure; cells that several show count in each of them."""
+    """A line for each table and figure; a cell of several counts in each of them."""
     for kind, exhibits in (("table", paper.tables), ("figure", paper.figures)):
         for name, exhibit in exhibits.items():
             shown = {f"{paper.name}/{f}/{x}" for f in exhibit.federations for x in exhibit.labels}

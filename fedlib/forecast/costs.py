@@ -1,10 +1,10 @@
-"""What the jobs of a run cost: time and memory, by arithmetic on its rehearsal and a rate.
+"""Time and memory of the jobs of a run, computed from its rehearsal and a rate.
 
-Operations by example (`fedlib.forecast.rehearsal`) times the examples of the federation
-(`fedlib.data.sizes`, or its manifest), over the operations that this machine does in a second with
-such a model (`fedlib.forecast.rates`).
+Operations per example (`fedlib.forecast.rehearsal`) times the examples of the federation
+(`fedlib.data.sizes`, or its manifest), divided by the operations that this machine does in a second
+with such a model (`fedlib.forecast.rates`).
 
-Left out: what the server computes besides local steps, and reading and writing files.
+Not included: computations of the server other than local steps, and reading and writing files.
 """
 
 import numpy as np
@@ -19,27 +19,27 @@ from fedlib.forecast.rates import Rate
 from fedlib.forecast.rehearsal import Kind, Part, Phase, Rehearsed
 from fedlib.run.evaluate import FINAL_BYTES
 
-START = 4.0  # seconds until a job computes: PyTorch is imported, the federation read and checked
-# Epochs until clients stop early, if they may go on for longer: of FedMix's autoencoders at scale
-# full on average (200 may be), and no fewer by Adaptive Experts' (26 may be at scale reduced).
+START = 4.0  # seconds of a job before it computes: import of PyTorch, reading of the federation
+# Epochs until clients stop early, if more are allowed: the mean of FedMix's autoencoders at scale
+# full (of at most 200); Adaptive Experts' clients need no fewer (of at most 26 at scale reduced).
 STOPS_AFTER = 25
-BASE = 600  # MB of a process with PyTorch that does nothing
+BASE = 600  # MB of an idle process with PyTorch
 FLOAT_BYTES = 4
-COPIES = 2  # of what is kept and of what clients of a round work on: before and after
-PASSES = 3  # times the results of matrix products: what is between them, and gradients
-SCORED_TOGETHER = 128  # examples, as `fedlib.engine.cohort` scores images on a CPU
+COPIES = 2  # of the state, and of the models of a round's clients: before and after
+PASSES = 3  # times the results of matrix products, for values between them and gradients
+SCORED_TOGETHER = 128  # examples; as `fedlib.engine.cohort` for images on a CPU
 
 
 def costs(
     spec: dict, sizes: Sizes, rehearsed: Rehearsed, rate: Rate, *, batched: bool
 ) -> dict[str, Estimate]:
-    """What the jobs of a run cost -> {"train": Estimate, "evaluate": Estimate}
+    """The costs of the jobs of a run -> {"train": Estimate, "evaluate": Estimate}
 
     Args:
       spec: of the run.
       sizes: of its federation.
       rate: of its model on this machine.
-      batched: whether clients are computed together.
+      batched: whether clients are batched.
     """
     owners = _Owners(spec, sizes, rehearsed)
     rounds = spec["rounds"]
@@ -66,12 +66,12 @@ def _seconds(operations: dict[Kind, float], rate: Rate) -> float:
 
 
 class _Owners:
-    """Who computes in a run, on how much.
+    """The owners of a run's data, and the size of their work.
 
     Attributes:
-      number: of owners in each group.
-      owned: examples of each owner, by group and split.
-      cohort: clients of a round.
+      number: number of owners in each group.
+      owned: number of examples of each owner, by group and split.
+      cohort: number of clients in a round.
     """
 
     def __init__(self, spec: dict, sizes: Sizes, rehearsed: Rehearsed):
@@ -86,7 +86,7 @@ class _Owners:
         self.cohort = max(1, int(spec["participation"].get("rate", 1.0) * self.number["seen"]))
         examples = sum(sizes.train) + sum(sizes.val) + sum(sizes.test)
         by_example = np.prod(sizes.shape) * np.dtype(sizes.dtype).itemsize
-        label = np.prod(sizes.labels) if sizes.labels else 8  # those of a text are bytes
+        label = np.prod(sizes.labels) if sizes.labels else 8  # bytes; labels of texts are uint8
         self._pool_bytes = examples * float(by_example + label)
 
     def operations(self, phase: Phase) -> dict[Kind, float]:
@@ -111,8 +111,7 @@ class _Owners:
         if not self.rehearsed.whole:
             models = torch.zeros(1).expand(self.cohort, int(model))  # takes no memory
             clients = slices(models, self.cohort, together)[0].stop * model
-        # A forward pass has what memory must hold; backward ones also make gradients of weights,
-        # which `clients` has.
+        # Results of forward passes stay in memory; `clients` includes the gradients of weights.
         passes = [x.numbers for part, x in self.rehearsed.loads.items() if part.kind == Kind.SCORE]
         batch = min(self.spec["local"]["batch_size"], self.owned["seen", "train"].max(initial=1))
         held = max(passes, default=0.0) * max(batch * together, SCORED_TOGETHER)
@@ -120,14 +119,14 @@ class _Owners:
         return BASE + (self._pool_bytes + FLOAT_BYTES * numbers) / 1e6
 
     def megabytes_of_finalists(self) -> float:
-        """What clients who train for the final evaluation need besides."""
+        """Further memory for clients that train for the final evaluation."""
         groups = {part.group for part, _ in self.rehearsed.of(Phase.FINAL, Kind.FOLD)}
         most = self.rehearsed.finalists or max(self.number.values())
         clients = max((min(most, self.number[group]) for group in groups), default=0)
         return min(FINAL_BYTES, FLOAT_BYTES * clients * self.rehearsed.personal) / 1e6
 
     def _examples(self, part: Part, share: float) -> float:
-        """How many a part computes on, all owners together."""
+        """Number of examples in a part, with repeats, of all owners together."""
         sampled = (part.phase, part.group) == (Phase.ROUND, "seen")
         owners = self.cohort if sampled else self.number[part.group]
         sizes = self.owned[part.group, part.split]
@@ -143,7 +142,7 @@ class _Owners:
         return busy * share * owners * float(np.mean(each))
 
     def _of_finalists(self, part: Part, share: float) -> float:
-        """The share of owners in a part of the final evaluation, with all of its epochs."""
+        """Share of owners in a part of the final evaluation, times its number of epochs."""
         most, everyone = self.rehearsed.finalists, self.number[part.group]
         epochs = min(self.rehearsed.brief, STOPS_AFTER) if part.kind == Kind.FOLD else 1.0
         if not most or most >= everyone or part.group not in CLIENTS:
@@ -153,7 +152,7 @@ class _Owners:
 
 
 def _used(sizes: np.ndarray, batch: int, local: dict) -> np.ndarray:
-    """Examples of an epoch: without the short last batch where it is dropped."""
+    """Examples of an epoch, without a short last batch that is dropped."""
     if not local.get("drop_last"):
         return sizes
     return np.where(sizes >= batch, sizes // batch * batch, sizes)

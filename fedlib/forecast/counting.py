@@ -1,7 +1,7 @@
-"""Operations of what executors call, each counted once.
+"""Counts of the operations of calls; each kind of call is counted once.
 
-A run does the same again and again: round by round, split by split. What a function computes with
-tensors of the same forms takes as many operations, so it is not computed a second time.
+A run repeats the same calls in every round and for every split. A function takes the same number of
+operations on tensors of the same forms, so it is not called a second time.
 """
 
 import inspect
@@ -19,11 +19,11 @@ NORM = torch.ops.aten._native_batch_norm_legit_no_training
 
 
 class Counted(NamedTuple):
-    """What a call resulted in, and took.
+    """The result of a call, and its operations.
 
     Attributes:
       flops: floating-point operations.
-      numbers: results of matrix products and convolutions.
+      numbers: numbers in the results of matrix products and convolutions.
     """
 
     result: Any
@@ -32,27 +32,27 @@ class Counted(NamedTuple):
 
 
 class Counter:
-    """Counts what calls take, and gives those that are alike the result of the first of them."""
+    """Counts the operations of calls; later calls of the same kind get the first one's result."""
 
     def __init__(self):
         self._known: dict[Any, Counted] = {}
         self._kept: list = []  # so that no other object gets the identity of one in a key
 
     def count(self, call: Callable, *like: Any) -> Counted:
-        """`call()`, unless one with the same `like` is known.
+        """The result and operations of `call()`, or of an earlier call with the same `like`.
 
         Args:
-          like: all that what is computed depends on: functions, tensors, numbers.
+          like: functions, tensors and numbers that determine the number of operations.
         """
         key = self._key(like)
         if key not in self._known:
-            # Spelled-out recurrence instead of torch's fused LSTM, which has no formula.
+            # Stacked experts avoid torch's fused LSTM, which has no formula.
             with _Counting() as counting, ambient.stacked_experts(True):
                 self._known[key] = Counted(call(), counting.flops, counting.numbers)
         return self._known[key]
 
     def _key(self, x: Any) -> Any:
-        """What is equal for what takes as many operations; rates and the like are all the same."""
+        """A key that is equal for equal numbers of operations; ignores values of floats."""
         if isinstance(x, torch.Tensor):
             return form(x)
         if isinstance(x, dict):
@@ -74,7 +74,7 @@ class Counter:
 
 
 class _Counting(Operations):
-    """Counts operations, and the numbers that matrix products and convolutions result in."""
+    """Counts operations, and the numbers in results of matrix products and convolutions."""
 
     def __init__(self):
         super().__init__()
@@ -92,7 +92,7 @@ class _Counting(Operations):
 
 @cache
 def _is_composite(func: Any) -> bool:
-    """Whether an operator may be made of products; batch normalisation takes long to take apart."""
+    """Whether an operator may consist of products; leaves out batch normalisation, to save time."""
     made_of = torch._C._dispatch_has_kernel_for_dispatch_key(
         func.name(), "CompositeImplicitAutograd"
     )

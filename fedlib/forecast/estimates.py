@@ -1,9 +1,9 @@
-"""What jobs are estimated to cost, read from results/FOLDER/estimates.json.
+"""Estimated costs of jobs, read from results/FOLDER/estimates.json.
 
 `fedlib.forecast.estimating` writes that file. The plan reads seconds from it, the rules megabytes.
 
-Estimates are corrected by jobs that were timed since: by the ratio of measured to estimated time,
-the median over jobs of the same stage and method, or else over all of the stage.
+Finished jobs correct the estimates, by the ratio of measured to estimated time: the median over
+jobs of the same stage and method, or, without any, over all jobs of the stage.
 """
 
 import math
@@ -18,21 +18,21 @@ from fedlib import seals
 from fedlib.spec import Run
 
 TIMED = ("train", "evaluate")  # stages that are estimated
-# What a scheduler is asked for.
+# Requests to a scheduler.
 UNKNOWN_MB = 4000  # for a job without an estimate
 SPARE = 1.25  # times the estimated memory
 LEAST_MB = 1000
-NODE_MB = 700  # more on a node of a cluster, where Snakemake starts twice for each job
+NODE_MB = 700  # further memory on a cluster's node, where Snakemake starts twice for each job
 UNKNOWN_MINUTES = {"train": 480, "evaluate": 60}  # for a job without an estimate
-SLOWER = 3.0  # times the estimated time: nodes may be slower than where it was made
+SLOWER = 3.0  # times the estimated time, because nodes may be slower than this machine
 
 
 class Estimate(NamedTuple):
-    """What one job takes.
+    """The cost of one job.
 
     Attributes:
-      seconds: of one core, or of a card.
-      flops: operations that are counted.
+      seconds: of one core, or of a GPU.
+      flops: counted operations.
       mb: megabytes of host memory.
     """
 
@@ -42,7 +42,13 @@ class Estimate(NamedTuple):
 
 
 class Timing(NamedTuple):
-    """How long a job took: stage, wildcards without the seed and label, rounds, seconds."""
+    """Measured time of a job.
+
+    Attributes:
+      key: (stage, paper, federation, method).
+      rounds: of the run; 1 for an evaluation.
+      seconds: measured.
+    """
 
     key: tuple
     rounds: int
@@ -54,10 +60,10 @@ class Estimates:
     """The costs of jobs.
 
     Attributes:
-      unit: "core" or "GPU", whose hours the seconds are.
-      machine: in words.
+      unit: "core" or "GPU", to which the seconds refer.
+      machine: its name.
       costs: by run and stage.
-      ratios: of measured to estimated time, by stage and method; by None of all methods.
+      ratios: of measured to estimated time, by stage and method; None stands for all methods.
     """
 
     unit: str = "core"
@@ -67,7 +73,7 @@ class Estimates:
 
     @classmethod
     def read(cls, path: str | Path) -> "Estimates":
-        """Those in a file; none if there is no file, or it is damaged."""
+        """The estimates in a file; none if the file is missing or damaged."""
         kept = seals.remembered(path)
         costs = {
             (name, stage): Estimate(**run[stage])
@@ -77,14 +83,15 @@ class Estimates:
         return cls(kept.get("unit", "core"), kept.get("machine", ""), costs)
 
     def cost(self, stage: str, wildcards: Mapping) -> Estimate | None:
-        """What a job costs; None without an estimate."""
+        """The cost of a job; None without an estimate."""
         return self.costs.get((run_name(wildcards), stage)) if stage in TIMED else None
 
     def corrected(self, runs: Mapping[tuple, Run], records: Iterable[Timing]) -> "Estimates":
-        """With what was measured since.
+        """These estimates, with ratios from measured times.
 
         Args:
           runs: of the plan, by paper, federation and label.
+          records: measured times of finished jobs.
         """
         by_round = defaultdict(list)  # estimated seconds
         for (paper, federation, label), run in runs.items():
@@ -110,18 +117,18 @@ class Estimates:
         return cost.seconds * ratio
 
     def megabytes(self, stage: str, wildcards: Mapping) -> int:
-        """Megabytes to ask a scheduler for."""
+        """Megabytes to request from a scheduler."""
         cost = self.cost(stage, wildcards)
         if cost is None:
             return UNKNOWN_MB
         return max(LEAST_MB, round(SPARE * cost.mb / 100) * 100)
 
     def minutes(self, stage: str, wildcards: Mapping, times: float = 1) -> int:
-        """Minutes to ask a scheduler for, for so many trainings or evaluations in one job."""
+        """Minutes to request from a scheduler, for `times` trainings or evaluations in one job."""
         cost = self.cost(stage, wildcards)
         return math.ceil(SLOWER * times * cost.seconds / 60) if cost else UNKNOWN_MINUTES[stage]
 
 
 def run_name(wildcards: Mapping) -> str:
-    """The run of a training or an evaluation, as configurations name it."""
+    """Name of the run of a training or an evaluation, as in configurations."""
     return "/".join(str(wildcards[name]) for name in ("paper", "federation", "label"))

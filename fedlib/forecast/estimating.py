@@ -1,7 +1,7 @@
-"""Estimates the costs of runs and writes them down: results/FOLDER/estimates.json.
+"""Estimates the costs of runs, and writes them to results/FOLDER/estimates.json.
 
-What several runs share is found once and kept in the user's cache folder: sizes of federations,
-rehearsals, and rates of this machine.
+Values that several runs share are computed once and kept in the user's cache folder: sizes of
+federations, rehearsals, and rates of this machine.
 """
 
 import contextlib
@@ -34,18 +34,18 @@ from fedlib.run.build import build_task
 from fedlib.run_spec import is_file, of_training
 
 TELL_EVERY = 10  # seconds
-MANY = 64  # runs, with which a second process is worth its start
-PROCESSES = 2  # of up to half a gigabyte
-# What a run's specification has and a rehearsal does not use: it has everybody in each round,
-# batches of its own size, and rates of its own.
+MANY = 64  # least number of runs for several processes, which take time to start
+PROCESSES = 2  # each takes up to half a gigabyte
+# Entries of a specification that a rehearsal does not use: it has all clients in each round, its
+# own size of batches, and its own learning rates.
 UNUSED = ("rounds", "evaluate_every", "seed", "data", "tuned")
 UNUSED_OF = {"participation": ("rate", "selection"), "local": ("batch_size", "schedule")}
-# What PyTorch says of steps that are batched over clients but for a layer that is not.
+# Warning of PyTorch about batched steps with a layer that cannot be batched.
 PERFORMANCE = "There is a performance drop"
 
 
 def write(path: Path, asked: Sequence[Request], device: str, raw: str) -> None:
-    """Estimate runs and write them down with those that are known, every few seconds.
+    """Estimate runs, and add them to the file of estimates every few seconds.
 
     Args:
       path: of the estimates.
@@ -72,7 +72,7 @@ def write(path: Path, asked: Sequence[Request], device: str, raw: str) -> None:
             troubles.add(found.troubles)
             done += found.asked
             if done < len(asked) and time.monotonic() > last + TELL_EVERY:
-                keep()  # so that little is lost if this process is killed
+                keep()  # a killed process loses little
                 last = time.monotonic()
                 left = duration((last - began) / done * (len(asked) - done))
                 print(f"estimating: {done} of {len(asked)} runs, about {left} left", flush=True)
@@ -82,13 +82,13 @@ def write(path: Path, asked: Sequence[Request], device: str, raw: str) -> None:
 
 
 class Estimated(NamedTuple):
-    """What is known of some runs that were asked for.
+    """Estimates of some requests.
 
     Attributes:
-      asked: how many these are.
+      asked: number of requests.
       runs: costs of their jobs, by name of the run.
-      facts: what several runs may share, as the cache keeps it.
-      troubles: what some could not be estimated for.
+      facts: new (facts, value) pairs for the cache.
+      troubles: reasons for missing estimates.
     """
 
     asked: int
@@ -98,7 +98,7 @@ class Estimated(NamedTuple):
 
 
 def _found(estimator: "Estimator", asked: Sequence[Request]) -> Iterator[Estimated]:
-    """What is found of all runs, a few at a time; of many by processes that share little."""
+    """Estimates of all runs, a few at a time; many runs are estimated by several processes."""
     if estimator.device != "cpu" or len(asked) < MANY:
         for request in asked:
             yield estimator.found([request])
@@ -117,14 +117,14 @@ class Worker:
     """A process that estimates runs.
 
     Attributes:
-      estimator: its own.
+      estimator: of this process.
     """
 
     estimator: "Estimator"
 
     @classmethod
     def begin(cls, device: str, raw: str) -> None:
-        """Make ready for work."""
+        """Initialise the process."""
         torch.set_num_threads(1)
         cls.estimator = Estimator(device, raw)
 
@@ -135,7 +135,7 @@ class Worker:
 
 
 class Estimator:
-    """Estimates runs, and keeps what several of them share."""
+    """Estimates runs, and caches the values that several runs share."""
 
     def __init__(self, device: str, raw: str):
         warnings.filterwarnings("ignore", PERFORMANCE, UserWarning)
@@ -143,10 +143,10 @@ class Estimator:
         self._machine = rates.machine(device)
         self._cache = seals.Cache(cache_folder() / "forecasts.json")
         self._rules: dict[str, str] = {}  # executors by digest of a model
-        self._facts: list[tuple[Any, Any]] = []  # found since `found` last began
+        self._facts: list[tuple[Any, Any]] = []  # new ones since the last call of `found`
 
     def found(self, asked: Sequence[Request]) -> Estimated:
-        """What is known of these runs."""
+        """Estimates of these runs."""
         self._facts, runs, troubles = [], {}, Troubles()
         for request in asked:
             with troubles.noted(request.name, request.spec["method"]):
@@ -156,19 +156,19 @@ class Estimator:
         return Estimated(len(asked), runs, self._facts, troubles)
 
     def learn(self, facts: Sequence[tuple[Any, Any]]) -> None:
-        """Add what another one found."""
+        """Add values from another estimator to the cache."""
         for fact, value in facts:
             self._cache.add(fact, value)
 
     def _find(self, fact: Any, find: Callable[[], Any]) -> Any:
-        """The value that depends on `fact`, from the cache or from `find`."""
+        """The value for `fact`, from the cache or from `find`."""
         if self._cache.get(fact) is None:
             self._facts.append((fact, find()))
             self.learn(self._facts[-1:])
         return self._cache.get(fact)
 
     def costs(self, request: Request) -> dict[str, Estimate]:
-        """What training and evaluating a run cost -> {"train": Estimate, "evaluate": Estimate}
+        """Costs of training and evaluating a run -> {"train": Estimate, "evaluate": Estimate}
 
         Raises:
           UndealtError: for a federation that cannot be dealt.
@@ -186,7 +186,7 @@ class Estimator:
         return costs(spec, owned, rehearsed, rate, batched=batched)
 
     def keep(self) -> None:
-        """Write to the cache what has been found."""
+        """Write new values to the cache."""
         self._cache.write()
 
     def _sizes_of(self, request: Request) -> Sizes:
@@ -225,7 +225,7 @@ class Estimator:
         return self._rules[model]
 
     def _rate(self, spec: dict, owned: Sizes, rehearsed: Rehearsed, executor: str) -> Rate:
-        """How fast a run is; what a client takes besides grows with the numbers of its models."""
+        """Rate of a run; its further time per client is proportional to the size of its models."""
         plain, numbers = rates.typical(spec, owned, rehearsed), rehearsed.shared + rehearsed.each
         if plain is None:
             return self._measured(spec, owned, rehearsed, executor)
@@ -248,15 +248,15 @@ class Estimator:
 
 
 class UndealtError(ConfigError):
-    """A federation that cannot be dealt as it is declared: the job that cuts it would say so."""
+    """A federation cannot be dealt as declared; the job that cuts it would fail as well."""
 
 
 class Troubles:
-    """What runs could not be estimated for, each said once.
+    """Reasons for missing estimates; each is printed once, with its runs.
 
     Attributes:
-      wrong: runs by what is wrong with their federation or a user's method, with which they fail.
-      unknown: runs by what only keeps them from being estimated.
+      wrong: runs by an error in their federation or a user's method, with which they would fail.
+      unknown: runs by an error that only prevents an estimate.
     """
 
     def __init__(self):
@@ -264,7 +264,7 @@ class Troubles:
 
     @contextlib.contextmanager
     def noted(self, run: str, method: str) -> Iterator[None]:
-        """Note what happens in this block; errors of our own methods are bugs, and pass."""
+        """Note errors of this block; unexpected ones of our own methods are bugs, and pass."""
         try:
             yield
         except UndealtError as error:
@@ -277,13 +277,13 @@ class Troubles:
             self.wrong[str(of_file(error, str(requests.ROOT / method), method))].append(run)
 
     def add(self, others: "Troubles") -> None:
-        """Those of other runs."""
+        """Add the troubles of other runs."""
         for mine, theirs in ((self.wrong, others.wrong), (self.unknown, others.unknown)):
             for text, runs in theirs.items():
                 mine[text] += runs
 
     def tell(self) -> None:
-        """Print what is not known; raises ConfigError for what is wrong."""
+        """Print the errors in `unknown`; raise ConfigError for those in `wrong`."""
         for line in _lines(self.unknown):
             print(f"not estimated: {line}")
         if self.wrong:
@@ -298,7 +298,7 @@ def _lines(troubles: dict[str, list[str]]) -> list[str]:
 
 
 def _rough(value: object) -> object:
-    """A specification in which learning rates and the like are all the same."""
+    """A specification with all fractional numbers, such as learning rates, replaced by 0.5."""
     if isinstance(value, dict):
         return {key: _rough(inner) for key, inner in value.items()}
     if isinstance(value, list):

@@ -1,6 +1,6 @@
-"""Runs on made-up examples: as declared, but of a handful of clients with a few examples each.
+"""Runs on made-up examples: as declared, but with a handful of clients and few examples each.
 
-They are what is rehearsed and timed before there are data.
+Rehearsals and rates use them, before there are data.
 """
 
 from dataclasses import replace
@@ -26,14 +26,14 @@ def simulation(
     clients: int,
     device: str = "cpu",
 ) -> Simulation:
-    """The run on made-up examples, with everybody in every round.
+    """The run on made-up examples, with all clients in every round.
 
     Args:
-      spec: as `fedlib.spec.Run.spec` gives it.
-      sizes: of its federation: of them shapes and groups are used.
-      train: training examples of clients, in turn.
-      scored: examples of every other split that the federation has.
-      clients: at least, of seen and of unseen ones if there are any.
+      spec: from `fedlib.spec.Run.spec`.
+      sizes: of its federation; only shapes and groups are used.
+      train: numbers of training examples, which clients have in turn.
+      scored: number of examples in every other split that the federation has.
+      clients: least number of seen clients, and of unseen ones if there are any.
     """
     federation = made_up(sizes, max(clients, most_architectures(spec)), train, scored)
     course = {k: v for k, v in spec["participation"].items() if k not in ("rate", "selection")}
@@ -50,14 +50,14 @@ def simulation(
 
 
 def most_architectures(spec: dict) -> int:
-    """The number of clients that it takes for every architecture of a run to have one."""
+    """Least number of clients for which every architecture of a run has one."""
     return max([1, *(len(m) for m in spec["modules"].values() if isinstance(m, list | tuple))])
 
 
 def _slow(settings: dict) -> dict:
-    """Settings with learning rates at which nothing diverges, whatever the examples are.
+    """Settings with learning rates that are too small to diverge on any examples.
 
-    What is computed, and how fast, does not depend on them.
+    They change neither the operations nor the speed of a run.
     """
 
     def slowed(name: str, value: Any) -> Any:
@@ -70,7 +70,7 @@ def _slow(settings: dict) -> dict:
 
 
 def _unpretrained(spec: dict) -> dict:
-    """The run with random weights, which need no file and compute the same."""
+    """The run with random weights, which need no file; the operations are the same."""
     modules = {
         name: [{**one, "weights": None} for one in module]
         if isinstance(module, list | tuple)
@@ -110,7 +110,7 @@ def made_up(sizes: Sizes, clients: int, train: tuple[int, int], scored: int) -> 
 def _counts(
     sizes: Sizes, owners: list[str], train: tuple[int, int], scored: int
 ) -> dict[str, list[int]]:
-    """Examples of each owner by split; none where nobody of the owner's group has any."""
+    """Examples of each owner by split; none if the owner's group has none in that split."""
     counts = {}
     for split in SPLITS:
         having = {g for n, g in zip(getattr(sizes, split), sizes.group, strict=True) if n}
@@ -120,7 +120,7 @@ def _counts(
 
 
 def _inputs(sizes: Sizes, number: int, draw: np.random.Generator) -> np.ndarray:
-    """Noise of the shape and type of the inputs -> [number, *shape]"""
+    """Noise with the shape and type of the inputs -> [number, *shape]"""
     shape, dtype = (number, *sizes.shape), np.dtype(sizes.dtype)
     if sizes.tokens:
         return draw.integers(0, max(sizes.tokens[0], 1), shape).astype(dtype)

@@ -1,14 +1,14 @@
-"""How fast this machine is: operations that it does in a second with a kind of model, measured.
+"""The speed of this machine: measured operations per second with a kind of model.
 
-A rate is measured on made-up examples, in about half a second. Runs share one if they train the
-same model in batches of about the same size with the same executor, on the same device and PyTorch
-(`facts`); where steps are short, also by the same method with the same modules, as it is Python
-that takes the time. Where they are long, it is FedAvg's (`typical`). A model too large to be
-tried out has the rate of a product of matrices, which such models consist of. How many operations
-there are is counted, see `fedlib.forecast.rehearsal`.
+A rate is measured on made-up examples, in about half a second. Runs share a rate if they train the
+same model in batches of about the same size with the same executor, device and PyTorch (`facts`).
+If steps are short, most time goes into Python, so method and modules must be the same, too. If they
+are long, the rate is that of FedAvg (`typical`). A model that is too large to be tried has the rate
+of a product of matrices, of which such models mainly consist. `fedlib.forecast.rehearsal` counts
+the operations.
 
-No table of processors could take its place: the operations per second of one processor differ by a
-factor of a hundred between a small linear model and a wide convolution.
+A table of processors would not do: the operations per second of one processor differ by a factor of
+a hundred between a small linear model and a wide convolution.
 """
 
 import time
@@ -29,27 +29,27 @@ from fedlib.forecast.rehearsal import Kind, Phase, Rehearsed
 from fedlib.run import calibration, scoring
 from fedlib.run.simulate import Simulation
 
-STEPS = 2  # local steps of each client in a measured round, or one of costly ones
-SECONDS = 0.1  # that measured rounds take together, if one is not longer
-ROUNDS = 5  # measured at most
-# Of a measured round or evaluation, about: batches shrink to that.
+STEPS = 2  # local steps of each client in a measured round; 1 if steps are long
+SECONDS = 0.1  # for all measured rounds together, unless one takes longer
+ROUNDS = 5  # most rounds that are measured
+# Approximate limit for a measured round or evaluation; batches are made smaller for it.
 OPERATIONS = {"cpu": 1e10, "cuda": 1e12}
-SMALLEST = 4  # examples of a batch, however costly they are
-TOGETHER = 16  # clients measured where they are batched
-# Operations, about two milliseconds, beside which what launches them is little, and so is a gate.
+SMALLEST = 4  # least number of examples in a batch
+TOGETHER = 16  # clients that are measured if they are batched
+# Operations, about two milliseconds; in longer steps, launching them and gates hardly count.
 LONG_STEP = 1e8
-LONG_ROUND = 0.5  # seconds, beside which what is done once in the first round is little
-LARGEST = 3e7  # numbers of a model that is tried out: it takes a dozen times as much memory
-WIDE, COPIED = 1024, 8  # rows of a matrix; times that a round copies a client's model, about
-SCORED = 64  # examples of each client and split, or as few as a batch has
+LONG_ROUND = 0.5  # seconds; in a longer first round, initialisation hardly counts
+LARGEST = 3e7  # most parameters of a model that is tried: it takes a dozen times their memory
+WIDE, COPIED = 1024, 8  # rows of a matrix; approximate copies of a client's model in a round
+SCORED = 64  # most examples of each client and split that are scored
 
 
 class Rate(NamedTuple):
-    """How fast a machine is.
+    """The speed of a machine.
 
     Attributes:
-      fold, score: operations a second of local steps, and of scoring.
-      client: seconds that a round takes besides for each client.
+      fold, score: operations per second in local steps, and in scoring.
+      client: further seconds of a round for each client.
     """
 
     fold: float
@@ -57,20 +57,22 @@ class Rate(NamedTuple):
     client: float
 
     def of(self, kind: Kind) -> float:
-        """Operations a second of one kind."""
+        """Operations per second of one kind."""
         return getattr(self, kind)
 
 
 def machine(device: str) -> dict:
-    """What of this machine a rate depends on: name of the device and version of PyTorch."""
+    """Facts about this machine on which a rate depends: name of the device, version of PyTorch."""
     return {"device": calibration.device_name(torch.device(device)), "torch": torch.__version__}
 
 
 def typical(spec: dict, sizes: Sizes, rehearsed: Rehearsed) -> dict | None:
-    """The run whose rate a run has: FedAvg of its model where steps are long; None for itself.
+    """Specification of FedAvg with the same model, which has the same rate if steps are long.
+
+    None for a run with a rate of its own: with short steps, or several architectures.
 
     Args:
-      rehearsed: the same run.
+      rehearsed: rehearsal of the run.
     """
     several = any(isinstance(module, list | tuple) for module in spec["modules"].values())
     operations = _batch_size(spec, sizes) * rehearsed.flops_by_example(Phase.ROUND, Kind.FOLD)
@@ -82,10 +84,10 @@ def typical(spec: dict, sizes: Sizes, rehearsed: Rehearsed) -> dict | None:
 
 
 def facts(spec: dict, sizes: Sizes, executor: str, machine: dict) -> dict:
-    """What a rate depends on.
+    """All facts on which a rate depends.
 
     Args:
-      machine: as the function of this name gives it.
+      machine: from the function of this name.
     """
     modules = {
         name: [{k: one[k] for k in ("model", "params")} for one in _listed(module)]
@@ -107,13 +109,13 @@ def _listed(module: dict | list) -> list[dict]:
 
 
 def _batch_size(spec: dict, sizes: Sizes) -> int:
-    """Examples of a typical batch: no more than a client of average size has."""
+    """Examples of a typical batch: at most those of a client of average size."""
     seen = [n for n, g in zip(sizes.train, sizes.group, strict=True) if g == "seen"]
     return max(2, min(spec["local"]["batch_size"], round(sum(seen) / max(len(seen), 1))))
 
 
 def of_products(device: str) -> Rate:
-    """What a product of matrices and a copy take, on one thread of a CPU; see `LARGEST`."""
+    """Rate of products of matrices; `client` is per number of a model. One thread on a CPU."""
     x, clock = torch.zeros(WIDE, WIDE, device=device), _clock_of(torch.device(device))
 
     def seconds(fn: Callable) -> float:
@@ -142,9 +144,9 @@ def measure(spec: dict, sizes: Sizes, rehearsed: Rehearsed, *, device: str, exec
     """Time a round and an evaluation.
 
     Args:
-      rehearsed: the same run, whose operations by example it has.
-      device: "cpu" or "cuda"; on a CPU one thread computes.
-      executor: as the configuration gives it.
+      rehearsed: rehearsal of the run, with its operations per example.
+      device: "cpu" or "cuda"; a CPU uses one thread.
+      executor: from the configuration.
     """
     with _one_thread():
         return _measured(_simulation(spec, sizes, rehearsed, device, executor), rehearsed)
@@ -153,7 +155,7 @@ def measure(spec: dict, sizes: Sizes, rehearsed: Rehearsed, *, device: str, exec
 def _simulation(
     spec: dict, sizes: Sizes, rehearsed: Rehearsed, device: str, executor: str
 ) -> Simulation:
-    """A few clients with two batches of about the real size, and an executor that is `Timed`."""
+    """A run of a few clients with two batches of about the real size, and a `Timed` executor."""
     operations = rehearsed.flops_by_example(Phase.ROUND, Kind.FOLD) or 1.0
     clients = max(2, made_up.most_architectures(spec))
     afford = int(OPERATIONS[device] / (operations * clients * STEPS))
@@ -173,7 +175,7 @@ def _simulation(
         simulation = build(clients=clients)
     inner = choose(executor, simulation.method.task)
     if inner.name not in ONE_BY_ONE and afford > size:
-        # More clients together, as there is time for them.
+        # There is time for more clients together.
         together = min(TOGETHER, BLOCK, max(clients, afford // size))
         simulation = build(clients=together)
     return replace(simulation, executor=Timed(inner, _clock_of(simulation.data.device)))
@@ -200,7 +202,7 @@ def _measured(simulation: Simulation, rehearsed: Rehearsed) -> Rate:
 
 
 def _turns(clock: Callable[[], float]) -> Iterator[int]:
-    """Numbers of what is measured, until that has taken long enough."""
+    """Numbers of measurements, until they have taken long enough."""
     begun = clock()
     for number in range(ROUNDS):
         if number and clock() - begun >= SECONDS:
@@ -209,10 +211,10 @@ def _turns(clock: Callable[[], float]) -> Iterator[int]:
 
 
 class Timed:
-    """An executor that notes how long it takes for local steps, and for scoring.
+    """An executor that measures its time for local steps and for scoring.
 
     Attributes:
-      seconds, examples: so far, by kind.
+      seconds, examples: totals so far, by kind.
     """
 
     def __init__(self, inner: Executor, clock: Callable[[], float]):
@@ -220,7 +222,7 @@ class Timed:
         self.restart()
 
     def restart(self) -> None:
-        """Forget everything so far."""
+        """Set the totals to 0."""
         self.seconds = dict.fromkeys(Kind, 0.0)
         self.examples = dict.fromkeys(Kind, 0)
 
@@ -228,7 +230,7 @@ class Timed:
         return getattr(self._inner, name)
 
     def rate(self, kind: Kind, rehearsed: Rehearsed, phase: Phase) -> float:
-        """Operations a second of local steps, or of scoring; 0 if there were none."""
+        """Operations per second in local steps, or in scoring; 0 if there were none."""
         if not self.seconds[kind]:
             return 0.0
         by_example = rehearsed.flops_by_example(phase, kind)
@@ -253,7 +255,7 @@ class Timed:
 
 
 def _clock_of(device: torch.device) -> Callable[[], float]:
-    """Seconds of this process's processor on a CPU, where others may be busy; else of a card."""
+    """A clock: CPU time of the process on a CPU, where other processes may be busy, or GPU time."""
     if device.type != "cuda":
         return time.process_time
 

@@ -1,15 +1,15 @@
-"""What a run does, found by doing a round of it with a handful of made-up examples.
+"""The operations of a run, counted in one round with a handful of made-up examples.
 
-A rehearsal is a round, an evaluation during training and a final evaluation of a few clients with
-batches of two examples, while operations are counted as in `fedlib.run.cost`. It keeps who computed
-what on which examples, with the operations for each example. These do not depend on the number of
-examples, on rounds or on the batch size; so one batch of one client of each kind is computed. Large
-tensors are left without their numbers, see `fedlib.forecast.unreal`. In a final evaluation
-operations may grow in proportion to the number of clients, as where all their models are asked
-together; so that evaluation is done with twice as many clients, too. No data are read.
+A rehearsal is a round, an evaluation during training and a final evaluation, with a few clients and
+batches of two examples, and counts operations as in `fedlib.run.cost`. It records the operations
+per example of each part of a run: local steps or scoring by a group of owners on a split. They do
+not depend on the number of examples, on rounds or on the batch size, so only one batch of one
+client of each kind is computed. Large tensors have no values, see `fedlib.forecast.unreal`. In a
+final evaluation, operations may grow in proportion to the number of clients, such as where a client
+uses the models of all; so this evaluation is repeated with twice as many clients. No data are read.
 
-A rehearsal cannot know how long clients train who may stop early (see `STOPS_AFTER` in
-`fedlib.forecast.costs`), or about rounds that differ from the last one, which is the one it does.
+A rehearsal does not know when clients stop early (see `STOPS_AFTER` in `fedlib.forecast.costs`). It
+does the last round only, so other rounds may differ.
 """
 
 import math
@@ -41,19 +41,19 @@ from fedlib.run.simulate import Simulation
 from fedlib.tree import Rows
 
 BATCH = 2  # examples in a rehearsed batch: one is too few for batch normalisation
-# Examples of clients: unequal, so that epochs and steps differ, and enough to hold out a part.
+# Examples of clients: unequal, to tell epochs from steps, and enough to hold out a part.
 SMALL, LARGE = 20 * BATCH, 21 * BATCH
 SCORED = 2  # examples of every other split
-CLIENTS_EACH = 2  # of each group, or as many as there are architectures
-# Settings of methods: no operations of a server are counted, and of many clients somebody has every
-# expert.
+CLIENTS_EACH = 2  # clients of each group, or as many as there are architectures
+# Settings of methods: operations of a server are not counted, and among many clients every expert
+# is used.
 REHEARSED = {"server_epochs": 1, "expert_set": "all"}
-MANY = 1000  # clients, more than any method singles out
-ATTEMPTS = 50  # rounds until somebody does a local step: those of L2SGD are drawn
+MANY = 1000  # clients, more than any method selects as finalists
+ATTEMPTS = 50  # most rounds until a client does a local step, which L2SGD draws
 
 
 class Phase(StrEnum):
-    """When in a run: in a round, an evaluation during training, or the final evaluation."""
+    """A phase of a run: a round, an evaluation during training, or the final evaluation."""
 
     ROUND = auto()
     EVALUATION = auto()
@@ -61,22 +61,22 @@ class Phase(StrEnum):
 
 
 class Kind(StrEnum):
-    """A kind of computation: local steps, or scoring; as executors call them."""
+    """A kind of computation, named as in executors: local steps (fold) or scoring."""
 
     FOLD = auto()
     SCORE = auto()
 
 
 class Part(NamedTuple):
-    """A part of a run: what some owners compute on their examples.
+    """A part of a run: one kind of computation of some owners on their examples.
 
     Attributes:
-      phase, kind: when, and what.
+      phase, kind: of the computation.
       group: of the owners, one of `fedlib.federation.GROUPS`.
       split: of the examples.
-      epochs: of local steps over the examples, 0 where the number of steps is fixed; 1 of scoring.
-      steps: of each owner, where their number is fixed; else 0.
-      batch: examples of a batch, 0 for the run's own batch size.
+      epochs: of local steps over the examples, 0 if the number of steps is fixed; 1 for scoring.
+      steps: of each owner, if their number is fixed; else 0.
+      batch: examples in a batch; 0 for the run's own batch size.
     """
 
     phase: Phase
@@ -89,15 +89,15 @@ class Part(NamedTuple):
 
 
 class Load(NamedTuple):
-    """What a part takes.
+    """The work of a part.
 
     Attributes:
-      share: of the group's examples it is done on, 2 if that is all of them twice; of its owners
-        where the number of steps is fixed.
-      flops: floating-point operations by example.
-      numbers: results of matrix products and convolutions by example, which memory must hold.
-      growth: further operations by example for each seen client; 0 before the final evaluation.
-      lasting: further `share` for each round after the first, where clients train once for each.
+      share: of the group's examples; 2 if all of them are used twice. Of its owners, if the number
+        of steps is fixed.
+      flops: floating-point operations per example.
+      numbers: results of matrix products and convolutions per example, for which memory is needed.
+      growth: further operations per example for each seen client; 0 before the final evaluation.
+      lasting: further `share` for each round after the first, if clients train once for each round.
     """
 
     share: float
@@ -108,17 +108,17 @@ class Load(NamedTuple):
 
 
 class Rehearsed(NamedTuple):
-    """What is known of a run after its rehearsal.
+    """The result of a rehearsal.
 
     Attributes:
-      loads: of all that is done in the phases of the run.
-      shared, each: numbers in the state, and of them for each owner in the federation.
-      personal: numbers that the final evaluation needs for each client who trains for it.
-      shared_test: operations by example where clients are scored on each other's test examples.
+      loads: of all parts of the run.
+      shared, each: numbers in the state that owners share, and further ones for each owner.
+      personal: numbers that the final evaluation needs for each client that trains for it.
+      shared_test: operations per example if clients are scored on each other's test examples.
       whole: whether the models of all clients of a round exist at once, see `Cohort.fit`.
       busy: share of the rounds in which clients do local steps.
-      brief: epochs that final protocols may take for each that was rehearsed.
-      finalists: the most clients of a group that are prepared for final protocols, or 0 for all.
+      brief: most epochs of final protocols for each rehearsed epoch.
+      finalists: most clients of a group that are prepared for final protocols; 0 for all.
     """
 
     loads: dict[Part, Load]
@@ -132,12 +132,12 @@ class Rehearsed(NamedTuple):
     finalists: int
 
     def packed(self) -> dict:
-        """As JSON can hold it."""
+        """A form that fits into JSON."""
         return {**self._asdict(), "loads": [[*pair] for pair in self.loads.items()]}
 
     @classmethod
     def unpacked(cls, packed: dict) -> "Rehearsed":
-        """What was `packed`."""
+        """Undo `packed`."""
         loads = {
             Part(Phase(phase), Kind(kind), *part): Load(*load)
             for (phase, kind, *part), load in packed["loads"]
@@ -145,23 +145,23 @@ class Rehearsed(NamedTuple):
         return cls(**{**packed, "loads": loads})
 
     def of(self, phase: Phase, kind: Kind) -> list[tuple[Part, Load]]:
-        """What is done of one kind in one phase."""
+        """The parts of one phase and kind, with their loads."""
         return [pair for pair in self.loads.items() if pair[0][:2] == (phase, kind)]
 
     def flops_by_example(self, phase: Phase, kind: Kind) -> float:
-        """Operations by example of one kind in one phase, on average."""
+        """Mean operations per example of one kind in one phase."""
         weighted = [(load.share * (part.epochs or 1), load) for part, load in self.of(phase, kind)]
         total = sum(weight for weight, _ in weighted)
         return sum(weight * load.flops for weight, load in weighted) / total if total else 0.0
 
 
 def rehearse(spec: dict, views: Sequence[Sequence[str]], sizes: Sizes) -> Rehearsed:
-    """What the run `spec` does.
+    """The rehearsal of a run.
 
     Args:
-      spec: as `fedlib.spec.Run.spec` gives it.
-      views: what its final evaluation scores, see `fedlib.run.evaluate.final`.
-      sizes: of its federation: of them shapes and groups are used.
+      spec: from `fedlib.spec.Run.spec`.
+      views: of its final evaluation, see `fedlib.run.evaluate.final`.
+      sizes: of its federation; only shapes and groups are used.
 
     Raises:
       ConfigError: for a run that cannot be built.
@@ -172,7 +172,7 @@ def rehearse(spec: dict, views: Sequence[Sequence[str]], sizes: Sizes) -> Rehear
 
 @contextmanager
 def _in_memory() -> Iterator[None]:
-    """What all clients keep goes to no file, however large it is: nobody touches its memory."""
+    """In this block no state of clients goes to a file, because it uses no memory here."""
     before, scratch.ROOM_SHARE = scratch.ROOM_SHARE, math.inf
     try:
         yield
@@ -192,7 +192,7 @@ def _rehearsed(spec: dict, views: Sequence[Sequence[str]], sizes: Sizes) -> Rehe
     everyone = partial(few.everyone, round=few.course.rounds)
     state, _ = scoring.during_training(method, state, everyone)
     brief = method.briefly()
-    # To be scored on everybody's test examples, clients are prepared as for their own.
+    # Clients are prepared in the same way for shared test examples as for their own.
     own_views = [(*view[:2], "test" if view[2] == SHARED else view[2]) for view in views]
     _final(few, state, own_views, 1)
     loads = _with_lasting(few, state, own_views)
@@ -218,7 +218,7 @@ def _rehearsed(spec: dict, views: Sequence[Sequence[str]], sizes: Sizes) -> Rehe
 
 
 def _brief(few: Simulation) -> Simulation:
-    """With models drawn once, and as `REHEARSED` has it."""
+    """The simulation with the settings in `REHEARSED`, and with models that are drawn once."""
     has = {name: value for name, value in REHEARSED.items() if hasattr(few.method, name)}
     few = replace(few, method=replace(few.method, **has))
     for value in vars(few.method).values():
@@ -235,14 +235,14 @@ def _drawn_once(task: Task) -> Callable[[int], Params]:
 
 
 def _final(few: Simulation, state: Any, views: list, rounds: int) -> None:
-    """Rehearse the final evaluation after so many rounds."""
+    """Rehearse the final evaluation after `rounds` rounds."""
     few.executor.phase = Phase.FINAL
     everyone = partial(few.everyone, round=rounds)
     evaluate.final(few.method.briefly() or few.method, state, everyone, views=views)
 
 
 def _with_lasting(few: Simulation, state: Any, views: list) -> dict[Part, Load]:
-    """All loads, those of clients who train for as many rounds as others did as `lasting`."""
+    """All loads, with `lasting` from a final evaluation after two rounds instead of one."""
     loads = few.executor.loads(few.federation)
     if not few.federation.ids("unseen").size:
         return loads
@@ -259,7 +259,7 @@ def _with_lasting(few: Simulation, state: Any, views: list) -> dict[Part, Load]:
 def _with_growth(
     loads: dict[Part, Load], number: int, twice: Simulation, state: Any, views: list
 ) -> dict[Part, Load]:
-    """Loads of `number` clients, with their growth as found by the final evaluation of `twice`."""
+    """Loads of `number` clients, with growth from a final evaluation of twice as many clients."""
     _final(twice, state, views, 1)
     of_twice = twice.executor.loads(twice.federation)
 
@@ -278,13 +278,14 @@ def _is_final_test(part: Part) -> bool:
 
 
 class Tally(Loop):
-    """Notes who computes what, and how many operations that takes.
+    """An executor that counts the operations of each part of a run.
 
-    One client of each kind does it, a single step or batch: further ones take as many operations by
-    example. Clients who train keep their models; those who score have the scores of that one.
+    It runs a single step or batch of one client of each kind, because others take as many
+    operations per example. In training the models of all others stay the same; in scoring they get
+    the scores of this client.
 
     Attributes:
-      phase: under which it is noted; None notes nothing.
+      phase: the current phase; None counts nothing.
     """
 
     name = "tally"
@@ -345,7 +346,7 @@ class Tally(Loop):
         self._noted[part].update(noted | done)
 
     def loads(self, federation: Federation) -> dict[Part, Load]:
-        """Everything that was noted, by example."""
+        """The load of each part."""
 
         def share(part: Part, noted: Sums) -> float:
             ids = federation.ids(part.group)
@@ -364,7 +365,7 @@ class Tally(Loop):
 
 
 def _one_of_each_kind(work: Work, amounts: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-    """(a client who does something, all of its kind), by position, for each kind of clients."""
+    """(a client that has work, all clients of its kind), by position, for each kind."""
     kinds = np.zeros(len(amounts)) if work.kinds is None else work.kinds
     for kind in np.unique(kinds):
         everyone = np.flatnonzero(kinds == kind)
@@ -374,7 +375,7 @@ def _one_of_each_kind(work: Work, amounts: np.ndarray) -> Iterator[tuple[slice, 
 
 
 def _course(sizes: np.ndarray, batch_size: int, steps: list[int]) -> tuple[float, float]:
-    """(epochs, 0) where the steps of clients follow from their examples, or (0, steps)."""
+    """(epochs, 0) if the steps of clients follow from their examples, or (0, steps)."""
     each = -(-sizes // batch_size)
     epochs = sum(steps) / max(int(each.sum()), 1)
     fixed = len({*steps}) == 1 and len({*each.tolist()}) > 1
@@ -382,7 +383,7 @@ def _course(sizes: np.ndarray, batch_size: int, steps: list[int]) -> tuple[float
 
 
 def _rounds(few: Simulation, state: Any) -> tuple[int, Any, bool]:
-    """The rounds until somebody did a local step, the state after them; see `Journal.whole`."""
+    """(rounds until a client does a local step, state after them, `Journal.whole` of the last)."""
     first = max(few.course.rounds - 1, 0)
     for tried in range(1, ATTEMPTS + 1):
         cohort = few.cohort(few.federation.ids("seen"), first + tried - 1)
@@ -396,7 +397,8 @@ def _rounds(few: Simulation, state: Any) -> tuple[int, Any, bool]:
 def _numbers(state: Any) -> int:
     """Numbers in a state in which every client has trained.
 
-    Until then clients may share the tensors of their rows. What else several share counts once.
+    Until then clients may share the tensors of their rows, which count for each client here. Other
+    shared tensors count once.
     """
     parts: list = []
     tree.map_clients(parts.append, state)
@@ -406,13 +408,13 @@ def _numbers(state: Any) -> int:
 
 
 def _finalists(method: Any, sizes: Sizes) -> int:
-    """How many clients are prepared for the final protocols, 0 for all."""
+    """Number of clients that are prepared for the final protocols; 0 for all."""
     narrow = sizes._replace(shape=[1] * len(sizes.shape), labels=[], tokens=None)
     chosen = method.finalists(made_up(narrow, MANY, (1, 1), 1), "seen")
     return 0 if len(chosen) == MANY else len(chosen)
 
 
 def _longer(method: Any, brief: Any) -> float:
-    """How many times as many epochs the method may take as its brief form."""
+    """Ratio of the epochs of a method to those of its brief form (`Method.briefly`)."""
     pairs = ((v, getattr(brief, n)) for n, v in vars(method).items() if isinstance(v, int))
     return max((long / short for long, short in pairs if short and long > short), default=1.0)

@@ -1,4 +1,4 @@
-"""Runs whose costs are asked for, and what their estimates depend on."""
+"""Requests for the costs of runs, and the facts on which estimates depend."""
 
 import hashlib
 import importlib.metadata
@@ -11,21 +11,21 @@ from fedlib.environment import environment
 from fedlib.run_spec import is_file, run_roots
 
 ROOT = Path(__file__).resolve().parents[2]
-# What is kept depends on these modules as they were: an edit may change its form, or its meaning.
+# Cached values depend on the text of these modules: an edit may change their form or meaning.
 SIZES = ROOT / "fedlib/data/sizes.py"
 REHEARSAL = ROOT / "fedlib/forecast/rehearsal.py"
 COSTS = ROOT / "fedlib/forecast/costs.py"
 
 
 class Request(NamedTuple):
-    """A run whose cost is asked for.
+    """A run, and settings for the estimate of its cost.
 
     Attributes:
       name: "paper/federation/label".
       spec: of its evaluation, see `fedlib.run_spec.of_training`.
       data: specification of its federation.
-      manifest: of its federation, once that is cut.
-      device, executor: as the configuration gives them.
+      manifest: of its federation, if it has been cut.
+      device, executor: from the configuration.
     """
 
     name: str
@@ -36,10 +36,10 @@ class Request(NamedTuple):
     executor: str
 
     def key(self) -> str:
-        """What an estimate depends on -> digest in hexadecimal
+        """Hexadecimal digest of all facts on which the estimate depends.
 
-        The code of the method and of its models counts, but not that of what these import: an edit
-        of the engine hardly changes what is computed.
+        They include the code of the method and its models, but not of modules that these import: an
+        edit of the engine hardly changes the operations.
         """
         facts = {
             "spec": {**self.spec, "seed": 0, "data": ""},
@@ -65,10 +65,10 @@ def code_of(spec: dict) -> list[str]:
 
 @cache
 def digest(path: Path) -> str:
-    """Digest of a file of code, of which each is read once."""
+    """Digest of a file of code; each file is read once."""
     return files.digest(path)
 
 
 def digest_of(value: object) -> str:
-    """Digest of what JSON can hold -> 16 hexadecimal digits"""
+    """Digest of a value that fits into JSON -> 16 hexadecimal digits"""
     return hashlib.sha256(files.canonical_json(value).encode()).hexdigest()[:16]

@@ -1,8 +1,8 @@
-"""Large tensors without their numbers, for rehearsals: memory that nobody touches costs nothing.
+"""Large tensors without values, for rehearsals; they need no memory.
 
-A rehearsal asks how many operations a run takes, and not what they result in. Where a tensor is
-large, operators give zeros of the right shape, which the system keeps no memory for until somebody
-writes to them, and leave alone what they would change in place. All else is computed.
+A rehearsal counts operations and does not need their results. Operators on large tensors return
+zeros of the right shape, for which the system uses no memory until they are written to, and change
+nothing in place. Everything else is computed.
 """
 
 import mmap
@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-LARGE = 2**15  # numbers, with which an operator takes longer than looking up its result's shape
-KNOWN = 2**16  # operators with shapes whose results are looked up
+LARGE = 2**15  # numbers; a look-up of the result's shape is faster than an operator on so many
+KNOWN = 2**16  # most operators with shapes that are kept for look-ups
 
 
 class Form(NamedTuple):
-    """All that an operator needs of a tensor to tell the form of its result."""
+    """The properties of a tensor that determine the form of an operator's result."""
 
     shape: tuple[int, ...]
     stride: tuple[int, ...]
@@ -26,7 +26,7 @@ class Form(NamedTuple):
 
 
 class Unreal(TorchDispatchMode):
-    """While it is entered, operators on large tensors result in zeros."""
+    """In this block, operators on large tensors return zeros."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -47,14 +47,14 @@ class Unreal(TorchDispatchMode):
 
 @cache
 def _kind(func: Any) -> tuple[bool, bool, bool]:
-    """Whether an operator shows its first argument, changes it, or makes a tensor of its own."""
+    """Whether an operator returns a view, changes its argument in place, or makes a new tensor."""
     name = func.overloadpacket.__name__
     return func.is_view, name.endswith("_"), name.startswith(("empty", "new_"))
 
 
 @lru_cache(KNOWN)
 def _result(func: Any, args: tuple, kwargs: tuple) -> Any:
-    """The form of what an operator results in."""
+    """The form of an operator's result."""
     return form(func(*_hollow(args), **dict(_hollow(kwargs))))
 
 
@@ -69,7 +69,7 @@ def _has_large(form: Any) -> bool:
 
 
 def form(x: Any) -> Any:
-    """`x` with forms in place of its tensors, and no device but that of forms."""
+    """`x` with forms in place of its tensors, and "meta" in place of devices."""
     if isinstance(x, torch.Tensor):
         return Form(tuple(x.shape), x.stride(), x.dtype)
     if isinstance(x, list | tuple):
@@ -78,14 +78,14 @@ def form(x: Any) -> Any:
 
 
 def _hollow(x: Any) -> Any:
-    """`x` with tensors without numbers in place of its forms."""
+    """`x` with tensors without values in place of its forms."""
     if isinstance(x, Form):
         return torch.empty_strided(*x[:2], dtype=x.dtype, device="meta")
     return tuple(map(_hollow, x)) if isinstance(x, tuple) else x
 
 
 def _zeros(x: Any) -> Any:
-    """`x` with zeros in place of its forms, in memory of their own."""
+    """`x` with new zeros in place of its forms."""
     if not isinstance(x, Form):
         return tuple(map(_zeros, x)) if isinstance(x, tuple) else x
     spread = sum(step * (size - 1) for step, size in zip(x.stride, x.shape, strict=True))
