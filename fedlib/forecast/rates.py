@@ -38,7 +38,6 @@ SMALLEST = 4  # least number of examples in a batch
 TOGETHER = 16  # clients that are measured if they are batched
 # Operations, about two milliseconds; in longer steps, launching them and gates hardly count.
 LONG_STEP = 1e8
-LONG_ROUND = 0.5  # seconds; in a longer first round, initialisation hardly counts
 LARGEST = 3e7  # most parameters of a model that is tried: it takes a dozen times their memory
 WIDE, COPIED = 1024, 8  # rows of a matrix; approximate copies of a client's model in a round
 SCORED = 64  # most examples of each client and split that are scored
@@ -184,19 +183,20 @@ def _simulation(
 def _measured(simulation: Simulation, rehearsed: Rehearsed) -> Rate:
     timed, clock = simulation.executor, _clock_of(simulation.data.device)
     everyone = simulation.federation.ids("seen")
-    state, begun, number = simulation.init(), clock(), 0
-    state = simulation.method.round(state, simulation.cohort(everyone, number))  # sets up
-    if clock() - begun < LONG_ROUND:
-        timed.restart()
-        begun = clock()
-        for number in _turns(clock):
-            state = simulation.method.round(state, simulation.cohort(everyone, number))
+    observed = partial(simulation.everyone, round=1)
+    # Once without the clock: steps are recorded then, and modules imported.
+    state = simulation.method.round(simulation.init(), simulation.cohort(everyone, 0))
+    scoring.during_training(simulation.method, state, observed)
+    timed.restart()
+    begun, number = clock(), 0
+    for number in _turns(clock):
+        state = simulation.method.round(state, simulation.cohort(everyone, number))
     besides = clock() - begun - sum(timed.seconds.values())
     fold, score = (timed.rate(kind, rehearsed, Phase.ROUND) for kind in (Kind.FOLD, Kind.SCORE))
     client = max(0.0, besides) / ((number + 1) * len(everyone))
     timed.restart()
     for _ in _turns(clock):
-        scoring.during_training(simulation.method, state, partial(simulation.everyone, round=1))
+        scoring.during_training(simulation.method, state, observed)
     score = timed.rate(Kind.SCORE, rehearsed, Phase.EVALUATION) or score or fold
     return Rate(fold or score, score, client)
 
