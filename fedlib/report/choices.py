@@ -1,7 +1,6 @@
-"""Methods run with several settings: each shows the setting of highest validation accuracy.
+"""The run of each method on each federation, or the runs among which every client picks one.
 
-A method chooses by the mean over its seeds, separately on each federation, and never by test
-examples. In a row with "pick" every client chooses for itself among the runs of the rows above.
+In a row with "pick" every client picks by its own validation accuracy, never by test examples.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +20,7 @@ class Choice(NamedTuple):
 
     Attributes:
       row: of the exhibit's `rows`.
-      labels: of the chosen run, or of the runs among which every client picks one.
+      labels: of the run, or of the runs among which every client picks one.
     """
 
     federation: dict
@@ -31,33 +30,23 @@ class Choice(NamedTuple):
 
 def choices(given: Inputs, rows: Iterable[Mapping]) -> list[Choice]:
     """A choice for each federation and row of the exhibit that ran on it, in order."""
-    scores = _scores(given)
     found = []
     for federation in given.exhibit["federations"]:
         name = federation["name"]
         there = {run["label"] for run in exhibits.runs_of(given.exhibit, name)}
-        taken: list[str] = []  # labels chosen by the methods so far
+        taken: list[str] = []  # labels of the rows above
         for row in rows:
             labels = [label for label in row["labels"] if label in there]
             if row.get("pick"):
                 labels = [label for label in taken if label in labels]
-            elif len(labels) > 1:
-                protocol = row.get("protocol", "default")
-                labels = [max(labels, key=lambda label: scores[name, label, protocol])]
             if labels:
                 found.append(Choice(federation, row, labels))
                 taken += [] if row.get("pick") else labels
     return found
 
 
-def _scores(given: Inputs) -> pd.Series:
-    """Mean validation accuracy of the seen clients, by federation, label and protocol."""
-    rows = exhibits.pick(given.rows, at="last", group="seen", split="val", metric="accuracy")
-    return rows.groupby(["federation", "label", "protocol"])["value"].mean()
-
-
 def rows_of(given: Inputs, choice: Choice, **where: str) -> pd.DataFrame:
-    """The metrics of the chosen run; no rows if clients pick."""
+    """The metrics of the run; no rows if clients pick."""
     label = "" if choice.row.get("pick") else choice.labels[0]
     return exhibits.pick(given.rows, federation=choice.federation["name"], label=label, **where)
 

@@ -1,4 +1,4 @@
-"""Regret of methods run with several settings each: the regret of the chosen setting."""
+"""Regret of each method on each federation."""
 
 import pandas as pd
 
@@ -14,7 +14,7 @@ def chosen(given: Inputs) -> pd.DataFrame:
     """A row for each method and federation that it ran on.
 
     Returns:
-      Columns "federation", "title" (of the method), "label" (of the chosen run; "" if every client
+      Columns "federation", "title" (of the method), "label" (of the run; "" if every client
       chose its own), and "mean", "low" and "high" of the regret, see `over_seeds`.
 
     Raises:

@@ -60,10 +60,9 @@ class Regret(OfMethods, Figure):
     """Distance of methods from the best possible accuracy, where it is known.
 
     Attributes:
-      rows: each has a method's "title", the "labels" of its differently tuned runs, and "home",
-        the federations that meet its assumption. Of several runs the one with the best validation
-        accuracy is shown. With "pick", every client picks one of the runs of the rows above by its
-        own validation accuracy.
+      rows: each has a method's "title", the "labels" of its run, and "home", the federations that
+        meet its assumption. With "pick", every client picks one of the runs of the rows above that
+        "labels" names, by its own validation accuracy.
     """
 
     question: ClassVar = "Does each method win where its assumption holds, and what elsewhere?"

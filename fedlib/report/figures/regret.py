@@ -45,15 +45,12 @@ def draw(given: Inputs) -> Figure:
 
 def notes(given: Inputs, found: pd.DataFrame) -> list[str]:
     """Notes on how to read the numbers."""
-    labels = [len(row["labels"]) for row in given.kind.rows]
-    tuned = "Each method's learning rate is that of its best validation accuracy."
     worst = found["high"] - found["mean"]
     spread = f"The worst seed is up to {100 * worst.max():.1f} points above the mean."
     several = len(given.exhibit["seeds"]) > 1
     return [
         "Regret: the best possible accuracy less the method's, both in expectation over the label; "
         "0 cannot be beaten.",
-        *([tuned] if max(labels) > 1 else []),
         *([spread] if several else []),
     ]
 

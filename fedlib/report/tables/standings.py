@@ -1,7 +1,4 @@
-"""Methods by federation: accuracy, worst tenth, clients hurt, newcomers, calibration, costs.
-
-Each method is represented by its run of highest validation accuracy.
-"""
+"""Methods by federation: accuracy, worst tenth, clients hurt, newcomers, calibration, costs."""
 
 from collections.abc import Iterator
 
