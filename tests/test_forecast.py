@@ -129,6 +129,12 @@ def test_a_rehearsal_without_the_numbers_of_large_tensors_counts_the_same(method
     assert counted(FIRST) == counted(math.inf)
 
 
+def test_what_a_mask_chooses_of_a_large_tensor_is_computed():
+    with unreal.Unreal():
+        x = torch.arange(2 * unreal.LARGE)
+        assert x[torch.zeros(len(x), dtype=torch.bool)].shape == (0,)
+
+
 def test_large_tensors_have_the_shape_and_strides_of_results_and_zeros(monkeypatch):
     monkeypatch.setattr(unreal, "LARGE", 100)
     x = torch.ones(10, 10)

@@ -39,7 +39,10 @@ class Unreal(TorchDispatchMode):
             return func(*args, **kwargs)
         if in_place:
             return args[0] if func._schema.returns else None
-        forms = _result(func, form(args), form(tuple(kwargs.items())))
+        try:
+            forms = _result(func, form(args), form(tuple(kwargs.items())))
+        except NotImplementedError:  # it depends on numbers, as where a mask chooses
+            return func(*args, **kwargs)
         if made and not _has_large(forms):
             return func(*args, **kwargs)
         return _zeros(forms)
