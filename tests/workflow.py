@@ -57,7 +57,7 @@ def smoke(*arguments: str) -> list[str]:
 
 def snakemake(folder: Path, *arguments: str, **changes: str) -> subprocess.CompletedProcess:
     """Run Snakemake in `folder`, in a fork; its output, both streams together, is `stdout`."""
-    arguments = ["--nocolor", *arguments]
+    arguments = ["--nocolor", *map(str, arguments)]
     with tempfile.NamedTemporaryFile("r", suffix=".log") as log:
         child = _FORKS.Process(target=_snakemake, args=(str(folder), arguments, log.name, changes))
         child.start()
