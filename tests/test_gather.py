@@ -128,6 +128,20 @@ def test_what_differs_is_refused_in_a_line_and_the_others_are_taken(
     assert not (whole / RESULTS / RUNS / "fedavg/seed0").exists()
 
 
+def test_a_tuned_run_is_taken_whose_training_alone_read_what_was_chosen(
+    halves, whole, tmp_path, monkeypatch
+):
+    choice = tmp_path / "choice.json"
+    choice.write_text("{}")
+    monkeypatch.setattr(Plan, "choice", lambda plan, **run: [str(choice)])
+    manifest = whole / RESULTS / "shards/pfedmm/digits.json"
+    for run in (halves[0] / RUNS / "fedavg").iterdir():
+        read = {"history.h5": choice, "evaluation.h5": run / "history.h5"}
+        for name, file in read.items():
+            changed(run / name, provenance={"inputs_sha256": seals.contents(manifest, file)})
+    assert gathered(halves[0]) == 0
+
+
 def test_runs_of_older_code_are_taken_if_asked_and_marked(halves, whole):
     history = run_of(halves[0]) / "history.h5"
     changed(history, provenance={"code": "0" * 16})

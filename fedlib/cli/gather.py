@@ -208,8 +208,9 @@ def check(plan: Plan, there: RunFolder, old: bool = False) -> None:
       DataError: for the first field that differs, or a damaged file.
     """
     job = there.training._asdict()
-    states, read = [], stale.inputs(plan, "train", job)
+    states, histories = [], {plan.path("history", **job): str(there.file("history.h5"))}
     for stage, file in there.results:
+        read = [histories.get(path, path) for path in stale.inputs(plan, stage, job)]
         provenance, spec = attributes(file)
         made = seals.made(file)
         _same(file, why.differences(spec, json.loads(plan.spec(stage, **job))))
@@ -221,7 +222,6 @@ def check(plan: Plan, there: RunFolder, old: bool = False) -> None:
             told = "; ARGS=--older-code takes it, and marks it"
             _same(file, [("the digest of the code", made.code, _code(plan, stage, job))], told)
         _same(file, [("the digest of its inputs", made.inputs, seals.contents(*read))])
-        read.append(str(file))  # an evaluation reads the history
         states.append(provenance.get(STATE))
     if states[0] != states[1]:
         raise DataError(f"{file} is refused: its {STATE} is not that of the history beside it")
