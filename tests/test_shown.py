@@ -22,6 +22,7 @@ from fedlib.spec.exhibits import COMMON, KINDS, PRIMARY
 from fedlib.workflow.plan import Plan
 
 SEEN, NEW = ("seen", "default", "test"), ("seen", "new_shard", "val")
+CRITERION = {"title": "A", "source": "B", "kind": "between", "at_least": 0}
 
 
 def exhibit(kind="views", **params):
@@ -49,7 +50,7 @@ def figure(kind, **params):
             {"protocol": "local", "federation": "digits", "label": "fedem"},
             {"protocol": "carry", "federation": "mnist", "label": "fedavg"}]}]),
          {("seen", "moe", "test")}),
-        (exhibit("criteria", criteria=[{"terms": [
+        (exhibit("criteria", criteria=[{**CRITERION, "terms": [
             {"federation": "digits", "label": "fedavg", "split": "val"},
             [{"federation": "digits", "label": "fedavg", "group": "unseen"},
              {"federation": "digits", "label": "fedem", "protocol": "moe"}]]}]),
@@ -75,7 +76,7 @@ def test_a_kind_has_a_module_that_makes_it_and_uses_all_of_its_fields(stage, kin
     unused = [
         field.name
         for field in dataclasses.fields(KINDS[stage][kind])[COMMON:]
-        if not re.search(rf'\bkind\.({field.name}\b|formed\("{field.name}"\))', text)
+        if not re.search(rf'\bkind\.({field.name}\b|formed\("{field.name}"\)|parsed\(\))', text)
     ]
     assert not unused
 
@@ -123,7 +124,7 @@ def test_an_exhibit_that_shows_more_repeats_the_evaluations_of_its_runs_and_no_t
     [
         ("global_accuracy", {"columns": [
             {"federation": "digits", "title": "F1", "metric": "macro_f1"}]}),
-        ("criteria", {"criteria": [{"terms": [
+        ("criteria", {"criteria": [{**CRITERION, "terms": [
             [{"federation": "x", "label": "y", "metric": "auc"}]]}]}),
     ],
 )  # fmt: skip

@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 
 import torch
 
+from fedlib import tree
 from fedlib.engine import ambient
 from fedlib.forecast.unreal import form
 from fedlib.run.cost import FORMULAS, Operations
+from fedlib.tree import Rows
 
 NORM = torch.ops.aten._native_batch_norm_legit_no_training
 
@@ -97,3 +99,22 @@ def _is_composite(func: Any) -> bool:
         func.name(), "CompositeImplicitAutograd"
     )
     return made_of and func.overloadpacket is not NORM
+
+
+def numbers(state: Any) -> int:
+    """Numbers in a state in which every client has trained.
+
+    Until then clients may share the tensors of their rows, which count for each client here. Other
+    shared tensors count once.
+    """
+    parts: list = []
+    tree.map_clients(parts.append, state)
+    others = {id(x): x for x in parts if type(x) is not Rows}
+    shared = sum(x.untyped_storage().nbytes() // x.element_size() for x in others.values())
+    return shared + sum(tree.numel(x) for x in parts if type(x) is Rows)
+
+
+def longer(method: Any, brief: Any) -> float:
+    """Ratio of the epochs of a method to those of its brief form (`Method.briefly`)."""
+    pairs = ((v, getattr(brief, n)) for n, v in vars(method).items() if isinstance(v, int))
+    return max((long / short for long, short in pairs if short and long > short), default=1.0)

@@ -32,13 +32,12 @@ from fedlib.engine.executors import Loop
 from fedlib.engine.task import Params, Task
 from fedlib.engine.waves import Work, pad
 from fedlib.federation import GROUPS, Federation
-from fedlib.forecast.counting import Counted, Counter
+from fedlib.forecast.counting import Counted, Counter, longer, numbers
 from fedlib.forecast.made_up import made_up, simulation
 from fedlib.forecast.unreal import Unreal
 from fedlib.results import SHARED
 from fedlib.run import evaluate, scoring
 from fedlib.run.simulate import Simulation
-from fedlib.tree import Rows
 
 BATCH = 2  # examples in a rehearsed batch: one is too few for batch normalisation
 # Examples of clients: unequal, to tell epochs from steps, and enough to hold out a part.
@@ -185,7 +184,7 @@ def _rehearsed(spec: dict, views: Sequence[Sequence[str]], sizes: Sizes) -> Rehe
     local = spec["local"] | {"batch_size": BATCH}
     few = _brief(simulation(spec | {"local": local}, sizes, tally, **counts, clients=CLIENTS_EACH))
     method, state = few.method, few.init()
-    before = _numbers(state)
+    before = numbers(state)
     tally.phase = Phase.ROUND
     tried, state, whole = _rounds(few, state)
     tally.phase = Phase.EVALUATION
@@ -201,7 +200,7 @@ def _rehearsed(spec: dict, views: Sequence[Sequence[str]], sizes: Sizes) -> Rehe
     more = DeviceData(made_up(sizes, 2 * number, **counts), few.data.dtype, few.data.device)
     twice = replace(few, data=more, executor=Tally(tally.counter))
     state = twice.init()
-    each = (_numbers(state) - before) / (twice.federation.num_clients - owners)
+    each = (numbers(state) - before) / (twice.federation.num_clients - owners)
     loads = _with_growth(loads, number, twice, state, own_views)
     tests = [load.flops for part, load in loads.items() if _is_final_test(part)]
     return Rehearsed(
@@ -212,7 +211,7 @@ def _rehearsed(spec: dict, views: Sequence[Sequence[str]], sizes: Sizes) -> Rehe
         shared_test=max(tests, default=0.0) if any(view[2] == SHARED for view in views) else 0.0,
         whole=whole,
         busy=1 / tried,
-        brief=_longer(method, brief) if brief else 1.0,
+        brief=longer(method, brief) if brief else 1.0,
         finalists=_finalists(method, sizes),
     )
 
@@ -394,27 +393,8 @@ def _rounds(few: Simulation, state: Any) -> tuple[int, Any, bool]:
     return 1, state, cohort.journal.whole
 
 
-def _numbers(state: Any) -> int:
-    """Numbers in a state in which every client has trained.
-
-    Until then clients may share the tensors of their rows, which count for each client here. Other
-    shared tensors count once.
-    """
-    parts: list = []
-    tree.map_clients(parts.append, state)
-    others = {id(x): x for x in parts if type(x) is not Rows}
-    shared = sum(x.untyped_storage().nbytes() // x.element_size() for x in others.values())
-    return shared + sum(tree.numel(x) for x in parts if type(x) is Rows)
-
-
 def _finalists(method: Any, sizes: Sizes) -> int:
     """Number of clients that are prepared for the final protocols; 0 for all."""
     narrow = sizes._replace(shape=[1] * len(sizes.shape), labels=[], tokens=None)
     chosen = method.finalists(made_up(narrow, MANY, (1, 1), 1), "seen")
     return 0 if len(chosen) == MANY else len(chosen)
-
-
-def _longer(method: Any, brief: Any) -> float:
-    """Ratio of the epochs of a method to those of its brief form (`Method.briefly`)."""
-    pairs = ((v, getattr(brief, n)) for n, v in vars(method).items() if isinstance(v, int))
-    return max((long / short for long, short in pairs if short and long > short), default=1.0)
