@@ -39,8 +39,8 @@ def build(given: TableInputs) -> Sheet:
         "what chance makes of perfect calibration. Less is better; a dash: not recorded.",
         "Gain: of validation accuracy in the last quarter of the rounds, as the method predicts by "
         "default; of more than a point, longer training would help. A dash: not evaluated then.",
-        "Each method shows the run of its best validation accuracy. Traffic and arithmetic are of "
-        "that run alone, both directions and all clients; where clients pick, of all three.",
+        "Traffic and arithmetic are of training, both directions and all clients; where clients "
+        "pick, of all three runs.",
     )
 
 
