@@ -131,14 +131,16 @@ which: $(STAMP)  ## write docs/which-method-when.md from what is kept of the ben
 figures-from: $(STAMP)  ## draw FROM=docs/results/PAPER again, without any run
 	@$(workflow) figures-from
 
+# Files in the order of tests/conftest.py: the slow ones first.
+SIDE_BY_SIDE = -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder
 test: $(STAMP)  ## run all tests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile $(TESTS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE) $(TESTS)
 
 # What most changes break first: the contracts of methods, declarations, plans, rooms and documents.
 FAST := methods rooms documents papers plan narrowing own_methods overrides cli cohort partition
 FAST += metrics tables seals files readme
 test-fast: $(STAMP)  ## run a quarter of the tests, in two minutes; TESTS="-k fedper" for one method
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n $(TEST_JOBS) --dist loadfile \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" $(SIDE_BY_SIDE) \
 	  $(if $(findstring tests/,$(TESTS)),,$(FAST:%=tests/test_%.py)) $(TESTS)
 
 check-method: export FEDLIB_METHOD = $(value FILE)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from types import SimpleNamespace
 
 import changed
@@ -19,6 +20,8 @@ from fedlib.workflow.forkclient import SERVERS
 
 # Before PyTorch is imported: one thread is what the workflow uses, and busy cores make more slow.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Or a test would wait until no run of this user measures executors any more.
+os.environ["XDG_CACHE_HOME"] = str(workflow.CACHE)
 
 IID = {"kind": "iid", "num_clients": 4, "train_fraction": 0.8}
 LOCAL = {"solver": "sgd", "lr": 0.1, "batch_size": 32}
@@ -48,6 +51,12 @@ def pytest_collection():
     yield
     gc.freeze()
     gc.enable()
+
+
+def pytest_collection_modifyitems(items):
+    # Workers of pytest-xdist take files in this order: those that take long must not come last.
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: -slow[item.path])
 
 
 def pytest_ignore_collect(collection_path, config):

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PARTS = ("Snakefile", "config.yaml", "workflow", "config", "rules", "profiles", "envs")
 PARTS += ("fedlib", "scripts")
 SMOKE = "tests/smoke.yaml"
+CACHE = Path(tempfile.gettempdir()) / f"fedlib-tests-{os.getuid()}"  # of all tests
 
 # Snakemake and what it imports late take seconds to load, so runs of it are forks of one process
 # that has them loaded. It must not have fedlib: each copy of the checkout has its own.
@@ -45,8 +46,7 @@ def clone(finished: Path, folder: Path) -> Path:
 
 def environment(**changes: str) -> dict:
     """Environment of the jobs: no GPU, one thread, and no cache of other checkouts."""
-    cache = Path(tempfile.gettempdir()) / f"fedlib-tests-{os.getuid()}"
-    fixed = {"FEDLIB_GPU_SLOTS": "0", "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(cache)}
+    fixed = {"FEDLIB_GPU_SLOTS": "0", "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(CACHE)}
     return {**os.environ, **fixed, "PYTHONDONTWRITEBYTECODE": "1", **changes}
 
 
