@@ -238,8 +238,10 @@ def test_every_executor_gives_the_state_and_predictors_of_the_loop(name, network
 @every_method
 def test_another_seed_gives_other_bits(name):
     # The same one gives the same: see test_simulate.py.
-    method, federation, state = after_two_rounds(name)
-    assert not same_bits(state, run(method, federation, 2, seed=100))
+    method, federation, _ = after_two_rounds(name)
+    start = method.init(federation.num_clients, 0)
+    cohorts = (cohort_of(method.task, federation, seed=seed) for seed in (0, 100))
+    assert not same_bits(*(method.round(start, cohort) for cohort in cohorts))
 
 
 @every_method

@@ -4,37 +4,16 @@ import math
 
 import pytest
 import torch
+from test_models import batch_of, task_of, varied
 from torch import nn
 from torch.nn import functional as F
 
-from fedlib import models, streams
+from fedlib import models
 from fedlib.engine import ambient
-from fedlib.engine.task import Batch, Task
-from fedlib.models import emnist_cnn, mobilenet_v2
-from fedlib.models.layers.fast import MaxPool2d
+from fedlib.engine.task import Task
+from fedlib.models import mobilenet_v2
 from fedlib.models.layers.gate import Gate
 from fedlib.models.vae import Code
-
-
-def task_of(name, params, **options):
-    return Task(lambda: models.load(name).build(**params), **options)
-
-
-def batch_of(shape, train=False, name=""):
-    # Not negative, so that they also are numbers of characters.
-    x = 10 * torch.rand(3, *shape, generator=torch.Generator().manual_seed(0))
-    x = x.long() if name == "transformer" else x  # which tokens are, not bytes
-    key = torch.from_numpy(streams.keys(1, 0) >> 1)[0]
-    return Batch(x, torch.tensor([0, 1, 1]), torch.arange(3), key=key, train=train)
-
-
-def varied(drawn, seed=0):
-    """Parameters and statistics that are no longer 0 or 1, as after some training."""
-    draw = torch.Generator().manual_seed(seed)
-    return {
-        name: value * (1 + 0.1 * torch.rand(value.shape, generator=draw)) + 0.01
-        for name, value in drawn.items()
-    }
 
 
 def assert_equal_to_rounding(ours, theirs):
@@ -44,16 +23,27 @@ def assert_equal_to_rounding(ours, theirs):
         torch.testing.assert_close(ours[name], value, rtol=0, atol=1e-10 * float(largest))
 
 
-def test_pooling_before_the_relu_is_the_same_function_as_after_it():
-    lenet5 = models.load("lenet5").build(62, in_channels=1, side=28).body
-    for parts in (list(emnist_cnn.build(62).body), [*lenet5[0], *lenet5[1]]):
-        assert [type(layer) for layer in parts[1:3]] == [MaxPool2d, nn.ReLU]
-        pool = nn.MaxPool2d(2)
-        published = nn.Sequential(parts[0], parts[2], pool, parts[3], parts[5], pool)
-        x = batch_of((1, 28, 28)).x
-        # The largest of the positive parts is the positive part of the largest; what is left is
-        # rounding, as the second convolution adds up in another order.
-        torch.testing.assert_close(published(x), nn.Sequential(*parts[:6])(x))
+@pytest.mark.parametrize(
+    ("name", "params", "shape"),
+    [
+        ("emnist_cnn", {}, (1, 28, 28)),
+        ("fedmoe_cnn", {"hidden": 8}, (1, 28, 28)),
+        ("lenet5", {"in_channels": 1, "side": 28}, (1, 28, 28)),
+        ("pfedmoe_cnn", {"size": "cnn5"}, (3, 32, 32)),
+    ],
+)
+def test_two_convolutions_whose_relus_are_pooled_are_the_published_network(name, params, shape):
+    network = models.load(name).build(10, **params).double()
+    x = seen = batch_of(name, shape).x
+    kinds = nn.Conv2d, nn.Linear
+    convolutions, hidden = ([m for m in network.body.modules() if isinstance(m, k)] for k in kinds)
+    for convolution in convolutions:  # ours pool first: the maximum commutes with the ReLU
+        seen = F.max_pool2d(convolution(seen).relu(), 2)
+        assert convolution.padding == ((2, 2) if name == "fedmoe_cnn" else (0, 0))
+    seen = seen.flatten(1)
+    for layer in hidden:
+        seen = layer(seen).relu()
+    torch.testing.assert_close(network(x), network.head(seen))
 
 
 def test_a_gate_skips_batch_normalisation_only_in_training_and_for_one_example():
@@ -67,19 +57,6 @@ def test_a_gate_skips_batch_normalisation_only_in_training_and_for_one_example()
     # A prediction does not depend on its company.
     torch.testing.assert_close(gate.eval()(x[:1]), gate(x)[:1])
     assert not torch.allclose(gate(x[:1]), plain(x[:1]))
-
-
-@pytest.mark.parametrize("name", ["lenet5", "resnet20"])
-def test_the_last_layer_is_one_linear_layer_called_head(name):
-    task = task_of(name, {"num_classes": 7})
-    head = task.split(task.init(0))[1]
-    assert head.keys() == {"head.weight", "head.bias"}
-    features = {"lenet5": 512, "resnet20": 64}[name]
-    assert head["head.weight"].shape == (7, features)
-    batch = batch_of((3, 32, 32))
-    found = task.features(task.split(task.init(0))[0], batch)
-    assert found.shape == (3, features)
-    assert found.min() >= 0 and found.max() > 0  # after the last ReLU
 
 
 def test_one_hidden_layer_may_be_a_number_or_a_list():
@@ -114,8 +91,7 @@ def test_resnet20_is_the_published_network(groups, side):
     build = {"num_classes": 10, "norm_groups": groups}
     task = task_of("resnet20", build, dtype=torch.float64)
     params = varied(task.init(0))
-    batch = batch_of((3, *side))
-    batch = batch._replace(x=batch.x.double())
+    batch = batch_of("resnet20", (3, *side))
     rest = iter(params.values())  # kernel, scale and shift of each convolution in turn
 
     def normalised(x, stride=1):
@@ -148,7 +124,7 @@ def test_resnet20_draws_convolutions_of_variance_two_over_fan_in():
 def test_the_autoencoder_decodes_a_draw_in_training_and_the_mean_otherwise():
     task = task_of("vae", {"in_features": 4, "hidden": [6, 5], "latent": 2}, dtype=torch.float64)
     encoder, decoder = task.split(task.init(0))
-    batch = batch_of((1, 2, 2), train=True)
+    batch = batch_of("vae", (1, 2, 2), train=True)
     many = torch.tensor([[1.0, -2.0, 0.0, 2 * math.log(3.0)]], dtype=torch.float64)
     code = many.expand(20_000, -1)  # of means 1 and -2, and deviations 1 and 3
     with ambient.dropout_key(batch.key):
@@ -165,7 +141,7 @@ def test_the_autoencoder_decodes_a_draw_in_training_and_the_mean_otherwise():
     assert torch.equal(found, task.head_logits(decoder, drawn, batch))
     evaluated = task.head_logits(decoder, code, batch._replace(train=False, key=None))
     assert torch.equal(evaluated, task.head_logits(decoder, code[:, :2], batch))
-    assert task.features(encoder, batch._replace(x=batch.x.double())).shape == (3, 2 * 2)
+    assert task.features(encoder, batch).shape == (4, 2 * 2)
 
 
 def published_mobilenet_v2(params):
@@ -180,24 +156,21 @@ def published_mobilenet_v2(params):
     return module
 
 
-# Maps shrink to 1 pixel from 32; to 2 from 40 and 64, and are never square in the last.
-SIDES = [(32, 32), (40, 40), (64, 64), (32, 64), (70, 33)]
-
-
+# Maps shrink to 1 pixel from 32, to 2 from 40, and are never square in the last.
 @pytest.mark.parametrize(
     ("side", "train", "layout"),
     [
-        *((side, True, torch.contiguous_format) for side in SIDES[::2]),
-        *((side, False, torch.channels_last) for side in SIDES[1::2]),
-        (SIDES[-1], True, torch.channels_last),
+        ((32, 32), True, torch.contiguous_format),
+        ((40, 40), False, torch.channels_last),
+        ((70, 33), True, torch.channels_last),
     ],
 )
 def test_mobilenet_v2_is_torchvisions_with_its_gradients_and_statistics(side, train, layout):
     build = {"num_classes": 10, "dropout": 0.0}
     task = task_of("mobilenet_v2", build, dtype=torch.float64)
     params = varied(task.init(0))
-    batch = batch_of((3, *side), train)
-    batch = batch._replace(x=batch.x.double().contiguous(memory_format=layout))
+    batch = batch_of("mobilenet_v2", (3, *side), train)
+    batch = batch._replace(x=batch.x.contiguous(memory_format=layout))
     own = {name: value.clone() for name, value in params.items()}
     weights = {n: own[n].requires_grad_() for n in own if not task.is_statistic(n)}
     logits = task.logits(own, batch)
@@ -243,7 +216,7 @@ def torchvision_model():
         for entry, value in model.state_dict().items():
             if entry.endswith(("running_mean", "running_var")):
                 value.uniform_(0.5, 1.5)
-    return model.eval()
+    return model.double().eval()
 
 
 @pytest.fixture
@@ -253,23 +226,16 @@ def weight_file(torchvision_model, tmp_path):
     return tmp_path / "weights.pth"
 
 
-def test_pretrained_weights_are_those_of_the_body(weight_file):
-    task = task_of("mobilenet_v2", {"num_classes": 10})
-    weights = mobilenet_v2.pretrained(weight_file)
-    body, _ = task.split(task.init(0))
-    shapes = {entry: value.shape for entry, value in body.items()}
-    assert {entry: value.shape for entry, value in weights.items()} == shapes
-
-
 def test_a_pretrained_body_computes_torchvisions_features(torchvision_model, weight_file):
-    params = {"num_classes": 10}
-    task = task_of("mobilenet_v2", params, pretrained=mobilenet_v2.pretrained(weight_file))
-    batch = batch_of((3, 32, 32))
+    params, options = {"num_classes": 10}, {"dtype": torch.float64}
+    weights = mobilenet_v2.pretrained(weight_file)
+    task = task_of("mobilenet_v2", params, pretrained=weights, **options)
+    batch = batch_of("mobilenet_v2", (3, 32, 32))
     body, head = task.split(task.init(3))
     expected = torchvision_model.features(batch.x).mean((2, 3))
     torch.testing.assert_close(task.features(body, batch), expected)
     # The last layer is drawn as without them.
-    drawn = task_of("mobilenet_v2", params).split(task_of("mobilenet_v2", params).init(3))[1]
+    drawn = task.split(task_of("mobilenet_v2", params, **options).init(3))[1]
     assert all(torch.equal(head[entry], drawn[entry]) for entry in drawn)
 
 
@@ -300,8 +266,7 @@ def test_a_task_keeps_no_values_of_its_modules_and_ties_what_was_tied():
     for module in (task._training, task._evaluating):
         assert all(x.is_meta for x in [*module.parameters(), *module.buffers()])
         assert module.head.weight is module.body[0].weight
-    params, batch = task.init(0), batch_of((4,))
-    batch = batch._replace(x=batch.x.double())
+    params, batch = task.init(0), batch_of("linear", (4,))
     w = params["body.0.weight"]
     assert "head.weight" not in params
     expected = batch.x @ w.T / math.sqrt(1 + 1e-5) @ w.T  # statistics of mean 0 and variance 1
@@ -335,15 +300,3 @@ def test_the_residual_network_is_torchvisions_with_a_stem_for_small_images(train
     pairs = zip(network.state_dict().values(), published.state_dict().values(), strict=True)
     for ours, theirs in pairs:
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
-
-
-def test_the_cnn_pools_what_its_relu_leaves():
-    network = models.load("fedmoe_cnn").build(62, hidden=8).double()
-    first, second = (layer for layer in network.body if isinstance(layer, nn.Conv2d))
-    hidden = next(layer for layer in network.body if isinstance(layer, nn.Linear))
-    x = seen = torch.randn(3, 1, 28, 28, dtype=torch.float64)
-    for convolution in (first, second):
-        assert convolution.padding == (2, 2)
-        seen = nn.functional.max_pool2d(convolution(seen).relu(), 2)
-    expected = network.head(hidden(seen.flatten(1)).relu())
-    torch.testing.assert_close(network(x), expected)
