@@ -1,30 +1,27 @@
 """A federation by hand: a loop over clients, with modules and optimisers of PyTorch.
 
 It shares nothing with the engine but the order of the batches, which is drawn. The test of a method
-adds what one client does and what the server does:
+adds what one client does, and what the server does unless it averages:
 
     hand = Reference(federation, task)
 
     def client(c, number):
-        hand.nets[c].load_state_dict(hand.shared, strict=False)
+        hand.receive(c)
         hand.learn(c, number)
 
-    def server(ids):
-        hand.shared = hand.average(hand.nets)
-
-    hand.rounds(client, server)
+    hand.rounds(client)
 """
 
 from typing import NamedTuple
 
-import pytest
 import torch
 from support import cohort_of, run, sgd
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, nll_loss, softplus
 
-from fedlib import methods
+from fedlib import methods, tree
 from fedlib.engine.batches import draw_batches
 from fedlib.engine.schedules import Schedule
+from fedlib.methods.parts import server_mixture
 
 ROUNDS, EPOCHS = 3, 2
 SOLVER = sgd(epochs=EPOCHS, schedule=Schedule("multi_step", milestones=(3, 5), factor=0.1))
@@ -164,18 +161,76 @@ class Reference:
         """Local training of its module on its labels."""
         self.fit(client, number, self.solvers[client], cross_entropy_of(self.nets[client]), stream)
 
-    def rounds(self, client, server=lambda ids: None, cohorts=None):
+    def receive(self, client):
+        """Its module, which has the server's values now."""
+        self.nets[client].load_state_dict(self.shared, strict=False)
+        return self.nets[client]
+
+    def aggregate(self, ids):
+        """The server's part of FedAvg."""
+        self.shared = self.average({c: self.nets[c] for c in ids})
+
+    def rounds(self, client, server=None, cohorts=None):
         """`client(c, number)` of everybody in a cohort, then `server(ids)`, round by round."""
         for number, ids in enumerate(cohorts or [self.seen] * ROUNDS):
             for c in ids:
                 client(c, number)
-            server(ids)
+            (server or self.aggregate)(ids)
 
     def average(self, modules):
         """Of {client: module}, by numbers of training examples."""
         total = sum(self.sizes[c] for c in modules)
         weights = [self.sizes[c] / total for c in modules]
         return average([module.state_dict() for module in modules.values()], weights)
+
+
+class Mixture:
+    """Modules of a mixture of Fed-MoE's kind: routed experts by number, a main one, a gate.
+
+    Attributes:
+      own: numbers of the routed experts that are there; without, all.
+    """
+
+    def __init__(self, method, model, own=None):
+        number = len(next(iter(model["routed"].values())))
+        parts = {i: tree.take(model["routed"], i) for i in (range(number) if own is None else own)}
+        self.routed = {i: module_of(method.task, part) for i, part in parts.items()}
+        self.main = module_of(method.task, tree.take(model["main"], 0))
+        self.gate, self.noise = (module_of(method.gate, model[name]) for name in ("gate", "noise"))
+        self.alpha = model["alpha"].clone().requires_grad_()
+
+    def trained(self):
+        """Of the gate, of its noise and of alpha."""
+        return [*self.gate.parameters(), *self.noise.parameters(), self.alpha]
+
+    def learn(self, x, y, solver, *stream):
+        """Experts and gate together, by soft noisy gates, whose entropy is weighed by 0.1."""
+        experts = [p for net in (*self.routed.values(), self.main) for p in net.parameters()]
+        learn([*experts, *self.trained()], self.soft_loss, x, y, solver, *stream)
+
+    def soft_loss(self, batch):
+        scale = softplus(self.noise(batch.x)) + 0.01
+        p = server_mixture.noisy(self.gate(batch.x), scale, batch.key).softmax(-1)
+        main = self.main(batch.x).softmax(-1)
+        nobody = torch.full_like(main, 1 / main.shape[1])  # what an expert says that is not there
+        said = [
+            self.routed[i](batch.x).softmax(-1) if i in self.routed else nobody
+            for i in range(p.shape[1])
+        ]
+        mixed = sum(p[:, [i]] * expert for i, expert in enumerate(said))
+        mixed = self.alpha * mixed + (1 - self.alpha) * main
+        return nll_loss(mixed.log(), batch.y) - 0.1 * (p * p.log()).sum(-1).mean()
+
+    def shared(self):
+        """All but the routed experts, as a method has them."""
+        nets = {"gate": self.gate, "noise": self.noise}
+        values = {name: dict(net.state_dict()) for name, net in nets.items()}
+        main = tree.stack([dict(self.main.state_dict())])
+        return values | {"main": main, "alpha": self.alpha.detach()}
+
+    def experts(self):
+        """{number: values of the expert}"""
+        return {i: dict(net.state_dict()) for i, net in self.routed.items()}
 
 
 def assert_params(ours, theirs):
@@ -202,6 +257,3 @@ def predicted(method, state, federation, client, executor, way="personalise"):
     cohort = cohort_of(method.task, federation, [client], executor=executor)
     personal = getattr(method, way)(state, cohort)
     return cohort.score(method.predict, personal, split="test")[0].exp()
-
-
-executors = pytest.mark.parametrize("executor", ["loop", "batched"])

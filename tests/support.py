@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
@@ -20,6 +21,7 @@ from fedlib.run.simulate import Course, Simulation
 
 REPRODUCED = [*filter(papers.num_printed, papers.names())]  # all but comparisons of our own
 EXECUTORS = {"loop": Loop, "batched": Batched}
+executors = pytest.mark.parametrize("executor", EXECUTORS)
 MIXTURES = ("centmoe", "fedjets", "fedmoe", "moe_fedavg", "uniform_mixture")  # methods with a gate
 # Methods that need a server with data of its own.
 WITH_SERVER = ("centmoe", "fedmoe", "server_finetuning", "uniform_mixture")

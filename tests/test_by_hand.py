@@ -15,14 +15,13 @@ from reference import (
     assert_params,
     cross_entropy_of,
     descent,
-    executors,
     learn,
     module_of,
     owned,
     predicted,
     trained,
 )
-from support import clients_with, cohort_of, run, sgd, tiny_task, toy_federation
+from support import clients_with, cohort_of, executors, run, sgd, tiny_task, toy_federation
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -38,8 +37,7 @@ def test_fedavg_and_fedprox(executor, mu):
     hand = Reference(federation, task)
 
     def client(c, number):
-        net = hand.nets[c]
-        net.load_state_dict(hand.shared, strict=False)
+        net = hand.receive(c)
         anchor = [p.detach().clone() for p in net.parameters()]
 
         def loss(batch):
@@ -49,10 +47,7 @@ def test_fedavg_and_fedprox(executor, mu):
 
         hand.fit(c, number, hand.solvers[c], loss)
 
-    def server(ids):
-        hand.shared = hand.average(hand.nets)
-
-    hand.rounds(client, server)
+    hand.rounds(client)
     name, params = ("fedavg", {}) if mu is None else ("fedprox", {"mu": mu})
     _, state = trained(name, task, federation, executor, **params)
     assert_params(state.params, hand.shared)
@@ -97,43 +92,28 @@ def test_fedavg_plus_fine_tunes_with_an_old_or_a_new_solver(executor, mode):
 
 
 @executors
-def test_fresh_fine_tuning_of_absent_and_unseen_clients_is_at_the_rate_of_training(executor):
+@pytest.mark.parametrize(
+    ("local", "tuned", "solver"),
+    [
+        # 6 epochs were trained, which is past both milestones, 3 and 5; the absent one did 2.
+        (SOLVER, {}, sgd(epochs=EPOCHS, lr=0.001)),
+        (sgd(steps=1), {"tune_epochs": 3, "tune_lr_scale": 0.5}, sgd(epochs=3, lr=0.05)),
+    ],
+    ids=["rate of training", "epochs and rate of its own"],
+)
+def test_fresh_fine_tuning_of_absent_and_unseen_clients(executor, local, tuned, solver):
     federation, task = toy_federation(), tiny_task(norm=True)
     seen, [unseen] = federation.ids("seen").tolist(), federation.ids("unseen")
-    method, absent = methods.load("fedavg_plus")(task=task, local=SOLVER), seen[0]
+    method, absent = methods.load("fedavg_plus")(task=task, local=local, **tuned), seen[0]
     cohorts = [seen, *[seen[1:]] * (ROUNDS - 1)]  # the first one stays away
     state = run(method, federation, cohorts, executor=executor)
     cohort = cohort_of(task, federation, [absent, unseen], executor=executor, round=ROUNDS)
     ours = method.adapt(state, cohort)
-    # 6 epochs were trained, which is past both milestones, 3 and 5; the absent one did 2.
-    solver = sgd(epochs=EPOCHS, lr=0.001)
     for row, c in enumerate((absent, unseen)):
         net = module_of(task, state.trained.params)
         examples = owned(federation, c)
         learn(net.parameters(), cross_entropy_of(net), *examples, solver, ROUNDS, "tune", c)
         assert_params(tree.take(ours, row), net.state_dict())
-
-
-@executors
-def test_fine_tuning_with_epochs_and_a_rate_of_its_own(executor):
-    federation, task = toy_federation(), tiny_task(norm=True)
-    tuned = {"tune_epochs": 3, "tune_lr_scale": 0.5}
-    method = methods.load("fedavg_plus")(task=task, local=sgd(steps=1), **tuned)
-    state = run(method, federation, executor=executor)
-    ours = method.adapt(state, cohort_of(task, federation, executor=executor, round=ROUNDS))
-    for c in federation.ids("seen").tolist():
-        net = module_of(task, state.trained.params)
-        solver = sgd(epochs=3, lr=0.5 * sgd().lr)
-        learn(
-            net.parameters(),
-            cross_entropy_of(net),
-            *owned(federation, c),
-            solver,
-            ROUNDS,
-            "tune",
-            c,
-        )
-        assert_params(tree.take(ours, c), net.state_dict())
 
 
 @executors

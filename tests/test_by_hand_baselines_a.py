@@ -16,11 +16,10 @@ from reference import (
     assert_params,
     cross_entropy_of,
     descend,
-    executors,
     module_of,
     trained,
 )
-from support import cohort_of, run, sgd, tiny_task, toy_federation
+from support import cohort_of, executors, run, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, tree
@@ -252,7 +251,7 @@ def test_l2sgd(executor):
         descend(hand.solvers[c], islice(steps, counts[number]), loss)
 
     def server(ids):
-        hand.shared = hand.average(hand.nets)
+        hand.aggregate(ids)
         for net in hand.nets.values():
             own = {name: value.clone() for name, value in net.state_dict().items()}
             pulled = {n: (1 - lam / p) * own[n] + lam / p * v for n, v in hand.shared.items()}

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 import pytest
 import torch
-from reference import SOLVER, Reference, assert_params, executors, module_of, predicted, trained
-from support import clients_with, cohort_of, run, sgd, tiny_task, toy_federation
+from reference import SOLVER, Reference, assert_params, module_of, predicted, trained
+from support import clients_with, cohort_of, executors, run, sgd, tiny_task, toy_federation
 from test_by_hand import golden_federation
 from torch import nn
 from torch.func import functional_call
@@ -38,8 +38,7 @@ def test_apfl(executor, alpha):
         return {name: alpha * a + (1 - alpha) * b.detach() for (name, a), b in pairs}
 
     def client(c, number):
-        g = hand.nets[c]
-        g.load_state_dict(hand.shared, strict=False)
+        g = hand.receive(c)
 
         def loss(batch):
             # Parameters that are not those of v, running statistics that are.
@@ -48,10 +47,7 @@ def test_apfl(executor, alpha):
 
         hand.fit(c, number, solvers[c], loss)
 
-    def server(ids):
-        hand.shared = hand.average(hand.nets)
-
-    hand.rounds(client, server)
+    hand.rounds(client)
     method, state = trained("apfl", task, federation, executor, alpha=alpha)
     assert_params(state.params, hand.shared)
     for c in hand.seen:
@@ -72,8 +68,7 @@ def test_ditto(executor, lam):
     solvers = {c: hand.solvers[c] + hand.solvers_of(own[c]) for c in hand.seen}
 
     def client(c, number):
-        w, v = hand.nets[c], own[c]
-        w.load_state_dict(hand.shared, strict=False)
+        w, v = hand.receive(c), own[c]
         received = [p.detach().clone() for p in w.parameters()]
 
         def loss(batch):
@@ -84,10 +79,7 @@ def test_ditto(executor, lam):
 
         hand.fit(c, number, solvers[c], loss)
 
-    def server(ids):
-        hand.shared = hand.average(hand.nets)
-
-    hand.rounds(client, server)
+    hand.rounds(client)
     _, state = trained("ditto", task, federation, executor, lam=lam)
     assert_params(state.params, hand.shared)
     for c in hand.seen:
@@ -135,14 +127,7 @@ def test_pooled_data(executor):
         federation.x, federation.y, [(rows, federation.test.of(0))], federation.num_classes
     )
     hand = Reference(one, task)
-
-    def client(c, number):
-        hand.learn(c, number)
-
-    def server(ids):
-        hand.shared = hand.average(hand.nets)
-
-    hand.rounds(client, server)
+    hand.rounds(hand.learn)
     _, state = trained("pooled", task, federation, executor)
     assert_params(state.params, hand.shared)
 
@@ -154,8 +139,7 @@ def test_qffl(executor, q):
     hand, lipschitz, sent = Reference(federation, task), 1 / 0.1, []
 
     def client(c, number):
-        net, shared = hand.nets[c], hand.shared
-        net.load_state_dict(shared, strict=False)
+        net, shared = hand.receive(c), hand.shared
         x, y = hand.shard(c)
         with torch.no_grad():
             loss = float(cross_entropy(net.eval()(x), y)) + 1e-10

@@ -3,8 +3,8 @@
 import pytest
 import torch
 from class_nets import DEEP, ROUNDS, SERVER, Clients, F, L, assert_near, settings, train
-from reference import assert_module, cross_entropy_of, executors, learn
-from support import sgd
+from reference import assert_module, cross_entropy_of, learn
+from support import executors, sgd
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss, softmax
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation
+from support import cohort_of, executors, sgd, tiny_task, toy_federation
 from torch import nn
 
 from fedlib.engine.journal import Journal
@@ -51,7 +51,7 @@ def test_sequences_have_no_class():
         class_means.counts(cohort, 3)
 
 
-@pytest.mark.parametrize("executor", EXECUTORS)
+@executors
 @pytest.mark.parametrize("at_once", [2**15, 1], ids=["together", "one by one"])
 def test_means_are_over_a_clients_own_examples_of_a_class(executor, at_once, monkeypatch):
     monkeypatch.setattr(class_means, "EXAMPLES", at_once)
@@ -68,28 +68,6 @@ def test_means_are_over_a_clients_own_examples_of_a_class(executor, at_once, mon
     torch.testing.assert_close(found, torch.tensor(expected).double()[..., None].expand(2, 3, 2))
 
 
-@pytest.mark.parametrize("executor", EXECUTORS)
-def test_means_are_taken_in_evaluation_mode_of_clients_of_two_architectures(executor):
-    tasks = tiny_task(norm=True, dropout=0.5, hidden=5), tiny_task(dropout=0.5, hidden=3)
-    cohort = two_clients(tasks[0], executor=executor)
-    models, own = cohort.in_turn([task.init(0) for task in tasks]), cohort.in_turn(tasks)
-    found = class_means.of_clients(
-        cohort,
-        lambda model, task, batch: task.logits(model, batch),
-        models,
-        own,
-        counts=class_means.counts(cohort, 3),
-    )
-    net = tasks[0].build().double().eval()
-    net.load_state_dict(tasks[0].init(0), strict=False)
-    x = torch.arange(5.0).double()[:, None].expand(5, 4)
-    with torch.no_grad():
-        logits = net(x)
-    torch.testing.assert_close(found[0, 0], logits[[1, 2]].mean(0))
-    torch.testing.assert_close(found[0, 2], logits[[0, 3, 4]].mean(0))
-    assert found[0, 1].tolist() == [0, 0, 0] == found[1, 0].tolist()
-
-
 def test_only_vectors_of_classes_that_are_held_and_known_are_sent_and_counted():
     cohort = two_clients()
     server = ClassMeans(torch.arange(6.0).reshape(3, 2), torch.tensor([True, True, False]))
@@ -102,33 +80,6 @@ def test_only_vectors_of_classes_that_are_held_and_known_are_sent_and_counted():
 
 
 # -- server -------------------------------------------------------------------------------
-
-
-def test_every_holder_counts_alike_and_nobody_else_does():
-    nan = torch.nan  # what is not sent must not be used
-    uploaded = torch.tensor([[[1.0, 2], [nan, nan], [7, 7]], [[3, 6], [4, 4], [nan, nan]]])
-    before = class_means.unknown(3, 2, tiny_task(dtype=torch.float32))
-    after = class_means.averaged(before, uploaded, HELD)
-    assert after.values.tolist() == [[2, 4], [4, 4], [7, 7]]
-    assert after.known.tolist() == [True] * 3 and before.known.tolist() == [False] * 3
-
-
-def test_a_class_that_nobody_sent_keeps_what_it_had():
-    before = ClassMeans(torch.tensor([[1.0], [2], [3]]), torch.tensor([False, True, False]))
-    held = torch.tensor([[True, False, False]])
-    after = class_means.averaged(before, torch.tensor([[[9.0], [9], [9]]]), held)
-    assert after.values.tolist() == [[9], [2], [3]]
-    assert after.known.tolist() == [True, True, False]
-
-
-def test_pairs_are_what_was_sent_by_client_whatever_the_order_of_the_cohort():
-    uploaded = torch.arange(12.0).reshape(2, 3, 2)
-    cohort = two_clients()
-    vectors, labels = class_means.pairs(cohort, uploaded, HELD)
-    assert vectors.tolist() == [[0, 1], [4, 5], [6, 7], [8, 9]] and labels.tolist() == [0, 2, 0, 1]
-    backwards = replace(cohort, ids=torch.tensor([1, 0]))
-    again = class_means.pairs(backwards, uploaded.flip(0), HELD.flip(0))
-    assert [x.tolist() for x in again] == [vectors.tolist(), labels.tolist()]
 
 
 ROUND = SimpleNamespace(seed=5, round=0, journal=Journal())  # what a server asks of a cohort

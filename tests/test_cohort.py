@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from reference import batches, cross_entropy_of, descend, descent, module_of, owned, values_of
-from support import EXECUTORS, assert_close, clients_with, cohort_of, sgd, tiny_task, toy_federation
+from support import assert_close, clients_with, cohort_of, executors, sgd, tiny_task, toy_federation
 
 import fedlib.engine.cohort
 import fedlib.engine.waves
@@ -23,8 +23,6 @@ from fedlib.engine.task import Task
 from fedlib.errors import DataError
 from fedlib.federation import Split
 from fedlib.models.emnist_cnn import EmnistCNN
-
-both_executors = pytest.mark.parametrize("executor", EXECUTORS)
 
 # Batches of 4 leave 3, none, 2, 2 and 3 examples over; the last client has less than a batch.
 UNEVEN = (7, 12, 6, 10, 3)
@@ -69,7 +67,7 @@ def visited(cohort, local, stream="scan"):
 # -- padding ------------------------------------------------------------------------------
 
 
-@both_executors
+@executors
 @pytest.mark.parametrize("plan", PLANS)
 def test_a_client_trains_as_a_module_with_an_optimiser_does(executor, plan):
     # Statistics included; the batches are those of the plan, cut from the shard here.
@@ -93,7 +91,7 @@ def test_a_stream_is_that_of_its_numbers_however_large_they_are(seed):
     assert streams.generator(seed, 3, "fit").integers(0, 2**62, 4).tolist() == draws.tolist()
 
 
-@both_executors
+@executors
 @pytest.mark.parametrize("plan", PLANS)
 def test_the_index_of_a_batch_stays_aligned_under_shuffling(executor, plan):
     # A weight that is looked up by index, and the same weight read off the example itself.
@@ -114,7 +112,7 @@ def test_the_index_of_a_batch_stays_aligned_under_shuffling(executor, plan):
     assert_close(by_index, by_example)
 
 
-@both_executors
+@executors
 @pytest.mark.parametrize("plan", PLANS)
 def test_each_clients_steps_come_in_the_order_of_its_plan(executor, plan):
     task, federation = tiny_task(), toy_federation(UNEVEN, unseen=0)
@@ -155,7 +153,7 @@ def test_a_shard_of_ten_is_cut_into_these_batches(local, sizes):
     assert sorted(batches.order[:10]) == list(range(10))
 
 
-@both_executors
+@executors
 def test_batches_depend_on_seed_round_stream_and_client_alone(executor):
     task, federation = tiny_task(), toy_federation((10, 10, 10), unseen=0)
 
@@ -183,7 +181,7 @@ def test_batches_depend_on_seed_round_stream_and_client_alone(executor):
 # -- gradients and losses -----------------------------------------------------------------
 
 
-@both_executors
+@executors
 def test_a_scan_with_gradients_can_spell_out_what_fit_does(executor):
     task, federation = tiny_task(), toy_federation(UNEVEN, unseen=0)
     local = sgd(momentum=0.0, weight_decay=0.0, epochs=2)
@@ -199,7 +197,7 @@ def test_a_scan_with_gradients_can_spell_out_what_fit_does(executor):
     assert_close(scanned, fitted)
 
 
-@both_executors
+@executors
 def test_the_journal_holds_the_mean_loss_over_each_clients_examples(executor):
     # A rate of zero keeps the model, so the mean over an epoch is the mean over the shard,
     # however it is cut into batches.
@@ -218,7 +216,7 @@ def test_a_cohort_of_other_clients_needs_their_ids_on_both_sides():
         replace(cohort, ids=torch.arange(3))
 
 
-@both_executors
+@executors
 @pytest.mark.parametrize(("sizes", "batch_size", "left"), [((8, 9), 4, 9), ((8, 1), 4, 1)])
 def test_batch_normalisation_refuses_a_batch_of_one(executor, sizes, batch_size, left):
     federation, local = toy_federation(sizes, unseen=0), sgd(batch_size=batch_size)
@@ -228,7 +226,7 @@ def test_batch_normalisation_refuses_a_batch_of_one(executor, sizes, batch_size,
     fit(tiny_task(), federation, executor=executor, local=local)  # without it, one is enough
 
 
-@both_executors
+@executors
 def test_dropping_the_last_batch_mends_a_batch_of_one(executor):
     federation = toy_federation((8, 9), unseen=0)
     fit(tiny_task(norm=True), federation, executor=executor, local=sgd(drop_last=True))
@@ -250,7 +248,7 @@ def per_client_weights(cohort):
     return torch.arange(4 * cohort.size).double().reshape(cohort.size, 4) - 5
 
 
-@both_executors
+@executors
 @pytest.mark.parametrize("piece", [2, 512])
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("sizes", [(0, 3, 1, 4), (3, 0, 0), (2, 2)])
@@ -273,7 +271,7 @@ def test_scores_come_in_shard_order_with_zeros_beyond(executor, piece, shared, s
     assert_close(cohort.example_mean(scores, split="val"), torch.from_numpy(mean))
 
 
-@both_executors
+@executors
 @pytest.mark.parametrize("shared", [True, False])
 def test_scoring_a_split_that_nobody_has_gives_no_scores(executor, shared):
     cohort = cohort_of(tiny_task(), with_validation((0, 0)), executor=executor)
@@ -284,7 +282,7 @@ def test_scoring_a_split_that_nobody_has_gives_no_scores(executor, shared):
     assert cohort.example_mean(scores, split="val").tolist() == [0, 0]
 
 
-@both_executors
+@executors
 @pytest.mark.parametrize("network", NETWORKS)
 def test_shared_models_scored_on_the_pool_score_as_client_by_client(executor, network):
     # `broadcast` is a view that the executors recognise; `repeat` is the same model C times.
@@ -296,7 +294,7 @@ def test_shared_models_scored_on_the_pool_score_as_client_by_client(executor, ne
     assert_close(pooled, own)
 
 
-@both_executors
+@executors
 def test_padded_scores_have_one_shape_whoever_is_in_the_cohort(executor):
     # So that steps which read them are recorded or captured once, and not for each cohort.
     task, federation = tiny_task(), toy_federation(UNEVEN)
@@ -310,7 +308,7 @@ def test_padded_scores_have_one_shape_whoever_is_in_the_cohort(executor):
         assert (found[:, scores.shape[1] :] == 0).all()
 
 
-@both_executors
+@executors
 def test_scoring_is_in_evaluation_mode(executor):
     # No dropout and stored statistics: twice the same, and no key is needed.
     task = tiny_task(norm=True, dropout=0.5)
@@ -333,16 +331,6 @@ def test_absent_clients_count_with_the_old_model_or_not_at_all(aggregation, expe
     cohort = cohort_of(tiny_task(), federation, [0, 2], aggregation=aggregation)
     new = cohort.average({"w": torch.tensor([1.0, 3.0]).double()}, {"w": torch.zeros(()).double()})
     assert new["w"].item() == pytest.approx(expected, rel=1e-15)
-
-
-@pytest.mark.parametrize("aggregation", ["damped", "renormalised"])
-def test_the_average_weighs_clients_by_their_training_examples(aggregation):
-    federation = toy_federation((5, 3, 2, 40), unseen=1)  # the unseen client has no say
-    cohort = cohort_of(tiny_task(), federation, aggregation=aggregation)
-    trained = torch.tensor([[1.0, 0.0], [2.0, 10.0], [4.0, -1.0]]).double()
-    new = cohort.average(trained, torch.full((2,), 99.0).double())
-    expected = [(5 * 1 + 3 * 2 + 2 * 4) / 10, (5 * 0 + 3 * 10 - 2 * 1) / 10]
-    assert new.tolist() == pytest.approx(expected, rel=1e-15)
 
 
 def test_the_journal_counts_the_numbers_one_client_gets_and_sends():
@@ -398,12 +386,6 @@ def test_images_are_scaled_to_zero_mean_and_unit_deviation_per_channel():
     mean, std = np.array([0.1, 0.4]).reshape(2, 1, 1), np.array([0.5, 0.2]).reshape(2, 1, 1)
     expected = torch.from_numpy((pixels[rows.numpy()] / 255 - mean) / std)
     assert_close(data.inputs(rows), expected, 1e-14)  # a few roundings of values up to 5
-
-
-def test_inputs_without_a_mean_are_used_as_they_are():
-    federation = toy_federation()
-    data = DeviceData(federation, torch.float64, torch.device("cpu"))
-    assert np.array_equal(data.inputs(torch.arange(3)).numpy(), federation.x[:3])
 
 
 def test_the_executor_is_chosen_for_model_and_device():

@@ -2,16 +2,23 @@
 
 import numpy as np
 import pytest
-from reference import learn, module_of, owned
-from support import EXECUTORS, assert_close, cohort_of, run, sgd, tiny_task, toy_federation
-from torch.nn.functional import nll_loss, softplus
+from reference import Mixture, module_of, owned
+from support import (
+    EXECUTORS,
+    assert_close,
+    cohort_of,
+    executors,
+    run,
+    sgd,
+    tiny_task,
+    toy_federation,
+)
 
 from fedlib import methods, tree
 from fedlib.engine.participation import sample
-from fedlib.methods.parts import server_mixture
 
 SIZES = (7, 12, 6, 10, 11, 8)  # three anchors, two others, and an unseen client
-EXPERTS, CLASSES = 3, 3
+EXPERTS = 3
 
 
 def fedjets(experts=EXPERTS, network=(), **params):
@@ -39,32 +46,9 @@ class ByHand:
 
     def train(self, client, own):
         """{number: expert}, and main expert, gate and noise network, as the client trained them."""
-        task, gate = self.method.task, self.method.gate
-        experts = {i: module_of(task, tree.take(self.model["routed"], i)) for i in own}
-        main = module_of(task, tree.take(self.model["main"], 0))
-        gate, noise = (module_of(gate, self.model[name]) for name in ("gate", "noise"))
-        alpha = self.model["alpha"].clone().requires_grad_()
-
-        def loss(batch):
-            x, y = batch.x, batch.y
-            loud = server_mixture.noisy(gate(x), softplus(noise(x)) + 0.01, batch.key)
-            p = loud.softmax(-1)
-            routed = 0
-            for i in range(EXPERTS):
-                known = experts[i](x).softmax(-1) if i in experts else 1 / CLASSES
-                routed = routed + p[:, [i]] * known
-            mixed = alpha * routed + (1 - alpha) * main(x).softmax(-1)
-            return nll_loss(mixed.log(), y) + 0.1 * -(p * p.log()).sum(-1).mean()
-
-        modules = [*experts.values(), main, gate, noise]
-        weights = [w for module in modules for w in module.parameters()]
-        x, y = owned(self.data, client)
-        learn([*weights, alpha], loss, x, y, self.method.local, 0, "fit", client)
-        shared = {"main": main, "gate": gate, "noise": noise}
-        shared = {name: dict(module.state_dict()) for name, module in shared.items()}
-        shared["main"] = tree.stack([shared["main"]])
-        experts = {i: dict(expert.state_dict()) for i, expert in experts.items()}
-        return experts, shared | {"alpha": alpha.detach()}
+        hand = Mixture(self.method, self.model, own)
+        hand.learn(*owned(self.data, client), self.method.local, 0, "fit", client)
+        return hand.experts(), hand.shared()
 
     def mean(self, trees, clients):
         total = sum(self.sizes[c] for c in clients)
@@ -82,7 +66,7 @@ class ByHand:
         return {"routed": tree.stack(routed), **shared}
 
 
-@pytest.mark.parametrize("executor", EXECUTORS)
+@executors
 @pytest.mark.parametrize("clients", [[0, 1, 2, 3, 4], [1, 4]], ids=["all", "an anchor is absent"])
 def test_a_round_is_a_loop_over_clients_and_the_experts_they_have(executor, clients):
     method = fedjets(num_main=1, entropy_weight=0.1)

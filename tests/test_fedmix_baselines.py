@@ -15,10 +15,9 @@ from reference import (
     descend,
     descent,
     double_sum,
-    executors,
     module_of,
 )
-from support import assert_close, cohort_of, run, tiny_task, toy_federation
+from support import assert_close, cohort_of, executors, run, tiny_task, toy_federation
 
 from fedlib import methods, tree
 

@@ -7,17 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from reference import (
-    Reference,
-    assert_params,
-    average,
-    descent,
-    executors,
-    module_of,
-    owned,
-    trained,
-)
-from support import clients_with, cohort_of, sgd, tiny_task, toy_federation
+from reference import Reference, assert_params, average, descent, module_of, owned, trained
+from support import clients_with, cohort_of, executors, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, tree
@@ -199,7 +190,7 @@ def permuted_federation(seed, groups=2, members=4, classes=4, size=60):
     return clients_with(x.reshape(-1, 4), y.reshape(-1), owned, classes, cluster=cluster)
 
 
-@pytest.mark.parametrize("seed", [0, 2, 4])
+@pytest.mark.parametrize("seed", [0, 2])
 def test_clients_make_up_their_minds_and_mostly_as_the_others_of_their_cluster(seed):
     """Not that clusters are told apart: sometimes two of them settle on one expert."""
     federation, task = permuted_federation(seed), tiny_task(classes=4, hidden=16)

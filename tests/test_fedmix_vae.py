@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from reference import batches, executors, module_of, owned
-from support import cohort_of, run, sgd, tiny_task, toy_federation
+from reference import batches, module_of, owned
+from support import cohort_of, executors, run, sgd, tiny_task, toy_federation
 from torch import nn
 from torch.distributions import Bernoulli, Normal, kl_divergence
 

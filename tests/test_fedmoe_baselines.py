@@ -4,15 +4,14 @@ from dataclasses import fields, replace
 
 import pytest
 import torch
-from reference import batches, cross_entropy_of, descend, descent, learn, module_of, owned
-from support import EXECUTORS, assert_close, cohort_of, sgd, tiny_task
+from reference import Mixture, batches, cross_entropy_of, descend, descent, learn, module_of, owned
+from support import EXECUTORS, assert_close, cohort_of, executors, sgd, tiny_task
 from test_fedmoe import federation, run
-from torch.nn.functional import cross_entropy, nll_loss, softplus
+from torch.nn.functional import cross_entropy
 
 from fedlib import methods, tree
 from fedlib.errors import DataError
 from fedlib.methods.fedavg import FedAvg
-from fedlib.methods.parts import server_mixture
 
 SERVER = 4
 SOLVER = {"solver": "sgd", "lr": 0.1, "batch_size": 5}
@@ -23,31 +22,7 @@ def make(name, experts, **params):
     return methods.load(name)(task=tiny_task(), gate=gate, local=sgd(), **params)
 
 
-def trained_by_hand(method, data, owner, stream):
-    """A mixture of two experts and a main one after one fit on the owner's examples."""
-    start = method.init(data.num_clients, 0).model
-    routed = [module_of(method.task, p) for p in tree.unstack(start["routed"])]
-    main = module_of(method.task, tree.take(start["main"], 0))
-    gate, noise = (module_of(method.gate, start[name]) for name in ("gate", "noise"))
-    alpha = start["alpha"].clone().requires_grad_()
-    weights = [w for module in (*routed, main, gate, noise) for w in module.parameters()]
-
-    def loss(batch):
-        x = batch.x
-        p = server_mixture.noisy(gate(x), softplus(noise(x)) + 0.01, batch.key).softmax(-1)
-        mixed = sum(p[:, [i]] * expert(x).softmax(-1) for i, expert in enumerate(routed))
-        mixed = alpha * mixed + (1 - alpha) * main(x).softmax(-1)
-        return nll_loss(mixed.log(), batch.y) + 0.1 * -(p * p.log()).sum(-1).mean()
-
-    learn([*weights, alpha], loss, *owned(data, owner), method.local, 0, stream, owner)
-    experts = tree.stack([dict(expert.state_dict()) for expert in routed])
-    ends = {"gate": gate, "noise": noise}
-    ends = {name: dict(module.state_dict()) for name, module in ends.items()}
-    main = tree.stack([dict(main.state_dict())])
-    return ends | {"routed": experts, "main": main, "alpha": alpha.detach()}
-
-
-@pytest.mark.parametrize("executor", EXECUTORS)
+@executors
 @pytest.mark.parametrize("name", ["centmoe", "moe_fedavg"])
 def test_experts_and_gate_learn_together_as_in_a_loop(name, executor):
     method = make(name, 2, num_main=1, training_gate="soft", entropy_weight=0.1)
@@ -57,7 +32,9 @@ def test_experts_and_gate_learn_together_as_in_a_loop(name, executor):
         cohort = replace(cohort.some([1]), population=1, population_examples=12)
     after = method.round(method.init(data.num_clients, 0), cohort).model
     owner, stream = (SERVER, "server") if name == "centmoe" else (1, "fit")
-    expected = trained_by_hand(method, data, owner, stream)
+    hand = Mixture(method, method.init(data.num_clients, 0).model)
+    hand.learn(*owned(data, owner), method.local, 0, stream, owner)
+    expected = hand.shared() | {"routed": tree.stack([*hand.experts().values()])}
     assert_close({key: after[key] for key in expected}, expected, 1e-10)  # float64
 
 

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 from reference import learn, owned
-from support import EXECUTORS, assert_close, cohort_of, sgd, tiny_task, toy_federation
+from support import assert_close, cohort_of, executors, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy, linear
 
 from fedlib import methods, tree
@@ -46,7 +46,7 @@ def by_hand(method, data, params, number, clients):
     return after
 
 
-@pytest.mark.parametrize("executor", EXECUTORS)
+@executors
 def test_rounds_are_a_loop_over_clients_who_train_a_window(executor):
     method, data = fedrolex(epochs=2), toy_federation(SIZES)
     state = method.init(data.num_clients, 0)

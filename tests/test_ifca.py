@@ -7,16 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from reference import (
-    ROUNDS,
-    SOLVER,
-    Reference,
-    assert_params,
-    cross_entropy_of,
+from reference import ROUNDS, SOLVER, Reference, assert_params, cross_entropy_of, module_of
+from support import (
+    TinyNet,
+    cohort_of,
     executors,
-    module_of,
+    run,
+    sgd,
+    simulation_of,
+    tiny_task,
+    toy_federation,
 )
-from support import TinyNet, cohort_of, run, sgd, simulation_of, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, streams, tree
@@ -67,33 +68,10 @@ def draw(losses, explore, number=10_000, stream="test"):
     return Counter(chosen.tolist())
 
 
-def test_certain_exploration_is_uniform():
-    counts = draw([0.3, 0.1, 0.2, 0.9, 1.5], 1.0)
-    squares = sum((counts[j] - 2000) ** 2 / 2000 for j in range(5))
-    assert squares < 18.47  # chi-square with 4 degrees of freedom exceeds this once in 1000
-
-
-def test_the_best_is_also_found_by_exploring():
-    counts, eps, models = draw([0.3, 0.1, 0.2], 0.3), 0.3, 3
-    expected = 1 - eps + eps / models
-    deviation = math.sqrt(expected * (1 - expected) / 10_000)
-    assert abs(counts[1] / 10_000 - expected) < 4 * deviation
-    assert abs(counts[0] / 10_000 - eps / models) < 4 * deviation
-
-
 def test_ties_are_drawn_evenly():
     counts = draw([0.2, 0.1, 0.1], 0.0)
     assert counts.keys() == {1, 2}
     assert abs(counts[1] - 5000) <= 4 * math.sqrt(10_000 / 4)  # four standard deviations
-
-
-def test_what_a_client_draws_depends_on_nobody_else():
-    losses = torch.rand(9, 4, generator=torch.Generator().manual_seed(0))
-    everyone = exploration.choose(losses, 0.5, np.arange(9), 7, 3, "explore")
-    some = np.array([6, 2, 8])
-    assert torch.equal(exploration.choose(losses[some], 0.5, some, 7, 3, "explore"), everyone[some])
-    again = exploration.choose(losses, 0.5, np.arange(9), 7, 4, "explore")
-    assert not torch.equal(everyone, again)
 
 
 # -- the whole method by hand ----------------------------------------------------------------
@@ -220,30 +198,6 @@ def state_of(method, values):
     state = method.init(2, 0)
     experts = {"loss": torch.tensor(values, dtype=torch.float64)[:, None]}
     return state._replace(experts=experts, best=experts)
-
-
-def test_checks_are_made_in_the_first_round_and_every_tenth_after_it():
-    method = make(2)
-    state = state_of(method, [1.0, 2.0])
-    for number in range(1, 10):
-        assert checked(method, state, [0, 1], [0.5, 0.6], number) is state
-    for number in (0, 10):
-        after = checked(method, state, [0, 1], [0.5, 0.6], number)
-        assert after.best_loss.tolist() == [0.5, 0.6]
-
-
-def test_a_check_takes_the_mean_over_clients_and_remembers_the_models_after_the_round():
-    method = make(3)
-    state = state_of(method, [1.0, 2.0, 3.0])
-    first = checked(method, state, [1, 1, 1], [0.4, 0.8, 0.6], 0)
-    assert first.best_loss.tolist() == [math.inf, pytest.approx(0.6), math.inf]
-    assert first.failed.tolist() == [1, 0, 1]  # nobody chose the others
-    later = first._replace(experts={"loss": torch.tensor([[4.0], [5.0], [6.0]]).double()})
-    worse = checked(method, later, [1, 2, 2], [0.7, 0.9, 0.1], 10)
-    assert worse.best_loss.tolist() == [math.inf, pytest.approx(0.6), 0.5]
-    assert worse.failed.tolist() == [2, 1, 0]
-    # As they were after the round of their best check; the first never had one.
-    assert method.restored(worse)["loss"].flatten().tolist() == [4, 2, 6]
 
 
 def test_an_equal_loss_is_a_failure():

@@ -5,8 +5,8 @@ specification, and the numbers that say how well it does.
 import numpy as np
 import pytest
 import torch
-from reference import Reference, assert_params, executors
-from support import cohort_of, sgd, tiny_task, toy_federation
+from reference import Reference, assert_params
+from support import cohort_of, executors, sgd, tiny_task, toy_federation
 
 from fedlib import methods
 from fedlib.engine.task import Task

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from reference import Reference, assert_params, average, batches, descend, module_of, predicted
-from support import EXECUTORS, assert_close, cohort_of, sgd, tiny_task, toy_federation
+from support import assert_close, cohort_of, executors, sgd, tiny_task, toy_federation
 from test_rows import simulation
 from torch.nn.functional import cross_entropy, kl_div, mse_loss
 from zoo import Deep
@@ -20,8 +20,7 @@ from fedlib.engine.experts import expert_seed
 from fedlib.engine.solvers import SGD
 from fedlib.engine.task import Task
 from fedlib.methods.parts import holdout
-from fedlib.methods.parts.low_rank import compressed, factored, recovered
-from fedlib.methods.parts.mutual import divergence
+from fedlib.methods.parts.low_rank import compressed, recovered
 from fedlib.run import cost
 from fedlib.run.evaluate import prepared
 
@@ -37,7 +36,6 @@ PARAMS = {
     # No hold-out of this size leaves one example alone in a batch; at this rate lam moves.
     "fedapen": {"holdout": 0.4, "lam_lr": 0.05, "lam_epochs": 2},
 }
-both_executors = pytest.mark.parametrize("executor", EXECUTORS)
 every_method = pytest.mark.parametrize("name", PARAMS)
 SMALL = tiny_task(hidden=30)
 LARGE = (tiny_task(hidden=9), Task(Deep, dtype=torch.float64))  # Deep has batch normalisation
@@ -87,7 +85,7 @@ class Hand(Reference):
             assert_close(predicted(method, state, self.federation, c, executor), expected, 1e-8)
 
 
-@both_executors
+@executors
 def test_fml_by_hand(executor):
     federation = toy_federation(SIZES)
     hand = Hand(federation)
@@ -133,7 +131,7 @@ def sent(params, energy):
     return arrived, numbers
 
 
-@both_executors
+@executors
 def test_fedkd_by_hand(executor):
     federation = toy_federation(SIZES)
     hand, method = Hand(federation), make("fedkd")
@@ -187,7 +185,7 @@ def learn_lam(lam, own, small, steps):
     return lam.item()
 
 
-@both_executors
+@executors
 def test_fedapen_by_hand(executor):
     federation = toy_federation(SIZES)
     hand, weighing = Hand(federation), sgd(epochs=2)
@@ -236,17 +234,6 @@ def test_fedapen_by_hand(executor):
 # -- what is learnt from ------------------------------------------------------------------
 
 
-def test_divergence_is_of_each_example_and_its_target_is_fixed():
-    target = torch.tensor([[0.5, 0.25, 0.25], [0.2, 0.2, 0.6]]).double().log().requires_grad_()
-    ours = torch.tensor([[0.25, 0.5, 0.25], [0.2, 0.2, 0.6]]).double().log().requires_grad_()
-    found = divergence(target, ours)
-    # 1/2 log 2 + 1/4 log 1/2 + 1/4 log 1; not divided by the three classes.
-    torch.testing.assert_close(found, torch.tensor([np.log(2) / 4, 0.0]).double())
-    found.sum().backward()
-    assert target.grad is None
-    torch.testing.assert_close(ours.grad, -target.detach().exp())
-
-
 # -- identities ---------------------------------------------------------------------------
 
 
@@ -259,17 +246,6 @@ def test_models_of_one_architecture_do_not_begin_alike(name):
 
 
 # -- what is sent -------------------------------------------------------------------------
-
-
-def test_the_least_rank_that_keeps_the_energy_is_sent():
-    x = torch.zeros(20, 12).double()
-    x[0, 5], x[7, 2], x[9, 9] = 3.0, -2.0, 1.0  # singular values; squares are 9, 4, 1 of 14
-    for energy, rank in ((0.6, 1), (0.7, 2), (0.9, 2), (0.95, 3)):
-        factors = factored(x, energy)
-        assert factors.u.shape == (20, rank) and factors.v.shape == (rank, 12)
-        assert tree.numel(factors) == rank * (20 + 12 + 1)
-        kept = x * (x.abs() > (0, 2.5, 1.5, 0.5)[rank])
-        assert_close(recovered({"x": factors}, {"x": x})["x"], kept, 1e-12)
 
 
 def test_a_message_has_every_shape_of_a_model_and_biases_as_they_are():
@@ -321,7 +297,7 @@ def test_a_hold_out_has_an_example_if_one_is_left_for_training(size, held):
     assert holdout.num_held(size, 0.99999) == max(size - 1, 0)
 
 
-@both_executors
+@executors
 def test_lam_follows_its_gradient_and_is_clamped(executor):
     # One example of class 0, logits (2, 0, 0) and (0, 0, 0): lam 0.5 makes (1, 0, 0).
     federation = toy_federation((2, 2), unseen=0)

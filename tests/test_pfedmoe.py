@@ -9,21 +9,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import support
 import torch
-from reference import (
-    SOLVER,
-    Reference,
-    assert_params,
-    descend,
-    descent,
-    executors,
-    module_of,
-)
-from support import assert_close, cohort_of, sgd, simulation_of, tiny_task, toy_federation
+from reference import Reference, assert_params, descend, descent, module_of
+from support import assert_close, executors, sgd, simulation_of, tiny_task, toy_federation
 from torch import nn
 from torch.nn.functional import cross_entropy
-from zoo import Deep
+from zoo import COHORTS, LOCAL, SIZES, Deep, cohort, run
 
 from fedlib import methods, models, tree
 from fedlib.engine.experts import expert_seed
@@ -34,11 +25,6 @@ from fedlib.models.layers.augment import erased
 from fedlib.run import cost
 from fedlib.tree import Rows
 
-GOLDEN = 1e-6  # the specification prints six decimals
-# No batch of 4 leaves one alone, which the deep architecture cannot train on; the last is unseen.
-SIZES = (7, 12, 6, 10, 11)
-COHORTS = [[0, 1, 2], [1, 2], [0, 2]]  # client 3 never takes part
-LOCAL = replace(SOLVER, clip_norm=0.4, keeps="round", schedule=sgd().schedule)
 GATE_SCALE = 0.5
 
 wide = tiny_task(hidden=5, norm=True)
@@ -58,15 +44,6 @@ def make(local=LOCAL, large=(wide, deep), gate=None, **params):
     )
 
 
-def cohort(method, federation, ids=None, **options):
-    return cohort_of(method.task, federation, ids, aggregation="renormalised", **options)
-
-
-def run(method, federation, rounds=COHORTS, executor="loop"):
-    options = {"executor": executor, "aggregation": "renormalised"}
-    return support.run(method, federation, rounds, **options)
-
-
 def batch_of(x, y=None, **options):
     y = torch.zeros(len(x), dtype=torch.long) if y is None else y
     return Batch(x, y, torch.arange(len(x)), **options)
@@ -81,18 +58,6 @@ def test_representations_are_mixed_as_in_p1():
     shared, own = torch.tensor([[1.0, 2], [0, 4]]), torch.tensor([[3.0, -2], [10, 0]])
     expected = torch.tensor([[2.5, -1.0], [4.0, 2.4]])
     torch.testing.assert_close(mix(weights, shared, own), expected)
-
-
-def test_the_gate_says_global_first_as_in_p2():
-    gate = gate_task(hidden=2, input_norm="none", in_channels=2)
-    names = ("body.1.weight", "body.1.bias", "head.0.weight", "head.0.bias")
-    values = ([[1, -1], [0.5, 2]], [0, 0.1], [[1, 0], [-1, 2]], [0, -0.5])
-    params = {n: torch.tensor(v).double() for n, v in zip(names, values, strict=True)}
-    method = make(gate=gate)
-    x = torch.tensor([[0.2, 0.4]], dtype=torch.float64)
-    weights = method.weights(params, batch_of(x))
-    expected = torch.tensor([[0.484559, 0.515441]], dtype=torch.float64)
-    torch.testing.assert_close(weights, expected, rtol=0, atol=GOLDEN)
 
 
 def groups(row):

@@ -7,16 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from reference import (
-    ROUNDS,
-    Reference,
-    assert_params,
-    executors,
-    module_of,
-    owned,
-    trained,
-)
-from support import cohort_of, tiny_task, toy_federation
+from reference import ROUNDS, Reference, assert_params, module_of, owned, trained
+from support import cohort_of, executors, tiny_task, toy_federation
 from torch import nn
 
 from fedlib import tree
@@ -57,17 +49,12 @@ def by_hand(federation, task):
     hand.shared = hand.average(hand.nets)  # of equal ones: what all of them start from
 
     def client(c, number):
-        mixture = hand.nets[c]
-        mixture.load_state_dict(hand.shared, strict=False)
+        mixture = hand.receive(c)
         likelihoods = lambda b: mixture(b.x)[torch.arange(len(b.y)), b.y]  # noqa: E731
         hand.fit(c, number, hand.solvers[c], lambda b: -likelihoods(b).log().mean())
 
-    def server(ids):
-        hand.shared = hand.average(hand.nets)
-
-    hand.rounds(client, server)
-    hand.nets[0].load_state_dict(hand.shared, strict=False)
-    return hand.nets[0].eval()
+    hand.rounds(client)
+    return hand.receive(0).eval()
 
 
 @executors

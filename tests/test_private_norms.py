@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from reference import SOLVER, assert_params, average, executors, module_of
+from reference import SOLVER, assert_params, average, module_of
 from support import (
-    EXECUTORS,
     cohort_of,
+    executors,
     run,
     sgd,
     silently,
@@ -18,7 +18,6 @@ from test_by_hand import PFedMM
 from torch import nn
 
 from fedlib import methods, tree
-from fedlib.engine.gossip import connected_graph
 from fedlib.engine.task import Task
 from fedlib.methods.pfedmm import together
 from fedlib.run.checkpoint import flatten
@@ -42,20 +41,6 @@ class NormedNet(nn.Module):
         return self.head(self.body(x))
 
 
-class ConvNet(nn.Module):
-    """Batch normalisation of images; the four features of an example are its pixels."""
-
-    def __init__(self):
-        super().__init__()
-        layers = [nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 3, 2, padding=1), nn.BatchNorm2d(3)]
-        self.body = nn.Sequential(*layers, nn.ReLU6(), nn.Flatten())
-        self.head = nn.Linear(27, 3)
-
-    def forward(self, x):
-        return self.head(self.body(x))
-
-
-NETS = {"two norms": NormedNet, "images": ConvNet}
 BODY_NORMS = {  # by hand: the paths of the modules above
     f"body.{layer}.{entry}"
     for layer in ("0.1", "2")
@@ -188,25 +173,6 @@ def test_rounds_and_predictions_by_hand(executor, cohorts, aggregation):
         torch.testing.assert_close(predicted[0].exp(), mixed(nets, pi, x))
 
 
-@pytest.mark.parametrize("net", NETS)
-@pytest.mark.parametrize("cohorts", [EVERYBODY, SAMPLED])
-def test_both_executors_agree(net, cohorts):
-    federation, method = toy_federation(SIZES), make(Task(NETS[net], dtype=torch.float64))
-    states = [run(method, federation, cohorts, executor=executor) for executor in EXECUTORS]
-    assert states[0].norms
-    # Float64: the executors sum in different orders, and batch normalisation amplifies that.
-    assert_close(*states, 1e-9)
-    for group in ("seen", "unseen"):
-        predicted = []
-        for executor, state in zip(EXECUTORS, states, strict=True):
-            ids = federation.ids(group)
-            cohort = cohort_of(method.task, federation, ids, executor=executor)
-            state = method.observe(state, cohort, group)
-            personal = method.personalise(state, cohort)
-            predicted.append(cohort.score(method.predict, personal, split="test"))
-        assert_close(*predicted, 1e-9)
-
-
 # -- what is sent, and what stays ---------------------------------------------------------
 
 
@@ -241,15 +207,3 @@ def test_without_a_server_uniform_mixing_is_server_averaging_of_equal_clients(ex
     assert_close(mixed_state.norms, server.norms, 1e-9)
     for view, scores in result.scores.items():  # unseen clients included
         np.testing.assert_allclose(mixed_result.scores[view].loss, scores.loss, rtol=1e-9)
-
-
-def test_neighbours_send_each_other_no_norms():
-    method = make()
-    simulated = simulation(method, rounds=1, aggregation="gossip", edge_probability=0.4)
-    state, result = silently(simulated)
-    floats = tree.numel(tree.take(state.experts, 0))
-    assert floats + 4 * 6 + 4 * 5 == tree.numel(make(private=False).init(5, 0).experts)
-    mixing = simulated.cohort(np.arange(4), 0).mixing
-    links = int((mixing > 0).sum() - (mixing.diagonal() > 0).sum())
-    assert 0 < links <= 2 * connected_graph(4, 0.4, seed=3).number_of_edges()
-    assert result.bytes_up[-1] == 4 * floats * links

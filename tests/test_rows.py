@@ -7,9 +7,9 @@ import pytest
 import torch
 from conftest import toy_paper, toy_run
 from support import (
-    EXECUTORS,
     assert_close,
     cohort_of,
+    executors,
     sgd,
     silently,
     simulation_of,
@@ -17,9 +17,8 @@ from support import (
     toy_federation,
 )
 from test_executors import rounds
-from test_local import torch_run
 from torch import nn
-from zoo import Deep, zoo
+from zoo import zoo
 
 import fedlib.engine.device
 import fedlib.engine.executors
@@ -28,7 +27,7 @@ from fedlib.engine.device import placed
 from fedlib.engine.executors import Batched, Loop
 from fedlib.engine.graphs import Graphs
 from fedlib.engine.rewriting import available
-from fedlib.engine.solvers import SGD, Adam
+from fedlib.engine.solvers import SGD
 from fedlib.engine.task import JointTask, Task
 from fedlib.errors import ConfigError
 from fedlib.run import calibrate, calibration, checkpoint, cost
@@ -39,7 +38,6 @@ from fedlib.workflow.plan import Plan
 
 # No batch of 4 leaves one alone, which the deep architecture cannot train on.
 SIZES = (7, 12, 6, 10, 14, 11)
-both_executors = pytest.mark.parametrize("executor", EXECUTORS)
 wide = {"w": torch.ones(3, 2), "b": torch.zeros(3)}
 deep = {"v": torch.full((4,), 2.0)}
 
@@ -117,48 +115,6 @@ def test_replayed_steps_are_of_one_kind_each():
     assert not executor.notes["not_replayed"]
 
 
-@both_executors
-@pytest.mark.parametrize(
-    "solver", [SGD(lr=0.1, momentum=0.9, weight_decay=0.1), Adam(lr=0.01, eps=1e-3)]
-)
-def test_each_client_trains_as_a_module_of_its_architecture_with_an_optimiser(executor, solver):
-    tasks = tiny_task(hidden=9), Task(lambda: Deep(), dtype=torch.float64)
-    joint = tasks[0].extended(JointTask, others=tasks[1:])
-    federation = toy_federation(SIZES, unseen=0)
-    # A bias before a normalisation has no gradient but rounding, which Adam's eps has to drown.
-    solver = replace(solver, batch_size=4, epochs=2)
-    cohort = cohort_of(joint, federation, executor=executor)
-    start = cohort.in_turn([task.init(0) for task in tasks])
-    trained, _ = cohort.fit(
-        lambda params, task, batch: task.loss(params, batch),
-        start,
-        cohort.in_turn(tasks),
-        local=solver,
-    )
-    make = {
-        SGD: lambda m: torch.optim.SGD(m.parameters(), 0.1, momentum=0.9, weight_decay=0.1),
-        Adam: lambda m: torch.optim.Adam(m.parameters(), 0.01, eps=1e-3),
-    }[type(solver)]
-    for client, own in enumerate(trained):
-        # Its own module, batch statistics and all: whoever reads only shapes would fail on these.
-        task = Lenient(tasks[client % 2])
-        (expected,) = torch_run(task, federation, [(solver, 0)], make, client=client)
-        assert_close({name: own[name] for name in expected}, expected)
-
-
-class Lenient:
-    """A task for `torch_run`, which knows no counter of batches."""
-
-    def __init__(self, task):
-        self.task = task
-
-    def init(self, seed):
-        return {**self.build().state_dict(), **self.task.init(seed)}
-
-    def build(self):
-        return self.task.build()
-
-
 @pytest.mark.parametrize("executor", [Batched, Graphs])
 def test_architectures_of_equal_shapes_are_not_mixed_up(executor):
     class Cubed(nn.Module):
@@ -199,7 +155,7 @@ def test_clients_of_one_kind_are_batched_and_of_two_are_not():
     assert sizes == [3, 3, 2, 2]  # two batches of 4, of each kind in turn
 
 
-@both_executors
+@executors
 def test_a_scan_folds_rows_of_two_shapes(executor):
     federation = toy_federation(SIZES, unseen=0)
     cohort = cohort_of(tiny_task(), federation, executor=executor)
@@ -210,7 +166,7 @@ def test_a_scan_folds_rows_of_two_shapes(executor):
     ]
 
 
-@both_executors
+@executors
 def test_scores_of_different_shapes_are_refused(executor):
     cohort = cohort_of(tiny_task(), toy_federation(SIZES, unseen=0), executor=executor)
     rows = cohort.in_turn([torch.zeros(2), torch.zeros(3)])
@@ -218,7 +174,7 @@ def test_scores_of_different_shapes_are_refused(executor):
         cohort.score(lambda row, batch: row.expand(len(batch.y), -1), rows)
 
 
-@both_executors
+@executors
 def test_a_client_without_examples_of_a_split_is_scored_with_the_others(executor):
     federation = toy_federation(SIZES, unseen=0)
     some = np.where(np.arange(len(SIZES)) == 2, 0, 4)
@@ -234,7 +190,7 @@ def test_a_client_without_examples_of_a_split_is_scored_with_the_others(executor
 # -- what is kept -------------------------------------------------------------------------
 
 
-@both_executors
+@executors
 def test_a_round_does_not_touch_the_rows_of_clients_outside_the_cohort(executor):
     method, federation = zoo(), toy_federation(SIZES)
     cohort = cohort_of(method.task, federation, [1, 2], executor=executor)
@@ -252,7 +208,7 @@ def test_a_round_does_not_touch_the_rows_of_clients_outside_the_cohort(executor)
     assert len(set(pointers)) == len(pointers)
 
 
-@both_executors
+@executors
 def test_only_the_cohorts_rows_are_brought_to_the_device(executor, monkeypatch):
     method, federation = zoo(), toy_federation(SIZES)
     state = method.init(6, 0)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from support import EXECUTORS, assert_close, clients_with, cohort_of, sgd
+from support import EXECUTORS, assert_close, clients_with, cohort_of, executors, sgd
 from torch import nn
 from torch.func import functional_call
 
@@ -15,8 +15,6 @@ from fedlib.federation import Federation
 from fedlib.models import char_lstm
 from fedlib.models.char_lstm import LSTM
 from fedlib.run import scoring
-
-both_executors = pytest.mark.parametrize("executor", EXECUTORS)
 
 LETTERS, LENGTH = 7, 5
 WEIGHTS = torch.arange(1.0, LETTERS + 1, dtype=torch.float64)
@@ -107,7 +105,7 @@ OFFICIAL_PAIR = {"num_experts": 2, "expert_seeds": "official"}
 # -- scores -------------------------------------------------------------------------------
 
 
-@both_executors
+@executors
 @pytest.mark.parametrize(("name", "params"), [("fedavg", {}), ("fedem", OFFICIAL_PAIR)])
 def test_scores_count_labels_and_know_nothing_of_class_weights(name, params, executor):
     task, federation = lstm_task(class_weights=WEIGHTS), text_federation()
@@ -154,18 +152,16 @@ def test_the_spelled_out_lstm_is_the_fused_one():
     torch.testing.assert_close(*grads, **CLOSE)
 
 
-@pytest.mark.parametrize("name", ["fedavg", "fedem"])
-def test_both_executors_train_the_same_lstm(name):
+def test_both_executors_train_the_same_lstm():
     # Uneven clients and batches of 4, so that waves are padded; class weights as for Shakespeare.
     task, federation = lstm_task(class_weights=WEIGHTS), text_federation()
-    params = {"num_experts": 2} if name == "fedem" else {}
-    method = methods.load(name)(task=task, local=sgd(epochs=2), **params)
+    method = methods.load("fedem")(task=task, local=sgd(epochs=2), num_experts=2)
     start = method.init(len(SIZES), 0)
     cohorts = (cohort_of(task, federation, executor=executor) for executor in EXECUTORS)
     assert_close(*(method.round(start, cohort) for cohort in cohorts))
 
 
-@both_executors
+@executors
 def test_an_lstm_has_gradients_inside_a_scan(executor):
     task, federation = lstm_task(), text_federation()
     cohort = cohort_of(task, federation, executor=executor)

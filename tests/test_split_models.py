@@ -4,28 +4,13 @@ import copy
 from dataclasses import replace
 
 import pytest
-import support
 import torch
-from reference import (
-    SOLVER,
-    Reference,
-    assert_params,
-    cross_entropy_of,
-    descend,
-    executors,
-    module_of,
-)
-from support import assert_close, cohort_of, sgd, tiny_task, toy_federation
-from zoo import Deep
+from reference import Reference, assert_params, cross_entropy_of, descend, module_of
+from support import assert_close, executors, tiny_task, toy_federation
+from zoo import COHORTS, LOCAL, SIZES, Deep, cohort, run
 
 from fedlib import methods
 from fedlib.engine.task import Task
-
-# No batch of 4 leaves one alone, which the deep architecture cannot train on; the last is unseen.
-SIZES = (7, 12, 6, 10, 11)
-COHORTS = [[0, 1, 2], [1, 2], [0, 2]]  # client 3 never takes part
-ABSENT = 3
-LOCAL = replace(SOLVER, clip_norm=0.4, keeps="round", schedule=sgd().schedule)
 
 # LG-FedAvg: extractors differ, headers are alike and called alike.
 deep = Task(Deep, dtype=torch.float64)
@@ -41,14 +26,6 @@ class Narrow(Deep):
 
 narrow = Task(Narrow, dtype=torch.float64)
 normed = tiny_task(norm=True)
-
-
-def cohort(method, federation, ids=None, **options):
-    return cohort_of(method.task, federation, ids, aggregation="renormalised", **options)
-
-
-def run(method, federation, rounds=COHORTS, **options):
-    return support.run(method, federation, rounds, aggregation="renormalised", **options)
 
 
 def lg_fedavg(local=LOCAL, large=(narrow, deep), task=narrow):
@@ -91,7 +68,7 @@ def test_lg_fedavg_is_an_independent_loop(executor):
     state = run(method, federation, executor=executor)
     assert_params(state.head, {f"head.{name}": value for name, value in head.items()})
     seen = cohort(method, federation, executor=executor)
-    nets[ABSENT].head.load_state_dict(head)
+    nets[3].head.load_state_dict(head)
     assert_predicts(method, method.personalise(state, seen), seen, nets, hand)
     for net in nets:
         net.head.load_state_dict(head)
@@ -121,7 +98,7 @@ def test_fedrep_is_an_independent_loop(executor, head_epochs):
     state = run(method, federation, executor=executor)
     assert_params(state.body, {f"body.{name}": value for name, value in body.items()})
     seen = cohort(method, federation, executor=executor)
-    nets[ABSENT].body.load_state_dict(body, strict=False)
+    nets[3].body.load_state_dict(body, strict=False)
     assert_predicts(method, method.personalise(state, seen), seen, nets, hand)
     for net in nets:
         net.body.load_state_dict(body, strict=False)

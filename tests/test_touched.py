@@ -5,7 +5,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 import torch
-from support import EXECUTORS, modules_of, sgd, tiny_task, toy_federation
+from support import EXECUTORS, executors, modules_of, sgd, tiny_task, toy_federation
 
 from fedlib import methods
 from fedlib.engine.device import DeviceData
@@ -79,7 +79,7 @@ def owned(federation, split: str, clients) -> set[int]:
 
 
 @pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize("executor", EXECUTORS)
+@executors
 def test_training_reads_the_training_examples_of_those_who_take_part_and_of_nobody_else(
     run, name, executor
 ):

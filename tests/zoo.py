@@ -1,10 +1,15 @@
-"""A made-up method whose clients have one of two architectures, beside a model that all share."""
+"""A made-up method whose clients have one of two architectures, beside a model that all share.
+
+Also what tests of such methods have in common: who takes part when, and with which solver.
+"""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
+import support
 import torch
+from reference import SOLVER
 from support import sgd, tiny_task
 from torch import nn
 
@@ -14,6 +19,20 @@ from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import JointTask, Task, log_probs, nll
 from fedlib.methods.base import Method
 from fedlib.tree import Rows
+
+# No batch of 4 leaves one alone, which the deep architecture cannot train on; the last is unseen.
+SIZES = (7, 12, 6, 10, 11)
+COHORTS = [[0, 1, 2], [1, 2], [0, 2]]  # client 3 never takes part
+# New optimisers in every local training; gradients clipped, of each module by itself.
+LOCAL = replace(SOLVER, clip_norm=0.4, keeps="round", schedule=sgd().schedule)
+
+
+def cohort(method, federation, ids=None, **options):
+    return support.cohort_of(method.task, federation, ids, aggregation="renormalised", **options)
+
+
+def run(method, federation, rounds=COHORTS, **options):
+    return support.run(method, federation, rounds, aggregation="renormalised", **options)
 
 
 class Deep(nn.Module):
