@@ -116,10 +116,6 @@ def test_too_little_memory_is_not_taken_for_a_foreign_file(tmp_path, monkeypatch
 # -- checkpoints --------------------------------------------------------------------------
 
 
-def test_without_a_checkpoint_there_is_nothing_to_resume(tmp_path):
-    assert Checkpoints(tmp_path / "none", STAMP).load() is None
-
-
 def test_the_latest_checkpoint_is_found_by_another_process(tmp_path):
     checkpoints = Checkpoints(tmp_path, STAMP)
     checkpoints.save(3, flatten(state(3.0)))

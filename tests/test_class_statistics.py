@@ -36,46 +36,6 @@ def test_fd_needs_no_common_width():
 # -- limits -----------------------------------------------------------------------------------
 
 
-def test_a_header_with_rate_0_stays_everybodys_first():
-    method, state, _ = train("fedgh", "heterogeneous", server_lr=0.0)
-    for name, value in method.init(4, 0).header.items():
-        assert torch.equal(state.header[name], value)
-
-
-def sent_in(name, monkeypatch, **params):
-    """The method, its states around a fourth round, and the pairs that the server got in it."""
-    found, original = [], class_means.pairs
-
-    def spy(*args):
-        found.append(original(*args))
-        return found[-1]
-
-    monkeypatch.setattr(class_means, "pairs", spy)
-    task = tiny_task(hidden=32)
-    method = methods.load(name)(task=task, local=sgd(), **params)
-    state = method.init(4, 0)
-    for number in range(4):
-        before = state
-        state = method.round(before, cohort_of(task, toy_federation(), round=number))
-    return method, before, state, found[-1]
-
-
-def test_the_global_header_learns_what_the_clients_send(monkeypatch):
-    method, before, after, (means, labels) = sent_in("fedgh", monkeypatch)
-    old, new = (method.header_loss(s.header, means, labels) for s in (before, after))
-    assert len(labels) == sum(HELD) and new < 0.8 * old
-    for name in after.header:  # and is not what some client has
-        assert all(not torch.equal(after.header[name], own[name]) for own in after.models)
-
-
-def test_the_prototypes_of_fedtgp_learn_what_the_clients_send(monkeypatch):
-    method, _, after, (means, labels) = sent_in("fedtgp", monkeypatch, server_epochs=20)
-    nothing, states = torch.tensor(0.0).double(), (method.init(4, 0), after)
-    old, new = (method.server_loss(s.generator, means, labels, nothing) for s in states)
-    assert new < 0.5 * old
-    assert torch.cdist(means, after.prototypes.values).argmin(1).tolist() == labels.tolist()
-
-
 def test_the_margin_is_the_largest_distance_to_the_nearest_other():
     method = methods.load("fedtgp")(task=DEEP, local=sgd())
     points = torch.tensor([[0.0, 0], [3, 4], [0, 1]])  # 1, sqrt(9 + 9) and 1 to the nearest

@@ -92,11 +92,6 @@ def test_the_official_body_of_pfedmm_and_gate_of_gated_experts_come_after_the_ex
         assert all(torch.equal(gate, value) for gate in gates[entry])
 
 
-def test_the_body_of_pfedmm_is_that_of_the_single_model_of_the_seed():
-    body = make("pfedmm").init(4, 5).experts["body"]
-    assert torch.equal(body["body.0.weight"], tiny_task().init(5)["body.0.weight"])
-
-
 def test_what_is_drawn_after_the_experts_is_no_expert_of_another_seed():
     pairs = itertools.product(range(50), range(EXPERTS + 1))
     numbers = [experts.expert_seed(seed, e, "independent") for seed, e in pairs]

@@ -19,16 +19,6 @@ def floats(module):
     return {name: v.detach().clone() for name, v in named if v.is_floating_point()}
 
 
-@pytest.mark.parametrize("training", [True, False])
-def test_a_call_is_that_of_torch(training):
-    module, params, x = net().train(training), floats(net()), torch.randn(5, 3)
-    theirs = {name: value.clone() for name, value in params.items()}
-    expected = torch.func.functional_call(module, theirs, (x,))
-    assert torch.equal(call(module, params, x), expected)
-    for name, value in theirs.items():  # running statistics are renewed
-        assert torch.equal(params[name], value)
-
-
 def test_the_module_keeps_its_own_parameters_even_after_an_error():
     module = net()
     before = floats(module)

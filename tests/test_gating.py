@@ -58,9 +58,3 @@ def test_the_gate_of_nobody_is_the_mean_of_all(monkeypatch, block):
     found = gating.marginalised(GATES, pooling, prior.log(), features).exp()
     torch.testing.assert_close(found, by_hand(GATES, pooling, prior, features))
     torch.testing.assert_close(found.sum(1), torch.ones(7, dtype=torch.float64))
-
-
-def test_the_prior_may_depend_on_the_example():
-    features, pooling, prior = draw(7, 3, 5, seed=2), weights(6, 3), weights(7, 6, seed=3)
-    found = gating.marginalised(GATES, pooling, prior.log(), features).exp()
-    torch.testing.assert_close(found, by_hand(GATES, pooling, prior.T, features))

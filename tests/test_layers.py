@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.func import vmap
 
 from fedlib import streams
 from fedlib.engine import ambient
@@ -96,16 +95,6 @@ def test_evaluation_and_a_share_of_zero_change_nothing_and_need_no_key(layer):
     assert layer(x) is x
 
 
-def test_batched_keys_give_the_masks_of_each_key():
-    def drop(key, x):
-        with ambient.dropout_key(key):
-            return Dropout(0.5)(x)
-
-    x = torch.ones(len(KEYS), *SHAPE)
-    batched = vmap(drop)(KEYS, x)
-    assert torch.equal(batched, torch.stack([drop(*pair) for pair in zip(KEYS, x, strict=True)]))
-
-
 def test_stacked_experts_get_the_masks_of_each_expert():
     scales = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
 
@@ -147,14 +136,6 @@ def test_gaussian_numbers_are_normal():
     flat = values.flatten()
     for lag in (1, 2, 50):  # the product of two has mean 0 and variance 1
         assert abs((flat[lag:] * flat[:-lag]).mean()) < SIGMAS / (count - lag) ** 0.5
-
-
-def test_batched_keys_give_the_gaussian_numbers_of_each_key():
-    batched = vmap(lambda key: gaussian(key, SHAPE, torch.device("cpu")))(KEYS)
-    one_by_one = [gaussian(key, SHAPE, torch.device("cpu")) for key in KEYS]
-    # To rounding: the logarithm of a long row may be vectorised otherwise.
-    torch.testing.assert_close(batched, torch.stack(one_by_one))
-    assert not torch.allclose(one_by_one[0], one_by_one[1])
 
 
 # -- random crops and flips ---------------------------------------------------------------
@@ -238,20 +219,6 @@ def test_all_experts_see_the_same_pictures():
         assert torch.equal(seen, expected)
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_stacked_clients_get_the_pictures_of_each_client(shared):
-    x = (
-        pictures(20)
-        if shared
-        else torch.stack([pictures(20) + number for number in range(len(KEYS))])
-    )
-    batched = vmap(lambda x, key: augmented(x, key), in_dims=(None if shared else 0, 0))(x, KEYS)
-    own = [x if shared else x[number] for number in range(len(KEYS))]
-    alone = torch.stack([augmented(*pair) for pair in zip(own, KEYS, strict=True)])
-    assert torch.equal(batched, alone)
-    assert not torch.equal(alone[0], alone[1])
-
-
 def test_evaluation_augments_nothing_and_needs_no_key():
     x = pictures(3)
     assert CropFlip(PAD).eval()(x) is x
@@ -331,13 +298,6 @@ def test_pooling_is_torch_s_in_the_layout_that_a_cpu_is_fast_in():
     # The same example of each window is the largest, and gets all of the gradient.
     gradients = [torch.autograd.grad((y * weights).sum(), x)[0] for y in (ours, theirs)]
     assert torch.equal(*gradients)
-
-
-def test_pooling_of_stacked_clients_is_that_of_each():
-    x = torch.randn(2, 4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
-    with ambient.stacked_experts(True):
-        stacked = torch.func.vmap(MaxPool2d(2))(x)
-    assert torch.equal(stacked, torch.stack([MaxPool2d(2)(own) for own in x]))
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -16,7 +16,6 @@ from support import (
     tiny_task,
     toy_federation,
 )
-from test_adaptive_experts import make as mixture_of
 from test_stages import assert_one_line, evaluation, options, run_here, shards
 
 from fedlib import methods, papers, tree
@@ -226,18 +225,6 @@ def test_who_does_not_train_keeps_the_start():
     everybody = cohort_of(method.task, federation)
     assert method.trained(state, everybody) is None
     assert method.trained(state, everybody.some(np.arange(2))) is not None
-
-
-def test_local_experts_are_drawn_alike_for_every_number_of_clusters_and_unlike_all_else():
-    federation, starts = toy_federation(), []
-    for num_experts in (1, 2, 5):
-        method = mixture_of(num_experts, local_epochs=1)
-        cohort = cohort_of(method.task, federation)
-        starts.append(method.settler.start(cohort.seed))
-    for start in starts[1:]:
-        assert all(torch.equal(start[name], value) for name, value in starts[0].items())
-    other = method.expert.init(0)  # that of the first cluster's stream
-    assert not torch.equal(starts[0]["head.1.weight"], other["head.1.weight"])
 
 
 # -- the plan ------------------------------------------------------------------------------------

@@ -159,6 +159,14 @@ SIZES = [
         )
         for hidden in (16, 32, 64, 128, 256)
     ),
+    *(  # without switches, and with a normalisation of the hidden units and of the outputs
+        (
+            *("pfedmoe_gate", {"input_norm": "none", "hidden_norm": norm}),
+            *(layers(3072, 64) + one * 64, layers(64, 2) + one * 2),
+            *(3074 * 64 + 64 + 2 + one * (64 + 2), one * (64 + 2)),
+        )
+        for norm, one in (("none", 0), ("batch", 2))
+    ),
     # 32 -> 28 -> 14 -> 10 -> 5 pixels a side; 28 -> 24 -> 12 -> 8 -> 4; padded 28 -> 14 -> 7.
     *(
         ("leaf_cnn", dict(zip(names, values, strict=True)) | images, *rest, 0)

@@ -101,20 +101,6 @@ def test_local_responses_are_those_of_torch(size):
     torch.testing.assert_close(LocalResponse(size, 0.3, 0.75)(x), expected)
 
 
-def test_the_window_of_tensorflow_has_four_channels_on_either_side_and_an_alpha_of_its_own():
-    # y_c = x_c / (1 + alpha * sum over |d - c| <= 4 of x_d^2)^beta, alpha = 0.001 / 9 (X14).
-    x = 30 * torch.rand(
-        1, 12, 1, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
-    )
-    flat = x.flatten().tolist()
-    expected = []
-    for c in range(12):
-        total = sum(flat[d] ** 2 for d in range(max(0, c - 4), min(12, c + 5)))
-        expected.append(flat[c] / (1 + 0.001 / 9 * total) ** 0.75)
-    got = LocalResponse(**ifca_cnn.TENSORFLOW_WINDOW)(x).flatten()
-    torch.testing.assert_close(got, torch.tensor(expected, dtype=torch.float64))
-
-
 @pytest.mark.parametrize("logit_relu", [False, True])
 def test_the_single_logit_of_two_experts_is_that_of_the_local_one(logit_relu):
     task = Task(partial(EVERY["gate-of-two"], logit_relu=logit_relu))
@@ -143,12 +129,6 @@ def test_channels_are_dropped_whole_and_the_rest_is_scaled(p):
     assert abs(kept[:, :, 0, 0].double().mean() - (1 - p)) < 5 * (p * (1 - p) / 4000) ** 0.5
     assert not torch.equal(other != 0, kept)
     assert len(torch.unique(kept[:, :, 0, 0], dim=0)) > 1  # examples differ
-
-
-def test_channels_are_not_dropped_in_evaluation_or_with_a_share_of_zero():
-    x = torch.ones(2, 3, 4, 4)
-    assert Dropout2d(0.5).eval()(x) is x
-    assert Dropout2d(0.0)(x) is x
 
 
 def test_dropping_channels_after_the_pool_is_the_same_as_before_it_and_before_the_relu():

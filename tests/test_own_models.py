@@ -2,21 +2,18 @@
 
 from dataclasses import replace
 
-import pytest
 import torch
-from support import EXECUTORS, cohort_of, same_bits, sgd, tiny_task, toy_federation
+from support import cohort_of, same_bits, tiny_task, toy_federation
 from zoo import Deep
 
 from fedlib import tree
 from fedlib.engine.task import Task
-from fedlib.methods.parts.own_models import OwnModels, never_trained
+from fedlib.methods.parts.own_models import OwnModels
 from fedlib.tree import Rows
 
 narrow = tiny_task(hidden=3)
 deep = Task(Deep, dtype=torch.float64)
 both = OwnModels.among(tiny_task(hidden=5), (narrow, deep))
-# No batch of 4 leaves one alone, which the deep architecture cannot train on.
-SIZES = (7, 12, 6, 10)
 
 
 def test_clients_have_the_architectures_in_turn_and_one_draw_for_each():
@@ -47,24 +44,3 @@ def test_class_weights_of_the_task_are_those_of_all_architectures():
     own = OwnModels.among(replace(narrow, class_weights=weights), (narrow, deep))
     assert [task.class_weights.tolist() for task in own.tasks] == [[1, 2, 3]] * 2
     assert [task.class_weights for task in both.tasks] == [None] * 2
-
-
-@pytest.mark.parametrize("executor", EXECUTORS)
-def test_models_are_trained_each_by_its_own_architecture(executor):
-    federation = toy_federation(SIZES)
-    cohort = cohort_of(both.joint(), federation, [1, 2], executor=executor)
-    models = both.init(4, seed=0)
-    local = sgd()
-    memory = local.memory(both.joint().trainable(models), 4)
-    assert never_trained(memory, cohort).tolist() == [True, True]
-    trained, memory = cohort.fit(
-        lambda model, task, batch: task.loss(model, batch),
-        tree.take(models, cohort.host_ids),
-        both.of(cohort),
-        local=local,
-        memory=memory,
-    )
-    assert [row.keys() for row in trained] == [deep.init(0).keys(), narrow.init(0).keys()]
-    assert not same_bits(trained[0], models[1]) and not same_bits(trained[1], models[2])
-    everybody = cohort_of(narrow, federation, [0, 1, 2, 3])
-    assert never_trained(memory, everybody).tolist() == [True, False, False, True]

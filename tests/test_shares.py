@@ -17,18 +17,6 @@ def with_side(federation):
     return replace(federation, side=np.arange(len(federation.y)) % 4)
 
 
-@pytest.mark.parametrize(("of", "num"), [("label", 3), ("side", 4), ("label", 5)])
-def test_shares_are_counted_on_the_training_split(of, num):
-    federation = with_side(toy_federation())
-    values = federation.y if of == "label" else federation.side
-    found = cohort_of(TASK, federation, [2, 0]).shares(of, num)
-    assert found.dtype == torch.float64
-    for row, client in zip(found, (2, 0), strict=True):
-        rows = federation.train.of(client)
-        expected = [(values[rows] == c).sum() / len(rows) for c in range(num)]
-        torch.testing.assert_close(row, torch.tensor(expected, dtype=torch.float64))
-
-
 def test_shares_have_the_type_of_the_model():
     task = tiny_task(dtype=torch.float32)
     assert cohort_of(task, toy_federation()).shares("label", 3).dtype == torch.float32
@@ -73,21 +61,3 @@ def test_the_seen_clients_of_any_cohort():
     seen = cohort_of(TASK, federation, [3]).seen()
     assert seen.ids.tolist() == seen.host_ids.tolist() == [0, 1, 2]
     assert seen.num_examples.tolist() == [7, 12, 6]
-
-
-def test_partial_sends_count_the_mean_over_clients():
-    cohort = cohort_of(TASK, toy_federation())
-    experts = {"w": torch.randn(2, 5), "b": torch.randn(2)}  # 6 numbers each
-    chosen = torch.tensor([[True, True], [False, True], [False, True]])
-    received = cohort.broadcast_some(experts, chosen)
-    assert received["w"].shape == (3, 2, 5)
-    assert cohort.journal.down == pytest.approx((12 + 6 + 6) / 3)
-    assert cohort.collect_some(received, chosen) is received
-    assert cohort.journal.up == pytest.approx(8)
-
-
-def test_sending_everything_counts_everything():
-    cohort = cohort_of(TASK, toy_federation())
-    experts = {"w": torch.randn(2, 5)}
-    cohort.collect_some(cohort.broadcast_some(experts, None), None)
-    assert (cohort.journal.down, cohort.journal.up) == (10, 10)

@@ -145,15 +145,6 @@ def test_a_number_read_from_a_tensor_is_not_recorded():
     assert is_refused(step, "_local_scalar_dense.default depends on values")
 
 
-def test_a_choice_by_value_is_not_recorded():
-    def step(params, batch):
-        if batch.x.mean() > 0:
-            return {name: p + 1 for name, p in params.items()}
-        return {name: p - 1 for name, p in params.items()}
-
-    assert is_refused(step, "_local_scalar_dense.default depends on values")
-
-
 def test_a_shape_that_depends_on_values_is_not_recorded():
     def step(params, batch):
         positive = batch.x[batch.x > 0].sum()
