@@ -3,7 +3,7 @@
 
 PYTHON    ?= python3
 UV        ?= uv
-# Scale for `plan`, `report`, `clean` and others: demo (default), demo-all, reduced or full.
+# Scale for `plan`, `report`, `clean` and others: demo (default), reduced or full.
 SCALE     ?=
 # Paper whose results `keep` keeps.
 PAPER     ?= pfedmm
@@ -74,7 +74,7 @@ workflow = $(BIN)/python -m fedlib make
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo demo-all reduced reproduce plan why list compare report test test-fast lint format
+.PHONY: help install demo reduced reproduce plan why list compare report test test-fast lint format
 .PHONY: bench bench-peers bench-gpu install-slurm test-slurm test-environments
 .PHONY: check-method test-changed test-faults test-large test-soak
 .PHONY: lock pins unlock clean keep gather wall which figures-from docs
@@ -90,9 +90,6 @@ install-slurm: $(SLURM_STAMP)  ## add the packages for Slurm to .venv
 
 demo: $(STAMP)  ## make every table and figure in minutes, without a download
 	@$(workflow) demo
-
-demo-all: $(STAMP)  ## the demo with more runs: all sweeps, two seeds
-	@$(workflow) demo-all
 
 reduced: $(STAMP)  ## run the papers' data sets and partitions, with fewer rounds and seeds
 	@$(workflow) reduced

@@ -79,7 +79,7 @@ def test_a_run_cuts_the_shards_and_then_makes_everything(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "target, scale",
-    [("demo", "demo"), ("demo-all", "demo-all"), ("reduced", "reduced"), ("reproduce", "full")],
+    [("demo", "demo"), ("reduced", "reduced"), ("reproduce", "full")],
 )
 def test_each_target_has_its_scale_and_each_tag_its_folder(target, scale):
     _, last = steps(target, CONFIG="tag=quick rounds=3")
@@ -264,7 +264,7 @@ NONSENSE = [
     ("ARGS", "--configfile", "ARGS: .*expected at least one argument"),
     ("ARGS", "--configfile no.yaml", "cannot read no.yaml: No such file"),
     ("ARGS", "'", "ARGS: No closing quotation"),
-    ("SCALE", "demo data", "scale: unknown 'demo data'; known: demo, demo-all, reduced, full"),
+    ("SCALE", "demo data", "scale: unknown 'demo data'; known: demo, reduced, full"),
     ("SCALE", "../x", "scale: unknown '../x'"),
 ]
 

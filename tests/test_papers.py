@@ -106,7 +106,7 @@ def test_a_label_means_the_same_method_and_title_in_every_federation(name, scale
 @every_scale
 def test_only_the_full_scale_is_without_a_word_on_its_differences(name, scale):
     paper = declare(name, scale)
-    assert paper.scale_note
+    assert paper.scale_note.startswith(f"{scale}: ")
     if not papers.num_printed(name):
         return  # there is nothing to differ from
     for declared in paper.data:
@@ -128,28 +128,9 @@ def test_the_demo_needs_no_download():
             assert not downloads.files(declared.dataset)
 
 
-@pytest.mark.parametrize("name", papers.names())
-def test_the_demo_is_a_part_of_demo_all_and_shows_as_much_once(name):
-    small, large = declare(name, "demo"), declare(name, "demo-all")
-    for run in small.runs:
-        whole = large.run(run.federation, run.label)
-        assert (whole.method, whole.model_params) == (run.method, run.model_params)
-        assert run.rounds <= whole.rounds
-        assert {*small.seeds_of(run)} <= {*large.seeds_of(run)}
-    for data in small.data:
-        assert large.federation(data.name) == data
-    assert {run.method for run in small.runs} == {run.method for run in large.runs}
-    for stage in ("tables", "figures"):
-        shown, all_ = ({k: x.kind for k, x in getattr(p, stage).items()} for p in (small, large))
-        assert shown == all_
-    assert small.scale_note.partition(":")[2] == large.scale_note.partition(":")[2]
-    assert small.scale_note.startswith("demo: ")
-    assert large.scale_note.startswith("demo-all: ")
-
-
 def test_an_unknown_scale_names_the_choices():
     for name in papers.names():
-        with pytest.raises(ConfigError, match="demo, demo-all, reduced, full, got 'huge'"):
+        with pytest.raises(ConfigError, match="demo, reduced, full, got 'huge'"):
             declare(name, "huge")
 
 

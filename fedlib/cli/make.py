@@ -1,7 +1,7 @@
 """The targets of the Makefile as commands: `python -m fedlib make demo`.
 
 Values come from the environment, where no shell changes them: CONFIG (for the configuration), ARGS
-(options of Snakemake, or of the command), SCALE (demo, demo-all, reduced or full; default: demo),
+(options of Snakemake, or of the command), SCALE (demo, reduced or full; default: demo),
 PAPER (for keep), WHAT (for list, why and compare), A and B (for compare) and FROM (for
 figures-from and gather). They become a list of words that no shell reads.
 """
@@ -15,7 +15,7 @@ from fedlib.cli import arguments
 from fedlib.errors import ConfigError
 
 # Targets that run everything, and their scales.
-SCALES = {"demo": "demo", "demo-all": "demo-all", "reduced": "reduced", "reproduce": "full"}
+SCALES = {"demo": "demo", "reduced": "reduced", "reproduce": "full"}
 # Targets whose command gets ARGS; of ARGS, other targets use only --configfile.
 WITH_OPTIONS = ("compare", "keep", "gather", "figures-from")
 WITHOUT_PLAN = ("compare", "figures-from", "which")

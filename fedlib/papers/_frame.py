@@ -120,7 +120,6 @@ def paper(
     Args:
       name, title, citation: of the paper.
       scales: has a function per scale, which returns the scale's note, its seeds and settings.
-        Without `demo_all`, scale demo-all is the same as demo.
       exhibits: has `TABLES` and `FIGURES`, by name.
       criteria: returns the table of criteria, given settings and runs; it is the last table.
     """
@@ -133,7 +132,7 @@ def paper(
         """
         if scale not in SCALES:
             raise ConfigError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}")
-        note, seeds, settings = getattr(scales, scale.replace("-", "_"), scales.demo)()
+        note, seeds, settings = getattr(scales, scale)()
         settings += tuple(other for setting in settings for other in setting.variants())
         runs = tuple(run for setting in settings for run in setting.runs())
         asked = criteria(settings, runs)
@@ -143,7 +142,7 @@ def paper(
             title=title,
             citation=citation,
             scale=scale,
-            scale_note=f"{scale}:{note.partition(':')[2]}",  # not "demo:" at scale demo-all
+            scale_note=note,
             seeds=seeds,
             data=tuple(setting.data for setting in settings),
             runs=runs,

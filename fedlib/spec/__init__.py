@@ -22,12 +22,7 @@ from fedlib.spec.trainings import Data, Run
 
 # A table or figure by the name of its kind.
 Table, Figure = partial(declared, "table"), partial(declared, "figure")
-SCALES = ("demo", "demo-all", "reduced", "full")
-
-
-def scale_of(folder: str) -> str:
-    """The scale of a folder of results: "demo" of "demo-quick", whose tag is "quick"."""
-    return max((x for x in SCALES if f"{folder}-".startswith(f"{x}-")), key=len, default=folder)
+SCALES = ("demo", "reduced", "full")
 
 
 @dataclass(frozen=True)

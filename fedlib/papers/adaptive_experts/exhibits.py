@@ -6,7 +6,6 @@ from fedlib.papers._frame import on, who_has_what
 from fedlib.papers.adaptive_experts.settings import (
     EXPLORATIONS,
     LOCALS,
-    OPT_OUT,
     ROLES,
     SCHEDULES,
     Setting,
@@ -232,17 +231,6 @@ TABLES = {
         symbol="K",
         published=TABLE_2,
         asks="What changes with the number of clients?",
-    ),
-    "opt_out": tables.ProtocolGrid(
-        "Clients that opt out of training",
-        f"Accuracy of the clients that never train, {OPT_OUT:.0%} of all: they "
-        "get the clusters' models and train experts and gates of their own. The official code "
-        "has this option and its configurations do not use it (X16).",
-        BOTH,
-        on("opt_out"),
-        **BY_P,
-        group="unseen",
-        asks="What do clients lose that do not train?",
     ),
     "headlines": tables.Headlines(
         "Claims of the text",

@@ -7,7 +7,6 @@ sections are those of README.md.
 from dataclasses import replace
 
 from fedlib.papers.adaptive_experts.settings import (
-    OPT_OUT,
     SCHEDULES,
     SUBSET,
     Network,
@@ -60,27 +59,7 @@ def of_20_clients(setting: Setting) -> Setting:
     return _as(setting, "clients", data, num_clients=20, cohort=20, **only)
 
 
-def opted_out(setting: Setting) -> Setting:
-    """The same federation, in which half of the clients never train."""
-    data = replace(
-        setting.data,
-        name=f"{setting.data.name}-optout",
-        title=f"{setting.data.title}, half opt out",
-        family=f"{setting.data.family}, half opt out",
-        partition={**setting.data.partition, "unseen_fraction": OPT_OUT},
-    )
-    return _as(setting, "opt_out", data)
-
-
 def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
-    """`demo_all` with one trial, half the rounds, and two thirds of the other epochs."""
-    note, seeds, settings = demo_all()
-    epochs = {"local_epochs": 4, "gate_epochs": 4}
-    less = [replace(x, rounds=x.rounds // 2, **epochs) for x in settings]
-    return note, seeds[:1], tuple(replace(x, sweep=x.sweep[1:]) for x in less)
-
-
-def demo_all() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     """Digits in place of CIFAR-10, with settings of ours."""
     shared = Network(0.1, 8, 16, 64, 0.2, 1e-4)
     small = {
@@ -95,17 +74,17 @@ def demo_all() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         "epochs": 3,
         "batch_size": 10,
         "num_experts": 3,
-        "local_epochs": 6,
-        "gate_epochs": 6,
+        "local_epochs": 4,
+        "gate_epochs": 4,
         "finetune_lr": 1e-3,
-        "rounds": 20,
+        "rounds": 10,
     }
     # Shared local experts cost more than they save for two small runs; one federation shows them.
     low, middle, high = (
         Setting(data=_majority_digits(p), both_mixtures=p == 0.6, locals_apart=p == 0.6, **small)
         for p in (0.2, 0.6, 1.0)
     )
-    middle = replace(middle, schedules=("eps_decay",), sweep=(1, 2))
+    middle = replace(middle, schedules=("eps_decay",), sweep=(2,))
     rotated = Data(
         name="rotated-digits",
         dataset="digits",
@@ -122,7 +101,7 @@ def demo_all() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     return (
         "demo: small federations that need no download and settings chosen for them; shows that "
         "everything runs, not what the paper claims.",
-        (0, 1),
+        (0,),
         (
             low,
             middle,
@@ -133,14 +112,7 @@ def demo_all() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 roles=("other",),
                 both_mixtures=False,
                 locals_apart=False,
-                **small
-                | {
-                    "num_experts": 2,
-                    "batch_size": 50,
-                    "rounds": 10,
-                    "local_epochs": 4,
-                    "gate_epochs": 4,
-                },
+                **small | {"num_experts": 2, "batch_size": 50, "rounds": 5},
             ),
         ),
     )
@@ -195,7 +167,6 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
             *published,
             *map(clean, published),
             of_20_clients(published[0]),
-            opted_out(published[2]),
             _rotated(2),
             _rotated(4),
             _femnist(),

@@ -11,7 +11,6 @@ from fedlib.papers import _frame
 from fedlib.spec import Run
 
 EPSILON = 0.33  # Table 1
-OPT_OUT = 0.5  # the default of the official code, which every configuration sets to 0 (X16)
 LOCALS = "local"  # run that trains the local experts of all runs on its federation
 AT_ONCE = 10  # ours: clients whose local experts are trained between two checkpoints
 SUBSET = 10  # the official code evaluates clients 0 to 9 (X5)
@@ -20,7 +19,6 @@ ROLES = {
     "table2": "Table 2 and the figures about it",
     "clean": "the profile clean of one of Table 2's",
     "clients": "another number of clients, which the paper does not state",
-    "opt_out": "clients that never train",
     "other": "data that the paper shows in figures alone",
 }
 EXPLORATIONS = {"eps": "ε-greedy", "none": "no exploration"}
@@ -222,8 +220,7 @@ class Setting(_frame.Setting):
                 "stop_split": self._stop_split,
                 "keep": ["best"] if self.clean else ["best", self._member],
                 "personal_clients": self.personal_clients,
-                # If some clients opt out, only these are shown.
-                "groups": ["unseen"] if "opt_out" in self.roles else ["seen"],
+                "groups": ["seen"],
                 "at_once": AT_ONCE,
             },
             evaluate_every=rounds,

@@ -44,7 +44,7 @@ def criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Criteria:
         *_mechanisms(cifar10),
         *_cifar100(),
         *_femnist(),
-        *_rotations(one_of("angled-mnist", "angled-digits"),
+        *_rotations("angled-mnist",
                     one_of("angled-mnist-labels", "angled-digits-labels")),
         *_permutations(one_of("permuted-cifar10", "permuted-digits")),
         *_appendix_f(one_of("two-shard-mnist", "two-shard-digits")),

@@ -7,7 +7,7 @@ table, and the other has no curve.
 from collections.abc import Iterable
 
 from fedlib.papers._criteria import ascending, cell, descending, has_seeds, reproduces, table
-from fedlib.papers.pfedmm.settings import PUBLISHED, Setting, has_unseen
+from fedlib.papers.pfedmm.settings import PUBLISHED, Setting
 from fedlib.spec import Data, Run
 from fedlib.spec.criteria import Criteria
 
@@ -28,7 +28,7 @@ def criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Criteria:
     found = [
         *_orders(stand_ins),
         *(x for name, title in REPORTED.items() for x in _near(name, title)),
-        *_unseen([s.data for s in settings if has_unseen(s.data)]),
+        *_unseen([s.data for s in settings if "unseen" in s.roles]),
         has_seeds(
             "EMNIST: at least three seeds",
             "Ours; the paper has one",

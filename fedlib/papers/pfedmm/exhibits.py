@@ -12,7 +12,6 @@ from fedlib.papers.pfedmm.settings import (
     SERVERLESS,
     UNSEEN_FRACTION,
     Setting,
-    has_unseen,
     of_experts,
 )
 from fedlib.spec import experts, figures, tables
@@ -41,12 +40,6 @@ def by_experts(shown: Sequence[Setting]) -> list[str]:
     """Mixtures with every compared number of experts; the usual one first."""
     numbers = [number for setting in shown for number in setting.num_experts]
     return [x for label in MIXTURES for x in (label, *(of_experts(label, n) for n in numbers))]
-
-
-def unseen(settings: Sequence[Setting]) -> list[Setting]:
-    """Federations with unseen clients; first those of the role "unseen"."""
-    apart = on("unseen")(settings)
-    return apart + [s for s in settings if has_unseen(s.data) and s not in apart]
 
 
 def by_alpha(settings: Sequence[Setting]) -> list[Setting]:
@@ -132,7 +125,7 @@ TABLES = {
         "(default) or carry them from evaluation to evaluation (carry); FedAvg+ fine-tunes. "
         "The paper claims up to 5.8 points over the baselines; its numbers are not public.",
         ALL,
-        unseen,
+        on("unseen"),
     ),
     "unseen_lead": tables.Lead(
         "How far pFedMM is ahead on unseen clients",
@@ -140,7 +133,7 @@ TABLES = {
         "of the others'. The abstract claims up to 5.8 points; it names neither data set nor "
         "baseline.",
         ALL,
-        unseen,
+        on("unseen"),
         of="pfedmm",
         group="unseen",
         at="last",
@@ -242,7 +235,7 @@ FIGURES = {
         "Share of clients whose accuracy is at most the value on the axis, last round: "
         "those that train, and those that took no part in training.",
         ALL,
-        unseen,
+        on("unseen"),
         unseen=True,
         asks="Which clients profit among those that took no part in training?",
     ),

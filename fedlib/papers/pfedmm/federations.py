@@ -163,7 +163,7 @@ def as_fedem() -> Iterator[Setting]:
         )
 
 
-# -- data sets of FedEM, and writers of MNIST ---------------------------------------------
+# -- data sets of FedEM -------------------------------------------------------------------
 
 
 def not_run(title: str, settings: str) -> dict[str, str]:
@@ -259,28 +259,4 @@ def synthetic() -> Setting:
         roles=("fedem-readme",),
         unpublished=dict.fromkeys(METHODS, note),
         unseen=UNSEEN,
-    )
-
-
-def mnist() -> Setting:
-    """A client per writer of MNIST: the 539 of the training set are seen, 297 others unseen."""
-    data = Data(
-        name="mnist",
-        dataset="mnist",
-        params={"source": "qmnist"},
-        partition={"kind": "writer", "unseen": "test_part", "train_fraction": TRAIN_FRACTION},
-        seed=PARTITION_SEED,
-        title="MNIST",
-        partition_label="writer",
-    )
-    note = (
-        "MNIST by writer is ours: no paper runs it. Settings are those of FEMNIST. The writers of "
-        "its test set are unseen in every table."
-    )
-    return femnist().alone(
-        data,
-        tuple(METHODS),
-        "fedem-readme",
-        model_params={"num_classes": 10},
-        unpublished=dict.fromkeys(METHODS, note),
     )

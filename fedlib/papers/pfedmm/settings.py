@@ -114,12 +114,6 @@ def of_experts(label: str, number: int) -> str:
     return f"{label}-m{number}"
 
 
-def has_unseen(data: Data) -> bool:
-    """Whether a federation has unseen clients."""
-    partition = data.partition
-    return bool(partition.get("unseen_fraction")) or partition.get("unseen") == "test_part"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Setting(_frame.Setting):
     """A federation, the settings of its runs, and its experiments.
