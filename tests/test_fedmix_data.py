@@ -85,18 +85,12 @@ def test_label_skew_has_the_statistics_of_the_specification(skewed):
     assert 0.5 < ((table / 500) ** 2).sum(1).mean() < 0.66
 
 
-def test_alpha_per_class_is_the_other_convention():
-    owners = Hsu(100, 1.0, 500, 100, "per_class").owners(CIFAR10, SEED)
-    table = class_counts(CIFAR10.y, owners.train)
-    # Section 5.1: Dir with 1.0 per class gives 0.29, 9.8 classes and 0.18.
-    assert 0.25 < largest_share(table) < 0.34
-    assert 9.0 < (table > 0).sum(1).mean() <= 10
-    assert 0.15 < ((table / 500) ** 2).sum(1).mean() < 0.22
+def test_shares_vary_by_their_concentration():
     # Var(q_1) = (1/n)(1 - 1/n) / (sum of concentrations + 1), of 20,000 draws within 5 %.
-    for convention, total in (("prior", 1.0), ("per_class", 4.0)):
-        shares = client_shares(np.random.default_rng(0), 1.0, convention, 20_000, 4)
+    for concentration in (0.25, 1.0):
+        shares = client_shares(np.random.default_rng(0), concentration, 20_000, 4)
         assert shares.sum(1) == pytest.approx(1)
-        assert shares[:, 0].var() == pytest.approx(0.25 * 0.75 / (total + 1), rel=0.05)
+        assert shares[:, 0].var() == pytest.approx(0.1875 / (4 * concentration + 1), rel=0.05)
 
 
 def test_a_client_is_tested_on_the_classes_that_it_trains_on(skewed):
@@ -116,7 +110,7 @@ def test_validation_examples_are_of_the_same_distribution():
 def test_exhausted_classes_leave_their_share_to_the_others(alpha):
     # Three classes of 10, 20 and 30 examples for six clients of ten: nothing is left over.
     parts = numbered(np.repeat([0, 1, 2, 0], [10, 20, 30, 6]), 60)
-    owners = Hsu(6, alpha, 10, 1, "per_class").owners(parts, SEED)
+    owners = Hsu(6, alpha, 10, 1).owners(parts, SEED)
     assert_all_are_dealt(owners, 60, 66)
     if alpha < 1:  # a client has one class as long as there is enough of it
         assert (class_counts(parts.y, owners.train) > 0).sum(1).min() == 1
@@ -207,23 +201,21 @@ def test_45_degrees_are_bilinear_anticlockwise_with_0_from_outside():
 MNIST = numbered(np.random.default_rng(1).integers(0, 10, 70_000), 60_000)
 
 
-def angled(convention="prior", label_alpha=None):
+def angled(label_alpha=None):
     """The owners of section 5.4, and how many images of each angle they have to train and test."""
-    partition = Angled(100, 1.0, 600, 100, convention, label_alpha)
+    partition = Angled(100, 1.0, 600, 100, label_alpha)
     owners = partition.owners(MNIST, SEED)
     side = partition.side(owners, len(MNIST.y), SEED)
     return owners, *(class_counts(side, part, len(ANGLES)) for part in owners)
 
 
-@pytest.mark.parametrize(("convention", "share"), [("prior", 0.67), ("per_class", 0.34)])
-def test_angles_have_the_statistics_of_the_specification(convention, share):
-    owners, train, test = angled(convention)
+def test_angles_have_the_statistics_of_the_specification():
+    owners, train, test = angled()
     # The deviation of a client's largest share is below 0.25, of a mean of 100 below 0.025.
-    assert largest_share(train) == pytest.approx(share, abs=0.06)
+    assert largest_share(train) == pytest.approx(0.67, abs=0.06)
     assert (train.sum(0) > 0).all()
-    if convention == "prior":
-        assert distance(train, test) < 0.1
-        assert distance(train, np.roll(test, 1, 0)) > 0.5  # of other clients
+    assert distance(train, test) < 0.1
+    assert distance(train, np.roll(test, 1, 0)) > 0.5  # of other clients
     assert_all_are_dealt(owners, 60_000, 70_000)
     # 600 of ten equal classes: 60 each, with a deviation of 7.3; the largest of them about 72.
     assert largest_share(class_counts(MNIST.y, owners.train)) < 0.15
@@ -285,20 +277,13 @@ def test_a_cluster_has_one_permutation_for_all_its_examples_and_no_two_the_same(
             assert (ways[client] == ways[other]) == together
 
 
-def test_assignments_are_balanced_or_drawn_for_every_client(permuted):
+def test_clusters_have_equally_many_clients_at_random(permuted):
     assert np.bincount(permuted.cluster).tolist() == [5] * 4
     assert sorted(permuted.cluster.tolist()) != permuted.cluster.tolist()
-    drawn = np.bincount(Permuted(4000, 4, "iid", 1, 1).clusters(SEED))
-    # 1,000 each, with a deviation of 27.
-    assert drawn == pytest.approx([1000] * 4, abs=110) and len(set(drawn)) > 1
-    built = Permuted(6, 4, "iid", 50).deal(CIFAR10, SEED).federation()
-    sizes = np.bincount(built.cluster, minlength=4)
-    assert built.test.sizes.tolist() == [10_000 // sizes[c] for c in built.cluster]
-    assert built.train.sizes.tolist() == [50] * 6
 
 
 def test_there_are_as_many_permutations_as_clusters_even_if_one_is_drawn_twice():
-    ways = Permuted(6, 6, "balanced", None, None).permutations(3, SEED)  # all there are
+    ways = Permuted(6, 6).permutations(3, SEED)  # all there are
     assert len({tuple(way) for way in ways}) == 6
     assert (np.sort(ways, axis=1) == np.arange(3)).all()
 

@@ -35,8 +35,8 @@ FILES = downloads.table("femnist").files
 PAPER, INK = 255, 0
 
 
-def by_writer(raw, seed=12345, source="nist", duplicates="fixed", scaling="standard", **fields):
-    read = {"source": source, "duplicates": duplicates, "scaling": scaling}
+def by_writer(raw, seed=12345, source="nist", scaling="standard", **fields):
+    read = {"source": source, "scaling": scaling}
     fields = {"train_fraction": 0.8, "unseen": "last", **fields}
     return federation("femnist", "writer", raw, seed=seed, params=read, **fields)
 
@@ -92,8 +92,8 @@ def nist(tmp_path):
     return tmp_path
 
 
-def written(raw, duplicates="fixed"):
-    return nists.read(raw, downloads.files("femnist", "nist"), duplicates)
+def written(raw):
+    return nists.read(raw, downloads.files("femnist", "nist"))
 
 
 def test_a_character_gets_its_class_from_one_archive_and_its_writer_from_the_other(nist):
@@ -115,13 +115,7 @@ def test_a_thumbnail_is_pillows_lanczos_filter():
     assert np.array_equal(nists.thumbnail(png(3), "3.png"), np.asarray(expected))
 
 
-def test_the_official_duplicates_are_the_first_images_of_all_writers_but_the_first(nist):
-    x, y, writer = written(nist, "official")
-    assert writer.tolist() == ["f0001_01"] * 5 + ["f0002_01"] * 3 + ["f0003_02"] * 6
-    assert np.array_equal(x[5], x[6]) and y[5] == y[6]
-    assert np.array_equal(x[8], x[9]) and y[8] == y[9]
-    # The writer of two images is dropped, unless she now counts three.
-    assert by_writer(nist, duplicates="official").num_clients == 3
+def test_a_writer_of_two_images_is_dropped(nist):
     built = by_writer(nist)
     assert sorted((built.train.sizes + built.test.sizes).tolist()) == [5, 5]
 
@@ -399,8 +393,6 @@ def test_pixels_may_stay_between_0_and_1_or_be_symmetric_about_0(leaf_files):
     ("change", "message"),
     [
         ({"source": "mnist"}, "femnist has no source 'mnist'; choose one of nist, leaf, tff"),
-        ({"duplicates": "none"}, "no duplicates 'none'; choose one of fixed, official"),
-        ({"source": "leaf", "duplicates": "official"}, "duplicates must be 'fixed' with source"),
         ({"scaling": "none"}, "no scaling 'none'; choose one of standard, unit, symmetric"),
     ],
 )

@@ -37,7 +37,6 @@ KINDS = {
     "server_dirichlet": SERVER,
     "server_equal": SERVER | {"train_examples": 50},
     "server_majority": SERVER | {"train_examples": 50, "share": 0.5},
-    "server_two_class": SERVER,
     "two_shard": {"num_clients": 10},
     "writer": {"train_fraction": 0.8},
     "writer_groups": {"num_clients": 4, "writers_per_client": 3, "server_writers": 6},
@@ -175,7 +174,6 @@ REFUSED = {
     "label_alpha": (POSITIVE, 0),
     "beta": (POSITIVE, 0, -1),
     "sigma": (POSITIVE, 0, -1),
-    "low": (POSITIVE, 0),
     "fraction": ("in (0, 1]", 0, 1.5),
     "train_fraction": ("in (0, 1)", 0, 1),
     "unseen_fraction": ("in [0, 1)", -0.1, 1.0),
@@ -184,7 +182,6 @@ REFUSED = {
     "p": ("in [0, 1]", 1.1),
     "share": ("in [0, 1]", 1.1),
     "share_to": ("in (0, 1]", 1.4),
-    "majority_class": (FROM_0, -1),
     "probe_per_class": (FROM_0, 0.5),
     "probe_writers": (FROM_0, -1),
     "val_per_class": (FROM_0, -1),
@@ -196,13 +193,11 @@ REFUSED = {
     (COUNT, 0, 1.5),
 )
 CHOICES = {
-    "assignment": "balanced, iid",
-    "convention": "prior, per_class",
     "order": "given, random",
     "rest": "others, all",
     "unseen": "drawn, last, test_part",
 }
-OTHERWISE = {"distinct", "high", "max_examples", "rotations"}  # checked below, or true or false
+OTHERWISE = {"max_examples", "rotations"}  # checked below
 
 
 @every_kind
@@ -230,9 +225,7 @@ def test_a_value_that_makes_no_sense_is_refused_with_what_would(kind):
         ("iid", {"alpha": 1}, "partition iid has no parameter 'alpha'; it takes num_clients"),
         ("majority", {"num_clients": 101}, "num_clients must be at most 100, one for each pair"),
         ("majority", {"train_examples": 25}, "train_examples must be even, got 25"),
-        ("path_line", {"low": 0.7}, "low must be at most high, got 0.7 and 0.6"),
         ("permuted", {"num_clusters": 3}, "num_clients must be a multiple of the 3 .* got 10"),
-        ("permuted", {"num_clusters": 11}, "num_clusters must be at most the 10 .* got 11"),
         ("quantity", {"max_examples": 19}, "max_examples must be .* at least 20, got 19"),
         ("rotated", {"rotations": [0, 45]}, "rotations must be .* out of 0, 90, 180, 270, got"),
         ("rotated", {"rotations": [180, 180]}, r"rotations must be different .* got \[180, 180\]"),
@@ -246,15 +239,11 @@ def test_a_value_that_makes_no_sense_is_refused_with_what_would(kind):
             {"unseen": "test_part", "unseen_fraction": 0.2},
             "'test_part' needs unseen_fraction 0, got 0.2",
         ),
-        ("writer_groups", {"majority": 0.6}, "majority is a share of server_examples, which has"),
     ],
 )
 def test_a_declaration_that_makes_no_sense_is_refused(kind, change, message):
     with pytest.raises(ConfigError, match=message):
         partitions.parse({"kind": kind, **KINDS[kind], **change})
-
-
-GROUPS = {"num_clients": 2, "writers_per_client": 3, "server_writers": 2, "server_examples": 20}
 
 
 @pytest.mark.parametrize(
@@ -291,7 +280,6 @@ GROUPS = {"num_clients": 2, "writers_per_client": 3, "server_writers": 2, "serve
             "the probe, 16 to validate on and 10 for the server to train on",
         ),
         ("server_dirichlet", {"majority": 0.3}, "class 0 has 100 training examples, but 125 are"),
-        ("server_dirichlet", {"majority": 0.1, "majority_class": 10}, "majority_class .* got 10"),
         ("server_dirichlet", {"test_per_class": 41}, "test_per_class is 41, .* has 40 test"),
         ("server_equal", {"num_clients": 15}, "700 train examples cannot be dealt to 15 clients"),
         (
@@ -299,8 +287,6 @@ GROUPS = {"num_clients": 2, "writers_per_client": 3, "server_writers": 2, "serve
             {"train_examples": 71, "share": 1.0},
             "client 0 needs 71 train examples of the classes .0., but 70 are left",
         ),
-        ("server_two_class", {"num_clients": 12}, "10 classes cannot be .* in pairs to 12 clients"),
-        ("server_two_class", {"num_clients": 400}, "70 examples .* cannot be cut into 80 shards"),
         *(
             (kind, {"num_clients": 21}, "num_clients is 21, but only 20 writers are there")
             for kind in ("writer", "writer_parts")
@@ -312,19 +298,8 @@ GROUPS = {"num_clients": 2, "writers_per_client": 3, "server_writers": 2, "serve
         ),
         (
             "writer_groups",
-            {**GROUPS, "server_examples": 101},
+            {"num_clients": 2, "server_writers": 2, "server_examples": 101},
             "server_examples is 101, but the 2 writers of the server have 100 training examples",
-        ),
-        (
-            "writer_groups",
-            {**GROUPS, "majority": 0.9},
-            "majority 0.9 of 20 server_examples needs 18 of class 0, but the 2 writers of the "
-            r"server have \d+; take more server_writers, or fewer server_examples",
-        ),
-        (
-            "writer_groups",
-            {**GROUPS, "majority": 0.9, "majority_class": 10},
-            "majority_class must be below 10, got 10",
         ),
     ],
 )

@@ -14,8 +14,8 @@ from fedlib.errors import ConfigError, DataError
 WORKS = downloads.table("shakespeare").files["text"]
 
 
-def by_role(raw, seed=12345, train_fraction=0.8, val_fraction=0.0, val_split="fixed", **fields):
-    read = {"train_fraction": train_fraction, "val_fraction": val_fraction, "val_split": val_split}
+def by_role(raw, seed=12345, train_fraction=0.8, val_fraction=0.0, **fields):
+    read = {"train_fraction": train_fraction, "val_fraction": val_fraction}
     fields = {"order": "random", **fields}
     return federation("shakespeare", "natural", raw, seed=seed, params=read, **fields)
 
@@ -148,20 +148,11 @@ def test_the_test_lines_are_the_last_fifth_rounded_as_in_the_paper(num, last):
 
 def test_a_role_becomes_three_texts_without_line_breaks_and_wide_spaces():
     lines = [f"line   {number},  " for number in range(20)]
-    train, val, test = split_role(lines, 0.8, 0.25, "fixed")
+    train, val, test = split_role(lines, 0.8, 0.25)
     # 20 lines: 3 for the test; of 17, int(0.25 * 17) = 4 for validation.
     assert test == "line 17,  line 18,  line 19, "
     assert val.split(",")[0] == "line 13" and val.count("line") == 4
     assert train.count("line") == 13 and train.endswith("line 12, ")
-
-
-def test_the_official_validation_split_loses_the_last_training_line():
-    lines = [str(number) for number in range(20)]
-    train, val, test = split_role(lines, 0.8, 0.25, "official")
-    assert (train.split()[-1], val.split()) == ("11", ["12", "13", "14", "15"])
-    assert test.split() == ["17", "18", "19"]
-    # Without a validation part there is no second split that could lose one.
-    assert split_role(lines, 0.8, 0.0, "official") == split_role(lines, 0.8, 0.0, "fixed")
 
 
 # Windows
@@ -201,7 +192,7 @@ def test_the_windows_of_a_client_are_those_of_its_texts(raw):
     built = by_role(raw, val_fraction=0.25)
     roles = read_roles((raw / WORKS.path).read_text())
     expected = sorted(
-        tuple(max(0, len(text) - 80) for text in split_role(lines, 0.8, 0.25, "fixed"))
+        tuple(max(0, len(text) - 80) for text in split_role(lines, 0.8, 0.25))
         for lines in roles.values()
     )
     sizes = np.stack([built.split(name).sizes for name in ("train", "val", "test")], axis=1)
@@ -236,7 +227,6 @@ def test_carriage_returns_are_line_ends_and_other_letters_are_refused(raw):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"val_split": "none"}, "no val_split 'none'; choose one of fixed, official"),
         ({"train_fraction": 0}, "train_fraction must be in"),
         ({"val_fraction": 1}, "val_fraction must be in"),
     ],
@@ -261,5 +251,5 @@ def test_the_complete_works_have_1145_roles_in_36_plays():
     assert (len(roles), len({play for play, _ in roles})) == (1145, 36)
     assert sum(map(len, roles.values())) == 106_132
     assert min(map(len, roles.values())) == 3
-    texts = [" ".join(split_role(lines, 0.8, 0.0, "fixed")) for lines in roles.values()]
+    texts = [" ".join(split_role(lines, 0.8, 0.0)) for lines in roles.values()]
     assert set().union(*texts) <= set(string.printable)

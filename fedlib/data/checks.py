@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from dataclasses import fields
 
 from fedlib.errors import ConfigError
 
@@ -19,6 +20,18 @@ def check_count(name: str, value: int, least: int = 1) -> None:
     """Raises ConfigError unless `value` is an integer of at least `least`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ConfigError(f"{name} must be an integer of at least {least}, got {value!r}")
+
+
+def check_counts(owner: object, *names: str, least: int = 1) -> None:
+    """Checks these fields of a dataclass by `check_count`; None is valid where it is the default.
+
+    Raises:
+      ConfigError: as `check_count`.
+    """
+    for field in fields(owner):
+        value = getattr(owner, field.name)
+        if field.name in names and not (value is None and field.default is None):
+            check_count(field.name, value, least)
 
 
 def check_positive(name: str, value: float) -> None:

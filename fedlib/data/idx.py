@@ -6,9 +6,12 @@ Source: http://yann.lecun.com/exdb/mnist/, section "FILE FORMATS".
 import gzip
 import math
 import zlib
+from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 
+from fedlib.data.raw import RawFile
 from fedlib.errors import DataError
 
 TYPES = {0x08: np.dtype(np.uint8), 0x0C: np.dtype(">i4")}  # third byte of the file
@@ -38,6 +41,23 @@ def parse(content: bytes, name: str) -> np.ndarray:
         held = max(0, len(data) - start)
         raise DataError(f"{name} announces {shape}, so {size} bytes, but holds {held}")
     return np.frombuffer(data, dtype, offset=start).reshape(shape)
+
+
+def parts(
+    files: Mapping[str, RawFile], raw: Path, name: str
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """The `images` of "train" and "test", of those that are among the files.
+
+    Raises:
+      DataError: as `images`, or if a file is missing or not the official one.
+    """
+    return {
+        part: images(
+            files[f"{part}_images"].read(raw), files[f"{part}_labels"].read(raw), f"{name} {part}"
+        )
+        for part in ("train", "test")
+        if f"{part}_images" in files
+    }
 
 
 def images(image_content: bytes, label_content: bytes, name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -93,6 +93,11 @@ class Official(ABC):
         return Dealt(pool, train, val, owners.test, group, side=side, cluster=cluster)
 
 
+def halves(parts: Examples) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of the training and of the test part, in this order."""
+    return tuple(np.split(np.arange(len(parts.y)), [parts.num_train]))
+
+
 def hold_out(
     rows: np.ndarray, fraction: float, seed: int, client: int
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -108,13 +113,13 @@ def round_half_up(value: float) -> int:
 
 
 def deal_evenly(
-    part: str, num: int, num_clients: int, size: int | None, draw: np.random.Generator
+    part: str, rows: np.ndarray, num_clients: int, size: int | None, draw: np.random.Generator
 ) -> np.ndarray:
-    """Positions in a part of `num` examples, in random order -> [num_clients, size] int64
+    """Rows of a part, in random order -> [num_clients, size] int64
 
     Args:
       part: "train" or "test", for the error message.
-      num: examples of the part.
+      rows: of the part.
       num_clients: that share the part.
       size: examples of each client; None for as many as possible.
       draw: of the order.
@@ -122,9 +127,9 @@ def deal_evenly(
     Raises:
       ConfigError: if there are too few examples.
     """
-    size = num // num_clients if size is None else size
-    check_enough(part, num, num_clients, max(size, 1))
-    return draw.permutation(num)[: num_clients * size].reshape(num_clients, size)
+    size = len(rows) // num_clients if size is None else size
+    check_enough(part, len(rows), num_clients, max(size, 1))
+    return draw.permutation(rows)[: num_clients * size].reshape(num_clients, size)
 
 
 def check_enough(part: str, num: int, num_clients: int, size: int) -> None:

@@ -18,7 +18,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from fedlib.data.checks import check_count, check_fraction
+from fedlib.data.checks import check_counts, check_fraction
 from fedlib.data.examples import Dealt, Examples
 from fedlib.data.official import round_half_up
 from fedlib.errors import ConfigError
@@ -53,9 +53,8 @@ class Reserved(ABC):
       probe_per_class: examples of the probe per class; 0 for no probe: models are then measured
         with the server's training examples, as in the paper.
       test_per_class: test examples of the server per class; None for the official test part.
-      majority: share of one class among the server's training examples and among the probe's, whose
+      majority: share of class 0 among the server's training examples and among the probe's, whose
         totals stay the same; None for equal classes.
-      majority_class: the class with this share.
     """
 
     NAME: ClassVar[str]  # of the partition's random streams
@@ -68,16 +67,11 @@ class Reserved(ABC):
     probe_per_class: int = 0
     test_per_class: int | None = None
     majority: float | None = None
-    majority_class: int = 0
 
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
-        for name in ("num_clients", "pool_per_class", "server_per_class"):
-            check_count(name, getattr(self, name))
-        for name in ("val_per_class", "probe_per_class", "majority_class"):
-            check_count(name, getattr(self, name), least=0)
-        if self.test_per_class is not None:
-            check_count("test_per_class", self.test_per_class)
+        check_counts(self, "num_clients", "pool_per_class", "server_per_class", "test_per_class")
+        check_counts(self, "val_per_class", "probe_per_class", least=0)
         if self.majority is not None:
             check_fraction("majority", self.majority, one=True)
 
@@ -135,11 +129,9 @@ class Reserved(ABC):
         """Numbers of reserved examples of each class, `per_class` on average."""
         if self.majority is None:
             return [per_class] * num_classes
-        check_majority_class(self.majority_class, num_classes)
         most = round_half_up(self.majority * per_class * num_classes)
         rest, more = divmod(per_class * num_classes - most, num_classes - 1)
-        counts = [rest + (place < more) for place in range(num_classes - 1)]
-        return [*counts[: self.majority_class], most, *counts[self.majority_class :]]
+        return [most, *(rest + (place < more) for place in range(num_classes - 1))]
 
     def _cut(self, label: int, rows: np.ndarray, sizes: tuple[int, ...]) -> list[np.ndarray]:
         """The rows of one class in parts of these sizes; rows before the last part may be left."""
@@ -152,12 +144,6 @@ class Reserved(ABC):
             )
         ends = np.cumsum(sizes[:3])
         return [*np.split(rows[: ends[-1]], ends[:2]), rows[len(rows) - sizes[-1] :]]
-
-
-def check_majority_class(label: int, num_classes: int) -> None:
-    """Raise ConfigError unless the data set has the class `label`."""
-    if label >= num_classes:
-        raise ConfigError(f"majority_class must be below {num_classes}, got {label}")
 
 
 def dealt(

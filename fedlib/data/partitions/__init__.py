@@ -30,7 +30,6 @@ PARTITIONS = {
     "server_dirichlet": "ServerDirichlet",
     "server_equal": "ServerEqual",
     "server_majority": "ServerMajority",
-    "server_two_class": "ServerTwoClass",
     "two_shard": "TwoShard",
     "writer": "Writer",
     "writer_groups": "WriterGroups",

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedlib import streams
 from fedlib.data import official
-from fedlib.data.checks import check_count
+from fedlib.data.checks import check_counts, check_positive
 from fedlib.data.examples import Dealt, Examples
 from fedlib.data.official import Official, Owners
 from fedlib.data.partitions import hsu
@@ -27,9 +27,8 @@ class Angled(Official):
 
     Attributes:
       num_clients: C.
-      alpha, convention: of the Dirichlet distribution over the angles, see `hsu.Hsu`.
-      label_alpha: of a Dirichlet distribution over the classes, with the same convention; None
-        deals the examples regardless of class.
+      alpha: of the Dirichlet distribution over the angles, see `hsu.Hsu`.
+      label_alpha: likewise, over the classes; None deals the examples regardless of class.
       train_examples, test_examples: of every client, validation included in the former.
     """
 
@@ -40,17 +39,15 @@ class Angled(Official):
     alpha: float
     train_examples: int
     test_examples: int
-    convention: str = "prior"
     label_alpha: float | None = None
 
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
-        hsu.check_concentration("alpha", self.alpha, self.convention)
+        check_positive("alpha", self.alpha)
         if self.label_alpha is not None:
-            hsu.check_concentration("label_alpha", self.label_alpha, self.convention)
-        for name in ("num_clients", "train_examples", "test_examples"):
-            check_count(name, getattr(self, name))
+            check_positive("label_alpha", self.label_alpha)
+        check_counts(self, "num_clients", "train_examples", "test_examples")
 
     def deal(self, examples: Examples, seed: int) -> Dealt:
         """The clients, and the number of each image's angle as side information."""
@@ -68,25 +65,19 @@ class Angled(Official):
         Raises:
           ConfigError: if there are too few examples.
         """
+        sizes = self.train_examples, self.test_examples
         if self.label_alpha is not None:
-            sizes = self.train_examples, self.test_examples
-            labels = hsu.Hsu(self.num_clients, self.label_alpha, *sizes, self.convention)
-            return labels.owners(parts, seed)
-        train, test = (
-            official.deal_evenly(
-                part, num, self.num_clients, size, streams.generator(seed, "angled", part)
-            )
-            for part, num, size in (
-                ("train", parts.num_train, self.train_examples),
-                ("test", len(parts.y) - parts.num_train, self.test_examples),
-            )
-        )
-        return Owners(list(train), list(parts.num_train + test))
+            return hsu.Hsu(self.num_clients, self.label_alpha, *sizes).owners(parts, seed)
+        owned = []
+        for part, rows, size in zip(("train", "test"), official.halves(parts), sizes, strict=True):
+            draw = streams.generator(seed, "angled", part)
+            owned.append(list(official.deal_evenly(part, rows, self.num_clients, size, draw)))
+        return Owners(*owned)
 
     def side(self, owners: Owners, num: int, seed: int) -> np.ndarray:
         """Number of the angle of each of `num` examples, 0 for those without an owner -> [num]"""
         draw = streams.generator(seed, "angled", "shares")
-        shares = hsu.client_shares(draw, self.alpha, self.convention, self.num_clients, len(ANGLES))
+        shares = hsu.client_shares(draw, self.alpha / len(ANGLES), self.num_clients, len(ANGLES))
         side = np.zeros(num, np.int64)
         for client, rows in enumerate(zip(*owners, strict=True)):
             draw = streams.generator(seed, "angled", client)

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedlib.data.checks import check_count, check_positive
+from fedlib.data.checks import check_counts, check_positive
 from fedlib.data.draws import as_rows, chunks, dirichlet, subset
 from fedlib.data.examples import Examples
 from fedlib.data.joined import Joined
@@ -42,11 +42,8 @@ class Dirichlet(Joined):
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
-        check_count("num_clients", self.num_clients)
+        check_counts(self, "num_clients", "num_groups", "min_examples")
         check_positive("alpha", self.alpha)
-        check_count("min_examples", self.min_examples)
-        if self.num_groups is not None:
-            check_count("num_groups", self.num_groups)
 
     def owners(self, examples: Examples, seed: int) -> list[np.ndarray]:
         """Rows owned by each client, group by group; a client may own none -> [C] arrays"""

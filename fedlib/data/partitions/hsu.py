@@ -18,12 +18,10 @@ import numpy as np
 
 from fedlib import streams
 from fedlib.data import official
-from fedlib.data.checks import check_choice, check_count, check_positive
+from fedlib.data.checks import check_counts, check_positive
 from fedlib.data.draws import dirichlet
 from fedlib.data.examples import Examples
 from fedlib.data.official import Official, Owners
-
-CONVENTIONS = ("prior", "per_class")
 
 # Probabilities of the classes, [L], given which of them have examples left, [L] bool.
 Shares = Callable[[np.ndarray], np.ndarray]
@@ -35,10 +33,9 @@ class Hsu(Official):
 
     Attributes:
       num_clients: C.
-      alpha: concentration; small is heterogeneous, and the limit 0 is one class per client.
-      convention: "prior" multiplies alpha with the prior of the classes, so that the concentrations
-        sum to alpha: 0.1 for each of ten classes at alpha 1, as in the public splits of the
-        source. "per_class" takes alpha itself for each class.
+      alpha: sum of the concentrations of all classes, 0.1 for each of ten classes at alpha 1, as in
+        the public splits of the source; small is heterogeneous, and the limit 0 is one class per
+        client.
       train_examples, test_examples: of every client, validation included in the former.
     """
 
@@ -48,14 +45,12 @@ class Hsu(Official):
     alpha: float
     train_examples: int
     test_examples: int
-    convention: str = "prior"
 
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
-        check_concentration("alpha", self.alpha, self.convention)
-        for name in ("num_clients", "train_examples", "test_examples"):
-            check_count(name, getattr(self, name))
+        check_positive("alpha", self.alpha)
+        check_counts(self, "num_clients", "train_examples", "test_examples")
 
     def owners(self, parts: Examples, seed: int) -> Owners:
         """Rows of each client.
@@ -65,7 +60,7 @@ class Hsu(Official):
         """
         draw = streams.generator(seed, "hsu", "shares")
         shares = client_shares(
-            draw, self.alpha, self.convention, self.num_clients, parts.num_classes
+            draw, self.alpha / parts.num_classes, self.num_clients, parts.num_classes
         )
         return deal(
             parts,
@@ -75,21 +70,14 @@ class Hsu(Official):
         )
 
 
-def check_concentration(name: str, alpha: float, convention: str) -> None:
-    """Raises ConfigError unless these parameters of `client_shares` are valid."""
-    check_positive(name, alpha)
-    check_choice("convention", convention, CONVENTIONS)
-
-
 def client_shares(
-    draw: np.random.Generator, alpha: float, convention: str, num_clients: int, num: int
+    draw: np.random.Generator, concentration: float, num_clients: int, num: int
 ) -> np.ndarray:
     """Each client's distribution over `num` things, uniform on average -> [C, num]
 
     Raises:
-      ConfigError: if `alpha` is so small that every share underflows to 0.
+      ConfigError: if the concentration is so small that every share underflows to 0.
     """
-    concentration = alpha / num if convention == "prior" else alpha
     return np.stack([dirichlet(draw, concentration, num) for _ in range(num_clients)])
 
 
@@ -122,18 +110,15 @@ def deal(parts: Examples, clients: Sequence[Shares], sizes: tuple[int, int], see
     """
     order = streams.generator(seed, "hsu", "order").permutation(len(clients))
     owned = []
-    for part, labels, size in zip(
-        ("train", "test"), np.split(parts.y, [parts.num_train]), sizes, strict=True
-    ):
-        official.check_enough(part, len(labels), len(clients), size)
+    for part, members, size in zip(("train", "test"), official.halves(parts), sizes, strict=True):
+        official.check_enough(part, len(members), len(clients), size)
         draw = streams.generator(seed, "hsu", part)
         left = [
-            draw.permutation(np.flatnonzero(labels == label)).tolist()
+            draw.permutation(members[parts.y[members] == label]).tolist()
             for label in range(parts.num_classes)
         ]
         rows = {client: _take(clients[client], left, size, draw) for client in order}
-        start = 0 if part == "train" else parts.num_train
-        owned.append([start + np.array(rows[client]) for client in range(len(clients))])
+        owned.append([np.array(rows[client], np.int64) for client in range(len(clients))])
     return Owners(*owned)
 
 

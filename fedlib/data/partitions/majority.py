@@ -19,9 +19,9 @@ from typing import ClassVar
 import numpy as np
 
 from fedlib import streams
-from fedlib.data.checks import check_count, check_fraction
+from fedlib.data.checks import check_counts, check_fraction
 from fedlib.data.examples import Examples
-from fedlib.data.official import Official, Owners, round_half_up
+from fedlib.data.official import Official, Owners, halves, round_half_up
 from fedlib.errors import ConfigError
 
 NUM_CLASSES = 10
@@ -49,7 +49,7 @@ class Majority(Official):
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
-        check_count("num_clients", self.num_clients)
+        check_counts(self, "num_clients", "train_examples", "test_examples")
         if self.num_clients > NUM_CLASSES**2:
             raise ConfigError(
                 f"num_clients must be at most {NUM_CLASSES**2}, one for each pair of classes, "
@@ -57,10 +57,8 @@ class Majority(Official):
             )
         check_fraction("p", self.p, zero=True, one=True)
         for name in ("train_examples", "test_examples"):
-            value = getattr(self, name)
-            check_count(name, value)
-            if value % 2:
-                raise ConfigError(f"{name} must be even, got {value}")
+            if getattr(self, name) % 2:
+                raise ConfigError(f"{name} must be even, got {getattr(self, name)}")
 
     def pair(self, client: int) -> tuple[int, int]:
         """The majority classes of a client, which may be equal."""
@@ -72,10 +70,10 @@ class Majority(Official):
         Raises:
           ConfigError: if there are too few examples of a class.
         """
-        train, test = np.split(parts.y, [parts.num_train])
+        train, test = halves(parts)
         return Owners(
-            self._deal("train", train, self.train_examples, seed),
-            [parts.num_train + r for r in self._deal("test", test, self.test_examples, seed)],
+            [train[own] for own in self._deal("train", parts.y[train], self.train_examples, seed)],
+            [test[own] for own in self._deal("test", parts.y[test], self.test_examples, seed)],
         )
 
     def _deal(self, part: str, labels: np.ndarray, size: int, seed: int) -> list[np.ndarray]:

@@ -26,7 +26,6 @@ class Natural:
 
     Attributes:
       order: of the clients: "given" by the data set, or "random".
-      fraction: used part of the clients, in (0, 1]; the first ones in this order.
       val_fraction: of a client's training examples, drawn at random, which also shuffles the
         others; None keeps the data set's parts.
       unseen_fraction: of the clients, the last ones in this order.
@@ -35,14 +34,12 @@ class Natural:
     needs: ClassVar[tuple[str, ...]] = ("owner", "part")
 
     order: str = "given"
-    fraction: float = 1.0
     val_fraction: float | None = None
     unseen_fraction: float = 0.0
 
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
         check_choice("order", self.order, ORDERS)
-        check_fraction("fraction", self.fraction, one=True)
         if self.val_fraction is not None:
             check_fraction("val_fraction", self.val_fraction, zero=True)
         check_fraction("unseen_fraction", self.unseen_fraction, zero=True)
@@ -60,7 +57,9 @@ class Natural:
             halves = [divide(rows, 1 - self.val_fraction, seed) for rows in train]
             train, val = map(list, zip(*halves, strict=True))
         others = _others(examples)
-        chosen = self._chosen(examples.num_owners - len(others), seed)
+        chosen = list(range(examples.num_owners - len(others)))
+        if self.order == "random":
+            chosen = draw_some(chosen, 1.0, seed)
         group = last_are_unseen(len(chosen), self.unseen_fraction)
         if others:
             chosen, group = [*chosen, *others], np.append(group, examples.group[others])
@@ -68,11 +67,6 @@ class Natural:
         cluster = None if examples.cluster is None else examples.cluster[chosen]
         dealt = Dealt(examples, *parts, group)._replace(cluster=cluster, known=True)
         return _packed(dealt.without_the_untestable())
-
-    def _chosen(self, num_owners: int, seed: int) -> list[int]:
-        if self.order == "random":
-            return draw_some(list(range(num_owners)), self.fraction, seed)
-        return list(range(int(num_owners * self.fraction)))
 
 
 def _others(examples: Examples) -> list[int]:

@@ -10,12 +10,11 @@ Deviation: neither version states the concentration, or the order of draws.
 
 import random
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
-from fedlib.data.checks import check_count, check_positive
+from fedlib.data.checks import check_counts, check_positive
 from fedlib.data.draws import dirichlet, subset
 from fedlib.data.examples import Examples
 from fedlib.data.joined import Joined
@@ -42,8 +41,7 @@ class PathDir(Joined):
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
-        check_count("num_clients", self.num_clients)
-        check_count("classes_per_client", self.classes_per_client)
+        check_counts(self, "num_clients", "classes_per_client")
         check_positive("alpha", self.alpha)
 
     def owners(self, examples: Examples, seed: int) -> list[np.ndarray]:
@@ -53,12 +51,7 @@ class PathDir(Joined):
             self.num_clients,
             examples.num_classes,
             self.classes_per_client,
-            partial(_shares, self.alpha),
-            distinct=True,
+            lambda draw, num_owners: dirichlet(draw, self.alpha, num_owners),
         )
         chosen = subset(random.Random(seed), len(examples.y), self.fraction, self.num_clients)
         return hand_out(dealt, examples.y, np.array(chosen))
-
-
-def _shares(alpha: float, draw: np.random.RandomState, num_owners: int) -> np.ndarray:
-    return dirichlet(draw, alpha, num_owners)

@@ -6,8 +6,9 @@ client takes its classes one by one, at random among the classes that lack the m
 Source: L. Yi et al., "pFedMoE: Data-Level Personalization with Mixture of Experts for
   Model-Heterogeneous Personalized Federated Learning", 2024 (arXiv:2402.01350), whose sibling
   papers publish the procedure; the order of draws from NumPy's legacy generator is theirs.
-Deviation: `distinct` draws again if a client would get a class twice. As there, examples that
-  rounding leaves over have no owner.
+Deviation: a client that would get a class twice draws again, unless it has all that are left; the
+  published procedure does not, which makes no difference where the number of classes is a multiple
+  of a client's. As there, examples that rounding leaves over have no owner.
 """
 
 import random
@@ -17,11 +18,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedlib.data.checks import check_count, check_positive
+from fedlib.data.checks import check_counts
 from fedlib.data.draws import subset
 from fedlib.data.examples import Examples
 from fedlib.data.joined import Joined
 from fedlib.errors import ConfigError
+
+LOW, HIGH = 0.4, 0.6  # shares of a class are uniform draws from this interval, divided by their sum
 
 # Shares of a class, summing to 1, given a generator and the number of its owners.
 Shares = Callable[[np.random.RandomState, int], np.ndarray]
@@ -35,52 +38,35 @@ class PathLine(Joined):
     Attributes:
       num_clients: C.
       classes_per_client: of each client; C times this is a multiple of the number of classes.
-      low, high: shares of a class are uniform draws from this interval, divided by their sum.
-      distinct: whether a client gets no class twice, unless it has all that are left. False is the
-        published procedure; there is no difference if the number of classes is a multiple of
-        `classes_per_client`.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("classes",)
 
     num_clients: int
     classes_per_client: int
-    low: float = 0.4
-    high: float = 0.6
-    distinct: bool = True
 
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
-        check_count("num_clients", self.num_clients)
-        check_count("classes_per_client", self.classes_per_client)
-        check_positive("low", self.low)
-        check_positive("high", self.high)
-        if self.low > self.high:
-            raise ConfigError(f"low must be at most high, got {self.low} and {self.high}")
+        check_counts(self, "num_clients", "classes_per_client")
 
     def owners(self, examples: Examples, seed: int) -> list[np.ndarray]:
         """Rows owned by each client, class by class -> [C] arrays of int64"""
-        per_client = self.classes_per_client
         draw = np.random.RandomState(seed)
         dealt = hands(
-            draw, self.num_clients, examples.num_classes, per_client, self._shares, self.distinct
+            draw, self.num_clients, examples.num_classes, self.classes_per_client, _shares
         )
         chosen = subset(random.Random(seed), len(examples.y), self.fraction, self.num_clients)
         return hand_out(dealt, examples.y, np.array(chosen))
 
-    def _shares(self, draw: np.random.RandomState, num_owners: int) -> np.ndarray:
-        shares = draw.uniform(self.low, self.high, num_owners)
-        return shares / shares.sum()
+
+def _shares(draw: np.random.RandomState, num_owners: int) -> np.ndarray:
+    shares = draw.uniform(LOW, HIGH, num_owners)
+    return shares / shares.sum()
 
 
 def hands(
-    draw: np.random.RandomState,
-    num_clients: int,
-    num_classes: int,
-    per_client: int,
-    shares: Shares,
-    distinct: bool,
+    draw: np.random.RandomState, num_clients: int, num_classes: int, per_client: int, shares: Shares
 ) -> list[Hand]:
     """Classes and shares of each client; the last share of a class is taken first -> [C] lists
 
@@ -99,21 +85,19 @@ def hands(
     for _ in range(num_clients):
         held: Hand = []
         for _ in range(per_client):
-            label = _most_missing(draw, missing, [label for label, _ in held], distinct)
+            label = _most_missing(draw, missing, [label for label, _ in held])
             missing[label] -= 1
             held.append((label, float(of_class[label][missing[label]])))
         dealt.append(held)
     return dealt
 
 
-def _most_missing(
-    draw: np.random.RandomState, missing: np.ndarray, held: list[int], distinct: bool
-) -> int:
+def _most_missing(draw: np.random.RandomState, missing: np.ndarray, held: list[int]) -> int:
     """A random one of the classes that lack the most owners."""
     label = int(draw.choice(np.flatnonzero(missing == missing.max())))
     others = missing.copy()
     others[held] = 0
-    if distinct and label in held and others.any():
+    if label in held and others.any():
         label = int(draw.choice(np.flatnonzero(others == others.max())))
     return label
 

@@ -19,12 +19,10 @@ import numpy as np
 
 from fedlib import streams
 from fedlib.data import official
-from fedlib.data.checks import check_choice, check_count
+from fedlib.data.checks import check_counts
 from fedlib.data.examples import Dealt, Examples
 from fedlib.data.official import Official, Owners
 from fedlib.errors import ConfigError
-
-ASSIGNMENTS = ("balanced", "iid")
 
 
 @dataclass(frozen=True)
@@ -32,10 +30,8 @@ class Permuted(Official):
     """The owner and the new label of each example.
 
     Attributes:
-      num_clients: C.
+      num_clients: C, equally many in each cluster.
       num_clusters: number of permutations, all different.
-      assignment: "balanced" puts equally many clients into each cluster, "iid" draws every client's
-        cluster.
       train_examples, test_examples: of every client; None for as many as possible.
     """
 
@@ -43,29 +39,18 @@ class Permuted(Official):
 
     num_clients: int
     num_clusters: int
-    assignment: str = "balanced"
     train_examples: int | None = None
     test_examples: int | None = None
 
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
-        check_count("num_clients", self.num_clients)
-        check_count("num_clusters", self.num_clusters)
-        check_choice("assignment", self.assignment, ASSIGNMENTS)
-        if self.num_clusters > self.num_clients:
+        check_counts(self, "num_clients", "num_clusters", "train_examples", "test_examples")
+        if self.num_clients % self.num_clusters:
             raise ConfigError(
-                f"num_clusters must be at most the {self.num_clients} clients, "
-                f"got {self.num_clusters}"
+                f"num_clients must be a multiple of the {self.num_clusters} clusters, "
+                f"got {self.num_clients}"
             )
-        if self.assignment == "balanced" and self.num_clients % self.num_clusters:
-            raise ConfigError(
-                f"num_clients must be a multiple of the {self.num_clusters} clusters with "
-                f"assignment 'balanced', got {self.num_clients}"
-            )
-        for name in ("train_examples", "test_examples"):
-            if getattr(self, name) is not None:
-                check_count(name, getattr(self, name))
 
     def deal(self, examples: Examples, seed: int) -> Dealt:
         """The clients, and the cluster of each."""
@@ -87,8 +72,6 @@ class Permuted(Official):
     def clusters(self, seed: int) -> np.ndarray:
         """The cluster of each client -> [C] int64"""
         draw = streams.generator(seed, "permuted", "clusters")
-        if self.assignment == "iid":
-            return draw.integers(self.num_clusters, size=self.num_clients)
         return draw.permutation(np.arange(self.num_clients) % self.num_clusters)
 
     def permutations(self, num_classes: int, seed: int) -> np.ndarray:
@@ -105,16 +88,14 @@ class Permuted(Official):
         Raises:
           ConfigError: if there are too few examples.
         """
-        num_test = len(parts.y) - parts.num_train
+        rows, of_test = official.halves(parts)
         draw = streams.generator(seed, "permuted", "train")
-        train = official.deal_evenly(
-            "train", parts.num_train, self.num_clients, self.train_examples, draw
-        )
+        train = official.deal_evenly("train", rows, self.num_clients, self.train_examples, draw)
         test, cluster = [np.empty(0, np.int64)] * self.num_clients, self.clusters(seed)
-        for number in np.unique(cluster):
-            clients = np.flatnonzero(cluster == number)
+        for number in range(self.num_clusters):
+            clients, copy = np.flatnonzero(cluster == number), of_test + number * len(of_test)
             draw = streams.generator(seed, "permuted", "test", number)
-            rows = official.deal_evenly("test", num_test, len(clients), self.test_examples, draw)
-            for client, dealt in zip(clients, rows, strict=True):
-                test[client] = parts.num_train + number * num_test + dealt
+            dealt = official.deal_evenly("test", copy, len(clients), self.test_examples, draw)
+            for client, own in zip(clients, dealt, strict=True):
+                test[client] = own
         return Owners(list(train), test)

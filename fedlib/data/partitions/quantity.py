@@ -14,7 +14,7 @@ import numpy as np
 
 from fedlib import streams
 from fedlib.data import official
-from fedlib.data.checks import check_count, check_positive
+from fedlib.data.checks import check_count, check_counts, check_positive
 from fedlib.data.examples import Examples
 from fedlib.data.official import Official, Owners
 from fedlib.errors import ConfigError
@@ -45,8 +45,7 @@ class Quantity(Official):
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
-        for name in ("num_clients", "train_examples", "test_examples", "min_examples"):
-            check_count(name, getattr(self, name))
+        check_counts(self, "num_clients", "train_examples", "test_examples", "min_examples")
         check_positive("sigma", self.sigma)
         check_count("max_examples", self.max_examples, least=self.min_examples)
 
@@ -57,17 +56,17 @@ class Quantity(Official):
           ConfigError: if there are too few examples.
         """
         sizes = self.sizes(seed)
-        num_train, num_test = parts.num_train, len(parts.y) - parts.num_train
-        if sizes.sum() > num_train:
+        of_train, of_test = official.halves(parts)
+        if sizes.sum() > len(of_train):
             raise ConfigError(
-                f"{num_train} train examples cannot be dealt to {self.num_clients} clients who "
+                f"{len(of_train)} train examples cannot be dealt to {self.num_clients} clients who "
                 f"have {sizes.sum()} together; take fewer clients or fewer train_examples"
             )
-        order = streams.generator(seed, "quantity", "train").permutation(num_train)
+        order = streams.generator(seed, "quantity", "train").permutation(of_train)
         train = np.split(order[: sizes.sum()], np.cumsum(sizes)[:-1])
         draw = streams.generator(seed, "quantity", "test")
-        test = official.deal_evenly("test", num_test, self.num_clients, self.test_examples, draw)
-        return Owners(train, list(num_train + test))
+        test = official.deal_evenly("test", of_test, self.num_clients, self.test_examples, draw)
+        return Owners(train, list(test))
 
     def sizes(self, seed: int) -> np.ndarray:
         """Training examples of each client -> [C] int64"""

@@ -18,7 +18,7 @@ import numpy as np
 
 from fedlib import streams
 from fedlib.data import official
-from fedlib.data.checks import check_count
+from fedlib.data.checks import check_counts
 from fedlib.data.examples import Dealt, Examples
 from fedlib.data.official import Official, Owners
 from fedlib.errors import ConfigError
@@ -47,7 +47,7 @@ class Rotated(Official):
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
-        check_count("num_clients", self.num_clients)
+        check_counts(self, "num_clients", "train_examples", "test_examples")
         angles = list(self.rotations)
         if not angles or len({*angles}) < len(angles) or not {*angles} <= {*ANGLES}:
             raise ConfigError(
@@ -59,9 +59,6 @@ class Rotated(Official):
                 f"num_clients must be a multiple of the {len(angles)} rotations, "
                 f"got {self.num_clients}"
             )
-        for name in ("train_examples", "test_examples"):
-            if getattr(self, name) is not None:
-                check_count(name, getattr(self, name))
 
     def deal(self, examples: Examples, seed: int) -> Dealt:
         """The clients, and the number of each client's angle as its true cluster."""
@@ -82,17 +79,14 @@ class Rotated(Official):
         Raises:
           ConfigError: if there are too few examples.
         """
-        owners, num, num_train = Owners([], []), len(parts.y), parts.num_train
+        train, test = official.halves(parts)
+        owners, clients = Owners([], []), self.num_clients // len(self.rotations)
         for number, angle in enumerate(self.rotations):
-            start = number * num
-            train = self._deal("train", num_train, self.train_examples, angle, seed)
-            test = self._deal("test", num - num_train, self.test_examples, angle, seed)
-            owners.train.extend(start + train)
-            owners.test.extend(start + num_train + test)
+            start = number * len(parts.y)
+            for part, rows, size, owned in (
+                ("train", train, self.train_examples, owners.train),
+                ("test", test, self.test_examples, owners.test),
+            ):
+                draw = streams.generator(seed, "rotated", part, angle)
+                owned.extend(official.deal_evenly(part, start + rows, clients, size, draw))
         return owners
-
-    def _deal(self, part: str, num: int, size: int | None, angle: int, seed: int) -> np.ndarray:
-        """Random positions in one part for the clients of an angle -> [clients, size] int64"""
-        clients = self.num_clients // len(self.rotations)
-        draw = streams.generator(seed, "rotated", part, angle)
-        return official.deal_evenly(part, num, clients, size, draw)

@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedlib import streams
-from fedlib.data.checks import check_count, check_positive
+from fedlib.data.checks import check_counts, check_positive
 from fedlib.data.examples import Examples
 from fedlib.data.partitions import hsu
 from fedlib.data.reserved import Reserved
@@ -39,7 +39,7 @@ class ServerEqual(Reserved):
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
-        check_count("train_examples", self.train_examples)
+        check_counts(self, "train_examples")
         check_positive("alpha", self.alpha)
 
     def owners(self, pool: Examples, seed: int) -> list[np.ndarray]:
@@ -49,8 +49,6 @@ class ServerEqual(Reserved):
           ConfigError: if there are too few examples.
         """
         draw = streams.generator(seed, self.NAME, "shares")
-        shares = hsu.client_shares(
-            draw, self.alpha, "per_class", self.num_clients, pool.num_classes
-        )
+        shares = hsu.client_shares(draw, self.alpha, self.num_clients, pool.num_classes)
         clients = [partial(hsu.among, row) for row in shares]
         return hsu.deal(pool, clients, (self.train_examples, 0), seed).train

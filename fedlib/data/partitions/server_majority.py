@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedlib import streams
-from fedlib.data.checks import check_choice, check_count, check_fraction
+from fedlib.data.checks import check_choice, check_counts, check_fraction
 from fedlib.data.examples import Examples
 from fedlib.data.partitions.majority import Deck
 from fedlib.data.reserved import Reserved
@@ -49,7 +49,7 @@ class ServerMajority(Reserved):
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
-        check_count("train_examples", self.train_examples)
+        check_counts(self, "train_examples")
         check_fraction("share", self.share, zero=True, one=True)
         check_choice("rest", self.rest, RESTS)
         if self.share_to is not None:

@@ -16,7 +16,8 @@ from typing import ClassVar
 import numpy as np
 
 from fedlib import streams
-from fedlib.data.checks import check_count
+from fedlib.data import official
+from fedlib.data.checks import check_counts
 from fedlib.data.examples import Examples
 from fedlib.data.official import Official, Owners
 from fedlib.errors import ConfigError
@@ -45,7 +46,7 @@ class TwoShard(Official):
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
-        check_count("num_clients", self.num_clients)
+        check_counts(self, "num_clients", "train_examples", "test_examples")
         if self.num_clients * SHARDS % NUM_CLASSES:
             raise ConfigError(
                 f"num_clients must be a multiple of {NUM_CLASSES // SHARDS}, so that the "
@@ -53,10 +54,8 @@ class TwoShard(Official):
             )
         for name in ("train_examples", "test_examples"):
             size = getattr(self, name)
-            if size is not None:
-                check_count(name, size)
-                if size % SHARDS:
-                    raise ConfigError(f"{name} must be even, got {size}")
+            if size is not None and size % SHARDS:
+                raise ConfigError(f"{name} must be even, got {size}")
 
     def owners(self, parts: Examples, seed: int) -> Owners:
         """Rows of each client.
@@ -67,22 +66,16 @@ class TwoShard(Official):
         num_shards = self.num_clients * SHARDS // NUM_CLASSES
         draw = streams.generator(seed, "two_shard", "labels")
         hands = draw.permutation(np.repeat(np.arange(NUM_CLASSES), num_shards))
-        owned = []
-        for part, labels, size in zip(
-            ("train", "test"),
-            np.split(parts.y, [parts.num_train]),
-            (self.train_examples, self.test_examples),
-            strict=True,
-        ):
+        owned, sizes = [], (self.train_examples, self.test_examples)
+        for part, rows, size in zip(("train", "test"), official.halves(parts), sizes, strict=True):
             draw = streams.generator(seed, "two_shard", part)
             left = [
-                _shards(part, np.flatnonzero(labels == label), num_shards, draw, size)
+                _shards(part, rows[parts.y[rows] == label], num_shards, draw, size)
                 for label in range(NUM_CLASSES)
             ]
-            start = 0 if part == "train" else parts.num_train
             owned.append(
                 [
-                    start + np.concatenate([left[label].pop() for label in hand])
+                    np.concatenate([left[label].pop() for label in hand])
                     for hand in hands.reshape(self.num_clients, SHARDS)
                 ]
             )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedlib.data.checks import check_choice, check_count
+from fedlib.data.checks import check_choice, check_counts
 from fedlib.data.draws import draw_some, last_are_unseen, some_are_unseen
 from fedlib.data.examples import TEST, Examples
 from fedlib.data.joined import Joined
@@ -37,9 +37,7 @@ class Writer(Joined):
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
-        check_count("min_examples", self.min_examples)
-        if self.num_clients is not None:
-            check_count("num_clients", self.num_clients)
+        check_counts(self, "min_examples", "num_clients")
         check_choice("unseen", self.unseen, UNSEEN)
         if self.unseen == "test_part" and self.unseen_fraction:
             raise ConfigError(

@@ -18,10 +18,9 @@ from typing import ClassVar
 import numpy as np
 
 from fedlib import streams
-from fedlib.data.checks import check_count, check_fraction
+from fedlib.data.checks import check_counts, check_fraction
 from fedlib.data.examples import TEST, TRAIN, Dealt, Examples
-from fedlib.data.official import round_half_up
-from fedlib.data.reserved import check_majority_class, dealt
+from fedlib.data.reserved import dealt
 from fedlib.errors import ConfigError, DataError
 
 
@@ -38,8 +37,6 @@ class WriterGroups:
       val_fraction: fraction of each client writer's training examples, rounded down, that the
         server validates on; 0 for none.
       server_examples: number of random training examples of the server's writers; None for all.
-      majority: share of one class among these; None draws them regardless of class.
-      majority_class: the class with this share.
     """
 
     NAME: ClassVar[str] = "writer_groups"
@@ -51,29 +48,19 @@ class WriterGroups:
     probe_writers: int = 1
     val_fraction: float = 0.1
     server_examples: int | None = None
-    majority: float | None = None
-    majority_class: int = 0
 
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
-        for name in ("num_clients", "writers_per_client", "server_writers"):
-            check_count(name, getattr(self, name))
-        check_count("probe_writers", self.probe_writers, least=0)
+        check_counts(self, "num_clients", "writers_per_client", "server_writers", "server_examples")
+        check_counts(self, "probe_writers", least=0)
         check_fraction("val_fraction", self.val_fraction, zero=True)
-        if self.server_examples is not None:
-            check_count("server_examples", self.server_examples)
-        check_count("majority_class", self.majority_class, least=0)
-        if self.majority is not None:
-            check_fraction("majority", self.majority, one=True)
-            if self.server_examples is None:
-                raise ConfigError("majority is a share of server_examples, which has to be given")
 
     def deal(self, examples: Examples, seed: int) -> Dealt:
         """The clients, then the server, then the probe if there is one.
 
         Raises:
           DataError: if there are too few writers.
-          ConfigError: if the server's writers have too few examples, in all or of a class.
+          ConfigError: if the server's writers have too few examples.
         """
         train, test = examples.of_owner(TRAIN), examples.of_owner(TEST)
         reserved = self.server_writers + self.probe_writers
@@ -92,7 +79,7 @@ class WriterGroups:
         ]
         first = examples.num_owners - reserved  # of the server's writers
         server = np.concatenate(train[first : first + self.server_writers])
-        server = self._some(server, examples, seed)
+        server = self._some(server, seed)
         last = examples.of_owner()[first + self.server_writers :]
         return dealt(
             examples,
@@ -107,7 +94,7 @@ class WriterGroups:
         order = streams.generator(seed, self.NAME, "val", writer).permutation(len(rows))
         return rows[np.sort(order[num_val:])], rows[np.sort(order[:num_val])]
 
-    def _some(self, rows: np.ndarray, examples: Examples, seed: int) -> np.ndarray:
+    def _some(self, rows: np.ndarray, seed: int) -> np.ndarray:
         """`server_examples` of these rows, in ascending order."""
         if self.server_examples is None:
             return rows
@@ -117,24 +104,4 @@ class WriterGroups:
                 f"of the server have {len(rows)} training examples; take more server_writers"
             )
         draw = streams.generator(seed, self.NAME, "server")
-        if self.majority is None:
-            return np.sort(draw.choice(rows, self.server_examples, replace=False))
-        check_majority_class(self.majority_class, examples.num_classes)
-        most = round_half_up(self.majority * self.server_examples)
-        is_major = examples.y[rows] == self.majority_class
-        taken = [
-            self._taken(rows[is_major], most, f"of class {self.majority_class}", draw),
-            self._taken(rows[~is_major], self.server_examples - most, "of other classes", draw),
-        ]
-        return np.sort(np.concatenate(taken))
-
-    def _taken(
-        self, rows: np.ndarray, count: int, which: str, draw: np.random.Generator
-    ) -> np.ndarray:
-        if count > len(rows):
-            raise ConfigError(
-                f"majority {self.majority} of {self.server_examples} server_examples needs {count} "
-                f"{which}, but the {self.server_writers} writers of the server have {len(rows)}; "
-                "take more server_writers, or fewer server_examples"
-            )
-        return draw.choice(rows, count, replace=False)
+        return np.sort(draw.choice(rows, self.server_examples, replace=False))

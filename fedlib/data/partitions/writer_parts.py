@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedlib import streams
-from fedlib.data.checks import check_count
+from fedlib.data.checks import check_counts
 from fedlib.data.examples import TEST, TRAIN, Dealt, Examples
 from fedlib.data.official import Official, Owners
 from fedlib.errors import DataError
@@ -31,8 +31,7 @@ class WriterParts(Official):
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
-        if self.num_clients is not None:
-            check_count("num_clients", self.num_clients)
+        check_counts(self, "num_clients")
 
     def deal(self, examples: Examples, seed: int) -> Dealt:
         """The clients; the pool has their training examples first, in the order of the clients."""

@@ -17,9 +17,7 @@ BY_CLASS, BY_WRITER = "by_class.zip", "by_write.zip"
 LARGEST = 1 << 20  # bytes of an image; NIST's have a few hundred
 
 
-def read(
-    raw: Path, files: Mapping[str, RawFile], duplicates: str
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def read(raw: Path, files: Mapping[str, RawFile]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Images [N, 1, 28, 28] uint8, labels [N] int64 and writers [N], in the order of their paths.
 
     Every image is in both archives: one has its class, the other its writer. The images are read
@@ -36,9 +34,6 @@ def read(
             if digest not in label_of:
                 raise DataError(f"{name} of {BY_WRITER} is not in {BY_CLASS}")
             x[row, 0], y[row] = thumbnail(content, name), label_of[digest]
-    if duplicates == "official":
-        rows = np.sort(np.concatenate([np.arange(len(y)), first_images(writer)[1:]]))
-        x, y, writer = x[rows], y[rows], writer[rows]
     return x, y, writer
 
 
@@ -98,11 +93,6 @@ def thumbnail(content: bytes, name: str) -> np.ndarray:
     if image.size != (SIDE, SIDE):
         raise DataError(f"{name} has {image.size} pixels as a thumbnail, expected {SIDE} x {SIDE}")
     return np.asarray(image)
-
-
-def first_images(writer: np.ndarray) -> np.ndarray:
-    """First row of each writer; the rows of a writer are adjacent -> int64"""
-    return np.flatnonzero(np.concatenate([[True], writer[1:] != writer[:-1]]))
 
 
 def _opened(path: Path) -> zipfile.ZipFile:

@@ -35,13 +35,7 @@ def read(raw: Path, *, source: str = "all") -> Examples:
       DataError: if a raw file is missing or not the official one.
     """
     files = downloads.files("emnist", source)
-    parts = {
-        name: idx.images(
-            files[f"{name}_images"].read(raw), files[f"{name}_labels"].read(raw), f"EMNIST {name}"
-        )
-        for name in ("train", "test")
-        if f"{name}_images" in files
-    }
+    parts = idx.parts(files, raw, "EMNIST")
     x, y = (np.concatenate(part) for part in zip(*parts.values(), strict=True))
     part = np.full(len(y), TRAIN, np.uint8)
     if "train" in parts:

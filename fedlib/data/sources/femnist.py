@@ -9,8 +9,8 @@ sources have separate files, and none replaces another:
 
 Source: S. Caldas et al., "LEAF: A Benchmark for Federated Settings", 2018 (arXiv:1812.01097); S.
   Reddi et al., "Adaptive Federated Optimization", ICLR 2021.
-Deviation: duplicates="fixed", the default, has every image once. The official code of FedEM repeats
-  the first image of each writer except the first writer, and so does duplicates="official".
+Deviation: every image is there once. The official code of FedEM repeats the first image of each
+  writer except the first writer.
 """
 
 from pathlib import Path
@@ -21,7 +21,6 @@ from fedlib.data import downloads
 from fedlib.data.checks import check_choice
 from fedlib.data.examples import TEST, TRAIN, Examples
 from fedlib.data.sources import _femnist_leaf, _femnist_nist, _femnist_tff
-from fedlib.errors import ConfigError
 
 NUM_CLASSES = 62
 HAS = {
@@ -34,33 +33,26 @@ SCALINGS = {  # mean and deviation
     "unit": ((0.0,), (1.0,)),  # pixels in [0, 1], 1 for paper, as LEAF and IFCA do
     "symmetric": ((0.5,), (0.5,)),  # pixels in [-1, 1]; specification of Fed-MoE, section 4.1
 }
-DUPLICATES = ("fixed", "official")
 
 
-def read(
-    raw: Path, *, source: str = "nist", duplicates: str = "fixed", scaling: str = "standard"
-) -> Examples:
+def read(raw: Path, *, source: str = "nist", scaling: str = "standard") -> Examples:
     """Images [M, 1, 28, 28] uint8, from the raw files below `raw`; owners are the writers.
 
     Args:
       raw: folder of raw files.
       source: "nist", "leaf" or "tff", see above. The latter two give only writers with both parts.
-      duplicates: "fixed" or "official", see above; "official" needs source "nist".
       scaling: one of `SCALINGS`.
 
     Raises:
       ConfigError: for an invalid value.
       DataError: if a raw file is missing or invalid.
     """
-    check_choice("duplicates", duplicates, DUPLICATES)
     check_choice("scaling", scaling, SCALINGS)
     files = downloads.files("femnist", source)
     if source == "nist":
-        x, y, writer = _femnist_nist.read(raw, files, duplicates)
+        x, y, writer = _femnist_nist.read(raw, files)
         names, owner = np.unique(writer, return_inverse=True)
         return Examples(x, y, NUM_CLASSES, *SCALINGS[scaling], owner=owner, num_owners=len(names))
-    if duplicates != "fixed":
-        raise ConfigError(f"duplicates must be 'fixed' with source {source!r}, got {duplicates!r}")
     module = _femnist_leaf if source == "leaf" else _femnist_tff
     writers = module.read(raw, files)
     pieces = [piece for both in writers for piece in both]  # training, test, training, test, ...

@@ -44,12 +44,7 @@ def read(raw: Path, *, source: str = "mnist", scaling: str = "standard") -> Exam
     """
     check_choice("scaling", scaling, SCALINGS)
     files = downloads.files("mnist", source)
-    parts = {
-        name: idx.images(
-            files[f"{name}_images"].read(raw), files[f"{name}_labels"].read(raw), f"MNIST {name}"
-        )
-        for name in ("train", "test")
-    }
+    parts = idx.parts(files, raw, "MNIST")
     x, y = (np.concatenate(part) for part in zip(*parts.values(), strict=True))
     sizes = [len(labels) for _, labels in parts.values()]
     owner, num_owners = None, 0

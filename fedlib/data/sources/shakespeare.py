@@ -7,8 +7,7 @@ numbered as in Python's `string.printable`.
 Source: Project Gutenberg's etext 100 of 1994, cut into roles as LEAF does (S. Caldas et al., 2018,
   arXiv:1812.01097, preprocess_shakespeare.py, after McMahan et al., AISTATS 2017), and into windows
   as FedEM does (Marfoq et al., NeurIPS 2021); specification section 3.9.
-Deviation: val_split="fixed", the default, keeps all training lines. The official code loses the
-  last one when it splits off a validation part, and so does val_split="official".
+Deviation: a validation part leaves all other training lines. The official code loses the last one.
 """
 
 import re
@@ -18,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from fedlib.data import downloads
-from fedlib.data.checks import check_choice, check_fraction
+from fedlib.data.checks import check_fraction
 from fedlib.data.examples import TEST, TRAIN, VAL, Examples
 from fedlib.errors import DataError
 
@@ -27,7 +26,6 @@ NUM_CLASSES = len(VOCABULARY)  # 100
 HAS = ("owner", "part")
 WINDOW = 80  # characters
 FEWEST_LINES = 3  # of a role; LEAF leaves out smaller ones
-VAL_SPLITS = ("fixed", "official")
 PLAYS_END = 124_195  # line of the text, of LEAF's counting
 FEWEST_LINES_OF_TEXT = PLAYS_END
 
@@ -41,9 +39,7 @@ _SPEECH_UNINDENTED = re.compile(r"([a-zA-Z][a-zA-Z ]*)\. (.*)")
 _CONTINUED_UNINDENTED = re.compile(r"(.*)")
 
 
-def read(
-    raw: Path, *, train_fraction: float, val_fraction: float = 0.0, val_split: str = "fixed"
-) -> Examples:
+def read(raw: Path, *, train_fraction: float, val_fraction: float = 0.0) -> Examples:
     """The windows of all roles, role by role, from the raw file below `raw`.
 
     Lines are split into parts before they become windows, so the parts do not overlap, although
@@ -54,7 +50,6 @@ def read(
       raw: folder of raw files.
       train_fraction: of a role's lines, validation included; the last lines are its test part.
       val_fraction: of the training lines, the last ones.
-      val_split: "fixed" or "official", see above.
 
     Raises:
       ConfigError: for an invalid value.
@@ -62,14 +57,13 @@ def read(
     """
     check_fraction("train_fraction", train_fraction)
     check_fraction("val_fraction", val_fraction, zero=True)
-    check_choice("val_split", val_split, VAL_SPLITS)
     try:
         text = downloads.files("shakespeare")["text"].read(raw).decode("ascii")
     except UnicodeDecodeError as error:
         raise DataError(f"{TEXT} is not plain ASCII ({error})") from None
     _check_whole(text)
     roles = list(read_roles(text).values())
-    texts = [split_role(lines, train_fraction, val_fraction, val_split) for lines in roles]
+    texts = [split_role(lines, train_fraction, val_fraction) for lines in roles]
     pool = [windows(text) for role in texts for text in role]  # [n, WINDOW + 1] each
     sizes = [len(part) for part in pool]
     x, y = np.empty((2, sum(sizes), WINDOW), np.uint8)
@@ -111,14 +105,14 @@ def windows(text: str) -> np.ndarray:
 
 
 def split_role(
-    lines: list[str], train_fraction: float, val_fraction: float, val_split: str
+    lines: list[str], train_fraction: float, val_fraction: float
 ) -> tuple[str, str, str]:
     """Training, validation and test text of a role, each without line breaks."""
     lines = [re.sub(" {2,}", " ", line) for line in lines]
     train, test = split_lines(lines, train_fraction)
     val = []
     if val_fraction:
-        train, val = split_lines(train[:-1] if val_split == "official" else train, 1 - val_fraction)
+        train, val = split_lines(train, 1 - val_fraction)
     return " ".join(train), " ".join(val), " ".join(test)
 
 

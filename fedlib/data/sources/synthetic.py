@@ -5,22 +5,21 @@ label of a logistic regression with that component's weights and noise on the lo
 
 Source: FedEM (Marfoq et al., NeurIPS 2021), synthetic data set of the official code; specification
   section 3.10. The order of draws from NumPy's legacy generator is kept up to the examples.
-Deviation: labels="fixed", the default, labels every example by its own component. The official
-  code never moves to the next block of examples: each component overwrites the labels of the first
-  block, and all other labels stay 0. labels="official" does so too.
+Deviation: every example has the label of its own component. The official code never moves to the
+  next block of examples: each component overwrites the labels of the first block, and all other
+  labels stay 0.
 """
 
 from pathlib import Path
 
 import numpy as np
 
-from fedlib.data.checks import check_choice, check_count, check_positive
+from fedlib.data.checks import check_count, check_positive
 from fedlib.data.draws import dirichlet
 from fedlib.data.examples import TEST, TRAIN, Examples
 
 NUM_CLASSES = 2
 HAS = ("classes", "owner", "part")
-LABELS = ("fixed", "official")
 
 # Specification section 3.10: n_k = min(int(LogNormal(4, 2)) + 50, 1000); noise of the logit.
 SIZE_LOG_MEAN, SIZE_LOG_STD = 4, 2
@@ -37,7 +36,6 @@ def read(
     dim: int = 150,
     test_size: int = 5000,
     alpha: float = 0.4,
-    labels: str = "fixed",
 ) -> Examples:
     """The examples, client by client; the defaults are those of section 3.2.
 
@@ -49,7 +47,6 @@ def read(
       dim: of an input.
       test_size: test examples of every client.
       alpha: Dirichlet concentration of a client's mixture weights.
-      labels: "fixed" or "official", see above.
 
     Raises:
       ConfigError: for an invalid value.
@@ -58,7 +55,6 @@ def read(
     for name, value in {**counts, "test_size": test_size}.items():
         check_count(name, value)
     check_positive("alpha", alpha)
-    check_choice("labels", labels, LABELS)
 
     draw = np.random.RandomState(seed)
     sizes = train_sizes(draw, num_clients)
@@ -69,7 +65,7 @@ def read(
     x, y = np.empty((ends[-1], dim), np.float32), np.empty(ends[-1], np.int64)
     for number, (count, end) in enumerate(zip(counts, ends, strict=True)):
         rows = slice(end - count, end)
-        x[rows], y[rows] = _examples(draw, count, weights[number // 2], theta, labels)
+        x[rows], y[rows] = _examples(draw, count, weights[number // 2], theta)
     return Examples(
         x,
         y,
@@ -87,7 +83,7 @@ def train_sizes(draw: np.random.RandomState, num_clients: int) -> np.ndarray:
 
 
 def _examples(
-    draw: np.random.RandomState, num: int, weights: np.ndarray, theta: np.ndarray, labels: str
+    draw: np.random.RandomState, num: int, weights: np.ndarray, theta: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Shuffled inputs [num, dim] and labels [num] of a client with mixture weights [components]."""
     counts = draw.multinomial(num, weights)
@@ -97,7 +93,6 @@ def _examples(
         block = slice(start, start + count)
         logits = x[block] @ direction + draw.normal(0, NOISE, count)
         y[block] = logits > 0  # round(sigmoid(logit))
-        if labels == "fixed":
-            start += count
+        start += count
     order = draw.permutation(num)
     return x[order], y[order]
