@@ -454,7 +454,6 @@ def test_figures_of_whole_runs_show_every_round_that_is_declared(paper):
     [
         ({"paper": ["toy"]}, "config: unknown 'paper'; known: scale, papers, "),
         ({"scale": "big"}, "scale: unknown 'big'; known: demo, reduced, full"),
-        ({"tag": "all"}, "tag: all at scale demo is a scale; use another tag"),
         ({"device": "gpu"}, "device: unknown 'gpu'; known: auto, cpu, cuda"),
         (
             {"executor": "vmap"},

@@ -116,8 +116,6 @@ def check(config: Mapping) -> None:
         raise ConfigError(
             f"tag must consist of at most 40 lower-case letters and digits, got {shown(tag)}"
         )
-    if f"{config['scale']}-{tag}" in SCALES:
-        raise ConfigError(f"tag: {tag} at scale {config['scale']} is a scale; use another tag")
     if config["precision"] is not None:
         check_choice("precision", config["precision"], PRECISIONS)
     for key in TAGGED:
