@@ -63,20 +63,3 @@ def test_emnist_at_scale_reduced_trains_all_clients_on_all_images():
     apart = build(paper.federation("emnist-unseen").spec(), REAL_RAW)
     assert (len(apart.ids("seen")), len(apart.ids("unseen"))) == (80, 20)
     assert apart.train.sizes.tolist() == built.train.sizes.tolist()
-
-
-@pytest.mark.parametrize(("federation", "left_out"), [("-alpha0.1", 8), ("-alpha0.2", 3), ("", 0)])
-def test_clients_of_cifar10_that_are_left_out_are_counted_under_its_table(federation, left_out):
-    name = f"cifar10{federation}"
-    assert 80 - cut_as_declared(name, 60_000, 10).num_clients == left_out
-    notes = " ".join(declare("full").federation(name).notes)
-    assert notes.endswith(f"left out: {left_out} of 80.") if left_out else not notes
-
-
-@pytest.mark.parametrize("federation", ["digits", "digits-alpha0.1", "digits-alpha1e6"])
-def test_clients_of_the_demo_that_are_left_out_are_counted_under_its_table(federation):
-    declared = declare("demo").federation(federation)
-    left_out = 20 - build(declared.spec(), "").num_clients
-    told = "left out" in " ".join(declared.notes)
-    assert told == (left_out > 0)
-    assert not told or declared.notes[-1].endswith(f"left out: {left_out} of 20.")

@@ -27,6 +27,11 @@ def cell(
     return {"federation": federation, "label": label, **about, **beside}
 
 
+def cells(federation: str, *labels: str, **about: str) -> list[dict]:
+    """The same number, which `about` names as in `cell`, of several runs on a federation."""
+    return [cell(federation, label, **about) for label in labels]
+
+
 def criterion(title: str, source: str, terms: list, *, kind: str, **arguments) -> dict:
     """A criterion about terms; `arguments` are its kind's, and "unit", "note" and "main"."""
     return {"title": title, "source": source, "kind": kind, "terms": terms, **arguments}

@@ -23,7 +23,6 @@ PROTOCOLS = [
     {"name": "local"},
 ]
 MIXTURES = [{"name": "moe"}, {"name": "moe_gate"}, {"name": "ifca"}]
-IFCA_OF_ALL = {"name": "default", "key": "ifca"}
 VARIANTS = {
     "parameter": "exploration",
     "values": [
@@ -136,12 +135,6 @@ def three_p(settings: Sequence[Setting]) -> list[Setting]:
     return [x for i, x in enumerate(of_table) if i in (0, len(of_table) // 2, len(of_table) - 1)]
 
 
-def numbers_of_clients(settings: Sequence[Setting]) -> list[Setting]:
-    """A federation, then its variants with another number of clients."""
-    others = on("clients")(settings)
-    return smallest_p(settings) + others if others else []
-
-
 def by_clusters(shown: Sequence[Setting]) -> list[str]:
     """Runs with every number of clusters, the usual one first."""
     numbers = [number for setting in shown for number in setting.sweep]
@@ -218,19 +211,6 @@ TABLES = {
         protocols=MIXTURES,
         parameter="partition.p",
         asks="Is it enough to train the gate?",
-    ),
-    "clients": tables.ProtocolGrid(
-        "Number of clients",
-        "The paper does not say how many clients there are; its configurations have 50 "
-        "of which 5 train in a round, or 20 that all do. The number to take is the one whose "
-        "IFCA without exploration is nearer to Table 2's.",
-        ("none",),
-        numbers_of_clients,
-        protocols=[IFCA_OF_ALL],
-        parameter="partition.num_clients",
-        symbol="K",
-        published=TABLE_2,
-        asks="What changes with the number of clients?",
     ),
     "headlines": tables.Headlines(
         "Claims of the text",

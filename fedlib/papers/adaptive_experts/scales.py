@@ -36,27 +36,8 @@ def clean(setting: Setting) -> Setting:
         family=f"{setting.data.family or setting.data.title}, clean",
         partition={**setting.data.partition, "val_fraction": VAL_FRACTION},
     )
-    return _as(setting, "clean", data, personal_clients=None)
-
-
-def _as(setting: Setting, role: str, data: Data, **changes) -> Setting:
-    """`setting` in another role, with its two main runs alone."""
-    return replace(setting, data=data, roles=(role,), sweep=(), schedules=(), **changes)
-
-
-def of_20_clients(setting: Setting) -> Setting:
-    """The official configuration cifar10: 20 clients, all in every round, without exploration.
-
-    The right number of clients is the one whose IFCA is nearer to Table 2's at p = 0.2 (4.1).
-    """
-    data = replace(
-        setting.data,
-        name=f"{setting.data.name}-k20",
-        title=f"{setting.data.title}, 20 clients",
-        partition={**setting.data.partition, "num_clients": 20},
-    )
-    only = {"labels": ("none",), "both_mixtures": False, "locals_apart": False}
-    return _as(setting, "clients", data, num_clients=20, cohort=20, **only)
+    alone = {"roles": ("clean",), "sweep": (), "schedules": ()}
+    return replace(setting, data=data, personal_clients=None, **alone)
 
 
 def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
@@ -166,7 +147,6 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         (
             *published,
             *map(clean, published),
-            of_20_clients(published[0]),
             _rotated(2),
             _rotated(4),
             _femnist(),

@@ -18,7 +18,6 @@ SUBSET = 10  # the official code evaluates clients 0 to 9 (X5)
 ROLES = {
     "table2": "Table 2 and the figures about it",
     "clean": "the profile clean of one of Table 2's",
-    "clients": "another number of clients, which the paper does not state",
     "other": "data that the paper shows in figures alone",
 }
 EXPLORATIONS = {"eps": "ε-greedy", "none": "no exploration"}

@@ -10,6 +10,7 @@ from fedlib.papers._criteria import (
     ascending,
     between,
     cell,
+    cells,
     descending,
     highest,
     lowest,
@@ -27,138 +28,122 @@ CLEARLY = 0.02  # ours
 SMALL = 0.05  # ours, of the paper's 3.2 points
 SATURATED = 0.5  # section 7.2: most clients of a permutation share their expert
 GROWING = tuple(k for k in MANY_EXPERTS if k <= 10)
+PRUNED = ETAS[2]
 
 
 def criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Criteria:
     """The table of all criteria."""
     where = {s.data.name for s in settings}
 
-    def one_of(*names: str) -> str:
-        """The first of the federations that the scale has; if it has none, the paper's own."""
-        return next((name for name in names if name in where), names[0])
+    def one_of(name: str, stand_in: str) -> str:
+        """The paper's federation, or its stand-in if the scale has that one alone."""
+        return stand_in if stand_in in where and name not in where else name
 
-    cifar10 = one_of("cifar10", "digits")
     found = [
-        *_known(cifar10),
-        *_new_shard(cifar10),
-        *_mechanisms(cifar10),
+        *_cifar10(one_of("cifar10", "digits")),
         *_cifar100(),
         *_femnist(),
-        *_rotations("angled-mnist",
-                    one_of("angled-mnist-labels", "angled-digits-labels")),
+        *_rotations("angled-mnist", one_of("angled-mnist-labels", "angled-digits-labels")),
         *_permutations(one_of("permuted-cifar10", "permuted-digits")),
         *_appendix_f(one_of("two-shard-mnist", "two-shard-digits")),
-    ]  # fmt: skip
+    ]
     return table(found, runs, "table1")
 
 
-def _of_table_1(name: str, label: str) -> dict:
-    """Accuracy of known clients, with the published number."""
+def _of_table_1(name: str, *labels: str) -> list[dict]:
+    """Accuracies of known clients, with the published numbers."""
     reported = name in ("cifar10", "cifar100", "femnist")
-    printed = ("table1", name, label, MEAN["metric"]) if reported else None
-    return cell(name, label, printed, **MEAN)
-
-
-def _known(name: str) -> list[dict]:
-    """Known clients, on CIFAR-10."""
-    first = _of_table_1(name, "fedavg")
-    gains = {"fedmix-k4": (4, 0.10, "more than 10"), "fedmix-k10": (10, 0.10, "more than 10"),
-             "fedmix-k2": (2, 0.025, "about 3")}  # fmt: skip
-    found = [
-        between(
-            f"FedMix K={k} above FedAvg by {told} points",
-            "Table 1",
-            [[_of_table_1(name, label), first]],
-            at_least=least,
-            main=True,
-        )
-        for label, (k, least, told) in gains.items()
+    return [
+        cell(name, label, ("table1", name, label, MEAN["metric"]) if reported else None, **MEAN)
+        for label in labels
     ]
-    for label, title in (("biased-fedavg", "Biased FedAvg"), ("local-global", "Local/Global")):
-        found += [
+
+
+def _cifar10(name: str) -> list[dict]:
+    """Known clients and a shard without labels, then the mechanisms, on CIFAR-10."""
+    pruned = f"fedmix-k4-eta{PRUNED:g}"
+    return [
+        *(
+            between(
+                f"FedMix K={k} above FedAvg by {told} points",
+                "Table 1",
+                [_of_table_1(name, f"fedmix-k{k}", "fedavg")],
+                at_least=least,
+                main=True,
+            )
+            for k, least, told in (
+                (4, 0.10, "more than 10"),
+                (10, 0.10, "more than 10"),
+                (2, 0.025, "about 3"),
+            )
+        ),
+        *(
             descending(
                 f"{title} above FedMix K={k} on known clients",
                 "Table 1",
-                [_of_table_1(name, label), _of_table_1(name, f"fedmix-k{k}")],
+                _of_table_1(name, label, f"fedmix-k{k}"),
+            )
+            for label, title in (
+                ("biased-fedavg", "Biased FedAvg"),
+                ("local-global", "Local/Global"),
             )
             for k in (4, 10)
-        ]
-    return found
-
-
-def _new_shard(name: str) -> list[dict]:
-    """A shard without labels, on CIFAR-10."""
-
-    def shard(label: str) -> dict:
-        return cell(name, label, **NEW_SHARD)
-
-    return [
+        ),
         highest(
             "New shard: FedMix K=4 above biased FedAvg and Local/Global",
             "Figure 12",
-            [shard(label) for label in ("fedmix-k4", "biased-fedavg", "local-global")],
+            cells(name, "fedmix-k4", "biased-fedavg", "local-global", **NEW_SHARD),
         ),
         descending(
             "New shard: biased FedAvg below FedAvg by 2 points",
             "Figure 12",
-            [shard("fedavg"), shard("biased-fedavg")],
+            cells(name, "fedavg", "biased-fedavg", **NEW_SHARD),
             by=CLEARLY,
         ),
         lowest(
             "New shard: Local/Global lowest",
             "Figure 12",
-            [shard(x) for x in ("local-global", "fedavg", "biased-fedavg", "fedmix-k4")],
+            cells(name, "local-global", "fedavg", "biased-fedavg", "fedmix-k4", **NEW_SHARD),
         ),
-    ]
-
-
-def _mechanisms(name: str) -> list[dict]:
-    """Divergence, specialisation, numbers of experts, pruning and fine-tuning, on CIFAR-10."""
-
-    def known(label: str, **about: str) -> dict:
-        return cell(name, label, **MEAN | about)
-
-    pruned = f"fedmix-k4-eta{ETAS[2]:g}"
-    return [
         descending(
             "Updates diverge less in FedMix K=4 than in FedAvg",
             "Figure 1",
-            [known(label, metric="divergence") for label in ("fedavg", "fedmix-k4")],
+            cells(name, "fedavg", "fedmix-k4", metric="divergence"),
             unit="number",
             note="Mean over experts and all rounds",
         ),
         descending(
             "With local entropy, FedMix K=4 falls behind",
             "Figure 3",
-            [known("fedmix-k4"), known("fedmix-k4-entropy")],
+            cells(name, "fedmix-k4", "fedmix-k4-entropy", **MEAN),
         ),
         ascending(
             "Accuracy grows with the number of experts up to 10",
             "Figure 11a",
-            [known(f"fedmix-k{k}") for k in GROWING],
+            cells(name, *(f"fedmix-k{k}" for k in GROWING), **MEAN),
         ),
         between(
             "14 experts add less than 2 points to 10",
             "Figure 11a",
-            [[known("fedmix-k14"), known("fedmix-k10")]],
+            [cells(name, "fedmix-k14", "fedmix-k10", **MEAN)],
             at_most=SAME,
         ),
         descending(
-            f"Pruning (η={ETAS[2]:g}) saves traffic",
+            f"Pruning (η={PRUNED:g}) saves traffic",
             "Figure 11b",
-            [known(label, metric="bytes") for label in ("fedmix-k4", pruned)],
+            cells(name, "fedmix-k4", pruned, metric="bytes"),
             unit="number",
             note="Bytes of the run",
         ),
         descending(
-            f"Pruning (η={ETAS[2]:g}) costs accuracy",
+            f"Pruning (η={PRUNED:g}) costs accuracy",
             "Figure 11b",
-            [known("fedmix-k4"), known(pruned)],
+            cells(name, "fedmix-k4", pruned, **MEAN),
         ),
         between(
             "Fine-tuning on a client's data over-fits: FedAvg does not gain by it",
             "Figure 13",
-            [[known("fedavg", protocol="finetuned"), known("fedavg")]],
+            [[cell(name, "fedavg", **MEAN, protocol="finetuned"), cell(name, "fedavg", **MEAN)]],
             at_most=0.0,
         ),
     ]
@@ -166,30 +151,28 @@ def _mechanisms(name: str) -> list[dict]:
 
 def _cifar100() -> list[dict]:
     labels = ("biased-fedavg", "fedavg", "fedmix-k2", "fedmix-k4", "fedmix-k10", "local-global")
-    first, last = labels[0], labels[-1]
-    shard = {x: cell("cifar100", x, **NEW_SHARD) for x in ("fedavg", first, "fedmix-k4")}
     return [
         highest(
             "CIFAR-100: biased FedAvg highest on known clients",
             "Table 1",
-            [_of_table_1("cifar100", label) for label in labels],
+            _of_table_1("cifar100", *labels),
         ),
         lowest(
             "CIFAR-100: Local/Global lowest on known clients",
             "Table 1",
-            [_of_table_1("cifar100", label) for label in (last, *labels[:-1])],
+            _of_table_1("cifar100", labels[-1], *labels[:-1]),
         ),
         between(
             "CIFAR-100, new shard: biased FedAvg like FedAvg, within 2 points",
             "Figure 12",
-            [[shard[first], shard["fedavg"]]],
+            [cells("cifar100", "biased-fedavg", "fedavg", **NEW_SHARD)],
             at_least=-SAME,
             at_most=SAME,
         ),
         lowest(
             "CIFAR-100, new shard: FedMix K=4 below both",
             "Figure 12",
-            [shard["fedmix-k4"], shard["fedavg"], shard[first]],
+            cells("cifar100", "fedmix-k4", "fedavg", "biased-fedavg", **NEW_SHARD),
         ),
     ]
 
@@ -200,37 +183,35 @@ def _femnist() -> list[dict]:
         spread(
             "FEMNIST: all methods within 5 points",
             "Table 1",
-            [_of_table_1("femnist", label) for label in labels],
+            _of_table_1("femnist", *labels),
             at_most=SMALL,
         ),
         descending(
             "FEMNIST: FedMix K=2 below FedAvg",
             "Table 1",
-            [_of_table_1("femnist", label) for label in ("fedavg", "fedmix-k2")],
+            _of_table_1("femnist", "fedavg", "fedmix-k2"),
         ),
     ]
 
 
 def _rotations(turned: str, skewed: str) -> list[dict]:
-    labels = ("fedmix-angle", "fedavg", "biased-fedavg", "fedmix-label")
-    known = {label: cell(turned, label, **MEAN) for label in labels}
     return [
         between(
             "Rotated digits: biased FedAvg like FedAvg, within 2 points",
             "Figure 5",
-            [[known["biased-fedavg"], known["fedavg"]]],
+            [cells(turned, "biased-fedavg", "fedavg", **MEAN)],
             at_least=-SAME,
             at_most=SAME,
         ),
         highest(
             "Rotated digits: FedMix q(z|angle) highest",
             "Figure 5",
-            [known[label] for label in labels],
+            cells(turned, "fedmix-angle", "fedavg", "biased-fedavg", "fedmix-label", **MEAN),
         ),
         descending(
             "Rotated digits, labels skewed: FedMix q(z|y) above biased FedAvg",
             "Figure 6",
-            [cell(skewed, label, **MEAN) for label in ("fedmix-label", "biased-fedavg")],
+            cells(skewed, "fedmix-label", "biased-fedavg", **MEAN),
         ),
     ]
 

@@ -111,7 +111,6 @@ def cifar10() -> Setting:
         fedprox_mu=1.0,  # training scripts
         gate_features=3 * 32 * 32,
         drop_last=True,  # utils/utils.py, CIFAR loaders only
-        left_out={0.1: 8, 0.2: 3},
         ablations=("relu", "body-rate", "uniform-prior", "private-norms"),
         **EXPERIMENTS,
     )
@@ -139,7 +138,6 @@ def cifar100() -> Setting:
         model_params={"num_classes": 100},
         rates=CIFAR100_RATES,
         fedprox_mu=0.1,  # training scripts
-        left_out={},  # all clients have the same number of images
     )
 
 

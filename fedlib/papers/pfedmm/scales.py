@@ -70,7 +70,6 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 ablations=("relu",),
                 alphas=(0.1, ALPHA, 1e6),
                 alpha_labels=("fedavg", "pfedmm"),
-                left_out={0.1: 1},
                 unseen=UNSEEN[1:],
                 **small,
             ),

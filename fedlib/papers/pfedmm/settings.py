@@ -137,7 +137,6 @@ class Setting(_frame.Setting):
       participation: whether to run methods also without a server and with sampled clients.
       ablations: the `ABLATIONS` to run.
       alphas: concentrations of the partition to compare, for the methods `alpha_labels`.
-      left_out: clients with too few training examples, by concentration.
       unseen: methods that also run with a part of the clients unseen; all others train all clients.
     """
 
@@ -163,7 +162,6 @@ class Setting(_frame.Setting):
     ablations: tuple[str, ...] = ()
     alphas: tuple[float, ...] = ()
     alpha_labels: tuple[str, ...] = tuple(PUBLISHED)
-    left_out: dict[float, int] = field(default_factory=dict)
     unseen: tuple[str, ...] = ()
 
     def runs(self) -> Iterator[Run]:
@@ -227,18 +225,8 @@ class Setting(_frame.Setting):
                 title=f"{self.data.title}, α={short}",
                 family=self.data.title,
                 partition_label=f"{partition['kind']}{short}",
-                notes=self.data.notes + self._left_out_note(alpha),
             )
             yield self.alone(data, self.alpha_labels, "heterogeneity")
-
-    def _left_out_note(self, alpha: float) -> tuple[str, ...]:
-        if alpha not in self.left_out:
-            return ()
-        some, all_ = self.left_out[alpha], self.data.partition["num_clients"]
-        return (
-            "Clients that draw too few examples to train and test on are left out: "
-            f"{some} of {all_}.",
-        )
 
     def _variant(
         self,

@@ -6,7 +6,6 @@ from fedlib.papers._frame import each, on, who_has_what
 from fedlib.papers.pfedmoe.settings import (
     BASELINES,
     COMPARED,
-    EXTRACTORS,
     FEW,
     GATES,
     HOMOGENEOUS,
@@ -183,21 +182,13 @@ TABLES = {
     **_tables("heterogeneous"),
     **_tables("homogeneous"),
     "gate": tables.Views(
-        "The gate: normalisation, width, rate and what it is for",
-        "pFedMoE with 1-D switch norm on the input, 64 hidden units and rate 0.01, "
-        "then one change at a time. The sources leave all three open.",
+        "The gate: normalisation, and what it is for",
+        "pFedMoE with 1-D switch norm on the input, then one change at a time. The sources leave "
+        "it open.",
         GATES,
         on("gate"),
         columns=AGGREGATED,
         asks="Which details of the gate matter?",
-    ),
-    "extractor_size": tables.Views(
-        "Size of the shared extractor",
-        "Bodies of CNN-1 to CNN-5, of which the last is the paper's.",
-        EXTRACTORS,
-        on("extractor"),
-        columns=AGGREGATED,
-        asks="How large must the shared extractor be?",
     ),
     "shares": tables.Views(
         "Even and uneven shares of a class",

@@ -6,7 +6,6 @@ about equal shares of a class, and 8:2 training and test examples (9.1).
 
 from fedlib.papers.pfedmoe.settings import (
     COMPARED,
-    EXTRACTORS,
     FEW,
     GATES,
     HOMOGENEOUS,
@@ -117,8 +116,8 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
 
 def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     """Data sets, federations and the grid's largest rounds and epochs (sections 5 and 9.1)."""
+    gates = GATES[1:]
     paper = {"rounds": 500, "epochs": 10, "batch_size": 512}
-    extra = tuple(dict.fromkeys((*GATES[1:], *EXTRACTORS[:-1])))
     return (
         "full: the paper's data sets, networks and federations, 500 rounds of 10 epochs; one "
         "setting of the paper's grid, of which it shows the best for each method.",
@@ -128,7 +127,7 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 _federation(
                     dataset,
                     number,
-                    labels=(*EVERYTHING, *(extra if (dataset, number) == ("cifar10", 10) else ())),
+                    labels=(*EVERYTHING, *(gates if (dataset, number) == ("cifar10", 10) else ())),
                     roles=_roles(dataset, number),
                     target=TARGETS.get(dataset, {}).get(number),
                     **paper,
@@ -148,7 +147,7 @@ def _roles(dataset: str, num_clients: int) -> tuple[str, ...]:
     """The exhibits of a federation of the full scale."""
     if dataset == "mnist" or num_clients > 10:
         return ("main",)
-    only = ("gate", "extractor", "representations", "shares") if dataset == "cifar10" else ()
+    only = ("gate", "representations", "shares") if dataset == "cifar10" else ()
     return ("main", "classes", *only)
 
 
