@@ -3,7 +3,6 @@
 import csv
 import os
 
-import h5py
 import numpy as np
 import pytest
 from data_fixtures import federation
@@ -43,36 +42,8 @@ def table(path, names, *rows):
 
 
 def arrays(path, **made):
-    """An npz or HDF5 file, by its ending."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix == ".npz":
-        np.savez(path, **made)
-        return
-    with h5py.File(path, "w") as file:
-        for name, array in made.items():
-            words = np.asarray(array).dtype.kind == "U"
-            file[name] = np.asarray(array).astype(h5py.string_dtype()) if words else array
-
-
-@pytest.mark.parametrize("kind", ["external link", "soft link", "external storage", "virtual"])
-def test_an_hdf5_file_takes_nothing_from_other_files(folder, tmp_path, kind):
-    other = tmp_path / "other.h5"
-    arrays(other, x=np.full((4, 2), 7.0))
-    with h5py.File(folder / "a.h5", "w") as file:
-        file["y"] = np.arange(4)
-        if kind == "external storage":
-            about = {"external": [(str(other), 0, h5py.h5f.UNLIMITED)]}
-            file.create_dataset("x", (4, 2), np.uint8, **about)
-        elif kind == "virtual":
-            layout = h5py.VirtualLayout((4, 2), float)
-            layout[:] = h5py.VirtualSource(other, "x", (4, 2))
-            file.create_virtual_dataset("x", layout)
-        else:
-            file["there"] = h5py.ExternalLink(other, "/")
-            linked = kind == "external link"
-            file["x"] = h5py.ExternalLink(other, "x") if linked else h5py.SoftLink("/there/x")
-    with pytest.raises(DataError, match=r"a\.h5 .*x is (a link|kept in other files); copy"):
-        read(folder)
+    np.savez(path, **made)
 
 
 @pytest.mark.parametrize("name", ["a\x1b[2J/1.png", "a/1\n2.png"])
@@ -135,10 +106,9 @@ def test_without_such_a_column_the_last_one_is_the_class(folder):
     assert made.y.tolist() == [0, 1, 1, 0] and made.part.tolist() == [TRAIN] * 3 + [TEST]
 
 
-@pytest.mark.parametrize("ending", ["npz", "h5", "hdf5"])
-def test_arrays_may_name_their_clients(folder, ending):
+def test_arrays_may_name_their_clients(folder):
     x = np.arange(8.0).reshape(4, 2)
-    arrays(folder / f"a.{ending}", x=x, y=[0, 1, 0, 1], client=np.array(["u", "u", "t", "t"]))
+    arrays(folder / "a.npz", x=x, y=[0, 1, 0, 1], client=np.array(["u", "u", "t", "t"]))
     made = read(folder, scaling="standard", test_every=2)
     known = x[[0, 2]]  # the training part: the first of every client
     expected = (x - known.mean(0)) / known.std(0)
@@ -146,10 +116,9 @@ def test_arrays_may_name_their_clients(folder, ending):
     assert made.owner.tolist() == [1, 1, 0, 0]
 
 
-@pytest.mark.parametrize("ending", ["npz", "h5"])
-def test_arrays_of_bytes_are_images_with_or_without_a_channel(folder, ending):
+def test_arrays_of_bytes_are_images_with_or_without_a_channel(folder):
     x = np.arange(4 * 6, dtype=np.uint8).reshape(4, 2, 3)
-    arrays(folder / f"a.{ending}", x=x, y=[0, 0, 1, 1])
+    arrays(folder / "a.npz", x=x, y=[0, 0, 1, 1])
     made = read(folder, test_every=2)
     assert made.x.dtype == np.uint8 and np.array_equal(made.x[:, 0], x)
     assert read(folder, test_every=2, scaling="none").x.dtype == np.float32
@@ -216,17 +185,10 @@ def test_tables_that_make_no_sense_are_refused(folder, text, message):
         read(folder)
 
 
-@pytest.mark.parametrize("ending", ["csv", "npz", "h5"])
+@pytest.mark.parametrize("ending", ["csv", "npz"])
 def test_files_that_are_not_what_their_ending_says_are_refused(folder, ending):
     (folder / f"a.{ending}").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DataError, match=rf"a.{ending} is not an? \w+ file"):
-        read(folder)
-
-
-def test_an_hdf5_group_is_no_array(folder):
-    with h5py.File(folder / "a.h5", "w") as file:
-        file.create_group("x")
-    with pytest.raises(DataError, match=r"a.h5 is not an HDF5 file of plain arrays: x is no arr"):
         read(folder)
 
 
@@ -255,7 +217,7 @@ def test_a_folder_must_have_one_of_the_forms(folder):
     with pytest.raises(DataError, match=r"own/mine has no files; put there a folder of images"):
         read(folder)
     (folder / "notes.txt").write_text("")
-    with pytest.raises(DataError, match=r"notes.txt is none of .csv, .npz, .h5, .hdf5"):
+    with pytest.raises(DataError, match=r"notes.txt is none of .csv, .npz"):
         read(folder)
     arrays(folder / "a.npz", x=X, y=Y)
     with pytest.raises(DataError, match=r"own/mine has a.npz, notes.txt; it must have a folder"):

@@ -1,4 +1,4 @@
-"""Files of a user's own data set: folders of images, CSV, NumPy's npz, HDF5.
+"""Files of a user's own data set: folders of images, CSV, NumPy's npz.
 
 Every reader returns a `Content` with checked arrays, or raises an error that names the file and the
 right format.
@@ -8,10 +8,8 @@ import csv
 from pathlib import Path
 from typing import NamedTuple
 
-import h5py
 import numpy as np
 
-from fedlib import hdf5
 from fedlib.data.archives import BROKEN
 from fedlib.data.raw import local_files
 from fedlib.errors import DataError
@@ -42,7 +40,7 @@ def load(path: Path) -> Content:
     Raises:
       DataError: if it cannot be read or is invalid.
     """
-    readers = {".csv": _table, ".npz": _npz, ".h5": _hdf5, ".hdf5": _hdf5}
+    readers = {".csv": _table, ".npz": _npz}
     if path.is_dir():
         return _images(path)
     if path.suffix.lower() not in readers:
@@ -147,31 +145,6 @@ def _npz(path: Path) -> Content:
             arrays = {name: file[name] for name in ("x", "y", "client") if name in file.files}
     except (AttributeError, MemoryError, OSError, ValueError, *BROKEN) as error:
         raise DataError(f"{path} is not an npz file of plain arrays: {error}") from None
-    return _of_arrays(path, arrays)
-
-
-def _hdf5(path: Path) -> Content:
-    try:
-        with hdf5.opened(path) as file:
-            arrays = {name: _array(file, name) for name in ("x", "y", "client") if name in [*file]}
-    except (KeyError, MemoryError, OSError, RuntimeError, TypeError, ValueError) as error:
-        raise DataError(f"{path} is not an HDF5 file of plain arrays: {error}") from None
-    return _of_arrays(path, arrays)
-
-
-def _array(file: h5py.File, name: str) -> np.ndarray:
-    """An array in the file itself: the receipt does not cover other files that it may link to."""
-    if not isinstance(file.get(name, getlink=True), h5py.HardLink):
-        raise ValueError(f"{name} is a link; copy the array into the file")
-    found = file[name]
-    if not isinstance(found, h5py.Dataset):
-        raise ValueError(f"{name} is no array")
-    if found.external or found.is_virtual:
-        raise ValueError(f"{name} is kept in other files; copy the array into this one")
-    return np.asarray((found.asstr() if h5py.check_string_dtype(found.dtype) else found)[()])
-
-
-def _of_arrays(path: Path, arrays: dict[str, np.ndarray]) -> Content:
     missing = [name for name in ("x", "y") if name not in arrays]
     if missing:
         raise DataError(f"{path} has no array {missing[0]!r}; x and y must be there")

@@ -4,7 +4,7 @@ The folder `source` has one of these, or two of them named train and test:
 
   folders   of 8-bit images, all grey or all colour and of one size; one folder for each class
   *.csv     with names in its first line; column `label`, or else the last one, is the class
-  *.npz, *.h5, *.hdf5   with arrays `x` [M, F], [M, H, W] or [M, C, H, W] and `y` [M]
+  *.npz     with arrays `x` [M, F], [M, H, W] or [M, C, H, W] and `y` [M]
 
 All but images may have a `client` for each example. Labels are integers from 0, or words, which are
 numbered in sorted order; the labels of images are the names of their folders. Without a test part,
@@ -29,7 +29,7 @@ NUM_CLASSES = None  # files decide
 HAS = ("classes", "images", "owner", "part", "ten_classes")  # possible features; files decide
 SCALINGS = ("unit", "standard", "none")
 PARTS = {"train": TRAIN, "test": TEST}
-IN_PLACE = "a folder of images for each class, a .csv, .npz, .h5 or .hdf5 file, or two of these "
+IN_PLACE = "a folder of images for each class, a .csv or .npz file, or two of these "
 IN_PLACE += "called train and test"
 
 
