@@ -136,7 +136,6 @@ def test_loading_the_registries_loads_no_data_set_and_no_partition():
         *(
             ({"dataset": "synthetic", "partition": {"kind": "natural"}, "params": params}, message)
             for params, message in (
-                (SYNTHETIC | {"labels": "right"}, "no labels 'right'; choose one of fixed, offic"),
                 (SYNTHETIC | {"alpha": 0}, "alpha must be a positive number, got 0"),
                 (SYNTHETIC | {"num_components": 0}, "num_components must be an integer of at le"),
                 (SYNTHETIC | {"test_size": 0}, "test_size must be"),

@@ -43,6 +43,12 @@ class Setting(ABC):
         return ()
 
 
+def trained(data: Data) -> int:
+    """Number of clients of a partition that train, which are all but the unseen ones."""
+    num = data.partition["num_clients"]
+    return num - int(data.partition.get("unseen_fraction", 0.0) * num + 1e-9)
+
+
 def participation(cohort: int, num_clients: int) -> dict:
     """`Run.participation` for `cohort` clients in a round; only their models are averaged."""
     # The next larger number, so that rounding down gives exactly the cohort.

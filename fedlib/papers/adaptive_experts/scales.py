@@ -49,7 +49,6 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         "shared": shared,
         "expert": replace(shared, lr=3e-3),
         "gate": Network(3e-3, 4, 4, 16, 0.2, 1e-4),
-        "num_clients": 10,
         "cohort": 5,
         "evaluate_every": 2,
         "epochs": 3,
@@ -108,7 +107,6 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     )
     small = Network(0.03, 16, 32, 128, 0.3, GLOBAL.weight_decay)
     few = {
-        "num_clients": 20,
         "cohort": 5,
         "rounds": 80,
         "num_experts": 3,
@@ -194,8 +192,7 @@ def _cifar10(p: float) -> Setting:
         shared=GLOBAL,
         expert=LOCAL,
         gate=GATE,
-        num_clients=50,  # configurations cifar10_eps and cifar10_noeps
-        cohort=5,
+        cohort=5,  # configurations cifar10_eps and cifar10_noeps
         rounds=ROUNDS,
         epochs=3,  # Table 1
         batch_size=10,  # every CIFAR-10 configuration
@@ -228,7 +225,6 @@ def _rotated(count: int) -> Setting:
         shared=Network(5.1480e-4, 64, 64, 384, 0.21621, 5.3481e-4),
         expert=Network(2.0164e-4, 64, 64, 384, 0.72738, 0.018944),
         gate=Network(2.1109e-5, 16, 16, 128, 0.41649, 0.013608),
-        num_clients=200,
         cohort=20,
         rounds=600,
         epochs=5,
@@ -269,7 +265,6 @@ def _femnist() -> Setting:
         shared=Network(0.072390, 32, 64, 2048, 0.65935, 7.2729e-4),
         expert=Network(1.6732e-3, 32, 64, 2048, 0.48828, 0.014623),
         gate=Network(3.0704e-3, 64, 16, 256, 0.27526, 0.026879),
-        num_clients=182,
         cohort=6,
         rounds=4000,
         epochs=3,

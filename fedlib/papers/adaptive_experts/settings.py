@@ -82,7 +82,7 @@ class Setting(_frame.Setting):
       num_classes: L.
       model: registry name of the federated model; "leaf_cnn" or "ifca_cnn".
       shared, expert, gate: the three networks of a client.
-      num_clients, cohort: K, and the number of clients in a round.
+      cohort: number of clients in a round.
       rounds: T.
       epochs, batch_size: of a client in a round.
       num_experts: J.
@@ -104,7 +104,6 @@ class Setting(_frame.Setting):
     shared: Network
     expert: Network
     gate: Network
-    num_clients: int
     cohort: int
     rounds: int
     epochs: int
@@ -190,7 +189,7 @@ class Setting(_frame.Setting):
                 "both_mixtures": both,
                 "lr_decay": True,
             },
-            participation=_frame.participation(self.cohort, self.num_clients),
+            participation=_frame.participation(self.cohort, _frame.trained(self.data)),
             evaluate_every=self.evaluate_every,
             settled_by=LOCALS if self.locals_apart else "",
             notes=self._notes(),
@@ -198,7 +197,7 @@ class Setting(_frame.Setting):
 
     def _locals(self) -> Run:
         """The run that trains the local experts of all other runs."""
-        rounds = math.ceil((self.personal_clients or self.num_clients) / AT_ONCE)
+        rounds = math.ceil((self.personal_clients or _frame.trained(self.data)) / AT_ONCE)
         return Run(
             federation=self.data.name,
             label=LOCALS,

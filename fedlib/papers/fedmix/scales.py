@@ -57,7 +57,6 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 "Digits",
                 {**HSU_DIGITS, "val_fraction": 0.2, "unseen_fraction": 0.2},
                 short="hsu1.0",
-                num_clients=16,
                 cohort=4,
                 labels=(
                     *("fedavg", "biased-fedavg", "local-global", "fedmix-k2", "fedmix-k4"),
@@ -76,7 +75,6 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 "Digits at eight angles, labels skewed",
                 {**ANGLED_DIGITS, "label_alpha": 1.0},
                 short="angles1.0-labels1.0",
-                num_clients=20,
                 cohort=5,
                 rounds=30,
                 labels=ROTATION_LINES,
@@ -90,7 +88,6 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 "Digits, labels permuted",
                 PERMUTED,
                 short="permuted4",
-                num_clients=20,
                 cohort=20,
                 labels=("clients-k4",),
                 roles=("clusters",),
@@ -103,7 +100,6 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 "Digits in two shards",
                 {"kind": "two_shard", "num_clients": 20, **HELD_OUT},
                 short="shards2",
-                num_clients=20,
                 cohort=5,
                 rounds=15,
                 labels=("fedmix-vae", "fedavg"),
@@ -142,7 +138,6 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 "CIFAR-10",
                 {**HSU_CIFAR10, **HELD_OUT},
                 short="hsu1.0",
-                num_clients=100,
                 cohort=10,
                 labels=("fedavg", "biased-fedavg", "local-global", "fedmix-k2", "fedmix-k4"),
                 table_rounds=(20, 100, 200),
@@ -156,7 +151,6 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 "CIFAR-10, labels permuted",
                 {**PERMUTED, "train_examples": 500, "test_examples": 100},
                 short="permuted4",
-                num_clients=20,
                 cohort=20,
                 labels=("clients-k4",),
                 roles=("clusters",),
@@ -175,7 +169,6 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 "MNIST in two shards",
                 {"kind": "two_shard", "num_clients": 100, **HELD_OUT},
                 short="shards2",
-                num_clients=100,
                 cohort=10,
                 labels=("fedmix-vae", "fedavg"),
                 roles=("vae",),
@@ -201,7 +194,7 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     cifar = {"model": ("lenet5", image(3, 32, 10)), "batch_size": 64}
     mnist = {"model": ("lenet5", image(1, 28, 10)), "batch_size": 64, "rounds": 1000}
     resnet = ("resnet20", {"num_classes": 100, "norm_groups": 2, "augment": True})
-    rotations = {"num_clients": 100, "cohort": 10, "labels": ROTATION_LINES, **mnist}
+    rotations = {"cohort": 10, "labels": ROTATION_LINES, **mnist}
     return (
         "full: the paper's data, models, rounds and hyper-parameters; what it does not state is "
         "decided in section 10 of the specification.",
@@ -213,7 +206,6 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 "CIFAR-10",
                 {**HSU_CIFAR10, **HELD_OUT},
                 short="hsu1.0",
-                num_clients=100,
                 cohort=10,
                 rounds=2000,
                 labels=(
@@ -243,7 +235,6 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                     "test_examples": 20,
                 },
                 short="hierarchical0.1",
-                num_clients=500,
                 cohort=10,
                 model=resnet,
                 batch_size=20,
@@ -299,7 +290,6 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 "CIFAR-10, labels permuted",
                 PERMUTED,
                 short="permuted4",
-                num_clients=20,
                 cohort=20,
                 rounds=100,
                 own_rounds={"clients-k4-early": 10},  # Figure 7
@@ -316,7 +306,6 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 "MNIST in two shards",
                 {"kind": "two_shard", "num_clients": 100, **HELD_OUT},
                 short="shards2",
-                num_clients=100,
                 cohort=10,
                 model=("mlp", MNIST_MLP),
                 rounds=600,

@@ -91,7 +91,8 @@ class Setting(_frame.Setting):
 
     Attributes:
       model: registry name, and the arguments of its `build`.
-      num_clients, cohort: number of training clients, and of those in a round.
+      cohort: number of clients in a round; num_clients: of training clients, if the partition does
+        not say it.
       rounds: T; `own_rounds` by label, where it differs.
       batch_size, epochs: of a client in a round.
       evaluate_every: rounds between evaluations.
@@ -107,7 +108,6 @@ class Setting(_frame.Setting):
     """
 
     model: tuple[str, dict]
-    num_clients: int
     cohort: int
     rounds: int
     batch_size: int
@@ -123,6 +123,7 @@ class Setting(_frame.Setting):
     steps: int | None = None
     seeds: tuple[int, ...] = ()
     gb: float | None = None
+    num_clients: int | None = None
 
     @property
     def split(self) -> str:
@@ -136,6 +137,7 @@ class Setting(_frame.Setting):
 
     def _run(self, label: str, variant: Variant) -> Run:
         rounds = self.own_rounds.get(label, self.rounds)
+        clients = self.num_clients or _frame.trained(self.data)
         model, arguments = self.model
         if variant.channels:
             arguments = {**arguments, "channels": variant.channels}
@@ -160,7 +162,7 @@ class Setting(_frame.Setting):
             },
             params=variant.params | self._common(variant.method, self._longest(variant)),
             participation=_frame.participation(
-                self.num_clients if variant.everybody else self.cohort, self.num_clients
+                clients if variant.everybody else self.cohort, clients
             ),
             evaluate_every=min(self.evaluate_every, rounds),
             seeds=self.seeds,

@@ -21,7 +21,7 @@ from fedlib.spec import Data
 
 SEED = 42  # of the partitions; the sibling code's
 SPLIT = {"train_fraction": 0.8}
-FEDERATIONS = {10: 10, 50: 10, 100: 10}  # N: clients in a round (section 4.4)
+CLIENTS = (10, 50, 100)  # N (section 4.4)
 TARGETS = {  # section 9.1; none is given for MNIST
     "cifar10": {10: 0.9, 50: 0.9, 100: 0.9},
     "cifar100": {10: 0.7, 50: 0.6, 100: 0.5},
@@ -133,7 +133,7 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                     **paper,
                 )
                 for dataset in HELD
-                for number in FEDERATIONS
+                for number in CLIENTS
             ),
             *(_varied(dataset, s, labels=FEW, **paper) for dataset in CLASSES
               for s in CLASSES[dataset]),
@@ -157,7 +157,7 @@ def _federation(dataset: str, num_clients: int, fraction: float = 1.0, **about) 
     title = f"{TITLES[dataset]}, N = {num_clients}"
     data = _path_line(dataset, num_clients, classes, fraction, title, about.pop("notes", ()))
     published = f"n{num_clients}" if dataset in HELD else None
-    return _setting(data, num_clients, published=published, **about)
+    return _setting(data, published=published, **about)
 
 
 def _varied(dataset: str, classes: int, fraction: float = 1.0, **about) -> Setting:
@@ -165,7 +165,7 @@ def _varied(dataset: str, classes: int, fraction: float = 1.0, **about) -> Setti
     title = f"{TITLES[dataset]}, N = 10, {classes} classes"
     family = f"{TITLES[dataset]}, N = 10"
     data = _path_line(dataset, 10, classes, fraction, title, about.pop("notes", ()), family)
-    return _setting(data, 10, roles=("classes",), **about)
+    return _setting(data, roles=("classes",), **about)
 
 
 def _uneven(dataset: str, fraction: float = 1.0, **about) -> Setting:
@@ -181,7 +181,7 @@ def _uneven(dataset: str, fraction: float = 1.0, **about) -> Setting:
         partition_label=f"path{HELD[dataset]}-dir{UNEVEN:g}",
         notes=about.pop("notes", ()),
     )
-    return _setting(data, 10, roles=("shares",), **about)
+    return _setting(data, roles=("shares",), **about)
 
 
 def _practical(dataset: str, gamma: float, fraction: float = 1.0, **about) -> Setting:
@@ -197,7 +197,7 @@ def _practical(dataset: str, gamma: float, fraction: float = 1.0, **about) -> Se
         family=f"{TITLES[dataset]}, Dirichlet",
         notes=about.pop("notes", ()),
     )
-    return _setting(data, 10, roles=("gamma",), **about)
+    return _setting(data, roles=("gamma",), **about)
 
 
 def _path_line(
@@ -229,11 +229,5 @@ def _used(fraction: float) -> dict:
     return SPLIT | ({"fraction": fraction} if fraction < 1 else {})
 
 
-def _setting(data: Data, num_clients: int, **about) -> Setting:
-    return Setting(
-        data=data,
-        images=IMAGES[data.dataset],
-        num_clients=num_clients,
-        cohort=FEDERATIONS[num_clients],
-        **about,
-    )
+def _setting(data: Data, **about) -> Setting:
+    return Setting(data=data, images=IMAGES[data.dataset], **about)

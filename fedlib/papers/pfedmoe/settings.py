@@ -18,6 +18,7 @@ SGD = {  # section 5; solvers start anew in every round
     **{"solver": "sgd", "lr": LR, "momentum": 0.9, "weight_decay": 1e-3, "clip_norm": 50.0},
     "keeps": "round",
 }
+COHORT = 10  # clients in a round (section 4.4)
 SEEDS = (0, 1, 2)  # three trials (9.1)
 RECORDED = 40  # test examples of a client with recorded representations, for t-SNE; ours
 SMALLEST = 5  # architecture of the small shared model (section 3)
@@ -142,7 +143,6 @@ class Setting(_frame.Setting):
 
     Attributes:
       images: of the data set.
-      num_clients, cohort: N, and the number of clients in a round.
       rounds: T.
       batch_size, epochs: of a client in a round.
       lr: of all groups.
@@ -154,8 +154,6 @@ class Setting(_frame.Setting):
     """
 
     images: Images
-    num_clients: int
-    cohort: int
     rounds: int
     batch_size: int
     epochs: int = 1
@@ -188,7 +186,7 @@ class Setting(_frame.Setting):
                 "epochs": self.epochs,
             },
             params=variant.params | self._common(label, variant),
-            participation=_frame.participation(self.cohort, self.num_clients),
+            participation=_frame.participation(COHORT, _frame.trained(self.data)),
             evaluate_every=1 if self.target else min(self.evaluate_every, self.rounds),
             seeds=SEEDS if label in self.repeated else (),
             notes=variant.notes,
