@@ -5,10 +5,8 @@ import pytest
 from data_fixtures import (
     CIFAR10,
     NOWHERE,
-    REAL_RAW,
     class_counts,
     federation,
-    needs,
     numbered,
     owned,
 )
@@ -314,34 +312,3 @@ def test_a_client_has_two_shards_of_the_same_classes_in_both_parts():
     # Every tenth image is of the class, and 250 of them are a shard; these are dealt at random.
     assert all(np.array_equal(np.diff(shard), np.full(249, 10)) for shard in shards)
     assert {shard[0] // 2500 for shard in shards} == set(range(20))
-
-
-# Official raw files
-
-
-@pytest.mark.slow
-@needs("cifar10")
-def test_the_official_cifar10_gives_the_clients_of_the_specification():
-    built = dealt("cifar10", "hsu", REAL_RAW, val_fraction=0.1)
-    assert built.train.sizes.tolist() == [450] * 100 and built.val.sizes.tolist() == [50] * 100
-    assert built.test.sizes.tolist() == [100] * 100
-    assert np.bincount(built.y).tolist() == [6000] * 10
-    table = class_counts(built.y, owned(built)) + class_counts(built.y, owned(built, "val"))
-    assert 0.62 < largest_share(table) < 0.76
-    assert 3.9 < (table > 0).sum(1).mean() < 5.4
-    built = dealt("cifar10", "permuted", REAL_RAW)
-    assert built.train.sizes.tolist() == [2500] * 20 and built.test.sizes.tolist() == [2000] * 20
-
-
-@pytest.mark.slow
-@needs("mnist")
-def test_the_official_mnist_gives_the_clients_of_the_specification():
-    built = dealt("mnist", "two_shard", REAL_RAW, val_fraction=0.1)
-    sizes = built.train.sizes + built.val.sizes
-    # Two of the 20 shards of classes of 5,421 to 6,742 training images, 892 to 1,135 test images.
-    assert 2 * 271 <= sizes.min() and sizes.max() <= 2 * 338 and sizes.sum() == 60_000
-    assert 2 * 44 <= built.test.sizes.min() and built.test.sizes.max() <= 2 * 57
-    for label_alpha in (None, 1.0):
-        built = dealt("mnist", "angled", REAL_RAW, label_alpha=label_alpha)
-        assert built.train.sizes.tolist() == [600] * 100
-        assert built.test.sizes.tolist() == [100] * 100

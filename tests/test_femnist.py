@@ -115,11 +115,6 @@ def test_a_thumbnail_is_pillows_lanczos_filter():
     assert np.array_equal(nists.thumbnail(png(3), "3.png"), np.asarray(expected))
 
 
-def test_a_writer_of_two_images_is_dropped(nist):
-    built = by_writer(nist)
-    assert sorted((built.train.sizes + built.test.sizes).tolist()) == [5, 5]
-
-
 def test_of_equal_images_in_two_classes_the_first_path_counts(nist):
     add(nist, "by_class", "by_class/30/hsf_0/copy.png", png(0))  # "5" is 35, so this comes first
     assert written(nist)[1][0] == 0

@@ -92,6 +92,8 @@ def test_dirichlet_gives_the_official_counts_of_cifar10():
     built = partition.deal(data, SEED).federation()
     train = built.train.sizes
     assert (train.sum(), built.test.sizes.sum()) == (47_965, 12_035)
+    # Batches of 128; the last, smaller one is left out unless it is the only one.
+    assert sum(max(1, size // 128) for size in train) == 349
     assert ((train <= 128).sum(), train.min()) == (12, 6)
     assert (len(built.ids("seen")), len(built.ids("unseen"))) == (64, 16)  # section 3.2
 

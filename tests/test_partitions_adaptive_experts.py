@@ -5,7 +5,7 @@ Sections: fedlib/papers/adaptive_experts/README.md.
 
 import numpy as np
 import pytest
-from data_fixtures import CIFAR10, NOWHERE, REAL_RAW, class_counts, federation, needs, numbered
+from data_fixtures import CIFAR10, NOWHERE, class_counts, federation, numbered
 from data_fixtures import owned as rows_of
 
 from fedlib.data.examples import Examples
@@ -105,25 +105,6 @@ def test_how_many_opt_out_of_training(fraction, number):
     assert some.tolist() == held.ids("unseen").tolist()
 
 
-@pytest.mark.slow
-@needs("cifar10")
-def test_the_official_cifar10_gives_the_clients_of_the_specification():
-    def built(p, num_clients, **given):
-        sizes = {"num_clients": num_clients, "train_examples": 500, "test_examples": 100}
-        fields = {"seed": SEED, "p": p, "params": {"scaling": "measured"}, **sizes, **given}
-        return federation("cifar10", "majority", REAL_RAW, **fields)
-
-    few = built(1.0, 20)
-    assert np.bincount(few.y[few.train.rows]).tolist() == [3000] * 2 + [500] * 8
-    assert np.bincount(few.y[few.test.rows]).tolist() == [600] * 2 + [100] * 8
-    many = built(0.6, 50, val_fraction=0.2)
-    assert many.train.sizes.tolist() == [400] * 50
-    assert many.val.sizes.tolist() == [100] * 50
-    assert many.test.sizes.tolist() == [100] * 50
-    histogram = many.class_histogram[23]  # of training, validation and test images together
-    assert (histogram[2], histogram[3], histogram.sum()) == (180, 180, 600)
-
-
 # Section 4.2, turned images
 
 
@@ -189,16 +170,3 @@ def test_the_second_half_of_the_clients_sees_digits_upside_down():
     for client, rows in enumerate(rows_of(built)):
         images = built.x[rows] if client < 5 else built.x[rows][:, :, ::-1, ::-1]
         assert [label[image.tobytes()] for image in images] == built.y[rows].tolist()
-
-
-@pytest.mark.slow
-@needs("cifar10")
-def test_the_official_cifar10_is_in_each_half_once():
-    built = federation("cifar10", "rotated", REAL_RAW, seed=SEED, num_clients=200)
-    assert built.train.sizes.tolist() == [500] * 200 and built.test.sizes.tolist() == [100] * 200
-    upright, turned = np.split(built.x[built.train.rows], 2)
-    digests = [
-        sorted(hash(image.tobytes()) for image in images)
-        for images in (upright, np.ascontiguousarray(turned[:, :, ::-1, ::-1]))
-    ]
-    assert digests[0] == digests[1]

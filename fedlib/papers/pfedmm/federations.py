@@ -222,39 +222,3 @@ def shakespeare() -> Setting:
         unpublished=not_run("Shakespeare", "the learning rate is FedEM's"),
         unseen=UNSEEN,
     )
-
-
-def synthetic() -> Setting:
-    """300 clients, each a mixture of three linear models (FedEM's data README)."""
-    data = Data(
-        name="synthetic",
-        dataset="synthetic",
-        params={
-            "num_clients": 300,
-            "num_components": 3,
-            "dim": 150,
-            "test_size": 5000,
-            "alpha": ALPHA,
-        },
-        partition={"kind": "natural", "val_fraction": 0.0},
-        seed=PARTITION_SEED,
-        title="Synthetic",
-        partition_label="mixture0.4",
-    )
-    note = (
-        "No code base has a script for the synthetic data, and no number is published; settings "
-        "are ours. With a linear model pFedMM has no body to share and is FedEM."
-    )
-    return Setting(
-        data=data,
-        model="linear",
-        model_params={"in_features": 150, "num_classes": 2},
-        rounds=200,
-        rates=dict.fromkeys(METHODS, 0.1),
-        fedprox_mu=0.1,
-        gate_features=150,
-        evaluate_every=5,
-        roles=("fedem-readme",),
-        unpublished=dict.fromkeys(METHODS, note),
-        unseen=UNSEEN,
-    )

@@ -141,7 +141,6 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
             federations.cifar100(),
             federations.femnist(),
             federations.shakespeare(),
-            federations.synthetic(),
             *federations.as_fedem(),
         ),
     )
