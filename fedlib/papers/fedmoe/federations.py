@@ -88,7 +88,6 @@ def setting_of(
         preset=preset,
         num_clients=num_clients,
         roles=roles,
-        column=f"M = {num_clients}",
         reserved=reserved,
         **about,
     )

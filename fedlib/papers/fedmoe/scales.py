@@ -117,7 +117,6 @@ def _made_up_texts(labels: tuple[str, ...]) -> Setting:
         preset="femnist",
         num_clients=6,
         roles=("main", "size"),
-        column="M = 6",
         **QUICK,
     )
 

@@ -213,7 +213,6 @@ class Setting(_frame.Setting):
       networks: of clients, experts and gate.
       preset: data set of the settings, in `presets`.
       num_clients: M.
-      column: title of its column in tables, "M = 50".
       reserved: number of the server's training examples, if declared.
       rounds, cohort: in place of the preset's.
       local, server: likewise, for the solvers of clients and gate.
@@ -224,7 +223,6 @@ class Setting(_frame.Setting):
     networks: Networks
     preset: str
     num_clients: int
-    column: str
     reserved: int | None = None
     rounds: int | None = None
     cohort: int | None = None
@@ -232,6 +230,11 @@ class Setting(_frame.Setting):
     server: dict = field(default_factory=dict)
     params: dict = field(default_factory=dict)
     evaluate_every: int = 10
+
+    @property
+    def column(self) -> str:
+        """Title of its column in tables."""
+        return f"M = {self.num_clients}"
 
     @property
     def num_rounds(self) -> int:

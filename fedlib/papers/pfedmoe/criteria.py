@@ -6,7 +6,7 @@ The number of points for "clearly" is ours.
 from collections.abc import Iterable
 
 from fedlib.papers._criteria import cell, descending, highest, reproduces, table
-from fedlib.papers.pfedmoe.settings import BASELINES, MUTUAL, SAME, Setting
+from fedlib.papers.pfedmoe.settings import BASELINES, MUTUAL, SAME, VARIANTS, Setting
 from fedlib.spec import Run
 from fedlib.spec.criteria import Criteria
 
@@ -24,15 +24,16 @@ def criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Criteria:
     return table(found, runs, "sibling-heterogeneous-n10")
 
 
-def _mean(federation: str, label: str, source: str | None = None) -> dict:
-    """Mean accuracy of a run after its last round.
+def _mean(federation: str, label: str) -> dict:
+    """Mean accuracy of a run after its last round."""
+    return cell(federation, label, metric=METRIC, at="last")
 
-    With a `source`, of its best round, because published numbers are those of the best round.
-    """
-    setting = "homogeneous" if label.endswith(SAME) else "heterogeneous"
-    dataset, _, number = federation.partition("-")
-    printed = (f"{source}-{setting}-{number}", dataset, label, METRIC) if source else None
-    return cell(federation, label, printed, metric=METRIC, at="best" if printed else "last")
+
+def _printed_mean(label: str, source: str) -> dict:
+    """Mean accuracy on CIFAR-10 at the best round, from which published numbers are."""
+    setting = "homogeneous" if VARIANTS[label].same else "heterogeneous"
+    printed = (f"{source}-{setting}-n10", "cifar10", label, METRIC)
+    return cell("cifar10-n10", label, printed, metric=METRIC, at="best")
 
 
 def _ahead(name: str) -> list[dict]:
@@ -107,12 +108,11 @@ def _classes(settings: tuple[Setting, ...]) -> list[dict]:
 
 def _printed() -> list[dict]:
     """Section 9.1: accuracies on CIFAR-10 at the best rounds; comparable only at scale full."""
-    name = "cifar10-n10"
     found = [
         reproduces(
             f"{title} on CIFAR-10 within two points of the sibling's{how}",
             "section 9.1",
-            [_mean(name, f"{label}{suffix}", "sibling")],
+            [_printed_mean(f"{label}{suffix}", "sibling")],
             tolerance=WITHIN,
         )
         for suffix, how in (("", ", five architectures"), (SAME, ", one architecture"))
@@ -122,7 +122,7 @@ def _printed() -> list[dict]:
         reproduces(
             f"pFedMoE on CIFAR-10 within two points of the number that its gains imply{how}",
             "section 9.1",
-            [_mean(name, f"pfedmoe{suffix}", "inferred")],
+            [_printed_mean(f"pfedmoe{suffix}", "inferred")],
             tolerance=NEAR,
         )
         for suffix, how in (("", ", five architectures"), (SAME, ", one architecture"))

@@ -2,12 +2,12 @@
 
 The paper is Yi et al., pFedMoE, 2024 (arXiv:2402.01350), without official code; sections are those
 of README.md. Every method runs in the heterogeneous setting, in which clients have five
-architectures in turn. Under a label that ends in `SAME` it runs in the homogeneous setting, in
-which all clients have the first one.
+architectures in turn. Under a second label, with `SAME` at its end, it runs in the homogeneous
+setting, in which all clients have the first one.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fedlib.papers import _frame
 from fedlib.spec import Run
@@ -35,7 +35,7 @@ class Variant:
       params: hyper-parameters of this variant alone.
       small: number of the small shared model's architecture; None for methods without one.
       gate: arguments of the gate's `build` that differ from the paper's; None for no gate.
-      homogeneous: whether it exists only in the homogeneous setting.
+      same: whether all clients have the first architecture.
       notes: of the run.
     """
 
@@ -44,7 +44,7 @@ class Variant:
     params: dict = field(default_factory=dict)
     small: int | None = None
     gate: dict | None = None
-    homogeneous: bool = False
+    same: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -80,13 +80,12 @@ VARIANTS = {
     "fedavg": Variant(
         "FedAvg (server's model)",
         "fedavg",
-        homogeneous=True,
         notes=(
             "the server's average on every client's test examples. All other rows are of what "
             "clients have after their own training, and are not comparable with it.",
         ),
     ),
-    "fedrep": Variant("FedRep", "fedrep", homogeneous=True),
+    "fedrep": Variant("FedRep", "fedrep"),
     **{
         f"pfedmoe-{name}": _pfedmoe(f"pFedMoE, {title}", gate=gate)
         for name, (gate, title) in NORMS.items()
@@ -97,6 +96,7 @@ VARIANTS = {
     },
     "pfedmoe-g1": _pfedmoe("pFedMoE, extractor of CNN-1", small=1),
 }
+VARIANTS |= {f"{label}{SAME}": replace(x, same=True) for label, x in VARIANTS.items()}
 MAIN = tuple(VARIANTS)[:10]
 MUTUAL = ("fml", "fedkd", "fedapen")  # the paper's own category (section 8)
 BASELINES = tuple(x for x in MAIN if x not in ("pfedmoe", "fedgh", "fedtgp"))  # its seven
@@ -139,7 +139,7 @@ class Images:
 
 @dataclass(frozen=True, kw_only=True)
 class Setting(_frame.Setting):
-    """A federation, and the settings of its runs; labels are of `VARIANTS`, or these with `SAME`.
+    """A federation, and the settings of its runs; labels are of `VARIANTS`.
 
     Attributes:
       images: of the data set.
@@ -166,10 +166,10 @@ class Setting(_frame.Setting):
     def runs(self) -> Iterator[Run]:
         """A run of each label."""
         for label in self.labels:
-            yield self._run(label, VARIANTS[label.removesuffix(SAME)])
+            yield self._run(label, VARIANTS[label])
 
     def _run(self, label: str, variant: Variant) -> Run:
-        own = (1,) if label.endswith(SAME) else range(1, len(self.images.architectures) + 1)
+        own = (1,) if variant.same else range(1, len(self.images.architectures) + 1)
         return Run(
             federation=self.data.name,
             label=label,
