@@ -389,11 +389,6 @@ def test_writers_of_the_training_set_are_seen_and_those_of_the_test_set_unseen(q
         assert sorted(found) == expected
 
 
-def test_unseen_writers_can_be_drawn_from_all(qmnist):
-    built = by_writer(qmnist, unseen="drawn", unseen_fraction=0.3)
-    assert (len(built.ids("seen")), len(built.ids("unseen"))) == (7, 3)
-
-
 def test_the_files_that_name_the_writers_are_asked_for_only_where_they_are_needed():
     assert len(downloads.files("mnist")) == 4
     assert list(downloads.files("mnist", "qmnist"))[4:] == ["train_writers", "test_writers"]

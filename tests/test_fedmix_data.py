@@ -8,7 +8,6 @@ from data_fixtures import (
     class_counts,
     federation,
     numbered,
-    owned,
 )
 
 from fedlib.data.partitions.angled import ANGLES, Angled, turn
@@ -95,13 +94,6 @@ def test_a_client_is_tested_on_the_classes_that_it_trains_on(skewed):
     train, test = (class_counts(CIFAR10.y, part) for part in skewed)
     assert distance(train, test) < 0.1
     assert distance(train, np.roll(test, 1, 0)) > 0.5  # of other clients
-
-
-def test_validation_examples_are_of_the_same_distribution():
-    built = Hsu(100, 1.0, 500, 100, val_fraction=0.1).deal(CIFAR10, SEED).federation()
-    assert built.train.sizes.tolist() == [450] * 100 and built.val.sizes.tolist() == [50] * 100
-    train, val = (class_counts(built.y, owned(built, split)) for split in ("train", "val"))
-    assert distance(train, val) < 0.12
 
 
 @pytest.mark.parametrize("alpha", [1e-6, 1e3])

@@ -1,10 +1,8 @@
 """FEMNIST: by writer, or by the writers and parts of its publishers, from each of its sources."""
 
-import dataclasses
 import io
 import itertools
 import json
-import tarfile
 import zipfile
 
 import h5py
@@ -17,7 +15,6 @@ from data_fixtures import (
     leaf,
     needs,
     numbered,
-    official,
     owned,
     put,
     zipped,
@@ -25,7 +22,6 @@ from data_fixtures import (
 from PIL import Image
 
 from fedlib.data import downloads
-from fedlib.data.download import fetch, receipt
 from fedlib.data.partitions.writer_parts import WriterParts
 from fedlib.data.sources import _femnist_nist as nists
 from fedlib.errors import ConfigError, DataError
@@ -251,20 +247,6 @@ def test_what_is_not_a_file_of_tff_is_named(tff):
         with_parts(tff)
 
 
-def test_the_files_are_unpacked_from_the_archive(tff, tmp_path):
-    files = downloads.files("femnist", "tff").values()
-    archive = tmp_path / "mirror/femnist" / FILES["tff_train"].archive.name
-    archive.parent.mkdir(parents=True)
-    with tarfile.open(archive, "w:bz2") as packed:
-        for file in files:
-            packed.add(tff / file.path, file.member)
-    made_up = official(FILES["tff_train"].archive.path, archive.read_bytes())
-    files = [dataclasses.replace(file, archive=made_up) for file in files]
-    other = tmp_path / "other"
-    fetch(files, other, mirror=str(archive.parents[1]), report=lambda line: None)
-    assert with_parts(tff).digests == with_parts(other).digests
-
-
 # LEAF's files
 
 
@@ -295,15 +277,6 @@ def test_the_first_writers_of_a_random_order_are_taken_and_the_last_are_unseen(l
     assert numbers_of(two, *SPLITS) < numbers_of(everybody, *SPLITS)
     some = by_writer(leaf_files, source="leaf", unseen_fraction=0.4)
     assert some.ids("unseen").tolist() == [1, 2]  # int(0.6 * 3) = 1 is seen
-
-
-def test_the_receipt_names_leafs_files_and_changes_with_them(leaf_files):
-    files = downloads.files("femnist", "leaf").values()
-    before = receipt("femnist", files, leaf_files)
-    names = [f"femnist/data/{part}/{n}.json" for part in ("test", "train") for n in (1, 2)]
-    assert [entry["path"] for entry in before["files"]] == names
-    leaf(leaf_files, "train", "3.json", {"e": [1]})
-    assert receipt("femnist", files, leaf_files) != before
 
 
 @pytest.mark.parametrize(

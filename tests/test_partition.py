@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from data_fixtures import class_counts, numbered, owned
+from data_fixtures import class_counts, numbered
 
 from fedlib.data.draws import divide, unseen_clients
 from fedlib.data.joined import Joined
@@ -224,15 +224,6 @@ def test_shares_are_as_even_as_their_interval_or_their_concentration():
         for alpha in (1e6, 0.1)
     )
     assert (even < 410).all() and np.median(uneven) > 1000
-
-
-@pytest.mark.parametrize("partition", [PathLine(10, 2, **SPLIT), PathDir(10, 2, 10.0, **SPLIT)])
-def test_test_images_are_of_the_same_classes(partition):
-    built = partition.deal(OF_10, 1).federation()
-    train, test = (class_counts(built.y, owned(built, split)) for split in ("train", "test"))
-    assert (train[test > 0] > 0).all()
-    # A fifth of a class is for testing; a deviation is below sqrt(0.16 * 4000) = 26.
-    assert np.abs(test - (train + test) / 5).max() < 5 * 26
 
 
 # From owners to a federation

@@ -199,13 +199,6 @@ def test_the_windows_of_a_client_are_those_of_its_texts(raw):
     assert sorted(map(tuple, sizes.tolist())) == expected
 
 
-def test_the_last_roles_of_a_random_order_are_unseen(raw):
-    built = by_role(raw, unseen_fraction=0.4)
-    assert built.ids("unseen").tolist() == [3, 4]  # int(0.6 * 5) = 3 are seen
-    again, other = (by_role(raw, seed).train.sizes.tolist() for seed in (12345, 1))
-    assert built.train.sizes.tolist() == again != other
-
-
 def test_roles_without_a_window_are_dropped_and_numbers_kept(raw):
     short = works({"ONE": speech("ANN", 8) + "  BOB. a\n    b\n    c\n" + speech("CY", 8)})
     put(raw, WORKS, short.encode())

@@ -23,76 +23,59 @@ FEMNIST_CLUSTERS = (9, 3, 6, 12)  # the best number by the text, then the others
 def criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Criteria:
     """The table of all criteria."""
     primary = [setting for setting in settings if "table2" in setting.roles]
-    cells = Cells(primary)
-    found = [x for setting in primary for x in _at(setting, cells)]
-    gaps = [[cells.of(s, "eps", "moe"), cells.of(s, "none", "ifca")] for s in primary]
-    local = [cells.of(s, "eps", "local") for s in primary]
+    found = [x for setting in primary for x in _at(setting)]
+    gaps = [[_of(s, "eps", "moe"), _of(s, "none", "ifca")] for s in primary]
+    local = [_of(s, "eps", "local") for s in primary]
     found += [
         ascending("The gap of MoE(ε) to IFCA(none) grows with p", SOURCE, gaps),
         ascending("Local rises with p", SOURCE, local),
-        *(x for setting in primary for x in _values(setting, cells)),
+        *(x for setting in primary for x in _values(setting)),
         *_text(settings),
     ]
     return table(found, runs, "text")
 
 
-class Cells:
-    """The cells of Table 2."""
-
-    def __init__(self, settings: list[Setting]):
-        self._settings = settings
-
-    def of(self, setting: Setting, label: str, protocol: str) -> dict:
-        """The cell of a protocol, with exploration ("eps") or without ("none")."""
-        data = setting.data
-        exhibit = f"table2-p{data.partition['p']:.1f}-{label}"
-        printed = (exhibit, REPORTED, protocol, "accuracy")
-        known = printed if data.dataset == REPORTED else None
-        return cell(data.name, label, known, protocol=protocol, metric=METRIC)
-
-    def all_but(self, setting: Setting, label: str, protocol: str) -> list[dict]:
-        """This cell, then all others of its federation."""
-        others = [
-            self.of(setting, explores, way)
-            for explores in EXPLORATIONS
-            for way in PROTOCOLS
-            if (explores, way) != (label, protocol)
-        ]
-        return [self.of(setting, label, protocol), *others]
+def _of(setting: Setting, label: str, protocol: str) -> dict:
+    """The cell of Table 2 of a protocol, with exploration ("eps") or without ("none")."""
+    data = setting.data
+    printed = (f"table2-p{data.partition['p']:.1f}-{label}", REPORTED, protocol, "accuracy")
+    known = printed if data.dataset == REPORTED else None
+    return cell(data.name, label, known, protocol=protocol, metric=METRIC)
 
 
-def _at(setting: Setting, cells: Cells) -> list[dict]:
+def _at(setting: Setting) -> list[dict]:
     """Orderings at one majority fraction."""
     p = setting.data.partition["p"]
-    moe = cells.of(setting, "eps", "moe")
+    moe = _of(setting, "eps", "moe")
     best = ("none", "finetuned") if p == 1 else ("eps", "moe")
+    others = [(label, way) for label in EXPLORATIONS for way in PROTOCOLS if (label, way) != best]
     title = f"{TITLES[best[1]]}({'ε' if best[0] == 'eps' else 'none'})"
     return [
         descending(
             f"MoE(ε) above IFCA(none) at p = {p:g}",
             SOURCE,
-            [moe, cells.of(setting, "none", "ifca")],
+            [moe, _of(setting, "none", "ifca")],
             main=True,
         ),
         descending(
-            f"MoE(ε) above MoE(none) at p = {p:g}", SOURCE, [moe, cells.of(setting, "none", "moe")]
+            f"MoE(ε) above MoE(none) at p = {p:g}", SOURCE, [moe, _of(setting, "none", "moe")]
         ),
         descending(
             f"MoE(ε) above Fine-tuned(ε) at p = {p:g}",
             SOURCE,
-            [moe, cells.of(setting, "eps", "finetuned")],
+            [moe, _of(setting, "eps", "finetuned")],
         ),
         highest(
             f"{title} highest of all at p = {p:g}",
             SOURCE,
-            cells.all_but(setting, *best),
+            [_of(setting, *one) for one in (best, *others)],
             note="Values: that one, then MoE, IFCA, Ensemble, Fine-tuned and Local with and then "
             "without exploration, but for it",
         ),
     ]
 
 
-def _values(setting: Setting, cells: Cells) -> list[dict]:
+def _values(setting: Setting) -> list[dict]:
     """Every cell near its published number, on the data set of Table 2."""
     if setting.data.dataset != REPORTED:
         return []
@@ -101,7 +84,7 @@ def _values(setting: Setting, cells: Cells) -> list[dict]:
         reproduces(
             f"Within 3 points of the paper at p = {p:g}, {told}",
             SOURCE,
-            [cells.of(setting, label, protocol) for protocol in PROTOCOLS],
+            [_of(setting, label, protocol) for protocol in PROTOCOLS],
             tolerance=TOLERANCE,
             note="Values: MoE, IFCA, Ensemble, Fine-tuned, Local",
         )
