@@ -15,6 +15,11 @@ TITLES = {
     **{"digits": "Digits", "femnist": "FEMNIST", "cifar10": "CIFAR-10"},
     **{"sent140": "SENT-140", "yelp": "Yelp"},
 }
+VARIED = {  # by role: ends of the federation's name and of its title
+    "reserved": ("-reserved{}", ", {} reserved"),
+    "skewed": ("-skewed", ", skewed reserved data"),
+    "gates": ("-code", ", as in the code"),
+}
 NUM_CLASSES = {"digits": 10, "cifar10": 10, "sent140": 2, "yelp": 5}
 
 
@@ -56,29 +61,21 @@ def setting_of(
     roles: tuple[str, ...],
     networks: Networks,
     preset: str,
-    kind: str = "",
     notes: tuple[str, ...] = (),
     **about,
 ) -> Setting:
-    """The setting on a federation whose name has its number of clients and its `kind`."""
+    """The setting on a federation whose name says what is `VARIED` in its first role."""
     reserved = _reserved(dataset, partition)
-    what = {
-        "reserved": f"{reserved} reserved",
-        "skewed": "skewed reserved data",
-        "code": "as in the code",
-    }
-    name = kind or (roles[0] if roles[0] in what else "")
-    ends = {"reserved": f"-reserved{reserved}", "skewed": "-skewed", "code": "-code"}
-    title = TITLES[dataset]
+    end, what = (text.format(reserved) for text in VARIED.get(roles[0], ("", "")))
     data = Data(
-        name=f"{dataset}-m{num_clients}{ends.get(name, '')}",
+        name=f"{dataset}-m{num_clients}{end}",
         dataset=dataset,
         params=READING[dataset],
         partition=partition,
         seed=SEED,
-        title=f"{title}, M = {num_clients}" + (f", {what[name]}" if name else ""),
+        title=f"{TITLES[dataset]}, M = {num_clients}{what}",
         partition_label=partition["kind"],
-        family=title,
+        family=TITLES[dataset],
         notes=notes,
     )
     return Setting(

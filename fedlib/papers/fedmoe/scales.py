@@ -276,7 +276,7 @@ def _femnist_of_the_code() -> Setting:
     """All examples of ten writers for the gate, and another writer for relevance (section 4.1)."""
     partition = of_writers(50, 30, server_examples=None, probe_writers=1)
     networks = cnn(62, augment=True)
-    return setting_of("femnist", 50, partition, GATES, ("gates",), networks, "femnist", "code")
+    return setting_of("femnist", 50, partition, GATES, ("gates",), networks, "femnist")
 
 
 def _cifar10_of_the_code() -> Setting:
@@ -285,7 +285,7 @@ def _cifar10_of_the_code() -> Setting:
         **{"kind": "server_dirichlet", "num_clients": 50, "pool_per_class": 3480, "alpha": 1.0},
         **{"probe_per_class": 20, "val_per_class": 500, "server_per_class": 1000},
     }
-    return setting_of("cifar10", 50, partition, GATES, ("gates",), resnet(), "cifar10", "code")
+    return setting_of("cifar10", 50, partition, GATES, ("gates",), resnet(), "cifar10")
 
 
 def _texts() -> tuple[Setting, ...]:

@@ -21,6 +21,11 @@ from fedlib.spec import Data
 
 SEED = 42  # of the partitions; the sibling code's
 SPLIT = {"train_fraction": 0.8}
+LABELS = {  # of partitions
+    "path_line": "path{classes_per_client}",
+    "path_dir": "path{classes_per_client}-dir{alpha:g}",
+    "dirichlet": "dirichlet{alpha:g}",
+}
 CLIENTS = (10, 50, 100)  # N (section 4.4)
 TARGETS = {  # section 9.1; none is given for MNIST
     "cifar10": {10: 0.9, 50: 0.9, 100: 0.9},
@@ -151,83 +156,66 @@ def _roles(dataset: str, num_clients: int) -> tuple[str, ...]:
     return ("main", "classes", *only)
 
 
-def _federation(dataset: str, num_clients: int, fraction: float = 1.0, **about) -> Setting:
+def _federation(dataset: str, num_clients: int, **about) -> Setting:
     """Clients with the paper's number of classes."""
-    classes = HELD.get(dataset, 2)
-    title = f"{TITLES[dataset]}, N = {num_clients}"
-    data = _path_line(dataset, num_clients, classes, fraction, title, about.pop("notes", ()))
-    published = f"n{num_clients}" if dataset in HELD else None
-    return _setting(data, published=published, **about)
+    return _setting(
+        dataset,
+        f"n{num_clients}",
+        f"N = {num_clients}",
+        _path_line(num_clients, HELD.get(dataset, 2)),
+        published=f"n{num_clients}" if dataset in HELD else None,
+        **about,
+    )
 
 
-def _varied(dataset: str, classes: int, fraction: float = 1.0, **about) -> Setting:
+def _varied(dataset: str, classes: int, **about) -> Setting:
     """Ten clients with another number of classes; evaluated like the family with ten clients."""
-    title = f"{TITLES[dataset]}, N = 10, {classes} classes"
-    family = f"{TITLES[dataset]}, N = 10"
-    data = _path_line(dataset, 10, classes, fraction, title, about.pop("notes", ()), family)
-    return _setting(data, roles=("classes",), **about)
+    name, title = f"n10-s{classes}", f"N = 10, {classes} classes"
+    about |= {"family": "N = 10", "roles": ("classes",)}
+    return _setting(dataset, name, title, _path_line(10, classes), **about)
 
 
-def _uneven(dataset: str, fraction: float = 1.0, **about) -> Setting:
+def _path_line(num_clients: int, classes: int) -> dict:
+    """Clients with `classes` classes each (section 4.2)."""
+    return {"kind": "path_line", "num_clients": num_clients, "classes_per_client": classes}
+
+
+def _uneven(dataset: str, **about) -> Setting:
     """Ten clients with the paper's number of classes and Dirichlet shares of them."""
     held = {"num_clients": 10, "classes_per_client": HELD[dataset], "alpha": UNEVEN}
-    data = Data(
-        name=f"{dataset}-n10-dir{UNEVEN:g}",
-        dataset=dataset,
-        params=SCALING.get(dataset, {}),
-        partition={"kind": "path_dir", **held, **_used(fraction)},
-        seed=SEED,
-        title=f"{TITLES[dataset]}, N = 10, uneven shares",
-        partition_label=f"path{HELD[dataset]}-dir{UNEVEN:g}",
-        notes=about.pop("notes", ()),
-    )
-    return _setting(data, roles=("shares",), **about)
+    name, title = f"n10-dir{UNEVEN:g}", "N = 10, uneven shares"
+    return _setting(dataset, name, title, {"kind": "path_dir", **held}, roles=("shares",), **about)
 
 
-def _practical(dataset: str, gamma: float, fraction: float = 1.0, **about) -> Setting:
+def _practical(dataset: str, gamma: float, **about) -> Setting:
     """Ten clients with all classes, in Dirichlet proportions (section 4.3)."""
-    data = Data(
-        name=f"{dataset}-gamma{gamma:g}",
-        dataset=dataset,
-        params=SCALING.get(dataset, {}),
-        partition={"kind": "dirichlet", "num_clients": 10, "alpha": gamma, **_used(fraction)},
-        seed=SEED,
-        title=f"{TITLES[dataset]}, gamma = {gamma:g}",
-        partition_label=f"dirichlet{gamma:g}",
-        family=f"{TITLES[dataset]}, Dirichlet",
-        notes=about.pop("notes", ()),
-    )
-    return _setting(data, roles=("gamma",), **about)
+    partition = {"kind": "dirichlet", "num_clients": 10, "alpha": gamma}
+    about |= {"family": "Dirichlet", "roles": ("gamma",)}
+    return _setting(dataset, f"gamma{gamma:g}", f"gamma = {gamma:g}", partition, **about)
 
 
-def _path_line(
+def _setting(
     dataset: str,
-    num_clients: int,
-    classes: int,
-    fraction: float,
+    name: str,
     title: str,
-    notes: tuple[str, ...],
+    partition: dict,
+    *,
     family: str = "",
-) -> Data:
-    """The federation in which every client has `classes` classes (section 4.2)."""
-    usual = classes == HELD.get(dataset, 2)
-    held = {"num_clients": num_clients, "classes_per_client": classes}
-    return Data(
-        name=f"{dataset}-n{num_clients}" + ("" if usual else f"-s{classes}"),
+    fraction: float = 1.0,
+    notes: tuple[str, ...] = (),
+    **about,
+) -> Setting:
+    """The setting `about` on a partition of a random `fraction` of a data set."""
+    used = SPLIT | ({"fraction": fraction} if fraction < 1 else {})
+    data = Data(
+        name=f"{dataset}-{name}",
         dataset=dataset,
         params=SCALING.get(dataset, {}),
-        partition={"kind": "path_line", **held, **_used(fraction)},
+        partition={**partition, **used},
         seed=SEED,
-        title=title,
-        partition_label=f"path{classes}",
-        family=family,
+        title=f"{TITLES[dataset]}, {title}",
+        partition_label=LABELS[partition["kind"]].format(**partition),
+        family=family and f"{TITLES[dataset]}, {family}",
         notes=notes,
     )
-
-
-def _used(fraction: float) -> dict:
-    return SPLIT | ({"fraction": fraction} if fraction < 1 else {})
-
-
-def _setting(data: Data, **about) -> Setting:
-    return Setting(data=data, images=IMAGES[data.dataset], **about)
+    return Setting(data=data, images=IMAGES[dataset], **about)
