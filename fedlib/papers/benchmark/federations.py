@@ -8,21 +8,18 @@ number of training examples, n, decides between local and joint training.
 
 from dataclasses import replace
 
-from fedlib.papers.benchmark.settings import METHODS, Setting, tuning
+from fedlib.papers.benchmark.settings import METHODS, Setting, able, tuning
 from fedlib.spec import Data
 
 SEED = 20261124  # of every partition
 VAL = 0.2  # of a client's training examples
 UNSEEN = 0.2  # of the clients, about
 RATE, RATES = 0.1, (0.005, 1.5)  # learning rate of the first trial, and the range for tuning
-TRIALS = 12
 CORE = (  # methods on every federation: anchors and representatives of families
     *("label-prior", "local", "fedavg", "fedavg-plus", "fedavg-wide", "fedavg-adam", "ditto"),
     *("apfl", "fedrep", "biased-fedavg", "ifca", "fedem", "pfedmm", "fedmix"),
     *("adaptive-experts", "pfedmoe", "fml", "fedproto"),
 )
-NEEDS_CLUSTERS = ("known-clusters",)
-NEEDS_EVERYBODY = ("clustered",)  # methods that need all clients in every round
 ZOO = (  # methods for clients whose models differ in size
     *("local", "lg-fedavg", "fd", "fedproto", "fedgh", "fedtgp"),
     *("fml", "fedkd", "fedapen", "pfedmoe"),
@@ -75,7 +72,10 @@ def reduced(trials: int) -> tuple[Setting, ...]:
         femnist(),
         zoo_mnist(),
     )
-    return tuple(replace(setting, tuning={**setting.tuning, "trials": trials}) for setting in every)
+    return tuple(
+        replace(setting, tuning=tuning(trials, RATES, rung=setting.data.dataset != "digits"))
+        for setting in every
+    )
 
 
 def digits_skew() -> Setting:
@@ -171,7 +171,6 @@ def zoo_mnist() -> Setting:
         inputs=784,
         image=MNIST,
         rounds=40,
-        tuning=tuning(TRIALS, RATES, rung=True),
     )
     return replace(setting, roles=("zoo",))
 
@@ -205,7 +204,7 @@ def _digits(name: str, title: str, partition: dict, clusters: int = 0) -> Settin
     """An MLP of 4,810 parameters; all clients are in every round."""
     return _setting(
         _data(name, title, "digits", partition),
-        _everything(clusters, everybody=True),
+        able(METHODS, "body", "everybody", "clusters" if clusters else ""),
         model="mlp",
         model_params={"in_features": 64, "hidden": 64, "num_classes": 10},
         inputs=64,
@@ -220,31 +219,21 @@ def _mnist(name: str, title: str, partition: dict, **params: str) -> Setting:
     """An MLP of 50,890 parameters; half of the seen clients are in a round."""
     return _setting(
         _data(name, title, "mnist", partition, **params),
-        _everything(clusters=0, everybody=False),
+        able(METHODS, "body"),
         model="mlp",
         model_params={"in_features": 784, "hidden": 64, "num_classes": 10},
         inputs=784,
         image=MNIST,
         cohort=0.5,
         rounds=40,
-        tuning=tuning(TRIALS, RATES, rung=True),
     )
-
-
-def _everything(clusters: int, everybody: bool) -> tuple[str, ...]:
-    """All methods that can run on the federation."""
-    left_out = {
-        *(() if clusters else NEEDS_CLUSTERS),
-        *(() if everybody else NEEDS_EVERYBODY),
-    }
-    return tuple(label for label in METHODS if label not in left_out)
 
 
 def _cifar(name: str, title: str, partition: dict, clusters: int = 0) -> Setting:
     """A LeNet-5 of 8 channels; half of the seen clients are in a round."""
     return _setting(
         _data(name, title, "cifar10", partition),
-        (*CORE, *(NEEDS_CLUSTERS if clusters else ())),
+        able((*CORE, "known-clusters"), "body", "clusters" if clusters else ""),
         model="lenet5",
         model_params={**CIFAR, "channels": 8, "hidden": 64, "num_classes": 10},
         inputs=3072,
@@ -252,7 +241,6 @@ def _cifar(name: str, title: str, partition: dict, clusters: int = 0) -> Setting
         cohort=0.5,
         rounds=40,
         clusters=clusters,
-        tuning=tuning(TRIALS, RATES, rung=True),
     )
 
 
@@ -267,10 +255,9 @@ def _letters(data: Data, cohort: float, rounds: int) -> Setting:
         image=MNIST,
         cohort=cohort,
         rounds=rounds,
-        tuning=tuning(TRIALS, RATES, rung=True),
     )
 
 
 def _setting(data: Data, labels: tuple[str, ...], **other) -> Setting:
-    how = {"rate": RATE, "tuning": tuning(TRIALS, RATES), "evaluations": QUARTERS, **other}
+    how = {"rate": RATE, "evaluations": QUARTERS, **other}
     return Setting(data=data, labels=labels, roles=("real",), **how)

@@ -3,10 +3,9 @@
 from fedlib.papers.benchmark import federations
 from fedlib.papers.benchmark.settings import (
     IN_WORLDS,
-    NEEDS_A_BODY,
-    NEEDS_CLUSTERS,
     SIZES,
     Setting,
+    able,
     tuning,
 )
 from fedlib.spec import Data
@@ -70,8 +69,8 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
 def _world(name: str, trials: int) -> Setting:
     """A world with all methods that can run in it."""
     model = {"model": "mlp", "model_params": {**SIZES, "hidden": 16}} if name == "heads" else {}
-    left_out = {*(() if model else NEEDS_A_BODY), *(() if name == "clusters" else NEEDS_CLUSTERS)}
-    labels = tuple(label for label in IN_WORLDS if label not in left_out)
+    # The name of the world with true clusters is "clusters".
+    labels = able(IN_WORLDS, "body" if model else "", name)
     alpha = 0.3 if name == "priors" else 0.1
     data = _data(name, TITLES[name], {"world": name, "train_examples": 60, "alpha": alpha})
     how = {"rounds": ROUNDS, "tuning": tuning(trials), **model}

@@ -3,7 +3,7 @@
 Test examples never stop a training, choose a round or pick an expert.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fedlib.papers import _frame
@@ -79,8 +79,11 @@ TWO_MODELS = ("fml", "fedkd", "fedapen")  # methods whose clients keep the ordin
 PROTOCOLS = {"adaptive-experts": "moe"}  # of a method's predictions, by default "default"
 PRIOR = ("label-prior",)  # methods that ignore inputs
 GATE = 16  # units, or channels, of a separate gate network
-NEEDS_A_BODY = ("fedrep", "lg-fedavg", "pfedmm")  # methods that cannot use a linear model
-NEEDS_CLUSTERS = ("known-clusters",)
+# What some methods need: true clusters, all clients in every round, or a model with a body.
+NEEDS = {
+    **{"known-clusters": "clusters", "clustered": "everybody"},
+    **dict.fromkeys(("fedrep", "lg-fedavg", "pfedmm"), "body"),
+}
 HOMES = {  # by label: the worlds that meet the method's assumption
     "pooled": ("one",),
     "local": ("own",),
@@ -94,6 +97,11 @@ HOMES = {  # by label: the worlds that meet the method's assumption
     "fedavg-plus": ("priors",),
     "fedrep": ("heads",),
 }
+
+
+def able(labels: Iterable[str], *there: str) -> tuple[str, ...]:
+    """Those of the methods that need nothing, or something that is there."""
+    return tuple(label for label in labels if NEEDS.get(label) in (None, *there))
 
 
 def tuning(trials: int, rates: tuple[float, float] = RATES, rung: bool = False) -> dict:
