@@ -24,6 +24,9 @@ VAL_FRACTION = 0.2  # ours, profile clean (X6)
 GLOBAL = Network(5.86e-3, 128, 32, 1024, 0.80, 1.10e-3)
 LOCAL = Network(2.69e-4, 32, 256, 256, 0.76, 9.89e-3)
 GATE = Network(3e-6, 12, 12, 8, 0.78, 6.88e-4)
+READING = {"digits": {}, "cifar10": {"scaling": "measured"}}
+TITLES = {"digits": "Digits", "cifar10": "CIFAR-10"}
+TINY = {"num_clients": 10, "train_examples": 24, "test_examples": 8}
 DIGITS_NOTE = "scikit-learn's 1,797 handwritten digits; not a data set of the paper."
 
 
@@ -61,23 +64,19 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     }
     # Shared local experts cost more than they save for two small runs; one federation shows them.
     low, middle, high = (
-        Setting(data=_majority_digits(p), both_mixtures=p == 0.6, locals_apart=p == 0.6, **small)
+        Setting(
+            # The largest clients possible with p = 1: class 0 is a majority class of all ten.
+            data=_by_majority("digits", p, (DIGITS_NOTE,), **TINY),
+            both_mixtures=p == 0.6,
+            locals_apart=p == 0.6,
+            **small,
+        )
         for p in (0.2, 0.6, 1.0)
     )
     middle = replace(middle, schedules=("eps_decay",), sweep=(2,))
-    rotated = Data(
-        name="rotated-digits",
-        dataset="digits",
-        partition={
-            **{"kind": "rotated", "num_clients": 10, "rotations": [0, 180]},
-            **{"train_examples": 90, "test_examples": 30},
-        },
-        seed=SEED,
-        title="Rotated digits",
-        partition_label="rotated180",
-        notes=(DIGITS_NOTE,),
-        per_seed=True,
-    )
+    rotated = {"kind": "rotated", "num_clients": 10, "rotations": [0, 180]}
+    rotated |= {"train_examples": 90, "test_examples": 30}
+    named = ("digits", "rotated-digits", "Rotated digits", "rotated180")
     return (
         "demo: small federations that need no download and settings chosen for them; shows that "
         "everything runs, not what the paper claims.",
@@ -88,7 +87,7 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
             high,
             replace(clean(middle), both_mixtures=False, locals_apart=False),
             Setting(
-                data=rotated,
+                data=_data(*named, rotated, notes=(DIGITS_NOTE,)),
                 roles=("other",),
                 both_mixtures=False,
                 locals_apart=False,
@@ -152,41 +151,36 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     )
 
 
-def _majority(p: float, **sizes: int) -> dict:
-    return {"kind": "majority", "p": p, **sizes}
-
-
-def _majority_digits(p: float) -> Data:
+def _data(dataset: str, name: str, title: str, label: str, partition: dict, **about) -> Data:
+    """A federation that every trial draws anew; `label` names the partition."""
     return Data(
-        name=f"digits-p{p:.1f}",
-        dataset="digits",
-        # The largest clients possible with p = 1: class 0 is a majority class of all ten.
-        partition=_majority(p, num_clients=10, train_examples=24, test_examples=8),
+        name=name,
+        dataset=dataset,
+        params=READING[dataset],
+        partition=partition,
         seed=SEED,
-        title=f"Digits, p={p:.1f}",
-        partition_label=f"majority{p:.1f}",
-        family="Digits by majority fraction",
-        notes=(DIGITS_NOTE,),
+        title=title,
+        partition_label=label,
         per_seed=True,
+        **about,
     )
+
+
+def _by_majority(dataset: str, p: float, notes: tuple[str, ...] = (), **sizes: int) -> Data:
+    """Clients with a fraction p in two classes (section 4.1)."""
+    partition = {"kind": "majority", "p": p, **sizes}
+    family, title = f"{TITLES[dataset]} by majority fraction", f"{TITLES[dataset]}, p={p:.1f}"
+    about = {"family": family, "notes": notes}
+    return _data(dataset, f"{dataset}-p{p:.1f}", title, f"majority{p:.1f}", partition, **about)
 
 
 def _cifar10(p: float) -> Setting:
-    """50 clients of 500 images, with a fraction p in two classes (section 4.1)."""
-    data = Data(
-        name=f"cifar10-p{p:.1f}",
-        dataset="cifar10",
-        params={"scaling": "measured"},
-        # The paper does not state the number of clients; the configurations have 20 and 50.
-        partition=_majority(p, num_clients=50, train_examples=500, test_examples=100),
-        seed=SEED,
-        title=f"CIFAR-10, p={p:.1f}",
-        partition_label=f"majority{p:.1f}",
-        family="CIFAR-10 by majority fraction",
-        per_seed=True,
-    )
+    """50 clients of 500 images.
+
+    The paper does not state the number of clients; the configurations have 20 and 50.
+    """
     return Setting(
-        data=data,
+        data=_by_majority("cifar10", p, num_clients=50, train_examples=500, test_examples=100),
         image={"in_channels": 3, "side": 32},
         num_classes=10,
         shared=GLOBAL,
@@ -206,19 +200,11 @@ def _cifar10(p: float) -> Setting:
 def _rotated(count: int) -> Setting:
     """200 clients in equal groups with images rotated by multiples of 360 / count degrees (4.2)."""
     angles = [angle for angle in (0, 90, 180, 270) if count == 4 or angle % 180 == 0]
-    data = Data(
-        name=f"rotated-cifar10-{count}",
-        dataset="cifar10",
-        params={"scaling": "measured"},
-        partition={"kind": "rotated", "num_clients": 200, "rotations": angles},
-        seed=SEED,
-        title=f"CIFAR-10, {count} rotations",
-        partition_label=f"rotated{count}",
-        per_seed=True,
-    )
+    partition = {"kind": "rotated", "num_clients": 200, "rotations": angles}
+    name, title = f"rotated-cifar10-{count}", f"CIFAR-10, {count} rotations"
     # Column cifar10rot_none, whose epsilon is the 0.82 of the paper (6.2); widths are the model's.
     return Setting(
-        data=data,
+        data=_data("cifar10", name, title, f"rotated{count}", partition),
         image={"in_channels": 3, "side": 32},
         num_classes=10,
         model="ifca_cnn",
