@@ -3,6 +3,7 @@
 import errno
 import gc
 import os
+import platform
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,25 @@ def test_rows_in_a_file_take_no_memory(no_room):
     assert resident() - before > 2**25  # this is how it would be
     mapped.let_go()
     assert resident() - before < 2**23
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other libraries have no such call")
+def test_a_new_file_is_made_after_freed_memory_went_back_to_the_system():
+    blocks = [torch.ones(2**14) for _ in range(2000)]  # 64 KiB each, 131 MB
+    before, last = resident(), blocks[-1]
+    del blocks  # but the last block, which is above them in memory
+    assert before - resident() < 2**25  # the library keeps them
+    mapped.room(1)
+    assert before - resident() > 2**26
+    assert last.sum() == 2**14
+
+
+def test_a_loaded_state_takes_no_memory_until_it_is_read(tmp_path):
+    digest = save_tensors(tmp_path / "state.pt", {"w": torch.ones(2**24)})  # 64 MiB
+    before = resident()
+    loaded = load_tensors(tmp_path / "state.pt", digest)
+    assert resident() - before < 2**23
+    assert loaded["w"].sum() == 2**24
 
 
 def test_without_room_on_the_disk_momenta_stay_in_memory_and_it_is_noted(no_room, monkeypatch):

@@ -57,7 +57,7 @@ def _compact(value: Tensor) -> Tensor:
 
 
 def load_tensors(path: str | Path, sha256: str) -> dict[str, Tensor]:
-    """Tensors by name.
+    """Tensors by name, mapped from the file, so that those that nobody reads take no memory.
 
     Raises:
       DataError: if the file is missing, its SHA-256 is not `sha256`, or it has other content.
@@ -76,7 +76,7 @@ def load_tensors(path: str | Path, sha256: str) -> dict[str, Tensor]:
             f"{sha256[:12]}...; delete it and run again"
         )
     try:
-        loaded = torch.load(path, map_location="cpu", weights_only=True)
+        loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except (MemoryError, OSError):
         raise
     except Exception as error:  # PyTorch may raise any error for a file of another kind
