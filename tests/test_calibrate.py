@@ -92,7 +92,7 @@ def test_a_hopeless_executor_is_tried_once(monkeypatch):
     slow = 1.0 * calibrate.HOPELESS + 0.1
     timed = scripted(monkeypatch, {"loop": 1.0, "traced": 1.0, "batched": slow} | OTHERS)
     monkeypatch.setattr(calibrate, "rule", lambda task: "loop")
-    monkeypatch.setattr(calibrate, "SECONDS", 10.0)  # no step is too long for clients together
+    monkeypatch.setattr(calibrate, "SHORT", 10.0)  # no step is too long for clients together
     calibrate.measure(*a_run())
     assert timed.count("batched") == 1
 

@@ -31,6 +31,8 @@ SLOWEST = 1.0  # upper bound for the seconds of a local step: shorter runs are n
 MARGIN = 1.3  # how many times as fast as the rule's executor another must be
 ALIKE = 1.1  # the same if both go client by client and need the same memory
 SECONDS = 0.15  # for the measured rounds of one executor after the first
+# Longest local step for which clients are batched on a CPU. Launching a step takes a millisecond.
+SHORT = 0.02
 HOPELESS = 4  # an executor whose first round takes so many times the fastest is dropped
 REPEATS = 5  # most rounds that are measured
 CLIENTS = 4  # least number of clients in a measured round, for something to batch
@@ -151,8 +153,9 @@ class Rounds:
             return True
         # Blocks matter only if the cohort has more clients than a block.
         has_blocks = int(candidate.partition(":")[2] or 0) < len(self.clients)
-        # Batching saves launches, which cost nothing in comparison with long steps.
-        return has_blocks and (self._run[1].device.type == "cuda" or self.seconds < SECONDS)
+        # Batching saves launches, which cost nothing in comparison with long steps, and needs the
+        # memory of all clients' activations.
+        return has_blocks and (self._run[1].device.type == "cuda" or self.seconds < SHORT)
 
     def _simulation(self, executor: str) -> Simulation:
         return Simulation(*self._run, choose(executor, self._run[0].task))
