@@ -11,6 +11,7 @@ from test_stages import SPEC
 
 from fedlib.data import build, sizes
 from fedlib.data.sizes import Sizes
+from fedlib.engine import scratch
 from fedlib.engine.executors import Loop
 from fedlib.forecast import costs, rates, rehearsal, unreal
 from fedlib.forecast.rates import Rate
@@ -237,7 +238,7 @@ FEW = Sizes(
 
 
 def rehearsed(*done: tuple[Part, Load], **changes) -> Rehearsed:
-    facts = {"shared": 10, "each": 5, "personal": 0, "shared_test": 0}
+    facts = {"shared": 10, "each": 5, "largest": 5, "personal": 0, "shared_test": 0}
     facts |= {"whole": True, "busy": 1, "brief": 1, "finalists": 0}
     return Rehearsed(loads=dict(done), **facts | changes)
 
@@ -305,21 +306,32 @@ def test_training_once_for_each_round_lasts_as_long_as_there_are_rounds():
 
 
 def test_memory_at_the_end_is_that_of_clients_who_train_for_it():
-    trained, scored = (
-        cost(part("final", what, "train"), personal=1e6) for what in ("fold", "score")
-    )
-    assert trained["evaluate"].mb - trained["train"].mb == pytest.approx(4 * 4)
-    assert scored["evaluate"].mb == scored["train"].mb
-    much = cost(part("final", "fold", "train"), personal=1e9)
-    assert much["evaluate"].mb - much["train"].mb == pytest.approx(costs.FINAL_BYTES / 1e6)
+    def further(what, personal):
+        with_them, without = (
+            cost(part("final", what, "train"), personal=n)["evaluate"].mb for n in (personal, 0)
+        )
+        return pytest.approx(with_them - without)
+
+    assert further("fold", 1e6) == 4 * 4
+    assert further("fold", 1e9) == costs.FINAL_BYTES / 1e6
+    assert further("score", 1e6) == 0
 
 
-def test_memory_grows_with_the_pool_and_with_what_clients_keep():
+@pytest.mark.parametrize(
+    ("whole", "room", "kept"),
+    [
+        (True, math.inf, 4 + 2),  # of four clients before, and of the two of a round after it
+        (False, math.inf, 4 + 2 + 2),  # also of the two that train, which are one part
+        (True, 0, 2),  # in a file, except those that train
+    ],
+)
+def test_memory_grows_with_what_clients_keep_unless_it_is_in_a_file(whole, room, kept, monkeypatch):
+    monkeypatch.setattr(scratch, "ROOM_SHARE", room)
     small, large = (
-        cost(part("round", "fold", "train"), each=each)["train"].mb for each in (0, 1e6)
+        cost(part("round", "fold", "train"), each=n, largest=n, whole=whole) for n in (0, 1e6)
     )
-    # Four clients keep a million numbers, and two are copied in a round.
-    assert large - small == pytest.approx(costs.COPIES * 4 * (4 + 2))
+    assert large["train"].mb - small["train"].mb == pytest.approx(4 * kept)
+    assert large["evaluate"].mb == small["evaluate"].mb  # mapped from the state's file
 
 
 def test_a_cohort_that_trains_part_by_part_has_the_models_of_one_part():
@@ -328,7 +340,8 @@ def test_a_cohort_that_trains_part_by_part_has_the_models_of_one_part():
         cost(part("round", "fold", "train"), **many, whole=whole)["train"].mb
         for whole in (True, False)
     )
-    assert whole - parts == pytest.approx(costs.COPIES * (2 - 1) * 4 * 10)  # of 40 MB each
+    copies = 2 * costs.COPIES_AT_ONCE - 1 * costs.COPIES  # of two clients, and of one
+    assert whole - parts == pytest.approx(copies * 4 * 10)  # of 40 MB each
 
 
 @pytest.mark.parametrize(("method", "whole"), [("fedavg", False), ("clustered", True)])

@@ -97,9 +97,9 @@ def sizes(spec: dict, raw: str | Path = Path()) -> Sizes:
       DataError: for invalid own files.
     """
     partition = build.check(spec)
-    examples, shape = _stand_in(spec, Path(raw))
+    examples, shape, labels = _stand_in(spec, Path(raw))
     dealt = partition.deal(examples, build.seed_of(spec))
-    return _of(dealt, shape)
+    return _of(dealt, shape, labels)
 
 
 def of_manifest(manifest: dict, declared: Sizes) -> Sizes:
@@ -108,12 +108,12 @@ def of_manifest(manifest: dict, declared: Sizes) -> Sizes:
     return declared._replace(**counts, group=list(manifest["group"]))
 
 
-def _of(dealt: Dealt, shape: tuple[int, ...]) -> Sizes:
+def _of(dealt: Dealt, shape: tuple[int, ...], labels: tuple[int, ...]) -> Sizes:
     owned = {name: list(map(len, getattr(dealt, name))) for name in ("train", "val", "test")}
     pool = dealt.examples
     return Sizes(
         shape=list(shape),
-        labels=list(pool.y.shape[1:]),
+        labels=list(labels),
         dtype=str(pool.x.dtype),
         num_classes=pool.num_classes,
         tokens=None if pool.tokens is None else list(map(int, pool.tokens)),
@@ -124,8 +124,8 @@ def _of(dealt: Dealt, shape: tuple[int, ...]) -> Sizes:
     )
 
 
-def _stand_in(spec: dict, raw: Path) -> tuple[Examples, tuple[int, ...]]:
-    """Stand-in examples, and the shape of a real input."""
+def _stand_in(spec: dict, raw: Path) -> tuple[Examples, tuple[int, ...], tuple[int, ...]]:
+    """Stand-in examples, and the shapes of a real input and of an example's label."""
     dataset, params = spec["dataset"], spec["params"]
     module = sources.load(dataset)
     source = params.get("source") or downloads.table(dataset).default
@@ -150,9 +150,9 @@ def _stand_in(spec: dict, raw: Path) -> tuple[Examples, tuple[int, ...]]:
         tokens=stock.tokens,
     )
     if "owner" in has and len(shape) == 1:  # a label for each character, by number as the inputs
-        characters = np.broadcast_to(np.zeros((), np.uint8), (num, *shape))  # takes no memory
-        examples = examples._replace(x=examples.x.astype(np.uint8), y=characters)
-    return examples, shape
+        characters = np.zeros((num, 1), np.uint8)
+        return examples._replace(x=characters, y=characters), shape, shape
+    return examples, shape, ()
 
 
 def _default(module: ModuleType, name: str) -> Any:
@@ -160,8 +160,10 @@ def _default(module: ModuleType, name: str) -> Any:
     return inspect.signature(module.read).parameters[name].default
 
 
-def _made(module: ModuleType, spec: dict, raw: Path) -> tuple[Examples, tuple[int, ...]]:
-    """The examples of a data set without a download, and the shape of an input.
+def _made(
+    module: ModuleType, spec: dict, raw: Path
+) -> tuple[Examples, tuple[int, ...], tuple[int, ...]]:
+    """The examples of a data set without a download, and the shapes of an input and a label.
 
     Where no size depends on `dim`, the inputs have one number.
     """
@@ -169,9 +171,10 @@ def _made(module: ModuleType, spec: dict, raw: Path) -> tuple[Examples, tuple[in
     drawn = {"seed": build.seed_of(spec)} if "seed" in takes else {}
     if "dim" not in takes or "world" in takes:
         examples = module.read(raw, **spec["params"], **drawn)
-        return examples, examples.x.shape[1:]
+        return examples, examples.x.shape[1:], examples.y.shape[1:]
     shape = (spec["params"].get("dim", takes["dim"].default),)
-    return module.read(Path(), **{**spec["params"], "dim": 1}, **drawn), shape
+    examples = module.read(Path(), **{**spec["params"], "dim": 1}, **drawn)
+    return examples, shape, examples.y.shape[1:]
 
 
 def _asked(stock: Stock, params: dict, num_classes: int) -> Stock:

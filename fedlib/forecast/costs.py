@@ -7,12 +7,16 @@ with such a model (`fedlib.forecast.rates`).
 Not included: computations of the server other than local steps, and reading and writing files.
 """
 
+import os
+
 import numpy as np
 import torch
 
 from fedlib.data.sizes import Sizes
+from fedlib.engine import scratch
 from fedlib.engine.choice import BLOCK
 from fedlib.engine.parts import slices
+from fedlib.environment import memory
 from fedlib.federation import CLIENTS
 from fedlib.forecast.estimates import Estimate
 from fedlib.forecast.rates import Rate
@@ -25,7 +29,10 @@ START = 4.0  # seconds of a job before it computes: import of PyTorch, reading o
 STOPS_AFTER = 25
 BASE = 600  # MB of an idle process with PyTorch
 FLOAT_BYTES = 4
-COPIES = 2  # of the state, and of the models of a round's clients: before and after
+COPIES = 3  # of shared models, of the server and of clients that train: before, between, after
+# The same of clients whose models all exist at once: before, after, their difference, and memory
+# that was freed and is kept by the C library, as measured with Clustered FL.
+COPIES_AT_ONCE = 4
 PASSES = 3  # times the results of matrix products, for values between them and gradients
 SCORED_TOGETHER = 128  # examples; as `fedlib.engine.cohort` for images on a CPU
 
@@ -47,16 +54,17 @@ def costs(
     by_round, by_evaluation = map(owners.operations, (Phase.ROUND, Phase.EVALUATION))
     training = {kind: rounds * by_round[kind] + evaluations * by_evaluation[kind] for kind in Kind}
     final = owners.operations(Phase.FINAL)
-    memory = owners.megabytes(batched)
     besides = rounds * owners.cohort * rate.client
     return {
         "train": Estimate(
-            START + besides + _seconds(training, rate), sum(training.values()), memory
+            START + besides + _seconds(training, rate),
+            sum(training.values()),
+            owners.megabytes_of_training(batched),
         ),
         "evaluate": Estimate(
             START + _seconds(final, rate),
             sum(final.values()),
-            memory + owners.megabytes_of_finalists(),
+            owners.megabytes_of_evaluation(batched),
         ),
     }
 
@@ -102,28 +110,46 @@ class _Owners:
             operations[Kind.SCORE] += self.rehearsed.shared_test * self.number["seen"] * tests
         return operations
 
-    def megabytes(self, batched: bool) -> float:
-        """Memory of a process that trains or evaluates."""
-        model = self.rehearsed.shared + self.rehearsed.each
-        state = self.rehearsed.shared + self.rehearsed.each * sum(self.number.values())
-        together = min(self.cohort, BLOCK) if batched else 1
-        clients = self.cohort * model
-        if not self.rehearsed.whole:
-            models = torch.zeros(1).expand(self.cohort, int(model))  # takes no memory
-            clients = slices(models, self.cohort, together)[0].stop * model
-        # Results of forward passes stay in memory; `clients` includes the gradients of weights.
-        passes = [x.numbers for part, x in self.rehearsed.loads.items() if part.kind == Kind.SCORE]
-        batch = min(self.spec["local"]["batch_size"], self.owned["seen", "train"].max(initial=1))
-        held = max(passes, default=0.0) * max(batch * together, SCORED_TOGETHER)
-        numbers = COPIES * (state + clients) + PASSES * held
-        return BASE + (self._pool_bytes + FLOAT_BYTES * numbers) / 1e6
+    def megabytes_of_training(self, batched: bool) -> float:
+        """Memory of a process that trains."""
+        done, whole = self.rehearsed, self.rehearsed.whole
+        models = torch.zeros(1).expand(self.cohort, int(done.shared + done.each))  # no memory
+        together = self._together(batched)
+        part = self.cohort if whole else slices(models, self.cohort, together)[0].stop
+        kept = 0.0
+        if not self._keeps_in_file():  # old and new values; models of all clients are the new ones
+            kept = done.each * (self._everybody + (0 if whole else self.cohort))
+        model = (COPIES_AT_ONCE if whole else COPIES) * done.shared + done.each
+        return self._megabytes(COPIES * done.shared + kept + part * model, together)
 
-    def megabytes_of_finalists(self) -> float:
-        """Further memory for clients that train for the final evaluation."""
+    def megabytes_of_evaluation(self, batched: bool) -> float:
+        """Memory of a process that evaluates; it maps what clients keep from the state's file."""
         groups = {part.group for part, _ in self.rehearsed.of(Phase.FINAL, Kind.FOLD)}
         most = self.rehearsed.finalists or max(self.number.values())
         clients = max((min(most, self.number[group]) for group in groups), default=0)
-        return min(FINAL_BYTES, FLOAT_BYTES * clients * self.rehearsed.personal) / 1e6
+        finalists = min(FINAL_BYTES / FLOAT_BYTES, clients * self.rehearsed.personal)
+        return self._megabytes(COPIES * self.rehearsed.shared + finalists, self._together(batched))
+
+    @property
+    def _everybody(self) -> int:
+        return sum(self.number.values())
+
+    def _together(self, batched: bool) -> int:
+        """Clients that are computed at the same time."""
+        return min(self.cohort, BLOCK) if batched else 1
+
+    def _keeps_in_file(self) -> bool:
+        """Whether what clients keep between rounds is in a file, see `fedlib.engine.scratch`."""
+        of_all = 2 * FLOAT_BYTES * self._everybody * self.rehearsed.largest
+        return of_all > scratch.ROOM_SHARE * memory() / (os.cpu_count() or 1)
+
+    def _megabytes(self, numbers: float, together: int) -> float:
+        """Memory of a process with so many numbers, and the results of a forward pass."""
+        passes = [x.numbers for part, x in self.rehearsed.loads.items() if part.kind == Kind.SCORE]
+        batch = min(self.spec["local"]["batch_size"], self.owned["seen", "train"].max(initial=1))
+        # Results of forward passes stay in memory until the backward pass.
+        held = PASSES * max(passes, default=0.0) * max(batch * together, SCORED_TOGETHER)
+        return BASE + (self._pool_bytes + FLOAT_BYTES * (numbers + held)) / 1e6
 
     def _examples(self, part: Part, share: float) -> float:
         """Number of examples in a part, with repeats, of all owners together."""

@@ -114,6 +114,11 @@ def numbers(state: Any) -> int:
     return shared + sum(tree.numel(x) for x in parts if type(x) is Rows)
 
 
+def largest(state: Any) -> float:
+    """Numbers of each client in the largest `Rows` of a state."""
+    return max((tree.numel(rows) / len(rows) for rows in tree.rows_in(state)), default=0.0)
+
+
 def longer(method: Any, brief: Any) -> float:
     """Ratio of the epochs of a method to those of its brief form (`Method.briefly`)."""
     pairs = ((v, getattr(brief, n)) for n, v in vars(method).items() if isinstance(v, int))

@@ -29,6 +29,7 @@ from fedlib.forecast.estimates import Estimate
 from fedlib.forecast.rates import Rate
 from fedlib.forecast.rehearsal import Rehearsed
 from fedlib.forecast.requests import REHEARSAL, SIZES, Request, code_of, digest
+from fedlib.forecast.unreal import Unreal
 from fedlib.run import fitting
 from fedlib.run.build import build_task
 from fedlib.run_spec import is_file, of_training
@@ -220,7 +221,8 @@ class Estimator:
 
     def _rule(self, model: str, spec: dict) -> str:
         if model not in self._rules:
-            task = build_task({**spec, "weights": None}, self.device)
+            with Unreal():  # some models would need gigabytes
+                task = build_task({**spec, "weights": None}, self.device)
             self._rules[model] = choice.rule(task)
         return self._rules[model]
 

@@ -15,11 +15,11 @@ does the last round only, so other rounds may differ.
 import math
 from collections import Counter as Sums
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum, auto
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,11 +29,10 @@ from fedlib.data.sizes import Sizes
 from fedlib.engine import scratch
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Loop
-from fedlib.engine.task import Params, Task
 from fedlib.engine.waves import Work, pad
 from fedlib.federation import GROUPS, Federation
-from fedlib.forecast.counting import Counted, Counter, longer, numbers
-from fedlib.forecast.made_up import made_up, simulation
+from fedlib.forecast.counting import Counted, Counter, largest, longer, numbers
+from fedlib.forecast.made_up import built_once, made_up, simulation
 from fedlib.forecast.unreal import Unreal
 from fedlib.results import SHARED
 from fedlib.run import evaluate, scoring
@@ -49,6 +48,8 @@ CLIENTS_EACH = 2  # clients of each group, or as many as there are architectures
 REHEARSED = {"server_epochs": 1, "expert_set": "all"}
 MANY = 1000  # clients, more than any method selects as finalists
 ATTEMPTS = 50  # most rounds until a client does a local step, which L2SGD draws
+
+_BUILT: dict[str, Any] = {}  # architectures of earlier rehearsals
 
 
 class Phase(StrEnum):
@@ -112,6 +113,7 @@ class Rehearsed(NamedTuple):
     Attributes:
       loads: of all parts of the run.
       shared, each: numbers in the state that owners share, and further ones for each owner.
+      largest: numbers of each owner in the largest `Rows` of the state.
       personal: numbers that the final evaluation needs for each client that trains for it.
       shared_test: operations per example if clients are scored on each other's test examples.
       whole: whether the models of all clients of a round exist at once, see `Cohort.fit`.
@@ -123,6 +125,7 @@ class Rehearsed(NamedTuple):
     loads: dict[Part, Load]
     shared: float
     each: float
+    largest: float
     personal: float
     shared_test: float
     whole: bool
@@ -165,7 +168,7 @@ def rehearse(spec: dict, views: Sequence[Sequence[str]], sizes: Sizes) -> Rehear
     Raises:
       ConfigError: for a run that cannot be built.
     """
-    with Unreal(), _in_memory():
+    with Unreal(), _in_memory(), built_once(_BUILT):
         return _rehearsed(spec, views, sizes)
 
 
@@ -202,11 +205,13 @@ def _rehearsed(spec: dict, views: Sequence[Sequence[str]], sizes: Sizes) -> Rehe
     state = twice.init()
     each = (numbers(state) - before) / (twice.federation.num_clients - owners)
     loads = _with_growth(loads, number, twice, state, own_views)
-    tests = [load.flops for part, load in loads.items() if _is_final_test(part)]
+    last = Phase.FINAL, Kind.SCORE, "test"
+    tests = [x.flops for part, x in loads.items() if (part.phase, part.kind, part.split) == last]
     return Rehearsed(
         loads=loads,
         shared=before - owners * each,
         each=each,
+        largest=largest(state),
         personal=method.personal_numbers(),
         shared_test=max(tests, default=0.0) if any(view[2] == SHARED for view in views) else 0.0,
         whole=whole,
@@ -217,20 +222,9 @@ def _rehearsed(spec: dict, views: Sequence[Sequence[str]], sizes: Sizes) -> Rehe
 
 
 def _brief(few: Simulation) -> Simulation:
-    """The simulation with the settings in `REHEARSED`, and with models that are drawn once."""
+    """The simulation with the settings in `REHEARSED`."""
     has = {name: value for name, value in REHEARSED.items() if hasattr(few.method, name)}
-    few = replace(few, method=replace(few.method, **has))
-    for value in vars(few.method).values():
-        for task in value if isinstance(value, tuple) else (value,):
-            if isinstance(task, Task):
-                object.__setattr__(task, "init", _drawn_once(task))
-    return few
-
-
-def _drawn_once(task: Task) -> Callable[[int], Params]:
-    """`task.init` with the same numbers for all seeds."""
-    draw = cache(partial(task.init, 0))
-    return lambda seed: {name: value.detach() for name, value in draw().items()}
+    return replace(few, method=replace(few.method, **has))
 
 
 def _final(few: Simulation, state: Any, views: list, rounds: int) -> None:
@@ -270,10 +264,6 @@ def _with_growth(
         return load._replace(flops=load.flops - growth * number, growth=growth)
 
     return {part: grown(part, load) for part, load in loads.items()}
-
-
-def _is_final_test(part: Part) -> bool:
-    return (part.phase, part.kind, part.split) == (Phase.FINAL, Kind.SCORE, "test")
 
 
 class Tally(Loop):

@@ -2,12 +2,13 @@
 
 import hashlib
 import importlib.metadata
+import os
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from fedlib import files
-from fedlib.environment import environment
+from fedlib.environment import environment, memory
 from fedlib.run_spec import is_file, run_roots
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,8 +54,8 @@ class Request(NamedTuple):
 
 
 @cache
-def _machine() -> list[str]:
-    return [environment()["cpu"], importlib.metadata.version("torch")]
+def _machine() -> list:
+    return [environment()["cpu"], importlib.metadata.version("torch"), memory(), os.cpu_count()]
 
 
 def code_of(spec: dict) -> list[str]:
