@@ -77,7 +77,7 @@ workflow = $(BIN)/python -m fedlib make
 .PHONY: help install demo reduced reproduce plan why list compare report test test-fast lint format
 .PHONY: bench bench-peers bench-gpu install-slurm test-slurm test-environments
 .PHONY: check-method test-changed test-faults test-large test-soak
-.PHONY: lock pins unlock clean keep gather wall which figures-from docs
+.PHONY: lock unlock clean keep gather wall which figures-from docs
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' Makefile
@@ -189,15 +189,11 @@ bench-gpu: $(STAMP)  ## check a GPU in ten minutes: results, and the fastest exe
 	$(BIN)/python -m benchmarks.gpu $(ARGS)
 
 LOCKED := --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate
-lock:  ## for maintainers: remake the locks and the Containerfile (needs uv)
+lock:  ## for maintainers: remake the locks (needs uv)
 	$(UV) pip compile -q --universal --fork-strategy fewest $(LOCKED) $(ARGS) \
 	  requirements.in -o requirements.lock
 	for extra in slurm environments docs; do $(UV) pip compile -q --universal --no-deps $(LOCKED) \
 	  $(ARGS) requirements-$$extra.in -o requirements-$$extra.lock || exit; done
-	$(PYTHON) scripts/container.py
-
-pins: $(ENVIRONMENTS_STAMP)  ## for maintainers: list every package of envs/ for conda, from its channels
-	$(BIN)/python scripts/pins.py
 
 unlock: $(STAMP)  ## after a crash: remove Snakemake's lock of this folder
 	@$(workflow) unlock

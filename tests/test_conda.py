@@ -1,19 +1,15 @@
 """The environments of envs/ solve, and the workflow runs in them, from a channel on this disk."""
 
 import asyncio
-import hashlib
 import importlib.util
 import os
 import subprocess
-import urllib.parse
 from pathlib import Path
 
 import conda_channel
 import pytest
 import workflow
 import yaml
-
-from scripts import pins
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("rattler") is None, reason="needs py-rattler (make test-environments)"
@@ -44,18 +40,6 @@ def test_an_environment_solves(channel, name):
     asked = dict(line.split("=") for line in dependencies(name))
     assert asked.pop("python") == found.pop("python").removesuffix(".0")
     assert asked.items() <= found.items()
-
-
-@pytest.mark.slow
-def test_pins_list_every_package_of_an_environment_with_its_digest(channel):
-    text = asyncio.run(pins.pinned(dependencies("envs/report.yaml"), [channel.as_uri()]))
-    first, *lines = text.splitlines()
-    records = asyncio.run(conda_channel.solved(dependencies("envs/report.yaml"), channel))
-    assert first == "@EXPLICIT" and len(lines) == len(records)
-    for line in lines:
-        address, _, digest = line.partition("#")
-        package = Path(urllib.parse.unquote(urllib.parse.urlparse(address).path))
-        assert hashlib.md5(package.read_bytes()).hexdigest() == digest
 
 
 @pytest.mark.slow

@@ -155,7 +155,7 @@ def test_every_third_party_import_is_a_direct_dependency():
     undeclared = {
         f"{path.relative_to(ROOT)}: {name}"
         for path in files
-        for name in third_party(path) - direct().keys() - {"rattler"}  # `make pins` installs it
+        for name in third_party(path) - direct().keys()
     }
     assert undeclared == set()
 
