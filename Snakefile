@@ -8,9 +8,6 @@ min_version("9.17")  # before, priorities could not be functions
 configfile: f"{workflow.current_basedir}/config.yaml"
 
 
-report: "rules/captions/workflow.rst"
-
-
 include: "rules/common.smk"
 include: "rules/data.smk"
 include: "rules/train.smk"

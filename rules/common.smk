@@ -8,7 +8,6 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 from snakemake.sourcecache import HostingProviderFile
-from snakemake.utils import validate
 
 
 def checkout():
@@ -30,7 +29,6 @@ CHECKOUT = checkout()
 sys.path.insert(0, str(CHECKOUT))
 
 from fedlib.run_spec import trainings_worth
-from fedlib.workflow.config import normalised
 from fedlib.errors import BusyError, ConfigError, DataError
 from fedlib.forecast.estimates import NODE_MB, Estimates
 from fedlib.locks import hold_folder
@@ -65,10 +63,9 @@ if process.is_main and not reads:
 gc.set_threshold(100_000, 50, 1000)
 
 
-config.update(normalised(config))
 try:
     PLAN = Plan(config)
-    validate(config, "schemas/config.schema.yaml")
+    config.update(PLAN.config)
     for key, value in PLAN.choosing.items():
         raise ConfigError(
             f"{key} is for make, which chooses cells with it: make reproduce CONFIG={key}={value}. "
@@ -79,7 +76,6 @@ try:
         preflight.check(PLAN)
         if not any(word in READERS for word in words):
             narrowing.check(PLAN)
-            preflight.check_frames(PLAN)
             internals.make_again(*stale.look(PLAN))
         if not reads:
             internals.look_again_once()
@@ -183,21 +179,6 @@ def published(stage):
         return [os.path.relpath(CHECKOUT / file) for file in found]
 
     return files
-
-
-def paper_title(wildcards):
-    """Category of a paper's results in the Snakemake report."""
-    return PLAN.papers[wildcards.paper].title
-
-
-def exhibit_labels(stage, format):
-    """Labels of a table or figure in the Snakemake report."""
-
-    def labels(wildcards):
-        title = PLAN.exhibit(stage, wildcards.paper, wildcards[stage]).title
-        return {stage: title, "format": format}
-
-    return labels
 
 
 def optional_input(name):

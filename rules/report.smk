@@ -8,13 +8,7 @@ rule table:
         clients=path("clients"),
         published=published("table"),
     output:
-        table_csv=report(
-            path("table_csv"),
-            caption="captions/table.rst",
-            category=paper_title,
-            subcategory="Tables",
-            labels=exhibit_labels("table", "csv"),
-        ),
+        table_csv=path("table_csv"),
         table_md=path("table_md"),
         table_tex=path("table_tex"),
         table_json=path("table_json"),
@@ -45,13 +39,7 @@ rule figure:
         manifests=lambda wildcards: PLAN.shown_data(**wildcards),
     output:
         figure_pdf=path("figure_pdf"),
-        figure_png=report(
-            path("figure_png"),
-            caption="captions/figure.rst",
-            category=paper_title,
-            subcategory="Figures",
-            labels=exhibit_labels("figure", "png"),
-        ),
+        figure_png=path("figure_png"),
         figure_svg=path("figure_svg"),
         figure_json=path("figure_json"),
     log:

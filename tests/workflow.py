@@ -19,7 +19,7 @@ CACHE = Path(tempfile.gettempdir()) / f"fedlib-tests-{os.getuid()}"  # of all te
 # Snakemake and what it imports late take seconds to load, so runs of it are forks of one process
 # that has them loaded. It must not have fedlib: each copy of the checkout has its own.
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["snakemake.cli", "snakemake.utils", "pandas", "jsonschema", "yte"])
+_FORKS.set_forkserver_preload(["snakemake.cli", "snakemake.utils", "pandas", "yte"])
 
 
 def copy_checkout(folder: Path) -> Path:
