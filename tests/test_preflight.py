@@ -5,14 +5,12 @@ import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
-import pandas as pd
 import pytest
 from conftest import LOCAL, toy_paper, toy_run
 
 from fedlib import models, seals
 from fedlib.data.build import check as cut
-from fedlib.errors import ConfigError, DataError
-from fedlib.report import frames
+from fedlib.errors import ConfigError
 from fedlib.run.buildable import check as build
 from fedlib.spec import SCALES, Data
 from fedlib.workflow import preflight
@@ -207,20 +205,6 @@ def test_building_takes_no_memory_for_values(monkeypatch):
     spec = run(model_params=MODEL | {"hidden": [5]}).spec(0)  # a size that no other test remembers
     build(spec)
     assert set(placed) == {"meta"}
-
-
-def test_a_damaged_frame_is_told_once_before_any_table_is_made_of_it(plan, tmp_path, monkeypatch):
-    made = plan(run())
-    monkeypatch.chdir(tmp_path)
-    preflight.check_frames(made)  # nothing is there
-    for file in ("metrics", "clients"):
-        path = tmp_path / made.path(file, paper="toy")
-        frames.write_parquet(pd.DataFrame({"value": [1.0]}), path)
-        preflight.check_frames(made)
-        path.write_bytes(path.read_bytes()[:-9])
-        with pytest.raises(DataError, match=f"{path.name} is truncated .* delete it and run again"):
-            preflight.check_frames(made)
-        path.unlink()
 
 
 @pytest.mark.slow

@@ -70,18 +70,6 @@ def _check_folders(plan: Plan) -> None:
             raise ConfigError(f"{there} may not be written, and {why}, or allow it")
 
 
-def check_frames(plan: Plan) -> None:
-    """Check the existing inputs of tables and figures once instead of in every job.
-
-    Raises:
-      DataError: for a file that is truncated or changed.
-    """
-    for paper in plan.papers:
-        for file in ("metrics", "clients"):
-            if (path := Path(plan.path(file, paper=paper))).exists():
-                seals.checked(path)
-
-
 def declared(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Everything that a plan builds, once for all seeds: place of its declaration, and a key.
 
