@@ -5,6 +5,7 @@ import sys
 from fedlib.workflow import command
 
 if __name__ == "__main__":
-    with command.loading():
-        from fedlib.cli import main
+    command.tell_interrupts()
+    from fedlib.cli import main  # takes a moment
+
     sys.exit(command.run(main))

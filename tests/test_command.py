@@ -196,16 +196,3 @@ print("and cleaned up")
 """
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("interrupted\nand cleaned up\n", "")
-
-
-def test_ctrl_c_while_libraries_load_is_no_traceback():
-    program = (
-        "import os, signal\nfrom fedlib.workflow import command\n"
-        "with command.loading():\n    os.kill(os.getpid(), signal.SIGINT)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
-    after = program + "os.kill(os.getpid(), signal.SIGINT)\n"
-    kept = after.replace("    os.kill(os.getpid(), signal.SIGINT)\n", "    pass\n")
-    done = subprocess.run([sys.executable, "-c", kept], cwd=ROOT, capture_output=True, text=True)
-    assert done.stderr.endswith("KeyboardInterrupt\n")  # that of Python's own handler again

@@ -1,13 +1,12 @@
 """Shared by all scripts: errors in one line, and common arguments."""
 
 import argparse
-import contextlib
 import errno
 import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from fedlib.errors import BusyError, ConfigError, DataError, DivergedError, StaleCodeError, plain
@@ -39,8 +38,6 @@ def run(main: Callable[[], None]) -> int:
     1 is an error that the user can fix, with one line on stderr; 130 is Ctrl-C; 141 is a closed
     pipe. Any other exception is a bug of fedlib and keeps its traceback.
     """
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as set by `loading`
-        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         main()
         sys.stdout.flush()
@@ -58,16 +55,6 @@ def run(main: Callable[[], None]) -> int:
             raise
         return _fail(f"{reason}: finished files are whole, unfinished ones were removed")
     return 0
-
-
-@contextlib.contextmanager
-def loading() -> Iterator[None]:
-    """Let Ctrl-C end the process without a traceback in this block, for imports of libraries."""
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 def interrupt_once() -> None:

@@ -238,11 +238,9 @@ class Quiet:
 
 def main() -> None:
     """Run Snakemake."""
-    with command.loading():
-        import snakemake.cli  # noqa: F401 - not needed for a plan
+    command.tell_interrupts()
     if os.environ.get(VARIABLE) == "1":
         sys.stderr = Quiet(sys.stderr)
-    command.tell_interrupts()
     internals.run()
 
 
