@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from fedlib.errors import StaleCodeError
-from fedlib.workflow import provenance
-from fedlib.workflow.meanings import Meaning, Meanings
+from fedlib.workflow import meanings, provenance
+from fedlib.workflow.meanings import Meaning
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -43,8 +43,9 @@ def package(tmp_path, monkeypatch):
 def cache(tmp_path, monkeypatch):
     """File in which meanings are remembered; a process that knows none."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(provenance, "_MEANINGS", Meanings(Path(provenance.__file__)))
-    return tmp_path / "cache" / "fedlib" / "meanings.json"
+    meanings.known.cache_clear()
+    yield tmp_path / "cache" / "fedlib" / "meanings.json"
+    meanings.known.cache_clear()
 
 
 SOURCE = """
@@ -109,7 +110,7 @@ def restarted(package, monkeypatch):
 
     def restart(**modules):
         package(**modules)
-        monkeypatch.setattr(provenance, "_MEANINGS", Meanings(Path(provenance.__file__)))
+        meanings.known.cache_clear()
         parsed = []
         monkeypatch.setattr(
             ast, "parse", lambda *given: parsed.append(Path(given[1]).name) or parse(*given)
@@ -138,22 +139,21 @@ def test_an_edit_is_parsed_again_and_nothing_else(restarted):
 def test_the_same_text_in_another_package_means_something_else(restarted):
     """A relative import is of another module there."""
     names = [
-        provenance._MEANINGS.of(
-            b"from . import x", package, lambda text, of: provenance._meaning(ast.parse(text), of)
+        meanings.meaning(
+            *(b"from . import x", package, "rules"),
+            lambda text, of: provenance._meaning(ast.parse(text), of),
         ).names
         for package in ("fedlib.one", "fedlib.two")
     ]
     assert names == [("fedlib.one", "fedlib.one.x"), ("fedlib.two", "fedlib.two.x")]
 
 
-def test_what_was_remembered_by_other_rules_is_not_used(package, tmp_path):
-    rules = tmp_path / "rules.py"
+def test_what_was_remembered_by_other_rules_is_not_used():
     found = []
-    for text in ("1", "2", "1"):
-        rules.write_text(text)
-        meanings = Meanings(rules)
-        meanings.of(b"", "fedlib", lambda *_, by=text: found.append(by) or Meaning(by, ()))
-        meanings.remember()
+    for rules in ("1", "2", "1"):
+        meanings.meaning(
+            b"", "fedlib", rules, lambda *_, by=rules: found.append(by) or Meaning(by, ())
+        )
     assert found == ["1", "2"]
 
 

@@ -8,8 +8,7 @@ import atexit
 import hashlib
 import sys
 from collections.abc import Callable
-from functools import cached_property
-from pathlib import Path
+from functools import cache
 from typing import NamedTuple
 
 from fedlib import seals
@@ -28,28 +27,22 @@ class Meaning(NamedTuple):
     names: tuple[str, ...]
 
 
-class Meanings:
-    """The cached meanings of files.
+def meaning(
+    source: bytes, package: str, rules: str, find: Callable[[bytes, str], Meaning]
+) -> Meaning:
+    """`find(source, package)`, from the cache if it was computed before.
 
-    Attributes:
-      rules: the source file of the code that determines meanings.
+    Args:
+      rules: digest of the code of `find`.
     """
+    facts = [rules, *sys.version_info[:2], package, hashlib.sha256(source).hexdigest()]
+    digest, names = known().find(facts, lambda: find(source, package))
+    return Meaning(digest, tuple(names))
 
-    def __init__(self, rules: Path):
-        self._rules = [hashlib.sha256(rules.read_bytes()).hexdigest(), *sys.version_info[:2]]
 
-    def of(self, source: bytes, package: str, find: Callable[[bytes, str], Meaning]) -> Meaning:
-        """`find(source, package)`, from the cache if it was computed before."""
-        facts = [*self._rules, package, hashlib.sha256(source).hexdigest()]
-        digest, names = self._cache.find(facts, lambda: find(source, package))
-        return Meaning(digest, tuple(names))
-
-    def remember(self) -> None:
-        """Save new meanings."""
-        self._cache.write()
-
-    @cached_property
-    def _cache(self) -> seals.Cache:
-        cache = seals.Cache(cache_folder() / "meanings.json")
-        atexit.register(cache.write)
-        return cache
+@cache
+def known() -> seals.Cache:
+    """The cache, which is also written when the process ends."""
+    found = seals.Cache(cache_folder() / "meanings.json")
+    atexit.register(found.write)
+    return found

@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedlib.errors import StaleCodeError
-from fedlib.workflow.meanings import Meaning, Meanings
+from fedlib.workflow import meanings
+from fedlib.workflow.meanings import Meaning
 
 PACKAGE = __name__.partition(".")[0]
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,7 +69,7 @@ UNCOUNTED = frozenset({f"{PACKAGE}.engine.graphs", f"{PACKAGE}.run.calibrate"})
 # Fields of a syntax tree that hold statements.
 _BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
 
-_MEANINGS = Meanings(Path(__file__))
+_RULES = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
 
 
 def code_digest(*roots: str) -> str:
@@ -89,7 +90,7 @@ def modules(*roots: str) -> dict[str, str]:
 
 def remember() -> None:
     """Save the parsed files for later processes, such as the jobs of a plan."""
-    _MEANINGS.remember()
+    meanings.known().write()
 
 
 def closure(*roots: str) -> tuple[str, ...]:
@@ -214,8 +215,8 @@ def _scan(base: Path, name: str) -> _Module:
         found = _meaning(tree, name)
     else:
         package = name.rpartition(".")[0]
-        found = _MEANINGS.of(
-            source, package, lambda text, package: _meaning(ast.parse(text, str(path)), package)
+        found = meanings.meaning(
+            source, package, _RULES, lambda text, of: _meaning(ast.parse(text, str(path)), of)
         )
     imports = set()
     for imported in found.names:
