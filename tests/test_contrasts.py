@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from made_up import footer
 from pictures import faults
 
+from fedlib.cli import which as cli
 from fedlib.report import figures, tables, which
 from fedlib.report.figures import labels
 from fedlib.report.metrics import TRAFFIC
 from fedlib.report.tables import claims
-from fedlib.workflow import registered
 
 NAMES = ("a", "b", "c", "d")
 DATASETS = {"a": "digits", "b": "digits", "c": "mnist", "d": "mnist"}
@@ -317,7 +317,7 @@ def test_the_page_says_where_it_cannot_tell_and_where_the_simple_method_will_do(
     assert re.search(r"\| FedAvg +\| +−15.0 \[.* 0.00 \| +0.00 \| +\*\*worse\*\* \|", text)
 
 
-def test_the_report_names_the_commit_in_which_the_registered_file_was_last_changed(tmp_path):
+def test_the_page_names_the_commit_in_which_the_registered_file_was_last_changed(tmp_path):
     def git(*words):
         who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
         done = subprocess.run(
@@ -325,15 +325,13 @@ def test_the_report_names_the_commit_in_which_the_registered_file_was_last_chang
         )
         return done.stdout.strip()
 
-    file = tmp_path / registered.FILE
-    assert registered.note(tmp_path) == ""
+    file = tmp_path / "registered.py"
     file.write_text("A = 1\n")
-    assert "a commit that is not known here" in registered.note(tmp_path)
+    assert cli.changed(file) == ""  # git does not know
     git("init", "-q"), git("add", "."), git("commit", "-qm", "first")
     first = git("rev-parse", "HEAD")
     (tmp_path / "other").write_text("")
     git("add", "."), git("commit", "-qm", "second")
-    assert registered.changed(file) == first
-    assert f"last changed in commit {first[:10]}" in registered.note(tmp_path)
+    assert cli.changed(file) == first
     file.write_text("A = 2\n")  # what is not committed is registered nowhere
-    assert registered.changed(file) == ""
+    assert cli.changed(file) == ""

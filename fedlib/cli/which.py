@@ -1,11 +1,11 @@
 """Write docs/which-method-when.md from the kept results of the benchmark."""
 
 import argparse
+import subprocess
 from pathlib import Path
 
 from fedlib import files
 from fedlib.report import packs, which
-from fedlib.workflow import registered
 
 PAGE = Path("docs/which-method-when.md")
 KEPT = Path("docs/results/benchmark")
@@ -15,7 +15,7 @@ REGISTERED = "fedlib/papers/benchmark/registered.py"
 def main(args: argparse.Namespace) -> None:
     """Write the page."""
     old = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-    text = page(registered.changed(Path(REGISTERED)) or which.commit_in(old))
+    text = page(changed(Path(REGISTERED)) or which.commit_in(old))
     files.write_text(PAGE, text)
     print(f"{PAGE} is written from {KEPT / packs.FOLDER}")
 
@@ -24,3 +24,24 @@ def page(commit: str) -> str:
     """The page of the kept results."""
     folder = str(KEPT.relative_to(PAGE.parent))
     return which.text(KEPT / packs.FOLDER, commit, folder, REGISTERED)
+
+
+def changed(file: Path) -> str:
+    """The last commit that changed a file.
+
+    "" if git does not know, or if the file differs from that commit.
+    """
+    try:
+        status, log = (
+            subprocess.run(
+                ["git", "--no-optional-locks", *words, "--", file.name],
+                cwd=file.parent,
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout.strip()
+            for words in (("status", "--porcelain"), ("log", "-1", "--format=%H"))
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return "" if status else log

@@ -10,7 +10,7 @@ from pathlib import Path
 from fedlib import papers
 from fedlib.spec import Data, Paper, Run
 from fedlib.spec.exhibits import Exhibit
-from fedlib.workflow import config, overrides, registered
+from fedlib.workflow import config, overrides
 from fedlib.workflow.declarations import common_seeds, readable
 from fedlib.workflow.layout import PATHS
 from fedlib.workflow.selection import Selection
@@ -164,7 +164,7 @@ def _of_paper(selection: Selection, digest: Digest, paper: Paper) -> dict:
     return {
         "name": paper.name,
         "title": paper.title,
-        "citation": paper.citation + registered.note(Path(papers.__file__).parent / paper.name),
+        "citation": paper.citation,
         "bibtex": papers.bibtex(paper.name),
         "printed": papers.num_printed(paper.name),
         "scale_note": paper.scale_note,
