@@ -1,15 +1,17 @@
 """A method from a user's file: where it is run and shown, what it depends on, each mistake."""
 
+import json
 import shutil
 
 import pytest
 from conftest import toy_paper, toy_run
 
 from fedlib import methods, spec
+from fedlib.cli.list import KINDS
 from fedlib.errors import ConfigError
 from fedlib.methods.base import Method
 from fedlib.run.buildable import check as build
-from fedlib.workflow import listing, narrowing, preflight, provenance
+from fedlib.workflow import narrowing, preflight, provenance
 from fedlib.workflow.plan import Plan
 
 HEAD = """
@@ -238,25 +240,21 @@ SERVER = {"title": "T", "caption": "C.", "labels": ("fedavg", "fedem")} | {
 
 
 @pytest.mark.parametrize(
-    ("base", "protocols", "runs"),
+    ("protocols", "runs"),
     [
-        ("Method", "protocols = {'seen': {'default': 'predict'}, 'server': {}}", 2),
-        ("Method", "protocols: ClassVar = {'server': {'default': 'predict'}}", 4),
-        ("FedServer", "", 4),
-        ("Method", "protocols = dict(seen={'default': 'predict'})", 4),  # preflight tells
+        ("protocols = {'seen': {'default': 'predict'}, 'server': {}}", 2),
+        ("protocols: ClassVar = {'server': {'default': 'predict'}}", 4),
+        ("protocols = dict(seen={'default': 'predict'})", 4),  # preflight tells
+        ("", 4),
     ],
 )
-def test_a_server_tests_no_method_without_a_predictor_for_it(mine, declare, base, protocols, runs):
+def test_a_server_tests_no_method_without_a_predictor_for_it(mine, declare, protocols, runs):
     shown = SERVER | {"federations": ("digits", "mnist")}
     tested = toy_paper(
         name="tested", tables={"main": spec.Table("global_accuracy", **shown)}, figures={}
     )
     declare(toy=toy_paper(), tested=tested)
-    text = BARE.replace("MyWay(Method)", f"MyWay({base})").replace(
-        "    local: Solver", f"    {protocols}\n    local: Solver"
-    )
-    head = "class FedServer(Method):\n    protocols = {'server': {'default': 'predict'}}\n\n"
-    path = mine(text.replace("@dataclass", f"{head}@dataclass"))
+    path = mine(BARE.replace("    local: Solver", f"    {protocols}\n    local: Solver"))
     plan = Plan({"methods": [path]})
     assert [key[2] for key in plan.runs].count("own-my-way") == runs
     told = [line for line in narrowing.remarks(plan) if "is not in" in line]
@@ -268,29 +266,17 @@ def test_a_server_tests_no_method_without_a_predictor_for_it(mine, declare, base
             Plan({"methods": [path], "papers": ["tested"]})
 
 
-def test_a_base_class_of_the_project_says_what_it_predicts(mine, declare):
-    shown = SERVER | {"federations": ("digits", "mnist")}
-    declare(toy=toy_paper(tables={"main": spec.Table("global_accuracy", **shown)}, figures={}))
-    theirs = "from fedlib.methods.{} import {}\n"
-    path = mine(theirs.format("local", "Local") + BARE.replace("(Method)", "(Local)"))
-    with pytest.raises(ConfigError, match="name no predictor for the group server"):
-        Plan({"methods": [path]})
-    path = mine(theirs.format("fedavg", "FedAvg") + BARE.replace("(Method)", "(FedAvg)"))
-    assert "own-my-way" in {key[2] for key in Plan({"methods": [path]}).runs}
-
-
-@pytest.mark.slow
-def test_what_the_text_does_not_tell_of_predictors_is_found_before_anything_runs(
-    mine, monkeypatch, tmp_path
-):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def test_what_the_text_does_not_tell_of_predictors_is_found_before_anything_runs(mine):
     config = {"papers": ["fedmoe"], "federations": ["digits-m6"], "labels": ["fedavg"]}
-    message = r"papers.fedmoe.runs\[digits-m6/own-my-way\]: .* of the server here, .*seen"
-    protocols = "\n    protocols = dict(seen={'default': 'personalise'})\n"
-    with pytest.raises(ConfigError, match=message):
-        preflight.check(Plan({"methods": [mine(BARE + protocols)], **config}))
-    server = 'protocols = {"seen": {}, "server": {"default": "personalise"}}'
-    preflight.check(Plan({"methods": [mine(BARE + f"\n    {server}\n")], **config}))
+
+    def check(protocols: str) -> None:
+        text = BARE + f"\n    protocols = {protocols}\n"
+        specs = dict(preflight.declared(Plan({"methods": [mine(text)], **config})))
+        build(json.loads(specs["papers.fedmoe.runs[digits-m6/own-my-way]"][1]))
+
+    with pytest.raises(ConfigError, match="of the server here, .*seen"):
+        check("dict(seen={'default': 'personalise'})")
+    check('{"seen": {}, "server": {"default": "personalise"}}')
 
 
 def test_a_method_that_a_later_command_does_not_name_blocks_nothing_and_may_be_deleted(
@@ -325,5 +311,5 @@ def test_it_is_listed_with_its_source_and_its_runs(mine, declare):
     declare(toy=toy_paper())
     text = '"""My way: nothing is learnt.\n\nSource: me.\n"""\n' + MINE
     plan = Plan({"methods": [mine(text)]})
-    [entry] = listing.listed(plan, ["methods", "nothing is learnt"])["methods"]
+    [entry] = [entry for entry in KINDS["methods"](plan) if entry.has(["nothing IS learnt"])]
     assert (entry.facts["from"], entry.facts["in"]) == ("me.", "toy/own-my-way")

@@ -13,6 +13,7 @@ repeats only those runs.
 """
 
 import ast
+import contextlib
 import difflib
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -168,41 +169,22 @@ def _with(paper: Paper, own: OwnMethod) -> Paper:
 
 
 def _groups(path: str, name: str) -> frozenset[str] | None:
-    """The groups with predictors in the `protocols` of a file's class, or of its bases.
+    """The groups with predictors in the `protocols` of a file's class.
 
-    None if the source does not state them; building the method then checks them.
+    None if the class does not state them as a literal; building the method then checks them.
     """
     body = ast.parse((ROOT / path).read_bytes()).body
-    classes = {node.name: node for node in body if isinstance(node, ast.ClassDef)}
-    if name not in classes:
-        return None
-    for statement in classes[name].body:
+    [own] = [node for node in body if isinstance(node, ast.ClassDef) and node.name == name]
+    for statement in own.body:
         match statement:
             case (
                 ast.AnnAssign(target=ast.Name(id="protocols"), value=ast.expr() as value)
                 | ast.Assign(targets=[ast.Name(id="protocols")], value=value)
             ):
-                return _literal_groups(value)
-            case ast.FunctionDef(name="protocols"):
-                return None
-    imported = {
-        alias.asname or alias.name: (f"{node.module}".replace(".", "/") + ".py", alias.name)
-        for node in body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    for base in [base.id for base in classes[name].bases if isinstance(base, ast.Name)]:
-        file, called = (path, base) if base in classes else imported.get(base, ("", base))
-        if file and (ROOT / file).exists() and (found := _groups(file, called)) is not None:
-            return found
+                with contextlib.suppress(AttributeError, ValueError):
+                    found = ast.literal_eval(value)
+                    return frozenset(group for group, protocols in found.items() if protocols)
     return None
-
-
-def _literal_groups(value: ast.expr) -> frozenset[str] | None:
-    try:
-        return frozenset(group for group, found in ast.literal_eval(value).items() if found)
-    except (AttributeError, ValueError):
-        return None
 
 
 def _like(run: Run, own: OwnMethod) -> Run:
