@@ -221,12 +221,3 @@ def test_what_is_kept_is_added_to_on_another_machine(finished, halves, whole, mo
     packed.unlink()
     with pytest.raises(ConfigError, match="such as pfedmm/digits/fedem, and as a pack of an older"):
         kept("--config", "labels=[fedavg]")
-
-
-def test_weights_are_packed_if_they_are_asked_for(finished, whole, monkeypatch):
-    monkeypatch.chdir(finished)
-    kept("--out", whole / "kept", "--states")
-    monkeypatch.chdir(whole)
-    assert gathered("kept/pfedmm") == 0
-    state = f"{RESULTS}/{RUNS}/fedem/seed0/state.pt"
-    assert (whole / state).read_bytes() == (finished / state).read_bytes()

@@ -101,12 +101,10 @@ def bring(
             take_tunings(plan, runs.parent / packs.TUNED, Path(plan.path("results")) / packs.TUNED)
         _prepare(plan, places, configured, lock)
         done, refused = gather(plan, places, old)
-    told = [f"{number} {what}" for what, number in done.items()]
-    print(f"results/{plan.folder}, runs: {', '.join(told) or 'none to take'}", flush=True)
-    for source, runs in zip(sources, places, strict=True):  # not an unpacked archive's path
-        refused = [text.replace(str(runs.parent), str(source)) for text in refused]
-    if refused:
-        raise DataError("\n".join(refused))
+        told = [f"{number} {what}" for what, number in done.items()]
+        print(f"results/{plan.folder}, runs: {', '.join(told) or 'none to take'}", flush=True)
+        if refused:
+            raise DataError("\n".join(refused))
 
 
 def _prepare(plan: Plan, places: list[Path], configured: list[str], lock: IO) -> None:
@@ -181,6 +179,8 @@ def gather(plan: Plan, places: Sequence[Path], old: bool = False) -> tuple[Count
 def place(source: Path) -> Iterator[Path]:
     """The folder of runs in a folder of results or of kept results; a pack is unpacked meanwhile.
 
+    Errors about files of a pack name them by the path of its archive.
+
     Raises:
       DataError: if there are no runs.
     """
@@ -190,7 +190,11 @@ def place(source: Path) -> Iterator[Path]:
     for pack in (source, source / packs.FOLDER):
         if (pack / packs.ARCHIVE).exists():
             with packs.opened(pack) as folder:
-                yield folder / packs.RUNS
+                try:
+                    yield folder / packs.RUNS
+                except DataError as error:
+                    told = str(error).replace(str(folder), str(pack / packs.ARCHIVE))
+                    raise DataError(told) from None
             return
     raise DataError(
         f"{source} has no runs: FROM names folders of results, such as ../other/results/full, or "

@@ -38,7 +38,7 @@ def main(args: argparse.Namespace) -> None:
         _check_kept(folder / "REPORT.md", plan.folder)
         plan = _with_kept(plan, folder / packs.FOLDER, args)
     with files.folder_instead(folder) as new:
-        number, size = _keep(plan, args.paper, new, args.states)
+        number, size = _keep(plan, args.paper, new)
     print(f"{number} files, REPORT.md and a pack of {size / 1000:.0f} kB are in {folder}")
 
 
@@ -87,11 +87,8 @@ def _sources(plan: Plan) -> list[Path]:
     ]
 
 
-def _keep(plan: Plan, paper: str, folder: Path, states: bool) -> tuple[int, int]:
+def _keep(plan: Plan, paper: str, folder: Path) -> tuple[int, int]:
     """Put the results of a paper into a folder -> (number of files, bytes of the pack)
-
-    Args:
-      states: whether the pack has the weights of runs that are here.
 
     Raises:
       DataError: for a missing or damaged file.
@@ -117,10 +114,7 @@ def _keep(plan: Plan, paper: str, folder: Path, states: bool) -> tuple[int, int]
     pack = folder / packs.FOLDER
     gather.take_tunings(plan, results / packs.TUNED, pack / packs.TUNED)
     for here in gather.of_plan(plan):
-        packed = here._replace(runs=pack / packs.RUNS)
-        here.copy_results(packed)
-        if states and here.has_weights:
-            here.copy_weights(packed)
+        here.copy_results(here._replace(runs=pack / packs.RUNS))
     packs.shut(pack)
     return len(sources), packs.write(pack, *_frames(plan, paper), _exhibits(plan, shown))
 

@@ -3,8 +3,8 @@
 A pack is a folder with the tidy metrics and clients, as compressed Parquet, and the specification
 of every table and figure. All of them can be made again from it, with the same numbers as from the
 runs. An archive in the pack has the history and evaluation of every run, and tunings, so that they
-can be gathered elsewhere; it shrinks small HDF5 files to a tenth. A pack has no data, and weights
-only on request.
+can be gathered elsewhere; it shrinks small HDF5 files to a tenth. A pack has no data and no
+weights.
 """
 
 import lzma
