@@ -18,8 +18,7 @@ B         ?=
 # Values for Snakemake's configuration, such as CONFIG="seeds=[1] tag=quick rounds=5".
 CONFIG    ?=
 # Options for Snakemake, such as ARGS="--dry-run" or ARGS="--workflow-profile profiles/slurm"; of
-# `bench`, such as ARGS="--items W1a,W2b --repeats 3"; of `keep`, ARGS=--replace or
-# --states; of `gather`, ARGS=--older-code; of `lock`, for uv.
+# `bench`, such as ARGS="--items W1a,W2b --repeats 3"; of `keep`, ARGS=--replace; of `gather`, ARGS=--older-code; of `lock`, for uv.
 ARGS      ?=
 # Number of tests at a time, one more than two cores, as some wait for processes; TESTS selects tests, such as TESTS="tests/test_data.py -k pachinko".
 TEST_JOBS ?= 3
@@ -77,7 +76,7 @@ workflow = $(BIN)/python -m fedlib make
 .PHONY: help install demo reduced reproduce plan why list compare report test test-fast lint format
 .PHONY: bench bench-peers bench-gpu install-slurm test-slurm test-environments
 .PHONY: check-method test-changed test-faults test-large test-soak
-.PHONY: lock unlock clean keep gather wall which figures-from docs
+.PHONY: lock clean keep gather wall which figures-from docs
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' Makefile
@@ -103,7 +102,7 @@ plan: $(STAMP)  ## print what would run at SCALE, why, and for how long
 why: $(STAMP)  ## print what changed since the job WHAT was done
 	@$(workflow) why
 
-list: $(STAMP)  ## list papers, methods, data, tables, ... and their sources; WHAT="methods fedmix"
+list: $(STAMP)  ## list papers, methods, data, ... and their sources; WHAT="methods fedmix"
 	@$(workflow) list
 
 compare: $(STAMP)  ## compare two folders of results: A=demo B=demo-slow
@@ -194,9 +193,6 @@ lock:  ## for maintainers: remake the locks (needs uv)
 	  requirements.in -o requirements.lock
 	for extra in slurm environments docs; do $(UV) pip compile -q --universal --no-deps $(LOCKED) \
 	  $(ARGS) requirements-$$extra.in -o requirements-$$extra.lock || exit; done
-
-unlock: $(STAMP)  ## after a crash: remove Snakemake's lock of this folder
-	@$(workflow) unlock
 
 clean: $(STAMP)  ## delete results/SCALE and figures/SCALE, after asking; data/raw stays
 	@$(workflow) clean

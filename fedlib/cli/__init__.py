@@ -20,4 +20,5 @@ def main() -> None:
         args = make.read(" ".join(others), make.variables())
     else:
         args = arguments.read([first, *others])
-    import_module(f"fedlib.cli.{arguments.MODULES[args.command]}").main(args)
+    module = arguments.COMMANDS[args.command].module or args.command
+    import_module(f"fedlib.cli.{module}").main(args)

@@ -3,8 +3,9 @@
 import argparse
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from fedlib.errors import ConfigError
 from fedlib.workflow import config
@@ -17,28 +18,80 @@ pfedmm/digits (partition), pfedmm/digits/fedem/seed0 (train, evaluate), pfedmm (
 pfedmm/table1 (table, figure), nothing (report). If every seed has its own partition:
 adaptive_experts/digits-p0.2/seed0 (partition).
 """
-# The module of each command.
-MODULES = {
-    "run": "run",
-    "plan": "plan",
-    "estimate": "estimate",
-    "why": "jobs",
-    "spec": "jobs",
-    "list": "list",
-    "compare": "compare",
-    "report": "report",
-    "keep": "keep",
-    "gather": "gather",
-    "wall": "wall",
-    "which": "which",
-    "figures-from": "redraw",
-    "clean": "clean",
-    "unlock": "clean",
+
+
+class Command(NamedTuple):
+    """A command.
+
+    Attributes:
+      does: its help.
+      arguments: its own arguments, besides those of a configuration.
+      variables: make's variables with the values of its positional arguments.
+      module: of this package; by default the one with the command's name.
+      has_plan: whether it has a configuration.
+    """
+
+    does: str
+    arguments: tuple = ()
+    variables: tuple[str, ...] = ()
+    module: str = ""
+    has_plan: bool = True
+
+
+def _given(*names: str, **options: Any) -> tuple:
+    """An argument for `ArgumentParser.add_argument`."""
+    return names, options
+
+
+_JOB = _given("job", nargs=2, metavar="STAGE NAME", help="see below")
+_JOBS = _given("job", nargs="+", metavar="STAGE NAME", help="see below")
+_WHAT = _given("what", nargs="*", help="a kind, then words that entries must contain")
+_FOLDERS = _given("folders", nargs=2, help="of results/, such as demo demo-slow")
+_WORDS = _given("words", nargs="*", help="print only rows that contain all of these")
+_SOURCES = _given("sources", nargs="+", type=Path, help="folders of results, or of what is kept")
+_OLDER = _given("--older-code", action="store_true", help="take and mark runs of older code, too")
+_PAPER = _given("paper", help="its name")
+_KEPT = _given("--out", type=Path, help="instead of docs/results or docs/results/full")
+_REPLACE = _given("--replace", action="store_true", help="replace what is kept, not add to it")
+_SOURCE = _given("source", type=Path, help="docs/results/PAPER, or its folder pack")
+_DRAWN = _given("--out", type=Path, help="folder (default: figures/from/PAPER)")
+COMMANDS = {
+    "run": Command("make every table and figure; further options go to Snakemake"),
+    "plan": Command("print what would run, why, and for how long"),
+    "estimate": Command("estimate what is to run, and choose what a budget buys"),
+    "why": Command("print what changed since a job was done", (_JOB,), ("WHAT",), "jobs"),
+    "spec": Command("print the --spec of a job's script", (_JOBS,), module="jobs"),
+    "list": Command("list papers, methods, data and more, with sources", (_WHAT,), ("WHAT",)),
+    "compare": Command(
+        "compare two folders of results", (_FOLDERS, _WORDS), ("A", "B", "WHAT"), has_plan=False
+    ),
+    "report": Command("write the report of the results that are there"),
+    "gather": Command(
+        "take finished runs of other machines, as if they had been made here",
+        (_SOURCES, _OLDER),
+        ("FROM",),
+    ),
+    "wall": Command("write docs/results/full/README.md: published numbers beside ours, or costs"),
+    "which": Command("write docs/which-method-when.md from what is kept", has_plan=False),
+    "keep": Command(
+        "copy a paper's tables, figures and report to docs/results",
+        (_PAPER, _KEPT, _REPLACE, _OLDER),
+        ("PAPER",),
+    ),
+    "figures-from": Command(
+        "draw kept results again, without any run",
+        (_SOURCE, _DRAWN),
+        ("FROM",),
+        "redraw",
+        has_plan=False,
+    ),
+    "clean": Command("delete the results and figures of a configuration, after asking"),
 }
-
-
-class UsageError(ConfigError):
-    """The words of a command line are not a valid command."""
+_CONFIGURATION = (
+    _given("--configfile", "--configfiles", nargs="+", default=[], help="YAML or JSON"),
+    _given("--config", "-C", nargs="+", default=[], metavar="KEY=VALUE", help="overrides files"),
+)
+WITH_MORE = ("run", "plan")  # commands to which Snakemake's options may be given
 
 
 class Parser(argparse.ArgumentParser):
@@ -46,7 +99,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> None:
         """See `argparse.ArgumentParser`."""
-        raise UsageError(message)
+        raise ConfigError(message)
 
 
 def read(words: Sequence[str]) -> argparse.Namespace:
@@ -56,11 +109,11 @@ def read(words: Sequence[str]) -> argparse.Namespace:
       With `options`, further options for Snakemake, and `said`, the whole line.
 
     Raises:
-      UsageError: for words that are not a valid command.
+      ConfigError: for words that are not a valid command.
     """
     args, options = _parser().parse_known_args(words)
-    if options and args.command != "run":
-        raise UsageError(f"{args.command} does not know {shlex.join(options)}")
+    if options and args.command not in WITH_MORE:
+        raise ConfigError(f"{args.command} does not know {shlex.join(options)}")
     args.options, args.said = options, shlex.join(sys.argv)
     return args
 
@@ -77,61 +130,13 @@ def configuration(files: Sequence[str], words: Sequence[str]) -> list[str]:
 
 
 def _parser() -> Parser:
-    """The parser of all commands; `_add_results` adds commands on finished results."""
     top = Parser(prog="python -m fedlib", description="The commands of the workflow.")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    plain, configured = Parser(add_help=False), Parser(add_help=False)
-    configured.add_argument(
-        "--configfile", "--configfiles", nargs="+", default=[], help="YAML or JSON"
-    )
-    configured.add_argument(
-        "--config", "-C", nargs="+", default=[], metavar="KEY=VALUE", help="overrides the files"
-    )
-
-    def add(name: str, does: str, parent: Parser = configured) -> Parser:
-        return commands.add_parser(
-            name, help=does, description=does, epilog=EPILOG if MODULES[name] == "jobs" else None,
-            parents=[parent], allow_abbrev=False,
-        )  # fmt: skip
-
-    add("run", "make every table and figure; further options go to Snakemake")
-    add("plan", "print what would run, why, and for how long")
-    add("estimate", "estimate time and memory of what is to run, and choose what a budget buys")
-    for name, does, number in (
-        ("why", "print what changed since a job was done", 2),
-        ("spec", "print the specification of a job, the --spec of its script", "+"),
-    ):
-        add(name, does).add_argument("job", nargs=number, metavar="STAGE NAME", help="see below")
-    _add_results(add, plain)
-    add("clean", "delete the results and figures of a configuration, after asking")
-    add("unlock", "remove Snakemake's lock of this folder, after a crash")
-    return top
-
-
-def _add_results(add: Callable[..., Parser], plain: Parser) -> None:
-    listed = add("list", "list papers, methods, data, tables and more, with their sources")
-    listed.add_argument("what", nargs="*", help="a kind, then words that entries must contain")
-    compared = add("compare", "compare two folders of results", plain)
-    compared.add_argument("folders", nargs=2, help="of results/, such as demo demo-slow")
-    compared.add_argument("words", nargs="*", help="print only rows that contain all of these")
-    add("report", "write the report of the results that are there")
-    gathered = add("gather", "take finished runs of other machines, as if they had been made here")
-    gathered.add_argument(
-        "sources", nargs="+", type=Path, help="folders of results, or of what is kept"
-    )
-    add("wall", "write docs/results/full/README.md: published numbers beside ours, or their costs")
-    add("which", "write docs/which-method-when.md from what is kept of the benchmark", plain)
-    kept = add("keep", "copy a paper's tables, figures and report to docs/results")
-    kept.add_argument("paper", help="its name")
-    kept.add_argument("--out", type=Path, help="instead of docs/results or docs/results/full")
-    kept.add_argument(
-        "--replace", action="store_true", help="replace kept results instead of adding to them"
-    )
-    kept.add_argument("--states", action="store_true", help="pack the weights, too")
-    for taking in (gathered, kept):
-        taking.add_argument(
-            "--older-code", action="store_true", help="take runs of older code, too, and mark them"
+    for name, (does, own, _, module, has_plan) in COMMANDS.items():
+        epilog = EPILOG if module == "jobs" else None
+        parser = commands.add_parser(
+            name, help=does, description=does, epilog=epilog, allow_abbrev=False
         )
-    drawn = add("figures-from", "draw kept results again, without any run", plain)
-    drawn.add_argument("source", type=Path, help="docs/results/PAPER, or its folder pack")
-    drawn.add_argument("--out", type=Path, help="folder (default: figures/from/PAPER)")
+        for names, options in (*(_CONFIGURATION if has_plan else ()), *own):
+            parser.add_argument(*names, **options)
+    return top

@@ -1,4 +1,4 @@
-"""Delete the results of a configuration, or only the locks that a crash left behind."""
+"""Delete the results of a configuration."""
 
 import argparse
 import shutil
@@ -15,11 +15,9 @@ YES = ("y", "yes")
 
 
 def main(args: argparse.Namespace) -> None:
-    """Lock the folder, which removes locks of dead processes; delete after the user's consent."""
+    """Lock the folder, and delete after the user's consent."""
     plan = arguments.plan(args)
     locks.hold_folder(command=args.said)
-    if args.command == "unlock":
-        return
     folders = made_folders(plan)
     for folder in folders:
         print(f"{folder}: {size(folder)}")
