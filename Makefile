@@ -9,7 +9,7 @@ SCALE     ?=
 PAPER     ?= pfedmm
 # Folder of kept results that `figures-from` draws again; folders with runs for `gather`.
 FROM      ?=
-# For `list`: a kind and words to search for, such as WHAT="methods fedmix"; for `compare`: words;
+# For `list`: a kind, such as WHAT=methods; for `compare`: words;
 # for `why`: a job, such as WHAT="train pfedmm/digits/fedem/seed1234".
 WHAT      ?=
 # Two folders of results/ for `compare`, such as A=demo B=demo-slow.
@@ -102,7 +102,7 @@ plan: $(STAMP)  ## print what would run at SCALE, why, and for how long
 why: $(STAMP)  ## print what changed since the job WHAT was done
 	@$(workflow) why
 
-list: $(STAMP)  ## list papers, methods, data, ... and their sources; WHAT="methods fedmix"
+list: $(STAMP)  ## list the names of papers, runs, methods, data, ...; WHAT=methods for titles
 	@$(workflow) list
 
 compare: $(STAMP)  ## compare two folders of results: A=demo B=demo-slow

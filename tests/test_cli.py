@@ -138,7 +138,7 @@ def test_slots_that_are_no_number_are_refused_before_snakemake_reads_them(monkey
 
 def test_quotes_keep_the_words_of_a_value_together():
     assert plan("plan", CONFIG='seeds="0 1"').config["seeds"] == [0, 1]
-    assert read("list", WHAT="methods 'mixture of'").what == ["methods", "mixture of"]
+    assert read("compare", A="a", B="b", WHAT="fedem 'one step'").words == ["fedem", "one step"]
 
 
 def test_other_targets_are_commands_at_scale_about_what_is_named():

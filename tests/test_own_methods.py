@@ -7,7 +7,6 @@ import pytest
 from conftest import toy_paper, toy_run
 
 from fedlib import methods, spec
-from fedlib.cli.list import KINDS
 from fedlib.errors import ConfigError
 from fedlib.methods.base import Method
 from fedlib.run.buildable import check as build
@@ -305,11 +304,3 @@ def test_a_line_says_where_it_is_run_and_where_not(mine, declare):
         f"MyWay of {path}, run like fedavg on toy/digits, toy/mnist",
         "MyWay is not in other: there is no run fedavg",
     ]
-
-
-def test_it_is_listed_with_its_source_and_its_runs(mine, declare):
-    declare(toy=toy_paper())
-    text = '"""My way: nothing is learnt.\n\nSource: me.\n"""\n' + MINE
-    plan = Plan({"methods": [mine(text)]})
-    [entry] = [entry for entry in KINDS["methods"](plan) if entry.has(["nothing IS learnt"])]
-    assert (entry.facts["from"], entry.facts["in"]) == ("me.", "toy/own-my-way")

@@ -1,58 +1,78 @@
-"""Print the project's parts and their sources, see `fedlib.workflow.listing`."""
+"""Print the names of papers, federations, runs, methods, models, data sets and partitions.
+
+Names and titles come from declarations, registries and docstrings, so there is no second list to
+maintain.
+"""
 
 import argparse
+import ast
 import shutil
 import sys
 import textwrap
 from collections import Counter
+from collections.abc import Mapping
 
 from fedlib.cli import arguments
-from fedlib.workflow import listing
+from fedlib.workflow.config import check_choice
+from fedlib.workflow.plan import Plan
+from fedlib.workflow.provenance import PACKAGE, ROOT, registered
 
-INDENT, LABEL = 4, 11
+CODE = {
+    "methods": "methods",
+    "models": "models",
+    "datasets": "data.sources",
+    "partitions": "data.partitions",
+}
 
 
 def main(args: argparse.Namespace) -> None:
-    """Print all kinds, or one with its entries."""
+    """Print the names of all kinds, or the names and titles of one."""
     plan = arguments.plan(args)
     for name, why in plan.broken.items():
         print(f"paper {name} is left out: {why}", file=sys.stderr)
+    kinds = listed(plan)
+    if args.what:
+        check_choice("WHAT", args.what, kinds)
+        for name, title in kinds[args.what].items():
+            print(f"{name:<32} {title}")
+        return
     width = min(shutil.get_terminal_size((100, 0)).columns, 120)
-    for kind, entries in listing.listed(plan, args.what).items():
-        print(f"{kind} ({len(entries)})")
-        if not args.what:
-            print("\n".join(_paragraph(_names(entries), "", width)))
-            continue
-        for entry in entries:
-            print("\n".join(_block(entry, width)))
-        print()
-    if not args.what:
-        print('\nmake list WHAT=methods says more of a kind, WHAT="methods fedmix" of some of it.')
+    for kind, titles in kinds.items():
+        print(f"{kind} ({len(titles)})")
+        indent = " " * 4
+        names = textwrap.fill(
+            _names(titles),
+            width,
+            initial_indent=indent,
+            subsequent_indent=indent,
+            break_on_hyphens=False,
+        )
+        print(names)
+    print("\nmake list WHAT=methods adds their titles.")
 
 
-def _names(entries: list[listing.Listed]) -> str:
-    """The names of a kind's entries, or their number in each paper."""
-    papers = Counter(entry.name.partition("/")[0] for entry in entries)
-    if len(papers) == len(entries):
-        return ", ".join(papers)
-    return ", ".join(f"{number} of {paper}" for paper, number in papers.items())
+def listed(plan: Plan) -> dict[str, dict[str, str]]:
+    """The titles of everything that can be named, by kind and name."""
+    papers = plan.papers.items()
+    return {
+        "papers": {name: paper.title for name, paper in papers},
+        "federations": {f"{name}/{x.name}": x.title for name, paper in papers for x in paper.data},
+        "labels": {f"{name}/{x.label}": x.title for name, paper in papers for x in paper.runs},
+        **{kind: _of_code(package) for kind, package in CODE.items()},
+    }
 
 
-def _block(entry: listing.Listed, width: int) -> list[str]:
-    """An entry as lines: name and title, and facts below."""
-    lines = ["", f"  {entry.name}", *_paragraph(entry.title, "", width)]
-    for label, text in entry.facts.items():
-        lines += _paragraph(text, label, width) if text else []
-    return lines
+def _of_code(package: str) -> dict[str, str]:
+    """The first lines of the docstrings of a package's modules."""
+    folder = ROOT.joinpath(PACKAGE, *package.split("."))
+    texts = {name: folder.joinpath(f"{name}.py").read_bytes() for name in registered(package)}
+    docs = {name: ast.get_docstring(ast.parse(text)) or "" for name, text in texts.items()}
+    return {name: doc.partition("\n")[0] for name, doc in docs.items()}
 
 
-def _paragraph(text: str, label: str, width: int) -> list[str]:
-    first = " " * INDENT + (f"{label:<{LABEL}}" if label else "")
-    return textwrap.wrap(
-        text,
-        width,
-        initial_indent=first,
-        subsequent_indent=" " * len(first),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+def _names(titles: Mapping[str, str]) -> str:
+    """The names of a kind, or their number in each paper."""
+    found = Counter(name.partition("/")[0] for name in titles)
+    if len(found) == len(titles):
+        return ", ".join(found)
+    return ", ".join(f"{number} of {paper}" for paper, number in found.items())
