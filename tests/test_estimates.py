@@ -11,8 +11,8 @@ from fedlib.cli import estimate
 from fedlib.errors import ConfigError, DataError
 from fedlib.forecast import budget, estimating, requests
 from fedlib.forecast.cells import RunCost, cells, duration, hours
-from fedlib.forecast.estimates import TIMED, Estimate, Estimates, Timing, run_name
-from fedlib.workflow import config, dryrun, unfinished
+from fedlib.forecast.estimates import TIMED, Estimate, Estimates, run_name
+from fedlib.workflow import config, dryrun, stale, unfinished
 from fedlib.workflow.config import budget_seconds
 from fedlib.workflow.plan import Plan
 
@@ -164,14 +164,14 @@ def test_selecting_labels_changes_no_caption(declare):
     assert spec["caption"] == "All runs."
 
 
-def test_estimates_are_corrected_by_the_jobs_of_the_method_or_of_the_stage_that_were_timed(plan):
-    rounds = 20
-    record = Timing(("train", "toy", "digits", "fedavg"), rounds, 180.0)  # twice as long
-    known = estimates().corrected(plan.runs, [record])
-    job = {"paper": "toy", "federation": "mnist", "label": "fedavg", "seed": "3"}
-    assert known.seconds("train", job, "fedavg") == pytest.approx(2 * 900)
-    assert known.seconds("train", {**job, "label": "fedem"}, "fedem") == pytest.approx(2 * 4500)
-    assert known.seconds("evaluate", job, "fedavg") == pytest.approx(100)
+def test_a_tuning_takes_as_long_as_its_trials_and_their_evaluations():
+    job = {"paper": "toy", "federation": "digits", "label": "fedavg"}
+    tuning = {"trials": 8, "rates": [0.1, 1], "seed": 1}
+    assert estimates().seconds("tune", job, tuning) == pytest.approx(8 * 90)
+    assert estimates().seconds("tune", job, tuning | {"rung": True}) == pytest.approx(4 * 90)
+    fine = tuning | {"protocol": "fine_tuned"}
+    assert estimates().seconds("tune", job, fine) == pytest.approx(8 * (90 + 10))
+    assert Estimates().seconds("tune", job, tuning) is None
 
 
 def test_memory_is_estimated_with_room_to_spare_and_4_gb_where_nothing_is_known():
@@ -195,7 +195,9 @@ def test_a_plan_tells_hours_by_paper_exhibit_and_cell(plan):
         dryrun.Job(stage, {key: str(value) for key, value in job.items()}, "Missing output files")
         for stage, job in plan.jobs()
     ]
-    lines = "\n".join(dryrun.summary(plan, planned, [], estimates()))
+    lines = "\n".join(dryrun.summary(plan, planned, estimates()))
+    assert "  train          8  3.2 h          not there yet" in lines
+    assert "  metrics        1                 not there yet" in lines
     assert "Estimated: 3.56 core-hours on an abacus, up to 2.0 GB a job" in lines
     assert "table main" in lines and "figure curves" in lines
     first = lines.index("toy/digits/fedavg (main)")
@@ -305,15 +307,16 @@ def test_what_has_been_estimated_is_kept_while_others_are_and_how_long_it_takes_
     assert len(kept) == 4
 
 
-def test_finished_runs_are_not_estimated(estimated, monkeypatch, tmp_path, capsys):
-    made_up(monkeypatch, lambda estimator, request: pytest.fail(f"{request.name} is done"))
-    for label in ("fedavg", "local-global"):
-        folder = tmp_path / f"results/demo/runs/fedmix/digits/{label}/seed1"
-        folder.mkdir(parents=True)
-        for name in ("history.h5", "evaluation.h5"):
-            (folder / name).touch()
+def test_only_runs_that_are_to_be_done_are_estimated(estimated, monkeypatch):
+    asked = []
+    costs = {stage: Estimate(seconds=1, flops=1, mb=1) for stage in TIMED}
+    made_up(monkeypatch, lambda estimator, request: asked.append(request.name) or costs)
+    fedavg = "results/demo/runs/fedmix/digits/fedavg/seed1"
+    done = {f"{fedavg}/history.h5", f"{fedavg}/evaluation.h5"}
+    done.add("results/demo/runs/fedmix/digits/local-global/seed1/evaluation.h5")
+    monkeypatch.setattr(unfinished.stale, "look", lambda plan: stale.Looked(set(), done))
     estimated()
-    assert capsys.readouterr().out == ""
+    assert asked == ["fedmix/digits/local-global"]
 
 
 def test_what_keeps_runs_from_being_estimated_is_said_once(capsys, tmp_path, monkeypatch):

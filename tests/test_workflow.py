@@ -3,7 +3,6 @@
 import base64
 import contextlib
 import json
-import math
 import os
 import re
 import shlex
@@ -26,7 +25,7 @@ from fedlib.cli import arguments as words_of
 from fedlib.cli import clean, make
 from fedlib.cli import keep as keeping
 from fedlib.errors import BusyError, ConfigError, DataError
-from fedlib.forecast.estimates import Timing
+from fedlib.forecast.estimates import Estimates
 from fedlib.report import frames
 from fedlib.results import RunResult
 from fedlib.workflow import config, dryrun
@@ -110,7 +109,7 @@ def test_both_profiles_have_the_same_triggers():
         yaml.safe_load((ROOT / f"profiles/{name}/config.yaml").read_text())
         for name in ("default", "slurm")
     )
-    shared = ("rerun-triggers", "scheduler", "keep-going", "rerun-incomplete", "benchmark-extended")
+    shared = ("rerun-triggers", "scheduler", "keep-going", "rerun-incomplete")
     assert {key: default[key] for key in shared} == {key: slurm[key] for key in shared}
     # Not of GPUs: a limit of 0 would clip what jobs ask Slurm for.
     assert "resources" not in slurm
@@ -619,7 +618,7 @@ def test_what_would_run_is_told_with_reasons_and_times(folder):
     done = fedlib(folder, "plan", "--configfile", workflow.SMOKE)
     assert re.search(r"^  train +2  [\d.]+ (s|min) +code changed$", done.stdout, re.M), done
     assert re.search(r"^  metrics +1  .* follows from the above$", done.stdout, re.M)
-    assert re.search(r"^Recorded jobs like these took .* together", done.stdout, re.M)
+    assert re.search(r"^Estimated: .* core-hours on ", done.stdout, re.M)
 
 
 @slow
@@ -647,30 +646,9 @@ def told(job: dryrun.Job) -> tuple:
 
 
 def test_where_nothing_is_to_be_done_that_is_told():
-    assert list(dryrun.summary(PLAN, [], [])) == ["results/demo-smoke is up to date: nothing to do"]
-
-
-def test_jobs_that_were_never_timed_are_told_apart():
-    jobs = [dryrun.Job("train", {**JOB, "seed": seed}, "Missing output files") for seed in "01"]
-    record = Timing(("train", PAPER, "digits", LABEL), 2, 90.0)
-    *lines, total = dryrun.summary(PLAN, jobs, [record])
-    assert lines[1] == "  train          2  3 min          not there yet"
-    assert total.startswith("Recorded jobs like these took 3 min together")
-    *_, unknown = dryrun.summary(PLAN, jobs, [])
-    assert unknown == "No job like these has been timed at this scale yet."
-
-
-@slow
-def test_times_are_scaled_by_rounds(finished, monkeypatch):
-    monkeypatch.chdir(finished)
-    long = Plan(PLAN.config | {"rounds": 200, "tag": "long"})
-    known = dryrun.by_kind(dryrun.records(long))
-    job = dryrun.Job("train", {**JOB, "seed": "0"}, "")
-    short = dryrun.estimate(job, PLAN, known)
-    assert short > 0
-    rounds = long.run(PAPER, "digits", LABEL).rounds
-    assert dryrun.estimate(job, long, known) == pytest.approx(short * rounds / 2)
-    assert dryrun.estimate(job, long, {}) is None
+    assert list(dryrun.summary(PLAN, [], Estimates())) == [
+        "results/demo-smoke is up to date: nothing to do"
+    ]
 
 
 @slow
@@ -702,25 +680,3 @@ CHANGED = "Params have changed since last execution: Union of exclusive params b
 )
 def test_snakemake_s_reasons_are_put_into_a_few_words(reason, cause):
     assert dryrun.Job("train", {}, reason).cause == cause
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"rule_name": None},
-        {"params": {}},
-        {"params": {"spec": "[]"}},
-        {"params": {"spec": '{"rounds": 0}'}},
-        {"s": "x"},
-        {"s": math.nan},
-    ],
-)
-def test_benchmarks_that_do_not_say_what_they_are_of_are_skipped(tmp_path, monkeypatch, change):
-    monkeypatch.chdir(tmp_path)
-    file = tmp_path / "results/demo/benchmarks/train/a.jsonl"
-    file.parent.mkdir(parents=True)
-    whole = {"rule_name": "train", "wildcards": JOB, "params": {"spec": '{"rounds": 2}'}, "s": 3}
-    lines = [b"not JSON", b"\xff", json.dumps(whole | change).encode(), json.dumps(whole).encode()]
-    file.write_bytes(b"\n".join(lines))
-    [record] = dryrun.records(PLAN)
-    assert (record.rounds, record.seconds) == (2, 3.0)

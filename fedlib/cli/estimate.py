@@ -12,7 +12,7 @@ from fedlib.cli import arguments
 from fedlib.forecast import budget
 from fedlib.forecast.cells import RunCost, cells, hours
 from fedlib.forecast.estimates import TIMED, Estimates
-from fedlib.workflow import config, dryrun, gpu, unfinished
+from fedlib.workflow import config, gpu, unfinished
 from fedlib.workflow.plan import Plan
 
 
@@ -44,9 +44,8 @@ def estimate(plan: Plan) -> None:
 
 def choose(plan: Plan) -> Plan:
     """Write and print the chosen runs of a plan -> the plan of these runs"""
-    records = dryrun.records(plan)
-    estimates = Estimates.read(Path(plan.path("estimates"))).corrected(plan.runs, records)
-    seconds = unfinished.seconds(plan, records, estimates)
+    estimates = Estimates.read(plan.path("estimates"))
+    seconds = unfinished.seconds(plan, unfinished.jobs(plan), estimates)
     every = bought = cells(plan.papers, seconds, estimates)
     if plan.config["share"]:
         bought = _share(plan, every, {key: len(jobs) for key, jobs in seconds.items()}, estimates)

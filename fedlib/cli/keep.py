@@ -71,7 +71,7 @@ def _with_kept(plan: Plan, pack: Path, args: argparse.Namespace) -> Plan:
     lock, configured = locks.hold_folder(command=args.said), ["--configfile", str(file)]
     gather.bring(whole, [pack.parent], configured, lock, args.older_code)
     for stage, job in unfinished.jobs(whole):
-        name = f"{run_name(job)}/seed{job['seed']}"
+        name = f"{run_name(job)}/seed{job['seed']}" if "seed" in job else run_name(job)
         raise ConfigError(f"{stage} {name} is not done, and kept runs have it or its seed")
     run.start([*run.SNAKEMAKE, *map(str, _sources(whole)), *configured], lock)
     return whole

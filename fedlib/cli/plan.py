@@ -1,7 +1,6 @@
 """Print the jobs that Snakemake would run now, the reasons, and estimated times."""
 
 import argparse
-from pathlib import Path
 
 from fedlib.cli import estimate
 from fedlib.cli.run import checked, configured, tell
@@ -18,6 +17,5 @@ def main(args: argparse.Namespace) -> None:
         plan = estimate.choose(plan)
     tell(narrowing.smaller(plan))
     tell(narrowing.remarks(plan))
-    planned, known = dryrun.jobs(given), dryrun.records(plan)
-    estimates = Estimates.read(Path(plan.path("estimates")))
-    tell(dryrun.summary(plan, planned, known, estimates))
+    estimates = Estimates.read(plan.path("estimates"))
+    tell(dryrun.summary(plan, dryrun.jobs(given), estimates))

@@ -1,21 +1,16 @@
 """Estimated costs of jobs, read from results/FOLDER/estimates.json.
 
 `fedlib.forecast.estimating` writes that file. The plan reads seconds from it, the rules megabytes.
-
-Finished jobs correct the estimates, by the ratio of measured to estimated time: the median over
-jobs of the same stage and method, or, without any, over all jobs of the stage.
 """
 
 import math
-import statistics
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from fedlib import seals
-from fedlib.spec import Run
+from fedlib.run_spec import trainings_worth
 
 TIMED = ("train", "evaluate")  # stages that are estimated
 # Requests to a scheduler.
@@ -41,20 +36,6 @@ class Estimate(NamedTuple):
     mb: float
 
 
-class Timing(NamedTuple):
-    """Measured time of a job.
-
-    Attributes:
-      key: (stage, paper, federation, method).
-      rounds: of the run; 1 for an evaluation.
-      seconds: measured.
-    """
-
-    key: tuple
-    rounds: int
-    seconds: float
-
-
 @dataclass(frozen=True)
 class Estimates:
     """The costs of jobs.
@@ -63,13 +44,11 @@ class Estimates:
       unit: "core" or "GPU", to which the seconds refer.
       machine: its name.
       costs: by run and stage.
-      ratios: of measured to estimated time, by stage and method; None stands for all methods.
     """
 
     unit: str = "core"
     machine: str = ""
     costs: Mapping[tuple[str, str], Estimate] = field(default_factory=dict)
-    ratios: Mapping[tuple[str, str | None], float] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: str | Path) -> "Estimates":
@@ -86,35 +65,21 @@ class Estimates:
         """The cost of a job; None without an estimate."""
         return self.costs.get((run_name(wildcards), stage)) if stage in TIMED else None
 
-    def corrected(self, runs: Mapping[tuple, Run], records: Iterable[Timing]) -> "Estimates":
-        """These estimates, with ratios from measured times.
+    def seconds(self, stage: str, wildcards: Mapping, tuning: Mapping | None) -> float | None:
+        """Seconds of a training, an evaluation or a tuning; None without an estimate.
 
         Args:
-          runs: of the plan, by paper, federation and label.
-          records: measured times of finished jobs.
+          tuning: of the run, see `fedlib.spec.Run.tuning`.
         """
-        by_round = defaultdict(list)  # estimated seconds
-        for (paper, federation, label), run in runs.items():
-            for stage in TIMED:
-                if cost := self.costs.get((f"{paper}/{federation}/{label}", stage)):
-                    rounds = run.rounds if stage == "train" else 1
-                    by_round[stage, paper, federation, run.method].append(cost.seconds / rounds)
-        ratios = defaultdict(list)
-        for record in records:
-            if estimated := by_round.get(record.key):
-                ratio = record.seconds / record.rounds / statistics.mean(estimated)
-                for method in (record.key[-1], None):
-                    ratios[record.key[0], method].append(ratio)
-        medians = {key: statistics.median(several) for key, several in ratios.items()}
-        return replace(self, ratios=medians)
-
-    def seconds(self, stage: str, wildcards: Mapping, method: str | None) -> float | None:
-        """Seconds of a job, corrected; None without an estimate."""
-        cost = self.cost(stage, wildcards)
-        if cost is None:
+        if stage != "tune":
+            cost = self.cost(stage, wildcards)
+            return cost and cost.seconds
+        train, evaluate = (self.cost(timed, wildcards) for timed in TIMED)
+        if train is None or evaluate is None:
             return None
-        ratio = self.ratios.get((stage, method)) or self.ratios.get((stage, None)) or 1.0
-        return cost.seconds * ratio
+        # Trials that are chosen by a further protocol are evaluated with it.
+        evaluations = tuning["trials"] * (tuning.get("protocol", "default") != "default")
+        return train.seconds * trainings_worth(tuning) + evaluate.seconds * evaluations
 
     def megabytes(self, stage: str, wildcards: Mapping) -> int:
         """Megabytes to request from a scheduler."""

@@ -1,28 +1,26 @@
 """The jobs that Snakemake would run now, the reasons, and approximate times.
 
 Snakemake decides what to run (`fedlib.workflow.internals`); this module sums it up in a few lines.
-Times come from the benchmark files of earlier jobs of the same kind and scale. Times of other jobs
-are estimated, see `fedlib.forecast`.
+Times are estimates, see `fedlib.forecast`.
 """
 
 import json
 import math
 import re
-import statistics
 import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from fedlib.errors import ConfigError
 from fedlib.forecast.cells import cells, duration, lines
-from fedlib.forecast.estimates import TIMED, Estimates, Timing, run_name
-from fedlib.run_spec import trainings_worth
+from fedlib.forecast.estimates import TIMED, Estimates
+from fedlib.workflow import unfinished
 from fedlib.workflow.layout import STAGES
-from fedlib.workflow.plan import LONG, Plan
+from fedlib.workflow.plan import Plan
 
 # Snakemake's reasons and their meanings; the first that applies is the cause.
 CAUSES = (
@@ -82,132 +80,27 @@ def jobs(arguments: Sequence[str] = ()) -> list[Job]:
     return [Job(*json.loads(line)) for line in lines]
 
 
-def records(plan: Plan) -> list[Timing]:
-    """All records in the benchmark files of the plan's scale, from every folder of that scale."""
-    found = []
-    for folder in Path("results").glob(f"{plan.scale}*"):
-        if folder.name.partition("-")[0] == plan.scale:  # "demo-quick" has the tag "quick"
-            for path in sorted((folder / "benchmarks").rglob("*.jsonl")):
-                found += _read_benchmark(path)
-    return found
-
-
-def by_kind(known: Iterable[Timing]) -> dict[tuple, list[Timing]]:
-    """Records by key; jobs with one key take about equally long for equally many rounds."""
-    kinds: dict[tuple, list[Timing]] = {}
-    for record in known:
-        kinds.setdefault(record.key, []).append(record)
-    return kinds
-
-
-def estimate(
-    job: Job,
-    plan: Plan,
-    known: Mapping[tuple, Sequence[Timing]],
-    estimates: Estimates | None = None,
-) -> float | None:
-    """Estimated seconds of a job; None if unknown.
-
-    It is the median over earlier jobs of the same stage, federation and method: jobs with equally
-    many rounds, or else all jobs, scaled by rounds. Without any earlier job it is the forecast.
-    """
-    spec = {} if job.rule in LONG else json.loads(plan.spec(job.rule, **job.wildcards))
-    key, rounds = _key(job.rule, job.wildcards, spec), _rounds(job.rule, spec)
-    like = known.get(key, ())
-    exact = [record.seconds for record in like if record.rounds == rounds]
-    scaled = [record.seconds / record.rounds * rounds for record in like]
-    if like or estimates is None:
-        return statistics.median(exact or scaled) if like else None
-    if job.rule == "tune":
-        return _tuning(spec, *(estimates.seconds(s, job.wildcards, spec["method"]) for s in TIMED))
-    return estimates.seconds(job.rule, job.wildcards, spec.get("method"))
-
-
-def _tuning(spec: dict, train: float | None, evaluate: float | None) -> float | None:
-    """Seconds of a tuning; its trials may be chosen by a protocol they are prepared for."""
-    if train is None or evaluate is None:
-        return None
-    trials, by = spec["tuning"]["trials"], spec["tuning"].get("protocol", "default")
-    return train * trainings_worth(spec["tuning"]) + evaluate * trials * (by != "default")
-
-
-def summary(
-    plan: Plan,
-    planned: Sequence[Job],
-    known: Sequence[Timing],
-    estimates: Estimates | None = None,
-) -> Iterator[str]:
+def summary(plan: Plan, planned: Sequence[Job], estimates: Estimates) -> Iterator[str]:
     """Lines for a reader: number of jobs of each rule, causes, and estimated times."""
     if not planned:
         yield f"results/{plan.folder} is up to date: nothing to do"
         return
     yield f"results/{plan.folder}: {len(planned)} jobs to run"
-    estimates = estimates and estimates.corrected(plan.runs, known)
-    kinds = by_kind(known)
-    times = [estimate(job, plan, kinds, estimates) for job in planned]
+    of_runs = [(job.rule, job.wildcards) for job in planned if job.rule in (*TIMED, "tune")]
+    seconds = unfinished.seconds(plan, of_runs, estimates)
     for rule in STAGES:
-        mine = [place for place, job in enumerate(planned) if job.rule == rule]
+        mine = [job for job in planned if job.rule == rule]
         if not mine:
             continue
-        causes = Counter(planned[place].cause for place in mine).most_common()
+        causes = Counter(job.cause for job in mine).most_common()
         why = ", ".join(c if n == len(mine) else f"{n} {c}" for c, n in causes)
-        yield f"  {rule:<10}{len(mine):>6}  {_duration([times[p] for p in mine]):<14} {why}"
-    yield ""
-    if estimates and estimates.costs:
-        by_run: dict[tuple[str, str], list[float]] = {}
-        for job, seconds in zip(planned, times, strict=True):
-            if job.rule in (*TIMED, "tune") and seconds is not None:
-                by_run.setdefault((run_name(job.wildcards), job.rule), []).append(seconds)
-        every = cells(plan.papers, by_run, estimates)
+        took = [one for (_, stage), several in seconds.items() for one in several if stage == rule]
+        yield f"  {rule:<10}{len(mine):>6}  {_duration(took):<14} {why}"
+    if of_runs:
+        yield ""
+        known = {key: [one for one in x if one < math.inf] for key, x in seconds.items()}
+        every = cells(plan.papers, known, estimates)
         yield from lines(plan.papers, every, estimates, plan.path("estimates"))
-    else:
-        yield from _together(times)
-
-
-def _together(times: Sequence[float | None]) -> Iterator[str]:
-    """The time of earlier jobs like these, for plans without estimates."""
-    total, unknown = sum(filter(None, times)), times.count(None)
-    yield (
-        f"Recorded jobs like these took {duration(total)} together; "
-        "as many run at a time as there are cores, or slots on GPUs."
-        if total
-        else "No job like these has been timed at this scale yet."
-    )
-    if total and unknown:
-        yield f"Not counted: {unknown} jobs unlike any that has been timed at this scale."
-
-
-def _key(stage: str, wildcards: dict, spec: dict) -> tuple:
-    """The key of jobs that take about equally long for equally many rounds."""
-    names = [name for name in STAGES[stage] if name not in ("label", "seed")]
-    return (stage, *(wildcards[name] for name in names), spec.get("method"))
-
-
-def _rounds(stage: str, spec: dict) -> int:
-    if stage == "tune":
-        return round(spec["rounds"] * trainings_worth(spec["tuning"]))
-    return spec["rounds"] if stage == "train" else 1
-
-
-def _read_benchmark(path: Path) -> list[Timing]:
-    """The records in one file, without damaged ones.
-
-    Records of runs without the profile are left out, too, because they do not name their jobs.
-    """
-    found = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            entry = json.loads(line)
-            stage, given = entry["rule_name"], entry["params"]["spec"]
-            spec = {} if given.startswith("@") else json.loads(given)
-            record = Timing(
-                _key(stage, entry["wildcards"], spec), _rounds(stage, spec), float(entry["s"])
-            )
-            if record.rounds > 0 and 0 <= record.seconds < math.inf:
-                found.append(record)
-        except (AttributeError, KeyError, TypeError, ValueError):
-            continue
-    return found
 
 
 def _changed_param(reason: str) -> str:
@@ -221,10 +114,10 @@ def _changed_param(reason: str) -> str:
     return "specification and code changed"
 
 
-def _duration(seconds: Sequence[float | None]) -> str:
-    known = [value for value in seconds if value is not None]
+def _duration(seconds: Sequence[float]) -> str:
+    known = [value for value in seconds if value < math.inf]
     if not known:
-        return "time unknown"
+        return "time unknown" if seconds else ""
     return duration(sum(known)) + (" + unknown" if len(known) < len(seconds) else "")
 
 

@@ -1,23 +1,27 @@
-"""Trainings and evaluations without a result, and their estimated times."""
+"""Tunings, trainings and evaluations whose results are missing or of something else."""
 
 import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from fedlib.forecast.estimates import TIMED, Estimates, Timing, run_name
+from fedlib.forecast.estimates import TIMED, Estimates, run_name
 from fedlib.forecast.requests import Request
-from fedlib.workflow import dryrun
+from fedlib.workflow import stale
 from fedlib.workflow.layout import RESULTS_OF_RUNS
 from fedlib.workflow.plan import Plan
 
 
 def jobs(plan: Plan) -> list[tuple[str, dict]]:
-    """The trainings and evaluations without a result -> [(stage, wildcards)]"""
-    return [
-        (stage, job)
-        for stage, job in plan.jobs()
-        if stage in TIMED and not Path(plan.path(RESULTS_OF_RUNS[stage], **job)).exists()
-    ]
+    """The jobs of runs that are to be done -> [(stage, wildcards)]"""
+    right = stale.look(plan).right
+    found = [("tune", job) for job in plan.tunings() if plan.path("trials", **job) not in right]
+    for job in (training._asdict() for training in plan.trainings()):
+        done = [plan.path(RESULTS_OF_RUNS[stage], **job) in right for stage in TIMED]
+        if not done[0]:
+            found.append(("train", job))
+        if not all(done):
+            found.append(("evaluate", job))
+    return found
 
 
 def requests(plan: Plan) -> list[Request]:
@@ -40,22 +44,14 @@ def _request(plan: Plan, paper: str, federation: str, label: str) -> Request:
 
 
 def seconds(
-    plan: Plan, records: Iterable[Timing], estimates: Estimates
+    plan: Plan, jobs: Iterable[tuple[str, dict]], estimates: Estimates
 ) -> dict[tuple[str, str], list[float]]:
-    """Estimated seconds of each of these jobs, by run and stage; infinity if unknown.
-
-    Tunings are included.
-
-    Args:
-      records: of timed jobs.
-    """
-    kinds = dryrun.by_kind(records)
+    """Estimated seconds of each of these jobs, by run and stage; infinity if unknown."""
     by_run: dict[tuple[str, str], list[float]] = {}
-    tunings = [names for names in plan.tunings() if not Path(plan.path("trials", **names)).exists()]
-    for stage, names in (*(("tune", names) for names in tunings), *jobs(plan)):
-        job = dryrun.Job(stage, {key: str(value) for key, value in names.items()}, "")
-        expected = dryrun.estimate(job, plan, kinds, estimates)
+    for stage, names in jobs:
+        run = plan.run(*(names[key] for key in ("paper", "federation", "label")))
+        found = estimates.seconds(stage, names, run.tuning)
         by_run.setdefault((run_name(names), stage), []).append(
-            float("inf") if expected is None else expected
+            float("inf") if found is None else found
         )
     return by_run
