@@ -51,6 +51,7 @@ def test_a_label_means_its_runs_on_all_federations(toy):
 
 def test_a_federation_and_a_label_mean_one_run(toy):
     assert changed(toy("mnist/fedem.rounds=7")) == {"mnist/fedem": {"rounds": 7}}
+    assert changed(toy("mnist/fedem.precision=tf32")) == {"mnist/fedem": {"precision": "tf32"}}
 
 
 def test_of_names_with_dots_the_longest_counts(toy):

@@ -486,19 +486,6 @@ def test_a_wrong_configuration_is_named_with_the_choices(toy, given, message):
         Plan(given) if real_names else toy(given)
 
 
-def test_another_precision_needs_a_tag_and_is_in_specifications_and_exhibits(toy):
-    with pytest.raises(ConfigError, match="precision: 'bfloat16' needs a tag, such as tag: mine"):
-        toy({"precision": "bfloat16"})
-    with pytest.raises(ConfigError, match="precision: unknown 'half'; known: float32, tf32, bfl"):
-        toy({"precision": "half", "tag": "fast"})
-    plain, fast = toy(), toy({"precision": "bfloat16", "tag": "fast"})
-    job = {"paper": "toy", "federation": "digits", "label": "fedem", "seed": 3}
-    assert json.loads(plain.spec("train", **job))["precision"] == "float32"
-    assert json.loads(fast.spec("train", **job))["precision"] == "bfloat16"
-    told = json.loads(fast.spec("table", paper="toy", table="main"))["folder_note"]
-    assert told == "models are computed in bfloat16"
-
-
 def test_raw_files_may_come_from_another_source_which_is_noted(declare):
     paper = toy_paper()
     digits, mnist = paper.data

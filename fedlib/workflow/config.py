@@ -20,7 +20,6 @@ EXECUTORS = (
     *("batched", "graphs"),
 )
 EVALUATIONS = ("shown", "all")
-PRECISIONS = ("float32", "tf32", "bfloat16")  # as in fedlib.engine.task, which needs PyTorch
 
 # Every key and its default; config.yaml explains them.
 DEFAULTS = {
@@ -34,7 +33,6 @@ DEFAULTS = {
     "budget": None,
     "share": None,
     "rounds": None,
-    "precision": None,
     "set": None,
     "sources": None,
     "evaluate": "shown",
@@ -46,7 +44,7 @@ DEFAULTS = {
 }
 LISTS = ("papers", "seeds", "federations", "labels", "runs", "methods", "set", "sources")
 CHOOSING = ("budget", "share")  # keys by which make chooses runs, see `fedlib.cli.estimate`
-TAGGED = ("rounds", "precision", "set")  # keys that change numbers, not only the choice of runs
+TAGGED = ("rounds", "set")  # keys that change numbers, not only the choice of runs
 LOCAL = ("device", "executor", "mirror", "raw")  # keys that should change no number
 UNITS = {"m": 60, "h": 3600, "d": 86400}  # seconds of the units of a budget
 LONGEST = 255  # bytes in the name of a file or folder
@@ -116,8 +114,6 @@ def check(config: Mapping) -> None:
         raise ConfigError(
             f"tag must consist of at most 40 lower-case letters and digits, got {shown(tag)}"
         )
-    if config["precision"] is not None:
-        check_choice("precision", config["precision"], PRECISIONS)
     for key in TAGGED:
         if config[key] is not None and not tag:
             raise ConfigError(

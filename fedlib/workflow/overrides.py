@@ -20,7 +20,7 @@ from fedlib.errors import ConfigError
 from fedlib.spec import Data, Paper, Run
 
 RUN = ("rounds", "evaluate_every", "local", "params", "model_params", "modules", "participation")
-RUN += ("tuning",)
+RUN += ("tuning", "precision")
 DATA = ("partition", "params", "seed")
 EXAMPLE = "set=[fedem.local.lr=0.03,emnist.num_clients=50]"
 

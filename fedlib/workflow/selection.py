@@ -170,7 +170,7 @@ def selected(paper: Paper, config: Mapping) -> Paper:
     wanted = config["federations"], config["labels"]
     seeds = config["seeds"]
     runs = tuple(
-        _changed(run, config["rounds"], config["precision"], seeds)
+        _changed(run, config["rounds"], seeds)
         for run in paper.runs
         if _passes(run.federation, wanted[0])
         and (_passes(run.label, wanted[1]) or own_methods.is_own(run))
@@ -204,12 +204,11 @@ def _passes(value: str, wanted: list[str] | None) -> bool:
     return wanted is None or value in wanted
 
 
-def _changed(run: Run, cap: int | None, precision: str | None, seeds: list[int] | None) -> Run:
-    """The run with at most `cap` rounds, the precision, and the paper's seeds if `seeds` is set."""
+def _changed(run: Run, cap: int | None, seeds: list[int] | None) -> Run:
+    """The run with at most `cap` rounds, and the paper's seeds if `seeds` is set."""
     return dataclasses.replace(
         run,
         rounds=run.rounds if cap is None else min(cap, run.rounds),
-        precision=precision or run.precision,
         seeds=run.seeds if seeds is None else (),
     )
 
@@ -222,15 +221,12 @@ def _narrowed(exhibits: Mapping[str, Exhibit], runs: tuple[Run, ...]) -> dict[st
 
 def folder_note(config: Mapping) -> str:
     """The difference of a folder of results from the scale's own, "" if there is none."""
-    rounds, precision = config["rounds"], config["precision"]
-    notes = []
+    notes, rounds = [], config["rounds"]
     if rounds is not None:
         notes.append(
             f"runs are stopped after at most {rounds} communication round{'s' * (rounds > 1)}, and "
             "their learning-rate schedules are not shortened with them"
         )
-    if precision is not None:
-        notes.append(f"models are computed in {precision}")
     if config["set"]:
         notes.append(overrides.note(config["set"]))
     return "; ".join(notes)
