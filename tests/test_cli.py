@@ -237,7 +237,6 @@ NONSENSE = [
     ("CONFIG", "budget=10", "budget must be a number of minutes, hours or days, such as 30m"),
     ("CONFIG", "budget=0h", "2d, got '0h'"),
     ("CONFIG", "budget=-1h", "2d, got '-1h'"),
-    ("CONFIG", "budget=1w", "2d, got '1w'"),
     (
         "CONFIG",
         "runs=pfedmm/digits/nobody",
@@ -257,7 +256,6 @@ NONSENSE = [
     ("CONFIG", "raw='{threads} b'", "raw must be a path without braces"),
     ("CONFIG", "raw=http://x", "raw must be a folder, got 'http://x'"),
     ("CONFIG", "mirror=ftp://x", r"mirror must be a folder or an address \(http://, "),
-    ("CONFIG", "lables=fedem", "config: unknown 'lables'"),
     ("CONFIG", "scale=full", "the scale is given by the target or by SCALE"),
     ("ARGS", "--config tag=a", "give configuration values as CONFIG=..., not in ARGS"),
     ("ARGS", "--config=tag=a", "give configuration values as CONFIG=..., not in ARGS"),

@@ -211,12 +211,6 @@ def test_hours_are_told_to_three_digits():
     ]
 
 
-def test_a_budget_without_a_unit_is_refused(declare):
-    declare(toy=toy_paper())
-    with pytest.raises(ConfigError, match="budget must be a number of minutes"):
-        Plan({"budget": "10"})
-
-
 def test_what_an_older_rehearsal_found_is_not_taken_for_a_newer_ones(tmp_path, monkeypatch):
     """The cache of a user outlives a checkout; what is kept there has another form, perhaps."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

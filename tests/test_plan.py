@@ -322,6 +322,16 @@ def test_metrics_are_told_every_run_and_its_seeds(toy):
     }
 
 
+def test_specifications_that_list_runs_are_files_as_an_argument_is_limited(toy, tmp_path):
+    made = toy()
+    shell.write_specifications(made, tmp_path)
+    for stage, job in made.jobs():
+        given = made.given(stage, **job)
+        if stage in ("metrics", "table", "figure", "report"):
+            given = (tmp_path / given.removeprefix("@")).read_text()
+        assert given == made.spec(stage, **job)
+
+
 def test_the_code_of_a_run_is_its_script_method_and_model(toy):
     job = {"paper": "toy", "federation": "digits", "label": "fedem", "seed": 3}
     assert toy().roots("train", **job) == (

@@ -177,12 +177,6 @@ def test_what_is_an_attribute_docstring_does_not_count(package):
     assert package.digest("X = 1\n'The X.'") == package.digest("X = 1")
 
 
-def test_the_text_of_a_module_survives_reformatting_of_this_repository(package):
-    for file in sorted((ROOT / "fedlib").rglob("*.py"))[::4]:
-        source = file.read_text()
-        assert package.digest(ast.unparse(ast.parse(source))) == package.digest(source), file
-
-
 def test_closure_follows_every_kind_of_import(package):
     package(
         {

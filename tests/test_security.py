@@ -241,7 +241,7 @@ def test_hostile_values_of_make_stay_words(target):
     plan = arguments.plan(make.read(target, make.DEFAULTS))
     for value in HOSTILE:
         quoted = shlex.quote(value)
-        given = {"PAPER": value, "WHAT": quoted}
+        given = {"PAPER": quoted, "WHAT": quoted}
         given |= {"ARGS": f"--cores {quoted}"} if target == "demo" else {}
         try:
             args = make.read(target, make.DEFAULTS | given)
@@ -249,7 +249,7 @@ def test_hostile_values_of_make_stay_words(target):
             continue
         words = [word for step in run.steps(args, plan) for word in step]
         assert all(isinstance(word, str) for word in words)
-        words += [*getattr(args, "what", []), getattr(args, "paper", "")]
+        words += [getattr(args, "what", ""), getattr(args, "paper", "")]
         assert target not in ("demo", "keep", "list") or value in words
 
 

@@ -11,17 +11,10 @@ from support import toy_federation
 from fedlib import spec
 from fedlib.results import RunResult
 from fedlib.seals import spec_digest
-from fedlib.workflow.provenance import closure, registered
 
 ROOT = Path(__file__).resolve().parents[1]
 COMPILERS = ("torch._dynamo", "torch._inductor", "sympy", "triton")
 OTHERS = ("torchvision", "pandas", "pyarrow", "scipy", "matplotlib")
-
-KINDS = [
-    (f"scripts/{stage}.py", f"fedlib.report.{stage}s.{kind}")
-    for stage in ("table", "figure")
-    for kind in registered(f"report.{stage}s")
-]
 
 
 def loaded(program: str) -> set[str]:
@@ -31,18 +24,6 @@ def loaded(program: str) -> set[str]:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return set(done.stdout.splitlines()[-1].split())
-
-
-@pytest.mark.slow
-def test_no_job_but_training_and_evaluation_can_import_pytorch():
-    roots = [("scripts/metrics.py",), ("scripts/report.py",), *KINDS]
-    modules = {module for root in roots for module in closure(*root)}
-    modules = sorted(module for module in modules if not module.endswith(".py"))
-    pages = ("as_html", "as_markdown", "contents", "origin")
-    expected = {f"fedlib.report.pages.{name}" for name in pages}
-    assert expected <= set(modules)
-    program = f"import importlib\nfor name in {modules}: importlib.import_module(name)"
-    assert not loaded(program) & {"torch", "torchvision", *COMPILERS}
 
 
 @pytest.mark.slow

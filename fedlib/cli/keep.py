@@ -30,7 +30,7 @@ KEPT = ("table_csv", "figure_pdf", "figure_png")
 
 def main(args: argparse.Namespace) -> None:
     """Add the results kept already, and copy."""
-    args.config.append(f"papers={args.paper}")
+    args.config = [*args.config, f"papers={args.paper}"]
     plan = arguments.plan(args)
     out = args.out or kept.shelf(Path("docs/results"), plan.scale)
     folder = out / args.paper
