@@ -179,7 +179,8 @@ def of_pack(name: str) -> Callable:
     def case(request) -> Case:
         folder, _ = request.getfixturevalue("paper")
         pack = request.getfixturevalue("tmp_path")
-        shown = [packs.Packed("table", {"name": "main"}, True)]
+        spec = {"name": "main", "federations": [{}], "runs": [{}]}
+        shown = [packs.Packed("table", spec, True)]
         packs.write(pack, folder / "metrics.parquet", folder / "clients.parquet", shown)
 
         def made():

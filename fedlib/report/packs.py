@@ -25,6 +25,7 @@ SMALL = {"compression": "zstd", "compression_level": 19}
 RUNS, TUNED = "runs", "tuned"  # in the pack, as in a folder of results
 ARCHIVE = "runs.tar.xz"  # of these two
 METRICS, CLIENTS, EXHIBITS = "metrics.parquet", "clients.parquet", "exhibits.json"
+SHARED = ("federations", "runs")  # entries of many specifications, which a pack has once
 
 
 class Packed(NamedTuple):
@@ -46,8 +47,21 @@ def write(folder: Path, metrics: Path, clients: Path, exhibits: Sequence[Packed]
     for source, name in ((metrics, METRICS), (clients, CLIENTS)):
         made = seals.made(source)
         frames.write_parquet(frames.read_parquet(source), folder / name, made, **SMALL)
-    seals.write_json(folder / EXHIBITS, {"exhibits": [list(exhibit) for exhibit in exhibits]})
+    seals.write_json(folder / EXHIBITS, _each_once(exhibits))
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _each_once(exhibits: Sequence[Packed]) -> dict:
+    """The content of `EXHIBITS`: what is `SHARED` is a list, and specifications have positions."""
+    shared: dict[str, list[dict]] = {name: [] for name in SHARED}
+    packed = []
+    for exhibit in exhibits:
+        positions = {}
+        for name, every in shared.items():
+            every += [one for one in exhibit.spec[name] if one not in every]
+            positions[name] = [every.index(one) for one in exhibit.spec[name]]
+        packed.append([*exhibit._replace(spec=exhibit.spec | positions)])
+    return {"exhibits": packed, **shared}
 
 
 def shut(folder: Path) -> None:
@@ -99,12 +113,25 @@ def read(folder: Path) -> tuple[Path, Path, list[Packed]]:
     """
     if not (folder / EXHIBITS).exists():
         raise DataError(f"{folder} has no {EXHIBITS}: `make keep` packs results")
-    found = seals.read_json(folder / EXHIBITS).get("exhibits")
+    content = seals.read_json(folder / EXHIBITS)
+    found = content.get("exhibits")
     if not isinstance(found, list) or not found or not all(map(_is_exhibit, found)):
         raise DataError(f"{folder / EXHIBITS} has no tables and figures, each with what it shows")
-    if odd := next((text for text in _texts(found) if text != plain(text)), ""):
+    if odd := next((text for text in _texts(content) if text != plain(text)), ""):
         raise DataError(f"{folder / EXHIBITS} has a text with control characters: {odd[:80]!r}")
-    return folder / METRICS, folder / CLIENTS, [Packed(*one) for one in found]
+    try:
+        exhibits = [Packed(stage, _whole(spec, content), shown) for stage, spec, shown in found]
+    except (LookupError, TypeError):
+        raise DataError(
+            f"{folder / EXHIBITS} has no list of federations and runs; the pack was changed, or is "
+            "of another version"
+        ) from None
+    return folder / METRICS, folder / CLIENTS, exhibits
+
+
+def _whole(spec: dict, content: dict) -> dict:
+    """The specification with what its positions point to."""
+    return spec | {name: [content[name][place] for place in spec[name]] for name in SHARED}
 
 
 def _texts(value: object) -> Iterator[str]:
