@@ -13,7 +13,6 @@ from fedlib.errors import ConfigError, DataError
 from fedlib.report import comparisons, exhibits, figures, metrics, printed, tables
 from fedlib.report.figures import gate_weights, style
 from fedlib.report.inputs import Inputs
-from fedlib.report.tables import render
 from fedlib.results import RunResult, View
 from fedlib.spec.exhibits import Protocol
 from fedlib.spec.tables import ProtocolGrid
@@ -255,84 +254,6 @@ def test_hyperparameters_that_no_run_states_are_refused(collected):
     rows[0]["paths"] = {"locals": "local.lr"}
     with pytest.raises(ConfigError, match="Rate has a path for locals, which is no column"):
         build(collected, "hyperparameters", changes=changes, **{**SETTINGS, "rows": rows})
-
-
-def cell(label, protocol, statistic="mean") -> dict:
-    names = ("federation", "label", "protocol", "statistic")
-    return dict(zip(names, ("cifar10-p1.0", label, protocol, statistic), strict=True))
-
-
-CLAIMS = [
-    {
-        "title": "over IFCA",
-        "formula": "difference",
-        "cells": [cell("eps", "moe"), cell("none", "default")],
-        "published": {"label": "moe", "metric": "accuracy_gain_over_ifca"},
-    },
-    {
-        "title": "less variance",
-        "formula": "reduction",
-        "cells": [cell("none", "default", "std"), cell("eps", "moe", "std")],
-        "published": {"label": "moe", "metric": "variance_reduction_over_ifca"},
-        "note": "the text says variance between clients",
-    },
-    {
-        "title": "exploration",
-        "formula": "difference",
-        "cells": [cell("eps", "moe"), cell("none", "moe")],
-    },
-]
-
-
-def headlines(collected, claims=CLAIMS, **changes):
-    changes = {"published": "text", **changes}
-    params = {"protocols": WAYS, "cells": PATTERN}
-    return build(collected, "headlines", changes=changes, claims=claims, **params)
-
-
-def test_headlines_are_recomputed_from_the_paper_s_table_and_from_our_runs(collected):
-    sheet = headlines(collected)
-    ours = grid(collected).numbers.set_index(["federation", "label", "protocol"])
-    moe, ifca = (ours.loc["cifar10-p1.0", *k] for k in (("eps", "moe"), ("none", "default")))
-    over, less, gain = sheet.numbers.to_dict("records")
-    assert (over["published"], less["published"]) == (0.2978, 0.6039)
-    assert over["from_published"] == pytest.approx(0.9076 - 0.6097)
-    assert less["from_published"] == pytest.approx((2.07 - 0.82) / 2.07)
-    assert over["reproduced"] == pytest.approx(round(moe["mean"], 4) - round(ifca["mean"], 4))
-    assert less["reproduced"] == pytest.approx((ifca["std"] - moe["std"]) / ifca["std"])
-    assert np.isnan(gain["published"]) and gain["from_published"] == pytest.approx(0.0197)
-    rows = [[cell.text for cell in row] for row in sheet.blocks[0].rows]
-    assert rows[0][1:5] == [
-        *("MoE, ε-greedy, CIFAR-10, p = 1", "IFCA, No exploration, CIFAR-10, p = 1"),
-        *("+29.78", "+29.79"),
-    ]
-    assert rows[1][2:5] == ["σ of MoE, ε-greedy, CIFAR-10, p = 1", "60.39 %", "60.39 %"]
-    assert rows[2][3:5] == ["–", "+1.97"]
-    assert "less variance: the text says variance between clients." in sheet.notes
-
-
-@pytest.mark.parametrize(
-    ("changes", "complaint"),
-    [
-        ({"formula": "ratio"}, "formula must be difference or reduction, got 'ratio'"),
-        ({"cells": []}, r"claim 'over IFCA' must have two cells, got \[\]"),
-        ({"cells": [cell("eps", "ifca")] * 2}, "protocol must be moe or default"),
-        ({"cells": [cell("eps", "moe", "max")] * 2}, "statistic must be mean or std"),
-    ],
-)
-def test_a_claim_that_means_nothing_is_refused(collected, changes, complaint):
-    with pytest.raises(ConfigError, match=complaint):
-        headlines(collected, [{**CLAIMS[0], **changes}])
-
-
-def test_a_claim_about_runs_that_were_not_asked_for_is_left_out_and_said_to_be(collected):
-    elsewhere = {**CLAIMS[0], "title": "other", "cells": [cell("eps-j3", "moe")] * 2}
-    sheet = headlines(collected, [*CLAIMS, elsewhere])
-    assert sheet.numbers["claim"].tolist() == [claim["title"] for claim in CLAIMS]
-    assert "Left out, as their runs are not here: other." in sheet.notes
-    empty = headlines(collected, [elsewhere])
-    assert empty.numbers.empty and tuple(empty.numbers)[:2] == ("claim", "formula")
-    assert "| Claim" in render.to_markdown(empty)
 
 
 # Figures

@@ -400,14 +400,6 @@ def test_leakage_that_was_not_recorded_is_named():
         draw("label_leakage", about, frames)
 
 
-def test_leakage_table_has_distance_and_correlation(leaking):
-    sheet = build("leakage", *leaking)
-    first = sheet.numbers.iloc[0]
-    assert first["total_variation"] == pytest.approx(np.mean(DISTANCES))
-    assert first["largest_total_variation"] == pytest.approx(0.2)
-    assert first["correlation"] == pytest.approx(np.corrcoef(TRUE.ravel(), GUESS.ravel())[0, 1])
-
-
 def test_a_matrix_has_the_columns_of_its_run_alone():
     frame = pd.DataFrame({"federation": "f", "label": "a", "pi_10": [1.0], "pi_2": [2.0]})
     frame = frame.assign(pi_11=np.nan, pi_x=3.0, pit_0=4.0)

@@ -217,20 +217,9 @@ def test_alpha_is_that_of_the_last_round_and_stands_beside_the_printed_one():
     ]
 
 
-def test_alpha_over_rounds_has_the_printed_one_as_a_line():
-    figure = draw("alpha_over_rounds", shown(("fedmoe",), published="text"))
-    (axes,) = figure.axes
-    curve, line = axes.lines
-    assert curve.get_xdata().tolist() == [1, 20]
-    assert curve.get_ydata() == pytest.approx([0.8, 0.55])
-    assert set(line.get_ydata()) == {0.38}
-
-
-@pytest.mark.parametrize("of", [("table", "learned_alpha"), ("figure", "alpha_over_rounds")])
-def test_a_run_without_alpha_is_an_error(of):
-    make = build if of[0] == "table" else draw
+def test_a_run_without_alpha_is_an_error():
     with pytest.raises(DataError, match="cifar10-m50/fedavg recorded no alpha in any round"):
-        make(of[1], shown(("fedavg",)))
+        build("learned_alpha", shown(("fedavg",)))
 
 
 # W^r and W^c
@@ -250,28 +239,6 @@ def test_weights_of_another_shape_are_an_error():
     wrong.diagnostics["client_weights"] = W_R[0]
     with pytest.raises(DataError, match=r"client_weights must be \[2 rounds, clients, experts\]"):
         metrics.run_rows(wrong)
-
-
-def test_weights_are_matrices_of_clients_and_experts_by_round():
-    figure = draw("weights_over_rounds", shown(("fedmoe",), seeds=(0,)))
-    panels = {axes.get_title(): axes for axes in figure.axes if axes.get_title()}
-    assert [*panels] == [f"$W^{kind}$, round {number}" for kind in "rc" for number in (1, 20)]
-    first = panels["$W^r$, round 1"]
-    assert np.array_equal(first.images[0].get_array(), [[0.25, 0.5], [0.75, 0.5]])
-    assert [label.get_text() for label in first.get_yticklabels()] == ["0", "2"]
-    last = panels["$W^c$, round 20"]
-    assert np.array_equal(last.images[0].get_array(), [[0.1, 0.1, 0.8], [0.3, 0.3, 0.4]])
-    assert [label.get_text() for label in last.get_xticklabels()] == ["1", "2", "0"]
-
-
-def test_only_some_rounds_of_the_weights_may_be_wanted():
-    chosen = {"rounds": {"cifar10-m50": [20]}}
-    figure = draw("weights_over_rounds", shown(("fedmoe",)), **chosen)
-    assert sum(bool(axes.get_title()) for axes in figure.axes) == 2
-    with pytest.raises(DataError, match="recorded no client_weights at round 3; there are 1, 20"):
-        draw("weights_over_rounds", shown(("fedmoe",)), rounds={"cifar10-m50": [3]})
-    with pytest.raises(DataError, match="fedavg recorded no client_weights in any round"):
-        draw("weights_over_rounds", shown(("fedavg",)))
 
 
 # Accuracy over rounds

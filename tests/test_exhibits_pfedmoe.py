@@ -146,46 +146,33 @@ def test_a_table_beside_published_numbers_is_of_federations_that_it_shows():
         build("beside_published", shown(), **{**BESIDE, "names": {"mnist-n10": "x"}})
 
 
-# Rounds, traffic and FLOPs to a target
+# Traffic and FLOPs to a target
 
 
-def to_target(target, exhibit=None, **changes):
-    return build("to_target", exhibit or shown(), targets={"cifar10-n10": target}, **changes)
+def ends_at(target) -> list[float]:
+    """Where the bars of pFedMoE end."""
+    figure = draw("cost_to_target", shown(), targets={"cifar10-n10": target})
+    place = list(CURVES).index("pfedmoe")
+    bars = [axes.patches[place] for axes in figure.axes]
+    return [bar.get_x() + bar.get_width() for bar in bars]
 
 
 def test_costs_are_those_at_the_first_evaluated_round_that_reaches_the_target():
-    sheet = to_target(0.58)  # by pFedMoE after 10 rounds with both seeds: 0.60 and 0.58
-    row = sheet.numbers.set_index("label").loc["pfedmoe"]
-    assert (row["reached"], row["seeds"], row["rounds"]) == (2, 2, 10)
-    assert row["bytes"] == 10 * 4 * MIB  # two clients, up and down
-    assert row["bytes_per_place"] == 10 * 2 * MIB
-    assert row["flops"] == 10 * 1000 * 5e6
-    cells = {r[0]: r[1:] for r in texts(sheet.blocks[0])}
-    assert cells["PFEDMOE"] == ["2 of 2", "10", "5.24 M", "20", "40", "50.0 G"]
-
-
-def test_a_target_that_is_not_reached_has_no_cost():
-    cells = {row[0]: row[1:] for row in texts(to_target(0.75).blocks[0])}
-    assert cells["STANDALONE"] == ["not reached", *[render.ABSENT] * 5]
-    row = to_target(0.75).numbers.set_index("label").loc["standalone"]
-    assert row["reached"] == 0 and np.isnan(row[["rounds", "bytes", "flops"]].astype(float)).all()
-
-
-def test_means_are_over_the_seeds_that_reach_the_target():
-    row = to_target(0.90).numbers.set_index("label").loc["pfedmoe"]  # seed 1 has at most 0.88
-    assert (row["reached"], row["seeds"], row["rounds"]) == (1, 2, 20)
+    # After 10 rounds with both seeds, 0.60 and 0.58; two clients send 1 MiB up and down.
+    assert ends_at(0.58) == pytest.approx([10 * 4, 10 * 1000 * 5e6 / 1e12])
 
 
 def test_a_federation_without_a_target_is_refused():
     with pytest.raises(ConfigError, match=r"number in \(0, 1\] for cifar10-n10"):
-        build("to_target", shown(), targets={})
+        draw("cost_to_target", shown(), targets={})
 
 
 def test_a_run_without_flops_is_named():
     exhibit = shown(["pfedmoe"])
     frame, clients = collect(exhibit)
-    with pytest.raises(DataError, match="cifar10-n10/pfedmoe has no flops_per_example"):
-        to_target(0.5, exhibit, frames=(frame[frame["metric"] != metrics.FLOPS], clients))
+    frames = frame[frame["metric"] != metrics.FLOPS], clients
+    with pytest.raises(DataError, match="cifar10-n10/pfedmoe has no flops until the target"):
+        draw("cost_to_target", exhibit, frames=frames, targets={"cifar10-n10": 0.5})
 
 
 def test_bars_are_what_was_sent_and_computed_until_the_target():

@@ -330,7 +330,7 @@ def test_names_are_broken_at_a_comma_where_that_does():
 
 
 DISTINGUISHED = {  # kinds of figures in which a look means a run
-    *("accuracy_over_bytes", "accuracy_over_rounds", "alpha_over_rounds", "client_accuracy_cdf"),
+    *("accuracy_over_bytes", "accuracy_over_rounds", "client_accuracy_cdf"),
     "gradient_divergence",
 }
 
@@ -388,6 +388,28 @@ def alpha_sweep(tmp_path, *federations):
     return figures.load("sweep")(
         exhibit, tidy, clients, None, methods=["fedavg", "pfedmm"], **params
     )
+
+
+SWEPT = {"methods": ["fedavg", "pfedmm"], "of": "federation", "parameter": "partition.alpha"}
+
+
+@pytest.mark.parametrize(
+    ("values", "params", "complaint"),
+    [
+        ((0.1,), {"parameter": "alpha"}, "federation emnist-alpha0.1 does not state alpha; it has"),
+        ((0.1,), {"parameter": "partition.alpha.x"}, "does not state partition.alpha.x"),
+        ((0.1,), {"parameter": "partition"}, "does not state partition; it has partition"),
+        ((0.1,), {"of": "data"}, "of must be run or federation, got 'data'"),
+        ((0.1,), {"of": "run", "parameter": "mu"}, "emnist-alpha0.1/fedavg does not state mu"),
+        ((0.1, 0.1), {}, "two runs of fedavg on EMNIST with partition.alpha = 0.1"),
+    ],
+)
+def test_a_sweep_over_what_is_not_stated_or_stated_twice_is_refused(values, params, complaint):
+    federations = made_up.alphas("emnist", *values)
+    exhibit = made_up.heterogeneity(SWEPT["methods"], federations)
+    empty = pd.DataFrame()
+    with pytest.raises(ConfigError, match=complaint):
+        figures.load("sweep")(exhibit, empty, empty, None, **SWEPT | params)
 
 
 def ticks(axes) -> dict[float, str]:

@@ -28,13 +28,13 @@ def test_a_comparison_with_one_member_is_not_kept():
         return kept.is_worth_keeping(stage, {"kind": kind, "runs": runs, "published": published})
 
     one, two = [{"label": "fedavg"}], [{"label": "fedavg"}, {"label": "fedem"}]
-    for kind in ("accuracy", "sweep", "lead", "gains"):
+    for kind in ("accuracy", "gains"):
         assert not worth(kind, one) and worth(kind, two)
     for kind in ("sweep", "accuracy_over_bytes", "gain_bars"):
         assert not worth(kind, one, stage="figure") and worth(kind, two, stage="figure")
     assert worth("accuracy", one, "main")
     assert worth("accuracy_over_rounds", one, "curve-end", stage="figure")
-    assert not worth("lead", one, "main")  # over nobody
+    assert not worth("gains", one, "main")  # over nobody
     # About a run by itself.
     assert worth("criteria", one) and worth("label_leakage", one, stage="figure")
 

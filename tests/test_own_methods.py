@@ -86,11 +86,11 @@ def test_it_is_the_last_row_of_what_shows_every_method_and_in_nothing_else(mine,
     tables = {
         "main": spec.Table("accuracy", **shown),
         "fedem": spec.Table("accuracy", **shown | {"labels": ("fedem",)}),
-        "lead": spec.Table("lead", **shown, params={"of": "fedem", "claim": {}}),
-        "clients": spec.Table("sweep", **shown, params={**sweep, "of": "federation"}),
-        "experts": spec.Table("sweep", **shown, params={**sweep, "of": "run"}),
+        "lead": spec.Table("gains", **shown, params={"of": "fedem", "groups": []}),
     }
     figures = {
+        "clients": spec.Figure("sweep", **shown, params={**sweep, "of": "federation"}),
+        "experts": spec.Figure("sweep", **shown, params={**sweep, "of": "run"}),
         "rounds": spec.Figure("accuracy_over_rounds", **shown),
         "shard": spec.Figure("accuracy_over_rounds", **shown, params={"protocol": "new_shard"}),
     }
@@ -101,8 +101,8 @@ def test_it_is_the_last_row_of_what_shows_every_method_and_in_nothing_else(mine,
     assert [name for name, x in both.items() if x.labels[-1] == "own-my-way"] == [
         *("main", "clients", "rounds")
     ]
-    assert paper.tables["clients"].params["methods"] == ["fedavg", "fedem", path]
-    assert paper.tables["experts"].params["methods"] == ["fedavg", "fedem"]
+    assert paper.figures["clients"].params["methods"] == ["fedavg", "fedem", path]
+    assert paper.figures["experts"].params["methods"] == ["fedavg", "fedem"]
 
 
 def test_its_content_is_in_the_code_of_its_runs_and_of_no_other(mine, declare):

@@ -43,20 +43,12 @@ def figure(kind, **params):
          {("seen", "moe", "test")}),
         (exhibit("protocol_grid", protocols=[{"name": "moe"}], group="unseen"),
          {("unseen", "default", "test"), ("unseen", "moe", "test")}),
-        (exhibit("protocols", protocols={"default": "As left", "carry": "Renewed"}),
-         {("seen", "carry", "test")}),
-        (exhibit("headlines", protocols=[], claims=[{"cells": [
-            {"protocol": "moe", "federation": "digits", "label": "fedavg"},
-            {"protocol": "local", "federation": "digits", "label": "fedem"},
-            {"protocol": "carry", "federation": "mnist", "label": "fedavg"}]}]),
-         {("seen", "moe", "test")}),
         (exhibit("criteria", criteria=[{**CRITERION, "terms": [
             {"federation": "digits", "label": "fedavg", "split": "val"},
             [{"federation": "digits", "label": "fedavg", "group": "unseen"},
              {"federation": "digits", "label": "fedem", "protocol": "moe"}]]}]),
          {("seen", "default", "val"), ("unseen", "default", "test")}),
         (exhibit("global_accuracy", columns=[]), {("server", "last", "test")}),
-        (exhibit("unseen"), {("unseen", "*", "test")}),
         (figure("gate_weights"), {("seen", "moe", "test")}),
         (figure("accuracy_over_bytes", protocol="new_shard", split="val"), {NEW}),
         (figure("client_accuracy_cdf", protocols=[{"name": "moe"}]), {("seen", "moe", "test")}),
@@ -200,9 +192,7 @@ def matches(view, pattern) -> bool:
 @pytest.mark.parametrize(
     ("kind", "params"),
     [
-        ("protocols", {"protocols": {"default": "As left", "carry": "Renewed"}}),
         ("protocol_grid", {"protocols": [{"name": "moe"}, {"name": "local"}], "parameter": None}),
-        ("unseen", {}),
         ("views", {"columns": [{"title": "A", "split": "train"},
                                {"title": "B", "group": "unseen", "protocol": "carry"}]}),
     ],

@@ -109,7 +109,7 @@ class Exhibit:
 
     def __init_subclass__(cls, **rest: Any):
         super().__init_subclass__(**rest)
-        if cls.__name__ not in ("Table", "Figure", "Swept", "OfMethods", "Chosen"):
+        if cls.__name__ not in ("Table", "Figure", "OfMethods", "Chosen"):
             cls.kind = re.sub(r"(?<!^)([A-Z])", r"_\1", cls.__name__).lower()
             KINDS[cls.stage][cls.kind] = cls
 
@@ -169,37 +169,6 @@ class Exhibit:
         if not self.room_for_others or like not in self.labels:
             return self
         return dataclasses.replace(self, labels=(*self.labels, label))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Swept(Exhibit):
-    """A table or figure over a parameter of runs or federations.
-
-    Attributes:
-      parameter, of: the varied parameter, and its owner, "run" or "federation"; see
-        `fedlib.report.exhibits.swept`.
-      methods: registry names.
-    """
-
-    question: ClassVar = "How does accuracy depend on it?"
-
-    parameter: str
-    methods: Sequence[str]
-    of: str = "run"
-
-    room_for_others: ClassVar = True
-    compares: ClassVar = True
-    choices: ClassVar = {"of": OWNERS}
-
-    def beside(self, label: str, method: str, title: str, like: str) -> Self:
-        """The exhibit with one more run, and its method if the parameter is the federations'.
-
-        Other methods lack the swept hyper-parameter of a run.
-        """
-        wider = super().beside(label, method, title, like)
-        if self.of != "federation" or wider is self:
-            return self
-        return dataclasses.replace(wider, methods=[*wider.methods, method])
 
 
 COMMON = len(dataclasses.fields(Exhibit))  # fields that all kinds have

@@ -1,19 +1,12 @@
 """The kinds of figures about experts, gates and mixture weights."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from fedlib.errors import ConfigError
-from fedlib.spec.exhibits import View, reached, without
+from fedlib.spec.exhibits import View, reached
 from fedlib.spec.figures import Figure
-
-
-@dataclass(frozen=True, kw_only=True)
-class AlphaOverRounds(Figure):
-    """Fed-MoE's learned weight of a client's own relevance, over rounds."""
-
-    question: ClassVar = "How much does a client trust the experts that it chose?"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,28 +98,3 @@ class TablesOverTime(Figure):
     def left(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
         """The rounds that these runs reach."""
         return {} if self.rounds is None else {"rounds": reached(self.rounds, runs)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class WeightsOverRounds(Figure):
-    """Relevance of experts to clients after some rounds.
-
-    Attributes:
-      rounds: by federation, some of the rounds whose weights the runs recorded; by default all of
-        them.
-    """
-
-    question: ClassVar = "Which experts become relevant to which clients?"
-
-    rounds: Mapping[str, Sequence[int]] | None = None
-
-    def left(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
-        """The rounds that the runs reach, of the federations that are left."""
-        if self.rounds is None:
-            return {}
-        return {
-            "rounds": {
-                name: reached(some, [run for run in runs if run.federation == name])
-                for name, some in without(gone, self.rounds).items()
-            }
-        }

@@ -1,8 +1,8 @@
 """The kinds of figures and their fields; `fedlib.report.figures` has a module for each."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple, Self
 
 from fedlib.errors import ConfigError
 from fedlib.spec.exhibits import (
@@ -14,7 +14,6 @@ from fedlib.spec.exhibits import (
     Exhibit,
     Pair,
     Protocol,
-    Swept,
     View,
     against,
     of_protocols,
@@ -175,7 +174,7 @@ class CostToTarget(Figure):
     """Traffic and arithmetic to a target accuracy, by federation.
 
     Attributes:
-      targets: see `fedlib.report.time_to_accuracy.costs`.
+      targets: in (0, 1], by federation.
     """
 
     question: ClassVar = "What does it cost to reach a target accuracy?"
@@ -291,15 +290,35 @@ class Representations(Figure):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweep(Swept, Figure):
-    """Accuracy over a parameter; `methods` are in legend order.
+class Sweep(Figure):
+    """Accuracy over a parameter of runs or federations.
 
     Attributes:
+      parameter, of: the varied parameter, and its owner, "run" or "federation"; see
+        `fedlib.report.exhibits.swept`.
+      methods: registry names, in legend order.
       symbol: the paper's name of the parameter ("M").
       metric: one of `fedlib.report.figures.curves.METRICS`.
     """
 
+    question: ClassVar = "How does accuracy depend on it?"
+    room_for_others: ClassVar = True
+    compares: ClassVar = True
+
+    parameter: str
+    methods: Sequence[str]
+    of: str = "run"
     symbol: str = ""
     metric: str = "accuracy"
 
-    choices: ClassVar = {**Swept.choices, "metric": OF_CLIENTS}
+    choices: ClassVar = {"of": OWNERS, "metric": OF_CLIENTS}
+
+    def beside(self, label: str, method: str, title: str, like: str) -> Self:
+        """The exhibit with one more run, and its method if the parameter is the federations'.
+
+        Other methods lack the swept hyper-parameter of a run.
+        """
+        wider = super().beside(label, method, title, like)
+        if self.of != "federation" or wider is self:
+            return self
+        return replace(wider, methods=[*wider.methods, method])

@@ -11,7 +11,6 @@ from fedlib.spec.exhibits import (
     Exhibit,
     Pair,
     Protocol,
-    Swept,
     View,
     against,
     of_protocols,
@@ -120,36 +119,6 @@ class Gains(Table):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Headlines(Table):
-    """Claims of the paper's text, each a formula of cells.
-
-    Attributes:
-      claims: [{"title", "formula": one of `FORMULAS`, "cells": two of {"federation", "label",
-        "protocol": its name, "statistic": one of `STATISTICS`}, "published": {"label", "metric"}
-        unless the text prints no number, "note": optional}].
-      protocols: of the cells, see `fedlib.report.comparisons`.
-      cells: pattern for the published exhibits of the cells, see
-        `fedlib.report.comparisons.Printed`.
-    """
-
-    question: ClassVar = "Do the claims of the text hold?"
-
-    claims: Sequence[Mapping]
-    protocols: Sequence[Mapping]
-    cells: str | None = None
-
-    forms: ClassVar = {"protocols": Protocol}
-
-    def views(self, federation: str, label: str) -> Iterator[View]:
-        """The views of `protocols` and of the claims' cells."""
-        yield from of_protocols(self.protocols)
-        for claim in self.claims:
-            for cell in claim["cells"]:
-                if (cell["federation"], cell["label"]) == (federation, label):
-                    yield View(protocol=cell["protocol"])
-
-
-@dataclass(frozen=True, kw_only=True)
 class Hyperparameters(Table):
     """Settings of the runs beside the published ones.
 
@@ -167,44 +136,10 @@ class Hyperparameters(Table):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lead(Table):
-    """Lead of the run `of` over each other run.
-
-    Attributes:
-      of: label of the method.
-      claim: {"title", "exhibit", "dataset" and "metric" of the published number, "over": one of
-        `OVER`}.
-      group: "seen", "unseen" or "server".
-      at: "last" or "best" evaluation.
-    """
-
-    question: ClassVar = "How far is the method ahead of each other one?"
-    is_lead: ClassVar = True
-
-    of: str
-    claim: Mapping
-    group: str = "seen"
-    at: str = "best"
-
-    choices: ClassVar = {"group": GROUPS, "at": ("last", "best")}
-
-    def views(self, federation: str, label: str) -> Iterator[View]:
-        """The group."""
-        yield View(self.group)
-
-
-@dataclass(frozen=True, kw_only=True)
 class LearnedAlpha(Table):
     """Fed-MoE's learned weight of a client's own relevance."""
 
     question: ClassVar = "Which share do clients learn?"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Leakage(Table):
-    """Accuracy of the labels inferred from updates."""
-
-    question: ClassVar = "How much of its labels does a client give away?"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -265,63 +200,6 @@ class ProtocolGrid(Table):
         """The protocols for the group."""
         yield View(self.group)
         yield from of_protocols(self.protocols, self.group)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Protocols(Table):
-    """Several ways to predict, side by side.
-
-    Attributes:
-      protocols: titles by name. "default" comes first, and the others are compared with it; they
-        are sorted by name, because the keys of JSON have no order.
-    """
-
-    question: ClassVar = "Does it matter how clients predict?"
-
-    protocols: Mapping[str, str]
-
-    def views(self, federation: str, label: str) -> Iterator[View]:
-        """The protocols."""
-        yield from (View(protocol=name) for name in self.protocols)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sweep(Swept, Table):
-    """Accuracy over a parameter; `methods` are in the order of columns or rows.
-
-    Attributes:
-      symbol: the paper's name of the parameter ("M"); by default its name here.
-    """
-
-    symbol: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ToTarget(Table):
-    """Rounds, traffic and arithmetic to a target accuracy, by federation.
-
-    Attributes:
-      targets: in (0, 1], by federation.
-    """
-
-    question: ClassVar = "How soon is a target accuracy reached?"
-    compares: ClassVar = True
-    by_federation: ClassVar = ("targets",)
-
-    targets: Mapping[str, float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Unseen(Table):
-    """Accuracy of unseen clients by each protocol."""
-
-    question: ClassVar = "How accurate are methods for clients that took no part in training?"
-    room_for_others: ClassVar = True
-    compares: ClassVar = True
-
-    def views(self, federation: str, label: str) -> Iterator[View]:
-        """Unseen clients, by all protocols."""
-        yield View("unseen", "*")
 
 
 class ViewColumn(NamedTuple):

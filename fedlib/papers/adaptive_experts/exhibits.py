@@ -72,53 +72,6 @@ NETWORKS = [
 ]
 
 
-def _mean(label: str, protocol: str) -> dict:
-    """The mean in a cell of Table 2."""
-    return {"label": label, "protocol": protocol, "statistic": "mean"}
-
-
-def _std(label: str, protocol: str) -> dict:
-    """The spread in a cell of Table 2."""
-    return {"label": label, "protocol": protocol, "statistic": "std"}
-
-
-CLAIMS = [  # the numbers of the text as arithmetic on cells of Table 2 (section 7)
-    {
-        "title": "MoE with exploration above IFCA without",
-        "formula": "difference",
-        "cells": [_mean("eps", "moe"), _mean("none", "ifca")],
-        "published": {"label": "moe", "metric": "accuracy_gain_over_ifca"},
-    },
-    {
-        "title": "MoE with exploration above Local",
-        "formula": "difference",
-        "cells": [_mean("eps", "moe"), _mean("none", "local")],
-        "published": {"label": "moe", "metric": "accuracy_gain_over_local"},
-    },
-    {
-        "title": "Spread of MoE below that of IFCA",
-        "formula": "reduction",
-        "cells": [_std("none", "ifca"), _std("eps", "moe")],
-        "published": {"label": "moe", "metric": "variance_reduction_over_ifca"},
-        "note": "The text speaks of the variance between clients; the number is that of the "
-        "spread over trials in Table 2.",
-    },
-    {
-        "title": "Spread of Local below that of MoE",
-        "formula": "reduction",
-        "cells": [_std("eps", "moe"), _std("none", "local")],
-        "published": {"label": "moe", "metric": "variance_excess_over_local"},
-        "note": "The printed number takes 0.32 for Local, where Table 2 has 0.31.",
-    },
-]
-
-
-def claims(shown: Sequence[Setting]) -> list[dict]:
-    """`CLAIMS` about the shown federation."""
-    there = {"federation": shown[0].data.name}
-    return [claim | {"cells": [cell | there for cell in claim["cells"]]} for claim in CLAIMS]
-
-
 def smallest_p(settings: Sequence[Setting]) -> list[Setting]:
     """The federation of Table 2 with the smallest majority fraction."""
     return on("table2")(settings)[:1]
@@ -211,16 +164,6 @@ TABLES = {
         protocols=MIXTURES,
         parameter="partition.p",
         asks="Is it enough to train the gate?",
-    ),
-    "headlines": tables.Headlines(
-        "Claims of the text",
-        "What the paper's text claims at the largest majority fraction, recomputed.",
-        BOTH,
-        largest_p,
-        protocols=PROTOCOLS,
-        cells=TABLE_2,
-        claims=claims,
-        published="text",
     ),
     "schedules": tables.ProtocolGrid(
         "Schedules of exploration",

@@ -140,13 +140,6 @@ TABLES = {
         everything,
         on("clusters"),
     ),
-    "leakage": tables.Leakage(
-        "How much of its labels a client's first update gives away",
-        "Distance between the true distribution of a client's labels and the one that "
-        "the server reads from the change of the output bias; the paper shows pictures only.",
-        everything,
-        on("leakage"),
-    ),
     "cost": tables.Cost(
         "What training costs",
         "Training examples, arithmetic and traffic of all clients together.",

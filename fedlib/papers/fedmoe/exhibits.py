@@ -1,6 +1,6 @@
 """Tables and figures of Fed-MoE. Numbers of them in captions are the paper's."""
 
-from fedlib.papers._frame import each, on, who_has_what
+from fedlib.papers._frame import on, who_has_what
 from fedlib.papers.fedmoe.columns import (
     SKEW_METRICS,
     by_reserved,
@@ -13,7 +13,6 @@ from fedlib.papers.fedmoe.columns import (
     rows,
     same_rounds,
     skewed_and_even,
-    some_rounds,
 )
 from fedlib.papers.fedmoe.criteria import skew_pairs
 from fedlib.papers.fedmoe.settings import (
@@ -254,13 +253,6 @@ FIGURES = {
         group="server",
         chosen=True,
     ),
-    "alpha_over_rounds": experts.AlphaOverRounds(
-        "The share α of the routed experts over rounds",
-        "The paper prints where it ends.",
-        ("fedmoe", "fedmoe-code"),
-        on("written"),
-        published="text",
-    ),
     "skewed_reserved_set": figures.GainBars(
         "Effect of a skewed reserved set",
         "The paper's Figure 4: 60 % of the reserved data are of one class, or all "
@@ -294,13 +286,6 @@ FIGURES = {
         rounds=same_rounds,
         **BY_CLASS,
         asks="Does the gate of the released code differ from the paper's?",
-    ),
-    "weights_over_rounds": experts.WeightsOverRounds(
-        "Weights Wʳ and Wᶜ over rounds",
-        "What experts take from the clients of a round, and clients from experts.",
-        ("fedmoe",),
-        on("written"),
-        rounds=each(some_rounds),
     ),
     "client_labels": who_has_what("main", "skewed"),
 }

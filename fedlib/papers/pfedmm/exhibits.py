@@ -30,7 +30,7 @@ TEST_SELECTION = (
     "The published numbers of the methods that the authors ran are the best round on the test "
     "data: compare them with the column of the best round."
 )
-CLAIM = {"title": "Abstract", "exhibit": "abstract-claim", "dataset": "unspecified"}
+POOLED = {"metric": "accuracy"}
 OVER_EXPERTS = {"parameter": "num_experts", "symbol": "M", "methods": list(MIXTURES)}
 OVER_ALPHA = {"parameter": "partition.alpha", "of": "federation", "symbol": "α"}
 OF_SEEN = "Personalised accuracy of the seen clients"
@@ -70,17 +70,6 @@ TABLES = {
         on("main"),
         published="main",
     ),
-    "lead": tables.Lead(
-        "How far pFedMM is ahead",
-        "Personalised accuracy of pFedMM minus that of each other method. The abstract "
-        "claims about 8.8 points over the baselines, which is the lead over FedEM on "
-        "CIFAR-100 in the paper's own table.",
-        ALL,
-        on("main"),
-        of="pfedmm",
-        claim=CLAIM | {"metric": "gain", "over": "best"},
-        published="main",
-    ),
     "paired_differences": tables.PairedDifferences(
         "pFedMM and each other method, client by client",
         "Intervals over clients, which one training suffices for. The paper prints no such table.",
@@ -88,14 +77,17 @@ TABLES = {
         on("main"),
         of="pfedmm",
     ),
-    "fresh_adaptation": tables.Protocols(
+    "fresh_adaptation": tables.Views(
         "Fine-tuning of FedAvg+ with a new solver",
         "Accuracy of the seen clients when the solver that fine-tunes lives from one "
         "evaluation to the next, as in the official code, and when every fine-tuning has a new "
         "one at the learning rate that training has reached. The paper prints no such table.",
         ("fedavg-plus",),
         EVERYWHERE,
-        protocols={"default": "one solver", "fresh": "new solvers"},
+        columns=[
+            {"title": "One solver", **POOLED},
+            {"title": "New solvers", "protocol": "fresh", **POOLED},
+        ],
         asks="Does it matter how FedAvg+ is fine-tuned?",
     ),
     "fedem_settings": tables.Accuracy(
@@ -117,7 +109,7 @@ TABLES = {
         published="fedem-readme",
         asks="How accurate are methods on the data sets of FedEM?",
     ),
-    "unseen": tables.Unseen(
+    "unseen": tables.Views(
         "Clients that took no part in training",
         f"The same runs with {UNSEEN_FRACTION:.0%} of the clients set apart, on whom "
         "the other tables train. Accuracy of unseen clients after adapting as their method "
@@ -126,20 +118,13 @@ TABLES = {
         "The paper claims up to 5.8 points over the baselines; its numbers are not public.",
         ALL,
         on("unseen"),
-    ),
-    "unseen_lead": tables.Lead(
-        "How far pFedMM is ahead on unseen clients",
-        "Accuracy of pFedMM's unseen clients, with weights of one E-step, minus that "
-        "of the others'. The abstract claims up to 5.8 points; it names neither data set nor "
-        "baseline.",
-        ALL,
-        on("unseen"),
-        of="pfedmm",
-        group="unseen",
-        at="last",
-        claim=CLAIM | {"metric": "unseen_gain_max", "over": "any"},
-        published="abstract-claim",
-        asks="How far is pFedMM ahead on clients that took no part in training?",
+        columns=[
+            {"title": "Seen", **POOLED},
+            {"title": "Unseen", "group": "unseen", **POOLED},
+            {"title": "Unseen, carried", "group": "unseen", "protocol": "carry", **POOLED},
+            {"title": "Unseen, trained", "group": "unseen", "protocol": "trained", **POOLED},
+        ],
+        asks="How accurate are methods for clients that took no part in training?",
     ),
     "decentralised": tables.Accuracy(
         "Without a server",
@@ -159,35 +144,18 @@ TABLES = {
         WITH_PARTICIPATION,
         asks="What does it cost if only some clients train in a round?",
     ),
-    "refreshed_weights": tables.Protocols(
+    "refreshed_weights": tables.Views(
         "Mixture weights of absent clients",
         "A client that was absent has mixture weights that fit the experts of an "
         "earlier round. Accuracy of the seen clients with the weights as they are, and after "
         "one E-step with the experts of the last round.",
         tuple(x for label in MIXTURES for x in BY_SAMPLING[label]),
         WITH_PARTICIPATION,
-        protocols={"default": "as they are", "one_step": "refreshed"},
+        columns=[
+            {"title": "As they are", **POOLED},
+            {"title": "Refreshed", "protocol": "one_step", **POOLED},
+        ],
         asks="Do clients that were absent need fresh mixture weights?",
-    ),
-    "effect_of_experts": tables.Sweep(
-        "Effect of the number of experts",
-        f"{OF_SEEN} for M experts. The paper's scripts "
-        "run this experiment; its numbers are not public.",
-        by_experts,
-        WITH_EXPERTS,
-        **OVER_EXPERTS,
-        asks="Do more experts help?",
-    ),
-    "heterogeneity": tables.Sweep(
-        "Effect of heterogeneity",
-        f"{OF_SEEN} against the concentration α of the "
-        "Dirichlet partition: the smaller, the more clients differ; 1e6 is practically IID. "
-        "The paper's scripts run 0.4 and 1e6; its numbers are not public.",
-        over_alpha,
-        by_alpha,
-        **OVER_ALPHA,
-        methods=methods_over_alpha,
-        asks="What changes as clients' data differ more?",
     ),
     "ablations": tables.Accuracy(
         "What pFedMM is made of",

@@ -116,14 +116,6 @@ def _tables(name: str) -> dict[str, Exhibit]:
             with_all(compared),
             of=f"pfedmoe{suffix}",
         ),
-        f"to_target_{name}": tables.ToTarget(
-            f"Rounds, communication and computation to a target, {name} models",
-            "The target is 90 % on CIFAR-10, and 70, 60 and 50 % on CIFAR-100 with 10, 50 "
-            "and 100 clients; at other scales and on other data sets it is ours.",
-            labels,
-            WITH_TARGET,
-            targets=TARGETS,
-        ),
         f"repeated_{name}": tables.BesidePublished(
             f"pFedMoE and the baselines of the criteria, {name} models",
             f"Clients have {what}. {REPEATED}",

@@ -1,6 +1,10 @@
 """Bars of what runs send and compute to reach a target accuracy, two panels per federation.
 
-A run that does not reach the target has no bar. Definitions: `fedlib.report.time_to_accuracy`.
+A run that misses the target has no bar, because the cost of the whole run would be too low.
+
+Source: L. Yi et al., pFedMoE, 2024 (arXiv:2402.01350); specification section 6, whose costs are
+  rounds to the target times numbers exchanged, or operations of training, in a round.
+Deviation: costs are summed over the actual rounds, for all clients together.
 """
 
 import numpy as np
@@ -9,11 +13,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from fedlib.report import comparisons, exhibits, time_to_accuracy
+from fedlib.errors import ConfigError, DataError
+from fedlib.report import comparisons, exhibits
+from fedlib.report.comparisons import MEAN
 from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
+from fedlib.report.metrics import FLOPS, PRIMARY, TRAFFIC
 
-PANELS = {  # field of `Costs`: name of its axis, and its unit
+PANELS = {  # cost: name of its axis, and its unit
     "bytes": ("Sent by all clients together (MiB)", 2**20),
     "flops": ("Training of all clients together (TFLOP)", 1e12),
 }
@@ -28,10 +35,11 @@ def draw(given: Inputs) -> Figure:
     """The figure: means over seeds that reach the target, a whisker from least to most.
 
     Raises:
-      ConfigError, DataError: see `fedlib.report.time_to_accuracy.costs`.
+      ConfigError: if a federation has no target in (0, 1].
+      DataError: if a run lacks one of the numbers.
     """
     exhibit, targets = given.exhibit, given.kind.targets
-    found = time_to_accuracy.costs(given, targets)
+    _check(exhibit, targets)
     where = [(federation, field) for federation in exhibit["federations"] for field in PANELS]
     most = max(len(exhibits.runs_of(exhibit, f["name"])) for f in exhibit["federations"])
     height = AROUND + ROW_HEIGHT * most
@@ -41,7 +49,7 @@ def draw(given: Inputs) -> Figure:
     for axes, (federation, field) in zip(grid, where, strict=True):
         runs = exhibits.runs_of(exhibit, federation["name"])
         name, unit = PANELS[field]
-        spent = [found[federation["name"], run["label"]][field].dropna() / unit for run in runs]
+        spent = [_spent(given, run, field, targets[federation["name"]]) / unit for run in runs]
         _draw_bars(axes, spent, [looks[run["label"]].color for run in runs])
         axes.set_yticks(range(len(runs)), [run["title"] for run in runs])
         axes.set_xlabel(name)
@@ -49,12 +57,39 @@ def draw(given: Inputs) -> Figure:
         figure,
         exhibit,
         [],
-        f"Until the first evaluated round at which the {comparisons.METRICS[comparisons.MEAN]}, "
+        f"Until the first evaluated round at which the {comparisons.METRICS[MEAN]}, "
         "reaches the target on test examples; means over the seeds that reach it. Logarithmic "
         "axes.",
         canvas.spread_text(exhibit, "whisker"),
     )
     return figure
+
+
+def _check(exhibit: dict, targets: dict[str, float]) -> None:
+    for federation in exhibit["federations"]:
+        if not 0 < targets.get(federation["name"], 0) <= 1:
+            raise ConfigError(
+                f"targets must have a number in (0, 1] for {federation['name']}, got {targets}"
+            )
+
+
+def _spent(given: Inputs, run: dict, cost: str, target: float) -> pd.Series:
+    """What a run had sent ("bytes") or computed ("flops") when it reached the target, by seed."""
+    mine = exhibits.of_run(given.rows, run)
+    curve = exhibits.pick(mine, at="round", metric=MEAN, **PRIMARY._asdict())
+    first = curve[curve["value"] >= target].groupby("seed")["round"].min()
+    metric = "bytes" if cost == "bytes" else "examples"
+    spent = exhibits.pick(mine, at="round", metric=metric, **TRAFFIC._asdict())
+    reached = spent.set_index(["seed", "round"])["value"].reindex([*first.items()]).droplevel(1)
+    if cost == "flops":
+        of_example = exhibits.pick(mine, at="last", metric=FLOPS).set_index("seed")["value"]
+        reached = reached * of_example.reindex(reached.index)
+    if reached.isna().any():
+        raise DataError(
+            f"{exhibits.name(run)} has no {cost} until the target; run its evaluation and the "
+            "metrics stage again"
+        )
+    return reached
 
 
 def _draw_bars(axes: Axes, spent: list[pd.Series], colors: list[str]) -> None:

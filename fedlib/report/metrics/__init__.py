@@ -33,7 +33,7 @@ from fedlib.report.metrics.definitions import (
     primary,
 )
 from fedlib.report.metrics.runs import COLUMNS, collect, result_files, write
-from fedlib.report.metrics.seeds import INTERVAL_SEEDS, over_seeds
+from fedlib.report.metrics.seeds import INTERVAL_SEEDS, over_seeds, summary
 from fedlib.report.metrics.tidy import (
     CLIENT_COLUMNS,
     DIVERGENCE,

@@ -20,6 +20,12 @@ def over_seeds(frame: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     return table.assign(ci95=half_width(table["std"], table["seeds"]))
 
 
+def summary(values: pd.Series) -> dict[str, float]:
+    """`over_seeds` of one group, a value per seed: its columns by name."""
+    found = over_seeds(values.to_frame("value").assign(all=0), ["all"]).drop(columns="all")
+    return found.to_dict("records")[0]
+
+
 def half_width(std: np.ndarray, seeds: np.ndarray) -> np.ndarray:
     """Half-width of the 95 % interval of a mean: t(0.975, n - 1) std / sqrt(n).
 

@@ -46,8 +46,9 @@ def build(given: TableInputs) -> Sheet:
         numbers,
         given.blocks(numbers, _columns),
         notes.measured(exhibit),
-        notes.ALL_AND_BOTTOM,
-        notes.LAST_AND_BEST,
+        "All: right predictions over all test examples of the clients that train. Bottom-10%: "
+        "accuracy of the floor(C/10)-th worst of C clients, at least the worst.",
+        f"Last: after the last round. {notes.BEST}",
         "Difference: reproduced at the best round minus published, in percentage points. "
         + sheets.HIGHEST,
         *exhibits.published_note(exhibit, shown=sheets.is_compared(numbers)),

@@ -12,7 +12,7 @@ import pandas as pd
 from fedlib.errors import ConfigError, DataError
 from fedlib.report import exhibits, printed
 from fedlib.report.comparisons import MEAN
-from fedlib.report.metrics import PRIMARY, TRAFFIC, over_seeds
+from fedlib.report.metrics import PRIMARY, TRAFFIC, summary
 from fedlib.report.tables import notes, sheets
 from fedlib.report.tables.render import ABSENT, Column, Sheet
 from fedlib.report.tables.sheets import Columns, TableInputs, beside, texts
@@ -106,8 +106,7 @@ def _accuracy(curve: pd.DataFrame, over: dict[str, int]) -> dict[str, float]:
         ]
     else:
         kept = curve.sort_values("round").groupby("seed").tail(over["evaluations"])
-    by_seed = kept.groupby("seed")["value"].mean().reset_index()
-    (found,) = over_seeds(by_seed.assign(run=0), ["run"]).to_dict("records")
+    found = summary(kept.groupby("seed")["value"].mean())
     evaluations = int(kept.groupby("seed")["round"].count().max())
     return {**{name: found[name] for name in sheets.STATISTICS}, "evaluations": evaluations}
 

@@ -5,6 +5,7 @@ B, which have matrices and no numbers; specification section 7.2.
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 
 import pandas as pd
@@ -25,7 +26,13 @@ def build(given: TableInputs) -> Sheet:
       DataError: if the clients of a run have no weights (or choice), or no column "cluster".
     """
     exhibit, kind = given.exhibit, given.kind
-    numbers = given.by_seed(partial(_recovery, choice=kind.choice))
+
+    def of_run(federation: dict, run: dict) -> Iterator[dict]:
+        for seed in exhibit["seeds"]:
+            clients = of_clients.of_seed(given, run, seed)
+            yield {"seed": seed, **_recovery(run, clients, kind.choice)}
+
+    numbers = given.numbers(of_run)
     return given.sheet(
         numbers,
         given.blocks(numbers, partial(_columns, weighted=kind.choice is None)),

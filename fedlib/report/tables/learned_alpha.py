@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.report import exhibits
-from fedlib.report.metrics import over_seeds
+from fedlib.report.metrics import summary
 from fedlib.report.tables import notes, sheets
 from fedlib.report.tables.render import ABSENT, Column, Sheet, with_spread
 from fedlib.report.tables.sheets import Columns, TableInputs, block, texts
@@ -43,7 +43,7 @@ def build(given: TableInputs) -> Sheet:
 def _row(federation: dict, run: dict, alphas: pd.DataFrame, theirs: dict, num_seeds: int) -> dict:
     """The numbers of one run's alpha."""
     last = alphas[alphas["round"] == alphas["round"].max()]
-    (found,) = over_seeds(last.assign(run=0), ["run"]).to_dict("records")
+    found = summary(last["value"])
     rate = run["params"].get(RATE, 1.0) * run["params"]["server"]["lr"]
     return {
         **sheets.identity(federation, run),

@@ -5,16 +5,11 @@ import pandas as pd
 from fedlib.report import exhibits
 from fedlib.report.metrics import INTERVAL_SEEDS
 
-ALL_AND_BOTTOM = (
-    "All: right predictions over all test examples of the clients that train. Bottom-10%: accuracy "
-    "of the floor(C/10)-th worst of C clients, at least the worst."
-)
 EVERYBODY = {"rate": 1.0}  # unless a run says otherwise
 BEST = (
     "Best: at the round with the highest accuracy pooled over the test examples of all clients, "
     "each seed its own round; this is a selection on the test set and flatters every method."
 )
-LAST_AND_BEST = f"Last: after the last round. {BEST}"
 
 
 def measured(exhibit: dict) -> str:

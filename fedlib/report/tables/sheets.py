@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 import pandas as pd
 
-from fedlib.report import exhibits, of_clients
+from fedlib.report import exhibits
 from fedlib.report.inputs import Inputs
-from fedlib.report.metrics import over_seeds
+from fedlib.report.metrics import over_seeds, summary
 from fedlib.report.tables import notes
 from fedlib.report.tables.render import (
     Block,
@@ -50,15 +50,6 @@ class TableInputs(Inputs):
             for federation, run in self.runs
             for row in of_run(federation, run)
         )
-
-    def by_seed(self, measure: Callable[[dict, pd.DataFrame], dict]) -> pd.DataFrame:
-        """`measure(run, clients)` of the seen clients: a row per run and seed."""
-
-        def of_run(federation: dict, run: dict) -> Iterator[dict]:
-            for seed in self.exhibit["seeds"]:
-                yield {"seed": seed, **measure(run, of_clients.of_seed(self, run, seed))}
-
-        return self.numbers(of_run)
 
     def blocks(
         self, numbers: pd.DataFrame, columns: Callable[[pd.DataFrame], Columns], num_keys: int = 1
@@ -134,19 +125,18 @@ def identity(federation: dict, run: dict) -> dict[str, str]:
     }
 
 
-def statistics(summary: pd.DataFrame, key: tuple, prefix: str = "") -> dict[str, float]:
+def statistics(table: pd.DataFrame, key: tuple, prefix: str = "") -> dict[str, float]:
     """`STATISTICS` of one row of `fedlib.report.metrics.over_seeds`, its names prefixed.
 
     Args:
-      summary: indexed by the columns that `over_seeds` grouped by.
+      table: indexed by the columns that `over_seeds` grouped by.
       key: of the row; without such a row, as when a run lacks a protocol, all are NaN.
       prefix: of the names.
     """
-    found = summary.loc[key] if key in summary.index else dict.fromkeys(STATISTICS, np.nan)
+    found = table.loc[key] if key in table.index else dict.fromkeys(STATISTICS, np.nan)
     return {f"{prefix}{name}": float(found[name]) for name in STATISTICS}
 
 
 def mean_text(seeds: pd.DataFrame, column: str, decimals: int) -> str:
     """The mean of a column over seeds, with its interval or range; see `render.with_spread`."""
-    (found,) = over_seeds(seeds.assign(value=seeds[column], run=0), ["run"]).to_dict("records")
-    return with_spread(found, "ci95", lambda value: f"{value:.{decimals}f}")
+    return with_spread(summary(seeds[column]), "ci95", lambda value: f"{value:.{decimals}f}")

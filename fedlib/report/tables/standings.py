@@ -8,7 +8,7 @@ import pandas as pd
 from fedlib.report import contrasts, exhibits
 from fedlib.report.choices import Choice, choices, costs, of_clients, rows_of
 from fedlib.report.comparisons import MEAN
-from fedlib.report.metrics import PRIMARY, over_seeds
+from fedlib.report.metrics import PRIMARY, summary
 from fedlib.report.tables import notes, render
 from fedlib.report.tables.render import Cell, Column, Sheet
 from fedlib.report.tables.sheets import Columns, TableInputs, block, means, texts
@@ -48,12 +48,11 @@ def _row(given: TableInputs, choice: Choice, hurt: pd.Series) -> dict:
     """The numbers of a method on a federation, means over seeds."""
     seen = of_clients(given, choice)
     by_seed = seen.groupby("seed")["accuracy"]
-    found = over_seeds(by_seed.mean().rename("value").reset_index().assign(run=0), ["run"])
     about = choice.federation["name"], choice.row["title"]
     unseen = np.nan
     if not choice.row.get("pick"):
         unseen = of_clients(given, choice, "unseen").groupby("seed")["accuracy"].mean().mean()
-    [mean] = found.drop(columns="run").to_dict("records") or [{"mean": np.nan}]
+    mean = summary(by_seed.mean()) if len(seen) else {"mean": np.nan}
     return {
         "federation": about[0],
         "dataset": choice.federation["dataset"],
