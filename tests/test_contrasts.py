@@ -242,21 +242,6 @@ def test_names_lie_on_no_point_and_on_no_other_name_if_there_is_room(points):
         boxes.append(free)
 
 
-# -- other orders ------------------------------------------------------------------------------
-
-
-def test_stability_is_kendalls_tau_of_two_orders():
-    found = built("stability").numbers.set_index("name")
-    assert found.loc[["digits", "mnist", "1", "2"], "without"].tolist() == [1, 1, 1, 1]
-    assert found.loc["NLL", "alone"] == -1  # these frames have the highest loss for the best
-    # On "c" and "d" Plus and Pick pass MoE, and Plus passes Pick: 3 of 10 pairs.
-    shifted = built("stability", frames(shift=0.1)).numbers.set_index("name")
-    assert shifted.loc[["digits", "mnist"], "alone"].round(6).tolist() == [0.4, 0.4]
-    metrics, clients = frames()
-    sheet = built("stability", (metrics, clients.drop(columns="brier")))
-    assert np.isnan(sheet.numbers.set_index("name").loc["Brier", "alone"])
-
-
 # -- the page --------------------------------------------------------------------------------------
 
 

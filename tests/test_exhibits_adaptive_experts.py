@@ -206,56 +206,6 @@ def test_the_grid_has_published_and_reproduced_means_and_deviations_over_trials(
     assert len(numbers) == 2 * 2 * 5
 
 
-SETTINGS = {
-    "columns": [{"title": "Global", "key": "global"}, {"title": "Gate", "key": "gate"}],
-    "rows": [
-        {"title": "Learning rate", "key": "lr", "paths": {"global": "local.lr"}},
-        {"title": "Hidden", "key": "hidden", "paths": {"gate": "modules.gate.params.hidden"}},
-        {"title": "Exploration", "key": "kind", "paths": {"global": "params.exploration"}},
-    ],
-}
-
-
-def one_run(collected, **changes) -> dict:
-    exhibit = collected["p"][0]
-    narrowed = {"federations": exhibit["federations"][:1], "runs": exhibit["runs"][:1]}
-    return {**narrowed, "published": "table1", **changes}
-
-
-def test_hyperparameters_are_those_declared_beside_those_published(collected):
-    sheet = build(collected, "hyperparameters", changes=one_run(collected), **SETTINGS)
-    (block,) = sheet.blocks
-    assert [(column.group, column.title) for column in block.columns[1:]] == [
-        *(("Global", "published"), ("Global", "here"), ("Gate", "published"), ("Gate", "here")),
-    ]
-    assert [[cell.text for cell in row] for row in block.rows] == [
-        ["Learning rate", "0.00586", "0.00586", "3e-6", "–"],
-        ["Hidden", "1024", "–", "8", "16"],
-        ["Exploration", "–", "eps", "–", "–"],
-    ]
-    bold = [(row[0].text, i) for row in block.rows for i, cell in enumerate(row) if cell.bold]
-    assert bold == [("Hidden", 4)]  # 16 is not the paper's 8
-    assert sheet.numbers["path"].tolist()[:2] == ["local.lr", ""]
-
-
-def test_hyperparameters_of_other_data_have_no_published_column(collected):
-    federations = made_up.majority(0.2, dataset="digits")
-    changes = one_run(collected, federations=federations)
-    sheet = build(collected, "hyperparameters", changes=changes, **SETTINGS)
-    assert [column.title for column in sheet.blocks[0].columns[1:]] == ["Global", "Gate"]
-    assert "The paper prints none for these data." in sheet.notes
-
-
-def test_hyperparameters_that_no_run_states_are_refused(collected):
-    changes = one_run(collected)
-    rows = [{"title": "Rate", "key": "lr", "paths": {"global": "local.rate"}}]
-    with pytest.raises(ConfigError, match="cifar10-p0.2/eps does not state local.rate"):
-        build(collected, "hyperparameters", changes=changes, **{**SETTINGS, "rows": rows})
-    rows[0]["paths"] = {"locals": "local.lr"}
-    with pytest.raises(ConfigError, match="Rate has a path for locals, which is no column"):
-        build(collected, "hyperparameters", changes=changes, **{**SETTINGS, "rows": rows})
-
-
 # Figures
 
 

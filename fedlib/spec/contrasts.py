@@ -87,19 +87,6 @@ class Pareto(Chosen, Figure):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stability(Chosen, Table):
-    """Similarity of rankings: without one data set, with one seed, by other measures."""
-
-    question: ClassVar = "Would other data, another seed or another measure rank methods alike?"
-
-    rows: Sequence[Mapping]
-
-    def metrics(self) -> tuple[str, ...]:
-        """Metrics of single predictions."""
-        return ("brier",)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Claims(Chosen, Table):
     """Orders of methods that papers claim, over all federations.
 

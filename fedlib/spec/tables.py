@@ -119,23 +119,6 @@ class Gains(Table):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hyperparameters(Table):
-    """Settings of the runs beside the published ones.
-
-    Attributes:
-      columns: [{"title": "Global", "key": label of the published numbers}], in order.
-      rows: [{"title": "Learning rate", "key": metric of the published numbers, "paths": {key of a
-        column: dotted path into `fedlib.spec.Run.describe`, "local.lr"}}], in order. A cell without
-        a path is empty.
-    """
-
-    question: ClassVar = "Which settings were used, and which did the paper print?"
-
-    columns: Sequence[Mapping]
-    rows: Sequence[Mapping]
-
-
-@dataclass(frozen=True, kw_only=True)
 class LearnedAlpha(Table):
     """Fed-MoE's learned weight of a client's own relevance."""
 

@@ -42,41 +42,6 @@ TRIALS = (
 )
 
 
-def _in_networks(title: str, key: str) -> dict:
-    """A row of Table 1 about networks, with its paths in a run's declaration."""
-    paths = {"global": "model_params", "local": "modules.expert.params"}
-    paths |= {"gate": "modules.gate.params"}
-    return {"title": title, "key": key, "paths": {of: f"{x}.{key}" for of, x in paths.items()}}
-
-
-def _in_solvers(title: str, key: str) -> dict:
-    """A row of Table 1 about training, with its paths in a run's declaration."""
-    paths = {"global": "local.", "local": "params.local_", "gate": "params.gate_"}
-    return {"title": title, "key": key, "paths": {of: f"{x}{key}" for of, x in paths.items()}}
-
-
-TABLE_1 = [
-    _in_solvers("Learning rate", "lr"),
-    _in_networks("First convolution", "conv1"),
-    _in_networks("Second convolution", "conv2"),
-    _in_networks("Fully connected", "hidden"),
-    _in_networks("Dropout", "dropout"),
-    _in_solvers("Weight decay", "weight_decay"),
-    {"title": "Local epochs", "key": "local_epochs", "paths": {"global": "local.epochs"}},
-    {"title": "ε", "key": "epsilon", "paths": {"global": "params.epsilon"}},
-]
-NETWORKS = [
-    {"title": "Global", "key": "global"},
-    {"title": "Local", "key": "local"},
-    {"title": "Gate", "key": "gate"},
-]
-
-
-def smallest_p(settings: Sequence[Setting]) -> list[Setting]:
-    """The federation of Table 2 with the smallest majority fraction."""
-    return on("table2")(settings)[:1]
-
-
 def largest_p(settings: Sequence[Setting]) -> list[Setting]:
     """The federation of Table 2 with the largest majority fraction."""
     return on("table2")(settings)[-1:]
@@ -108,17 +73,6 @@ TABLES = {
         **BY_P,
         published=TABLE_2,
         asks="Which predictor is best as clients' data differ more?",
-    ),
-    "hyperparameters": tables.Hyperparameters(
-        "Hyper-parameters",
-        "The paper's Table 1, rendered from the declared runs. Weight decay outside "
-        "the federated training is 0 in the profile published, because the official code "
-        "does not pass it on.",
-        ("eps",),
-        smallest_p,
-        columns=NETWORKS,
-        rows=TABLE_1,
-        published="table1",
     ),
     "methods_clean": tables.ProtocolGrid(
         "Personalised accuracy, profile clean",

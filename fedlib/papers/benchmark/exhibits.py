@@ -11,7 +11,6 @@ from fedlib.spec.contrasts import (
     ContrastPoints,
     Contrasts,
     Pareto,
-    Stability,
     Standings,
 )
 from fedlib.spec.worlds import PhaseDiagram, Regret
@@ -135,11 +134,6 @@ TABLES = {
         ),
         **COMPARED,
         **REAL,
-    ),
-    "stability": Stability(
-        title="How far the order of methods depends on data sets, seeds and measure",
-        caption="",
-        **REAL | {"federations": several, "rows": contenders},
     ),
     "claims": Claims(
         title="The papers' orders of methods, on clients that they did not choose",
