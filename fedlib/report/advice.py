@@ -13,26 +13,12 @@ import numpy as np
 import pandas as pd
 
 from fedlib.report import contrasts, statistics
+from fedlib.spec.contrasts import Advice
 
 WINNERS = ("clear", "leaning")  # verdicts that recommend a method
 FOLLOWED = "This page"
 PLANNED_LENGTH = 0.01  # half-width of an interval that settles one point
 WAYS = ("federation", "dataset")  # units to leave out
-
-
-class Asked(NamedTuple):
-    """The fields of `fedlib.spec.contrasts.Advice` with these names."""
-
-    of: Sequence[str]
-    against: str
-    pick: str
-    tags: Mapping[str, Sequence[str]]
-    rules: Sequence[Mapping]
-
-    def tagged(self, values: pd.DataFrame, tag: str) -> pd.DataFrame:
-        """The values of federations with a tag; of all federations for ""."""
-        names = [name for name, own in self.tags.items() if not tag or tag in own]
-        return values[values["federation"].isin(names)]
 
 
 class Ruling(NamedTuple):
@@ -54,16 +40,22 @@ class Ruling(NamedTuple):
     more: float
 
 
-def rulings(asked: Asked, values: pd.DataFrame) -> list[Ruling]:
+def rulings(asked: Advice, values: pd.DataFrame) -> list[Ruling]:
     """The result of each rule on all federations with its tag; rules without any are left out."""
     found = []
     for rule in asked.rules:
-        ruling = decide(asked, asked.tagged(values, rule["tag"]), rule)
+        ruling = decide(asked, tagged(asked.tags, values, rule["tag"]), rule)
         found += [ruling] if ruling else []
     return found
 
 
-def decide(asked: Asked, values: pd.DataFrame, rule: Mapping) -> Ruling | None:
+def tagged(tags: Mapping[str, Sequence[str]], values: pd.DataFrame, tag: str) -> pd.DataFrame:
+    """The values of federations with a tag; of all federations for ""."""
+    names = [name for name, own in tags.items() if not tag or tag in own]
+    return values[values["federation"].isin(names)]
+
+
+def decide(asked: Advice, values: pd.DataFrame, rule: Mapping) -> Ruling | None:
     """The result of a rule on these values; None if there is nothing to compare."""
     differences = {
         title: contrasts.paired(values, title, asked.against)
@@ -98,7 +90,7 @@ def _more(values: np.ndarray) -> float:
     return float(max(1, needed - len(values)))
 
 
-def tested(asked: Asked, values: pd.DataFrame) -> pd.DataFrame:
+def tested(asked: Advice, values: pd.DataFrame) -> pd.DataFrame:
     """Regret of each way to decide, on each federation left out.
 
     Returns:
@@ -135,14 +127,14 @@ def tested(asked: Asked, values: pd.DataFrame) -> pd.DataFrame:
 
 
 def _followed(
-    asked: Asked, others: pd.DataFrame, federation: str, candidates: Collection[str]
+    asked: Advice, others: pd.DataFrame, federation: str, candidates: Collection[str]
 ) -> str:
     """The method that rules made of other federations recommend for one federation."""
     tags = asked.tags.get(federation, ())
     for rule in asked.rules:
         if rule["tag"] and rule["tag"] not in tags:
             continue
-        ruling = decide(asked, asked.tagged(others, rule["tag"]), rule)
+        ruling = decide(asked, tagged(asked.tags, others, rule["tag"]), rule)
         if ruling and ruling.verdict != "unknown":
             winner = ruling.verdict in WINNERS and ruling.title in candidates
             return ruling.title if winner else asked.against

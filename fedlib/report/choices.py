@@ -10,7 +10,7 @@ import pandas as pd
 
 from fedlib.report import exhibits
 from fedlib.report.inputs import Inputs
-from fedlib.report.metrics import TRAFFIC
+from fedlib.report.metrics import PRIMARY, TRAFFIC
 
 COSTS = ("bytes", "flops", "personal_flops")
 
@@ -26,6 +26,27 @@ class Choice(NamedTuple):
     federation: dict
     row: Mapping
     labels: list[str]
+
+    @property
+    def about(self) -> dict[str, str]:
+        """Its federation, data set and title, as columns name them."""
+        names = {"federation": self.federation["name"], "dataset": self.federation["dataset"]}
+        return names | {"title": self.row["title"]}
+
+    @property
+    def picks(self) -> bool:
+        """Whether every client picks one of the runs."""
+        return bool(self.row.get("pick"))
+
+    @property
+    def label(self) -> str:
+        """The run; "" if clients pick."""
+        return "" if self.picks else self.labels[0]
+
+    @property
+    def protocol(self) -> str:
+        """The way in which its method predicts."""
+        return self.row.get("protocol", PRIMARY.protocol)
 
 
 def choices(given: Inputs, rows: Iterable[Mapping]) -> list[Choice]:
@@ -47,8 +68,8 @@ def choices(given: Inputs, rows: Iterable[Mapping]) -> list[Choice]:
 
 def rows_of(given: Inputs, choice: Choice, **where: str) -> pd.DataFrame:
     """The metrics of the run; no rows if clients pick."""
-    label = "" if choice.row.get("pick") else choice.labels[0]
-    return exhibits.pick(given.rows, federation=choice.federation["name"], label=label, **where)
+    name = choice.federation["name"]
+    return exhibits.pick(given.rows, federation=name, label=choice.label, **where)
 
 
 def of_clients(given: Inputs, choice: Choice, group: str = "seen") -> pd.DataFrame:
@@ -62,11 +83,11 @@ def of_clients(given: Inputs, choice: Choice, group: str = "seen") -> pd.DataFra
         federation=choice.federation["name"],
         at="last",
         group=group,
-        protocol=choice.row.get("protocol", "default"),
+        protocol=choice.protocol,
     )
     test = exhibits.pick(mine, split="test")
-    if not choice.row.get("pick"):
-        return exhibits.pick(test, label=choice.labels[0])
+    if not choice.picks:
+        return exhibits.pick(test, label=choice.label)
     key = ["seed", "client"]
     val = exhibits.pick(mine, split="val").pivot(index=key, columns="label", values="accuracy")
     if any(label not in val for label in choice.labels):

@@ -21,9 +21,7 @@ def accuracies(given: Inputs, rows: Iterable[Mapping]) -> pd.DataFrame:
     found = []
     for choice in choices(given, rows):
         by_seed = of_clients(given, choice).groupby("seed")["accuracy"].mean()
-        about = {name: choice.federation[name] for name in ("dataset",)}
-        about |= {"federation": choice.federation["name"], "title": choice.row["title"]}
-        found.append(by_seed.rename("value").reset_index().assign(**about))
+        found.append(by_seed.rename("value").reset_index().assign(**choice.about))
     return pd.concat(found, ignore_index=True)
 
 
@@ -75,28 +73,21 @@ def all_contrasts(values: pd.DataFrame, of: Iterable[str], against: Sequence[str
     return pd.DataFrame(found, columns=["against", "title", *NUMBERS])
 
 
-def hurt(given: Inputs, rows: Iterable[Mapping], alone: str) -> pd.DataFrame:
-    """Share of clients worse off than with `alone`: columns federation, title, seed, value.
+def hurt(given: Inputs, rows: Iterable[Mapping], alone: str) -> pd.Series:
+    """Share of clients worse off than with `alone`, mean over seeds, by federation and title.
 
     A client is worse off if its accuracy is lower by more than a standard error of the difference
     of two independent shares of its test examples.
     """
-    by_title = {
-        (choice.federation["name"], choice.row["title"]): of_clients(given, choice)
-        for choice in choices(given, rows)
-    }
-    key, found = ["seed", "client"], []
-    for (federation, title), mine in by_title.items():
-        if (federation, alone) not in by_title:
-            continue
-        other = by_title[federation, alone]
-        both = mine.merge(other, on=key, suffixes=("", "_alone"))
-        p, q, n = both["accuracy"], both["accuracy_alone"], both["count"]
-        error = np.sqrt((p * (1 - p) + q * (1 - q)) / n)
-        worse = (q - p > error).groupby(both["seed"]).mean().rename("value").reset_index()
-        found.append(worse.assign(federation=federation, title=title))
-    columns = ["federation", "title", "seed", "value"]
-    return pd.concat(found, ignore_index=True)[columns] if found else pd.DataFrame(columns=columns)
+    every = pd.concat(
+        of_clients(given, choice).assign(**choice.about) for choice in choices(given, rows)
+    )
+    key = ["federation", "seed", "client"]
+    both = every.merge(every[every["title"] == alone], on=key, suffixes=("", "_alone"))
+    p, q, n = both["accuracy"], both["accuracy_alone"], both["count"]
+    error = np.sqrt((p * (1 - p) + q * (1 - q)) / n)
+    by_seed = both.assign(hurt=q - p > error).groupby(["federation", "title", "seed"])["hurt"]
+    return by_seed.mean().groupby(["federation", "title"]).mean()
 
 
 def worst_tenth(accuracy: pd.Series) -> float:

@@ -3,8 +3,7 @@
 import pandas as pd
 
 from fedlib.errors import DataError
-from fedlib.report import exhibits
-from fedlib.report.choices import Choice, choices, of_clients
+from fedlib.report.choices import Choice, choices, of_clients, rows_of
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY, over_seeds
 from fedlib.results import OPTIMUM
@@ -22,12 +21,8 @@ def chosen(given: Inputs) -> pd.DataFrame:
     """
     found = []
     for choice in choices(given, given.kind.rows):
-        about = {"federation": choice.federation["name"], "title": choice.row["title"]}
-        if choice.row.get("pick"):
-            found.append(picked_by_clients(given, choice).assign(**about, label=""))
-        else:
-            [label] = choice.labels
-            found.append(_regret(given, about["federation"], label).assign(**about, label=label))
+        regret = picked_by_clients if choice.picks else _regret
+        found.append(regret(given, choice).assign(**choice.about, label=choice.label))
     rows = pd.concat(found, ignore_index=True)
     return over_seeds(rows, ["federation", "title", "label"])
 
@@ -39,12 +34,12 @@ def picked_by_clients(given: Inputs, choice: Choice) -> pd.DataFrame:
     return regret.rename("value").reset_index()
 
 
-def _regret(given: Inputs, federation: str, label: str) -> pd.DataFrame:
+def _regret(given: Inputs, choice: Choice) -> pd.DataFrame:
     """The regret of a run, a row for each seed."""
-    where = {"at": "last", "metric": "regret", **PRIMARY._asdict()}
-    found = exhibits.pick(given.rows, **where, federation=federation, label=label)
+    found = rows_of(given, choice, at="last", metric="regret", **PRIMARY._asdict())
     if found.empty:
         raise DataError(
-            f"{federation}/{label} has no regret: nobody knows the best accuracy on its data"
+            f"{choice.federation['name']}/{choice.label} has no regret: nobody knows the best "
+            "accuracy on its data"
         )
     return found[["seed", "value"]]

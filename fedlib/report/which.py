@@ -13,6 +13,7 @@ import pandas as pd
 from tabulate import tabulate
 
 from fedlib.report import inputs, intervals, packs, tables
+from fedlib.report.advice import tagged
 from fedlib.report.choices import relative
 from fedlib.report.statistics import (
     CLEAR,
@@ -178,10 +179,8 @@ class _Page:
     def _price(self, row: dict) -> str:
         """Traffic and clients hurt by a rule's method, on the rule's federations."""
         tag = next(r["tag"] for r in self._params["rules"] if r["sentence"] == row["name"])
-        tags = self._params["tags"]
-        names = [name for name, own in tags.items() if not tag or tag in own]
-        mine = self._sheets["standings"]
-        costs = relative(mine[mine["federation"].isin(names)], self._base, CLIENTS)
+        mine = tagged(self._params["tags"], self._sheets["standings"], tag)
+        costs = relative(mine, self._base, CLIENTS)
         found = costs.loc[row["title"]]
         hurt = f"{render.percent(found['hurt'])} % of clients worse off than alone"
         return f"; it sends {found['bytes']:.2g} times as many bytes and leaves {hurt}"

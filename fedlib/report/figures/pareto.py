@@ -54,14 +54,10 @@ def draw(given: Inputs) -> Figure:
 def _numbers(given: Inputs) -> pd.DataFrame:
     """Accuracy and costs by federation and title."""
     shown = choices.choices(given, given.kind.rows)
+    costs = pd.DataFrame(one.about | choices.costs(given, one) for one in shown)
     values = contrasts.accuracies(given, given.kind.rows)
-    means = values.groupby(["federation", "title"])["value"].mean()
-    return pd.DataFrame(
-        {"federation": place[0], "title": place[1], "mean": means.get(place), **cost}
-        for place, cost in (
-            ((one.federation["name"], one.row["title"]), choices.costs(given, one)) for one in shown
-        )
-    )
+    means = values.groupby(["federation", "title"])["value"].mean().rename("mean")
+    return costs.join(means, on=["federation", "title"])
 
 
 def _base(numbers: pd.DataFrame, wanted: str) -> str:

@@ -21,9 +21,8 @@ def build(given: TableInputs) -> Sheet:
     """The table; its numbers have a row for each rule, then for each way to decide."""
     kind = given.kind
     values = contrasts.accuracies(given, kind.rows)
-    asked = advice.Asked(kind.of, kind.against, kind.pick, kind.tags, kind.rules)
-    regrets = advice.tested(asked, values)
-    rulings = pd.DataFrame(map(_ruling, advice.rulings(asked, values)))
+    regrets = advice.tested(kind, values)
+    rulings = pd.DataFrame(map(_ruling, advice.rulings(kind, values)))
     tests = pd.DataFrame(
         {"part": left_out, "name": way, **_summary(part["value"])}
         for (left_out, way), part in regrets.groupby(["left_out", "way"], sort=False)

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from fedlib.report import contrasts, exhibits
+from fedlib.report import contrasts
 from fedlib.report.choices import Choice, choices, costs, of_clients, rows_of
 from fedlib.report.comparisons import MEAN
 from fedlib.report.metrics import PRIMARY, summary
 from fedlib.report.tables import notes, render
 from fedlib.report.tables.render import Cell, Column, Sheet
-from fedlib.report.tables.sheets import Columns, TableInputs, block, means, texts
+from fedlib.report.tables.sheets import Columns, TableInputs, means, texts
 
 CHANCE = 0.16  # share of a normal distribution more than one deviation below its mean
 
@@ -19,15 +19,11 @@ CHANCE = 0.16  # share of a normal distribution more than one deviation below it
 def build(given: TableInputs) -> Sheet:
     """The table; its numbers have a row for each federation and method."""
     exhibit, kind, alone = given.exhibit, given.kind, given.kind.alone
-    hurt = contrasts.hurt(given, kind.rows, alone).groupby(["federation", "title"])["value"].mean()
+    hurt = contrasts.hurt(given, kind.rows, alone)
     numbers = pd.DataFrame(_row(given, choice, hurt) for choice in choices(given, kind.rows))
-    blocks = [
-        block(one["title"], _columns(exhibits.pick(numbers, federation=one["name"])))
-        for one in exhibit["federations"]
-    ]
     return given.sheet(
         numbers,
-        blocks,
+        given.blocks(numbers, _columns),
         f"{notes.measured(exhibit)} Accuracy is the mean over seen clients after the last round; "
         "worst tenth, that of the lowest tenth of them.",
         f"Hurt: clients below {alone} by more than a standard error of the difference; of two "
@@ -48,19 +44,16 @@ def _row(given: TableInputs, choice: Choice, hurt: pd.Series) -> dict:
     """The numbers of a method on a federation, means over seeds."""
     seen = of_clients(given, choice)
     by_seed = seen.groupby("seed")["accuracy"]
-    about = choice.federation["name"], choice.row["title"]
     unseen = np.nan
-    if not choice.row.get("pick"):
+    if not choice.picks:
         unseen = of_clients(given, choice, "unseen").groupby("seed")["accuracy"].mean().mean()
     mean = summary(by_seed.mean()) if len(seen) else {"mean": np.nan}
     return {
-        "federation": about[0],
-        "dataset": choice.federation["dataset"],
-        "title": about[1],
-        "label": "" if choice.row.get("pick") else choice.labels[0],
+        **choice.about,
+        "label": choice.label,
         **mean,
         "worst_tenth": by_seed.apply(contrasts.worst_tenth).mean(),
-        "hurt": hurt.get(about, np.nan),
+        "hurt": hurt.get((choice.about["federation"], choice.about["title"]), np.nan),
         "unseen": unseen,
         "gap": unseen - mean["mean"],
         "gain": _gain(given, choice),
@@ -83,7 +76,7 @@ def _calibration(given: TableInputs, choice: Choice, seen: pd.DataFrame) -> dict
     """Calibration of predicted probabilities, means over seeds; NaN where not recorded."""
     by_seed = seen.reindex(columns=["seed", "loss", "brier"]).groupby("seed").mean()
     found = {"nll": by_seed["loss"].mean(), "brier": by_seed["brier"].mean()}
-    view = PRIMARY._replace(protocol=choice.row.get("protocol", "default"))
+    view = PRIMARY._replace(protocol=choice.protocol)
     rows = rows_of(given, choice, at="last", **view._asdict())
     pooled = rows.groupby("metric")["value"].mean()
     return found | {name: pooled.get(name, np.nan) for name in ("ece", "ece_by_chance")}
