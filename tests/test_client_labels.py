@@ -95,7 +95,7 @@ def test_the_figure_is_given_the_manifest_of_each_federation_of_its_first_seed()
     assert {Path(path).name for path in found} == {"seed3.json"}
     assert f"--manifests {' '.join(found)}" in commands.command(plan, "figure", **NUMBERS)
     assert stale.inputs(plan, "figure", NUMBERS)[-len(found) :] == found
-    other = NUMBERS | {"figure": "exploration"}
+    other = NUMBERS | {"figure": "gate_weights"}
     assert plan.shown_data(**other) == [] and "--manifests" not in commands.command(
         plan, "figure", **other
     )

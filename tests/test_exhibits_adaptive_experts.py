@@ -316,26 +316,6 @@ def test_a_run_with_fewer_experts_has_empty_places_before_the_local_one():
     assert drawn.tolist() == [[0.3, 0.1, 0.0, 0.0, 0.6]]
 
 
-def test_exploration_shows_shares_of_one_seed_that_fill_the_panel(collected):
-    figure = draw(collected, "exploration")
-    _, tidy, _ = collected["p"]
-    assert "Seed 1 only" in footer(figure)
-    axes = figure.axes[2]
-    assert axes.get_title() == "CIFAR-10, p = 0.2, No exploration"
-    where = {"federation": "cifar10-p0.2", "label": "none", "seed": 1, "at": "round"}
-    rows = exhibits.pick(tidy, **where)
-    picks = rows[rows["metric"].str.startswith("picks_")].pivot_table("value", "round", "metric")
-    most = picks.sum().idxmax()
-    steps = [patch.get_data() for patch in axes.patches]
-    assert steps[0].values == pytest.approx(picks[most] / picks.sum(axis=1))  # 30 rounds, as is
-    assert steps[-1].values == pytest.approx(np.ones(30))
-    assert (steps[0].edges[0], steps[0].edges[-1]) == (0.5, 30.5)
-    exhibit, _, clients = collected["p"]
-    none = tidy[~tidy["metric"].str.startswith("picks_")]
-    with pytest.raises(DataError, match="cifar10-p0.2/eps recorded no picks in any round"):
-        figures.load("exploration")(exhibit, none, clients, None)
-
-
 def test_cdf_of_protocols_has_a_colour_per_protocol_and_dashes_per_run(collected):
     figure = draw(collected, "client_accuracy_cdf", protocols=WAYS, variants=VARIANTS)
     lines = figure.axes[0].get_lines()

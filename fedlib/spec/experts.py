@@ -31,13 +31,6 @@ class ExpertWeights(Figure):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exploration(Figure):
-    """Ranks of the experts that clients choose while they explore."""
-
-    question: ClassVar = "Do clients settle on a cluster?"
-
-
-@dataclass(frozen=True, kw_only=True)
 class GateWeights(Figure):
     """Mean weights that gates give to experts."""
 

@@ -200,12 +200,6 @@ FIGURES = {
         BOTH,
         three_p,
     ),
-    "exploration": experts.Exploration(
-        "Which cluster is trained",
-        "Share of a round's clients that train each cluster's model.",
-        BOTH,
-        three_p,
-    ),
     "accuracy_over_bytes": figures.AccuracyOverBytes(
         "Accuracy over communication",
         "Accuracy with the best cluster's model (IFCA) against what all clients have "

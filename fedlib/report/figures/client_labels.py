@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 
 from fedlib.errors import DataError
 from fedlib.federation import CLIENTS, SPLITS
-from fedlib.report.figures import canvas, style
+from fedlib.report.figures import canvas, stacks, style
 from fedlib.report.inputs import Inputs
 
 TITLES = {"train": "to train", "val": "to validate", "test": "to be tested on"}
@@ -90,8 +90,11 @@ def _drawn(exhibit: dict, found: list[_Shown]) -> Figure:
 
 def _handles(found: list[_Shown]) -> list[Patch]:
     """Legend entries of the splits in use, and of some shares."""
-    used = [name for name in SPLITS if any(shown.sizes[name].any() for shown in found)]
-    handles = [Patch(color=_color(name), label=TITLES[name]) for name in used]
+    handles = [
+        handle
+        for handle, name in zip(stacks.handles([*TITLES.values()]), SPLITS, strict=True)
+        if any(shown.sizes[name].any() for shown in found)
+    ]
     shades = zip(SHARES, colormaps[style.SHADES](NORM(SHARES)), strict=True)
     return handles + [Patch(color=shade, label=f"{x:.0%} of its labels") for x, shade in shades]
 
@@ -125,13 +128,10 @@ def _counted(shown: _Shown) -> str:
 
 def _draw_sizes(axes: Axes, shown: _Shown) -> None:
     edges = np.arange(len(shown.shares) + 1) + 0.5
-    below = np.zeros(len(shown.shares))
-    for name in SPLITS:
-        top = below + shown.sizes[name]
-        axes.stairs(top, edges, baseline=below, fill=True, linewidth=0, color=_color(name))
-        below = top
+    sizes = np.stack([shown.sizes[name] for name in SPLITS], axis=1)
+    stacks.draw(axes, sizes, edges)
     _scale(axes, shown)
-    axes.set_ylim(0, max(below.max() * 1.05, 1))
+    axes.set_ylim(0, max(sizes.sum(axis=1).max() * 1.05, 1))
     axes.yaxis.set_major_locator(_ticks())
     axes.set_xticks([])
 
@@ -164,7 +164,3 @@ def _scale(axes: Axes, shown: _Shown) -> None:
 def _ticks() -> MaxNLocator:
     """A few round numbers."""
     return MaxNLocator(nbins=5, steps=[1, 2, 5, 10], integer=True)
-
-
-def _color(split: str) -> str:
-    return style.PALETTE[SPLITS.index(split)]

@@ -54,4 +54,5 @@ def _draw(axes: Axes, pi: np.ndarray) -> None:
     """Draw the weights of clients [C, E], sorted by main expert, then by its weight."""
     order = np.lexsort((-pi.max(axis=1), pi.argmax(axis=1)))
     stacks.draw(axes, pi[order], np.arange(len(pi) + 1) + 0.5)
+    axes.set_ylim(0, 1)
     axes.locator_params("x", integer=True)

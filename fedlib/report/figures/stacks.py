@@ -1,4 +1,4 @@
-"""Shares that sum to 1, stacked along an axis: one shape per part, in the project's palette."""
+"""Parts stacked along an axis: one shape per part, in the project's palette."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -7,14 +7,14 @@ from matplotlib.patches import Patch
 from fedlib.report.figures import style
 
 
-def draw(axes: Axes, shares: np.ndarray, edges: np.ndarray) -> None:
-    """Draw shares [X, parts] between their edges [X + 1], the first part at the bottom."""
-    bottom = np.zeros(len(shares))
-    for part, share in enumerate(shares.T):
+def draw(axes: Axes, sizes: np.ndarray, edges: np.ndarray) -> None:
+    """Draw sizes [X, parts] between their edges [X + 1], the first part at the bottom."""
+    bottom = np.zeros(len(sizes))
+    for part, size in enumerate(sizes.T):
         about = {"baseline": bottom, "fill": True, "linewidth": 0, "color": _color(part)}
-        axes.stairs(bottom + share, edges, **about)
-        bottom = bottom + share
-    axes.set(xlim=(edges[0], edges[-1]), ylim=(0, 1))
+        axes.stairs(bottom + size, edges, **about)
+        bottom = bottom + size
+    axes.set_xlim(edges[0], edges[-1])
     axes.grid(False)
 
 
