@@ -253,7 +253,7 @@ def test_published_numbers_are_crosses_where_settings_and_data_match(collected):
 
 def test_a_sweep_whose_runs_cannot_be_told_apart_is_refused(collected):
     with pytest.raises(ConfigError, match="panels must be federation or variant, got 'run'"):
-        draw(collected, "protocol_sweep", **BY_P, panels="run")
+        draw(collected, "protocol_sweep", **BY_P, panels="run", variants=VARIANTS)
     one = {"parameter": "method", "values": [{"value": "x", "title": "x"}]}
     with pytest.raises(ConfigError, match="does not state method"):
         draw(collected, "protocol_sweep", **BY_P, variants=one)
@@ -324,6 +324,6 @@ def test_cdf_of_protocols_has_a_colour_per_protocol_and_dashes_per_run(collected
     assert all(len(line.get_xdata()) == 1 + 3 * 24 for line in lines)  # clients of three seeds
     assert texts(figure) == [*TITLES, "with exploration", "without"]
     with pytest.raises(ConfigError, match="cannot be told apart beside protocols"):
-        draw(collected, "client_accuracy_cdf", protocols=WAYS, unseen=True)
-    with pytest.raises(ConfigError, match="variants need protocols"):
+        draw(collected, "client_accuracy_cdf", protocols=WAYS, variants=VARIANTS, unseen=True)
+    with pytest.raises(ConfigError, match="need one another"):
         draw(collected, "client_accuracy_cdf", variants=VARIANTS)

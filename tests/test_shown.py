@@ -51,7 +51,8 @@ def figure(kind, **params):
         (exhibit("global_accuracy", columns=[]), {("server", "last", "test")}),
         (figure("gate_weights"), {("seen", "moe", "test")}),
         (figure("accuracy_over_bytes", protocol="new_shard", split="val"), {NEW}),
-        (figure("client_accuracy_cdf", protocols=[{"name": "moe"}]), {("seen", "moe", "test")}),
+        (figure("client_accuracy_cdf", protocols=[{"name": "moe"}], variants={}),
+         {("seen", "moe", "test")}),
     ],
 )  # fmt: skip
 def test_an_exhibit_says_what_it_shows(declared, expected):

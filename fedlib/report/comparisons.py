@@ -68,17 +68,13 @@ def declared(protocols: list[Protocol]) -> list[Protocol]:
     return found
 
 
-def variants(exhibit: dict, declared: dict | None) -> Variants:
-    """The variants of an exhibit's runs; by their labels if nothing is `declared`.
+def variants(exhibit: dict, declared: dict) -> Variants:
+    """The variants of an exhibit's runs.
 
     Raises:
       ConfigError: if a run does not state the parameter, or has a value that is not listed.
     """
     runs = {(run["federation"], run["label"]): run for run in exhibit["runs"]}
-    if declared is None:
-        labels = list(exhibits.titles(exhibit))
-        of = {key: labels.index(run["label"]) for key, run in runs.items()}
-        return Variants(list(exhibits.titles(exhibit).values()), of)
     if declared.keys() != {"parameter", "values"}:
         raise ConfigError(f"variants have a parameter and values, got {', '.join(declared)}")
     values = [variant["value"] for variant in declared["values"]]

@@ -113,8 +113,7 @@ class ClientAccuracyCdf(Figure):
       unseen: whether to add the unseen clients (default protocol), dashed.
       protocols: of every run, see `fedlib.report.comparisons`, in place of the default one alone;
         then colours are protocols, and dashes tell runs apart.
-      variants: groups of runs with the same dashes, see `fedlib.report.comparisons.variants`; by
-        default runs of the same label.
+      variants: groups of runs with the same dashes, see `fedlib.report.comparisons.variants`.
     """
 
     question: ClassVar = "Which clients profit, and which are left behind?"
@@ -130,8 +129,8 @@ class ClientAccuracyCdf(Figure):
         super().check()
         if self.unseen and self.protocols is not None:
             raise ConfigError("unseen clients cannot be told apart beside protocols")
-        if self.variants is not None and self.protocols is None:
-            raise ConfigError("variants need protocols")
+        if (self.variants is None) != (self.protocols is None):
+            raise ConfigError("protocols and variants need one another")
 
     @property
     def room_for_others(self) -> bool:
@@ -256,7 +255,7 @@ class ProtocolSweep(Figure):
       panels: "federation" for a panel per federation (per family, if the parameter is the
         federations'), where dashes tell variants apart; "variant" for one per variant, and per
         family if there are several.
-      variants: see `fedlib.report.comparisons.variants`; by default the labels.
+      variants: see `fedlib.report.comparisons.variants`.
     """
 
     question: ClassVar = "Which way to predict is best?"
@@ -264,9 +263,9 @@ class ProtocolSweep(Figure):
     protocols: Sequence[Mapping]
     parameter: str
     of: str = "run"
+    variants: Mapping
     symbol: str = ""
     panels: str = "federation"
-    variants: Mapping | None = None
 
     choices: ClassVar = {"of": OWNERS, "panels": ("federation", "variant")}
     forms: ClassVar = {"protocols": Protocol}

@@ -100,23 +100,18 @@ def _reproduced(mine: pd.DataFrame, shown: list[ServerColumn]) -> dict[str, pd.D
 
 def _columnwise(rows: pd.DataFrame, shown: list[ServerColumn]) -> pd.DataFrame:
     """`over_seeds` of every run and column -> DataFrame indexed by label and the column's place."""
-    values = rows.set_index(["federation", "metric", "label", "seed"])["value"]
     parts = []
     for place, column in enumerate(shown):
-        value = _of(values, column.federation, column.metric)
-        if column.minus:
-            value = value - _of(values, column.minus, column.metric)
+        value, other = (
+            exhibits.pick(rows, federation=name, metric=column.metric).set_index(["label", "seed"])[
+                "value"
+            ]
+            for name in (column.federation, column.minus)
+        )
+        value = value - other if column.minus else value
         parts.append(value.dropna().reset_index().assign(column=place))
     key = ["label", "column"]
     return over_seeds(pd.concat(parts, ignore_index=True), key).set_index(key)
-
-
-def _of(values: pd.Series, federation: str, metric: str) -> pd.Series:
-    """The values of one federation and metric, by label and seed."""
-    names = values.index.names[:2]
-    mine = values[(values.index.get_level_values(0) == federation)
-                  & (values.index.get_level_values(1) == metric)]  # fmt: skip
-    return mine.droplevel(names)
 
 
 def _numbers(given: TableInputs, shown: list[ServerColumn], rows: list[ServerRow]) -> pd.DataFrame:
