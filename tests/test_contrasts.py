@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up import footer
+from matplotlib.transforms import Bbox
 from pictures import faults
 
 from fedlib.cli import which as cli
@@ -233,12 +234,12 @@ def test_costs_are_multiples_of_another_method_where_that_one_was_not_run():
 @given(st.lists(st.tuples(st.floats(0, 475), st.floats(0, 176)), min_size=1, max_size=5))
 def test_names_lie_on_no_point_and_on_no_other_name_if_there_is_room(points):
     size, name = (475, 176), "FedAvg"
+    panel = Bbox([(0, 0), size])
     found = labels.places(np.array(points), [name] * len(points), size)
     boxes = []
     for number, offset in found.items():
         free = dict(labels._candidates(np.array(points[number]), name))[offset]
-        on_others = [box for box in boxes if box.meets(free)]
-        assert free.inside(*size) and not on_others
+        assert labels.inside(panel, free) and not free.count_overlaps(boxes)
         boxes.append(free)
 
 

@@ -6,10 +6,10 @@ of names are estimated, not measured, so that places do not depend on fonts.
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.transforms import Bbox
 
 from fedlib.report.figures import style
 
@@ -18,24 +18,6 @@ MARKER = 4.0  # typographic points from the middle of a marker to its side
 REACH = (6, 10, 15, 21, 28, 36, 46, 58)  # points between a marker's middle and its name
 LED = 12  # distance from which a line leads to the name, in points
 TURNS = np.array([0, 8, 4, 12, 2, 14, 6, 10, 1, 15, 7, 9, 3, 13, 5, 11]) * np.pi / 8  # in order
-
-
-class Box(NamedTuple):
-    """A rectangle, in typographic points."""
-
-    left: float
-    bottom: float
-    right: float
-    top: float
-
-    def meets(self, other: "Box") -> bool:
-        """Whether the two overlap."""
-        apart = self.left >= other.right or other.left >= self.right
-        return not (apart or self.bottom >= other.top or other.bottom >= self.top)
-
-    def inside(self, width: float, height: float) -> bool:
-        """Whether the box is inside a panel of this size."""
-        return self.left >= 0 and self.bottom >= 0 and self.right <= width and self.top <= height
 
 
 def write(
@@ -62,7 +44,7 @@ def write(
         return (whole - low) / (high - low) * np.array(size)
 
     ends = [pair for line in lines for pair in pairwise(on_panel(line))]
-    parts = [Box(*np.minimum(a, b), *np.maximum(a, b)) for a, b in ends]
+    parts = [Bbox([np.minimum(a, b), np.maximum(a, b)]) for a, b in ends]
     for number, (x, y) in places(on_panel(points), names, size, parts).items():
         far = np.hypot(x, y) > LED
         lead = {"arrowstyle": "-", "color": style.GREY, "linewidth": 0.5, "shrinkA": 0}
@@ -83,7 +65,7 @@ def places(
     points: np.ndarray,
     names: Sequence[str],
     size: tuple[float, float],
-    others: Sequence[Box] = (),
+    others: Sequence[Bbox] = (),
 ) -> dict[int, tuple[float, float]]:
     """Offset from each point to the start or end of its name, by the point's number.
 
@@ -91,18 +73,24 @@ def places(
       points: [N, 2] in typographic points from the lower left corner.
       others: further boxes that names must not cover.
     """
-    markers = [Box(x - MARKER, y - MARKER, x + MARKER, y + MARKER) for x, y in points]
+    panel = Bbox([(0, 0), size])
+    markers = [Bbox([place - MARKER, place + MARKER]) for place in points]
     taken = [*others, *markers]
     found = {}
     for number in np.lexsort((points[:, 0], -points[:, 1])).tolist():  # from the top
         every = [*_candidates(points[number], names[number])]
-        free = (p for p in every if p[1].inside(*size) and not any(map(p[1].meets, taken)))
+        free = (p for p in every if inside(panel, p[1]) and not p[1].count_overlaps(taken))
         found[number], box = next(free, every[0])  # without room, beside its point
         taken.append(box)
     return found
 
 
-def _candidates(point: np.ndarray, name: str) -> Iterator[tuple[tuple[float, float], Box]]:
+def inside(panel: Bbox, box: Bbox) -> bool:
+    """Whether all of a box is in a panel."""
+    return panel.contains(*box.p0) and panel.contains(*box.p1)
+
+
+def _candidates(point: np.ndarray, name: str) -> Iterator[tuple[tuple[float, float], Bbox]]:
     """Places for a name, nearest first, and right and left before others."""
     width, height = LETTER * style.SMALL * len(name), LINE * style.SMALL
     for reach in REACH:
@@ -112,4 +100,4 @@ def _candidates(point: np.ndarray, name: str) -> Iterator[tuple[tuple[float, flo
             if side == 0.5:  # above or below
                 y += np.sign(y) * height / 4
             left, middle = point[0] + x - side * width, point[1] + y
-            yield (x, y), Box(left, middle - height / 2, left + width, middle + height / 2)
+            yield (x, y), Bbox.from_bounds(left, middle - height / 2, width, height)
