@@ -40,11 +40,11 @@ class Ruling(NamedTuple):
     more: float
 
 
-def rulings(asked: Advice, values: pd.DataFrame) -> list[Ruling]:
+def rulings(kind: Advice, values: pd.DataFrame) -> list[Ruling]:
     """The result of each rule on all federations with its tag; rules without any are left out."""
     found = []
-    for rule in asked.rules:
-        ruling = decide(asked, tagged(asked.tags, values, rule["tag"]), rule)
+    for rule in kind.rules:
+        ruling = decide(kind, tagged(kind.tags, values, rule["tag"]), rule)
         found += [ruling] if ruling else []
     return found
 
@@ -55,12 +55,12 @@ def tagged(tags: Mapping[str, Sequence[str]], values: pd.DataFrame, tag: str) ->
     return values[values["federation"].isin(names)]
 
 
-def decide(asked: Advice, values: pd.DataFrame, rule: Mapping) -> Ruling | None:
+def decide(kind: Advice, values: pd.DataFrame, rule: Mapping) -> Ruling | None:
     """The result of a rule on these values; None if there is nothing to compare."""
     differences = {
-        title: contrasts.paired(values, title, asked.against)
-        for title in asked.of
-        if title != asked.against
+        title: contrasts.paired(values, title, kind.against)
+        for title in kind.of
+        if title != kind.against
     }
     # Only methods that ran on all federations of the rule: comparisons must be of the same ones.
     most = max((each["federation"].nunique() for each in differences.values()), default=0)
@@ -90,7 +90,7 @@ def _more(values: np.ndarray) -> float:
     return float(max(1, needed - len(values)))
 
 
-def tested(asked: Advice, values: pd.DataFrame) -> pd.DataFrame:
+def tested(kind: Advice, values: pd.DataFrame) -> pd.DataFrame:
     """Regret of each way to decide, on each federation left out.
 
     Returns:
@@ -107,15 +107,15 @@ def tested(asked: Advice, values: pd.DataFrame) -> pd.DataFrame:
             if others.empty:
                 continue
             mine = table.loc[federation].dropna()
-            candidates = [title for title in (*asked.of, asked.against) if title in mine]
+            candidates = [title for title in (*kind.of, kind.against) if title in mine]
             taken = {
-                FOLLOWED: _followed(asked, others, federation, candidates),
-                f"Always {asked.against}": asked.against,
+                FOLLOWED: _followed(kind, others, federation, candidates),
+                f"Always {kind.against}": kind.against,
                 "Always the best on the others": _best_mean(others, candidates),
-                asked.pick: asked.pick,
+                kind.pick: kind.pick,
                 "Best in hindsight": mine[candidates].idxmax() if candidates else "",
             }
-            best = mine[[*candidates, *({asked.pick} & {*mine.index})]].max()
+            best = mine[[*candidates, *({kind.pick} & {*mine.index})]].max()
             rows += [
                 {"left_out": left_out, "way": way, "federation": federation, "dataset": dataset}
                 | {"title": title, "value": best - mine[title]}
@@ -127,18 +127,18 @@ def tested(asked: Advice, values: pd.DataFrame) -> pd.DataFrame:
 
 
 def _followed(
-    asked: Advice, others: pd.DataFrame, federation: str, candidates: Collection[str]
+    kind: Advice, others: pd.DataFrame, federation: str, candidates: Collection[str]
 ) -> str:
     """The method that rules made of other federations recommend for one federation."""
-    tags = asked.tags.get(federation, ())
-    for rule in asked.rules:
+    tags = kind.tags.get(federation, ())
+    for rule in kind.rules:
         if rule["tag"] and rule["tag"] not in tags:
             continue
-        ruling = decide(asked, tagged(asked.tags, others, rule["tag"]), rule)
+        ruling = decide(kind, tagged(kind.tags, others, rule["tag"]), rule)
         if ruling and ruling.verdict != "unknown":
             winner = ruling.verdict in WINNERS and ruling.title in candidates
-            return ruling.title if winner else asked.against
-    return asked.against
+            return ruling.title if winner else kind.against
+    return kind.against
 
 
 def _best_mean(others: pd.DataFrame, candidates: Sequence[str]) -> str:
