@@ -75,16 +75,15 @@ def text(pack: Path, commit: str, folder: str, file: str) -> str:
     if why:
         return f"{HEAD}\n{TOO_FEW.format(why=why)}\n"
     sheets = {
-        kind: inputs.made(tables.load, spec, metrics, clients, None).numbers
-        for kind, spec in found.items()
+        kind: inputs.made(tables.load, spec, metrics, clients, None) for kind, spec in found.items()
     }
     return of_tables(sheets, found["advice"]["params"], commit, folder, file)
 
 
 def of_tables(
-    sheets: dict[str, pd.DataFrame], params: dict, commit: str, folder: str, file: str
+    sheets: dict[str, render.Sheet], params: dict, commit: str, folder: str, file: str
 ) -> str:
-    """The page from the numbers of the tables, by kind; `params` are of the table of advice."""
+    """The page from the tables, by kind; `params` are of the table of advice."""
     page = _Page(sheets, params, folder)
     named = f"commit {commit[:10]}" if commit else "a commit that is not known here"
     parts = [
@@ -111,12 +110,12 @@ class _Page:
     """The sentences of a page.
 
     Args:
-      sheets: numbers of the tables, by kind.
+      sheets: the tables, by kind.
       params: of the table of advice.
       folder: of the tables.
     """
 
-    def __init__(self, sheets: dict[str, pd.DataFrame], params: dict, folder: str):
+    def __init__(self, sheets: dict[str, render.Sheet], params: dict, folder: str):
         self._sheets, self._params, self._folder = sheets, params, folder
         self._base = params["against"]
 
@@ -179,7 +178,7 @@ class _Page:
     def _price(self, row: dict) -> str:
         """Traffic and clients hurt by a rule's method, on the rule's federations."""
         tag = next(r["tag"] for r in self._params["rules"] if r["sentence"] == row["name"])
-        mine = tagged(self._params["tags"], self._sheets["standings"], tag)
+        mine = tagged(self._params["tags"], self._numbers("standings"), tag)
         costs = relative(mine, self._base, CLIENTS)
         found = costs.loc[row["title"]]
         hurt = f"{render.percent(found['hurt'])} % of clients worse off than alone"
@@ -189,7 +188,7 @@ class _Page:
         """The figure of the registered contrasts, and a table for each method compared with."""
         yield f"![Median differences and their intervals]({self._folder}/{PICTURE})"
         heads = ["Method", "points", "p", "P(better)", "P(equal)", "verdict"]
-        for against, part in self._sheets["contrasts"].groupby("against", sort=False):
+        for against, part in self._numbers("contrasts").groupby("against", sort=False):
             rows = [
                 [
                     render.markdown(row["title"]),
@@ -208,7 +207,7 @@ class _Page:
 
     def requirements(self) -> str:
         """Traffic and arithmetic relative to fine-tuned FedAvg, and results for clients."""
-        found = relative(self._sheets["standings"], self._base, CLIENTS)
+        found = relative(self._numbers("standings"), self._base, CLIENTS)
         found = found.sort_values("mean", ascending=False, kind="stable")
         heads = ["Method", "accuracy", "worst tenth", "hurt", "unseen", "bytes", "arithmetic"]
         rows = [
@@ -230,7 +229,7 @@ class _Page:
 
     def accuracies(self) -> str:
         """The accuracy of every method on every federation, the best in bold."""
-        shown = self._sheets["standings"]
+        shown = self._numbers("standings")
         federations = shown["federation"].unique()
         wide = shown.pivot(index="title", columns="federation", values=["mean", "gain"])
         wide = wide.loc[shown["title"].unique()]
@@ -258,19 +257,17 @@ class _Page:
         )
 
     def claims(self) -> str:
-        """The verdict of these federations on each claim."""
-        rows = [
-            [row["paper"], row["claim"], row["verdict"], *_measured(row)]
-            for row in self._sheets["claims"].to_dict("records")
-        ]
-        heads = ["Paper", "Claim", "verdict", "points", "federations"]
+        """The verdict of these federations on each claim, as in its table."""
         return (
             "A claim holds if the interval of the median difference is above 0 "
-            f"({self._table('claims')}).\n\n{_grid(rows, heads, words=3)}"
+            f"({self._table('claims')}).\n\n{render.markdown_blocks(self._sheets['claims'])}"
         )
 
+    def _numbers(self, kind: str) -> pd.DataFrame:
+        return self._sheets[kind].numbers
+
     def _advice(self, part: str) -> pd.DataFrame:
-        numbers = self._sheets["advice"]
+        numbers = self._numbers("advice")
         return numbers[numbers["part"] == part].fillna({"near": ""})
 
     def _table(self, name: str) -> str:
@@ -302,17 +299,9 @@ def _verdict(row: dict) -> str:
     }[row["verdict"]]
 
 
-def _measured(row: dict) -> tuple[str, str]:
-    """The difference of a claim, and its number of federations; empty if it is not tested."""
-    if not row["federations"]:
-        return render.ABSENT, render.ABSENT
-    span = _span(row["low"], row["high"])
-    return f"{render.points(row['median'])} {span}", str(int(row["federations"]))
-
-
-def _grid(rows: list[list[str]], heads: list[str], words: int = 1) -> str:
-    """A Markdown table with `words` columns of text, then columns of numbers."""
-    align = ["left"] * words + ["right"] * (len(heads) - words)
+def _grid(rows: list[list[str]], heads: list[str]) -> str:
+    """A Markdown table with a column of text, then columns of numbers."""
+    align = ["left"] + ["right"] * (len(heads) - 1)
     return tabulate(rows, heads, "pipe", disable_numparse=True, colalign=align)
 
 
