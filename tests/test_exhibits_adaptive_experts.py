@@ -108,18 +108,6 @@ def test_a_diagnostic_may_not_take_the_name_of_a_column():
         metrics.client_rows(single({"loss": np.ones(3)}))
 
 
-def test_picks_are_metrics_of_the_rounds_that_were_run():
-    planned = np.array([[3, 1], [0, 4], [0, 0]])  # of three rounds, two took place
-    rows = metrics.run_rows(single({"picks": planned}))
-    rows = rows[rows["metric"].str.startswith("picks_")]
-    assert set(rows["at"]) == {"round"} and set(rows["group"]) == {"all"}
-    table = rows.pivot_table("value", "round", "metric")
-    assert table.index.tolist() == [1, 2]
-    assert table.to_numpy().tolist() == [[3, 1], [0, 4]]
-    with pytest.raises(DataError, match=r"must be \[rounds, experts\], got shape \(2,\)"):
-        metrics.run_rows(single({"picks": np.ones(2)}))
-
-
 def test_columns_of_diagnostics_are_in_the_order_of_their_numbers(tmp_path):
     exhibit = made_up.explorers(made_up.majority(0.2), ["eps-j12"], seeds=[1])
     made_up.save_explorers(exhibit, tmp_path)

@@ -22,12 +22,6 @@ ROUNDS = np.array([0, 10, 20])
 CURVES = {"fedavg": (0.1, 0.5, 0.4), "avg-moe": (0.1, 0.5, 0.6), "fedmoe": (0.1, 0.7, 0.8)}
 METHODS = {"fedavg": "fedavg", "avg-moe": "moe_fedavg", "fedmoe": "fedmoe"}
 LOGGED = np.array([1, 20])
-W_R = np.zeros((2, 4, 2))  # four clients, two experts
-W_R[0, [0, 2]] = [[0.25, 0.5], [0.75, 0.5]]  # clients 0 and 2 in round 1
-W_R[1, [1, 2]] = [[0.4, 0.9], [0.6, 0.1]]
-W_C = np.zeros((2, 4, 3))
-W_C[0, [0, 2]] = [[0.2, 0.3, 0.5], [0.6, 0.2, 0.2]]
-W_C[1, [1, 2]] = [[0.1, 0.1, 0.8], [0.3, 0.3, 0.4]]
 
 
 def federation(number=50, dataset="cifar10", **changes) -> dict:
@@ -61,8 +55,6 @@ def history(label, seed=0, shift=0.0) -> RunResult:
         "tables": np.full((2, 10, 2), 0.5),
         "table_rounds": LOGGED,
         "table_alphas": np.array([0.8, 0.5 + 0.1 * seed]),
-        "client_weights": W_R,
-        "sync_weights": W_C,
         "selected": np.array([10.0 + 5 * seed, 0.3, 1.0]),
     }
     count = np.array([1000])
@@ -220,25 +212,6 @@ def test_alpha_is_that_of_the_last_round_and_stands_beside_the_printed_one():
 def test_a_run_without_alpha_is_an_error():
     with pytest.raises(DataError, match="cifar10-m50/fedavg recorded no alpha in any round"):
         build("learned_alpha", shown(("fedavg",)))
-
-
-# W^r and W^c
-
-
-def test_weights_are_metrics_of_the_clients_who_took_part():
-    rows = metrics.run_rows(history("fedmoe"))
-    rows = rows[rows["metric"].str.startswith("client_weights")]
-    found = rows.set_index(["round", "metric"])["value"].to_dict()
-    assert len(found) == 2 * 2 * 2  # rounds, clients of each, experts
-    assert found[1, "client_weights_2_0"] == 0.75 and found[20, "client_weights_1_1"] == 0.9
-    assert (1, "client_weights_1_0") not in found
-
-
-def test_weights_of_another_shape_are_an_error():
-    wrong = history("fedmoe")
-    wrong.diagnostics["client_weights"] = W_R[0]
-    with pytest.raises(DataError, match=r"client_weights must be \[2 rounds, clients, experts\]"):
-        metrics.run_rows(wrong)
 
 
 # Accuracy over rounds

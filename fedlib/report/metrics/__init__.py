@@ -39,7 +39,6 @@ from fedlib.report.metrics.tidy import (
     DIVERGENCE,
     FLOPS,
     PARAMETERS,
-    PICKS,
     TABLE,
     TRAFFIC,
     check_agreement,

@@ -23,21 +23,17 @@ TRAFFIC = View("all", "", "")  # of rows about the cost and loss of training
 FLOPS = "flops_per_example"  # metric, and diagnostic of an evaluation
 EXAMPLES_OF, FLOPS_OF = "examples_", "flops_per_example_"  # diagnostics of one preparation
 PARAMETERS = "server_parameters"  # diagnostic of an evaluation: size of the server's model
-PICKS = "picks"  # diagnostic [R, E]: choices of each expert in a round
 DIVERGENCE = "divergence"  # diagnostic [R, E]: divergence of the clients' updates of an expert
 TABLES, TABLE_ROUNDS = "tables", "table_rounds"  # [S, rows, E], and the round of each [S]
 TABLE_ALPHAS = "table_alphas"  # [S] weight of routed against main experts, in these rounds
-# [S, num_clients, E] in these rounds, 0 for absent clients: weights of clients in each expert, and
-# of experts in each client.
-WEIGHTS = ("client_weights", "sync_weights")
 BRIER_OF_CLIENTS = "brier_of_clients"  # diagnostic of a view, "brier_of_clients:seen:default" [C]
 TABLE = "table"  # prefix of the metrics of a table's cells
 # Diagnostic [3]: round and loss of the model that validation chose, and its split's number, -1 none
 SELECTED = "selected"
 # Diagnostics whose first dimension is not the clients, by name.
 NOT_OF_CLIENTS = (
-    *(FLOPS, PICKS, DIVERGENCE, TABLES, TABLE_ROUNDS, TABLE_ALPHAS),
-    *(*WEIGHTS, SELECTED, PARAMETERS, embeddings.LABELS),
+    *(FLOPS, DIVERGENCE, TABLES, TABLE_ROUNDS, TABLE_ALPHAS, SELECTED, PARAMETERS),
+    *("picks", "client_weights", "sync_weights", embeddings.LABELS),
 )
 LOSS_TOLERANCE = 1e-5  # relative; two executions may sum a loss in different orders
 ROW_COLUMNS = ("at", "round", "protocol", "split", "group", "metric", "value")
@@ -53,9 +49,8 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
     Rows at "last" only: views that only the evaluation of the final state has, FLOPs if it measured
     them, examples and FLOPs of clients' training for the evaluation, metrics of single predictions
     if requested, and representations of examples. Rows at "round" only, for recorded rounds:
-    choices of each expert ("picks_0", ...), divergence of its clients' updates ("divergence_0",
-    ...), cells of tables of rows by experts ("table_0_0", ...), and weights of clients and experts
-    ("client_weights_0_0", ..., the client first).
+    divergence of the clients' updates of each expert ("divergence_0", ...), and cells of tables of
+    rows by experts ("table_0_0", ...).
 
     Raises:
       DataError: if the evaluation contradicts the last evaluation of the history, or a diagnostic
@@ -216,18 +211,14 @@ def _personal_cost(evaluation: RunResult) -> dict[str, np.ndarray]:
 
 def _expert_curves(diagnostics: dict[str, np.ndarray], done: int) -> Iterator[_Curve]:
     """Diagnostics of experts, up to the round `done`: planned rounds after it never took place."""
-    for name in (PICKS, DIVERGENCE):
-        if name in diagnostics:
-            yield from _by_round(name, diagnostics[name], done)
+    if DIVERGENCE in diagnostics:
+        yield from _by_round(DIVERGENCE, diagnostics[DIVERGENCE], done)
     if TABLES in diagnostics:
         yield from _by_cell(diagnostics[TABLES], diagnostics.get(TABLE_ROUNDS), done)
         if TABLE_ALPHAS in diagnostics:
             recorded = diagnostics[TABLE_ROUNDS] <= done
             rounds, values = diagnostics[TABLE_ROUNDS], diagnostics[TABLE_ALPHAS]
             yield _Curve(TRAFFIC, rounds[recorded], {"alpha": values[recorded]})
-        for name in WEIGHTS:
-            if name in diagnostics:
-                yield from _by_client(name, diagnostics[name], diagnostics[TABLE_ROUNDS], done)
 
 
 def _by_round(name: str, values: np.ndarray, done: int) -> Iterator[_Curve]:
@@ -261,24 +252,6 @@ def _by_cell(tables: np.ndarray, rounds: np.ndarray | None, done: int) -> Iterat
     for row, expert in np.ndindex(tables.shape[1:]):
         values = tables[recorded, row, expert]
         yield _Curve(TRAFFIC, rounds[recorded], {f"{TABLE}_{row}_{expert}": values})
-
-
-def _by_client(name: str, weights: np.ndarray, rounds: np.ndarray, done: int) -> Iterator[_Curve]:
-    """Weights [S, num_clients, E] of the clients who took part in the rounds [S].
-
-    Raises:
-      DataError: if the shape is wrong.
-    """
-    if weights.ndim != 3 or len(weights) != len(rounds):
-        raise DataError(
-            f"{name} must be [{len(rounds)} rounds, clients, experts], got shape {weights.shape}"
-        )
-    there = weights.any(axis=2) & (rounds <= done)[:, None]
-    for client in np.flatnonzero(there.any(axis=0)):
-        which = there[:, client]
-        columns = weights[which, client].T
-        values = {f"{name}_{client}_{expert}": column for expert, column in enumerate(columns)}
-        yield _Curve(TRAFFIC, rounds[which], values)
 
 
 def _diagnostics(history: RunResult, evaluation: RunResult | None) -> dict[str, np.ndarray]:
