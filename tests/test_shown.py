@@ -8,7 +8,6 @@ import json
 import re
 import zlib
 from dataclasses import replace
-from functools import partial
 
 import made_up
 import pandas as pd
@@ -189,10 +188,6 @@ def tidy(exhibit: dict, views) -> pd.DataFrame:
     return frame.assign(paper=exhibit["paper"], value=value, seed=frame["seed"].astype(int))
 
 
-def matches(view, pattern) -> bool:
-    return all(asked in ("*", name) for asked, name in zip(pattern, view, strict=True))
-
-
 @pytest.mark.parametrize(
     ("kind", "params"),
     [
@@ -204,8 +199,8 @@ def matches(view, pattern) -> bool:
 def test_a_table_is_the_same_without_the_views_that_it_does_not_show(kind, params):
     exhibit = made_up.exhibit(["fedavg"], ["emnist"], kind=kind, name=kind)
     declared = Table(kind, "A", "A.", ("fedavg",), ("emnist",), params=params)
-    asked = {SEEN, ("unseen", *SEEN[1:]), *declared.views("emnist", "fedavg")}
-    matched = [view for view in VIEWS if any(map(partial(matches, view), asked))]
+    asked = {SEEN, *declared.views("emnist", "fedavg")}
+    matched = [view for view in VIEWS if view in asked]
     assert len(matched) < len(VIEWS)
     clients = pd.DataFrame(
         [

@@ -235,11 +235,6 @@ def without(gone: Collection[str], by_federation: Mapping | None) -> dict | None
     return {name: value for name, value in by_federation.items() if name not in gone}
 
 
-def reached(rounds: Iterable[int], runs: Iterable[Run]) -> list[int]:
-    """Those of `rounds` that all runs reach."""
-    return [number for number in rounds if all(number <= run.rounds for run in runs)]
-
-
 def against(of: str, groups: Iterable[Collection[str]], pairs: list[Pair]) -> list[Pair]:
     """The pairs of federations that have the run `of` and another one, from each of `groups`."""
     labels: dict[str, set[str]] = {}

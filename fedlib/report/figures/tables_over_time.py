@@ -7,8 +7,11 @@ Source: Reisser et al., "Federated Mixture of Experts", arXiv:2107.06724, figure
 section 7.4.
 """
 
+import numpy as np
 from matplotlib.figure import Figure
 
+from fedlib.errors import DataError
+from fedlib.report import exhibits
 from fedlib.report.figures import canvas, heat, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import TABLE
@@ -22,16 +25,46 @@ def draw(given: Inputs) -> Figure:
       DataError: if a run recorded no table, or none at one of the rounds.
     """
     exhibit, kind = given.exhibit, given.kind
-    found = [heat.at_rounds(given, run, TABLE, kind.rounds) for run in exhibit["runs"]]
-    tables = [[heat.table(cells).to_numpy() for cells in some.values()] for some in found]
-    titles = [[f"Round {number}" for number in some] for some in found]
-    figure, grid = heat.panels(titles)
-    most = 1.0 if max(table.max() for some in tables for table in some) > 0.5 else 0.5
+    found = [_tables(given, run) for run in exhibit["runs"]]
+    columns = max(map(len, found))
+    titles = [[f"Round {number}" for number in tables] for tables in found]
+    padded = [title for row in titles for title in row + [None] * (columns - len(row))]
+    figure, grid = canvas.panels(padded, "Expert", columns=columns)
+    most = 1.0 if max(x.max() for tables in found for x in tables.values()) > 0.5 else 0.5
     free = iter(grid)
-    for run, some in zip(exhibit["runs"], tables, strict=True):
-        for number, (table, axes) in enumerate(zip(some, free, strict=False)):
-            image = heat.draw(axes, table, heat.experts(table.shape[1]), most=most)
-            axes.set_ylabel("" if number else f"{heat.of_run(exhibit, run)}{kind.rows}")
+    for run, tables in zip(exhibit["runs"], found, strict=True):
+        for place, table in enumerate(tables.values()):
+            image = heat.draw(axes := next(free), table, heat.experts(table.shape[1]), most=most)
+            axes.set_ylabel("" if place else f"{_named(exhibit, run)}{kind.rows}")
     heat.scale(figure, image, grid, kind.values)
     seed = canvas.first_seed_note(exhibit, "experts of different seeds do not correspond")
     return canvas.finish(figure, exhibit, [], seed)
+
+
+def _tables(given: Inputs, run: dict) -> dict[int, np.ndarray]:
+    """A run's tables [rows, E], of the first seed, by round: of all recorded or the shown rounds.
+
+    Raises:
+      DataError: if a shown round, or any round at all, is not recorded.
+    """
+    cells = given.recorded(run, TABLE, seed=given.exhibit["seeds"][0])
+    place = cells["metric"].str.extract(r"_(?P<row>\d+)_(?P<expert>\d+)$").astype(int)
+    found = {
+        int(number): table.pivot(index="row", columns="expert", values="value").to_numpy()
+        for number, table in cells.join(place).groupby("round")
+    }
+    shown = given.kind.rounds or [*found]
+    if missing := [number for number in shown if number not in found]:
+        there = ", ".join(map(str, found))
+        raise DataError(
+            f"{exhibits.name(run)} recorded no {TABLE} at round {missing[0]}; there are {there}"
+        )
+    return {number: found[number] for number in shown}
+
+
+def _named(exhibit: dict, run: dict) -> str:
+    """Lines for the name of an axis: the run and its federation, where there are several."""
+    federations = {federation["name"]: federation for federation in exhibit["federations"]}
+    names = [federations[run["federation"]]["title"]] if len(federations) > 1 else []
+    names += [run["title"]] if len(exhibits.titles(exhibit)) > 1 else []
+    return "".join(f"{name}\n" for name in names)
