@@ -7,7 +7,6 @@ FEDERATIONS = {"femnist-sized": "FEMNIST's size", "ten-thousand": "Many clients"
 TABLES = {
     "accuracy": {},
     "cost": {},
-    "unseen": {},
     "views": {"columns": [{"title": "Seen"}, {"title": "Unseen", "group": "unseen"}]},
 }
 FIGURES = {
