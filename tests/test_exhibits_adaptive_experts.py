@@ -148,12 +148,9 @@ def test_a_run_that_is_none_of_the_variants_is_named(collected):
 
 
 def test_accuracies_of_what_does_not_exist_are_refused(collected):
-    with pytest.raises(ConfigError, match="group must be seen or unseen or server, got 'all'"):
-        ProtocolGrid("A table", "", (), (), protocols=WAYS, group="all").check()
     given = Inputs(*collected["p"], None, None)
-    ways = comparisons.declared([Protocol(**way) for way in WAYS])
-    with pytest.raises(DataError, match="the protocol 'moe' on unseen clients; there are none"):
-        comparisons.accuracies(given, ways, "unseen")
+    with pytest.raises(DataError, match="the protocol 'x'; there are default, ensemble"):
+        comparisons.accuracies(given, comparisons.declared([Protocol("moe"), Protocol("x")]))
 
 
 def test_a_published_number_is_found_by_pattern_for_its_own_data_only():

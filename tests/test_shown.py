@@ -41,8 +41,6 @@ def figure(kind, **params):
          {("seen", "default", "train")}),
         (exhibit("protocol_grid", protocols=[{"name": "moe"}, {"name": "default"}]),
          {("seen", "moe", "test")}),
-        (exhibit("protocol_grid", protocols=[{"name": "moe"}], group="unseen"),
-         {("unseen", "default", "test"), ("unseen", "moe", "test")}),
         (exhibit("criteria", criteria=[{**CRITERION, "terms": [
             {"federation": "digits", "label": "fedavg", "split": "val"},
             [{"federation": "digits", "label": "fedavg", "group": "unseen"},

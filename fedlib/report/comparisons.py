@@ -90,12 +90,8 @@ def variants(exhibit: dict, declared: dict) -> Variants:
     return Variants([variant["title"] for variant in declared["values"]], of)
 
 
-def accuracies(given: Inputs, shown: list[Protocol], group: str = PRIMARY.group) -> pd.DataFrame:
-    """Mean test accuracy of the clients by run, protocol and seed after the last round, a fraction.
-
-    Args:
-      shown: the protocols.
-      group: one of `GROUPS`.
+def accuracies(given: Inputs, shown: list[Protocol]) -> pd.DataFrame:
+    """Mean test accuracy of the seen clients by run, protocol and seed after the last round.
 
     Returns:
       Columns federation, label, protocol, seed and value; a run has no row for a protocol that it
@@ -105,14 +101,14 @@ def accuracies(given: Inputs, shown: list[Protocol], group: str = PRIMARY.group)
       DataError: if no run has one of the protocols.
     """
     key = ["federation", "label", "protocol", "seed"]
-    where = {"at": "last", "split": PRIMARY.split, "group": group, "metric": MEAN}
+    where = {"at": "last", "split": PRIMARY.split, "group": PRIMARY.group, "metric": MEAN}
     mine = exhibits.pick(given.rows, **where)
     for protocol in shown:
         if not (mine["protocol"] == protocol.name).any():
             there = ", ".join(sorted(set(mine["protocol"]))) or "none"
             raise DataError(
                 f"no run of {given.exhibit['name']} was evaluated with the protocol "
-                f"{protocol.name!r} on {group} clients; there are {there}"
+                f"{protocol.name!r}; there are {there}"
             )
     return mine[mine["protocol"].isin([protocol.name for protocol in shown])][[*key, "value"]]
 

@@ -248,9 +248,9 @@ def against(of: str, groups: Iterable[Collection[str]], pairs: list[Pair]) -> li
     return [pair for pair in pairs if pair[0] in kept]
 
 
-def of_protocols(protocols: Iterable[Mapping], group: str = "seen") -> Iterator[View]:
+def of_protocols(protocols: Iterable[Mapping]) -> Iterator[View]:
     """The view of each protocol, a mapping with a "name"."""
-    return (View(group, protocol["name"]) for protocol in protocols)
+    return (View(protocol=protocol["name"]) for protocol in protocols)
 
 
 def _pair(run: Run) -> Pair:

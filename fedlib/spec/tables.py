@@ -165,24 +165,18 @@ class ProtocolGrid(Table):
       protocols: in column order, see `fedlib.report.comparisons`.
       parameter: dotted path into the federations' declarations, with a row for each value and a
         block per family; by default a row is a federation, with its title.
-      symbol: the paper's name of the parameter; by default the last part of the path.
-      group: see `fedlib.report.comparisons.accuracies`.
     """
 
     question: ClassVar = "Which way to predict is best?"
 
     protocols: Sequence[Mapping]
     parameter: str | None = None
-    symbol: str | None = None
-    group: str = "seen"
 
-    choices: ClassVar = {"group": GROUPS}
     forms: ClassVar = {"protocols": Protocol}
 
     def views(self, federation: str, label: str) -> Iterator[View]:
-        """The protocols for the group."""
-        yield View(self.group)
-        yield from of_protocols(self.protocols, self.group)
+        """The protocols."""
+        yield from of_protocols(self.protocols)
 
 
 class ViewColumn(NamedTuple):

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.report import comparisons, exhibits
+from fedlib.report.metrics import PRIMARY
 from fedlib.report.printed import off
 from fedlib.report.tables import notes, render
 from fedlib.report.tables.render import Block, Cell, Column, Sheet
@@ -34,8 +35,8 @@ def build(given: TableInputs) -> Sheet:
     """
     exhibit, kind = given.exhibit, given.kind
     shown = comparisons.declared(kind.formed("protocols"))
-    numbers = _numbers(given, shown).assign(metric=comparisons.MEAN, group=kind.group)
-    head = "Data" if kind.parameter is None else kind.symbol or kind.parameter.rpartition(".")[2]
+    numbers = _numbers(given, shown).assign(metric=comparisons.MEAN, group=PRIMARY.group)
+    head = "Data" if kind.parameter is None else kind.parameter.rpartition(".")[2]
     heads = {f["name"]: _head(f, kind.parameter) for f in exhibit["federations"]}
     compared = is_compared(numbers)
     return given.sheet(
@@ -44,10 +45,10 @@ def build(given: TableInputs) -> Sheet:
             _block(family, part.assign(head=part["federation"].map(heads)), shown, head)
             for family, part in _families(exhibit, numbers, whole=kind.parameter is None)
         ],
-        _measured(exhibit, kind.group),
+        _measured(exhibit),
         *comparisons.selection_note(exhibit),
         *(COMPARED if compared else ["Bold: highest of the row."]),
-        exhibits.parameter_note(kind.parameter, kind.symbol or ""),
+        exhibits.parameter_note(kind.parameter),
         *exhibits.published_note(exhibit, shown=compared),
     )
 
@@ -55,7 +56,7 @@ def build(given: TableInputs) -> Sheet:
 def _numbers(given: TableInputs, shown: list[comparisons.Protocol]) -> pd.DataFrame:
     """All numbers of the table, as fractions -> one row per federation, run and protocol."""
     printed = comparisons.Printed(given.published, given.exhibit["published"])
-    found = comparisons.over_trials(comparisons.accuracies(given, shown, given.kind.group))
+    found = comparisons.over_trials(comparisons.accuracies(given, shown))
 
     def of_run(federation: dict, run: dict) -> Iterator[dict]:
         about = (federation, run["label"])
@@ -134,11 +135,11 @@ def _row(part: pd.DataFrame, compared: bool) -> list[Cell]:
     return [*cells, Cell(render.ABSENT if np.isnan(trials) else f"{trials:.0f}"), seeds]
 
 
-def _measured(exhibit: dict, group: str) -> str:
+def _measured(exhibit: dict) -> str:
     """The meaning of a number, and of the one after its ±."""
     spread = notes.spread(exhibit, "± the standard deviation over trials (n - 1)", "deviation")
     return (
-        f"Percent, {comparisons.METRICS[comparisons.MEAN]}, on the test examples of the "
-        f"{comparisons.GROUPS[group]}, after the last round; {exhibits.seeds_text(exhibit)}: "
-        f"{spread}. {exhibits.rounds_text(exhibit)}"
+        f"Percent, {comparisons.METRICS[comparisons.MEAN]}, on the test examples of the clients "
+        f"that train, after the last round; {exhibits.seeds_text(exhibit)}: {spread}. "
+        f"{exhibits.rounds_text(exhibit)}"
     )
