@@ -13,6 +13,7 @@ from fedlib.data import build, sizes
 from fedlib.data.sizes import Sizes
 from fedlib.engine import scratch
 from fedlib.engine.executors import Loop
+from fedlib.engine.task import Task
 from fedlib.forecast import costs, rates, rehearsal, unreal
 from fedlib.forecast.rates import Rate
 from fedlib.forecast.rehearsal import Kind, Load, Part, Phase, Rehearsed
@@ -128,6 +129,12 @@ def test_a_rehearsal_without_the_numbers_of_large_tensors_counts_the_same(method
         return rehearsal.rehearse(spec, views, owned(DIGITS))
 
     assert counted(FIRST) == counted(math.inf)
+
+
+def test_a_model_too_large_to_be_tried_on_inputs_is_rehearsed(monkeypatch):
+    monkeypatch.setattr(Task, "is_heavy", True)
+    monkeypatch.setattr(rehearsal, "_BUILT", {})  # not built in another test
+    assert loads(run(), Phase.ROUND)
 
 
 def test_what_a_mask_chooses_of_a_large_tensor_is_computed():

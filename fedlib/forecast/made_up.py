@@ -94,9 +94,12 @@ def _tasks(built: Any) -> Iterator[Task]:
 
 
 def _built_once(task: Task) -> Callable[[], nn.Module]:
-    """`task.build` as copies of one module, which take a third of the time."""
-    build = cache(task.build)
-    return lambda: copy.deepcopy(build())
+    """`task.build` as copies of one module, which take a third of the time.
+
+    That one is built now: some callers want none with values (`torch.device("meta")`).
+    """
+    built = task.build()
+    return lambda: copy.deepcopy(built)
 
 
 def _drawn_once(task: Task) -> Callable[[int], Params]:
