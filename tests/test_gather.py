@@ -199,7 +199,7 @@ def kept(*words) -> None:
     keep.main(arguments.read(given))
 
 
-def test_what_is_kept_is_added_to_on_another_machine(finished, halves, whole, monkeypatch):
+def test_what_is_kept_is_added_to_on_another_machine(finished, halves, whole, monkeypatch, capsys):
     monkeypatch.chdir(finished)
     kept("--out", whole / "kept")
     page = whole / "kept/pfedmm"
@@ -215,6 +215,11 @@ def test_what_is_kept_is_added_to_on_another_machine(finished, halves, whole, mo
     kept("--config", "labels=[fedavg]")
     assert tables == {path.name: path.read_bytes() for path in page.glob("*.csv")}
     assert packed.read_bytes() == content
+    capsys.readouterr()
+    assert gathered("kept/pfedmm", options=["--config", "rounds=3"]) == 1
+    first, *_ = capsys.readouterr().err.splitlines()
+    place = "kept/pfedmm/pack/runs.tar.xz/runs/pfedmm/digits/fedavg/seed0"
+    assert first == f"error: {place}/history.h5 is refused: rounds is 2 there and 3 here"
     packed.write_bytes(content[:-100])
     with pytest.raises(DataError, match=r"runs\.tar\.xz is damaged"):
         kept("--config", "labels=[fedavg]")
