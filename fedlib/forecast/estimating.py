@@ -181,7 +181,7 @@ class Estimator:
         rehearsed = self._rehearsed(spec, request.spec["views"], owned)
         executor = request.executor
         if executor == "auto":
-            executor = self._rule(requests.digest_of([spec["model"], spec["model_params"]]), spec)
+            executor = self._rule(seals.spec_digest([spec["model"], spec["model_params"]]), spec)
         rate = self._rate(spec, owned, rehearsed, executor)
         batched = not choice.goes_one_by_one(executor)
         return costs(spec, owned, rehearsed, rate, batched=batched)

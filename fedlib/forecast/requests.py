@@ -1,13 +1,12 @@
 """Requests for the costs of runs, and the facts on which estimates depend."""
 
-import hashlib
 import importlib.metadata
 import os
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from fedlib import files
+from fedlib import files, seals
 from fedlib.environment import environment, memory
 from fedlib.run_spec import is_file, run_roots
 
@@ -37,7 +36,7 @@ class Request(NamedTuple):
     executor: str
 
     def key(self) -> str:
-        """Hexadecimal digest of all facts on which the estimate depends.
+        """Digest of all facts on which the estimate depends.
 
         They include the code of the method and its models, but not of modules that these import: an
         edit of the engine hardly changes the operations.
@@ -50,7 +49,7 @@ class Request(NamedTuple):
             "wanted": [self.device, self.executor],
             "machine": _machine(),
         }
-        return digest_of(facts)
+        return seals.spec_digest(facts)[:16]
 
 
 @cache
@@ -68,8 +67,3 @@ def code_of(spec: dict) -> list[str]:
 def digest(path: Path) -> str:
     """Digest of a file of code; each file is read once."""
     return files.digest(path)
-
-
-def digest_of(value: object) -> str:
-    """Digest of a value that fits into JSON -> 16 hexadecimal digits"""
-    return hashlib.sha256(files.canonical_json(value).encode()).hexdigest()[:16]
