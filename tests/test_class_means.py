@@ -82,6 +82,14 @@ def test_only_vectors_of_classes_that_are_held_and_known_are_sent_and_counted():
 # -- server -------------------------------------------------------------------------------
 
 
+def test_a_class_that_nobody_sent_keeps_what_it_had():
+    before = ClassMeans(torch.tensor([[1.0], [2], [3]]), torch.tensor([False, True, False]))
+    held = torch.tensor([[True, False, False]])
+    after = class_means.averaged(before, torch.tensor([[[9.0], [9], [9]]]), held)
+    assert after.values.tolist() == [[9], [2], [3]]
+    assert after.known.tolist() == [True, True, False]
+
+
 ROUND = SimpleNamespace(seed=5, round=0, journal=Journal())  # what a server asks of a cohort
 
 

@@ -74,6 +74,15 @@ def test_ties_are_drawn_evenly():
     assert abs(counts[1] - 5000) <= 4 * math.sqrt(10_000 / 4)  # four standard deviations
 
 
+def test_what_a_client_draws_depends_on_nobody_else():
+    losses = torch.rand(9, 4, generator=torch.Generator().manual_seed(0))
+    everyone = exploration.choose(losses, 0.5, np.arange(9), 7, 3, "explore")
+    some = np.array([6, 2, 8])
+    assert torch.equal(exploration.choose(losses[some], 0.5, some, 7, 3, "explore"), everyone[some])
+    again = exploration.choose(losses, 0.5, np.arange(9), 7, 4, "explore")
+    assert not torch.equal(everyone, again)
+
+
 # -- the whole method by hand ----------------------------------------------------------------
 
 

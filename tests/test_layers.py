@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.func import vmap
 
 from fedlib import streams
 from fedlib.engine import ambient
@@ -217,6 +218,20 @@ def test_all_experts_see_the_same_pictures():
         with ambient.dropout_key(KEYS[0]), ambient.stacked_experts(stacked):
             seen = each_expert(lambda scale: CropFlip(PAD)(scale * x), scales)
         assert torch.equal(seen, expected)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_stacked_clients_get_the_pictures_of_each_client(shared):
+    x = (
+        pictures(20)
+        if shared
+        else torch.stack([pictures(20) + number for number in range(len(KEYS))])
+    )
+    batched = vmap(lambda x, key: augmented(x, key), in_dims=(None if shared else 0, 0))(x, KEYS)
+    own = [x if shared else x[number] for number in range(len(KEYS))]
+    alone = torch.stack([augmented(*pair) for pair in zip(own, KEYS, strict=True)])
+    assert torch.equal(batched, alone)
+    assert not torch.equal(alone[0], alone[1])
 
 
 def test_evaluation_augments_nothing_and_needs_no_key():
