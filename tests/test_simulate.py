@@ -267,20 +267,6 @@ def test_a_run_that_is_killed_goes_on_from_its_last_checkpoint(killed_in, tmp_pa
     assert_same_bits(resumed, reference)
 
 
-def test_a_stop_says_how_to_go_on(tmp_path):
-    lines = []
-    with pytest.raises(SystemExit):
-        simulation().run(Checkpoints(tmp_path, STAMP), report=lines.append, stop=lambda: True)
-    assert lines[-1] == "stopped after round 1; the same command goes on from there"
-
-
-def test_a_checkpoint_of_another_run_is_not_resumed(tmp_path):
-    with pytest.raises(SystemExit):
-        silently(simulation(seed=4), Checkpoints(tmp_path, {"run": "other"}), stop=lambda: True)
-    reference = silently(simulation())
-    assert_same_bits(silently(simulation(), Checkpoints(tmp_path, STAMP)), reference)
-
-
 # -- divergence ---------------------------------------------------------------------------
 
 
