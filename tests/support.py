@@ -12,7 +12,7 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Batched, Loop
 from fedlib.engine.solvers import SGD
-from fedlib.engine.task import Task
+from fedlib.engine.task import Batch, Task
 from fedlib.federation import Federation, Split
 from fedlib.models import vae
 from fedlib.models.layers.random import Dropout
@@ -71,6 +71,12 @@ def clients_with(x, y, rows, classes, unseen=0, **known):
         client_id=np.arange(len(rows)),
         **known,
     )
+
+
+def batch_of(x, y=None, **fields) -> Batch:
+    """All of these examples as one batch, with labels 0 unless they have others."""
+    y = torch.zeros(len(x), dtype=torch.long) if y is None else y
+    return Batch(x, y, torch.arange(len(x)), **fields)
 
 
 def cohort_of(

@@ -10,7 +10,16 @@ import pytest
 import torch
 from conftest import toy_paper
 from reference import Reference, assert_params, batches, descend, owned
-from support import TinyNet, clients_with, cohort_of, sgd, simulation_of, tiny_task, toy_federation
+from support import (
+    TinyNet,
+    batch_of,
+    clients_with,
+    cohort_of,
+    sgd,
+    simulation_of,
+    tiny_task,
+    toy_federation,
+)
 from test_stages import evaluation, finish, options, run_here, start
 from torch import nn
 from torch.nn.functional import nll_loss
@@ -206,7 +215,7 @@ def test_the_personal_stage_is_that_of_torch_optim(executor, member, gate_only, 
             for e in range(len(used)):
                 assert_params(tree.take(mixture.experts, e), best[e])
             x, _ = alone.shard("test")
-            batch = Batch(x, torch.zeros(len(x)), torch.arange(len(x)))
+            batch = batch_of(x)
             for module, params in zip([*experts, gate], best, strict=True):
                 module.load_state_dict(params)
             expected = moe(gate, experts, x, outputs)

@@ -9,6 +9,7 @@ import torch
 from support import silently
 from test_simulate import METHODS, SIZES, simulation
 
+from fedlib import methods
 from fedlib.engine.executors import Loop
 from fedlib.engine.remembered import Remembered
 from fedlib.engine.task import Task
@@ -84,7 +85,7 @@ def test_what_a_gate_says_of_test_examples_is_asked_once(passes):
     assert dict(passes) == {"whole": SEEN * TEST}
 
 
-ALIKE = {name for name in METHODS if getattr(simulation(name).method, "alike", ())}
+ALIKE = {name for name in METHODS if methods.load(name).alike}
 
 
 def test_methods_with_protocols_alike_are_these():

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 from reference import batches, module_of, owned
-from support import cohort_of, executors, run, sgd, tiny_task, toy_federation
+from support import batch_of, cohort_of, executors, run, sgd, tiny_task, toy_federation
 from torch import nn
 from torch.distributions import Bernoulli, Normal, kl_divergence
 
 from fedlib import methods, tree
 from fedlib.engine.solvers import Adam
-from fedlib.engine.task import Batch, Task
+from fedlib.engine.task import Task
 from fedlib.methods.parts import input_likelihood
 from fedlib.methods.parts.early_stopping import EarlyStopping
 from fedlib.models import vae
@@ -29,10 +29,6 @@ def federation_of_pixels(**options):
     made = toy_federation(**options)
     pixels = 1 / (1 + np.exp(-made.x))
     return replace(made, x=pixels, val=made.test, test=made.val)
-
-
-def batch_of(x, **fields):
-    return Batch(x, torch.zeros(len(x)), torch.arange(len(x)), **fields)
 
 
 def drawn(seed=3, size=6, samples=1):

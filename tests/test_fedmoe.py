@@ -10,6 +10,7 @@ from reference import Mixture, cross_entropy_of, learn, module_of, owned
 from support import (
     EXECUTORS,
     assert_close,
+    batch_of,
     cohort_of,
     executors,
     sgd,
@@ -22,7 +23,6 @@ from support import (
 from torch.nn.functional import cross_entropy, softplus
 
 from fedlib import methods, tree
-from fedlib.engine.task import Batch
 from fedlib.errors import DataError
 from fedlib.federation import Split
 from fedlib.methods.parts import server_mixture
@@ -227,7 +227,7 @@ def test_inference_keeps_the_experts_of_largest_gate_and_a_softmax_of_their_valu
         total = sum(np.exp(values[i]) for i in largest)  # Equation 10
         mixed = sum(np.exp(values[i]) / total * said[i][n] for i in largest)
         rows.append(0.5 * mixed + 0.5 * main[n])  # alpha begins in the middle
-    batch = Batch(x, y, torch.arange(len(x)))
+    batch = batch_of(x, y)
     torch.testing.assert_close(method.predict(model, batch).exp(), torch.stack(rows).detach())
 
 
@@ -314,7 +314,7 @@ def test_the_last_mixture_and_every_clients_own_model_can_be_asked_at_the_end():
         (views[0], [{name: state.model[name] for name in state.best.params}]),
         (views[1], [{"own": state.models[c]} for c in range(3)]),
     ):
-        said = [method.predict(model, Batch(x, y, torch.arange(len(x)))) for model in models]
+        said = [method.predict(model, batch_of(x, y)) for model in models]
         assert found[view].correct[0].tolist() == [(p.argmax(-1) == y).sum() for p in said]
         losses = [cross_entropy(p, y).item() for p in said]
         np.testing.assert_allclose(found[view].loss[0], losses, rtol=1e-10)
@@ -357,7 +357,7 @@ def test_a_single_logit_is_of_two_classes():
             method = fedmoe(classes=1, combine=combine, confidence=confidence)
             state = run(method, data, rounds=1)
             x, y = owned(data, SERVER, "test")
-            batch = Batch(x, y, torch.arange(len(x)))
+            batch = batch_of(x, y)
             total = method.predict(state.best.params, batch).exp().sum(-1)
             torch.testing.assert_close(total, torch.ones_like(total))
             assert all(leaf.isfinite().all() for leaf in tree.leaves(state.model))

@@ -5,11 +5,11 @@ from functools import partial
 import pytest
 import torch
 from reference import learn, owned
-from support import assert_close, cohort_of, executors, sgd, tiny_task, toy_federation
+from support import assert_close, batch_of, cohort_of, executors, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy, linear
 
 from fedlib import methods, tree
-from fedlib.engine.task import Batch, Task
+from fedlib.engine.task import Task
 from fedlib.models import cifar_resnet18, fedmoe_cnn
 
 WIDE, NARROW = 6, 4  # hidden units
@@ -84,7 +84,7 @@ def test_a_window_is_the_wide_network_whose_other_units_are_silent(name):
         silent[key][where] = x[where]
     part = {key: x[method.window(key, number)] for key, x in params.items()}
     x = torch.randn(2, *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    batch = Batch(x, torch.zeros(2).long(), torch.arange(2))
+    batch = batch_of(x)
     ours, theirs = tasks[0].logits(silent, batch), tasks[1].logits(part, batch)
     assert_close(ours, theirs, 1e-12)
     assert sum(x.numel() for x in part.values()) < tree.numel(params)

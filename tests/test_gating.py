@@ -2,8 +2,9 @@
 
 import pytest
 import torch
+from support import batch_of
 
-from fedlib.engine.task import Batch, Task
+from fedlib.engine.task import Task
 from fedlib.methods.parts import gating
 from fedlib.models import linear
 
@@ -30,7 +31,7 @@ def test_experts_without_a_body_see_the_input():
     task = Task(lambda: linear.build(4, 3), dtype=torch.float64)
     experts = {"head.weight": draw(2, 3, 4), "head.bias": draw(2, 3, seed=1)}
     x = draw(5, 4, seed=2)
-    batch = Batch(x, torch.zeros(5, dtype=torch.int64), torch.arange(5))
+    batch = batch_of(x)
     features, log_probs = gating.outputs(task, experts, batch)
     torch.testing.assert_close(features, x[:, None].expand(5, 2, 4))
     logits = torch.einsum("bf,elf->bel", x, experts["head.weight"]) + experts["head.bias"]

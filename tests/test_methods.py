@@ -128,7 +128,7 @@ if OWN := os.environ.get("FEDLIB_METHOD"):
     known = methods.load(OWN)
     needed = {x.name for x in fields(known) if x.default is MISSING and x.name in known.SPACE}
     METHODS = {OWN: ({name: known.SPACE[name].at(0.5) for name in needed}, None)}
-NETWORKS = {"plain": {}, "norm and dropout": {"norm": True, "dropout": 0.3}}
+NETWORK = {"norm": True, "dropout": 0.3}
 # Float64: executors sum in different orders, and batch normalisation amplifies that.
 ROUNDING = 1e-10
 # AdamW divides gradients by their size: of those that are 0 but for rounding, rounding decides.
@@ -153,18 +153,6 @@ def every_method(test):
     return contract(pytest.mark.parametrize("name", METHODS)(test))
 
 
-# Without batch statistics and dropout, which other tests do without, methods that train one model,
-# several, several heads on a body, models of several architectures, and a mixture on the server.
-PLAIN = ("fedavg", "fedem", "pfedmm", "fml", "fedmoe")
-every_network = pytest.mark.parametrize(
-    ("name", "network"),
-    [
-        *((name, "norm and dropout") for name in METHODS),
-        *((name, "plain") for name in ([OWN] if OWN else PLAIN)),
-    ],
-)
-
-
 def make(name, **network):
     params = METHODS[name][0]
     modules = modules_of(name, params.get("num_experts", 1), **network)
@@ -175,7 +163,7 @@ def make(name, **network):
 @cache
 def after_two_rounds(name):
     """A method with batch statistics and dropout, its federation, and its state then."""
-    method, federation = make(name, **NETWORKS["norm and dropout"]), federation_for(name)
+    method, federation = make(name, **NETWORK), federation_for(name)
     return method, federation, run(method, federation, 2)
 
 
@@ -204,11 +192,10 @@ def test_an_unknown_method_names_the_choices():
         methods.load("fedem2")
 
 
-@contract
 @pytest.mark.usefixtures("threads_of_torch")
-@every_network
-def test_every_executor_gives_the_state_and_predictors_of_the_loop(name, network):
-    method, federation = make(name, **NETWORKS[network]), federation_for(name)
+@every_method
+def test_every_executor_gives_the_state_and_predictors_of_the_loop(name):
+    method, federation = make(name, **NETWORK), federation_for(name)
 
     def rounds(executor, numbers=(0, 1), state=None):
         state = state or method.init(federation.num_clients, 0)

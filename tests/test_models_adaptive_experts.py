@@ -4,11 +4,12 @@ from functools import partial
 
 import pytest
 import torch
+from support import batch_of
 from torch import nn
 
 from fedlib import streams
 from fedlib.engine import ambient
-from fedlib.engine.task import Batch, Task, log_probs
+from fedlib.engine.task import Task, log_probs
 from fedlib.models import gate_cnn, ifca_cnn, ifca_original_cnn, leaf_cnn
 from fedlib.models.layers.conv import Dropout2d, LocalResponse
 from fedlib.models.layers.random import Dropout
@@ -38,10 +39,6 @@ def shape_of(name):
 
 def inputs(name, count=5):
     return torch.randn(count, *shape_of(name), generator=torch.Generator().manual_seed(3))
-
-
-def batch_of(x, key=KEYS[0], train=False):
-    return Batch(x, torch.zeros(len(x)), torch.arange(len(x)), key=key, train=train)
 
 
 # Sections 5.1 to 5.3: the same functions as torch's own layers in the published order

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 import torch
 from reference import Reference, assert_params, descend, descent, module_of
-from support import assert_close, executors, sgd, simulation_of, tiny_task, toy_federation
+from support import assert_close, batch_of, executors, sgd, simulation_of, tiny_task, toy_federation
 from torch import nn
 from torch.nn.functional import cross_entropy
 from zoo import COHORTS, LOCAL, SIZES, Deep, cohort, run
 
 from fedlib import methods, models, tree
 from fedlib.engine.experts import expert_seed
-from fedlib.engine.task import Batch, Task
+from fedlib.engine.task import Task
 from fedlib.methods.parts.own_models import OwnModels
 from fedlib.methods.pfedmoe import mix
 from fedlib.models.layers.augment import erased
@@ -42,11 +42,6 @@ def make(local=LOCAL, large=(wide, deep), gate=None, **params):
     return methods.load("pfedmoe")(
         task=small, local=local, large=large, gate=gate or gate_task(), **params
     )
-
-
-def batch_of(x, y=None, **options):
-    y = torch.zeros(len(x), dtype=torch.long) if y is None else y
-    return Batch(x, y, torch.arange(len(x)), **options)
 
 
 # -- golden values --------------------------------------------------------------------------
