@@ -4,7 +4,6 @@
 scripts" those of omarfoq/FedEM.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from fedlib.papers.pfedmm.settings import (
@@ -50,175 +49,130 @@ EXPERIMENTS = {  # at scale full, on the data sets of the paper
 }
 
 
+def data(
+    name: str,
+    title: str,
+    label: str,
+    partition: dict,
+    params: dict | None = None,
+    notes: tuple[str, ...] = (),
+) -> Data:
+    """A data set, cut with the seed of the data scripts; `label` names the partition."""
+    return Data(
+        name=name,
+        dataset=name,
+        params=params or {},
+        partition=partition,
+        seed=PARTITION_SEED,
+        title=title,
+        partition_label=label,
+        notes=notes,
+    )
+
+
+def dirichlet(num_clients: int, **about: float) -> dict:
+    """Dirichlet draws, per class or per group of labels."""
+    return {"kind": "dirichlet", "num_clients": num_clients, "alpha": ALPHA, **about, **SPLITS}
+
+
 # -- data sets of pFedMM ------------------------------------------------------------------
 
-
-def emnist() -> Setting:
-    """100 clients on a tenth of EMNIST byclass, a Dirichlet draw per class (data scripts)."""
-    data = Data(
-        name="emnist",
-        dataset="emnist",
-        params={"source": "all"},
-        partition={
-            "kind": "dirichlet",
-            "num_clients": 100,
-            "alpha": ALPHA,
-            "fraction": 0.1,
-            **SPLITS,
-        },
-        seed=PARTITION_SEED,
-        title="EMNIST",
-        partition_label="dirichlet0.4",
-    )
-    return Setting(
-        data=data,
-        model="emnist_cnn",
-        model_params={"num_classes": 62},
-        rounds=100,
-        rates=EMNIST_RATES,
-        fedprox_mu=0.1,  # training scripts
-        gate_features=28 * 28,
-        relu_logits=True,  # learners_moe.py: the EMNIST expert ends in a ReLU
-        ablations=("no-relu", "body-rate", "uniform-prior"),
-        **EXPERIMENTS,
-    )
-
-
-def cifar10() -> Setting:
-    """80 clients on CIFAR-10, a Dirichlet draw per group of labels, of three (data scripts)."""
-    data = Data(
-        name="cifar10",
-        dataset="cifar10",
-        partition={
-            "kind": "dirichlet",
-            "num_clients": 80,
-            "alpha": ALPHA,
-            "num_groups": 3,
-            "min_examples": 3,  # ours: the smallest client has 8 at alpha 0.4, but 2 at 0.2
-            **SPLITS,
-        },
-        seed=PARTITION_SEED,
-        title="CIFAR-10",
-        partition_label="dirichlet0.4",
-    )
-    return Setting(
-        data=data,
-        model="mobilenet_v2",
-        model_params={"num_classes": 10},
-        weights="mobilenet_v2_weights",
-        rounds=200,
-        rates=CIFAR10_RATES,
-        fedprox_mu=1.0,  # training scripts
-        gate_features=3 * 32 * 32,
-        drop_last=True,  # utils/utils.py, CIFAR loaders only
-        ablations=("relu", "body-rate", "uniform-prior", "private-norms"),
-        **EXPERIMENTS,
-    )
+EMNIST = Setting(  # a tenth of EMNIST byclass, a draw per class (data scripts)
+    data=data(
+        "emnist",
+        "EMNIST",
+        "dirichlet0.4",
+        dirichlet(100, fraction=0.1),
+        {"source": "all"},
+    ),
+    model="emnist_cnn",
+    model_params={"num_classes": 62},
+    rounds=100,
+    rates=EMNIST_RATES,
+    fedprox_mu=0.1,  # training scripts
+    gate_features=28 * 28,
+    relu_logits=True,  # learners_moe.py: the EMNIST expert ends in a ReLU
+    ablations=("no-relu", "body-rate", "uniform-prior"),
+    **EXPERIMENTS,
+)
+CIFAR10 = Setting(  # a draw per group of labels, of three (data scripts)
+    # `min_examples` is ours: the smallest client has 8 at alpha 0.4, but 2 at 0.2.
+    data=data("cifar10", "CIFAR-10", "dirichlet0.4", dirichlet(80, num_groups=3, min_examples=3)),
+    model="mobilenet_v2",
+    model_params={"num_classes": 10},
+    weights="mobilenet_v2_weights",
+    rounds=200,
+    rates=CIFAR10_RATES,
+    fedprox_mu=1.0,  # training scripts
+    gate_features=3 * 32 * 32,
+    drop_last=True,  # utils/utils.py, CIFAR loaders only
+    ablations=("relu", "body-rate", "uniform-prior", "private-norms"),
+    **EXPERIMENTS,
+)
+PACHINKO = {"kind": "pachinko", "num_clients": 100, "alpha": ALPHA, "beta": 10.0, **SPLITS}
+CIFAR100 = replace(  # 100 clients of 600 images (data scripts)
+    CIFAR10,
+    data=data("cifar100", "CIFAR-100", "pachinko0.4", PACHINKO),
+    model_params={"num_classes": 100},
+    rates=CIFAR100_RATES,
+    fedprox_mu=0.1,  # training scripts
+)
 
 
-def cifar100() -> Setting:
-    """100 clients of 600 images on CIFAR-100, by Pachinko allocation (data scripts)."""
-    data = Data(
-        name="cifar100",
-        dataset="cifar100",
-        partition={
-            "kind": "pachinko",
-            "num_clients": 100,
-            "alpha": ALPHA,
-            "beta": 10.0,
-            **SPLITS,
-        },
-        seed=PARTITION_SEED,
-        title="CIFAR-100",
-        partition_label="pachinko0.4",
-    )
-    return replace(
-        cifar10(),
-        data=data,
-        model_params={"num_classes": 100},
-        rates=CIFAR100_RATES,
-        fedprox_mu=0.1,  # training scripts
-    )
+def as_fedem(setting: Setting, rounds: int, log_freq: int, rate: float) -> Setting:
+    """The same clients, with the settings of FedEM's scripts, and its learning rate."""
+    name, title = setting.data.name, setting.data.title
+    named = {"name": f"{name}-fedem", "title": f"{title}, FedEM's settings", "family": title}
+    rates = setting.rates | {"fedem": rate}
+    about = {"rounds": rounds, "evaluate_every": log_freq, "rates": rates}
+    return setting.alone(replace(setting.data, **named), FEDEM_README, "fedem-settings", **about)
 
 
-def as_fedem() -> Iterator[Setting]:
-    """The same clients, with the settings of the numbers in FedEM's README."""
-    scripts = (  # FedEM's: rounds, log_freq, learning rate of FedEM
-        (emnist(), 200, 5, 0.05),
-        (cifar10(), 200, 10, 0.03),
-        (cifar100(), 200, 5, 0.01),
-    )
-    for setting, rounds, every, rate in scripts:
-        title = setting.data.title
-        named = {"name": f"{setting.data.name}-fedem", "title": f"{title}, FedEM's settings"}
-        yield setting.alone(
-            replace(setting.data, **named, family=title),
-            FEDEM_README,
-            "fedem-settings",
-            rounds=rounds,
-            evaluate_every=every,
-            rates=setting.rates | {"fedem": rate},
-        )
+AS_FEDEM = (
+    as_fedem(EMNIST, 200, 5, 0.05),
+    as_fedem(CIFAR10, 200, 10, 0.03),
+    as_fedem(CIFAR100, 200, 5, 0.01),
+)
 
 
 # -- data sets of FedEM -------------------------------------------------------------------
 
 
-def not_run(title: str, settings: str) -> dict[str, str]:
+def not_run(title: str) -> dict[str, str]:
     """The note on methods that no code base runs on this data set."""
-    note = f"Not run on {title} by its authors, and no number is published; {settings}."
-    return dict.fromkeys(NOT_IN_FEDEM, note)
+    note = f"Not run on {title} by its authors, and no number is published"
+    return dict.fromkeys(NOT_IN_FEDEM, f"{note}; the learning rate is FedEM's.")
 
 
-def femnist() -> Setting:
-    """A client per writer, 15 % of the writers (FedEM's data README and scripts)."""
-    data = Data(
-        name="femnist",
-        dataset="femnist",
-        params={"source": "nist"},
-        partition={"kind": "writer", "fraction": 0.15, "unseen": "last", **SPLITS},
-        seed=PARTITION_SEED,
-        title="FEMNIST",
-        partition_label="writer",
-    )
-    return emnist().alone(
-        data,
-        tuple(METHODS),
-        "fedem-readme",
-        rounds=200,
-        rates=FEMNIST_RATES,
-        fedprox_mu=0.05,  # FedEM's scripts
-        pfedme_mu=10.0,  # FedEM's scripts
-        evaluate_every=5,  # FedEM's scripts, log_freq
-        unpublished=not_run("FEMNIST", "the learning rate is FedEM's"),
-        unseen=UNSEEN,
-    )
-
-
-def shakespeare() -> Setting:
-    """A client per role with more than two lines (FedEM's data README and scripts)."""
-    data = Data(
-        name="shakespeare",
-        dataset="shakespeare",
-        params={"train_fraction": TRAIN_FRACTION},
-        partition={"kind": "natural", "order": "random"},
-        seed=PARTITION_SEED,
-        title="Shakespeare",
-        partition_label="role",
-    )
-    return Setting(
-        data=data,
-        model="char_lstm",
-        model_params={"num_classes": 100},
-        class_weights=CLASS_WEIGHTS,
-        rounds=200,
-        rates=SHAKESPEARE_RATES,
-        fedprox_mu=0.1,  # FedEM's scripts
-        gate_features=0,
-        evaluate_every=5,  # FedEM's scripts, log_freq
-        # The gate of the mixture is for pixels: it has no meaning for characters.
-        labels=tuple(label for label in METHODS if label != "gated-experts"),
-        roles=("fedem-readme",),
-        unpublished=not_run("Shakespeare", "the learning rate is FedEM's"),
-        unseen=UNSEEN,
-    )
+# A client per writer, 15 % of the writers (FedEM's data README and scripts).
+WRITERS = {"kind": "writer", "fraction": 0.15, "unseen": "last", **SPLITS}
+FEMNIST = EMNIST.alone(
+    data("femnist", "FEMNIST", "writer", WRITERS, {"source": "nist"}),
+    tuple(METHODS),
+    "fedem-readme",
+    rounds=200,
+    rates=FEMNIST_RATES,
+    fedprox_mu=0.05,  # FedEM's scripts
+    pfedme_mu=10.0,  # FedEM's scripts
+    evaluate_every=5,  # FedEM's scripts, log_freq
+    unpublished=not_run("FEMNIST"),
+    unseen=UNSEEN,
+)
+# A client per role with more than two lines (FedEM's data README and scripts).
+ROLES = {"kind": "natural", "order": "random"}
+SHAKESPEARE = Setting(
+    data=data("shakespeare", "Shakespeare", "role", ROLES, {"train_fraction": TRAIN_FRACTION}),
+    model="char_lstm",
+    model_params={"num_classes": 100},
+    class_weights=CLASS_WEIGHTS,
+    rounds=200,
+    rates=SHAKESPEARE_RATES,
+    fedprox_mu=0.1,  # FedEM's scripts
+    gate_features=0,
+    evaluate_every=5,  # FedEM's scripts, log_freq
+    # The gate of the mixture is for pixels: it has no meaning for characters.
+    labels=tuple(label for label in METHODS if label != "gated-experts"),
+    roles=("fedem-readme",),
+    unpublished=not_run("Shakespeare"),
+    unseen=UNSEEN,
+)

@@ -2,8 +2,17 @@
 
 from dataclasses import replace
 
-from fedlib.papers.pfedmm import federations
-from fedlib.papers.pfedmm.federations import PARTITION_SEED, SPLITS, UNSEEN
+from fedlib.papers.pfedmm.federations import (
+    AS_FEDEM,
+    CIFAR10,
+    CIFAR100,
+    EMNIST,
+    FEMNIST,
+    SHAKESPEARE,
+    UNSEEN,
+    data,
+    dirichlet,
+)
 from fedlib.papers.pfedmm.settings import (
     ALPHA,
     FEDEM_README,
@@ -12,40 +21,24 @@ from fedlib.papers.pfedmm.settings import (
     TRAINING_SEED,
     Setting,
 )
-from fedlib.spec import Data
 
 
 def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     """Small federations with settings of ours, chosen on seed 7, which is not shown."""
-    digits = Data(
-        name="digits",
-        dataset="digits",
-        partition={
-            "kind": "dirichlet",
-            "num_clients": 20,
-            "alpha": ALPHA,
-            "num_groups": 3,
-            **SPLITS,
-        },
-        seed=PARTITION_SEED,
-        title="Digits",
-        partition_label="dirichlet0.4",
+    digits = data(
+        "digits",
+        "Digits",
+        "dirichlet0.4",
+        dirichlet(20, num_groups=3),
         notes=("Digits: scikit-learn's 1,797 handwritten digits; not a data set of the paper.",),
     )
-    synthetic = Data(
-        name="synthetic",
-        dataset="synthetic",
-        params={
-            "num_clients": 20,
-            "num_components": 3,
-            "dim": 20,
-            "test_size": 200,
-            "alpha": ALPHA,
-        },
-        partition={"kind": "natural", "val_fraction": 0.0},
-        seed=PARTITION_SEED,
-        title="Synthetic",
-        partition_label="mixture0.4",
+    clients = {"num_clients": 20, "num_components": 3, "dim": 20, "test_size": 200}
+    synthetic = data(
+        "synthetic",
+        "Synthetic",
+        "mixture0.4",
+        {"kind": "natural", "val_fraction": 0.0},
+        {**clients, "alpha": ALPHA},
         notes=(
             "Synthetic: FedEM's mixture of three linear models, with 20 clients and 20 dimensions; "
             "the paper reports nothing on it. With a linear model pFedMM has no body to share and "
@@ -90,19 +83,18 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
 
 def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     """The real data sets, dealt as in the paper, for a laptop."""
-    emnist, cifar10, femnist = federations.emnist(), federations.cifar10(), federations.femnist()
     test_split = replace(
-        emnist.data,
+        EMNIST.data,
         params={"source": "test"},
         # The paper's number of images; int() of this times 116,323 is 81,425.
-        partition={**emnist.data.partition, "fraction": 81_425.5 / 116_323},
+        partition={**EMNIST.data.partition, "fraction": 81_425.5 / 116_323},
         notes=(
             "EMNIST: the 81,425 images are drawn from the official test split (116,323 images) "
             "instead of from both splits.",
         ),
     )
     random_weights = replace(
-        cifar10.data,
+        CIFAR10.data,
         notes=(
             "CIFAR-10: MobileNet-v2 starts from random weights; the published numbers presuppose "
             "weights trained on ImageNet. Its running statistics then take some sixty local steps "
@@ -111,8 +103,8 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         ),
     )
     hundred = replace(
-        femnist.data,
-        partition={**femnist.data.partition, "fraction": 1.0, "num_clients": 100},
+        FEMNIST.data,
+        partition={**FEMNIST.data.partition, "fraction": 1.0, "num_clients": 100},
         notes=("FEMNIST: 100 writers; FedEM takes 15 % of the 3,597, which is 539.",),
     )
     fedem, fewest = (*FEDEM_README, "pfedmm"), ("local", "fedavg", "pfedmm")
@@ -121,11 +113,11 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         "partitions and learning rates.",
         (TRAINING_SEED,),
         (
-            emnist.alone(
+            EMNIST.alone(
                 test_split, tuple(PUBLISHED), "main", first=11, evaluate_every=2, unseen=UNSEEN
             ),
-            femnist.alone(hundred, fedem, "fedem-readme", first=13, evaluate_every=2),
-            cifar10.alone(random_weights, fewest, "main", first=4, weights=None, batch_size=32),
+            FEMNIST.alone(hundred, fedem, "fedem-readme", first=13, evaluate_every=2),
+            CIFAR10.alone(random_weights, fewest, "main", first=4, weights=None, batch_size=32),
         ),
     )
 
@@ -135,12 +127,5 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     return (
         "full: the paper's data, partitions, models and hyper-parameters.",
         (TRAINING_SEED, TRAINING_SEED + 1, TRAINING_SEED + 2),
-        (
-            federations.emnist(),
-            federations.cifar10(),
-            federations.cifar100(),
-            federations.femnist(),
-            federations.shakespeare(),
-            *federations.as_fedem(),
-        ),
+        (EMNIST, CIFAR10, CIFAR100, FEMNIST, SHAKESPEARE, *AS_FEDEM),
     )
