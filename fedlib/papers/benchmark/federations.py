@@ -44,138 +44,7 @@ TAGS = {  # by federation: how clients differ
 }
 
 
-def demo() -> tuple[Setting, ...]:
-    """Two federations of digits with few methods, rounds and trials."""
-    few = ("local", "fedavg", "fedavg-plus", "fedrep", "fedem")
-    return tuple(
-        replace(
-            setting, labels=few, rounds=12, evaluations=1, tuning=tuning(3, RATES), seeds=(1, 2)
-        )
-        for setting in (digits_skew(), digits_permuted())
-    )
-
-
-def reduced(trials: int) -> tuple[Setting, ...]:
-    """All twelve, and the one with models of different sizes; methods have `trials` each."""
-    every = (
-        digits_skew(),
-        digits_permuted(),
-        digits_rotated(),
-        mnist_writers(),
-        mnist_quantity(),
-        mnist_two_shard(),
-        mnist_angled(),
-        cifar_skew(),
-        cifar_permuted(),
-        cifar_rotated(),
-        emnist_device(),
-        femnist(),
-        zoo_mnist(),
-    )
-    return tuple(
-        replace(setting, tuning=tuning(trials, RATES, rung=setting.data.dataset != "digits"))
-        for setting in every
-    )
-
-
-def digits_skew() -> Setting:
-    """25 clients, each with few of the ten classes."""
-    partition = _sizes("hsu", 25, 50, 16) | {"alpha": 1.0}
-    return _digits("digits-skew", "Digits, label skew", partition)
-
-
-def digits_permuted() -> Setting:
-    """24 clients in four clusters, each with its own permutation of the labels."""
-    partition = _sizes("permuted", 24, 50, 60) | {"num_clusters": 4}
-    return _digits("digits-permuted", "Digits, permuted", partition, clusters=4)
-
-
-def digits_rotated() -> Setting:
-    """24 clients in four clusters, each with its own rotation of the images."""
-    partition = _sizes("rotated", 24, 50, 60) | {"rotations": [0, 90, 180, 270]}
-    return _digits("digits-rotated", "Digits, rotated", partition, clusters=4)
-
-
-def mnist_writers() -> Setting:
-    """A hundred writers; those of MNIST's test part are unseen."""
-    partition = {
-        "kind": "writer",
-        "num_clients": 100,
-        "train_fraction": 0.6,
-        "val_fraction": VAL,
-        "unseen": "test_part",
-    }
-    return _mnist("mnist-writers", "MNIST, writers", partition, source="qmnist")
-
-
-def mnist_quantity() -> Setting:
-    """60 clients with 8 to 600 training examples."""
-    spread = {"sigma": 1.0, "min_examples": 8, "max_examples": 600}
-    partition = _sizes("quantity", 60, 75, 100) | spread
-    return _mnist("mnist-quantity", "MNIST, unlike sizes", partition)
-
-
-def mnist_two_shard() -> Setting:
-    """60 clients with two classes each."""
-    return _mnist("mnist-two-shard", "MNIST, two classes", _sizes("two_shard", 60, 76, 100))
-
-
-def mnist_angled() -> Setting:
-    """60 clients, each with its own distribution over the angles of its images."""
-    partition = _sizes("angled", 60, 75, 100) | {"alpha": 1.0}
-    return _mnist("mnist-angled", "MNIST, angles", partition)
-
-
-def cifar_skew() -> Setting:
-    """50 clients, each with few of the ten classes."""
-    partition = _sizes("hsu", 50, 100, 100) | {"alpha": 1.0}
-    return _cifar("cifar-skew", "CIFAR-10, label skew", partition)
-
-
-def cifar_permuted() -> Setting:
-    """48 clients in four clusters, each with its own permutation of the labels."""
-    partition = _sizes("permuted", 48, 100, 100) | {"num_clusters": 4}
-    return _cifar("cifar-permuted", "CIFAR-10, permuted", partition, clusters=4)
-
-
-def cifar_rotated() -> Setting:
-    """48 clients in four clusters, each with its own rotation of the images."""
-    partition = _sizes("rotated", 48, 100, 100) | {"rotations": [0, 90, 180, 270]}
-    return _cifar("cifar-rotated", "CIFAR-10, rotated", partition, clusters=4)
-
-
-def emnist_device() -> Setting:
-    """250 clients with little data; few take part in a round."""
-    partition = _sizes("hsu", 250, 50, 40) | {"alpha": 10.0}
-    data = _data("emnist-device", "EMNIST, many clients", "emnist", partition, source="test")
-    return _letters(data, cohort=0.1, rounds=100)
-
-
-def femnist() -> Setting:
-    """Writers with LEAF's training and test parts."""
-    partition = {"kind": "writer_parts", "num_clients": 105, "val_fraction": VAL}
-    partition |= {"unseen_fraction": 0.24}
-    data = _data("femnist", "FEMNIST", "femnist", partition, source="leaf")
-    return _letters(data, cohort=0.25, rounds=40)
-
-
-def zoo_mnist() -> Setting:
-    """25 clients with two classes each and five architectures in turn, those of pFedMoE."""
-    data = _data("zoo-mnist", "MNIST, unlike models", "mnist", _sizes("two_shard", 25, 126, 100))
-    setting = _setting(
-        data,
-        ZOO,
-        model="pfedmoe_cnn",
-        model_params={**MNIST, "num_classes": 10},
-        architectures=tuple({"size": f"mnist{number}"} for number in range(1, 6)),
-        inputs=784,
-        image=MNIST,
-        rounds=40,
-    )
-    return replace(setting, roles=("zoo",))
-
-
-def _sizes(kind: str, clients: int, train: int, test: int) -> dict:
+def _sizes(kind: str, clients: int, train: int, test: int, **more) -> dict:
     """A partition with equal clients: `train` and `test` examples each."""
     return {
         "kind": kind,
@@ -184,6 +53,7 @@ def _sizes(kind: str, clients: int, train: int, test: int) -> dict:
         "test_examples": test,
         "val_fraction": VAL,
         "unseen_fraction": UNSEEN,
+        **more,
     }
 
 
@@ -259,5 +129,70 @@ def _letters(data: Data, cohort: float, rounds: int) -> Setting:
 
 
 def _setting(data: Data, labels: tuple[str, ...], **other) -> Setting:
-    how = {"rate": RATE, "evaluations": QUARTERS, **other}
-    return Setting(data=data, labels=labels, roles=("real",), **how)
+    how = {"rate": RATE, "evaluations": QUARTERS, "roles": ("real",), **other}
+    return Setting(data=data, labels=labels, **how)
+
+
+CLUSTERS = {"num_clusters": 4}  # each with its own permutation of the labels
+ANGLES = {"rotations": [0, 90, 180, 270]}  # the clusters turn their images
+SPREAD = {"sigma": 1.0, "min_examples": 8, "max_examples": 600}  # of training examples
+WRITERS = {"kind": "writer", "num_clients": 100, "train_fraction": 0.6, "val_fraction": VAL}
+LEAF = {"kind": "writer_parts", "num_clients": 105, "val_fraction": VAL, "unseen_fraction": 0.24}
+FEDERATIONS = (
+    _digits("digits-skew", "Digits, label skew", _sizes("hsu", 25, 50, 16, alpha=1.0)),
+    _digits("digits-permuted", "Digits, permuted", _sizes("permuted", 24, 50, 60, **CLUSTERS), 4),
+    _digits("digits-rotated", "Digits, rotated", _sizes("rotated", 24, 50, 60, **ANGLES), 4),
+    # The writers of MNIST's test part are unseen.
+    _mnist(
+        "mnist-writers",
+        "MNIST, writers",
+        {**WRITERS, "unseen": "test_part"},
+        source="qmnist",
+    ),
+    _mnist("mnist-quantity", "MNIST, unlike sizes", _sizes("quantity", 60, 75, 100, **SPREAD)),
+    _mnist("mnist-two-shard", "MNIST, two classes", _sizes("two_shard", 60, 76, 100)),
+    _mnist("mnist-angled", "MNIST, angles", _sizes("angled", 60, 75, 100, alpha=1.0)),
+    _cifar("cifar-skew", "CIFAR-10, label skew", _sizes("hsu", 50, 100, 100, alpha=1.0)),
+    _cifar("cifar-permuted", "CIFAR-10, permuted", _sizes("permuted", 48, 100, 100, **CLUSTERS), 4),
+    _cifar("cifar-rotated", "CIFAR-10, rotated", _sizes("rotated", 48, 100, 100, **ANGLES), 4),
+    # Clients with little data, of whom few take part in a round.
+    _letters(
+        _data(
+            "emnist-device",
+            "EMNIST, many clients",
+            "emnist",
+            _sizes("hsu", 250, 50, 40, alpha=10.0),
+            source="test",
+        ),
+        cohort=0.1,
+        rounds=100,
+    ),
+    _letters(_data("femnist", "FEMNIST", "femnist", LEAF, source="leaf"), cohort=0.25, rounds=40),
+    # Five architectures in turn, those of pFedMoE.
+    _setting(
+        _data("zoo-mnist", "MNIST, unlike models", "mnist", _sizes("two_shard", 25, 126, 100)),
+        ZOO,
+        model="pfedmoe_cnn",
+        model_params={**MNIST, "num_classes": 10},
+        architectures=tuple({"size": f"mnist{number}"} for number in range(1, 6)),
+        inputs=784,
+        image=MNIST,
+        rounds=40,
+        roles=("zoo",),
+    ),
+)
+
+
+def demo() -> tuple[Setting, ...]:
+    """Two federations of digits with few methods, rounds and trials."""
+    few = ("local", "fedavg", "fedavg-plus", "fedrep", "fedem")
+    how = {"rounds": 12, "evaluations": 1, "tuning": tuning(3, RATES), "seeds": (1, 2)}
+    return tuple(replace(setting, labels=few, **how) for setting in FEDERATIONS[:2])
+
+
+def all_of_them(trials: int) -> tuple[Setting, ...]:
+    """All federations, whose methods have as many `trials` each."""
+    return tuple(
+        replace(setting, tuning=tuning(trials, RATES, rung=setting.data.dataset != "digits"))
+        for setting in FEDERATIONS
+    )

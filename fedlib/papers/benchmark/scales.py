@@ -47,7 +47,7 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         (
             *(_world(name, 12) for name in TITLES),
             *(_cell(n, delta, PHASE_METHODS, 12) for n, delta in cells),
-            *federations.reduced(12),
+            *federations.all_of_them(12),
         ),
     )
 
@@ -61,7 +61,7 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         (
             *(_world(name, 32) for name in TITLES),
             *(_cell(n, delta, PHASE_METHODS, 32) for delta in deltas for n in sizes),
-            *federations.reduced(32),
+            *federations.all_of_them(32),
         ),
     )
 
