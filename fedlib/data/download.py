@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 ATTEMPTS = 3  # at one address without progress
 PAUSE = 1.0  # seconds before the second attempt; doubles with every further one
 TIMEOUT = (10, 20)  # seconds to connect, and between two packets
-SLOW = (60.0, 60_000)  # seconds, and the fewest bytes that must arrive in them
 LARGEST = 4 << 30  # most bytes of a file of unknown size; the largest official file has 1 GB
 INTERVAL = 5.0  # seconds between two lines of progress
 MIRROR_WAYS = (
@@ -287,25 +286,20 @@ def _starts_at(response: "requests.Response", start: int) -> int:
 
 
 class _Progress:
-    """Reports progress every few seconds, and gives up on addresses that misbehave.
-
-    These are addresses that send too many bytes, or next to nothing for a minute.
-    """
+    """Reports progress every few seconds, and gives up on addresses that send too many bytes."""
 
     def __init__(self, name: str, start: int, total: int | None, report: Report):
         self.name, self.total, self.report = name, total, report
         self.start = self.done = start
         self.began = self.shown = time.monotonic()
-        self.checked = (self.began, start)
 
     def add(self, num_bytes: int) -> None:
-        """Count arrived bytes, and report them at intervals; _Failed for too many or too few."""
+        """Count arrived bytes, and report them at intervals; _Failed for too many."""
         self.done += num_bytes
         most = LARGEST if self.total is None else self.total
         if self.done > most:
             raise _Failed(f"sends more than {most:,} bytes")
         now = time.monotonic()
-        self._check_speed(now)
         if now - self.shown < INTERVAL:
             return
         self.shown = now
@@ -314,14 +308,6 @@ class _Progress:
         if self.total:
             line += f", {self.done / self.total:.0%}, {(self.total - self.done) / rate:.0f} s left"
         self.report(line)
-
-    def _check_speed(self, now: float) -> None:
-        (seconds, least), (since, before) = SLOW, self.checked
-        if now - since < seconds:
-            return
-        if self.done - before < least:
-            raise _Failed(f"sent {self.done - before:,} bytes in {now - since:.0f} s, too slow")
-        self.checked = (now, self.done)
 
 
 def _size(path: Path) -> int:
