@@ -10,10 +10,11 @@ Deviation: clients that would have no training or no test example are dropped, b
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from fedlib.data.checks import check_fraction
+from fedlib.data.checks import check_counts, check_fraction
 from fedlib.data.draws import divide, some_are_unseen
 from fedlib.data.examples import Dealt, Examples
 
@@ -29,6 +30,8 @@ class Joined(ABC):
       fraction: used part of the data set, in (0, 1].
     """
 
+    COUNTS: ClassVar[tuple[str, ...]] = ("num_clients",)  # fields of at least 1
+
     train_fraction: float
     val_fraction: float = 0.0
     unseen_fraction: float = 0.0
@@ -36,6 +39,7 @@ class Joined(ABC):
 
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
+        check_counts(self, *self.COUNTS)
         check_fraction("fraction", self.fraction, one=True)
         check_fraction("train_fraction", self.train_fraction)
         check_fraction("val_fraction", self.val_fraction, zero=True)

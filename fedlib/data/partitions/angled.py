@@ -13,7 +13,7 @@ import numpy as np
 
 from fedlib import streams
 from fedlib.data import official
-from fedlib.data.checks import check_counts, check_positive
+from fedlib.data.checks import check_positive
 from fedlib.data.examples import Dealt, Examples
 from fedlib.data.official import Official, Owners
 from fedlib.data.partitions import hsu
@@ -47,7 +47,6 @@ class Angled(Official):
         check_positive("alpha", self.alpha)
         if self.label_alpha is not None:
             check_positive("label_alpha", self.label_alpha)
-        check_counts(self, "num_clients", "train_examples", "test_examples")
 
     def deal(self, examples: Examples, seed: int) -> Dealt:
         """The clients, and the number of each image's angle as side information."""

@@ -42,7 +42,7 @@ class Dirichlet(Joined):
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
-        check_counts(self, "num_clients", "num_groups", "min_examples")
+        check_counts(self, "num_groups", "min_examples")
         check_positive("alpha", self.alpha)
 
     def owners(self, examples: Examples, seed: int) -> list[np.ndarray]:

@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedlib import streams
-from fedlib.data.checks import check_counts, check_positive
+from fedlib.data.checks import check_positive
 from fedlib.data.draws import dirichlet
 from fedlib.data.examples import Examples
 from fedlib.data.official import Official, Owners
@@ -48,7 +48,6 @@ class Hierarchical(Official):
         super().__post_init__()
         for name in ("alpha", "beta"):
             check_positive(name, getattr(self, name))
-        check_counts(self, "num_clients", "train_examples", "test_examples")
 
     def owners(self, parts: Examples, seed: int) -> Owners:
         """Rows of each client.

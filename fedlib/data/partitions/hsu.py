@@ -18,7 +18,7 @@ import numpy as np
 
 from fedlib import streams
 from fedlib.data import official
-from fedlib.data.checks import check_counts, check_positive
+from fedlib.data.checks import check_positive
 from fedlib.data.draws import dirichlet
 from fedlib.data.examples import Examples
 from fedlib.data.official import Official, Owners
@@ -50,7 +50,6 @@ class Hsu(Official):
         """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
         check_positive("alpha", self.alpha)
-        check_counts(self, "num_clients", "train_examples", "test_examples")
 
     def owners(self, parts: Examples, seed: int) -> Owners:
         """Rows of each client.

@@ -10,7 +10,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedlib.data.checks import check_counts
 from fedlib.data.draws import as_rows, chunks, subset
 from fedlib.data.examples import Examples
 from fedlib.data.joined import Joined
@@ -29,11 +28,6 @@ class Iid(Joined):
     needs: ClassVar[tuple[str, ...]] = ()
 
     num_clients: int
-
-    def __post_init__(self):
-        """Raises ConfigError for an invalid parameter."""
-        super().__post_init__()
-        check_counts(self, "num_clients")
 
     def owners(self, examples: Examples, seed: int) -> list[np.ndarray]:
         """Rows owned by each client; sizes differ by at most one -> [C] arrays of int64"""

@@ -19,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedlib import streams
-from fedlib.data.checks import check_counts, check_fraction
+from fedlib.data.checks import check_fraction
 from fedlib.data.examples import Examples
 from fedlib.data.official import Official, Owners, halves, round_half_up
 from fedlib.errors import ConfigError
@@ -49,7 +49,6 @@ class Majority(Official):
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
-        check_counts(self, "num_clients", "train_examples", "test_examples")
         if self.num_clients > NUM_CLASSES**2:
             raise ConfigError(
                 f"num_clients must be at most {NUM_CLASSES**2}, one for each pair of classes, "

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedlib.data.checks import check_counts, check_positive
+from fedlib.data.checks import check_positive
 from fedlib.data.draws import as_rows, dirichlet, subset
 from fedlib.data.examples import Examples
 from fedlib.data.joined import Joined
@@ -37,7 +37,6 @@ class Pachinko(Joined):
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
-        check_counts(self, "num_clients")
         check_positive("alpha", self.alpha)
         check_positive("beta", self.beta)
 

@@ -41,7 +41,7 @@ class PathDir(Joined):
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
-        check_counts(self, "num_clients", "classes_per_client")
+        check_counts(self, "classes_per_client")
         check_positive("alpha", self.alpha)
 
     def owners(self, examples: Examples, seed: int) -> list[np.ndarray]:

@@ -18,7 +18,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedlib.data.checks import check_counts
 from fedlib.data.draws import subset
 from fedlib.data.examples import Examples
 from fedlib.data.joined import Joined
@@ -41,14 +40,10 @@ class PathLine(Joined):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("classes",)
+    COUNTS: ClassVar[tuple[str, ...]] = ("num_clients", "classes_per_client")
 
     num_clients: int
     classes_per_client: int
-
-    def __post_init__(self):
-        """Raises ConfigError for an invalid parameter."""
-        super().__post_init__()
-        check_counts(self, "num_clients", "classes_per_client")
 
     def owners(self, examples: Examples, seed: int) -> list[np.ndarray]:
         """Rows owned by each client, class by class -> [C] arrays of int64"""

@@ -11,7 +11,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedlib.data.checks import check_counts
 from fedlib.data.draws import as_rows, chunks, subset
 from fedlib.data.examples import Examples
 from fedlib.data.joined import Joined
@@ -29,14 +28,10 @@ class Pathological(Joined):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("classes",)
+    COUNTS: ClassVar[tuple[str, ...]] = ("num_clients", "shards_per_client")
 
     num_clients: int
     shards_per_client: int = 2
-
-    def __post_init__(self):
-        """Raises ConfigError for an invalid parameter."""
-        super().__post_init__()
-        check_counts(self, "num_clients", "shards_per_client")
 
     def owners(self, examples: Examples, seed: int) -> list[np.ndarray]:
         """Rows owned by each client, shard by shard -> [C] arrays of int64"""

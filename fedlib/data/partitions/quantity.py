@@ -45,7 +45,7 @@ class Quantity(Official):
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
-        check_counts(self, "num_clients", "train_examples", "test_examples", "min_examples")
+        check_counts(self, "min_examples")
         check_positive("sigma", self.sigma)
         check_count("max_examples", self.max_examples, least=self.min_examples)
 

@@ -18,7 +18,6 @@ import numpy as np
 
 from fedlib import streams
 from fedlib.data import official
-from fedlib.data.checks import check_counts
 from fedlib.data.examples import Dealt, Examples
 from fedlib.data.official import Official, Owners
 from fedlib.errors import ConfigError
@@ -47,7 +46,6 @@ class Rotated(Official):
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
-        check_counts(self, "num_clients", "train_examples", "test_examples")
         angles = list(self.rotations)
         if not angles or len({*angles}) < len(angles) or not {*angles} <= {*ANGLES}:
             raise ConfigError(

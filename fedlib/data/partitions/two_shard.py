@@ -17,7 +17,6 @@ import numpy as np
 
 from fedlib import streams
 from fedlib.data import official
-from fedlib.data.checks import check_counts
 from fedlib.data.examples import Examples
 from fedlib.data.official import Official, Owners
 from fedlib.errors import ConfigError
@@ -46,7 +45,6 @@ class TwoShard(Official):
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
-        check_counts(self, "num_clients", "train_examples", "test_examples")
         if self.num_clients * SHARDS % NUM_CLASSES:
             raise ConfigError(
                 f"num_clients must be a multiple of {NUM_CLASSES // SHARDS}, so that the "

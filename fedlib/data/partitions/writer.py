@@ -37,7 +37,7 @@ class Writer(Joined):
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
-        check_counts(self, "min_examples", "num_clients")
+        check_counts(self, "min_examples")
         check_choice("unseen", self.unseen, UNSEEN)
         if self.unseen == "test_part" and self.unseen_fraction:
             raise ConfigError(

@@ -9,7 +9,6 @@ from typing import ClassVar
 import numpy as np
 
 from fedlib import streams
-from fedlib.data.checks import check_counts
 from fedlib.data.examples import TEST, TRAIN, Dealt, Examples
 from fedlib.data.official import Official, Owners
 from fedlib.errors import DataError
@@ -27,11 +26,6 @@ class WriterParts(Official):
     needs: ClassVar[tuple[str, ...]] = ("owner", "part")
 
     num_clients: int | None = None
-
-    def __post_init__(self):
-        """Raises ConfigError for an invalid parameter."""
-        super().__post_init__()
-        check_counts(self, "num_clients")
 
     def deal(self, examples: Examples, seed: int) -> Dealt:
         """The clients; the pool has their training examples first, in the order of the clients."""
