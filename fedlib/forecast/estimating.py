@@ -36,7 +36,7 @@ from fedlib.run_spec import is_file, of_training
 
 TELL_EVERY = 10  # seconds
 MANY = 64  # least number of runs for several processes, which take time to start
-PROCESSES = 2  # each takes up to half a gigabyte
+PROCESSES = 2  # each takes up to 1.2 GB, for a model of 345 million numbers
 # Entries of a specification that a rehearsal does not use: it has all clients in each round, its
 # own size of batches, and its own learning rates.
 UNUSED = ("rounds", "evaluate_every", "seed", "data", "tuned")
