@@ -14,7 +14,7 @@ from pictures import faults
 
 from fedlib.cli import which as cli
 from fedlib.report import figures, tables, which
-from fedlib.report.figures import labels
+from fedlib.report.figures import labels, who_loses
 from fedlib.report.metrics import TRAFFIC
 from fedlib.report.tables import claims
 
@@ -241,6 +241,43 @@ def test_names_lie_on_no_point_and_on_no_other_name_if_there_is_room(points):
         free = dict(labels._candidates(np.array(points[number]), name))[offset]
         assert labels.inside(panel, free) and not free.count_overlaps(boxes)
         boxes.append(free)
+
+
+# -- who loses -------------------------------------------------------------------------------------
+
+
+def test_slices_are_means_of_equal_parts_of_the_sorted_gains():
+    found = who_loses.sliced(pd.Series(np.arange(40.0)[::-1]))
+    assert found[:-1].tolist() == [2 * number + 0.5 for number in range(20)]
+    assert np.isnan(found[-1])  # the gap
+    # Of 30 clients a slice has one and a half.
+    assert who_loses.sliced(pd.Series(np.arange(30.0)))[:2] == pytest.approx([1 / 3, 5 / 3])
+
+
+def test_strips_go_from_loss_to_gain_and_a_line_ends_those_who_lose_by_more_than_chance():
+    figure = figures.load("who_loses")(exhibit(), *frames(), None, rows=ROWS, alone="Local")
+    axes = figure.axes[0]
+    # Alone the clients have 0.6 and 0.9; the hurt are as in the table above.
+    gains = {"MoE": (0, 30), "Pick": (0, 20), "FedAvg": (-40, 10), "Plus": (-20, 20)}
+    assert [label.get_text() for label in axes.get_yticklabels()] == [*gains]
+    first = np.ma.filled(axes.images[0].get_array(), np.nan)[:, :21]
+    for strip, (low, high) in zip(first, gains.values(), strict=True):
+        np.testing.assert_allclose(strip, [low] * 10 + [high] * 10 + [np.nan], atol=1e-12)
+    [lines] = axes.collections
+    starts = [line[0].tolist() for line in lines.get_segments()]
+    assert starts == [[21 * place + 9.5, row - 0.5] for row in (2, 3) for place in range(4)]
+    [right] = axes.child_axes
+    assert [label.get_text() for label in right.get_yticklabels()] == ["0 %", "0 %", "50 %", "50 %"]
+    assert faults(figure) == []
+
+
+def test_heads_are_turned_where_there_are_too_many_for_their_words():
+    shown = exhibit()
+    for federation in shown["federations"]:
+        federation["title"] = "EMNIST, incomprehensibilities-everywhere"
+    figure = figures.load("who_loses")(shown, *frames(), None, rows=ROWS, alone="Local")
+    assert {label.get_rotation() for label in figure.axes[0].get_xticklabels()} == {90}
+    assert faults(figure) == []
 
 
 # -- the page --------------------------------------------------------------------------------------

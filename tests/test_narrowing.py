@@ -203,6 +203,8 @@ RUNS_OF_DIGITS = [f"toy/digits/{label}" for label in ("fedavg", "fedem", "local"
 RUNS_OF_DIGITS += ["toy/mnist/fedavg"]
 AGAINST = {"of": "fedem", "groups": [{"labels": ["fedavg"]}, {"labels": ["fedem", "local"]}]}
 DIFFERENCE = {"columns": [{"federation": "mnist", "minus": "digits", "title": "Difference"}]}
+ROWS = [{"title": label.upper(), "labels": [label]} for label in ("fedavg", "fedem", "local")]
+LOSERS = {"rows": ROWS, "alone": "LOCAL"}
 BARS = {"pairs": [{"below": "digits", "above": "mnist"}], "bars": [], "names": ["a", "b"]}
 
 
@@ -215,6 +217,8 @@ BARS = {"pairs": [{"below": "digits", "above": "mnist"}], "bars": [], "names": [
         ("gains", AGAINST, {"runs": RUNS_OF_DIGITS}, ("digits",)),
         ("client_differences", {"of": "fedem"}, {"labels": ["fedem"]}, ()),
         ("client_differences", {"of": "fedem"}, {"labels": ["fedem", "local"]}, BOTH),
+        ("who_loses", LOSERS, {"labels": ["fedem", "fedavg"]}, ()),
+        ("who_loses", LOSERS, {"runs": RUNS_OF_DIGITS}, ("digits",)),
         ("global_accuracy", DIFFERENCE, {"federations": ["mnist"]}, ()),
         ("global_accuracy", DIFFERENCE, {"labels": ["fedem"]}, ("digits", "mnist")),
         ("gain_bars", BARS, {"federations": ["mnist"]}, ()),

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedlib.spec.exhibits import View
+from fedlib.spec.exhibits import Pair, View, against
 from fedlib.spec.figures import Figure
 from fedlib.spec.tables import Table
 from fedlib.spec.worlds import OfMethods
@@ -84,6 +84,25 @@ class Pareto(Chosen, Figure):
 
     rows: Sequence[Mapping]
     against: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhoLoses(Chosen, Figure):
+    """Every client's gain over training alone, by method and federation.
+
+    Attributes:
+      alone: title of the row of local training, which has to be among the rows.
+    """
+
+    question: ClassVar = "Who loses by taking part, and how much do the others gain?"
+
+    rows: Sequence[Mapping]
+    alone: str
+
+    def compared(self, pairs: list[Pair]) -> list[Pair]:
+        """The pairs of federations that have local training and another run."""
+        [alone] = [row["labels"][0] for row in self.rows if row["title"] == self.alone]
+        return against(alone, (), pairs)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,12 +12,14 @@ from fedlib.spec.contrasts import (
     Contrasts,
     Pareto,
     Standings,
+    WhoLoses,
 )
 from fedlib.spec.worlds import PhaseDiagram, Regret
 
 PICK = "Best of the three"
 FEWEST = 3  # federations for a statement over federations
 PICKED = ("local", "fedavg", "fedavg-plus")  # ordinary runs, from which a client may pick
+SPOKEN_FOR = (*PICKED, *registered.REPRESENTATIVES)
 
 
 def rows(shown: Settings) -> tuple[dict, ...]:
@@ -58,6 +60,11 @@ def rows_and_pick(shown: Settings) -> tuple[dict, ...]:
 def contenders(shown: Settings) -> tuple[dict, ...]:
     """The rows of methods that use inputs."""
     return tuple(row for row in rows_and_pick(shown) if not {*PRIOR} & {*row["labels"]})
+
+
+def spoken_for(shown: Settings) -> tuple[dict, ...]:
+    """The rows of one method of each family, and of what they are compared with."""
+    return tuple(row for row in rows_and_pick(shown) if {*SPOKEN_FOR} & {*row["labels"]})
 
 
 def several(settings: Settings) -> list[Setting]:
@@ -185,6 +192,13 @@ FIGURES = {
         caption="Which methods speak for their families was fixed beforehand.",
         **COMPARED,
         **REAL | {"federations": several},
+    ),
+    "who_loses": WhoLoses(
+        title="What each client gains over training alone",
+        caption="One method of each family. Best of the three: each client takes Local, FedAvg or "
+        "fine-tuned FedAvg, by its validation data.",
+        alone=title_of("local"),
+        **REAL | {"labels": SPOKEN_FOR, "rows": spoken_for},
     ),
     "pareto": Pareto(
         title="Accuracy against what is sent and computed",
