@@ -71,6 +71,17 @@ def test_the_parts_of_a_class_are_where_the_specification_has_them(per_class):
         assert np.array_equal(ours, theirs)  # clients own the same, whatever the server owns
 
 
+def test_clients_may_validate_on_a_fraction_of_their_own_examples():
+    whole, held = dealt(paper()), dealt(paper(val_fraction=0.2))
+    assert (sizes(held) == 600).all() and (held.val.sizes[held.ids("seen")] == 150).all()
+    for client in held.ids("seen"):
+        left = [held.x[held.split(split).of(client)] for split in ("train", "val")]
+        own = whole.x[whole.train.of(client)]
+        assert np.array_equal(np.sort(np.concatenate(left).ravel()), np.sort(own.ravel()))
+    for split in ("train", "val", "test"):
+        assert np.array_equal(rows_of(held, "server", split), rows_of(whole, "server", split))
+
+
 def test_without_a_probe_the_server_is_the_last_owner():
     built = dealt(paper())
     assert built.ids("probe").tolist() == []

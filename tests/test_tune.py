@@ -393,3 +393,18 @@ def test_clients_of_unlike_models_have_five_in_turn_share_the_smallest_and_are_a
     exhibits = {**paper.tables, **paper.figures}
     shown = {name for name, exhibit in exhibits.items() if "zoo-mnist" in exhibit.federations}
     assert shown == {"standings_of_unlike_models", "tuning"}
+
+
+def test_a_server_with_data_is_a_game_apart_in_which_clients_validate_what_tuning_tries():
+    paper = papers.declared("benchmark", "reduced")
+    [data] = [data for data in paper.data if data.name == "server-cifar"]
+    assert data.partition["val_fraction"] > 0
+    runs = {run.label: run for run in paper.runs if run.federation == "server-cifar"}
+    gates = {label for label, run in runs.items() if "gate" in run.modules}
+    assert gates == {"centmoe", "avg-moe", "fedjets", "fedmoe"}
+    wide, small = runs["fedrolex"].model_params, runs["fedrolex"].modules["small"]["params"]
+    assert small == runs["fedavg"].model_params
+    assert wide == small | {"hidden": 2 * small["hidden"]}
+    exhibits = {**paper.tables, **paper.figures}
+    shown = {name for name, exhibit in exhibits.items() if "server-cifar" in exhibit.federations}
+    assert shown == {"standings_on_a_server", "tuning"}

@@ -4,7 +4,7 @@ The training examples of a class are cut in the order of the data set. The clien
 ones, then come the probe's, then the server's validation examples; the server trains on the last
 ones. So the clients' data do not depend on the size of the server's. The server tests on the
 official test part, or on its first examples of each class. The clients have no personalised models,
-and no test examples.
+and no test examples; they may have validation examples, by which a run is tuned.
 
 Source: J. Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
   IJCAI 2025 (Fed-MoE), and the data preparation of its code; specification sections 0 and 4.2.
@@ -20,7 +20,7 @@ import numpy as np
 
 from fedlib.data.checks import check_counts, check_fraction
 from fedlib.data.examples import Dealt, Examples
-from fedlib.data.official import round_half_up
+from fedlib.data.official import hold_out, round_half_up
 from fedlib.errors import ConfigError
 from fedlib.federation import GROUPS
 
@@ -55,6 +55,7 @@ class Reserved(ABC):
       test_per_class: test examples of the server per class; None for the official test part.
       majority: share of class 0 among the server's training examples and among the probe's, whose
         totals stay the same; None for equal classes.
+      val_fraction: of a client's training examples, 0 for none.
     """
 
     NAME: ClassVar[str]  # of the partition's random streams
@@ -67,6 +68,7 @@ class Reserved(ABC):
     probe_per_class: int = 0
     test_per_class: int | None = None
     majority: float | None = None
+    val_fraction: float = 0.0
 
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
@@ -74,6 +76,7 @@ class Reserved(ABC):
         check_counts(self, "val_per_class", "probe_per_class", least=0)
         if self.majority is not None:
             check_fraction("majority", self.majority, one=True)
+        check_fraction("val_fraction", self.val_fraction, zero=True)
 
     @abstractmethod
     def owners(self, pool: Examples, seed: int) -> list[np.ndarray]:
@@ -91,10 +94,12 @@ class Reserved(ABC):
         """
         parts = examples.by_part()
         rows = self._sections(parts)
-        clients = [rows.pool[own] for own in self.owners(parts.take(rows.pool), seed)]
+        owners = enumerate(self.owners(parts.take(rows.pool), seed))
+        cut = [hold_out(rows.pool[own], self.val_fraction, seed, client) for client, own in owners]
+        clients, held = map(list, zip(*cut, strict=True))
         test = self._test(parts)
         probe = rows.probe if self.probe_per_class else None
-        return dealt(parts, clients, (rows.server, rows.val, test), probe)
+        return dealt(parts, clients, (rows.server, rows.val, test), probe, held)
 
     def _sections(self, parts: Examples) -> Sections:
         """Training rows by their use."""
@@ -151,17 +156,20 @@ def dealt(
     clients: list[np.ndarray],
     server: tuple[np.ndarray, np.ndarray, np.ndarray],
     probe: np.ndarray | None,
+    held: list[np.ndarray] | None = None,
 ) -> Dealt:
-    """Clients that only train, then the server, then the probe if there is one.
+    """Clients without test examples, then the server, then the probe if there is one.
 
     Args:
       pool: the examples.
-      clients: rows of each; clients without rows are dropped.
+      clients: training rows of each; clients without rows are dropped.
       server: its training, validation and test rows.
       probe: its rows; None for no probe.
+      held: validation rows of each client; None for none.
     """
     groups = ["seen"] * len(clients) + ["server"]
-    parts = [[*clients], *([server[0][:0]] * len(clients) for _ in range(2))]
+    nothing = [server[0][:0]] * len(clients)
+    parts = [[*clients], [*(held or nothing)], nothing]
     for rows, own in zip(parts, server, strict=True):
         rows.append(own)
     if probe is not None:

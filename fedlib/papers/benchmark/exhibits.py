@@ -2,9 +2,9 @@
 
 from fedlib.papers._frame import Settings, on
 from fedlib.papers.benchmark import registered
-from fedlib.papers.benchmark.federations import TAGS
+from fedlib.papers.benchmark.federations import SERVED, TAGS
 from fedlib.papers.benchmark.settings import DIM, HOMES, METHODS, PRIOR, PROTOCOLS, Setting
-from fedlib.spec import tables
+from fedlib.spec import server, tables
 from fedlib.spec.contrasts import (
     Advice,
     Claims,
@@ -108,6 +108,11 @@ def tags(shown: Settings) -> dict[str, tuple[str, ...]]:
     return {setting.data.name: TAGS[setting.data.name] for setting in shown}
 
 
+def columns(shown: Settings) -> tuple[dict, ...]:
+    """A column for each federation with a server."""
+    return tuple({"federation": one.data.name, "title": one.data.title} for one in shown)
+
+
 REAL = {"labels": tuple(METHODS), "federations": on("real"), "rows": rows_and_pick}
 COMPARED = {
     "of": titles(*registered.REPRESENTATIVES),
@@ -129,6 +134,14 @@ TABLES = {
         labels=tuple(METHODS),
         federations=on("zoo"),
         rows=rows,
+    ),
+    "standings_on_a_server": server.GlobalAccuracy(
+        title="Methods that train one model with a server's own data",
+        caption="Tuned by the clients' validation examples, and tested on those of the server. "
+        "Nothing here is ranked against methods that are judged by each client's own examples.",
+        labels=SERVED,
+        federations=on("server"),
+        columns=columns,
     ),
     "contrasts": Contrasts(
         title="One method of each family against two simple ones",
@@ -163,7 +176,7 @@ TABLES = {
         title="What tuning chose",
         caption="Every method has the same number of trials, of which the first is as declared.",
         labels=tuple(METHODS),
-        federations=on("real", "zoo", "worlds", "phase"),
+        federations=on("real", "zoo", "server", "worlds", "phase"),
     ),
 }
 FIGURES = {

@@ -8,7 +8,7 @@ number of training examples, n, decides between local and joint training.
 
 from dataclasses import replace
 
-from fedlib.papers.benchmark.settings import METHODS, Setting, able, tuning
+from fedlib.papers.benchmark.settings import METHODS, ON_SERVER, Setting, able, tuning
 from fedlib.spec import Data
 
 SEED = 20261124  # of every partition
@@ -24,6 +24,7 @@ ZOO = (  # methods for clients whose models differ in size
     *("local", "lg-fedavg", "fd", "fedproto", "fedgh", "fedtgp"),
     *("fml", "fedkd", "fedapen", "pfedmoe"),
 )
+SERVED = ("fedavg", "fedprox", "fedavg-adam", *ON_SERVER)  # methods that train one global model
 DIGITS = {"in_channels": 1, "side": 8}
 MNIST = {"in_channels": 1, "side": 28}
 CIFAR = {"in_channels": 3, "side": 32}
@@ -138,6 +139,11 @@ ANGLES = {"rotations": [0, 90, 180, 270]}  # the clusters turn their images
 SPREAD = {"sigma": 1.0, "min_examples": 8, "max_examples": 600}  # of training examples
 WRITERS = {"kind": "writer", "num_clients": 100, "train_fraction": 0.6, "val_fraction": VAL}
 LEAF = {"kind": "writer_parts", "num_clients": 105, "val_fraction": VAL, "unseen_fraction": 0.24}
+RESERVED = {  # of 20 clients, and of a server that trains, validates and tests
+    **{"kind": "server_equal", "num_clients": 20, "train_examples": 125, "val_fraction": VAL},
+    **{"pool_per_class": 500, "alpha": 0.5},
+    **{"server_per_class": 20, "val_per_class": 20, "test_per_class": 100},
+}
 FEDERATIONS = (
     _digits("digits-skew", "Digits, label skew", _sizes("hsu", 25, 50, 16, alpha=1.0)),
     _digits("digits-permuted", "Digits, permuted", _sizes("permuted", 24, 50, 60, **CLUSTERS), 4),
@@ -179,6 +185,13 @@ FEDERATIONS = (
         image=MNIST,
         rounds=40,
         roles=("zoo",),
+    ),
+    # One model for all is tested on a server that has data.
+    replace(
+        _cifar("server-cifar", "CIFAR-10, a server with data", RESERVED),
+        labels=SERVED,
+        cohort=0.3,
+        roles=("server",),
     ),
 )
 

@@ -16,6 +16,7 @@ RATE = 0.5  # of the local solver, in worlds
 RATES = (0.01, 3.0)  # range of this rate for tuning, two and a half decades
 TUNING_SEED = 100  # of the split and the trials; no reported run has it
 SERVER_LR = 0.03  # of the server's Adam, in methods that have one
+SERVER = {"solver": "sgd", "lr": 0.1, "batch_size": 32, "epochs": 1}  # on the server's own data
 
 # By label: title, registry name, hyper-parameters that are not the class's defaults.
 METHODS = {
@@ -72,17 +73,28 @@ METHODS = {
     "fedgh": ("FedGH", "fedgh", {}),
     "fedtgp": ("FedTGP", "fedtgp", {"server_epochs": 10}),  # 100 take a quarter of the time
     "fd": ("FD", "fd", {}),
+    # From here on, only where a server has data.
+    "server-finetuning": ("FedAvg, tuned on the server", "server_finetuning", {"server": SERVER}),
+    "centmoe": ("CentMoE", "centmoe", {}),
+    "avg-moe": ("Avg-MoE", "moe_fedavg", {}),
+    "fedjets": ("FedJETs", "fedjets", {}),
+    "fedmoe": ("Fed-MoE", "fedmoe", {"server": SERVER}),
+    "ensemble": ("Ensemble of clients", "ensemble", {}),
+    "fedrolex": ("FedRolex", "fedrolex", {}),
 }
 IN_WORLDS = tuple(METHODS)[: tuple(METHODS).index("label-prior")]
+ON_SERVER = tuple(METHODS)[tuple(METHODS).index("server-finetuning") :]
+GATED_ON_SERVER = ("centmoe", "avg-moe", "fedjets", "fedmoe")
 WIDTHS = {"fedavg-wide": 3} | dict.fromkeys(("fml", "fedkd", "fedapen"), 0.5)  # of the shared model
 TWO_MODELS = ("fml", "fedkd", "fedapen")  # methods whose clients keep the ordinary model private
 PROTOCOLS = {"adaptive-experts": "moe"}  # of a method's predictions, by default "default"
 PRIOR = ("label-prior",)  # methods that ignore inputs
 GATE = 16  # units, or channels, of a separate gate network
-# What some methods need: true clusters, all clients in every round, or a model with a body.
+# What some need: true clusters, everybody in every round, a model with a body, data of a server.
 NEEDS = {
     **{"known-clusters": "clusters", "clustered": "everybody"},
     **dict.fromkeys(("fedrep", "lg-fedavg", "pfedmm"), "body"),
+    **dict.fromkeys(ON_SERVER, "server"),
 }
 HOMES = {  # by label: the worlds that meet the method's assumption
     "pooled": ("one",),
@@ -159,11 +171,16 @@ class Setting(_frame.Setting):
                 rounds=self.rounds,
                 local={"solver": "sgd", "lr": self.rate, **self.local},
                 params={**params, **self._own(label)},
-                participation={"rate": self.cohort, "aggregation": "renormalised"},
+                participation=self._participation(label),
                 evaluate_every=max(1, self.rounds // self.evaluations),
                 seeds=self.seeds,
                 tuning=self._tuning(label),
             )
+
+    def _participation(self, label: str) -> dict:
+        """The cohort, in which FedJETs has an anchor for each expert."""
+        anchored = {"selection": "anchored"} if label == "fedjets" else {}
+        return {"rate": self.cohort, "aggregation": "renormalised", **anchored}
 
     def _tuning(self, label: str) -> dict | None:
         """The tuning of a method, which validates the method's own predictions."""
@@ -178,6 +195,8 @@ class Setting(_frame.Setting):
             return arguments | dict(self.architectures[-1 if shares else 0])
         if label in PRIOR:
             return {"num_classes": arguments["num_classes"]}
+        if label == "fedrolex":
+            return arguments | {"hidden": 2 * arguments["hidden"]}
         if label not in WIDTHS:
             return arguments
         widths = ("hidden",) if self.model == "mlp" else ("channels", "hidden")
@@ -194,15 +213,21 @@ class Setting(_frame.Setting):
             return {"large": private, **gate} if private else gate
         if private:
             return {"large": private}
+        if label == "fedrolex":
+            return {"small": own}
+        if label in GATED_ON_SERVER:
+            return {"gate": self._gate(NUM_EXPERTS)}
         if label != "adaptive-experts":
             return {}
-        outputs = {"num_classes": NUM_EXPERTS + 1}  # one more for the client's own expert
+        return {"expert": own, "gate": self._gate(NUM_EXPERTS + 1)}  # one is the client's own
+
+    def _gate(self, outputs: int) -> dict:
+        """A small network that weighs experts."""
         if self.model == "mlp":
-            gate = {"in_features": self.inputs, "hidden": GATE}
-            return {"expert": own, "gate": {"model": "mlp", "params": gate | outputs}}
+            sizes = {"in_features": self.inputs, "hidden": GATE, "num_classes": outputs}
+            return {"model": "mlp", "params": sizes}
         sizes = {"conv1": GATE, "conv2": GATE, "hidden": GATE, "dropout": 0.0}
-        gate = {"model": "gate_cnn", "params": {**self.image, **sizes, **outputs}}
-        return {"expert": own, "gate": gate}
+        return {"model": "gate_cnn", "params": {**self.image, **sizes, "num_classes": outputs}}
 
     def _own(self, label: str) -> dict:
         """Hyper-parameters that follow from the federation."""
