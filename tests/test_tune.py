@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import fields, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -314,6 +315,23 @@ def test_a_tuning_is_gathered_if_it_is_the_plan_s(declare, tmp_path):
     (there / "choice.json").write_text("{}")
     with pytest.raises(DataError, match="choice.json is truncated or corrupted"):
         gather.take_tunings(plan, tmp_path / "there", tmp_path / "another")
+
+
+def test_with_a_gathered_tuning_its_shards_are_made_without_which_it_would_be_repeated(
+    declare, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    declare(toy=toy_paper(runs=(tuned_run(),), tables={}, figures={}))
+    plan, names = Plan({}), {"paper": "toy", "federation": "digits", "label": "fedavg"}
+    asked = []
+    monkeypatch.setattr(gather.run, "start", lambda words, lock: asked.extend(words))
+    gather._prepare(plan, [], [], None)
+    assert asked == []
+    choice = Path(plan.path("choice", **names))
+    choice.parent.mkdir(parents=True)
+    write_choice(choice, {"local.lr": 0.1}, {})
+    gather._prepare(plan, [], [], None)
+    assert asked[-1] == plan.path("manifest", **names)
 
 
 def test_a_value_that_is_set_is_not_tuned(declare):

@@ -108,11 +108,12 @@ def bring(
 
 
 def _prepare(plan: Plan, places: list[Path], configured: list[str], lock: IO) -> None:
-    """Make the inputs of all runs finished in `places`, for comparison."""
-    jobs = [there.training._asdict() for there, _ in finished(plan, places)]
-    inputs = {path for job in jobs for path in stale.inputs(plan, "train", job)}
+    """Make the inputs of tunings that are here, and of all runs finished in `places`."""
+    jobs = [("train", there.training._asdict()) for there, _ in finished(plan, places)]
+    jobs += [("tune", job) for job in plan.tunings() if Path(plan.path("choice", **job)).exists()]
+    inputs = {path for stage, job in jobs for path in stale.inputs(plan, stage, job)}
     missing = sorted(path for path in inputs if not Path(path).exists())
-    if missing:  # made after the runs, they would repeat all training
+    if missing:  # made later, they would repeat all tuning and training
         run.start([*run.SNAKEMAKE, *missing, *configured], lock)
 
 
