@@ -28,7 +28,7 @@ from fedlib.report.tables import render
 CLIENTS = ("mean", "worst_tenth", "hurt", "unseen")  # results of a method for clients
 KINDS = ("standings", "contrasts", "claims", "advice")
 LEARNING = "↑"
-PICTURE = "contrasts_over_federations.png"
+COMPARED, LOSERS = "contrasts_over_federations.png", "who_loses.png"
 HEAD = """\
 # Which method when
 
@@ -186,7 +186,7 @@ class _Page:
 
     def contrasts(self) -> Iterator[str]:
         """The figure of the registered contrasts, and a table for each method compared with."""
-        yield f"![Median differences and their intervals]({self._folder}/{PICTURE})"
+        yield f"![Median differences and their intervals]({self._folder}/{COMPARED})"
         heads = ["Method", "points", "p", "P(better)", "P(equal)", "verdict"]
         for against, part in self._numbers("contrasts").groupby("against", sort=False):
             rows = [
@@ -224,7 +224,8 @@ class _Page:
         return (
             "Means over the federations that all of these methods ran on, in percent; bytes and "
             f"arithmetic as multiples of those of {self._base}. A dash under unseen: nothing for "
-            f"newcomers ({self._table('standings')}).\n\n{_grid(rows, heads)}"
+            f"newcomers ({self._table('standings')}).\n\n{_grid(rows, heads)}\n\n"
+            f"![What each client gains over training alone]({self._folder}/{LOSERS})"
         )
 
     def accuracies(self) -> str:
