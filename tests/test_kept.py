@@ -14,6 +14,7 @@ import standing
 from support import REPRODUCED
 
 from fedlib import papers
+from fedlib.cli import keep
 from fedlib.cli import which as cli
 from fedlib.report import packs, which
 from fedlib.report.pages import kept
@@ -127,6 +128,11 @@ def test_the_kept_page_is_what_would_be_written_now(monkeypatch):
     monkeypatch.setattr(which.inputs, "made", lambda load, spec, *_: made[spec["name"]])
     page = cli.PAGE.read_text(encoding="utf-8")
     assert cli.page(which.commit_in(page)) == page
+
+
+def test_tunings_of_a_pack_are_none_of_its_runs():
+    found = keep.trainings(ROOT / cli.KEPT / packs.FOLDER)
+    assert {training.seed for training in found} == {1, 2, 3}
 
 
 LAID_OUT = set()  # kinds of figures

@@ -19,6 +19,7 @@ from fedlib.cli import arguments, gather, run
 from fedlib.errors import ConfigError, DataError
 from fedlib.forecast.estimates import run_name
 from fedlib.report import frames, packs
+from fedlib.report.metrics.runs import TUNING
 from fedlib.report.pages import as_markdown, contents, kept
 from fedlib.workflow import unfinished
 from fedlib.workflow.declarations import Training
@@ -49,9 +50,7 @@ def _with_kept(plan: Plan, pack: Path, args: argparse.Namespace) -> Plan:
       ConfigError: if runs cannot be added, or are not finished with all seeds.
       DataError: if a run is refused, see `fedlib.cli.gather`.
     """
-    here, names = {*plan.trainings()}, list(Training._fields)
-    found = frames.read_parquet(pack / packs.METRICS)[names] if pack.exists() else []
-    there = {Training(*row) for row in found.itertuples(index=False)} if len(found) else set()
+    here, there = {*plan.trainings()}, trainings(pack) if pack.exists() else set()
     if there <= here:
         return plan
     if not (pack / packs.ARCHIVE).exists():
@@ -75,6 +74,13 @@ def _with_kept(plan: Plan, pack: Path, args: argparse.Namespace) -> Plan:
         raise ConfigError(f"{stage} {name} is not done, and kept runs have it or its seed")
     run.start([*run.SNAKEMAKE, *map(str, _sources(whole)), *configured], lock)
     return whole
+
+
+def trainings(pack: Path) -> set[Training]:
+    """The trainings of a pack; its tunings, which have rows and a seed, too, are none."""
+    found = frames.read_parquet(pack / packs.METRICS)
+    rows = found.loc[found["at"] != TUNING, list(Training._fields)]
+    return {Training(*row) for row in rows.itertuples(index=False)}
 
 
 def _sources(plan: Plan) -> list[Path]:
