@@ -8,13 +8,10 @@ import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from types import SimpleNamespace
 
 import made_up_report
 import pandas as pd
 import pytest
-from docutils.core import publish_string
-from jinja2 import Environment, StrictUndefined
 from support import REPRODUCED
 
 from fedlib import papers, seals
@@ -532,17 +529,3 @@ def test_script_writes_both_pages(project, page, html):
     noted = f"\n<!-- {seals.made(md)} -->\n"
     assert (md.read_text(), browser.read_text()) == (page + noted, html + noted)
     assert seals.made(md).spec == seals.spec_digest(project.spec)
-
-
-@pytest.mark.parametrize("scale", ["demo", "reduced", "full"])
-@pytest.mark.parametrize("tag", ["", "quick"])
-@pytest.mark.parametrize("caption", ["table", "figure", "workflow"])
-def test_captions_are_valid_text_at_every_scale(caption, scale, tag):
-    template = (ROOT / f"rules/captions/{caption}.rst").read_text()
-    snakemake = SimpleNamespace(
-        wildcards=SimpleNamespace(paper="pfedmm", table="main", figure="curves"),
-        config={"scale": scale, "tag": tag},
-    )
-    text = Environment(undefined=StrictUndefined).from_string(template).render(snakemake=snakemake)
-    html = publish_string(text, writer="html5", settings_overrides={"halt_level": 2}).decode()
-    assert scale in html and tag in html
