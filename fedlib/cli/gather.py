@@ -101,8 +101,8 @@ def bring(
             take_tunings(plan, runs.parent / packs.TUNED, Path(plan.path("results")) / packs.TUNED)
         _prepare(plan, places, configured, lock)
         done, refused = gather(plan, places, old)
-        told = [f"{number} {what}" for what, number in done.items()]
-        print(f"results/{plan.folder}, runs: {', '.join(told) or 'none to take'}", flush=True)
+        counts = [f"{number} {what}" for what, number in done.items()]
+        print(f"results/{plan.folder}, runs: {', '.join(counts) or 'none to take'}", flush=True)
         if refused:
             raise DataError("\n".join(refused))
 
@@ -194,8 +194,8 @@ def place(source: Path) -> Iterator[Path]:
                 try:
                     yield folder / packs.RUNS
                 except DataError as error:
-                    told = str(error).replace(str(folder), str(pack / packs.ARCHIVE))
-                    raise DataError(told) from None
+                    text = str(error).replace(str(folder), str(pack / packs.ARCHIVE))
+                    raise DataError(text) from None
             return
     raise DataError(
         f"{source} has no runs: FROM names folders of results, such as ../other/results/full, or "

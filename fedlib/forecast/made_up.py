@@ -76,6 +76,7 @@ def built_once(known: dict[str, Any]) -> Iterator[None]:
 
         return found
 
+    # Replaced here and not changed there: all that `build` does is part of every training's digest.
     before = build.build_task, build.build_modules
     build.build_task = shared(before[0], "model", "model_params", "class_weights")
     build.build_modules = shared(before[1], "modules")

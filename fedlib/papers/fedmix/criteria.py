@@ -65,13 +65,13 @@ def _cifar10(name: str) -> list[dict]:
     return [
         *(
             between(
-                f"FedMix K={k} above FedAvg by {told} points",
+                f"FedMix K={k} above FedAvg by {gain} points",
                 "Table 1",
                 [_of_table_1(name, f"fedmix-k{k}", "fedavg")],
                 at_least=least,
                 main=True,
             )
-            for k, least, told in (
+            for k, least, gain in (
                 (4, 0.10, "more than 10"),
                 (10, 0.10, "more than 10"),
                 (2, 0.025, "about 3"),
