@@ -159,12 +159,14 @@ def test_large_tensors_have_the_shape_and_strides_of_results_and_zeros(monkeypat
 def test_the_state_of_clients_is_told_from_what_they_share():
     parameters = FIRST + 8 + SECOND + 10
     shared = rehearsal.rehearse(run(), [], owned(DIGITS))
-    assert (shared.shared, shared.each) == (parameters, 1)  # of each client: its epochs so far
+    # Of each owner: its epochs so far.
+    assert (shared.shared, shared.each["seen"], shared.sent) == (parameters, 1, parameters)
+    assert shared.carried == parameters + 2  # and the sum and number of its losses
     own = rehearsal.rehearse(run("apfl", params={"alpha": 0.5}), [], owned(DIGITS))
-    assert own.each >= parameters
+    assert own.each["seen"] >= parameters
     # All have the same tensors until they have trained.
     alone = rehearsal.rehearse(run("local"), [], owned(DIGITS))
-    assert (alone.shared, alone.each) == (0, parameters + 1)
+    assert (alone.shared, alone.each["seen"], alone.sent) == (0, parameters + 1, 0)
 
 
 VAE = {"model": "vae", "params": {"in_features": 64, "hidden": [8], "latent": 2}}
@@ -245,7 +247,8 @@ FEW = Sizes(
 
 
 def rehearsed(*done: tuple[Part, Load], **changes) -> Rehearsed:
-    facts = {"shared": 10, "each": 5, "largest": 5, "personal": 0, "shared_test": 0}
+    facts = {"shared": 10, "each": {"seen": 5}, "carried": 5, "sent": 5, "largest": 5}
+    facts |= {"personal": 0, "shared_test": 0}
     facts |= {"whole": True, "busy": 1, "brief": 1, "finalists": 0}
     return Rehearsed(loads=dict(done), **facts | changes)
 
@@ -327,27 +330,28 @@ def test_memory_at_the_end_is_that_of_clients_who_train_for_it():
 @pytest.mark.parametrize(
     ("whole", "room", "kept"),
     [
-        (True, math.inf, 4 + 2),  # of four clients before, and of the two of a round after it
-        (False, math.inf, 4 + 2 + 2),  # also of the two that train, which are one part
-        (True, 0, 2),  # in a file, except those that train
+        (True, math.inf, 4),  # of four clients; those of a round become new ones as they train
+        (False, math.inf, 4 + 2),  # old and new ones of the two of a round
+        (True, 0, 0),  # in a file
     ],
 )
 def test_memory_grows_with_what_clients_keep_unless_it_is_in_a_file(whole, room, kept, monkeypatch):
     monkeypatch.setattr(scratch, "ROOM_SHARE", room)
     small, large = (
-        cost(part("round", "fold", "train"), each=n, largest=n, whole=whole) for n in (0, 1e6)
+        cost(part("round", "fold", "train"), each={"seen": n}, largest=n, whole=whole)
+        for n in (0, 1e6)
     )
     assert large["train"].mb - small["train"].mb == pytest.approx(4 * kept)
     assert large["evaluate"].mb == small["evaluate"].mb  # mapped from the state's file
 
 
 def test_a_cohort_that_trains_part_by_part_has_the_models_of_one_part():
-    many = {"shared": 1e7, "each": 0}
+    many = {"carried": 1e7, "sent": 1e7}
     whole, parts = (
         cost(part("round", "fold", "train"), **many, whole=whole)["train"].mb
         for whole in (True, False)
     )
-    copies = 2 * costs.COPIES_AT_ONCE - 1 * costs.COPIES  # of two clients, and of one
+    copies = 2 * (1 + costs.COPIES_SENT) - costs.COPIES  # of two clients, and of one
     assert whole - parts == pytest.approx(copies * 4 * 10)  # of 40 MB each
 
 

@@ -8,6 +8,7 @@ Not included: computations of the server other than local steps, and reading and
 """
 
 import os
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ import torch
 from fedlib.data.sizes import Sizes
 from fedlib.engine import scratch
 from fedlib.engine.choice import BLOCK
+from fedlib.engine.cohort import CACHED_IMAGES, EVALUATION_BATCH
 from fedlib.engine.parts import slices
 from fedlib.environment import memory
 from fedlib.federation import CLIENTS
@@ -29,12 +31,11 @@ START = 4.0  # seconds of a job before it computes: import of PyTorch, reading o
 STOPS_AFTER = 25
 BASE = 600  # MB of an idle process with PyTorch
 FLOAT_BYTES = 4
-COPIES = 3  # of shared models, of the server and of clients that train: before, between, after
-# The same of clients whose models all exist at once: before, after, their difference, and memory
-# that was freed and is kept by the C library, as measured with Clustered FL.
-COPIES_AT_ONCE = 4
+COPIES = 3  # of models, of the server and of clients that train: before, between, after
+# Of models that all clients of a round send at once, besides those that they change: differences,
+# and memory that was freed and is kept by the C library, as measured with Clustered FL.
+COPIES_SENT = 3
 PASSES = 3  # times the results of matrix products, for values between them and gradients
-SCORED_TOGETHER = 128  # examples; as `fedlib.engine.cohort` for images on a CPU
 
 
 def costs(
@@ -95,6 +96,7 @@ class _Owners:
         examples = sum(sizes.train) + sum(sizes.val) + sum(sizes.test)
         by_example = np.prod(sizes.shape) * np.dtype(sizes.dtype).itemsize
         label = np.prod(sizes.labels) if sizes.labels else 8  # bytes; labels of texts are uint8
+        self._scored = CACHED_IMAGES if len(sizes.shape) == 3 else EVALUATION_BATCH
         self._pool_bytes = examples * float(by_example + label)
 
     def operations(self, phase: Phase) -> dict[Kind, float]:
@@ -113,14 +115,16 @@ class _Owners:
     def megabytes_of_training(self, batched: bool) -> float:
         """Memory of a process that trains."""
         done, whole = self.rehearsed, self.rehearsed.whole
-        models = torch.zeros(1).expand(self.cohort, int(done.shared + done.each))  # no memory
+        models = torch.zeros(1).expand(self.cohort, int(done.carried))  # no memory
         together = self._together(batched)
         part = self.cohort if whole else slices(models, self.cohort, together)[0].stop
         kept = 0.0
         if not self._keeps_in_file():  # old and new values; models of all clients are the new ones
-            kept = done.each * (self._everybody + (0 if whole else self.cohort))
-        model = (COPIES_AT_ONCE if whole else COPIES) * done.shared + done.each
-        return self._megabytes(COPIES * done.shared + kept + part * model, together)
+            kept = sum(number * done.each[group] for group, number in self.number.items())
+            kept += 0 if whole else self.cohort * done.each["seen"]
+        model = done.carried + COPIES_SENT * done.sent if whole else COPIES * done.carried
+        phases = Phase.ROUND, Phase.EVALUATION
+        return self._megabytes(COPIES * done.shared + kept + part * model, phases, together)
 
     def megabytes_of_evaluation(self, batched: bool) -> float:
         """Memory of a process that evaluates; it maps what clients keep from the state's file."""
@@ -128,11 +132,8 @@ class _Owners:
         most = self.rehearsed.finalists or max(self.number.values())
         clients = max((min(most, self.number[group]) for group in groups), default=0)
         finalists = min(FINAL_BYTES / FLOAT_BYTES, clients * self.rehearsed.personal)
-        return self._megabytes(COPIES * self.rehearsed.shared + finalists, self._together(batched))
-
-    @property
-    def _everybody(self) -> int:
-        return sum(self.number.values())
+        numbers, together = COPIES * self.rehearsed.shared + finalists, self._together(batched)
+        return self._megabytes(numbers, [Phase.FINAL], together)
 
     def _together(self, batched: bool) -> int:
         """Clients that are computed at the same time."""
@@ -140,16 +141,22 @@ class _Owners:
 
     def _keeps_in_file(self) -> bool:
         """Whether what clients keep between rounds is in a file, see `fedlib.engine.scratch`."""
-        of_all = 2 * FLOAT_BYTES * self._everybody * self.rehearsed.largest
+        of_all = 2 * FLOAT_BYTES * sum(self.number.values()) * self.rehearsed.largest
         return of_all > scratch.ROOM_SHARE * memory() / (os.cpu_count() or 1)
 
-    def _megabytes(self, numbers: float, together: int) -> float:
-        """Memory of a process with so many numbers, and the results of a forward pass."""
-        passes = [x.numbers for part, x in self.rehearsed.loads.items() if part.kind == Kind.SCORE]
+    def _megabytes(self, numbers: float, phases: Sequence[Phase], together: int) -> float:
+        """Memory of a process with so many numbers, besides the results of its passes."""
         batch = min(self.spec["local"]["batch_size"], self.owned["seen", "train"].max(initial=1))
-        # Results of forward passes stay in memory until the backward pass.
-        held = PASSES * max(passes, default=0.0) * max(batch * together, SCORED_TOGETHER)
-        return BASE + (self._pool_bytes + FLOAT_BYTES * (numbers + held)) / 1e6
+        examples = {Kind.FOLD: batch * together, Kind.SCORE: self._scored}
+        most = max(
+            (
+                x.numbers * examples[part.kind]
+                for part, x in self.rehearsed.loads.items()
+                if part.phase in phases
+            ),
+            default=0.0,
+        )
+        return BASE + (self._pool_bytes + FLOAT_BYTES * (numbers + PASSES * most)) / 1e6
 
     def _examples(self, part: Part, share: float) -> float:
         """Number of examples in a part, with repeats, of all owners together."""

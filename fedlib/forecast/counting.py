@@ -5,6 +5,7 @@ operations on tensors of the same forms, so it is not called a second time.
 """
 
 import inspect
+from collections import Counter as Times
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -25,12 +26,15 @@ class Counted(NamedTuple):
 
     Attributes:
       flops: floating-point operations.
-      numbers: numbers in the results of matrix products and convolutions.
+      forward: numbers in the results of all matrix products and convolutions outside of backward
+        passes, for which they are kept.
+      largest: numbers in the largest of these results.
     """
 
     result: Any
     flops: float
-    numbers: float
+    forward: float
+    largest: float
 
 
 class Counter:
@@ -50,7 +54,8 @@ class Counter:
         if key not in self._known:
             # Stacked experts avoid torch's fused LSTM, which has no formula.
             with _Counting() as counting, ambient.stacked_experts(True):
-                self._known[key] = Counted(call(), counting.flops, counting.numbers)
+                result = call()
+            self._known[key] = Counted(result, counting.flops, counting.forward, counting.largest)
         return self._known[key]
 
     def _key(self, x: Any) -> Any:
@@ -76,11 +81,11 @@ class Counter:
 
 
 class _Counting(Operations):
-    """Counts operations, and the numbers in results of matrix products and convolutions."""
+    """Counts operations, and the numbers in their results, see `Counted`."""
 
     def __init__(self):
         super().__init__()
-        self.numbers = 0
+        self.forward = self.largest = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if _is_composite(func):
@@ -88,7 +93,9 @@ class _Counting(Operations):
         output = func(*args, **(kwargs or {}))
         if formula := FORMULAS.get(func.overloadpacket):
             self.flops += 2 * formula(args, output)
-            self.numbers += output.numel() if isinstance(output, torch.Tensor) else 0
+            if isinstance(output, torch.Tensor) and torch._C._current_graph_task_id() == -1:
+                self.forward += output.numel()
+                self.largest = max(self.largest, output.numel())
         return output
 
 
@@ -101,17 +108,27 @@ def _is_composite(func: Any) -> bool:
     return made_of and func.overloadpacket is not NORM
 
 
-def numbers(state: Any) -> int:
-    """Numbers in a state in which every client has trained.
-
-    Until then clients may share the tensors of their rows, which count for each client here. Other
-    shared tensors count once.
-    """
+def stacked(state: Any) -> int:
+    """Numbers in a state besides those in `Rows`; tensors that share memory count once."""
     parts: list = []
     tree.map_clients(parts.append, state)
     others = {id(x): x for x in parts if type(x) is not Rows}
-    shared = sum(x.untyped_storage().nbytes() // x.element_size() for x in others.values())
-    return shared + sum(tree.numel(x) for x in parts if type(x) is Rows)
+    return sum(x.untyped_storage().nbytes() // x.element_size() for x in others.values())
+
+
+def of_rows(state: Any, owners: int) -> tuple[list[int], int]:
+    """(numbers that each owner has in `Rows` alone, numbers that several owners share).
+
+    Owners that have not trained share the tensors of their rows.
+    """
+    alone, common = [0] * owners, {}
+    for rows in tree.rows_in(state):
+        leaves = [tree.leaves(row) for row in rows]
+        times = Times(id(x) for row in leaves for x in row)
+        for owner, row in enumerate(leaves):
+            alone[owner] += sum(x.numel() for x in row if times[id(x)] == 1)
+            common |= {id(x): x.numel() for x in row if times[id(x)] > 1}
+    return alone, sum(common.values())
 
 
 def largest(state: Any) -> float:

@@ -228,11 +228,11 @@ class Estimator:
 
     def _rate(self, spec: dict, owned: Sizes, rehearsed: Rehearsed, executor: str) -> Rate:
         """Rate of a run; its further time per client is proportional to the size of its models."""
-        plain, numbers = rates.typical(spec, owned, rehearsed), rehearsed.shared + rehearsed.each
+        plain, numbers = rates.typical(spec, owned, rehearsed), rehearsed.carried
         if plain is None:
             return self._measured(spec, owned, rehearsed, executor)
         of_plain = self._rehearsed(plain, [], owned)
-        size = of_plain.shared + of_plain.each
+        size = of_plain.carried
         if size > rates.LARGEST:
             products = lambda: rates.of_products(self.device)._asdict()  # noqa: E731
             rate = Rate(**self._find(["products", self._machine], products))

@@ -29,9 +29,10 @@ from fedlib.data.sizes import Sizes
 from fedlib.engine import scratch
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Loop
+from fedlib.engine.journal import Journal
 from fedlib.engine.waves import Work, pad
 from fedlib.federation import GROUPS, Federation
-from fedlib.forecast.counting import Counted, Counter, largest, longer, numbers
+from fedlib.forecast.counting import Counter, largest, longer, of_rows, stacked
 from fedlib.forecast.made_up import built_once, made_up, simulation
 from fedlib.forecast.unreal import Unreal
 from fedlib.results import SHARED
@@ -95,7 +96,8 @@ class Load(NamedTuple):
       share: of the group's examples; 2 if all of them are used twice. Of its owners, if the number
         of steps is fixed.
       flops: floating-point operations per example.
-      numbers: results of matrix products and convolutions per example, for which memory is needed.
+      numbers: results of matrix products and convolutions per example that are kept at once: of
+        local steps those of a forward pass, of scoring the largest.
       growth: further operations per example for each seen client; 0 before the final evaluation.
       lasting: further `share` for each round after the first, if clients train once for each round.
     """
@@ -112,7 +114,10 @@ class Rehearsed(NamedTuple):
 
     Attributes:
       loads: of all parts of the run.
-      shared, each: numbers in the state that owners share, and further ones for each owner.
+      shared: numbers in the state that owners share.
+      each: further ones of each owner, by group.
+      carried: most numbers that a client changes in local steps: its models and their momenta.
+      sent: numbers that a client sends in a round.
       largest: numbers of each owner in the largest `Rows` of the state.
       personal: numbers that the final evaluation needs for each client that trains for it.
       shared_test: operations per example if clients are scored on each other's test examples.
@@ -124,7 +129,9 @@ class Rehearsed(NamedTuple):
 
     loads: dict[Part, Load]
     shared: float
-    each: float
+    each: dict[str, float]
+    carried: float
+    sent: float
     largest: float
     personal: float
     shared_test: float
@@ -187,9 +194,11 @@ def _rehearsed(spec: dict, views: Sequence[Sequence[str]], sizes: Sizes) -> Rehe
     local = spec["local"] | {"batch_size": BATCH}
     few = _brief(simulation(spec | {"local": local}, sizes, tally, **counts, clients=CLIENTS_EACH))
     method, state = few.method, few.init()
-    before = numbers(state)
+    before = stacked(state)
     tally.phase = Phase.ROUND
-    tried, state, whole = _rounds(few, state)
+    tried, state, journal = _rounds(few, state)
+    few_owners = few.federation.num_clients
+    rows, common = of_rows(state, few_owners)
     tally.phase = Phase.EVALUATION
     everyone = partial(few.everyone, round=few.course.rounds)
     state, _ = scoring.during_training(method, state, everyone)
@@ -199,22 +208,28 @@ def _rehearsed(spec: dict, views: Sequence[Sequence[str]], sizes: Sizes) -> Rehe
     _final(few, state, own_views, 1)
     loads = _with_lasting(few, state, own_views)
     del state
-    number, owners = few.federation.ids("seen").size, few.federation.num_clients
+    number = few.federation.ids("seen").size
     more = DeviceData(made_up(sizes, 2 * number, **counts), few.data.dtype, few.data.device)
     twice = replace(few, data=more, executor=Tally(tally.counter))
     state = twice.init()
-    each = (numbers(state) - before) / (twice.federation.num_clients - owners)
+    each = (stacked(state) - before) / (twice.federation.num_clients - few_owners)
+    own = {
+        group: float(each + np.max(np.take(rows, few.federation.ids(group))))
+        for group in {*sizes.group}
+    }
     loads = _with_growth(loads, number, twice, state, own_views)
     last = Phase.FINAL, Kind.SCORE, "test"
     tests = [x.flops for part, x in loads.items() if (part.phase, part.kind, part.split) == last]
     return Rehearsed(
         loads=loads,
-        shared=before - owners * each,
-        each=each,
+        shared=before - few_owners * each + common,
+        each=own,
+        carried=tally.carried,
+        sent=journal.up,
         largest=largest(state),
         personal=method.personal_numbers(),
         shared_test=max(tests, default=0.0) if any(view[2] == SHARED for view in views) else 0.0,
-        whole=whole,
+        whole=journal.whole,
         busy=1 / tried,
         brief=longer(method, brief) if brief else 1.0,
         finalists=_finalists(method, sizes),
@@ -275,6 +290,7 @@ class Tally(Loop):
 
     Attributes:
       phase: the current phase; None counts nothing.
+      carried: see `Rehearsed`.
     """
 
     name = "tally"
@@ -283,6 +299,7 @@ class Tally(Loop):
         super().__init__()
         self.counter = counter or Counter()
         self.phase: Phase | None = None
+        self.carried = 0.0
         self._noted: dict[Part, Sums] = defaultdict(Sums)
 
     def fold(self, work: Work, drawn: list, batch_size: int, step, carry, per_client):
@@ -292,6 +309,8 @@ class Tally(Loop):
         done = np.array([sum(step.size for step in batches.steps) for batches in drawn])
         epochs, number = _course(sizes, batch_size, steps)
         batch = 0 if batch_size == BATCH else batch_size
+        if self.phase == Phase.ROUND and _group(work) == "seen":
+            self.carried = max(self.carried, tree.numel(carry) / len(work.ids))
         for one, kind in _one_of_each_kind(work, done):
             first = drawn[one.start]
             first = replace(first, steps=first.steps[:1], keys=first.keys[:1])
@@ -301,7 +320,8 @@ class Tally(Loop):
             times = float(done[kind].sum() / first.steps[0].size)
             part = Kind.FOLD, "train", epochs, number, batch
             held = sizes[kind].sum()
-            self._note(work.of(kind), part, held, done[kind].sum(), times, counted)
+            noted = {"flops": times * counted.flops, "numbers": times * counted.forward}
+            self._note(work.of(kind), part, held, done[kind].sum(), noted)
         return carry
 
     def each(self, work: Work, fn, per_client, split: str, batch_size: int):
@@ -316,21 +336,18 @@ class Tally(Loop):
             counted = self.counter.count(score, fn, args, work.task, int(sizes[one.start]))
             scores = counted.result
             times = float(sizes[kind].sum() / sizes[one.start])
-            part = Kind.SCORE, split, 1, 0, batch_size
-            held = sizes[kind].sum()
-            self._note(work.of(kind), part, held, held, times, counted)
+            part, held = (Kind.SCORE, split, 1, 0, batch_size), sizes[kind].sum()
+            noted = {"flops": times * counted.flops, "numbers": times * counted.largest}
+            self._note(work.of(kind), part, held, held, noted)
             for position in kind:
                 parts[position] = scores[0, np.arange(sizes[position]) % scores.shape[1]]
         return pad(parts, sizes)
 
-    def _note(
-        self, work: Work, what: tuple, held: int, examples: int, times: float, counted: Counted
-    ) -> None:
+    def _note(self, work: Work, what: tuple, held: int, examples: int, noted: dict) -> None:
         if self.phase is None:
             return
         kind, *rest = what
-        part = Part(self.phase, kind, GROUPS[work.data.federation.group[work.ids[0]]], *rest)
-        noted = {"flops": times * counted.flops, "numbers": times * counted.numbers}
+        part = Part(self.phase, kind, _group(work), *rest)
         done = {"owners": len(work.ids), "held": int(held), "examples": int(examples)}
         self._noted[part].update(noted | done)
 
@@ -353,6 +370,10 @@ class Tally(Loop):
         }
 
 
+def _group(work: Work) -> str:
+    return GROUPS[work.data.federation.group[work.ids[0]]]
+
+
 def _one_of_each_kind(work: Work, amounts: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
     """(a client that has work, all clients of its kind), by position, for each kind."""
     kinds = np.zeros(len(amounts)) if work.kinds is None else work.kinds
@@ -371,16 +392,16 @@ def _course(sizes: np.ndarray, batch_size: int, steps: list[int]) -> tuple[float
     return (0.0, float(steps[0])) if fixed and steps[0] else (epochs, 0.0)
 
 
-def _rounds(few: Simulation, state: Any) -> tuple[int, Any, bool]:
-    """(rounds until a client does a local step, state after them, `Journal.whole` of the last)."""
+def _rounds(few: Simulation, state: Any) -> tuple[int, Any, Journal]:
+    """(rounds until a client does a local step, state after them, journal of the last)."""
     first = max(few.course.rounds - 1, 0)
     for tried in range(1, ATTEMPTS + 1):
         cohort = few.cohort(few.federation.ids("seen"), first + tried - 1)
         state = few.method.round(state, cohort)
         others = sum(journal.examples for journal in cohort.journal.others.values())
         if cohort.journal.examples or others or not few.method.clients_train:
-            return tried, state, cohort.journal.whole
-    return 1, state, cohort.journal.whole
+            return tried, state, cohort.journal
+    return 1, state, cohort.journal
 
 
 def _finalists(method: Any, sizes: Sizes) -> int:
