@@ -107,28 +107,6 @@ def test_settings_of_the_caller_neither_matter_nor_change(collected, tmp_path):
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
-def test_a_figure_is_laid_out_once_and_drawn_once_a_file(collected, tmp_path, monkeypatch):
-    drawn, draw_all = [], Figure.draw
-
-    def counted(figure, renderer):
-        drawn.append(figure)
-        return draw_all(figure, renderer)
-
-    monkeypatch.setattr(Figure, "draw", counted)
-    figure = draw(collected, "accuracy_over_rounds")
-    kinds = ("pdf", "svg", "png")
-    saving.save(figure, *(tmp_path / f"ours.{kind}" for kind in kinds))
-    laid_out = len(drawn) - len(kinds)
-    assert laid_out in (1, 2, 3)  # `fit`, by how many names it had to break
-    with matplotlib.rc_context():  # as Matplotlib itself saves a figure that is laid out
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(style.SETTINGS)
-        for kind in kinds:
-            theirs = tmp_path / f"theirs.{kind}"
-            figure.savefig(theirs, format=kind, metadata=saving.METADATA[f".{kind}"])
-            assert theirs.read_bytes() == (tmp_path / f"ours.{kind}").read_bytes()
-
-
 def test_every_method_has_a_title_and_a_look_of_its_own():
     assert methods.METHODS.keys() == style.METHODS.keys()
     assert not {look.color for look in style.METHODS.values()} & set(style.SPARE)
@@ -438,10 +416,3 @@ def test_sweep_over_two_decades_has_a_logarithmic_axis(tmp_path):
     assert axes.get_xscale() == "log"
     assert ticks(axes) == {0.1: "0.1", 0.4: "0.4", 10: "10"}
     assert "even distances" not in footer(figure)
-
-
-def test_unknown_kinds_and_params_name_the_choices(collected):
-    with pytest.raises(ConfigError, match="no kind 'pie'; choose from accuracy_over_bytes"):
-        draw(collected, "pie")
-    with pytest.raises(ConfigError, match="has no field colour; its fields are: metric"):
-        draw(collected, "accuracy_over_rounds", colour="red")

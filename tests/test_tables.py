@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from fedlib import papers
-from fedlib.errors import ConfigError, DataError
+from fedlib.errors import DataError
 from fedlib.report import exhibits, metrics, printed, tables
 from fedlib.report.tables import render
 from fedlib.report.tables.render import Block, Cell, Column, Sheet
@@ -253,13 +253,6 @@ def test_a_wrong_file_of_published_numbers_is_refused(tmp_path, text, complaint)
     file.write_text(text.replace("{head}", ",".join(printed.COLUMNS) + "\n"))
     with pytest.raises(DataError, match=complaint):
         printed.read(file)
-
-
-def test_unknown_kinds_and_params_name_the_choices():
-    with pytest.raises(ConfigError, match="no kind 'pie'; choose from accuracy, accuracy_"):
-        build(main_exhibit(), main_metrics(), kind="pie")
-    with pytest.raises(ConfigError, match="its fields are: columns"):
-        build(main_exhibit(), main_metrics(), kind="views", column="x")
 
 
 def test_a_method_is_called_as_all_of_its_runs_are():
