@@ -25,6 +25,7 @@ def environment() -> dict:
     gpu = None
     if torch is not None and torch.cuda.is_available():
         gpu = torch.cuda.get_device_name(0)
+    commit, clean = _checkout(ROOT)
     return {
         "python": platform.python_version(),
         **versions,
@@ -32,8 +33,8 @@ def environment() -> dict:
         "cpu": _cpu_name(),
         "gpu": gpu,
         "threads": torch.get_num_threads() if torch is not None else _threads(),
-        "commit": _commit(ROOT),
-        "clean": _is_clean(ROOT),
+        "commit": commit,
+        "clean": clean,
     }
 
 
@@ -54,7 +55,17 @@ def refresh_index() -> None:
     Otherwise each job of a fresh clone reads all files, because git does not trust records that are
     as new as the files.
     """
-    _status(ROOT)
+    git(ROOT, "status")
+
+
+def git(folder: Path, *words: str) -> str | None:
+    """What a command of git prints about a folder; None if it fails, or without git."""
+    command = ["git", "-c", "safe.directory=*", *words]  # the checkout may be another user's
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return None if done.returncode else done.stdout.strip()
 
 
 def _version(name: str) -> str | None:
@@ -65,7 +76,9 @@ def _version(name: str) -> str | None:
 
 
 def _threads() -> int:
-    return int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
+    """Threads of OpenMP's outermost level; its variable may have a number for each level."""
+    number = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return int(number) if number.isdecimal() else os.cpu_count() or 1
 
 
 def _cpu_name() -> str:
@@ -78,47 +91,13 @@ def _cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
-def _commit(root: Path) -> str | None:
-    """The commit that is checked out, read from git's files; None outside a repository."""
-    try:
-        folder = root / ".git"
-        if folder.is_file():  # a worktree: "gitdir: <path>"
-            folder = root / folder.read_text().partition(":")[2].strip()
-        head = (folder / "HEAD").read_text().strip()
-        if not head.startswith("ref: "):
-            return head
-        reference = head.removeprefix("ref: ")
-        common = folder / "commondir"
-        if common.is_file():
-            folder = folder / common.read_text().strip()
-        loose = folder / reference
-        if loose.is_file():
-            return loose.read_text().strip()
-        for line in (folder / "packed-refs").read_text().splitlines():
-            if line.endswith(" " + reference):
-                return line.partition(" ")[0]
-    except OSError:
-        pass
-    return None
-
-
 @cache
-def _is_clean(root: Path) -> bool | None:
-    """Whether the checkout has no changed or new files since its commit; None without git.
+def _checkout(root: Path) -> tuple[str | None, bool | None]:
+    """The commit of a checkout, and whether nothing has changed since; None without git.
 
-    The answer is that of the first call, shortly after this process read the code.
+    The answers are those of the first call, shortly after this process read the code.
     """
-    found = _status(root, "--no-optional-locks")  # does not block other uses of git there
-    return None if found is None else not found
-
-
-def _status(root: Path, *options: str) -> bytes | None:
-    """Git's list of changed and new files of a checkout; None without git."""
     if not (root / ".git").exists():
-        return None
-    command = ["git", *options, "status", "--porcelain"]
-    try:
-        done = subprocess.run(command, cwd=root, capture_output=True, timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return None if done.returncode else done.stdout
+        return None, None
+    changes = git(root, "--no-optional-locks", "status", "--porcelain")  # blocks no other git there
+    return git(root, "rev-parse", "HEAD"), None if changes is None else not changes

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fedlib.cli import arguments, clean, make, report, run
+from fedlib.cli import arguments, clean, estimate, make, report, run
+from fedlib.cli import plan as planning
 from fedlib.errors import ConfigError
 from fedlib.workflow.plan import Plan
 
@@ -46,7 +47,12 @@ def test_every_command_has_a_module_that_carries_it_out():
     "words, message",
     [
         (["no"], "invalid choice: 'no' .choose from 'run', 'plan'"),
-        (["list", "--cores", "1"], "list does not know --cores"),
+        (
+            ["list", "--cores", "1"],
+            "list does not know --cores; it takes KIND, --configf",
+        ),
+        (["list", "methods", "fedmix"], "list does not know fedmix; it takes KIND, --configfile, "),
+        (["which", "one"], "which does not know one; it takes nothing$"),
         (["clean", "--conf", "seeds=[1]"], "clean does not know --conf 'seeds=.1.'"),
         (["why", "train"], "the following arguments are required: STAGE NAME"),
         (["keep"], "the following arguments are required: paper"),
@@ -92,6 +98,14 @@ def test_options_of_snakemake_come_before_the_configuration():
     for step in run.steps(args, arguments.plan(args)):
         at = step.index("--cores")
         assert step[at : at + len(OPTIONS) + 3] == [*OPTIONS, "--config", "scale=demo", "tag=a"]
+
+
+def test_a_plan_is_of_the_jobs_that_snakemake_runs_with_these_options(monkeypatch):
+    given = []
+    monkeypatch.setattr(estimate, "estimate", lambda plan: None)
+    monkeypatch.setattr(planning.dryrun, "jobs", lambda words: given.append(words) or [])
+    planning.main(read("plan", ARGS="-R train", CONFIG="papers=[pfedmm]"))
+    assert given == [["-R", "train", "--config", "scale=demo", "papers=[pfedmm]"]]
 
 
 def test_options_of_snakemake_may_be_given_to_the_command_too():
@@ -229,7 +243,7 @@ def test_the_report_is_written_from_what_is_there(tmp_path, monkeypatch):
 
 
 def test_an_option_that_a_command_does_not_know_is_refused():
-    with pytest.raises(ConfigError, match="PAPER or ARGS: keep does not know --snakmake$"):
+    with pytest.raises(ConfigError, match="PAPER or ARGS: keep does not know --snakmake; it takes"):
         read("keep", ARGS="--snakmake")
 
 

@@ -299,6 +299,15 @@ def test_what_has_been_estimated_is_kept_while_others_are_and_how_long_it_takes_
     assert Estimates.read(folder / "estimates.json").costs == {}
     estimated()
     assert len(kept) == 4
+    # Another version had no memory, or no evaluations.
+    runs = seals.read_json(folder / "estimates.json")["runs"]
+    without = [("fedmix/digits/fedavg", "evaluate"), ("fedmix/digits/local-global", "train", "mb")]
+    for first, stage, *field in without:
+        runs[first] = {**runs[first], stage: {}} if field else {"key": runs[first]["key"]}
+    seals.write_json(folder / "estimates.json", {"runs": runs})
+    assert Estimates.read(folder / "estimates.json").costs == {}
+    estimated()
+    assert len(kept) == 6 and len(Estimates.read(folder / "estimates.json").costs) == 4
 
 
 def test_only_runs_that_are_to_be_done_are_estimated(estimated, monkeypatch):

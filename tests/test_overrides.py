@@ -143,6 +143,12 @@ def test_commas_part_overrides_and_not_what_is_in_brackets(text):
     assert read([], [f"set={text}"]) == {"set": ["a.b=1", "c.d=[2,3]"]}
 
 
+def test_commas_in_quotes_part_no_overrides():
+    both = ['a.b="x,y]"', r'c.d={"e":"\",f"}']
+    assert overrides.split(f"[{','.join(both)}]") == both
+    assert [overrides.parse(text).value for text in both] == ["x,y]", {"e": '",f'}]
+
+
 def test_tables_figures_and_the_report_say_what_is_set(toy):
     plan = toy("fedem.local.lr=0.3", "mnist.num_clients=50", rounds=5)
     note = "set instead of what is declared: fedem.local.lr = 0.3, mnist.num_clients = 50"

@@ -16,9 +16,9 @@ def folder(tmp_path, monkeypatch):
     """A checkout's folder, which the record takes for its own."""
     monkeypatch.setattr(fedlib.environment, "ROOT", tmp_path / "checkout")
     (tmp_path / "checkout").mkdir()
-    fedlib.environment._is_clean.cache_clear()
+    fedlib.environment._checkout.cache_clear()
     yield tmp_path / "checkout"
-    fedlib.environment._is_clean.cache_clear()
+    fedlib.environment._checkout.cache_clear()
 
 
 def test_the_environment_names_versions_and_machine():
@@ -40,35 +40,31 @@ def test_asking_for_the_environment_loads_nothing():
     assert done.stdout.strip() == "[]", done.stderr
 
 
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="no git")
 
 
-@pytest.mark.parametrize(
-    "files",
-    [
-        {"HEAD": COMMIT},
-        {"HEAD": "ref: refs/heads/main", "refs/heads/main": COMMIT},
-        {"HEAD": "ref: refs/heads/main", "packed-refs": f"# pack\n{COMMIT} refs/heads/main"},
-    ],
-    ids=["detached", "branch", "packed"],
-)
-def test_the_commit_is_read_from_git_s_files(folder, files):
-    for name, content in files.items():
-        file = folder / ".git" / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(content + "\n")
-    assert environment()["commit"] == COMMIT
+def git(folder, *words):
+    name = ["-c", "user.name=Somebody", "-c", "user.email=somebody@example.org"]
+    return subprocess.check_output(["git", *name, *words], cwd=folder, text=True).strip()
 
 
-def test_a_linked_worktree_has_a_commit_too(folder, tmp_path):
-    git, linked = tmp_path / "git", tmp_path / "git/worktrees/one"
-    (git / "refs/heads").mkdir(parents=True)
-    linked.mkdir(parents=True)
-    (folder / ".git").write_text(f"gitdir: {linked}\n")
-    (linked / "HEAD").write_text("ref: refs/heads/main\n")
-    (linked / "commondir").write_text("../..\n")
-    (git / "refs/heads/main").write_text(COMMIT + "\n")
-    assert environment()["commit"] == COMMIT
+@needs_git
+def test_the_commit_is_that_of_the_checkout_and_of_a_linked_worktree(folder, monkeypatch):
+    git(folder, "init")
+    git(folder, "commit", "--allow-empty", "-m", "Begin")
+    git(folder, "worktree", "add", "../linked")
+    commit = git(folder, "rev-parse", "HEAD")
+    assert environment()["commit"] == commit and len(commit) == 40
+    git(folder, "commit", "--allow-empty", "-m", "Go on")
+    monkeypatch.setattr(fedlib.environment, "ROOT", folder.parent / "linked")
+    assert environment()["commit"] == commit
+
+
+def test_of_threads_at_several_levels_the_first_counts(monkeypatch):
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    for text, number in (("4,2", 4), (" 3 ", 3), ("", os.cpu_count())):
+        monkeypatch.setenv("OMP_NUM_THREADS", text)
+        assert environment()["threads"] == number
 
 
 def test_without_git_there_is_no_commit_and_no_error(folder):
@@ -77,16 +73,11 @@ def test_without_git_there_is_no_commit_and_no_error(folder):
 
 def is_clean():
     """As the record of a new process has it."""
-    fedlib.environment._is_clean.cache_clear()
+    fedlib.environment._checkout.cache_clear()
     return environment()["clean"]
 
 
-def git(folder, *words):
-    name = ["-c", "user.name=Somebody", "-c", "user.email=somebody@example.org"]
-    subprocess.run(["git", *name, *words], cwd=folder, check=True, capture_output=True)
-
-
-@pytest.mark.skipif(shutil.which("git") is None, reason="no git")
+@needs_git
 def test_a_checkout_is_clean_until_something_is_changed_or_new(folder):
     git(folder, "init")
     (folder / ".gitignore").write_text("results\n")
@@ -102,7 +93,7 @@ def test_a_checkout_is_clean_until_something_is_changed_or_new(folder):
     assert is_clean() is False
 
 
-@pytest.mark.skipif(shutil.which("git") is None, reason="no git")
+@needs_git
 def test_a_run_has_git_note_what_is_as_committed(folder):
     git(folder, "init")
     (folder / "method.py").touch()
@@ -117,7 +108,7 @@ def test_a_run_has_git_note_what_is_as_committed(folder):
 def test_whether_something_that_git_does_not_know_is_clean_is_unknown(folder, monkeypatch):
     assert is_clean() is None
     (folder / ".git").mkdir()
-    (folder / ".git/HEAD").write_text(COMMIT)
+    (folder / ".git/HEAD").write_text("0" * 40)
     assert is_clean() is None  # no repository, whatever it looks like
     monkeypatch.setenv("PATH", "")
     assert is_clean() is None

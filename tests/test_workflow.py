@@ -577,7 +577,7 @@ def test_the_jobs_of_a_plan_are_those_of_a_dry_run_for_the_same_causes(folder, m
     expected, found = dry_runs.parse(output), dryrun.jobs(arguments)
     assert len(found) == len(expected) > 4
     assert sorted(map(told, found)) == sorted(map(told, expected))
-    causes = {"was interrupted, or is of something else", "not there yet"}
+    causes = {"forced, was interrupted, or is of something else", "not there yet"}
     assert causes < {job.cause for job in found}
 
 
@@ -606,7 +606,7 @@ CHANGED = "Params have changed since last execution: Union of exclusive params b
     "reason, cause",
     [
         ("Missing output files: a, b", "not there yet"),
-        ("Forced execution", "was interrupted, or is of something else"),
+        ("Forced execution", "forced, was interrupted, or is of something else"),
         (f"{CHANGED}before: '0123456789abcdef' now: 'fedcba9876543210'", "code changed"),
         (CHANGED + """before: '{"a":"b"}' now: '{"a":"c"}'""", "specification changed"),
         (CHANGED + """before: '{"a":1}', '0123456789abcdef'""", "specification and code changed"),

@@ -45,7 +45,7 @@ def _given(*names: str, **options: Any) -> tuple:
 
 _JOB = _given("job", nargs=2, metavar="STAGE NAME", help="see below")
 _JOBS = _given("job", nargs="+", metavar="STAGE NAME", help="see below")
-_WHAT = _given("what", nargs="?", help="a kind, to see titles, too")
+_WHAT = _given("what", nargs="?", metavar="KIND", help="to see titles, too")
 _FOLDERS = _given("folders", nargs=2, help="of results/, such as demo demo-slow")
 _WORDS = _given("words", nargs="*", help="print only rows that contain all of these")
 _SOURCES = _given("sources", nargs="+", type=Path, help="folders of results, or of what is kept")
@@ -113,7 +113,14 @@ def read(words: Sequence[str]) -> argparse.Namespace:
     """
     args, options = _parser().parse_known_args(words)
     if options and args.command not in WITH_MORE:
-        raise ConfigError(f"{args.command} does not know {shlex.join(options)}")
+        own = [
+            name if name.startswith("-") else given.get("metavar", name)
+            for (name, *_), given in _all_of(args.command)
+        ]
+        raise ConfigError(
+            f"{args.command} does not know {shlex.join(options)}; it takes "
+            f"{', '.join(own) or 'nothing'}"
+        )
     args.options, args.said = options, shlex.join(sys.argv)
     return args
 
@@ -129,14 +136,19 @@ def configuration(files: Sequence[str], words: Sequence[str]) -> list[str]:
     return [word for option, values in given if values for word in (option, *values)]
 
 
+def _all_of(command: str) -> tuple:
+    """The arguments of a command."""
+    return (*COMMANDS[command].arguments, *(_CONFIGURATION if COMMANDS[command].has_plan else ()))
+
+
 def _parser() -> Parser:
     top = Parser(prog="python -m fedlib", description="The commands of the workflow.")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, (does, own, _, module, has_plan) in COMMANDS.items():
+    for name, (does, _, _, module, _) in COMMANDS.items():
         epilog = EPILOG if module == "jobs" else None
         parser = commands.add_parser(
             name, help=does, description=does, epilog=epilog, allow_abbrev=False
         )
-        for names, options in (*(_CONFIGURATION if has_plan else ()), *own):
+        for names, options in _all_of(name):
             parser.add_argument(*names, **options)
     return top

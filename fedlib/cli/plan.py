@@ -18,4 +18,4 @@ def main(args: argparse.Namespace) -> None:
     tell(narrowing.smaller(plan))
     tell(narrowing.remarks(plan))
     estimates = Estimates.read(plan.path("estimates"))
-    tell(dryrun.summary(plan, dryrun.jobs(given), estimates))
+    tell(dryrun.summary(plan, dryrun.jobs([*args.options, *given]), estimates))

@@ -89,7 +89,7 @@ def steps(args: argparse.Namespace, plan: Plan, right: Collection[str] = ()) -> 
 def configured(args: argparse.Namespace, plan: Plan) -> list[str]:
     """The options of a configuration; a file with the chosen cells replaces a budget.
 
-    The choice of cells thus stays the same, while estimates improve with every timed job.
+    So all processes of a run make the same cells, whatever has been finished since the choice.
     """
     files, words = args.configfile, args.config
     if plan.choosing:

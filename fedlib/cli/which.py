@@ -1,10 +1,10 @@
 """Write docs/which-method-when.md from the kept results of the benchmark."""
 
 import argparse
-import subprocess
 from pathlib import Path
 
 from fedlib import files
+from fedlib.environment import git
 from fedlib.report import packs, which
 
 PAGE = Path("docs/which-method-when.md")
@@ -31,17 +31,5 @@ def changed(file: Path) -> str:
 
     "" if git does not know, or if the file differs from that commit.
     """
-    try:
-        status, log = (
-            subprocess.run(
-                ["git", "--no-optional-locks", *words, "--", file.name],
-                cwd=file.parent,
-                capture_output=True,
-                text=True,
-                check=True,
-            ).stdout.strip()
-            for words in (("status", "--porcelain"), ("log", "-1", "--format=%H"))
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    return "" if status else log
+    status = git(file.parent, "--no-optional-locks", "status", "--porcelain", "--", file.name)
+    return "" if status else git(file.parent, "log", "-1", "--format=%H", "--", file.name) or ""

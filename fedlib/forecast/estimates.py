@@ -3,6 +3,7 @@
 `fedlib.forecast.estimating` writes that file. The plan reads seconds from it, the rules megabytes.
 """
 
+import contextlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -52,13 +53,11 @@ class Estimates:
 
     @classmethod
     def read(cls, path: str | Path) -> "Estimates":
-        """The estimates in a file; none if the file is missing or damaged."""
-        kept = seals.remembered(path)
-        costs = {
-            (name, stage): Estimate(**run[stage])
-            for name, run in kept.get("runs", {}).items()
-            for stage in TIMED
-        }
+        """The estimates in a file without those of another version; none if it is missing."""
+        kept, costs = seals.remembered(path), {}
+        for name, run in kept.get("runs", {}).items():
+            with contextlib.suppress(KeyError, TypeError):  # another version has other fields
+                costs |= {(name, stage): Estimate(**run[stage]) for stage in TIMED}
         return cls(kept.get("unit", "core"), kept.get("machine", ""), costs)
 
     def cost(self, stage: str, wildcards: Mapping) -> Estimate | None:

@@ -24,9 +24,9 @@ from fedlib.workflow.plan import Plan
 
 # Snakemake's reasons and their meanings; the first that applies is the cause.
 CAUSES = (
-    # A plan has no option to force jobs. Snakemake forces jobs with incomplete results, and
+    # Besides the jobs that its options force, Snakemake forces those with incomplete results, and
     # `fedlib.workflow.stale` marks results of another specification as incomplete.
-    ("Forced execution", "was interrupted, or is of something else"),
+    ("Forced execution", "forced, was interrupted, or is of something else"),
     ("Missing output files", "not there yet"),
     ("Params have changed", "specification or code changed"),
     ("Code has changed", "rule changed"),

@@ -13,6 +13,7 @@ A value that is set is no longer tuned: it holds in all trials of a tuned run.
 import dataclasses
 import difflib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -55,16 +56,16 @@ def parse(text: str) -> Override:
 
 
 def split(text: str) -> list[str]:
-    """The overrides in one text, "[a.b=1,c.d=[2,3]]", split at commas outside of brackets."""
+    """The overrides in one text, "[a.b=1,c.d=[2,3]]"; commas in brackets or quotes do not split."""
     inner = text.strip()
     inner = inner[1:-1] if inner.startswith("[") and inner.endswith("]") else inner
     parts, depth = [""], 0
-    for letter in inner:
-        depth += (letter in "[{") - (letter in "]}")
-        if letter == "," and depth == 0:
+    for piece in re.findall(r'"(?:[^"\\]|\\.)*"|.', inner, re.DOTALL):
+        depth += (piece in "[{") - (piece in "]}")
+        if piece == "," and depth == 0:
             parts.append("")
         else:
-            parts[-1] += letter
+            parts[-1] += piece
     return [part.strip() for part in parts if part.strip()]
 
 

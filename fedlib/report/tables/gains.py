@@ -1,7 +1,6 @@
 """Lead of a method over the best of each group of other methods, beside published ranges.
 
-A gain is the difference of two means over seeds. The table `lead` has every other method; this one
-has the best of each group, such as methods of the same category.
+A gain is the difference of two means over seeds. A group is, for instance, a paper's category.
 """
 
 import numpy as np
