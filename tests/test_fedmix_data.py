@@ -276,6 +276,8 @@ def test_there_are_as_many_permutations_as_clusters_even_if_one_is_drawn_twice()
     ways = Permuted(6, 6).permutations(3, SEED)  # all there are
     assert len({tuple(way) for way in ways}) == 6
     assert (np.sort(ways, axis=1) == np.arange(3)).all()
+    with pytest.raises(ConfigError, match="at most 6, .* of 3 classes, got 7"):
+        Permuted(7, 7).permutations(3, SEED)
 
 
 # Section 5.6, two shards

@@ -7,7 +7,7 @@ official test part, or on its first examples of each class. The clients have no 
 and no test examples; they may have validation examples, by which a run is tuned.
 
 Source: J. Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
-  IJCAI 2025 (Fed-MoE), and the data preparation of its code; specification sections 0 and 4.2.
+  IJCAI 2025 (Fed-MoE), and the data preparation of its code; Fed-MoE's README, sections 0 and 4.2.
 Deviation: every example has a single owner; in the code, clients also own validation and probe
   examples. The paper does not say which examples it reserves.
 """

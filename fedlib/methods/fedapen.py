@@ -28,6 +28,7 @@ from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.func import grad
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
@@ -152,7 +153,7 @@ class FedAPEN(Method):
                 mixed = self.mixed(lam, *logits[batch.index].unbind(1))
                 return batch.mean(nll(mixed, batch.y, self.task.class_weights))
 
-            return (lam - self.lam_lr * held_out.gradient(loss, lam)).clamp(0, 1)
+            return (lam - self.lam_lr * grad(loss)(lam)).clamp(0, 1)
 
         weighing = replace(held_out, task=self.weighing)
         return weighing.scan(step, lam, logits, local=self.lam_solver, stream="lam")

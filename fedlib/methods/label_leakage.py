@@ -17,7 +17,7 @@ scaled to sum to 1. After one step the estimate sums to 1 and is not changed, ev
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -49,6 +49,8 @@ class LabelLeakage(FedAvg):
     """
 
     zero_output: bool = False
+
+    shared: ClassVar = ()  # without a server nobody estimates
 
     def __post_init__(self):
         """Raises ValueError for a solver whose steps are not the rate times the gradient."""

@@ -3,7 +3,7 @@
 A gate is the same network with an output for each expert (6,486,917 for five).
 
 Source: J. Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
-  IJCAI 2025 (doi 10.24963/ijcai.2025/610), and its code; specification section 4.1.
+  IJCAI 2025 (doi 10.24963/ijcai.2025/610), and its code; Fed-MoE's README, section 4.1.
 Deviation: ReLU follows the pooling instead of preceding it; the maximum commutes with ReLU, so it
   is the same function on a quarter of the elements. Training images are cropped after they are
   scaled, not before; the result is the same because bilinear weights sum to 1.

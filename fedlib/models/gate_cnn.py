@@ -6,7 +6,8 @@ one, the client's local expert; `fedlib.engine.task.log_probs` gives the weights
 6,995 parameters for seven experts on CIFAR-10, 95,642 for ten on FEMNIST.
 
 Source: Isaksson et al., "Adaptive Expert Models for Personalization in Federated Learning",
-  FL-IJCAI 2022 (arXiv:2206.07832), Table 1; EricssonResearch/fl-moe; specification section 5.3.
+  FL-IJCAI 2022 (arXiv:2206.07832), Table 1; EricssonResearch/fl-moe;
+  the paper's README, section 5.3.
 Deviation: ReLU and the dropout of channels follow the pooling instead of preceding it; the maximum
   commutes with both.
 """

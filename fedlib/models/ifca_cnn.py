@@ -1,9 +1,9 @@
 """The CNN of IFCA for rotated CIFAR-10, as in Adaptive Expert Models (798,752 parameters).
 
 Source: EricssonResearch/fl-moe, after A. Ghosh et al., "An Efficient Framework for Clustered
-  Federated Learning", NeurIPS 2020 (jichan3751/ifca); specification section 5.2.
+  Federated Learning", NeurIPS 2020 (jichan3751/ifca); the paper's README, section 5.2.
 Deviation: the first ReLU follows the pooling, which is the same function. The second one precedes
-  the normalisation, because there the order matters. IFCA's own network is `ifca_original_cnn`.
+  the normalisation, because there the order matters.
 """
 
 from torch import nn
@@ -14,8 +14,8 @@ from fedlib.models.layers.fast import MaxPool2d
 from fedlib.models.layers.initialise import initialise
 from fedlib.models.layers.random import Dropout
 
-# Specification section 5.2 and discrepancy X14. TensorFlow does not divide alpha by the window of
-# 2 * 4 + 1 channels; torch does.
+# Section 5.2 and discrepancy X14 of the paper's README. TensorFlow does not divide alpha by the
+# window of 2 * 4 + 1 channels; torch does.
 TORCH_WINDOW = {"size": 4, "alpha": 0.001 / 9, "beta": 0.75}
 TENSORFLOW_WINDOW = {"size": 9, "alpha": 0.001, "beta": 0.75}
 

@@ -1,7 +1,7 @@
 """A perceptron with one or more hidden layers.
 
 With 64 hidden units it suits scikit-learn's handwritten digits; with two layers of 200 it is the
-model of FedMix for MNIST (199,210 parameters; specification section 6).
+model of FedMix for MNIST (199,210 parameters; FedMix's README, section 6).
 """
 
 from collections.abc import Sequence

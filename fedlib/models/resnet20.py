@@ -5,7 +5,7 @@ and `body.1` is the rest, up to the 64 pooled features.
 
 Source: K. He et al., "Deep Residual Learning for Image Recognition", CVPR 2016 (section 4.2; option
   A: shortcuts without parameters), as used by M. Reisser et al., "Federated Mixture of Experts",
-  2020 (arXiv:2107.06724); specification sections 4, 5 and 6. FedMix states neither the number of
+  2020 (arXiv:2107.06724); FedMix's README, sections 4, 5 and 6. FedMix states neither the number of
   groups nor the initialisation. Here there are two groups, and the weights of convolutions are
   normal with variance 2 / fan-in, as in google-research/federated, utils/models/resnet_models.py.
   The head is initialised as in torch.

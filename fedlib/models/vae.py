@@ -6,7 +6,7 @@ body's output the head draws a code, with noise that is a function of the batch'
 `head(body(x))` is the autoencoder; a code [B, latent] is decoded directly.
 
 Source: M. Reisser et al., "Federated Mixture of Experts", 2020 (arXiv:2107.06724), appendix F;
-  specification section 7.6.
+  FedMix's README, section 7.6.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Measures of recovering clients' hidden clusters and the label shares of their examples.
 
 Source: Reisser et al., "Federated Mixture of Experts", arXiv:2107.06724, section 4.3 and appendices
-B and C, which show pictures; specification sections 7.2 and 7.5 ask for these numbers.
+B and C, which show pictures; FedMix's README, sections 7.2 and 7.5 ask for these numbers.
 """
 
 import numpy as np

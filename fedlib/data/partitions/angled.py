@@ -3,7 +3,7 @@
 Every image, training or test, is rotated once, by an angle drawn for it; `Federation.side` has the
 number of the angle. Interpolation is bilinear, and pixels from outside the image are 0.
 
-Source: Reisser et al., "Federated Mixture of Experts" (FedMix); specification section 5.4.
+Source: Reisser et al., "Federated Mixture of Experts" (FedMix); FedMix's README, section 5.4.
 """
 
 from dataclasses import dataclass

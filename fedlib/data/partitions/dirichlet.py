@@ -1,7 +1,7 @@
 """Clients with Dirichlet shares of every group of labels.
 
 Source: pFedMM and FedEM (Marfoq et al., NeurIPS 2021), data preparation of the official code;
-  specification section 3.3.
+  pFedMM's README, section 3.3.
 """
 
 import random

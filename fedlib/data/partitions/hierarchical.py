@@ -4,7 +4,7 @@ Images are drawn without replacement. A class without images left is removed, an
 others in its superclass are renormalised; the same holds for a superclass without classes left.
 
 Source: S. Reddi et al., "Adaptive Federated Optimization", ICLR 2021, as used in Reisser et al.,
-  "Federated Mixture of Experts" (FedMix); specification section 5.2.
+  "Federated Mixture of Experts" (FedMix); FedMix's README, section 5.2.
 Deviation: Reddi et al. test on 100 separate clients. Here the test images are dealt to the training
   clients, by the same distributions.
 """

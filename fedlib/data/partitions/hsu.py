@@ -6,7 +6,7 @@ of a client come from the same distribution.
 
 Source: T.-M. H. Hsu, H. Qi, M. Brown, "Measuring the Effects of Non-Identical Data Distribution for
   Federated Visual Classification", 2019 (arXiv:1909.06335), as used in Reisser et al., "Federated
-  Mixture of Experts" (FedMix); specification section 5.1.
+  Mixture of Experts" (FedMix); FedMix's README, section 5.1.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
 """Clients with equal, random shares of the data.
 
 Source: pFedMM and FedEM (Marfoq et al., NeurIPS 2021), data preparation of the official code;
-  specification section 3.2.
+  pFedMM's README, section 3.2.
 """
 
 import random

@@ -1,7 +1,7 @@
 """Clients that draw coarse labels, and classes within them, by Dirichlet shares.
 
 Source: pFedMM and FedEM (Marfoq et al., NeurIPS 2021), data preparation of the official code;
-  specification section 3.4.
+  pFedMM's README, section 3.4.
 """
 
 import random

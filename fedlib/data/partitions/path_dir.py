@@ -54,4 +54,4 @@ class PathDir(Joined):
             lambda draw, num_owners: dirichlet(draw, self.alpha, num_owners),
         )
         chosen = subset(random.Random(seed), len(examples.y), self.fraction, self.num_clients)
-        return hand_out(dealt, examples.y, np.array(chosen))
+        return hand_out(dealt, examples, np.array(chosen))

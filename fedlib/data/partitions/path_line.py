@@ -52,7 +52,7 @@ class PathLine(Joined):
             draw, self.num_clients, examples.num_classes, self.classes_per_client, _shares
         )
         chosen = subset(random.Random(seed), len(examples.y), self.fraction, self.num_clients)
-        return hand_out(dealt, examples.y, np.array(chosen))
+        return hand_out(dealt, examples, np.array(chosen))
 
 
 def _shares(draw: np.random.RandomState, num_owners: int) -> np.ndarray:
@@ -97,18 +97,17 @@ def _most_missing(draw: np.random.RandomState, missing: np.ndarray, held: list[i
     return label
 
 
-def hand_out(dealt: Sequence[Hand], labels: np.ndarray, rows: np.ndarray) -> list[np.ndarray]:
+def hand_out(dealt: Sequence[Hand], examples: Examples, rows: np.ndarray) -> list[np.ndarray]:
     """The share of each client in these rows, each class dealt in the order of the rows.
 
     Args:
       dealt: classes and shares of each client.
-      labels: [M] classes of all examples.
       rows: in random order.
 
     Returns:
       [C] arrays of int64; floor(share * n) of the n rows of a class.
     """
-    members = [rows[labels[rows] == label] for label in range(int(labels.max()) + 1)]
+    members = [rows[examples.y[rows] == label] for label in range(examples.num_classes)]
     at = [0] * len(members)
     owned = []
     for hand in dealt:

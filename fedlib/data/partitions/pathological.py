@@ -1,7 +1,7 @@
 """Clients that own a few shards of the data sorted by label.
 
 Source: pFedMM and FedEM (Marfoq et al., NeurIPS 2021), data preparation of the official code;
-  specification section 3.5.
+  pFedMM's README, section 3.5.
 Deviation: shuffles with the seeded generator.
 """
 

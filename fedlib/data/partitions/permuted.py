@@ -5,13 +5,14 @@ labels for all examples of its clients. `Federation.cluster` has the cluster of 
 
 Source: F. Sattler, K.-R. Mueller, W. Samek, "Clustered Federated Learning", 2019
   (arXiv:1910.01991), as used in Reisser et al., "Federated Mixture of Experts" (FedMix);
-  specification section 5.5.
+  FedMix's README, section 5.5.
 Deviation: the paper tests every client on the whole test set. Here every cluster has a copy of it,
   dealt evenly to its clients, so that a test example counts once per cluster and not once per
   client: an example has one owner in this package, and a copy for each of twenty clients would
   take 600 MB. The mean over the clients of a cluster is still one over the whole test set.
 """
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -75,10 +76,19 @@ class Permuted(Official):
         return draw.permutation(np.arange(self.num_clients) % self.num_clusters)
 
     def permutations(self, num_classes: int, seed: int) -> np.ndarray:
-        """The new label for each label, in each cluster -> [num_clusters, L] int64"""
+        """The new label for each label, in each cluster -> [num_clusters, L] int64
+
+        Raises:
+          ConfigError: if the labels have fewer permutations.
+        """
+        if self.num_clusters > math.factorial(num_classes):
+            raise ConfigError(
+                f"num_clusters must be at most {math.factorial(num_classes)}, the number of "
+                f"permutations of {num_classes} classes, got {self.num_clusters}"
+            )
         draw = streams.generator(seed, "permuted", "labels")
         ways: dict[tuple[int, ...], None] = {}  # a set that keeps its order
-        while len(ways) < self.num_clusters:  # there are 10!, more than clusters
+        while len(ways) < self.num_clusters:
             ways[tuple(draw.permutation(num_classes).tolist())] = None
         return np.array(list(ways))
 

@@ -4,7 +4,7 @@ A class is cut, in the order of the data set, at the cumulative shares, rounded 
 have different sizes.
 
 Source: FancyAI-SCNU/FedMoE_IJCAI_2025, its data preparation for CIFAR-10, generator and order of
-  draws included; specification section 4.2.
+  draws included; Fed-MoE's README, section 4.2.
 """
 
 from dataclasses import dataclass

@@ -6,7 +6,7 @@ training and test.
 
 Source: P. P. Liang et al., "Think Locally, Act Globally: Federated Learning with Local and Global
   Representations", 2020 (arXiv:2001.01523; LG-FedAvg), as used in Reisser et al., "Federated
-  Mixture of Experts" (FedMix); specification section 5.6.
+  Mixture of Experts" (FedMix); FedMix's README, section 5.6.
 Deviation: seeded, and `val_fraction` holds examples out of a client's training part.
 """
 

@@ -1,6 +1,6 @@
 """Clients that are writers, with their official training and test examples.
 
-Source: Reisser et al., "Federated Mixture of Experts" (FedMix); specification section 5.3.
+Source: Reisser et al., "Federated Mixture of Experts" (FedMix); FedMix's README, section 5.3.
 """
 
 from dataclasses import dataclass

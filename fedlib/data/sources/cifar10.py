@@ -15,7 +15,7 @@ from fedlib.data.examples import TEST, TRAIN, Examples
 NUM_CLASSES = 10
 HAS = ("classes", "images", "part", "ten_classes")
 SCALINGS = {  # mean and deviation of each channel
-    # Specification of pFedMM, section 3.7; FedEM's code, and much other code.
+    # pFedMM's README, section 3.7; FedEM's code, and much other code.
     "standard": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
     # EricssonResearch/fl-moe, specification of Adaptive Expert Models, section 4.1: deviations over
     # all training pixels.

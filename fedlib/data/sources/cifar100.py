@@ -17,7 +17,7 @@ from fedlib.errors import DataError
 
 NUM_CLASSES = 100
 HAS = ("classes", "coarse", "images", "part")
-MEAN = (0.4914, 0.4822, 0.4465)  # CIFAR-10's, as in the papers; specification section 3.7
+MEAN = (0.4914, 0.4822, 0.4465)  # CIFAR-10's, as in the papers; pFedMM's README, section 3.7
 STD = (0.2023, 0.1994, 0.2010)
 
 

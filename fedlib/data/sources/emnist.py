@@ -1,7 +1,7 @@
 """EMNIST ByClass: 814,255 handwritten characters of 28 x 28 pixels in 62 classes.
 
 Labels are 0-9, A-Z, a-z in this order. The images stay transposed, as in the official files
-(specification section 3.7). The training set comes first, then the test set. If the test set is
+(pFedMM's README, section 3.7). The training set comes first, then the test set. If the test set is
 read alone, every sixth image is in the test part, and the others are in the training part.
 
 Source: G. Cohen, S. Afshar, J. Tapson, A. van Schaik, "EMNIST: an extension of MNIST to handwritten
@@ -18,7 +18,7 @@ from fedlib.data.examples import TEST, TRAIN, Examples
 NUM_CLASSES = 62
 HAS = {"all": ("classes", "images", "part"), "test": ("classes", "images", "part")}
 TEST_EVERY = 6  # ours, about the share of the official test set in the whole
-MEAN, STD = (0.1307,), (0.3081,)  # MNIST's; specification section 3.7
+MEAN, STD = (0.1307,), (0.3081,)  # MNIST's; pFedMM's README, section 3.7
 
 
 def read(raw: Path, *, source: str = "all") -> Examples:

@@ -24,7 +24,7 @@ HAS = {
     "qmnist": ("classes", "images", "owner", "part", "ten_classes"),
 }
 SCALINGS = {  # mean and deviation
-    "standard": ((0.1307,), (0.3081,)),  # of the training set; specification section 3.7
+    "standard": ((0.1307,), (0.3081,)),  # of the training set; pFedMM's README, section 3.7
     "unit": ((0.0,), (1.0,)),  # pixels in [0, 1]
 }
 CLASS, WRITER = 0, 2  # columns of QMNIST's labels

@@ -6,7 +6,7 @@ numbered as in Python's `string.printable`.
 
 Source: Project Gutenberg's etext 100 of 1994, cut into roles as LEAF does (S. Caldas et al., 2018,
   arXiv:1812.01097, preprocess_shakespeare.py, after McMahan et al., AISTATS 2017), and into windows
-  as FedEM does (Marfoq et al., NeurIPS 2021); specification section 3.9.
+  as FedEM does (Marfoq et al., NeurIPS 2021); pFedMM's README, section 3.9.
 Deviation: a validation part leaves all other training lines. The official code loses the last one.
 """
 

@@ -3,8 +3,8 @@
 Client k has its own mixture weights pi_k. An example of component m has x ~ U(-1, 1)^dim, and the
 label of a logistic regression with that component's weights and noise on the logit.
 
-Source: FedEM (Marfoq et al., NeurIPS 2021), synthetic data set of the official code; specification
-  section 3.10. The order of draws from NumPy's legacy generator is kept up to the examples.
+Source: FedEM (Marfoq et al., NeurIPS 2021), synthetic data set of the official code; pFedMM's
+  README, section 3.10. The order of draws from NumPy's legacy generator is kept up to the examples.
 Deviation: every example has the label of its own component. The official code never moves to the
   next block of examples: each component overwrites the labels of the first block, and all other
   labels stay 0.
@@ -21,7 +21,7 @@ from fedlib.data.examples import TEST, TRAIN, Examples
 NUM_CLASSES = 2
 HAS = ("classes", "owner", "part")
 
-# Specification section 3.10: n_k = min(int(LogNormal(4, 2)) + 50, 1000); noise of the logit.
+# pFedMM's README, section 3.10: n_k = min(int(LogNormal(4, 2)) + 50, 1000); noise of the logit.
 SIZE_LOG_MEAN, SIZE_LOG_STD = 4, 2
 SMALLEST, LARGEST = 50, 1000
 NOISE = 0.1

@@ -218,7 +218,7 @@ class Standardise(nn.Module):
 def augmented(augment: bool) -> list[nn.Module]:
     """Layers before a network of Adaptive Expert Models: none, or crops, flips and colours.
 
-    They are off in every configuration of the official code; specification section 4.1.
+    They are off in every configuration of the official code; the paper's README, section 4.1.
     """
     return [CropFlip(), ColourJitter()] if augment else []
 
@@ -226,7 +226,7 @@ def augmented(augment: bool) -> list[nn.Module]:
 def erased(augment: bool) -> list[nn.Module]:
     """Layers before a network of pFedMoE: none, or mirrors, erased rectangles and padded crops.
 
-    The order is that of its first author's published code (specification section 4.1).
+    The order is that of its first author's published code (pFedMoE's README, section 4.1).
     """
     return [CropFlip(pad=0), Erase(), CropFlip(flip=False)] if augment else []
 

@@ -1,7 +1,7 @@
 """The experts that each client relies on, beside its true cluster: a grey matrix per run.
 
 Source: Reisser et al., "Federated Mixture of Experts", arXiv:2107.06724, figures 7 and 8;
-specification section 7.2.
+FedMix's README, section 7.2.
 """
 
 from typing import NamedTuple

@@ -2,7 +2,7 @@
 
 A run that misses the target has no bar, because the cost of the whole run would be too low.
 
-Source: L. Yi et al., pFedMoE, 2024 (arXiv:2402.01350); specification section 6, whose costs are
+Source: L. Yi et al., pFedMoE, 2024 (arXiv:2402.01350); pFedMoE's README, section 6, whose costs are
   rounds to the target times numbers exchanged, or operations of training, in a round.
 Deviation: costs are summed over the actual rounds, for all clients together.
 """

@@ -3,7 +3,7 @@
 One panel per run, a point for each client and label; a perfect inference is on the diagonal.
 
 Source: Reisser et al., "Federated Mixture of Experts", arXiv:2107.06724, figures 9 and 10, which
-have a small panel for each client; specification section 7.5.
+have a small panel for each client; FedMix's README, section 7.5.
 """
 
 from matplotlib.figure import Figure

@@ -1,7 +1,7 @@
 """Agreement of the clients' experts with their true clusters, over the seeds.
 
 Source: Reisser et al., "Federated Mixture of Experts", arXiv:2107.06724, section 4.3 and appendix
-B, which have matrices and no numbers; specification section 7.2.
+B, which have matrices and no numbers; FedMix's README, section 7.2.
 """
 
 from collections import Counter
