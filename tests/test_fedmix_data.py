@@ -16,6 +16,7 @@ from fedlib.data.partitions.hsu import Hsu, among, client_shares
 from fedlib.data.partitions.permuted import Permuted
 from fedlib.data.partitions.two_shard import TwoShard
 from fedlib.data.sources import digits
+from fedlib.errors import ConfigError
 from fedlib.federation import SPLITS
 
 SEED = 7
