@@ -304,30 +304,6 @@ def test_the_page_says_first_whether_following_it_helps():
     assert "does not beat always Plus" in page(frames(shift=0.1)).split("\n\n")[2].split(". ")[0]
 
 
-def test_every_sentence_of_the_page_has_its_number_interval_and_table():
-    text = page()
-    sentences = [line for line in text.splitlines() if line.startswith("* ") and "points" in line]
-    assert len(sentences) == 2  # a rule for clients that differ in some way, and one for all others
-    for sentence in sentences:
-        assert re.search(r"[+−]?\d+\.\d points \[", sentence), sentence
-        assert re.search(r"\]\(results/\w+\.csv\)", sentence), sentence
-    assert "X: take **MoE**. It is at +15.0 points [+15.0, +15.0] against Plus, ahead on 3" in text
-    assert "last\nchanged in commit 0123456789." in text
-    assert which.commit_in(text) == "0123456789"
-
-
-def test_the_tables_of_the_page_have_every_method_and_name_their_sheets():
-    text = page(frames(shift=0.01))
-    names = re.findall(r"\(\[(\w+)\]\(results/\w+\.csv\)\)\.\n\n\|", text)
-    assert names == ["contrasts", "standings", "standings", "claims"]
-    assert re.search(r"\| MoE +\| +\+13.5 \[.* 1.00 \| +0.00 \| +\*\*better\*\* \|", text)
-    assert re.search(r"\| MoE +\|( +\*\*90.0\*\* \|){4}\n", text)
-    assert re.search(r"\| Plus +\| +75.0 \| +76.0 \| +77.0 \| +78.0 \|\n", text)
-    takes = text.partition("arithmetic |\n")[2].splitlines()[1:]
-    assert [line.split("|")[1].strip() for line in takes[:2]] == ["MoE", "Pick"]  # best first
-    assert re.search(r"\| P +\| MoE above FedAvg +\| +4 \| +\+30.0 \| .*undecided \|", text)
-
-
 def test_the_page_says_where_it_cannot_tell_and_where_the_simple_method_will_do():
     rules = [{"tag": "y", "sentence": "Y"}]
     assert "Y: **these runs cannot tell**, as they have 1 federation of 1 data set." in page(

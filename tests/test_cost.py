@@ -394,17 +394,6 @@ def test_cost_table_shows_the_personal_stage_where_it_is_asked_for():
     assert "Personal stage" not in render.to_markdown(cost_table(cost_exhibit(), tidy))
 
 
-def test_cost_table_of_collected_runs(tmp_path):
-    exhibit = cost_exhibit(["fedavg", "pfedmm"])
-    made_up.save_runs(exhibit, tmp_path)
-    tidy, _ = metrics.collect(made_up.metrics_spec(exhibit), tmp_path)
-    numbers = cost_table(exhibit, tidy).numbers.set_index("label")
-    # 1000 examples in each of 30 rounds, 1 and 3 MFLOP each.
-    assert numbers.loc["pfedmm", "flops"] == 30 * 1000 * 3e6
-    assert numbers.loc["pfedmm", "flops_ratio"] == 3
-    assert numbers.loc["fedavg", "examples_per_round"] == 1000
-
-
 def test_text_of_quantities():
     values = [0, 0.5, 1, 12.34, 999.6, 1000, 34_848_768, 1.5e18, 2e22, float("nan")]
     assert [quantity(value) for value in values] == [

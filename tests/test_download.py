@@ -496,21 +496,9 @@ def test_the_script_writes_a_receipt_even_where_nothing_is_needed(tmp_path):
     assert seals.read_json(tmp_path / "digits.json") == {"dataset": "digits", "files": []}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["nothing"], "error: no data set 'nothing'; choose one of cifar10, "),
-        (["mnist", "--mirror", "/no/such/folder"], "error: mirror /no/such/folder is not a folder"),
-        (["emnist", "--spec", '{"sources":["x"]}'], "error: emnist has no source 'x'"),
-        (["mnist", "--code", "0" * 16], "error: the code of scripts/download.py"),
-        (
-            ["mnist", "--spec", '{"sources":["mnist"],"files":"0000"}'],
-            "error: the list of files of mnist changed since this job was planned; run again",
-        ),
-    ],
-)
-def test_the_script_explains_mistakes_without_a_traceback(tmp_path, arguments, message):
-    done = run_script(*arguments, "--raw", tmp_path)
+def test_the_script_refuses_another_list_of_files_than_was_planned(tmp_path):
+    asked = ["mnist", "--spec", '{"sources":["mnist"],"files":"0000"}']
+    done = run_script(*asked, "--raw", tmp_path)
     assert done.returncode == 1
-    assert done.stderr.startswith(message)
-    assert "Traceback" not in done.stderr
+    message = "error: the list of files of mnist changed since this job was planned; run again\n"
+    assert done.stderr == message

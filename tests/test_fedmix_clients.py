@@ -226,14 +226,6 @@ def test_the_true_clusters_are_measured_where_there_are_any():
     assert "cluster" not in evaluate.final(method, state, cohort_for(without)).diagnostics
 
 
-def test_purity_counts_the_clients_of_the_commonest_cluster_of_each_expert():
-    choice, cluster = [0, 0, 0, 2, 2], [1, 1, 0, 0, 0]
-    assert recovery.purity(choice, cluster) == pytest.approx((2 + 2) / 5)
-    assert recovery.purity([3, 3, 1, 0], [0, 0, 1, 1]) == 1  # a cluster with two experts
-    assert recovery.purity([1, 1, 1, 1], [0, 0, 0, 1]) == 0.75  # all share one
-    assert recovery.num_used(np.array(choice)) == 2
-
-
 def test_clients_are_assigned_to_the_expert_of_highest_weight():
     pi = np.array([[0.2, 0.8], [0.5, 0.5], [1.0, 0.0]])
     assert recovery.assigned(pi).tolist() == [1, 0, 0]

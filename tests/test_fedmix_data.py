@@ -69,12 +69,6 @@ def skewed():
     return Hsu(100, 1.0, 500, 100).owners(CIFAR10, SEED)
 
 
-def test_clients_of_equal_size_share_all_images_and_no_image(skewed):
-    assert [len(rows) for rows in skewed.train] == [500] * 100
-    assert [len(rows) for rows in skewed.test] == [100] * 100
-    assert_all_are_dealt(skewed, 50_000, 60_000)
-
-
 def test_label_skew_has_the_statistics_of_the_specification(skewed):
     table = class_counts(CIFAR10.y, skewed.train)
     assert 0.62 < largest_share(table) < 0.76  # published split: 0.685
@@ -139,12 +133,6 @@ def test_the_hierarchy_has_the_statistics_of_the_specification(hierarchical):
     assert 0.47 < largest_share(coarse) < 0.60
     assert distance(coarse, of_test) < 0.25  # 20 draws are few
     assert distance(coarse, np.roll(of_test, 1, 0)) > 0.7  # of other clients
-
-
-def test_the_hierarchy_deals_all_images_and_none_twice(hierarchical):
-    assert [len(rows) for rows in hierarchical.train] == [100] * 500
-    assert [len(rows) for rows in hierarchical.test] == [20] * 500
-    assert_all_are_dealt(hierarchical, 50_000, 60_000)
 
 
 def test_classes_of_a_used_up_class_come_from_its_superclass_as_long_as_it_lasts():

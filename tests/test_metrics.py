@@ -43,14 +43,6 @@ def test_accuracy_pools_examples_and_the_client_mean_does_not():
     assert metrics.accuracy_client_std(scores) == pytest.approx([0.25])
 
 
-def test_accuracy_is_the_mean_weighted_by_test_counts():
-    draw = np.random.default_rng(0)
-    count = draw.integers(1, 50, 12)
-    scores = made_up.scores(draw.random((3, 12)), count)
-    expected = [np.average(row / count, weights=count) for row in scores.correct]
-    assert metrics.accuracy(scores) == pytest.approx(expected)
-
-
 def test_loss_is_weighted_by_counts():
     scores = made_up.scores([[0.0, 0.0]], count=[1, 3], loss=[2.0, 4.0])
     assert metrics.loss(scores) == pytest.approx([(1 * 2 + 3 * 4) / 4])
@@ -234,17 +226,6 @@ def test_two_seeds_have_a_range_and_no_interval():
     (row,) = metrics.over_seeds(frame, ["label"]).to_dict("records")
     assert (row["mean"], row["low"], row["high"]) == pytest.approx((0.15, 0.1, 0.2))
     assert math.isnan(row["ci95"]) and row["std"] == pytest.approx(0.1 / math.sqrt(2))
-
-
-def test_collecting_names_the_run_that_is_wrong(tmp_path):
-    exhibit = made_up.exhibit(["fedavg"], ["emnist"], seeds=[1])
-    spec = made_up.metrics_spec(exhibit)
-    with pytest.raises(DataError, match="fedavg/seed1/history.h5 does not exist"):
-        metrics.collect(spec, tmp_path)
-    made_up.save_runs(exhibit, tmp_path)
-    exhibit["runs"][0]["method"] = "fedprox"
-    with pytest.raises(DataError, match="fedavg/seed1/history.h5 is the result of something else"):
-        metrics.collect(made_up.metrics_spec(exhibit), tmp_path)
 
 
 def test_thirty_runs_take_a_second(tmp_path):

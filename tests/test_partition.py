@@ -17,7 +17,7 @@ from fedlib.data.partitions.path_dir import PathDir
 from fedlib.data.partitions.path_line import PathLine
 from fedlib.data.partitions.pathological import Pathological
 from fedlib.data.partitions.writer import Writer
-from fedlib.errors import ConfigError, DataError
+from fedlib.errors import ConfigError
 from fedlib.federation import SPLITS
 
 SEED = 12345  # partition seed of the paper, section 1.7
@@ -259,11 +259,6 @@ def test_dropping_a_client_moves_no_other_client_to_another_group():
     owners[dropped] = owners[dropped][:0]
     built = federation(owners, unseen_fraction=0.3)
     assert set(built.client_id[built.ids("unseen")].tolist()) == unseen
-
-
-def test_a_row_with_two_owners_is_named():
-    with pytest.raises(DataError, match="row 9 belongs to clients 0 and 1"):
-        federation([np.arange(0, 10), np.arange(9, 19)])
 
 
 @pytest.mark.parametrize("unseen_fraction", [0.0, 0.9])

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from conftest import LOCAL, toy_paper, toy_run
 
-from fedlib import models, seals
+from fedlib import models
 from fedlib.data.build import check as cut
 from fedlib.errors import ConfigError
 from fedlib.run.buildable import check as build
@@ -64,6 +64,8 @@ def answers(monkeypatch):
             {"params": {"num_expert": 3}},
             r"fedem: unknown hyper-parameters \['num_expert'\]; ",
         ),
+        ({"method": "fedsgd"}, "method fedsgd: no method 'fedsgd'; there are "),
+        ({"model": "vgg"}, "model vgg: no model 'vgg'; there are "),
         ({"params": {"num_experts": 0}}, "fedem: num_experts must be at least 1, got 0"),
         (
             {"local": LOCAL | {"momentum": -1}},
@@ -98,11 +100,6 @@ def test_sizes_that_the_data_decide_may_be_left_out():
     own = {"method": "fedgh", "modules": {"large": large}, "params": {}}
     method = build(run(**left, **own).spec(0))
     assert {task.num_outputs for task in (method.task, *method.large)} == {3}
-
-
-def test_models_are_built_without_values():
-    method = build(run("fedem", params={"num_experts": 3}).spec(0))
-    assert {value.device.type for value in method.task.init(0).values()} == {"meta"}
 
 
 def test_a_precision_that_this_machine_lacks_is_no_mistake():
@@ -156,17 +153,6 @@ def test_what_cannot_be_built_here_is_told_once_and_not_remembered(plan, answers
     assert capsys.readouterr().err == "told once\n"
     preflight.check(made)
     assert asked.count("train") == 2 and asked.count("partition") == 1
-
-
-@pytest.mark.parametrize("content", ["[", '{"a": 1}', "7"])
-def test_a_damaged_list_of_what_was_built_only_costs_time(plan, answers, content, tmp_path):
-    file = tmp_path / "fedlib" / "built.json"
-    file.parent.mkdir()
-    file.write_text(content)
-    asked = answers()
-    preflight.check(plan(run()))
-    assert len(asked) == 2
-    assert len(seals.read_json(file)) >= 2
 
 
 def test_a_folder_that_may_not_be_written_is_named_before_anything_runs(

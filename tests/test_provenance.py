@@ -1,6 +1,4 @@
 import ast
-import re
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -155,22 +153,6 @@ def test_what_was_remembered_by_other_rules_is_not_used():
             b"", "fedlib", rules, lambda *_, by=rules: found.append(by) or Meaning(by, ())
         )
     assert found == ["1", "2"]
-
-
-@pytest.mark.parametrize("damage", ["changed", "cut", "no folder"])
-def test_a_damaged_list_of_meanings_costs_time_and_no_digest(restarted, cache, damage):
-    code = {"a": "import fedlib.b", "b": "X = 1"}
-    digest, _ = restarted(**code)
-    if damage == "no folder":
-        shutil.rmtree(cache.parent)
-        cache.parent.touch()
-    elif damage == "cut":
-        cache.write_bytes(cache.read_bytes()[:-20])
-    else:
-        other = "0123456789abcdef" * 4
-        cache.write_text(re.sub(r'"[0-9a-f]{64}"', f'"{other}"', cache.read_text(), count=2))
-    found, parsed = restarted(**code)
-    assert found == digest and sorted(parsed) == ["a.py", "b.py"]
 
 
 def test_what_is_an_attribute_docstring_does_not_count(package):

@@ -49,17 +49,6 @@ def test_steps_are_those_of_torch(ours, theirs):
     assert_close(params, torch_adam(drawn(0), map(drawn, range(1, 1 + STEPS)), **theirs))
 
 
-def test_the_first_step_is_as_long_as_the_learning_rate():
-    # m / (1 - beta1) = g and sqrt(v / (1 - beta2)) = |g|: a step of lr * g / (|g| + eps).
-    server = ServerAdam(lr=0.25)
-    start, g = torch.zeros(3).double(), torch.tensor([2.0, -1e-4, 0.0], dtype=torch.float64)
-    after, _ = server.step(start, g, server.init(start))
-    expected = [-0.25 * 2 / (2 + 1e-8), 0.25 * 1e-4 / (1e-4 + 1e-8), 0]
-    torch.testing.assert_close(
-        after, torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=0
-    )
-
-
 def test_every_expert_has_an_adam_of_its_own_and_waits_where_nothing_came_back():
     rows, active = 3, [[1, 1, 0], [1, 0, 0], [1, 1, 1], [0, 1, 1]]
     server, params = ServerAdam(lr=0.01), drawn(0, (rows,))

@@ -34,13 +34,6 @@ def assert_near(found, expected, **tolerance):
 # -- gates ---------------------------------------------------------------------------------
 
 
-def test_a_soft_gate_is_the_softmax_of_its_logits():
-    found = mixture.soft_gates(tensor([LOGITS]))
-    assert_near(found, [softmax(LOGITS)])
-    printed = [[0.563021, 0.207124, 0.076197, 0.028031, 0.125627]]
-    assert_near(found, printed, atol=5e-7)  # six digits
-
-
 @pytest.mark.parametrize("value", ["renorm", "straight_through"])
 def test_kept_probabilities_get_a_second_softmax(value):
     p = softmax(LOGITS)
@@ -325,15 +318,3 @@ def test_without_a_main_expert_alpha_plays_no_part(kind):
         columns = list(map(softmax, columns))
     found = of_clients.sync_weights(tensor(RELEVANCE), tensor(0.3), kind, main=False)
     assert_near(found.T, columns)
-
-
-@pytest.mark.parametrize(
-    ("largest", "routed", "main"),
-    [(0.0, (0.168830, 0.168830), 0.155850), (1e3, (0.325139, 0.132192), 0.146094)],
-)
-def test_the_codes_weights_are_never_far_from_uniform(largest, routed, main):
-    relevance = tensor([[largest]] + 4 * [[0]])
-    found = of_clients.sync_weights(relevance, tensor(0.9), "code")[:, 0]
-    shares = [1.0, 0, 0, 0, 0] if largest else 5 * [0.2]
-    assert_near(found, softmax([0.9 * share for share in shares] + [1 - 0.9]))
-    assert_near(found[[0, 1, 5]], [*routed, main], atol=1.1e-6)  # six digits

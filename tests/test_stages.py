@@ -297,52 +297,6 @@ def test_a_wrong_entry_of_the_specification_is_one_line(stage, tmp_path):
     assert_one_line(outcome, "the run specification lacks ['method'] and has unknown ['methd']")
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"method": "fedsgd"}, "method fedsgd: no method 'fedsgd'; there are "),
-        ({"model": "vgg"}, "model vgg: no model 'vgg'; there are "),
-        ({"model_params": {"in_features": 4}}, "model mlp: "),
-        ({"params": {}}, "method fedem: "),
-        ({"local": {"solver": "sgd"}}, "method fedem: "),  # no learning rate
-        ({"weights": "mobilenet_v2_weights"}, "the run asks for weights 'mobilenet_v2_weights'"),
-    ],
-)
-def test_a_specification_that_makes_no_sense_is_one_line(tmp_path, call, change, message):
-    folder = shards(tmp_path) / "run"
-    assert_one_line(call("train", options(folder, SPEC | change)), message)
-    assert not (folder / "history.h5").exists()
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"device": "tpu"}, "device must be one of auto, cpu, cuda, got 'tpu'"),
-        (
-            {"executor": "vmap"},
-            "executor must be auto, loop, traced, batched or graphs, got 'vmap'",
-        ),
-        ({"spec": "@no-such.json"}, "no-such.json does not exist"),
-        ({"code": "0123456789abcdef"}, "changed since this job was planned"),
-    ],
-)
-def test_an_argument_that_makes_no_sense_is_one_line(tmp_path, call, changes, message):
-    folder = shards(tmp_path) / "run"
-    assert_one_line(call("train", options(folder, **changes)), message)
-
-
-def test_missing_shards_are_one_line(tmp_path, call):
-    message = "toy.h5 does not exist; run the partition stage first"
-    assert_one_line(call("train", options(tmp_path / "run")), message)
-
-
-def test_shards_of_another_manifest_are_one_line(tmp_path, call):
-    shards(tmp_path)
-    toy_federation((7, 12, 6, 10), seed=1).save(tmp_path / "toy.h5", tmp_path / "other.json")
-    outcome = call("train", options(tmp_path / "run"))
-    assert_one_line(outcome, "toy.h5 does not match its manifest: ")
-
-
 def test_a_federation_without_seen_clients_is_one_line(tmp_path, call):
     toy_federation((7, 12), unseen=2).save(tmp_path / "toy.h5", tmp_path / "toy.json")
     outcome = call("train", options(tmp_path / "run"))
@@ -381,30 +335,8 @@ def test_a_training_that_ended_unnoticed_goes_on_from_its_last_round_until_it_is
     assert not [file for file in kept.iterdir() if file.name != "lock"]
 
 
-@pytest.mark.parametrize("stage", ["train", "evaluate"])
-def test_a_damaged_manifest_is_one_line(copied, call, stage):
-    # One number of a client's size, which no digest of an array covers.
-    path = copied.parent / "toy.json"
-    path.write_text(path.read_text().replace("12", "13", 1))
-    arguments = {"train": options, "evaluate": evaluation}[stage](copied)
-    outcome = call(stage, arguments)
-    assert_one_line(outcome, "toy.json is truncated or corrupted")
-    assert "rebuilds it from the raw files" in outcome[2]
-
-
 def test_shards_whose_numbers_besides_the_arrays_changed_are_one_line(tmp_path, call):
     with h5py.File(shards(tmp_path) / "toy.h5", "r+") as file:
         file.attrs["num_classes"] = 4
     outcome = call("train", options(tmp_path / "run"))
     assert_one_line(outcome, "toy.h5 does not match its manifest: num_classes differ; delete it")
-
-
-@pytest.mark.parametrize("name", ["state.pt", "history.h5"])
-def test_a_missing_result_of_training_is_one_line(copied, call, name):
-    (copied / name).unlink()
-    assert_one_line(call("evaluate", evaluation(copied)), f"{name} does not exist; run the ")
-
-
-def test_the_state_of_another_specification_is_one_line(trained, call):
-    outcome = call("evaluate", evaluation(trained, SPEC | {"seed": 4}))
-    assert_one_line(outcome, "history.h5 was written for another run specification; train again")
