@@ -1,7 +1,7 @@
 """The next-character LSTM of FedEM for Shakespeare (825,220 parameters for 100 characters).
 
-Source: omarfoq/FedEM, models.py (NextCharacterLSTM), with the sizes of utils.py; specification
-section 7. Logits are [B, T, L] here and [B, L, T] there.
+Source: omarfoq/FedEM, models.py (NextCharacterLSTM), with the sizes of utils.py;
+pFedMM's README, section 7. Logits are [B, T, L] here and [B, L, T] there.
 """
 
 import math

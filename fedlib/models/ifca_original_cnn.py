@@ -4,7 +4,8 @@ In training each image is cropped at random, mirrored with probability 1/2, and 
 in evaluation it is cropped to its centre. Then each image is standardised by its own pixels.
 
 Source: A. Ghosh et al., "An Efficient Framework for Clustered Federated Learning", NeurIPS 2020;
-  jichan3751/ifca, cifar/cifar10.py and train_cluster_cifar_tf.py; specification section 5.2.
+  jichan3751/ifca, cifar/cifar10.py and train_cluster_cifar_tf.py; the paper's README,
+  section 5.2.
 Deviation: each image of a batch has its own crop and contrast; the code draws one for all. The
   code's random brightness is left out, because standardisation cancels it. The code standardises
   raw pixels; here the federation's channels are scaled before, by nearly equal factors.

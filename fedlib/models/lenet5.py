@@ -4,8 +4,8 @@ It is far wider than LeCun's: the name is the paper's, and its communication cos
 The body has two parts: `body.0`, the first convolution, is private in Local/Global, and `body.1` is
 the rest, up to the 512 features.
 
-Source: M. Reisser et al., "Federated Mixture of Experts", 2020 (arXiv:2107.06724); specification
-  sections 4 and 6.
+Source: M. Reisser et al., "Federated Mixture of Experts", 2020 (arXiv:2107.06724);
+  the paper's README, sections 4 and 6.
 Deviation: ReLU follows the pooling instead of preceding it; the maximum commutes with ReLU, so it
   is the same function on a quarter of the elements.
 """

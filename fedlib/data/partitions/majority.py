@@ -5,8 +5,8 @@ clients take their majority examples first, then the rest at random from the rem
 the other classes: with many clients and a large p the rest has more of the classes 5 to 9.
 
 Source: Isaksson et al., "Adaptive Expert Models for Personalization in Federated Learning",
-  FL-IJCAI 2022 (arXiv:2206.07832); EricssonResearch/fl-moe, its "overlap" mode; specification
-  section 4.1.
+  FL-IJCAI 2022 (arXiv:2206.07832); EricssonResearch/fl-moe, its "overlap" mode;
+  the paper's README, section 4.1.
 Deviation: seeded; sizes are rounded instead of cut off; the examples of a single majority class are
   distinct; too few remaining examples are an error, and examples are never shared. Clients that opt
   out of training (X16) are unseen: cohorts are drawn from the other clients, whereas the official

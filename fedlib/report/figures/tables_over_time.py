@@ -3,8 +3,8 @@
 Examples are q(expert | label) of FedMix, or a plain mixture's mean gate weights of each expert for
 examples of each label.
 
-Source: Reisser et al., "Federated Mixture of Experts", arXiv:2107.06724, figure 14; specification
-section 7.4.
+Source: Reisser et al., "Federated Mixture of Experts", arXiv:2107.06724, figure 14;
+the paper's README, section 7.4.
 """
 
 import numpy as np
