@@ -3,9 +3,11 @@
 `fedlib.workflow.command` prints them without a traceback; every other exception is our bug.
 """
 
+import difflib
 import re
 import reprlib
 import traceback
+from collections.abc import Iterable
 
 SHOWN = 200  # characters of a value in a message
 
@@ -47,6 +49,13 @@ def shown(value: object) -> str:
     """A value for a message: at most three levels deep and `SHOWN` characters long."""
     text = _SHORT.repr(value)
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
+
+
+def nearest(word: object, known: Iterable[str]) -> str:
+    """For a message: the known names that are most like `word`, or all of them if none is."""
+    known = [*known]
+    near = difflib.get_close_matches(str(word), known, n=3)
+    return f"nearest: {', '.join(near)}" if near else f"there are: {', '.join(known) or 'none'}"
 
 
 def of_file(error: Exception, path: str, named: str) -> ConfigError:

@@ -1,5 +1,6 @@
 """The public API: it computes what the workflow computes, and refuses bad input before that."""
 
+import copy
 import dataclasses
 import json
 import re
@@ -133,6 +134,23 @@ def test_a_module_is_drawn_like_the_function_that_made_it():
     done = quiet(cut(), BUILD, **course), quiet(cut(), module, threads=2, **course)
     assert same_bits(*(run.state for run in done))  # whatever the threads
     assert not module.head.weight.any()
+
+
+def test_what_a_function_returns_is_used_as_it_is_and_left_alone():
+    body, course = nn.Linear(64, 8), {"local": fedlib.SGD(lr=0.1), "rounds": 1}
+    whole = nn.Sequential(body, nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, 10))
+    before = copy.deepcopy(whole)
+    for model in (lambda: whole, lambda: nn.Sequential(body, nn.Linear(8, 10))):
+        result = quiet(cut(), model, **course)
+        assert torch.equal(result.simulation.method.task.init(0)["body.0.weight"], body.weight)
+    assert str(whole) == str(before) and same_bits(whole.state_dict(), before.state_dict())
+
+
+def test_what_makes_a_further_architecture_may_be_given_in_its_place():
+    given = {"large": [lambda: mlp.build(64, [5, 4], 10), mlp.build(64, [6, 4], 10)]}
+    given |= {"local": fedlib.SGD(lr=0.1), "rounds": 1, "device": "auto"}
+    result = quiet(cut(), mlp.build(64, 4, 10), "pfedmoe", gate=lambda: nn.Linear(64, 2), **given)
+    assert result.client_model(0)(X[:2]).sum(1).tolist() == pytest.approx([1, 1])
 
 
 def test_a_run_leaves_pytorchs_threads_and_generator_as_they_are(request):
@@ -338,6 +356,9 @@ MODELS = {
     "model draws random numbers in training": nn.Sequential(
         nn.AlphaDropout(0.2), nn.Linear(64, 10)
     ),
+    "model: body.0.weight has no shape yet; run the model once first": nn.ModuleDict(
+        {"body": nn.Sequential(nn.LazyLinear(8)), "head": nn.Linear(8, 10)}
+    ),
     "MultiheadAttention 'out' has weights and no reset": nn.ModuleDict(
         {"out": nn.MultiheadAttention(8, 2)}
     ),
@@ -358,17 +379,23 @@ def test_a_last_layer_that_others_share_is_no_head():
 
 
 SETTINGS = {
-    "no method 'fedawg'; there are": {"method": "fedawg"},
+    "no method 'fedawg'; nearest: fedavg": {"method": "fedawg"},
     "method must be a name or a class of a method": {"method": Net},
-    "FedEM has no num_expert; it takes": {"num_expert": 3, "method": "fedem"},
+    "FedEM has no num_expert; nearest: num_experts": {"num_expert": 3, "method": "fedem"},
     "num_experts must be": {"num_experts": 0, "method": "fedem"},
     "num_experts must fit into memory": {"num_experts": 10**12, "method": "fedem"},
     "rounds must be at least 0, got -1": {"rounds": -1},
+    "rounds must be a whole number, got 2.5": {"rounds": 2.5},
+    "seed must be a whole number, got None": {"seed": None},
+    "seed must be a whole number, got '3'": {"seed": "3"},
+    "local: schedule must be .*, got 'cosine'": {"local": fedlib.SGD(lr=1, schedule="cosine")},
+    "progress must be a function, such as print, or None, got True": {"progress": True},
     r"participation rate must be in \(0, 1\], got 2": {"rate": 2},
-    "agregation": {"course": {"agregation": "gossip"}},
+    "course has no agregation; nearest: aggregation": {"course": {"agregation": "gossip"}},
     "local must be a solver, such as fedlib.SGD": {"local": 0.1},
     "executor must be auto, loop": {"executor": "fast"},
-    "gpu": {"device": "gpu"},
+    "device must be one of auto, cpu, cuda, cuda:1, got 'gpu'": {"device": "gpu"},
+    "gate must be a torch.nn.Module, or a function": {"method": "pfedmoe", "gate": 3},
     "class_weights must be 10 numbers, one a class": {"class_weights": [1, 2]},
     "PFedMoE.* 'gate'": {"method": "pfedmoe"},
 }
@@ -376,9 +403,9 @@ SETTINGS = {
 
 @pytest.mark.parametrize("told", SETTINGS)
 def test_a_setting_that_makes_no_sense_is_refused_in_one_line(told):
-    given = {"method": "fedavg", "local": fedlib.SGD(lr=0.1), "rounds": 1} | SETTINGS[told]
+    given = {"method": "fedavg", "local": fedlib.SGD(lr=0.1), "rounds": 1, "progress": None}
     with pytest.raises(ConfigError, match=told) as caught:
-        quiet(cut(), BUILD, **given)
+        fedlib.simulate(cut(), BUILD, threads=1, **given | SETTINGS[told])
     assert "\n" not in str(caught.value)
 
 
@@ -386,7 +413,12 @@ own = federation.Federation.from_arrays
 FEDERATIONS = {
     "alpha must be a positive number, got -1": lambda: cut(alpha=-1),
     "has no parameter 'alfa'; it takes num_clients, alpha": lambda: cut(alfa=1),
-    "partition iid needs the parameter": lambda: fedlib.partition(X, Y, "iid"),
+    "no partition 'iidd'; nearest: iid": lambda: fedlib.partition(X, Y, "iidd"),
+    "partition iid needs train_fraction, num_clients": lambda: fedlib.partition(X, Y, "iid"),
+    r"data of client 0: expected a pair \(inputs, labels\), got nd": lambda: own([X, X], [X, X]),
+    "client 1: expected .* got 3 values": lambda: own([(X, Y), (X, Y, Y)], [(X, Y)] * 2),
+    "train must be a list, a pair for each client, got dict": lambda: own({0: (X, Y)}, [(X, Y)]),
+    "unseen must be positions of clients": lambda: own(*[[(X, Y)] * 2] * 2, unseen=[(X, Y)]),
     "y must have 400 values as x": lambda: fedlib.partition(X, Y[1:], "natural"),
     "which the data lack": lambda: fedlib.partition(X, Y, "natural"),
     "train data of client 1 is empty": lambda: own([(X, Y), (X[:0], Y[:0])], [(X, Y)] * 2),
@@ -408,6 +440,8 @@ def test_what_a_result_does_not_have_is_told_with_what_it_has():
     result = quiet(cut(), BUILD, local=fedlib.SGD(lr=0.1), rounds=1)
     with pytest.raises(ConfigError, match="no accuracies of server/default/test; there are seen/"):
         result.accuracy("server")
+    with pytest.raises(ConfigError, match="plot takes group, protocol, split, got groups"):
+        result.plot(groups="unseen")
     with pytest.raises(ConfigError, match="no client 99; there are 0, 1, 2, 3, 4"):
         result.client_model(99)
     with pytest.raises(ConfigError, match="FedAvg has no protocol 'best' for seen clients"):

@@ -254,7 +254,7 @@ NONSENSE = [
     (
         "CONFIG",
         "runs=pfedmm/digits/nobody",
-        "at scale demo: pfedmm/digits/local, ",
+        "nearest: pfedmm/digits/local, ",
     ),
     ("CONFIG", "tag=; touch x", "a configuration value is given as key=value, got 'touch'"),
     ("CONFIG", "tag=$(touch x)", r"got 'x\)'"),

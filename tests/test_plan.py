@@ -538,7 +538,7 @@ MAIN = toy_paper().tables["main"]
         ({"runs": [toy_run(label="..")]}, "papers.toy.runs: the name '..' must match"),
         (
             {"runs": [toy_run(method="fedm")]},
-            r"papers.toy.runs\[digits/fedavg\].method: unknown 'fedm'; known: .*fedavg",
+            r"papers.toy.runs\[digits/fedavg\].method: unknown 'fedm'; nearest: fedem",
         ),
         (
             {"runs": [toy_run(model="cnn")]},
@@ -582,7 +582,7 @@ MAIN = toy_paper().tables["main"]
         ),
         (
             {"data": tuple(replace(d, partition={"kind": "idd"}) for d in toy_paper().data)},
-            r"papers.toy.data\[digits\].partition.kind: unknown 'idd'; known: .*iid",
+            r"papers.toy.data\[digits\].partition.kind: unknown 'idd'; nearest: iid",
         ),
         (
             {"tables": {"main": replace(MAIN, labels=("fedavg", "fedm"))}},

@@ -1,7 +1,8 @@
 """Federations from arrays in memory, checked and packed like a user's own files."""
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import MISSING, fields
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from fedlib.data.draws import divide
 from fedlib.data.examples import FEATURES, TEST, TRAIN, VAL, Dealt
 from fedlib.data.sources import own
 from fedlib.data.sources._own_files import Content, checked
-from fedlib.errors import ConfigError, DataError
+from fedlib.errors import ConfigError, DataError, nearest
 from fedlib.federation import CLIENTS, GROUPS, SPLITS
 
 Arrays = tuple[Any, Any]  # inputs [N, ...] and labels [N]: anything that NumPy makes arrays of
@@ -47,16 +48,19 @@ class Federation(federation.Federation):
           num_classes: L, if some class has no example; None for the number of classes in the data.
 
         Raises:
-          ConfigError: if the parts have different numbers of clients, or no client is left to
-            train.
+          ConfigError: if a part has not a pair for each client, or no client is left to train.
           DataError: for a client without examples, or invalid arrays; names the client.
         """
         given = {"train": train, "val": val, "test": test}
         parts = {name: pairs for name, pairs in given.items() if pairs is not None}
+        for name, pairs in parts.items():
+            _check_pairs(name, pairs)
         sizes = {name: len(pairs) for name, pairs in parts.items()}
         if len({*sizes.values()}) > 1:
             told = ", ".join(f"{name} of {size}" for name, size in sizes.items())
             raise ConfigError(f"each part must be of the same clients, got {told} clients")
+        if not all(isinstance(position, Integral) for position in unseen):
+            raise ConfigError("unseen must be positions of clients in train, such as [3, 7]")
         strange = sorted({*unseen} - {*range(len(train))})
         if strange or len({*unseen}) == len(train):
             raise ConfigError(
@@ -165,6 +169,13 @@ def partition(
       ConfigError: for an unknown or invalid kind or parameter.
       DataError: for invalid arrays, or arrays without information that the kind needs.
     """
+    if kind not in [*partitions.PARTITIONS]:
+        raise ConfigError(f"no partition {kind!r}; {nearest(kind, partitions.PARTITIONS)}")
+    takes = fields(partitions.load(kind))
+    needs = [x.name for x in takes if x.default is x.default_factory is MISSING]
+    missing, known = [x for x in needs if x not in parameters], {x.name for x in takes}
+    if missing and parameters.keys() <= known:  # all at once, as a declaration's are not
+        raise ConfigError(f"partition {kind} needs {', '.join(missing)}")
     dealer = partitions.parse({"kind": kind, **parameters})
     check_seed(seed)
     contents = [_content("the data", x, y, client)]
@@ -180,6 +191,20 @@ def partition(
     if missing:
         raise DataError(f"partition {kind} needs {' and '.join(missing)}, which the data lack")
     return Federation._packed(dealer.deal(examples, seed))
+
+
+def _check_pairs(name: str, pairs: Any) -> None:
+    """Raises ConfigError unless this is a list with a pair of arrays for each client."""
+    if not isinstance(pairs, Sequence):
+        raise ConfigError(
+            f"{name} must be a list, a pair for each client, got {type(pairs).__name__}"
+        )
+    for client, pair in enumerate(pairs):
+        if not isinstance(pair, Sequence) or len(pair) != 2:
+            got = f"{len(pair)} values" if isinstance(pair, Sequence) else type(pair).__name__
+            raise ConfigError(
+                f"{name} data of client {client}: expected a pair (inputs, labels), got {got}"
+            )
 
 
 def _content(name: str, x: Any, y: Any, client: Any = None) -> Content:

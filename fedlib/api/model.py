@@ -6,9 +6,11 @@ module must be the output of this layer.
 
 import copy
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from fedlib.engine.ambient import dropout_key
 from fedlib.errors import ConfigError
@@ -45,7 +47,7 @@ def builder(
 
     Args:
       model: a module, whose layers are drawn again by their own `reset_parameters`; or a function
-        without arguments that makes a module, such as a class, whose values are used as they are.
+        without arguments that returns a module, such as a class, whose values are used as they are.
       inputs: [2, ...], two example inputs.
       name: of the model, for messages.
       logits: shape of its output for one input, [L] or, for sequences, [T, L]; for two classes
@@ -55,13 +57,16 @@ def builder(
       ConfigError: if `model` is not such a module or function, cannot read the inputs, does not end
         in a layer with weights, draws from PyTorch's global generator or has frozen weights.
     """
-    fresh = _drawn_anew(model, name) if isinstance(model, nn.Module) else model
+    fresh = _drawn_anew(model, name) if isinstance(model, nn.Module) else partial(_copied, model)
     with torch.random.fork_rng(devices=[]):
-        probe = fresh() if callable(fresh) else None
+        probe = fresh()
         if not isinstance(probe, nn.Module):
             raise ConfigError(
                 f"{name} must be a torch.nn.Module, or a function that makes one, got {model!r:.80}"
             )
+        lazy = [path for path, x in probe.named_parameters() if is_lazy(x)]
+        if lazy:
+            raise ConfigError(f"{name}: {lazy[0]} has no shape yet; run the model once first")
         frozen = [path for path, x in probe.named_parameters() if not x.requires_grad]
         if frozen:
             raise ConfigError(f"{name}: {frozen[0]} is frozen; clients train all of a model")
@@ -94,6 +99,11 @@ def whole(module: nn.Module) -> nn.Module:
     if module.path:
         module.body.set_submodule(module.path, module.head)
     return module.body if module.path else module.head
+
+
+def _copied(make: Callable[[], nn.Module]) -> nn.Module | None:
+    """A copy of what a user's function returns, which may be a module that the user keeps."""
+    return copy.deepcopy(make()) if callable(make) else None
 
 
 def _drawn_anew(model: nn.Module, name: str) -> Callable[[], nn.Module]:

@@ -85,7 +85,12 @@ class Result:
           ax: where to draw, such as the result of another `plot`; None makes a new figure.
           label: in the legend; None is the method's name.
           view: `group`, `protocol` and `split`, as for `accuracy`.
+
+        Raises:
+          ConfigError: if training did not evaluate this.
         """
+        if unknown := sorted(view.keys() - {*View._fields}):
+            raise ConfigError(f"plot takes {', '.join(View._fields)}, got {', '.join(unknown)}")
         from matplotlib import pyplot, ticker  # only plots need it
 
         ax = pyplot.subplots()[1] if ax is None else ax

@@ -1,6 +1,8 @@
 """Runs in memory, which compute the same as `scripts/train.py`, and finished runs from files."""
 
 import contextlib
+import operator
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
@@ -8,16 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import vmap
 
 from fedlib import methods, tree
 from fedlib.api.model import Model, builder
 from fedlib.api.result import Result
 from fedlib.engine.device import DeviceData
+from fedlib.engine.schedules import Schedule
 from fedlib.engine.solvers import Solver
 from fedlib.engine.task import Batch, Task, set_precision
-from fedlib.errors import ConfigError, DataError
+from fedlib.errors import ConfigError, DataError, nearest
 from fedlib.federation import Federation
 from fedlib.files import digest
 from fedlib.methods.base import Method
@@ -55,7 +58,7 @@ def simulate(
     Args:
       federation: the clients, see `fedlib.Federation` and `fedlib.partition`.
       model: a `torch.nn.Module` whose last layer is the head; its parameters are drawn again from
-        `seed`. Or a function that makes one, whose values are used as they are.
+        `seed`. Or a function that returns one, whose values are used as they are.
       method: a class derived from `fedlib.methods.base.Method`, or the name of one of fedlib's.
       local: the clients' solver, such as `fedlib.SGD(lr=0.1)`.
       rounds: communication rounds.
@@ -64,13 +67,14 @@ def simulate(
       evaluate_every: rounds between evaluations; round 0 and the last are always evaluated.
       course: further fields of `fedlib.run.simulate.Course`, such as {"aggregation": "gossip"}.
       class_weights: [L] factors of the training loss by label, or None.
-      device: "cpu", "cuda" or "cuda:1".
+      device: "cpu", "cuda", "cuda:1", or "auto": a GPU if there is one.
       precision: of matrix products, see `fedlib.engine.task.Task`.
       executor: how clients are run, see `fedlib.engine.choice.choose`; "auto" chooses a fast one.
       threads: on a CPU, None for PyTorch's number; changes no result.
       progress: called with a line now and then; None for no progress.
       more: hyper-parameters, which are the fields of the method, such as `num_experts=3`. Further
-        architectures are modules: `gate=nn.Linear(64, 3)`, or a list of several.
+        architectures are modules, or functions that return one: `gate=nn.Linear(64, 3)`, or a list
+        of several.
 
     Raises:
       ConfigError: for a model, method or setting that does not exist or does not fit the data.
@@ -79,20 +83,25 @@ def simulate(
     """
     if not isinstance(local, Solver):
         raise ConfigError(f"local must be a solver, such as fedlib.SGD(lr=0.1), got {local!r:.80}")
+    _check_schedules({"local": local, **more})
+    if progress is not None and not callable(progress):
+        raise ConfigError(f"progress must be a function, such as print, or None, got {progress!r}")
+    known = {"rounds": rounds, "seed": seed, "evaluate_every": evaluate_every}
+    known = {name: _whole(name, value) for name, value in known.items()}
     if not len(federation.ids("seen")):
         raise DataError("the federation has no seen clients: nobody to train")
     kind = _class(method, more)
     with _threads(threads):
         with _in_one_line(kind.__name__):
-            settings = {"device": torch.device(device), "precision": precision}
+            settings = {"device": _device(device), "precision": precision}
             task = _task(model, federation, class_weights, settings)
-            further = {n: _further(x, n, federation, settings) for n, x in more.items()}
-            made = kind(**{"task": task, "local": local} | further)
+            modules = {x.name for x in fields(kind) if re.search(r"\bTask\b", str(x.type))}
+            further = {n: _further(more[n], n, federation, settings) for n in modules & more.keys()}
+            made = kind(**{"task": task, "local": local, **more} | further)
             hooks.check(made)
             fitting.refuse_oversized(made)
             data = DeviceData(federation, task.dtype, task.device)
-            known = {"seed": seed, "rate": rate, "evaluate_every": evaluate_every}
-            run = Course(rounds=rounds, **known, **(course or {}))
+            run = _course({**known, "rate": rate}, course or {})
             way = executor if executor != "auto" or _can_be_batched(task, data) else "loop"
             simulation = Simulation(made, data, run, chosen(way, made, data, run))
         state, history = simulation.run(report=progress or (lambda line: None))
@@ -149,16 +158,53 @@ def _class(method: str | type[Method], hyper_parameters: Mapping) -> type[Method
     """The class of a method; raises ConfigError unless it has these hyper-parameters."""
     try:
         kind = methods.load(method) if isinstance(method, str) else method
-    except KeyError as error:
-        raise ConfigError(error.args[0]) from None
+    except KeyError:
+        raise ConfigError(f"no method {method!r}; {nearest(method, methods.METHODS)}") from None
     if not (isinstance(kind, type) and issubclass(kind, Method)):
         raise ConfigError(f"method must be a name or a class of a method, got {method!r:.80}")
-    takes = sorted({field.name for field in fields(kind)} - {"task", "local"})
-    if unknown := sorted(hyper_parameters.keys() - {*takes}):
-        raise ConfigError(
-            f"{kind.__name__} has no {', '.join(unknown)}; it takes {', '.join(takes) or 'nothing'}"
-        )
+    _check_names(
+        kind.__name__, hyper_parameters, {x.name for x in fields(kind)} - {"task", "local"}
+    )
     return kind
+
+
+def _check_names(owner: str, given: Mapping, known: set[str]) -> None:
+    """Raises ConfigError for the first of the `given` names that is not known."""
+    if unknown := sorted(given.keys() - known):
+        raise ConfigError(f"{owner} has no {unknown[0]}; {nearest(unknown[0], sorted(known))}")
+
+
+def _check_schedules(given: Mapping) -> None:
+    """Raises ConfigError for a solver whose schedule is none."""
+    for name, solver in given.items():
+        if isinstance(solver, Solver) and not isinstance(solver.schedule, Schedule):
+            raise ConfigError(
+                f"{name}: schedule must be one like fedlib.Schedule('cosine', period=50), got "
+                f"{solver.schedule!r:.80}"
+            )
+
+
+def _whole(name: str, value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ConfigError(f"{name} must be a whole number, got {value!r:.80}") from None
+
+
+def _device(name: str) -> torch.device:
+    there = torch.cuda.is_available()
+    name = ("cuda" if there else "cpu") if name == "auto" else str(name)
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+        raise ConfigError(f"device must be one of auto, cpu, cuda, cuda:1, got {name!r}")
+    if name != "cpu" and not there:
+        raise ConfigError(f"device is {name}, and PyTorch can use no GPU here; use auto or cpu")
+    return torch.device(name)
+
+
+def _course(known: Mapping, more: Mapping) -> Course:
+    """The course of a run; raises ConfigError for unknown names in `more`."""
+    _check_names("course", more, {x.name for x in fields(Course)} - known.keys())
+    return Course(**known, **more)
 
 
 def _task(model: Model, data: Federation, class_weights: Any, settings: Mapping) -> Task:
@@ -181,12 +227,12 @@ def _some_inputs(data: Federation) -> Tensor:
 
 
 def _further(value: Any, name: str, data: Federation, settings: Mapping) -> Any:
-    """A hyper-parameter, with a task in place of a module, or a tuple of tasks for several."""
-    if isinstance(value, nn.Module):
-        return Task(builder(value, _some_inputs(data), name), **settings)
-    if isinstance(value, list | tuple) and any(isinstance(one, nn.Module) for one in value):
+    """The task of a module or of a function that returns one, or a tuple of tasks for several."""
+    if value is None:
+        return None
+    if isinstance(value, list | tuple):
         return tuple(_further(x, f"{name}[{i}]", data, settings) for i, x in enumerate(value))
-    return value
+    return Task(builder(value, _some_inputs(data), name), **settings)
 
 
 def _can_be_batched(task: Task, data: DeviceData) -> bool:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from fedlib.errors import ConfigError, shown
+from fedlib.errors import ConfigError, nearest, shown
 from fedlib.spec import SCALES
 from fedlib.workflow import overrides
 from fedlib.workflow.gpu import DEVICES
@@ -47,6 +47,7 @@ CHOOSING = ("budget", "share")  # keys by which make chooses runs, see `fedlib.c
 TAGGED = ("rounds", "set")  # keys that change numbers, not only the choice of runs
 LOCAL = ("device", "executor", "mirror", "raw")  # keys that should change no number
 UNITS = {"m": 60, "h": 3600, "d": 86400}  # seconds of the units of a budget
+MANY = 20  # names, of which a message shows the nearest only
 LONGEST = 255  # bytes in the name of a file or folder
 MAX_SEED = 2**32 - 1  # the largest seed that every generator accepts
 ADDRESSES = ("http://", "https://", "file://")
@@ -158,10 +159,12 @@ def share_of(text: object) -> tuple[int, int]:
 
 
 def check_choice(key: str, value: object, choices: Iterable, where: str = "known") -> None:
-    """Raise ConfigError with the choices unless `value` is one of them."""
+    """Raise ConfigError with the choices, of many the nearest, unless `value` is one of them."""
     if value not in choices:
-        listed = ", ".join(map(str, dict.fromkeys(choices))) or "none"
-        raise ConfigError(f"{key}: unknown {shown(value)}; {where}: {listed}")
+        names = [*map(str, dict.fromkeys(choices))]
+        told = f"{where}: {', '.join(names) or 'none'}"
+        told = nearest(value, names) if len(names) > MANY else told
+        raise ConfigError(f"{key}: unknown {shown(value)}; {told}")
 
 
 def check_count(key: str, value: object) -> None:

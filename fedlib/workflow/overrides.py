@@ -11,13 +11,12 @@ A value that is set is no longer tuned: it holds in all trials of a tuned run.
 """
 
 import dataclasses
-import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from fedlib.errors import ConfigError
+from fedlib.errors import ConfigError, nearest
 from fedlib.spec import Data, Paper, Run
 
 RUN = ("rounds", "evaluate_every", "local", "params", "model_params", "modules", "participation")
@@ -202,9 +201,7 @@ def _fits(value: Any, old: Any) -> bool:
 
 def _error(override: Override, what: str, word: str, known: Iterable[str]) -> _NoKey:
     """An error with the nearest known names, or with all of them."""
-    near = difflib.get_close_matches(word, list(known), n=3)
-    there = f"nearest: {', '.join(near)}" if near else f"there are: {', '.join(known) or 'none'}"
-    return _NoKey(f"set: {override.text!r}: {what}; {there}")
+    return _NoKey(f"set: {override.text!r}: {what}; {nearest(word, known)}")
 
 
 def _refused(constant: str) -> None:
