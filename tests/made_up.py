@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.report import metrics
-from fedlib.results import RunResult, Scores, View
+from fedlib.results import TOTALS, RunResult, Scores, View
 from fedlib.seals import spec_digest
 
 TITLES = {
@@ -124,32 +124,25 @@ def explorer(explores: bool, seed: int, p: float, experts=6, rounds=30, clients=
         "picks": rng.multinomial(8, likes, rounds),
         "gate_weights": weights / np.nansum(weights, axis=1, keepdims=True),
     }
-    sent = {name: 1000 * done for name in ("bytes_down", "bytes_up", "examples", "client_rounds")}
     spec = {"method": "adaptive_experts", "seed": seed}
-    history = RunResult(done, {view: scores(rise, count)}, **sent, train_loss=np.ones(rounds))
-    evaluation = RunResult(
-        done[-1:], final, **{n: a[-1:] for n, a in sent.items()}, train_loss=np.empty(0)
-    )
+    at_end = {"train_loss": np.empty(0), "diagnostics": diagnostics}
     return {
-        "history": replace(history, spec=spec),
-        "evaluation": replace(evaluation, spec=spec, diagnostics=diagnostics),
+        "history": result({view: scores(rise, count)}, done, spec=spec),
+        "evaluation": result(final, done[-1:], spec=spec, **at_end),
     }
 
 
 def majority(*fractions: float, dataset="cifar10") -> list[dict]:
     """Federations whose clients have this share of their data from two classes."""
     return [
-        {
-            "name": f"cifar10-p{p:.1f}",
-            "dataset": dataset,
-            "params": {},
-            "partition": {"kind": "majority", "p": p},
-            "seed": 1,
-            "title": f"CIFAR-10, p = {p:g}",
-            "family": "CIFAR-10",
-            "partition_label": f"majority{p:g}",
-            "notes": [],
-        }
+        federation(
+            f"cifar10-p{p:.1f}",
+            f"CIFAR-10, p = {p:g}",
+            dataset=dataset,
+            partition={"kind": "majority", "p": p},
+            family="CIFAR-10",
+            partition_label=f"majority{p:g}",
+        )
         for p in fractions
     ]
 
@@ -190,6 +183,13 @@ def save_explorers(exhibit: dict, folder) -> None:
                 result.save(where / f"{name}.h5")
 
 
+def result(scores: dict, rounds, **changes) -> RunResult:
+    """A result at these rounds; a round has 1000 bytes each way, 1000 examples and 1000 clients."""
+    done = np.asarray(rounds)
+    totals = {name: 1000 * done for name in TOTALS}
+    return RunResult(done, scores, **{**totals, "train_loss": np.ones(done[-1]), **changes})
+
+
 def vars_of(scores: Scores):
     return scores.clients, scores.count, scores.correct, scores.loss
 
@@ -200,14 +200,9 @@ def last(scores: Scores) -> Scores:
 
 def evaluation(history: RunResult) -> RunResult:
     """The evaluation that goes with a history."""
-    totals = ("bytes_down", "bytes_up", "examples", "client_rounds")
-    return RunResult(
-        history.round[-1:],
-        {view: last(scores) for view, scores in history.scores.items()},
-        **{name: getattr(history, name)[-1:] for name in totals},
-        train_loss=np.empty(0),
-        diagnostics=history.diagnostics,
-    )
+    scores = {view: last(scores) for view, scores in history.scores.items()}
+    totals = {name: getattr(history, name)[-1:] for name in ("round", *TOTALS)}
+    return replace(history, scores=scores, **totals, train_loss=np.empty(0))
 
 
 def describe(federation, label, rounds=30, **changes) -> dict:
@@ -225,6 +220,18 @@ def describe(federation, label, rounds=30, **changes) -> dict:
     }
 
 
+def federation(name: str, title: str, **changes) -> dict:
+    """A federation, as exhibits describe it."""
+    about = {"dataset": name, "params": {}, "partition": {}, "seed": 1, "family": title}
+    return {"name": name, "title": title, **about, "notes": [], **changes}
+
+
+def cut(alpha: float) -> dict:
+    """What a federation says of its Dirichlet partition."""
+    partition = {"kind": "dirichlet", "alpha": alpha}
+    return {"partition": partition, "partition_label": f"dirichlet{alpha:g}"}
+
+
 def exhibit(labels, names=("emnist", "cifar10"), seeds=(1, 2), **changes) -> dict:
     """An exhibit of those runs, as `fedlib.workflow.plan` would give it to a script."""
     return {
@@ -238,20 +245,7 @@ def exhibit(labels, names=("emnist", "cifar10"), seeds=(1, 2), **changes) -> dic
         "scale_note": "embedded data, 20 clients, 30 rounds",
         "folder_note": "",
         "seeds": list(seeds),
-        "federations": [
-            {
-                "name": name,
-                "dataset": name,
-                "params": {},
-                "partition": {"kind": "dirichlet", "alpha": 0.4},
-                "seed": 1,
-                "title": FEDERATIONS[name],
-                "family": FEDERATIONS[name],
-                "partition_label": "dirichlet0.4",
-                "notes": [],
-            }
-            for name in names
-        ],
+        "federations": [federation(name, FEDERATIONS[name], **cut(0.4)) for name in names],
         "runs": [describe(name, label) for label in labels for name in names],
         "published": None,
         **changes,
@@ -261,19 +255,10 @@ def exhibit(labels, names=("emnist", "cifar10"), seeds=(1, 2), **changes) -> dic
 def alphas(dataset: str, *values: float) -> list[dict]:
     """The federations of one family, cut with these Dirichlet concentrations."""
     family = FEDERATIONS[dataset]
+    about = {"dataset": dataset, "family": family}
     return [
-        {
-            "name": f"{dataset}-alpha{value:g}",
-            "dataset": dataset,
-            "params": {},
-            "partition": {"kind": "dirichlet", "alpha": value},
-            "seed": 1,
-            "title": f"{family}, alpha = {value:g}",
-            "family": family,
-            "partition_label": f"dirichlet{value:g}",
-            "notes": [],
-        }
-        for value in values
+        federation(f"{dataset}-alpha{x:g}", f"{family}, alpha = {x:g}", **about, **cut(x))
+        for x in values
     ]
 
 

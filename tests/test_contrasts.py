@@ -3,6 +3,7 @@
 import re
 import subprocess
 
+import made_up
 import numpy as np
 import pandas as pd
 import pytest
@@ -61,20 +62,13 @@ def frames(shift=0.0):
 
 
 def exhibit(**changes):
-    shown = [
-        {"federation": name, "label": label, "title": label, "method": "fedavg", "rounds": 2}
-        | {"params": {}, "notes": []}
-        for name in NAMES
-        for label in LABELS
-    ]
     data = [
-        {"name": name, "title": f"Title {name}", "family": name, "dataset": DATASETS[name]}
-        | {"params": {}, "partition": {}, "notes": []}
+        made_up.federation(name, f"Title {name}", family=name, dataset=DATASETS[name])
         for name in NAMES
     ]
-    about = {"paper": "p", "name": "x", "title": "X", "caption": "", "scale": "reduced"}
-    about |= {"scale_note": "reduced: few", "folder_note": "", "published": None}
-    return {**about, "seeds": [1, 2], "federations": data, "runs": shown, **changes}
+    runs = made_up.runs(LABELS, data, 2, dict.fromkeys(LABELS, "fedavg"))
+    about = {"paper": "p", "name": "x", "federations": data, "runs": runs}
+    return made_up.exhibit([], (), **about | changes)
 
 
 def built(kind, made=None, **fields):

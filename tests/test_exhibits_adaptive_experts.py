@@ -77,12 +77,8 @@ def value(frame: pd.DataFrame, column: str, **where) -> float:
 
 def single(diagnostics, clients=3, rounds=2) -> RunResult:
     scores = made_up.scores(np.full((rounds + 1, clients), 0.5), np.full(clients, 4))
-    done = np.arange(rounds + 1)
-    return RunResult(
-        *(done, {View("seen", "default", "test"): scores}, done, done, done, done),
-        train_loss=np.ones(rounds),
-        diagnostics=diagnostics,
-    )
+    view = View("seen", "default", "test")
+    return made_up.result({view: scores}, np.arange(rounds + 1), diagnostics=diagnostics)
 
 
 def test_clients_carry_every_diagnostic_that_has_one_entry_for_each():

@@ -13,7 +13,7 @@ from fedlib.errors import ConfigError, DataError
 from fedlib.report import figures, metrics, of_clients, printed, tables
 from fedlib.report.figures import style
 from fedlib.report.tables import render
-from fedlib.results import RunResult, Scores, View
+from fedlib.results import RunResult, View
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = printed.read(ROOT / "fedlib/papers/fedmix/published.csv")
@@ -34,20 +34,9 @@ def shown(runs, names=("emnist",), seeds=(1, 2), **changes) -> dict:
 def result(views=None, rounds=(0, 10, 20, 30), diagnostics=None, **totals) -> RunResult:
     """A history; views are accuracies [T, C] of clients with 100 examples each."""
     views = views or {DEFAULT: np.full((len(rounds), 4), 0.5)}
-    scores = {}
-    for view, accuracies in views.items():
-        right = np.round(100 * np.asarray(accuracies, float))
-        number = right.shape[1]
-        scores[view] = Scores(np.arange(number), np.full(number, 100), right, 1 - right / 100)
-    done = np.asarray(rounds)
-    counts = {name: 1000 * done for name in ("bytes_down", "bytes_up", "examples")}
-    return RunResult(
-        done,
-        scores,
-        **{**counts, "client_rounds": 2 * done, **totals},
-        train_loss=np.ones(done[-1]),
-        diagnostics=diagnostics or {},
-    )
+    scores = {view: made_up.scores(x, np.full(np.shape(x)[1], 100)) for view, x in views.items()}
+    totals = {"client_rounds": 2 * np.asarray(rounds), **totals}
+    return made_up.result(scores, rounds, diagnostics=diagnostics or {}, **totals)
 
 
 def collect(exhibit, make) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -12,7 +12,7 @@ from made_up import texts
 from fedlib.errors import ConfigError, DataError
 from fedlib.report import figures, metrics, printed, tables
 from fedlib.report.tables import render
-from fedlib.results import RunResult, Scores, View
+from fedlib.results import RunResult, View
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = printed.read(ROOT / "fedlib/papers/fedmoe/published.csv")
@@ -25,17 +25,9 @@ LOGGED = np.array([1, 20])
 
 
 def federation(number=50, dataset="cifar10", **changes) -> dict:
-    return {
-        "name": f"{dataset}-m{number}",
-        "dataset": dataset,
-        "title": f"{dataset}, M = {number}",
-        "family": dataset,
-        "partition": {"kind": "server_equal", "num_clients": number},
-        "params": {},
-        "seed": 42,
-        "notes": [],
-        **changes,
-    }
+    about = {"dataset": dataset, "family": dataset, "seed": 42}
+    about |= {"partition": {"kind": "server_equal", "num_clients": number}}
+    return made_up.federation(f"{dataset}-m{number}", f"{dataset}, M = {number}", **about) | changes
 
 
 HERE = (federation(),)
@@ -57,23 +49,14 @@ def history(label, seed=0, shift=0.0) -> RunResult:
         "table_alphas": np.array([0.8, 0.5 + 0.1 * seed]),
         "selected": np.array([10.0 + 5 * seed, 0.3, 1.0]),
     }
-    count = np.array([1000])
-    return RunResult(
+    scores = replace(made_up.scores(accuracy, [1000]), clients=np.array([4]))
+    cost = {metrics.FLOPS: np.array([5e6]), metrics.PARAMETERS: np.array([52_596_095.0])}
+    return made_up.result(
+        dict.fromkeys((SERVER, SERVER._replace(split="val")), scores),
         ROUNDS,
-        {
-            view: Scores(np.array([4]), count, np.round(1000 * accuracy), 1 - accuracy)
-            for view in (SERVER, SERVER._replace(split="val"))
-        },
-        bytes_down=5 * 4 * 50 * ROUNDS,
         bytes_up=5 * 4 * 100 * ROUNDS,
-        examples=1000 * ROUNDS,
         client_rounds=5 * ROUNDS,
-        train_loss=np.ones(20),
-        diagnostics={
-            metrics.FLOPS: np.array([5e6]),
-            metrics.PARAMETERS: np.array([52_596_095.0]),
-            **(written if label == "fedmoe" else {}),
-        },
+        diagnostics=cost | (written if label == "fedmoe" else {}),
     )
 
 

@@ -13,7 +13,7 @@ from fedlib.errors import ConfigError, DataError
 from fedlib.report import embeddings, figures, metrics, printed, tables
 from fedlib.report.figures import style
 from fedlib.report.tables import render
-from fedlib.results import RunResult, Scores, View
+from fedlib.results import RunResult, View
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = printed.read(ROOT / "fedlib/papers/pfedmoe/published.csv")
@@ -30,16 +30,9 @@ METHODS = {"standalone": "local"}
 
 
 def federation(dataset="cifar10", number=10, **changes) -> dict:
-    return {
-        "name": f"{dataset}-n{number}",
-        "dataset": dataset,
-        "title": f"{dataset}, N = {number}",
-        "family": dataset,
-        "partition": {"kind": "path_line", "num_clients": number},
-        "params": {},
-        "notes": [],
-        **changes,
-    }
+    about = {"dataset": dataset, "family": dataset}
+    about |= {"partition": {"kind": "path_line", "num_clients": number}}
+    return made_up.federation(f"{dataset}-n{number}", f"{dataset}, N = {number}", **about | changes)
 
 
 HERE = (federation(),)
@@ -54,17 +47,13 @@ def shown(labels=tuple(CURVES), where=HERE, seeds=(0, 1), **changes) -> dict:
 def history(label, seed=0, diagnostics=None) -> RunResult:
     """Seed 1 is 0.02 below seed 0; a round sends 1 MiB each way for each of two clients."""
     mean = np.array(CURVES[label])[:, None] - 0.02 * seed
-    correct = np.round(100 * (mean + np.array([-0.1, 0.1])))
-    count = np.array([100, 100])
     done = np.asarray(ROUNDS)
-    return RunResult(
+    return made_up.result(
+        {DEFAULT: made_up.scores(mean + np.array([-0.1, 0.1]), [100, 100])},
         done,
-        {DEFAULT: Scores(np.arange(2), count, correct, 1 - correct / 100)},
         bytes_down=2 * MIB * done,
         bytes_up=2 * MIB * done,
-        examples=1000 * done,
         client_rounds=2 * done,
-        train_loss=np.ones(done[-1]),
         diagnostics={metrics.FLOPS: np.array([5e6]), **(diagnostics or {})},
     )
 

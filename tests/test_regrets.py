@@ -1,5 +1,8 @@
 """Regret: the distance from the best possible accuracy, by method and world."""
 
+from dataclasses import replace
+
+import made_up
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,7 +13,7 @@ from matplotlib.patches import Rectangle
 from fedlib.errors import DataError
 from fedlib.report import figures, metrics
 from fedlib.report.figures import style
-from fedlib.results import OPTIMUM, RunResult, Scores, View
+from fedlib.results import OPTIMUM, View
 from fedlib.spec.worlds import rows_left
 
 # By federation and run: regret and validation accuracy of each of two seeds.
@@ -28,46 +31,15 @@ SIZES = {"one": (8, 0.0), "own": (64, 1.0)}
 
 
 def federation(name):
-    size, divergence = SIZES[name]
-    return {
-        "name": name,
-        "title": name,
-        "family": name,
-        "dataset": "worlds",
-        "params": {"train_examples": size, "divergence": divergence},
-        "partition": {},
-        "seed": 1,
-        "notes": [],
-    }
+    params = dict(zip(("train_examples", "divergence"), SIZES[name], strict=True))
+    return made_up.federation(name, name, dataset="worlds", params=params)
 
 
 def drawn(kind, numbers=NUMBERS, clients=None, rows=ROWS, **fields):
     """The figure of these numbers."""
-    runs = [
-        {
-            "federation": name,
-            "label": label,
-            "title": label,
-            "method": label.split("-")[0],
-            "rounds": 1,
-            "params": {},
-            "notes": [],
-        }
-        for name, label in numbers
-    ]
-    exhibit = {
-        "paper": "benchmark",
-        "name": "figure",
-        "title": "A figure",
-        "caption": "",
-        "scale": "reduced",
-        "scale_note": "reduced: few",
-        "folder_note": "",
-        "seeds": [1, 2],
-        "federations": [federation(name) for name in SIZES],
-        "runs": runs,
-        "published": None,
-    }
+    where = [federation(name) for name in SIZES]
+    runs = made_up.runs(("fedavg", "local"), where, 1)
+    exhibit = made_up.exhibit([], (), paper="benchmark", federations=where, runs=runs)
     about = {"paper": "benchmark", "at": "last", "round": 1, "group": "seen", "protocol": "default"}
     tidy = [
         {**about, "federation": name, "label": label, "seed": seed, **number}
@@ -162,14 +134,9 @@ def test_a_row_keeps_the_runs_that_are_left():
 
 
 def test_regret_is_the_optimum_less_the_mean_of_the_clients():
-    counts = np.array([10, 20])
-    scores = Scores(np.array([1, 2]), counts, np.array([[5.0, 12.0]]), np.ones((1, 2)))
-    nothing = np.zeros(1, np.int64)
-    result = RunResult(
-        *(np.array([3]), {View("seen", "default", "test"): scores}, nothing, nothing, nothing),
-        *(nothing, np.ones(3)),
-        diagnostics={OPTIMUM: np.array([0.9, 0.8, 0.7])},
-    )
+    scores = replace(made_up.scores([0.5, 0.6], [10, 20]), clients=np.array([1, 2]))
+    optimum = {OPTIMUM: np.array([0.9, 0.8, 0.7])}
+    result = made_up.result({View("seen", "default", "test"): scores}, [3], diagnostics=optimum)
     rows = metrics.run_rows(result)
     [regret] = rows[(rows["metric"] == "regret") & (rows["at"] == "last")]["value"]
     assert regret == pytest.approx(((0.8 - 0.5) + (0.7 - 0.6)) / 2)

@@ -4,6 +4,7 @@ import json
 from dataclasses import fields, replace
 from pathlib import Path
 
+import made_up
 import numpy as np
 import pytest
 from conftest import toy_paper, toy_run
@@ -232,18 +233,8 @@ def test_the_table_has_what_tuning_gained_and_where_it_ended(tmp_path):
     assert result_files({"runs": [run]}, runs) == [file]
     rows = of_tuning("toy", run, file)
     shown = {"title": "FedAvg", "rounds": 8, "notes": [], "params": {}, **run}
-    data = {
-        "name": "digits",
-        "title": "Digits",
-        "dataset": "digits",
-        "notes": [],
-        "family": "Digits",
-    }
-    exhibit = {
-        **{"paper": "toy", "name": "tuning", "title": "Tuning", "caption": "", "scale": "demo"},
-        **{"scale_note": "demo: few", "folder_note": "", "seeds": [1], "published": None},
-        **{"federations": [data], "runs": [shown]},
-    }
+    data = [made_up.federation("digits", "Digits")]
+    exhibit = made_up.exhibit([], (), paper="toy", federations=data, runs=[shown])
     sheet = tables.load("tuning")(exhibit, rows, None, None)
     [row] = sheet.blocks[0].rows
     told = [cell.text for cell in row]

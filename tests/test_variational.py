@@ -1,4 +1,4 @@
-"""The arithmetic of FedMix: table, bound, divergence, pruning, and what the server does with them."""
+"""The arithmetic of FedMix: table, bound, divergence, pruning, and the server."""
 
 from types import SimpleNamespace
 
@@ -38,13 +38,6 @@ def test_the_golden_gradient_of_the_table():
     (slope,) = torch.autograd.grad(value, phi)
     close(value.detach(), -2.03728273)
     close(slope, [[0.04968824, -0.04968824], [-0.16666667, 0.16666667]])
-
-
-def test_only_the_experts_part_of_the_bound_knows_of_pruning():
-    q, kept = matrix([[0.5, 0.3, 0.2]]), matrix([[0.625, 0.375, 0.0]])
-    log_likelihood, log_gate = matrix([[-1, -2, -100]]), matrix([[-3, -4, -5]])
-    found = variational.bound(q, log_likelihood, log_gate, kept)
-    close(found, [-0.625 - 0.75 - 1.5 - 1.2 - 1.0])
 
 
 def test_the_divergence_is_a_double_sum_without_the_clients_who_did_not_move_a_tensor():
@@ -150,14 +143,6 @@ def expert_step(shift, weights, sizes, norm=False):
     mean, active = variational.mean_difference(found, True), found.weights.sum > 0
     memory = server.init(task.trainable(experts), 2)
     return experts, *variational.expert_step(server, task, experts, mean, active, memory)
-
-
-def test_an_expert_without_weights_keeps_parameters_and_moments():
-    before, after, memory = expert_step([[1, 5], [1, 5]], [[1, 0], [1, 0]], [7, 7])
-    for name, value in before.items():
-        assert torch.equal(after[name][1], value[1])
-        assert not memory["m"]["params"][name][1].any()
-    assert memory["t"].tolist() == [1, 0]
 
 
 def test_running_statistics_are_averaged_without_adam():
