@@ -97,15 +97,6 @@ def test_every_table_of_files_is_one_of_a_data_set_or_of_weights():
         assert bool(table.files) != bool(table.local)
 
 
-def test_loading_the_registries_loads_no_data_set_and_no_partition():
-    code = (
-        "import sys, fedlib.data.build, fedlib.data.sources as s, fedlib.data.partitions as p\n"
-        "print([n for k in (s, p) for n in sys.modules if n.startswith(k.__name__ + '.')])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("[]\n", "")
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

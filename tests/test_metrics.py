@@ -260,16 +260,3 @@ def test_script_writes_the_declared_columns_and_needs_no_torch(tmp_path):
     subprocess.run(command, check=True)
     again = [(tmp_path / name).read_bytes() for name in ("m.parquet", "m.csv", "c.parquet")]
     assert first == again
-
-
-@pytest.mark.slow
-def test_results_half_imports_no_torch():
-    program = (
-        "import sys, fedlib.report.metrics, fedlib.report.pages.as_html\n"
-        "import fedlib.report.tables as t, fedlib.report.figures as f\n"
-        "from fedlib.spec.exhibits import KINDS\n"
-        "[t.load(x) for x in KINDS['table']]; [f.load(x) for x in KINDS['figure']]\n"
-        "bad = {'torch', 'fedlib.engine', 'fedlib.methods', 'matplotlib.pyplot'}\n"
-        "assert not bad & set(sys.modules), bad & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)

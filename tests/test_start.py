@@ -1,4 +1,4 @@
-"""What a job imports: most of a short job's time is the import of packages that it may not need."""
+"""What is imported: most of a short job's time is the import of packages that it may not need."""
 
 import json
 import subprocess
@@ -24,6 +24,39 @@ def loaded(program: str) -> set[str]:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return set(done.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize(
+    ("program", "unneeded"),
+    [
+        ("import fedlib", ("numpy", "torch", "pandas")),
+        (
+            "from fedlib.environment import environment; environment()",
+            ("torch", "numpy", "h5py"),
+        ),
+        (
+            "import fedlib.data.build, fedlib.data.sources, fedlib.data.partitions",
+            ("fedlib.data.sources.", "fedlib.data.partitions."),
+        ),
+        (
+            "from fedlib.workflow.plan import Plan; plan = Plan({})\n"
+            "import fedlib.workflow.unfinished\n"
+            "[(plan.spec(s, **w), plan.code(s, **w)) for s, w in plan.jobs()]",
+            ("torch", "numpy", "pandas", "yaml"),
+        ),
+        pytest.param(
+            "import fedlib.report.metrics, fedlib.report.pages.as_html\n"
+            "import fedlib.report.tables as t, fedlib.report.figures as f\n"
+            "from fedlib.spec.exhibits import KINDS\n"
+            "[t.load(x) for x in KINDS['table']]; [f.load(x) for x in KINDS['figure']]",
+            ("torch", "fedlib.engine", "fedlib.methods", "matplotlib.pyplot"),
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["fedlib", "the environment", "registries", "a plan", "the report"],
+)
+def test_nothing_is_imported_that_is_not_needed(program, unneeded):
+    assert not [name for name in loaded(program) if name.startswith(unneeded)]
 
 
 @pytest.mark.slow
