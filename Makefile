@@ -228,6 +228,9 @@ else
 	@$(PIP) --require-hashes -r requirements.lock $(or_say)
 	@rm -f $(VENV)/.own-torch
 endif
+	@# Scripts and notebooks anywhere find fedlib: in the checkout whose .venv they name, also if that is
+	@# a link to the .venv of another checkout.
+	@for folder in $(VENV)/lib/python3*/site-packages; do echo ../../../.. > $$folder/checkout.pth; done
 	@# Without compiled files every import of PyTorch takes two seconds more, and some environments
 	@# forbid Python to write them later. Some packages contain files that do not compile.
 	@$(BIN)/python -m compileall -q -q -j 0 $(VENV)/lib > /dev/null || true

@@ -464,3 +464,24 @@ def test_of_a_lock_that_pip_cannot_satisfy_the_last_error_is_told(tmp_path):
     assert second.endswith("all that it said is in .venv/pip.log")
     assert "Traceback" in (tmp_path / ".venv/pip.log").read_text()
     assert not [*(tmp_path / ".venv").glob(".installed*")]
+
+
+@pytest.mark.slow
+def test_a_script_finds_fedlib_in_the_checkout_whose_venv_it_names(tmp_path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    for checkout in (one, other):
+        (checkout / "fedlib").mkdir(parents=True)
+        (checkout / "fedlib/__init__.py").touch()
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", one / ".venv"], check=True)
+    [packages] = one.glob(".venv/lib/python3*/site-packages")
+    (packages / "pip").mkdir()
+    (packages / "pip/__main__.py").touch()  # installs nothing
+    (other / ".venv").symlink_to(one / ".venv")
+    shutil.copy2(ROOT / "Makefile", one)
+    (one / "requirements.lock").touch()
+    assert run_make(one, "install").returncode == 0
+    (tmp_path / "lib.py").write_text("import fedlib; print(fedlib.__file__)")
+    for checkout in (one, other):
+        line = [checkout / ".venv/bin/python", tmp_path / "lib.py"]
+        found = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True)
+        assert found.stdout.strip() == str(checkout / "fedlib/__init__.py"), found.stderr

@@ -166,6 +166,15 @@ def test_the_first_table_is_shown_and_no_other(told, tmp_path):
     assert "table 2" not in text and "The first figure: a.png\n" in text
 
 
+def test_the_first_table_of_a_single_paper_is_left_to_the_end(told, tmp_path):
+    made, tell = told
+    tell("run_info", stats={"metrics": 1, "table": 1, "total": 2})
+    (tmp_path / "1.md").write_text("| table 1 |\n")
+    begin(tell, 1, "table", [str(tmp_path / "1.md")], paper="pfedmm", table="main")
+    tell("job_finished", job_id=1)
+    assert "table 1" not in made.stream.getvalue()
+
+
 def test_where_nothing_was_to_be_done_nothing_is_said(told):
     made, _ = told
     made.close()

@@ -106,6 +106,7 @@ def test_several_hold_together_and_values_are_json_or_words(toy):
         ("mnist.num_client=5", {}, "no key 'num_client'; nearest: num_clients"),
         ("fedem.locl.lr=5", {}, "no key 'locl'; nearest: local"),
         ("fedem.title=5", {}, "no key 'title'; there are: rounds, evaluate_every, local"),
+        ("mnist/fedem.mu=5", {}, "; if mu is a field of fedem: mnist/fedem.params.mu"),
         ("fedem-m0.5.rate=1", {}, None),
         ("fedem.local.schedul.kind=cosine", {}, "nothing has a key 'schedul' there; there are: "),
         ("fedem.rounds.x=1", {}, "nothing has a key 'x' there; there are: none"),

@@ -77,6 +77,10 @@ def test_it_is_run_like_fedavg_wherever_that_is_run_but_with_hyper_parameters_of
     like_fedem = Plan({"methods": [f"{path}:fedem"]})
     own = [key[1] for key in like_fedem.runs if key[2] == "own-my-way"]
     assert own == ["digits", "mnist"]
+    tuning = {"seed": 9, "trials": 3, "rates": [0.01, 1.0]}
+    declare(toy=toy_paper(runs=[toy_run(title="FedAvg", tuning=tuning)]))
+    tuned = Plan({"methods": [path]}).run("toy", "digits", "own-my-way")
+    assert tuned.notes == (f"A method of your own, from {path}; tuned like FedAvg.",)
 
 
 def test_it_is_the_last_row_of_what_shows_every_method_and_in_nothing_else(mine, declare):

@@ -3,7 +3,8 @@
     41 of 102 jobs, 3:05, about 2:10 left: train pfedmm/digits/fedem/1234
 
 In a terminal the line is rewritten; a file or the log of a CI gets a new line from time to time.
-Failures are shown with the end of the job's log, and the first table as soon as it is finished.
+Failures are shown with the end of the job's log, and of several papers' tables the first as soon as
+it is finished.
 Snakemake's own messages go only to its log, whose name is shown at the end.
 
 `FEDLIB_PROGRESS=1` turns this on, and `make` sets it. `python -m fedlib.workflow.console` runs
@@ -100,6 +101,8 @@ class Console(logging.Handler):
         stats = dict(getattr(record, "stats", {}))
         self.total = stats.pop("total", 0)
         self.left = Counter(stats)
+        if stats.get("metrics") == 1:
+            self.waits.pop("table", None)  # `make` shows that of the one paper at the end
         if self.total and not self.clock.ident:
             self.clock.start()
 

@@ -169,7 +169,11 @@ def _full(
         ways = " or ".join(f"{field}.{keys[0]}" for field in found)
         raise ConfigError(f"set: {override.text!r}: {keys[0]} may be {ways}")
     known = [*fields, *dict.fromkeys(key for values in inside.values() for key in values)]
-    raise _error(override, f"no key {keys[0]!r}", keys[0], known)
+    error = _error(override, f"no key {keys[0]!r}", keys[0], known)
+    if isinstance(declared, Run) and len(keys) == 1:
+        whole = f"{override.target.removesuffix(keys[0])}params.{keys[0]}"
+        raise _NoKey(f"{error}; if {keys[0]} is a field of {declared.title}: {whole}")
+    raise error
 
 
 def _put(old: Any, keys: list[str], override: Override) -> Any:
