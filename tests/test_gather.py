@@ -15,6 +15,7 @@ from fedlib.errors import ConfigError, DataError
 from fedlib.report import packs
 from fedlib.results import RunResult
 from fedlib.workflow import command, config, stale
+from fedlib.workflow.declarations import Training
 from fedlib.workflow.plan import Plan
 
 RESULTS = "results/demo-smoke"
@@ -226,3 +227,19 @@ def test_what_is_kept_is_added_to_on_another_machine(finished, halves, whole, mo
     packed.unlink()
     with pytest.raises(ConfigError, match="such as pfedmm/digits/fedem, and as a pack of an older"):
         kept("--config", "labels=[fedavg]")
+
+
+def test_what_is_kept_is_added_to_with_other_seeds(finished, whole, monkeypatch, capfd):
+    monkeypatch.chdir(finished)
+    kept("--out", whole / "kept")
+    monkeypatch.chdir(whole)
+    every, missing = keep.trainings, Training("pfedmm", "digits", "fedavg", 1)
+    monkeypatch.setattr(keep, "trainings", lambda pack: every(pack) - {missing})
+    kept("--config", "labels=[fedem]", "seeds=[0]")
+    assert "table main shows the seeds that all of its runs have: 0\n" in capfd.readouterr().out
+    with packs.opened(whole / "kept/pfedmm/pack") as folder:
+        runs = folder / "runs/pfedmm/digits"
+        seeds = [*runs.glob("*/seed*")]
+    assert [str(one.relative_to(runs)) for one in sorted(seeds)] == [
+        *("fedavg/seed0", "fedem/seed0", "fedem/seed1"),
+    ]

@@ -12,6 +12,7 @@ anything is missing or damaged, nothing changes.
 import argparse
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from fedlib import files, locks
@@ -22,6 +23,7 @@ from fedlib.report import frames, packs
 from fedlib.report.metrics.runs import TUNING
 from fedlib.report.pages import as_markdown, contents, kept
 from fedlib.workflow import unfinished
+from fedlib.workflow.config import CHOOSING
 from fedlib.workflow.declarations import Training
 from fedlib.workflow.plan import Plan
 
@@ -60,10 +62,10 @@ def _with_kept(plan: Plan, pack: Path, args: argparse.Namespace) -> Plan:
             "older version it cannot be added to; select them, too, or give --replace "
             "(ARGS=--replace) to keep these results instead"
         )
-    runs = sorted({run_name(one._asdict()) for one in here | there})
-    seeds = sorted({one.seed for one in here | there})
-    every = {"runs": runs, "seeds": seeds, "federations": None, "labels": None, "budget": None}
-    whole = Plan({**plan.config, **every})
+    every = sorted(here | there)
+    runs = [f"{run_name(one._asdict())}/seed{one.seed}" for one in every]
+    others = dict.fromkeys(("seeds", "federations", "labels", *CHOOSING))
+    whole = Plan({**plan.config, **others, "runs": runs})
     file = Path(whole.path("kept"))
     file.parent.mkdir(parents=True, exist_ok=True)
     files.write_text(file, json.dumps(whole.config, indent=1) + "\n")
@@ -71,9 +73,20 @@ def _with_kept(plan: Plan, pack: Path, args: argparse.Namespace) -> Plan:
     gather.bring(whole, [pack.parent], configured, lock, args.older_code)
     for stage, job in unfinished.jobs(whole):
         name = f"{run_name(job)}/seed{job['seed']}" if "seed" in job else run_name(job)
-        raise ConfigError(f"{stage} {name} is not done, and kept runs have it or its seed")
+        raise ConfigError(f"{stage} {name} is not done: run the workflow with it first")
+    run.tell(_fewer_seeds(whole))
     run.start([*run.SNAKEMAKE, *map(str, _sources(whole)), *configured], lock)
     return whole
+
+
+def _fewer_seeds(plan: Plan) -> Iterator[str]:
+    """A line for each table and figure that shows fewer seeds than one of its runs has."""
+    for stage, job in _shown(plan):
+        spec, paper = json.loads(plan.spec(stage, **job)), plan.paper(job["paper"])
+        runs = [plan.run(paper.name, one["federation"], one["label"]) for one in spec["runs"]]
+        if any(len(paper.seeds_of(one)) > len(spec["seeds"]) for one in runs):
+            seeds = ", ".join(map(str, spec["seeds"]))
+            yield f"{stage} {spec['name']} shows the seeds that all of its runs have: {seeds}"
 
 
 def trainings(pack: Path) -> set[Training]:

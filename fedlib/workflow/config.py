@@ -8,6 +8,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 
 from fedlib.errors import ConfigError, nearest, shown
@@ -106,8 +107,9 @@ def check(config: Mapping) -> None:
         check_choice(key, config[key], choices)
     for key in LISTS:
         _check_list(key, config[key])
-    if any(not 0 <= seed <= MAX_SEED for seed in config["seeds"] or ()):
-        raise ConfigError(f"seeds must be in [0, {MAX_SEED}], got {shown(config['seeds'])}")
+    seeds = [*(config["seeds"] or ()), *chain(*seeds_by_run(config["runs"] or ()).values())]
+    if any(not 0 <= seed <= MAX_SEED for seed in seeds):
+        raise ConfigError(f"seeds must be in [0, {MAX_SEED}], got {shown(seeds)}")
     rounds, tag = config["rounds"], config["tag"]
     if rounds is not None and (type(rounds) is not int or rounds < 1):
         raise ConfigError(f"rounds must be null or a whole number from 1, got {shown(rounds)}")
@@ -156,6 +158,24 @@ def share_of(text: object) -> tuple[int, int]:
     if not found or int(found[1]) > int(found[2]):
         raise ConfigError(f"share must be a part of several, such as 2/5, got {shown(text)}")
     return int(found[1]), int(found[2])
+
+
+def seeds_by_run(runs: Iterable[str]) -> dict[str, list[int]]:
+    """The seeds in names such as "pfedmm/digits/fedem/seed0", by run; [] for names without one.
+
+    Raises:
+      ConfigError: for a run with and without a seed.
+    """
+    found: dict[str, list[int]] = {}
+    for text in runs:
+        single = re.fullmatch(r"([^/]+/[^/]+/[^/]+)/seed(0|[1-9]\d*)", text)
+        seeds = found.setdefault(single[1] if single else text, [])
+        if single:
+            seeds.append(int(single[2]))
+    for name in runs:
+        if found.get(name):
+            raise ConfigError(f"runs: {name} is given both with and without a seed")
+    return found
 
 
 def check_choice(key: str, value: object, choices: Iterable, where: str = "known") -> None:

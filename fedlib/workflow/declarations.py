@@ -96,6 +96,20 @@ def check_paper(paper: Paper, name: str, scale: str) -> None:
     for stage in ("table", "figure"):
         for key, exhibit in getattr(paper, stage + "s").items():
             _check_exhibit(f"{where}.{stage}s[{key}]", stage, exhibit, paper)
+    check_seeds(paper)
+
+
+def check_seeds(paper: Paper) -> None:
+    """Raise ConfigError if a run has the seed of its tuning, or an exhibit no seed to show."""
+    where = f"papers.{paper.name}"
+    for run in paper.runs:
+        check_tuning(f"{where}.runs[{run.federation}/{run.label}]", run, paper.seeds_of(run))
+    for stage in ("table", "figure"):
+        for key, exhibit in getattr(paper, stage + "s").items():
+            shown = [run for run in paper.runs if exhibit.shows(run.federation, run.label)]
+            if shown and not common_seeds(paper, shown):
+                at = f"{where}.{stage}s[{key}].labels"
+                raise ConfigError(f"{at}: there is no seed that all of its runs have")
 
 
 def _check_types(at: str, run: Run) -> None:
@@ -142,7 +156,6 @@ def _check_run(at: str, run: Run, paper: Paper, known: Mapping[str, tuple[str, .
     weights, models = known["weights"], known["models"]
     check_choice(f"{at}.federation", run.federation, [data.name for data in paper.data])
     check_count(f"{at}.rounds", run.rounds)
-    check_tuning(at, run, paper.seeds_of(run))
     if is_file(run.method):
         own_methods.title_of(run.method)
     else:
@@ -205,8 +218,6 @@ def _check_exhibit(where: str, stage: str, exhibit: Exhibit, paper: Paper) -> No
     for label in exhibit.labels:
         labels = [run.label for run in on_them]
         check_choice(f"{where}.labels", label, labels, "its federations have runs")
-    if not common_seeds(paper, [run for run in on_them if run.label in exhibit.labels]):
-        raise ConfigError(f"{where}.labels: there is no seed that all of its runs have")
 
 
 def check_seed(paper: Paper, run: Run, seed: int) -> None:

@@ -2,13 +2,13 @@
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from fedlib.errors import ConfigError
 from fedlib.spec import Data, Paper, Run
 from fedlib.spec.exhibits import Exhibit
 from fedlib.workflow import declarations, older, overrides, own_methods
-from fedlib.workflow.config import CHOOSING, DEFAULTS, check, check_choice, normalised
+from fedlib.workflow.config import CHOOSING, DEFAULTS, check, check_choice, normalised, seeds_by_run
 from fedlib.workflow.declarations import Training, trainings_of
 from fedlib.workflow.layout import PATHS
 
@@ -49,10 +49,8 @@ class Selection:
         check_selection(self.config, self.papers.values())
         self.whole = self.papers
         wanted = {name: selected(paper, self.config) for name, paper in self.papers.items()}
-        for paper in wanted.values():  # with the seeds of the configuration
-            for run in paper.runs:
-                where = f"papers.{paper.name}.runs[{run.federation}/{run.label}]"
-                declarations.check_tuning(where, run, paper.seeds_of(run))
+        for paper in wanted.values():
+            declarations.check_seeds(paper)  # those of the configuration
         # Without `papers`, the papers are those with runs that the other filters select.
         self.papers = {name: paper for name, paper in wanted.items() if paper.runs}
         overrides.check_used(self.papers, self.config["set"] or ())
@@ -143,7 +141,7 @@ def check_selection(config: Mapping, declared: Iterable[Paper]) -> None:
         for value in config[key] or ():
             check_choice(key, value, choices, where)
     known = [f"{p.name}/{run.federation}/{run.label}" for p in declared for run in p.runs]
-    for name in config["runs"] or ():
+    for name in seeds_by_run(config["runs"] or ()):
         # Of hundreds of names, show those of the same federation, or else of the same paper.
         beginnings = name.rpartition("/")[0], name.partition("/")[0]
         near = ([k for k in known if k.startswith(f"{start}/")] for start in beginnings)
@@ -168,13 +166,13 @@ def check_selection(config: Mapping, declared: Iterable[Paper]) -> None:
 def selected(paper: Paper, config: Mapping) -> Paper:
     """The paper with the configuration's seeds, rounds and selection."""
     wanted = config["federations"], config["labels"]
-    seeds = config["seeds"]
+    seeds, single = config["seeds"], seeds_by_run(config["runs"] or ())
     runs = tuple(
-        _changed(run, config["rounds"], seeds)
+        _changed(run, config["rounds"], single.get(name) or (() if seeds else run.seeds))
         for run in paper.runs
         if _passes(run.federation, wanted[0])
         and (_passes(run.label, wanted[1]) or own_methods.is_own(run))
-        and _passes(f"{paper.name}/{run.federation}/{run.label}", config["runs"])
+        and ((name := f"{paper.name}/{run.federation}/{run.label}") in single or not single)
     )
     used = {run.federation for run in runs}
     return dataclasses.replace(
@@ -204,13 +202,10 @@ def _passes(value: str, wanted: list[str] | None) -> bool:
     return wanted is None or value in wanted
 
 
-def _changed(run: Run, cap: int | None, seeds: list[int] | None) -> Run:
-    """The run with at most `cap` rounds, and the paper's seeds if `seeds` is set."""
-    return dataclasses.replace(
-        run,
-        rounds=run.rounds if cap is None else min(cap, run.rounds),
-        seeds=run.seeds if seeds is None else (),
-    )
+def _changed(run: Run, cap: int | None, seeds: Sequence[int]) -> Run:
+    """The run with these seeds (none: the paper's) and at most `cap` rounds."""
+    rounds = run.rounds if cap is None else min(cap, run.rounds)
+    return dataclasses.replace(run, rounds=rounds, seeds=tuple(seeds))
 
 
 def _narrowed(exhibits: Mapping[str, Exhibit], runs: tuple[Run, ...]) -> dict[str, Exhibit]:

@@ -168,7 +168,7 @@ def _of_paper(selection: Selection, digest: Digest, paper: Paper) -> dict:
         "bibtex": papers.bibtex(paper.name),
         "printed": papers.num_printed(paper.name),
         "scale_note": paper.scale_note,
-        "seeds": list(paper.seeds),
+        "seeds": sorted({seed for run in paper.runs for seed in paper.seeds_of(run)}),
         "federations": [
             {"name": data.name, "title": data.title, "notes": data.notes}
             for data in families(paper)
