@@ -1,6 +1,7 @@
 """Small federations, models and cohorts for the tests of methods and engine."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -129,6 +130,16 @@ def assert_close(one, other, tolerance=1e-12):
             torch.testing.assert_close(x, y, rtol=tolerance, atol=tolerance)
         else:
             assert x is y
+
+
+class Payload:
+    """What an attacker would put into a file: unpickling it creates a file of this path."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
 
 
 def same_bits(one, other):

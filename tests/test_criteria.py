@@ -1,7 +1,5 @@
 """Acceptance criteria: predicates, the table of verdicts, and what the papers declare."""
 
-from pathlib import Path
-
 import made_up
 import numpy as np
 import pandas as pd
@@ -14,8 +12,8 @@ from fedlib.report import measures, metrics, predicates, printed, recovery, tabl
 from fedlib.report.tables import criteria, render
 from fedlib.spec import SCALES
 from fedlib.spec.criteria import Criteria, Criterion
+from fedlib.workflow.provenance import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 NAN = float("nan")
 
 

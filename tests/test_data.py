@@ -28,6 +28,7 @@ from data_fixtures import (
     owned,
     put,
 )
+from support import Payload
 
 from fedlib.data import cifar_batch, downloads, sources
 from fedlib.data import idx as idx_format
@@ -281,25 +282,15 @@ def test_a_raw_file_that_is_missing_or_truncated_is_named(dataset, raw):
         iid(dataset, raw)
 
 
-class Evil:
-    """Creates a file when it is unpickled."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return Path.touch, (self.path,)
-
-
 def test_a_batch_is_not_unpickled_before_its_checksum_matches(raw, tmp_path, monkeypatch):
-    put(raw, downloads.files("cifar10")["data_batch_1"], pickle.dumps(Evil(tmp_path / "evil")))
+    put(raw, downloads.files("cifar10")["data_batch_1"], pickle.dumps(Payload(tmp_path / "evil")))
     monkeypatch.setattr(cifar_batch, "parse", lambda *args: pytest.fail("opened"))
     with pytest.raises(DataError, match="data_batch_1 has .* the official file has"):
         iid("cifar10", raw)
 
 
 def test_a_batch_that_calls_anything_is_refused(tmp_path):
-    content = pickle.dumps({"data": Evil(tmp_path / "evil"), "labels": []})
+    content = pickle.dumps({"data": Payload(tmp_path / "evil"), "labels": []})
     with pytest.raises(DataError, match="batch is not a CIFAR batch: it asks for .*touch|getattr"):
         cifar_batch.parse(content, "batch", "labels")
     assert not (tmp_path / "evil").exists()

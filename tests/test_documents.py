@@ -1,14 +1,13 @@
 """What the documents say exists."""
 
 import re
-from pathlib import Path
 
 import pytest
 import yaml
 
 import fedlib
+from fedlib.workflow.provenance import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted(
     path.relative_to(ROOT).as_posix()
     for pattern in (

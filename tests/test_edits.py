@@ -141,24 +141,20 @@ def test_an_edit_of_plumbing_repeats_nothing(module):
     assert repeated(module) == []
 
 
-@pytest.mark.parametrize("kind", ["angled", "dirichlet", "majority", "permuted", "two_shard"])
-def test_an_edit_of_a_partition_repeats_the_federations_of_that_kind(kind):
-    expected = [
-        ("partition", job)
-        for job in PLAN.partitions()
-        if PLAN.data(job["paper"], job["federation"]).partition["kind"] == kind
-    ]
-    assert expected and repeated(f"data/partitions/{kind}") == expected
-
-
-@pytest.mark.parametrize("source", ["digits", "synthetic"])
-def test_an_edit_of_a_reader_repeats_the_partitions_of_its_data_set(source):
-    expected = [
-        ("partition", job)
-        for job in PLAN.partitions()
-        if PLAN.data(job["paper"], job["federation"]).dataset == source
-    ]
-    assert expected and repeated(f"data/sources/{source}") == expected
+@pytest.mark.parametrize(
+    "module",
+    [
+        *(f"partitions/{x}" for x in ("angled", "dirichlet", "majority", "permuted", "two_shard")),
+        *("sources/digits", "sources/synthetic"),
+    ],
+)
+def test_an_edit_of_a_partition_or_a_reader_repeats_the_federations_of_it(module):
+    expected = []
+    for job in PLAN.partitions():
+        data = PLAN.data(job["paper"], job["federation"])
+        if module in (f"partitions/{data.partition['kind']}", f"sources/{data.dataset}"):
+            expected.append(("partition", job))
+    assert expected and repeated(f"data/{module}") == expected
 
 
 def test_an_edit_of_a_metric_trains_nothing():

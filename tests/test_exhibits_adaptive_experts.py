@@ -1,7 +1,5 @@
 """Exhibits of trainings that are evaluated in several ways: protocols, clusters, gates, claims."""
 
-from pathlib import Path
-
 import made_up
 import numpy as np
 import pandas as pd
@@ -16,8 +14,8 @@ from fedlib.report.inputs import Inputs
 from fedlib.results import RunResult, View
 from fedlib.spec.exhibits import Protocol
 from fedlib.spec.tables import ProtocolGrid
+from fedlib.workflow.provenance import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = printed.read(ROOT / "fedlib/papers/adaptive_experts/published.csv")
 PATTERN = "table2-p{p:.1f}-{label}"
 WAYS = [

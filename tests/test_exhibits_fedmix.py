@@ -1,7 +1,5 @@
 """Exhibits of FedMix: curves by protocol and traffic, divergence, tables, clusters and leakage."""
 
-from pathlib import Path
-
 import made_up
 import numpy as np
 import pandas as pd
@@ -14,8 +12,8 @@ from fedlib.report import figures, metrics, of_clients, printed, tables
 from fedlib.report.figures import style
 from fedlib.report.tables import render
 from fedlib.results import RunResult, View
+from fedlib.workflow.provenance import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = printed.read(ROOT / "fedlib/papers/fedmix/published.csv")
 DEFAULT = View("seen", "default", "test")
 NEW_SHARD = View("seen", "new_shard", "val")

@@ -1,7 +1,6 @@
 """Exhibits of Fed-MoE: a global model on the server's examples, and what a mixture wrote down."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import made_up
 import numpy as np
@@ -13,8 +12,8 @@ from fedlib.errors import ConfigError, DataError
 from fedlib.report import figures, metrics, printed, tables
 from fedlib.report.tables import render
 from fedlib.results import RunResult, View
+from fedlib.workflow.provenance import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = printed.read(ROOT / "fedlib/papers/fedmoe/published.csv")
 SERVER = View("server", "default", "test")
 LAST = View("server", "last", "test")  # of methods that choose a state

@@ -1,7 +1,5 @@
 """Exhibits of pFedMoE: published cells with sources, costs to a target, clients and experts."""
 
-from pathlib import Path
-
 import made_up
 import numpy as np
 import pandas as pd
@@ -14,8 +12,8 @@ from fedlib.report import embeddings, figures, metrics, printed, tables
 from fedlib.report.figures import style
 from fedlib.report.tables import render
 from fedlib.results import RunResult, View
+from fedlib.workflow.provenance import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = printed.read(ROOT / "fedlib/papers/pfedmoe/published.csv")
 DEFAULT = View("seen", "default", "test")
 MIB = 2**20

@@ -9,7 +9,6 @@ import dataclasses
 import gzip
 import io
 import json
-import pickle
 import runpy
 import time
 import zipfile
@@ -259,16 +258,6 @@ def test_a_cifar_batch(tally, data):
     refused(
         tally, "raw file, CIFAR", lambda: cifar_batch.parse(content, "batch_1", "labels"), "batch_1"
     )
-
-
-def test_a_pickle_that_calls_something_is_refused(tmp_path):
-    class Evil:
-        def __reduce__(self):
-            return Path.touch, (tmp_path / "evil",)
-
-    with pytest.raises(DataError, match="batch_1 is not a CIFAR batch"):
-        cifar_batch.parse(pickle.dumps({"data": Evil()}), "batch_1", "labels")
-    assert not (tmp_path / "evil").exists()
 
 
 @drawn(25)

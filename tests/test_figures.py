@@ -1,7 +1,5 @@
 """Figures: what is on their axes, that a method looks the same everywhere, and stable bytes."""
 
-from pathlib import Path
-
 import made_up
 import matplotlib
 import numpy as np
@@ -19,8 +17,8 @@ from fedlib.report.figures import canvas, saving, style
 from fedlib.report.figures.curves import focus
 from fedlib.report.figures.saving import wrapped
 from fedlib.spec import SCALES
+from fedlib.workflow.provenance import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "fedlib/papers/pfedmm/published.csv"
 LABELS = ["local", "fedavg", "fedem", "pfedmm"]
 SWEEP = {

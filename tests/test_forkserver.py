@@ -9,10 +9,10 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
+from workflow import wait_for
 
 from fedlib.workflow import forkclient, forkserver, warm
 from fedlib.workflow.forkclient import SERVERS
@@ -51,13 +51,6 @@ def run(tmp_path, code: str, *arguments: str, given: str = "", **changes) -> tup
     client = begin(tmp_path, code, *arguments, **changes)
     output, errors = client.communicate(given, timeout=60)
     return client.returncode, output, errors
-
-
-def wait_for(condition, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "nothing happened in time"
-        time.sleep(0.02)
 
 
 def test_a_job_has_its_libraries_and_is_otherwise_a_script_of_its_own(tmp_path, servers):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from reference import Reference, assert_params
-from support import cohort_of, executors, sgd, tiny_task, toy_federation
+from support import cohort_of, executors, run, sgd, tiny_task, toy_federation
 
 from fedlib import methods
 from fedlib.engine.task import Task
@@ -24,14 +24,6 @@ def make(task=None, local=None, **params):
     return methods.load("label_leakage")(task=task or tiny_task(), local=local or plain(), **params)
 
 
-def after(method, federation, *, ids=None, rounds=1, executor="loop"):
-    state = method.init(federation.num_clients, 0)
-    for number in range(rounds):
-        cohort = cohort_of(method.task, federation, ids, executor=executor, round=number)
-        state = method.round(state, cohort)
-    return state
-
-
 def true_shares(federation, client):
     labels = federation.y[federation.train.of(client)]
     return torch.from_numpy(np.bincount(labels, minlength=3) / len(labels))
@@ -42,7 +34,7 @@ def true_shares(federation, client):
 def test_one_full_batch_step_from_a_zero_output_layer_gives_the_labels_away_exactly(executor, lr):
     federation = toy_federation(sizes=(7, 12, 6, 10))
     method = make(local=plain(lr=lr), zero_output=True)
-    recovered = method.diagnostics(after(method, federation, executor=executor))["recovered"]
+    recovered = method.diagnostics(run(method, federation, 1, executor=executor))["recovered"]
     for client in federation.ids("seen"):
         # The shares are exact but for the rounding of a few operations in float64.
         torch.testing.assert_close(
@@ -56,7 +48,7 @@ def test_the_estimate_is_the_formula_on_a_loop_in_plain_pytorch(executor, batch_
     federation, task = toy_federation(), tiny_task()
     local = plain(batch_size=batch_size, epochs=2 if batch_size == 4 else 1)
     method = make(task, local)
-    state = after(method, federation, executor=executor)
+    state = run(method, federation, 1, executor=executor)
     hand, start = Reference(federation, task, local), task.init(0)
     hand.rounds(hand.learn, cohorts=[hand.seen])
     for client, net in hand.nets.items():
@@ -82,8 +74,8 @@ def test_several_steps_give_a_distribution_even_where_the_bias_fell_far():
 def test_only_the_first_round_is_read_and_only_those_who_took_part_in_it():
     federation = toy_federation()
     method = make()
-    first = after(method, federation, ids=[0, 2])
-    later = after(method, federation, ids=[0, 2], rounds=3)
+    first = run(method, federation, 1, ids=[0, 2])
+    later = run(method, federation, 3, ids=[0, 2])
     recovered = method.diagnostics(later)["recovered"]
     assert torch.equal(first.recovered, later.recovered)
     assert recovered[[0, 2]].isfinite().all()
@@ -93,7 +85,7 @@ def test_only_the_first_round_is_read_and_only_those_who_took_part_in_it():
 def test_the_true_shares_of_the_labels_are_measured_for_every_client():
     federation = toy_federation()
     method = make()
-    state = after(method, federation)
+    state = run(method, federation, 1)
     for group in ("seen", "unseen"):
         cohort = cohort_of(method.task, federation, federation.ids(group))
         measured = method.measure("default", method.personalise(state, cohort), cohort)

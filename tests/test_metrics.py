@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import made_up
 import numpy as np
@@ -16,8 +15,8 @@ import pytest
 from fedlib.errors import DataError
 from fedlib.report import metrics
 from fedlib.results import RunResult, Scores, View
+from fedlib.workflow.provenance import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 SEEN, UNSEEN = View("seen", "default", "test"), View("unseen", "default", "test")
 
 

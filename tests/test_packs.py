@@ -2,7 +2,6 @@
 
 import re
 import tarfile
-from pathlib import Path
 
 import made_up
 import pytest
@@ -13,8 +12,8 @@ from fedlib.errors import DataError
 from fedlib.report import frames, inputs, metrics, packs, tables
 from fedlib.report.tables import render
 from fedlib.workflow import command
+from fedlib.workflow.provenance import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "fedlib/papers/pfedmm/published.csv"
 
 

@@ -3,7 +3,6 @@ import re
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import commands
 import pytest
@@ -17,8 +16,7 @@ from fedlib.workflow import config, narrowing, plan, provenance, shell
 from fedlib.workflow.config import normalised
 from fedlib.workflow.layout import PATHS, STAGES
 from fedlib.workflow.plan import Plan, Training
-
-ROOT = Path(__file__).resolve().parents[1]
+from fedlib.workflow.provenance import ROOT
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Every number that a paper printed is shown by a table or figure, or there is a reason."""
 
 import json
-from pathlib import Path
 
 import pytest
 from support import REPRODUCED
@@ -9,8 +8,8 @@ from support import REPRODUCED
 from fedlib.report import figures, printed, tables
 from fedlib.report.wall import cells
 from fedlib.workflow.plan import Plan
+from fedlib.workflow.provenance import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 SEED = 1
 NOT_SHOWN = {  # (exhibit, data set, label, metric) by paper, and why
     "adaptive_experts": {

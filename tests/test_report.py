@@ -7,7 +7,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
 
 import made_up_report
 import pandas as pd
@@ -23,8 +22,8 @@ from fedlib.report.tables import render
 from fedlib.results import RunResult
 from fedlib.run.spent import CPU, MEMORY, WALL
 from fedlib.workflow.plan import Plan
+from fedlib.workflow.provenance import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 VOID = {"meta", "link", "img", "input", "br", "hr"}
 

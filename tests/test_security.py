@@ -14,6 +14,7 @@ import commands
 import pytest
 import torch
 import workflow
+from support import Payload
 from workflow import ROOT
 
 from fedlib.cli import arguments, make, run
@@ -98,16 +99,6 @@ def test_no_program_calls_what_runs_a_text_or_a_pickle():
 def test_numpy_reads_no_objects():
     found = [call for path in PROGRAMS for name, call in calls(path) if name == "np.load"]
     assert found and all(given(call, "allow_pickle") is False for call in found)
-
-
-class Payload:
-    """What an attacker would put into a file: a call that unpickling makes."""
-
-    def __init__(self, path: Path):
-        self.path = path
-
-    def __reduce__(self):
-        return Path.touch, (self.path,)
 
 
 @pytest.mark.parametrize(

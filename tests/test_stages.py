@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import h5py
 import numpy as np
@@ -22,9 +21,9 @@ from fedlib.results import RunResult, View
 from fedlib.run_spec import RUN_ENTRIES
 from fedlib.seals import spec_digest
 from fedlib.workflow import command
+from fedlib.workflow.provenance import ROOT
 from scripts.train import Stop
 
-ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 ROUNDS = 60  # a second or two: enough to be interrupted twice
 

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from support import toy_federation
@@ -11,8 +10,8 @@ from support import toy_federation
 from fedlib import spec
 from fedlib.results import RunResult
 from fedlib.seals import spec_digest
+from fedlib.workflow.provenance import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 COMPILERS = ("torch._dynamo", "torch._inductor", "sympy", "triton")
 OTHERS = ("torchvision", "pandas", "pyarrow", "scipy", "matplotlib")
 

@@ -3,7 +3,6 @@
 import io
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import made_up
 import numpy as np
@@ -15,8 +14,8 @@ from fedlib.errors import DataError
 from fedlib.report import exhibits, metrics, printed, tables
 from fedlib.report.tables import render
 from fedlib.report.tables.render import Block, Cell, Column, Sheet
+from fedlib.workflow.provenance import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "fedlib/papers/pfedmm/published.csv"
 
 

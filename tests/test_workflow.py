@@ -8,8 +8,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
-from dataclasses import fields
 from pathlib import Path
 
 import commands
@@ -18,6 +16,7 @@ import pytest
 import test_stages as stages
 import workflow
 import yaml
+from support import assert_same_result
 
 from fedlib.cli import arguments as words_of
 from fedlib.cli import clean, jobs, make
@@ -287,20 +286,10 @@ def test_a_job_refuses_code_that_changed_since_it_was_planned(finished):
 
 
 def assert_same(one: Path, other: Path) -> None:
-    """Every number of two result files is the same, bit by bit; only the provenance may differ."""
+    """Every number of two result files is the same; only the provenance may differ."""
     first, second = RunResult.load(one), RunResult.load(other)
-    for field in fields(RunResult):
-        if field.name != "provenance":
-            assert _text(getattr(first, field.name)) == _text(getattr(second, field.name))
-
-
-def _text(value: object) -> object:
-    """Arrays as bytes, so that equal is equal."""
-    if hasattr(value, "tobytes"):
-        return value.dtype.str, value.shape, value.tobytes()
-    if isinstance(value, dict):
-        return {key: _text(item) for key, item in value.items()}
-    return [_text(item) for item in vars(value).values()] if hasattr(value, "__dict__") else value
+    assert first.spec == second.spec
+    assert_same_result(first, second)
 
 
 LONG = "rounds=40"
@@ -334,7 +323,7 @@ def start(folder, command: list[str], **changes: str) -> tuple[subprocess.Popen,
     checkpoints = folder / PLAN.path("checkpoints", **JOB)
     lock = checkpoints / "lock"
     try:
-        wait_for(lambda: (checkpoints / "checkpoint.json").exists() and lock.read_text())
+        workflow.wait_for(lambda: (checkpoints / "checkpoint.json").exists() and lock.read_text())
         return process, int(lock.read_text().split()[0])
     except BaseException:
         process.kill()
@@ -343,13 +332,6 @@ def start(folder, command: list[str], **changes: str) -> tuple[subprocess.Popen,
 
 HISTORY = PLAN.path("history", **JOB)
 TRAINING = ["-m", "snakemake", "--nocolor", HISTORY, *workflow.smoke("--config", LONG)]
-
-
-def wait_for(condition, seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "nothing happened in time"
-        time.sleep(0.02)
 
 
 def go_on(folder, wanted: str) -> None:

@@ -5,14 +5,13 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from fedlib import methods
 from fedlib.workflow.plan import Plan
+from fedlib.workflow.provenance import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 EVALUATED = {"paper": "benchmark", "federation": "femnist", "label": "own-fedexprox", "seed": 1}
 TEXT = (ROOT / "docs/your-method.md").read_text(encoding="utf-8")
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -36,6 +37,13 @@ def copy_checkout(folder: Path) -> Path:
         else:
             shutil.copy2(source, target)
     return folder
+
+
+def wait_for(condition, seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "nothing happened in time"
+        time.sleep(0.02)
 
 
 def clone(finished: Path, folder: Path) -> Path:
