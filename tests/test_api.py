@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import itertools
 import json
 import re
 import subprocess
@@ -28,10 +29,12 @@ from test_methods import METHODS
 from torch import nn
 
 import fedlib
+from fedlib import tree
 from fedlib.api import federation, runs
 from fedlib.api.model import builder
 from fedlib.errors import ConfigError, DataError
 from fedlib.federation import Federation
+from fedlib.methods.fedavg import FedAvg
 from fedlib.methods.fedem import FedEM
 from fedlib.models import mlp
 from fedlib.seals import spec_digest
@@ -47,6 +50,7 @@ CUT |= {"unseen_fraction": 0.2}
 SOLVER = {"lr": 0.2, "batch_size": 16, "momentum": 0.5}
 WEIGHTS = [1.0 + label / 10 for label in range(10)]
 BUILD = partial(mlp.build, in_features=64, hidden=8, num_classes=10)
+GOSSIP = {"aggregation": "gossip"}
 quiet = partial(runs.simulate, progress=None, threads=1)
 
 
@@ -407,6 +411,62 @@ def test_a_setting_that_makes_no_sense_is_refused_in_one_line(told):
     with pytest.raises(ConfigError, match=told) as caught:
         fedlib.simulate(cut(), BUILD, threads=1, **given | SETTINGS[told])
     assert "\n" not in str(caught.value)
+
+
+class Noisy(FedAvg):
+    def round(self, state, cohort):
+        after = super().round(state, cohort)
+        return after._replace(params=tree.map(lambda x: x + torch.randn_like(x), after.params))
+
+
+class Summed(FedAvg):
+    def round(self, state, cohort):
+        start = cohort.broadcast(state.params)
+        fitted, _ = cohort.fit(self.task.losses, start, local=self.local)
+        return state._replace(params=cohort.average(fitted, state.params))
+
+
+def returning(name, value):
+    """FedAvg with a function that makes something else of what FedAvg's returns."""
+    own = {name: lambda self, *args: value(getattr(FedAvg, name)(self, *args))}
+    return type("Wrong", (FedAvg,), own)
+
+
+METHODS_OF_USERS = {
+    r"Wrong.round must return a state like init's, got None": returning("round", lambda s: None),
+    r"a state like init's, got one that differs in .params\['new'\]": returning(
+        "round", lambda state: state._replace(params={**state.params, "new": torch.ones(1)})
+    ),
+    r"\['body.1.bias'\] was \(torch.float32, \[8\]\) and is \(torch.float64, ": returning(
+        "round",
+        lambda state: state._replace(
+            params=state.params | {"body.1.bias": torch.zeros(8).double()}
+        ),
+    ),
+    r"Summed: the loss must be a scalar, got shape \[10\]": Summed,
+    r"return log-probabilities; the probabilities of an example sum to 10": returning(
+        "predict", torch.zeros_like
+    ),
+    r"predict must return log-probabilities of shape \[20, 10\], got \[20\]": returning(
+        "predict", lambda log_probs: log_probs[:, 0]
+    ),
+    "Noisy draws from PyTorch's global generator": Noisy,
+}
+
+
+@pytest.mark.parametrize("told", METHODS_OF_USERS)
+def test_what_a_users_method_returns_is_checked_before_the_run(told):
+    with pytest.raises(ConfigError, match=told):
+        quiet(cut(), BUILD, METHODS_OF_USERS[told], local=fedlib.SGD(lr=0.1), rounds=10**9)
+
+
+def test_a_trial_changes_nothing_of_the_run_of_a_users_method():
+    done = []
+    for kind, course in itertools.product((FedAvg, returning("round", lambda s: s)), ({}, GOSSIP)):
+        result = quiet(cut(), BUILD, kind, local=fedlib.SGD(lr=0.1), rounds=1, course=course)
+        done.append(result)
+    assert same_bits(done[0].state, done[2].state) and same_bits(done[1].state, done[3].state)
+    assert_same_result(done[0].history, done[2].history)
 
 
 own = federation.Federation.from_arrays

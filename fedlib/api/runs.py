@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from fedlib import methods, tree
+from fedlib.api import trial
 from fedlib.api.model import Model, builder
 from fedlib.api.result import Result
 from fedlib.engine.device import DeviceData
@@ -77,7 +78,8 @@ def simulate(
         of several.
 
     Raises:
-      ConfigError: for a model, method or setting that does not exist or does not fit the data.
+      ConfigError: for a model, method or setting that does not exist or does not fit the data, or a
+        method whose functions return something else than they should.
       DataError: for a federation without a client that can train.
       DivergedError: as soon as a loss is not finite.
     """
@@ -104,6 +106,8 @@ def simulate(
             run = _course({**known, "rate": rate}, course or {})
             way = executor if executor != "auto" or _can_be_batched(task, data) else "loop"
             simulation = Simulation(made, data, run, chosen(way, made, data, run))
+        if not kind.__module__.startswith("fedlib."):
+            trial.check(simulation)
         state, history = simulation.run(report=progress or (lambda line: None))
     return Result(simulation, state, history)
 

@@ -1,0 +1,125 @@
+"""A trial of a user's class before its run: what do its functions return?
+
+It is one round of two clients with a few examples each. Otherwise a loss that is no scalar would be
+summed, and probabilities that are none would be compared, without a word.
+"""
+
+import contextlib
+from copy import copy
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.device import DeviceData, upload
+from fedlib.engine.executors import Loop
+from fedlib.errors import ConfigError, DivergedError, shown
+from fedlib.federation import GROUPS, SPLITS, Split
+from fedlib.run import checkpoint, scoring
+from fedlib.run.simulate import Simulation
+
+CLIENTS = 2
+EXAMPLES = 10  # of each client and split
+ROUNDING = 0.01  # of sums of probabilities
+
+
+def check(simulation: Simulation) -> None:
+    """Raise ConfigError for what a function returns, or for draws that cannot be repeated."""
+    federation = simulation.federation
+    seen = federation.ids("seen")
+    able = seen[federation.train.sizes[seen] > 0][:CLIENTS]
+    if not len(able):
+        return  # the run says so
+    course = replace(simulation.course, edge_probability=1.0)  # the graph of a decentralised run
+    few = replace(simulation, data=_few(simulation.data, able), course=course, executor=Loop())
+    cohort, name = few.cohort(able, 0), type(few.method).__name__
+    # That steps diverge on these few examples says nothing about the run.
+    with torch.random.fork_rng(devices=[]), contextlib.suppress(DivergedError):
+        before = torch.get_rng_state()
+        _round_and_evaluation(few, _refusing_vectors(cohort, name), name)
+        if not torch.equal(before, torch.get_rng_state()):
+            raise ConfigError(
+                f"{name} draws from PyTorch's global generator, so that a run could not be "
+                "repeated; take fedlib.streams.generator(cohort.seed, cohort.round, 'my draw')"
+            )
+
+
+def _few(data: DeviceData, seen: np.ndarray) -> DeviceData:
+    """The data with the first examples of each client, of whom only these are seen.
+
+    The others stay, so that states have their size.
+    """
+    data, whole = copy(data), data.federation
+    group = whole.group.copy()
+    group[whole.ids("seen")] = GROUPS.index("unseen")
+    group[seen] = GROUPS.index("seen")
+    owned = {
+        name: Split.from_lists([split.of(c)[:EXAMPLES] for c in range(whole.num_clients)])
+        for name, split in ((name, whole.split(name)) for name in SPLITS)
+    }
+    data.federation = replace(whole, group=group, **owned)
+    data.rows = {name: upload(split.rows, data.device) for name, split in owned.items()}
+    return data
+
+
+def _refusing_vectors(cohort: Cohort, name: str) -> Cohort:
+    """The cohort, which refuses to minimise a loss that is no scalar."""
+
+    class Refusing(type(cohort)):
+        def fit(self, loss, *args, **options):
+            def scalar(*inner):
+                value = loss(*inner)
+                if not isinstance(value, Tensor) or value.dim():
+                    got = f"shape {[*value.shape]}" if isinstance(value, Tensor) else shown(value)
+                    raise ConfigError(f"{name}: the loss must be a scalar, got {got}")
+                return value
+
+            return super().fit(scalar, *args, **options)
+
+    return Refusing(**{field.name: getattr(cohort, field.name) for field in fields(cohort)})
+
+
+def _round_and_evaluation(few: Simulation, cohort: Cohort, name: str) -> None:
+    """Raises ConfigError for a state or predictions of the wrong form."""
+    method, state = few.method, few.init()
+    after = method.round(state, cohort)
+    _check_alike(state, after, name)
+    after = method.observe(after, cohort, "seen")
+    labels = few.federation.num_classes
+
+    def predict(personal: Any, batch: Any) -> Tensor:
+        log_probs = method.predict(personal, batch)
+        if log_probs.shape != (*batch.y.shape, labels):
+            raise ConfigError(
+                f"{name}.predict must return log-probabilities of shape "
+                f"{[*batch.y.shape, labels]}, got {[*log_probs.shape]}"
+            )
+        sums = log_probs.exp().sum(-1)
+        if (sums - 1).abs().max() > ROUNDING:
+            raise ConfigError(
+                f"{name}.predict must return log-probabilities; the probabilities of an example "
+                f"sum to {sums.flatten()[0]:.3g}"
+            )
+        return log_probs
+
+    for _, personal in scoring.prepared(method, after, cohort, method.protocols.get("seen", {})):
+        cohort.score(predict, personal, split="train")
+
+
+def _check_alike(state: Any, after: Any, name: str) -> None:
+    """Raises ConfigError unless a round's state has the entries, shapes and types of init's."""
+    first, second = checkpoint.flatten(state), checkpoint.flatten(after)
+    must = f"{name}.round must return a state like init's"
+    if odd := sorted(first.keys() ^ second.keys()):
+        got = shown(after) if "" in odd else f"one that differs in {odd[0]}"
+        raise ConfigError(f"{must}, got {got}")
+    for entry, value in first.items():
+        one, other = (
+            (x.dtype, [*x.shape]) if isinstance(x, Tensor) else type(x)
+            for x in (value, second[entry])
+        )
+        if one != other:
+            raise ConfigError(f"{must}; {entry} was {one} and is {other}")
