@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from conftest import toy_run
 from support import sgd, silently, simulation_of, toy_federation
 from test_simulate import simulation
 from torch import nn
@@ -28,7 +29,6 @@ from fedlib.run.checkpoint import Checkpoints
 from fedlib.run.evaluate import evaluate_state
 from fedlib.run.simulate import Course
 from fedlib.run.train import train
-from fedlib.spec import Run
 
 FEATURES, HIDDEN, CLASSES = 4, 6, 3
 BODY, HEAD = FEATURES * HIDDEN, HIDDEN * CLASSES  # multiply-adds of the layers of the MLP
@@ -169,17 +169,10 @@ def test_the_batched_executor_and_its_padding_change_nothing():
 
 
 def test_an_evaluation_stores_what_was_measured(tmp_path):
-    declared = Run(
-        federation="toy",
-        label="fedem",
-        title="FedEM",
-        method="fedem",
-        model="mlp",
-        model_params={"in_features": FEATURES, "hidden": HIDDEN, "num_classes": CLASSES},
-        rounds=2,
-        local={"solver": "sgd", "lr": 0.05, "batch_size": 4},
-        params={"num_experts": 2},
-    ).spec(seed=3)
+    model = {"in_features": FEATURES, "hidden": HIDDEN, "num_classes": CLASSES}
+    local = {"solver": "sgd", "lr": 0.05, "batch_size": 4}
+    fedem = {"label": "fedem", "params": {"num_experts": 2}}
+    declared = toy_run(**fedem, model_params=model, rounds=2, local=local).spec(seed=3)
     run = build_simulation(declared, toy_federation())
     files = {"state_file": tmp_path / "state.pt", "history_file": tmp_path / "history.h5"}
     checkpoints = Checkpoints(tmp_path / "checkpoints", {}, every=60)

@@ -266,36 +266,27 @@ def test_waypoints_of_another_metric_or_without_a_round_are_not_guessed(collecte
         )
 
 
-@pytest.mark.parametrize(("curves", "focused"), [(8, True), (7, False)])
-def test_many_curves_that_end_close_together_are_shown_where_they_end(curves, focused):
-    axes = Figure().subplots()
-    ends = [0.8 + 0.02 * number for number in range(curves)]
-    for end in ends:
-        axes.plot([0, 1, 2], [0.0, end, end])
-    note = focus(axes, [pd.Series([0.0, end, end]) for end in ends])
-    assert bool(note) == focused
-    # 0.15 of the room between the ends below the lowest, 0.1 above the highest.
-    room = ends[-1] - ends[0]
-    wanted = (ends[0] - 0.15 * room, ends[-1] + 0.1 * room) if focused else None
-    assert axes.get_ylim() == pytest.approx(wanted) if wanted else axes.get_ylim()[0] < 0
+ENDS = [0.8 + 0.02 * number for number in range(8)]
+PEAKS = [0.9, *[0.8] * 7]  # before the last round
 
 
-def test_half_of_every_curve_stays_in_sight():
+@pytest.mark.parametrize(
+    ("curves", "limits"),
+    [
+        # 0.15 of the room between the ends below the lowest, 0.1 above the highest.
+        ([[0.0, end, end] for end in ENDS], (0.8 - 0.15 * 0.14, 0.94 + 0.1 * 0.14)),
+        ([[0.0, end, end] for end in ENDS[:7]], None),  # are few
+        ([[0.0, 0.4, end] for end in ENDS], (0.4, 0.94 + 0.1 * 0.14)),  # half of each in sight
+        ([[0.0, peak, 0.8] for peak in PEAKS], (0.79, 0.91)),
+    ],
+    ids=["many", "few", "half of each stays in sight", "a peak stays in sight"],
+)
+def test_many_curves_that_end_close_together_are_shown_where_they_end(curves, limits):
     axes = Figure().subplots()
-    drawn = [pd.Series([0.0, 0.4, 0.8 + 0.02 * number]) for number in range(8)]
-    for curve in drawn:
+    for curve in curves:
         axes.plot(curve)
-    assert focus(axes, drawn) and axes.get_ylim()[0] == 0.4  # not just below 0.8
-
-
-def test_a_curve_that_was_higher_before_its_end_is_shown_up_to_its_peak():
-    axes = Figure().subplots()
-    drawn = [pd.Series([0.0, 0.8, 0.81 + 0.001 * number]) for number in range(8)]
-    drawn[3][1] = 0.9
-    for curve in drawn:
-        axes.plot(curve)
-    assert focus(axes, drawn)
-    assert axes.get_ylim()[1] > 0.9
+    assert bool(focus(axes, [pd.Series(curve) for curve in curves])) == bool(limits)
+    assert axes.get_ylim() == pytest.approx(limits) if limits else axes.get_ylim()[0] < 0
 
 
 def test_names_are_broken_at_a_comma_where_that_does():

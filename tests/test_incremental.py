@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import workflow
 import yaml
+from support import clients_with
 
-from fedlib.federation import Federation, Split
 from fedlib.workflow import config
 from fedlib.workflow.layout import STAGES
 from fedlib.workflow.plan import Plan
@@ -261,18 +261,8 @@ def test_shards_that_come_out_unchanged_are_not_trained_on_again(folder):
 def test_the_manifest_is_small_enough_to_be_compared_by_content():
     """Snakemake compares files of up to 1 MB by content, larger ones by time."""
     clients, classes = 4000, 62
-    one = np.zeros(0, np.int64)
-    empty = Split(one, np.zeros(clients + 1, np.int64))
-    federation = Federation(
-        x=np.zeros((0, 1), np.uint8),
-        y=one,
-        num_classes=classes,
-        train=empty,
-        val=empty,
-        test=empty,
-        group=np.zeros(clients, np.uint8),
-        client_id=np.arange(clients),
-    )
+    nothing = np.zeros((0, 1), np.uint8), np.zeros(0, np.int64), [([], [])] * clients
+    federation = clients_with(*nothing, classes)
     text = json.dumps(federation.manifest(), indent=1, sort_keys=True)
     most = text.replace(" 0" * (classes - 1), " 00" * (classes - 1))
     assert len(most) < 1_000_000

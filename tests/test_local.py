@@ -291,30 +291,23 @@ def displacements(solver, cohorts, executor="loop"):
 
 
 @executors
-def test_each_clients_schedule_counts_the_epochs_it_has_done(executor):
-    # One step per round at rate 1; after two epochs of a client its own rate is a tenth.
-    schedule = Schedule(kind="multi_step", milestones=(2,))
-    moved = displacements(
-        SGD(lr=1.0, batch_size=4, schedule=schedule), [[0], [0, 1], [0, 1], [1, 2]], executor
-    )
-    assert moved == [[1], [1, 1], [0.1, 1], [0.1, 1]]
-
-
-@executors
-def test_a_schedule_by_round_is_the_same_for_everybody(executor):
-    schedule = Schedule(kind="multi_step", by="round", milestones=(2,))
-    moved = displacements(
-        SGD(lr=1.0, batch_size=4, epochs=2, schedule=schedule), [[0], [0, 1], [0, 1, 2]], executor
-    )
-    assert moved == [[2], [2, 2], [0.2, 0.2, 0.2]]  # two steps a round
-
-
-@executors
-def test_the_rate_falls_from_one_epoch_of_a_call_to_the_next(executor):
-    # Three epochs a round of two steps each: epochs 0, 1, 2 at rate 1, 3 and later at a half.
-    schedule = Schedule(kind="multi_step", milestones=(2,), factor=0.5)
-    solver = SGD(lr=1.0, batch_size=2, epochs=3, schedule=schedule)
-    assert displacements(solver, [[0, 1], [1]], executor) == [[5, 5], [3]]  # 2 + 2 + 1, 1 + 1 + 1
+@pytest.mark.parametrize(
+    ("schedule", "settings", "cohorts", "moved"),
+    [
+        # One step per round at rate 1; after two epochs of a client its own rate is a tenth.
+        ({}, {}, [[0], [0, 1], [0, 1], [1, 2]], [[1], [1, 1], [0.1, 1], [0.1, 1]]),
+        # By round, the same for everybody; two steps a round.
+        ({"by": "round"}, {"epochs": 2}, [[0], [0, 1], [0, 1, 2]], [[2], [2, 2], [0.2, 0.2, 0.2]]),
+        # Three epochs a round of two steps each: epochs 0, 1, 2 at rate 1, 3 and later at a half.
+        ({"factor": 0.5}, {"batch_size": 2, "epochs": 3}, [[0, 1], [1]], [[5, 5], [3]]),
+    ],
+)
+def test_each_clients_schedule_counts_the_epochs_it_has_done(
+    executor, schedule, settings, cohorts, moved
+):
+    schedule = Schedule(kind="multi_step", milestones=(2,), **schedule)
+    solver = SGD(**{"lr": 1.0, "batch_size": 4, **settings}, schedule=schedule)
+    assert displacements(solver, cohorts, executor) == moved
 
 
 # -- declarations -------------------------------------------------------------------------

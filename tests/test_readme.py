@@ -11,10 +11,10 @@ import pytest
 import torch
 import workflow
 from PIL import Image
-from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation
+from support import sgd, toy_federation
 
 import fedlib
-from fedlib import methods, tree
+from fedlib import methods
 from fedlib.papers.pfedmm import scales, settings
 from fedlib.workflow.provenance import ROOT
 
@@ -31,34 +31,6 @@ def fedper(tmp_path):
     file = tmp_path / "fedper.py"
     file.write_text(block("docs/methods.md"))
     return methods.load(str(file))
-
-
-def train(method, federation, executor):
-    state = method.init(federation.num_clients, 0)
-    for number in range(3):
-        cohort = cohort_of(method.task, federation, executor=executor, round=number)
-        state = method.round(state, cohort)
-    return state, cohort
-
-
-def test_the_example_method_runs_the_same_on_both_executors(fedper):
-    method, federation = fedper(task=tiny_task(norm=True), local=sgd()), toy_federation()
-    states = [train(method, federation, executor)[0] for executor in EXECUTORS]
-    for a, b in zip(*map(tree.leaves, states), strict=True):
-        # Float64; batch normalisation amplifies the rounding of another order of summation.
-        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
-
-
-def test_the_example_method_shares_its_body_and_nothing_else(fedper):
-    method, federation = fedper(task=tiny_task(), local=sgd()), toy_federation()
-    state, cohort = train(method, federation, "loop")
-    body, _ = method.task.split(method.task.init(0))
-    assert cohort.journal.down == cohort.journal.up == tree.numel(body)
-    heads = state.heads["head.1.weight"][cohort.ids]
-    assert not torch.equal(heads[0], heads[1])
-    predictors = method.personalise(state, cohort)
-    log_probs = cohort.score(method.predict, predictors, split="test")
-    torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(cohort.size, 4).double())
 
 
 def test_the_example_method_is_simulated_without_a_file_of_its_own(fedper):

@@ -7,6 +7,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from conftest import toy_run
 from data_fixtures import made_up_texts
 from support import silently, simulation_of, tiny_task, toy_federation
 from test_transformer import official, tiny  # noqa: F401
@@ -162,22 +163,7 @@ GATE = {"model": "transformer", "params": {"num_classes": 3, "size": "tiny-gpt2"
 
 
 def declared(**changes) -> dict:
-    spec = {
-        "method": "fedavg",
-        "params": {},
-        "model": "transformer",
-        "model_params": MODEL,
-        "modules": {},
-        "weights": None,
-        "class_weights": None,
-        "precision": "float32",
-        "local": {"solver": "sgd", "lr": 0.1},
-        "participation": {"rate": 1.0, "selection": "residue"},
-        "rounds": 1,
-        "evaluate_every": 1,
-        "seed": 0,
-    }
-    return spec | changes
+    return toy_run(**{"model": "transformer", "model_params": MODEL, "rounds": 1} | changes).spec(0)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from test_readme import block
 
 from fedlib import methods
 from fedlib.workflow.plan import Plan
@@ -20,8 +21,7 @@ TEXT = (ROOT / "docs/your-method.md").read_text(encoding="utf-8")
 def mine(tmp_path):
     """The file that the reader is told to save."""
     [name] = re.findall(r"Save this as `mine/(\w+\.py)`", TEXT)
-    [code] = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-    (tmp_path / name).write_text(code, encoding="utf-8")
+    (tmp_path / name).write_text(block("docs/your-method.md"), encoding="utf-8")
     return tmp_path / name
 
 
@@ -35,8 +35,12 @@ def check_method(file):
 
 
 @pytest.mark.slow
-def test_the_method_of_the_tutorial_keeps_the_contract(mine):
-    done = check_method(mine)
+@pytest.mark.parametrize(
+    ("document", "name"), [("docs/your-method.md", "fedexprox"), ("docs/methods.md", "fedper")]
+)
+def test_the_method_of_a_document_keeps_the_contract(document, name, tmp_path):
+    (tmp_path / f"{name}.py").write_text(block(document), encoding="utf-8")
+    done = check_method(tmp_path / f"{name}.py")
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("PASSED") >= 10
 
