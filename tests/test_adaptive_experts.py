@@ -616,28 +616,3 @@ def test_what_is_known_of_experts_trains_the_gates_that_whole_ones_do(executor, 
     for field in ("experts", "own"):
         mine, theirs = getattr(found, field), getattr(whole, field)
         assert all(torch.equal(mine[key], theirs[key]) for key in theirs)
-
-
-@pytest.mark.parametrize("epochs", [2, 5])
-def test_frozen_experts_see_each_example_once_however_long_a_gate_is_trained(epochs, monkeypatch):
-    """Three networks, two of the clusters and a local one, on training and on stopping examples."""
-    spec = copy.deepcopy(DECLARED)
-    for params in (spec["model_params"], spec["modules"]["expert"]["params"]):
-        params |= {"dropout": 0.0}
-    method = replace(build_method(spec, build_task(spec)), gate_only=True, gate_epochs=epochs)
-    federation = images()
-    cohort = cohort_of(method.task, federation)
-    state = method.init(4, 0)._replace(choice=torch.tensor([0, 1, 1, 0]))
-    settled, seen, call = method.settle(state, cohort), [], Task._call
-
-    def counting(task, module, params, inputs, batch):
-        if (task is method.task or task is method.expert) and len(
-            inputs
-        ) > 1:  # one, to see what is random
-            seen.append(len(inputs))
-        return call(task, module, params, inputs, batch)
-
-    monkeypatch.setattr(Task, "_call", counting)
-    method.mix(settled, cohort)
-    splits = federation.train, federation.test
-    assert sum(seen) == 3 * sum(split.sizes[cohort.host_ids].sum() for split in splits)

@@ -16,29 +16,6 @@ from benchmarks.probes import Probe
 ARGS = argparse.Namespace(device="cpu", seconds=0.05, cores=1, minutes=1.0)
 
 
-def test_what_decides_most_is_asked_first_and_everything_once():
-    asked = probes.probes([*ITEMS], "cuda")
-    assert len({probe.key for probe in asked}) == len(asked)
-    kinds = [probe.kind for probe in asked]
-    assert kinds.index("rate") == 4 * len(ITEMS) and set(kinds[: 4 * len(ITEMS)]) == {"agreement"}
-    assert {probe.executor for probe in asked if probe.item == "W2a"} == {
-        *(
-            "loop",
-            "traced",
-            "batched",
-            "graphs",
-            "batched:16",
-            "batched:64",
-            "graphs:16",
-            "graphs:64",
-        ),
-    }
-    # Ten clients take part in W1, so that there are no blocks of sixteen.
-    assert {p.executor for p in asked if p.item == "W1a"} == {*probes.EXECUTORS}
-    assert {p.precision for p in asked if p.kind == "rate"} == {*probes.PRECISIONS}
-    assert "tf32" not in {p.precision for p in probes.probes([*ITEMS], "cpu")}
-
-
 @pytest.mark.parametrize("executor", probes.EXECUTORS)
 def test_executors_agree_with_the_loop(executor):
     found = probes.answer(Probe("agreement", "W2b", executor, "float64"), "cpu", 0.1)
@@ -138,11 +115,3 @@ def test_the_page_shows_what_does_not_agree_and_what_failed():
     assert f"| loop | 2.00 s | {2 * probes.CELL_ROUNDS} s | 100 | 3 |" in text
     assert "| graphs | RuntimeError: no kernel |" in text
     assert text.startswith("# A card") and "memory 8 MiB, torch 3." in text
-
-
-def test_without_a_gpu_it_says_how_to_rehearse(monkeypatch, capsys):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(sys, "argv", ["gpu"])
-    with pytest.raises(SystemExit):
-        gpu.main()
-    assert "--device cpu asks a CPU instead" in capsys.readouterr().err

@@ -32,19 +32,6 @@ def functions(text):
     return [(node.name, code_lines(node, text)) for node in nodes]
 
 
-def test_neither_docstrings_nor_comments_nor_blank_lines_are_code():
-    text = (
-        "def f(x):\n"
-        '    """Says\n\n    what."""\n'
-        "    # why\n\n"
-        "    def inner():\n"
-        '        """More."""\n'
-        "        return x  # yes\n"
-        "    return inner\n"
-    )
-    assert functions(text) == [("f", 4), ("inner", 2)]
-
-
 @pytest.mark.parametrize("file", FILES, ids=str)
 def test_a_file_is_no_longer_than_one_can_read_at_once(file):
     assert len((ROOT / file).read_text("utf-8").splitlines()) <= LINES
