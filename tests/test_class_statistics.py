@@ -1,7 +1,9 @@
-"""FD, FedProto, FedGH and FedTGP: every executor and setting, their limits, and what they send."""
+"""FD, FedProto, FedGH and FedTGP: executors, settings, limits, what they send; means by class."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from class_nets import (
@@ -16,11 +18,17 @@ from class_nets import (
     settings,
     train,
 )
-from support import cohort_of, sgd, tiny_task, toy_federation
+from support import cohort_of, executors, sgd, tiny_task, toy_federation
+from torch import nn
 
 from fedlib import methods
+from fedlib.engine.journal import Journal
+from fedlib.engine.solvers import SGD
+from fedlib.engine.task import Task
+from fedlib.errors import DataError
+from fedlib.federation import Split
 from fedlib.methods.fedproto import nearest
-from fedlib.methods.parts import class_means
+from fedlib.methods.parts import class_means, server_sgd
 from fedlib.methods.parts.class_means import ClassMeans
 from fedlib.run import evaluate
 
@@ -124,3 +132,118 @@ def test_no_more_is_sent_than_the_specification_says():
     assert found["fedproto"] == found["fedtgp"] == pytest.approx(2 * mean_held * F)
     assert found["fedproto"] <= 2 * F * L
     assert found["fedgh"] == pytest.approx(mean_held * F + F * L + L)
+
+
+HELD_CLASSES = torch.tensor([[True, False, True], [True, True, False]])
+
+
+def two_clients(task=None, **options):
+    """Client 0 has the labels 2 0 0 2 2 and client 1 the label 1 once; inputs are 0, 1, 2, ..."""
+    federation = toy_federation((5, 1), test=1, unseen=0)
+    y = np.zeros(len(federation.y), np.int64)
+    y[:6] = [2, 0, 0, 2, 2, 1]
+    rows = np.arange(8)
+    federation = replace(
+        federation,
+        x=np.arange(8.0)[:, None].repeat(4, 1),
+        y=y,
+        train=Split.from_lists([rows[:5], rows[5:6]]),
+        test=Split.from_lists([rows[6:7], rows[7:]]),
+    )
+    return cohort_of(task or tiny_task(), federation, **options)
+
+
+# -- clients ------------------------------------------------------------------------------
+
+
+def test_labels_that_the_model_has_no_output_for_are_refused():
+    with pytest.raises(DataError, match="below the model's 2 classes, got 2"):
+        class_means.counts(two_clients(), 2)
+
+
+def test_sequences_have_no_class():
+    cohort = two_clients()
+    cohort.data.federation = replace(cohort.data.federation, y=np.zeros((8, 5), np.int64))
+    with pytest.raises(DataError, match=r"one label for each example, got \(8, 5\)"):
+        class_means.counts(cohort, 3)
+
+
+@executors
+@pytest.mark.parametrize("at_once", [2**15, 1], ids=["together", "one by one"])
+def test_means_are_over_a_clients_own_examples_of_a_class(executor, at_once, monkeypatch):
+    monkeypatch.setattr(class_means, "EXAMPLES", at_once)
+    cohort = two_clients(executor=executor)
+    scale = torch.tensor([1.0, 10.0]).double()
+    found = class_means.of_clients(
+        cohort,
+        lambda scale, batch: scale * batch.x[:, :2],
+        scale,
+        counts=class_means.counts(cohort, 3),
+    )
+    # Of client 0 the inputs 1, 2 have label 0 and 0, 3, 4 label 2; client 1 has 5 with label 1.
+    expected = [[1.5, 0, 7 / 3], [0, 50, 0]]
+    torch.testing.assert_close(found, torch.tensor(expected).double()[..., None].expand(2, 3, 2))
+
+
+def test_only_vectors_of_classes_that_are_held_and_known_are_sent_and_counted():
+    cohort = two_clients()
+    server = ClassMeans(torch.arange(6.0).reshape(3, 2), torch.tensor([True, True, False]))
+    sent = class_means.send(cohort, server, HELD_CLASSES)
+    assert sent.known.tolist() == [[True, False, False], [True, True, False]]
+    assert sent.values.shape == (2, 3, 2) and sent.values.stride(0) == 0
+    assert cohort.journal.down == 2 * 3 / 2  # three vectors of two numbers, to two clients
+    vectors, known = ClassMeans(sent.values[0], sent.known[0]).of(torch.tensor([2, 0, 0]))
+    assert vectors.tolist() == [[4, 5], [0, 1], [0, 1]] and known.tolist() == [False, True, True]
+
+
+# -- server -------------------------------------------------------------------------------
+
+
+def test_a_class_that_nobody_sent_keeps_what_it_had():
+    before = ClassMeans(torch.tensor([[1.0], [2], [3]]), torch.tensor([False, True, False]))
+    held = torch.tensor([[True, False, False]])
+    after = class_means.averaged(before, torch.tensor([[[9.0], [9], [9]]]), held)
+    assert after.values.tolist() == [[9], [2], [3]]
+    assert after.known.tolist() == [True, True, False]
+
+
+ROUND = SimpleNamespace(seed=5, round=0, journal=Journal())  # what a server asks of a cohort
+
+
+def test_a_server_that_was_sent_nothing_trains_nothing():
+    params = {"w": torch.ones(2)}
+    nothing, sgd = (torch.zeros(0, 2),), SGD(lr=1.0)
+    found = server_sgd.train(lambda *args: 1 / 0, params, nothing, sgd, ROUND, "server")
+    assert torch.equal(found["w"], params["w"])
+
+
+def test_a_servers_solver_has_the_clients_rate_and_batches_unless_told_otherwise():
+    local = sgd(clip_norm=50.0)
+    assert server_sgd.solver(local, None, 2, None) == SGD(
+        lr=0.1, epochs=2, batch_size=4, clip_norm=50.0
+    )
+    assert server_sgd.solver(local, 0.5, 1, 9) == SGD(lr=0.5, batch_size=9, clip_norm=50.0)
+
+
+# -- architectures ------------------------------------------------------------------------
+
+
+def test_architectures_must_agree_in_what_is_exchanged():
+    same = tiny_task(hidden=5), tiny_task(hidden=5, norm=True)
+    assert (class_means.num_logits(same), class_means.num_features(same)) == (3, 5)
+    others = tiny_task(hidden=5), tiny_task(hidden=6)
+    assert class_means.num_logits(others) == 3
+    with pytest.raises(ValueError, match=r"same number of features, got \[5, 6\]"):
+        class_means.num_features(others)
+    with pytest.raises(ValueError, match=r"same number of outputs, got \[3, 4\]"):
+        class_means.num_logits((tiny_task(), tiny_task(classes=4)))
+
+
+def test_a_model_without_a_linear_head_is_refused():
+    class Headless(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = nn.Linear(4, 3), nn.Identity()
+
+    with pytest.raises(ValueError, match="class means need a linear head, got none"):
+        class_means.num_logits((Task(Headless),))

@@ -231,9 +231,6 @@ def test_fedapen_by_hand(executor):
             assert_close(found, logits.softmax(-1).detach(), 1e-8)
 
 
-# -- what is learnt from ------------------------------------------------------------------
-
-
 # -- identities ---------------------------------------------------------------------------
 
 

@@ -1,7 +1,7 @@
 """pFedMoE: golden values of its specification, an independent loop, identities, what leaves whom.
 
 The golden values of the networks alone (P2 without the method, P3, P6) are in
-test_models_pfedmoe.py.
+test_models_of_experts.py.
 """
 
 import copy
