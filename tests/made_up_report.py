@@ -63,12 +63,12 @@ def sheets(folder: Path) -> dict[str, Sheet]:
 
 
 def drawn() -> Figure:
-    """A figure with two lines in it."""
+    """A figure with two lines of one colour in it, the second of which is dashed."""
     figure = Figure(figsize=(3, 2))
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     axes.plot([0, 1, 2], [0, 1, 4], label="pFedMM")
-    axes.plot([0, 1, 2], [4, 4, 0], label="a, b")
+    axes.plot([0, 1, 2], [4, 4, 0], "--", color="C0", label="a, b")
     axes.set(xlabel="Round", ylabel="Loss", title="EMNIST")
     return figure
 

@@ -136,6 +136,7 @@ def test_a_method_that_is_chosen_hides_the_rows_of_others_and_what_is_not_about_
         rows: seen("#pfedmm-table-main tbody th").map((head) => head.innerText),
         exhibits: seen(".exhibit").map((exhibit) => exhibit.id),
         contents: seen("nav ul ul .label").length,
+        ends: seen("nav a[href='#published'], nav a[href='#numbers']").length,
         told: document.querySelector("output").innerText,
       });
       choose("method", "FedAvg");
@@ -146,11 +147,15 @@ def test_a_method_that_is_chosen_hides_the_rows_of_others_and_what_is_not_about_
     """)
     tables = ["pfedmm-table-main", "pfedmm-table-criteria"]
     assert found == [
-        {"rows": ["FedAvg"] * 2, "exhibits": tables, "contents": 2, "told": "2 of 3 shown"},
+        {
+            **{"rows": ["FedAvg"] * 2, "exhibits": tables, "contents": 2, "ends": 0},
+            "told": "2 of 3 shown",
+        },
         {
             "rows": ["FedAvg", "pFedMM"] * 2,
             "exhibits": ["pfedmm-figure-curves", *tables],
             "contents": 0,
+            "ends": 2,
             "told": "3 of 3 shown",
         },
     ]
@@ -209,15 +214,19 @@ def test_a_point_of_a_curve_is_read_off_and_its_numbers_are_saved(ask):
     assert lines[-1] == 'EMNIST,Round,Loss,"a, b",2,0,' and len(lines) == 7
 
 
-def test_a_curve_that_is_chosen_stands_out(ask):
+def test_a_curve_that_is_chosen_stands_out_with_its_own_colour_and_dashes(ask):
     found = ask("""
       const drawn = document.querySelector(".drawn");
-      const button = found(".curves button")[1];
-      const state = () => [button.ariaPressed, drawn.classList.contains("chosen"),
-        [...drawn.querySelectorAll("polyline")].map((line) => line.getAttribute("stroke"))];
-      return [0, 1].map(() => { button.click(); return state(); });
+      const buttons = found(".curves button");
+      const look = (line) => [line.getAttribute("stroke"), line.getAttribute("stroke-dasharray")];
+      const state = ({ ariaPressed }) => [ariaPressed, drawn.classList.contains("chosen"),
+        [...drawn.querySelectorAll("polyline")].map(look)];
+      return [buttons.map((button) => look(button.querySelector("line"))),
+        ...[1, 1, 0].map((k) => { buttons[k].click(); return state(buttons[k]); })];
     """)
-    assert found == [["true", True, ["#ff7f0e"]], ["false", False, []]]  # Matplotlib's second
+    solid, dashed = ["#1f77b4", ""], ["#1f77b4", "7.4 3.2"]  # twice Matplotlib's dashes
+    assert found[0] == [solid, dashed]
+    assert found[1:] == [["true", True, [dashed]], ["false", False, []], ["true", True, [solid]]]
 
 
 def test_a_link_opens_what_it_leads_to(ask):
@@ -261,14 +270,14 @@ def test_the_page_is_dark_where_the_reader_s_screen_is(ask, scheme, is_dark):
         """
       const style = getComputedStyle(document.body);
       const light = (color) => color.match(/\\d+/g).slice(0, 3).reduce((a, b) => a + +b, 0) / 765;
-      const image = getComputedStyle(document.querySelector(".drawn"));
-      return [light(style.backgroundColor), light(style.color), image.filter !== "none"];
+      const [image, button] = [".drawn", ".sample"].map((x) => getComputedStyle(found(x)[0]));
+      return [light(style.backgroundColor), light(style.color), image.filter, button.filter];
         """,
         f"--blink-settings=preferredColorScheme={scheme}",
     )
-    back, ink, inverted = found
+    back, ink, image, button = found
     assert (back < 0.2 and ink > 0.8) if is_dark else (back > 0.8 and ink < 0.2)
-    assert inverted == is_dark
+    assert image == button and (image != "none") == is_dark
 
 
 def test_on_a_phone_only_tables_and_figures_are_wider_than_the_screen(ask, page):

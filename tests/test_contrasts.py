@@ -109,7 +109,11 @@ def test_a_method_that_still_gains_in_its_last_quarter_is_named():
     rows = [{**about, "label": "fedavg", "round": t, "value": v} for t, v in curve.items()]
     rows += [{**about, "label": "local", "round": t, "value": v} for t, v in ((0, 0.1), (40, 0.6))]
     made = pd.concat([metrics, pd.DataFrame(rows)]), clients
-    numbers = built("standings", made, alone="Local").numbers.set_index(["federation", "title"])
+    shown = built("standings", made, alone="Local")
+    unknown = built("standings", alone="Local")
+    gains = [sum(note.startswith("Gain: ") for note in x.notes) for x in (shown, unknown)]
+    assert gains == [1, 0]
+    numbers = shown.numbers.set_index(["federation", "title"])
     assert numbers.loc[("a", "FedAvg"), "gain"] == pytest.approx(0.025)
     assert numbers["gain"].notna().sum() == 1  # Local was not evaluated on the way
     assert re.search(r"\| FedAvg +\| +60.0↑ \| +60.0 \|", page(made))
@@ -154,7 +158,10 @@ def test_claims_have_a_row_each_and_say_what_was_not_tested():
         {"paper": "P", "better": "MoE", "worse": "FedAvg"},
         {"paper": "Q", "reason": "a server"},
     ]
-    numbers = built("claims", claims=told).numbers
+    sheet = built("claims", claims=told)
+    numbers = sheet.numbers
+    assert sum(note.startswith("Not tested: ") for note in sheet.notes) == 1
+    assert not any("Not tested" in note for note in built("claims", claims=told[:1]).notes)
     assert numbers["claim"].tolist() == ["MoE above FedAvg", "a server"]
     assert numbers["verdict"].tolist() == ["undecided", "not tested"]
 

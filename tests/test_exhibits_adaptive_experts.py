@@ -227,7 +227,7 @@ def test_published_numbers_are_crosses_where_settings_and_data_match(collected):
     changes = {"published": PATTERN, "federations": digits}
     other = draw(collected, "protocol_sweep", "j", PUBLISHED, changes, **BY_J)
     assert len(other.axes[0].get_lines()) == 10
-    assert "prints no such numbers" in footer(other)
+    assert "prints none of these numbers" in footer(other)
 
 
 def test_a_sweep_whose_runs_cannot_be_told_apart_is_refused(collected):

@@ -137,16 +137,15 @@ def test_a_table_beside_published_numbers_is_of_federations_that_it_shows():
 
 
 def ends_at(target) -> list[float]:
-    """Where the bars of pFedMoE end."""
+    """Where the dots of pFedMoE are."""
     figure = draw("cost_to_target", shown(), targets={"cifar10-n10": target})
-    place = list(CURVES).index("pfedmoe")
-    bars = [axes.patches[place] for axes in figure.axes]
-    return [bar.get_x() + bar.get_width() for bar in bars]
+    lines = [line for axes in figure.axes for line in axes.get_lines()]
+    return [line.get_xdata()[0] for line in lines if line.get_label() == "PFEDMOE"]
 
 
 def test_costs_are_those_at_the_first_evaluated_round_that_reaches_the_target():
     # After 10 rounds with both seeds, 0.60 and 0.58; two clients send 1 MiB up and down.
-    assert ends_at(0.58) == pytest.approx([10 * 4, 10 * 1000 * 5e6 / 1e12])
+    assert ends_at(0.58) == pytest.approx([10 * 4 * 2**20, 10 * 1000 * 5e6])
 
 
 def test_a_federation_without_a_target_is_refused():
@@ -162,21 +161,21 @@ def test_a_run_without_flops_is_named():
         draw("cost_to_target", exhibit, frames=frames, targets={"cifar10-n10": 0.5})
 
 
-def test_bars_are_what_was_sent_and_computed_until_the_target():
+def test_dots_are_what_was_sent_and_computed_until_the_target():
     figure = draw("cost_to_target", shown(), targets={"cifar10-n10": 0.90})
-    sent, computed = figure.axes
-    runs = list(CURVES)
-    ends = {}
-    for axes in figure.axes:
-        assert [tick.get_text() for tick in axes.get_yticklabels()] == [x.upper() for x in runs]
+    for axes, spent, text in zip(
+        figure.axes,
+        (20 * 4 * 2**20, 20 * 1000 * 5e6),  # with one seed, after 20 rounds
+        ("83.9 M", "100 G"),
+        strict=True,
+    ):
+        assert [tick.get_text() for tick in axes.get_yticklabels()] == [x.upper() for x in CURVES]
         assert axes.get_title() == "cifar10, N = 10: 90 %"
-        bars = (bar.get_x() + bar.get_width() for bar in axes.patches)
-        ends[axes] = dict(zip(runs, bars, strict=True))
-    assert ends[sent]["pfedmoe"] == pytest.approx(20 * 4)  # MiB; with one seed, after 20 rounds
-    assert ends[computed]["pfedmoe"] == pytest.approx(20 * 1000 * 5e6 / 1e12)
-    told = dict(zip(runs, (text.get_text() for text in sent.texts), strict=True))
-    assert told.pop("pfedmoe") == "80" and {*told.values()} == {"not reached"}
-    assert all(ends[sent][label] == sent.get_xlim()[0] for label in told)  # no bar
+        [dot] = axes.get_lines()
+        place = list(CURVES).index("pfedmoe")
+        assert (dot.get_xdata()[0], dot.get_ydata()[0]) == pytest.approx((spent, place))
+        told = [text.get_text() for text in axes.texts]
+        assert told.pop(place) == text and {*told} == {"not reached"}
 
 
 # Gains

@@ -30,12 +30,17 @@ def test_a_curve_has_its_numbers_and_its_place(axes):
     axes.set_position([0.2, 0.1, 0.5, 0.6])  # left, bottom, width, height
     found = panel(axes)
     assert found["series"] == [
-        {"name": "FedAvg", "color": "#0072b2", "line": True, "at": True}
+        {"name": "FedAvg", "color": "#0072b2", "line": True, "dash": [], "at": True}
         | {"x": [1, 10, 100], "y": [0.25, None, 0.12346]}
     ]
     assert found["box"] == pytest.approx([0.2, 0.3, 0.5, 0.6])
     assert (found["limits"], found["log"]) == ([[1, 100], [0, 1]], [True, False])
     assert (found["title"], found["x"], found["y"]) == ("EMNIST", "Round", "Accuracy (%)")
+
+
+def test_a_curve_has_its_dashes_in_widths_of_its_line(axes):
+    axes.plot([0, 1], [0, 1], linestyle=(0, (4, 1.6)), linewidth=3)
+    assert panel(axes)["series"][0]["dash"] == [4, 1.6]
 
 
 def test_an_axis_in_percent_is_known_by_its_ticks(axes):

@@ -12,7 +12,7 @@ import pytest
 from fedlib import papers
 from fedlib.errors import DataError
 from fedlib.report import exhibits, metrics, printed, tables
-from fedlib.report.tables import render
+from fedlib.report.tables import render, sheets
 from fedlib.report.tables.render import Block, Cell, Column, Sheet
 from fedlib.workflow.provenance import ROOT
 
@@ -114,7 +114,7 @@ def test_a_number_published_for_another_data_set_is_not_shown():
     sheet = build(exhibit, main_metrics())
     assert sheet.numbers["published"].isna().all() and sheet.numbers["difference"].isna().all()
     text = render.to_markdown(sheet)
-    assert "- The paper prints no such numbers." in text
+    assert "- The paper prints none of these numbers." in text
     assert "All: last" in text and "All: published" not in text
 
 
@@ -135,7 +135,7 @@ def test_runs_without_a_published_number_are_listed_where_others_have_one():
     assert "No published number" not in render.to_markdown(build(main_exhibit(), main_metrics()))
     exhibit["federations"][0]["dataset"] = "qmnist"
     text = render.to_markdown(build(exhibit, tidy))
-    assert "No published number" not in text and "prints no such numbers" in text
+    assert "No published number" not in text and "prints none of these" in text
 
 
 def test_a_federation_without_any_published_number_is_named_beside_one_that_has_some():
@@ -223,12 +223,34 @@ def test_csv_has_an_empty_field_for_what_does_not_exist():
 
 
 def test_no_text_of_a_csv_is_a_formula_to_a_spreadsheet():
-    texts = ["=cmd|' /C calc'!A0", "@SUM(A1)", "+ Sync", "-2+3", " =1", "-0.5", "FedAvg+", None]
+    texts = [
+        "=cmd|' /C calc'!A0",
+        "@SUM(A1)",
+        "+ Sync",
+        "-2+3",
+        " =1",
+        "-0.5",
+        "FedAvg+",
+        "+1.1, -2",
+    ]
     numbers = pd.DataFrame({"=title": texts, "value": [-0.5] * 8, "is": [True] * 8})
     found = pd.read_csv(io.StringIO(render.to_csv(replace(sheet("x"), numbers=numbers))))
     assert [*found.columns] == ["'=title", "value", "is"]
-    assert [*found["'=title"][:7]] == [f"'{text}" for text in texts[:5]] + texts[5:7]
+    assert [*found["'=title"]] == [f"'{text}" for text in texts[:5]] + texts[5:]
     assert found["value"].tolist() == [-0.5] * 8
+
+
+def test_settings_that_are_the_same_in_all_rows_of_a_wide_table_become_a_note():
+    heads = [Column(title) for title in ("Method", "Clients", "Seeds", "verdict", "a", "b")]
+    heads.append(Column("published", "Rounds"))
+    rows = [["A", "10", seeds, "unknown", "1", "1", "2000"] for seeds in ("1", "2")]
+    block = Block("", heads, [[*map(Cell, row)] for row in rows])
+    [kept], note = sheets.without_constants([block])
+    assert [head.title for head in kept.columns] == ["Method", "Seeds", "verdict", "a", "b"]
+    assert [cell.text for cell in kept.rows[1]] == ["A", "2", "unknown", "1", "1"]
+    assert note == "In all rows: Clients 10, Rounds: published 2000."
+    for few in (block.only([True] * 5 + [False] * 2), replace(block, rows=block.rows[:1])):
+        assert sheets.without_constants([few]) == ([few], "")
 
 
 def test_best_of_a_column_is_bold_with_its_ties_as_shown():
@@ -308,12 +330,13 @@ def test_methods_are_compared_client_by_client_apart_from_the_spread_over_seeds(
     ]
     cells = [[cell.text for cell in row[:4]] for row in block.rows]
     assert cells[0] == ["FedAvg", "60.0 [48.3, 71.7]", "+10.0 [+10.0, +10.0]", "< 0.001"]
-    assert cells[1][2].startswith("+1.2 [−") and float(cells[1][3]) > 0.05
+    assert cells[1][2].startswith("+1.3 [−") and float(cells[1][3]) > 0.05
     assert cells[2] == ["pFedMM", "70.0 [58.3, 81.7]", "–", "–"]  # t(7) = 2.365, sd 0.140
     assert [row[2].bold for row in block.rows] == [True, False, False]
+    assert 0 <= block.rows[0][3].value < 0.001 and block.rows[2][3].value is None  # to sort by
     assert any("what other seeds would give is not in it" in note for note in found.notes)
     row = found.numbers.set_index(["label", "metric"]).loc[("fedavg", "accuracy")]
-    assert (row["difference"], row["num_clients"]) == (0.1, 8)
+    assert (row["difference"], row["num_clients"]) == (pytest.approx(0.1), 8)
 
 
 def test_all_examples_are_shown_apart_where_clients_have_unlike_many():

@@ -13,7 +13,13 @@ from fedlib.workflow.plan import Plan
 ROOT = Path(__file__).resolve().parents[1]
 FULL = ROOT / "docs/results/full"
 CELL = {
-    **{"paper_title": "A paper", "table": "main", "table_title": "Main", "head": "EMNIST"},
+    **{
+        "paper": "a",
+        "paper_title": "A paper",
+        "table": "main",
+        "table_title": "Main",
+        "head": "EMNIST",
+    },
     **{"published": 0.8, "reproduced": float("nan"), "difference": float("nan"), "seeds": 0},
     **{"machine": "", "hours": 1.25, "page": "", "title": "FedAvg"},
 }

@@ -277,7 +277,7 @@ def published_note(exhibit: dict, shown: bool) -> list[str]:
     if exhibit["published"] is None:
         return []
     if not shown:
-        return ["The paper prints no such numbers."]
+        return ["The paper prints none of these numbers."]
     if exhibit["scale"] == PAPER_SCALE:
         changed = " These runs have its settings, except those named after the scale."
         return [f"Published numbers are the paper's own.{changed * bool(exhibit['folder_note'])}"]

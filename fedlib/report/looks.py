@@ -95,3 +95,16 @@ METHODS = {
     "moe_fedavg": Look("#2E8B8B", (4, 1, 45), DASHDOT, title="Avg-MoE"),
     "fedmoe": Look("#B8336A", (9, 1, 0), SOLID, width=2.1, title="Fed-MoE"),
 }
+# Colours of papers, of which colour-blind readers can tell apart as many as there are.
+PAPERS = {
+    "adaptive_experts": "#0077BB",
+    "fedmix": "#D55E00",
+    "fedmoe": "#009E73",
+    "pfedmm": "#CC79A7",
+    "pfedmoe": "#B08A00",
+}
+
+
+def paper_color(paper: str) -> str:
+    """The colour of a paper, wherever papers are shown beside each other; grey for a user's."""
+    return PAPERS.get(paper, "#7A7A7A")

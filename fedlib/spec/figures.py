@@ -34,7 +34,7 @@ class AccuracyOverBytes(Figure):
     Attributes:
       metric, protocol, split: of the accuracy, see `fedlib.report.figures.curves`; the protocol
         must have been evaluated during training.
-      unit: "MB" or "GB"; `fedlib.report.traffic.scaled` selects a readable one.
+      unit: of `until`, "MB", 10^6 bytes, or "GB", which are FedMix's, of 2^30 bytes.
       scale: of the x axis, "log" or "linear"; a panel is linear in any case if no amount in it is
         ten times another.
       until: end of the x axis by federation, in the unit; by default all is shown.

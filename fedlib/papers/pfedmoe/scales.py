@@ -67,8 +67,8 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     small = {"rounds": 8, "batch_size": 16, "lr": 0.05, "evaluate_every": 2}
     small |= {"notes": (DIGITS_NOTE,), "fraction": 0.6}
     return (
-        "demo: 1,078 digits, small networks and a few rounds; shows that everything runs, not what "
-        "the paper claims.",
+        "demo: 60 % of the digits, small networks and a few rounds; shows that everything runs, "
+        "not what the paper claims.",
         (0,),
         (
             _federation(

@@ -69,7 +69,7 @@ def _cut(
     """The curves up to `until`, with `sent` in a readable unit; the unit, and its size in bytes."""
     limits = {name: limit * UNITS[unit] for name, limit in until.items()}
     shown = shown[shown["sent"] <= shown["federation"].map(limits).fillna(math.inf)]
-    unit, size = scaled(unit, shown["sent"].max())
+    unit, size = scaled(shown["sent"].max())
     return shown.assign(sent=shown["sent"] / size), unit, size
 
 

@@ -92,7 +92,7 @@ def _notes(exhibit: dict, looks: dict, stars: dict, focused: str, marks: set[str
         CHOSEN_NOTE if stars else "",
         focused,
         MARKS_NOTE if marks else "",
-        *exhibits.published_note(exhibit, shown=bool(marks)),
+        *(exhibits.published_note(exhibit, shown=True) if marks else ()),
         style.others_note(exhibit, looks),
     ]
 

@@ -1,6 +1,6 @@
-"""Bars of what runs send and compute to reach a target accuracy, two panels per federation.
+"""Dots of what runs send and compute to reach a target accuracy, two panels per federation.
 
-A run that misses the target has no bar, because the cost of the whole run would be too low.
+A run that misses the target has no dot, because the cost of the whole run would be too low.
 
 Source: L. Yi et al., pFedMoE, 2024 (arXiv:2402.01350); pFedMoE's README, section 6, whose costs are
   rounds to the target times numbers exchanged, or operations of training, in a round.
@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from fedlib.errors import ConfigError, DataError
 from fedlib.report import comparisons, exhibits
@@ -19,14 +19,15 @@ from fedlib.report.comparisons import MEAN
 from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import FLOPS, PRIMARY, TRAFFIC
+from fedlib.report.tables.cost import quantity
 
-PANELS = {  # cost: name of its axis, and its unit
-    "bytes": ("Sent by all clients together (MiB)", 2**20),
-    "flops": ("Training of all clients together (TFLOP)", 1e12),
+PANELS = {  # cost: name of its axis
+    "bytes": "Sent by all clients together (bytes)",
+    "flops": "Training of all clients together (FLOPs)",
 }
-ROW_HEIGHT = 0.21  # inches of a bar and its name
+ROW_HEIGHT = 0.21  # inches of a dot and its name
 AROUND = 1.1  # inches of a panel's title and axis
-ROOM = 4.0  # factor of space left and right of the bars on a logarithmic axis; right for numbers
+ROOM = 4.0  # factor of space left and right of the dots on a logarithmic axis; right for numbers
 NOT_REACHED = "not reached"
 
 
@@ -48,18 +49,17 @@ def draw(given: Inputs) -> Figure:
     looks = style.looks(exhibit)
     for axes, (federation, field) in zip(grid, where, strict=True):
         runs = exhibits.runs_of(exhibit, federation["name"])
-        name, unit = PANELS[field]
-        spent = [_spent(given, run, field, targets[federation["name"]]) / unit for run in runs]
-        _draw_bars(axes, spent, [looks[run["label"]].color for run in runs])
+        spent = [_spent(given, run, field, targets[federation["name"]]) for run in runs]
+        _draw_dots(axes, spent, runs, looks)
         axes.set_yticks(range(len(runs)), [run["title"] for run in runs])
-        axes.set_xlabel(name)
+        axes.set_xlabel(PANELS[field])
     canvas.finish(
         figure,
         exhibit,
         [],
         f"Until the first evaluated round at which the {comparisons.METRICS[MEAN]}, "
         "reaches the target on test examples; means over the seeds that reach it. Logarithmic "
-        "axes.",
+        "axes; k, M, G, T: thousands, millions, ...",
         canvas.spread_text(exhibit, "whisker"),
     )
     return figure
@@ -92,30 +92,22 @@ def _spent(given: Inputs, run: dict, cost: str, target: float) -> pd.Series:
     return reached
 
 
-def _draw_bars(axes: Axes, spent: list[pd.Series], colors: list[str]) -> None:
-    """A bar per run, from the top, with its number; `spent` has the seeds that reach the target."""
-    means = np.array([values.mean() if len(values) else np.nan for values in spent])
-    shown = means[means > 0]  # not NaN
-    left, right = (shown.min() / ROOM, shown.max() * ROOM) if len(shown) else (0.1, 1.0)
+def _draw_dots(axes: Axes, spent: list[pd.Series], runs: list[dict], looks: dict) -> None:
+    """A dot per run, from the top, with its number; `spent` has the seeds that reach the target."""
+    means = [values.mean() if len(values) else np.nan for values in spent]
+    shown = [mean for mean in means if mean > 0]  # not NaN
+    left, right = (min(shown) / ROOM, max(shown) * ROOM) if shown else (1e6, 1e9)
+    right *= (right / left) ** 0.1
     axes.set(xscale="log", xlim=(left, right), ylim=(len(spent) - 0.4, -0.6))
-    for place, (values, mean, color) in enumerate(zip(spent, means, colors, strict=True)):
-        end = max(mean, left) if len(values) else left
-        axes.barh(place, end - left, 0.7, left, color=color)
-        if len(values) > 1 and mean > 0:
-            spread = [[mean - values.min()], [values.max() - mean]]
-            axes.errorbar(mean, place, xerr=spread, **style.WHISKER)
-            end = values.max()
-        beside = {"xytext": (3, 0), "textcoords": "offset points", "va": "center"}
-        axes.annotate(_text(mean), (end, place), **beside)
+    for place, (values, mean, run) in enumerate(zip(spent, means, runs, strict=True)):
+        end = values.max() if mean > 0 else left
+        if mean > 0:
+            axes.plot(mean, place, "o", color=looks[run["label"]].color, label=run["title"])
+            if len(values) > 1:
+                spread = [[mean - values.min()], [values.max() - mean]]
+                axes.errorbar(mean, place, xerr=spread, linestyle="None", **style.WHISKER)
+        text = NOT_REACHED if np.isnan(mean) else quantity(mean)
+        axes.annotate(text, (end, place), (5, 0), textcoords="offset points", va="center")
     axes.xaxis.set_major_locator(LogLocator(numticks=6))
-    axes.xaxis.set_major_formatter(lambda value, _: _text(value))
+    axes.xaxis.set_major_formatter(EngFormatter())
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.grid(False, axis="y")
-
-
-def _text(mean: float) -> str:
-    """A number in three digits without a power of ten, "0.00839"; a phrase for NaN."""
-    if np.isnan(mean):
-        return NOT_REACHED
-    rounded = float(f"{mean:.3g}")
-    return np.format_float_positional(rounded, trim="-")

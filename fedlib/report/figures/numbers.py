@@ -24,8 +24,8 @@ def of(figure: Figure) -> list[dict]:
       For each panel "title", "x" and "y" (names of the axes), "box" (left, top, width and height,
       as shares of the figure), "limits" and "log" of both axes, "percent" (whether an axis shows a
       share as percent), and "series". A series has "name", "color", "line" (whether its points are
-      joined), "at" (whether its points are drawn at their values), "x", "y" and, for a matrix of up
-      to `MOST` cells, "value".
+      joined), "dash" (of its line, in line widths; [] for none), "at" (whether its points are drawn
+      at their values), "x", "y" and, for a matrix of up to `MOST` cells, "value".
     """
     titles = {
         _look(handle): text.get_text()
@@ -63,7 +63,9 @@ def _series(axes: Axes, titles: dict) -> Iterator[dict]:
         if line.get_transform() == axes.transData and line not in whiskers:
             joined = line.get_linestyle() != "None"
             xy = line.get_xydata().T
-            yield _made(_name(line, line, titles), line.get_color(), *xy, line=joined)
+            made = _made(_name(line, line, titles), line.get_color(), *xy, line=joined)
+            dash = line._unscaled_dash_pattern[1]  # Matplotlib has no public name for it
+            yield made | {"dash": [*(dash or ())] if joined else []}
     for bar in bars:
         yield from _of_bars(axes, bar, titles)
     for steps in (patch for patch in axes.patches if isinstance(patch, StepPatch)):
@@ -108,7 +110,7 @@ def _ticks(axis: Axis) -> dict[float, str]:
 
 
 def _made(name: str, color: object, x, y, line: bool = False, at: bool = True) -> dict:
-    about = {"name": name, "color": to_hex(color), "line": line, "at": at}
+    about = {"name": name, "color": to_hex(color), "line": line, "dash": [], "at": at}
     return about | {"x": _rounded(x), "y": _rounded(y)}
 
 

@@ -17,6 +17,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from fedlib.errors import DataError
 from fedlib.report import pictures
+from fedlib.report.looks import paper_color
 from fedlib.report.pages import contents, findings
 from fedlib.report.pages.contents import Chapter, Entry, Report
 from fedlib.report.pages.origin import FACT_TITLES
@@ -74,6 +75,7 @@ def _template():
         "about": _about,
         "block_family": _block_family,
         "downloads": _downloads,
+        "paper_color": paper_color,
         "picture": _picture,
         "points": render.points,
         "percent": render.percent,

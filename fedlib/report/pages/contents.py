@@ -261,16 +261,19 @@ def _facts(
     notes = dict(zip(map(families.get, titles), texts, strict=True))
     seeds = f"Seeds: {', '.join(map(str, paper['seeds']))}."
     told = {f"{head}: {text}" for head, text in (*notes.items(), *zip(titles, texts, strict=True))}
-    default = "as in the paper." if paper["printed"] else "as declared."
+    default = "as in the paper." if paper["printed"] else ""
     return (scale, seeds, *_of_data(notes, default)), frozenset({scale, *told})
 
 
 def _of_data(notes: Mapping[str, str], default: str) -> list[str]:
-    """A sentence for each note, with all its families of data; `default` replaces the note ""."""
+    """A sentence for each note, with all its families of data; `default` replaces the note "".
+
+    Families without either get none.
+    """
     titles: dict[str, list[str]] = {}
     for title, text in notes.items():
         titles.setdefault(text or default, []).append(title)
-    return [f"{'; '.join(alike)}: {text}" for text, alike in titles.items()]
+    return [f"{'; '.join(alike)}: {text}" for text, alike in titles.items() if text]
 
 
 def _exhibit(

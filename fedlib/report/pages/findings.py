@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import fedlib
+from fedlib.report.looks import paper_color
 from fedlib.report.pages.contents import NEVER_COMPARED, Chapter, Report
 from fedlib.report.pages.origin import Resources
 from fedlib.report.tables.render import percent, points
@@ -15,11 +16,11 @@ SIDE = 100  # of the square of published against reproduced numbers, in its own 
 
 @dataclass(frozen=True)
 class Point:
-    """A published number and ours in the square; `number` counts papers from 1 on."""
+    """A published number and ours in the square, in the colour of the paper."""
 
     x: float
     y: float
-    number: int
+    color: str
     anchor: str
     text: str
 
@@ -100,13 +101,13 @@ def limits(content: Report) -> tuple[float, float]:
 def scatter(content: Report) -> Iterator[Point]:
     """Every published number with ours, as a point of a square whose y axis points down."""
     low, high = limits(content)
-    for number, chapter in enumerate(content.chapters, 1):
+    for chapter in content.chapters:
         for row in chapter.pairs.to_dict("records"):
             x, y = (SIDE * (row[name] - low) / (high - low) for name in ("published", "reproduced"))
             both = f"published {percent(row['published'])}, here {percent(row['reproduced'])}"
             text = f"{chapter.title}, {row['title']}, {row['federation']}: {both}"
             text += f" ({points(row['difference'])})"
-            yield Point(x, SIDE - y, number, row["exhibit"], text)
+            yield Point(x, SIDE - y, paper_color(chapter.name), row["exhibit"], text)
 
 
 def claims(chapter: Chapter) -> list[Picture]:

@@ -14,9 +14,10 @@ from fedlib.report import exhibits, printed
 from fedlib.report.comparisons import MEAN
 from fedlib.report.metrics import PRIMARY, TRAFFIC, summary
 from fedlib.report.tables import notes, sheets
+from fedlib.report.tables.cost import quantity
 from fedlib.report.tables.render import ABSENT, Column, Sheet
 from fedlib.report.tables.sheets import Columns, TableInputs, beside, texts
-from fedlib.report.traffic import UNITS, readable
+from fedlib.report.traffic import UNITS
 
 PUBLISHED = {"published": MEAN, "published_rounds": "rounds", "published_gb": "gb"}
 LENGTHS = ("evaluations", "rounds")
@@ -42,9 +43,10 @@ def build(given: TableInputs) -> Sheet:
         notes.measured(exhibit),
         "Accuracy: mean accuracy of the clients, on the test examples of the clients that "
         f"train, {_averaged_text(exhibit, kind.averaged or {})}. {sheets.HIGHEST}",
-        "Sent: both ways, all clients of the run together, four bytes per number; 1 GB is 2^30 "
-        "bytes, 1 MB 10^6. Message: numbers that a client receives or sends in a round, on "
-        "average.",
+        "Sent: both ways, all clients of the run together, four bytes per number"
+        + ("; GiB, of 2^30 bytes, are what the paper calls GB." if compared else ".")
+        + " Message: numbers that a client receives or sends in a round, on average. k, M, G, T: "
+        "thousands, millions, ...",
         *(_compared_notes(exhibit) if compared else []),
         *exhibits.published_note(exhibit, shown=compared),
     )
@@ -131,26 +133,24 @@ def _printed(paper: dict[str, dict], where: tuple[str, str]) -> dict[str, float]
 def _columns(mine: pd.DataFrame) -> Columns:
     """A row per run; without published numbers only reproduced ones."""
     compared = sheets.is_compared(mine)
-    unit = "GB" if compared else readable(mine["gb"].max())
-    sent = texts(_quantity(value * UNITS["GB"] / UNITS[unit]) for value in mine["gb"])
     rounds = texts(map(_count, mine["rounds"]))
     yield Column("Method"), texts(mine["title"])
     yield from beside("Accuracy", mine)
     if compared:
         yield Column("published", "Rounds"), texts(map(_count, mine["published_rounds"]))
         yield Column("reproduced", "Rounds"), rounds
-        yield Column("published", "Sent (GB)"), texts(map(_quantity, mine["published_gb"]))
-        yield Column("by rule", "Sent (GB)"), texts(map(_quantity, mine["gb_by_rule"]))
-        yield Column("reproduced", "Sent (GB)"), sent
+        yield Column("published", "Sent (GiB)"), texts(map(_printed_text, mine["published_gb"]))
+        yield Column("by rule", "Sent (GiB)"), texts(map(quantity, mine["gb_by_rule"]))
+        yield Column("reproduced", "Sent (GiB)"), texts(map(quantity, mine["gb"]))
     else:
         yield Column("Rounds"), rounds
-        yield Column(f"Sent ({unit})"), sent
-    yield Column("Message"), texts(f"{v:,.0f}".replace(",", " ") for v in mine["message"])
+        yield Column("Sent (bytes)"), texts(map(quantity, mine["gb"] * UNITS["GB"]))
+    yield Column("Message"), texts(map(quantity, mine["message"]))
     yield Column("Seeds"), texts(mine["seeds"])
 
 
-def _quantity(value: float) -> str:
-    return ABSENT if np.isnan(value) else f"{value:.5g}"
+def _printed_text(value: float) -> str:
+    return ABSENT if np.isnan(value) else f"{value:g}"
 
 
 def _count(value: float) -> str:

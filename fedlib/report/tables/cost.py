@@ -123,7 +123,8 @@ def _columns(mine: pd.DataFrame, personal: bool, compared: bool) -> Columns:
         (("number", "FLOPs per example"), FLOPS, f"{FLOPS}_ratio"),
         (("number", "FLOPs of the run"), "flops", "flops_ratio"),
     ):
-        yield Column(*title), texts(map(quantity, mine[name]))
+        alone = title[0] == "number" and not compared
+        yield Column(title[1]) if alone else Column(*title), texts(map(quantity, mine[name]))
         if factors and compared:
             yield Column("×", title[1]), texts(map(factor, mine[factors]))
     if personal:
@@ -138,8 +139,7 @@ def quantity(value: float) -> str:
     value = float(f"{value:.3g}")  # round first, because 999.9 becomes 1 k
     power = min(int(math.log10(value)) // 3, len(PREFIXES) - 1) if value >= 1 else 0
     digits = value / 1000**power
-    places = max(0, 2 - int(math.log10(digits))) if digits >= 1 else 2
-    text = f"{digits:.{places}f}" if value else "0"
+    text = f"{digits:.{max(0, 2 - math.floor(math.log10(digits)))}f}" if value else "0"
     return f"{text} {PREFIXES[power]}".strip()
 
 

@@ -203,6 +203,8 @@ def _cells(part: pd.DataFrame) -> dict[str, list[Cell]]:
         means = part[f"{prefix}mean"]
         if means.notna().any():
             found[name] = render.best_cells(means.tolist(), _texts(part, prefix, minus))
+    if found.get("last") == found.get("chosen", ()):
+        found = {"last, chosen" if k == "chosen" else k: x for k, x in found.items() if k != "last"}
     if part["difference"].notna().any():
         found["difference"] = differences(part)
     return found or {"": [Cell(render.ABSENT)] * len(part)}

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.errors import DataError
-from fedlib.report import comparisons, exhibits, intervals, printed
+from fedlib.report import comparisons, exhibits, intervals
 from fedlib.report.intervals import INTERVAL_CLIENTS, Interval
 from fedlib.report.metrics import PRIMARY
 from fedlib.report.tables import sheets
@@ -77,7 +77,8 @@ def build(given: TableInputs) -> Sheet:
         ],
         f"Percent, on the test examples of clients that train, after the last round; means over "
         f"{exhibits.seeds_text(exhibit)}. {exhibits.rounds_text(exhibit)}",
-        f"Ahead by: {name} minus the row, client by client, in percentage points.",
+        f"Ahead by: {name} minus the row, client by client, in percentage points, before the "
+        "accuracies are rounded.",
         *MEANING,
         *comparisons.selection_note(exhibit),
     )
@@ -93,16 +94,18 @@ def _parts(federation: dict, numbers: pd.DataFrame) -> Iterator[tuple[str, pd.Da
 
 
 def _compared(best: pd.DataFrame, other: pd.DataFrame | None) -> Iterator[dict]:
-    """Accuracy and difference by each metric; without `other`, the accuracy of `best`."""
+    """Accuracy and difference by each metric; without `other`, the accuracy of `best`.
+
+    The difference is not that of the printed accuracies: it is in the middle of its interval.
+    """
     for metric in SHOWN:
         pooled = metric == "accuracy"
         mean = intervals.interval(best if other is None else other, pooled)
         ahead = Interval(np.nan) if other is None else intervals.paired(best, other, pooled)
-        whole = intervals.interval(best, pooled).mean
         yield {
             "metric": metric,
             **{"mean": mean.mean, "clients_low": mean.low, "clients_high": mean.high},
-            "difference": np.nan if other is None else printed.difference(whole, mean.mean),
+            "difference": ahead.mean,
             **{"difference_clients_low": ahead.low, "difference_clients_high": ahead.high},
             "p": ahead.p,
             "num_clients": len(best),
@@ -130,11 +133,12 @@ def _differences(part: pd.DataFrame) -> list[Cell]:
 
 
 def _probabilities(part: pd.DataFrame) -> list[Cell]:
-    known = part["p"].notna()
-    return texts(
-        intervals.p_text(p).removeprefix("= ") if x else ABSENT
-        for p, x in zip(part["p"], known, strict=True)
-    )
+    return [
+        Cell(ABSENT)
+        if np.isnan(p)
+        else Cell(intervals.p_text(p).removeprefix("= "), value=float(p))
+        for p in part["p"]
+    ]
 
 
 def _columns(part: pd.DataFrame, *names: str) -> Iterator[tuple[float, ...]]:

@@ -8,6 +8,7 @@ import io
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,8 @@ WIDE = 12  # most columns of a table that fits on a page of LaTeX without scalin
 ABSENT = "–"  # nothing is published, or there is no such run
 NOT_APPLICABLE = "N/A"  # the method has no such number
 SPREADS = {"ci95": "(± 95 % CI)", "std": "(± s.d.)"}  # meaning of the number after ±
-FORMULA = re.compile(r"\s*(?:[=@]|[+-](?![\d.]+$))")  # start of a formula, but not of a number
+# Start of a formula, but not of a number or a list of numbers.
+FORMULA = re.compile(r"\s*(?:[=@]|[+-](?![\d.]+(?:, [+-]?[\d.]+)*$))")
 RANGE = re.compile(r"\(\S+ to \S+\)$")  # of two seeds, as `with_spread` writes it
 
 
@@ -38,11 +40,13 @@ class Cell:
     Attributes:
       bold: whether it is the best of its column.
       verdict: of a criterion, one of `fedlib.report.tables.criteria.VERDICTS`; "" elsewhere.
+      value: number to sort by, if the text does not start with it.
     """
 
     text: str
     bold: bool = False
     verdict: str = ""
+    value: float | None = None
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,11 @@ class Column:
     title: str
     group: str = ""
     spread: str = "ci95"
+
+    @property
+    def whole(self) -> str:
+        """The title with that of its group, "Purity: mean"."""
+        return f"{self.group}: {self.title}" if self.group else self.title
 
     def over(self, texts: list[str]) -> "Column":
         """The head, with the kind of spread between seeds that these cells show, if any."""
@@ -77,21 +86,25 @@ class Block:
 
     def filled(self) -> "Block":
         """The block for people: without empty columns, and with kinds of spread in the heads."""
+        keys = range(self.num_keys)
         kept = [
-            number
+            number in keys or any(row[number].text != ABSENT for row in self.rows)
             for number in range(len(self.columns))
-            if number < self.num_keys or any(row[number].text != ABSENT for row in self.rows)
         ]
-        if len(kept) == self.num_keys:  # keep all columns if all are empty
+        if sum(kept) == self.num_keys:  # keep all columns if all are empty
             return self
-        texts = [
-            [row[number].text for row in self.rows] if number >= self.num_keys else []
-            for number in kept
+        heads = [
+            column if number in keys else column.over([row[number].text for row in self.rows])
+            for number, column in enumerate(self.columns)
         ]
+        return replace(self, columns=heads).only(kept)
+
+    def only(self, kept: list[bool]) -> "Block":
+        """The block with some of its columns."""
         return replace(
             self,
-            columns=[self.columns[n].over(found) for n, found in zip(kept, texts, strict=True)],
-            rows=[[row[number] for number in kept] for row in self.rows],
+            columns=[*compress(self.columns, kept)],
+            rows=[[*compress(row, kept)] for row in self.rows],
         )
 
 
@@ -330,7 +343,7 @@ def _block(block: dict) -> Block:
 
 
 def _markdown_grid(block: Block) -> str:
-    head = [f"{c.group}: {c.title}" if c.group else c.title for c in block.columns]
+    head = [column.whole for column in block.columns]
     cells = [
         [f"**{markdown(c.text)}**" if c.bold else markdown(c.text) for c in row]
         for row in block.rows

@@ -14,6 +14,7 @@ from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import over_seeds, summary
 from fedlib.report.tables import notes
 from fedlib.report.tables.render import (
+    ABSENT,
     Block,
     Cell,
     Column,
@@ -28,6 +29,8 @@ from fedlib.report.tables.render import (
 Columns = Iterable[tuple[Column, list[Cell]]]  # heads, each with the cells below it
 MOMENTS = ("last", "best")
 STATISTICS = ("mean", "std", "ci95", "low", "high")
+NARROW = 5  # columns of a table that has room for settings that are the same in all rows
+SETTINGS = {"Clients", "Experts", "Rounds", "Seeds", "Trials", "federations"}  # heads of columns
 HIGHEST = "Bold: highest of the column."
 DIFFERENCE = "Difference: reproduced minus published, in percentage points."
 
@@ -63,12 +66,17 @@ class TableInputs(Inputs):
     def sheet(self, numbers: pd.DataFrame, blocks: list[Block], *said: str) -> Sheet:
         """The sheet with its notes: the scale, `said` without "", and particulars."""
         about = self.exhibit
+        blocks, same = without_constants(blocks)
         return Sheet(
             label=f"{about['paper']}-{about['name']}",
             title=about["title"],
             caption=about["caption"],
             blocks=blocks,
-            notes=[exhibits.scale_text(about), *filter(None, said), *notes.particulars(about)],
+            notes=[
+                exhibits.scale_text(about),
+                *filter(None, (*said, same)),
+                *notes.particulars(about),
+            ],
             numbers=notes.with_scale(about, numbers),
         )
 
@@ -77,6 +85,25 @@ def block(heading: str, columns: Columns, num_keys: int = 1) -> Block:
     """A block of columns; the first `num_keys` are text."""
     heads, cells = zip(*columns, strict=True)
     return Block(heading, [*heads], [list(row) for row in zip(*cells, strict=True)], num_keys)
+
+
+def without_constants(blocks: list[Block]) -> tuple[list[Block], str]:
+    """The blocks of a wide table without `SETTINGS` that are the same in all rows, and their note.
+
+    The note is "" if there is none.
+    """
+    widest = max((len(block.filled().columns) for block in blocks), default=0)
+    if widest <= NARROW or sum(len(block.rows) for block in blocks) < 2:
+        return blocks, ""
+    said: dict[Column, set[str]] = {}
+    for one in blocks:
+        for number, column in enumerate(one.columns[one.num_keys :], one.num_keys):
+            if {column.title, column.group} & SETTINGS:
+                said.setdefault(column, set()).update(row[number].text for row in one.rows)
+    same = {column: min(found) for column, found in said.items() if len(found) == 1}
+    kept = [one.only([column not in same for column in one.columns]) for one in blocks]
+    told = ", ".join(f"{column.whole} {text}" for column, text in same.items() if text != ABSENT)
+    return kept, f"In all rows: {told}." if told else ""
 
 
 def texts(values: Iterable[object]) -> list[Cell]:

@@ -14,6 +14,10 @@ from fedlib.report.tables.render import Cell, Column, Sheet
 from fedlib.report.tables.sheets import Columns, TableInputs, means, texts
 
 CHANCE = 0.16  # share of a normal distribution more than one deviation below its mean
+GAIN_NOTE = (
+    "Gain: of validation accuracy in the last quarter of the rounds, as the method predicts by "
+    "default; of more than a point, longer training would help. A dash: not evaluated then."
+)
 
 
 def build(given: TableInputs) -> Sheet:
@@ -33,8 +37,7 @@ def build(given: TableInputs) -> Sheet:
         "NLL and Brier: scores of predicted probabilities, means over seen clients. ECE: how far "
         "confidence is from accuracy, in percent, in 15 bins of all predictions, and in brackets "
         "what chance makes of perfect calibration. Less is better; a dash: not recorded.",
-        "Gain: of validation accuracy in the last quarter of the rounds, as the method predicts by "
-        "default; of more than a point, longer training would help. A dash: not evaluated then.",
+        GAIN_NOTE if numbers["gain"].notna().any() else "",
         "Traffic and arithmetic are of training, both directions and all clients; where clients "
         "pick, of all three runs.",
     )

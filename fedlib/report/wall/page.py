@@ -9,6 +9,7 @@ from matplotlib.lines import Line2D
 from tabulate import tabulate
 
 from fedlib.report.figures import canvas, saving, style
+from fedlib.report.looks import paper_color
 from fedlib.report.pages.contents import NEAR
 from fedlib.report.tables.render import ABSENT, markdown, percent, points
 
@@ -124,7 +125,7 @@ def draw(run: pd.DataFrame, *files: Path) -> None:
     """Published against reproduced numbers: a point for each cell, a colour for each paper.
 
     Args:
-      run: cells that were run.
+      run: cells that were run, with the column "paper", too.
     """
     with style.styled():
         figure = Figure(figsize=(canvas.WIDTH * 0.6, canvas.WIDTH * 0.6), layout="constrained")
@@ -137,11 +138,12 @@ def draw(run: pd.DataFrame, *files: Path) -> None:
         )
         axes.plot(ends, ends, color=style.GREY, linewidth=0.8)
         handles = []
-        for color, (paper, mine) in zip(style.PALETTE, run.groupby("paper_title"), strict=False):
+        for (name, paper), mine in run.groupby(["paper", "paper_title"]):
+            color = paper_color(name)
             axes.scatter(100 * mine["published"], 100 * mine["reproduced"], 18, color, zorder=3)
             near = int((mine["difference"].abs() <= NEAR).sum())
-            name = f"{paper}: {near} of {len(mine)} within two points"
-            handles.append(Line2D([], [], color=color, marker="o", linestyle="", label=name))
+            label = f"{paper}: {near} of {len(mine)} within two points"
+            handles.append(Line2D([], [], color=color, marker="o", linestyle="", label=label))
         axes.set(xlabel="Published (%)", ylabel="Reproduced (%)", xlim=ends, ylim=ends)
         axes.set_aspect("equal")
         axes.legend(handles=handles, loc="upper left", borderpad=0.8)

@@ -75,7 +75,11 @@ function filter() {
     link.closest("details").hidden = part.hidden;
   }
   document.querySelector(".nothing").hidden = shown > 0;
-  all(".front, .numbers").forEach((part) => { part.hidden = some; });
+  for (const part of all(".front, .numbers")) {
+    part.hidden = some;
+    const link = document.querySelector(`nav a[href="#${part.getAttribute("aria-labelledby")}"]`);
+    link.parentElement.hidden = some;
+  }
   form.querySelector("output").textContent = `${shown} of ${exhibits.length} shown`;
 }
 form.addEventListener("input", filter);
@@ -135,12 +139,14 @@ function vector(name, about, ...inside) {
   element.append(...inside);
   return element;
 }
-function draw(panel, series, color) { // a panel cuts off what is outside
+// Dashes are as long as in the picture, whose line is about half as wide.
+const stroke = ({ color, dash }) => ({ stroke: color, "stroke-dasharray": dash.map((x) => 2 * x).join(" ") });
+function draw(panel, series) { // a panel cuts off what is outside
   const known = series.x.map((x, k) => [x, series.y[k]]).filter(([, y]) => y !== null);
   const points = known.map(([x, y]) => place(panel, x, y).join()).join(" ");
   const [x, y, width, height] = panel.box;
   const frame = { x, y, width, height, viewBox: "0 0 1 1", preserveAspectRatio: "none" };
-  return vector("svg", frame, vector("polyline", { points, stroke: color }));
+  return vector("svg", frame, vector("polyline", { points, ...stroke(series) }));
 }
 function readable(figure, panels) {
   const drawn = figure.querySelector(".drawn");
@@ -156,14 +162,11 @@ function readable(figure, panels) {
       (share, k) => point.panel.box[k] + point.panel.box[k + 2] * share) }));
   const chosen = new Set();
   const curves = new Map(panels.flatMap((panel) => panel.series).filter(
-    (series) => series.line && series.name).map((series) => [series.name, series.color]));
-  const colors = [...curves.values()]; // grey stands for several
-  const colorOf = ({ color }) => (
-    colors.indexOf(color) === colors.lastIndexOf(color) ? color : "var(--link)");
+    (series) => series.line && series.name).map((series) => [series.name, series]));
   const redraw = (near) => {
     const lines = panels.flatMap((panel) => panel.series.filter((series) => series.line
       && (chosen.has(series.name) || series === near))
-      .map((series) => draw(panel, series, colorOf(series))));
+      .map((series) => draw(panel, series)));
     over.replaceChildren(...lines);
     drawn.classList.toggle("chosen", chosen.size > 0);
   };
@@ -186,9 +189,10 @@ function readable(figure, panels) {
   });
   drawn.addEventListener("pointerleave", () => { reading.hidden = true; redraw(null); });
   if (curves.size < 2) return;
-  const buttons = [...curves].map(([name, color]) => {
-    const button = make("button", { type: "button", ariaPressed: "false" }, name);
-    button.style.setProperty("--own", colorOf({ color }));
+  const buttons = [...curves].map(([name, series]) => {
+    const sample = vector("svg", { class: "sample" },
+      vector("line", { x2: "100%", y1: "50%", y2: "50%", ...stroke(series) }));
+    const button = make("button", { type: "button", ariaPressed: "false" }, sample, name);
     button.addEventListener("click", () => {
       if (!chosen.delete(name)) chosen.add(name);
       button.ariaPressed = String(chosen.has(name));
