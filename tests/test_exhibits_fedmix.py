@@ -5,11 +5,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from made_up import footer
-from matplotlib.colors import to_rgb
 
 from fedlib.errors import ConfigError, DataError
 from fedlib.report import figures, metrics, of_clients, printed, tables
-from fedlib.report.figures import style
 from fedlib.report.tables import render
 from fedlib.results import RunResult, View
 from fedlib.workflow.provenance import ROOT
@@ -160,9 +158,6 @@ def test_a_federation_is_shown_up_to_its_limit():
 def test_curves_of_what_does_not_exist_are_refused(curves, kind, params, error, complaint):
     with pytest.raises(error, match=complaint):
         draw(f"accuracy_over_{kind}", *curves, **params)
-
-
-# Looks
 
 
 # Gradient divergence
@@ -527,20 +522,3 @@ def test_a_column_that_no_selected_run_has_is_left_out_and_said(viewed):
 def test_views_that_do_not_exist_are_refused(viewed, columns, error, complaint):
     with pytest.raises(error, match=complaint):
         build("views", *viewed, columns=columns)
-
-
-# Published numbers
-
-
-def test_runs_of_a_shaded_method_go_from_light_to_dark_and_others_look_as_ever():
-    runs = [described("fedavg", "fedavg_adam"), described("biased", "biased_fedavg")]
-    runs += [described(f"k{number}") for number in (2, 4, 6, 8, 10, 12, 14)]
-    plain, shaded = style.looks({"runs": runs}), style.looks({"runs": runs}, "fedmix")
-    assert [shaded[name] for name in ("fedavg", "biased")] == [
-        style.METHODS[name] for name in ("fedavg_adam", "biased_fedavg")
-    ]
-    found = [shaded[run["label"]] for run in runs[2:]]
-    lightness = [sum(to_rgb(look.color)) for look in found]
-    assert (np.diff(lightness) < -0.1).all()
-    assert len({look.color for look in found}) == 7 > len({plain[r["label"]].color for r in runs})
-    assert style.looks({"runs": runs[:1]}, "fedavg_adam")["fedavg"] == style.METHODS["fedavg_adam"]

@@ -8,11 +8,9 @@ import pandas as pd
 import pytest
 from made_up import footer
 from matplotlib.colors import to_hex
-from matplotlib.patches import Rectangle
 
 from fedlib.errors import DataError
 from fedlib.report import figures, metrics
-from fedlib.report.figures import style
 from fedlib.results import OPTIMUM, View
 from fedlib.spec.worlds import rows_left
 
@@ -61,16 +59,6 @@ def texts(axes):
 def test_a_cell_has_the_mean_regret_of_a_method_in_a_world():
     axes = drawn("regret").axes[0]
     assert texts(axes) == ["3.0", "30.0", "15.0", "5.0"]
-
-
-def test_the_best_of_a_world_is_bold_and_homes_are_framed():
-    axes = drawn("regret").axes[0]
-    assert [text.get_text() for text in axes.texts if text.get_fontweight() == "bold"] == [
-        *("3.0", "5.0")
-    ]
-    frames = [patch for patch in axes.patches if isinstance(patch, Rectangle)]
-    assert [patch.get_xy() for patch in frames] == [(-0.5, -0.5), (0.5, 0.5)]
-    assert {to_hex(patch.get_edgecolor()).upper() for patch in frames} == {style.FRAME}
 
 
 def test_the_footer_says_how_much_worse_the_worst_seed_is():
