@@ -110,10 +110,7 @@ def spec(shown: dict[str, Sheet], **changes) -> dict:
         ],
         **changes,
     }
-    return {
-        **{"folder": "demo", "scale": "demo", "folder_note": ""},
-        "papers": [paper],
-    }
+    return {**{"folder": "demo", "scale": "demo", "folder_note": ""}, "papers": [paper]}
 
 
 def project(root: Path) -> SimpleNamespace:

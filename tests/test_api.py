@@ -17,14 +17,7 @@ import pytest
 import safetensors.torch
 import torch
 from sklearn.datasets import load_digits
-from support import (
-    TinyNet,
-    assert_same_result,
-    federation_for,
-    modules_of,
-    same_bits,
-    solver_of,
-)
+from support import TinyNet, assert_same_result, federation_for, modules_of, same_bits, solver_of
 from test_methods import METHODS
 from torch import nn
 

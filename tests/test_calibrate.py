@@ -276,10 +276,7 @@ def test_a_checkpoint_says_with_which_executor_its_run_began(tmp_path):
     begun = Checkpoints(tmp_path, {"spec": 1}, notes={"executor": "batched:2"})
     assert begun.noted() == {}
     begun.save(3, {"w": torch.zeros(2)})
-    assert Checkpoints(tmp_path, {"spec": 1}).noted() == {
-        "executor": "batched:2",
-        "spent": {},
-    }
+    assert Checkpoints(tmp_path, {"spec": 1}).noted() == {"executor": "batched:2", "spent": {}}
     assert Checkpoints(tmp_path, {"spec": 2}).noted() == {}  # another run
     begun.clear()
     assert Checkpoints(tmp_path, {"spec": 1}).noted() == {}

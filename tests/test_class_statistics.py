@@ -6,18 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from class_nets import (
-    DEEP,
-    HELD,
-    NAMES,
-    SETTINGS,
-    Clients,
-    F,
-    L,
-    assert_near,
-    settings,
-    train,
-)
+from class_nets import DEEP, HELD, NAMES, SETTINGS, Clients, F, L, assert_near, settings, train
 from support import cohort_of, executors, sgd, tiny_task, toy_federation
 from torch import nn
 

@@ -47,10 +47,7 @@ def test_every_command_has_a_module_that_carries_it_out():
     "words, message",
     [
         (["no"], "invalid choice: 'no' .choose from 'run', 'plan'"),
-        (
-            ["list", "--cores", "1"],
-            "list does not know --cores; it takes KIND, --configf",
-        ),
+        (["list", "--cores", "1"], "list does not know --cores; it takes KIND, --configf"),
         (["list", "methods", "fedmix"], "list does not know fedmix; it takes KIND, --configfile, "),
         (["which", "one"], "which does not know one; it takes nothing$"),
         (["clean", "--conf", "seeds=[1]"], "clean does not know --conf 'seeds=.1.'"),
@@ -84,8 +81,7 @@ def test_a_run_cuts_the_shards_and_then_makes_everything(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "target, scale",
-    [("demo", "demo"), ("reduced", "reduced"), ("reproduce", "full")],
+    "target, scale", [("demo", "demo"), ("reduced", "reduced"), ("reproduce", "full")]
 )
 def test_each_target_has_its_scale_and_each_tag_its_folder(target, scale):
     _, last = steps(target, CONFIG="tag=quick rounds=3")
@@ -251,11 +247,7 @@ NONSENSE = [
     ("CONFIG", "budget=10", "budget must be a number of minutes, hours or days, such as 30m"),
     ("CONFIG", "budget=0h", "2d, got '0h'"),
     ("CONFIG", "budget=-1h", "2d, got '-1h'"),
-    (
-        "CONFIG",
-        "runs=pfedmm/digits/nobody",
-        "nearest: pfedmm/digits/local, ",
-    ),
+    ("CONFIG", "runs=pfedmm/digits/nobody", "nearest: pfedmm/digits/local, "),
     ("CONFIG", "tag=; touch x", "a configuration value is given as key=value, got 'touch'"),
     ("CONFIG", "tag=$(touch x)", r"got 'x\)'"),
     ("CONFIG", "tag=`touch`", "tag must consist of at most 40 lower-case letters and digits"),

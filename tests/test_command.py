@@ -150,10 +150,7 @@ def test_a_training_has_as_many_cores_as_are_asked_for(monkeypatch, given, threa
         ),
         (OSError(30, "Read-only file system", "x"), r"\(Read-only file system: x\); allow it, or"),
         (IsADirectoryError(21, "Is a directory", "x"), r"\(Is a directory: x\); move it away and"),
-        (
-            OSError(27, "File too large", "x"),
-            r"too large: x\); allow more \(ulimit -f\) and",
-        ),
+        (OSError(27, "File too large", "x"), r"too large: x\); allow more \(ulimit -f\) and"),
         (OSError("HDF5: errno = 5, 'Input/output error'"), "the disk does not work"),
         (MemoryError(), "there is not enough memory; stop other jobs"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "there is not enough memory"),

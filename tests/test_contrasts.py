@@ -81,7 +81,7 @@ def test_a_method_shows_its_run_and_clients_pick_for_themselves():
     found = numbers[numbers["federation"] == "a"].set_index("title")
     # The first client picks Plus, the second Local: 0.8 and 0.9.
     assert found["mean"].round(6).to_dict() == {
-        **{"Local": 0.75, "FedAvg": 0.6, "Plus": 0.75, "Pick": 0.85, "MoE": 0.9},
+        **{"Local": 0.75, "FedAvg": 0.6, "Plus": 0.75, "Pick": 0.85, "MoE": 0.9}
     }
     assert found["bytes"].tolist() == [2e6, 2e6, 2e6, 6e6, 2e6]
     assert found["worst_tenth"].round(6).tolist() == [0.6, 0.5, 0.7, 0.8, 0.9]

@@ -2,13 +2,7 @@
 
 import numpy as np
 import pytest
-from data_fixtures import (
-    CIFAR10,
-    NOWHERE,
-    class_counts,
-    federation,
-    numbered,
-)
+from data_fixtures import CIFAR10, NOWHERE, class_counts, federation, numbered
 
 from fedlib.data.partitions.angled import ANGLES, Angled, turn
 from fedlib.data.partitions.hierarchical import Hierarchical

@@ -151,9 +151,7 @@ class ByHand(Mixture):
 
 @executors
 @pytest.mark.parametrize(
-    "settings",
-    [{}, CODE, {"query": "kept"}, FRESH],
-    ids=["paper", "code", "query", "fresh"],
+    "settings", [{}, CODE, {"query": "kept"}, FRESH], ids=["paper", "code", "query", "fresh"]
 )
 def test_a_round_is_the_papers_algorithm_by_hand(executor, settings):
     # The server's momenta would live on from one inner step to the next, which the loop lacks.

@@ -8,17 +8,7 @@ import zipfile
 import h5py
 import numpy as np
 import pytest
-from data_fixtures import (
-    NOWHERE,
-    REAL_RAW,
-    federation,
-    leaf,
-    needs,
-    numbered,
-    owned,
-    put,
-    zipped,
-)
+from data_fixtures import NOWHERE, REAL_RAW, federation, leaf, needs, numbered, owned, put, zipped
 from PIL import Image
 
 from fedlib.data import downloads

@@ -21,11 +21,7 @@ from fedlib.workflow.provenance import ROOT
 
 PUBLISHED = ROOT / "fedlib/papers/pfedmm/published.csv"
 LABELS = ["local", "fedavg", "fedem", "pfedmm"]
-SWEEP = {
-    "parameter": "num_experts",
-    "methods": ["pfedmm", "fedem"],
-    "symbol": "M",
-}
+SWEEP = {"parameter": "num_experts", "methods": ["pfedmm", "fedem"], "symbol": "M"}
 
 
 @pytest.fixture(scope="module")

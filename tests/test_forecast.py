@@ -265,10 +265,7 @@ def cost(*parts, spec=None, **changes):
 
 
 def test_training_is_rounds_and_evaluations_and_what_each_client_takes():
-    found = cost(
-        part("round", "fold", "train"),
-        part("evaluation", "score", "test"),
-    )
+    found = cost(part("round", "fold", "train"), part("evaluation", "score", "test"))
     # Two of four clients in each of 10 rounds with 25 examples on average; evaluations after 0, 5
     # and 10 rounds, of 32 test examples.
     steps, scored = 10 * 2 * 25 * 1000, 3 * 32 * 1000

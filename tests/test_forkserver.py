@@ -224,8 +224,7 @@ def test_a_server_that_has_ended_is_not_waited_for(tmp_path, servers):
 
 
 @pytest.mark.parametrize(
-    "given",
-    [[], {}, [1, "/", {}], [["job.py"], 3, {}], [["job.py"], "/", {"A": 1}], [[], "/", {}]],
+    "given", [[], {}, [1, "/", {}], [["job.py"], 3, {}], [["job.py"], "/", {"A": 1}], [[], "/", {}]]
 )
 def test_a_request_of_another_shape_is_sent_away_and_the_next_is_served(tmp_path, servers, given):
     servers(LIBRARY)

@@ -241,5 +241,5 @@ def test_what_is_kept_is_added_to_with_other_seeds(finished, whole, monkeypatch,
         runs = folder / "runs/pfedmm/digits"
         seeds = [*runs.glob("*/seed*")]
     assert [str(one.relative_to(runs)) for one in sorted(seeds)] == [
-        *("fedavg/seed0", "fedem/seed0", "fedem/seed1"),
+        *("fedavg/seed0", "fedem/seed0", "fedem/seed1")
     ]

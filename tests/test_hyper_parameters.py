@@ -7,10 +7,7 @@ from math import inf
 from typing import ClassVar
 
 import pytest
-from support import (
-    sgd,
-    tiny_task,
-)
+from support import sgd, tiny_task
 from test_methods import every_method, make
 from torch import nn
 

@@ -182,8 +182,7 @@ CASES = {
         tolerance=1e-9,  # renormalising by a sum of 1 rounds; Adam magnifies it
     ),
     "autoencoders change nothing of FedMix's training": Case(
-        *("fedmix_vae", {"num_experts": 3, "vae": PLAIN}, "fedmix", {"num_experts": 3}),
-        tolerance=0,
+        *("fedmix_vae", {"num_experts": 3, "vae": PLAIN}, "fedmix", {"num_experts": 3}), tolerance=0
     ),
     "FedMix that sorts clients to one expert is FedAvg with Adam": Case(
         *("fedmix_clients", {"num_experts": 1} | ADAM, "fedavg_adam", ADAM),

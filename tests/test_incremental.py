@@ -144,10 +144,7 @@ def test_files_that_were_touched_moved_or_deleted_to_save_space_repeat_nothing(
 # Of which jobs can reach a module, `test_edits.py` asks the plan.
 @pytest.mark.parametrize(
     "file, again",
-    [
-        ("fedlib/methods/fedem.py", FEDEM),
-        ("scripts/download.py", names(PLAN, *STAGES)),
-    ],
+    [("fedlib/methods/fedem.py", FEDEM), ("scripts/download.py", names(PLAN, *STAGES))],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_module_repeats_the_jobs_that_can_reach_it(folder, file, again):

@@ -32,11 +32,7 @@ SOLVERS = {
         torch.optim.Adam,
         {"lr": 0.1, "betas": (0.8, 0.9), "eps": 1e-3, "weight_decay": 0.2},
     ),
-    "AdamW": (
-        AdamW(lr=0.1, weight_decay=0.2),
-        torch.optim.AdamW,
-        {"lr": 0.1, "weight_decay": 0.2},
-    ),
+    "AdamW": (AdamW(lr=0.1, weight_decay=0.2), torch.optim.AdamW, {"lr": 0.1, "weight_decay": 0.2}),
 }
 every_solver = pytest.mark.parametrize("name", SOLVERS)
 

@@ -102,10 +102,7 @@ METHODS = {
     "pfedme_moreau": ({"lam": 5.0, "inner_lr": 0.1}, lambda model, body, head: model),
     "pfedmm": ({"num_experts": 3}, lambda model, body, head: body + 3 * head),
     "pfedmoe": ({}, lambda model, body, head: body),
-    "gated_experts": (
-        {"num_experts": 3, "gate_features": 4},
-        lambda model, body, head: 2 * model,
-    ),
+    "gated_experts": ({"num_experts": 3, "gate_features": 4}, lambda model, body, head: 2 * model),
     # The gate sees the 6 features of the experts.
     "plain_mixture": (
         {"num_experts": 3, "table_rounds": [0, 2], "table_split": "train"},

@@ -316,10 +316,7 @@ def test_a_gate_of_two_experts_has_the_number_of_parameters_of_the_specification
 
 @pytest.mark.parametrize(
     ("name", "num_classes", "shape", "expected"),
-    [
-        ("fedmoe_cnn", 62, (1, 28, 28), 17_211_904),
-        ("cifar_resnet18", 10, (3, 32, 32), 555_422_720),
-    ],
+    [("fedmoe_cnn", 62, (1, 28, 28), 17_211_904), ("cifar_resnet18", 10, (3, 32, 32), 555_422_720)],
 )
 def test_a_forward_pass_has_the_multiply_adds_of_the_specification(
     name, num_classes, shape, expected

@@ -135,10 +135,7 @@ def test_a_word_with_two_meanings_is_refused_with_both(toy, declare):
         Plan({"tag": "a", "set": ["fedavg.rate=1"]})
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["[a.b=1,c.d=[2,3]]", "a.b=1,c.d=[2,3]", "[ a.b=1 , c.d=[2,3] ]"],
-)
+@pytest.mark.parametrize("text", ["[a.b=1,c.d=[2,3]]", "a.b=1,c.d=[2,3]", "[ a.b=1 , c.d=[2,3] ]"])
 def test_commas_part_overrides_and_not_what_is_in_brackets(text):
     assert overrides.split(text) == ["a.b=1", "c.d=[2,3]"]
     assert read([], [f"set={text}"]) == {"set": ["a.b=1", "c.d=[2,3]"]}

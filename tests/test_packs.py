@@ -76,10 +76,7 @@ def test_a_folder_without_a_pack_is_told_so(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            {"name": "../../../TRAVERSED"},
-            "name of a pack.s table must be .*'../../../TRAVERSED'",
-        ),
+        ({"name": "../../../TRAVERSED"}, "name of a pack.s table must be .*'../../../TRAVERSED'"),
         ({"name": "/tmp/TRAVERSED"}, "name of a pack.s table must be"),
         ({"paper": "../../../TRAVERSED"}, "paper of a pack.s table must be"),
         ({"name": None}, "name of a pack.s table must be .*got None"),

@@ -189,5 +189,5 @@ def test_registries_and_folders_agree():
         "trained_mixture",
     }
     assert set(models.MODELS) == {p.stem for p in (ROOT / "fedlib/models").glob("*.py")} - {
-        "__init__",
+        "__init__"
     }

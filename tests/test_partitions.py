@@ -192,11 +192,7 @@ REFUSED = {
     "train_examples writers_per_client".split(),
     (COUNT, 0, 1.5),
 )
-CHOICES = {
-    "order": "given, random",
-    "rest": "others, all",
-    "unseen": "drawn, last, test_part",
-}
+CHOICES = {"order": "given, random", "rest": "others, all", "unseen": "drawn, last, test_part"}
 OTHERWISE = {"max_examples", "rotations"}  # checked below
 
 

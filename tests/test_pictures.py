@@ -149,8 +149,7 @@ def test_colours_are_scaled_as_the_images_of_cifar10_are():
 
 
 @pytest.mark.parametrize(
-    "layer",
-    [augment.ColourJitter(), augment.Contrast(0.2, 1.8), augment.Erase(), augment.Cutout()],
+    "layer", [augment.ColourJitter(), augment.Contrast(0.2, 1.8), augment.Erase(), augment.Cutout()]
 )
 def test_all_experts_see_the_same_and_another_batch_sees_something_else(layer):
     x = images(5)

@@ -204,15 +204,9 @@ def test_a_partition_of_one_seed_is_named_by_it(recut):
 @pytest.mark.parametrize(
     "name, message",
     [
-        (
-            "toy/digits",
-            "partition toy/digits of its own; name toy/digits/seedSEED",
-        ),
+        ("toy/digits", "partition toy/digits of its own; name toy/digits/seedSEED"),
         ("toy/mnist/seed3", "no partition toy/mnist/seed3; all seeds share toy/mnist"),
-        (
-            "toy/digits/3x",
-            "job is named PAPER/FEDERATION/seedSEED, got 'toy/digits/3x'",
-        ),
+        ("toy/digits/3x", "job is named PAPER/FEDERATION/seedSEED, got 'toy/digits/3x'"),
     ],
 )
 def test_a_partition_that_is_not_there_is_refused(recut, name, message):
@@ -308,7 +302,7 @@ def test_single_runs_may_be_selected_with_single_seeds(toy):
 
     assert made("fedavg/seed5", "fedem") == [("fedavg", 5), ("fedem", 3), ("fedem", 5)]
     assert made("fedem/seed7", "fedavg", seeds=[9, 7]) == [
-        *(("fedavg", 9), ("fedavg", 7), ("fedem", 7)),
+        *(("fedavg", 9), ("fedavg", 7), ("fedem", 7))
     ]
     with pytest.raises(ConfigError, match="runs: toy/digits/fedem is given both with and without"):
         made("fedem/seed3", "fedem")
@@ -571,10 +565,7 @@ MAIN = toy_paper().tables["main"]
             {"runs": [toy_run("emnist")]},
             r"papers.toy.runs\[emnist/fedavg\].federation: unknown 'emnist'; known: digits, mnist",
         ),
-        (
-            {"runs": [toy_run("em\nnist")]},
-            r"papers.toy.runs: the name 'em\\nnist' must match",
-        ),
+        ({"runs": [toy_run("em\nnist")]}, r"papers.toy.runs: the name 'em\\nnist' must match"),
         (
             {"runs": [toy_run(modules={"gate": "mlp"})]},
             r"runs\[0\].modules must be dict\[str, dict \| list\[dict\]\], got {'gate': 'mlp'}",

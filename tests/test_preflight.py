@@ -60,17 +60,11 @@ def answers(monkeypatch):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        (
-            {"params": {"num_expert": 3}},
-            r"fedem: unknown hyper-parameters \['num_expert'\]; ",
-        ),
+        ({"params": {"num_expert": 3}}, r"fedem: unknown hyper-parameters \['num_expert'\]; "),
         ({"method": "fedsgd"}, "method fedsgd: no method 'fedsgd'; there are "),
         ({"model": "vgg"}, "model vgg: no model 'vgg'; there are "),
         ({"params": {"num_experts": 0}}, "fedem: num_experts must be at least 1, got 0"),
-        (
-            {"local": LOCAL | {"momentum": -1}},
-            "fedem: momentum must be at least 0 and below 1, ",
-        ),
+        ({"local": LOCAL | {"momentum": -1}}, "fedem: momentum must be at least 0 and below 1, "),
         ({"local": LOCAL | {"batch_size": 0}}, "fedem: batch_size must be at least 1, got 0"),
         ({"local": LOCAL | {"lr": "a"}}, "fedem: lr must be at least 0, got 'a'"),
         ({"model_params": MODEL | {"hide": 1}}, "model mlp: .* unexpected keyword argument 'hide'"),

@@ -102,9 +102,7 @@ def test_numpy_reads_no_objects():
 
 
 @pytest.mark.parametrize(
-    "load",
-    [mobilenet_v2.pretrained, transformer.pretrained],
-    ids=["mobilenet_v2", "transformer"],
+    "load", [mobilenet_v2.pretrained, transformer.pretrained], ids=["mobilenet_v2", "transformer"]
 )
 def test_weights_that_would_call_something_are_refused_even_with_the_right_checksum(load, tmp_path):
     torch.save({"features.0": Payload(tmp_path / "executed")}, tmp_path / "weights.bin")

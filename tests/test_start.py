@@ -29,10 +29,7 @@ def loaded(program: str) -> set[str]:
     ("program", "unneeded"),
     [
         ("import fedlib", ("numpy", "torch", "pandas")),
-        (
-            "from fedlib.environment import environment; environment()",
-            ("torch", "numpy", "h5py"),
-        ),
+        ("from fedlib.environment import environment; environment()", ("torch", "numpy", "h5py")),
         (
             "import fedlib.data.build, fedlib.data.sources, fedlib.data.partitions",
             ("fedlib.data.sources.", "fedlib.data.partitions."),

@@ -169,7 +169,7 @@ def test_what_holds_for_a_family_is_said_once():
     assert exhibits.rounds_text(exhibit) == "Communication rounds: 30 to 40."
     exhibit["federations"][1]["notes"] = ["one client is empty"]
     assert exhibits.data_notes(exhibit) == [
-        *("EMNIST, alpha = 0.1: half of the images.", "EMNIST, alpha = 10: one client is empty."),
+        *("EMNIST, alpha = 0.1: half of the images.", "EMNIST, alpha = 10: one client is empty.")
     ]
 
 

@@ -480,8 +480,7 @@ def test_a_leased_gpu_is_the_only_visible_one_and_only_meanwhile(tmp_path, monke
 
 
 @pytest.mark.parametrize(
-    "value, names",
-    [("", ()), ("-1", ()), ("0", ("0",)), ("1, 0", ("1", "0")), ("0,-1,1", ("0",))],
+    "value, names", [("", ()), ("-1", ()), ("0", ("0",)), ("1, 0", ("1", "0")), ("0,-1,1", ("0",))]
 )
 def test_visible_gpus_are_those_that_cuda_would_use(monkeypatch, value, names):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
