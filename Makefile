@@ -143,7 +143,7 @@ test-fast: $(STAMP)  ## run a quarter of the tests, in two minutes; TESTS="-k fe
 check-method: export FEDLIB_METHOD = $(value FILE)
 check-method: $(STAMP)  ## test a method of yours, FILE=mine/fedper.py: a line for each rule
 	@test -n "$$FEDLIB_METHOD" || { echo 'FILE names a method, such as FILE=mine/fedper.py' >&2; exit 1; }
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -v --tb=short --no-header -m contract tests/test_methods.py
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -v --tb=short --maxfail=2 --no-header -m contract tests/test_methods.py
 
 test-changed: $(STAMP)  ## run the tests that uncommitted changes can reach; ARGS=main: since main
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --changed $(if $(ARGS),$(ARGS),HEAD) $(TESTS)

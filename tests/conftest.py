@@ -14,8 +14,9 @@ import changed
 import pytest
 import workflow
 
-from fedlib import papers, spec
-from fedlib.workflow import warm
+from fedlib import methods, papers, spec
+from fedlib.errors import ConfigError
+from fedlib.workflow import own_methods, warm
 from fedlib.workflow.forkclient import SERVERS
 
 # Before PyTorch is imported: one thread is what the workflow uses, and busy cores make more slow.
@@ -38,6 +39,11 @@ def pytest_configure(config):
     # Or each of the processes that tests start would compile fedlib, where Python may not write.
     if not hasattr(config, "workerinput"):  # which workers of pytest-xdist have
         compileall.compile_dir(workflow.ROOT / "fedlib", quiet=2)
+    if own := os.environ.get("FEDLIB_METHOD"):
+        try:
+            methods.load(own_methods.parse(own).path)
+        except ConfigError as error:
+            raise pytest.UsageError(str(error)) from None
     # A shell starts what runs in the background, `make test &`, with Ctrl-C ignored, and whatever
     # tests start would ignore it, too.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -18,6 +18,7 @@ from fedlib.federation import Federation, Split
 from fedlib.models import vae
 from fedlib.models.layers.random import Dropout
 from fedlib.results import TOTALS, RunResult
+from fedlib.run import checkpoint
 from fedlib.run.simulate import Course, Simulation
 
 REPRODUCED = [*filter(papers.num_printed, papers.names())]  # all but comparisons of our own
@@ -125,11 +126,13 @@ def assert_close(one, other, tolerance=1e-12):
 
     Float64 keeps 16 digits; a few hundred operations in another order cost three or four.
     """
-    for x, y in zip(tree.leaves(one), tree.leaves(other), strict=True):
+    pairs = zip(checkpoint.flatten(one).items(), tree.leaves(other), strict=True)
+    for (name, x), y in pairs:
         if isinstance(x, torch.Tensor):
-            torch.testing.assert_close(x, y, rtol=tolerance, atol=tolerance)
+            named = f"{name} differs:\n{{}}".format
+            torch.testing.assert_close(x, y, rtol=tolerance, atol=tolerance, msg=named)
         else:
-            assert x is y
+            assert x is y, name
 
 
 class Payload:

@@ -25,35 +25,55 @@ def mine(tmp_path):
     return tmp_path / name
 
 
-def check_method(file):
+def check_method(file, *only):
     """What `make check-method FILE=...` does."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     [words] = re.findall(r"-m (pytest .*-m contract .*)", makefile)
     environment = {**os.environ, "FEDLIB_METHOD": str(file), "OMP_NUM_THREADS": "1"}
-    line = [sys.executable, "-m", *words.split(), "-p", "no:cacheprovider"]
+    line = [sys.executable, "-m", *words.split(), "-p", "no:cacheprovider", *only]
     return subprocess.run(line, cwd=ROOT, env=environment, capture_output=True, text=True)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("document", "name"), [("docs/your-method.md", "fedexprox"), ("docs/methods.md", "fedper")]
+    ("document", "name", "sent"),
+    # The body has 4 x 6 + 6 numbers and, of its normalisation, 4 x 6; the head 6 x 3 + 3.
+    [("docs/your-method.md", "fedexprox", 54 + 21), ("docs/methods.md", "fedper", 54)],
 )
-def test_the_method_of_a_document_keeps_the_contract(document, name, tmp_path):
+def test_the_method_of_a_document_keeps_the_contract(document, name, sent, tmp_path):
     (tmp_path / f"{name}.py").write_text(block(document), encoding="utf-8")
     done = check_method(tmp_path / f"{name}.py")
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("PASSED") >= 10
+    assert f" sends {sent} numbers down and {sent} up per client and round\nPASSED" in done.stdout
+
+
+AFTER = "        after = super().round(state, cohort)\n"
+WRONG = {
+    "round changes the state it was given: .params['body.0.weight']\n": (
+        AFTER + "        next(iter(state.params.values())).add_(1e-3)\n"
+    ),
+    "nothing is sent down: cohort.broadcast counts, tree.broadcast does not\n": (
+        AFTER + "        cohort.journal.down = 0\n"
+    ),
+}
 
 
 @pytest.mark.slow
-def test_a_method_that_changes_the_state_it_was_given_is_told_so(mine):
+@pytest.mark.parametrize("told", WRONG)
+def test_what_is_wrong_with_a_method_is_said_in_words(mine, told):
     code = mine.read_text(encoding="utf-8")
-    [line] = re.findall(r"        after = .*\n", code)
-    spoilt = line + "        next(iter(state.params.values())).add_(1e-3)\n"
-    mine.write_text(code.replace(line, spoilt), encoding="utf-8")
-    done = check_method(mine)
-    assert done.returncode == 1
-    assert re.search("leave_the_state_they_were_given_alone.* FAILED", done.stdout)
+    mine.write_text(code.replace(AFTER, WRONG[told]), encoding="utf-8")
+    done = check_method(mine, "-k", "state or is_sent")
+    assert done.returncode == 1 and f"AssertionError: {told}" in done.stdout
+    assert len(done.stdout.splitlines()) < 60
+
+
+@pytest.mark.slow
+def test_of_a_file_without_a_method_one_line_says_so(tmp_path):
+    done = check_method(tmp_path / "fedper.py")
+    told = f"ERROR: methods: cannot read {tmp_path}/fedper.py: No such file or directory"
+    assert (done.stdout + done.stderr).split("\n") == [told, "", ""]
 
 
 def test_it_is_not_in_the_registry_and_its_row_is_in_the_table_of_tunings(mine):
