@@ -9,7 +9,7 @@ SCALE     ?=
 PAPER     ?= pfedmm
 # Folder of kept results that `figures-from` draws again; folders with runs for `gather`.
 FROM      ?=
-# For `list`: a kind, such as WHAT=methods; for `compare`: words;
+# For `list`: a kind, WHAT=methods, or a name of it, WHAT="methods fedem"; for `compare`: words;
 # for `why`: a job, such as WHAT="train pfedmm/digits/fedem/seed1234".
 WHAT      ?=
 # Two folders of results/ for `compare`, such as A=demo B=demo-slow.

@@ -46,6 +46,7 @@ def _given(*names: str, **options: Any) -> tuple:
 _JOB = _given("job", nargs=2, metavar="STAGE NAME", help="see below")
 _JOBS = _given("job", nargs="+", metavar="STAGE NAME", help="see below")
 _WHAT = _given("what", nargs="?", metavar="KIND", help="to see titles, too")
+_NAME = _given("name", nargs="?", metavar="NAME", help="of this kind, to see what it takes")
 _FOLDERS = _given("folders", nargs=2, help="of results/, such as demo demo-slow")
 _WORDS = _given("words", nargs="*", help="print only rows that contain all of these")
 _SOURCES = _given("sources", nargs="+", type=Path, help="folders of results, or of what is kept")
@@ -61,7 +62,9 @@ COMMANDS = {
     "estimate": Command("estimate what is to run, and choose what a budget buys"),
     "why": Command("print what changed since a job was done", (_JOB,), ("WHAT",), "jobs"),
     "spec": Command("print the --spec of a job's script", (_JOBS,), module="jobs"),
-    "list": Command("list the names of papers, runs, methods, data and more", (_WHAT,), ("WHAT",)),
+    "list": Command(
+        "list the names of papers, runs, methods, data and more", (_WHAT, _NAME), ("WHAT",)
+    ),
     "compare": Command(
         "compare two folders of results", (_FOLDERS, _WORDS), ("A", "B", "WHAT"), has_plan=False
     ),
