@@ -47,8 +47,8 @@ def test_every_command_has_a_module_that_carries_it_out():
     "words, message",
     [
         (["no"], "invalid choice: 'no' .choose from 'run', 'plan'"),
-        (["list", "--cores", "1"], "list does not know --cores; it takes KIND, --configf"),
-        (["list", "methods", "fedmix"], "list does not know fedmix; it takes KIND, --configfile, "),
+        (["list", "--cores", "1"], "list does not know --cores; it takes KIND, NAME, --conf"),
+        (["list", "methods", "fedmix", "x"], "list does not know x; it takes KIND, NAME, "),
         (["which", "one"], "which does not know one; it takes nothing$"),
         (["clean", "--conf", "seeds=[1]"], "clean does not know --conf 'seeds=.1.'"),
         (["why", "train"], "the following arguments are required: STAGE NAME"),
