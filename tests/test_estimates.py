@@ -227,7 +227,7 @@ def test_what_an_older_rehearsal_found_is_not_taken_for_a_newer_ones(tmp_path, m
     old = {key: ["of old"] for key, value in kept.items() if "loads" in value}
     assert len(old) == 1
     seals.write_json(cache, kept | old)
-    edited, digest = {requests.REHEARSAL: "edited"}, requests.digest
+    edited, digest = {requests.REHEARSAL[0]: "edited"}, requests.digest
     for module in (requests, estimating):
         monkeypatch.setattr(module, "digest", lambda path: edited.get(path) or digest(path))
     assert estimating.Estimator("cpu", raw).costs(request) == found

@@ -16,7 +16,7 @@ from fedlib.engine.executors import Loop
 from fedlib.engine.task import Task
 from fedlib.forecast import costs, rates, rehearsal, unreal
 from fedlib.forecast.rates import Rate
-from fedlib.forecast.rehearsal import Kind, Load, Part, Phase, Rehearsed
+from fedlib.forecast.rehearsed import Kind, Load, Part, Phase, Rehearsed
 from fedlib.run.build import build_simulation
 
 IID = {"kind": "iid", "num_clients": 8, "train_fraction": 0.75}

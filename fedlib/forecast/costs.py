@@ -22,7 +22,7 @@ from fedlib.environment import memory
 from fedlib.federation import CLIENTS
 from fedlib.forecast.estimates import Estimate
 from fedlib.forecast.rates import Rate
-from fedlib.forecast.rehearsal import Kind, Part, Phase, Rehearsed
+from fedlib.forecast.rehearsed import Kind, Part, Phase, Rehearsed
 from fedlib.run.evaluate import FINAL_BYTES
 
 START = 4.0  # seconds of a job before it computes: import of PyTorch, reading of the federation

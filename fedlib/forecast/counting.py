@@ -14,6 +14,7 @@ import torch
 
 from fedlib import tree
 from fedlib.engine import ambient
+from fedlib.federation import GROUPS, Federation
 from fedlib.forecast.unreal import form
 from fedlib.run.cost import FORMULAS, Operations
 from fedlib.tree import Rows
@@ -116,19 +117,24 @@ def stacked(state: Any) -> int:
     return sum(x.untyped_storage().nbytes() // x.element_size() for x in others.values())
 
 
-def of_rows(state: Any, owners: int) -> tuple[list[int], int]:
-    """(numbers that each owner has in `Rows` alone, numbers that several owners share).
+def of_rows(state: Any, federation: Federation) -> tuple[dict[str, int], int]:
+    """Numbers in the `Rows` of a state.
 
     Owners that have not trained share the tensors of their rows.
+
+    Returns:
+      (most numbers that an owner has alone, by group; numbers that several owners share).
     """
-    alone, common = [0] * owners, {}
+    alone, common = [0] * federation.num_clients, {}
     for rows in tree.rows_in(state):
         leaves = [tree.leaves(row) for row in rows]
         times = Times(id(x) for row in leaves for x in row)
         for owner, row in enumerate(leaves):
             alone[owner] += sum(x.numel() for x in row if times[id(x)] == 1)
             common |= {id(x): x.numel() for x in row if times[id(x)] > 1}
-    return alone, sum(common.values())
+    by_group = {group: [alone[i] for i in federation.ids(group)] for group in GROUPS}
+    most = {group: max(numbers) for group, numbers in by_group.items() if numbers}
+    return most, sum(common.values())
 
 
 def largest(state: Any) -> float:

@@ -27,7 +27,7 @@ from fedlib.forecast.cells import duration
 from fedlib.forecast.costs import costs
 from fedlib.forecast.estimates import Estimate
 from fedlib.forecast.rates import Rate
-from fedlib.forecast.rehearsal import Rehearsed
+from fedlib.forecast.rehearsed import Rehearsed
 from fedlib.forecast.requests import REHEARSAL, SIZES, Request, code_of, digest
 from fedlib.forecast.unreal import Unreal
 from fedlib.run import fitting
@@ -214,7 +214,7 @@ class Estimator:
             for split in splits
         }
         shapes = {k: v for k, v in owned._asdict().items() if k not in ("group", *splits)}
-        code = [*code_of(spec), digest(REHEARSAL)]
+        code = [*code_of(spec), *map(digest, REHEARSAL)]
         facts = ["rehearsal", _rough(used), views, shapes, having, code]
         kept = self._find(facts, lambda: rehearsal.rehearse(spec, views, owned).packed())
         return Rehearsed.unpacked(kept)

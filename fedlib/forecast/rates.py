@@ -25,7 +25,7 @@ from fedlib.engine.choice import BLOCK, ONE_BY_ONE, choose
 from fedlib.engine.executors import Executor
 from fedlib.errors import DataError
 from fedlib.forecast import made_up
-from fedlib.forecast.rehearsal import Kind, Phase, Rehearsed
+from fedlib.forecast.rehearsed import Kind, Phase, Rehearsed
 from fedlib.run import calibration, scoring
 from fedlib.run.simulate import Simulation
 

@@ -18,9 +18,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from enum import StrEnum, auto
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +33,7 @@ from fedlib.engine.waves import Work, pad
 from fedlib.federation import GROUPS, Federation
 from fedlib.forecast.counting import Counter, largest, longer, of_rows, stacked
 from fedlib.forecast.made_up import built_once, made_up, simulation
+from fedlib.forecast.rehearsed import Kind, Load, Part, Phase, Rehearsed
 from fedlib.forecast.unreal import Unreal
 from fedlib.results import SHARED
 from fedlib.run import evaluate, scoring
@@ -51,117 +51,6 @@ MANY = 1000  # clients, more than any method selects as finalists
 ATTEMPTS = 50  # most rounds until a client does a local step, which L2SGD draws
 
 _BUILT: dict[str, Any] = {}  # architectures of earlier rehearsals
-
-
-class Phase(StrEnum):
-    """A phase of a run: a round, an evaluation during training, or the final evaluation."""
-
-    ROUND = auto()
-    EVALUATION = auto()
-    FINAL = auto()
-
-
-class Kind(StrEnum):
-    """A kind of computation, named as in executors: local steps (fold) or scoring."""
-
-    FOLD = auto()
-    SCORE = auto()
-
-
-class Part(NamedTuple):
-    """A part of a run: one kind of computation of some owners on their examples.
-
-    Attributes:
-      phase, kind: of the computation.
-      group: of the owners, one of `fedlib.federation.GROUPS`.
-      split: of the examples.
-      epochs: of local steps over the examples, 0 if the number of steps is fixed; 1 for scoring.
-      steps: of each owner, if their number is fixed; else 0.
-      batch: examples in a batch; 0 for the run's own batch size.
-    """
-
-    phase: Phase
-    kind: Kind
-    group: str
-    split: str
-    epochs: float
-    steps: float
-    batch: int
-
-
-class Load(NamedTuple):
-    """The work of a part.
-
-    Attributes:
-      share: of the group's examples; 2 if all of them are used twice. Of its owners, if the number
-        of steps is fixed.
-      flops: floating-point operations per example.
-      numbers: results of matrix products and convolutions per example that are kept at once: of
-        local steps those of a forward pass, of scoring the largest.
-      growth: further operations per example for each seen client; 0 before the final evaluation.
-      lasting: further `share` for each round after the first, if clients train once for each round.
-    """
-
-    share: float
-    flops: float
-    numbers: float
-    growth: float = 0.0
-    lasting: float = 0.0
-
-
-class Rehearsed(NamedTuple):
-    """The result of a rehearsal.
-
-    Attributes:
-      loads: of all parts of the run.
-      shared: numbers in the state that owners share.
-      each: further ones of each owner, by group.
-      carried: most numbers that a client changes in local steps: its models and their momenta.
-      sent: numbers that a client sends in a round.
-      largest: numbers of each owner in the largest `Rows` of the state.
-      personal: numbers that the final evaluation needs for each client that trains for it.
-      shared_test: operations per example if clients are scored on each other's test examples.
-      whole: whether the models of all clients of a round exist at once, see `Cohort.fit`.
-      busy: share of the rounds in which clients do local steps.
-      brief: most epochs of final protocols for each rehearsed epoch.
-      finalists: most clients of a group that are prepared for final protocols; 0 for all.
-    """
-
-    loads: dict[Part, Load]
-    shared: float
-    each: dict[str, float]
-    carried: float
-    sent: float
-    largest: float
-    personal: float
-    shared_test: float
-    whole: bool
-    busy: float
-    brief: float
-    finalists: int
-
-    def packed(self) -> dict:
-        """A form that fits into JSON."""
-        return {**self._asdict(), "loads": [[*pair] for pair in self.loads.items()]}
-
-    @classmethod
-    def unpacked(cls, packed: dict) -> "Rehearsed":
-        """Undo `packed`."""
-        loads = {
-            Part(Phase(phase), Kind(kind), *part): Load(*load)
-            for (phase, kind, *part), load in packed["loads"]
-        }
-        return cls(**{**packed, "loads": loads})
-
-    def of(self, phase: Phase, kind: Kind) -> list[tuple[Part, Load]]:
-        """The parts of one phase and kind, with their loads."""
-        return [pair for pair in self.loads.items() if pair[0][:2] == (phase, kind)]
-
-    def flops_by_example(self, phase: Phase, kind: Kind) -> float:
-        """Mean operations per example of one kind in one phase."""
-        weighted = [(load.share * (part.epochs or 1), load) for part, load in self.of(phase, kind)]
-        total = sum(weight for weight, _ in weighted)
-        return sum(weight * load.flops for weight, load in weighted) / total if total else 0.0
 
 
 def rehearse(spec: dict, views: Sequence[Sequence[str]], sizes: Sizes) -> Rehearsed:
@@ -197,8 +86,7 @@ def _rehearsed(spec: dict, views: Sequence[Sequence[str]], sizes: Sizes) -> Rehe
     before = stacked(state)
     tally.phase = Phase.ROUND
     tried, state, journal = _rounds(few, state)
-    few_owners = few.federation.num_clients
-    rows, common = of_rows(state, few_owners)
+    rows, common = of_rows(state, few.federation)
     tally.phase = Phase.EVALUATION
     everyone = partial(few.everyone, round=few.course.rounds)
     state, _ = scoring.during_training(method, state, everyone)
@@ -212,28 +100,29 @@ def _rehearsed(spec: dict, views: Sequence[Sequence[str]], sizes: Sizes) -> Rehe
     more = DeviceData(made_up(sizes, 2 * number, **counts), few.data.dtype, few.data.device)
     twice = replace(few, data=more, executor=Tally(tally.counter))
     state = twice.init()
-    each = (stacked(state) - before) / (twice.federation.num_clients - few_owners)
-    own = {
-        group: float(each + np.max(np.take(rows, few.federation.ids(group))))
-        for group in {*sizes.group}
-    }
+    owners = few.federation.num_clients
+    each = (stacked(state) - before) / (twice.federation.num_clients - owners)
     loads = _with_growth(loads, number, twice, state, own_views)
-    last = Phase.FINAL, Kind.SCORE, "test"
-    tests = [x.flops for part, x in loads.items() if (part.phase, part.kind, part.split) == last]
     return Rehearsed(
         loads=loads,
-        shared=before - few_owners * each + common,
-        each=own,
+        shared=before - owners * each + common,
+        each={group: each + numbers for group, numbers in rows.items()},
         carried=tally.carried,
         sent=journal.up,
         largest=largest(state),
         personal=method.personal_numbers(),
-        shared_test=max(tests, default=0.0) if any(view[2] == SHARED for view in views) else 0.0,
+        shared_test=_shared_test(loads) if any(view[2] == SHARED for view in views) else 0.0,
         whole=journal.whole,
         busy=1 / tried,
         brief=longer(method, brief) if brief else 1.0,
         finalists=_finalists(method, sizes),
     )
+
+
+def _shared_test(loads: dict[Part, Load]) -> float:
+    last = Phase.FINAL, Kind.SCORE, "test"
+    tests = [x.flops for part, x in loads.items() if (part.phase, part.kind, part.split) == last]
+    return max(tests, default=0.0)
 
 
 def _brief(few: Simulation) -> Simulation:

@@ -13,8 +13,8 @@ from fedlib.run_spec import is_file, run_roots
 ROOT = Path(__file__).resolve().parents[2]
 # Cached values depend on the text of these modules: an edit may change their form or meaning.
 SIZES = ROOT / "fedlib/data/sizes.py"
-REHEARSAL = ROOT / "fedlib/forecast/rehearsal.py"
 COSTS = ROOT / "fedlib/forecast/costs.py"
+REHEARSAL = [COSTS.with_name(f"{name}.py") for name in ("counting", "rehearsal", "rehearsed")]
 
 
 class Request(NamedTuple):
@@ -45,7 +45,7 @@ class Request(NamedTuple):
             "spec": {**self.spec, "seed": 0, "data": ""},
             "data": self.data,
             "cut": files.digest(self.manifest) if self.manifest.exists() else None,
-            "code": [*code_of(self.spec), *map(digest, (SIZES, REHEARSAL, COSTS))],
+            "code": [*code_of(self.spec), *map(digest, (SIZES, *REHEARSAL, COSTS))],
             "wanted": [self.device, self.executor],
             "machine": _machine(),
         }
