@@ -205,6 +205,7 @@ AGAINST = {"of": "fedem", "groups": [{"labels": ["fedavg"]}, {"labels": ["fedem"
 DIFFERENCE = {"columns": [{"federation": "mnist", "minus": "digits", "title": "Difference"}]}
 ROWS = [{"title": label.upper(), "labels": [label]} for label in ("fedavg", "fedem", "local")]
 LOSERS = {"rows": ROWS, "alone": "LOCAL"}
+SWEPT = {"methods": ["fedavg"], "parameter": "num_clients"}
 BARS = {"pairs": [{"below": "digits", "above": "mnist"}], "bars": [], "names": ["a", "b"]}
 
 
@@ -223,6 +224,9 @@ BARS = {"pairs": [{"below": "digits", "above": "mnist"}], "bars": [], "names": [
         ("global_accuracy", DIFFERENCE, {"labels": ["fedem"]}, ("digits", "mnist")),
         ("gain_bars", BARS, {"federations": ["mnist"]}, ()),
         ("gain_bars", BARS, {"labels": ["fedem"]}, ("digits", "mnist")),
+        ("sweep", SWEPT, {"labels": ["fedem"]}, ()),  # a single value
+        ("sweep", SWEPT | {"of": "federation"}, {"labels": ["fedem"]}, BOTH),
+        ("sweep", SWEPT | {"of": "federation"}, {"federations": ["mnist"]}, ()),
     ],
 )
 def test_what_has_nothing_left_to_compare_is_left_out_and_said(

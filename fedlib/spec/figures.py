@@ -312,6 +312,11 @@ class Sweep(Figure):
 
     choices: ClassVar = {"of": OWNERS, "metric": OF_CLIENTS}
 
+    def compared(self, pairs: list[Pair]) -> list[Pair]:
+        """All, if there are several values of the parameter."""
+        varied = {pair[0 if self.of == "federation" else 1] for pair in pairs}
+        return pairs if len(varied) > 1 else []
+
     def beside(self, label: str, method: str, title: str, like: str) -> Self:
         """The exhibit with one more run, and its method if the parameter is the federations'.
 
