@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import itertools
 import json
+import pickle
 import re
 import subprocess
 import sys
@@ -223,6 +224,8 @@ def test_the_network_of_a_client_is_the_users_own():
     for same in (network, predict.network):
         torch.testing.assert_close(same(x / 255).softmax(1), predict(x))
     assert predict._data.x is None  # the examples stay behind
+    assert torch.equal(pickle.loads(pickle.dumps(predict))(x), predict(x))
+    assert torch.equal(predict.state_dict()["client/head/weight"], predict.network.fc[1].weight)
     assert type(predict.network.fc[0]) is nn.Dropout
     with pytest.raises(ConfigError, match="inputs must be torch.uint8"):
         predict(x / 255)

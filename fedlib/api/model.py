@@ -69,7 +69,10 @@ def builder(
             raise ConfigError(f"{name}: {lazy[0]} has no shape yet; run the model once first")
         frozen = [path for path, x in probe.named_parameters() if not x.requires_grad]
         if frozen:
-            raise ConfigError(f"{name}: {frozen[0]} is frozen; clients train all of a model")
+            raise ConfigError(
+                f"{name}: {frozen[0]} is frozen; clients train all of a model, unless the method "
+                "trains a part of it (docs/methods.md)"
+            )
         outputs = _run(probe.eval(), inputs, name)
         given = tuple(outputs.shape[1:])
         single = logits is not None and logits[-1] == 2 and given == (*logits[:-1], 1)
@@ -82,11 +85,7 @@ def builder(
         path = None if apart else _last_layer(probe, inputs, outputs, name)
         _check_draws(_with_own_dropout(probe).train(), inputs, name)
 
-    def make() -> nn.Module:
-        made = _with_own_dropout(fresh())
-        return made if path is None else HeadApart(made, path)
-
-    return make
+    return partial(_made, fresh, path)
 
 
 def whole(module: nn.Module) -> nn.Module:
@@ -99,6 +98,11 @@ def whole(module: nn.Module) -> nn.Module:
     if module.path:
         module.body.set_submodule(module.path, module.head)
     return module.body if module.path else module.head
+
+
+def _made(fresh: Callable[[], nn.Module], path: str | None) -> nn.Module:
+    made = _with_own_dropout(fresh())
+    return made if path is None else HeadApart(made, path)
 
 
 def _copied(make: Callable[[], nn.Module]) -> nn.Module | None:
@@ -117,13 +121,15 @@ def _drawn_anew(model: nn.Module, name: str) -> Callable[[], nn.Module]:
             "so a seed cannot draw them; give a function that makes the model, such as its class"
         )
 
-    def make() -> nn.Module:
-        made = copy.deepcopy(model)
-        for path in layers:
-            made.get_submodule(path).reset_parameters()
-        return made
+    return partial(_reset, model, [*layers])
 
-    return make
+
+def _reset(model: nn.Module, layers: list[str]) -> nn.Module:
+    """A copy of a module, with these layers drawn anew."""
+    made = copy.deepcopy(model)
+    for path in layers:
+        made.get_submodule(path).reset_parameters()
+    return made
 
 
 def _own_weights(layer: nn.Module) -> bool:

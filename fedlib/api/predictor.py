@@ -1,5 +1,6 @@
 """The predictor of one client, as a PyTorch module."""
 
+import re
 from copy import copy
 from typing import Any
 
@@ -12,13 +13,14 @@ from fedlib.engine.device import DeviceData
 from fedlib.engine.task import Batch
 from fedlib.errors import ConfigError
 from fedlib.methods.base import Method
+from fedlib.run import checkpoint
 
 
 class ClientModel(nn.Module):
     """A client's own predictor: inputs [B, ...] -> probabilities of the classes [B, L]
 
     For a mixture it is the whole mixture, with the client's weights. Inputs have the form of the
-    federation's; pixels are bytes.
+    federation's; pixels are bytes. It can be pickled, if the model is a module or a class.
     """
 
     def __init__(self, method: Method, personal: Any, data: DeviceData):
@@ -27,9 +29,12 @@ class ClientModel(nn.Module):
         self._shape, self._type = data.x.shape[1:], data.x.dtype
         self._data = copy(data)  # to scale inputs, without the examples
         self._data.federation = self._data.x = self._data.y = self._data.rows = None
-        for number, leaf in enumerate(tree.leaves(personal)):
+        # PyTorch allows no dots in names: "body/0/weight", or "0/body/0/weight" of several models.
+        paths = checkpoint.flatten(personal)
+        self._names = ["/".join(["client", *re.findall(r"\w+", path)]) for path in paths]
+        for name, leaf in zip(self._names, tree.leaves(personal), strict=True):
             if isinstance(leaf, Tensor):
-                self.register_buffer(f"leaf{number}", leaf.clone())
+                self.register_buffer(name, leaf.clone())
         self.eval()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -48,8 +53,8 @@ class ClientModel(nn.Module):
         data = copy(self._data)
         data.x = x.to(data.device)
         index = torch.arange(len(x), device=data.device)
-        leaves = enumerate(tree.leaves(self._personal))
-        own = [self._buffers.get(f"leaf{number}", leaf) for number, leaf in leaves]
+        leaves = zip(self._names, tree.leaves(self._personal), strict=True)
+        own = [self._buffers.get(name, leaf) for name, leaf in leaves]
         personal = tree.unflatten(own, self._personal)
         return self._method.predict(personal, Batch(data.inputs(index), index, index)).exp()
 
