@@ -119,7 +119,7 @@ gather: $(STAMP)  ## take finished runs of other clones or machines: FROM=../oth
 	@$(workflow) gather
 
 wall: override SCALE = full
-wall: $(STAMP)  ## write docs/results/full/README.md: every published number beside ours, or its cost
+wall: $(STAMP)  ## write docs/results/full/README.md: all published numbers, and ours
 	@$(workflow) wall
 
 which: $(STAMP)  ## write docs/which-method-when.md from what is kept of the benchmark

@@ -1,5 +1,6 @@
-"""The wall: every published number beside ours, or what it costs."""
+"""The wall: every published number, with ours beside it."""
 
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -14,67 +15,133 @@ ROOT = Path(__file__).resolve().parents[1]
 FULL = ROOT / "docs/results/full"
 CELL = {
     **{
-        "paper": "a",
+        "paper": "fedmix",
         "paper_title": "A paper",
-        "table": "main",
-        "table_title": "Main",
-        "head": "EMNIST",
+        "source": "Its table",
+        "exhibit": "main",
+        "row": "FedAvg",
     },
-    **{"published": 0.8, "reproduced": float("nan"), "difference": float("nan"), "seeds": 0},
-    **{"machine": "", "hours": 1.25, "page": "", "title": "FedAvg"},
+    **{"dataset": "emnist", "metric": "accuracy", "published": 0.8, "seeds": 0},
 }
-OURS = {"reproduced": 0.79, "difference": -0.01, "seeds": 3, "machine": "Xeon", "page": "x.md"}
+OURS = {
+    **{"title": "pFedMM", "data": "EMNIST", "measured": "All", "is_split": True, "seeds": 3},
+    **{"reproduced": 0.77, "difference": -0.03, "machine": "Xeon", "hours": 1.25, "page": "x.md"},
+}
+COSTS = [{"paper_title": "A paper", "federation": "emnist", "label": "fedem", "hours": 12.3}]
 
 
 @pytest.fixture(scope="module")
-def fedmix():
-    """The cells of FedMix."""
-    found = wall.of_paper(Plan({"scale": "full", "papers": ["fedmix"]}), "fedmix", FULL)
-    return wall.with_costs(found, pd.read_csv(FULL / wall.COSTS), FULL)
+def papers():
+    """The published numbers of FedMix and pFedMM."""
+    plan = Plan({"scale": "full", "papers": ["fedmix", "pfedmm"]})
+    costs = wall.costs_of(plan, FULL / wall.COSTS)
+    return {name: wall.of_paper(plan, name, FULL, costs) for name in plan.papers}
 
 
-def test_every_published_number_of_a_table_is_a_cell_once_and_what_is_kept_is_beside_it(fedmix):
-    assert len(fedmix) == 23 and not fedmix.duplicated([*cells.KEY]).any()
-    run = fedmix[fedmix["seeds"] > 0].set_index(["federation", "label", "head"])
-    known = run.loc["two-shard-mnist", "fedavg", "MNIST in two shards, New shard, p(s)"]
+def test_every_published_number_is_there_once_and_what_is_kept_is_beside_it(papers):
+    assert {name: len(found) for name, found in papers.items()} == {"fedmix": 23, "pfedmm": 135}
+    run = papers["fedmix"][papers["fedmix"]["seeds"] > 0].set_index(["exhibit", "label"])
+    assert len(run) == 6
+    known = run.loc["appendix-f-fedavg", "new_shard"]
     assert (known["published"], known["reproduced"]) == (0.969, 0.97)  # as printed
     assert (known["page"], known["hours"]) == ("fedmix/REPORT.md", 0.2)  # it was timed
-    left = fedmix[fedmix["seeds"] == 0]
-    assert left["reproduced"].isna().all() and left["hours"].notna().all()
+    ours = papers["pfedmm"][papers["pfedmm"]["seeds"] > 0]
+    assert {*ours["exhibit"]} == {"main"} and ours["is_split"].all()  # FedEM's table has the same
 
 
-def test_the_kept_wall_is_what_would_be_written_now(fedmix):
+def test_the_kept_wall_is_what_would_be_written_now(papers):
     written = (FULL / "README.md").read_text(encoding="utf-8")
-    for _, table in fedmix.groupby("table"):
-        assert page.grid(table) in written
+    for found in papers.values():
+        for _, numbers in found.groupby("source"):
+            assert page.grid(numbers) in written
 
 
-def test_a_cell_has_our_number_or_what_it_costs():
-    told = page.text(pd.DataFrame([CELL, {**CELL, **OURS, "title": "pFedMM"}]), "a Xeon", ["y"])
-    assert "**1 of 2 cells were run; 1 of these are within two points.**" in told
+def test_other_pages_count_as_the_wall_does():
+    wall, front, changes, results = (
+        (ROOT / name).read_text(encoding="utf-8")
+        for name in (
+            "docs/results/full/README.md",
+            "README.md",
+            "CHANGELOG.md",
+            "docs/results/README.md",
+        )
+    )
+    run, every, near = re.search(r"(\d+) of (\d+) published .*; (\d+) of these", wall).groups()
+    assert re.search(rf"^\| all +\| +{every} \| +{run} \| +{near} \|", front, re.MULTILINE)
+    [split] = re.findall(r"(\d+) of the \d+ are on images of EMNIST's test split alone", wall)
+    assert f"{split} of the {run} are on images of EMNIST's test split alone" in front
+    assert f"* {run} of {every} published numbers were run" in changes
+    assert f"{split} of them on images of EMNIST's test split alone; {near} are" in changes
+    assert f"all {every} published numbers, with ours\nbeside the {run} that were run" in results
+
+
+def ours(**changes) -> pd.DataFrame:
+    row = {"dataset": "cifar10", "published": 0.7, "label": "eps", "protocol": "moe", "key": ""}
+    return pd.DataFrame([row | {"metric": "", "of": "table2-p", "seeds": 1} | changes])
+
+
+def test_a_number_is_beside_the_published_one_that_has_most_of_its_names():
+    labels = {"table2-p0.2-none": "moe", "table2-p0.2-eps": "moe", "table3-eps": "moe"}
+    rows = [{"exhibit": name, "label": label} for name, label in labels.items()]
+    numbers = pd.DataFrame(rows).assign(dataset="cifar10", published=0.7)
+    assert cells.beside(numbers, ours())["seeds"].tolist() == [0, 1, 0]
+    for other in ({"dataset": "cifar100"}, {"published": 0.71}, {"of": "table4"}):
+        assert not cells.beside(numbers, ours(**other))["seeds"].any()
+    assert not cells.beside(numbers, ours(label="none-2", protocol="ifca"))["seeds"].any()
+    assert cells.beside(numbers, cells.NONE)["seeds"].tolist() == [0, 0, 0]
+
+
+def test_the_page_has_ours_beside_what_is_published_and_the_costs_of_other_runs():
+    both = pd.DataFrame([CELL, {**CELL, **OURS, "row": "pFedMM"}])
+    told = page.text(both, pd.DataFrame(COSTS), "a Xeon", ["y"])
+    assert "**1 of 2 published numbers have ours beside them; 0 of these are within two" in told
+    assert "1 of the 1 are on images of EMNIST's test split alone (hollow in the picture)." in told
+    assert "Off by more than two points: pFedMM (EMNIST, All) −3.0." in told
     rows = [[x.strip() for x in line.split("|")[1:-1]] for line in told.splitlines() if "|" in line]
-    assert ["FedAvg", "80.0 · 1.2 h"] in rows and ["pFedMM", "80.0 **79.0** −1.0"] in rows
-    assert ["[A paper](x.md)", "EMNIST", "pFedMM", "80.0", "**79.0**", "−1.0", "3"] in [
-        row[:7] for row in rows
+    assert ["FedAvg", "80.0"] in rows and ["pFedMM", "80.0 **77.0** −3.0"] in rows
+    assert ["[A paper](x.md)", "EMNIST, All", "pFedMM", "80.0", "**77.0**", "−3.0", "3", "1.2"] in [
+        row[:8] for row in rows
     ]
-    assert "The packs of y are of a version" in told and "Estimates are for a Xeon." in told
+    assert ["fedem", "12"] in rows
+    assert "The packs of y are of a version" in told and "They are for a Xeon." in told
 
 
-def test_the_picture_has_a_point_for_each_cell(tmp_path):
-    page.draw(pd.DataFrame([{**CELL, **OURS}] * 2), tmp_path / "a.svg", tmp_path / "a.png")
-    assert "A paper: 2 of 2 within two points" in (tmp_path / "a.svg").read_text()
+def test_heads_have_what_tells_the_numbers_of_a_source_apart():
+    three = [CELL | {"exhibit": f"table2-m{m}", "row": "FedAvg"} for m in (10, 50)]
+    assert page.grid(pd.DataFrame(three)).startswith("|        | m10   | m50   |")
+    two = [CELL, CELL | {"dataset": "cifar10", "metric": "f1"}]
+    assert page.grid(pd.DataFrame(two)).startswith(
+        "|        | emnist, accuracy   | cifar10, f1   |"
+    )
+
+
+def test_the_picture_has_a_point_for_each_number_and_names_those_that_are_off(tmp_path):
+    near = OURS | {"title": "Local", "difference": 0.0, "reproduced": 0.8, "is_split": False}
+    run = pd.DataFrame([{**CELL, **OURS}, {**CELL, **near}])
+    page.draw(run, tmp_path / "a.svg", tmp_path / "a.png")
+    text = (tmp_path / "a.svg").read_text()
+    assert "A paper: 1 of 2 within two points" in text
+    assert "pFedMM, All" in text and "Local, All" not in text and "hollow" in text
     assert (tmp_path / "a.png").stat().st_size > 1000
 
 
 def test_what_was_estimated_here_replaces_older_estimates_and_nothing_else(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(ROOT)
+    file = tmp_path / "costs.csv"
     old = [("fedmix", "cifar10", "fedavg", 9, 9, "old", is_timed) for is_timed in (False, True)]
     columns = [*wall.RUN, "hours", "gb", "machine", wall.MEASURED]
-    pd.DataFrame(old, columns=columns).to_csv("costs.csv", index=False)
+    pd.DataFrame(old, columns=columns).to_csv(file, index=False)
     both = {"seconds": 1800, "flops": 1, "mb": 2000}
-    (tmp_path / "results/full").mkdir(parents=True)
-    run = {"fedmix/cifar10/fedavg": {"train": both, "evaluate": both}}
-    seals.write_json("results/full/estimates.json", {"machine": "new", "runs": run})
+    run = {f"fedmix/cifar10{end}/fedavg": {"train": both, "evaluate": both} for end in ("", "-x")}
+    seals.write_json(tmp_path / "estimates.json", {"machine": "new", "runs": run})
     plan = Plan({"scale": "full", "papers": ["fedmix"]})
-    found = wall.costs_of(plan, Path("costs.csv"), pd.DataFrame(old, columns=columns))
+    path = plan.path
+    monkeypatch.setattr(
+        plan,
+        "path",
+        lambda name, **x: tmp_path / "estimates.json" if name == "estimates" else path(name, **x),
+    )
+    found = wall.costs_of(plan, file)
     assert found[["hours", "gb", "machine"]].values.tolist() == [[1, 2, "new"], [9, 9, "old"]]
+    done = pd.DataFrame([{"paper": "fedmix", "federation": "cifar10", "run": "fedavg"}])
+    assert len(wall.unrun(plan, found, done)) == 0 and len(wall.unrun(plan, found, done[:0])) == 1

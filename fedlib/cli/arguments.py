@@ -74,7 +74,7 @@ COMMANDS = {
         (_SOURCES, _OLDER),
         ("FROM",),
     ),
-    "wall": Command("write docs/results/full/README.md: published numbers beside ours, or costs"),
+    "wall": Command("write docs/results/full/README.md: all published numbers, and ours"),
     "which": Command("write docs/which-method-when.md from what is kept", has_plan=False),
     "keep": Command(
         "copy a paper's tables, figures and report to docs/results",

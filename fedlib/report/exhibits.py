@@ -214,6 +214,12 @@ def seeds_text(exhibit: dict) -> str:
     return f"{len(seeds)} seed{'s' * (len(seeds) > 1)} ({', '.join(map(str, seeds))})"
 
 
+def source_notes(exhibit: dict) -> list[str]:
+    """The notes of data whose raw files are from another source than declared."""
+    notes = [note for data in exhibit["federations"] for note in data["notes"]]
+    return list(dict.fromkeys(note for note in notes if "from the raw files of source" in note))
+
+
 def scale_text(exhibit: dict) -> str:
     """The scale and its meaning, in one or two sentences, with the note of the folder."""
     about = exhibit["scale_note"].removeprefix(f"{exhibit['scale']}:")

@@ -130,7 +130,8 @@ def _legend(figure: Figure, handles: list) -> tuple[Legend | None, bool]:
 def _footer(figure: Figure, exhibit: dict, *sentences: str) -> Text:
     """Small grey lines, as wide as the figure."""
     seeds = exhibits.seeds_text(exhibit).replace(" ", "\N{NO-BREAK SPACE}", 2)  # "1 seed (0)"
-    parts = [exhibits.scale_text(exhibit), f"{seeds}.", *sentences]
+    settings = exhibits.scale_text(exhibit), *exhibits.source_notes(exhibit)
+    parts = [*settings, f"{seeds}.", *sentences]
     words = " ".join(part for part in parts if part)
     text = figure.supxlabel("", x=0, y=0, ha="left", va="bottom", fontsize=style.SMALL)
     text.set(color=style.GREY, linespacing=1.25, in_layout=False)

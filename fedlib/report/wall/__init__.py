@@ -1,5 +1,4 @@
-"""The wall: every published number of all papers, in their tables, beside ours or its cost.
+"""The wall: every published number of all papers, with ours beside it.
 
-`cells` finds published numbers in the tables of plans and packs; `page` writes them, and draws the
-ones that were run.
+`cells` finds both; `page` writes them, and draws those that were run.
 """

@@ -1,61 +1,89 @@
-"""Published numbers by table, and ours from packs of kept results.
+"""Published numbers, and ours from packs of kept results.
 
-A cell is a number of a run that a table shows beside a published number. Making the tables from
-invented metrics finds all cells.
+A published number is a row in percent of a paper's `published.csv`. It is reproduced if a kept
+table shows a number of ours beside it.
 """
 
-import itertools
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pandas as pd
 
-from fedlib.report import comparisons, inputs, metrics, packs, printed, tables
+from fedlib.report import inputs, packs, printed, tables
 from fedlib.report.pages import origin
 from fedlib.report.pages.contents import METRICS, compared
-from fedlib.spec.exhibits import OF_PREDICTIONS
 
-# Columns that identify the rows of a table; a kind of table has some of them.
-KEY = ("table", "federation", "label", "title", "metric", "protocol", "column", "key")
-OURS = ("published", "reproduced", "difference", "seeds")
-COSTS = ("bytes", "bytes_down", "bytes_up", "client_rounds", "examples", "divergence_0", "alpha")
+TEST_SPLIT = "test"  # source of raw files: the images of EMNIST's test split alone
 RESULTS = ("history", "evaluation")  # files of a run
-MADE_UP = 0.5
+TEXTS = ("federation", "label", "title", "metric", "protocol", "column", "key")
+NUMBERS = ("published", "reproduced", "difference", "seeds")
+# Of ours: name of the data, of what is measured; beginning of the name of the published exhibit;
+# whether the images are those of EMNIST's test split alone; the pack.
+MORE = ("dataset", "data", "measured", "of", "is_split", "pack")
+NONE = pd.DataFrame(
+    {name: pd.Series(dtype="object") for name in (*TEXTS, *MORE)}
+    | {name: pd.Series(dtype="float64") for name in NUMBERS}
+)
 
 
-def declared(exhibits: Iterable[dict], published: Path) -> pd.DataFrame:
-    """The cells of tables -> DataFrame with `KEY`, data, head, table_title, published.
+def published(file: Path) -> pd.DataFrame:
+    """The published numbers of a paper, as fractions.
 
-    Args:
-      exhibits: see `fedlib.report.exhibits`.
-      published: file of the paper's numbers.
+    Returns:
+      DataFrame exhibit, dataset, label, metric, source, published.
     """
-    found = []
-    for exhibit in exhibits:
-        exhibit = {**exhibit, "seeds": exhibit["seeds"][:1]}
-        frames = made_up(exhibit)
-        load = tables.load(exhibit["kind"])
-        sheet = load(exhibit, *frames, printed.read(published), **exhibit["params"])
-        titles = {data["name"]: data["title"] for data in exhibit["federations"]}
-        rows = _rows(exhibit, sheet.numbers)
-        shown = rows["metric"].map(lambda metric: METRICS.get(metric, metric))
-        heads = rows["column"].where(rows["column"] != "", shown)
-        several = heads.groupby(rows["federation"]).transform("nunique") > 1
-        data = rows["federation"].map(titles)
-        heads = data.where(~several, data + ", " + heads)
-        found.append(rows.assign(data=data, head=heads, table_title=exhibit["title"]))
-    return pd.concat(found, ignore_index=True).drop(columns=[*OURS[1:]])
+    table = printed.read(file)
+    table = table[table["unit"] == "percent"].reset_index(drop=True)
+    fractions = (table["value"] / printed.UNITS["percent"]).round(8)
+    return table.drop(columns=["value", "unit"]).assign(published=fractions)
 
 
-def reproduced(pack: Path, published: Path) -> pd.DataFrame:
-    """The cells of a pack beside a published number -> DataFrame with `KEY`, `OURS`."""
-    metrics_file, clients, exhibits = packs.read(pack)
-    found = [pd.DataFrame(columns=[*KEY, *OURS])]
+def reproduced(pack: Path, file: Path) -> pd.DataFrame:
+    """Our numbers in the tables of a pack that are beside a published one: columns of `NONE`."""
+    metrics, clients, exhibits = packs.read(pack)
+    every = [NONE]
     for stage, spec, has_published in exhibits:
         if stage == "table" and has_published:
-            sheet = inputs.made(tables.load, spec, metrics_file, clients, published)
-            found.append(_rows(spec, sheet.numbers))
-    return pd.concat([frame for frame in found if len(frame)] or found, ignore_index=True)
+            sheet = inputs.made(tables.load, spec, metrics, clients, file)
+            rows = compared(sheet.numbers).reindex(columns=[*TEXTS, *NUMBERS])
+            rows[[*TEXTS]] = rows[[*TEXTS]].astype(object).fillna("").astype(str)
+            known = {one["name"]: one for one in spec["federations"]}
+            averages = {"dataset": "all", "title": "all", "params": {}}
+            data = [known.get(name, averages) for name in rows["federation"]]
+            more = {
+                "dataset": [one["dataset"] for one in data],
+                "data": [one["title"] for one in data],
+                "measured": [
+                    x.column or METRICS.get(x.metric, x.metric) for x in rows.itertuples()
+                ],
+                "of": (spec["published"] or "").partition("{")[0],
+                "is_split": [one["params"].get("source") == TEST_SPLIT for one in data],
+                "pack": str(pack),
+            }
+            every.append(rows.assign(**more))
+    return pd.concat(every, ignore_index=True)
+
+
+def beside(numbers: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
+    """Published numbers with ours beside them, and 0 seeds where there is none.
+
+    Both have the data set and the published number, and the names of our run or of its protocol are
+    the number's label or the end of its exhibit's name.
+    """
+    ours = ours.rename(columns={"label": "run", "metric": "measure"}).reset_index(names="ours")
+    both = numbers.reset_index(names="number").merge(ours, on=["dataset", "published"])
+    both = both.assign(fits=[_fits(row) for row in both.to_dict("records")])
+    both = both[both["fits"] > 0].sort_values("fits", ascending=False, kind="stable")
+    both = both.drop_duplicates("ours").drop_duplicates("number").set_index("number")
+    found = numbers.join(both[[*both.columns.difference(numbers.columns)]])
+    return found.assign(seeds=found["seeds"].fillna(0).astype(int))
+
+
+def _fits(row: dict) -> int:
+    """How many of a number's names are those of a row of ours."""
+    names = {row["run"], row["protocol"], row["key"]} - {""}
+    if not row["exhibit"].startswith(row["of"]):
+        return 0
+    return (row["label"] in names) + any(row["exhibit"].endswith(f"-{name}") for name in names)
 
 
 def made(pack: Path) -> dict[tuple[str, ...], tuple[str, float]]:
@@ -75,34 +103,3 @@ def _spent(seeds: list[list[dict]]) -> tuple[str, float]:
     found = [provenance for seed in seeds for provenance in seed]
     machines = dict.fromkeys(one.get("gpu") or one["cpu"] for one in found)
     return ", ".join(machines), origin.spent(found).cpu / 3600 / len(seeds)
-
-
-def made_up(exhibit: Mapping) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Invented metrics and clients: 0.5 for everything that an exhibit may read of its runs."""
-    protocols = ("default", "local", "ifca", *comparisons.TITLES)
-    views = itertools.product(("seen", "unseen", "server"), protocols, ("val", "test"))
-    names = [*(m.__name__ for m in metrics.METRICS), *OF_PREDICTIONS]
-    rows = [(*view, name) for view in views for name in names]
-    rows += [(*metrics.TRAFFIC, cost) for cost in (*COSTS, metrics.PARAMETERS)]
-    of_view = pd.DataFrame(rows, columns=["group", "protocol", "split", "metric"])
-    evaluated = pd.concat(of_view.assign(at=at) for at in ("round", "last", "best", "chosen"))
-    everybody = pd.DataFrame(
-        [("last", "seen", protocol, "test", client) for protocol in protocols for client in (0, 1)],
-        columns=["at", "group", "protocol", "split", "client"],
-    ).assign(count=4, correct=2.0, accuracy=MADE_UP, loss=1.0, choice=0, cluster=0)
-    runs, owners = [], []
-    data = {one["name"]: one for one in exhibit["federations"]}
-    for run, seed in itertools.product(exhibit["runs"], exhibit["seeds"]):
-        federation = data[run["federation"]]
-        about = {name: run[name] for name in ("federation", "label", "method")}
-        about |= {"paper": exhibit["paper"], "seed": seed, "dataset": federation["dataset"]}
-        about |= {"partition": federation["partition_label"]}
-        runs.append(evaluated.assign(**about, round=run["rounds"], value=MADE_UP))
-        owners.append(everybody.assign(**about))
-    return pd.concat(runs, ignore_index=True), pd.concat(owners, ignore_index=True)
-
-
-def _rows(exhibit: Mapping, numbers: pd.DataFrame) -> pd.DataFrame:
-    """Compared rows of a table: `KEY`, "" for columns it lacks, and `OURS`."""
-    rows = compared(numbers).assign(table=exhibit["name"]).reindex(columns=[*KEY, *OURS])
-    return rows.assign(**{name: rows[name].astype(object).fillna("").astype(str) for name in KEY})

@@ -1,5 +1,6 @@
 """The wall as Markdown, and the picture above it."""
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -35,30 +36,40 @@ instance,
 brings runs of several machines together, `make keep` adds them to a page, and `make wall` writes
 this page again ([the workflow](../../workflow.md#several-machines)).
 """
+DEFINED = """\
+A published number is one in percent, mostly an accuracy, that a paper prints or draws, as far as we
+could read it: a row of its `published.csv`."""
 READ = """\
-In percent. A cell that was run has the published number, **ours**, and the difference in points.
-Another one has the published number, and the estimated core-hours of one seed where there is an
-estimate.
+In percent, by where the paper prints them. Behind a number that was reproduced are **ours** and
+the difference in points.
 """
+COSTS = """\
+Estimated core-hours of one seed, where there is an estimate. `make plan SCALE=full` has all.
+"""
+WHERE = ["dataset", "exhibit", "metric"]  # parts of the head of a column
 
 
-def text(cells: pd.DataFrame, estimated_on: str, unpacked: Iterable[str]) -> str:
+def text(
+    cells: pd.DataFrame, costs: pd.DataFrame, estimated_on: str, unpacked: Iterable[str]
+) -> str:
     """The page.
 
     Args:
-      cells: DataFrame paper_title, table, table_title, data, head, title, published,
-        reproduced, difference, seeds (0 if it was not run), machine, hours, page.
+      cells: published numbers; see `fedlib.report.wall.cells.beside`, with paper_title, row (the
+        head of a number's row), and machine, hours and page of those that were run.
+      costs: estimates of other runs: DataFrame paper_title, federation, label, hours.
       estimated_on: the machine of estimated core-hours.
       unpacked: pages whose packs have no runs.
     """
     run = cells[cells["seeds"] > 0]
-    near = int((run["difference"].abs() <= NEAR).sum())
-    costs = f" Estimates are for {estimated_on}." if estimated_on else ""
+    near, split = int((run["difference"].abs() <= NEAR).sum()), int(run["is_split"].sum())
+    off = "; ".join(f"{name} {points(x)}" for name, x in _off(run))
     parts = [
         HEAD,
-        f"**{len(run)} of {len(cells)} cells were run; {near} of these are within two points.** A "
-        "cell is a number in percent that a paper prints and a table of ours shows; what papers "
-        "print of curves is in our figures.",
+        f"**{len(run)} of {len(cells)} published numbers have ours beside them; {near} of these "
+        f"are within two points.** {DEFINED}",
+        f"{split} of the {len(run)} are on images of EMNIST's test split alone "
+        f"(hollow in the picture). Off by more than two points: {off or 'none'}.",
         HOW,
         "## What was run",
         _list(run),
@@ -68,13 +79,27 @@ def text(cells: pd.DataFrame, estimated_on: str, unpacked: Iterable[str]) -> str
             f"The packs of {names} are of a version that packed no runs, so pages of one paper "
             "stay apart: `make gather` has nothing to take from them."
         )
-    parts += ["## The wall", READ.strip() + costs]
+    parts += ["## Every published number", READ]
     for paper, of_paper in cells.groupby("paper_title", sort=False):
         done = int((of_paper["seeds"] > 0).sum())
         parts.append(f"### {markdown(paper)}: {done} of {len(of_paper)}")
-        for _, table in of_paper.groupby("table", sort=False):
-            parts.append(f"**{markdown(table['table_title'].iloc[0])}**\n\n{grid(table)}")
+        for source, numbers in of_paper.groupby("source", sort=False):
+            parts.append(f"**{markdown(source)}**\n\n{grid(numbers)}")
+    if len(costs):
+        on = f" They are for {estimated_on}." if estimated_on else ""
+        parts += ["## What other runs cost", COSTS.strip() + on]
+        for paper, of_paper in costs.groupby("paper_title", sort=False):
+            shown = of_paper.assign(text=of_paper["hours"].map(_hours))
+            parts.append(f"**{markdown(paper)}**\n\n{_pivot(shown, 'label', 'federation')}")
     return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def _off(run: pd.DataFrame) -> list[tuple[str, float]]:
+    """The names and differences of numbers that are off by more than two points."""
+    rows = run[run["difference"].abs() > NEAR].to_dict("records")
+    return [
+        (f"{row['title']} ({row['data']}, {row['measured']})", row["difference"]) for row in rows
+    ]
 
 
 def _list(run: pd.DataFrame) -> str:
@@ -83,7 +108,7 @@ def _list(run: pd.DataFrame) -> str:
     rows = [
         [
             f"[{markdown(row['paper_title'])}]({row['page']})",
-            markdown(row["head"]),
+            markdown(f"{row['data']}, {row['measured']}"),
             markdown(row["title"]),
             percent(row["published"]),
             f"**{percent(row['reproduced'])}**",
@@ -98,20 +123,28 @@ def _list(run: pd.DataFrame) -> str:
     return tabulate(rows, [*heads, "Machine"], "pipe", disable_numparse=True, colalign=align)
 
 
-def grid(table: pd.DataFrame) -> str:
-    """A published table: its methods by its columns."""
-    shown = table.assign(text=[_cell(row) for row in table.to_dict("records")])
-    grid = shown.pivot_table("text", "title", "head", aggfunc="; ".join, sort=False).fillna(ABSENT)
-    rows = [[markdown(title), *texts] for title, texts in zip(grid.index, grid.values, strict=True)]
-    return tabulate(rows, ["", *map(markdown, grid.columns)], "pipe", disable_numparse=True)
+def grid(numbers: pd.DataFrame) -> str:
+    """The numbers of a source: methods by whatever else tells them apart."""
+    start = len(os.path.commonprefix([*numbers["exhibit"]]).rpartition("-")[0])
+    numbers = numbers.assign(exhibit=numbers["exhibit"].str[start:].str.removeprefix("-"))
+    parts = [name for name in WHERE if numbers[name].nunique() > 1] or WHERE[:1]
+    heads = [", ".join(row) for row in numbers[parts].itertuples(index=False)]
+    texts = [_text(row) for row in numbers.to_dict("records")]
+    return _pivot(numbers.assign(text=texts, head=heads), "row", "head")
 
 
-def _cell(row: dict) -> str:
-    if row["seeds"]:
-        ours, off = percent(row["reproduced"]), points(row["difference"])
-        return f"{percent(row['published'])} **{ours}** {off}"
-    cost = "" if pd.isna(row["hours"]) else f" · {_hours(row['hours'])} h"
-    return percent(row["published"]) + cost
+def _pivot(table: pd.DataFrame, rows: str, columns: str) -> str:
+    """The texts of a table by two of its columns, as Markdown."""
+    found = table.pivot_table("text", rows, columns, aggfunc="; ".join, sort=False).fillna(ABSENT)
+    lines = [
+        [markdown(head), *texts] for head, texts in zip(found.index, found.values, strict=True)
+    ]
+    return tabulate(lines, ["", *map(markdown, found.columns)], "pipe", disable_numparse=True)
+
+
+def _text(row: dict) -> str:
+    ours = f" **{percent(row['reproduced'])}** {points(row['difference'])}" if row["seeds"] else ""
+    return percent(row["published"]) + ours
 
 
 def _hours(hours: float) -> str:
@@ -122,10 +155,10 @@ def _hours(hours: float) -> str:
 
 
 def draw(run: pd.DataFrame, *files: Path) -> None:
-    """Published against reproduced numbers: a point for each cell, a colour for each paper.
+    """Published against reproduced numbers: a point for each, a colour for each paper.
 
     Args:
-      run: cells that were run, with the column "paper", too.
+      run: numbers that were reproduced.
     """
     with style.styled():
         figure = Figure(figsize=(canvas.WIDTH * 0.6, canvas.WIDTH * 0.6), layout="constrained")
@@ -138,12 +171,31 @@ def draw(run: pd.DataFrame, *files: Path) -> None:
         )
         axes.plot(ends, ends, color=style.GREY, linewidth=0.8)
         handles = []
-        for (name, paper), mine in run.groupby(["paper", "paper_title"]):
-            color = paper_color(name)
-            axes.scatter(100 * mine["published"], 100 * mine["reproduced"], 18, color, zorder=3)
-            near = int((mine["difference"].abs() <= NEAR).sum())
-            label = f"{paper}: {near} of {len(mine)} within two points"
-            handles.append(Line2D([], [], color=color, marker="o", linestyle="", label=label))
+        for (key, paper), shown in run.groupby(["paper", "paper_title"]):
+            color = paper_color(key)
+            for is_split, some in shown.groupby("is_split"):
+                face = "white" if is_split else color
+                places = 100 * some["published"], 100 * some["reproduced"]
+                axes.scatter(*places, 18, face, edgecolors=color, zorder=3)
+            near = int((shown["difference"].abs() <= NEAR).sum())
+            name = f"{paper}: {near} of {len(shown)} within two points"
+            handles.append(Line2D([], [], color=color, marker="o", linestyle="", label=name))
+        if run["is_split"].any():
+            hollow = Line2D([], [], color=style.GREY, marker="o", mfc="white", linestyle="")
+            hollow.set_label("hollow: on EMNIST's test split alone")
+            handles.append(hollow)
+        for row in run[run["difference"].abs() > NEAR].to_dict("records"):
+            x, y = 100 * row["published"], 100 * row["reproduced"]
+            side = -1 if y > x > low + 20 else 1
+            axes.annotate(
+                f"{row['title']}, {row['measured']}",
+                (x, y),
+                xytext=(5 * side, 0),
+                textcoords="offset points",
+                ha="right" if side < 0 else "left",
+                va="center",
+                fontsize="x-small",
+            )
         axes.set(xlabel="Published (%)", ylabel="Reproduced (%)", xlim=ends, ylim=ends)
         axes.set_aspect("equal")
         axes.legend(handles=handles, loc="upper left", borderpad=0.8)
