@@ -147,9 +147,9 @@ def test_contrasts_are_of_federations_and_have_a_row_for_each_pair():
 @pytest.mark.parametrize(
     ("low", "high", "verdict"),
     [(0.1, 0.2, "holds"), (-0.1, 0.2, "undecided"), (-0.2, -0.1, "reversed")]
-    + [(np.nan, np.nan, "undecided")],
+    + [(np.nan, np.nan, "undecided"), (0.0004, 0.1, "undecided"), (0.0005, 0.1, "holds")],
 )
-def test_a_claim_is_judged_by_its_interval(low, high, verdict):
+def test_a_claim_is_judged_by_its_interval_as_printed(low, high, verdict):
     assert claims.verdict(low, high) == verdict
 
 
@@ -314,7 +314,22 @@ def test_the_page_says_where_it_cannot_tell_and_where_the_simple_method_will_do(
     assert "X: **Plus will do**. Nothing tested is reliably more than a point better" in text
     text = page(of=["Plus", "FedAvg"])
     assert "X: **Plus has the highest mean**. FedAvg comes nearest, at −15.0 points [" in text
-    assert re.search(r"\| FedAvg +\| +−15.0 \[.* 0.00 \| +0.00 \| +\*\*worse\*\* \|", text)
+    assert re.search(r"\| FedAvg +\| +−15.0 \[.* 0.00 \| +0.00 \| +probably worse \|", text)
+
+
+@pytest.mark.parametrize(
+    ("p", "median", "verdict", "said"),
+    [
+        (0.049, -0.1, "unknown", "**worse**"),
+        (0.049, 0.1, "leaning", "**better**"),
+        (0.05, -0.1, "unknown", "probably worse"),
+        (0.05, 0.1, "clear", "probably better"),
+        (np.nan, 0.0, "equal", "equal"),
+    ],
+)
+def test_only_the_registered_test_decides_a_contrast(p, median, verdict, said):
+    row = {"p_holm": p, "median": median, "verdict": verdict, "worse": float(median < 0)}
+    assert which._verdict(row) == said
 
 
 def test_the_page_names_the_commit_in_which_the_registered_file_was_last_changed(tmp_path):

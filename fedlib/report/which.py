@@ -16,10 +16,8 @@ from fedlib.report import inputs, intervals, packs, tables
 from fedlib.report.advice import tagged
 from fedlib.report.choices import relative
 from fedlib.report.statistics import (
-    CLEAR,
     FEWEST_DATASETS,
     FEWEST_FEDERATIONS,
-    IN_FRONT,
     LEANING,
     ROPE,
 )
@@ -28,6 +26,7 @@ from fedlib.report.tables import render
 CLIENTS = ("mean", "worst_tenth", "hurt", "unseen")  # results of a method for clients
 KINDS = ("standings", "contrasts", "claims", "advice")
 LEARNING = "↑"
+DECIDED = 0.05  # level of the registered test
 COMPARED, LOSERS = "contrasts_over_federations.png", "who_loses.png"
 HEAD = """\
 # Which method when
@@ -202,7 +201,9 @@ class _Page:
             yield (
                 f"Against **{against}**: median difference, p after Holm, and the probabilities of "
                 f"more than a point better and of less than a point apart "
-                f"({self._table('contrasts')}).\n\n{_grid(rows, heads)}"
+                f"({self._table('contrasts')}). Bold: decided by the registered test, p after Holm "
+                f"below {DECIDED:g}; *probably* is said by the probabilities alone.\n\n"
+                f"{_grid(rows, heads)}"
             )
 
     def requirements(self) -> str:
@@ -260,7 +261,7 @@ class _Page:
     def claims(self) -> str:
         """The verdict of these federations on each claim, as in its table."""
         return (
-            "A claim holds if the interval of the median difference is above 0 "
+            "A claim holds if the interval of the median difference, as printed, is above 0 "
             f"({self._table('claims')}).\n\n{render.markdown_blocks(self._sheets['claims'])}"
         )
 
@@ -287,13 +288,13 @@ def _span(low: float, high: float) -> str:
 
 
 def _verdict(row: dict) -> str:
-    """The verdict of a contrast's probabilities, in words."""
+    """The verdict of the registered test in bold, or else of the probabilities."""
+    if row["p_holm"] < DECIDED:
+        return "**better**" if row["median"] > 0 else "**worse**"
     if row["verdict"] == "unknown" and row["worse"] >= LEANING:
-        behind = 1 - row["ahead"] / row["federations"]
-        sure = row["worse"] >= CLEAR and behind >= IN_FRONT
-        return "**worse**" if sure else "probably worse"
+        return "probably worse"
     return {
-        "clear": "**better**",
+        "clear": "probably better",
         "leaning": "probably better",
         "equal": "equal",
         "unknown": "cannot tell",

@@ -1,6 +1,7 @@
 """Orders of methods that papers claim, each over all federations: holds, undecided or reversed.
 
-A claim holds if the interval of the median difference is above 0, and is reversed if it is below.
+A claim holds if the interval of the median difference, as printed, is above 0, and is reversed if
+it is below.
 """
 
 from collections.abc import Mapping
@@ -8,6 +9,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from fedlib.report import contrasts
+from fedlib.report.printed import as_printed
 from fedlib.report.tables import render
 from fedlib.report.tables.contrasts import spans
 from fedlib.report.tables.render import Column, Sheet
@@ -30,7 +32,8 @@ def build(given: TableInputs) -> Sheet:
         [block("", _columns(numbers), num_keys=2)],
         "Points of accuracy, the mean over seen clients: the first method less the second, the "
         "Hodges-Lehmann median over federations with its 95 % interval. Six federations or more "
-        "have one; a claim without stays undecided.",
+        "have one. A claim holds if the interval as printed is above 0, and is reversed if it is "
+        "below; otherwise, or without an interval, it is undecided.",
         UNTESTED_NOTE if (numbers["verdict"] == UNTESTED).any() else "",
     )
 
@@ -48,10 +51,10 @@ def _row(values: pd.DataFrame, claim: Mapping) -> dict:
 
 
 def verdict(low: float, high: float) -> str:
-    """The verdict of an interval on a claim; an unknown interval leaves it undecided."""
-    if low > 0:
+    """The verdict of an interval, as printed, on a claim; an unknown one leaves it undecided."""
+    if as_printed(low) > 0:
         return HOLDS
-    return REVERSED if high < 0 else UNDECIDED
+    return REVERSED if as_printed(high) < 0 else UNDECIDED
 
 
 def _columns(part: pd.DataFrame) -> Columns:
