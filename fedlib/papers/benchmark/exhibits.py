@@ -160,7 +160,7 @@ TABLES = {
         caption="Models, sizes and federations are ours, so a claim that does not hold here may "
         "hold where its paper tested it.",
         claims=claims(),
-        **REAL,
+        **REAL | {"federations": several},
     ),
     "advice": Advice(
         title="Which method when, and whether the advice would have helped",
@@ -170,7 +170,7 @@ TABLES = {
         pick=PICK,
         tags=tags,
         rules=registered.RULES,
-        **REAL,
+        **REAL | {"federations": several},
     ),
     "tuning": tables.Tuning(
         title="What tuning chose",
