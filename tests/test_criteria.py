@@ -129,12 +129,22 @@ def ordered(*labels: str, **changes) -> dict:
 
 
 def test_the_table_has_a_verdict_from_means_over_seeds_and_the_paper_s_own_numbers():
-    sheet = build([ordered("pfedmm", "fedem", "fedavg"), ordered("fedavg", "pfedmm")])
+    orders = [ordered("pfedmm", "fedem", "fedavg"), ordered("fedavg", "pfedmm")]
+    sheet = build(orders, scale="reduced")
     texts = [[c.text for c in row] for row in sheet.blocks[0].rows]
     assert texts == [
-        ["it holds", "Table 1", "84.2, 83.5, 81.2", "80.0, 75.0, 70.0", "yes", "1"],  # seed 1
-        ["it holds", "Table 1", "81.2, 84.2", "71.0, 82.0", "no", "2"],
+        [
+            *("it holds", "Table 1", "pFedMM: 84.2 > FedEM: 83.5 > FedAvg: 81.2"),
+            *("pFedMM: 80.0 > FedEM: 75.0 > FedAvg: 70.0", "yes", "1"),  # seed 1
+        ],
+        [
+            *("it holds", "Table 1", "pFedMM: 84.2 > FedAvg: 81.2"),
+            *("pFedMM: 82.0 > FedAvg: 71.0", "no", "2"),
+        ],
     ]
+    # In the order of the terms, for machines.
+    assert sheet.numbers["terms"].tolist() == ["pFedMM; FedEM; FedAvg", "FedAvg; pFedMM"]
+    assert sheet.numbers["value"].tolist() == ["80.0, 75.0, 70.0", "71.0, 82.0"]
     assert sheet.numbers["margin"].tolist() == pytest.approx([0.75 - 0.70, 0.71 - 0.82])
     assert any(note.startswith("1 reached, 1 not reached, 0 not testable") for note in sheet.notes)
 
@@ -154,9 +164,60 @@ def test_a_main_claim_has_its_numbers_beside_their_texts_where_none_is_missing()
     assert build(claimed, labels=["pfedmm"]).claims == []
 
 
-def test_a_criterion_whose_runs_are_missing_is_not_run_and_shows_what_is_published():
-    (row,) = build([ordered("pfedmm", "fedem")], labels=["pfedmm"]).blocks[0].rows
-    assert [c.text for c in row][2:] == ["84.2, 83.5", "–", "not run", "–"]
+@pytest.mark.parametrize(
+    ("values", "change", "shown"),
+    [
+        ([0.7, 0.8, 0.75], {"kind": "highest"}, "FedEM: 80.0 > pFedMM: 75.0 > FedAvg: 70.0"),
+        ([0.7, 0.8, 0.7], {"kind": "lowest"}, "FedAvg: 70.0 = pFedMM: 70.0 < FedEM: 80.0"),
+        (
+            [0.7, 0.8, 0.75],
+            {"kind": "spread", "at_most": 0.2},
+            "FedAvg: 70.0, FedEM: 80.0, pFedMM: 75.0",
+        ),
+    ],
+)
+def test_values_have_names_and_those_of_an_order_are_sorted(values, change, shown):
+    labels = ["fedavg", "fedem", "pfedmm"]
+    tidy = rows({("emnist", x): [value] for x, value in zip(labels, values, strict=True)})
+    terms = [cell(label, None) for label in labels]
+    sheet = build([about("highest") | change | {"terms": terms}], tidy=tidy, seeds=[1])
+    assert [c.text for c in sheet.blocks[0].rows[0]][2] == shown  # no published column
+
+
+def test_a_term_is_called_as_declared_and_by_its_federation_where_runs_are_alike():
+    tidy = rows({(name, "fedavg"): [value] for name, value in (("emnist", 0.7), ("cifar10", 0.6))})
+    exhibit = made_up.exhibit(["fedavg"], ["emnist", "cifar10"], seeds=[1])
+    one, two = cell("fedavg", None), cell("fedavg", None) | {"federation": "cifar10"}
+    declared = [
+        about("descending") | {"terms": [one, two]},
+        about("descending") | {"terms": [one | {"name": "A"}, two]},
+        about("between", at_least=0) | {"terms": [[one | {"name": "A"}, one]]},
+        about("between", at_least=0) | {"terms": [one]},
+    ]
+    nobody = pd.DataFrame({"paper": []})
+    sheet = tables.load("criteria")(exhibit, tidy, nobody, None, criteria=declared)
+    titles = [one["title"] for one in exhibit["federations"]]
+    assert [row[2].text for row in sheet.blocks[0].rows] == [
+        f"{titles[0]}: 70.0 > {titles[1]}: 60.0",
+        "A: 70.0 > FedAvg: 60.0",
+        "A − FedAvg: 0.0",
+        "70.0",
+    ]
+
+
+def test_a_criterion_whose_runs_are_missing_is_named_below_the_table():
+    sheet = build([ordered("pfedmm", "fedem")], labels=["pfedmm"])
+    assert sheet.blocks == [] and sheet.numbers["reached"].tolist() == ["not run"]
+    (note,) = (note for note in sheet.notes if note.startswith("Not run, "))
+    assert note.endswith(": it holds.")
+
+
+def test_at_scale_demo_an_order_holds_there_or_not_and_nothing_is_counted():
+    declared = [ordered("pfedmm", "fedem"), ordered("fedem", "pfedmm")]
+    sheet = build(declared, scale="demo")
+    verdicts = [row[-1] for row in sheet.blocks[0].rows]
+    assert verdicts == [render.Cell("holds here"), render.Cell("does not hold here")]
+    assert not any("reached" in note for note in sheet.notes)
 
 
 def test_a_run_without_the_number_is_an_error_and_not_a_missing_run():
@@ -188,9 +249,10 @@ def test_published_numbers_are_a_criterion_only_where_the_run_has_the_papers_set
         assert sheet.numbers["reached"].tolist() == [verdict, "yes"]
         assert sheet.numbers["margin"].isna().tolist() == [verdict != "yes", False]
         tally = "2 reached, 0 not reached, 0 not" if verdict == "yes" else "1 reached, 0 not "
-        assert any(note.startswith(tally) for note in sheet.notes)
-        assert any(note.startswith("Not testable: ") for note in sheet.notes) == (verdict != "yes")
-    assert sheet.blocks[0].rows[0][3].text == "82.0"  # shown all the same
+        assert any(note.startswith(tally) for note in sheet.notes) == (scale != "demo")
+        listed = any(note.startswith("Not testable at this scale, ") for note in sheet.notes)
+        assert listed == (verdict != "yes") and len(sheet.blocks[0].rows) == 2 - listed
+    assert sheet.numbers["value"].tolist()[0] == "82.0"  # among the numbers all the same
 
 
 def test_a_criterion_may_have_a_published_number_of_its_own():
@@ -319,4 +381,5 @@ def test_a_cost_is_that_of_the_whole_run():
     tidy = pd.DataFrame({**where, "label": label, "value": value} for label, value in sent.items())
     cells = [{"federation": "emnist", "label": label, "metric": "bytes"} for label in sent]
     sheet = build([about("descending", unit="number") | {"terms": cells}], tidy=tidy)
-    assert [c.text for c in sheet.blocks[0].rows[0]][3:5] == ["100 B, 60.0 B", "yes"]
+    shown = [c.text for c in sheet.blocks[0].rows[0]][2:4]
+    assert shown == ["FedAvg: 100 B > pFedMM: 60.0 B", "holds here"]

@@ -20,7 +20,7 @@ def cell(
     Args:
       federation, label: of the run.
       published: exhibit, data set, label and metric of its published number.
-      about: "metric", "at", "group", "protocol" or "split", unless they are the default.
+      about: "metric", "at", "group", "protocol", "split" or "name", unless they are the default.
     """
     names = ("exhibit", "dataset", "label", "metric")
     beside = {"published": dict(zip(names, published, strict=True))} if published else {}

@@ -17,7 +17,7 @@ from fedlib.errors import ConfigError, DataError
 from fedlib.report.looks import METHODS
 from fedlib.run_spec import is_file
 
-PAPER_SCALE = "full"
+PAPER_SCALE, DEMO_SCALE = "full", "demo"
 PANELS = {"run": "title", "federation": "family"}  # field that names a sweep's panel, by its `of`
 METRIC_TITLES = {"accuracy": "All", "bottom10": "Bottom-10%"}
 PARAMETER_TITLES = {

@@ -31,7 +31,11 @@ class Published(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A number of a run: one of a view, of `fedlib.report.measures.MEASURES`, or a cost."""
+    """A number of a run: one of a view, of `fedlib.report.measures.MEASURES`, or a cost.
+
+    Attributes:
+      name: what it is called beside others; "" for the run's title.
+    """
 
     federation: str
     label: str
@@ -41,6 +45,7 @@ class Cell(NamedTuple):
     protocol: str = PRIMARY.protocol
     split: str = PRIMARY.split
     published: Published | None = None
+    name: str = ""
 
 
 class Criterion(NamedTuple):

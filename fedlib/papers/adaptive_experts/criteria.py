@@ -16,7 +16,10 @@ REPORTED = "cifar10"  # the data set of Table 2
 TOLERANCE = 0.03  # section 8: about three points, with the right number of clients
 METRIC = "accuracy_client_mean"
 PROTOCOLS = ("moe", "ifca", "ensemble", "finetuned", "local")  # as the published labels
-TITLES = {"moe": "MoE", "ifca": "IFCA", "finetuned": "Fine-tuned", "local": "Local"}
+TITLES = {
+    **{"moe": "MoE", "ifca": "IFCA", "ensemble": "Ensemble", "finetuned": "Fine-tuned"},
+    "local": "Local",
+}
 FEMNIST_CLUSTERS = (9, 3, 6, 12)  # the best number by the text, then the others
 
 
@@ -40,7 +43,13 @@ def _of(setting: Setting, label: str, protocol: str) -> dict:
     data = setting.data
     printed = (f"table2-p{data.partition['p']:.1f}-{label}", REPORTED, protocol, "accuracy")
     known = printed if data.dataset == REPORTED else None
-    return cell(data.name, label, known, protocol=protocol, metric=METRIC)
+    return cell(
+        data.name, label, known, protocol=protocol, metric=METRIC, name=_title(label, protocol)
+    )
+
+
+def _title(label: str, protocol: str) -> str:
+    return f"{TITLES[protocol]}({'ε' if label == 'eps' else 'none'})"
 
 
 def _at(setting: Setting) -> list[dict]:
@@ -49,7 +58,6 @@ def _at(setting: Setting) -> list[dict]:
     moe = _of(setting, "eps", "moe")
     best = ("none", "finetuned") if p == 1 else ("eps", "moe")
     others = [(label, way) for label in EXPLORATIONS for way in PROTOCOLS if (label, way) != best]
-    title = f"{TITLES[best[1]]}({'ε' if best[0] == 'eps' else 'none'})"
     return [
         descending(
             f"MoE(ε) above IFCA(none) at p = {p:g}",
@@ -66,11 +74,9 @@ def _at(setting: Setting) -> list[dict]:
             [moe, _of(setting, "eps", "finetuned")],
         ),
         highest(
-            f"{title} highest of all at p = {p:g}",
+            f"{_title(*best)} highest of all at p = {p:g}",
             SOURCE,
             [_of(setting, *one) for one in (best, *others)],
-            note="Values: that one, then MoE, IFCA, Ensemble, Fine-tuned and Local with and then "
-            "without exploration, but for it",
         ),
     ]
 
@@ -86,7 +92,6 @@ def _values(setting: Setting) -> list[dict]:
             SOURCE,
             [_of(setting, label, protocol) for protocol in PROTOCOLS],
             tolerance=TOLERANCE,
-            note="Values: MoE, IFCA, Ensemble, Fine-tuned, Local",
         )
         for label, told in EXPLORATIONS.items()
     ]
@@ -100,7 +105,12 @@ def _text(settings: tuple[Setting, ...]) -> list[dict]:
     counted = ("text", REPORTED, "ifca", "num_clusters_with_right_assignment")
     known = counted if turned is None or turned.dataset == REPORTED else None
     by_number = [
-        cell("femnist", "eps" if j == 9 else f"eps-j{j}", protocol="moe", metric=METRIC)
+        cell(
+            *("femnist", "eps" if j == 9 else f"eps-j{j}"),
+            protocol="moe",
+            metric=METRIC,
+            name=f"{j} clusters",
+        )
         for j in FEMNIST_CLUSTERS
     ]
     best = {"exhibit": "text", "dataset": "femnist", "label": "moe", "metric": "best_num_clusters"}
@@ -119,6 +129,6 @@ def _text(settings: tuple[Setting, ...]) -> list[dict]:
             "Text",
             by_number,
             published=best,
-            note="Published: the best number. Values: 9, 3, 6 and 12 clusters",
+            note="Published: the best number",
         ),
     ]

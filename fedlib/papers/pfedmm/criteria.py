@@ -34,7 +34,7 @@ def criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Criteria:
             "Ours; the paper has one",
             [cell("emnist", label) for label in ORDER],
             at_least=SEEDS,
-            note="Values: last accuracies; how many seeds they are of is in the last column",
+            note="Last accuracies; how many seeds they are of is in the last column",
         ),
     ]
     return table(found, runs, "main")

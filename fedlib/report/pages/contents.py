@@ -16,6 +16,7 @@ import pandas as pd
 from fedlib.errors import DataError
 from fedlib.report import pictures
 from fedlib.report.exhibits import (
+    DEMO_SCALE,
     METRIC_TITLES,
     PAPER_SCALE,
     federation_text,
@@ -89,9 +90,8 @@ class Entry:
     @property
     def verdicts(self) -> Counter:
         """Number of its criteria by verdict."""
-        blocks = self.sheet.blocks if self.sheet else []
-        cells = [cell for block in blocks for row in block.rows for cell in row]
-        return Counter(cell.verdict for cell in cells if cell.verdict)
+        numbers = self.sheet.numbers if self.sheet else {}
+        return Counter(numbers["reached"]) if "reached" in numbers else Counter()
 
     @property
     def is_wide(self) -> bool:
@@ -163,6 +163,11 @@ class Report:
     def is_paper_scale(self) -> bool:
         """Whether the scale is the papers' own, at which published numbers are a test."""
         return self.scale == PAPER_SCALE
+
+    @property
+    def counts_verdicts(self) -> bool:
+        """Whether it says how many criteria are reached: nobody should count those of a demo."""
+        return self.scale != DEMO_SCALE
 
     @property
     def num_pairs(self) -> int:

@@ -1,13 +1,14 @@
 """Acceptance criteria of a reproduction, with verdicts.
 
 A criterion is data: predicates of `fedlib.report.predicates` on numbers of runs, which are means
-over the seeds that all of them have. A criterion is shown as not run if its runs are missing, and
-as not testable if it needs the paper's own numbers at a scale with other settings. A run that lacks
-a number is an error.
+over the seeds that all of them have. Those without a verdict are listed below the table: a
+criterion is not run if its runs are missing, and not testable if it needs the paper's own numbers
+at a scale with other settings. A run that lacks a number is an error. At scale demo an order is
+said to hold there or not, and nothing is counted.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -36,16 +37,19 @@ from fedlib.spec.criteria import Criterion, Published
 NOT_RUN = "not run"
 UNTESTABLE = "not testable"  # at this scale
 VERDICTS = {True: "yes", False: "no", None: NOT_RUN}
-UNTESTABLE_NOTE = (
-    f"{UNTESTABLE.capitalize()}: it asks for the numbers that the paper prints, and at this scale "
-    "rounds, data or models are not the paper's."
-)
+AT_DEMO = {"yes": "holds here", "no": "does not hold here"}
+WITHOUT = {  # why there is no verdict
+    NOT_RUN: "Not run, as a run that it is about is not in these results",
+    UNTESTABLE: "Not testable at this scale, as rounds, data or models are not the paper's, whose "
+    "own numbers are asked for",
+}
+SIGNS = {"descending": ">", "highest": ">", "ascending": "<", "lowest": "<"}
 COSTS = (*TOTALS, "bytes")  # metrics of a run as a whole, not of clients
 BYTES = tuple(name for name in COSTS if name.startswith("bytes"))
 
 
 def build(given: TableInputs) -> Sheet:
-    """The table; its numbers have one row per criterion.
+    """The table of criteria with a verdict; its numbers have one row for every criterion.
 
     Raises:
       ConfigError: for a criterion whose runs have no seed in common.
@@ -58,35 +62,69 @@ def build(given: TableInputs) -> Sheet:
         for criterion in criteria
     ]
     numbers = pd.DataFrame([row.numbers for row in rows])
+    judged = [
+        (criterion, row)
+        for criterion, row in zip(criteria, rows, strict=True)
+        if row.numbers["reached"] not in WITHOUT
+    ]
+    is_demo = exhibit["scale"] == exhibits.DEMO_SCALE
     sheet = given.sheet(
         numbers,
-        [Block("", _columns(), [row.cells for row in rows], num_keys=2)],
-        *_notes(criteria, numbers),
+        [_block([row for _, row in judged], is_demo)] if judged else [],
+        *_notes([criterion for criterion, _ in judged], numbers, is_demo),
     )
     return replace(sheet, claims=[row.claim for row in rows if row.claim])
 
 
-def _notes(criteria: list[Criterion], numbers: pd.DataFrame) -> list[str]:
+def _block(rows: list["_Row"], is_demo: bool) -> Block:
+    """Each criterion with its numbers by name; without published ones if there are none."""
+    prints = any(row.texts["paper"] != ABSENT for row in rows)
+    heads = {"criterion": "Criterion", "source": "Source", "paper": "Published", "here": "Value"}
+    if not prints:
+        del heads["paper"]
+    cells = [
+        [
+            *(Cell((row.numbers | row.texts)[name]) for name in heads),
+            _verdict(row.numbers["reached"], is_demo),
+            Cell(str(row.numbers["seeds"])),
+        ]
+        for row in rows
+    ]
+    last = "In these runs" if is_demo else "Reached"
+    columns = [Column(head) for head in (*heads.values(), last, "Seeds")]
+    return Block("", columns, cells, num_keys=len(heads))
+
+
+def _verdict(reached: str, is_demo: bool) -> Cell:
+    return Cell(AT_DEMO[reached]) if is_demo else Cell(reached, verdict=reached)
+
+
+def _notes(judged: list[Criterion], numbers: pd.DataFrame, is_demo: bool) -> Iterator[str]:
+    yield (
+        f"{'' if is_demo else _tally(numbers)}Values are means over the seeds that all its runs "
+        "have: percent, differences in points with a sign, or plain numbers. What is said of them "
+        "is no test of significance."
+    )
+    for verdict, why in WITHOUT.items():
+        if titles := numbers.loc[numbers["reached"] == verdict, "criterion"].tolist():
+            yield f"{why}: {'; '.join(titles)}."
     about: dict[str, list[str]] = {}  # a note, and titles of the criteria with it
-    for criterion in criteria:
+    for criterion in judged:
         if criterion.note:
             about.setdefault(criterion.note.rstrip("."), []).append(criterion.title)
-    return [
-        f"{_tally(numbers)}. Values are means over the seeds that all its runs have, in the order "
-        "in which the criterion names them: percent, differences in points with a sign, or plain "
-        "numbers. A verdict is about these means: no test of significance.",
-        f"{NOT_RUN.capitalize()}: a run that the criterion is about is not in these results. "
-        "Published: the same numbers as the paper prints them, where it does.",
-        *([UNTESTABLE_NOTE] if (numbers["reached"] == UNTESTABLE).any() else []),
-        *(f"{'; '.join(titles)}: {note}." for note, titles in about.items()),
-    ]
+    yield from (f"{'; '.join(titles)}: {note}." for note, titles in about.items())
 
 
 class _Row(NamedTuple):
-    """A criterion as numbers and cells, and as a claim if it was run and is a main one."""
+    """A criterion in numbers, and as a claim if it was run and is a main one.
+
+    Attributes:
+      numbers: its row of the csv, with the values of its terms in the order of "terms".
+      texts: the values by name, of the paper and here.
+    """
 
     numbers: dict
-    cells: list[Cell]
+    texts: dict[str, str]
     claim: Claim | None
 
 
@@ -100,6 +138,22 @@ class _Numbers:
             for frame in (given.metrics, given.clients)
         )
         self._runs = {(run["federation"], run["label"]): run for run in given.exhibit["runs"]}
+        self._federations = {one["name"]: one["title"] for one in given.exhibit["federations"]}
+
+    def names(self, criterion: Criterion) -> list[str]:
+        """A name for each term: of its runs, or of its federation if all runs are called alike.
+
+        A single number needs none.
+        """
+        terms = criterion.terms
+        names = [" − ".join(self._name(cell) for cell in term) for term in terms]
+        if len(terms) > 1 and len({*names}) == 1:
+            names = [self._federations.get(cell.federation, cell.federation) for cell, *_ in terms]
+        return names if sum(map(len, terms)) > 1 else [""]
+
+    def _name(self, cell: Number) -> str:
+        run = self._runs.get((cell.federation, cell.label))
+        return cell.name or (run["title"] if run else cell.label)
 
     def has(self, cell: Number) -> bool:
         """Whether the exhibit has the cell's run."""
@@ -112,7 +166,7 @@ class _Numbers:
           DataError: if the run lacks the number.
         """
         about = cell._asdict()
-        del about["published"]
+        del about["published"], about["name"]
         run = self._runs[cell.federation, cell.label]
         if cell.metric in measures.MEASURES:
             mine = (exhibits.of_run(frame, run) for frame in (self._metrics, self._clients))
@@ -147,36 +201,54 @@ def _row(
             raise ConfigError(f"criterion {criterion.title!r}: its runs have no seed in common")
         if testable:
             reached, margin = predicates.verdict(criterion, ours, theirs, seeds)
+    names = source.names(criterion)
+    texts = {"paper": _texts(criterion, theirs), "here": _texts(criterion, ours)}
+    named = {
+        "paper": _named(criterion, names, theirs, texts["paper"]),
+        "here": _named(criterion, names, ours, texts["here"]),
+    }
     if criterion.published:
         theirs = [_number(criterion.published, published)]
-    texts = {
+        texts["paper"] = [f"{theirs[0]:.4g}"]
+        named["paper"] = texts["paper"][0]
+    numbers = {
         "criterion": criterion.title,
         "source": criterion.source,
-        "published": _text(criterion, theirs, plain=criterion.published is not None),
-        "value": _text(criterion, ours) if run else ABSENT,
+        "terms": "; ".join(names),
+        "published": _list(texts["paper"]),
+        "value": _list(texts["here"]),
         "reached": VERDICTS[reached] if testable else UNTESTABLE,
-    }
-    verdict = Cell(texts["reached"], verdict=texts["reached"])
-    *told, _ = map(Cell, texts.values())
-    cells = [*told, verdict, Cell(str(seeds) if run else ABSENT)]
-    about = {
         "kind": criterion.kind,
         "margin": np.nan if margin is None else margin,
         "seeds": seeds,
     }
-    claim = _claim(criterion, texts, {"paper": theirs, "here": ours}) if run else None
-    return _Row(texts | about, cells, claim)
+    claim = _claim(criterion, numbers, {"paper": theirs, "here": ours}) if run else None
+    return _Row(numbers, named, claim)
 
 
-def _claim(criterion: Criterion, texts: dict, numbers: dict[str, list[float]]) -> Claim | None:
+def _named(criterion: Criterion, names: list[str], values: list[float], texts: list[str]) -> str:
+    """The values with their names, sorted if the criterion is about an order; a dash for none."""
+    sign = SIGNS.get(criterion.kind, "")
+    known = [one for one in zip(values, names, texts, strict=False) if not np.isnan(one[0])]
+    if sign:
+        known.sort(key=lambda one: one[0], reverse=sign == ">")
+    found, before = "", np.nan
+    for value, name, text in known:
+        between = f" {'=' if abs(value - before) < predicates.ROUNDING else sign} "
+        found += (between if sign else ", ") * bool(found) + (f"{name}: " if name else "") + text
+        before = value
+    return found or ABSENT
+
+
+def _claim(criterion: Criterion, row: dict, numbers: dict[str, list[float]]) -> Claim | None:
     """A criterion about the main claim, without lists of numbers in which any is missing."""
     if not criterion.main:
         return None
     return Claim(
         title=criterion.title,
-        verdict=texts["reached"],
+        verdict=row["reached"],
         is_difference=any(len(term) == 2 for term in criterion.terms),
-        texts={"paper": texts["published"], "here": texts["value"]},
+        texts={"paper": row["published"], "here": row["value"]},
         numbers={who: found for who, found in numbers.items() if not np.isnan(found).any()},
     )
 
@@ -208,31 +280,28 @@ def _number(where: Published | None, published: pd.DataFrame | None) -> float:
     return found.get((where.dataset, where.label), np.nan)
 
 
-def _text(criterion: Criterion, values: list[float], plain: bool = False) -> str:
-    """The values of the terms in order; a dash if there are none."""
-    if np.isnan(values).all():
-        return ABSENT
+def _texts(criterion: Criterion, values: list[float]) -> list[str]:
+    """The values of the terms in order."""
     texts = []
     for term, value in zip(criterion.terms, values, strict=False):
         if np.isnan(value):
             texts.append(ABSENT)
-        elif plain or criterion.unit == "number":
+        elif criterion.unit == "number":
             sent = any(cell.metric in BYTES for cell in term)
             texts.append(in_bytes(value) if sent else f"{value:.4g}")
         else:
             texts.append(points(value) if len(term) == 2 else percent(value))
-    return ", ".join(texts)
+    return texts
 
 
-def _columns() -> list[Column]:
-    heads = ("Criterion", "Source", "Published", "Value", "Reached", "Seeds")
-    return [Column(head) for head in heads]
+def _list(texts: list[str]) -> str:
+    return ABSENT if {*texts} <= {ABSENT} else ", ".join(texts)
 
 
 def _tally(numbers: pd.DataFrame) -> str:
-    """Counts of verdicts, "3 reached, 1 not reached, 0 not testable ..., 2 not run"."""
+    """Counts of verdicts, "3 reached, 1 not reached, 0 not testable ..., 2 not run. "."""
     count = Counter(numbers["reached"])
     return (
         f"{count['yes']} reached, {count['no']} not reached, {count[UNTESTABLE]} {UNTESTABLE} at "
-        f"this scale, {count[NOT_RUN]} {NOT_RUN}"
+        f"this scale, {count[NOT_RUN]} {NOT_RUN}. "
     )
