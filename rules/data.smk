@@ -33,8 +33,6 @@ rule partition:
         manifest=path("manifest"),
     log:
         path("partition_log"),
-    benchmark:
-        path("partition_benchmark")
     priority: turn("partition")
     conda:
         "../envs/train.yaml"

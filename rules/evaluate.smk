@@ -14,8 +14,6 @@ rule evaluate:
         path("evaluation"),
     log:
         path("evaluate_log"),
-    benchmark:
-        path("evaluate_benchmark")
     priority: turn("evaluate")
     conda:
         "../envs/train.yaml"
@@ -50,8 +48,6 @@ rule metrics:
         clients=path("clients"),
     log:
         path("metrics_log"),
-    benchmark:
-        path("metrics_benchmark")
     priority: turn("metrics")
     conda:
         "../envs/report.yaml"

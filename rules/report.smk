@@ -14,8 +14,6 @@ rule table:
         table_json=path("table_json"),
     log:
         path("table_log"),
-    benchmark:
-        path("table_benchmark")
     priority: turn("table")
     localrule: True
     conda:
@@ -44,8 +42,6 @@ rule figure:
         figure_json=path("figure_json"),
     log:
         path("figure_log"),
-    benchmark:
-        path("figure_benchmark")
     priority: turn("figure")
     localrule: True
     conda:
@@ -73,8 +69,6 @@ rule report:
         report_html=path("report_html"),
     log:
         path("report_log"),
-    benchmark:
-        path("report_benchmark")
     localrule: True
     conda:
         "../envs/report.yaml"

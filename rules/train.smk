@@ -12,8 +12,6 @@ rule tune:
         choice=path("choice"),
     log:
         path("tune_log"),
-    benchmark:
-        path("tune_benchmark")
     priority: turn("tune")
     conda:
         "../envs/train.yaml"
@@ -54,8 +52,6 @@ rule train:
         history=path("history"),
     log:
         path("train_log"),
-    benchmark:
-        path("train_benchmark")
     priority: turn("train")
     conda:
         "../envs/train.yaml"

@@ -51,8 +51,6 @@ _PLACES = {
 }
 for _stage, _place in _PLACES.items():
     PATHS[f"{_stage}_log"] = f"results/{{folder}}/logs/{_place}.log"
-    if _stage != "download":
-        PATHS[f"{_stage}_benchmark"] = f"results/{{folder}}/benchmarks/{_place}.jsonl"
 
 # Wildcards of each stage, in the order of `python -m fedlib spec` and of file names. A partition
 # has one more, if seeds do not share it (`Data.per_seed`): "replicate", such as "/seed3".

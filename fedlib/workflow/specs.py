@@ -130,9 +130,8 @@ def _as_it_is(selection: Selection, paper: Paper) -> Paper:
 
     def whole(stage: str, name: str) -> bool:
         names = {"paper": paper.name, stage: name}
-        files = [file for file in PATHS if file.startswith(f"{stage}_")]
-        made = [file for file in files if not file.endswith(("_log", "_benchmark"))]
-        return all(Path(path).exists() for path in (selection.path(x, **names) for x in made))
+        files = [file for file in PATHS if file.startswith(f"{stage}_") and file != f"{stage}_log"]
+        return all(Path(selection.path(file, **names)).exists() for file in files)
 
     tables = {name: found for name, found in paper.tables.items() if whole("table", name)}
     figures = {name: found for name, found in paper.figures.items() if whole("figure", name)}
