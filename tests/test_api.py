@@ -270,6 +270,8 @@ def test_a_plot_has_a_line_for_each_run_of_the_pooled_accuracy():
     result = quiet(cut(), BUILD, local=fedlib.SGD(lr=0.1), rounds=2)
     ax = result.plot(result.plot(label="once"), label="twice")
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["once", "twice"]
+    assert ax.yaxis.get_major_formatter()(0.5) == "50"  # percent
+    assert result.plot().get_legend().get_texts()[0].get_text() == "FedAvg"
     assert ax.lines[0].get_ydata().tolist() == result.pooled_accuracy().tolist()
     shaded = ax.collections[0].get_paths()[0].vertices[:, 1]
     low, high = (result.accuracy().quantile(q, axis=1) for q in (0.1, 0.9))

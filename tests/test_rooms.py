@@ -36,7 +36,10 @@ ROOMS = {
     "forecast": {"run", "data", "engine", "federation", "results", "report.printed"},
     "report": {"federation", "results"},
     "papers": set(),
-    "api": {"data", "run", "methods", "models.layers", "engine", "federation", "results"},
+    "api": {
+        *("data", "run", "methods", "models.layers", "engine", "federation", "results"),
+        "report.looks",
+    },
     "workflow": {
         "papers",
         "data.downloads",

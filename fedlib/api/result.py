@@ -9,6 +9,7 @@ from fedlib import tree
 from fedlib.api.predictor import ClientModel
 from fedlib.errors import ConfigError
 from fedlib.federation import CLIENTS, GROUPS
+from fedlib.report.looks import METHODS
 from fedlib.results import RunResult, Scores, View
 from fedlib.run import evaluate
 from fedlib.run.simulate import Simulation
@@ -83,7 +84,7 @@ class Result:
 
         Args:
           ax: where to draw, such as the result of another `plot`; None makes a new figure.
-          label: in the legend; None is the method's name.
+          label: in the legend; None is the method's title.
           view: `group`, `protocol` and `split`, as for `accuracy`.
 
         Raises:
@@ -95,13 +96,23 @@ class Result:
 
         ax = pyplot.subplots()[1] if ax is None else ax
         pooled, clients = self.pooled_accuracy(**view), self.accuracy(**view)
-        [line] = ax.plot(pooled, label=label or type(self.simulation.method).__name__)
+        [line] = ax.plot(pooled, label=label or self._title)
         low, high = (clients.quantile(q, axis=1) for q in SPREAD)
         ax.fill_between(clients.index, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
-        ax.set(xlabel="Communication round", ylabel="Accuracy")
+        ax.set(xlabel="Communication round", ylabel="Accuracy (%)")
         ax.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
+        ax.yaxis.set_major_formatter(lambda share, _: f"{100 * share:g}")
         ax.legend()
+        if not ax.get_title():
+            ax.set_title("All clients together; shaded: 10th to 90th percentile of clients", size=9)
         return ax
+
+    @property
+    def _title(self) -> str:
+        """The method's title in tables and figures; the name of its class if it is a user's."""
+        package, _, name = type(self.simulation.method).__module__.rpartition(".")
+        ours = METHODS.get(name) if package == "fedlib.methods" else None
+        return ours.title if ours else type(self.simulation.method).__name__
 
     def client_model(self, client: int, protocol: str = "default") -> ClientModel:
         """The predictor of a client after the last round, as a module.
