@@ -183,19 +183,19 @@ def test_advice_is_made_without_the_federation_that_it_is_tested_on():
     tests = numbers[numbers["part"] == "federation"].set_index("name")
     # Three others of two data sets tell that MoE is clear, so it is followed everywhere.
     assert tests["mean"].round(6).to_dict() == {
-        **{"This page": 0, "Always Plus": 0.15, "Always the best on the others": 0},
+        **{"These rules": 0, "Always Plus": 0.15, "Always the best on the others": 0},
         **{"Pick": 0.05, "Best in hindsight": 0},
     }
     # Without a data set only two federations are left, which tell nothing.
     others = numbers[numbers["part"] == "dataset"].set_index("name")
-    assert others.loc["This page", "mean"] == pytest.approx(0.15)
+    assert others.loc["These rules", "mean"] == pytest.approx(0.15)
 
 
 def test_advice_that_fits_the_others_alone_is_shown_to_hurt():
     # Plus is better by 0.2 on "d" than on "a": there MoE is the wrong advice.
     numbers = built("advice", frames(shift=0.1), **ADVICE).numbers
     tests = numbers[numbers["part"] == "federation"].set_index("name")
-    assert tests.loc["This page", "worst"] >= 0.15 - 1e-9
+    assert tests.loc["These rules", "worst"] >= 0.15 - 1e-9
 
 
 # -- accuracy against costs ------------------------------------------------------------------------

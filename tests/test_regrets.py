@@ -92,7 +92,7 @@ PHASE = {
     "x": "params.train_examples",
     "y": "params.divergence",
     "names": ("n", "divergence"),
-    "theory": {"1": 16},
+    "theory": {"0": 32, "1": 16},
     "law": "theory",
 }
 
@@ -112,7 +112,14 @@ def test_the_line_of_theory_is_between_its_neighbours():
     best, *_ = drawn("phase_diagram", **PHASE).axes
     [line] = best.get_lines()
     # 16 is a third of the way from 8 to 64, by factors of 2.
-    np.testing.assert_allclose(line.get_xydata(), [[1 / 3, 1]])
+    np.testing.assert_allclose(line.get_xydata(), [[2 / 3, 0], [1 / 3, 1]])
+
+
+def test_a_line_of_theory_with_one_end_is_neither_drawn_nor_in_the_legend():
+    figures = [drawn("phase_diagram", **PHASE | x) for x in ({}, {"theory": {"1": 16}})]
+    names = [[text.get_text() for text in x.legends[0].get_texts()] for x in figures]
+    assert ["theory" in found for found in names] == [True, False]
+    assert not figures[1].axes[0].get_lines()
 
 
 def test_a_row_keeps_the_runs_that_are_left():

@@ -16,7 +16,7 @@ from fedlib.report import contrasts, statistics
 from fedlib.spec.contrasts import Advice
 
 WINNERS = ("clear", "leaning")  # verdicts that recommend a method
-FOLLOWED = "This page"
+FOLLOWED = "These rules"
 PLANNED_LENGTH = 0.01  # half-width of an interval that settles one point
 WAYS = ("federation", "dataset")  # units to leave out
 

@@ -28,10 +28,12 @@ class Chosen(OfMethods):
 
 @dataclass(frozen=True, kw_only=True)
 class Standings(Chosen, Table):
-    """Accuracy, hurt clients, unseen clients, calibration and costs: a block per federation.
+    """Accuracy, whom a method leaves worse off, unseen clients, calibration and costs.
+
+    It has a block per federation.
 
     Attributes:
-      alone: title of the row of local training; clients that are worse than there are hurt.
+      alone: title of the row of local training; clients below it are worse off.
     """
 
     question: ClassVar = "How accurate is each method, for whom not, and at what cost?"
@@ -94,7 +96,7 @@ class WhoLoses(Chosen, Figure):
       alone: title of the row of local training, which has to be among the rows.
     """
 
-    question: ClassVar = "Who loses by taking part, and how much do the others gain?"
+    question: ClassVar = "Who is worse off than alone, and how much do the others gain?"
 
     rows: Sequence[Mapping]
     alone: str

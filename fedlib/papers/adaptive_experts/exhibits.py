@@ -112,7 +112,7 @@ TABLES = {
         "What a mixture trains",
         "Mixtures that train the client's copies of all experts along with the gate "
         "(MoE), mixtures that train the gate alone, and the best single expert (IFCA). The "
-        "paper is silent on it, and its configurations differ (X10).",
+        "paper is silent on it, and its configurations differ.",
         BOTH,
         on("table2", where=lambda setting: setting.both_mixtures),
         protocols=MIXTURES,

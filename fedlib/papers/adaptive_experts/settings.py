@@ -29,10 +29,10 @@ SCHEDULES = {  # of the official code, section 2.3; not in the paper
 PUBLISHED_PROFILE = (
     "Profile published: a ReLU on the logits of every network, no weight decay outside the "
     "federated training, early stopping and best round on the clients' test data, as in the "
-    "official code (X3, X4, X6)."
+    "official code."
 )
 OFFICIAL_CLIENTS = (
-    f"Of {SUBSET} clients, the first of those shown, as in the official code (X5): these alone "
+    f"Of {SUBSET} clients, the first of those shown, as in the official code: these alone "
     "train on their own, are what the columns compare, and say which experts are in use."
 )
 CLEAN_PROFILE = (

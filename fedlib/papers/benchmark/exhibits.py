@@ -120,7 +120,7 @@ COMPARED = {
 }
 TABLES = {
     "standings": Standings(
-        title="Methods on real federations",
+        title="Methods by federation",
         caption="Best of the three: each client takes Local, FedAvg or fine-tuned FedAvg, by its "
         "validation data.",
         alone=title_of("local"),
@@ -174,7 +174,7 @@ TABLES = {
     ),
     "tuning": tables.Tuning(
         title="What tuning chose",
-        caption="Every method has the same number of trials, of which the first is as declared.",
+        caption="Every method has the same number of trials, of which the first is the default.",
         labels=tuple(METHODS),
         federations=on("real", "zoo", "server", "worlds", "phase"),
     ),
@@ -182,7 +182,10 @@ TABLES = {
 FIGURES = {
     "home_and_away": Regret(
         title="Home and away: regret by method and world",
-        caption="Each world is what one family of methods assumes; a frame marks its home. Best of "
+        caption="Each world is what one family of methods assumes, and a frame marks its home. In "
+        "own each client has a concept of its own; in one all have the same; in clusters each has "
+        "one of three, in mixtures each example; in regions it depends on the input; in priors "
+        "only the classes differ in frequency; in heads clients share a representation. Best of "
         "the three: each client takes Local, FedAvg or fine-tuned FedAvg, by its validation data.",
         labels=tuple(METHODS),
         federations=on("worlds"),

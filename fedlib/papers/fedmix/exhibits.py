@@ -99,7 +99,7 @@ TABLES = {
         "The paper's Table 1: mean client test accuracy with the server's parameters, "
         "on CIFAR-10 after the last round, on CIFAR-100 the mean of the last ten evaluations, "
         "on FEMNIST over the last 2,000 rounds. FedAvg's 137.3 GB on CIFAR-10 and the 1,130 GB "
-        "of two rows on CIFAR-100 do not follow the rule that all others do (F10).",
+        "of two rows on CIFAR-100 do not follow the rule that all others do.",
         COMPARED,
         on("accuracy"),
         averaged=each(lambda setting: AVERAGED.get(setting.data.name)),

@@ -136,7 +136,7 @@ def _mark_published(
     drawn = set()
     passed = [(x, y) for x, y in paper.waypoints.get(where, ()) if x <= curve["round"].max()]
     if passed:
-        point = {**MARKS["way-point"], "marker": look.marker, "markeredgecolor": look.color}
+        point = MARKS["way-point"] | {"markeredgecolor": look.color}
         axes.plot(*zip(*passed, strict=True), **point, clip_on=False, zorder=4)
         drawn.add("way-point")
     for name, values, span in (("end", paper.ends, END_SPAN), ("peak", paper.peaks, PEAK_SPAN)):

@@ -117,7 +117,7 @@ def _which(matrices: list[_Matrix]) -> str:
 
 
 def _draw(axes: Axes, values: np.ndarray, cluster: np.ndarray, what: str) -> AxesImage:
-    image = heat.draw(axes, values, heat.experts(values.shape[1]), what)
+    image = heat.draw(axes, values, heat.experts(values.shape[1]), what, first=1)
     for boundary in np.flatnonzero(np.diff(cluster)):
         axes.axhline(boundary + 0.5, **LINE)
     return image

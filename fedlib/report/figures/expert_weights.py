@@ -14,8 +14,6 @@ from fedlib.report import of_clients
 from fedlib.report.figures import canvas, heat, style
 from fedlib.report.inputs import Inputs
 
-NOTHING = "#E6E6E6"  # a class of which the client has no test examples
-
 
 @style.styled()
 def draw(given: Inputs) -> Figure:
@@ -69,8 +67,7 @@ def draw_histogram(axes: Axes, counts: np.ndarray, color: str) -> None:
 
 def draw_means(axes: Axes, values: np.ndarray):
     """The matrix of clients by classes [C, L]."""
-    axes.set_facecolor(NOTHING)
     every = 1 if values.shape[1] <= 10 else 10
     names = ["" if label % every else str(label) for label in range(values.shape[1])]
     axes.set_ylabel("Client")
-    return heat.draw(axes, np.ma.masked_invalid(values), names, "Class")
+    return heat.draw(axes, np.ma.masked_invalid(values), names, "Class", first=1)

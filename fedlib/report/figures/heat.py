@@ -10,6 +10,8 @@ from matplotlib.ticker import MaxNLocator
 
 from fedlib.report.figures import style
 
+NOTHING = "#D9D9D9"  # of cells without a number
+
 
 def draw(
     axes: Axes,
@@ -17,22 +19,26 @@ def draw(
     columns: Sequence[str],
     xlabel: str = "",
     most: float = 1.0,
+    first: int = 0,
 ) -> AxesImage:
     """Draw one matrix, its first row on top, with the same colours in all such panels.
 
     Args:
       axes: the panel.
-      values: [rows, columns] in [0, 1].
+      values: [rows, columns] in [0, 1]; NaN is grey.
       columns: names of the columns.
       xlabel: name of the x axis; "" leaves it unchanged.
       most: value of the darkest shade, the same for all panels of a figure.
+      first: number of the first row: classes are counted from 0, clients from 1.
     """
     shades = {"cmap": style.SHADES, "vmin": 0, "vmax": most}
     image = axes.imshow(values, **shades, aspect="auto", interpolation="none")
+    axes.set_facecolor(NOTHING)
     axes.grid(False)
     axes.set_xticks(range(values.shape[1]), columns)
     axes.set_xlabel(xlabel or axes.get_xlabel())
     axes.yaxis.set_major_locator(MaxNLocator(nbins=10, integer=True))
+    axes.yaxis.set_major_formatter(lambda row, _: f"{row + first:g}")
     for spine in axes.spines.values():
         spine.set_visible(True)
     return image

@@ -42,18 +42,18 @@ def draw(given: Inputs) -> Figure:
     most = max(float(np.ceil(np.nanmax(table))) for table in tables.values())
     for title, axes in zip(titles, grid[1:], strict=True):
         image = heat.draw(axes, tables[title], [""] * len(xs), most=most)
-        _line(axes, kind.theory, xs, ys)
+    is_drawn = all([_line(axes, kind.theory, xs, ys) for axes in grid])
     for axes in grid:
         axes.set_xticks(range(len(xs)), [exhibits.setting_text(x) for x in xs])
         axes.set_yticks(range(len(ys)), [exhibits.setting_text(y) for y in ys])
         axes.set_ylim(-0.5, len(ys) - 0.5)
-    _line(grid[0], kind.theory, xs, ys)
     heat.scale(figure, image, grid[1:], "Regret (points)")
     shown = {titles[number] for number in best.ravel()}
     handles = [Patch(facecolor=(colors[t], PALE), label=t) for t in titles if t in shown]
-    handles.append(Line2D([], [], label=kind.law, **LINE))
-    equal = "A plus sign: another method is within a point of it."
-    return canvas.finish(figure, exhibit, handles, *notes(given, found), equal)
+    handles += [Line2D([], [], label=kind.law, **LINE)] * is_drawn
+    cells = "Left: the method of least regret by colour, and that regret; +: another is within a "
+    cells += "point of it, and the colour is of the lower one."
+    return canvas.finish(figure, exhibit, handles, *notes(given, found), cells)
 
 
 def _placed(given: Inputs) -> pd.DataFrame:
@@ -104,11 +104,17 @@ def _draw_best(axes: Axes, best: np.ndarray, tables: dict, colors: dict) -> None
     axes.grid(False)
 
 
-def _line(axes: Axes, theory: dict, xs: Sequence[float], ys: Sequence[float]) -> None:
-    """Draw the line of theory, in a grid whose values of x grow by constant factors."""
+def _line(axes: Axes, theory: dict, xs: Sequence[float], ys: Sequence[float]) -> bool:
+    """Draw the line of theory, in a grid whose values of x grow by constant factors.
+
+    Returns:
+      Whether there is one: theory says nothing of some rows, and a line needs two.
+    """
     at = {float(y): float(x) for y, x in theory.items()}
     rows = [row for row, y in enumerate(ys) if float(y) in at]
     logs = np.log([at[float(ys[row])] for row in rows])
     columns = np.arange(len(xs))
     ends = {"left": -0.5, "right": len(xs) - 0.5}
-    axes.plot(np.interp(logs, np.log(np.asarray(xs, float)), columns, **ends), rows, **LINE)
+    if len(rows) > 1:
+        axes.plot(np.interp(logs, np.log(np.asarray(xs, float)), columns, **ends), rows, **LINE)
+    return len(rows) > 1

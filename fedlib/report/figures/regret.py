@@ -39,7 +39,7 @@ def draw(given: Inputs) -> Figure:
         for x in (x for x, name in enumerate(federations) if name in row["home"]):
             axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, clip_on=False, **HOME))
     heat.scale(figure, image, [axes], "Regret (points)")
-    handles = [Patch(label="at home", **HOME)]
+    handles = [Patch(label="at home: the world is as the method assumes", **HOME)]
     return canvas.finish(figure, exhibit, handles, *notes(given, found))
 
 
@@ -50,7 +50,7 @@ def notes(given: Inputs, found: pd.DataFrame) -> list[str]:
     several = len(given.exhibit["seeds"]) > 1
     return [
         "Regret: the best possible accuracy less the method's, both in expectation over the label; "
-        "0 cannot be beaten.",
+        "low is good, and 0 cannot be beaten.",
         *([spread] if several else []),
     ]
 

@@ -30,7 +30,7 @@ def draw(given: Inputs) -> Figure:
     titles = [[f"Round {number}" for number in tables] for tables in found]
     padded = [title for row in titles for title in row + [None] * (columns - len(row))]
     figure, grid = canvas.panels(padded, "Expert", columns=columns)
-    most = 1.0 if max(x.max() for tables in found for x in tables.values()) > 0.5 else 0.5
+    most = 1.0 if max(np.nanmax(x) for tables in found for x in tables.values()) > 0.5 else 0.5
     free = iter(grid)
     for run, tables in zip(exhibit["runs"], found, strict=True):
         for place, table in enumerate(tables.values()):
@@ -38,7 +38,9 @@ def draw(given: Inputs) -> Figure:
             axes.set_ylabel("" if place else f"{_named(exhibit, run)}{kind.rows}")
     heat.scale(figure, image, grid, kind.values)
     seed = canvas.first_seed_note(exhibit, "experts of different seeds do not correspond")
-    return canvas.finish(figure, exhibit, [], seed)
+    absent = any(np.isnan(x).any() for tables in found for x in tables.values())
+    nothing = f"Grey: no examples of the {kind.rows.lower()}." if absent else ""
+    return canvas.finish(figure, exhibit, [], seed, nothing)
 
 
 def _tables(given: Inputs, run: dict) -> dict[int, np.ndarray]:
@@ -50,7 +52,7 @@ def _tables(given: Inputs, run: dict) -> dict[int, np.ndarray]:
     cells = given.recorded(run, TABLE, seed=given.exhibit["seeds"][0])
     place = cells["metric"].str.extract(r"_(?P<row>\d+)_(?P<expert>\d+)$").astype(int)
     found = {
-        int(number): table.pivot(index="row", columns="expert", values="value").to_numpy()
+        int(number): _known(table.pivot(index="row", columns="expert", values="value").to_numpy())
         for number, table in cells.join(place).groupby("round")
     }
     shown = given.kind.rounds or [*found]
@@ -60,6 +62,11 @@ def _tables(given: Inputs, run: dict) -> dict[int, np.ndarray]:
             f"{exhibits.name(run)} recorded no {TABLE} at round {missing[0]}; there are {there}"
         )
     return {number: found[number] for number in shown}
+
+
+def _known(table: np.ndarray) -> np.ndarray:
+    """A table of weights with NaN in rows without any: weights of a row with examples sum to 1."""
+    return np.where(table.any(axis=1, keepdims=True), table, np.nan)
 
 
 def _named(exhibit: dict, run: dict) -> str:

@@ -1,4 +1,4 @@
-"""Methods by federation: accuracy, worst tenth, clients hurt, newcomers, calibration, costs."""
+"""Methods by federation: accuracy, worst tenth, who is worse off, newcomers, calibration, costs."""
 
 from collections.abc import Iterator
 
@@ -30,7 +30,7 @@ def build(given: TableInputs) -> Sheet:
         given.blocks(numbers, _columns),
         f"{notes.measured(exhibit)} Accuracy is the mean over seen clients after the last round; "
         "worst tenth, that of the lowest tenth of them.",
-        f"Hurt: clients below {alone} by more than a standard error of the difference; of two "
+        f"Worse off: clients below {alone} by more than a standard error of the difference; of two "
         f"equal methods with independent errors these would be {CHANCE:.0%}.",
         "Unseen: clients who took no part, as the method predicts for them by itself; gap: that "
         "less the accuracy of seen clients. A dash: the method has nothing for them.",
@@ -89,7 +89,11 @@ def _columns(part: pd.DataFrame) -> Columns:
     """The columns of a federation's block."""
     yield Column("Method"), texts(part["title"])
     yield Column("accuracy"), means(part)
-    for title, name in (("worst tenth", "worst_tenth"), ("hurt", "hurt"), ("unseen", "unseen")):
+    for title, name in (
+        ("worst tenth", "worst_tenth"),
+        ("worse off", "hurt"),
+        ("unseen", "unseen"),
+    ):
         yield Column(title), texts(map(render.percent, part[name]))
     yield Column("gap"), texts(map(render.points, part["gap"]))
     yield Column("gain"), texts(map(render.points, part["gain"]))
