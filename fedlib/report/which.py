@@ -210,7 +210,7 @@ class _Page:
         """Traffic and arithmetic relative to fine-tuned FedAvg, and results for clients."""
         found = relative(self._numbers("standings"), self._base, CLIENTS)
         found = found.sort_values("mean", ascending=False, kind="stable")
-        heads = ["Method", "accuracy", "worst tenth", "hurt", "unseen", "bytes", "arithmetic"]
+        heads = ["Method", "accuracy", "worst tenth", "worse off", "unseen", "bytes", "arithmetic"]
         rows = [
             [
                 render.markdown(str(title)),

@@ -51,8 +51,8 @@ def draw(given: Inputs) -> Figure:
     shown = {titles[number] for number in best.ravel()}
     handles = [Patch(facecolor=(colors[t], PALE), label=t) for t in titles if t in shown]
     handles += [Line2D([], [], label=kind.law, **LINE)] * is_drawn
-    cells = "Left: the method of least regret by colour, and that regret; +: another is within a "
-    cells += "point of it, and the colour is of the lower one."
+    cells = "First panel: the method of least regret by colour, and that regret; +: another is "
+    cells += "within a point of it, and the colour is of the lower one."
     return canvas.finish(figure, exhibit, handles, *notes(given, found), cells)
 
 
