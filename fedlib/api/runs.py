@@ -83,9 +83,7 @@ def simulate(
       DataError: for a federation without a client that can train.
       DivergedError: as soon as a loss is not finite.
     """
-    if not isinstance(local, Solver):
-        raise ConfigError(f"local must be a solver, such as fedlib.SGD(lr=0.1), got {local!r:.80}")
-    _check_schedules({"local": local, **more})
+    _check_solvers({"local": local, **more})
     if progress is not None and not callable(progress):
         raise ConfigError(f"progress must be a function, such as print, or None, got {progress!r}")
     known = {"rounds": rounds, "seed": seed, "evaluate_every": evaluate_every}
@@ -97,11 +95,7 @@ def simulate(
         with _in_one_line(kind.__name__):
             settings = {"device": _device(device), "precision": precision}
             task = _task(model, federation, class_weights, settings)
-            modules = {x.name for x in fields(kind) if re.search(r"\bTask\b", str(x.type))}
-            further = {n: _further(more[n], n, federation, settings) for n in modules & more.keys()}
-            made = kind(**{"task": task, "local": local, **more} | further)
-            hooks.check(made)
-            fitting.refuse_oversized(made)
+            made = _made(kind, {"task": task, "local": local, **more}, federation, settings)
             data = DeviceData(federation, task.dtype, task.device)
             run = _course({**known, "rate": rate}, course or {})
             way = executor if executor != "auto" or _can_be_batched(task, data) else "loop"
@@ -178,8 +172,11 @@ def _check_names(owner: str, given: Mapping, known: set[str]) -> None:
         raise ConfigError(f"{owner} has no {unknown[0]}; {nearest(unknown[0], sorted(known))}")
 
 
-def _check_schedules(given: Mapping) -> None:
-    """Raises ConfigError for a solver whose schedule is none."""
+def _check_solvers(given: Mapping) -> None:
+    """Raises ConfigError if `local` is no solver, or the schedule of a solver is none."""
+    local = given["local"]
+    if not isinstance(local, Solver):
+        raise ConfigError(f"local must be a solver, such as fedlib.SGD(lr=0.1), got {local!r:.80}")
     for name, solver in given.items():
         if isinstance(solver, Solver) and not isinstance(solver.schedule, Schedule):
             raise ConfigError(
@@ -230,12 +227,22 @@ def _some_inputs(data: Federation) -> Tensor:
     return here.inputs(here.rows["train"][[0, -1]])
 
 
-def _further(value: Any, name: str, data: Federation, settings: Mapping) -> Any:
+def _made(kind: type[Method], given: Mapping, data: Federation, settings: Mapping) -> Method:
+    """The method, checked; modules among the `given` fields become tasks."""
+    of_tasks = {x.name for x in fields(kind) if re.search(r"\bTask\b", str(x.type))} - {"task"}
+    further = {n: _tasks(given[n], n, data, settings) for n in of_tasks & given.keys()}
+    made = kind(**{**given, **further})
+    hooks.check(made)
+    fitting.refuse_oversized(made)
+    return made
+
+
+def _tasks(value: Any, name: str, data: Federation, settings: Mapping) -> Any:
     """The task of a module or of a function that returns one, or a tuple of tasks for several."""
     if value is None:
         return None
     if isinstance(value, list | tuple):
-        return tuple(_further(x, f"{name}[{i}]", data, settings) for i, x in enumerate(value))
+        return tuple(_tasks(x, f"{name}[{i}]", data, settings) for i, x in enumerate(value))
     return Task(builder(value, _some_inputs(data), name), **settings)
 
 

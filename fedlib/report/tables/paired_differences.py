@@ -58,20 +58,11 @@ def build(given: TableInputs) -> Sheet:
                 numbers = _compared(found[best], None if key == best else found[key])
                 yield from (about | row for row in numbers)
 
-    def of_block(part: pd.DataFrame) -> Columns:
-        yield Column("Method"), texts(part["title"])
-        if kind.protocols:
-            yield Column("Predicts by"), texts(part["called"])
-        yield Column(f"Accuracy {OVER}"), _accuracies(part)
-        yield Column(f"{name} ahead by {OVER}"), _differences(part)
-        yield Column("p"), _probabilities(part)
-        yield Column("Clients"), texts(part["num_clients"])
-
-    numbers = given.numbers(of_run)
+    numbers, num_keys = given.numbers(of_run), 2 if kind.protocols else 1
     return given.sheet(
         numbers.drop(columns="called"),
         [
-            sheets.block(heading, of_block(part), num_keys=2 if kind.protocols else 1)
+            sheets.block(heading, _shown(part, name, num_keys), num_keys)
             for federation in exhibit["federations"]
             for heading, part in _parts(federation, numbers)
         ],
@@ -82,6 +73,17 @@ def build(given: TableInputs) -> Sheet:
         *MEANING,
         *comparisons.selection_note(exhibit),
     )
+
+
+def _shown(part: pd.DataFrame, name: str, num_keys: int) -> Columns:
+    """Columns of a block; `name` is the run that the others are compared with."""
+    yield Column("Method"), texts(part["title"])
+    if num_keys == 2:
+        yield Column("Predicts by"), texts(part["called"])
+    yield Column(f"Accuracy {OVER}"), _accuracies(part)
+    yield Column(f"{name} ahead by {OVER}"), _differences(part)
+    yield Column("p"), _probabilities(part)
+    yield Column("Clients"), texts(part["num_clients"])
 
 
 def _parts(federation: dict, numbers: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:

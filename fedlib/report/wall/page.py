@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from tabulate import tabulate
@@ -184,19 +185,24 @@ def draw(run: pd.DataFrame, *files: Path) -> None:
             hollow = Line2D([], [], color=style.GREY, marker="o", mfc="white", linestyle="")
             hollow.set_label("hollow: on EMNIST's test split alone")
             handles.append(hollow)
-        for row in run[run["difference"].abs() > NEAR].to_dict("records"):
-            x, y = 100 * row["published"], 100 * row["reproduced"]
-            side = -1 if y > x > low + 20 else 1
-            axes.annotate(
-                f"{row['title']}, {row['measured']}",
-                (x, y),
-                xytext=(5 * side, 0),
-                textcoords="offset points",
-                ha="right" if side < 0 else "left",
-                va="center",
-                fontsize="x-small",
-            )
+        _name(axes, run[run["difference"].abs() > NEAR], low + 20)
         axes.set(xlabel="Published (%)", ylabel="Reproduced (%)", xlim=ends, ylim=ends)
         axes.set_aspect("equal")
         axes.legend(handles=handles, loc="upper left", borderpad=0.8)
     saving.save(figure, *files)
+
+
+def _name(axes: Axes, points: pd.DataFrame, middle: float) -> None:
+    """Name points: to their left above the line and right of `middle`, else to their right."""
+    for row in points.to_dict("records"):
+        x, y = 100 * row["published"], 100 * row["reproduced"]
+        side = -1 if y > x > middle else 1
+        axes.annotate(
+            f"{row['title']}, {row['measured']}",
+            (x, y),
+            xytext=(5 * side, 0),
+            textcoords="offset points",
+            ha="right" if side < 0 else "left",
+            va="center",
+            fontsize="x-small",
+        )
