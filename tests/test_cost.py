@@ -390,7 +390,7 @@ def test_cost_table_shows_the_personal_stage_where_it_is_asked_for():
 def test_text_of_quantities():
     values = [0, 0.5, 1, 12.34, 999.6, 1000, 34_848_768, 1.5e18, 2e22, float("nan")]
     assert [quantity(value) for value in values] == [
-        *("0", "0.50", "1.00", "12.3", "1.00 k", "1.00 k", "34.8 M", "1.50 E", "20000 E", "–")
+        *("0", "0.500", "1.00", "12.3", "1.00 k", "1.00 k", "34.8 M", "1.50 E", "20000 E", "–")
     ]
 
 
