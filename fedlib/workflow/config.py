@@ -182,9 +182,9 @@ def check_choice(key: str, value: object, choices: Iterable, where: str = "known
     """Raise ConfigError with the choices, of many the nearest, unless `value` is one of them."""
     if value not in choices:
         names = [*map(str, dict.fromkeys(choices))]
-        told = f"{where}: {', '.join(names) or 'none'}"
-        told = nearest(value, names) if len(names) > MANY else told
-        raise ConfigError(f"{key}: unknown {shown(value)}; {told}")
+        known = f"{where}: {', '.join(names) or 'none'}"
+        known = nearest(value, names) if len(names) > MANY else known
+        raise ConfigError(f"{key}: unknown {shown(value)}; {known}")
 
 
 def check_count(key: str, value: object) -> None:

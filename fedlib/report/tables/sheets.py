@@ -102,8 +102,8 @@ def without_constants(blocks: list[Block]) -> tuple[list[Block], str]:
                 said.setdefault(column, set()).update(row[number].text for row in one.rows)
     same = {column: min(found) for column, found in said.items() if len(found) == 1}
     kept = [one.only([column not in same for column in one.columns]) for one in blocks]
-    told = ", ".join(f"{column.whole} {text}" for column, text in same.items() if text != ABSENT)
-    return kept, f"In all rows: {told}." if told else ""
+    alike = ", ".join(f"{column.whole} {text}" for column, text in same.items() if text != ABSENT)
+    return kept, f"In all rows: {alike}." if alike else ""
 
 
 def texts(values: Iterable[object]) -> list[Cell]:
@@ -123,8 +123,8 @@ def differences(part: pd.DataFrame) -> list[Cell]:
 
 def theirs(part: pd.DataFrame, decimals: int = 2) -> list[Cell]:
     """Published fractions in percent; the highest is bold."""
-    told = [percent(value, decimals=decimals) for value in part["published"]]
-    return best_cells(part["published"].tolist(), told, decimals)
+    printed = [percent(value, decimals=decimals) for value in part["published"]]
+    return best_cells(part["published"].tolist(), printed, decimals)
 
 
 def beside(title: str, part: pd.DataFrame) -> Iterator[tuple[Column, list[Cell]]]:
