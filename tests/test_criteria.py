@@ -8,6 +8,7 @@ from support import REPRODUCED
 
 from fedlib import papers
 from fedlib.errors import ConfigError, DataError
+from fedlib.papers import _criteria
 from fedlib.report import measures, metrics, predicates, printed, recovery, tables
 from fedlib.report.tables import criteria, render
 from fedlib.spec import SCALES
@@ -333,6 +334,59 @@ def test_a_criterion_needs_runs_with_a_seed_in_common():
 
 
 # What papers declare
+
+
+@pytest.mark.parametrize(
+    ("rule", "kind", "terms", "arguments"),
+    [
+        ("a > b > c", "descending", ["a", "b", "c"], {}),
+        ("a - b < c - d", "ascending", ["a - b", "c - d"], {}),
+        ("a >= b", "descending", ["a", "b"], {"or_equal": True}),
+        ("a + 0.2 < b", "ascending", ["a", "b"], {"by": 0.2}),
+        ("a > b, c", "highest", ["a", "b", "c"], {}),
+        ("a < b, c", "lowest", ["a", "b", "c"], {}),
+        ("a - b >= 0.1", "between", ["a - b"], {"at_least": 0.1}),
+        ("a (x, y) - b <= -0.1", "between", ["a (x, y) - b"], {"at_most": -0.1}),
+        ("-0.1 <= a - b <= 0.2", "between", ["a - b"], {"at_least": -0.1, "at_most": 0.2}),
+        ("a, b within 0.05", "spread", ["a", "b"], {"at_most": 0.05}),
+        ("a, b as published within 0.03", "published", ["a", "b"], {"tolerance": 0.03}),
+        ("a, b of 3 seeds", "seeds", ["a", "b"], {"at_least": 3}),
+    ],
+)
+def test_a_rule_is_a_kind_with_terms_and_arguments(rule, kind, terms, arguments):
+    assert _criteria.parsed(rule) == (kind, terms, arguments)
+
+
+def test_criteria_are_rows_whose_cases_are_declared_together_without_runs_that_do_not_exist(
+    tmp_path,
+):
+    (tmp_path / "criteria.csv").write_text(
+        "of,title,source,number,rule,note,main\n"
+        "all,{name}: a best,Table 1,best,a > b:last,,main\n"
+        "all,{name}: less is sent,Text,bytes,a@x < c (the third),both ways,\n"
+    )
+
+    def number(federation, label, name):
+        known = federation == "x" or label != "b"
+        return _criteria.cell(federation, label, metric=name) if known else None
+
+    cases = [_criteria.Case(name, {"name": name.upper()}) for name in ("x", "y")]
+    found = [*_criteria.criteria(tmp_path / "criteria.csv", {"all": cases}.get, number)]
+    assert [criterion["title"] for criterion in found] == [
+        *("X: a best", "X: less is sent", "Y: less is sent")  # y has no b
+    ]
+    assert found[0] == {
+        **{"title": "X: a best", "source": "Table 1", "kind": "descending", "main": True},
+        "terms": [
+            {"federation": "x", "label": "a", "metric": "best"},
+            {"federation": "x", "label": "b", "metric": "last"},
+        ],
+    }
+    assert (found[2]["unit"], found[2]["note"]) == ("number", "both ways")
+    assert found[2]["terms"] == [
+        {"federation": "x", "label": "a", "metric": "bytes"},
+        {"federation": "y", "label": "c", "metric": "bytes", "name": "the third"},
+    ]
 
 
 @pytest.mark.parametrize("scale", SCALES)

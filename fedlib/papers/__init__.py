@@ -2,9 +2,10 @@
 
 A package has `settings` (methods and hyper-parameters of its runs), `scales` (federations and runs
 at each scale; long lists of federations are in `federations`), `exhibits` (its tables and figures),
-`criteria` (acceptance criteria of a reproduction), `published.csv` (the paper's numbers),
-`citation.bib` and `README.md` (its specification). To add a paper, write such a package, or one
-file, `fedlib/papers/<name>.py`. A package is imported only when it is used.
+`criteria.csv` (acceptance criteria of a reproduction; `criteria` says which runs and numbers they
+are about), `published.csv` (the paper's numbers), `citation.bib` and `README.md` (its
+specification). To add a paper, write such a package, or one file, `fedlib/papers/<name>.py`. A
+package is imported only when it is used.
 """
 
 import csv

@@ -1,7 +1,33 @@
-"""Acceptance criteria as data, in the form of `fedlib.spec.criteria`."""
+"""The acceptance criteria of a paper: the rows of `criteria.csv`, beside its published numbers.
 
-from collections.abc import Iterable
-from functools import partial
+A row has the columns
+
+    of      the name of what it is about, such as a federation or a role; `cases` gives its cases,
+            and consecutive rows of the same name are declared together, case by case
+    title, source, note   see `fedlib.spec.criteria.Criterion`; a note may be empty
+    number  what is compared, in the paper's own words; `number` knows them
+    rule    a > b > c               each above the next; >= for at least
+            a + 0.2 < b             each below the next, by 0.2
+            a > b, c                the first above all others; < for below
+            a - b >= 0.1            in a range; or -0.02 <= a - b <= 0.02
+            a, b within 0.05        all as near one another
+            a, b as published within 0.03
+            a, b of 3 seeds         at least so many
+    main    "main" for the paper's main claim
+    published   exhibit/dataset/label/metric of a published number in place of the terms'; a file
+                may lack this column
+
+A term of a rule is "label", "label@federation", "label:number" or "label@federation:number", and
+after it maybe (its name). Texts have {fields} of their case.
+"""
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib.resources.abc import Traversable
+from itertools import groupby
+from typing import NamedTuple
 
 from fedlib.spec import Run
 from fedlib.spec.criteria import Criteria
@@ -10,6 +36,26 @@ CAPTION = (
     "What the paper's numbers and text lead one to expect of a reproduction, and whether these "
     "runs show it."
 )
+TERM = re.compile(r"([^\s@:]+)(?:@([^\s:]+))?(?::(\S+))?(?: \((.+)\))?")
+ORDERS = {">": "descending", ">=": "descending", "<": "ascending"}
+FIRST = {">": "highest", "<": "lowest"}
+PHRASES = {  # between terms and a number: kind and argument
+    " as published within ": ("published", "tolerance"),
+    " within ": ("spread", "at_most"),
+    " of ": ("seeds", "at_least"),
+}
+COUNTS = ("bytes", "divergence", "experts_used", "right_clusters")  # metrics that are no shares
+PUBLISHED = ("exhibit", "dataset", "label", "metric")
+
+# A paper's number of a run by federation, label and name; None if such a run is not declared.
+Number = Callable[[str, str, str], dict | None]
+
+
+class Case(NamedTuple):
+    """A case of a criterion: its federation, and the fields of its texts."""
+
+    federation: str
+    fields: Mapping[str, object] = {}
 
 
 def cell(
@@ -22,30 +68,75 @@ def cell(
       published: exhibit, data set, label and metric of its published number.
       about: "metric", "at", "group", "protocol", "split" or "name", unless they are the default.
     """
-    names = ("exhibit", "dataset", "label", "metric")
-    beside = {"published": dict(zip(names, published, strict=True))} if published else {}
+    beside = {"published": dict(zip(PUBLISHED, published, strict=True))} if published else {}
     return {"federation": federation, "label": label, **about, **beside}
 
 
-def cells(federation: str, *labels: str, **about: str) -> list[dict]:
-    """The same number, which `about` names as in `cell`, of several runs on a federation."""
-    return [cell(federation, label, **about) for label in labels]
+def criteria(
+    file: Traversable, cases: Callable[[str], Iterable[Case]], number: Number
+) -> Iterator[dict]:
+    """The criteria of a file; those about runs that are not declared are left out."""
+    with file.open(encoding="utf-8") as lines:
+        for of, rows in groupby(csv.DictReader(lines), key=lambda row: row["of"]):
+            mine = [*rows]
+            for case in cases(of):
+                yield from filter(None, (_criterion(row, case, number) for row in mine))
 
 
-def criterion(title: str, source: str, terms: list, *, kind: str, **arguments) -> dict:
-    """A criterion about terms; `arguments` are its kind's, and "unit", "note" and "main"."""
-    return {"title": title, "source": source, "kind": kind, "terms": terms, **arguments}
+def _criterion(row: dict[str, str], case: Case, number: Number) -> dict | None:
+    """The criterion of a row in a case; None if too few of its terms are left to be compared."""
+    told = {name: text.format(**case.fields) for name, text in row.items()}
+    kind, written, arguments = parsed(told["rule"])
+
+    def cells(term: str) -> list[dict | None]:
+        return [_cell(text, told["number"], case.federation, number) for text in term.split(" - ")]
+
+    terms = [found for found in map(cells, written) if None not in found]
+    if len(terms) < (1 if kind in ("between", "published", "seeds") else 2):
+        return None
+    counted = any(one.get("metric") in COUNTS for one in terms[0])
+    return {
+        **{"title": told["title"], "source": told["source"], "kind": kind},
+        "terms": [term[0] if len(term) == 1 else term for term in terms],
+        **arguments,
+        **({"unit": "number"} if counted else {}),
+        **({"note": told["note"]} if told["note"] else {}),
+        **({"main": True} if told["main"] else {}),
+        **({"published": _published(told["published"])} if told.get("published") else {}),
+    }
 
 
-# One for each kind of `fedlib.report.predicates`: functions of title, source, terms and arguments.
-ascending, descending = (partial(criterion, kind=kind) for kind in ("ascending", "descending"))
-highest, lowest = (partial(criterion, kind=kind) for kind in ("highest", "lowest"))
-between, spread = (partial(criterion, kind=kind) for kind in ("between", "spread"))
-reproduces, has_seeds = (partial(criterion, kind=kind) for kind in ("published", "seeds"))
+def parsed(rule: str) -> tuple[str, list[str], dict[str, float | bool]]:
+    """Kind, terms and arguments of a rule."""
+    for phrase, (kind, argument) in PHRASES.items():
+        terms, found, limit = rule.partition(phrase)
+        if found:
+            return kind, terms.split(", "), {argument: json.loads(limit.removesuffix(" seeds"))}
+    first, sign, *rest = re.split(r" ([<>]=?) ", rule)
+    if "<=" in rest:  # -0.02 <= a - b <= 0.02
+        return "between", [rest[0]], {"at_least": json.loads(first), "at_most": json.loads(rest[2])}
+    if re.fullmatch(r"[-.\d]+", rest[0]):
+        return "between", [first], {{">=": "at_least", "<=": "at_most"}[sign]: json.loads(rest[0])}
+    first, _, by = first.partition(" + ")
+    arguments = {"by": json.loads(by)} if by else {"or_equal": True} if sign == ">=" else {}
+    others = rest[0].split(", ")
+    if len(others) > 1:
+        return FIRST[sign], [first, *others], arguments
+    return ORDERS[sign], [first, *rest[::2]], arguments
+
+
+def _cell(text: str, usual: str, federation: str, number: Number) -> dict | None:
+    label, elsewhere, own, name = TERM.fullmatch(text).groups()
+    found = number(elsewhere or federation, label, own or usual)
+    return found | {"name": name} if found and name else found
+
+
+def _published(where: str) -> dict[str, str]:
+    return dict(zip(PUBLISHED, where.split("/"), strict=True))
 
 
 def table(
-    criteria: list[dict], runs: Iterable[Run], published: str | None, values: str = ""
+    criteria: Iterable[dict], runs: Iterable[Run], published: str | None, values: str = ""
 ) -> Criteria:
     """The table of the criteria, with those of their runs that exist.
 
@@ -55,9 +146,10 @@ def table(
       published: exhibit of the published numbers.
       values: a sentence about the values, for the caption.
     """
+    found = [*criteria]
     named = {
         (one["federation"], one["label"])
-        for criterion in criteria
+        for criterion in found
         for term in criterion["terms"]
         for one in ([term] if isinstance(term, dict) else term)
     }
@@ -67,6 +159,6 @@ def table(
         f"{CAPTION} {values}".strip(),
         tuple(dict.fromkeys(run.label for run in there)),
         tuple(dict.fromkeys(run.federation for run in there)),
-        criteria=criteria,
+        criteria=found,
         published=published,
     )

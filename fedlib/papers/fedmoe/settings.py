@@ -168,10 +168,9 @@ STEPS = (  # step sizes of experts and clients, and alpha
 )
 WARM = ("fedmoe", "fedmoe-warm")
 PRINTED_AS = {  # by table: published labels of runs that several tables share
-    "parts": {},
-    "betas": {"fedmoe": "fedmoe-beta-1e-3", "fedmoe-sync": "fedmoe-beta-0"},
-    "kept": {"fedmoe": "fedmoe-top-1"},
-    "mains": {"fedmoe": "fedmoe-main-1"},
+    "table5": {"fedmoe": "fedmoe-beta-1e-3", "fedmoe-sync": "fedmoe-beta-0"},
+    "table6": {"fedmoe": "fedmoe-top-1"},
+    "table8": {"fedmoe": "fedmoe-main-1"},
 }
 
 
