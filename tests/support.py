@@ -45,6 +45,12 @@ class TinyNet(nn.Module):
         return self.head(self.body(x))
 
 
+def run_of(paper, federation, label):
+    """A declared run."""
+    [found] = [x for x in paper.runs if (x.federation, x.label) == (federation, label)]
+    return found
+
+
 def tiny_task(features=4, classes=3, dtype=torch.float64, **options) -> Task:
     return Task(lambda: TinyNet(features, classes, **options), dtype=dtype)
 

@@ -10,6 +10,7 @@ from conftest import toy_paper, toy_run
 from support import (
     assert_same_result,
     cohort_of,
+    run_of,
     sgd,
     silently,
     simulation_of,
@@ -284,7 +285,7 @@ def test_declared_local_experts_are_what_the_runs_would_train(scale, monkeypatch
     paper, checked = papers.load("adaptive_experts").declare(scale), 0
     for run in paper.runs:
         if run.settled_by:
-            spec, other = run.spec(0), paper.run(run.federation, run.settled_by).spec(0)
+            spec, other = run.spec(0), run_of(paper, run.federation, run.settled_by).spec(0)
             method = build_method(spec, build_task(spec))
             assert settles(method, spec, other), (run.federation, run.label)
             shown = {x for t in paper.tables.values() for x in t.labels}

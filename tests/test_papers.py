@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import same
+from support import run_of
 
 from fedlib import methods, models, papers
 from fedlib.data import downloads, sources
@@ -28,6 +29,10 @@ def declare(name, scale):
     return papers.load(name).declare(scale)
 
 
+def data_of(paper):
+    return {data.name: data for data in paper.data}
+
+
 @every_scale
 def test_every_federation_names_a_data_set_and_a_partition_that_fits_it(name, scale):
     for declared in declare(name, scale).data:
@@ -38,7 +43,7 @@ def test_every_federation_names_a_data_set_and_a_partition_that_fits_it(name, sc
 def test_models_fit_their_data_sets(name, scale):
     paper = declare(name, scale)
     for run in paper.runs:
-        dataset = sources.load(paper.federation(run.federation).dataset)
+        dataset = sources.load(data_of(paper)[run.federation].dataset)
         if dataset.NUM_CLASSES is not None:  # of own data, files decide
             assert run.model_params["num_classes"] == dataset.NUM_CLASSES
 
@@ -86,7 +91,7 @@ def test_what_a_table_or_figure_varies_is_stated_by_all_that_it_shows(name, scal
             continue
         of_grids = "federation" if exhibit.kind == "protocol_grid" else "run"
         if exhibit.params.get("of", of_grids) == "federation":
-            shown = [paper.federation(federation) for federation in exhibit.federations]
+            shown = [data_of(paper)[name] for name in exhibit.federations]
         else:
             cells = [(label, where) for label in exhibit.labels for where in exhibit.federations]
             shown = [run for run in paper.runs if (run.label, run.federation) in cells]
@@ -151,18 +156,12 @@ def test_an_exhibit_of_a_scale_shows_what_is_run_there_of_the_settings_it_is_for
     }
 
 
-def test_an_unknown_run_names_the_choices():
-    paper = declare("pfedmm", "demo")
-    with pytest.raises(KeyError, match="no run digits/fedm; .* declares digits/local"):
-        paper.run("digits", "fedm")
-
-
 def test_only_shakespeare_weighs_the_characters_in_the_training_loss():
     paper = declare("pfedmm", "full")
     for run in paper.runs:
-        dataset = paper.federation(run.federation).dataset
+        dataset = data_of(paper)[run.federation].dataset
         assert (run.class_weights is not None) == (dataset == "shakespeare")
-    spec = paper.run("shakespeare", "fedavg").spec(0)
+    spec = run_of(paper, "shakespeare", "fedavg").spec(0)
     task = build_task(spec)
     weights = dict(zip(string.printable, task.class_weights.tolist(), strict=True))
     # Section 3.9; in float32.
@@ -173,7 +172,7 @@ def test_only_shakespeare_weighs_the_characters_in_the_training_loss():
 
 
 def test_class_weights_must_be_as_many_as_the_classes():
-    spec = declare("pfedmm", "full").run("shakespeare", "fedavg").spec(0)
+    spec = run_of(declare("pfedmm", "full"), "shakespeare", "fedavg").spec(0)
     with pytest.raises(ConfigError, match="99 class_weights for 100 classes"):
         build_task(spec | {"class_weights": spec["class_weights"][1:]})
 

@@ -22,7 +22,7 @@ from fedlib.data import download, downloads
 from fedlib.data.raw import RawFile
 from fedlib.errors import ConfigError, DataError
 from fedlib.models import mobilenet_v2, transformer
-from fedlib.report.pages import as_html
+from fedlib.report.pages import as_html, filling
 from fedlib.run import build, checkpoint
 from fedlib.workflow import config, shell
 from fedlib.workflow.layout import STAGES, WILDCARDS
@@ -289,7 +289,7 @@ def test_hostile_folders_are_one_word_of_the_rules_commands(tmp_path):
 def test_the_page_of_a_report_escapes_every_text_and_may_load_and_send_nothing():
     template = as_html._template()
     assert template.environment.autoescape is True
-    texts = [path.read_text(encoding="utf-8") for path in as_html.TEMPLATES.iterdir()]
+    texts = [path.read_text(encoding="utf-8") for path in filling.TEMPLATES.iterdir()]
     assert not any(re.search(r"\|\s*safe\b|autoescape", text) for text in texts)
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', "".join(texts))
     assert "default-src 'none'" in policy[1] and "form-action 'none'" in policy[1]

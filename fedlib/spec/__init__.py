@@ -52,14 +52,6 @@ class Paper:
         for exhibit in (*self.tables.values(), *self.figures.values()):
             exhibit.check()
 
-    def federation(self, name: str) -> Data:
-        """The declared federation; a KeyError for an unknown name lists the choices."""
-        for data in self.data:
-            if data.name == name:
-                return data
-        known = ", ".join(data.name for data in self.data)
-        raise KeyError(f"no federation {name}; {self.name} at scale {self.scale} declares {known}")
-
     def exhibits_of(self, federation: str, label: str) -> list[Exhibit]:
         """The tables and figures that show a run."""
         exhibits = [*self.tables.values(), *self.figures.values()]
@@ -83,13 +75,3 @@ class Paper:
     def seeds_of(self, run: Run) -> tuple[int, ...]:
         """Training seeds of a run."""
         return run.seeds or self.seeds
-
-    def run(self, federation: str, label: str) -> Run:
-        """The declared run; a KeyError for an unknown one lists the choices."""
-        for run in self.runs:
-            if (run.federation, run.label) == (federation, label):
-                return run
-        known = ", ".join(f"{run.federation}/{run.label}" for run in self.runs)
-        raise KeyError(
-            f"no run {federation}/{label}; {self.name} at scale {self.scale} declares {known}"
-        )

@@ -7,24 +7,19 @@ the script inserts only as they scroll near, so that a page with dozens of them 
 
 import base64
 import functools
-import itertools
 import json
 import re
 import shlex
-from importlib import resources
-
-from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from fedlib.errors import DataError
 from fedlib.report import pictures
 from fedlib.report.looks import paper_color
-from fedlib.report.pages import contents, findings
+from fedlib.report.pages import contents, filling, findings
 from fedlib.report.pages.contents import Chapter, Entry, Report
 from fedlib.report.pages.origin import FACT_TITLES
 from fedlib.report.tables import render
-from fedlib.report.tables.render import Block, Column, Sheet
+from fedlib.report.tables.render import Block, Sheet
 
-TEMPLATES = resources.files("fedlib.report.pages") / "templates"
 TARGETS = {"full": "reproduce"}  # make targets whose names differ from the scale's
 LINKS = {  # identifiers in a citation, and their addresses
     r"arXiv:(\d+\.\d+)": r"https://arxiv.org/abs/\1",
@@ -57,20 +52,8 @@ def page(content: Report) -> str:
 
 @functools.cache
 def _template():
-    environment = Environment(
-        loader=FunctionLoader(lambda name: (TEMPLATES / name).read_text(encoding="utf-8")),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
-        "sort_value": sort_value,
-        "spans": _spans,
-        "pretty": _pretty,
-        "quoted": shlex.quote,
-        "linked": linked,
-    }
+    filters = {"sort_value": sort_value, "spans": render.spans, "pretty": _pretty, "linked": linked}
+    environment = filling.environment(True, {**filters, "quoted": shlex.quote})
     environment.globals |= {
         "about": _about,
         "block_family": _block_family,
@@ -106,13 +89,6 @@ def linked(text: str) -> str:
 
 def _each(titles) -> list[str]:
     return list(dict.fromkeys(titles))
-
-
-def _spans(columns: list[Column]) -> list[tuple[str, int]]:
-    """The groups over the columns, each with its number of columns; empty without groups."""
-    groups = itertools.groupby(columns, key=lambda column: column.group)
-    spans = [(group, len(list(members))) for group, members in groups]
-    return spans if any(group for group, _ in spans) else []
 
 
 def _about(chapter: Chapter, texts: list[str]) -> dict[str, str]:

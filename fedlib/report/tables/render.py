@@ -8,7 +8,7 @@ import io
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from itertools import compress
+from itertools import compress, groupby
 from pathlib import Path
 
 import numpy as np
@@ -311,6 +311,12 @@ def markdown_blocks(sheet: Sheet) -> str:
     return "\n\n".join(parts)
 
 
+def markdown_table(rows: list[list[str]], heads: list[str], num_keys: int = 1) -> str:
+    """A table in Markdown; the first `num_keys` columns are text, and the others numbers."""
+    align = ["left"] * num_keys + ["right"] * (len(heads) - num_keys)
+    return tabulate(rows, heads, "pipe", disable_numparse=True, colalign=align)
+
+
 def to_latex(sheet: Sheet) -> str:
     """A LaTeX `table` with rules of the package booktabs."""
     blocks = [block.filled() for block in sheet.blocks]
@@ -329,6 +335,13 @@ def to_latex(sheet: Sheet) -> str:
     return "\n".join([*lines, r"\end{minipage}", r"\end{table}"]) + "\n"
 
 
+def spans(columns: list[Column]) -> list[tuple[str, int]]:
+    """The groups over the columns, each with its number of columns; empty without groups."""
+    groups = groupby(columns, key=lambda column: column.group)
+    found = [(group, len([*members])) for group, members in groups]
+    return found if any(group for group, _ in found) else []
+
+
 def markdown(text: str) -> str:
     """`text` with the characters of Markdown's markup escaped."""
     text = re.sub(r"([\\`*|<\[\]])", r"\\\1", text)
@@ -343,14 +356,12 @@ def _block(block: dict) -> Block:
 
 
 def _markdown_grid(block: Block) -> str:
-    head = [column.whole for column in block.columns]
     cells = [
         [f"**{markdown(c.text)}**" if c.bold else markdown(c.text) for c in row]
         for row in block.rows
     ]
-    align = ["left"] * block.num_keys + ["right"] * (len(head) - block.num_keys)
-    headers = [markdown(title) for title in head]
-    return tabulate(cells, headers, tablefmt="pipe", disable_numparse=True, colalign=align)
+    heads = [markdown(column.whole) for column in block.columns]
+    return markdown_table(cells, heads, block.num_keys)
 
 
 def _latex_grid(block: Block) -> list[str]:
@@ -376,20 +387,12 @@ def _latex_grid(block: Block) -> list[str]:
 
 def _latex_groups(columns: list[Column]) -> list[str]:
     """The line of spanning heads and the rules below them; empty if no column has a group."""
-    spans: list[tuple[str, int, int]] = []  # group, first and last column, counted from 1
-    for number, column in enumerate(columns, start=1):
-        if spans and spans[-1][0] == column.group:
-            spans[-1] = (column.group, spans[-1][1], number)
-        else:
-            spans.append((column.group, number, number))
-    if not any(group for group, _, _ in spans):
-        return []
-    heads = [
-        rf"\multicolumn{{{last - first + 1}}}{{c}}{{{tex.escaped(group)}}}"
-        for group, first, last in spans
-    ]
-    rules = [rf"\cmidrule(lr){{{first}-{last}}}" for group, first, last in spans if group]
-    return [rf"{' & '.join(heads)} \\", "".join(rules)]
+    heads, rules, first = [], [], 1
+    for group, number in spans(columns):
+        heads.append(rf"\multicolumn{{{number}}}{{c}}{{{tex.escaped(group)}}}")
+        rules += [rf"\cmidrule(lr){{{first}-{first + number - 1}}}"] if group else []
+        first += number
+    return [rf"{' & '.join(heads)} \\", "".join(rules)] if heads else []
 
 
 def _latex_cell(cell: Cell) -> str:
