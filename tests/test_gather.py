@@ -154,10 +154,14 @@ def test_runs_of_older_code_are_taken_if_asked_and_marked(halves, whole):
     assert titles["fedavg"][0] == "FedAvg †" and "older code" in titles["fedavg"][1][-1]
     assert titles["fedem"][0] == "FedEM"
     assert stale.look(plan).wrong == set()
+    Path(plan.path("older")).unlink()  # as if those runs had been made here
+    assert gathered(*halves, options=["--older-code"]) == 0
+    assert stale.look(Plan(plan.config)).wrong == set()
     job = {"paper": "pfedmm", "federation": "digits", "label": "fedavg", "seed": 0}
     Path(plan.path("history", **job)).unlink()  # as it is not here, that code counts no more
     plan = Plan(plan.config)
-    assert plan.code("train", **job) != "0" * 16 and "†" not in plan.run(*[*job.values()][:3]).title
+    assert stale.accepted_code(plan, "train", job) == plan.code("train", **job) != "0" * 16
+    assert "†" not in plan.run(*[*job.values()][:3]).title
 
 
 def test_two_results_of_a_run_are_an_error_that_names_both(halves, whole, tmp_path, capsys):

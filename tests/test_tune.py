@@ -289,23 +289,56 @@ def test_a_plan_tunes_before_it_trains_and_only_the_choice_counts(declare):
     assert made.path("choice", **names) in read and made.path("trials", **names) not in read
 
 
-def test_a_tuning_is_gathered_if_it_is_the_plan_s(declare, tmp_path):
+@pytest.fixture
+def elsewhere(declare, tmp_path, monkeypatch):
+    """A plan with one tuning, the names of its run, and a function that tunes it elsewhere."""
+    monkeypatch.chdir(tmp_path)
     declare(toy=toy_paper(runs=(tuned_run(),), tables={}, figures={}))
     plan, names = Plan({}), {"paper": "toy", "federation": "digits", "label": "fedavg"}
-    there = tmp_path / "there" / "toy" / "digits" / "fedavg"
-    there.mkdir(parents=True)
-    write_choice(there / "choice.json", {"local.lr": 0.1}, {})
-    beside, code = seals.contents(there / "choice.json"), plan.code("tune", **names)
-    for digest, is_taken in (("0" * 64, False), (plan.digest("tune", **names), True)):
-        made = seals.Made(digest, code, "0" * 64, beside)
-        seals.write_json(there / "trials.json", {seals.MADE: str(made)})
-        gather.take_tunings(plan, tmp_path / "there", tmp_path / "here")
-        assert sorted(x.name for x in (tmp_path / "here").rglob("*.json")) == (
-            ["choice.json", "trials.json"] if is_taken else []
-        )
-    (there / "choice.json").write_text("{}")
+    choice, trials = gather.tuning(tmp_path / "there", names)
+    for folder in (choice.parent, Path(plan.path("manifest", **names)).parent):
+        folder.mkdir(parents=True)
+    seals.write_json(plan.path("manifest", **names), {})
+    write_choice(choice, {"local.lr": 0.1}, {})
+
+    def tuned(**changes):
+        spec, code = plan.digest("tune", **names), plan.code("tune", **names)
+        read = seals.contents(*stale.inputs(plan, "tune", names))
+        made = seals.Made(spec, code, read, seals.contents(choice))._replace(**changes)
+        seals.write_json(trials, {seals.MADE: str(made)})
+
+    return plan, names, tuned
+
+
+def test_a_tuning_is_gathered_if_it_is_the_plan_s(elsewhere):
+    plan, names, tuned = elsewhere
+    here = Path(plan.path("trials", **names))
+    for changes in ({"spec": "0" * 64}, {"code": "0" * 16}):
+        tuned(**changes)
+        gather.take_tunings(plan, Path("there"))
+        assert not here.exists()
+    tuned()
+    gather.take_tunings(plan, Path("there"))
+    assert {str(here), plan.path("choice", **names)} == stale.look(plan).right
+    here.unlink()
+    Path("there/toy/digits/fedavg/choice.json").write_text("{}")
     with pytest.raises(DataError, match="choice.json is truncated or corrupted"):
-        gather.take_tunings(plan, tmp_path / "there", tmp_path / "another")
+        gather.take_tunings(plan, Path("there"))
+
+
+def test_a_tuning_of_older_code_is_gathered_if_asked_and_its_runs_are_marked(elsewhere):
+    plan, names, tuned = elsewhere
+    tuned(code="0" * 16, spec="0" * 64)
+    gather.take_tunings(plan, Path("there"), old=True)
+    assert not Path(plan.path("trials", **names)).exists()
+    tuned(code="0" * 16)
+    for _ in range(2):  # the second time it is here, and has no mark yet
+        gather.take_tunings(plan, Path("there"), old=True)
+        plan = Plan({})
+        assert plan.path("trials", **names) in stale.look(plan).right
+        assert plan.run(**names).title == "fedavg †"
+        Path(plan.path("older")).unlink()
+        assert plan.path("trials", **names) in stale.look(Plan({})).wrong
 
 
 def test_with_a_gathered_tuning_its_shards_are_made_without_which_it_would_be_repeated(

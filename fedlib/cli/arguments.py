@@ -50,7 +50,9 @@ _NAME = _given("name", nargs="?", metavar="NAME", help="of this kind, to see wha
 _FOLDERS = _given("folders", nargs=2, help="of results/, such as demo demo-slow")
 _WORDS = _given("words", nargs="*", help="print only rows that contain all of these")
 _SOURCES = _given("sources", nargs="+", type=Path, help="folders of results, or of what is kept")
-_OLDER = _given("--older-code", action="store_true", help="take and mark runs of older code, too")
+_OLDER = _given(
+    "--older-code", action="store_true", help="take results of older code, too, and mark them"
+)
 _PAPER = _given("paper", help="its name")
 _KEPT = _given("--out", type=Path, help="instead of docs/results or docs/results/full")
 _REPLACE = _given("--replace", action="store_true", help="replace what is kept, not add to it")

@@ -28,7 +28,6 @@ from fedlib.workflow import older, stale, why
 from fedlib.workflow.declarations import Training
 from fedlib.workflow.layout import RESULTS_OF_RUNS
 from fedlib.workflow.plan import Plan
-from fedlib.workflow.provenance import code_digest
 
 WEIGHTS = "state.pt"
 MANIFEST, STATE = "manifest_sha256", "state_sha256"  # in the provenance of results
@@ -66,10 +65,8 @@ class RunFolder(NamedTuple):
 
     def copy_results(self, to: "RunFolder") -> None:
         """Copy its results; the history last, because without it there is no finished run."""
-        for (_, theirs), (_, ours) in reversed([*zip(self.results, to.results, strict=True)]):
-            content = seals.checked(theirs)
-            with files.atomic(ours) as temporary:
-                temporary.write_bytes(content)
+        names = [file for _, file in self.results], [file for _, file in to.results]
+        copy(*(reversed(files) for files in names))
 
     def copy_weights(self, to: "RunFolder") -> None:
         """Copy its final state, which must be that of the history."""
@@ -98,7 +95,7 @@ def bring(
     with ExitStack() as stack:
         places = [stack.enter_context(place(source)) for source in sources]
         for runs in places:
-            take_tunings(plan, runs.parent / packs.TUNED, Path(plan.path("results")) / packs.TUNED)
+            take_tunings(plan, runs.parent / packs.TUNED, old)
         _prepare(plan, places, configured, lock)
         done, refused = gather(plan, places, old)
         counts = [f"{number} {what}" for what, number in done.items()]
@@ -117,29 +114,47 @@ def _prepare(plan: Plan, places: list[Path], configured: list[str], lock: IO) ->
         run.start([*run.SNAKEMAKE, *missing, *configured], lock)
 
 
-def take_tunings(plan: Plan, there: Path, here: Path) -> None:
-    """Copy the tunings of a plan that are missing in `here` from the folder of tunings `there`.
+def take_tunings(plan: Plan, there: Path, old: bool = False) -> None:
+    """Copy the plan's missing tunings from the folder of tunings `there`.
 
-    Tunings of another specification or code are not copied: the plan tunes anew.
+    Tunings of another specification are not copied: the plan tunes anew.
+
+    Args:
+      old: whether to take tunings of older code, too, and mark their runs.
 
     Raises:
       DataError: for a damaged file.
     """
+    here = Path(plan.path("results")) / packs.TUNED
     for job in plan.tunings():
-        theirs, ours = (
-            [folder.joinpath(*job.values(), f"{name}.json") for name in ("choice", "trials")]
-            for folder in (there, here)
-        )
-        if not all(file.exists() for file in theirs) or all(file.exists() for file in ours):
+        theirs, ours = tuning(there, job), tuning(here, job)
+        if not all(file.exists() for file in theirs):
             continue
-        contents = [seals.checked(file) for file in theirs]
-        made = seals.made(theirs[1])
-        wanted = plan.digest("tune", **job), plan.code("tune", **job), seals.contents(theirs[0])
-        if made is None or (made.spec, made.code, made.beside) != wanted:
+        for file in theirs:
+            seals.checked(file)
+        is_new, made = not all(file.exists() for file in ours), seals.made(theirs[1])
+        wanted = plan.digest("tune", **job), seals.contents(theirs[0])
+        if made is None or (made.spec, made.beside) != wanted:
             continue
-        for file, content in zip(ours, contents, strict=True):
-            with files.atomic(file) as temporary:
-                temporary.write_bytes(content)
+        if made.code != plan.code("tune", **job):
+            if not old or not (is_new or seals.made(ours[1]) == made):
+                continue
+            older.note(plan.path("older"), {str(ours[1]): made.code})
+        if is_new:
+            copy(theirs, ours)
+
+
+def tuning(folder: Path, job: dict) -> list[Path]:
+    """The files of a tuning in a folder of tunings: its choice, and its trials."""
+    return [folder.joinpath(*job.values(), f"{name}.json") for name in ("choice", "trials")]
+
+
+def copy(sources: Iterable[Path], targets: Iterable[Path]) -> None:
+    """Copy sealed files, one after the other."""
+    for source, target in zip(sources, targets, strict=True):
+        content = seals.checked(source)
+        with files.atomic(target) as temporary:
+            temporary.write_bytes(content)
 
 
 def finished(plan: Plan, places: Sequence[Path]) -> Iterator[tuple[RunFolder, RunFolder]]:
@@ -225,7 +240,7 @@ def check(plan: Plan, there: RunFolder, old: bool = False) -> None:
         _same(file, [(f"{MANIFEST}, of the shards,", provenance.get(MANIFEST), manifest)])
         if not old:
             told = "; ARGS=--older-code takes it, and marks it"
-            _same(file, [("the digest of the code", made.code, _code(plan, stage, job))], told)
+            _same(file, [("the digest of the code", made.code, plan.code(stage, **job))], told)
         _same(file, [("the digest of its inputs", made.inputs, seals.contents(*read))])
         states.append(provenance.get(STATE))
     if states[0] != states[1]:
@@ -239,31 +254,26 @@ def _same(file: Path, fields: Iterable[tuple], remedy: str = "") -> None:
             raise DataError(f"{file} is refused: {field} is {there} there and {here} here{remedy}")
 
 
-def _code(plan: Plan, stage: str, job: dict) -> str:
-    """Digest of a job's present code, even if an older result of the job was gathered."""
-    return code_digest(*plan.roots(stage, **job))
-
-
 def _is_there(plan: Plan, there: RunFolder, here: RunFolder) -> bool:
-    """Copy a run unless the plan has it -> whether the plan had it
+    """Copy a run unless the plan has it, and note what is of older code -> whether it had it
 
     Raises:
       DataError: if the two have different numbers.
     """
     job = there.training._asdict()
-    notes = {}
     is_new = not here.is_finished
     for (stage, theirs), (_, ours) in zip(there.results, here.results, strict=True):
-        code, now = seals.made(theirs).code, _code(plan, stage, job)
-        if code != now:
-            notes[str(ours)] = code
+        code, now = seals.made(theirs).code, plan.code(stage, **job)
         made = None if is_new else seals.made(ours)
         if made is None or made.spec != plan.digest(stage, **job) or made.code not in (code, now):
             is_new = True
         elif made.code == code and _numbers(theirs) != _numbers(ours):
             raise DataError(f"{theirs} and {ours} have different numbers: delete one of them")
+    codes = {stage: seals.made(file).code for stage, file in (there if is_new else here).results}
+    ours = {stage: str(file) for stage, file in here.results}
+    old = {ours[stage]: code for stage, code in codes.items() if code != plan.code(stage, **job)}
+    older.note(plan.path("older"), old)
     if is_new:
-        older.note(plan.path("older"), notes)
         if there.has_weights:
             there.copy_weights(here)
         else:

@@ -131,7 +131,8 @@ def _keep(plan: Plan, paper: str, folder: Path) -> tuple[int, int]:
     text = as_markdown.page(contents.gather(spec, results, folder.parent), page)
     files.write_text(page, text)
     pack = folder / packs.FOLDER
-    gather.take_tunings(plan, results / packs.TUNED, pack / packs.TUNED)
+    for job in plan.tunings():
+        gather.copy(*(gather.tuning(place / packs.TUNED, job) for place in (results, pack)))
     for here in gather.of_plan(plan):
         here.copy_results(here._replace(runs=pack / packs.RUNS))
     packs.shut(pack)

@@ -1,4 +1,4 @@
-"""Gathered runs of older code, which the plan accepts and every table marks.
+"""Gathered tunings and runs of older code, which the plan accepts and every table marks.
 
 `make gather ARGS=--older-code` records the code digest of each of their files in
 results/FOLDER/older.json. A file that is made again loses its record.
@@ -28,12 +28,13 @@ def note(path: str | Path, codes: Mapping[str, str]) -> None:
 
 
 def marked(paper: Paper, noted: Iterable[str]) -> Paper:
-    """The paper with a mark and a note on the runs whose files are recorded."""
+    """The paper with a mark and a note on the runs whose files, or whose tuning's, are recorded."""
     folders = {Path(file).parts[-5:-1] for file in noted}
 
     def of(run: Run) -> Run:
         names = paper.name, run.federation, run.label
-        if folders.isdisjoint((*names, f"seed{seed}") for seed in paper.seeds_of(run)):
+        of_run = {("tuned", *names), *((*names, f"seed{seed}") for seed in paper.seeds_of(run))}
+        if folders.isdisjoint(of_run):
             return run
         return replace(run, title=run.title + MARK, notes=(*run.notes, NOTE))
 

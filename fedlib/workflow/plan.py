@@ -1,9 +1,9 @@
 """The plan: all jobs of a configuration, with their files, specifications and code.
 
 `Plan(config)` is a function of the configuration, the papers' declarations, the code on disk, and
-gathered runs of older code (`fedlib.workflow.older`). The Snakefile, the commands of `fedlib.cli`
-and the tests use it. It is made each time a Snakefile is read, so it imports the standard library
-only.
+gathered runs of older code (`fedlib.workflow.older`), which it marks. The Snakefile, the commands
+of `fedlib.cli` and the tests use it. It is made each time a Snakefile is read, so it imports the
+standard library only.
 
 A *stage* is a rule with a script: download, partition, tune, train, evaluate, metrics, table,
 figure, report. Wildcards name a job of a stage, such as paper="pfedmm", federation="digits",
@@ -23,7 +23,7 @@ from fedlib.seals import is_stand_in, spec_digest
 from fedlib.spec.exhibits import EVERYTHING
 from fedlib.workflow import declarations, specs
 from fedlib.workflow.declarations import Training
-from fedlib.workflow.layout import RESULTS_OF_RUNS, STAGES
+from fedlib.workflow.layout import STAGES
 from fedlib.workflow.provenance import code_digest
 from fedlib.workflow.selection import Selection
 
@@ -211,10 +211,7 @@ class Plan(Selection):
         raise _no_job(stage, wildcards)
 
     def code(self, stage: str, **wildcards: object) -> str:
-        """Digest of the code of a job; for a gathered run of older code, of that code."""
-        if self.older and stage in RESULTS_OF_RUNS and "seed" in wildcards:
-            if code := self.older.get(self.path(RESULTS_OF_RUNS[stage], **wildcards)):
-                return code
+        """Digest of the code of a job."""
         return code_digest(*self.roots(stage, **wildcards))
 
     def _spec(self, stage: str, **wildcards: object) -> dict:
