@@ -136,7 +136,7 @@ def _published(where: str) -> dict[str, str]:
 
 
 def table(
-    criteria: Iterable[dict], runs: Iterable[Run], published: str | None, values: str = ""
+    criteria: Iterable[dict], runs: Iterable[Run], published: str, values: str = ""
 ) -> Criteria:
     """The table of the criteria, with those of their runs that exist.
 

@@ -119,7 +119,7 @@ def paper(
     citation: str,
     scales: ModuleType,
     exhibits: ModuleType,
-    criteria: Callable[[Settings, tuple[Run, ...]], Exhibit],
+    criteria: Callable[[Settings, tuple[Run, ...]], Exhibit] | None = None,
 ) -> Callable[[str], Paper]:
     """The function that declares a paper at one scale.
 
@@ -127,7 +127,8 @@ def paper(
       name, title, citation: of the paper.
       scales: has a function per scale, which returns the scale's note, its seeds and settings.
       exhibits: has `TABLES` and `FIGURES`, by name.
-      criteria: returns the table of criteria, given settings and runs; it is the last table.
+      criteria: returns the table of criteria, given settings and runs; it is the last table. None
+        if there is no paper whose claims could be tested.
     """
 
     def declare(scale: str) -> Paper:
@@ -141,8 +142,8 @@ def paper(
         note, seeds, settings = getattr(scales, scale)()
         settings += tuple(other for setting in settings for other in setting.variants())
         runs = tuple(run for setting in settings for run in setting.runs())
-        asked = criteria(settings, runs)
         tables = at_scale(exhibits.TABLES, settings, runs)
+        asked = criteria and criteria(settings, runs)
         return Paper(
             name=name,
             title=title,
@@ -152,7 +153,7 @@ def paper(
             seeds=seeds,
             data=tuple(setting.data for setting in settings),
             runs=runs,
-            tables=tables | ({"criteria": asked} if asked.labels else {}),
+            tables=tables | ({"criteria": asked} if asked and asked.labels else {}),
             figures=at_scale(exhibits.FIGURES, settings, runs),
         )
 

@@ -8,7 +8,7 @@ runs leaves, and whether it has room for a user's method. The module of the same
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -85,7 +85,7 @@ class Exhibit:
     is_lead: ClassVar[bool] = False
     shows_data: ClassVar[bool] = False
     choices: ClassVar[Mapping[str, Collection[str]]] = {}
-    forms: ClassVar[Mapping[str, type]] = {}
+    forms: ClassVar[Mapping[str, type]] = {"protocols": Protocol}
 
     def check(self) -> None:
         """Check the values of the fields; a `Paper` checks all its exhibits.
@@ -105,7 +105,7 @@ class Exhibit:
           ConfigError: for a mapping with missing or unknown keys.
         """
         where = f"{self.stage} {self.title!r}: each of {name}"
-        return [as_form(self.forms[name], one, where) for one in getattr(self, name) or ()]
+        return [as_form(self.forms[name], one, where) for one in getattr(self, name, None) or ()]
 
     def __init_subclass__(cls, **rest: Any):
         super().__init_subclass__(**rest)
@@ -125,8 +125,8 @@ class Exhibit:
         return federation in self.federations and label in self.labels
 
     def views(self, federation: str, label: str) -> Iterable[View]:
-        """Views that it shows of one of its runs, besides the primary one."""
-        return ()
+        """Views that it shows of one of its runs, besides the primary one: here its protocols."""
+        return (View(protocol=one["name"]) for one in getattr(self, "protocols", None) or ())
 
     def metrics(self) -> Iterable[str]:
         """Metrics that it shows."""
@@ -246,11 +246,6 @@ def against(of: str, groups: Iterable[Collection[str]], pairs: list[Pair]) -> li
         if of in there and all({*group} & (there - {of}) for group in groups or [there])
     }
     return [pair for pair in pairs if pair[0] in kept]
-
-
-def of_protocols(protocols: Iterable[Mapping]) -> Iterator[View]:
-    """The view of each protocol, a mapping with a "name"."""
-    return (View(protocol=protocol["name"]) for protocol in protocols)
 
 
 def _pair(run: Run) -> Pair:

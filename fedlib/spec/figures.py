@@ -13,10 +13,8 @@ from fedlib.spec.exhibits import (
     SPLITS,
     Exhibit,
     Pair,
-    Protocol,
     View,
     against,
-    of_protocols,
     one_of,
 )
 
@@ -122,8 +120,6 @@ class ClientAccuracyCdf(Figure):
     protocols: Sequence[Mapping] | None = None
     variants: Mapping | None = None
 
-    forms: ClassVar = {"protocols": Protocol}
-
     def check(self) -> None:
         """See `Exhibit.check`."""
         super().check()
@@ -136,10 +132,6 @@ class ClientAccuracyCdf(Figure):
     def room_for_others(self) -> bool:
         """Whether every method has the predictors of the figure."""
         return self.protocols is None
-
-    def views(self, federation: str, label: str) -> Iterator[View]:
-        """The protocols."""
-        yield from of_protocols(self.protocols or ())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,11 +260,6 @@ class ProtocolSweep(Figure):
     panels: str = "federation"
 
     choices: ClassVar = {"of": OWNERS, "panels": ("federation", "variant")}
-    forms: ClassVar = {"protocols": Protocol}
-
-    def views(self, federation: str, label: str) -> Iterator[View]:
-        """The protocols."""
-        yield from of_protocols(self.protocols)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,8 @@ from fedlib.spec.exhibits import (
     SPLITS,
     Exhibit,
     Pair,
-    Protocol,
     View,
     against,
-    of_protocols,
     one_of,
 )
 
@@ -141,16 +139,10 @@ class PairedDifferences(Table):
     of: str
     protocols: Sequence[Mapping] | None = None
 
-    forms: ClassVar = {"protocols": Protocol}
-
     @property
     def room_for_others(self) -> bool:
         """Whether every method has the predictors of the table."""
         return self.protocols is None
-
-    def views(self, federation: str, label: str) -> Iterator[View]:
-        """The protocols."""
-        yield from of_protocols(self.protocols or ())
 
     def compared(self, pairs: list[Pair]) -> list[Pair]:
         """The pairs of federations that have the run `of` and another."""
@@ -171,12 +163,6 @@ class ProtocolGrid(Table):
 
     protocols: Sequence[Mapping]
     parameter: str | None = None
-
-    forms: ClassVar = {"protocols": Protocol}
-
-    def views(self, federation: str, label: str) -> Iterator[View]:
-        """The protocols."""
-        yield from of_protocols(self.protocols)
 
 
 class ViewColumn(NamedTuple):

@@ -10,19 +10,8 @@ Scales:
   full     the same with a phase diagram of 25, 32 trials and ten seeds
 """
 
-from collections.abc import Iterable
-
-from fedlib.papers import _criteria, _frame
+from fedlib.papers import _frame
 from fedlib.papers.benchmark import exhibits, scales
-from fedlib.papers.benchmark.settings import Setting
-from fedlib.spec import Run
-from fedlib.spec.criteria import Criteria
-
-
-def no_criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Criteria:
-    """An empty table: there is no paper whose claims could be tested."""
-    return _criteria.table([], runs, None)
-
 
 declare = _frame.paper(
     "benchmark",
@@ -30,5 +19,4 @@ declare = _frame.paper(
     "A comparison by this project of the methods of the papers that it reproduces",
     scales,
     exhibits,
-    no_criteria,
 )

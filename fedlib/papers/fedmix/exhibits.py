@@ -1,7 +1,6 @@
 """Tables and figures of FedMix. Numbers of tables and figures in captions are the paper's."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from fedlib.papers._frame import each, everything, on, who_has_what
 from fedlib.papers.fedmix.settings import (
@@ -22,10 +21,6 @@ BY_EXPERTS = ("fedavg", "biased-fedavg", *(f"fedmix-k{number}" for number in MAN
 MEAN = {"metric": "accuracy_client_mean"}
 # Pooled over validation sets, so that all examples of their union have equal weights (section 3).
 NEW_SHARD = {"protocol": "new_shard", "metric": "accuracy"}
-ASKS = {
-    "new_shard": "How accurate are models on data that no client trained on?",
-    "finetuned": "Does fine-tuning change the order of methods?",
-}
 FINETUNED = {"protocol": "finetuned", **MEAN}
 BY_TRAFFIC = {"unit": "GB", "scale": "linear"}
 SHADED = {"shaded": "fedmix"}  # for sweeps of FedMix alone
@@ -43,11 +38,27 @@ APPENDIX_F = [
     {"title": "New shard, p(s)", **NEW_SHARD},
     {"title": "New shard, p(s|x) of VAEs", "protocol": "new_shard_vae", "metric": "accuracy"},
 ]
+SETS = {"val": "On validation sets.", "test": "On test sets."}
+ON = {
+    "val": "Mean client accuracy on validation sets.",
+    "test": "Mean client accuracy on test sets, as these federations have no validation sets.",
+}
 FIGURE_12 = "The paper's Figure 12: shards without labels."
 FIGURE_13 = "The paper's Figure 13: after a round of local training."
-SETS = {"val": "On validation sets.", "test": "On test sets."}
-ON_VAL = "Mean client accuracy on validation sets."
-ON_TEST = "Mean client accuracy on test sets, as these federations have no validation sets."
+CURVES = {  # by role: number, title, captions over traffic and over rounds, and question
+    "accuracy": (
+        *(MEAN, "Accuracy", "The paper's Figure 4, above.", "The paper's Figure 4, below."),
+        "",
+    ),
+    "new_shard": (
+        *(NEW_SHARD, "New shard", FIGURE_12, FIGURE_12),
+        "How accurate are models on data that no client trained on?",
+    ),
+    "finetuned": (
+        *(FINETUNED, "Fine-tuned", FIGURE_13, FIGURE_13),
+        "Does fine-tuning change the order of methods?",
+    ),
+}
 
 
 def ways(shown: Sequence[Setting]) -> list[dict]:
@@ -71,24 +82,38 @@ def first_of(*labels: str) -> Callable[[Sequence[Setting]], tuple[str, ...]]:
     return lambda shown: tuple(label for label in labels if label in everything(shown))[:1]
 
 
-def with_curves_of(role: str, split: str) -> dict[str, Any]:
-    """Fields of a figure of curves, for the federations with the role and this split."""
-    federations = on(role, where=lambda setting: setting.split == split)
-    return {"labels": LINES, "federations": federations, "split": split}
-
-
-def _of_protocol(
-    role: str, split: str, protocol: dict, title: str, caption: str
-) -> dict[str, Exhibit]:
-    """Curves of another protocol over traffic and rounds; names end in "_test" for split test."""
+def _curves(role: str, split: str) -> dict[str, Exhibit]:
+    """Curves over traffic and over rounds; names end in "_test" for the split "test"."""
+    number, title, above, below, asks = CURVES[role]
+    on_set = (ON if role == "accuracy" else SETS)[split]
     suffix = {"val": "", "test": "_test"}[split]
-    shown = {**with_curves_of(role, split), **protocol, "asks": ASKS[role]}
+    federations = on(role, where=lambda setting: setting.split == split)
+    shown = {"labels": LINES, "federations": federations, "split": split, **number, "asks": asks}
     return {
         f"{role}_over_traffic{suffix}": figures.AccuracyOverBytes(
-            f"{title} over communication", caption, **shown, **BY_TRAFFIC, until=traffic
+            f"{title} over communication", f"{above} {on_set}", **shown, **BY_TRAFFIC, until=traffic
         ),
         f"{role}_over_rounds{suffix}": figures.AccuracyOverRounds(
-            f"{title} over rounds", caption, **shown
+            f"{title} over rounds", f"{below} {on_set}", **shown
+        ),
+    }
+
+
+def _sweeps(role: str, title: str, labels: tuple[str, ...], known: str, new: str,
+            *asks: str) -> dict[str, Exhibit]:  # fmt: skip
+    """Figure 11 for known clients and, of the same runs, for a new shard."""
+    shown = {"split": "val", **BY_TRAFFIC, **SHADED}
+    figure = f"The paper's Figure {known}: known clients. {ON['val']}"
+    shard = f"The paper's Figure {new}: a shard without labels, all validation examples of all"
+    return {
+        role: figures.AccuracyOverBytes(
+            title, figure, labels, on(role), **MEAN, **shown, asks=asks[0]
+        ),
+        f"{role}_new_shard": figures.AccuracyOverBytes(
+            *(f"{title}, new shard", f"{shard} clients.", labels, on(role)),
+            **NEW_SHARD,
+            **shown,
+            asks=asks[1],
         ),
     }
 
@@ -149,38 +174,12 @@ TABLES = {
 }
 
 FIGURES = {
-    "accuracy_over_traffic": figures.AccuracyOverBytes(
-        "Accuracy over communication",
-        f"The paper's Figure 4, above. {ON_VAL}",
-        **with_curves_of("accuracy", "val"),
-        **MEAN,
-        **BY_TRAFFIC,
-        until=traffic,
-    ),
-    "accuracy_over_rounds": figures.AccuracyOverRounds(
-        "Accuracy over rounds",
-        f"The paper's Figure 4, below. {ON_VAL}",
-        **with_curves_of("accuracy", "val"),
-        **MEAN,
-    ),
-    "accuracy_over_traffic_test": figures.AccuracyOverBytes(
-        "Accuracy over communication",
-        f"The paper's Figure 4, above. {ON_TEST}",
-        **with_curves_of("accuracy", "test"),
-        **MEAN,
-        **BY_TRAFFIC,
-        until=traffic,
-    ),
-    "accuracy_over_rounds_test": figures.AccuracyOverRounds(
-        "Accuracy over rounds",
-        f"The paper's Figure 4, below. {ON_TEST}",
-        **with_curves_of("accuracy", "test"),
-        **MEAN,
-    ),
+    **_curves("accuracy", "val"),
+    **_curves("accuracy", "test"),
     "specialisation": figures.AccuracyOverRounds(
         "Specialists or an ensemble",
         "The paper's Figure 3: with the entropy of q in the clients' objective, "
-        f"experts do not specialise. {ON_VAL}",
+        f"experts do not specialise. {ON['val']}",
         ("fedmix-k4", "fedmix-k4-entropy", "fedavg"),
         on("ablation"),
         **MEAN,
@@ -189,60 +188,28 @@ FIGURES = {
     ),
     "rotations": figures.AccuracyOverRounds(
         "Rotated digits",
-        f"The paper's Figures 5 and 6: q may depend on the label or on the angle. {ON_TEST}",
+        f"The paper's Figures 5 and 6: q may depend on the label or on the angle. {ON['test']}",
         ROTATION_LINES,
         on("rotations"),
         **MEAN,
         asks="Do experts help where clients' images are rotated?",
     ),
-    "experts": figures.AccuracyOverBytes(
-        "Number of experts",
-        f"The paper's Figure 11a: known clients. {ON_VAL}",
-        BY_EXPERTS,
-        on("experts"),
-        **MEAN,
-        split="val",
-        **BY_TRAFFIC,
-        **SHADED,
-        asks="Do more experts help?",
+    **_sweeps(
+        *("experts", "Number of experts", BY_EXPERTS, "11a", "11c"),
+        "Do more experts help?",
+        "Do more experts help on a new shard?",
     ),
-    "experts_new_shard": figures.AccuracyOverBytes(
-        "Number of experts, new shard",
-        "The paper's Figure 11c: a shard without labels, all validation examples of all clients.",
-        BY_EXPERTS,
-        on("experts"),
-        **NEW_SHARD,
-        split="val",
-        **BY_TRAFFIC,
-        **SHADED,
-        asks="Do more experts help on a new shard?",
+    **_sweeps(
+        *("pruning", "Pruning of experts", ("fedavg", "fedmix-k4", *BY_ETA), "11b", "11d"),
+        "What does pruning save, and what does it cost in accuracy?",
+        "Does pruning hurt on a new shard?",
     ),
-    "pruning": figures.AccuracyOverBytes(
-        "Pruning of experts",
-        f"The paper's Figure 11b: known clients. {ON_VAL}",
-        ("fedavg", "fedmix-k4", *BY_ETA),
-        on("pruning"),
-        **MEAN,
-        split="val",
-        **BY_TRAFFIC,
-        **SHADED,
-        asks="What does pruning save, and what does it cost in accuracy?",
-    ),
-    "pruning_new_shard": figures.AccuracyOverBytes(
-        "Pruning of experts, new shard",
-        "The paper's Figure 11d: a shard without labels, all validation examples of all clients.",
-        ("fedavg", "fedmix-k4", *BY_ETA),
-        on("pruning"),
-        **NEW_SHARD,
-        split="val",
-        **BY_TRAFFIC,
-        **SHADED,
-        asks="Does pruning hurt on a new shard?",
-    ),
-    **_of_protocol("new_shard", "val", NEW_SHARD, "New shard", f"{FIGURE_12} {SETS['val']}"),
-    **_of_protocol("finetuned", "val", FINETUNED, "Fine-tuned", f"{FIGURE_13} {SETS['val']}"),
-    **_of_protocol("new_shard", "test", NEW_SHARD, "New shard", f"{FIGURE_12} {SETS['test']}"),
-    **_of_protocol("finetuned", "test", FINETUNED, "Fine-tuned", f"{FIGURE_13} {SETS['test']}"),
+    **{
+        name: figure
+        for split in SETS
+        for role in ("new_shard", "finetuned")
+        for name, figure in _curves(role, split).items()
+    },
     "gradient_divergence": experts.GradientDivergence(
         "Divergence of the clients' updates",
         "The paper's Figure 1: half of one minus the cosine between two clients' "

@@ -53,10 +53,7 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         (
             setting_of(
                 "digits",
-                "digits",
-                "Digits",
                 {**HSU_DIGITS, "val_fraction": 0.2, "unseen_fraction": 0.2},
-                short="hsu1.0",
                 cohort=4,
                 labels=(
                     *("fedavg", "biased-fedavg", "local-global", "fedmix-k2", "fedmix-k4"),
@@ -68,13 +65,10 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 roles=ALL_CURVES,
                 **digits,
             ),
-            leak("digits", "Digits", HSU_DIGITS, digits | {"model": small}),
+            leak("digits", HSU_DIGITS, digits | {"model": small}),
             setting_of(
                 "angled-digits-labels",
-                "digits",
-                "Digits at eight angles, labels skewed",
                 {**ANGLED_DIGITS, "label_alpha": 1.0},
-                short="angles1.0-labels1.0",
                 cohort=5,
                 rounds=30,
                 labels=ROTATION_LINES,
@@ -84,10 +78,7 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
             ),
             setting_of(
                 "permuted-digits",
-                "digits",
-                "Digits, labels permuted",
                 PERMUTED,
-                short="permuted4",
                 cohort=20,
                 labels=("clients-k4",),
                 roles=("clusters",),
@@ -96,10 +87,7 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
             ),
             setting_of(
                 "two-shard-digits",
-                "digits",
-                "Digits in two shards",
                 {"kind": "two_shard", "num_clients": 20, **HELD_OUT},
-                short="shards2",
                 cohort=5,
                 rounds=15,
                 labels=("fedmix-vae", "fedavg"),
@@ -109,7 +97,7 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 **digits,
             ),
             central(
-                *("digits", "Digits, one client", 1300, 400),
+                *("digits", 1300, 400),
                 digits | {"model": small, "batch_size": 2},  # with 4 there are too few steps
                 # With a small alpha, much of a label could be in the few images that are left over.
                 alpha=1e6,
@@ -134,23 +122,17 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         (
             setting_of(
                 "cifar10",
-                "cifar10",
-                "CIFAR-10",
                 {**HSU_CIFAR10, **HELD_OUT},
-                short="hsu1.0",
                 cohort=10,
                 labels=("fedavg", "biased-fedavg", "local-global", "fedmix-k2", "fedmix-k4"),
                 table_rounds=(20, 100, 200),
                 roles=("accuracy", "divergence", "tables", "views"),
                 **cifar,
             ),
-            leak("cifar10", "CIFAR-10", HSU_CIFAR10, cifar),
+            leak("cifar10", HSU_CIFAR10, cifar),
             setting_of(
                 "permuted-cifar10",
-                "cifar10",
-                "CIFAR-10, labels permuted",
                 {**PERMUTED, "train_examples": 500, "test_examples": 100},
-                short="permuted4",
                 cohort=20,
                 labels=("clients-k4",),
                 roles=("clusters",),
@@ -165,10 +147,7 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
             ),
             setting_of(
                 "two-shard-mnist",
-                "mnist",
-                "MNIST in two shards",
                 {"kind": "two_shard", "num_clients": 100, **HELD_OUT},
-                short="shards2",
                 cohort=10,
                 labels=("fedmix-vae", "fedavg"),
                 roles=("vae",),
@@ -184,7 +163,7 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                     "one hidden layer, trained for at most 15 epochs.",
                 ),
             ),
-            central("cifar10", "CIFAR-10, one client", 50_000, 10_000, cifar),
+            central("cifar10", 50_000, 10_000, cifar),
         ),
     )
 
@@ -202,10 +181,7 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         (
             setting_of(
                 "cifar10",
-                "cifar10",
-                "CIFAR-10",
                 {**HSU_CIFAR10, **HELD_OUT},
-                short="hsu1.0",
                 cohort=10,
                 rounds=2000,
                 labels=(
@@ -221,11 +197,9 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 gb=300,
                 **cifar,
             ),
-            leak("cifar10", "CIFAR-10", HSU_CIFAR10, cifar),
+            leak("cifar10", HSU_CIFAR10, cifar),
             setting_of(
                 "cifar100",
-                "cifar100",
-                "CIFAR-100",
                 {
                     "kind": "hierarchical",
                     "num_clients": 500,
@@ -234,7 +208,6 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                     "train_examples": 100,
                     "test_examples": 20,
                 },
-                short="hierarchical0.1",
                 cohort=10,
                 model=resnet,
                 batch_size=20,
@@ -251,10 +224,7 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
             ),
             setting_of(
                 "femnist",
-                "femnist",
-                "FEMNIST",
                 {"kind": "writer_parts"},
-                short="writer",
                 num_clients=3400,
                 cohort=10,
                 model=("lenet5", image(1, 28, 62)),
@@ -268,28 +238,19 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
             ),
             setting_of(
                 "angled-mnist",
-                "mnist",
-                "MNIST at eight angles",
                 ANGLED_MNIST,
-                short="angles1.0",
                 roles=("rotations",),
                 **rotations,
             ),
             setting_of(
                 "angled-mnist-labels",
-                "mnist",
-                "MNIST at eight angles, labels skewed",
                 {**ANGLED_MNIST, "label_alpha": 1.0},
-                short="angles1.0-labels1.0",
                 roles=("rotations",),
                 **rotations,
             ),
             setting_of(
                 "permuted-cifar10",
-                "cifar10",
-                "CIFAR-10, labels permuted",
                 PERMUTED,
-                short="permuted4",
                 cohort=20,
                 rounds=100,
                 own_rounds={"clients-k4-early": 10},  # Figure 7
@@ -302,10 +263,7 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
             ),
             setting_of(
                 "two-shard-mnist",
-                "mnist",
-                "MNIST in two shards",
                 {"kind": "two_shard", "num_clients": 100, **HELD_OUT},
-                short="shards2",
                 cohort=10,
                 model=("mlp", MNIST_MLP),
                 rounds=600,
@@ -314,6 +272,6 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 vae=VAE,
                 roles=("vae",),
             ),
-            central("cifar10", "CIFAR-10, one client", 50_000, 10_000, cifar),
+            central("cifar10", 50_000, 10_000, cifar),
         ),
     )

@@ -57,6 +57,24 @@ WITH_MAINS = {  # Table 8
 }
 
 
+def _ablation(
+    number: int, role: str, title: str, head: str, titles: dict[str, str], asks: str
+) -> server.GlobalAccuracy:
+    """A table of the paper about one part of Fed-MoE; `titles` of the rows are by label."""
+    table = f"table{number}"
+    return server.GlobalAccuracy(
+        title,
+        f"The paper's Table {number}, at M = 50.",
+        tuple(titles),
+        on(role),
+        columns=columns(ABLATED),
+        head=head,
+        rows=rows(titles, PRINTED_AS.get(table, {})),
+        published=table,
+        asks=asks,
+    )
+
+
 TABLES = {
     "accuracy": server.GlobalAccuracy(
         "Accuracy by number of clients",
@@ -114,49 +132,21 @@ TABLES = {
         published="table3",
         asks="How many experts does the server need?",
     ),
-    "parts": server.GlobalAccuracy(
-        "Entropy and synchronisation",
-        "The paper's Table 4, at M = 50.",
-        tuple(WITH_PARTS),
-        on("parts"),
-        columns=columns(ABLATED),
-        head="With",
-        rows=rows(WITH_PARTS, {}),
-        published="table4",
-        asks="Which part of Fed-MoE matters?",
+    "parts": _ablation(
+        *(4, "parts", "Entropy and synchronisation", "With", WITH_PARTS),
+        "Which part of Fed-MoE matters?",
     ),
-    "entropy_weight": server.GlobalAccuracy(
-        "Weight β of the entropy",
-        "The paper's Table 5, at M = 50.",
-        tuple(WITH_BETA),
-        on("betas"),
-        columns=columns(ABLATED),
-        head="β",
-        rows=rows(WITH_BETA, PRINTED_AS["table5"]),
-        published="table5",
-        asks="How much should the gate be pushed to decide?",
+    "entropy_weight": _ablation(
+        *(5, "betas", "Weight β of the entropy", "β", WITH_BETA),
+        "How much should the gate be pushed to decide?",
     ),
-    "top_l": server.GlobalAccuracy(
-        "Experts at inference",
-        "The paper's Table 6, at M = 50.",
-        tuple(WITH_KEPT),
-        on("kept"),
-        columns=columns(ABLATED),
-        head="L",
-        rows=rows(WITH_KEPT, PRINTED_AS["table6"]),
-        published="table6",
-        asks="How many experts are needed to predict?",
+    "top_l": _ablation(
+        *(6, "kept", "Experts at inference", "L", WITH_KEPT),
+        "How many experts are needed to predict?",
     ),
-    "main_experts": server.GlobalAccuracy(
-        "Number of main experts",
-        "The paper's Table 8, at M = 50.",
-        tuple(WITH_MAINS),
-        on("mains"),
-        columns=columns(ABLATED),
-        head="Main experts",
-        rows=rows(WITH_MAINS, PRINTED_AS["table8"]),
-        published="table8",
-        asks="How many main experts does a client need?",
+    "main_experts": _ablation(
+        *(8, "mains", "Number of main experts", "Main experts", WITH_MAINS),
+        "How many main experts does a client need?",
     ),
     "reserved": server.GlobalAccuracy(
         "Size of the reserved set",
