@@ -109,7 +109,7 @@ class Exhibit:
 
     def __init_subclass__(cls, **rest: Any):
         super().__init_subclass__(**rest)
-        if cls.__name__ not in ("Table", "Figure", "OfMethods", "Chosen"):
+        if cls.__name__ not in ("Table", "Figure", "Curves", "OfMethods", "Chosen"):
             cls.kind = re.sub(r"(?<!^)([A-Z])", r"_\1", cls.__name__).lower()
             KINDS[cls.stage][cls.kind] = cls
 

@@ -26,70 +26,21 @@ class Figure(Exhibit):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AccuracyOverBytes(Figure):
-    """Accuracy over traffic.
-
-    Attributes:
-      metric, protocol, split: of the accuracy, see `fedlib.report.figures.curves`; the protocol
-        must have been evaluated during training.
-      unit: of `until`, "MB", 10^6 bytes, or "GB", which are FedMix's, of 2^30 bytes.
-      scale: of the x axis, "log" or "linear"; a panel is linear in any case if no amount in it is
-        ten times another.
-      until: end of the x axis by federation, in the unit; by default all is shown.
-      shaded: method whose runs have shades of its colour, see `fedlib.report.figures.style.looks`.
-    """
-
-    question: ClassVar = "How much has to be sent for an accuracy?"
-
-    metric: str = "accuracy"
-    protocol: str = "default"
-    split: str = "test"
-    unit: str = "MB"
-    scale: str = "log"
-    until: Mapping[str, float] | None = None
-    shaded: str | None = None
-
-    compares: ClassVar = True
-    choices: ClassVar = {
-        **{"metric": OF_CLIENTS, "split": SPLITS, "unit": ("MB", "GB"), "scale": ("log", "linear")}
-    }
-
-    @property
-    def room_for_others(self) -> bool:
-        """Whether every method has the predictor of the figure."""
-        return self.protocol == "default"
-
-    def views(self, federation: str, label: str) -> Iterator[View]:
-        """The view of the curves."""
-        yield View("seen", self.protocol, self.split)
-
-    by_federation: ClassVar = ("until",)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AccuracyOverRounds(Figure):
-    """Accuracy over rounds.
+class Curves(Figure):
+    """Base class of curves of accuracy.
 
     Attributes:
       metric, protocol, split: of the accuracy, see `fedlib.report.figures.curves`; the protocol
         must have been evaluated during training.
       group: "seen" for clients, or "server".
-      chosen: whether to mark the round that validation selected, in runs that select one.
-      peaks: published exhibit with the highest points of the paper's curves.
-      waypoints: published exhibit with points on the curves, as metrics "accuracy_round_20"; points
-        beyond a run's last round are left out.
     """
 
-    question: ClassVar = "How fast does each method learn, and where does it end?"
     compares: ClassVar = True
 
     metric: str = "accuracy"
     protocol: str = "default"
     split: str = "test"
     group: str = "seen"
-    chosen: bool = False
-    peaks: str | None = None
-    waypoints: str | None = None
 
     choices: ClassVar = {"metric": OF_CLIENTS, "split": SPLITS, "group": GROUPS}
 
@@ -101,6 +52,47 @@ class AccuracyOverRounds(Figure):
     def views(self, federation: str, label: str) -> Iterator[View]:
         """The view of the curves."""
         yield View(self.group, self.protocol, self.split)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccuracyOverBytes(Curves):
+    """Accuracy over traffic.
+
+    Attributes:
+      unit: of `until`, "MB", 10^6 bytes, or "GB", which are FedMix's, of 2^30 bytes.
+      scale: of the x axis, "log" or "linear"; a panel is linear in any case if no amount in it is
+        ten times another.
+      until: end of the x axis by federation, in the unit; by default all is shown.
+      shaded: method whose runs have shades of its colour, see `fedlib.report.figures.style.looks`.
+    """
+
+    question: ClassVar = "How much has to be sent for an accuracy?"
+    by_federation: ClassVar = ("until",)
+
+    unit: str = "MB"
+    scale: str = "log"
+    until: Mapping[str, float] | None = None
+    shaded: str | None = None
+
+    choices: ClassVar = {**Curves.choices, "unit": ("MB", "GB"), "scale": ("log", "linear")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccuracyOverRounds(Curves):
+    """Accuracy over rounds.
+
+    Attributes:
+      chosen: whether to mark the round that validation selected, in runs that select one.
+      peaks: published exhibit with the highest points of the paper's curves.
+      waypoints: published exhibit with points on the curves, as metrics "accuracy_round_20"; points
+        beyond a run's last round are left out.
+    """
+
+    question: ClassVar = "How fast does each method learn, and where does it end?"
+
+    chosen: bool = False
+    peaks: str | None = None
+    waypoints: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

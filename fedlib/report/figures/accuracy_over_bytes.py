@@ -29,7 +29,7 @@ def draw(given: Inputs) -> Figure:
       DataError: if a run has no such accuracies.
     """
     exhibit, kind = given.exhibit, given.kind
-    accuracy = curves.Accuracy(kind.metric, kind.protocol, kind.split)
+    accuracy = curves.Accuracy(kind.metric, kind.protocol, kind.split, kind.group)
     _check_until(exhibit, kind.until or {})
     shown, unit, size = _cut(_with_traffic(given, accuracy), kind.unit, kind.until or {})
     looks = style.looks(exhibit, kind.shaded, curves.scores(shown))
