@@ -12,41 +12,11 @@ from tabulate import tabulate
 
 from fedlib.report.figures import canvas, saving, style
 from fedlib.report.looks import paper_color
+from fedlib.report.pages import filling
 from fedlib.report.pages.contents import NEAR
 from fedlib.report.tables.render import ABSENT, markdown, percent, points
 
 PICTURE = "published"  # .svg and .png beside the page
-HEAD = f"""\
-# At the papers' own settings: every published number
-
-<!-- Written by `make wall`. -->
-
-![Published against reproduced numbers; on the line both are equal, and the band is two points
-wide]({PICTURE}.png)
-
-([as a vector]({PICTURE}.svg))
-"""
-HOW = """\
-Scale full has the papers' data, models, rounds and clients. `make reproduce` runs a cell with, for
-instance,
-
-    make reproduce CONFIG="papers=[pfedmm] federations=[emnist] labels=[fedavg] seeds=[0]"
-
-`make plan` with the same configuration and `SCALE=full` says first what it costs where you are;
-`budget=10h` buys whole cells, and `share=2/5` is the part of one machine of five. `make gather`
-brings runs of several machines together, `make keep` adds them to a page, and `make wall` writes
-this page again ([the workflow](../../workflow.md#several-machines)).
-"""
-DEFINED = """\
-A published number is one in percent, mostly an accuracy, that a paper prints or draws, as far as we
-could read it: a row of its `published.csv`."""
-READ = """\
-In percent, by where the paper prints them. Behind a number that was reproduced are **ours** and
-the difference in points.
-"""
-COSTS = """\
-Estimated core-hours of one seed, where there is an estimate. `make plan SCALE=full` has all.
-"""
 WHERE = ["dataset", "exhibit", "metric"]  # parts of the head of a column
 
 
@@ -63,36 +33,19 @@ def text(
       unpacked: pages whose packs have no runs.
     """
     run = cells[cells["seeds"] > 0]
-    near, split = int((run["difference"].abs() <= NEAR).sum()), int(run["is_split"].sum())
-    off = "; ".join(f"{name} {points(x)}" for name, x in _off(run))
-    parts = [
-        HEAD,
-        f"**{len(run)} of {len(cells)} published numbers have ours beside them; {near} of these "
-        f"are within two points.** {DEFINED}",
-        f"{split} of the {len(run)} are on images of EMNIST's test split alone "
-        f"(hollow in the picture). Off by more than two points: {off or 'none'}.",
-        HOW,
-        "## What was run",
-        _list(run),
-    ]
-    if names := ", ".join(unpacked):
-        parts.append(
-            f"The packs of {names} are of a version that packed no runs, so pages of one paper "
-            "stay apart: `make gather` has nothing to take from them."
-        )
-    parts += ["## Every published number", READ]
-    for paper, of_paper in cells.groupby("paper_title", sort=False):
-        done = int((of_paper["seeds"] > 0).sum())
-        parts.append(f"### {markdown(paper)}: {done} of {len(of_paper)}")
-        for source, numbers in of_paper.groupby("source", sort=False):
-            parts.append(f"**{markdown(source)}**\n\n{grid(numbers)}")
-    if len(costs):
-        on = f" They are for {estimated_on}." if estimated_on else ""
-        parts += ["## What other runs cost", COSTS.strip() + on]
-        for paper, of_paper in costs.groupby("paper_title", sort=False):
-            shown = of_paper.assign(text=of_paper["hours"].map(_hours))
-            parts.append(f"**{markdown(paper)}**\n\n{_pivot(shown, 'label', 'federation')}")
-    return "\n\n".join(part.strip() for part in parts) + "\n"
+    return filling.markdown(
+        "wall.md.j2",
+        {"listed": _list, "grid": grid, "hours": _of_hours},
+        picture=PICTURE,
+        cells=cells,
+        run=run,
+        near=int((run["difference"].abs() <= NEAR).sum()),
+        split=int(run["is_split"].sum()),
+        off="; ".join(f"{name} {points(x)}" for name, x in _off(run)),
+        unpacked=[*unpacked],
+        costs=costs,
+        estimated_on=estimated_on,
+    )
 
 
 def _off(run: pd.DataFrame) -> list[tuple[str, float]]:
@@ -122,6 +75,11 @@ def _list(run: pd.DataFrame) -> str:
     ]
     align = ["left"] * 3 + ["right"] * 5 + ["left"]
     return tabulate(rows, [*heads, "Machine"], "pipe", disable_numparse=True, colalign=align)
+
+
+def _of_hours(costs: pd.DataFrame) -> str:
+    """Core-hours of runs that were not run, by label and federation."""
+    return _pivot(costs.assign(text=costs["hours"].map(_hours)), "label", "federation")
 
 
 def grid(numbers: pd.DataFrame) -> str:
