@@ -29,6 +29,7 @@ from importlib.resources.abc import Traversable
 from itertools import groupby
 from typing import NamedTuple
 
+from fedlib.errors import ConfigError
 from fedlib.spec import Run
 from fedlib.spec.criteria import Criteria
 
@@ -37,6 +38,7 @@ CAPTION = (
     "runs show it."
 )
 TERM = re.compile(r"([^\s@:]+)(?:@([^\s:]+))?(?::(\S+))?(?: \((.+)\))?")
+NUMBER = re.compile(r"-?[.\d]+")
 ORDERS = {">": "descending", ">=": "descending", "<": "ascending"}
 FIRST = {">": "highest", "<": "lowest"}
 PHRASES = {  # between terms and a number: kind and argument
@@ -107,22 +109,30 @@ def _criterion(row: dict[str, str], case: Case, number: Number) -> dict | None:
 
 
 def parsed(rule: str) -> tuple[str, list[str], dict[str, float | bool]]:
-    """Kind, terms and arguments of a rule."""
+    """Kind, terms and arguments of a rule.
+
+    Raises:
+      ConfigError: for a text that is none.
+    """
     for phrase, (kind, argument) in PHRASES.items():
         terms, found, limit = rule.partition(phrase)
         if found:
             return kind, terms.split(", "), {argument: json.loads(limit.removesuffix(" seeds"))}
-    first, sign, *rest = re.split(r" ([<>]=?) ", rule)
-    if "<=" in rest:  # -0.02 <= a - b <= 0.02
-        return "between", [rest[0]], {"at_least": json.loads(first), "at_most": json.loads(rest[2])}
-    if re.fullmatch(r"[-.\d]+", rest[0]):
-        return "between", [first], {{">=": "at_least", "<=": "at_most"}[sign]: json.loads(rest[0])}
+    first, *rest = re.split(r" ([<>]=?) ", rule)
+    signs, others = rest[::2], rest[1::2]
+    if len({*signs}) != 1:
+        raise ConfigError(f"{rule!r} is no rule of a criterion; fedlib/papers/_criteria.py has all")
+    sign, last = signs[0], others[-1]
+    if len(others) == 2 and NUMBER.fullmatch(last):  # -0.02 <= a - b <= 0.02
+        return "between", others[:1], {"at_least": json.loads(first), "at_most": json.loads(last)}
+    if NUMBER.fullmatch(last):
+        return "between", [first], {{">=": "at_least", "<=": "at_most"}[sign]: json.loads(last)}
     first, _, by = first.partition(" + ")
     arguments = {"by": json.loads(by)} if by else {"or_equal": True} if sign == ">=" else {}
-    others = rest[0].split(", ")
-    if len(others) > 1:
-        return FIRST[sign], [first, *others], arguments
-    return ORDERS[sign], [first, *rest[::2]], arguments
+    several = last.split(", ")
+    if len(several) > 1:
+        return FIRST[sign], [first, *several], arguments
+    return ORDERS[sign], [first, *others], arguments
 
 
 def _cell(text: str, usual: str, federation: str, number: Number) -> dict | None:

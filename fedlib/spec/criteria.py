@@ -5,20 +5,10 @@ from dataclasses import dataclass
 from math import inf
 from typing import ClassVar, NamedTuple
 
-from fedlib.errors import ConfigError
-from fedlib.spec.exhibits import PRIMARY, View, as_form, one_of
+from fedlib.spec.exhibits import PRIMARY, View, as_form
 from fedlib.spec.tables import Table
 
-UNITS = ("percent", "number")
 ORDERS = ("descending", "ascending", "highest", "lowest")
-KINDS = {  # of `fedlib.report.predicates`, with their arguments; all but orders need one of them
-    **dict.fromkeys(ORDERS, ("by", "or_equal")),
-    "between": ("at_least", "at_most"),
-    "spread": ("at_most",),
-    "published": ("tolerance",),
-    "seeds": ("at_least",),
-}
-ARGUMENTS = {argument for taken in KINDS.values() for argument in taken}
 
 
 class Published(NamedTuple):
@@ -53,7 +43,7 @@ class Criterion(NamedTuple):
 
     Attributes:
       title: what it says; source: where the paper says so.
-      kind: one of `KINDS`; its arguments come last.
+      kind: of `fedlib.report.predicates.verdict`; its arguments come last.
       terms: each is a cell, or two whose difference it is.
       unit: "percent", or "number" for values that are no shares.
       note: said below the table.
@@ -97,7 +87,7 @@ class Criteria(Table):
         """The criteria.
 
         Raises:
-          ConfigError: for one with missing or unknown fields, or that its kind does not take.
+          ConfigError: for one with missing or unknown fields.
         """
         return [_parsed(criterion) for criterion in self.criteria]
 
@@ -121,24 +111,12 @@ class Criteria(Table):
 def _parsed(declared: Mapping) -> Criterion:
     name = f"criterion {declared.get('title', declared)!r}"
     found = as_form(Criterion, declared, name)
-    one_of(KINDS, found.kind, f"{name}: kind")
-    one_of(UNITS, found.unit, f"{name}: unit")
-    taken, given = KINDS[found.kind], declared.keys() & ARGUMENTS
-    least = 2 if found.kind in (*ORDERS, "spread") else 1
-    fits = given <= {*taken} and (given or found.kind in ORDERS)
-    if not fits or len(found.terms) < least:
-        raise ConfigError(
-            f"{name}: {found.kind} takes {' or '.join(taken)} and at least {least} terms, got "
-            f"{', '.join(sorted(given)) or 'no argument'} and {len(found.terms)} terms"
-        )
     terms = [_cells(term, name) for term in found.terms]
     return found._replace(terms=terms, published=_published(found.published, name))
 
 
 def _cells(term: Mapping | Sequence[Mapping], name: str) -> list[Cell]:
     cells = [as_form(Cell, one, f"{name}: a cell") for one in _listed(term)]
-    if len(cells) > 2:
-        raise ConfigError(f"{name}: a term is one cell or two, got {term!r}")
     return [cell._replace(published=_published(cell.published, name)) for cell in cells]
 
 
