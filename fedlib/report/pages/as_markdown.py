@@ -10,6 +10,8 @@ from fedlib.report.pages.contents import Chapter, Entry, Report
 from fedlib.report.pages.origin import FACT_TITLES
 from fedlib.report.tables.render import markdown, markdown_table, percent, points
 
+TITLE = "# Reproduction report: "
+
 
 def page(content: Report, out: Path) -> str:
     """The report; `out` is its future path, because links are relative to its folder.
@@ -20,6 +22,7 @@ def page(content: Report, out: Path) -> str:
     return filling.markdown(
         "report.md.j2",
         {"link": partial(_link, folder=out.parent), "by_run": _by_run},
+        title=TITLE,
         content=content,
         contents=contents,
         fact_titles=FACT_TITLES,
