@@ -22,7 +22,7 @@ from fedlib.engine.participation import sample
 from fedlib.engine.task import Task
 from fedlib.errors import DataError
 from fedlib.federation import Split
-from fedlib.models.emnist_cnn import EmnistCNN
+from fedlib.models import emnist_cnn
 
 # Batches of 4 leave 3, none, 2, 2 and 3 examples over; the last client has less than a batch.
 UNEVEN = (7, 12, 6, 10, 3)
@@ -389,7 +389,7 @@ def test_images_are_scaled_to_zero_mean_and_unit_deviation_per_channel():
 
 
 def test_the_executor_is_chosen_for_model_and_device():
-    light, convolving = tiny_task(), Task(lambda: EmnistCNN(10))
+    light, convolving = tiny_task(), Task(lambda: emnist_cnn.build(10))
     wide = tiny_task(hidden=20_000)
     gpu, heavy_on_gpu = (
         SimpleNamespace(device=torch.device("cuda"), is_light=False, is_heavy=is_heavy)

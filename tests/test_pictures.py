@@ -4,12 +4,10 @@ from functools import partial
 
 import pytest
 import torch
-from torch import nn
 from torch.func import vmap
 from torchvision.transforms import functional as vision
 
 from fedlib import streams
-from fedlib.data.sources import cifar10
 from fedlib.engine import ambient
 from fedlib.models.layers import augment
 from fedlib.models.layers.augment import CropFlip
@@ -31,15 +29,9 @@ def changed(layer, x, key=KEYS[0]):
 # Single layers
 
 
-def test_the_middle_of_an_image_is_seen_outside_training():
-    x = images(3, side=12)
-    middle = nn.Sequential(CropFlip(pad=2), augment.Centre(8)).eval()(x)
-    assert torch.equal(middle, x[:, :, 2:10, 2:10])
-
-
 def test_a_crop_without_mirrors_is_a_window_of_the_image():
     x = images(200, side=12)
-    crops = changed(nn.Sequential(CropFlip(pad=2, flip=False), augment.Centre(8)), x)
+    crops = changed(CropFlip(pad=2, flip=False), x)[:, :, 2:10, 2:10]  # without padding
     windows = x.unfold(2, 8, 1).unfold(3, 8, 1)  # [B, 3, 5, 5, 8, 8]
     same = (windows == crops[:, :, None, None]).all(-1).all(-1).all(1)
     assert (same.flatten(1).sum(1) == 1).all()
@@ -100,57 +92,7 @@ def test_a_layer_that_makes_no_sense_is_refused(layer, params, message):
         layer(**params)
 
 
-def test_contrast_stretches_every_image_about_the_means_of_its_channels():
-    x = images(200)
-    layer = augment.Contrast(0.2, 1.8)
-    after = changed(layer, x)
-    mean = x.mean((2, 3), keepdim=True)
-    factors = ((after - mean) / (x - mean)).flatten(1)
-    torch.testing.assert_close(factors, factors[:, :1].expand_as(factors), rtol=1e-6, atol=1e-9)
-    assert 0.2 < factors.min() < 0.3 and 1.7 < factors.max() < 1.8
-    assert layer.eval()(x) is x
-
-
-def test_standardising_takes_away_what_brightness_adds():
-    x = images(4)
-    after = augment.Standardise()(x).flatten(1)
-    torch.testing.assert_close(after.mean(1), torch.zeros(4).double(), rtol=0, atol=1e-12)
-    torch.testing.assert_close(after.std(1, correction=0), torch.ones(4).double())
-    torch.testing.assert_close(augment.Standardise()(x + 63).flatten(1), after)
-    assert not augment.Standardise()(torch.ones(2, 3, 4, 4)).any()
-
-
-def test_colours_are_those_of_torchvision_with_the_same_factors():
-    x, strength = images(8), 0.4
-    mean, std = (torch.tensor(v).double()[:, None, None] for v in (augment.MEAN, augment.STD))
-    after = changed(augment.ColourJitter(strength), (x - mean) / std) * std + mean
-    with ambient.dropout_key(KEYS[0]):
-        drawn = augment.uniform(augment._JITTER, (8, 4), x)
-    assert (drawn > 0).all() and (drawn < 1).all() and len(drawn.unique()) == 32
-    for image, result, share in zip(x, after, drawn.tolist(), strict=True):
-        bright, contrast, colour, hue = (2 * strength * (s - 0.5) for s in share)
-        expected = vision.adjust_brightness(image, 1 + bright)
-        expected = vision.adjust_contrast(expected, 1 + contrast)
-        expected = vision.adjust_saturation(expected, 1 + colour)
-        # Torchvision's hue goes through sixths of the circle in single steps.
-        torch.testing.assert_close(result, vision.adjust_hue(expected, hue), rtol=0, atol=1e-6)
-
-
-def test_grey_has_no_hue_and_none_is_changed_in_evaluation():
-    x = torch.full((1, 3, 2, 2), 0.3).double()
-    torch.testing.assert_close(augment.turn(x, torch.full((1, 1, 1), 0.3).double()), x)
-    assert augment.ColourJitter().eval()(x) is x
-    with pytest.raises(ValueError, match=r"strength must be in \[0, 0.5\], got 0.6"):
-        augment.ColourJitter(0.6)
-
-
-def test_colours_are_scaled_as_the_images_of_cifar10_are():
-    assert (augment.MEAN, augment.STD) == cifar10.SCALINGS["measured"]
-
-
-@pytest.mark.parametrize(
-    "layer", [augment.ColourJitter(), augment.Contrast(0.2, 1.8), augment.Erase(), augment.Cutout()]
-)
+@pytest.mark.parametrize("layer", [augment.Erase(), augment.Cutout()])
 def test_all_experts_see_the_same_and_another_batch_sees_something_else(layer):
     x = images(5)
     with ambient.expert(3):

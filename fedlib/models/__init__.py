@@ -14,7 +14,6 @@ MODELS = (
     "fedmoe_cnn",
     "gate_cnn",
     "ifca_cnn",
-    "ifca_original_cnn",
     "leaf_cnn",
     "lenet5",
     "linear",

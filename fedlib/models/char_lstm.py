@@ -10,22 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fedlib.engine import ambient
-
-
-class CharLSTM(nn.Module):
-    """Embedding, LSTM | Linear."""
-
-    def __init__(self, num_classes: int, embedding: int, hidden: int, num_layers: int):
-        super().__init__()
-        self.body = nn.Sequential(
-            Embedding(num_classes, embedding),  # [B, T, embedding]
-            LSTM(embedding, hidden, num_layers),  # [B, T, hidden]
-        )
-        self.head = nn.Linear(hidden, num_classes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits of every next character: [B, T] -> [B, T, L]"""
-        return self.head(self.body(x))
+from fedlib.models.layers.network import Network
 
 
 class Embedding(nn.Embedding):
@@ -100,5 +85,12 @@ def recurrence(x: Tensor, layers: list[Layer]) -> Tensor:
 def build(
     num_classes: int = 100, embedding: int = 8, hidden: int = 256, num_layers: int = 2
 ) -> nn.Module:
-    """The architecture, initialised as in torch; a character is a class."""
-    return CharLSTM(num_classes, embedding, hidden, num_layers)
+    """Embedding, LSTM | Linear, initialised as in torch; a character is a class.
+
+    It maps characters [B, T] to logits of every next character, [B, T, L].
+    """
+    body = [
+        Embedding(num_classes, embedding),  # [B, T, embedding]
+        LSTM(embedding, hidden, num_layers),  # [B, T, hidden]
+    ]
+    return Network(body, nn.Linear(hidden, num_classes))

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedlib.models.layers.augment import CropFlip, Cutout
-from fedlib.models.layers.conv import Network
+from fedlib.models.layers.network import Network
 
 STAGES = ((1, 1), (2, 2), (4, 2), (8, 2))  # channels / `width`, stride of the first block
 BLOCKS = 2  # in each stage
@@ -67,7 +67,7 @@ def build(
         inputs = outputs
     # [B, 8 * width, 4, 4] before the mean
     body += [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
-    return Network(body, [nn.Linear(inputs, num_classes)])
+    return Network(body, nn.Sequential(nn.Linear(inputs, num_classes)))
 
 
 def _normalised(inputs: int, outputs: int, kernel: int, stride: int = 1) -> list[nn.Module]:

@@ -11,7 +11,8 @@ Deviation: ReLU follows the pooling instead of preceding it; the maximum commute
 
 from torch import nn
 
-from fedlib.models.layers.conv import Network, convolution
+from fedlib.models.layers.conv import convolution
+from fedlib.models.layers.network import Network
 from fedlib.models.layers.resized_crop import ResizedCrop
 
 PADDING = 2  # keeps the size of a map
@@ -47,4 +48,4 @@ def build(
         nn.Linear(CHANNELS[1] * (side // 4) ** 2, hidden),
         nn.ReLU(),
     ]
-    return Network(body, [nn.Linear(hidden, num_classes)])
+    return Network(body, nn.Sequential(nn.Linear(hidden, num_classes)))

@@ -14,9 +14,9 @@ Deviation: ReLU and the dropout of channels follow the pooling instead of preced
 
 from torch import nn
 
-from fedlib.models.layers.augment import augmented
-from fedlib.models.layers.conv import Dropout2d, Network, classifier, convolution, side_after
+from fedlib.models.layers.conv import Dropout2d, classifier, convolution, side_after
 from fedlib.models.layers.initialise import initialise
+from fedlib.models.layers.network import Network
 
 
 def build(
@@ -29,34 +29,27 @@ def build(
     side: int = 32,
     padding: int = 0,
     logit_relu: bool = False,
-    augment: bool = False,
-    init: str = "official",
 ) -> nn.Module:
-    """One or two convolutions and a hidden layer | dropout, Linear, and with `logit_relu` ReLU.
+    """Two convolutions and a hidden layer | dropout, Linear, and with `logit_relu` ReLU.
 
     Maps images [B, in_channels, side, side] to logits of the experts, [B, E], or [B, 1] for two.
 
     Args:
       num_classes: experts, the local one last.
-      conv1, conv2: channels of the convolutions; with `conv2` 0 there is only one.
+      conv1, conv2: channels of the convolutions.
       hidden: units of the hidden layer.
       dropout: dropped share of these units, and of the channels of the second convolution.
       in_channels, side: of an image.
       padding: of the convolutions; 2 keeps the size of a map.
       logit_relu: whether logits below 0 become 0, as in the official code (not in the paper); with
         two experts, the local one then has at least half the weight.
-      augment: see `fedlib.models.leaf_cnn.build`; the gate sees the same images as the experts.
-      init: see `initialise`.
     """
-    dropped = Dropout2d(dropout, salt=1)
-    left = side_after(side, 2 if conv2 else 1, padding)
     body = [
-        *augmented(augment),
         *convolution(in_channels, conv1, padding),
-        *(convolution(conv1, conv2, padding, dropped) if conv2 else []),
-        nn.Flatten(),  # [B, conv2 * 5 * 5], or [B, conv1 * 14 * 14], for 32 x 32 pixels
-        nn.Linear((conv2 or conv1) * left**2, hidden),
+        *convolution(conv1, conv2, padding, Dropout2d(dropout, salt=1)),
+        nn.Flatten(),  # [B, conv2 * 5 * 5] for images of 32 x 32 pixels
+        nn.Linear(conv2 * side_after(side, 2, padding) ** 2, hidden),
         nn.ReLU(),
     ]
     outputs = 1 if num_classes == 2 else num_classes
-    return initialise(Network(body, classifier(hidden, outputs, dropout, logit_relu)), init)
+    return initialise(Network(body, classifier(hidden, outputs, dropout, logit_relu)))

@@ -8,16 +8,13 @@ Deviation: the first ReLU follows the pooling, which is the same function. The s
 
 from torch import nn
 
-from fedlib.models.layers.augment import augmented
-from fedlib.models.layers.conv import KERNEL, LocalResponse, Network, convolution, side_after
+from fedlib.models.layers.conv import KERNEL, LocalResponse, convolution, side_after
 from fedlib.models.layers.fast import MaxPool2d
 from fedlib.models.layers.initialise import initialise
+from fedlib.models.layers.network import Network
 from fedlib.models.layers.random import Dropout
 
-# Section 5.2 and discrepancy X14 of the paper's README. TensorFlow does not divide alpha by the
-# window of 2 * 4 + 1 channels; torch does.
-TORCH_WINDOW = {"size": 4, "alpha": 0.001 / 9, "beta": 0.75}
-TENSORFLOW_WINDOW = {"size": 9, "alpha": 0.001, "beta": 0.75}
+WINDOW = {"size": 4, "alpha": 0.001 / 9, "beta": 0.75}  # of local responses
 
 
 def build(
@@ -30,9 +27,6 @@ def build(
     in_channels: int = 3,
     side: int = 32,
     logit_relu: bool = False,
-    augment: bool = False,
-    tf_equivalent: bool = False,
-    init: str = "official",
 ) -> nn.Module:
     """Two normalised convolutions and two hidden layers | Linear, and with `logit_relu` ReLU.
 
@@ -45,19 +39,13 @@ def build(
       hidden1, hidden2: units of the hidden layers.
       in_channels, side: of an image.
       logit_relu: whether logits below 0 become 0, as in the official code (not in the paper).
-      augment: see `fedlib.models.leaf_cnn.build`.
-      tf_equivalent: whether responses are normalised as in IFCA's TensorFlow code; False is as in
-        the official code, which uses the same constants in torch.
-      init: see `initialise`.
     """
-    window = TENSORFLOW_WINDOW if tf_equivalent else TORCH_WINDOW
     body = [
-        *augmented(augment),
         *convolution(in_channels, conv1, padding=0),  # [B, conv1, 14, 14]
-        LocalResponse(**window),
+        LocalResponse(**WINDOW),
         nn.Conv2d(conv1, conv2, KERNEL),  # [B, conv2, 10, 10]
         nn.ReLU(),
-        LocalResponse(**window),
+        LocalResponse(**WINDOW),
         MaxPool2d(2),
         nn.Flatten(),  # [B, conv2 * 5 * 5] for images of 32 x 32 pixels
         nn.Linear(conv2 * side_after(side, 2, padding=0) ** 2, hidden1),
@@ -66,5 +54,5 @@ def build(
         nn.Linear(hidden1, hidden2),
         nn.ReLU(),
     ]
-    head = [nn.Linear(hidden2, num_classes), nn.ReLU() if logit_relu else nn.Identity()]
-    return initialise(Network(body, head), init)
+    last = nn.ReLU() if logit_relu else nn.Identity()
+    return initialise(Network(body, nn.Sequential(nn.Linear(hidden2, num_classes), last)))

@@ -12,9 +12,9 @@ Deviation: ReLU follows the pooling instead of preceding it; the maximum commute
 
 from torch import nn
 
-from fedlib.models.layers.augment import augmented
-from fedlib.models.layers.conv import Network, classifier, convolution, side_after
+from fedlib.models.layers.conv import classifier, convolution, side_after
 from fedlib.models.layers.initialise import initialise
+from fedlib.models.layers.network import Network
 
 
 def build(
@@ -27,8 +27,6 @@ def build(
     side: int = 32,
     padding: int = 0,
     logit_relu: bool = False,
-    augment: bool = False,
-    init: str = "official",
 ) -> nn.Module:
     """Two convolutions and a hidden layer | dropout, Linear, and with `logit_relu` ReLU.
 
@@ -40,15 +38,12 @@ def build(
       in_channels, side: of an image.
       padding: of the convolutions; 2 keeps the size of a map, as in LEAF's own network.
       logit_relu: whether logits below 0 become 0, as in the official code (not in the paper).
-      augment: whether training images are cropped, mirrored and coloured at random; for CIFAR-10.
-      init: see `initialise`.
     """
     body = [
-        *augmented(augment),
         *convolution(in_channels, conv1, padding),  # [B, conv1, 14, 14]
         *convolution(conv1, conv2, padding),  # [B, conv2, 5, 5] for images of 32 x 32 pixels
         nn.Flatten(),
         nn.Linear(conv2 * side_after(side, 2, padding) ** 2, hidden),
         nn.ReLU(),
     ]
-    return initialise(Network(body, classifier(hidden, num_classes, dropout, logit_relu)), init)
+    return initialise(Network(body, classifier(hidden, num_classes, dropout, logit_relu)))

@@ -6,22 +6,10 @@ model of FedMix for MNIST (199,210 parameters; FedMix's README, section 6).
 
 from collections.abc import Sequence
 
-from torch import Tensor, nn
+from torch import nn
 
 from fedlib.errors import ConfigError
-
-
-class MLP(nn.Module):
-    """Flatten, then Linear and ReLU for each hidden layer | Linear."""
-
-    def __init__(self, in_features: int, hidden: Sequence[int], num_classes: int):
-        super().__init__()
-        self.body = nn.Sequential(nn.Flatten(), *dense_relu(in_features, hidden))
-        self.head = nn.Linear(hidden[-1], num_classes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits: [B, ...] -> [B, L]"""
-        return self.head(self.body(x))
+from fedlib.models.layers.network import Network
 
 
 def dense_relu(inputs: int, hidden: Sequence[int]) -> list[nn.Module]:
@@ -34,7 +22,7 @@ def dense_relu(inputs: int, hidden: Sequence[int]) -> list[nn.Module]:
 
 
 def build(in_features: int, hidden: int | Sequence[int], num_classes: int) -> nn.Module:
-    """The architecture, initialised as in torch.
+    """Flatten, then Linear and ReLU for each hidden layer | Linear, initialised as in torch.
 
     Args:
       in_features: numbers in an input of any shape.
@@ -47,4 +35,5 @@ def build(in_features: int, hidden: int | Sequence[int], num_classes: int) -> nn
     hidden = [hidden] if isinstance(hidden, int) else hidden
     if not hidden:
         raise ConfigError(f"hidden must name at least one layer, got {hidden!r}; or take `linear`")
-    return MLP(in_features, hidden, num_classes)
+    body = [nn.Flatten(), *dense_relu(in_features, hidden)]
+    return Network(body, nn.Linear(hidden[-1], num_classes))

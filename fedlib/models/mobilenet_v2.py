@@ -19,28 +19,17 @@ import torch
 from torch import Tensor, nn
 
 from fedlib.models.layers.fast import Depthwise, Normalised, Pointwise, ReLU6
+from fedlib.models.layers.network import Network
 from fedlib.models.layers.random import Dropout
 
 
-class MobileNetV2(nn.Module):
-    """torchvision's features and pooling | dropout, Linear."""
-
-    def __init__(self, num_classes: int, dropout: float):
-        super().__init__()
-        from torchvision.models import mobilenet_v2  # a slow import
-
-        features = _fast(mobilenet_v2(weights=None).features)
-        self.body = nn.Sequential(features, nn.AdaptiveAvgPool2d(1), nn.Flatten())
-        self.head = nn.Sequential(Dropout(dropout), nn.Linear(1280, num_classes))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits: [B, 3, 32, 32] -> [B, L]"""
-        return self.head(self.body(x))
-
-
 def build(num_classes: int, dropout: float = 0.2) -> nn.Module:
-    """The architecture, initialised as in torchvision."""
-    return MobileNetV2(num_classes, dropout)
+    """torchvision's features and pooling | dropout, Linear, initialised as in torchvision."""
+    from torchvision.models import mobilenet_v2  # a slow import
+
+    features = _fast(mobilenet_v2(weights=None).features)
+    head = nn.Sequential(Dropout(dropout), nn.Linear(1280, num_classes))
+    return Network([features, nn.AdaptiveAvgPool2d(1), nn.Flatten()], head)
 
 
 def pretrained(file: Path) -> dict[str, Tensor]:

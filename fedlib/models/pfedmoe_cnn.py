@@ -13,11 +13,11 @@ Deviation: ReLU follows the pooling instead of preceding it; the maximum commute
   in the first convolution of CNN-1 and CNN-2; all published code has 16.
 """
 
-from torch import Tensor, nn
+from torch import nn
 
 from fedlib.models.layers.augment import erased
-from fedlib.models.layers.conv import KERNEL, side_after
-from fedlib.models.layers.fast import MaxPool2d
+from fedlib.models.layers.conv import convolution, side_after
+from fedlib.models.layers.network import Network
 
 # Channels of the convolutions and widths of the hidden layers (specification, section 3).
 SIZES = {
@@ -34,42 +34,6 @@ SIZES = {
 }
 
 
-class PFedMoECNN(nn.Module):
-    """Two convolutions and two hidden layers | Linear."""
-
-    def __init__(
-        self,
-        num_classes: int,
-        channels: tuple[int, int],
-        hidden: tuple[int, int],
-        in_channels: int,
-        side: int,
-        padding: int,
-        augment: bool,
-    ):
-        super().__init__()
-        left = side_after(side, 2, padding)
-        self.body = nn.Sequential(
-            *erased(augment),
-            nn.Conv2d(in_channels, channels[0], KERNEL, padding=padding),
-            MaxPool2d(2),
-            nn.ReLU(),
-            nn.Conv2d(channels[0], channels[1], KERNEL, padding=padding),
-            MaxPool2d(2),
-            nn.ReLU(),
-            nn.Flatten(),
-            nn.Linear(channels[1] * left**2, hidden[0]),
-            nn.ReLU(),
-            nn.Linear(hidden[0], hidden[1]),
-            nn.ReLU(),
-        )
-        self.head = nn.Linear(hidden[1], num_classes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits: [B, in_channels, side, side] -> [B, L]"""
-        return self.head(self.body(x))
-
-
 def build(
     num_classes: int,
     size: str = "cnn1",
@@ -80,7 +44,7 @@ def build(
     padding: int = 0,
     augment: bool = False,
 ) -> nn.Module:
-    """The architecture, initialised as in torch.
+    """Two convolutions and two hidden layers | Linear, initialised as in torch.
 
     Args:
       num_classes: L.
@@ -101,11 +65,15 @@ def build(
     for name, given in widths.items():
         if len(given) != 2 or min(given) < 1:
             raise ValueError(f"{name} must be two numbers from 1, got {given}")
-    return PFedMoECNN(
-        num_classes,
-        **widths,
-        in_channels=in_channels,
-        side=side,
-        padding=padding,
-        augment=augment,
-    )
+    (one, two), (first, second) = widths["channels"], widths["hidden"]
+    body = [
+        *erased(augment),
+        *convolution(in_channels, one, padding),
+        *convolution(one, two, padding),
+        nn.Flatten(),
+        nn.Linear(two * side_after(side, 2, padding) ** 2, first),
+        nn.ReLU(),
+        nn.Linear(first, second),
+        nn.ReLU(),
+    ]
+    return Network(body, nn.Linear(second, num_classes))

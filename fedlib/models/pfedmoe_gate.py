@@ -10,41 +10,15 @@ Source: L. Yi et al., pFedMoE, 2024 (arXiv:2402.01350); the paper's README, sect
   hence the arguments.
 """
 
-from torch import Tensor, nn
+from torch import nn
 
 from fedlib.models.layers.augment import erased
 from fedlib.models.layers.batch_norm import SinglesBatchNorm1d
+from fedlib.models.layers.network import Network
 from fedlib.models.layers.switch_norm import SwitchNorm1d, SwitchNorm2d
 
 INPUT_NORMS = ("switch1d", "switch2d", "batch1d", "layer", "none")
 HIDDEN_NORMS = ("none", "batch", "layer")
-
-
-class PFedMoEGate(nn.Module):
-    """Normalisation, Flatten, Linear, Sigmoid | Linear."""
-
-    def __init__(
-        self,
-        in_channels: int,
-        side: int,
-        hidden: int,
-        num_experts: int,
-        input_norm: str,
-        hidden_norm: str,
-        augment: bool,
-    ):
-        super().__init__()
-        features = in_channels * side**2
-        before = [*erased(augment), *_input_norm(input_norm, in_channels, features)]
-        self.body = nn.Sequential(*before, nn.Linear(features, hidden))
-        self.body.extend([*_hidden_norm(hidden_norm, hidden), nn.Sigmoid()])
-        self.head = nn.Sequential(nn.Linear(hidden, num_experts))
-        if hidden_norm == "batch":
-            self.head.append(SinglesBatchNorm1d(num_experts))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits of the experts: [B, in_channels, side, side] -> [B, E]"""
-        return self.head(self.body(x))
 
 
 def _input_norm(kind: str, channels: int, features: int) -> list[nn.Module]:
@@ -81,7 +55,7 @@ def build(
     side: int = 32,
     augment: bool = False,
 ) -> nn.Module:
-    """The architecture, initialised as in torch.
+    """Normalisation, Flatten, Linear, Sigmoid | Linear, initialised as in torch.
 
     Args:
       num_classes: E, the number of experts.
@@ -94,4 +68,13 @@ def build(
     Raises:
       ValueError: for an unknown normalisation.
     """
-    return PFedMoEGate(in_channels, side, hidden, num_classes, input_norm, hidden_norm, augment)
+    features = in_channels * side**2
+    body = [
+        *erased(augment),
+        *_input_norm(input_norm, in_channels, features),
+        nn.Linear(features, hidden),
+        *_hidden_norm(hidden_norm, hidden),
+        nn.Sigmoid(),
+    ]
+    last = [SinglesBatchNorm1d(num_classes)] if hidden_norm == "batch" else []
+    return Network(body, nn.Sequential(nn.Linear(hidden, num_classes), *last))

@@ -15,32 +15,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedlib.models.layers.augment import CropFlip
+from fedlib.models.layers.network import Network
 
 STAGES = ((16, 1), (32, 2), (64, 2))  # channels, and the stride of the first block
 BLOCKS = 3  # in each stage
-
-
-class ResNet20(nn.Module):
-    """Stem and first stage, then two stages and their mean over the pixels | Linear."""
-
-    def __init__(self, num_classes: int, norm_groups: int, augment: bool, in_channels: int):
-        super().__init__()
-        # One layer in either case, so that the parameters have the same names.
-        first = CropFlip() if augment else nn.Identity()
-        inputs = STAGES[0][0]
-        stem = first, *_normalised(in_channels, inputs, 1, norm_groups), nn.ReLU()
-        stages = []
-        for channels, stride in STAGES:
-            stages.append(stage(inputs, channels, stride, norm_groups))
-            inputs = channels
-        lower = nn.Sequential(*stem, stages[0])  # [B, 16, 32, 32]
-        upper = nn.Sequential(*stages[1:], nn.AdaptiveAvgPool2d(1), nn.Flatten())
-        self.body = nn.Sequential(lower, upper)
-        self.head = nn.Linear(inputs, num_classes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits: [B, in_channels, H, W] -> [B, L]"""
-        return self.head(self.body(x))
 
 
 class Block(nn.Module):
@@ -76,7 +54,7 @@ def stage(inputs: int, outputs: int, stride: int, norm_groups: int) -> nn.Sequen
 def build(
     num_classes: int, norm_groups: int = 2, augment: bool = False, in_channels: int = 3
 ) -> nn.Module:
-    """The architecture, newly initialised.
+    """Stem and first stage, two stages and their mean over the pixels | Linear, newly initialised.
 
     Args:
       num_classes: L.
@@ -84,7 +62,17 @@ def build(
       augment: whether it trains on random crops and flips of its images; see `CropFlip`.
       in_channels: of an image.
     """
-    return ResNet20(num_classes, norm_groups, augment, in_channels)
+    # One layer in either case, so that the parameters have the same names.
+    first = CropFlip() if augment else nn.Identity()
+    inputs = STAGES[0][0]
+    stem = first, *_normalised(in_channels, inputs, 1, norm_groups), nn.ReLU()
+    stages = []
+    for channels, stride in STAGES:
+        stages.append(stage(inputs, channels, stride, norm_groups))
+        inputs = channels
+    lower = nn.Sequential(*stem, stages[0])  # [B, 16, 32, 32]
+    upper = nn.Sequential(*stages[1:], nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    return Network([lower, upper], nn.Linear(inputs, num_classes))
 
 
 def _normalised(inputs: int, outputs: int, stride: int, norm_groups: int) -> list[nn.Module]:

@@ -14,23 +14,9 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from fedlib.engine import ambient
+from fedlib.models.layers.network import Network
 from fedlib.models.layers.random import gaussian
 from fedlib.models.mlp import dense_relu
-
-
-class VAE(nn.Module):
-    """Encoder | decoder, with the same hidden layers in reverse."""
-
-    def __init__(self, in_features: int, hidden: Sequence[int], latent: int):
-        super().__init__()
-        encoder = dense_relu(in_features, hidden)
-        self.body = nn.Sequential(nn.Flatten(), *encoder, nn.Linear(hidden[-1], 2 * latent))
-        decoder = dense_relu(latent, hidden[::-1])
-        self.head = nn.Sequential(Code(latent), *decoder, nn.Linear(hidden[0], in_features))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits of the pixels: [B, ...] -> [B, in_features]"""
-        return self.head(self.body(x))
 
 
 class Code(nn.Module):
@@ -58,11 +44,14 @@ class Code(nn.Module):
 def build(
     in_features: int = 784, hidden: Sequence[int] = (512, 256), latent: int = 32
 ) -> nn.Module:
-    """The architecture, initialised as in torch.
+    """Encoder | decoder, with the same hidden layers in reverse, initialised as in torch.
 
     Args:
       in_features: pixels of an image, in [0, 1].
       hidden: units of the encoder's hidden layers, one or more.
       latent: length of a code.
     """
-    return VAE(in_features, hidden, latent)
+    encoder = [nn.Flatten(), *dense_relu(in_features, hidden), nn.Linear(hidden[-1], 2 * latent)]
+    decoder = dense_relu(latent, hidden[::-1])
+    head = nn.Sequential(Code(latent), *decoder, nn.Linear(hidden[0], in_features))
+    return Network(encoder, head)

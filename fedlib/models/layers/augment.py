@@ -1,9 +1,7 @@
 """Layers that change the images of a batch before a network sees them.
 
-`CropFlip`, `Erase`, `Cutout`, `ColourJitter` and `Contrast` are random functions of the batch's
-key, the same for all experts, and do nothing in evaluation; see `fedlib.models.layers.random`.
-`Centre` and `Standardise` are deterministic. `CropFlip` before `Centre` is a random crop without
-padding.
+They are random functions of the batch's key, the same for all experts, and do nothing in
+evaluation; see `fedlib.models.layers.random`.
 """
 
 import math
@@ -16,10 +14,7 @@ from fedlib.engine import ambient
 from fedlib.models.layers.random import uniform_bits
 
 # Salts that no other layer uses, dropout included.
-_PICTURES, _JITTER, _CONTRAST, _ERASE, _CUTOUT = ((1 << 16) + number for number in range(5))
-GREY = (0.2989, 0.587, 0.114)  # of red, green and blue; torchvision
-# The scaling "measured" of `fedlib.data.sources.cifar10`; a test compares them.
-MEAN, STD = (0.4915, 0.4822, 0.4466), (0.2470, 0.2435, 0.2616)
+_PICTURES, _ERASE, _CUTOUT = ((1 << 16) + number for number in (0, 3, 4))
 
 
 class CropFlip(nn.Module):
@@ -135,94 +130,6 @@ class Cutout(nn.Module):
         return (places >= first) & (places < first + self.side)
 
 
-class ColourJitter(nn.Module):
-    """Random brightness, contrast, saturation and hue of each image; in training mode only.
-
-    Source: torchvision's ColorJitter, which draws the order for each image; here it is the order
-    above.
-
-    Attributes:
-      strength: factors are uniform in [1 - strength, 1 + strength]; shifts of the hue, on a circle
-        of length 1, are uniform in [-strength, strength].
-    """
-
-    def __init__(self, strength: float = 0.4):
-        super().__init__()
-        if not 0 <= strength <= 0.5:
-            raise ValueError(f"strength must be in [0, 0.5], got {strength}")
-        self.strength = strength
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Images scaled as CIFAR-10: [B, 3, H, W] -> [B, 3, H, W]"""
-        if not self.training:
-            return x
-        mean, std = (x.new_tensor(v)[:, None, None] for v in (MEAN, STD))
-        changes = self.strength * (2 * uniform(_JITTER, (len(x), 4), x) - 1)
-        bright, contrast, colour, hue = changes[..., None, None, None].unbind(1)
-        x = ((x * std + mean) * (1 + bright)).clamp(0, 1)
-        x = blend(x, grey(x).mean((-2, -1), keepdim=True), 1 + contrast)
-        x = blend(x, grey(x), 1 + colour)
-        return (turn(x, hue[:, 0]) - mean) / std
-
-
-class Contrast(nn.Module):
-    """Scales each image's deviations from its channel means by a random factor; in training only.
-
-    Attributes:
-      low, high: of the factor.
-    """
-
-    def __init__(self, low: float, high: float):
-        super().__init__()
-        self.low, self.high = low, high
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[B, F, H, W] -> [B, F, H, W]"""
-        if not self.training:
-            return x
-        factor = self.low + (self.high - self.low) * uniform(_CONTRAST, (len(x), 1, 1, 1), x)
-        mean = x.mean((-2, -1), keepdim=True)
-        return mean + factor * (x - mean)
-
-
-class Centre(nn.Module):
-    """The central square of an image.
-
-    Attributes:
-      side: of the square, in pixels.
-    """
-
-    def __init__(self, side: int):
-        super().__init__()
-        self.side = side
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[B, F, H, W] -> [B, F, side, side]"""
-        top, left = ((length - self.side) // 2 for length in x.shape[-2:])
-        return x[..., top : top + self.side, left : left + self.side]
-
-
-class Standardise(nn.Module):
-    """Scales each image to mean 0 and deviation 1, over all channels together.
-
-    Source: TensorFlow's per_image_standardization; the deviation is at least 1 / sqrt(F * H * W).
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[B, F, H, W] -> [B, F, H, W]"""
-        flat = x.flatten(1)
-        std = flat.std(1, correction=0).clamp(min=flat.shape[1] ** -0.5)
-        return ((flat - flat.mean(1, keepdim=True)) / std[:, None]).unflatten(1, x.shape[1:])
-
-
-def augmented(augment: bool) -> list[nn.Module]:
-    """Layers before a network of Adaptive Expert Models: none, or crops, flips and colours.
-
-    They are off in every configuration of the official code; the paper's README, section 4.1.
-    """
-    return [CropFlip(), ColourJitter()] if augment else []
-
-
 def erased(augment: bool) -> list[nn.Module]:
     """Layers before a network of pFedMoE: none, or mirrors, erased rectangles and padded crops.
 
@@ -247,30 +154,3 @@ def uniform(salt: int, shape: tuple[int, ...], like: Tensor) -> Tensor:
     key = ambient.batch_key() + (salt << 32)
     bits = uniform_bits(key, torch.Size(shape), like.device)
     return ((bits + 0.5) / 2**32).to(like.dtype)
-
-
-def grey(x: Tensor) -> Tensor:
-    """Brightness of colours: [B, 3, H, W] -> [B, 1, H, W]"""
-    return (x * x.new_tensor(GREY)[:, None, None]).sum(1, keepdim=True)
-
-
-def blend(x: Tensor, other: Tensor, share: Tensor) -> Tensor:
-    """`share` times `x` plus the rest times `other`, clipped to [0, 1]."""
-    return (share * x + (1 - share) * other).clamp(0, 1)
-
-
-def turn(x: Tensor, shift: Tensor) -> Tensor:
-    """Colours with their hue shifted; brightness and saturation stay.
-
-    Args:
-      x: [B, 3, H, W] in [0, 1].
-      shift: [B, 1, 1] in turns of the colour circle.
-    """
-    red, green, blue = x.unbind(1)
-    value = x.amax(1)
-    chroma = value - x.amin(1)
-    width = torch.where(chroma > 0, chroma, 1)
-    of_others = torch.where(value == green, 2 + (blue - red) / width, 4 + (red - green) / width)
-    hue = torch.where(value == red, (green - blue) / width, of_others)  # in sixths of a turn
-    far = ((hue + 6 * shift)[:, None] + x.new_tensor([5, 3, 1])[:, None, None]) % 6
-    return value[:, None] - chroma[:, None] * torch.minimum(far, 4 - far).clamp(0, 1)

@@ -1,4 +1,4 @@
-"""Building blocks of the networks of Adaptive Expert Models and of IFCA.
+"""Building blocks of networks with 5 x 5 convolutions, such as those of Adaptive Expert Models.
 
 `Dropout2d` drops channels of feature maps [B, channels, H, W] with masks from the batch's key;
 `LocalResponse` normalises by neighbouring channels. Both are plain arithmetic, so that they can be
@@ -12,7 +12,7 @@ from fedlib.errors import ConfigError
 from fedlib.models.layers.fast import MaxPool2d
 from fedlib.models.layers.random import Dropout, uniform_bits
 
-KERNEL = 5  # of every convolution in the networks of Adaptive Expert Models
+KERNEL = 5  # of every convolution in these networks
 
 
 class Dropout2d(Dropout):
@@ -51,18 +51,6 @@ class LocalResponse(nn.Module):
         return x / (1 + self.alpha / self.size * total) ** self.beta
 
 
-class Network(nn.Module):
-    """`head(body(x))`; both are sequences of layers."""
-
-    def __init__(self, body: list[nn.Module], head: list[nn.Module]):
-        super().__init__()
-        self.body, self.head = nn.Sequential(*body), nn.Sequential(*head)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits: [B, in_channels, side, side] -> [B, L]"""
-        return self.head(self.body(x))
-
-
 def convolution(inputs: int, outputs: int, padding: int, *between: nn.Module) -> list[nn.Module]:
     """A 5 x 5 convolution, 2 x 2 pooling, the layers `between`, then ReLU."""
     return [
@@ -73,10 +61,10 @@ def convolution(inputs: int, outputs: int, padding: int, *between: nn.Module) ->
     ]
 
 
-def classifier(inputs: int, outputs: int, dropout: float, relu: bool) -> list[nn.Module]:
+def classifier(inputs: int, outputs: int, dropout: float, relu: bool) -> nn.Sequential:
     """Dropout and Linear, and with `relu` ReLU."""
     last = nn.ReLU() if relu else nn.Identity()
-    return [Dropout(dropout), nn.Linear(inputs, outputs), last]
+    return nn.Sequential(Dropout(dropout), nn.Linear(inputs, outputs), last)
 
 
 def side_after(side: int, convolutions: int, padding: int) -> int:

@@ -10,26 +10,16 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from fedlib.errors import ConfigError
-
-INITS = ("official", "torch")
 LINEAR_BIAS = 0.01
 
 
-def initialise(module: nn.Module, init: str) -> nn.Module:
-    """`module` itself, initialised by `init`: "official", see above, or "torch" for no change.
-
-    Raises:
-      ConfigError: for another `init`.
-    """
-    if init not in INITS:
-        raise ConfigError(f"no init {init!r}; choose one of {', '.join(INITS)}")
-    if init == "official":
-        for layer in module.modules():
-            if isinstance(layer, nn.Conv2d):
-                nn.init.xavier_uniform_(layer.weight)
-            elif isinstance(layer, nn.Linear):
-                nn.init.constant_(layer.bias, LINEAR_BIAS)
+def initialise(module: nn.Module) -> nn.Module:
+    """`module` itself, initialised as above."""
+    for layer in module.modules():
+        if isinstance(layer, nn.Conv2d):
+            nn.init.xavier_uniform_(layer.weight)
+        elif isinstance(layer, nn.Linear):
+            nn.init.constant_(layer.bias, LINEAR_BIAS)
     return module
 
 
