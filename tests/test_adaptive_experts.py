@@ -164,9 +164,7 @@ SEVERAL, ONE_OF_THEM = (0, 2, 2, 0, 1), (1, 1, 1, 1, 0)
 def test_the_personal_stage_is_that_of_torch_optim(executor, member, gate_only, choices):
     # The last client is unseen: its choice makes no expert a member.
     federation, num = toy_federation(SIZES), 3
-    method = make(
-        num, member=member, gate_only=gate_only, both_mixtures=True, expert_seeds="official"
-    )
+    method = make(num, member=member, gate_only=gate_only, both_mixtures=True)
     state, cohort = trained(method, federation, executor)
     state = state._replace(choice=torch.tensor(choices))
     finals = all_finals(method, state, cohort)

@@ -26,7 +26,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, tree
-from fedlib.engine.experts import responsibilities
+from fedlib.engine.experts import expert_seed, responsibilities
 from fedlib.engine.task import Task
 
 
@@ -120,7 +120,7 @@ def test_fresh_fine_tuning_of_absent_and_unseen_clients(executor, local, tuned, 
 def test_fedem(executor):
     federation, task, experts = toy_federation(), tiny_task(norm=True), 2
     hand = Reference(federation)
-    shared = [task.init(e) for e in range(experts)]
+    shared = [task.init(expert_seed(0, e)) for e in range(experts)]
     nets = {c: [module_of(task, s) for s in shared] for c in hand.seen}
     solvers = {c: [hand.solvers_of(net) for net in own] for c, own in nets.items()}
     pi = {c: torch.full((experts,), 1 / experts).double() for c in hand.seen}
@@ -144,8 +144,7 @@ def test_fedem(executor):
         shared[:] = [hand.average({c: nets[c][e] for c in ids}) for e in range(experts)]
 
     hand.rounds(client, server)
-    params = {"num_experts": experts, "expert_seeds": "official"}
-    method, state = trained("fedem", task, federation, executor, **params)
+    method, state = trained("fedem", task, federation, executor, num_experts=experts)
     for e in range(experts):
         assert_params(tree.take(state.experts, e), shared[e])
     for c in hand.seen:

@@ -244,7 +244,7 @@ def test_steps_are_replayed_from_the_third_wave_of_a_shape_on():
     [
         sgd(schedule=Schedule("cosine", period=9)),
         sgd(schedule=Schedule("multi_step", by="round", milestones=(2,)), epochs=2),
-        Adam(lr=0.01, batch_size=4, schedule=Schedule("sqrt")),
+        Adam(lr=0.01, batch_size=4, schedule=Schedule("cosine", period=5)),
     ],
     ids=["cosine", "multi_step by round", "adam"],
 )

@@ -74,27 +74,9 @@ def test_the_first_expert_is_the_single_model_of_the_seed(name):
         assert torch.equal(heads(name, seed)[0], tiny_task().init(seed)["head.1.weight"])
 
 
-@each
-def test_the_official_rule_adds_the_number_of_the_expert_to_the_seed(name):
-    official = heads(name, 1234, expert_seeds="official")
-    for e, head in enumerate(official):
-        assert torch.equal(head, tiny_task().init(1234 + e)["head.1.weight"])
-    # Which is why it is not the default: runs of two neighbours have experts in common.
-    assert torch.equal(official[1:], heads(name, 1235, expert_seeds="official")[:-1])
-
-
-def test_the_official_body_of_pfedmm_and_gate_of_gated_experts_come_after_the_experts():
-    body = make("pfedmm", expert_seeds="official").init(4, 5).experts["body"]
-    assert torch.equal(body["body.0.weight"], tiny_task().init(5 + EXPERTS)["body.0.weight"])
-    method = make("gated_experts", expert_seeds="official")
-    gates, expected = method.init(4, 5).models["gate"], method.gate.init(5 + EXPERTS)
-    for entry, value in expected.items():
-        assert all(torch.equal(gate, value) for gate in gates[entry])
-
-
 def test_what_is_drawn_after_the_experts_is_no_expert_of_another_seed():
     pairs = itertools.product(range(50), range(EXPERTS + 1))
-    numbers = [experts.expert_seed(seed, e, "independent") for seed, e in pairs]
+    numbers = [experts.expert_seed(seed, e) for seed, e in pairs]
     assert len(set(numbers)) == len(numbers) == 50 * (EXPERTS + 1)
     # PyTorch's generator of the CPU begins from the lower half of its seed.
     assert len({number % 2**32 for number in numbers}) == len(numbers)

@@ -12,6 +12,7 @@ from support import clients_with, cohort_of, executors, sgd, tiny_task, toy_fede
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, tree
+from fedlib.engine.experts import expert_seed
 from fedlib.engine.solvers import SGD
 from fedlib.engine.task import Batch
 from fedlib.report import recovery
@@ -93,7 +94,7 @@ def server_step(net, optimiser, clients, weights, e):
 def by_hand(federation, task, **settings):
     """(shared experts, clients) after all rounds."""
     hand = Reference(federation)
-    drawn = [task.init(e) for e in range(EXPERTS)]
+    drawn = [task.init(expert_seed(0, e)) for e in range(EXPERTS)]
     shared = [module_of(task, params) for params in drawn]
     servers = [torch.optim.Adam(net.parameters(), lr=0.05) for net in shared]
     clients = {c: Client(hand, task, drawn) for c in hand.seen}
@@ -120,7 +121,7 @@ def test_rounds_are_those_of_a_loop_in_plain_pytorch(executor, more):
     federation, task = toy_federation(), tiny_task(norm=True)
     settings = {"beta": 0.5, "damping": 0.3} | more
     shared, clients = by_hand(federation, task, **settings)
-    params = {"num_experts": EXPERTS, "expert_seeds": "official", "server_lr": 0.05} | settings
+    params = {"num_experts": EXPERTS, "server_lr": 0.05} | settings
     method, state = trained("fedmix_clients", task, federation, executor, **params)
     for e, net in enumerate(shared):
         assert_params(tree.take(state.experts, e), net.state_dict())

@@ -88,8 +88,8 @@ FIVE_AND_SIX = tiny_task(hidden=5), tiny_task(hidden=6)
         ("ifca", {"exploration": "eps_decay_b", "epsilon": 0.0}, "above 0, got 0.0 and 2"),
         (
             "ifca",
-            {"lr_decay": True, "local": sgd(schedule=Schedule("sqrt"))},
-            "needs a local schedule that is constant, got 'sqrt'",
+            {"lr_decay": True, "local": sgd(schedule=Schedule("cosine"))},
+            "needs a local schedule that is constant, got 'cosine'",
         ),
         ("adaptive_experts", {"gate": tiny_task(classes=7)}, "one needs 4 outputs, got 7"),
         (
@@ -116,7 +116,7 @@ FIVE_AND_SIX = tiny_task(hidden=5), tiny_task(hidden=6)
         ("label_leakage", {"local": Adam(lr=0.1)}, "steps of SGD"),
         (
             "label_leakage",
-            {"local": sgd(momentum=0.0, weight_decay=0.0, schedule=Schedule("sqrt"))},
+            {"local": sgd(momentum=0.0, weight_decay=0.0, schedule=Schedule("cosine"))},
             "steps of SGD",
         ),
         ("label_leakage", {"local": sgd(lr=0.0, momentum=0.0, weight_decay=0.0)}, "steps of SGD"),

@@ -21,6 +21,7 @@ from support import (
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, streams, tree
+from fedlib.engine.experts import expert_seed
 from fedlib.engine.task import Task
 from fedlib.errors import DataError
 from fedlib.federation import Split
@@ -89,7 +90,7 @@ def test_what_a_client_draws_depends_on_nobody_else():
 def by_hand(federation, method, task):
     """Rounds of real modules and optimisers; state dicts of the models and of the best of each."""
     hand, num = Reference(federation, solver=method.local), method.num_experts
-    shared = [task.init(e) for e in range(num)]
+    shared = [task.init(expert_seed(0, e)) for e in range(num)]
     best, least, failed, picks = [None] * num, [math.inf] * num, [0] * num, []
     held_out, chosen = {}, {}
 
@@ -131,7 +132,7 @@ def test_rounds_are_those_of_torch_optim(executor):
     # Schedule and momenta begin anew in every round. At this rate the last check is not the best.
     local = replace(SOLVER, keeps="round", lr=0.5)
     params = {"exploration": "eps", "epsilon": 0.8, "stop_every": 2, "horizon": 2}
-    method = make(3, task, local, expert_seeds="official", **params)
+    method = make(3, task, local, **params)
     final, restored, least, failed, picks, choice = by_hand(federation, method, task)
     assert any(final[j] is not restored[j] for j in choice)
     state = run(method, federation, executor=executor)

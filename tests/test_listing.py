@@ -39,8 +39,8 @@ def test_a_kind_is_listed_with_its_titles_or_refused_with_the_choices(capsys):
 
 
 def test_what_a_name_takes_is_listed_with_default_limits_and_meaning(capsys):
-    lines = printed(capsys, "methods", "fedem")
-    assert "expert_seeds: str = 'independent'  independent | official" in lines
+    lines = printed(capsys, "methods", "pfedmm")
+    assert "prior: str = 'carried'  carried | uniform" in lines
     meaning = lines[lines.index("num_experts: int  at least 1") + 1]
     assert meaning.startswith("    E, the paper's M")
     lines = printed(capsys, "partitions", "dirichlet")

@@ -47,7 +47,7 @@ def make(name, large=LARGE, local=SOLVER, task=SMALL, **params):
 
 def start():
     """The small model before the first round of seed 0."""
-    return SMALL.init(expert_seed(0, 1, "independent"))
+    return SMALL.init(expert_seed(0, 1))
 
 
 def run(method, federation, executor="loop", rounds=ROUNDS, ids=None, state=None, first=0):

@@ -116,7 +116,7 @@ class Client:
     def __init__(self, number):
         self.large = drawn((wide, deep)[number % 2], 0)
         self.small, self.gate = (
-            drawn(task, expert_seed(0, position, "independent"))
+            drawn(task, expert_seed(0, position))
             for position, task in enumerate((small, gate_task()), 1)
         )
 

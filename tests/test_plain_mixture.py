@@ -12,12 +12,11 @@ from support import cohort_of, executors, tiny_task, toy_federation
 from torch import nn
 
 from fedlib import tree
+from fedlib.engine.experts import expert_seed
 from fedlib.errors import DataError
 from fedlib.federation import Split
 
 EXPERTS = 2
-
-OFFICIAL = {"num_experts": EXPERTS, "expert_seeds": "official"}
 
 
 class Mixture(nn.Module):
@@ -43,7 +42,7 @@ class Mixture(nn.Module):
 def by_hand(federation, task):
     """The averages after all rounds, as a mixture in evaluation mode."""
     hand = Reference(federation)
-    drawn = [task.init(e) for e in range(EXPERTS)]
+    drawn = [task.init(expert_seed(0, e)) for e in range(EXPERTS)]
     hand.nets = {c: Mixture([module_of(task, params) for params in drawn]) for c in hand.seen}
     hand.solvers = {c: hand.solvers_of(mixture) for c, mixture in hand.nets.items()}
     hand.shared = hand.average(hand.nets)  # of equal ones: what all of them start from
@@ -61,7 +60,7 @@ def by_hand(federation, task):
 def test_rounds_are_those_of_a_loop_in_plain_pytorch(executor):
     federation, task = toy_federation(), tiny_task(norm=True)
     mixture = by_hand(federation, task)
-    method, state = trained("plain_mixture", task, federation, executor, **OFFICIAL)
+    method, state = trained("plain_mixture", task, federation, executor, num_experts=EXPERTS)
     for e, net in enumerate(mixture.nets):
         assert_params(tree.take(state.model["experts"], e), net.state_dict())
     assert_params(state.model["gate"], {"A": mixture.A.data, "b": mixture.b.data})
@@ -76,7 +75,7 @@ def test_rounds_are_those_of_a_loop_in_plain_pytorch(executor):
 @executors
 def test_the_tables_are_the_mean_gate_of_the_examples_of_each_label(executor):
     federation, task = toy_federation(), tiny_task(norm=True)
-    params = OFFICIAL | {"table_rounds": [0, 1, ROUNDS, 9], "table_split": "train"}
+    params = {"num_experts": EXPERTS, "table_rounds": [0, 1, ROUNDS, 9], "table_split": "train"}
     method, state = trained("plain_mixture", task, federation, executor, **params)
     found = method.diagnostics(state)
     # Round 9 never came; a gate of zeros is uniform.

@@ -19,6 +19,7 @@ from test_by_hand import PFedMM
 from torch import nn
 
 from fedlib import methods, tree
+from fedlib.engine.experts import expert_seed
 from fedlib.engine.task import Task
 from fedlib.methods.pfedmm import together
 from fedlib.run.checkpoint import flatten
@@ -102,8 +103,8 @@ class PrivateByHand(PFedMM):
 
     def __init__(self, federation, method, cohorts, aggregation):
         task = method.task
-        heads = [task.split(task.init(e))[1] for e in range(EXPERTS)]
-        body, _ = task.split(task.init(EXPERTS))
+        heads = [task.split(task.init(expert_seed(0, e)))[1] for e in range(EXPERTS)]
+        body, _ = task.split(task.init(0))
         super().__init__(federation, method, body, heads, private=BODY_NORMS)
         self.aggregation = aggregation
         self.rounds(self.client, self.server, cohorts)
@@ -142,7 +143,7 @@ def mixed(nets, pi, x):
     ids=["everybody", "damped", "renormalised"],
 )
 def test_rounds_and_predictions_by_hand(executor, cohorts, aggregation):
-    federation, method = toy_federation(SIZES), make(local=SOLVER, expert_seeds="official")
+    federation, method = toy_federation(SIZES), make(local=SOLVER)
     state = run(method, federation, cohorts, executor=executor, aggregation=aggregation)
     hand = PrivateByHand(federation, method, cohorts, aggregation)
     assert_params(state.experts["body"], hand.body)

@@ -57,7 +57,7 @@ def normal(*shape, dtype=torch.float64):
     [
         SGD(lr=0.1, batch_size=4),
         SGD(lr=0.1, batch_size=4, momentum=0.9, weight_decay=0.01),
-        SGD(lr=0.1, batch_size=4, clip_norm=0.1, schedule=Schedule("sqrt", by="round")),
+        SGD(lr=0.1, batch_size=4, clip_norm=0.1, schedule=Schedule("cosine", by="round", period=9)),
     ],
     ids=["plain", "momentum", "clipped"],
 )

@@ -54,7 +54,13 @@ def is_refused(step, reason):
     "local",
     [
         SGD(lr=0.1, batch_size=4, momentum=0.9, weight_decay=0.01),
-        SGD(lr=0.1, batch_size=4, clip_norm=0.1, epochs=2, schedule=Schedule("sqrt", by="round")),
+        SGD(
+            lr=0.1,
+            batch_size=4,
+            clip_norm=0.1,
+            epochs=2,
+            schedule=Schedule("cosine", by="round", period=9),
+        ),
         Adam(lr=0.01, batch_size=4),
         AdamW(lr=0.01, batch_size=4, weight_decay=0.1, schedule=Schedule("cosine", period=9)),
     ],

@@ -12,34 +12,24 @@ from fedlib.engine import ambient
 from fedlib.engine.task import Params, Task, element_nll, mean_from
 from fedlib.tree import Tree
 
-EXPERT_SEEDS = ("independent", "official")
+
+def draw_experts(task: Task, num_experts: int, seed: int) -> Params:
+    """Fresh parameters of all experts of a run, with the seeds of `expert_seed` -> [E, ...]"""
+    return tree.stack([task.init(expert_seed(seed, e)) for e in range(num_experts)])
 
 
-def draw_experts(task: Task, num_experts: int, seed: int, rule: str) -> Params:
-    """Fresh parameters of all experts of a run -> leaves [E, ...]; for `rule` see `expert_seed`."""
-    return tree.stack([task.init(expert_seed(seed, e, rule)) for e in range(num_experts)])
-
-
-def expert_seed(seed: int, expert: int, rule: str) -> int:
+def expert_seed(seed: int, expert: int) -> int:
     """Seed of the parameters of expert number `expert` in the run of `seed`.
 
     Expert 0 is the single model that other methods draw from `seed`, so a mixture of one expert
-    starts from the same parameters.
+    starts from the same parameters. Every other expert has its own random stream. The code of FedEM
+    and pFedMM adds the number to the seed; runs with neighbouring seeds then share all experts but
+    one.
 
     Args:
       seed: of the run.
       expert: its number; a module that is drawn after the experts, such as a gate, has number E.
-      rule: one of `EXPERT_SEEDS`. "independent": every expert but the first has its own random
-        stream. "official": `seed` + `expert`, as in the code of FedEM and pFedMM; runs with
-        neighbouring seeds then share all experts but one, so they are not independent.
-
-    Raises:
-      ValueError: for another rule.
     """
-    if rule not in EXPERT_SEEDS:
-        raise ValueError(f"expert_seeds must be one of {EXPERT_SEEDS}, got {rule!r}")
-    if rule == "official":
-        return seed + expert
     return int(streams.keys(1, seed, "expert", expert)[0]) if expert else seed
 
 

@@ -12,7 +12,7 @@ Source: Marfoq et al., "Federated Multi-Task Learning under a Mixture of Distrib
 Official code: omarfoq/FedEM, client.py (MixtureClient), aggregator.py.
 Deviation: the experts of a client train on the same batches in one pass; the official code makes a
 pass per expert and shuffles for each. Each expert's update is the same function of its batches.
-Unless `expert_seeds` is "official", each expert and run seed has its own random draw.
+Each expert and run seed has its own random draw, see `fedlib.engine.experts.expert_seed`.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,6 @@ from torch import Tensor
 
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import (
-    EXPERT_SEEDS,
     draw_experts,
     each_expert,
     expert_losses,
@@ -53,15 +52,11 @@ class FedEM(Method):
       local: solver of the M-step.
       num_experts: E, the paper's M, "learners" in its code; at least 1, which is FedAvg. The
         scripts of FedEM and pFedMM have 3.
-      expert_seeds: random seeds of the experts, "independent" or "official"; see
-        `fedlib.engine.experts.expert_seed`.
     """
 
     local: Solver
     num_experts: int
-    expert_seeds: str = "independent"
 
-    choices: ClassVar = {"expert_seeds": EXPERT_SEEDS}
     ranges: ClassVar = {"num_experts": Range(1)}
     SPACE: ClassVar = {"num_experts": OneOf((2, 3, 4))}
     shared: ClassVar = ("experts",)
@@ -73,8 +68,8 @@ class FedEM(Method):
     alike: ClassVar = frozenset({"default", "carry"})  # the experts; only weights differ
 
     def init(self, num_clients: int, seed: int) -> State:
-        """New experts, with the seeds of `expert_seeds`; uniform weights."""
-        experts = draw_experts(self.task, self.num_experts, seed, self.expert_seeds)
+        """New experts; uniform weights."""
+        experts = draw_experts(self.task, self.num_experts, seed)
         memory = self.local.memory(self.task.trainable(experts), num_clients)
         like = next(iter(experts.values()))
         return State(experts, uniform_weights(num_clients, self.num_experts, like), memory)

@@ -100,8 +100,8 @@ class FedMix(TableMixture):
         object.__setattr__(self, "table_rounds", tables.checked_rounds(self.table_rounds))
 
     def init(self, num_clients: int, seed: int) -> State:
-        """New experts, with the seeds of `expert_seeds`; the table and all gates uniform."""
-        experts = draw_experts(self.task, self.num_experts, seed, self.expert_seeds)
+        """New experts; the table and all gates uniform."""
+        experts = draw_experts(self.task, self.num_experts, seed)
         like = next(iter(experts.values()))
         phi = like.new_zeros(self.num_rows, self.num_experts)
         gate = gating.uniform(gating.features_of(self.task), self.num_experts, like)

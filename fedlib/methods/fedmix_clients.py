@@ -99,8 +99,8 @@ class FedMixClients(PooledMixture):
         return self.task.extended(SortingTask)
 
     def init(self, num_clients: int, seed: int) -> State:
-        """New experts, with the seeds of `expert_seeds`; uniform gates and pi."""
-        experts = draw_experts(self.task, self.num_experts, seed, self.expert_seeds)
+        """New experts; uniform gates and pi."""
+        experts = draw_experts(self.task, self.num_experts, seed)
         like = next(iter(experts.values()))
         gates, pi = self.undecided(num_clients, like)
         weights = self.task.trainable(experts)

@@ -26,7 +26,6 @@ from torch import Tensor
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import (
-    EXPERT_SEEDS,
     draw_experts,
     each_expert,
     expert_losses,
@@ -59,16 +58,12 @@ class GatedExperts(Method):
       num_experts: E, at least 1; the last expert is private, so 1 is Local. pFedMM's scripts have
         2.
       gate_features: numbers in an input, which is the gate's input, at least 1.
-      expert_seeds: random seeds of the experts, "independent" or "official"; see
-        `fedlib.engine.experts.expert_seed`.
     """
 
     local: Solver
     num_experts: int
     gate_features: int
-    expert_seeds: str = "independent"
 
-    choices: ClassVar = {"expert_seeds": EXPERT_SEEDS}
     ranges: ClassVar = dict.fromkeys(("num_experts", "gate_features"), Range(1))
     SPACE: ClassVar = {"num_experts": OneOf((2, 3, 4))}
     protocols: ClassVar = {
@@ -94,8 +89,8 @@ class GatedExperts(Method):
 
     def init(self, num_clients: int, seed: int) -> State:
         """New experts, and a gate with the seed of expert E; the same for all clients."""
-        experts = draw_experts(self.task, self.num_experts, seed, self.expert_seeds)
-        gate = self.gate.init(expert_seed(seed, self.num_experts, self.expert_seeds))
+        experts = draw_experts(self.task, self.num_experts, seed)
+        gate = self.gate.init(expert_seed(seed, self.num_experts))
         model = {"experts": experts, "gate": gate}
         memory = self.local.memory(self.gated.trainable(model), num_clients)
         own = {"expert": tree.take(experts, -1), "gate": gate}

@@ -150,7 +150,7 @@ class GatedMixture(Method):
 
     def drawn(self, seed: int) -> Model:
         """A mixture of independently drawn experts, with a new gate."""
-        experts = draw_experts(self.task, self.num_routed + self.num_main, seed, "independent")
+        experts = draw_experts(self.task, self.num_routed + self.num_main, seed)
         routed = tree.map(lambda x: x[: self.num_routed], experts)
         main = tree.map(lambda x: x[self.num_routed :], experts) if self.num_main else {}
         noise_seed = int(streams.keys(1, seed, "noise network")[0])

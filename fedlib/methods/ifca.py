@@ -26,7 +26,7 @@ from torch.nn.functional import one_hot
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.experts import EXPERT_SEEDS, draw_experts, each_expert
+from fedlib.engine.experts import draw_experts, each_expert
 from fedlib.engine.journal import refuse_diverged
 from fedlib.engine.parts import Total
 from fedlib.engine.solvers import Solver
@@ -71,8 +71,6 @@ class IFCA(Method):
         recorded.
       cluster_init: "conv_only": models differ only in convolution weights (official code); "full":
         in all weights.
-      expert_seeds: random seeds of the models, "independent" or "official"; see
-        `fedlib.engine.experts.expert_seed`.
       stop: "never"; "all": training ends when every model has failed `patience` checks in a row
         (official code); "per_model": a model that has failed so often is no longer sent (the
         paper's option). Unless "never", clients predict with each model at its best check.
@@ -92,7 +90,6 @@ class IFCA(Method):
     epsilon: float = 0.0
     horizon: int = 0
     cluster_init: str = "conv_only"
-    expert_seeds: str = "independent"
     stop: str = "all"
     stop_every: int = 10
     patience: int = 10
@@ -102,7 +99,6 @@ class IFCA(Method):
     choices: ClassVar = {
         "exploration": EXPLORATIONS,
         "cluster_init": CLUSTER_INITS,
-        "expert_seeds": EXPERT_SEEDS,
         "stop": STOPS,
         "stop_split": early_stopping.STOP_SPLITS,
     }
@@ -147,8 +143,8 @@ class IFCA(Method):
         return convolution_weights(self.task.build)
 
     def init(self, num_clients: int, seed: int) -> State:
-        """New models, by `cluster_init` and `expert_seeds`; all clients have chosen the first."""
-        experts = draw_experts(self.task, self.num_experts, seed, self.expert_seeds)
+        """New models, by `cluster_init`; all clients have chosen the first."""
+        experts = draw_experts(self.task, self.num_experts, seed)
         if self.cluster_init == "conv_only":
             first = tree.repeat(tree.take(experts, 0), self.num_experts)
             experts = first | {name: experts[name] for name in self._redrawn}

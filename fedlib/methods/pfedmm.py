@@ -8,8 +8,8 @@ Source: "Mixture of Experts for Personalized Federated Learning under Mixture Da
 Edge Computing Networks", Algorithm 1.
 Official code: Archipes/pFedMM, learners/learners_moe.py, client.py, utils/utils.py.
 Deviation: the switches `prior`, `concentration` and `private_norms` are ours; their defaults are
-the official code. Unless `expert_seeds` is "official", body and first head are the run seed's
-model, and each further head has its own random draw for each run seed. Private batch normalisation
+the official code. Body and first head are the run seed's model, and each further head has its own
+random draw for each run seed. Private batch normalisation
 is that of FedBN: Li et al., "FedBN: Federated Learning on Non-IID Features via Local Batch
 Normalization", ICLR 2021.
 """
@@ -26,7 +26,6 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import (
     draw_experts,
     each_expert,
-    expert_seed,
     padded,
     responsibilities,
     uniform_weights,
@@ -73,16 +72,14 @@ class PFedMM(FedEM):
     concentration: float = 1.0
     private_norms: bool = False
 
-    choices: ClassVar = FedEM.choices | {"prior": PRIORS}
+    choices: ClassVar = {"prior": PRIORS}
     ranges: ClassVar = FedEM.ranges | {"concentration": Range(1), "body_lr_scale": Range(0)}
     SPACE: ClassVar = FedEM.SPACE | {"body_lr_scale": OneOf((None, 1.0))}
 
     def init(self, num_clients: int, seed: int) -> State:
-        """New heads; the body of model 0 ("official": of model E); uniform pi."""
-        whole = draw_experts(self.task, self.num_experts, seed, self.expert_seeds)
-        body_of = self.num_experts if self.expert_seeds == "official" else 0
-        body, _ = self.task.split(self.task.init(expert_seed(seed, body_of, self.expert_seeds)))
-        model = {"body": body, "heads": self.task.split(whole)[1]}
+        """New heads, with the body of the first model; uniform pi."""
+        bodies, heads = self.task.split(draw_experts(self.task, self.num_experts, seed))
+        model = {"body": tree.take(bodies, 0), "heads": heads}
         memory = self.local.memory(self.task.trainable(model), num_clients)
         like = next(iter(model["heads"].values()))
         pi = uniform_weights(num_clients, self.num_experts, like)

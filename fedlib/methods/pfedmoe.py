@@ -130,8 +130,8 @@ class PFedMoE(Method):
         Their seeds are those of experts 0, 1 and 2. So two extractors of the same architecture do
         not start as the same function, between which a gate could not choose.
         """
-        small, _ = self.task.split(self.task.init(expert_seed(seed, 1, "independent")))
-        gate = self.gate.init(expert_seed(seed, EXPERTS, "independent"))
+        small, _ = self.task.split(self.task.init(expert_seed(seed, 1)))
+        gate = self.gate.init(expert_seed(seed, EXPERTS))
         models = {
             "small": Rows([small] * num_clients),
             "large": self.own.init(num_clients, seed),

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.experts import EXPERT_SEEDS, draw_experts, mixture_log_probs
+from fedlib.engine.experts import draw_experts, mixture_log_probs
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params, nll
 from fedlib.errors import DataError
@@ -53,8 +53,6 @@ class PlainMixture(Method):
     Attributes:
       local: solver of experts and gate.
       num_experts: E, at least 1, which is FedAvg; 4 in Figure 14.
-      expert_seeds: random seeds of the experts, "independent" or "official"; see
-        `fedlib.engine.experts.expert_seed`.
       table_rounds: rounds after which gate weights are recorded, ascending; 0 is before the first
         round.
       table_split: split of the recorded examples, "train" or "val", of the round's clients.
@@ -62,11 +60,10 @@ class PlainMixture(Method):
 
     local: Solver
     num_experts: int
-    expert_seeds: str = "independent"
     table_rounds: tuple[int, ...] = ()
     table_split: str = "val"
 
-    choices: ClassVar = {"expert_seeds": EXPERT_SEEDS, "table_split": SPLITS}
+    choices: ClassVar = {"table_split": SPLITS}
     ranges: ClassVar = {"num_experts": Range(1)}
 
     def __post_init__(self):
@@ -75,8 +72,8 @@ class PlainMixture(Method):
         object.__setattr__(self, "table_rounds", tables.checked_rounds(self.table_rounds))
 
     def init(self, num_clients: int, seed: int) -> State:
-        """New experts, with the seeds of `expert_seeds`; a uniform gate."""
-        experts = draw_experts(self.task, self.num_experts, seed, self.expert_seeds)
+        """New experts; a uniform gate."""
+        experts = draw_experts(self.task, self.num_experts, seed)
         like = next(iter(experts.values()))
         gate = gating.uniform(gating.features_of(self.task), self.num_experts, like)
         model = {"experts": experts, "gate": gate}

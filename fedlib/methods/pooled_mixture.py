@@ -14,7 +14,6 @@ from torch import Tensor
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.experts import EXPERT_SEEDS
 from fedlib.engine.solvers import Solver
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Curves, Range
@@ -38,8 +37,6 @@ class PooledMixture(Curves):
       local: solver of all that a client trains, run once per round; plain SGD in the paper, with
         rate 0.05.
       num_experts: E, the paper's K, at least 1, which is FedAvgAdam. Table 1 has 2, 4 and 10.
-      expert_seeds: random seeds of the experts, "independent" or "official"; see
-        `fedlib.engine.experts.expert_seed`.
       server_lr: learning rate of the server's Adam, at least 0; 1e-3 in the paper, Adam's default.
       grad_to_features: whether the gate's term of the objective also trains the experts (Algorithm
         1 read literally).
@@ -49,13 +46,11 @@ class PooledMixture(Curves):
 
     local: Solver
     num_experts: int
-    expert_seeds: str = "independent"
     server_lr: float = 1e-3
     grad_to_features: bool = True
     gate_epochs: int = 10
     horizon: int = 0
 
-    choices: ClassVar = {"expert_seeds": EXPERT_SEEDS}
     ranges: ClassVar = {"num_experts": Range(1), "gate_epochs": Range(1), "horizon": Range(0)}
     ways: ClassVar = {
         "seen": {"default": "personalise", "new_shard": "anybody", "finetuned": "finetune"},

@@ -56,10 +56,7 @@ class TableMixture(PooledMixture):
     pruning: float = 0.0
     grad_to_marginal: bool = False
 
-    choices: ClassVar = PooledMixture.choices | {
-        "condition": ("label", "side"),
-        "gates": ("private", "shared"),
-    }
+    choices: ClassVar = {"condition": ("label", "side"), "gates": ("private", "shared")}
     ranges: ClassVar = PooledMixture.ranges | {"pruning": Range(0, 1)}
 
     def __post_init__(self):

@@ -69,7 +69,7 @@ class Pairs:
         A private model may have the same architecture. With equal seeds, both models would be
         equal and learn nothing from each other.
         """
-        return self.small.init(expert_seed(seed, 1, "independent"))
+        return self.small.init(expert_seed(seed, 1))
 
     @cached_property
     def joint(self) -> JointTask:
