@@ -76,7 +76,6 @@ def test_a_round_is_a_loop_over_clients_and_the_experts_they_have(executor, clie
     cohort = cohort_of(method.task, data, clients, executor=executor)
     after = method.round(start, cohort).model
     assert_close({name: after[name] for name in expected}, expected, 1e-10)  # float64
-    assert int(after["batches"]) == 3  # of the client with most: 12 examples, or 11, in fours
 
 
 @pytest.mark.parametrize(

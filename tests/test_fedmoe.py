@@ -35,8 +35,7 @@ SERVER, PROBE = 4, 5
 EXPERTS = 3
 TRAINED = {"solver": "sgd", "lr": 0.1, "batch_size": 5, "epochs": 2, "momentum": 0.9}
 CODE = {"training_gate": "top_k", "combine": "logits", "entropy": "per_expert", "probe": "probe"}
-CODE |= {"balance_weight": 0.1, "l2_weight": 1e-3, "label_smoothing": 0.1, "explore": True}
-CODE |= {"query": "kept"}
+CODE |= {"balance_weight": 0.1, "l2_weight": 1e-3, "label_smoothing": 0.1, "query": "kept"}
 FRESH = {"start": "main", "sync_weights": "none"}
 
 
@@ -63,7 +62,7 @@ class ByHand(Mixture):
 
     def __init__(self, method, data, state):
         super().__init__(method, state.model)
-        self.method, self.data, self.batches = method, data, 0
+        self.method, self.data = method, data
         self.models = [module_of(method.task, state.models[c]) for c in range(3)]
 
     def probabilities(self, model, x):
@@ -84,9 +83,7 @@ class ByHand(Mixture):
         if method.training_gate == "soft":
             entropy = -(p * p.log()).sum(-1).mean()
             return cross_entropy(self.mixture(p, x), y) + method.entropy_weight * entropy
-        epsilon = torch.tensor(0.5 - 0.49 * self.batches / 10_000).double()
-        kept = server_mixture.explored(loud, 1, epsilon, key)
-        best = p.max(-1, keepdim=True).values
+        best, kept = p.max(-1, keepdim=True)
         gates = torch.zeros_like(p).scatter(1, kept, best / best.detach())
         loss = cross_entropy(self.mixture(gates, x), y, label_smoothing=0.1)
         mass = torch.stack([gates[y == label].sum(0) for label in range(3)], dim=1).softmax(-1)
@@ -94,7 +91,6 @@ class ByHand(Mixture):
         load = server_mixture.smooth_load(clean, loud, scale, 1, "canonical")
         for use in (gates.sum(0), load):
             loss = loss + 0.1 * use.var() / (use.mean() ** 2 + 1e-10)
-        self.batches += 1
         return loss + 1e-3 * sum((w**2).sum() for w in self.trained())
 
     def relevance(self):
@@ -168,7 +164,6 @@ def test_a_round_is_the_papers_algorithm_by_hand(executor, settings):
     expected = hand.shared() | {"routed": tree.stack([*hand.experts().values()])}
     assert_close({name: after.model[name] for name in expected}, expected, tolerance)
     assert after.best.loss.item() == pytest.approx(min(losses), rel=1e-10)
-    assert int(after.model["batches"]) == 2 * 2 * 3  # inner steps, epochs, batches of 12 examples
 
 
 @pytest.mark.parametrize(
@@ -176,8 +171,7 @@ def test_a_round_is_the_papers_algorithm_by_hand(executor, settings):
     [
         {"num_main": 0},
         {"num_main": 3, "sync_weights": "convex"},
-        {"top_k": 2, "gate_value": "prob"} | CODE,
-        {"noisy_gate": False, "balance_weight": 1.0},
+        {"top_k": 2, "gate_value": "renorm"} | CODE,
         {"routed_lr_scale": 1.0, "main_lr_scale": 0.5} | CODE,
         {"gate_training": "before", "main_solver": {"solver": "adam", "lr": 0.01}},
         {"confidence": "logit", "sync_weights": "none", "keep": "last"},
@@ -233,7 +227,6 @@ def test_a_gate_that_is_trained_before_stays_as_it_is_later():
     method = fedmoe(gate_training="before")
     one, two = (run(method, rounds=rounds).model for rounds in (1, 2))
     assert_close(one["gate"], two["gate"], 0)
-    assert int(two["batches"]) == 2 * 3  # epochs, batches of 12 examples
 
 
 def test_main_experts_train_alone_with_a_new_solver_if_asked():
@@ -319,7 +312,7 @@ def test_the_last_mixture_and_every_clients_own_model_can_be_asked_at_the_end():
     assert found[views[0]].loss != found[View("server", "default", "test")].loss
 
 
-def test_what_is_written_down_is_the_gate_by_class_and_every_weight():
+def test_what_is_written_down_is_the_gate_by_class_and_alpha():
     method, data = fedmoe(log_rounds=[2, 3, 9], lam=0.5), federation()
     state = run(method, data, rounds=3, ids=[0, 2])
     said = scoring.as_arrays(method.diagnostics(state))
@@ -330,10 +323,6 @@ def test_what_is_written_down_is_the_gate_by_class_and_every_weight():
         expected = gates[y == label].mean(0) if (y == label).any() else torch.zeros(EXPERTS)
         np.testing.assert_allclose(said["tables"][1, label], expected, rtol=1e-6)
     assert said["table_alphas"][1] == pytest.approx(state.model["alpha"].item())
-    weights, shares = said["client_weights"][1], said["sync_weights"][1]
-    assert (weights.shape, shares.shape) == ((6, EXPERTS), (6, EXPERTS + 1))
-    np.testing.assert_allclose(weights.sum(0), 1, rtol=1e-6)
-    np.testing.assert_allclose(shares.sum(1), [1, 0, 1, 0, 0, 0], rtol=1e-6)
 
 
 def test_alpha_over_rounds_is_in_the_metrics():

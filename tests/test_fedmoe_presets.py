@@ -26,8 +26,13 @@ def made(dataset, preset):
     )
 
 
-@each_dataset
-@pytest.mark.parametrize("preset", ["paper", "code"])
+@pytest.mark.parametrize(
+    ("dataset", "preset"),
+    [
+        *((name, "paper") for name in presets.SETTINGS),
+        *((name, "code") for name, setting in presets.SETTINGS.items() if setting.code),
+    ],
+)
 def test_every_preset_trains(dataset, preset):
     method = made(dataset, preset)
     state = run(method, with_server(toy_federation(), by_rule=True), rounds=1)

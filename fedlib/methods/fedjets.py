@@ -31,7 +31,7 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Solver
 from fedlib.engine.task import Batch
 from fedlib.methods.base import Method, Range
-from fedlib.methods.gated_mixture import COUNT, PREDICTS, GatedMixture, Model
+from fedlib.methods.gated_mixture import PREDICTS, GatedMixture, Model
 from fedlib.methods.parts import settings
 from fedlib.tree import Rows
 
@@ -77,14 +77,11 @@ class FedJETs(GatedMixture):
         sent = cohort.scatter(Rows(self.part(state.model, own) for own in held))
         trained, _ = replace(cohort, task=self.mixture_task).fit(
             self.loss,
-            Rows({**model, COUNT: state.model[COUNT]} for model in sent),
+            sent,
             Rows(cohort.tensor(np.eye(self.num_routed)[own]).to(self.task.dtype) for own in held),
             local=self.local,
         )
-        count = torch.stack([model[COUNT] for model in trained]).amax()
-        trained = Rows({name: model[name] for name in sent[0]} for model in trained)
-        model = self.averaged(state.model, cohort.collect(trained), held, cohort)
-        return State(model | {COUNT: count})
+        return State(self.averaged(state.model, cohort.collect(trained), held, cohort))
 
     def choose(self, model: Model, cohort: Cohort) -> Held:
         """An anchor's expert; for other clients those of largest mean gate on their examples."""
@@ -96,8 +93,7 @@ class FedJETs(GatedMixture):
 
     def part(self, model: Model, own: list[int]) -> Model:
         """The download of a client with the experts `own`: of the routed experts only these."""
-        whole = {name: model[name] for name in model if name != COUNT}
-        return whole | {"routed": tree.map(lambda x: x[own], model["routed"])}
+        return model | {"routed": tree.map(lambda x: x[own], model["routed"])}
 
     def loss(self, model: Model, places: Tensor, batch: Batch) -> Tensor:
         """The objective of the mixture on ONE client with k experts -> []

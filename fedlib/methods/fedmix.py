@@ -259,5 +259,5 @@ class FedMix(TableMixture):
         """
         found = TableMixture.diagnostics(self, state) | {"marginal": state.marginal}
         if self.table_rounds:
-            found |= tables.diagnostics(state.tables, self.table_rounds)
+            found |= tables.diagnostics(self.table_rounds, state.tables)
         return found

@@ -34,7 +34,7 @@ from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params, nll
 from fedlib.methods.base import Range
 from fedlib.methods.gated_mixture import PREDICTS, Model
-from fedlib.methods.parts import chosen, relevance, round_log, tables
+from fedlib.methods.parts import chosen, relevance, server_mixture, tables
 from fedlib.methods.parts.chosen import Chosen
 from fedlib.methods.parts.own_models import drawn_in_turn, never_trained
 from fedlib.methods.parts.settings import Uniform
@@ -42,6 +42,13 @@ from fedlib.methods.trained_mixture import TrainedMixture
 from fedlib.tree import Rows
 
 OWN = "own"  # name of the protocol, and key of its models
+
+
+class Log(NamedTuple):
+    """What is recorded after each of `log_rounds`; 0 before."""
+
+    tables: Tensor  # [S, L, K] mean gate weights by class, on the probe
+    table_alphas: Tensor  # [S] alpha
 
 
 class State(NamedTuple):
@@ -52,7 +59,7 @@ class State(NamedTuple):
     memory: Memory  # of the clients' solvers
     own: Memory  # of the server's solver
     best: Chosen  # the server's best mixture: the entries of `Model` that predict
-    log: round_log.Log
+    log: Log
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +88,7 @@ class FedMoE(TrainedMixture):
         (code).
       probe: owner of the examples on which relevance is measured: the "server" (paper: one reserved
         set), or the "probe" (code).
-      log_rounds: rounds after which gate, alpha and weights are recorded, ascending, from 1.
+      log_rounds: rounds after which gate and alpha are recorded, ascending, from 1.
     """
 
     local: Solver
@@ -141,15 +148,14 @@ class FedMoE(TrainedMixture):
         main, models = rest[: self.num_main], rest[self.num_main :]
         model = self.assembled(tree.stack(routed), tree.stack(main) if main else {}, seed, keys[0])
         trained = self.mixture_task.trainable(self.trained_part(model))
-        num_labels = max(2, self.task.num_outputs)  # a single logit means two labels
-        sizes = len(self.log_rounds), num_clients, num_labels, self.num_routed
+        number, rows = model["alpha"], len(self.log_rounds)
         return State(
             drawn_in_turn(models, num_clients),
             model,
             self.local.memory(self.task.trainable(ours), num_clients),
             self.server.memory(trained, num_clients),
             chosen.start({name: model[name] for name in PREDICTS}),
-            round_log.start(*sizes, bool(self.num_main), model["alpha"]),
+            Log(number.new_zeros(rows, self.num_labels, self.num_routed), number.new_zeros(rows)),
         )
 
     # -- Algorithm 1 -------------------------------------------------------------------------
@@ -170,8 +176,7 @@ class FedMoE(TrainedMixture):
             model, own = self.train_gate(model, own, server, "server/before")
         for t in range(self.inner_steps):  # stage B
             found = relevance.relevance(self.queried(model, probe), sure, self.relevance_reduce)
-            weights = self.client_weights(found)
-            model = self.moved(model, trained, weights)
+            model = self.moved(model, trained, self.client_weights(found))
             if self.main_solver and self.num_main:
                 model = self.train_main(model, server, f"main/{t}")
             if self.gate_training == "inner":
@@ -180,14 +185,10 @@ class FedMoE(TrainedMixture):
 
         query = self.queried(model, probe)  # stage C
         found = relevance.relevance(query, sure, self.sync_reduce)
-        synced, shares = self.synchronised(trained, model, found)
-        if shares is not None:
-            synced = cohort.scatter(synced)
-        models = cohort.put(state.models, synced)
-        log = state.log
-        if cohort.round + 1 in self.log_rounds:
-            row = self.log_rounds.index(cohort.round + 1)
-            log = round_log.noted(log, row, probe, cohort, query, model["alpha"], weights, shares)
+        if self.sync_weights != "none":
+            trained = cohort.scatter(self.synchronised(trained, model, found))
+        models = cohort.put(state.models, trained)
+        log = self.logged(state.log, model, query, probe)
         return State(models, model, memory, own, best, log)
 
     def starts(self, state: State, cohort: Cohort) -> Rows:
@@ -230,15 +231,11 @@ class FedMoE(TrainedMixture):
             "main": relevance.moved_towards(model["main"], everywhere, lam),
         }
 
-    def synchronised(
-        self, trained: Rows, model: Model, found: Tensor
-    ) -> tuple[Rows, Tensor | None]:
-        """The clients' models after their update (Equation 13), and W^c [K + 1, C].
+    def synchronised(self, trained: Rows, model: Model, found: Tensor) -> Rows:
+        """The clients' models after their update with W^c (Equation 13).
 
-        Several main experts count as one, by their mean. Without synchronisation W^c is None.
+        Several main experts count as one, by their mean.
         """
-        if self.sync_weights == "none":
-            return trained, None
         main = self.num_main > 0
         shares = relevance.sync_weights(found, model["alpha"], self.sync_weights, main)
         experts = model["routed"]
@@ -250,7 +247,27 @@ class FedMoE(TrainedMixture):
             relevance.moved_towards(tree.combine(experts, shares[:, j]), tree.take(trained, j), lam)
             for j in range(shares.shape[1])
         ]
-        return Rows(rows), shares
+        return Rows(rows)
+
+    def logged(self, log: Log, model: Model, query: Tensor, probe: Cohort) -> Log:
+        """`log` with gate and alpha, if this is one of `log_rounds`; `query` [N, K] is Q."""
+        data, after = probe.data, (self.log_rounds, probe.round + 1)
+
+        def by_class() -> Tensor:
+            y = data.y[data.owned("train", int(probe.host_ids[0]))]
+            mass = server_mixture.class_mass(query, y, self.num_labels).T
+            count = torch.bincount(y.long(), minlength=self.num_labels).clamp(min=1)
+            return mass / count[:, None]
+
+        return Log(
+            tables.tabulated(log.tables, *after, by_class),
+            tables.tabulated(log.table_alphas, *after, lambda: model["alpha"]),
+        )
+
+    @property
+    def num_labels(self) -> int:
+        """L; a single logit means two labels."""
+        return max(2, self.task.num_outputs)
 
     def begun(self, state: State, cohort: Cohort) -> State:
         """The warm start: all have the expert that the server trained; new clients download it."""
@@ -277,4 +294,4 @@ class FedMoE(TrainedMixture):
 
     def diagnostics(self, state: State) -> dict[str, Tensor]:
         """The log, for the rounds reached, and which mixture was chosen."""
-        return round_log.diagnostics(state.log, self.log_rounds) | state.best.diagnostics()
+        return tables.diagnostics(self.log_rounds, **state.log._asdict()) | state.best.diagnostics()

@@ -30,27 +30,10 @@ from fedlib.methods.base import Method, Range
 from fedlib.methods.parts import server_mixture, settings
 from fedlib.methods.parts.settings import LogUniform
 
-# "routed" [K, ...], "main" [R, ...] or empty, "gate", "noise", "alpha" [], and "batches" []: number
-# of batches that the gate was trained on.
+# "routed" [K, ...], "main" [R, ...] or empty, "gate", "noise" and "alpha" []
 Model = dict[str, Params | Tensor]
 PREDICTS = ("routed", "main", "gate", "alpha")  # entries that a prediction needs
-GATE = ("gate", "noise", "alpha", "batches")  # entries in training with frozen experts
-COUNT = "batches"
-
-
-@dataclass(frozen=True)
-class MixtureTask(JointTask):
-    """The task of training gates, alpha and a count of batches, and perhaps the experts."""
-
-    @cached_property
-    def statistics(self) -> frozenset[str]:
-        """Running statistics of all modules, and the count of batches, which has no gradient."""
-        return super().statistics | {COUNT}
-
-    @property
-    def needs_pairs(self) -> bool:
-        """Whether any module needs at least two examples in a training batch."""
-        return self.statistics != {COUNT}
+GATE = ("gate", "noise", "alpha")  # entries in training with frozen experts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,16 +47,13 @@ class GatedMixture(Method):
       top_k: experts that the gate keeps, in [1, K]: the paper's L at inference, 1 is best (Table
         6); k in sparse training (code: 1).
       training_gate: in training, mix all experts ("soft", paper) or the kept ones ("top_k", code).
-      gate_value: values of kept experts; see `server_mixture.top_k_gates`. At inference, "prob" is
-        used as it is, and both others are "renorm" (Equation 10).
-      noisy_gate: whether logits get noise in training (code).
-      explore: whether sparse training sends random batches to random experts (code, texts).
+      gate_value: values of kept experts in training; see `server_mixture.top_k_gates`. At
+        inference, it is "renorm" (Equation 10).
       combine: whether "probabilities" (paper) or "logits" (code) of experts are summed.
       alpha: initial share of the routed experts; 0.5, and 0.9 on CIFAR-10, in the code.
       entropy_weight: the paper's beta of Equation 9, at least 0; 1e-3 (Table 5).
       entropy: of the gate for each example ("per_example", Equation 8), or of the classes for each
         expert ("per_expert", code).
-      entropy_norm: normalisation for "per_expert"; see `server_mixture.entropy_per_expert`.
       balance_weight: weight of the load-balancing loss, at least 0 (code).
       load: the load in this loss; see `server_mixture.smooth_load` (code).
       l2_weight: weight of the squared norm of all parameters in training, at least 0 (code: 1e-7).
@@ -85,13 +65,10 @@ class GatedMixture(Method):
     top_k: int = 1
     training_gate: str = "soft"
     gate_value: str = "straight_through"
-    noisy_gate: bool = True
-    explore: bool = False
     combine: str = "probabilities"
     alpha: float = 0.5
     entropy_weight: float = 1e-3
     entropy: str = "per_example"
-    entropy_norm: str = "softmax"
     balance_weight: float = 0.0
     load: str = "canonical"
     l2_weight: float = 0.0
@@ -102,7 +79,6 @@ class GatedMixture(Method):
         "gate_value": server_mixture.GATE_VALUES,
         "combine": server_mixture.COMBINATIONS,
         "entropy": server_mixture.ENTROPIES,
-        "entropy_norm": server_mixture.ENTROPY_NORMS,
         "load": server_mixture.LOADS,
     }
     ranges: ClassVar = {
@@ -130,11 +106,11 @@ class GatedMixture(Method):
         return True
 
     @cached_property
-    def mixture_task(self) -> MixtureTask:
+    def mixture_task(self) -> Task:
         """The task of the parameters in training."""
         if self.trains_experts:
-            return self.task.extended(MixtureTask, others=(self.gate,))
-        return self.gate.extended(MixtureTask)
+            return self.task.extended(JointTask, others=(self.gate,))
+        return self.gate
 
     def assembled(self, routed: Params, main: Params, seed: int, noise_seed: int) -> Model:
         """A mixture of these experts, with a new gate."""
@@ -145,7 +121,6 @@ class GatedMixture(Method):
             "gate": self.gate.init(seed),
             "noise": self.gate.init(noise_seed),
             "alpha": number.new_tensor(self.alpha),
-            COUNT: number.new_zeros(()),
         }
 
     def drawn(self, seed: int) -> Model:
@@ -181,14 +156,11 @@ class GatedMixture(Method):
     def objective(self, model: Model, said: Tensor, batch: Batch) -> Tensor:
         """L_gate (Equation 9), with the terms that the code adds -> []"""
         with ambient.expert(self.num_routed):  # dropout masks differ from all experts'
-            clean = loud = self.gate.logits(model["gate"], batch)
-        scale = None
-        if self.noisy_gate:
-            with ambient.expert(self.num_routed + 1):
-                scale = server_mixture.noise_scale(self.gate.logits(model["noise"], batch))
-            loud = server_mixture.noisy(clean, scale, batch.key)
-        gates = self.training_gates(loud, model[COUNT], batch.key)
-        model[COUNT].add_(1)
+            clean = self.gate.logits(model["gate"], batch)
+        with ambient.expert(self.num_routed + 1):
+            scale = server_mixture.noise_scale(self.gate.logits(model["noise"], batch))
+        loud = server_mixture.noisy(clean, scale, batch.key)
+        gates = self.training_gates(loud)
         log_probs = self.mixed(gates, said, model["alpha"])
         errors = server_mixture.cross_entropy(log_probs, batch.y, self.label_smoothing)
         loss = batch.mean(errors)
@@ -202,26 +174,21 @@ class GatedMixture(Method):
             loss = loss + self.l2_weight * tree.sqnorm(self.mixture_task.trainable(model))
         return loss
 
-    def training_gates(self, logits: Tensor, batches: Tensor, key: Tensor) -> Tensor:
-        """Gate values in training from (noisy) logits -> [B, K]"""
+    def training_gates(self, logits: Tensor) -> Tensor:
+        """Gate values in training from noisy logits -> [B, K]"""
         if self.training_gate == "soft":
             return server_mixture.soft_gates(logits)
-        instead = None
-        if self.explore:
-            epsilon = server_mixture.exploration(batches)
-            instead = server_mixture.explored(logits, self.top_k, epsilon, key)
-        return server_mixture.top_k_gates(logits, self.top_k, self.gate_value, instead)
+        return server_mixture.top_k_gates(logits, self.top_k, self.gate_value)
 
     def gate_entropy(self, gates: Tensor, logits: Tensor, y: Tensor, num_classes: int) -> Tensor:
         """The entropy loss -> []"""
         if self.entropy == "per_example":
             return server_mixture.entropy_per_example(server_mixture.soft_gates(logits))
-        return server_mixture.entropy_per_expert(gates, y, num_classes, self.entropy_norm)
+        return server_mixture.entropy_per_expert(gates, y, num_classes)
 
-    def loads(self, gates: Tensor, clean: Tensor, loud: Tensor, scale: Tensor | None) -> Tensor:
+    def loads(self, gates: Tensor, clean: Tensor, loud: Tensor, scale: Tensor) -> Tensor:
         """Load of the experts; the smooth one if noise decides which experts are kept -> [K]"""
-        everyone = self.training_gate == "soft" or self.top_k == self.num_routed
-        if scale is None or everyone:
+        if self.training_gate == "soft" or self.top_k == self.num_routed:
             return server_mixture.used(gates)
         return server_mixture.smooth_load(clean, loud, scale, self.top_k, self.load)
 
@@ -239,8 +206,7 @@ class GatedMixture(Method):
 
     def gates(self, gate: Params, batch: Batch) -> Tensor:
         """Gate values at inference, without noise -> [B, K]"""
-        value = "prob" if self.gate_value == "prob" else "renorm"
-        return server_mixture.top_k_gates(self.gate.logits(gate, batch), self.top_k, value)
+        return server_mixture.top_k_gates(self.gate.logits(gate, batch), self.top_k, "renorm")
 
     def soft_gates(self, gate: Params, batch: Batch) -> Tensor:
         """Probabilities of all experts -> [B, K]"""

@@ -16,7 +16,7 @@ from typing import ClassVar, NamedTuple
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.methods.base import Method
-from fedlib.methods.gated_mixture import COUNT, PREDICTS, GatedMixture, Model
+from fedlib.methods.gated_mixture import PREDICTS, GatedMixture, Model
 
 
 class State(NamedTuple):
@@ -48,26 +48,15 @@ class MoEFedAvg(GatedMixture):
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Broadcast, train locally, average by number of examples."""
-
-        def returns(part: Cohort, trained: Model) -> tuple:
-            own, counts = apart(trained)
-            return part.total(own), counts[COUNT]
-
-        model, count = apart(state.model)
-        (sent, counts), memory = replace(cohort, task=self.mixture_task).fit(
+        sent, memory = replace(cohort, task=self.mixture_task).fit(
             self.joint_loss,
-            cohort.broadcast(model) | cohort.held(count),
+            cohort.broadcast(state.model),
             local=self.local,
             memory=state.memory,
-            returns=returns,
+            returns=Cohort.total,
         )
-        return State(cohort.average(sent, model) | {COUNT: counts.amax()}, memory)
+        return State(cohort.average(sent, state.model), memory)
 
     def personalise(self, state: State, cohort: Cohort) -> Model:
         """The mixture, for all clients and the server."""
         return cohort.broadcast({name: state.model[name] for name in PREDICTS})
-
-
-def apart(model: Model) -> tuple[Model, Model]:
-    """The part of a model that is sent, and the count of batches, which is not sent."""
-    return {name: x for name, x in model.items() if name != COUNT}, {COUNT: model[COUNT]}

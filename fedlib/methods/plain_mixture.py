@@ -146,4 +146,4 @@ class PlainMixture(Method):
 
     def diagnostics(self, state: State) -> dict[str, Tensor]:
         """Mean gate weights [S, L, E] and their rounds [S], for the rounds reached."""
-        return tables.diagnostics(state.tables, self.table_rounds)
+        return tables.diagnostics(self.table_rounds, state.tables)

@@ -17,19 +17,14 @@ REDUCTIONS = ("sum", "mean")
 SYNC_WEIGHTS = ("code", "paper", "convex")
 
 
-def relevance(gates: Tensor, confidence: Tensor, reduce: str = "sum") -> Tensor:
+def relevance(gates: Tensor, confidence: Tensor, reduce: str) -> Tensor:
     """R, the relevance of each client for each routed expert (Equation 4) -> [K, C]
 
     Args:
       gates: [N, K] Q, gate weights of the probe's examples.
       confidence: [C, N] P, each client's confidence in the true label.
       reduce: over the examples, "sum" or "mean".
-
-    Raises:
-      ValueError: for another `reduce`.
     """
-    if reduce not in REDUCTIONS:
-        raise ValueError(f"relevance is reduced by one of {REDUCTIONS}, got {reduce!r}")
     total = torch.einsum("nk,cn->kc", gates, confidence)
     return total if reduce == "sum" else total / len(gates)
 
@@ -42,7 +37,7 @@ def client_weights(relevance: Tensor) -> Tensor:
     return relevance.softmax(1)
 
 
-def sync_weights(relevance: Tensor, alpha: Tensor, kind: str, main: bool = True) -> Tensor:
+def sync_weights(relevance: Tensor, alpha: Tensor, kind: str, main: bool) -> Tensor:
     """W^c: weights of the experts in each client's update; columns sum to 1 -> [K + 1, C]
 
     Args:
@@ -54,12 +49,7 @@ def sync_weights(relevance: Tensor, alpha: Tensor, kind: str, main: bool = True)
         needs alpha in [0, 1].
       main: whether there is a main expert, whose row is the last; without it there are K rows, and
         alpha is not used.
-
-    Raises:
-      ValueError: for another kind.
     """
-    if kind not in SYNC_WEIGHTS:
-        raise ValueError(f"sync_weights must be one of {SYNC_WEIGHTS}, got {kind!r}")
     rows = relevance if kind == "paper" else relevance.softmax(0)
     if main:
         last = (1 - alpha).expand(1, rows.shape[1])

@@ -17,17 +17,15 @@ from torch import Tensor
 from torch.nn.functional import one_hot, softplus
 
 from fedlib.engine.task import log_probs
-from fedlib.models.layers.random import gaussian, uniform_bits
+from fedlib.models.layers.random import gaussian
 
-GATE_VALUES = ("renorm", "prob", "straight_through")
+GATE_VALUES = ("renorm", "straight_through")
 COMBINATIONS = ("probabilities", "logits")
 ENTROPIES = ("per_example", "per_expert")
-ENTROPY_NORMS = ("softmax", "histogram")
-LOADS = ("canonical", "code_femnist", "code_cifar10", "code_sent140", "code_yelp")
+LOADS = ("canonical", "code_femnist", "code_cifar10")
 SMALLEST_SCALE = 0.01  # of the gate's noise (code)
 MAIN_SHARE = 0.5  # weight of each of several main experts, in place of alpha (code)
-# Salts for the random numbers of a gate; those of dropout layers are small numbers.
-NOISE, WHETHER, WHICH = 1001, 1002, 1003
+NOISE = 1001  # salt for the random numbers of a gate; those of dropout layers are small numbers
 
 
 # -- gates ---------------------------------------------------------------------------------
@@ -40,7 +38,7 @@ def noise_scale(outputs: Tensor) -> Tensor:
 
 def noisy(logits: Tensor, scale: Tensor, key: Tensor) -> Tensor:
     """Gate logits with noise of this scale, drawn from the batch's key -> [B, K]"""
-    draw = gaussian(_salted(key, NOISE), logits.shape, logits.device)
+    draw = gaussian(key + (NOISE << 32), logits.shape, logits.device)
     return logits + scale * draw.to(logits.dtype)
 
 
@@ -49,55 +47,22 @@ def soft_gates(logits: Tensor) -> Tensor:
     return logits.softmax(-1)
 
 
-def top_k_gates(logits: Tensor, k: int, value: str, instead: Tensor | None = None) -> Tensor:
+def top_k_gates(logits: Tensor, k: int, value: str) -> Tensor:
     """Values of the k most probable experts, 0 for the others -> [B, K]
 
     Args:
       logits: [B, K], with or without noise.
       k: number of kept experts, in [1, K].
-      value: "renorm" (code), a softmax of the kept probabilities: for k = 1 it is always 1, so the
-        gate gets no gradient; "prob", the probabilities themselves; or "straight_through" (ours),
-        with the value of "renorm" and the relative gradient of "prob".
-      instead: [B, k] experts that get the values in place of the most probable ones.
-
-    Raises:
-      ValueError: for another `value`.
+      value: one of `GATE_VALUES`. "renorm" (code), a softmax of the kept probabilities: for k = 1
+        it is always 1, so the gate gets no gradient; or "straight_through" (ours), with the same
+        value and the relative gradient of the probabilities.
     """
     log_p, chosen = logits.log_softmax(-1).topk(k)
-    kept = log_p.exp()
-    match value:
-        case "renorm":
-            kept = kept.softmax(-1)
-        case "prob":
-            pass
-        case "straight_through":
-            # p / stopgrad(p) is 1, with the gradient of log p.
-            kept = kept.softmax(-1).detach() * (log_p - log_p.detach()).exp()
-        case _:
-            raise ValueError(f"gate_value must be one of {GATE_VALUES}, got {value!r}")
-    where = chosen if instead is None else instead
-    return torch.zeros_like(logits).scatter(-1, where, kept)
-
-
-def explored(logits: Tensor, k: int, epsilon: Tensor, key: Tensor) -> Tensor:
-    """The k most probable experts, or random ones with probability `epsilon` -> [B, k]
-
-    One decision for the whole batch; random experts are drawn for each example, without
-    replacement (code).
-    """
-    any_of_them = uniform_bits(_salted(key, WHICH), logits.shape, logits.device)
-    draw = uniform_bits(_salted(key, WHETHER), torch.Size([1]), logits.device)
-    explores = draw < epsilon * 2**32
-    return torch.where(explores, any_of_them.topk(k).indices, logits.topk(k).indices)
-
-
-def exploration(batches: Tensor, first: float = 0.5, last: float = 0.01, over: int = 10_000):
-    """Probability of exploration after a number of training batches: falls linearly (code) -> []"""
-    return (first - (first - last) / over * batches).clamp(min=last)
-
-
-def _salted(key: Tensor, salt: int) -> Tensor:
-    return key + (salt << 32)
+    kept = log_p.exp().softmax(-1)
+    if value == "straight_through":
+        # p / stopgrad(p) is 1, with the gradient of log p.
+        kept = kept.detach() * (log_p - log_p.detach()).exp()
+    return torch.zeros_like(logits).scatter(-1, chosen, kept)
 
 
 # -- outputs -------------------------------------------------------------------------------
@@ -151,22 +116,17 @@ def entropy_per_example(probabilities: Tensor) -> Tensor:
     return _entropy(probabilities).mean()
 
 
-def entropy_per_expert(gates: Tensor, y: Tensor, num_classes: int, norm: str) -> Tensor:
+def entropy_per_expert(gates: Tensor, y: Tensor, num_classes: int) -> Tensor:
     """Mean entropy of the experts' class distributions (code) -> []
+
+    An expert's distribution is the softmax of its gate mass by class; without mass it is uniform.
 
     Args:
       gates: [B, K].
       y: [B] labels.
       num_classes: L.
-      norm: turns an expert's gate mass by class into a distribution: "softmax" (code), or
-        "histogram", its shares. An expert without mass is uniform in both.
     """
-    mass = class_mass(gates, y, num_classes)
-    if norm == "softmax":
-        return _entropy(mass.softmax(-1)).mean()
-    total = mass.sum(-1, keepdim=True)
-    shares = torch.where(total > 0, mass / total.clamp(min=1e-30), 1 / num_classes)
-    return _entropy(shares).mean()
+    return _entropy(class_mass(gates, y, num_classes).softmax(-1)).mean()
 
 
 def class_mass(gates: Tensor, y: Tensor, num_classes: int) -> Tensor:
@@ -196,27 +156,18 @@ def smooth_load(clean: Tensor, noisy: Tensor, scale: Tensor, k: int, kind: str) 
 
     An expert is in the top k if its logit exceeds the k-th largest of the others. This threshold is
     the (k+1)-th largest of all logits for an expert in the top k, and the k-th for the others. The
-    official code differs from this by data set: it compares logits with probabilities as thresholds
-    ("code_femnist", "code_cifar10"), also decides on probabilities which experts are in
-    ("code_yelp"), or swaps the thresholds ("code_sent140").
+    official code differs from this: it compares logits with probabilities as thresholds
+    ("code_femnist", "code_cifar10", which are the same).
 
     Args:
       clean, noisy: [B, K] gate logits without and with noise.
       scale: [B, K] of the noise.
       k: below K.
       kind: "canonical" (the definition above), or another one of `LOADS`.
-
-    Raises:
-      ValueError: for another kind.
     """
-    if kind not in LOADS:
-        raise ValueError(f"load must be one of {LOADS}, got {kind!r}")
     compared = noisy if kind == "canonical" else noisy.softmax(-1)
     of_out, of_in = compared.topk(k + 1, dim=-1).values[..., k - 1 :].split(1, dim=-1)
-    if kind == "code_sent140":
-        of_out, of_in = of_in, of_out
-    inside = (compared if kind == "code_yelp" else noisy) > of_in
-    return _normal_cdf((clean - torch.where(inside, of_in, of_out)) / scale).sum(0)
+    return _normal_cdf((clean - torch.where(noisy > of_in, of_in, of_out)) / scale).sum(0)
 
 
 def _entropy(probabilities: Tensor) -> Tensor:

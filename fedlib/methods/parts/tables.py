@@ -31,8 +31,12 @@ def tabulated(
     return tree.put(tables, row, values[None])
 
 
-def diagnostics(tables: Tensor, rounds: tuple[int, ...]) -> dict[str, Tensor]:
-    """The tables [S, rows, E] of distributions and their rounds [S], for the rounds reached."""
+def diagnostics(rounds: tuple[int, ...], tables: Tensor, **beside: Tensor) -> dict[str, Tensor]:
+    """Tables [S, rows, E] of distributions, records `beside` them [S, ...] and rounds [S], by name.
+
+    Of the rounds that were reached.
+    """
     reached = tables.sum((1, 2)) > 0
     numbers = torch.tensor(rounds, device=reached.device)
-    return {"tables": tables[reached], "table_rounds": numbers[reached]}
+    recorded = {"tables": tables, "table_rounds": numbers, **beside}
+    return {name: values[reached] for name, values in recorded.items()}

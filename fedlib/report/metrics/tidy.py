@@ -33,7 +33,7 @@ SELECTED = "selected"
 # Diagnostics whose first dimension is not the clients, by name.
 NOT_OF_CLIENTS = (
     *(FLOPS, DIVERGENCE, TABLES, TABLE_ROUNDS, TABLE_ALPHAS, SELECTED, PARAMETERS),
-    *("picks", "client_weights", "sync_weights", embeddings.LABELS),
+    embeddings.LABELS,
 )
 LOSS_TOLERANCE = 1e-5  # relative; two executions may sum a loss in different orders
 ROW_COLUMNS = ("at", "round", "protocol", "split", "group", "metric", "value")
