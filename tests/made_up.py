@@ -121,7 +121,6 @@ def explorer(explores: bool, seed: int, p: float, experts=6, rounds=30, clients=
     weights[:, np.setdiff1d(np.arange(experts), choice)] = np.nan
     diagnostics = {
         "choice": choice,
-        "picks": rng.multinomial(8, likes, rounds),
         "gate_weights": weights / np.nansum(weights, axis=1, keepdims=True),
     }
     spec = {"method": "adaptive_experts", "seed": seed}

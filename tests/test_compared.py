@@ -110,16 +110,23 @@ def test_what_is_in_one_alone_is_named_and_a_metric_of_one_alone_has_no_differen
 
 def test_equal_numbers_and_those_of_single_experts_are_in_the_csv_alone(tmp_path):
     a = {
-        ("fedem", metric, 0): 1.0 for metric in ("loss", "bytes", "picks_0", "picks_1", "macro_f1")
+        ("fedem", metric, 0): 1.0
+        for metric in ("loss", "bytes", "divergence_0", "divergence_1", "macro_f1")
     }
     save_metrics(tmp_path, "a", a)
-    save_metrics(tmp_path, "b", a | {("fedem", "loss", 0): 2.0, ("fedem", "picks_0", 0): 2.0})
+    save_metrics(tmp_path, "b", a | {("fedem", "loss", 0): 2.0, ("fedem", "divergence_0", 0): 2.0})
     found = sheet(tmp_path)
     assert [row[2] for row in texts(found, "toy")] == ["loss"]
     assert "2 numbers are the same in both and not shown." in found.notes
     csv_alone = "2 numbers of one expert, client or cell are in the csv alone; 1 of them differ."
     assert csv_alone in found.notes
-    assert list(found.numbers["metric"]) == ["loss", "bytes", "picks_0", "picks_1", "macro_f1"]
+    assert list(found.numbers["metric"]) == [
+        "loss",
+        "bytes",
+        "divergence_0",
+        "divergence_1",
+        "macro_f1",
+    ]
 
 
 def test_only_the_last_evaluation_counts(tmp_path):

@@ -91,10 +91,15 @@ def test_clients_carry_every_diagnostic_that_has_one_entry_for_each():
 
 
 def test_diagnostics_about_something_else_are_no_columns_of_clients():
-    # Three rounds and three clients: picks are known by name, not by their length.
-    diagnostics = {"picks": np.ones((3, 2)), "flops_per_example": np.ones(3), "few": np.ones(2)}
+    # Three rounds and three clients: tables are known by name, not by their length.
+    diagnostics = {
+        "tables": np.ones((3, 2, 2)),
+        "table_rounds": np.arange(3),
+        "flops_per_example": np.ones(3),
+        "few": np.ones(2),
+    }
     rows = metrics.client_rows(single(diagnostics, rounds=3))
-    assert not {"picks_0", "flops_per_example", "few"} & set(rows)
+    assert not {"tables_0", "table_rounds", "flops_per_example", "few"} & set(rows)
 
 
 def test_a_diagnostic_may_not_take_the_name_of_a_column():

@@ -131,7 +131,7 @@ def test_rounds_are_those_of_torch_optim(executor):
     federation, task = toy_federation((7, 12, 6, 10, 9)), tiny_task(norm=True)
     # Schedule and momenta begin anew in every round. At this rate the last check is not the best.
     local = replace(SOLVER, keeps="round", lr=0.5)
-    params = {"exploration": "eps", "epsilon": 0.8, "stop_every": 2, "horizon": 2}
+    params = {"exploration": "eps", "epsilon": 0.8, "stop_every": 2}
     method = make(3, task, local, **params)
     final, restored, least, failed, picks, choice = by_hand(federation, method, task)
     assert any(final[j] is not restored[j] for j in choice)
@@ -141,7 +141,6 @@ def test_rounds_are_those_of_torch_optim(executor):
         assert_params(tree.take(method.restored(state), j), restored[j])
     torch.testing.assert_close(state.best_loss.tolist(), least, rtol=1e-9, atol=0)
     assert state.failed.tolist() == failed
-    assert state.picks.tolist() == picks[:2]  # as many rounds as the horizon
     everyone = cohort_of(task, federation, executor=executor, round=ROUNDS)
     state = method.observe(state, everyone, "seen")
     assert state.choice[everyone.ids].tolist() == choice
@@ -224,49 +223,23 @@ def fails_on(scope, patience, seldom=None, rounds=200):
     method = make(2, stop=scope, patience=patience)
     state = state_of(method, [1.0, 2.0])
     for number in range(rounds):
-        live = method.live(state).tolist()
-        if not live:
-            return number, live
+        if method.stopped(state):
+            return number
         picks = seldom and number % seldom == 0
         choice, losses = ([0, 1], [0.5, 1 / (1 + number)]) if picks else ([0, 0], [0.5, 0.5])
         state = checked(method, state, choice, losses, number)
-    return rounds, live
+    return rounds
 
 
 def test_training_stops_after_ten_failed_checks_and_no_earlier():
     # Checks in rounds 0 (which sets the best of model 0), 10, ..., 100: the tenth failure in a row.
-    assert fails_on("all", 10) == (101, [])
-    assert fails_on("all", 1) == (11, [])
-    assert fails_on("never", 1) == (200, [0, 1])
+    assert fails_on("all", 10) == 101
+    assert fails_on("all", 1) == 11
+    assert fails_on("all", 3, seldom=30) == fails_on("never", 1) == 200
 
 
-def test_a_model_that_fails_leaves_alone_where_models_stop_by_themselves():
-    assert fails_on("per_model", 3, seldom=30) == (200, [1])
-    # Model 1 is never chosen: out after round 90. Model 0 after round 100, which is the end.
-    method = make(2, stop="per_model")
-    state = state_of(method, [1.0, 2.0])
-    left = []
-    for number in range(0, 101, 10):
-        state = checked(method, state, [0, 0], [0.5, 0.5], number)
-        left.append(method.live(state).tolist())
-    assert left == [[0, 1]] * 9 + [[0], []]
-
-
-def test_a_model_that_is_out_is_neither_sent_nor_chosen():
-    method, federation = make(3, stop="per_model", exploration="eps", epsilon=1.0), toy_federation()
-    state = method.init(federation.num_clients, 0)
-    state = state._replace(failed=torch.tensor([0, 10, 3]))
-    size = tree.numel(method.task.init(0))
-    for number in range(1, 9):
-        cohort = cohort_of(method.task, federation, round=number)
-        after = method.round(state, cohort)
-        assert (cohort.journal.down, cohort.journal.up) == (2 * size, size)
-        assert torch.equal(after.experts["head.1.bias"][1], state.experts["head.1.bias"][1])
-
-
-@pytest.mark.parametrize("stop", ["all", "per_model"])
-def test_a_round_after_the_end_changes_and_costs_nothing(stop):
-    method, federation = make(3, stop=stop), toy_federation()
+def test_a_round_after_the_end_changes_and_costs_nothing():
+    method, federation = make(3), toy_federation()
     state = method.init(federation.num_clients, 0)._replace(failed=torch.tensor([10, 12, 10]))
     cohort = cohort_of(method.task, federation, round=120)
     assert method.round(state, cohort) is state
@@ -276,7 +249,7 @@ def test_a_round_after_the_end_changes_and_costs_nothing(stop):
 
 def stopping(rounds=6, **course) -> Simulation:
     """A run at a rate that leads away: the first check is the last that improves."""
-    method, federation = make(2, stop_every=1, patience=1, horizon=rounds), toy_federation()
+    method, federation = make(2, stop_every=1, patience=1), toy_federation()
     method = replace(method, local=sgd(lr=3.0, momentum=0.0))
     return simulation_of(method, federation, rounds=rounds, **course)
 
@@ -312,12 +285,10 @@ def test_a_run_that_stops_is_evaluated_and_measured():
     simulation = stopping()
     method = simulation.method
     state, result = simulation.run(report=lambda line: None)
-    rounds = int((state.picks.sum(1) > 0).sum())
-    assert rounds < 6 and not len(method.live(state))
-    assert len(result.train_loss) == rounds
+    rounds = len(result.train_loss)
+    assert rounds < 6 and method.stopped(state)
     assert len(set(result.bytes_down[rounds:].tolist())) == 1
     final = evaluate.final(method, state, lambda group: simulation.everyone(group, 6))
-    assert final.diagnostics["picks"].shape == (6, 2)
     assert final.diagnostics["choice"].tolist() == state.choice.tolist()
     assert flops_per_example(simulation, state) > 0
 

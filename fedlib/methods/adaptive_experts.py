@@ -5,8 +5,8 @@
                  y(x) = g_l(x) f_l(x) + sum_j g_j(x) f_j(x), in probabilities
 
 A run has five final protocols: "ifca" is IFCA's prediction; "local" the client's local expert;
-"finetuned" IFCA's model after training on the client's shard; "ensemble" all experts with equal
-weights; "moe" the mixture. They are evaluated for the first `personal_clients` clients; "default"
+"finetuned" IFCA's model after training on the client's shard; "ensemble" the product of all
+experts; "moe" the mixture. They are evaluated for the first `personal_clients` clients; "default"
 is IFCA's prediction for all clients. Models that clients train at the end are neither sent nor kept
 in the state.
 
@@ -15,8 +15,10 @@ FL-IJCAI 2022 (arXiv:2206.07832), Algorithm 1 and equations 4 and 5.
 Official code: EricssonResearch/fl-moe, main_fed.py and models/ClientUpdate.py; section 3 of
 fedlib/papers/adaptive_experts/README.md, whose section 9 has the discrepancies X1 to X17.
 Deviation: experts predict in evaluation mode (the official ensemble may not). A mixture is computed
-from log-probabilities, which need no clamp at 0. The gate has J + 1 outputs, and those of experts
-not in use are ignored; the official gate has an output for each expert in use.
+from log-probabilities, which need no clamp at 0. Ensembles and mixtures have the clusters' experts
+that some client predicts with, as in the official code; equation 5 has all. The gate has J + 1
+outputs, and those of experts not in use are ignored; the official gate has an output for each
+expert in use.
 """
 
 from dataclasses import dataclass, replace
@@ -36,11 +38,10 @@ from fedlib.methods import local_experts
 from fedlib.methods.ifca import IFCA, State
 from fedlib.methods.local_experts import LocalExperts
 from fedlib.methods.parts import early_stopping
-from fedlib.methods.parts.own_experts import SPACES, Alone, Ensemble, Mixture, Networks
+from fedlib.methods.parts.own_experts import Alone, Ensemble, Mixture, Networks
 from fedlib.methods.parts.settings import LogUniform, Range
 
 MEMBERS = ("best", "last")
-EXPERT_SETS = ("used", "all")
 # Copies of a model in training: itself, its start and its best, gradient and step, and two moments,
 # which are copied to and from a stack.
 ADAM_COPIES = 12
@@ -83,9 +84,6 @@ class AdaptiveExperts(IFCA):
         copy. "local" is always the best.
       personal_clients: number of clients of a group that train on their own, the first ones, at
         least 1 (official code: 10); None is all.
-      expert_set: the clusters' experts in ensembles and mixtures: "used", those that some seen
-        client among `personal_clients` predicts with (official code), or "all" (equation 5).
-      ensemble_space: what an ensemble averages: "logits" (official code) or "probabilities".
     """
 
     expert: Task
@@ -106,14 +104,8 @@ class AdaptiveExperts(IFCA):
     both_mixtures: bool = False
     personal_clients: int | None = None
     member: str = "best"
-    expert_set: str = "used"
-    ensemble_space: str = "logits"
 
-    choices: ClassVar = IFCA.choices | {
-        "member": MEMBERS,
-        "expert_set": EXPERT_SETS,
-        "ensemble_space": SPACES,
-    }
+    choices: ClassVar = IFCA.choices | {"member": MEMBERS}
     ranges: ClassVar = IFCA.ranges | {"personal_clients": Range(1)}
     SPACE: ClassVar = {  # not the number of experts, which the gate's outputs must fit
         "epsilon": IFCA.SPACE["epsilon"],
@@ -265,9 +257,10 @@ class AdaptiveExperts(IFCA):
     # -- which experts ------------------------------------------------------------------
 
     def members(self, state: State, cohort: Cohort) -> Tensor:
-        """Numbers of the clusters' experts in ensembles and mixtures, ascending -> [U]"""
-        if self.expert_set == "all":
-            return torch.arange(self.num_experts, device=cohort.ids.device)
+        """Numbers of the clusters' experts in ensembles and mixtures, ascending -> [U]
+
+        Those that some seen client among `personal_clients` predicts with.
+        """
         clients = torch.from_numpy(self.finalists(cohort.data.federation, "seen"))
         return state.choice[clients.to(state.choice.device)].unique()
 
@@ -279,7 +272,7 @@ class AdaptiveExperts(IFCA):
             case Alone(own):
                 return self.expert.log_probs(own, batch)
             case Ensemble():
-                return self.networks.agreed(personal, self.ensemble_space, batch)
+                return self.networks.agreed(personal, batch)
             case Mixture():
                 return self.networks.mixed(personal, batch)
         return self.task.log_probs(personal, batch)

@@ -39,7 +39,7 @@ from fedlib.models.layers.initialise import convolution_weights
 from fedlib.tree import Rows
 
 CLUSTER_INITS = ("conv_only", "full")
-STOPS = ("never", "all", "per_model")
+STOPS = ("never", "all")
 
 
 class State(NamedTuple):
@@ -50,7 +50,6 @@ class State(NamedTuple):
     best_loss: Tensor  # [E], of `best`; infinite before a model's first check
     failed: Tensor  # [E] int64, checks since the best one
     choice: Tensor  # [num_clients] int64, the model of lowest loss at the last evaluation
-    picks: Tensor  # [horizon, E] int64, number of clients that trained each model in a round
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,17 +66,16 @@ class IFCA(Method):
       exploration: schedule of the probability of a random choice: "none" is IFCA, "eps" is the
         paper's epsilon-greedy; see `fedlib.methods.parts.exploration.probability`.
       epsilon: for "eps" and "eps_decay_b", in [0, 1]; 0 is IFCA, Table 1 has 0.33.
-      horizon: rounds of the run, for "eps_decay_b", at least 0; the choices of so many rounds are
-        recorded.
+      horizon: rounds of the run, for "eps_decay_b", at least 0.
       cluster_init: "conv_only": models differ only in convolution weights (official code); "full":
         in all weights.
-      stop: "never"; "all": training ends when every model has failed `patience` checks in a row
-        (official code); "per_model": a model that has failed so often is no longer sent (the
-        paper's option). Unless "never", clients predict with each model at its best check.
+      stop: "never"; or "all": training ends when every model has failed `patience` checks in a row
+        (official code), and clients predict with each model at its best check. The paper also
+        describes, but does not use, stopping each model by itself.
       stop_every: rounds between checks, at least 1; the first check is in the first round (official
         code: 10).
-      patience: failed checks in a row before a model stops, at least 1 (official code: 10). A model
-        fails a check if its loss is not the lowest so far, or no client chose it.
+      patience: failed checks in a row, at least 1 (official code: 10). A model fails a check if its
+        loss is not the lowest so far, or no client chose it.
       stop_split: split of the checks: "val", or "test" as in the official code, which selects
         models on the data that it reports.
       lr_decay: whether the learning rate falls during a round as in the official code, by 1 per
@@ -156,18 +154,15 @@ class IFCA(Method):
             best_loss=like.new_full((self.num_experts,), torch.inf),
             failed=counts,
             choice=counts.new_zeros(num_clients),
-            picks=counts.new_zeros(self.horizon, self.num_experts),
         )
 
     # -- a round ----------------------------------------------------------------------
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Choose, train, average within clusters, check; no change after training has stopped."""
-        live = self.live(state)
-        if not len(live):
+        if self.stopped(state):
             return state
-        received = cohort.broadcast(tree.take(state.experts, live))
-        choice = live[self.explore(received, cohort)]
+        choice = self.explore(cohort.broadcast(state.experts), cohort)
         chosen = dict(zip(cohort.host_ids.tolist(), choice.tolist(), strict=True))
         experts = tree.unstack(state.experts)
         start = Rows(experts[number] for number in chosen.values())
@@ -180,21 +175,11 @@ class IFCA(Method):
         cohort.collect(sent[0])  # a client returns one model
         pairs = zip(sent, experts, strict=True)
         experts = tree.stack([new.mean() if new.examples else old for new, old in pairs])
-        picks = self.counted(state.picks, choice, cohort.round)
-        return self.check(state._replace(experts=experts, picks=picks), start, choice, cohort)
+        return self.check(state._replace(experts=experts), start, choice, cohort)
 
     def stopped(self, state: State) -> bool:
-        """Whether all models have stopped."""
-        return not len(self.live(state))
-
-    def live(self, state: State) -> Tensor:
-        """Numbers of the models still in training -> [E or fewer]"""
-        patient = state.failed < self.patience
-        if self.stop == "never":
-            patient = torch.ones_like(patient)
-        elif self.stop == "all":
-            patient = patient.any().expand_as(patient)
-        return patient.nonzero().flatten()
+        """Whether every model has lost its patience."""
+        return self.stop == "all" and bool((state.failed >= self.patience).all())
 
     def explore(self, experts: Params, cohort: Cohort) -> Tensor:
         """The model of `experts` [C, E, ...] that each client trains: its best, or any -> [C]"""
@@ -228,13 +213,6 @@ class IFCA(Method):
     def losses(self, experts: Params, batch: Batch) -> Tensor:
         """Negative log-likelihood of each example under each expert -> [B, E]"""
         return each_expert(lambda expert: self.task.losses(expert, batch), experts)
-
-    def counted(self, picks: Tensor, choice: Tensor, round: int) -> Tensor:
-        """`picks` with this round's choices, if it is one of the first `horizon` rounds."""
-        if round >= self.horizon:
-            return picks
-        row = torch.tensor([round], device=picks.device)
-        return tree.put(picks, row, choice.bincount(minlength=self.num_experts)[None])
 
     def check(self, state: State, start: Rows, choice: Tensor, cohort: Cohort) -> State:
         """Early stopping: keep models with a new lowest loss, count the failed checks of others.
@@ -279,8 +257,8 @@ class IFCA(Method):
         return tree.take(self.restored(state), state.choice[cohort.ids])
 
     def diagnostics(self, state: State) -> dict[str, Tensor]:
-        """Each client's model [num_clients], and clients per model and round [horizon, E]."""
-        return {"choice": state.choice, "picks": state.picks}
+        """Each client's model [num_clients]."""
+        return {"choice": state.choice}
 
 
 def where(chosen: Tensor, experts: Params, others: Params) -> Params:

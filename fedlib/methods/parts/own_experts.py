@@ -4,7 +4,6 @@ Source: Isaksson et al., "Adaptive Expert Models for Personalization in Federate
 FL-IJCAI 2022 (arXiv:2206.07832), equations 4 and 5.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -17,8 +16,6 @@ from fedlib.engine import ambient
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import each_expert, mixture_log_probs
 from fedlib.engine.task import Batch, Params, Task, log_probs, nll
-
-SPACES = ("logits", "probabilities")  # that an ensemble may average
 
 
 class Alone(NamedTuple):
@@ -53,14 +50,13 @@ class Features(NamedTuple):
 class Frozen(NamedTuple):
     """Frozen experts, and those of their outputs that are the same for every batch.
 
-    For training examples these are: nothing if the bodies use random numbers (dropout), the
-    features if only the heads do, otherwise the logits. They are kept while the client's gate is
-    trained: (E + 1) F or (E + 1) L numbers for each example.
+    Of training examples these are the features, unless the bodies use random numbers (dropout).
+    They are kept while the client's gate is trained: (E + 1) F numbers for each example.
     """
 
     experts: Params  # [E, ...], of the clusters; only their heads where features are known
     own: Params
-    train: Tensor | Features | tuple = ()  # of training examples: logits [N, E + 1, L], or features
+    train: Features | tuple = ()  # of training examples
     check: Tensor | tuple = ()  # logits of the early-stopping examples [N, E + 1, L]
 
 
@@ -123,12 +119,9 @@ class Networks:
 
     # -- predictions --------------------------------------------------------------------
 
-    def agreed(self, ensemble: Ensemble, space: str, batch: Batch) -> Tensor:
-        """The ensemble: a product of experts for logits, or the mean of probabilities -> [B, L]"""
-        logits = self.logits(ensemble.experts, ensemble.own, batch)
-        if space == "logits":
-            return log_probs(logits.sum(1))
-        return log_probs(logits).logsumexp(1).log_softmax(-1)
+    def agreed(self, ensemble: Ensemble, batch: Batch) -> Tensor:
+        """The ensemble: the product of its experts, by the sum of their logits -> [B, L]"""
+        return log_probs(self.logits(ensemble.experts, ensemble.own, batch).sum(1))
 
     def mixed(self, mixture: Mixture, batch: Batch) -> Tensor:
         """Equation 5: the experts' probabilities, weighted by the gate -> [B, L]"""
@@ -189,9 +182,7 @@ class Networks:
         """
         known = cohort.score(self.logits, experts, own, split=check)  # without dropout
         (bodies, heads), (body, head) = self.task.split(experts), self.expert.split(own)
-        if not self._draw(Task.logits, experts, own, cohort):
-            return Frozen({}, {}, cohort.score(self.logits, experts, own), known)
-        if not bodies or self._draw(Task.features, bodies, body, cohort):
+        if not bodies or self._draw(bodies, body, cohort):
             return Frozen(experts, own, check=known)
         shared = cohort.score(self._features, bodies)
         return Frozen(
@@ -200,9 +191,9 @@ class Networks:
 
     def frozen_logits(self, frozen: Frozen, batch: Batch) -> Tensor:
         """As `logits`, for frozen experts on the batch that `seen` gives -> [B, E + 1, L]"""
-        features, seen = frozen.train if batch.train else frozen.check, self.seen(batch)
-        if isinstance(features, Tensor):
-            return features[batch.index]
+        if not batch.train and len(frozen.check):
+            return frozen.check[batch.index]
+        features, seen = frozen.train, self.seen(batch)
         if not features:
             return self.logits(frozen.experts, frozen.own, seen)
         of_batch = features.experts[batch.index].transpose(0, 1)
@@ -226,19 +217,14 @@ class Networks:
         """Features from the clusters' experts -> [B, E, F]"""
         return each_expert(lambda body: self.task.features(body, batch), bodies)
 
-    def _draw(self, make: Callable, experts: Params, own: Params, cohort: Cohort) -> bool:
-        """Whether some expert's output for a training example differs from batch to batch.
-
-        Args:
-          make: `Task.logits` or `Task.features`.
-          experts, own: the parameters that `make` takes, leaves [C, E, ...] and [C, ...].
-        """
+    def _draw(self, bodies: Params, body: Params, cohort: Cohort) -> bool:
+        """Whether some expert's features of a training example differ from batch to batch."""
         rows = cohort.data.owned("train", int(cohort.host_ids[0]))[:1]
         one = Batch(cohort.data.inputs(rows), cohort.data.y[rows], torch.zeros_like(rows))
         if not self.seen(one._replace(train=True)).train:
             return False
-        models = (self.task, tree.take(tree.take(experts, 0), 0)), (self.expert, tree.take(own, 0))
-        return any(task.draws(make, model, one) for task, model in models)
+        some = (self.task, tree.take(tree.take(bodies, 0), 0)), (self.expert, tree.take(body, 0))
+        return any(task.draws(Task.features, params, one) for task, params in some)
 
 
 def _outputs(num_experts: int) -> int:
