@@ -207,8 +207,13 @@ def sgd(**changes) -> SGD:
 
 
 def federation_for(name: str, *args, **options) -> Federation:
-    """`toy_federation`, with what a method needs: true clusters; a server, labelled by the rule."""
+    """`toy_federation`, with what a method needs.
+
+    Validation examples; true clusters; a server, labelled by the rule.
+    """
     made = toy_federation(*args, **options)
+    if name in ("fedmix_vae", "plain_mixture"):
+        return replace(made, val=made.test)
     if name == "oracle_clusters":
         return replace(made, cluster=np.arange(made.num_clients) % 2)
     return with_server(made, by_rule=True) if name in WITH_SERVER else made

@@ -40,13 +40,12 @@ def two_groups(distances):
     return groups
 
 
-def parts(members, updates, variant, eps1, eps2):
+def parts(members, updates, eps1, eps2):
     """A list of client numbers, as it is or in two."""
     u = np.stack([updates[c] for c in members])
     lengths = np.sqrt((u**2).sum(1))
-    largest = lengths.max() if variant == "fixed" else abs(u).max()
     mean = np.sqrt((u.mean(0) ** 2).sum())
-    if len(members) <= 2 or mean >= eps1 or largest <= eps2:
+    if len(members) <= 2 or mean >= eps1 or lengths.max() <= eps2:
         return [members]
     distances = 1 - u @ u.T / np.outer(lengths, lengths)
     return [[members[i] for i in sorted(group)] for group in two_groups(distances)]
@@ -57,8 +56,7 @@ def flat(net):
 
 
 @executors
-@pytest.mark.parametrize(("variant", "number_of_clusters"), [("fixed", 2), ("official", 1)])
-def test_clustered_fl(executor, variant, number_of_clusters):
+def test_clustered_fl(executor):
     federation, task = toy_federation(sizes=(7, 12, 6, 10, 11, 9)), tiny_task(norm=True)
     # The mean update is 0.94 long in the first round, 0.67 in the second; the longest there is
     # 1.01, with no coordinate over 0.44. So the second round splits, the third goes on in two.
@@ -75,15 +73,13 @@ def test_clustered_fl(executor, variant, number_of_clusters):
         updates[c] = flat(net) - before
 
     def server(ids):
-        split = [
-            part for members, _ in clusters for part in parts(members, updates, variant, **bounds)
-        ]
+        split = [part for members, _ in clusters for part in parts(members, updates, **bounds)]
         clusters[:] = [(part, hand.average({c: hand.nets[c] for c in part})) for part in split]
 
     hand.rounds(client, server)
-    assert len(clusters) == number_of_clusters
-    method, state = trained("clustered", task, federation, executor, variant=variant, **bounds)
-    assert len(tree.leaves(state.models)[0]) == number_of_clusters
+    assert len(clusters) == 2
+    method, state = trained("clustered", task, federation, executor, **bounds)
+    assert len(tree.leaves(state.models)[0]) == 2
     for members, params in clusters:
         ours = method.personalise(state, cohort_of(task, federation, members))
         for position in range(len(members)):
@@ -106,18 +102,17 @@ def test_cluster_id_mapping_of_section_8_2():
 
 
 @pytest.mark.parametrize(
-    ("updates", "variant", "expected"),
+    ("updates", "expected"),
     [
-        ([[2, 0], [-2, 0], [0, 0.3]], "fixed", True),  # mean length 0.1, longest 2
-        ([[2, 0], [2, 0], [0, 0.3]], "fixed", False),  # mean length 1.34
-        ([[1.5, 0], [-1.5, 0], [0, 0.3]], "fixed", False),  # longest 1.5
-        ([[2, 0], [-2, 0]], "fixed", False),  # two clients
-        ([[1.5, 1.5], [-1.5, -1.5], [0, 0.3]], "fixed", True),  # longest 2.12 ...
-        ([[1.5, 1.5], [-1.5, -1.5], [0, 0.3]], "official", False),  # ... but no coordinate over 1.5
+        ([[2, 0], [-2, 0], [0, 0.3]], True),  # mean length 0.1, longest 2
+        ([[2, 0], [2, 0], [0, 0.3]], False),  # mean length 1.34
+        ([[1.5, 0], [-1.5, 0], [0, 0.3]], False),  # longest 1.5
+        ([[2, 0], [-2, 0]], False),  # two clients
+        ([[1.5, 1.5], [-1.5, -1.5], [0, 0.3]], True),  # longest 2.12, no coordinate over 1.5
     ],
 )
-def test_when_a_cluster_splits(updates, variant, expected):
-    method = methods.load("clustered")(task=tiny_task(), local=sgd(), variant=variant)
+def test_when_a_cluster_splits(updates, expected):
+    method = methods.load("clustered")(task=tiny_task(), local=sgd())
     assert method.disagree(torch.tensor(updates, dtype=torch.float64)) is expected
 
 

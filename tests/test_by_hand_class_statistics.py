@@ -41,8 +41,7 @@ def train_server(module, sent, loss, *stream):
 
 @executors
 @settings
-@pytest.mark.parametrize("distillation", ["cross_entropy", "mse"])
-def test_fd(executor, setting, distillation):
+def test_fd(executor, setting):
     hand, known = Clients(setting), {}
     for number, cohort in enumerate(ROUNDS):
         sent = []
@@ -53,16 +52,14 @@ def test_fd(executor, setting, distillation):
                 total = 0.0
                 for row, k in zip(out, y.tolist(), strict=True):
                     noted.setdefault(k, []).append(row.detach().clone())
-                    if k in known and distillation == "mse":
-                        total = total + mse_loss(row, known[k])
-                    elif k in known:
+                    if k in known:
                         total = total + cross_entropy(row[None], softmax(known[k], 0)[None])
                 return 0.7 * total / len(y)
 
             hand.train(c, number, term)
             sent.append({k: torch.stack(rows).mean(0) for k, rows in noted.items()})
         mean_over_clients(sent, known)
-    _, state, _ = train("fd", setting, executor, lam=0.7, distillation=distillation)
+    _, state, _ = train("fd", setting, executor, lam=0.7)
     hand.assert_models(state)
     assert_known(state.logits, known)
 

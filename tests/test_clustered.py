@@ -19,13 +19,6 @@ def clustering(**params):
     return methods.load("clustered")(task=task, **settings | params)
 
 
-def test_clustered_fl_may_not_split_before_its_first_round_to_do_so():
-    # With these bounds every cluster of more than two clients disagrees.
-    method = clustering(eps1=1e9, eps2=0.0, min_round=2)
-    sizes = [len(tree.leaves(run(method, toy_federation(), n).models)[0]) for n in (2, 3)]
-    assert sizes == [1, 2]
-
-
 def populations(of, examples=30, seed=0):
     """Clients with the same inputs and, in each population, other labels; the last are unseen.
 

@@ -98,14 +98,10 @@ class FedMixByHand(Reference):
 
         def loss(batch):
             given, table, y = self.of_client(client)[batch.index], phi.softmax(1), batch.y
-            q = self.marginal(client, table)
-            q = q if method.grad_to_marginal else q.detach()
+            q = self.marginal(client, table).detach()
             kept = self.kept(q, received)
             features = {k: nets[k].body(batch.x) for k in kept}
-            to_gate = features
-            if not method.grad_to_features:
-                to_gate = {k: x.detach() for k, x in features.items()}
-            log_gate = self.logits(gate, q, kept, to_gate).log_softmax(1)
+            log_gate = self.logits(gate, q, kept, features).log_softmax(1)
             total = (table[given] * log_gate).sum(1)
             for k in kept:
                 output = self.output(nets[k], gate, features[k]).log_softmax(1)
@@ -139,11 +135,6 @@ class FedMixByHand(Reference):
             self.stored[client] = q.tolist()
         self.divergence.append([self.renew(k, done) for k in range(EXPERTS)])
         prior = torch.ones(len(self.phi)).double() / len(self.phi)
-        if self.method.prior == "empirical":
-            prior = sum(
-                p * self.marginal(c, torch.eye(len(self.phi)).double())
-                for c, p in zip(ids, self.weights, strict=True)
-            )
         mean = prior @ self.phi.softmax(1)
         entropy = -(mean * mean.log()).sum()
         (slope,) = torch.autograd.grad(entropy, self.phi)
@@ -161,12 +152,12 @@ class FedMixByHand(Reference):
     def renew(self, k, done):
         """An expert's step; how its clients diverged."""
         mass = [
-            p * (k in returned) * float(q[k] / q[returned].sum() if self.method.reweight else 1)
+            p * (k in returned) * float(q[k] / q[returned].sum())
             for p, (*_, q, returned) in zip(self.weights, done, strict=True)
         ]
         if sum(mass) == 0:
             return 0.0
-        weights = [m / sum(mass) if self.method.reweight else m for m in mass]
+        weights = [m / sum(mass) for m in mass]
         theirs = [
             [p for n, p in nets[k].named_parameters() if not self.private(n)] for nets, *_ in done
         ]
@@ -215,9 +206,7 @@ def skewed(sizes=(9, 12, 10, 11)):
 SETTINGS = [
     *({"gates": "shared"}, {"private_bias": True}, {"pruning": 0.9}, {"pruning": 0.97}),
     *({"pruning": 0.97, "private_bias": True}, {"pruning": 0.9, "gates": "shared"}),
-    *({"reweight": False}, {"prior": "empirical"}, {"entropy_weight": 0.3}),
-    *({"local_entropy": True}, {"grad_to_features": False}, {"grad_to_marginal": True}),
-    {"condition": "side", "num_sides": 4},
+    *({"entropy_weight": 0.3}, {"local_entropy": True}, {"condition": "side", "num_sides": 4}),
 ]
 
 

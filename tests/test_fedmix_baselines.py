@@ -29,9 +29,7 @@ BIAS = "head.1.bias"  # of the tiny network
 CASES = {
     "nothing private": ("fedavg_adam", {}, ()),
     "bias": ("biased_fedavg", {"private": BIAS}, (BIAS,)),
-    "faster bias": ("biased_fedavg", {"private": BIAS, "private_lr_scale": 3.0}, (BIAS,)),
     "first layer": ("local_global", {}, ("body.0.",)),
-    "slower first layer": ("local_global", {"private_lr_scale": 0.5}, ("body.0.",)),
     "statistics too": ("local_global", {"private": "body.1"}, ("body.0.", "body.1.")),
 }
 
@@ -50,11 +48,10 @@ class ByHand(Reference):
         task, self.private = method.task, private
         zero = {BIAS: torch.zeros(3).double()} if BIAS in private else {}
         self.start = task.init(0) | zero
-        self.rate = SOLVER.lr * method.private_lr_scale
         clients = range(federation.num_clients)
         self.shared_net = module_of(task, self.start)
         self.nets = {c: module_of(task, self.start) for c in clients}
-        self.solvers = {c: [descent(self.groups(net), SOLVER)] for c, net in self.nets.items()}
+        self.solvers = {c: [descent(net.parameters(), SOLVER)] for c, net in self.nets.items()}
         self.shared = self.parameters(self.shared_net, private=False)
         self.adam = torch.optim.Adam(self.shared.values(), lr=SERVER_LR)
         self.divergence = []
@@ -62,10 +59,6 @@ class ByHand(Reference):
 
     def parameters(self, net, private):
         return {n: p for n, p in net.named_parameters() if n.startswith(self.private) == private}
-
-    def groups(self, net):
-        own, rest = (list(self.parameters(net, private).values()) for private in (True, False))
-        return [{"params": rest}, *([{"params": own, "lr": self.rate}] if own else [])]
 
     def client(self, c, number):
         net = self.nets[c].train()
@@ -109,7 +102,7 @@ class ByHand(Reference):
         net = module_of(task, {**self.shared_net.state_dict(), **self.private_start()})
         own = list(self.parameters(net, private=True).values())
         batches = self.batches(c, number, "welcome", replace(SOLVER, epochs=EPOCHS))
-        solvers = [descent([{"params": own, "lr": self.rate}], SOLVER)] if own else []
+        solvers = [descent(own, SOLVER)] if own else []
         descend(solvers, batches, cross_entropy_of(net))
         return net.state_dict()
 

@@ -70,7 +70,7 @@ METHODS = {
         lambda model, body, head: 3 * model,
     ),
     "fedmix_vae": (
-        SERVER | {"num_experts": 3, "gate_epochs": 2, "vae_epochs": 2, "stop_split": "test"},
+        SERVER | {"num_experts": 3, "gate_epochs": 2, "vae_epochs": 2},
         lambda model, body, head: 3 * model + 3 * 3,
     ),
     "fedmoe": (
@@ -84,7 +84,7 @@ METHODS = {
     "fedproto": ({"curves": ["nearest"]}, lambda model, body, head: (0, 6 * 8 / 3)),
     "fedtgp": ({"server_epochs": 2}, lambda model, body, head: (0, 6 * 8 / 3)),
     "fml": ({}, lambda model, body, head: model),
-    "ifca": (IFCA | {"stop": "never", "horizon": 2}, lambda model, body, head: (3 * model, model)),
+    "ifca": (IFCA | {"stop": "never"}, lambda model, body, head: (3 * model, model)),
     "l2sgd": ({"p": 0.3, "lam": 0.1}, lambda model, body, head: model),
     "label_leakage": ({}, lambda model, body, head: model),
     "lg_fedavg": ({}, lambda model, body, head: head),
@@ -105,7 +105,7 @@ METHODS = {
     "gated_experts": ({"num_experts": 3, "gate_features": 4}, lambda model, body, head: 2 * model),
     # The gate sees the 6 features of the experts.
     "plain_mixture": (
-        {"num_experts": 3, "table_rounds": [0, 2], "table_split": "train"},
+        {"num_experts": 3, "table_rounds": [0, 2]},
         lambda model, body, head: 3 * model + (6 * 3 + 3),
     ),
     "pooled": ({}, lambda model, body, head: 0),

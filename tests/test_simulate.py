@@ -35,12 +35,11 @@ from fedlib.run.simulate import Course
 ADAM = {"server": {"solver": "adam", "lr": 0.01, "batch_size": 6}}
 # As in test_methods.py, but with more to remember from round to round, and more to evaluate.
 CHANGED = {
-    "adaptive_experts": {"stop": "per_model", "stop_every": 2, "patience": 2, "horizon": 5},
+    "adaptive_experts": {"stop_every": 2, "patience": 2},
     "fedavg_adam": {"curves": ["finetuned"]},
     "fedmix": {"gate_epochs": 2, "curves": ["new_shard"]},
     "fedmix_clients": {"curves": ["finetuned"]},
     "fedmoe": ADAM | {"log_rounds": [1, 9]},
-    "label_leakage": {"zero_output": True},
     "local_global": {"curves": ["new_shard"]},
     "pfedme_moreau": {"inner_steps": 2},
     "pfedmoe": {"gate_lr_scale": 0.5},

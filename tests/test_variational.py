@@ -95,10 +95,10 @@ def reported(shift, weights, sizes, norm=False):
     return task, experts, found
 
 
-def weight_of(client, weights, sizes, reweight=True):
+def weight_of(client, weights, sizes):
     """p(s|e) of one client [E]: how far the mean goes if that client alone goes 1."""
     shift = -np.eye(len(sizes))[client][:, None].repeat(2, 1)
-    mean = variational.mean_difference(reported(shift, weights, sizes)[2], reweight)
+    mean = variational.mean_difference(reported(shift, weights, sizes)[2])
     assert all(torch.allclose(x.flatten(1).T, x.flatten(1)[:, 0]) for x in mean.values())
     return next(iter(mean.values())).flatten(1)[:, 0]
 
@@ -108,10 +108,6 @@ def test_the_golden_weights_of_clients_by_expert():
     found = torch.stack([weight_of(client, q, [100, 300, 100]) for client in range(3)])
     close(found[:, 0], [0.375, 0.625, 0.0])
     close(found[:, 1], [0.03846, 0.57692, 0.38462], places=5)
-
-
-def test_without_reweighting_weights_are_the_clients_examples():
-    close(weight_of(1, [[1, 1], [1, 0], [1, 1]], [100, 300, 100], reweight=False), [0.6, 0.0])
 
 
 def test_an_expert_of_nobody_has_no_weights_instead_of_nan():
@@ -140,7 +136,7 @@ def expert_step(shift, weights, sizes, norm=False):
     """(experts before, after, memory after) where clients moved all by so much."""
     task, experts, found = reported(shift, weights, sizes, norm)
     server = ServerAdam(lr=0.1)
-    mean, active = variational.mean_difference(found, True), found.weights.sum > 0
+    mean, active = variational.mean_difference(found), found.weights.sum > 0
     memory = server.init(task.trainable(experts), 2)
     return experts, *variational.expert_step(server, task, experts, mean, active, memory)
 

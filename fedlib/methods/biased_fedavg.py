@@ -30,14 +30,11 @@ class BiasedFedAvg(FedAvgAdam):
 
     Attributes:
       private: name of the output bias.
-      private_lr_scale: factor of the bias's learning rate, at least 0; ours. 1 is the paper, which
-        has a single rate.
       new_client_epochs: epochs for which a new client fits its bias, at least 1. 10, as for a new
         gate in FedMix, is ours.
     """
 
     private: str = "head.bias"
-    private_lr_scale: float = 1.0
     new_client_epochs: int = 10
 
     ranges: ClassVar = FedAvgAdam.ranges | {"new_client_epochs": Range(1)}

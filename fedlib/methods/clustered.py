@@ -12,9 +12,10 @@ Source: Sattler et al., "Clustered Federated Learning: Model-Agnostic Distribute
 Optimization under Privacy Constraints", IEEE TNNLS 2020.
 Official code: omarfoq/FedEM, aggregator.py (ClusteredAggregator), also used by pFedMM. The
 method's authors: felisat/clustered-federated-learning.
-Deviation: see `variant`. When a part of a split cluster splits again, the official code confuses
-positions within the cluster with client numbers, so clients end up in two clusters or none; no
-variant does that. It never trains or assigns unseen clients; here they get the cluster whose model
+Deviation: the length of an update for eps2 is its Euclidean norm; the official code takes its
+largest absolute coordinate, with which splits are rare. When a part of a split cluster splits
+again, that code confuses positions within the cluster with client numbers, so clients end up in two
+clusters or none. It never trains or assigns unseen clients; here they get the cluster whose model
 has the lowest loss on their train split.
 """
 
@@ -35,8 +36,6 @@ from fedlib.errors import ConfigError
 from fedlib.methods.base import Method, Range
 from fedlib.methods.parts.settings import Uniform
 
-VARIANTS = ("fixed", "official")
-
 
 class State(NamedTuple):
     """One model per cluster, each client's cluster, and the memory of the clients' solvers."""
@@ -55,19 +54,13 @@ class ClusteredFL(Method):
       eps1: at least 0; a cluster splits only if its mean update is shorter. 0 is FedAvg; the
         official code has 0.4.
       eps2: at least 0; a cluster splits only if some update is longer. The official code has 1.6.
-      min_round: rounds before clusters may split, at least 0.
-      variant: length of an update for eps2: "fixed", its Euclidean norm, or "official", its largest
-        absolute coordinate, with which splits are rare.
     """
 
     local: Solver
     eps1: float = 0.4
     eps2: float = 1.6
-    min_round: int = 0
-    variant: str = "fixed"
 
-    choices: ClassVar = {"variant": VARIANTS}
-    ranges: ClassVar = dict.fromkeys(("eps1", "eps2", "min_round"), Range(0))
+    ranges: ClassVar = dict.fromkeys(("eps1", "eps2"), Range(0))
     SPACE: ClassVar = {"eps1": Uniform(0.1, 0.8), "eps2": Uniform(0.8, 3)}
     protocols: ClassVar = {"seen": {"default": "personalise"}, "unseen": {"default": "assign"}}
 
@@ -93,9 +86,7 @@ class ClusteredFL(Method):
         # All models at once, as a split depends on the updates of all members.
         trained, memory = cohort.fit(self.task.loss, start, local=self.local, memory=state.memory)
         trained = cohort.collect(trained)
-        cluster = state.cluster
-        if cohort.round >= self.min_round:
-            cluster = self.split(cluster, cohort.ids, self.updates(start, trained))
+        cluster = self.split(state.cluster, cohort.ids, self.updates(start, trained))
         models = self.average(trained, cluster[cohort.ids], state.models, cohort)
         return State(models, cluster, memory)
 
@@ -143,8 +134,7 @@ class ClusteredFL(Method):
         """Whether a cluster with these updates [C, D] must split; clusters of two never do."""
         if len(updates) <= 2:
             return False
-        mean = updates.mean(0).norm()
-        largest = updates.norm(dim=1).max() if self.variant == "fixed" else updates.abs().max()
+        mean, largest = updates.mean(0).norm(), updates.norm(dim=1).max()
         return bool((mean < self.eps1) & (largest > self.eps2))
 
     def personalise(self, state: State, cohort: Cohort) -> Params:

@@ -1,6 +1,6 @@
 """FD: clients exchange only their mean logits of each class, and distil the mean of all clients.
 
-    client  minimises CE(h(x), y) + lam d(h(x), m_y), and adds up its logits h(x) as it trains
+    client  minimises CE(h(x), y) + lam CE(h(x), softmax(m_y)); adds up its logits h(x) as it trains
             returns the mean of its logits over its examples of each class that it holds
     server  m_c <- the mean over clients of their means of class c
 
@@ -33,7 +33,6 @@ from fedlib.methods.parts.class_means import ClassMeans
 from fedlib.methods.parts.settings import LogUniform, Range
 from fedlib.tree import Rows, Tree
 
-DISTILLATIONS = ("cross_entropy", "mse")
 NOTED = "logits by class"  # entry of the trained tree: sums [L, K] of K logits, by label
 
 
@@ -61,13 +60,10 @@ class FD(ClassStatistics):
 
     Attributes:
       lam: weight of the distillation, at least 0; 0 is Local. 1 is the reference library's default.
-      distillation: d, the "cross_entropy" between both softmaxes, or the "mse" between the logits.
     """
 
     lam: float = 1.0
-    distillation: str = "cross_entropy"
 
-    choices: ClassVar = {"distillation": DISTILLATIONS}
     ranges: ClassVar = {"lam": Range(0)}
     SPACE: ClassVar = {"lam": LogUniform(1e-2, 10)}
 
@@ -116,10 +112,5 @@ class FD(ClassStatistics):
         params[NOTED].add_(of_class.T @ logits.detach())
         target, known = targets.of(batch.y)
         losses = nll(log_probs(logits), batch.y, task.class_weights)
-        return batch.mean(losses + self.lam * torch.where(known, self.apart(logits, target), 0))
-
-    def apart(self, logits: Tensor, target: Tensor) -> Tensor:
-        """d between each example's logits [B, K] and its target -> [B]"""
-        if self.distillation == "mse":
-            return (logits - target).square().mean(-1)
-        return -(log_probs(target).exp() * log_probs(logits)).sum(-1)
+        apart = -(log_probs(target).exp() * log_probs(logits)).sum(-1)
+        return batch.mean(losses + self.lam * torch.where(known, apart, 0))

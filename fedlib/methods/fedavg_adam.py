@@ -58,8 +58,7 @@ class FedAvgAdam(Curves):
     server_lr: float = 1e-3
     horizon: int = 0
 
-    private_lr_scale: ClassVar[float] = 1.0  # a field in methods with private parameters
-    ranges: ClassVar = dict.fromkeys(("horizon", "private_lr_scale"), Range(0))
+    ranges: ClassVar = {"horizon": Range(0)}
     SPACE: ClassVar = {"server_lr": LogUniform(1e-3, 1e-1)}
     ways: ClassVar = {
         "seen": {"default": "personalise", "new_shard": "personalise", "finetuned": "finetune"},
@@ -76,11 +75,6 @@ class FedAvgAdam(Curves):
     def server(self) -> ServerAdam:
         """The server's optimiser."""
         return ServerAdam(lr=self.server_lr)
-
-    @cached_property
-    def lr_scale(self) -> dict[str, float]:
-        """Factors of the clients' learning rate, by name of the private parameters."""
-        return {n: self.private_lr_scale for n in self.task.init(0) if self.is_private(n)}
 
     def is_private(self, name: str) -> bool:
         """Whether this entry of the parameters is private."""
@@ -147,8 +141,8 @@ class FedAvgAdam(Curves):
         self, state: State, start: Params, cohort: Cohort, returns: Callable | None = None
     ) -> tuple[Tree, Memory]:
         """(the result of a local round, see `returns` of `Cohort.fit`; the solvers' memory)"""
-        about = {"local": self.local, "memory": state.memory, "lr_scale": self.lr_scale}
-        return cohort.fit(self.task.loss, start, **about, returns=returns)
+        about = {"local": self.local, "memory": state.memory, "returns": returns}
+        return cohort.fit(self.task.loss, start, **about)
 
     def fit_private(self, state: State, cohort: Cohort, epochs: int) -> Params:
         """The server's parameters, frozen, and private ones that each client fits to them.
@@ -162,7 +156,7 @@ class FedAvgAdam(Curves):
             return self.task.loss({**frozen, **own}, batch)
 
         local = replace(self.local, epochs=epochs, steps=None)
-        own, _ = cohort.fit(loss, start, local=local, stream="welcome", lr_scale=self.lr_scale)
+        own, _ = cohort.fit(loss, start, local=local, stream="welcome")
         return {**cohort.held(frozen), **own}
 
     def personal_numbers(self) -> int:

@@ -5,7 +5,7 @@
             sum_e q(e|y) (log p_e(y|x) + log p_s(e|x)),   q(e|y) = softmax_e phi[y]
     server  takes a step of Adam along the mean differences: of expert e with weights p(s|e),
             proportional to q(e|s) p(s); of phi with weights p(s), minus the gradient of the entropy
-            of sum_y p(y) q(.|y), so that this entropy rises
+            of sum_y q(.|y) / L, so that this entropy rises
 
 q(e|s) is the mean of q(e|y) over a client's labels. It pools the gate's features and, with pruning,
 decides which experts a client does not use. Predictions never look up q by the example's label.
@@ -76,17 +76,12 @@ class FedMix(TableMixture):
     Attributes:
       entropy_weight: factor of the entropy's gradient at the server, at least 0; 0 omits it, 1 is
         Algorithm 1.
-      prior: p(c) in this entropy: "uniform", or "empirical", the shares of seen clients' examples.
-      reweight: whether an expert's differences are weighted by p(s|e) (Algorithm 1), or by p(s).
       table_rounds: rounds after which the table is recorded, ascending (Figure 14 a).
     """
 
     entropy_weight: float = 1.0
-    prior: str = "uniform"
-    reweight: bool = True
     table_rounds: tuple[int, ...] = ()
 
-    choices: ClassVar = TableMixture.choices | {"prior": ("uniform", "empirical")}
     ranges: ClassVar = TableMixture.ranges | {"entropy_weight": Range(0)}
     SPACE: ClassVar = {
         "num_experts": OneOf((2, 4)),
@@ -167,9 +162,7 @@ class FedMix(TableMixture):
         facts = self.facts(state, part)
         q = variational.marginal(facts["shares"], trained["phi"])
         returned = variational.keep(q, facts["received"], self.pruning)
-        weights = returned.to(q.dtype)
-        if self.reweight:
-            weights = variational.kept_part(q, returned) if self.pruning else q
+        weights = variational.kept_part(q, returned) if self.pruning else q
         rest = {"phi": part.held(state.phi) - trained["phi"]}
         if self.gates == "shared":
             rest["gate"] = tree.sub(part.held(state.gate), trained["gate"])
@@ -182,26 +175,17 @@ class FedMix(TableMixture):
     def server_update(self, state: State, sent: Sent, cohort: Cohort) -> State:
         """Steps of Adam along the clients' differences."""
         adam, rest = dict(state.adam), sent.rest.mean()
-        after, adam["experts"] = self.step(
-            state, sent.experts, adam["experts"], cohort, self.reweight
-        )
+        after, adam["experts"] = self.step(state, sent.experts, adam["experts"], cohort)
         towards = rest["phi"]
         if self.entropy_weight:
-            slope = variational.entropy_gradient(state.phi, self.prior_of(cohort))
+            prior = torch.ones_like(state.phi[:, 0]) / self.num_rows  # p(c), uniform
+            slope = variational.entropy_gradient(state.phi, prior)
             towards = towards - self.entropy_weight * slope
         phi, adam["phi"] = self.server.step(state.phi, towards, state.adam["phi"])
         gate = state.gate
         if self.gates == "shared":
             gate, adam["gate"] = self.server.step(gate, rest["gate"], state.adam["gate"])
         return after._replace(phi=phi, gate=gate, adam=adam)
-
-    def prior_of(self, cohort: Cohort) -> Tensor:
-        """p(c) of the server's entropy -> [R]"""
-        if self.prior == "uniform":
-            shares = torch.ones(self.num_rows, device=cohort.ids.device, dtype=self.task.dtype)
-            return shares / self.num_rows
-        seen = cohort.seen()
-        return tree.mean(seen.shares(self.condition, self.num_rows), seen.num_examples)
 
     def tabulated(self, recorded: Tensor, phi: Tensor, round: int) -> Tensor:
         """The recorded tables, with q(e|c) after `round` rounds if it is one of `table_rounds`."""

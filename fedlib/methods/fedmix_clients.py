@@ -164,8 +164,6 @@ class FedMixClients(PooledMixture):
         """See `loss`; experts get `experts_batch`, everything else `batch`."""
         features, log_probs = gating.outputs(self.task, model["experts"], experts_batch)
         likelihoods = -expert_losses(log_probs, batch.y, self.task.class_weights)
-        if not self.grad_to_features:
-            features = features.detach()
         pi = model["pi"]
         if batch.train:
             with torch.no_grad():

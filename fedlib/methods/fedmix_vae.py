@@ -27,7 +27,7 @@ from fedlib.engine.task import Batch, Params, Task
 from fedlib.methods.fedmix import FedMix, State
 from fedlib.methods.parts.early_stopping import EarlyStopping
 from fedlib.methods.parts.gating import Anybody, Known
-from fedlib.methods.parts.input_likelihood import Given, Likelihood, latent_of, train
+from fedlib.methods.parts.input_likelihood import Given, elbo, given, latent_of, train
 
 
 class Experienced(NamedTuple):
@@ -47,12 +47,8 @@ class FedMixVAE(FedMix):
       vae_lr: learning rate of its Adam; 1e-3, Adam's default, in the paper (appendix F).
       vae_batch_size: examples in a step; 10 in the paper.
       vae_epochs: most epochs, at least 1.
-      vae_patience: epochs without a better bound on `stop_split` after which a client stops, at
+      vae_patience: epochs without a better bound on validation data after which a client stops, at
         least 1; 3 in the paper.
-      vae_bound, vae_samples: bound of p(x|s), see
-        `fedlib.methods.parts.input_likelihood.Likelihood`. Training always uses "elbo" with one
-        sample.
-      stop_split: split of early stopping: "val", or "test", which selects on the reported data.
     """
 
     vae: Task
@@ -60,9 +56,6 @@ class FedMixVAE(FedMix):
     vae_batch_size: int = 10
     vae_epochs: int = 200
     vae_patience: int = 3
-    vae_bound: str = "elbo"
-    vae_samples: int = 1
-    stop_split: str = "val"
 
     ways: ClassVar = {
         group: {**known, "new_shard_vae": "experienced"} for group, known in FedMix.ways.items()
@@ -71,7 +64,7 @@ class FedMixVAE(FedMix):
     def __post_init__(self):
         """Raises ValueError for invalid settings."""
         FedMix.__post_init__(self)
-        _ = self.vae_solver, self.vae_stopping, self.likelihood  # each is checked when it is made
+        _ = self.vae_solver, self.vae_stopping  # each is checked when it is made
         latent_of(self.vae)
 
     @cached_property
@@ -86,20 +79,16 @@ class FedMixVAE(FedMix):
             max_epochs=self.vae_epochs,
             check_every=1,
             patience=self.vae_patience,
-            split=self.stop_split,
+            split="val",
         )
-
-    @cached_property
-    def likelihood(self) -> Likelihood:
-        """The bound of p(x|s) in predictions."""
-        return Likelihood(self.vae_bound, self.vae_samples)
 
     def experienced(self, state: State, cohort: Cohort) -> Experienced:
         """As `anybody`, with autoencoders that all seen clients train now."""
         local, stopping = self.vae_solver, self.vae_stopping
         autoencoders = train(cohort.seen(), self.vae, local=local, stopping=stopping)
-        given = self.likelihood.given(self.vae, cohort.data.federation, cohort.seed)
-        return Experienced(self.anybody(state, cohort), *cohort.broadcast((autoencoders, given)))
+        constants = given(self.vae, cohort.data.federation, cohort.seed)
+        known = cohort.broadcast((autoencoders, constants))
+        return Experienced(self.anybody(state, cohort), *known)
 
     def briefly(self) -> "FedMixVAE":
         """This method, with one epoch of training of the autoencoders."""
@@ -116,7 +105,7 @@ class FedMixVAE(FedMix):
     def evidence(self, personal: Experienced, batch: Batch) -> Tensor:
         """The bound of log p(x|s) of every seen client -> [B, S]"""
         bounds = [
-            self.likelihood(self.vae, autoencoder, personal.given, batch)
+            elbo(self.vae, autoencoder, personal.given, batch)
             for autoencoder in tree.unstack(personal.autoencoders)
         ]
         return torch.stack(bounds, dim=1)

@@ -22,7 +22,6 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from fedlib import tree
 from fedlib.engine.batches import draw_batches
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import SGD, Memory
@@ -44,11 +43,7 @@ class LabelLeakage(FedAvg):
 
     Attributes:
       local: plain SGD at a constant rate, as the estimate depends on the step size.
-      zero_output: whether the output layer starts from zeros. Then all labels are equally probable
-        at first, and one full-batch step reveals the label shares exactly.
     """
-
-    zero_output: bool = False
 
     shared: ClassVar = ()  # without a server nobody estimates
 
@@ -66,9 +61,6 @@ class LabelLeakage(FedAvg):
     def init(self, num_clients: int, seed: int) -> State:
         """A new model; no estimates."""
         params, memory = FedAvg.init(self, num_clients, seed)
-        if self.zero_output:
-            _, head = self.task.split(params)
-            params = params | tree.map(torch.zeros_like, head)
         bias = params[self.output_bias(params)]
         return State(params, memory, bias.new_zeros(num_clients, len(bias)))
 

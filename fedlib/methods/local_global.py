@@ -41,14 +41,11 @@ class LocalGlobal(FedAvgAdam):
     Attributes:
       private: name of the last private part of the body, which is Sequential; all parts before it
         are private too.
-      private_lr_scale: factor of the lower part's learning rate, at least 0; ours. 1 is the paper,
-        which has a single rate.
       new_client_epochs: epochs for which a new client trains its lower part, at least 1. 10, as for
         a new gate in FedMix, is ours.
     """
 
     private: str = "body.0"
-    private_lr_scale: float = 1.0
     new_client_epochs: int = 10
 
     ranges: ClassVar = FedAvgAdam.ranges | {"new_client_epochs": Range(1)}

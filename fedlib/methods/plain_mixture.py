@@ -35,7 +35,6 @@ from fedlib.methods.parts.gating import Gate
 Model = dict[
     str, Params | Gate
 ]  # {"experts": leaves [E, ...], "gate": see fedlib.methods.parts.gating}
-SPLITS = ("train", "val")
 
 
 class State(NamedTuple):
@@ -54,16 +53,13 @@ class PlainMixture(Method):
       local: solver of experts and gate.
       num_experts: E, at least 1, which is FedAvg; 4 in Figure 14.
       table_rounds: rounds after which gate weights are recorded, ascending; 0 is before the first
-        round.
-      table_split: split of the recorded examples, "train" or "val", of the round's clients.
+        round. They are means over the validation examples of the round's clients.
     """
 
     local: Solver
     num_experts: int
     table_rounds: tuple[int, ...] = ()
-    table_split: str = "val"
 
-    choices: ClassVar = {"table_split": SPLITS}
     ranges: ClassVar = {"num_experts": Range(1)}
 
     def __post_init__(self):
@@ -119,16 +115,14 @@ class PlainMixture(Method):
         """Mean gate weights by label, over the examples of the round's clients -> [L, E]
 
         Raises:
-          DataError: if no client of the round has examples in `table_split`.
+          DataError: if no client of the round has validation examples.
         """
-        split = self.table_split
-        if not cohort.data.federation.split(split).sizes[cohort.host_ids].any():
-            other = next(name for name in SPLITS if name != split)
+        if not cohort.data.federation.val.sizes[cohort.host_ids].any():
             raise DataError(
-                f"no client of the round has {split} examples, on which the gate is looked at; use "
-                f"a partition that gives some, or table_split {other!r}"
+                "no client of the round has validation examples, on which the gate is looked at; "
+                "use a partition that gives some"
             )
-        found = cohort.score(self.by_label, cohort.held(model), split=split).sum((0, 1))
+        found = cohort.score(self.by_label, cohort.held(model), split="val").sum((0, 1))
         weights, count = found[:, :-1], found[:, -1:]
         return weights / count.clamp(min=1)
 

@@ -38,8 +38,6 @@ class PooledMixture(Curves):
         rate 0.05.
       num_experts: E, the paper's K, at least 1, which is FedAvgAdam. Table 1 has 2, 4 and 10.
       server_lr: learning rate of the server's Adam, at least 0; 1e-3 in the paper, Adam's default.
-      grad_to_features: whether the gate's term of the objective also trains the experts (Algorithm
-        1 read literally).
       gate_epochs: epochs for which a new client trains its gate, at least 1; 10 is ours.
       horizon: rounds of the run whose gradient divergence is recorded, at least 0.
     """
@@ -47,7 +45,6 @@ class PooledMixture(Curves):
     local: Solver
     num_experts: int
     server_lr: float = 1e-3
-    grad_to_features: bool = True
     gate_epochs: int = 10
     horizon: int = 0
 
@@ -72,11 +69,9 @@ class PooledMixture(Curves):
         diverge = is_recorded(state.divergence, part.round)
         return variational.report(self.task, state.experts, returned, weights, part, diverge)
 
-    def step(
-        self, state: Any, found: Report, memory: Tree, cohort: Cohort, reweight: bool = True
-    ) -> tuple[Any, Tree]:
+    def step(self, state: Any, found: Report, memory: Tree, cohort: Cohort) -> tuple[Any, Tree]:
         """(state, memory) after the server's step of the experts; see `variational`."""
-        mean, active = variational.mean_difference(found, reweight), found.weights.sum > 0
+        mean, active = variational.mean_difference(found), found.weights.sum > 0
         experts, memory = variational.expert_step(
             self.server, self.task, state.experts, mean, active, memory
         )

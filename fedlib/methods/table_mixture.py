@@ -45,7 +45,6 @@ class TableMixture(PooledMixture):
         ("biased FedMix"); starting at zero is ours.
       pruning: the paper's eta, in [0, 1]: clients use the experts with q(e|s) >= eta / E. 0 keeps
         all (Algorithm 2; Figure 11 b and d).
-      grad_to_marginal: whether the pooling weights pass a gradient to the table.
     """
 
     condition: str = "label"
@@ -54,7 +53,6 @@ class TableMixture(PooledMixture):
     gates: str = "private"
     private_bias: bool = False
     pruning: float = 0.0
-    grad_to_marginal: bool = False
 
     choices: ClassVar = {"condition": ("label", "side"), "gates": ("private", "shared")}
     ranges: ClassVar = PooledMixture.ranges | {"pruning": Range(0, 1)}
@@ -95,12 +93,10 @@ class TableMixture(PooledMixture):
     def loss(self, model: Model, facts: Facts, batch: Batch) -> Tensor:
         """One client's objective, negated -> []"""
         phi = model["phi"]
-        q = variational.marginal(facts["shares"], phi if self.grad_to_marginal else phi.detach())
+        q = variational.marginal(facts["shares"], phi.detach())
         keep = variational.keep(q, facts["received"], self.pruning)
         features, log_probs = gating.outputs(self.task, self.whole(model), batch)
-        pooled = gating.pool(
-            self.pooling(q, keep), features if self.grad_to_features else features.detach()
-        )
+        pooled = gating.pool(self.pooling(q, keep), features)
         given = batch.y.long() if self.condition == "label" else facts["side"][batch.index]
         bound = variational.bound(
             phi.softmax(-1)[given],

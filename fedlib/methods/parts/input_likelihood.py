@@ -1,7 +1,6 @@
 """p(x|s), the probability of an input at client s, from a variational autoencoder per client.
 
-    log p(x|s) >= E_{e(z|x)} log p(x|z) - KL( e(z|x) || p(z) )            "elbo"
-    log p(x|s) >= log mean_k p(x|z_k) p(z_k) / e(z_k|x), z_k from e(z|x)  "importance"
+    log p(x|s) >= E_{e(z|x)} log p(x|z) - KL( e(z|x) || p(z) )
 
 The encoder e(z|x) and the prior p(z) are normal; pixels are independent Bernoulli variables. The
 encoder takes inputs scaled as for every model; p(x|z) is over pixels in [0, 1]. The noise of the
@@ -9,12 +8,10 @@ codes depends on the batch's key in training, and on the run's seed elsewhere. T
 for all inputs and autoencoders, so differences between autoencoders have less noise.
 
 Source: Reisser et al., "Federated Mixture of Experts", ICLR 2021 submission (arXiv:2107.06724),
-appendix F; section 7.6 of fedlib/papers/fedmix/README.md. Importance weights: Burda et al.,
-"Importance Weighted Autoencoders", ICLR 2016.
+appendix F; section 7.6 of fedlib/papers/fedmix/README.md.
 """
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -28,76 +25,53 @@ from fedlib.engine.device import upload
 from fedlib.engine.solvers import Solver
 from fedlib.engine.task import Batch, Params, Task
 from fedlib.federation import Federation
-from fedlib.methods.parts import settings
 from fedlib.methods.parts.early_stopping import EarlyStopping, fit
-from fedlib.methods.parts.settings import Range
 from fedlib.models.layers.random import gaussian
 
-BOUNDS = ("elbo", "importance")
 AT_ONCE = 20  # autoencoders trained together; each takes 12 times its size in memory
 
 
 class Given(NamedTuple):
-    """Constants of a bound, the same for every input and autoencoder."""
+    """Constants of the bound, the same for every input and autoencoder."""
 
-    noise: Tensor  # [samples, 1 or B, latent] standard normal numbers
+    noise: Tensor  # [1 or B, latent] standard normal numbers
     mean: Tensor  # [channels, 1, 1], or [] for inputs other than images: pixel = std x + mean
     std: Tensor
 
 
-@dataclass(frozen=True)
-class Likelihood:
-    """A lower bound of log p(x|s).
+def given(task: Task, federation: Federation, seed: int) -> Given:
+    """Noise for predictions, and the scale that turns inputs into pixels.
 
-    Attributes:
-      bound: "elbo" or "importance"; with one sample, equal in expectation.
-      samples: codes drawn for an input, at least 1.
+    Inputs other than images are taken as pixels in [0, 1].
     """
+    drawn = streams.generator(seed, "vae", "noise").standard_normal((1, latent_of(task)))
+    mean, std = np.zeros(()), np.ones(())
+    if federation.mean:
+        mean, std = (np.reshape(v, (-1, 1, 1)) for v in (federation.mean, federation.std))
+    elif federation.x.dtype == np.uint8:
+        std = np.full((), 1 / 255)
+    return Given(*(_tensor(x, task) for x in (drawn, mean, std)))
 
-    bound: str = "elbo"
-    samples: int = 1
 
-    def __post_init__(self):
-        """Raises ValueError for another bound, or no samples."""
-        settings.check(self, {"bound": BOUNDS}, {"samples": Range(1)})
+def elbo(task: Task, params: Params, given: Given, batch: Batch) -> Tensor:
+    """The lower bound of log p(x|s) of each input -> [B]
 
-    def given(self, task: Task, federation: Federation, seed: int) -> Given:
-        """Noise for predictions, and the scale that turns inputs into pixels.
-
-        Inputs other than images are taken as pixels in [0, 1].
-        """
-        shape = self.samples, 1, latent_of(task)
-        drawn = streams.generator(seed, "vae", "noise").standard_normal(shape)
-        mean, std = np.zeros(()), np.ones(())
-        if federation.mean:
-            mean, std = (np.reshape(v, (-1, 1, 1)) for v in (federation.mean, federation.std))
-        elif federation.x.dtype == np.uint8:
-            std = np.full((), 1 / 255)
-        return Given(*(_tensor(x, task) for x in (drawn, mean, std)))
-
-    def __call__(self, task: Task, params: Params, given: Given, batch: Batch) -> Tensor:
-        """A lower bound of log p(x|s) of each input -> [B]
-
-        Args:
-          task: of the autoencoder, see `fedlib.models.vae`.
-          params: of one client's autoencoder.
-          given: from `given`.
-          batch: inputs.
-        """
-        body, head = task.split(params)
-        mean, log_variance = task.features(body, batch).chunk(2, dim=-1)
-        code = mean + (log_variance / 2).exp() * given.noise
-        pixels = (batch.x * given.std + given.mean).flatten(1)
-        seen = bernoulli(task.head_logits(head, code, batch), pixels)
-        if self.bound == "elbo":
-            return seen.mean(0) - divergence(mean, log_variance)
-        ratio = (given.noise.square() - code.square() + log_variance).sum(-1) / 2
-        return (seen + ratio).logsumexp(0) - math.log(self.samples)
+    Args:
+      task: of the autoencoder, see `fedlib.models.vae`.
+      params: of one client's autoencoder.
+      given: from `given`.
+      batch: inputs.
+    """
+    body, head = task.split(params)
+    mean, log_variance = task.features(body, batch).chunk(2, dim=-1)
+    code = mean + (log_variance / 2).exp() * given.noise
+    pixels = (batch.x * given.std + given.mean).flatten(1)
+    seen = bernoulli(task.head_logits(head, code, batch), pixels)
+    return seen - divergence(mean, log_variance)
 
 
 def bernoulli(logits: Tensor, x: Tensor) -> Tensor:
-    """log p(x|z) of pixels x [B, D] in [0, 1], from logits [K, B, D] -> [K, B]"""
-    x = x.expand_as(logits)
+    """log p(x|z) of pixels x [B, D] in [0, 1], from logits [B, D] -> [B]"""
     return -binary_cross_entropy_with_logits(logits, x, reduction="none").sum(-1)
 
 
@@ -131,22 +105,21 @@ def train(cohort: Cohort, task: Task, *, local: Solver, stopping: EarlyStopping)
     Raises:
       DataError: if a client has no examples for early stopping.
     """
-    elbo = Likelihood()
 
     def losses(params: Params, given: Given, batch: Batch) -> Tensor:
         if batch.train:
-            shape = torch.Size((1, len(batch.y), given.noise.shape[-1]))
+            shape = torch.Size((len(batch.y), given.noise.shape[-1]))
             noise = gaussian(batch.key, shape, task.device).to(task.dtype)
             given = given._replace(noise=noise)
         return -elbo(task, params, given, batch)
 
     start = task.init(cohort.seed)
-    given = elbo.given(task, cohort.data.federation, cohort.seed)
+    constants = given(task, cohort.data.federation, cohort.seed)
     cohort = replace(cohort, task=task)
     trained = []
     for first in range(0, cohort.size, AT_ONCE):
         part = cohort.some(np.arange(first, min(first + AT_ONCE, cohort.size)))
-        args = part, losses, part.held(start), part.held(given)
+        args = part, losses, part.held(start), part.held(constants)
         trained.append(fit(*args, local=local, stopping=stopping, stream="vae").models["best"])
     return tree.concatenate(trained)
 

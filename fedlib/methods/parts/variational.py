@@ -139,15 +139,14 @@ def report(
     return Report(part.total(weighted), part.total(weights), part.total(towards))
 
 
-def mean_difference(found: Report, reweight: bool) -> Params:
+def mean_difference(found: Report) -> Params:
     """sum_s p(s|e) difference_s of every expert; 0 for an expert without weight -> [E, ...]
 
     Args:
-      found: report of the cohort. With weights q(e|s), p(s|e) is proportional to q(e|s) p(s).
-      reweight: whether the weights are p(s|e), which sum to 1 for each expert, or p(s).
+      found: report of the cohort, with weights q(e|s). p(s|e) is proportional to q(e|s) p(s).
     """
     mass = found.weights.sum
-    by = torch.where(mass > 0, mass, 1) if reweight else mass.new_full((), found.weights.examples)
+    by = torch.where(mass > 0, mass, 1)
     return tree.map(lambda d: d / _along(by, d), found.differences.sum)
 
 
