@@ -42,7 +42,7 @@ def test_what_a_name_takes_is_listed_with_default_limits_and_meaning(capsys):
     lines = printed(capsys, "methods", "pfedmm")
     assert "prior: str = 'carried'  carried | uniform" in lines
     meaning = lines[lines.index("num_experts: int  at least 1") + 1]
-    assert meaning.startswith("    E, the paper's M")
+    assert meaning.startswith("    E, the number of heads")
     lines = printed(capsys, "partitions", "dirichlet")
     assert "min_examples: int = 1" in lines and "num_clients: int" in lines
     assert "train_fraction: float" in lines  # of a base class
