@@ -213,7 +213,9 @@ def federation_for(name: str, *args, **options) -> Federation:
     """
     made = toy_federation(*args, **options)
     if name in ("fedmix_vae", "plain_mixture"):
-        return replace(made, val=made.test)
+        halves = [np.array_split(made.test.of(c), 2) for c in range(made.num_clients)]
+        val, test = (Split.from_lists(list(half)) for half in zip(*halves, strict=True))
+        return replace(made, val=val, test=test)
     if name == "oracle_clusters":
         return replace(made, cluster=np.arange(made.num_clients) % 2)
     return with_server(made, by_rule=True) if name in WITH_SERVER else made

@@ -85,7 +85,11 @@ FIVE_AND_SIX = tiny_task(hidden=5), tiny_task(hidden=6)
         ),
         ("ifca", {"cluster_init": "conv_only"}, "equal models of a network without convolutions"),
         ("ifca", {"exploration": "eps_decay_b", "horizon": 0}, "above 0, got 0.3 and 0"),
-        ("ifca", {"exploration": "eps_decay_b", "epsilon": 0.0}, "above 0, got 0.0 and 2"),
+        (
+            "ifca",
+            {"exploration": "eps_decay_b", "epsilon": 0.0, "horizon": 2},
+            "above 0, got 0.0 and 2",
+        ),
         (
             "ifca",
             {"lr_decay": True, "local": sgd(schedule=Schedule("cosine"))},

@@ -130,7 +130,7 @@ def by_hand(federation, method, task):
 def test_rounds_are_those_of_torch_optim(executor):
     federation, task = toy_federation((7, 12, 6, 10, 9)), tiny_task(norm=True)
     # Schedule and momenta begin anew in every round. At this rate the last check is not the best.
-    local = replace(SOLVER, keeps="round", lr=0.5)
+    local = replace(SOLVER, keeps="round", lr=0.8)
     params = {"exploration": "eps", "epsilon": 0.8, "stop_every": 2}
     method = make(3, task, local, **params)
     final, restored, least, failed, picks, choice = by_hand(federation, method, task)

@@ -74,8 +74,8 @@ def test_rounds_are_those_of_a_loop_in_plain_pytorch(executor):
 
 @executors
 def test_the_tables_are_the_mean_gate_of_the_examples_of_each_label(executor):
-    made, task = toy_federation(), tiny_task(norm=True)
-    federation = replace(made, val=made.train)
+    made, task = toy_federation(test=12), tiny_task(norm=True)
+    federation = replace(made, val=made.test, test=made.val)
     params = {"num_experts": EXPERTS, "table_rounds": [0, 1, ROUNDS, 9]}
     method, state = trained("plain_mixture", task, federation, executor, **params)
     found = method.diagnostics(state)
@@ -83,7 +83,7 @@ def test_the_tables_are_the_mean_gate_of_the_examples_of_each_label(executor):
     assert found["table_rounds"].tolist() == [0, 1, ROUNDS]
     assert (found["tables"][0] == 1 / EXPERTS).all()
     mixture = by_hand(federation, task)
-    rows = np.concatenate([federation.train.of(client) for client in federation.ids("seen")])
+    rows = np.concatenate([federation.val.of(client) for client in federation.ids("seen")])
     gate = mixture.gate(torch.from_numpy(federation.x[rows])).detach()
     for label in range(3):
         expected = gate[torch.from_numpy(federation.y[rows] == label)].mean(0)

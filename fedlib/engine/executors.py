@@ -234,8 +234,7 @@ class Batched:
 
     def _fold_block(self, work, drawn, batch_size, step, carry, per_client) -> Tree:
         """`fold` of the clients of one block, stacked; changes the carry in place."""
-        # Padding would change batch statistics, so such models need waves of equal sizes.
-        merged = waves(drawn, batch_size, may_pad=not work.task.statistics)
+        merged = waves(drawn, batch_size, may_pad=work.task.may_pad)
         with told(work) as place:
             for wave, active, batch in wave_batches(work, merged):
                 place.ids, place.batch = work.ids[wave.clients], batch

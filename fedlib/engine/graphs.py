@@ -57,7 +57,7 @@ class Graphs(Batched):
         try:
             with told(work) as place:
                 program.load(closed, carry, per_client, first_rows(work))
-                program.run(drawn, batch_size, not work.task.statistics, place)
+                program.run(drawn, batch_size, work.task.may_pad, place)
         except torch.OutOfMemoryError:
             self._programs.clear()  # frees buffers, to make room for a smaller block
             raise

@@ -126,6 +126,11 @@ class Task:
         return getattr(self._training, "tokens", None)
 
     @property
+    def may_pad(self) -> bool:
+        """Whether training batches may be padded; that would change the statistics of a batch."""
+        return not self.statistics
+
+    @property
     def needs_pairs(self) -> bool:
         """Whether a training batch needs two examples, because of batch normalisation.
 

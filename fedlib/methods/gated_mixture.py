@@ -36,6 +36,13 @@ PREDICTS = ("routed", "main", "gate", "alpha")  # entries that a prediction need
 GATE = ("gate", "noise", "alpha")  # entries in training with frozen experts
 
 
+@dataclass(frozen=True)
+class MixtureTask(JointTask):
+    """The task of training gates and alpha, and perhaps the experts."""
+
+    may_pad = False  # entropies and loads are of the whole batch
+
+
 @dataclass(frozen=True, kw_only=True)
 class GatedMixture(Method):
     """Settings, objective and prediction of a mixture.
@@ -106,11 +113,11 @@ class GatedMixture(Method):
         return True
 
     @cached_property
-    def mixture_task(self) -> Task:
+    def mixture_task(self) -> MixtureTask:
         """The task of the parameters in training."""
         if self.trains_experts:
-            return self.task.extended(JointTask, others=(self.gate,))
-        return self.gate
+            return self.task.extended(MixtureTask, others=(self.gate,))
+        return self.gate.extended(MixtureTask)
 
     def assembled(self, routed: Params, main: Params, seed: int, noise_seed: int) -> Model:
         """A mixture of these experts, with a new gate."""
