@@ -165,6 +165,13 @@ def put_(tree: Tree, index: Tensor | np.ndarray, rows: Tree) -> None:
     map_clients(replace, tree, rows)
 
 
+def where(chosen: Tensor, tree: T, other: T) -> T:
+    """Rows of `tree`, whose leaves are [N, ...], where `chosen` [N] is True, else of `other`."""
+    return map(
+        lambda x, y: torch.where(chosen.reshape(-1, *[1] * (x.dim() - 1)), x, y), tree, other
+    )
+
+
 def _take_rows(rows: Rows, index: Index) -> Tree:
     if isinstance(index, int | np.integer):
         return rows[index]

@@ -526,7 +526,7 @@ def test_a_declared_run_goes_through_its_commands(tmp_path):
 def test_modules_are_part_of_the_method_and_of_the_code_of_a_job():
     method = build_method(DECLARED, build_task(DECLARED))
     assert method.expert.init(0)["body.0.weight"].shape[0] == 3
-    assert method.networks.gate_outputs == 3
+    assert method.gate.num_outputs == 3
     assert run_roots("train", DECLARED) == (
         "scripts/train.py",
         "fedlib.methods.adaptive_experts",

@@ -463,7 +463,7 @@ def test_stacked_clients_and_experts_train_as_each_alone(name, params, shape):
 
 
 CHANGES = {
-    "cifar_resnet18": [CropFlip(4), Cutout(16)],
+    "cifar_resnet18": [CropFlip(4), Cutout()],
     "fedmoe_cnn": [ResizedCrop((0.9, 1.1), (3 / 4, 4 / 3))],
     "resnet20": [CropFlip(4)],
     **dict.fromkeys(("pfedmoe_cnn", "pfedmoe_gate"), augment.erased(True)),

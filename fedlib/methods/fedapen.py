@@ -198,7 +198,7 @@ class FedAPEN(Method):
 
     def ensemble(self, state: State, small: Rows | Params, cohort: Cohort) -> Ensemble:
         """The clients' private models with the models `small`."""
-        own = self.pairs.predictors(state.models["large"], cohort)
+        own = self.pairs.own.predictors(state.models["large"], cohort)
         return Ensemble({"large": own.model, "small": small}, state.lam[cohort.ids], own.task)
 
     def serve(self, state: State, cohort: Cohort) -> Params:

@@ -24,7 +24,8 @@ from fedlib.engine.parts import Total
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Curves, Range
-from fedlib.methods.parts.divergence import directions, divergence, is_recorded, recorded
+from fedlib.methods.parts import tables
+from fedlib.methods.parts.divergence import directions, divergence
 from fedlib.methods.parts.server_adam import ServerAdam
 from fedlib.methods.parts.settings import LogUniform
 from fedlib.tree import Tree
@@ -114,7 +115,7 @@ class FedAvgAdam(Curves):
         new, statistics = tree.partition(returned, self.task.is_statistic)
         # Client by client, so equal models differ by exactly 0: Adam would magnify rounding errors.
         differences, towards = tree.sub(part.held(old), new), []
-        if is_recorded(state.divergence, part.round):
+        if part.round < self.horizon:
             alone = tree.map(lambda d: d.unsqueeze(1), differences)
             towards = directions(alone, torch.ones_like(part.num_examples)[:, None])
         return part.total((differences, statistics)), part.total(towards), private
@@ -124,8 +125,9 @@ class FedAvgAdam(Curves):
         difference, statistics = sent.mean()
         old, _ = tree.partition(state.params, self.task.is_statistic)
         params, adam = self.server.step(old, difference, state.adam)
-        found = recorded(state.divergence, cohort.round, lambda: divergence(towards.sum))
-        return state._replace(params={**params, **statistics}, adam=adam, divergence=found)
+        rounds, found = range(self.horizon), lambda: divergence(towards.sum)
+        history = tables.tabulated(state.divergence, rounds, cohort.round, found)
+        return state._replace(params={**params, **statistics}, adam=adam, divergence=history)
 
     # -- evaluation -------------------------------------------------------------------
 

@@ -28,9 +28,9 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import SGD, Memory
 from fedlib.engine.task import Batch, Params, log_probs, nll
-from fedlib.methods.class_statistics import Classifier, ClassStatistics, represent
+from fedlib.methods.class_statistics import ClassStatistics, represent
 from fedlib.methods.parts import class_means, server_sgd
-from fedlib.methods.parts.own_models import head_shapes, never_trained, replaced
+from fedlib.methods.parts.own_models import Own, head_shapes, never_trained, replaced
 from fedlib.methods.parts.settings import LogUniform
 from fedlib.tree import Rows
 
@@ -92,7 +92,7 @@ class FedGH(ClassStatistics):
         held, tasks = counts > 0, self.own.of(cohort)
         mine = tree.take(state.models, cohort.host_ids)
         trained, memory = replace(cohort, task=self.joint).fit(
-            lambda model, task, batch: task.loss(model, batch),
+            self.loss,
             replaced(mine, cohort.broadcast(state.header)),
             tasks,
             local=self.local,
@@ -115,13 +115,13 @@ class FedGH(ClassStatistics):
         logits = self.task.head_logits(header, means, Batch(x=means, y=labels, index=labels))
         return nll(log_probs(logits), labels, self.task.class_weights).mean()
 
-    def personalise(self, state: State, cohort: Cohort) -> Classifier:
+    def personalise(self, state: State, cohort: Cohort) -> Own:
         """Each client's model after its last training; before that, with the global header."""
         model, task = ClassStatistics.personalise(self, state, cohort)
         where = never_trained(state.memory, cohort)
-        return Classifier(replaced(model, cohort.held(state.header), where), task)
+        return Own(replaced(model, cohort.held(state.header), where), task)
 
-    def with_global_header(self, state: State, cohort: Cohort) -> Classifier:
+    def with_global_header(self, state: State, cohort: Cohort) -> Own:
         """Each client's extractor with the global header."""
         model, task = ClassStatistics.personalise(self, state, cohort)
-        return Classifier(replaced(model, cohort.held(state.header)), task)
+        return Own(replaced(model, cohort.held(state.header)), task)

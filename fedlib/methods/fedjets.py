@@ -20,7 +20,7 @@ different experts. There is no pretrained common expert.
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -30,8 +30,8 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Solver
 from fedlib.engine.task import Batch
-from fedlib.methods.base import Method, Range
-from fedlib.methods.gated_mixture import PREDICTS, GatedMixture, Model
+from fedlib.methods.base import Range
+from fedlib.methods.gated_mixture import GatedMixture, Model
 from fedlib.methods.parts import settings
 from fedlib.tree import Rows
 
@@ -59,8 +59,6 @@ class FedJETs(GatedMixture):
     local: Solver
     num_main: int = 0
     per_client: int = 2
-
-    protocols: ClassVar = {**Method.protocols, "server": {"default": "personalise"}}
 
     def __post_init__(self):
         """Raises ValueError for invalid settings."""
@@ -124,7 +122,3 @@ class FedJETs(GatedMixture):
             "routed": tree.stack([expert(*each) for each in experts]),
             **tree.mean(rest, cohort.num_examples),
         }
-
-    def personalise(self, state: State, cohort: Cohort) -> Model:
-        """The mixture, for all clients and the server."""
-        return cohort.broadcast({name: state.model[name] for name in PREDICTS})

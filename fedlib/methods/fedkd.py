@@ -37,8 +37,8 @@ from fedlib.engine.task import Batch, Params, Task, log_probs, mean_from, nll
 from fedlib.methods.base import Method, Range
 from fedlib.methods.parts import gating
 from fedlib.methods.parts.low_rank import compressed, recovered
-from fedlib.methods.parts.mutual import Own, Pairs, View, divergence, plain_mean
-from fedlib.methods.parts.own_models import drawn_in_turn
+from fedlib.methods.parts.mutual import Pairs, View, divergence, plain_mean
+from fedlib.methods.parts.own_models import Own, drawn_in_turn
 from fedlib.tree import Rows
 
 
@@ -149,7 +149,7 @@ class FedKD(Method):
 
     def personalise(self, state: State, cohort: Cohort) -> Own:
         """Each client's teacher."""
-        return self.pairs.predictors(state.models["large"], cohort)
+        return self.pairs.own.predictors(state.models["large"], cohort)
 
     def serve(self, state: State, cohort: Cohort) -> Params:
         """The server's student."""

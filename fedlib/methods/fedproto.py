@@ -28,9 +28,10 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params, Task, log_probs, nll
-from fedlib.methods.class_statistics import Classifier, ClassStatistics, represent
+from fedlib.methods.class_statistics import ClassStatistics, represent
 from fedlib.methods.parts import class_means
 from fedlib.methods.parts.class_means import ClassMeans
+from fedlib.methods.parts.own_models import Own
 from fedlib.methods.parts.settings import LogUniform, Range
 from fedlib.tree import Rows
 
@@ -126,9 +127,9 @@ class FedProto(ClassStatistics):
         prototypes = cohort.held(ClassMeans(values, cohort.tensor(known)))
         return Nearest(*self.personalise(state, cohort), prototypes)
 
-    def predict(self, personal: Classifier | Nearest, batch: Batch) -> Tensor:
+    def predict(self, personal: Own | Nearest, batch: Batch) -> Tensor:
         """Log-probabilities of ONE client's batch -> [B, L]"""
-        if isinstance(personal, Classifier):
+        if isinstance(personal, Own):
             return ClassStatistics.predict(self, personal, batch)
         features = represent(personal.model, personal.task, batch)
         return nearest(features, personal.prototypes)

@@ -30,7 +30,8 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params, Task, log_probs, nll
 from fedlib.methods.base import Method, Range
-from fedlib.methods.parts.mutual import Own, Pairs, divergence
+from fedlib.methods.parts.mutual import Pairs, divergence
+from fedlib.methods.parts.own_models import Own
 from fedlib.methods.parts.settings import Uniform
 from fedlib.tree import Rows
 
@@ -105,7 +106,7 @@ class FML(Method):
 
     def personalise(self, state: State, cohort: Cohort) -> Own:
         """Each client's private model."""
-        return self.pairs.predictors(state.models["large"], cohort)
+        return self.pairs.own.predictors(state.models["large"], cohort)
 
     def serve(self, state: State, cohort: Cohort) -> Params:
         """The server's model."""

@@ -96,6 +96,7 @@ class GatedMixture(Method):
         "label_smoothing": Range(0, 1),
     }
     SPACE: ClassVar = {"entropy_weight": LogUniform(1e-4, 1)}
+    protocols: ClassVar = {**Method.protocols, "server": {"default": "personalise"}}
 
     def __post_init__(self):
         """Raises ValueError for invalid settings."""
@@ -200,6 +201,14 @@ class GatedMixture(Method):
         return server_mixture.smooth_load(clean, loud, scale, self.top_k, self.load)
 
     # -- the mixture -------------------------------------------------------------------------
+
+    def personalise(self, state: Any, cohort: Cohort) -> Model:
+        """The mixture, for all clients and the server."""
+        return self.last_mixture(state, cohort)
+
+    def last_mixture(self, state: Any, cohort: Cohort) -> Model:
+        """The mixture of the last round."""
+        return cohort.broadcast({name: state.model[name] for name in PREDICTS})
 
     def predict(self, personal: Model, batch: Batch) -> Tensor:
         """Log-probabilities of the mixture of the experts that the gate keeps -> [B, L]"""

@@ -233,7 +233,7 @@ class IFCA(Method):
         loss = (total / members.sum(1)).to(state.best_loss.dtype)  # NaN if no client chose it
         better = loss < state.best_loss
         return state._replace(
-            best=where(better, state.experts, state.best),
+            best=tree.where(better, state.experts, state.best),
             best_loss=torch.where(better, loss, state.best_loss),
             failed=torch.where(better, 0, state.failed + 1),
         )
@@ -250,7 +250,7 @@ class IFCA(Method):
         """Each model at its best check, or as it is if it has none -> [E, ...]"""
         if self.stop == "never":
             return state.experts
-        return where(state.best_loss.isfinite(), state.best, state.experts)
+        return tree.where(state.best_loss.isfinite(), state.best, state.experts)
 
     def personalise(self, state: State, cohort: Cohort) -> Params:
         """The model that each client, seen or unseen, chose at the last evaluation."""
@@ -259,10 +259,3 @@ class IFCA(Method):
     def diagnostics(self, state: State) -> dict[str, Tensor]:
         """Each client's model [num_clients]."""
         return {"choice": state.choice}
-
-
-def where(chosen: Tensor, experts: Params, others: Params) -> Params:
-    """Rows of `experts` [E, ...] where `chosen` [E], else of `others` -> [E, ...]"""
-    return tree.map(
-        lambda x, y: torch.where(chosen.reshape(-1, *[1] * (x.dim() - 1)), x, y), experts, others
-    )

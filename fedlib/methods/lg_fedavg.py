@@ -15,17 +15,14 @@ nor does ours.
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
-
-from torch import Tensor
+from typing import ClassVar, NamedTuple
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.solvers import Memory, Solver
-from fedlib.engine.task import Batch, JointTask, Params, Task
-from fedlib.methods.base import Method
-from fedlib.methods.parts.own_models import OwnModels, head_shapes, never_trained, replaced
+from fedlib.engine.solvers import Memory
+from fedlib.engine.task import Params
+from fedlib.methods.parts.own_models import Own, head_shapes, never_trained, replaced
+from fedlib.methods.private_models import PrivateModels
 from fedlib.tree import Rows
 
 
@@ -38,19 +35,8 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LGFedAvg(Method):
-    """FedAvg of the header alone.
-
-    An unseen client has no extractor, so there is no protocol for it.
-
-    Attributes:
-      local: local solver, run once per round.
-      large: the architectures that the clients have in turn; () is `task` for all. All start with
-        the header of `task`.
-    """
-
-    local: Solver
-    large: tuple[Task, ...] = ()
+class LGFedAvg(PrivateModels):
+    """FedAvg of the header alone; all start with the header of `task`."""
 
     protocols: ClassVar = {
         "seen": {"default": "personalise", "aggregated": "aggregate"},
@@ -66,16 +52,6 @@ class LGFedAvg(Method):
                 f"headers must have the same shapes in all architectures, got {shapes[0]} and "
                 f"{odd[0]}"
             )
-
-    @cached_property
-    def own(self) -> OwnModels:
-        """The clients' architectures."""
-        return OwnModels.among(self.task, self.large)
-
-    @cached_property
-    def joint(self) -> JointTask:
-        """The task of cohorts that train all architectures."""
-        return self.own.joint()
 
     def init(self, num_clients: int, seed: int) -> State:
         """New models, equal for all clients of the same architecture."""
@@ -101,23 +77,13 @@ class LGFedAvg(Method):
             memory,
         )
 
-    def loss(self, model: Params, task: Task, batch: Batch) -> Tensor:
-        """Mean loss of ONE client's model -> []"""
-        return task.loss(model, batch)
-
-    def personalise(self, state: State, cohort: Cohort) -> dict[str, Any]:
+    def personalise(self, state: State, cohort: Cohort) -> Own:
         """Each client's model after its last training; before that, with the server's header."""
-        own = tree.take(state.models, cohort.host_ids)
+        model, task = PrivateModels.personalise(self, state, cohort)
         where = never_trained(state.memory, cohort)
-        model = replaced(own, cohort.held(state.head), where)
-        return {"model": model, "task": self.own.of(cohort)}
+        return Own(replaced(model, cohort.held(state.head), where), task)
 
-    def aggregate(self, state: State, cohort: Cohort) -> dict[str, Any]:
+    def aggregate(self, state: State, cohort: Cohort) -> Own:
         """Each client's extractor with the server's header."""
-        own = tree.take(state.models, cohort.host_ids)
-        model = replaced(own, cohort.held(state.head))
-        return {"model": model, "task": self.own.of(cohort)}
-
-    def predict(self, personal: dict[str, Any], batch: Batch) -> Tensor:
-        """Log-probabilities of ONE client's batch -> [B, L]"""
-        return personal["task"].log_probs(personal["model"], batch)
+        model, task = PrivateModels.personalise(self, state, cohort)
+        return Own(replaced(model, cohort.held(state.head)), task)

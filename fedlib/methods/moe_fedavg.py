@@ -15,8 +15,7 @@ from typing import ClassVar, NamedTuple
 
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory, Solver
-from fedlib.methods.base import Method
-from fedlib.methods.gated_mixture import PREDICTS, GatedMixture, Model
+from fedlib.methods.gated_mixture import GatedMixture, Model
 
 
 class State(NamedTuple):
@@ -38,7 +37,6 @@ class MoEFedAvg(GatedMixture):
     local: Solver
     num_main: int = 0
 
-    protocols: ClassVar = {**Method.protocols, "server": {"default": "personalise"}}
     shared: ClassVar = ("model",)
 
     def init(self, num_clients: int, seed: int) -> State:
@@ -56,7 +54,3 @@ class MoEFedAvg(GatedMixture):
             returns=Cohort.total,
         )
         return State(cohort.average(sent, state.model), memory)
-
-    def personalise(self, state: State, cohort: Cohort) -> Model:
-        """The mixture, for all clients and the server."""
-        return cohort.broadcast({name: state.model[name] for name in PREDICTS})

@@ -74,8 +74,7 @@ class PlainMixture(Method):
         gate = gating.uniform(gating.features_of(self.task), self.num_experts, like)
         model = {"experts": experts, "gate": gate}
         memory = self.local.memory(self.task.trainable(model), num_clients)
-        _, head = self.task.split(experts)
-        num_labels = max(2, list(head.values())[-1].shape[1])  # a single logit means two labels
+        num_labels = max(2, self.task.num_outputs)  # a single logit means two labels
         recorded = like.new_zeros(len(self.table_rounds), num_labels, self.num_experts)
         recorded[[r == 0 for r in self.table_rounds]] = 1 / self.num_experts
         return State(model, memory, recorded)

@@ -17,8 +17,8 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Solver
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Curves, Range
-from fedlib.methods.parts import gating, variational
-from fedlib.methods.parts.divergence import divergence, is_recorded, recorded
+from fedlib.methods.parts import gating, tables, variational
+from fedlib.methods.parts.divergence import divergence
 from fedlib.methods.parts.gating import Anybody, Known, Outputs
 from fedlib.methods.parts.server_adam import ServerAdam
 from fedlib.methods.parts.variational import Report
@@ -66,7 +66,7 @@ class PooledMixture(Curves):
 
     def report(self, state: Any, returned: Params, weights: Tensor, part: Cohort) -> Report:
         """Sums of the differences of a part's clients, weighted by `weights` [C, E]."""
-        diverge = is_recorded(state.divergence, part.round)
+        diverge = part.round < self.horizon
         return variational.report(self.task, state.experts, returned, weights, part, diverge)
 
     def step(self, state: Any, found: Report, memory: Tree, cohort: Cohort) -> tuple[Any, Tree]:
@@ -75,7 +75,8 @@ class PooledMixture(Curves):
         experts, memory = variational.expert_step(
             self.server, self.task, state.experts, mean, active, memory
         )
-        after = recorded(state.divergence, cohort.round, lambda: divergence(found.directions.sum))
+        rounds, said = range(self.horizon), lambda: divergence(found.directions.sum)
+        after = tables.tabulated(state.divergence, rounds, cohort.round, said)
         return state._replace(experts=experts, divergence=after), memory
 
     # -- evaluation -------------------------------------------------------------------

@@ -70,7 +70,7 @@ class TableMixture(PooledMixture):
     @cached_property
     def bias(self) -> str | None:
         """Name of the private bias, or None."""
-        biases = [name for name in self._head if name.endswith("bias")]
+        biases = [n for n in self.task.split(self.task.init(0))[1] if n.endswith("bias")]
         if self.private_bias and len(biases) != 1:
             raise ValueError(f"private_bias needs a head with one bias, got {biases or 'none'}")
         return biases[0] if self.private_bias else None
@@ -78,12 +78,7 @@ class TableMixture(PooledMixture):
     @cached_property
     def num_rows(self) -> int:
         """R, rows of the table: labels or values of the side information."""
-        outputs = len(list(self._head.values())[-1])
-        return self.num_sides or max(2, outputs)  # a single output is the logit of two classes
-
-    @cached_property
-    def _head(self) -> Params:
-        return self.task.split(self.task.init(0))[1]
+        return self.num_sides or max(2, self.task.num_outputs)  # a single logit is of two classes
 
     def shares(self, cohort: Cohort) -> Facts:
         """Each client's shares p(c|s) and, if q depends on it, its side information."""

@@ -55,7 +55,6 @@ class TrainedMixture(GatedMixture):
     ranges: ClassVar = GatedMixture.ranges | {
         f"{name}_lr_scale": Range(0) for name in ("noise", "alpha", "routed", "main")
     }
-    protocols: ClassVar = {**Method.protocols, "server": {"default": "personalise"}}
     final_protocols: ClassVar = {**Method.final_protocols, "server": {"last": "last_mixture"}}
 
     def __post_init__(self):
@@ -120,7 +119,3 @@ class TrainedMixture(GatedMixture):
     def personalise(self, state: Any, cohort: Cohort) -> Model:
         """The server's mixture, for all clients and the server."""
         return cohort.broadcast(state.best.params)
-
-    def last_mixture(self, state: Any, cohort: Cohort) -> Model:
-        """The mixture of the last round."""
-        return cohort.broadcast({name: state.model[name] for name in PREDICTS})

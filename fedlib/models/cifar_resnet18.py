@@ -19,7 +19,6 @@ from fedlib.models.layers.network import Network
 
 STAGES = ((1, 1), (2, 2), (4, 2), (8, 2))  # channels / `width`, stride of the first block
 BLOCKS = 2  # in each stage
-CUT = 16  # pixels, side of the square that Cutout takes from 32 x 32
 
 
 class Block(nn.Module):
@@ -57,7 +56,7 @@ def build(
     if width < 1:
         raise ValueError(f"width must be at least 1, got {width}")
     # One layer in either case, so that the parameters have the same names.
-    first = nn.Sequential(CropFlip(), Cutout(CUT)) if augment else nn.Identity()
+    first = nn.Sequential(CropFlip(), Cutout()) if augment else nn.Identity()
     body = [first, *_normalised(in_channels, width, 3), nn.ReLU()]  # [B, width, 32, 32]
     inputs = width
     for times, stride in STAGES:

@@ -21,7 +21,6 @@ class Chosen(NamedTuple):
     params: Tree  # a copy
     loss: Tensor  # [] float64, the lowest so far; infinite before the first
     round: Tensor  # [] int64, number of rounds done at that time; -1 before the first
-    split: Tensor  # [] int64, the split of the loss, as an index of `fedlib.federation.SPLITS`
 
     def renewed(self, params: Tree, loss: Tensor, round: int) -> "Chosen":
         """`self` with a copy of `params`, if their `loss` [] is the lowest so far.
@@ -32,8 +31,7 @@ class Chosen(NamedTuple):
           DivergedError: for a loss that is not finite.
         """
         if not loss.isfinite():
-            what = f"{SPLITS[int(self.split)]} loss is {loss.item()}"
-            raise diverged("the server", f"in round {round}", what)
+            raise diverged("the server", f"in round {round}", f"val loss is {loss.item()}")
         if not loss < self.loss:
             return self
         return self._replace(
@@ -43,13 +41,12 @@ class Chosen(NamedTuple):
         )
 
     def diagnostics(self) -> dict[str, Tensor]:
-        """Round, loss and split [3], under the name that metrics expect."""
-        return {"selected": torch.stack([x.double() for x in (self.round, self.loss, self.split)])}
+        """Round, loss and its split [3], under the name that metrics expect."""
+        split = torch.full_like(self.loss, SPLITS.index("val"))
+        return {"selected": torch.stack([self.round.double(), self.loss, split])}
 
 
-def start(params: Tree, split: str = "val") -> Chosen:
-    """A `Chosen` with `params`, before the first choice; losses are on the examples of `split`."""
-    device = tree.leaves(params)[0].device
-    number = torch.tensor(SPLITS.index(split), device=device)
-    infinite = torch.tensor(torch.inf, dtype=torch.float64, device=device)
-    return Chosen(tree.clone(params), infinite, torch.full_like(number, -1), number)
+def start(params: Tree) -> Chosen:
+    """A `Chosen` with `params`, before the first choice."""
+    infinite = tree.leaves(params)[0].new_full((), torch.inf, dtype=torch.float64)
+    return Chosen(tree.clone(params), infinite, torch.full_like(infinite, -1, dtype=torch.int64))

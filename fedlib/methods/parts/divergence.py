@@ -6,8 +6,6 @@ Deviation: the paper does not mention clients whose difference in a tensor is ze
 left out of that tensor, as they have no direction, and the others' weights sum to 1.
 """
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -36,19 +34,6 @@ def divergence(summed: list[tuple[Tensor, Tensor]]) -> Tensor:
       summed: `directions` [E, ...] and weights [E], summed over clients.
     """
     return sum(_of_tensor(direction, weight) for direction, weight in summed)
-
-
-def is_recorded(history: Tensor, round: int) -> bool:
-    """Whether `history` [horizon, E] has a row for `round`."""
-    return round < len(history)
-
-
-def recorded(history: Tensor, round: int, found: Callable[[], Tensor]) -> Tensor:
-    """`history` [horizon, E] with `found()` [E] in the row of `round`, if there is one."""
-    if not is_recorded(history, round):
-        return history
-    row = torch.full((1,), round, device=history.device)  # no wait for the device
-    return tree.put(history, row, found()[None])
 
 
 def _direction(d: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:

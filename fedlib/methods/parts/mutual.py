@@ -19,17 +19,10 @@ from fedlib.engine import ambient
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import expert_seed
 from fedlib.engine.task import Batch, JointTask, Params, Task, mean_from
-from fedlib.methods.parts.own_models import OwnModels
-from fedlib.tree import Rows, Tree
+from fedlib.methods.parts.own_models import Own, OwnModels
+from fedlib.tree import Tree
 
 SMALL = 1  # expert number of the small model for dropout masks; the private model is number 0
-
-
-class Own(NamedTuple):
-    """A client that predicts with its private model."""
-
-    model: Rows  # of C clients
-    task: Rows  # the architecture of each
 
 
 class View(NamedTuple):
@@ -91,10 +84,6 @@ class Pairs:
         own = _view(task, models["large"], batch)
         with ambient.expert(SMALL):
             return own, _view(self.small, models["small"], batch)
-
-    def predictors(self, models: Rows, cohort: Cohort) -> Own:
-        """The cohort's private models, from those of all clients."""
-        return Own(tree.take(models, cohort.host_ids), self.own.of(cohort))
 
 
 def divergence(target: Tensor, log_probs: Tensor) -> Tensor:

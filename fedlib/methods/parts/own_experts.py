@@ -92,7 +92,7 @@ class Networks:
 
     def __post_init__(self):
         """Raises ValueError for a gate with the wrong number of outputs."""
-        outputs, wanted = self.gate_outputs, _outputs(self.num_experts + 1)
+        outputs, wanted = self.gate.num_outputs, _outputs(self.num_experts + 1)
         if outputs != wanted:
             raise ValueError(
                 f"the gate of {self.num_experts} clusters' experts and a local one needs {wanted} "
@@ -103,12 +103,6 @@ class Networks:
     def together(self) -> ExpertsTask:
         """The task that trains experts and gate together."""
         return self.task.extended(ExpertsTask, others=(self.expert, self.gate))
-
-    @cached_property
-    def gate_outputs(self) -> int:
-        """Number of outputs of a gate: the length of the last bias of its head."""
-        _, head = self.gate.split(self.gate.init(0))
-        return len(list(head.values())[-1])
 
     def logits(self, experts: Params, own: Params, batch: Batch) -> Tensor:
         """Logits of the clusters' experts, then of the local expert -> [B, E + 1, L]"""
@@ -140,7 +134,7 @@ class Networks:
 
     def outputs(self, members: Tensor) -> Tensor:
         """Indices of the gate's outputs for these experts and the local one; one index for two."""
-        local = members.new_tensor([self.gate_outputs - 1])
+        local = members.new_tensor([self.gate.num_outputs - 1])
         return local if len(members) == 1 else torch.cat([members, local])
 
     def mean_weights(self, mixtures: Mixture, cohort: Cohort) -> Tensor:

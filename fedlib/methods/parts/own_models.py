@@ -16,6 +16,7 @@ fedlib/papers/pfedmoe/README.md.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,6 +26,13 @@ from fedlib.engine.device import placed
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import JointTask, Params, Task
 from fedlib.tree import Rows, Tree
+
+
+class Own(NamedTuple):
+    """Clients that predict with their own models."""
+
+    model: Rows  # of C clients
+    task: Rows  # the architecture of each
 
 
 @dataclass(frozen=True)
@@ -54,6 +62,10 @@ class OwnModels:
     def of(self, cohort: Cohort) -> Rows:
         """The task of each client of the cohort."""
         return cohort.in_turn(self.tasks)
+
+    def predictors(self, models: Rows, cohort: Cohort) -> Own:
+        """The cohort's models, from those of all clients."""
+        return Own(tree.take(models, cohort.host_ids), self.of(cohort))
 
     def joint(self, *beside: Task) -> JointTask:
         """The task of cohorts that train these models and models of the tasks `beside`."""

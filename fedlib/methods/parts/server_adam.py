@@ -12,12 +12,10 @@ default hyper-parameters and bias correction of Kingma and Ba, ICLR 2015, not th
 from dataclasses import dataclass
 from functools import cached_property
 
-from torch import Tensor, where
+from torch import Tensor
 
 from fedlib import tree
 from fedlib.engine.solvers import Adam
-from fedlib.methods.parts import settings
-from fedlib.methods.parts.settings import Range
 from fedlib.tree import Tree
 
 
@@ -28,21 +26,14 @@ class ServerAdam:
     Attributes:
       lr: step size, at least 0: about the most that a parameter moves in a round. The paper has
         Adam's default, 1e-3.
-      beta1, beta2: decay of the first and second moment, in [0, 1).
-      eps: added to the root of the second moment, above 0.
     """
 
     lr: float = 1e-3
-    beta1: float = 0.9
-    beta2: float = 0.999
-    eps: float = 1e-8
 
     def __post_init__(self):
-        """Raises ValueError for a value outside its range."""
+        """Raises ValueError for a rate below 0."""
         if not self.lr >= 0:
             raise ValueError(f"the server's lr must be at least 0, got {self.lr}")
-        decay = Range(0, 1, "[)")
-        settings.check(self, {}, {"beta1": decay, "beta2": decay, "eps": Range(0, ends="(]")})
 
     def init(self, params: Tree, num_experts: int | None = None) -> Tree:
         """Memory before the first step: moments like `params` and a step count, all zero.
@@ -79,15 +70,8 @@ class ServerAdam:
             {"params": params}, {"params": difference}, memory, self.lr, {}
         )
         after = stepped["params"], renewed
-        return after if active is None else _rows(active, after, (params, memory))
+        return after if active is None else tree.where(active, after, (params, memory))
 
     @cached_property
     def _adam(self) -> Adam:
-        return Adam(lr=self.lr, beta1=self.beta1, beta2=self.beta2, eps=self.eps)
-
-
-def _rows(chosen: Tensor, trees: Tree, others: Tree) -> Tree:
-    """Rows of `trees` [E, ...] where `chosen` [E], else of `others` -> [E, ...]"""
-    return tree.map(
-        lambda x, y: where(chosen.reshape(-1, *[1] * (x.dim() - 1)), x, y), trees, others
-    )
+        return Adam(lr=self.lr)

@@ -21,7 +21,7 @@ def checked_rounds(rounds: Sequence[int], first: int = 0) -> tuple[int, ...]:
 
 
 def tabulated(
-    tables: Tensor, rounds: tuple[int, ...], round: int, found: Callable[[], Tensor]
+    tables: Tensor, rounds: Sequence[int], round: int, found: Callable[[], Tensor]
 ) -> Tensor:
     """`tables` [S, ...] with `found()` [...] in the row of `round`, if it is one of `rounds` [S]"""
     if round not in rounds:

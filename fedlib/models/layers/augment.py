@@ -59,38 +59,22 @@ class Erase(nn.Module):
 
     Source: Z. Zhong et al., "Random Erasing Data Augmentation", AAAI 2020; torchvision's
     RandomErasing, which draws again if a rectangle does not fit. Here all rectangles must fit.
-
-    Attributes:
-      share: of the images that lose a rectangle.
-      area: least and largest share of the image; ratio: of height to width, uniform in its
-        logarithm.
     """
 
-    def __init__(
-        self,
-        share: float = 0.5,
-        area: tuple[float, float] = (0.04, 0.2),
-        ratio: tuple[float, float] = (0.5, 2.0),
-    ):
-        super().__init__()
-        if not 0 <= share <= 1:
-            raise ValueError(f"share must be in [0, 1], got {share}")
-        if not (0 < area[0] <= area[1] and 0 < ratio[0] <= ratio[1]):
-            raise ValueError(f"area and ratio must be positive ranges, got {area} and {ratio}")
-        if area[1] * max(ratio[1], 1 / ratio[0]) >= 1:
-            raise ValueError(f"rectangles of area {area} and ratio {ratio} need not fit an image")
-        self.share, self.area, self.ratio = share, area, [math.log(r) for r in ratio]
+    SHARE = 0.5  # of the images that lose a rectangle
+    AREA = 0.04, 0.2  # least and largest share of the image
+    RATIO = math.log(2)  # of height to width: uniform in its logarithm, in [-RATIO, RATIO]
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, F, H, W] -> [B, F, H, W]"""
         if not self.training:
             return x
         happens, area, ratio, top, left = uniform(_ERASE, (len(x), 5), x).unbind(1)
-        area = (self.area[0] + (self.area[1] - self.area[0]) * area) * math.prod(x.shape[-2:])
-        ratio = (self.ratio[0] + (self.ratio[1] - self.ratio[0]) * ratio).exp()
+        area = (self.AREA[0] + (self.AREA[1] - self.AREA[0]) * area) * math.prod(x.shape[-2:])
+        ratio = (2 * self.RATIO * ratio - self.RATIO).exp()
         gone = _between(x.shape[-2], top, (area * ratio).sqrt().round(), x)[:, :, None]
         gone = gone & _between(x.shape[-1], left, (area / ratio).sqrt().round(), x)[:, None]
-        return x.masked_fill((gone & (happens < self.share)[:, None, None])[:, None], 0)
+        return x.masked_fill((gone & (happens < self.SHARE)[:, None, None])[:, None], 0)
 
 
 class Cutout(nn.Module):
@@ -100,16 +84,9 @@ class Cutout(nn.Module):
 
     Source: T. DeVries and G. W. Taylor, "Improved Regularization of Convolutional Neural Networks
     with Cutout", 2017 (arXiv:1708.04552).
-
-    Attributes:
-      side: of the square.
     """
 
-    def __init__(self, side: int = 16):
-        super().__init__()
-        if side < 1:
-            raise ValueError(f"side must be at least 1, got {side}")
-        self.side = side
+    SIDE = 16  # of the square, in pixels
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, F, H, W] -> [B, F, H, W]"""
@@ -125,9 +102,9 @@ class Cutout(nn.Module):
 
     def _covered(self, length: int, place: Tensor, like: Tensor) -> Tensor:
         """Positions along one axis covered by a square around `place` [B] -> [B, length]"""
-        first = (place * length).floor()[:, None] - self.side // 2
+        first = (place * length).floor()[:, None] - self.SIDE // 2
         places = torch.arange(length, device=like.device)
-        return (places >= first) & (places < first + self.side)
+        return (places >= first) & (places < first + self.SIDE)
 
 
 def erased(augment: bool) -> list[nn.Module]:

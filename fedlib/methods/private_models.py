@@ -1,0 +1,54 @@
+"""The common base of methods whose clients keep whole models, of one or several architectures."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.solvers import Solver
+from fedlib.engine.task import Batch, JointTask, Params, Task
+from fedlib.methods.base import Method
+from fedlib.methods.parts.own_models import Own, OwnModels
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateModels(Method):
+    """Clients with their own models.
+
+    The state's `models` are `Rows` of whole models. An unseen client has no model, so there is no
+    protocol for it.
+
+    Attributes:
+      task: the architecture of all clients, if `large` is empty.
+      local: local solver, run once per round.
+      large: the architectures that the clients have in turn; () is `task` for all.
+    """
+
+    local: Solver
+    large: tuple[Task, ...] = ()
+
+    protocols: ClassVar = {"seen": {"default": "personalise"}, "unseen": {}}
+
+    @cached_property
+    def own(self) -> OwnModels:
+        """The clients' architectures."""
+        return OwnModels.among(self.task, self.large)
+
+    @cached_property
+    def joint(self) -> JointTask:
+        """The task of cohorts that train all architectures."""
+        return self.own.joint()
+
+    def loss(self, model: Params, task: Task, batch: Batch) -> Tensor:
+        """Mean loss of ONE client's model -> []"""
+        return task.loss(model, batch)
+
+    def personalise(self, state: Any, cohort: Cohort) -> Own:
+        """Each client's own model."""
+        return self.own.predictors(state.models, cohort)
+
+    def predict(self, personal: Own, batch: Batch) -> Tensor:
+        """Log-probabilities of ONE client's batch -> [B, L]"""
+        return personal.task.log_probs(personal.model, batch)
