@@ -15,7 +15,6 @@ NAMES = ["fd", "fedproto", "fedgh", "fedtgp"]
 # that clients 1 and 2 hold. The fourth client is unseen.
 ROUNDS = [[0], [1, 2], [0, 1, 2]]
 HELD = [2, 3, 3]
-SERVER = {"server_lr": 0.1, "server_epochs": 3, "server_batch_size": 2}
 L, F = 3, 5
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from class_nets import DEEP, ROUNDS, SERVER, Clients, F, L, assert_near, settings, train
-from reference import assert_module, cross_entropy_of, learn
+from class_nets import DEEP, ROUNDS, Clients, F, L, assert_near, settings, train
+from reference import SOLVER, assert_module, cross_entropy_of, learn
 from support import executors, sgd
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss, softmax
@@ -30,9 +30,9 @@ def uploads(sent):
     return torch.stack([vector for vector, _ in pairs]), torch.tensor([k for _, k in pairs])
 
 
-def train_server(module, sent, loss, *stream):
-    """As `SERVER` says, with a new optimiser."""
-    plain = sgd(batch_size=2, epochs=3, momentum=0.0, weight_decay=0.0)
+def train_server(module, sent, loss, *stream, batch_size, epochs):
+    """With a new optimiser, at a rate of 0.1."""
+    plain = sgd(batch_size=batch_size, epochs=epochs, momentum=0.0, weight_decay=0.0)
     learn(module.parameters(), loss, *uploads(sent), plain, *stream)
 
 
@@ -99,8 +99,10 @@ def test_fedgh(executor, setting):
             hand.nets[c].head.load_state_dict(header.state_dict())
             hand.train(c, number)
         sent = [hand.prototypes(c) for c in cohort]
-        train_server(header, sent, cross_entropy_of(header), number, "header")
-    _, state, _ = train("fedgh", setting, executor, **SERVER)
+        train_server(
+            header, sent, cross_entropy_of(header), number, "header", batch_size=1, epochs=1
+        )
+    _, state, _ = train("fedgh", setting, executor, server_lr=0.1)
     hand.assert_models(state)
     assert_near(state.header["head.weight"], header.weight.detach())
     assert_near(state.header["head.bias"], header.bias.detach())
@@ -120,7 +122,8 @@ def margin_by_hand(sent, cap):
 def test_fedtgp(executor, setting, cap):
     hand, known = Clients(setting), {}
     net = Generator(L, F).double()
-    method, state, _ = train("fedtgp", setting, executor, lam=1.5, cap=cap, **SERVER)
+    server = {"server_lr": 0.1, "server_epochs": 3}
+    method, state, _ = train("fedtgp", setting, executor, lam=1.5, cap=cap, **server)
     seed = int(streams.keys(1, 0, "prototypes")[0])
     net.load_state_dict(method.generator.init(seed))
     for number, cohort in enumerate(ROUNDS):
@@ -136,7 +139,8 @@ def test_fedtgp(executor, setting, cap):
             apart = apart + margin * nn.functional.one_hot(sent.y, L).double()
             return cross_entropy(-apart, sent.y)
 
-        train_server(net, sent, loss, number, "prototypes")
+        size = SOLVER.batch_size
+        train_server(net, sent, loss, number, "prototypes", batch_size=size, epochs=3)
         with torch.no_grad():
             centres = net(torch.arange(L))
         known = {k: centres[k] for k in {*known, *(k for own in sent for k in own)}}

@@ -206,11 +206,10 @@ def test_a_server_that_was_sent_nothing_trains_nothing():
     assert torch.equal(found["w"], params["w"])
 
 
-def test_a_servers_solver_has_the_clients_rate_and_batches_unless_told_otherwise():
+def test_a_servers_solver_has_the_clients_rate_unless_told_otherwise():
     local = sgd(clip_norm=50.0)
-    assert server_sgd.solver(local, None, 2, None) == SGD(
-        lr=0.1, epochs=2, batch_size=4, clip_norm=50.0
-    )
+    found = server_sgd.solver(local, None, 2, 3)
+    assert found == SGD(lr=0.1, epochs=2, batch_size=3, clip_norm=50.0)
     assert server_sgd.solver(local, 0.5, 1, 9) == SGD(lr=0.5, batch_size=9, clip_norm=50.0)
 
 

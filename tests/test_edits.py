@@ -59,6 +59,8 @@ def check_runs(module, uses):
 # What a method is made of, by the statements of its paper. FedMix of autoencoders derives from
 # FedMix, biased and local/global training from the FedAvg with a server optimiser.
 MIXTURES = {"fedmix", "fedmix_clients", "fedmix_vae"}
+OWN_MODELS = {"local", "lg_fedavg", "pfedmoe", "fml", "fedkd", "fedapen"}
+OWN_MODELS |= {"fd", "fedproto", "fedgh", "fedtgp"}
 SERVERS = {"fedmoe", "uniform_mixture"}  # mixtures on a server
 GATED = {"centmoe", "fedjets", "moe_fedavg", *SERVERS}
 SERVER_ADAM = {"fedavg_adam", "biased_fedavg", "local_global", *MIXTURES}
@@ -69,10 +71,11 @@ USERS = {
     "parts/gating": {"plain_mixture", "fedkd", "pfedmoe", *MIXTURES},
     "parts/server_adam": SERVER_ADAM,
     "parts/own_experts": {"adaptive_experts"},
-    "parts/tables": {"plain_mixture", "fedmix", "fedmix_vae", *SERVERS},
+    "parts/tables": {"plain_mixture", *SERVER_ADAM, *SERVERS},
     "parts/input_likelihood": {"fedmix_vae"},
     "parts/variational": MIXTURES,
-    "parts/mutual": {"fml", "fedkd", "fedapen"},
+    "mutual_learning": {"fml", "fedkd", "fedapen"},
+    "private_models": OWN_MODELS,
     "parts/low_rank": {"fedkd"},
     "parts/class_means": {"fd", "fedproto", "fedgh", "fedtgp"},
     "parts/relevance": SERVERS,

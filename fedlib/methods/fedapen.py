@@ -33,11 +33,11 @@ from torch.func import grad
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.journal import Journal
-from fedlib.engine.solvers import SGD, Memory, Solver
+from fedlib.engine.solvers import SGD, Memory
 from fedlib.engine.task import Batch, Params, Task, log_probs, nll
 from fedlib.methods.base import Method, Range
+from fedlib.methods.mutual_learning import MutualLearning, divergence, plain_mean
 from fedlib.methods.parts import holdout
-from fedlib.methods.parts.mutual import Pairs, divergence, plain_mean
 from fedlib.methods.parts.own_models import drawn_in_turn, never_trained, replaced
 from fedlib.methods.parts.settings import LogUniform
 from fedlib.tree import Rows
@@ -63,12 +63,10 @@ class Ensemble(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FedAPEN(Method):
+class FedAPEN(MutualLearning):
     """Mutual learning of a private model, the shared `task` and their ensemble.
 
     Attributes:
-      local: solver of both models.
-      large: the architectures of the private models, in turn; () is `task` for all.
       holdout: share of a client's training examples that lam is learned on, in (0, 1), but at least
         one example.
       lam_lr: learning rate of plain SGD on lam; 0 leaves lam at 0.5. Batches have the size of the
@@ -76,8 +74,6 @@ class FedAPEN(Method):
       lam_epochs: passes over the hold-out before each local training.
     """
 
-    local: Solver
-    large: tuple[Task, ...] = ()
     holdout: float = 0.05
     lam_lr: float = 1e-3
     lam_epochs: int = 10
@@ -95,23 +91,18 @@ class FedAPEN(Method):
         _ = self.lam_solver
 
     @cached_property
-    def pairs(self) -> Pairs:
-        """The two models of every client."""
-        return Pairs.among(self.task, self.large)
-
-    @cached_property
     def lam_solver(self) -> SGD:
         """The solver of lam."""
         return SGD(lr=self.lam_lr, epochs=self.lam_epochs, batch_size=self.local.batch_size)
 
     def init(self, num_clients: int, seed: int) -> State:
         """New models: the shared one, and for clients one draw of each architecture."""
-        small = self.pairs.draw_small(seed)
+        small = self.draw_small(seed)
         models = {
-            "large": self.pairs.own.init(num_clients, seed),
+            "large": self.own.init(num_clients, seed),
             "small": drawn_in_turn([small], num_clients),
         }
-        memory = self.local.memory(self.pairs.joint.trainable(models), num_clients)
+        memory = self.local.memory(self.joint.trainable(models), num_clients)
         like = next(iter(small.values()))
         return State(small, models, like.new_full((num_clients,), FIRST_LAM), memory)
 
@@ -125,10 +116,10 @@ class FedAPEN(Method):
             "small": cohort.broadcast(state.small),
         }
         lam = self.learn_lam(state.lam[cohort.ids], models, held_out)
-        trained, memory = self.pairs.training(rest).fit(
+        trained, memory = replace(rest, task=self.joint).fit(
             self.loss,
             models,
-            self.pairs.own.of(cohort),
+            self.own.of(cohort),
             lam,
             local=self.local,
             memory=state.memory,
@@ -145,8 +136,8 @@ class FedAPEN(Method):
     def learn_lam(self, lam: Tensor, models: dict, held_out: Cohort) -> Tensor:
         """lam [C] after SGD on the hold-outs; the models are fixed, so they run only once."""
         held_out = replace(held_out, journal=Journal())
-        own = self.pairs.own.of(held_out)
-        logits = self.pairs.training(held_out).score(self.outputs, models, own)
+        own = self.own.of(held_out)
+        logits = replace(held_out, task=self.joint).score(self.outputs, models, own)
 
         def step(lam: Tensor, logits: Tensor, batch: Batch) -> Tensor:
             def loss(lam: Tensor) -> Tensor:
@@ -165,7 +156,7 @@ class FedAPEN(Method):
 
     def outputs(self, models: dict[str, Params], task: Task, batch: Batch) -> Tensor:
         """Logits of both models -> [B, 2, L]"""
-        return torch.stack(self.pairs.logits(models, task, batch), dim=1)
+        return torch.stack(self.logits(models, task, batch), dim=1)
 
     def mixed(self, lam: Tensor, own: Tensor, small: Tensor) -> Tensor:
         """Log-probabilities of the ensemble, from both models' logits -> [B, L]"""
@@ -177,7 +168,7 @@ class FedAPEN(Method):
         def labels(ours: Tensor) -> Tensor:
             return nll(ours, batch.y, self.task.class_weights)
 
-        own, small = self.pairs.logits(models, task, batch)
+        own, small = self.logits(models, task, batch)
         alone = log_probs(own), log_probs(small)
         together = self.mixed(lam, own, small.detach()), self.mixed(lam, own.detach(), small)
         kl = divergence(alone[1], alone[0]) + divergence(alone[0], alone[1])
@@ -198,18 +189,14 @@ class FedAPEN(Method):
 
     def ensemble(self, state: State, small: Rows | Params, cohort: Cohort) -> Ensemble:
         """The clients' private models with the models `small`."""
-        own = self.pairs.own.predictors(state.models["large"], cohort)
+        own = self.own.predictors(state.models["large"], cohort)
         return Ensemble({"large": own.model, "small": small}, state.lam[cohort.ids], own.task)
-
-    def serve(self, state: State, cohort: Cohort) -> Params:
-        """The server's model."""
-        return cohort.held(state.small)
 
     def predict(self, personal: Ensemble | Params, batch: Batch) -> Tensor:
         """Log-probabilities of ONE client's batch -> [B, L]"""
         match personal:
             case Ensemble(models, lam, task):
-                return self.mixed(lam, *self.pairs.logits(models, task, batch))
+                return self.mixed(lam, *self.logits(models, task, batch))
         return self.task.log_probs(personal, batch)
 
     def diagnostics(self, state: State) -> dict[str, Tensor]:

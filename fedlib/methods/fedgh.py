@@ -50,13 +50,9 @@ class FedGH(ClassStatistics):
     Attributes:
       server_lr: learning rate of the header's SGD, constant and without momentum; None is the
         clients' rate. Gradients are clipped as the clients' are.
-      server_epochs: passes over the uploaded means per round.
-      server_batch_size: means in a step; 1 in the official code.
     """
 
     server_lr: float | None = None
-    server_epochs: int = 1
-    server_batch_size: int = 1
 
     SPACE: ClassVar = {"server_lr": LogUniform(1e-3, 1)}
     ways: ClassVar = {
@@ -75,9 +71,7 @@ class FedGH(ClassStatistics):
     @cached_property
     def server_solver(self) -> SGD:
         """The solver of the global header."""
-        return server_sgd.solver(
-            self.local, self.server_lr, self.server_epochs, self.server_batch_size
-        )
+        return server_sgd.solver(self.local, self.server_lr, epochs=1, batch_size=1)
 
     def init(self, num_clients: int, seed: int) -> State:
         """New models; the global header is that of `task`."""

@@ -22,8 +22,7 @@ Deviation: absent clients have no weight, whatever the run's `aggregation` is. A
 predicts with the student. The recorded training loss is the sum of both losses.
 """
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -32,13 +31,13 @@ from torch import Tensor
 from fedlib import streams, tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.journal import refuse_diverged
-from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params, Task, log_probs, mean_from, nll
-from fedlib.methods.base import Method, Range
+from fedlib.methods.base import Range
+from fedlib.methods.mutual_learning import MutualLearning, View, divergence, plain_mean
 from fedlib.methods.parts import gating
 from fedlib.methods.parts.low_rank import compressed, recovered
-from fedlib.methods.parts.mutual import Pairs, View, divergence, plain_mean
-from fedlib.methods.parts.own_models import Own, drawn_in_turn
+from fedlib.methods.parts.own_models import drawn_in_turn
 from fedlib.tree import Rows
 
 
@@ -51,20 +50,17 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FedKD(Method):
+class FedKD(MutualLearning):
     """Mutual distillation of a private teacher and the shared student `task`.
 
     Attributes:
       local: solver of all three: teacher, student and W.
-      large: the architectures of the teachers, in turn; () is `task` for all.
       horizon: rounds of the run, over which the energy rises; at least 1.
       first_energy, last_energy: share of the squared singular values that is kept in the first and
         the last round, in (0, 1]; 1 keeps all. The defaults are those of section 8.
     """
 
-    local: Solver
     horizon: int
-    large: tuple[Task, ...] = ()
     first_energy: float = 0.95
     last_energy: float = 0.98
 
@@ -73,25 +69,16 @@ class FedKD(Method):
         "first_energy": Range(0, 1, "(]"),
         "last_energy": Range(0, 1, "(]"),
     }
-    protocols: ClassVar = {
-        "seen": {"default": "personalise", "aggregated": "serve"},
-        "unseen": {"default": "serve"},
-    }
-
-    @cached_property
-    def pairs(self) -> Pairs:
-        """Teacher and student of every client."""
-        return Pairs.among(self.task, self.large)
 
     def init(self, num_clients: int, seed: int) -> State:
         """New models: the student, and for clients a teacher and W for each architecture."""
-        small = self.pairs.draw_small(seed)
-        projections = [self.draw_projection(task, seed) for task in self.pairs.own.tasks]
+        small = self.draw_small(seed)
+        projections = [self.draw_projection(task, seed) for task in self.own.tasks]
         models = {
-            "large": self.pairs.own.init(num_clients, seed),
+            "large": self.own.init(num_clients, seed),
             "projection": drawn_in_turn(projections, num_clients),
         }
-        weights = self.pairs.joint.trainable({**models, "small": small})
+        weights = self.joint.trainable({**models, "small": small})
         return State(small, models, self.local.memory(weights, num_clients))
 
     def draw_projection(self, teacher: Task, seed: int) -> Params:
@@ -115,10 +102,10 @@ class FedKD(Method):
         energy = self.energy(cohort.round)
         message = tree.take(cohort.broadcast(compressed(state.small, energy)), 0)
         own = tree.take(state.models, cohort.host_ids)
-        trained, memory = self.pairs.training(cohort).fit(
+        trained, memory = replace(cohort, task=self.joint).fit(
             self.loss,
             own | {"small": cohort.held(recovered(message, state.small))},
-            self.pairs.own.of(cohort),
+            self.own.of(cohort),
             local=self.local,
             memory=state.memory,
         )
@@ -134,7 +121,7 @@ class FedKD(Method):
 
     def loss(self, models: dict[str, Params], task: Task, batch: Batch) -> Tensor:
         """L_teacher + L_student; each model's gradient is that of its own loss -> []"""
-        teacher, student = self.pairs.views(models, task, batch)
+        teacher, student = self.views(models, task, batch)
         ours, theirs = log_probs(teacher.logits), log_probs(student.logits)
         labels = sum(batch.mean(nll(x, batch.y, self.task.class_weights)) for x in (ours, theirs))
         kl = divergence(theirs, ours) + divergence(ours, theirs)
@@ -146,15 +133,3 @@ class FedKD(Method):
         mapped = student.features @ w.T
         pairs = (teacher.features, mapped.detach()), (teacher.features.detach(), mapped)
         return sum(mean_from(1, (a - b).square()) for a, b in pairs)
-
-    def personalise(self, state: State, cohort: Cohort) -> Own:
-        """Each client's teacher."""
-        return self.pairs.own.predictors(state.models["large"], cohort)
-
-    def serve(self, state: State, cohort: Cohort) -> Params:
-        """The server's student."""
-        return cohort.held(state.small)
-
-    def predict(self, personal: Own | Params, batch: Batch) -> Tensor:
-        """Log-probabilities of ONE client's batch -> [B, L]"""
-        return self.pairs.log_probs(personal, batch)

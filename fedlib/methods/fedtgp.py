@@ -66,13 +66,11 @@ class FedTGP(FedProto):
       server_lr: learning rate of the server's SGD, constant and without momentum; None is the
         clients' rate (official). Gradients are clipped as the clients' are.
       server_epochs: passes over the uploaded means per round; 100 in the official scripts.
-      server_batch_size: means in a step; None is the clients' batch size (official).
       cap: largest margin, at least 0; 100 in the official code.
     """
 
     server_lr: float | None = None
     server_epochs: int = 100
-    server_batch_size: int | None = None
     cap: float = 100.0
 
     ranges: ClassVar = FedProto.ranges | {"cap": Range(0)}
@@ -86,9 +84,8 @@ class FedTGP(FedProto):
     @cached_property
     def server_solver(self) -> SGD:
         """The solver of the prototypes."""
-        return server_sgd.solver(
-            self.local, self.server_lr, self.server_epochs, self.server_batch_size
-        )
+        local = self.local
+        return server_sgd.solver(local, self.server_lr, self.server_epochs, local.batch_size)
 
     @cached_property
     def generator(self) -> Task:

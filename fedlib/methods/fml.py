@@ -19,19 +19,17 @@ Deviation: an unseen client has no private model and predicts with the shared on
 training loss is the sum of both losses.
 """
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params, Task, log_probs, nll
-from fedlib.methods.base import Method, Range
-from fedlib.methods.parts.mutual import Pairs, divergence
-from fedlib.methods.parts.own_models import Own
+from fedlib.methods.base import Range
+from fedlib.methods.mutual_learning import MutualLearning, divergence
 from fedlib.methods.parts.settings import Uniform
 from fedlib.tree import Rows
 
@@ -45,49 +43,36 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FML(Method):
+class FML(MutualLearning):
     """Mutual learning of a private model and the shared `task`.
 
     Attributes:
-      local: solver of both models.
-      large: the architectures of the private models, in turn; () is `task` for all.
       alpha: weight of the labels in the private model's loss, in [0, 1]; 1 is Local. 0.5 is ours.
       beta: weight of the labels in the shared model's loss, in [0, 1]; 1 is FedAvg of the shared
         model. 0.5 is ours.
     """
 
-    local: Solver
-    large: tuple[Task, ...] = ()
     alpha: float = 0.5
     beta: float = 0.5
 
     ranges: ClassVar = dict.fromkeys(("alpha", "beta"), Range(0, 1))
     SPACE: ClassVar = dict.fromkeys(("alpha", "beta"), Uniform(0.1, 0.9))
-    protocols: ClassVar = {
-        "seen": {"default": "personalise", "aggregated": "serve"},
-        "unseen": {"default": "serve"},
-    }
     shared: ClassVar = ("small",)
-
-    @cached_property
-    def pairs(self) -> Pairs:
-        """The two models of every client."""
-        return Pairs.among(self.task, self.large)
 
     def init(self, num_clients: int, seed: int) -> State:
         """New models: the shared one, and for clients one draw of each architecture."""
-        small = self.pairs.draw_small(seed)
-        models = {"large": self.pairs.own.init(num_clients, seed)}
-        weights = self.pairs.joint.trainable({**models, "small": small})
+        small = self.draw_small(seed)
+        models = {"large": self.own.init(num_clients, seed)}
+        weights = self.joint.trainable({**models, "small": small})
         return State(small, models, self.local.memory(weights, num_clients))
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Clients train both models together; the server averages the shared one."""
         own = tree.take(state.models, cohort.host_ids)
-        trained, memory = self.pairs.training(cohort).fit(
+        trained, memory = replace(cohort, task=self.joint).fit(
             self.loss,
             own | {"small": cohort.broadcast(state.small)},
-            self.pairs.own.of(cohort),
+            self.own.of(cohort),
             local=self.local,
             memory=state.memory,
         )
@@ -96,22 +81,10 @@ class FML(Method):
 
     def loss(self, models: dict[str, Params], task: Task, batch: Batch) -> Tensor:
         """L_private + L_shared; each model's gradient is that of its own loss -> []"""
-        own, small = map(log_probs, self.pairs.logits(models, task, batch))
+        own, small = map(log_probs, self.logits(models, task, batch))
         mixed = [
             share * nll(ours, batch.y, self.task.class_weights)
             + (1 - share) * divergence(target, ours)
             for share, ours, target in ((self.alpha, own, small), (self.beta, small, own))
         ]
         return batch.mean(sum(mixed))
-
-    def personalise(self, state: State, cohort: Cohort) -> Own:
-        """Each client's private model."""
-        return self.pairs.own.predictors(state.models["large"], cohort)
-
-    def serve(self, state: State, cohort: Cohort) -> Params:
-        """The server's model."""
-        return cohort.held(state.small)
-
-    def predict(self, personal: Own | Params, batch: Batch) -> Tensor:
-        """Log-probabilities of ONE client's batch -> [B, L]"""
-        return self.pairs.log_probs(personal, batch)

@@ -29,12 +29,13 @@ from torch.nn.functional import one_hot
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import expert_seed
-from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, JointTask, Params, Task, log_probs, nll
 from fedlib.methods.base import Method, Range
 from fedlib.methods.parts import gating, recording
-from fedlib.methods.parts.own_models import OwnModels, never_trained, replaced
+from fedlib.methods.parts.own_models import never_trained, replaced
 from fedlib.methods.parts.settings import LogUniform
+from fedlib.methods.private_models import PrivateModels
 from fedlib.tree import Rows
 
 EXPERTS = 2  # the global and the local expert
@@ -53,7 +54,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PFedMoE(Method):
+class PFedMoE(PrivateModels):
     """A mixture of two representations.
 
     An unseen client has neither header nor gate, so there is no protocol for it.
@@ -62,7 +63,6 @@ class PFedMoE(Method):
       local: solver of everything that a client trains, run once per round (paper: SGD with rate
         0.01); `clip_norm` applies to small extractor, client's model and gate separately.
       gate: architecture of the gate on the input, with two outputs: global and local expert.
-      large: the architectures F that the clients have in turn; () is `task` for all.
       gate_mode: "learned"; or the ablations "fixed:<weight of the global expert>" with a weight in
         [0, 1], "global_only" and "local_only", which ignore the gate.
       gate_lr_scale: factor of the gate's learning rate, at least 0; 1 is the rate of all parts.
@@ -70,9 +70,7 @@ class PFedMoE(Method):
         evaluation keeps, at least 0.
     """
 
-    local: Solver
     gate: Task
-    large: tuple[Task, ...] = ()
     gate_mode: str = "learned"
     gate_lr_scale: float = 1.0
     recorded: int = 0
@@ -90,8 +88,7 @@ class PFedMoE(Method):
         """Raises ValueError for an invalid gate mode, or parts that do not fit together."""
         Method.__post_init__(self)
         _ = self.fixed_weight  # raises for an invalid gate mode
-        _, head = self.gate.split(self.gate.init(0))
-        if (outputs := len([*head.values()][-1])) != EXPERTS:
+        if (outputs := self.gate.num_outputs) != EXPERTS:
             raise ValueError(f"the gate of pFedMoE needs {EXPERTS} outputs, got {outputs}")
         features = [gating.features_of(task) for task in (self.task, *self.own.tasks)]
         if len({*features}) > 1:
@@ -113,11 +110,6 @@ class PFedMoE(Method):
                 f"gate_mode must be one of {known} or '{FIXED}<weight in [0, 1]>', got {mode!r}"
             )
         return weight
-
-    @cached_property
-    def own(self) -> OwnModels:
-        """The clients' architectures."""
-        return OwnModels.among(self.task, self.large)
 
     @cached_property
     def joint(self) -> JointTask:

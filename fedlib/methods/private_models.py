@@ -49,6 +49,6 @@ class PrivateModels(Method):
         """Each client's own model."""
         return self.own.predictors(state.models, cohort)
 
-    def predict(self, personal: Own, batch: Batch) -> Tensor:
+    def outputs(self, personal: Own, batch: Batch) -> Tensor:
         """Log-probabilities of ONE client's batch -> [B, L]"""
         return personal.task.log_probs(personal.model, batch)

@@ -18,8 +18,8 @@ from fedlib.engine.solvers import SGD, Solver, gradient
 from fedlib.engine.task import Params
 
 
-def solver(local: Solver, lr: float | None, epochs: int, batch_size: int | None) -> SGD:
-    """Plain SGD; None takes the value of the clients' solver.
+def solver(local: Solver, lr: float | None, epochs: int, batch_size: int) -> SGD:
+    """Plain SGD, clipped as the clients' solver; its rate is theirs if `lr` is None.
 
     Raises:
       ValueError: for a value that a solver may not have.
@@ -27,7 +27,7 @@ def solver(local: Solver, lr: float | None, epochs: int, batch_size: int | None)
     return SGD(
         lr=local.lr if lr is None else lr,
         epochs=epochs,
-        batch_size=local.batch_size if batch_size is None else batch_size,
+        batch_size=batch_size,
         clip_norm=local.clip_norm,
     )
 

@@ -1,6 +1,6 @@
 """Mutual learning: each client's private model and a small shared model teach each other.
 
-The common part of FML, FedKD and FedAPEN. A client trains both models on the same batches. Each
+The common base of FML, FedKD and FedAPEN. A client trains both models on the same batches. Each
 model learns from the labels and from the other model's outputs, which are constants in its loss.
 Only the small model is communicated.
 
@@ -8,9 +8,9 @@ Source: a family of baselines of Yi et al., pFedMoE, 2024 (arXiv:2402.01350), af
 "Deep Mutual Learning", CVPR 2018; section 8 of fedlib/papers/pfedmoe/README.md.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from torch import Tensor
 
@@ -19,7 +19,8 @@ from fedlib.engine import ambient
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import expert_seed
 from fedlib.engine.task import Batch, JointTask, Params, Task, mean_from
-from fedlib.methods.parts.own_models import Own, OwnModels
+from fedlib.methods.parts.own_models import Own
+from fedlib.methods.private_models import PrivateModels
 from fedlib.tree import Tree
 
 SMALL = 1  # expert number of the small model for dropout masks; the private model is number 0
@@ -32,29 +33,27 @@ class View(NamedTuple):
     logits: Tensor  # [B, ..., L]
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """The two models of every client.
+@dataclass(frozen=True, kw_only=True)
+class MutualLearning(PrivateModels):
+    """A private model and a shared one in every client.
+
+    The state has the server's model, `small`, and in `models` the private ones, "large".
 
     Attributes:
-      small: architecture of the shared model.
-      own: architectures of the private models.
+      task: architecture of the shared model.
+      local: solver of both models.
+      large: the architectures of the private models, in turn; () is `task` for all.
     """
 
-    small: Task
-    own: OwnModels
+    protocols: ClassVar = {
+        "seen": {"default": "personalise", "aggregated": "serve"},
+        "unseen": {"default": "serve"},
+    }
 
-    @classmethod
-    def among(cls, task: Task, large: tuple[Task, ...]) -> "Pairs":
-        """`task` as the small model, and `large` as private models; `task` for both if empty."""
-        return cls(task, OwnModels.among(task, large))
-
-    def log_probs(self, personal: Own | Params, batch: Batch) -> Tensor:
-        """Log-probabilities of ONE client, from its private model or the small one -> [B, L]"""
-        match personal:
-            case Own(model, task):
-                return task.log_probs(model, batch)
-        return self.small.log_probs(personal, batch)
+    @cached_property
+    def joint(self) -> JointTask:
+        """The task of cohorts that train both models."""
+        return self.own.joint(self.task)
 
     def draw_small(self, seed: int) -> Params:
         """The small model before the first round, with the seed of a second expert.
@@ -62,28 +61,33 @@ class Pairs:
         A private model may have the same architecture. With equal seeds, both models would be
         equal and learn nothing from each other.
         """
-        return self.small.init(expert_seed(seed, 1))
-
-    @cached_property
-    def joint(self) -> JointTask:
-        """The task of a cohort that trains both models."""
-        return self.own.joint(self.small)
-
-    def training(self, cohort: Cohort) -> Cohort:
-        """`cohort` with the task that trains both models."""
-        return replace(cohort, task=self.joint)
+        return self.task.init(expert_seed(seed, 1))
 
     def logits(self, models: dict[str, Params], task: Task, batch: Batch) -> tuple[Tensor, Tensor]:
         """Logits of ONE client's private model (architecture `task`) and the small: 2 x [B, L]"""
         own = task.logits(models["large"], batch)
         with ambient.expert(SMALL):
-            return own, self.small.logits(models["small"], batch)
+            return own, self.task.logits(models["small"], batch)
 
     def views(self, models: dict[str, Params], task: Task, batch: Batch) -> tuple[View, View]:
         """As `logits`, with the inputs of the two heads."""
         own = _view(task, models["large"], batch)
         with ambient.expert(SMALL):
-            return own, _view(self.small, models["small"], batch)
+            return own, _view(self.task, models["small"], batch)
+
+    def personalise(self, state: Any, cohort: Cohort) -> Any:
+        """Each client's private model."""
+        return self.own.predictors(state.models["large"], cohort)
+
+    def serve(self, state: Any, cohort: Cohort) -> Params:
+        """The server's model."""
+        return cohort.held(state.small)
+
+    def outputs(self, personal: Any, batch: Batch) -> Tensor:
+        """Log-probabilities of ONE client, from its private model or the small one -> [B, L]"""
+        if isinstance(personal, Own):
+            return PrivateModels.outputs(self, personal, batch)
+        return self.task.log_probs(personal, batch)
 
 
 def divergence(target: Tensor, log_probs: Tensor) -> Tensor:
