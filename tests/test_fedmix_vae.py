@@ -14,7 +14,7 @@ from torch.distributions import Bernoulli, Normal, kl_divergence
 from fedlib import methods, tree
 from fedlib.engine.solvers import Adam
 from fedlib.engine.task import Task
-from fedlib.methods.parts import input_likelihood
+from fedlib.methods import fedmix_vae
 from fedlib.methods.parts.early_stopping import EarlyStopping
 from fedlib.models import vae
 from fedlib.models.layers.random import gaussian
@@ -41,7 +41,7 @@ def drawn(seed=3, size=6):
 
 def as_it_is(noise):
     """Inputs are pixels."""
-    return input_likelihood.Given(noise, torch.zeros(()).double(), torch.ones(()).double())
+    return fedmix_vae.Given(noise, torch.zeros(()).double(), torch.ones(()).double())
 
 
 def coders(params):
@@ -69,7 +69,7 @@ def by_distributions(params, x, noise):
 
 def test_the_elbo_is_the_log_likelihood_less_the_divergence_of_the_code():
     params, x, given = drawn()
-    found = input_likelihood.elbo(CODER, params, given, batch_of(x))
+    found = fedmix_vae.elbo(CODER, params, given, batch_of(x))
     code, seen = by_distributions(params, x, given.noise)
     apart = kl_divergence(code, Normal(torch.zeros(()).double(), 1.0)).sum(-1)
     torch.testing.assert_close(found, seen - apart)
@@ -77,12 +77,14 @@ def test_the_elbo_is_the_log_likelihood_less_the_divergence_of_the_code():
 
 def test_the_noise_is_that_of_the_seed_and_the_same_for_all_inputs():
     federation = toy_federation()
-    given, same, other = (input_likelihood.given(CODER, federation, seed) for seed in (4, 4, 5))
+    given, same, other = (
+        fedmix_vae.given(CODER, cohort_of(CODER, federation, seed=seed)) for seed in (4, 4, 5)
+    )
     assert given.noise.shape == (1, LATENT)
     assert torch.equal(given.noise, same.noise) and not torch.equal(given.noise, other.noise)
     params, x, _ = drawn()
-    together = input_likelihood.elbo(CODER, params, given, batch_of(x))
-    alone = [input_likelihood.elbo(CODER, params, given, batch_of(row[None])) for row in x]
+    together = fedmix_vae.elbo(CODER, params, given, batch_of(x))
+    alone = [fedmix_vae.elbo(CODER, params, given, batch_of(row[None])) for row in x]
     torch.testing.assert_close(together, torch.cat(alone))
 
 
@@ -93,9 +95,9 @@ def test_however_images_are_scaled_their_pixels_are_in_the_unit_interval(mean, s
     stored = draw.integers(0, 256, size=(len(federation.x), 1, 2, 2), dtype=np.uint8)
     images = replace(federation, x=stored, mean=mean, std=std)
     inputs = cohort_of(CODER, images).data.inputs(torch.arange(5))
-    given = input_likelihood.given(CODER, images, 0)
+    given = fedmix_vae.given(CODER, cohort_of(CODER, images))
     params, _, _ = drawn()
-    found = input_likelihood.elbo(CODER, params, given, batch_of(inputs))
+    found = fedmix_vae.elbo(CODER, params, given, batch_of(inputs))
     _, encode, decode = coders(params)
     code = encode(inputs)
     pixels = torch.from_numpy(stored[:5] / 255).flatten(1)
@@ -108,7 +110,7 @@ def test_however_images_are_scaled_their_pixels_are_in_the_unit_interval(mean, s
 def test_an_encoder_with_half_a_code_is_refused():
     task = tiny_task(hidden=3)
     with pytest.raises(ValueError, match="even number of outputs, got 3"):
-        input_likelihood.latent_of(task)
+        fedmix_vae.latent_of(task)
 
 
 # -- training -------------------------------------------------------------------------------
@@ -118,7 +120,7 @@ def train_by_hand(federation, client, stopping):
     """One client's autoencoder by `torch.optim.Adam`, at its best check, and its epochs."""
     net, encode, decode = coders(CODER.init(0))
     optimiser = torch.optim.Adam(net.parameters(), lr=ADAM.lr)
-    fixed = input_likelihood.given(CODER, federation, 0).noise
+    fixed = fedmix_vae.given(CODER, cohort_of(CODER, federation)).noise
 
     def loss(x, noise):
         code = encode(x)
@@ -147,11 +149,11 @@ def train_by_hand(federation, client, stopping):
 @executors
 @pytest.mark.parametrize("at_once", [20, 2])
 def test_every_client_trains_an_autoencoder_until_it_stops(executor, at_once, monkeypatch):
-    monkeypatch.setattr(input_likelihood, "AT_ONCE", at_once)
+    monkeypatch.setattr(fedmix_vae, "AT_ONCE", at_once)
     federation = federation_of_pixels()
     stopping = EarlyStopping(max_epochs=10, check_every=1, patience=2, split="val")
     cohort = cohort_of(tiny_task(), federation, executor=executor)
-    trained = input_likelihood.train(cohort, CODER, local=ADAM, stopping=stopping)
+    trained = fedmix_vae.train(cohort, CODER, local=ADAM, stopping=stopping)
     lasted = []
     for position, client in enumerate(federation.ids("seen").tolist()):
         expected, epochs = train_by_hand(federation, client, stopping)
@@ -182,7 +184,7 @@ def test_gates_count_by_how_probable_the_input_is_among_their_clients(executor):
     for row, client in zip(found, federation.ids("seen").tolist(), strict=True):
         x = torch.from_numpy(federation.x[federation.val.of(client)])
         evidence = [
-            input_likelihood.elbo(CODER, params, tree.take(personal.given, 0), batch_of(x))
+            fedmix_vae.elbo(CODER, params, tree.take(personal.given, 0), batch_of(x))
             for params in tree.unstack(tree.take(personal.autoencoders, 0))
         ]
         p = torch.stack(evidence, 1).exp() * torch.from_numpy(sizes)

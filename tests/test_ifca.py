@@ -25,7 +25,7 @@ from fedlib.engine.experts import expert_seed
 from fedlib.engine.task import Task
 from fedlib.errors import DataError
 from fedlib.federation import Split
-from fedlib.methods.parts import exploration
+from fedlib.methods import ifca
 from fedlib.models import leaf_cnn
 from fedlib.run import evaluate, scoring
 from fedlib.run.cost import flops_per_example
@@ -44,7 +44,8 @@ def make(num_experts=3, task=None, local=None, **params):
 
 
 def probability(name, t, epsilon=0.2, horizon=40, num_models=3):
-    return exploration.probability(name, t, epsilon=epsilon, horizon=horizon, num_models=num_models)
+    method = make(num_models, exploration=name, epsilon=epsilon, horizon=horizon)
+    return method.probability(t)
 
 
 def test_schedules_of_exploration():
@@ -64,7 +65,7 @@ def test_schedules_of_exploration():
 def draw(losses, explore, number=10_000, stream="test"):
     """How often each model was chosen by `number` clients with the same losses."""
     losses = torch.tensor(losses, dtype=torch.float64).expand(number, -1)
-    chosen = exploration.choose(losses, explore, np.arange(number), 0, stream)
+    chosen = ifca.chosen_by(losses, explore, np.arange(number), 0, stream)
     assert len(chosen) == number
     return Counter(chosen.tolist())
 
@@ -77,10 +78,10 @@ def test_ties_are_drawn_evenly():
 
 def test_what_a_client_draws_depends_on_nobody_else():
     losses = torch.rand(9, 4, generator=torch.Generator().manual_seed(0))
-    everyone = exploration.choose(losses, 0.5, np.arange(9), 7, 3, "explore")
+    everyone = ifca.chosen_by(losses, 0.5, np.arange(9), 7, 3, "explore")
     some = np.array([6, 2, 8])
-    assert torch.equal(exploration.choose(losses[some], 0.5, some, 7, 3, "explore"), everyone[some])
-    again = exploration.choose(losses, 0.5, np.arange(9), 7, 4, "explore")
+    assert torch.equal(ifca.chosen_by(losses[some], 0.5, some, 7, 3, "explore"), everyone[some])
+    again = ifca.chosen_by(losses, 0.5, np.arange(9), 7, 4, "explore")
     assert not torch.equal(everyone, again)
 
 

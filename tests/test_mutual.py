@@ -19,8 +19,8 @@ from fedlib import methods, streams, tree
 from fedlib.engine.experts import expert_seed
 from fedlib.engine.solvers import SGD
 from fedlib.engine.task import Task
+from fedlib.methods.fedkd import compressed, recovered
 from fedlib.methods.parts import holdout
-from fedlib.methods.parts.low_rank import compressed, recovered
 from fedlib.run import cost
 from fedlib.run.evaluate import prepared
 

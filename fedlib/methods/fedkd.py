@@ -8,8 +8,10 @@
 
 r is the input of a head; W is a linear map, private to the client. Targets are constants: the other
 model's probabilities, W r_student in the teacher's h, r_teacher in the student's h, and d. Students
-are sent as low-rank factors in both directions, see `fedlib.methods.parts.low_rank`; the energy
-that they keep rises linearly from the first round to the last. A client predicts with its teacher.
+are sent in both directions as the factors of a truncated SVD: of a matrix A [m, n], U [m, K],
+sigma [K] and V [K, n], K (m + n + 1) numbers instead of m n. K is the lowest rank whose squared
+singular values add up to a share of their total, the energy, which rises linearly from the first
+round to the last. A client predicts with its teacher.
 
 Source: Wu et al., "Communication-efficient federated learning via knowledge distillation", Nature
 Communications 2022, as a baseline of Yi et al., pFedMoE, 2024 (arXiv:2402.01350), where the
@@ -18,8 +20,12 @@ Official code: wuch15/FedKD compresses gradients of transformers. TsingZ0/HtFLli
 parameters, as here, so without training a student would shrink in every round. But it also divides
 KL by the number of classes, lets the gradient of each loss flow into the other model and into d,
 and trains W by both losses.
-Deviation: absent clients have no weight, whatever the run's `aggregation` is. An unseen client
-predicts with the student. The recorded training loss is the sum of both losses.
+Deviation: if the factors have at least as many numbers as the matrix, their product is sent
+instead, so the truncation loses the same. This happens in the first rounds, as new random weights
+have high rank. A convolution kernel is a matrix of its output channels by all other dimensions; the
+library takes every small window of it for a matrix. Absent clients have no weight, whatever the
+run's `aggregation` is. An unseen client predicts with the student. The recorded training loss is
+the sum of both losses.
 """
 
 from dataclasses import dataclass, replace
@@ -36,9 +42,23 @@ from fedlib.engine.task import Batch, Params, Task, log_probs, mean_from, nll
 from fedlib.methods.base import Range
 from fedlib.methods.mutual_learning import MutualLearning, View, divergence, plain_mean
 from fedlib.methods.parts import gating
-from fedlib.methods.parts.low_rank import compressed, recovered
 from fedlib.methods.parts.own_models import drawn_in_turn
 from fedlib.tree import Rows
+
+
+class Factors(NamedTuple):
+    """A matrix of rank K."""
+
+    u: Tensor  # [m, K]
+    sigma: Tensor  # [K]
+    v: Tensor  # [K, n]
+
+    def product(self) -> Tensor:
+        """The matrix -> [m, n]"""
+        return self.u * self.sigma @ self.v
+
+
+Message = dict[str, Tensor | Factors]
 
 
 class State(NamedTuple):
@@ -133,3 +153,34 @@ class FedKD(MutualLearning):
         mapped = student.features @ w.T
         pairs = (teacher.features, mapped.detach()), (teacher.features.detach(), mapped)
         return sum(mean_from(1, (a - b).square()) for a, b in pairs)
+
+
+# -- low-rank factors -----------------------------------------------------------------------
+
+
+def compressed(params: Params, energy: float) -> Message:
+    """The message for ONE model; waits for the device, as shapes depend on the ranks.
+
+    Args:
+      params: finite, with finite squares; leaves of one dimension are sent unchanged.
+      energy: share of the squared singular values to keep, in (0, 1].
+    """
+    return {name: factored(x, energy) if x.dim() > 1 else x for name, x in params.items()}
+
+
+def factored(x: Tensor, energy: float) -> Tensor | Factors:
+    """The factors of `x` [m, ...], or their product if that has no more numbers."""
+    u, sigma, v = torch.linalg.svd(x.flatten(1), full_matrices=False)
+    squares = sigma.square()
+    below = squares.cumsum(0) - squares  # energy of all smaller ranks
+    rank = int((below < energy * squares.sum()).sum())
+    factors = Factors(u[:, :rank], sigma[:rank], v[:rank])
+    return factors if tree.numel(factors) < x.numel() else factors.product().reshape(x.shape)
+
+
+def recovered(message: Message, like: Params) -> Params:
+    """The model of a message, in the shapes of `like`."""
+    return {
+        name: x.product().reshape(like[name].shape) if isinstance(x, Factors) else x
+        for name, x in message.items()
+    }

@@ -22,7 +22,7 @@ averaged.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -30,7 +30,7 @@ from torch import Tensor
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.experts import draw_experts, uniform_weights
+from fedlib.engine.experts import draw_experts, expert_losses, uniform_weights
 from fedlib.engine.parts import Total
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params
@@ -39,8 +39,11 @@ from fedlib.methods.parts import gating, tables, variational
 from fedlib.methods.parts.gating import Anybody, Gate, Known
 from fedlib.methods.parts.settings import LogUniform, OneOf
 from fedlib.methods.parts.variational import Report
-from fedlib.methods.table_mixture import Facts, Model, TableMixture
+from fedlib.methods.pooled_mixture import PooledMixture
 from fedlib.tree import Tree
+
+Model = dict[str, Tree]  # "experts" [E, ...], "phi" [R, E], "gate", and "bias" [L] if private
+Facts = dict[str, Tensor]  # "shares" [R], "received" [E] bool, and "side" [N] if q depends on it
 
 
 class State(NamedTuple):
@@ -68,21 +71,39 @@ class Sent(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FedMix(TableMixture):
+class FedMix(PooledMixture):
     """A mixture of whole models, weighted by gates.
 
     Absent clients have no weight, whatever the run's `aggregation` is.
 
     Attributes:
+      condition: the condition of q: an example's "label", or its "side" information (the rotation,
+        in Figures 5 and 6).
+      num_sides: R, number of values of the side information, at least 1; 0 for labels.
+      local_entropy: whether clients also maximise the entropy of q(e|y); then experts do not
+        specialise (the paper's ablation, Figure 3).
+      gates: "private": each client has its own gate, never sent; or "shared": trained and sent like
+        the experts (the paper's choice for FEMNIST).
+      private_bias: whether each client has its own output bias, the same for all its experts
+        ("biased FedMix"); starting at zero is ours.
+      pruning: the paper's eta, in [0, 1]: clients use the experts with q(e|s) >= eta / E. 0 keeps
+        all (Algorithm 2; Figure 11 b and d).
       entropy_weight: factor of the entropy's gradient at the server, at least 0; 0 omits it, 1 is
         Algorithm 1.
       table_rounds: rounds after which the table is recorded, ascending (Figure 14 a).
     """
 
+    condition: str = "label"
+    num_sides: int = 0
+    local_entropy: bool = False
+    gates: str = "private"
+    private_bias: bool = False
+    pruning: float = 0.0
     entropy_weight: float = 1.0
     table_rounds: tuple[int, ...] = ()
 
-    ranges: ClassVar = TableMixture.ranges | {"entropy_weight": Range(0)}
+    choices: ClassVar = {"condition": ("label", "side"), "gates": ("private", "shared")}
+    ranges: ClassVar = PooledMixture.ranges | {"pruning": Range(0, 1), "entropy_weight": Range(0)}
     SPACE: ClassVar = {
         "num_experts": OneOf((2, 4)),
         "server_lr": LogUniform(1e-3, 1e-1),
@@ -91,8 +112,27 @@ class FedMix(TableMixture):
 
     def __post_init__(self):
         """Raises ValueError for invalid settings."""
-        TableMixture.__post_init__(self)
+        PooledMixture.__post_init__(self)
+        _ = self.bias  # raises if the head has no single bias
+        if self.num_sides < 0 or (self.num_sides > 0) != (self.condition == "side"):
+            raise ValueError(
+                f"num_sides must be at least 1 for condition 'side' and 0 for 'label', got "
+                f"{self.num_sides} for {self.condition!r}"
+            )
         object.__setattr__(self, "table_rounds", tables.checked_rounds(self.table_rounds))
+
+    @cached_property
+    def bias(self) -> str | None:
+        """Name of the private bias, or None."""
+        biases = [n for n in self.task.split(self.task.init(0))[1] if n.endswith("bias")]
+        if self.private_bias and len(biases) != 1:
+            raise ValueError(f"private_bias needs a head with one bias, got {biases or 'none'}")
+        return biases[0] if self.private_bias else None
+
+    @cached_property
+    def num_rows(self) -> int:
+        """R, rows of the table: labels or values of the side information."""
+        return self.num_sides or max(2, self.task.num_outputs)  # a single logit is of two classes
 
     def init(self, num_clients: int, seed: int) -> State:
         """New experts; the table and all gates uniform."""
@@ -170,6 +210,49 @@ class FedMix(TableMixture):
         private = {name: trained[name] for name in state.private}
         return Sent(experts, part.total(rest), returned, q, private)
 
+    # -- a client ----------------------------------------------------------------------
+
+    def shares(self, cohort: Cohort) -> Facts:
+        """Each client's shares p(c|s) and, if q depends on it, its side information."""
+        side = {"side": cohort.side()} if self.condition == "side" else {}
+        return {"shares": cohort.shares(self.condition, self.num_rows), **side}
+
+    def loss(self, model: Model, facts: Facts, batch: Batch) -> Tensor:
+        """One client's objective, negated -> []"""
+        phi = model["phi"]
+        q = variational.marginal(facts["shares"], phi.detach())
+        keep = variational.keep(q, facts["received"], self.pruning)
+        features, log_probs = gating.outputs(self.task, self.whole(model), batch)
+        pooled = gating.pool(self.pooling(q, keep), features)
+        given = batch.y.long() if self.condition == "label" else facts["side"][batch.index]
+        bound = variational.bound(
+            phi.softmax(-1)[given],
+            log_likelihood=-expert_losses(log_probs, batch.y, self.task.class_weights),
+            log_gate=gating.log_weights(model["gate"], pooled),
+            kept=variational.kept_table(phi, keep)[given] if self.pruning else None,
+        )
+        if self.local_entropy:
+            bound = bound + variational.entropy(phi)[given]
+        return -batch.mean(bound)
+
+    def pooling(self, q: Tensor, keep: Tensor) -> Tensor:
+        """Pooling weights of the experts' features, from marginals q [..., E] -> [..., E]"""
+        return variational.kept_part(q, keep) if self.pruning else q
+
+    def whole(self, model: Model) -> Params:
+        """The experts with their bias, private or not -> [..., E, ...]"""
+        if not self.bias:
+            return model["experts"]
+        bias = model["bias"].unsqueeze(-2)
+        sizes = *bias.shape[:-2], self.num_experts, bias.shape[-1]
+        return {**model["experts"], self.bias: bias.expand(sizes)}
+
+    def known(self, model: Model, facts: Facts) -> Known:
+        """The clients' predictors, from their models [C, ...]."""
+        q = variational.marginal(facts["shares"], model["phi"])
+        keep = variational.keep(q, facts["received"], self.pruning)
+        return Known(self.whole(model), model["gate"], self.pooling(q, keep), keep)
+
     # -- the server -------------------------------------------------------------------
 
     def server_update(self, state: State, sent: Sent, cohort: Cohort) -> State:
@@ -241,7 +324,12 @@ class FedMix(TableMixture):
 
         "table_rounds" [S] are the rounds of the tables, without rounds that the run did not reach.
         """
-        found = TableMixture.diagnostics(self, state) | {"marginal": state.marginal}
+        found = PooledMixture.diagnostics(self, state) | {"marginal": state.marginal}
         if self.table_rounds:
             found |= tables.diagnostics(self.table_rounds, state.tables)
         return found
+
+    @property
+    def alike(self) -> frozenset[str]:
+        """Protocols with the same experts; none with a private bias."""
+        return frozenset() if self.bias else frozenset({"default", "new_shard"})

@@ -2,8 +2,14 @@
 
     p(e|x) = sum_s p_s(e|x) p(s|x),   p(s|x) ~ p(x|s) p(s)
 
-After training, every client fits a variational autoencoder to its inputs;
-`fedlib.methods.parts.input_likelihood` gives its bound of p(x|s). The protocol "new_shard_vae" uses
+After training, every client fits a variational autoencoder to its inputs, with a bound of p(x|s):
+
+    log p(x|s) >= E_{e(z|x)} log p(x|z) - KL( e(z|x) || p(z) )
+
+The encoder e(z|x) and the prior p(z) are normal. The encoder takes inputs scaled as for every
+model; p(x|z) is over pixels in [0, 1]. The noise of the codes depends on the batch's key in
+training, and on the run's seed elsewhere. There it is the same for all inputs and autoencoders, so
+differences between autoencoders have less noise. The protocol "new_shard_vae" uses
 it, to compare with FedMix's "new_shard"; everything else is FedMix.
 
 Source: Reisser et al., "Federated Mixture of Experts", ICLR 2021 submission (arXiv:2107.06724),
@@ -17,17 +23,29 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
 
-from fedlib import tree
+from fedlib import streams, tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.solvers import Adam
+from fedlib.engine.solvers import Adam, Solver
 from fedlib.engine.task import Batch, Params, Task
 from fedlib.methods.fedmix import FedMix, State
-from fedlib.methods.parts.early_stopping import EarlyStopping
+from fedlib.methods.parts.early_stopping import EarlyStopping, fit
 from fedlib.methods.parts.gating import Anybody, Known
-from fedlib.methods.parts.input_likelihood import Given, elbo, given, latent_of, train
+from fedlib.models.layers.random import gaussian
+
+AT_ONCE = 20  # autoencoders trained together; each takes 12 times its size in memory
+
+
+class Given(NamedTuple):
+    """Constants of the bound, the same for every input and autoencoder."""
+
+    noise: Tensor  # [1 or B, latent] standard normal numbers
+    mean: Tensor  # [channels, 1, 1], or [] for inputs other than images: pixel = std x + mean
+    std: Tensor
 
 
 class Experienced(NamedTuple):
@@ -86,7 +104,7 @@ class FedMixVAE(FedMix):
         """As `anybody`, with autoencoders that all seen clients train now."""
         local, stopping = self.vae_solver, self.vae_stopping
         autoencoders = train(cohort.seen(), self.vae, local=local, stopping=stopping)
-        constants = given(self.vae, cohort.data.federation, cohort.seed)
+        constants = given(self.vae, cohort)
         known = cohort.broadcast((autoencoders, constants))
         return Experienced(self.anybody(state, cohort), *known)
 
@@ -109,3 +127,92 @@ class FedMixVAE(FedMix):
             for autoencoder in tree.unstack(personal.autoencoders)
         ]
         return torch.stack(bounds, dim=1)
+
+
+# -- autoencoders ---------------------------------------------------------------------------
+
+
+def given(task: Task, cohort: Cohort) -> Given:
+    """Noise for predictions, and the scale that turns inputs into pixels.
+
+    Inputs other than images are taken as pixels in [0, 1].
+    """
+    drawn = streams.generator(cohort.seed, "vae", "noise").standard_normal((1, latent_of(task)))
+    federation = cohort.data.federation
+    mean, std = np.zeros(()), np.ones(())
+    if federation.mean:
+        mean, std = (np.reshape(v, (-1, 1, 1)) for v in (federation.mean, federation.std))
+    elif federation.x.dtype == np.uint8:
+        std = np.full((), 1 / 255)
+    return Given(*(cohort.tensor(x).to(task.dtype) for x in (drawn, mean, std)))
+
+
+def elbo(task: Task, params: Params, given: Given, batch: Batch) -> Tensor:
+    """The lower bound of log p(x|s) of each input -> [B]
+
+    Args:
+      task: of the autoencoder, see `fedlib.models.vae`.
+      params: of one client's autoencoder.
+      given: from `given`.
+      batch: inputs.
+    """
+    body, head = task.split(params)
+    mean, log_variance = task.features(body, batch).chunk(2, dim=-1)
+    code = mean + (log_variance / 2).exp() * given.noise
+    pixels = (batch.x * given.std + given.mean).flatten(1)
+    seen = bernoulli(task.head_logits(head, code, batch), pixels)
+    return seen - divergence(mean, log_variance)
+
+
+def bernoulli(logits: Tensor, x: Tensor) -> Tensor:
+    """log p(x|z) of pixels x [B, D] in [0, 1], from logits [B, D] -> [B]"""
+    return -binary_cross_entropy_with_logits(logits, x, reduction="none").sum(-1)
+
+
+def divergence(mean: Tensor, log_variance: Tensor) -> Tensor:
+    """KL divergence of a diagonal normal distribution [B, latent] from the standard one -> [B]"""
+    return (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1) / 2
+
+
+def latent_of(task: Task) -> int:
+    """Length of a code: half the encoder's outputs, which are a mean and a log-variance.
+
+    Raises:
+      ValueError: if the encoder has an odd number of outputs, or none.
+    """
+    body, _ = task.split(task.init(0))
+    outputs = len(list(body.values())[-1]) if body else 0
+    if outputs == 0 or outputs % 2:
+        raise ValueError(f"an encoder needs an even number of outputs, got {outputs}")
+    return outputs // 2
+
+
+def train(cohort: Cohort, task: Task, *, local: Solver, stopping: EarlyStopping) -> Params:
+    """Autoencoders of the clients of `cohort`, each at its best check -> leaves [C, ...]
+
+    All start with the same draw. A client's result does not depend on the rest of the cohort.
+
+    Args:
+      task: of an autoencoder.
+      local, stopping: see `fedlib.methods.parts.early_stopping.fit`.
+
+    Raises:
+      DataError: if a client has no examples for early stopping.
+    """
+
+    def losses(params: Params, given: Given, batch: Batch) -> Tensor:
+        if batch.train:
+            shape = torch.Size((len(batch.y), given.noise.shape[-1]))
+            noise = gaussian(batch.key, shape, task.device).to(task.dtype)
+            given = given._replace(noise=noise)
+        return -elbo(task, params, given, batch)
+
+    start = task.init(cohort.seed)
+    constants = given(task, cohort)
+    cohort = replace(cohort, task=task)
+    trained = []
+    for first in range(0, cohort.size, AT_ONCE):
+        part = cohort.some(np.arange(first, min(first + AT_ONCE, cohort.size)))
+        args = part, losses, part.held(start), part.held(constants)
+        trained.append(fit(*args, local=local, stopping=stopping, stream="vae").models["best"])
+    return tree.concatenate(trained)

@@ -15,6 +15,7 @@ Deviation: a client's loss is the mean over its examples; the official code give
 batch the weight of a whole one.
 """
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, NamedTuple
@@ -24,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from fedlib import tree
+from fedlib import streams, tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import draw_experts, each_expert
 from fedlib.engine.journal import refuse_diverged
@@ -32,12 +33,12 @@ from fedlib.engine.parts import Total
 from fedlib.engine.solvers import Solver
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Method, Range
-from fedlib.methods.parts import early_stopping, exploration
-from fedlib.methods.parts.exploration import EXPLORATIONS
+from fedlib.methods.parts import early_stopping
 from fedlib.methods.parts.settings import OneOf
 from fedlib.models.layers.initialise import convolution_weights
 from fedlib.tree import Rows
 
+EXPLORATIONS = ("none", "eps", "eps_decay", "eps_decay_b", "eps_decay_k")
 CLUSTER_INITS = ("conv_only", "full")
 STOPS = ("never", "all")
 
@@ -63,8 +64,10 @@ class IFCA(Method):
         is new in every round: momenta and the epochs of a schedule start at zero.
       num_experts: E, the paper's J, "clusters" in its code; at least 1, which is FedAvg. Table 2
         has 6.
-      exploration: schedule of the probability of a random choice: "none" is IFCA, "eps" is the
-        paper's epsilon-greedy; see `fedlib.methods.parts.exploration.probability`.
+      exploration: schedule of the probability of a random choice in round t, counted from 0: "none"
+        is IFCA; "eps" is `epsilon`, the paper's epsilon-greedy; and, of its code, "eps_decay" is
+        1 / (t + 1); "eps_decay_b" is (t + 1)^-b, which equals `epsilon` at an eighth of the
+        `horizon`; "eps_decay_k" is (t + 1)^(-2 / J).
       epsilon: for "eps" and "eps_decay_b", in [0, 1]; 0 is IFCA, Table 1 has 0.33.
       horizon: rounds of the run, for "eps_decay_b", at least 0.
       cluster_init: "conv_only": models differ only in convolution weights (official code); "full":
@@ -183,14 +186,20 @@ class IFCA(Method):
 
     def explore(self, experts: Params, cohort: Cohort) -> Tensor:
         """The model of `experts` [C, E, ...] that each client trains: its best, or any -> [C]"""
-        probability = exploration.probability(
-            self.exploration,
-            cohort.round,
-            epsilon=self.epsilon,
-            horizon=self.horizon,
-            num_models=self.num_experts,
-        )
-        return self.choose(experts, cohort, probability, "explore")
+        return self.choose(experts, cohort, self.probability(cohort.round), "explore")
+
+    def probability(self, round: float) -> float:
+        """Probability that a client explores in `round` t, counted from 0."""
+        match self.exploration:
+            case "eps":
+                return self.epsilon
+            case "eps_decay":
+                return 1 / (round + 1)
+            case "eps_decay_b":
+                return (round + 1) ** (math.log(self.epsilon) / math.log(self.horizon / 8 + 1))
+            case "eps_decay_k":
+                return (round + 1) ** (-2 / self.num_experts)
+        return 0.0
 
     def choose(self, experts: Params, cohort: Cohort, explore: float, stream: str) -> Tensor:
         """The model of lowest loss on each client's train split, or any -> [C]
@@ -208,7 +217,7 @@ class IFCA(Method):
         losses = cohort.example_mean(cohort.score(self.losses, experts))
         clients, names = cohort.host_ids, (cohort.seed, cohort.round, stream)
         refuse_diverged(losses, clients, f"by round {cohort.round}", "an expert's training loss")
-        return exploration.choose(losses, explore, clients, *names)
+        return chosen_by(losses, explore, clients, *names)
 
     def losses(self, experts: Params, batch: Batch) -> Tensor:
         """Negative log-likelihood of each example under each expert -> [B, E]"""
@@ -259,3 +268,34 @@ class IFCA(Method):
     def diagnostics(self, state: State) -> dict[str, Tensor]:
         """Each client's model [num_clients]."""
         return {"choice": state.choice}
+
+
+def chosen_by(losses: Tensor, explore: float, clients: np.ndarray, *stream: int | str) -> Tensor:
+    """For each client the model of lowest loss, or any with probability `explore` -> [C] int64
+
+    Ties are broken at random. With a single model, no random number is drawn.
+
+    Args:
+      losses: [C, E], finite.
+      explore: probability of a uniform choice, in [0, 1].
+      clients: [C] numbers of the clients. A client's draw depends only on the stream and on its
+        number.
+    """
+    if losses.shape[1] == 1:
+        return torch.zeros(len(losses), dtype=torch.int64, device=losses.device)
+    draws = streams.generator(*stream).random((int(clients.max()) + 1, 2))[clients]
+    draws = torch.from_numpy(draws).to(losses.device)
+    explores = draws[:, :1] < explore
+    lowest = losses == losses.min(1, keepdim=True).values
+    return nth(lowest | explores, draws[:, 1])
+
+
+def nth(candidates: Tensor, at: Tensor) -> Tensor:
+    """The candidate at the fraction `at` of each row, rounded down -> [C] int64
+
+    Args:
+      candidates: [C, E] bool, at least one in each row.
+      at: [C] in [0, 1); uniform numbers make a uniform draw.
+    """
+    number = (at * candidates.sum(1)).long()
+    return (candidates.cumsum(1) <= number[:, None]).sum(1)
