@@ -311,7 +311,7 @@ def test_without_early_stopping_nothing_is_remembered_and_no_held_out_data_are_n
     federation = replace(federation, test=empty)
     state = run(make(stop="never"), federation)
     assert state.best == {} and state.best_loss.tolist() == [math.inf] * 3
-    message = "client 0 has no test examples, on which training is stopped; .* stop_split 'val'"
+    message = "client 0 has no test examples, on which training is stopped; use a partition"
     with pytest.raises(DataError, match=message):
         run(make(stop="all"), federation)
 

@@ -351,7 +351,7 @@ SMALL = [
     ("pfedmoe_gate", {"num_classes": 2, "augment": True, "hidden": 4}, (3, 32, 32)),
     ("resnet20", TEN, (3, 16, 16)),
     ("resnet20", AUGMENTED, (3, 16, 16)),
-    ("transformer", LITE | {"size": "bert-lite"}, (7,)),
+    ("transformer", LITE | {"size": "bert-lite", "pool": "first"}, (7,)),
     ("transformer", LITE | {"size": "gpt2-lite"}, (7,)),
     ("vae", {"in_features": 36, "hidden": [8, 6], "latent": 3}, (1, 6, 6)),
 ]

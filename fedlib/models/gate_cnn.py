@@ -48,7 +48,7 @@ def build(
         *convolution(in_channels, conv1, padding),
         *convolution(conv1, conv2, padding, Dropout2d(dropout, salt=1)),
         nn.Flatten(),  # [B, conv2 * 5 * 5] for images of 32 x 32 pixels
-        nn.Linear(conv2 * side_after(side, 2, padding) ** 2, hidden),
+        nn.Linear(conv2 * side_after(side, padding) ** 2, hidden),
         nn.ReLU(),
     ]
     outputs = 1 if num_classes == 2 else num_classes

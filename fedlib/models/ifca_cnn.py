@@ -48,7 +48,7 @@ def build(
         LocalResponse(**WINDOW),
         MaxPool2d(2),
         nn.Flatten(),  # [B, conv2 * 5 * 5] for images of 32 x 32 pixels
-        nn.Linear(conv2 * side_after(side, 2, padding=0) ** 2, hidden1),
+        nn.Linear(conv2 * side_after(side, padding=0) ** 2, hidden1),
         nn.ReLU(),
         Dropout(dropout),
         nn.Linear(hidden1, hidden2),

@@ -43,7 +43,7 @@ def build(
         *convolution(in_channels, conv1, padding),  # [B, conv1, 14, 14]
         *convolution(conv1, conv2, padding),  # [B, conv2, 5, 5] for images of 32 x 32 pixels
         nn.Flatten(),
-        nn.Linear(conv2 * side_after(side, 2, padding) ** 2, hidden),
+        nn.Linear(conv2 * side_after(side, padding) ** 2, hidden),
         nn.ReLU(),
     ]
     return initialise(Network(body, classifier(hidden, num_classes, dropout, logit_relu)))

@@ -34,7 +34,7 @@ def build(
       in_channels, side: of an image.
       padding: of the convolutions; 2 keeps the size of a map, and images of 8 pixels need it.
     """
-    left = side_after(side, 2, padding)
+    left = side_after(side, padding)
     lower = nn.Sequential(*convolution(in_channels, channels, padding))  # [B, channels, 14, 14]
     upper = nn.Sequential(
         *convolution(channels, 2 * channels, padding),

@@ -71,7 +71,7 @@ def build(
         *convolution(in_channels, one, padding),
         *convolution(one, two, padding),
         nn.Flatten(),
-        nn.Linear(two * side_after(side, 2, padding) ** 2, first),
+        nn.Linear(two * side_after(side, padding) ** 2, first),
         nn.ReLU(),
         nn.Linear(first, second),
         nn.ReLU(),

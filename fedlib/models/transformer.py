@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from fedlib.errors import ConfigError, DataError
 from fedlib.models.layers.random import Dropout
 
-POOLS = ("first", "last", "mean", "mean_all")
+POOLS = ("first", "mean")
 TOKEN_TYPES = 2
 STD = 0.02  # of initial weights, in both papers' code
 
@@ -118,17 +118,12 @@ class Body(nn.Module):
 
     def pooled(self, hidden: Tensor, real: Tensor) -> Tensor:
         """A vector for each text, from its tokens [B, T, width] and a mask of the real ones."""
-        if self.pool == "mean_all":
-            return hidden.mean(1)
         if self.pool == "mean":
             mask = real[..., None].to(hidden.dtype)
             return (hidden * mask).sum(1) / mask.sum(1).clamp(min=1)
-        pools, length = self.pool == "first" and self.pooler is not None, real.shape[1]
-        order = torch.arange(length, device=real.device)
-        rank = order if self.pool == "last" else length - 1 - order
-        place = ((rank + 1) * real).argmax(1)  # works with padding on either side
+        place = real.byte().argmax(1)  # works with padding on either side
         hidden = hidden.gather(1, place[:, None, None].expand(-1, 1, hidden.shape[-1]))[:, 0]
-        return self.pooler(hidden).tanh() if pools else hidden
+        return self.pooler(hidden).tanh() if self.pooler else hidden
 
 
 class Block(nn.Module):
@@ -188,7 +183,7 @@ def build(
     vocabulary: int | None = None,
     max_length: int | None = None,
     pad: int | None = None,
-    pool: str | None = None,
+    pool: str = "mean",
     dropout: float = 0.1,
 ) -> nn.Module:
     """The architecture, initialised as in the papers' code.
@@ -197,9 +192,8 @@ def build(
       num_classes: L.
       size: one of `SIZES`.
       vocabulary, max_length, pad: in place of the size's.
-      pool: the vector of a text. "first": its first token, through BERT's pooler; "last": its last
-        real token; "mean": the mean of its real tokens; "mean_all": of all tokens, padding
-        included. By default "first" for BERT and "last" for GPT-2.
+      pool: the vector of a text: the "mean" of its real tokens; or its "first" one, through BERT's
+        pooler.
       dropout: of the embedding, attention, sums and the last layer.
 
     Raises:
@@ -209,7 +203,6 @@ def build(
         raise ConfigError(f"no size {size!r}; choose one of {', '.join(SIZES)}")
     given = {"vocabulary": vocabulary, "max_length": max_length, "pad": pad}
     full = SIZES[size]._replace(**{name: v for name, v in given.items() if v is not None})
-    pool = pool or {"bert": "first", "gpt2": "last"}[full.layout]
     if pool not in POOLS:
         raise ConfigError(f"no pool {pool!r}; choose one of {', '.join(POOLS)}")
     if not 0 <= full.pad < full.vocabulary:

@@ -214,7 +214,7 @@ def refuse_nothing_to_stop_on(cohort: Cohort, split: str) -> None:
     if len(lacking):
         raise DataError(
             f"client {lacking.min()} has no {split} examples, on which training is stopped; use a "
-            f"partition that gives every client some, or stop_split {_other(split)!r}"
+            "partition that gives every client some"
         )
 
 
@@ -226,7 +226,3 @@ def _mean_of(losses: Callable) -> Callable:
         return batch.mean(losses(*params_and_batch))
 
     return objective
-
-
-def _other(split: str) -> str:
-    return next(other for other in STOP_SPLITS if other != split)

@@ -67,18 +67,18 @@ def classifier(inputs: int, outputs: int, dropout: float, relu: bool) -> nn.Sequ
     return nn.Sequential(Dropout(dropout), nn.Linear(inputs, outputs), last)
 
 
-def side_after(side: int, convolutions: int, padding: int) -> int:
-    """Side of a map after `convolutions` 5 x 5 convolutions, each with 2 x 2 pooling.
+def side_after(side: int, padding: int) -> int:
+    """Side of a map after two 5 x 5 convolutions, each with 2 x 2 pooling.
 
     Raises:
       ConfigError: if nothing is left of a map of `side` pixels.
     """
     left = side
-    for _ in range(convolutions):
+    for _ in range(2):
         left = (left + 2 * padding - KERNEL + 1) // 2
         if left < 1:
             raise ConfigError(
-                f"images of {side} x {side} pixels are too small for {convolutions} convolutions "
+                f"images of {side} x {side} pixels are too small for 2 convolutions "
                 f"of {KERNEL} x {KERNEL} with padding {padding}, each pooled; take padding "
                 f"{KERNEL // 2} or larger images"
             )
