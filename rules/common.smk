@@ -78,7 +78,6 @@ try:
             narrowing.check(PLAN)
             internals.make_again(*stale.look(PLAN))
         if not reads:
-            internals.look_again_once()
             why.note(PLAN)
             write_specifications(PLAN)
 except (ConfigError, DataError) as error:
@@ -115,6 +114,7 @@ CAN_FORK = process.runs_jobs and not process.deploys and warm.is_wanted(config["
 
 
 onstart:
+    internals.drop_default_limit(workflow)
     if CAN_FORK:
         prefix = f'set -euo pipefail; python() {{ {warm.start()} "$@"; }}; '
         # Snakemake formats it like a command.

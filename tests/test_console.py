@@ -2,6 +2,7 @@
 
 import io
 import logging
+from types import SimpleNamespace
 
 import pytest
 
@@ -206,14 +207,13 @@ def test_what_snakemake_says_of_profiles_and_files_before_it_begins_is_left_out(
     assert stream.getvalue() == "error: Using\n\n" and quiet.isatty()
 
 
-def test_snakemake_looks_again_once_a_second_however_many_jobs_have_ended(clock, monkeypatch):
-    pytest.importorskip("snakemake.cli")  # first: the modules of Snakemake import each other
-    from snakemake import workflow
-
-    looks, name = [], "_schedule_reevalutation"
-    monkeypatch.setattr(workflow.JobScheduler, name, lambda self, delay: looks.append(clock[0]))
-    internals.look_again_once()
-    scheduler = object.__new__(workflow.JobScheduler)
-    for clock[0] in (0.0, 0.1, 0.9, 1.0, 1.1, 2.5):
-        getattr(scheduler, name)(1)
-    assert looks == [0.0, 1.0, 2.5]
+def test_snakemake_has_the_limit_of_jobs_in_a_second_that_the_user_gave_and_no_other():
+    types = pytest.importorskip("snakemake.settings.types")
+    for given, kept in (("100/1s", False), ("5/1s", True)):
+        limit = types.MaxJobsPerTimespan.parse_choice(given)
+        settings = types.SchedulingSettings(max_jobs_per_timespan=limit)
+        scheduler = SimpleNamespace(job_rate_limiter=limit)
+        internals.drop_default_limit(
+            SimpleNamespace(scheduling_settings=settings, scheduler=scheduler)
+        )
+        assert scheduler.job_rate_limiter == (limit if kept else None)

@@ -65,8 +65,8 @@ class RunFolder(NamedTuple):
 
     def copy_results(self, to: "RunFolder") -> None:
         """Copy its results; the history last, because without it there is no finished run."""
-        names = [file for _, file in self.results], [file for _, file in to.results]
-        copy(*(reversed(files) for files in names))
+        theirs, ours = ([file for _, file in folder.results] for folder in (self, to))
+        copy(reversed(theirs), reversed(ours))
 
     def copy_weights(self, to: "RunFolder") -> None:
         """Copy its final state, which must be that of the history."""

@@ -11,6 +11,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -107,32 +108,22 @@ def _found(estimator: "Estimator", asked: Sequence[Request]) -> Iterator[Estimat
     by_model = defaultdict(list)
     for request in asked:
         by_model[request.spec["model"], request.data["dataset"]].append(request)
-    context, given = multiprocessing.get_context("fork"), (estimator.device, estimator.raw)
-    with ProcessPoolExecutor(PROCESSES, context, Worker.begin, given) as pool:
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(PROCESSES, context, torch.set_num_threads, (1,)) as pool:
+        given = _found_here, estimator.device, estimator.raw
         groups = sorted(by_model.values(), key=len, reverse=True)
-        for work in as_completed([pool.submit(Worker.found, group) for group in groups]):
+        for work in as_completed([pool.submit(*given, group) for group in groups]):
             yield work.result()
 
 
-class Worker:
-    """A process that estimates runs.
+def _found_here(device: str, raw: str, asked: Sequence[Request]) -> Estimated:
+    """Estimates of some runs, by the one estimator of this process."""
+    return _estimator(device, raw).found(asked)
 
-    Attributes:
-      estimator: of this process.
-    """
 
-    estimator: "Estimator"
-
-    @classmethod
-    def begin(cls, device: str, raw: str) -> None:
-        """Initialise the process."""
-        torch.set_num_threads(1)
-        cls.estimator = Estimator(device, raw)
-
-    @classmethod
-    def found(cls, asked: Sequence[Request]) -> Estimated:
-        """See `Estimator.found`."""
-        return cls.estimator.found(asked)
+@cache
+def _estimator(device: str, raw: str) -> "Estimator":
+    return Estimator(device, raw)
 
 
 class Estimator:

@@ -123,7 +123,7 @@ def run_argument(text: str, *more: str) -> dict:
     return spec
 
 
-def spec_parser(description: str, stage: str) -> argparse.ArgumentParser:
+def run_parser(description: str, stage: str) -> argparse.ArgumentParser:
     """Arguments of every job of one run."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument(
@@ -132,12 +132,6 @@ def spec_parser(description: str, stage: str) -> argparse.ArgumentParser:
         help=f"run specification, JSON or @file (python -m fedlib spec {stage} NAME prints it)",
     )
     parser.add_argument("--code", help="digest of the code this job was planned with")
-    return parser
-
-
-def run_parser(description: str, stage: str) -> argparse.ArgumentParser:
-    """Common arguments of training and evaluating a run."""
-    parser = spec_parser(description, stage)
     parser.add_argument("--shards", type=Path, required=True, help="federation, .h5")
     parser.add_argument("--manifest", type=Path, required=True, help="its manifest, .json")
     parser.add_argument(

@@ -43,7 +43,8 @@ DEFAULTS = {
     "mirror": None,
     "raw": "data/raw",
 }
-LISTS = ("papers", "seeds", "federations", "labels", "runs", "methods", "set", "sources")
+FILTERS = ("papers", "seeds", "federations", "labels", "runs")  # keys that leave out declared runs
+LISTS = (*FILTERS, "methods", "set", "sources")
 CHOOSING = ("budget", "share")  # keys by which make chooses runs, see `fedlib.cli.estimate`
 TAGGED = ("rounds", "set")  # keys that change numbers, not only the choice of runs
 LOCAL = ("device", "executor", "mirror", "raw")  # keys that should change no number
@@ -110,9 +111,9 @@ def check(config: Mapping) -> None:
     seeds = [*(config["seeds"] or ()), *chain(*seeds_by_run(config["runs"] or ()).values())]
     if any(not 0 <= seed <= MAX_SEED for seed in seeds):
         raise ConfigError(f"seeds must be in [0, {MAX_SEED}], got {shown(seeds)}")
-    rounds, tag = config["rounds"], config["tag"]
-    if rounds is not None and (type(rounds) is not int or rounds < 1):
-        raise ConfigError(f"rounds must be null or a whole number from 1, got {shown(rounds)}")
+    if config["rounds"] is not None:
+        check_count("rounds", config["rounds"])
+    tag = config["tag"]
     if not isinstance(tag, str) or not re.fullmatch(r"[a-z0-9]{0,40}", tag):
         raise ConfigError(
             f"tag must consist of at most 40 lower-case letters and digits, got {shown(tag)}"

@@ -14,7 +14,6 @@ resources and prints no commands. For ten thousand jobs this saves two thirds of
 import gc
 import json
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +24,8 @@ STREAM_HANDLER = "DefaultStreamHandler"
 FIRST_LINES = ("Using workflow specific profile ", "Config file ")
 # Beginning of its message that names its log.
 NAMES_LOG = "Complete log(s): "
+# Its default of --max-jobs-per-timespan: number of jobs, and seconds.
+DEFAULT_LIMIT = (100, 1)
 # Part of its message that a command failed; the job's log explains the failure better.
 COMMAND_FAILED = "CalledProcessError in file"
 
@@ -91,26 +92,15 @@ def make_again(wrong: set[str], right: set[str]) -> None:
         setattr(PersistenceBase, name, without_right(getattr(PersistenceBase, name)))
 
 
-def look_again_once() -> None:
-    """Let Snakemake schedule at most one repeated look through the ready jobs at a time.
+def drop_default_limit(workflow: Any) -> None:
+    """Let Snakemake start any number of jobs in a second, unless the user gave it a limit.
 
-    Snakemake looks when a job has ended, and again a second after every look, when its limit of
-    jobs per second may have passed. Without this function, each ended job adds one look per second
-    for the rest of the workflow.
+    With a limit, each ended job adds one look per second through the ready jobs, for the rest of
+    the workflow.
     """
-    from snakemake.workflow import JobScheduler
-
-    schedule = getattr(JobScheduler, "_schedule_reevalutation", None)
-    due = 0.0
-
-    def unless_due(self, delay: float) -> None:
-        nonlocal due
-        if time.monotonic() >= due:
-            due = time.monotonic() + delay
-            schedule(self, delay)
-
-    if schedule is not None:  # a version without it only takes longer
-        JobScheduler._schedule_reevalutation = unless_due
+    limit = workflow.scheduling_settings.max_jobs_per_timespan
+    if limit and (limit.max_jobs, limit.timespan) == DEFAULT_LIMIT:
+        workflow.scheduler.job_rate_limiter = None
 
 
 def run() -> None:

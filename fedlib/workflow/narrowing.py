@@ -15,12 +15,11 @@ from fedlib import seals
 from fedlib.errors import ConfigError
 from fedlib.spec import Run
 from fedlib.spec.exhibits import Exhibit
-from fedlib.workflow import own_methods
+from fedlib.workflow import config, own_methods
 from fedlib.workflow.declarations import declared, readable, trainings_of
 from fedlib.workflow.plan import Plan
 
 CLIENTS = ("seen", "unseen")  # as in fedlib.federation, which needs NumPy
-FILTERS = ("papers", "seeds", "federations", "labels", "runs")
 
 
 def check(plan: Plan) -> None:
@@ -96,6 +95,6 @@ def _lacking(exhibit: Exhibit, runs: list[Run], is_there: bool) -> Iterator[str]
 
 def _filters(plan: Plan) -> str:
     """The selection of the configuration as text: "papers=[fedmix] seeds=[0]"."""
-    given = [(key, plan.config[key]) for key in FILTERS if plan.config[key]]
+    given = [(key, plan.config[key]) for key in config.FILTERS if plan.config[key]]
     given = [(k, v if k != "runs" or len(v) == 1 else [f"{len(v)} of them"]) for k, v in given]
     return " ".join(f"{key}=[{','.join(map(str, values))}]" for key, values in given)

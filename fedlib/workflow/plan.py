@@ -243,11 +243,11 @@ class Plan(Selection):
 
     def _run_spec(self, seed: int, paper: str, federation: str, label: str) -> dict:
         """`Run.spec` with the digest of the partition for training."""
-        declarations.check_seed(self.paper(paper), self.run(paper, federation, label), seed)
-        spec = self._on(seed, paper, federation, label)
         names = {"paper": paper, "federation": federation, "label": label}
-        tuned = self.run(**names).tuning and {TUNED: self.digest("tune", **names)}
-        return spec | (tuned or {})
+        run = self.run(**names)
+        declarations.check_seed(self.paper(paper), run, seed)
+        spec = self._on(seed, **names)
+        return spec | ({TUNED: self.digest("tune", **names)} if run.tuning else {})
 
     def _tuning(self, paper: str, federation: str, label: str) -> dict:
         """`Run.spec` with the tuning's seed and partition, and the declared tuning."""

@@ -17,12 +17,6 @@ from fedlib.workflow.selection import Selection
 
 Digest = Callable[..., str]  # of a job, by its stage and wildcards
 
-# Keys of the configuration that select from papers' declarations, and keys with names that only
-# some papers have.
-SELECTING = ("papers", "seeds", "federations", "labels", "runs", "methods", "sources")
-SELECTING += config.CHOOSING
-NAMING = ("federations", "labels", "runs", "methods", "set", "sources")
-
 
 def of_metrics(selection: Selection, digest: Digest, paper: Paper) -> dict:
     """The runs of the metrics, and the specifications of their two results."""
@@ -141,16 +135,16 @@ def _as_it_is(selection: Selection, paper: Paper) -> Paper:
 def _words(selection: Selection, paper: Paper) -> list[str]:
     """The configuration, without the scale, that makes a paper of the report again.
 
-    For a selected paper it is the configuration, with this paper alone unless a key of `NAMING` is
-    set. For another paper it has no selections, and only the overrides of the paper's runs and
-    federations.
+    For a selected paper it is the configuration, with this paper alone unless something is selected
+    by a name that only some papers have. For another paper it has no selections, and only the
+    overrides of the paper's runs and federations.
     """
     given = dict(selection.config)
     if paper.name not in selection.papers:
-        given |= dict.fromkeys(SELECTING, None)
-        given["set"] = overrides.about(paper, given["set"] or ()) or None
+        given |= dict.fromkeys((*config.LISTS, *config.CHOOSING))
+        given["set"] = overrides.about(paper, selection.config["set"] or ()) or None
         given["papers"] = [paper.name]
-    elif not any(given[key] for key in NAMING):
+    elif not any(given[key] for key in {*config.LISTS} - {"papers", "seeds"}):
         given["papers"] = [paper.name]
     return config.words(given)
 
