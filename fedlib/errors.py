@@ -54,7 +54,8 @@ def shown(value: object) -> str:
 def nearest(word: object, known: Iterable[str]) -> str:
     """For a message: the known names that are most like `word`, or all of them if none is."""
     known = [*known]
-    near = difflib.get_close_matches(str(word), known, n=3)
+    spelt = {name.lower(): name for name in known}
+    near = [spelt[x] for x in difflib.get_close_matches(str(word).lower(), spelt, n=3)]
     return f"nearest: {', '.join(near)}" if near else f"there are: {', '.join(known) or 'none'}"
 
 

@@ -394,20 +394,27 @@ SETTINGS = {
     "progress must be a function, such as print, or None, got True": {"progress": True},
     r"participation rate must be in \(0, 1\], got 2": {"rate": 2},
     "course has no agregation; nearest: aggregation": {"course": {"agregation": "gossip"}},
-    "local must be a solver, such as fedlib.SGD": {"local": 0.1},
+    "local must be a solver, .* got a torch.optim.sgd.SGD": {
+        "local": torch.optim.SGD(nn.Linear(1, 1).parameters())
+    },
+    "the first argument must be a federation, .* got Net": {"federation": Net()},
+    "no method 'PFedMM'; nearest: pfedmm": {"method": "PFedMM"},
+    r"lr belongs to the solver: local=fedlib.SGD\(lr=...\)": {"lr": 0.1},
+    "FedEM needs num_experts": {"method": "fedem"},
     "executor must be auto, loop": {"executor": "fast"},
     "device must be one of auto, cpu, cuda, cuda:1, got 'gpu'": {"device": "gpu"},
     "gate must be a torch.nn.Module, or a function": {"method": "pfedmoe", "gate": 3},
     "class_weights must be 10 numbers, one a class": {"class_weights": [1, 2]},
-    "PFedMoE.* 'gate'": {"method": "pfedmoe"},
+    "PFedMoE needs .*gate": {"method": "pfedmoe"},
 }
 
 
 @pytest.mark.parametrize("told", SETTINGS)
 def test_a_setting_that_makes_no_sense_is_refused_in_one_line(told):
-    given = {"method": "fedavg", "local": fedlib.SGD(lr=0.1), "rounds": 1, "progress": None}
+    given = {"federation": cut(), "model": BUILD, "method": "fedavg", "threads": 1}
+    given |= {"local": fedlib.SGD(lr=0.1), "rounds": 1, "progress": None}
     with pytest.raises(ConfigError, match=told) as caught:
-        fedlib.simulate(cut(), BUILD, threads=1, **given | SETTINGS[told])
+        fedlib.simulate(**given | SETTINGS[told])
     assert "\n" not in str(caught.value)
 
 

@@ -121,4 +121,4 @@ print(fedlib.simulate(clients, torch.nn.Linear(4, 3), "fedem", num_experts=2, **
 def test_a_run_needs_no_package_of_the_extras(outside):
     extras = [re.match(r"[\w-]+", name)[0] for names in EXTRAS.values() for name in names]
     imported = {"pillow": "PIL", "scikit-learn": "sklearn", "pyyaml": "yaml"}
-    assert "FedEM after 1 rounds" in outside(CORE % [imported.get(name, name) for name in extras])
+    assert "FedEM after 1 round;" in outside(CORE % [imported.get(name, name) for name in extras])

@@ -144,10 +144,11 @@ class Result:
         return ClientModel(method, tree.take(personal, 0), simulation.data)
 
     def __repr__(self) -> str:
-        name, rounds = type(self.simulation.method).__name__, self.simulation.course.rounds
+        rounds = self.simulation.course.rounds
+        after = f"{self._title} after {rounds} round{'s' * (rounds != 1)}"
         views = [view for view in self.history.scores if view[1:] == ("default", "test")]
         told = [f"{self.pooled_accuracy(view.group).iloc[-1]:.1%} {view.group}" for view in views]
-        return f"Result: {name} after {rounds} rounds; test accuracy {', '.join(told) or 'none'}"
+        return f"Result: {after}; test accuracy {', '.join(told) or 'none'}"
 
     def _scores(self, view: View) -> Scores:
         if view not in self.history.scores:

@@ -4,7 +4,7 @@ import contextlib
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from fedlib.api.model import Model, builder
 from fedlib.api.result import Result
 from fedlib.engine.device import DeviceData
 from fedlib.engine.schedules import Schedule
-from fedlib.engine.solvers import Solver
+from fedlib.engine.solvers import SGD, Solver
 from fedlib.engine.task import Batch, Task, set_precision
 from fedlib.errors import ConfigError, DataError, nearest
 from fedlib.federation import Federation
@@ -83,13 +83,12 @@ def simulate(
       DataError: for a federation without a client that can train.
       DivergedError: as soon as a loss is not finite.
     """
+    _check_federation(federation)
     _check_solvers({"local": local, **more})
     if progress is not None and not callable(progress):
         raise ConfigError(f"progress must be a function, such as print, or None, got {progress!r}")
     known = {"rounds": rounds, "seed": seed, "evaluate_every": evaluate_every}
     known = {name: _whole(name, value) for name, value in known.items()}
-    if not len(federation.ids("seen")):
-        raise DataError("the federation has no seen clients: nobody to train")
     kind = _class(method, more)
     with _threads(threads):
         with _in_one_line(kind.__name__):
@@ -160,9 +159,14 @@ def _class(method: str | type[Method], hyper_parameters: Mapping) -> type[Method
         raise ConfigError(f"no method {method!r}; {nearest(method, methods.METHODS)}") from None
     if not (isinstance(kind, type) and issubclass(kind, Method)):
         raise ConfigError(f"method must be a name or a class of a method, got {method!r:.80}")
-    _check_names(
-        kind.__name__, hyper_parameters, {x.name for x in fields(kind)} - {"task", "local"}
-    )
+    takes = [x for x in fields(kind) if x.name not in ("task", "local")]
+    known = {x.name for x in takes}
+    for name in sorted((hyper_parameters.keys() - known) & {x.name for x in fields(SGD)}):
+        raise ConfigError(f"{name} belongs to the solver: local=fedlib.SGD({name}=...)")
+    _check_names(kind.__name__, hyper_parameters, known)
+    needed = [x.name for x in takes if x.init and x.default is x.default_factory is MISSING]
+    if missing := [name for name in needed if name not in hyper_parameters]:
+        raise ConfigError(f"{kind.__name__} needs {', '.join(missing)}")
     return kind
 
 
@@ -172,11 +176,23 @@ def _check_names(owner: str, given: Mapping, known: set[str]) -> None:
         raise ConfigError(f"{owner} has no {unknown[0]}; {nearest(unknown[0], sorted(known))}")
 
 
+def _check_federation(given: Any) -> None:
+    """Raises ConfigError if this is no federation, DataError if nobody in it trains."""
+    if not isinstance(given, Federation):
+        raise ConfigError(
+            "the first argument must be a federation, such as fedlib.partition makes, got "
+            f"{type(given).__name__}"
+        )
+    if not len(given.ids("seen")):
+        raise DataError("the federation has no seen clients: nobody to train")
+
+
 def _check_solvers(given: Mapping) -> None:
     """Raises ConfigError if `local` is no solver, or the schedule of a solver is none."""
     local = given["local"]
     if not isinstance(local, Solver):
-        raise ConfigError(f"local must be a solver, such as fedlib.SGD(lr=0.1), got {local!r:.80}")
+        kind = f"{type(local).__module__}.{type(local).__name__}"
+        raise ConfigError(f"local must be a solver, such as fedlib.SGD(lr=0.1), got a {kind}")
     for name, solver in given.items():
         if isinstance(solver, Solver) and not isinstance(solver.schedule, Schedule):
             raise ConfigError(
