@@ -299,10 +299,14 @@ def page(made=None, **changes):
 
 def test_the_page_says_first_whether_following_it_helps():
     sentences = page().split("\n\n")[2].split(". ")
-    assert "following this page beats always Plus**: +15.0 points [+15.0, +15.0]" in sentences[0]
+    assert "is better than always taking Plus**: +15.0 points [+15.0, +15.0]" in sentences[0]
     # Without a data set nothing can be told, and what is run otherwise is run.
-    assert "without a data set each time, **following this page does not beat" in sentences[1]
-    assert "does not beat always Plus" in page(frames(shift=0.1)).split("\n\n")[2].split(". ")[0]
+    assert "is no better than always taking Plus" in sentences[1]
+    assert "with a data set left out" in sentences[1]
+    assert (
+        "no better than always taking Plus"
+        in page(frames(shift=0.1)).split("\n\n")[2].split(". ")[0]
+    )
 
 
 def test_the_page_says_where_it_cannot_tell_and_where_the_simple_method_will_do():

@@ -87,7 +87,7 @@ def _gains(advice: pd.DataFrame) -> dict[tuple[str, str], list[str]]:
     found: dict[tuple[str, str], list[str]] = {}
     for part, left_out in LEFT_OUT.items():
         for row in advice[advice["part"] == f"gain, {part}"].to_dict("records"):
-            how = "beats" if row["low"] > 0 else "does not beat"
+            how = "better" if row["low"] > 0 else "no better"
             span, number = _span(row["low"], row["high"]), int(row["federations"])
             by = f"{render.points(row['mean'])} points {span} on {number} federations"
             found.setdefault((how, by), []).append(left_out)
