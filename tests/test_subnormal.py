@@ -1,10 +1,15 @@
 """Numbers that are too small to have all their digits become zero where clients train."""
 
+from dataclasses import replace
+
 import pytest
 import torch
+from support import cohort_of, sgd, tiny_task, toy_federation
 
-from fedlib.engine.executors import Workers
+from fedlib.engine.executors import Batched, Loop, Workers
+from fedlib.engine.graphs import Graphs
 from fedlib.engine.subnormal import flushed
+from fedlib.engine.traced import Traced
 
 pytestmark = pytest.mark.skipif(
     not torch.set_flush_denormal(False), reason="this processor keeps subnormal numbers"
@@ -41,3 +46,14 @@ def test_workers_do_it_for_what_they_compute_and_differentiate(count):
     Workers(count).visit(lambda n: found.__setitem__(n, (tiny(), slope())), range(4))
     assert found == {n: (0, 0) for n in range(4)}
     assert tiny() > 0 and slope() > 0
+
+
+@pytest.mark.parametrize("kind", [Loop, Traced, Batched, Graphs])
+@pytest.mark.parametrize("sizes", [(7, 12), (8,)])
+def test_every_executor_does_it(kind, sizes):
+    cohort = cohort_of(tiny_task(dtype=torch.float32), toy_federation(sizes, unseen=0))
+    start = SMALL.repeat(len(sizes))
+    found = replace(cohort, executor=kind()).scan(
+        lambda x, batch: x * 1e-10, start, local=sgd(steps=1)
+    )
+    assert not found.any()

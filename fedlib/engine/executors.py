@@ -228,7 +228,8 @@ class Batched:
 
         blocks = self._blocks([len(batches.steps) for batches in drawn], work.kinds)
         if len(blocks) == 1 and device.type == "cpu":  # needs no copies: no block is tried twice
-            return fold(blocks[0])
+            with flushed():
+                return fold(blocks[0])
         self._visit(lambda block: fold(block, upload(block, device)), blocks)
         return carry
 

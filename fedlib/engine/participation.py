@@ -7,17 +7,22 @@ from fedlib import streams
 SELECTIONS = ("uniform", "residue", "anchored")  # see `sample`
 
 
+def cohort_size(rate: float, population: int) -> int:
+    """Clients in a round: the fraction `rate` of them, rounded down, and at least one."""
+    # As a float, 0.29 * 100 is just below 29.
+    return max(1, int(rate * population + 1e-9))
+
+
 def sample(
     population: np.ndarray, rate: float, seed: int, round: int, selection: str = "uniform"
 ) -> np.ndarray:
     """Clients of one round, without replacement, in ascending order -> [C] int64
 
-    The draw depends on (seed, round) alone, so every method sees the same cohorts. At least one
-    client takes part: C = max(1, floor(rate * P)).
+    The draw depends on (seed, round) alone, so every method sees the same cohorts.
 
     Args:
       population: [P] clients that may take part.
-      rate: fraction of them.
+      rate: fraction of them, see `cohort_size`.
       seed, round: of the draw.
       selection: "uniform"; "residue", one client of each class of positions modulo C; or
         "anchored", in every round the first floor(C / 2) of the population, and others by chance.
@@ -27,7 +32,7 @@ def sample(
     """
     if selection not in SELECTIONS:
         raise ValueError(f"selection must be one of {SELECTIONS}, got {selection!r}")
-    size = max(1, int(rate * len(population)))
+    size = cohort_size(rate, len(population))
     if size == len(population):
         return population
     draw = streams.generator(seed, round, "cohort")

@@ -17,6 +17,7 @@ from fedlib.data.sizes import Sizes
 from fedlib.engine import scratch
 from fedlib.engine.choice import BLOCK
 from fedlib.engine.cohort import CACHED_IMAGES, EVALUATION_BATCH
+from fedlib.engine.participation import cohort_size
 from fedlib.engine.parts import slices
 from fedlib.environment import memory
 from fedlib.federation import CLIENTS
@@ -92,7 +93,7 @@ class _Owners:
             for name in self.number
             for split in ("train", "val", "test")
         }
-        self.cohort = max(1, int(spec["participation"].get("rate", 1.0) * self.number["seen"]))
+        self.cohort = cohort_size(spec["participation"].get("rate", 1.0), self.number["seen"])
         examples = sum(sizes.train) + sum(sizes.val) + sum(sizes.test)
         by_example = np.prod(sizes.shape) * np.dtype(sizes.dtype).itemsize
         label = np.prod(sizes.labels) if sizes.labels else 8  # bytes; labels of texts are uint8

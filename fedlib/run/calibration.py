@@ -26,6 +26,7 @@ from fedlib.engine.batches import draw_batches
 from fedlib.engine.choice import choose, rule
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Executor
+from fedlib.engine.participation import cohort_size
 from fedlib.engine.solvers import Solver
 from fedlib.engine.task import Task
 from fedlib.environment import cache_folder
@@ -146,7 +147,7 @@ def device_name(device: torch.device) -> str:
 def cohort_sizes(data: DeviceData, course: Course) -> tuple[int, np.ndarray]:
     """(clients in a round, training examples of each seen client)."""
     sizes = data.federation.train.sizes[data.federation.ids("seen")]
-    return max(1, int(course.rate * len(sizes))), sizes
+    return cohort_size(course.rate, len(sizes)), sizes
 
 
 def _size_class(number: int) -> int:
