@@ -117,6 +117,13 @@ def test_unseen_clients_get_the_uniform_average_of_the_copies():
         torch.testing.assert_close(personal[name][0], copies[seen].mean(0))
 
 
+@pytest.mark.parametrize("mixing", MIXINGS)
+def test_a_client_without_neighbours_trains_alone(mixing):
+    alone, _ = run("fedavg", sizes=(7, 12), mixing=mixing)
+    served, _ = run("fedavg", sizes=(7, 12), aggregation="damped")
+    assert_close(tree.take(alone.params, 0), served.params, 1e-12)
+
+
 def test_every_client_sends_its_copy_to_each_neighbour():
     simulated = simulation("fedavg", rounds=2, edge_probability=0.4)
     state, result = simulated.run(report=lambda line: None)

@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from zoo import COHORTS, LOCAL, SIZES, Deep, cohort, run
 
 from fedlib import methods
 from fedlib.engine.task import Task
+from fedlib.models import linear
 
 # LG-FedAvg: extractors differ, headers are alike and called alike.
 deep = Task(Deep, dtype=torch.float64)
@@ -34,6 +36,11 @@ def lg_fedavg(local=LOCAL, large=(narrow, deep), task=narrow):
 
 def fedrep(local=LOCAL, task=normed, **params):
     return methods.load("fedrep")(task=task, local=local, **params)
+
+
+def test_fedrep_needs_an_extractor_with_parameters():
+    with pytest.raises(ValueError, match="the model's extractor has no parameters to share"):
+        fedrep(task=Task(partial(linear.build, 4, 3)))
 
 
 # -- independent loops --------------------------------------------------------------------------

@@ -75,7 +75,7 @@ def fastest(graph: nx.Graph, steps: int = 500) -> np.ndarray:
     The projected subgradient method of Boyd, Diaconis and Xiao, section 4.2, from the Metropolis
     weights; the best of `steps` iterates.
     """
-    edges = np.array(graph.edges)
+    edges = np.array(graph.edges, np.int64).reshape(-1, 2)  # a single client has none
     weights = metropolis(graph)
     best, least = weights, slem(weights)
     w = weights[edges[:, 0], edges[:, 1]]

@@ -58,6 +58,15 @@ class FedRep(Method):
     }
     shared: ClassVar = ("body",)
 
+    def __post_init__(self):
+        """Raises ValueError for a model whose extractor has no parameters."""
+        Method.__post_init__(self)
+        if not self.task.split(self.task.trainable(self.task.init(0)))[0]:
+            raise ValueError(
+                "the model's extractor has no parameters to share, as that of a linear model; take "
+                "one with layers before its head"
+            )
+
     @cached_property
     def head_local(self) -> Solver:
         """The solver of the header."""

@@ -85,6 +85,11 @@ class FedRolex(Method):
             name: list(zip(x.shape, narrow[name].shape, strict=True)) for name, x in wide.items()
         }
 
+    @cached_property
+    def narrow(self) -> Task:
+        """The clients' task, the same object in every round: captured steps are kept for it."""
+        return replace(self.small, class_weights=self.task.class_weights)
+
     def init(self, num_clients: int, seed: int) -> State:
         """A new wide model."""
         return State(self.task.init(seed))
@@ -93,8 +98,7 @@ class FedRolex(Method):
         """Broadcast the window, train it, put the average into the wide model."""
         window = {name: self.window(name, cohort.round) for name in state.params}
         narrow = {name: x[window[name]] for name, x in state.params.items()}
-        task = replace(self.small, class_weights=self.task.class_weights)
-        sent, _ = replace(cohort, task=task).fit(
+        sent, _ = replace(cohort, task=self.narrow).fit(
             self.loss, cohort.broadcast(narrow), local=self.local, returns=Cohort.total
         )
         mean = cohort.collect(sent).mean()
@@ -115,7 +119,7 @@ class FedRolex(Method):
     def loss(self, params: Params, batch: Batch) -> Tensor:
         """Mean loss of ONE client's narrow model, with scaled weights -> []"""
         full = {name: self.scale(name) * x for name, x in self.task.trainable(params).items()}
-        return self.small.loss(params | full, batch)
+        return self.narrow.loss(params | full, batch)
 
     def scale(self, name: str) -> float:
         """The factor of a parameter: D / d of its inputs; 1 for a parameter without inputs."""

@@ -8,6 +8,7 @@ Source: a reference of ours, the "centralised" row of many papers.
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -25,6 +26,10 @@ class State(NamedTuple):
 
     params: Params
     memory: Memory
+
+
+# Made once, as captured steps (`fedlib.engine.graphs`) are identified by the data that they read.
+_made = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,13 +71,13 @@ class Pooled(Method):
     def trainer(self, cohort: Cohort) -> Cohort:
         """A cohort of the first seen client, which owns the training examples of all."""
         seen = cohort.seen()
-        federation = cohort.data.federation
-        owned = [np.empty(0, np.int64)] * federation.num_clients
-        everything = [federation.train.of(client) for client in seen.host_ids]
-        owned[seen.host_ids[0]] = np.concatenate(everything)
-        first = seen.some(slice(1))
-        data = cohort.data.training_on(Split.from_lists(owned))
-        return replace(first, data=data, journal=Journal())
+        if cohort.data not in _made:
+            federation = cohort.data.federation
+            owned = [np.empty(0, np.int64)] * federation.num_clients
+            everything = [federation.train.of(client) for client in seen.host_ids]
+            owned[seen.host_ids[0]] = np.concatenate(everything)
+            _made[cohort.data] = cohort.data.training_on(Split.from_lists(owned))
+        return replace(seen.some(slice(1)), data=_made[cohort.data], journal=Journal())
 
     def personalise(self, state: State, cohort: Cohort) -> Params:
         """The model, for all clients; nothing is sent."""
