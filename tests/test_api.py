@@ -385,7 +385,7 @@ SETTINGS = {
     "method must be a name or a class of a method": {"method": Net},
     "FedEM has no num_expert; nearest: num_experts": {"num_expert": 3, "method": "fedem"},
     "num_experts must be": {"num_experts": 0, "method": "fedem"},
-    "num_experts must fit into memory": {"num_experts": 10**12, "method": "fedem"},
+    "experts must fit into memory": {"num_experts": 10**12, "method": "fedem"},
     "rounds must be at least 0, got -1": {"rounds": -1},
     "rounds must be a whole number, got 2.5": {"rounds": 2.5},
     "seed must be a whole number, got None": {"seed": None},

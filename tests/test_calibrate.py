@@ -8,6 +8,7 @@ from support import cohort_of, same_bits, sgd, tiny_task, toy_federation
 from test_stages import SPEC, options, run_here, shards
 
 from fedlib import methods, seals
+from fedlib.engine.choice import rule
 from fedlib.engine.device import DeviceData
 from fedlib.engine.rewriting import available
 from fedlib.errors import DataError
@@ -34,6 +35,12 @@ def a_run(name="fedavg", sizes=UNEVEN, local=None, course=None, params=None, **n
     method = methods.load(name)(task=task, local=local or sgd(), **(params or {}))
     data = DeviceData(federation, task.dtype, task.device)
     return method, data, course or Course(rounds=3, seed=0)
+
+
+def test_the_rule_looks_at_all_modules_of_a_method():
+    method, data, course = a_run("moe_fedavg", params={"gate": tiny_task(classes=2, hidden=30_000)})
+    assert rule([method.task]) == "batched"
+    assert calibration.chosen("auto", method, data, course).setting == "traced"
 
 
 # -- the decision -------------------------------------------------------------------------

@@ -65,10 +65,15 @@ def test_a_model_that_cannot_read_the_inputs_is_refused_before_training():
         simulation(model="emnist_cnn", model_params={"num_classes": 3})
 
 
-def test_more_experts_than_memory_are_refused_with_their_size():
-    message = r"num_experts must fit into memory: 1e\+09 of 67 numbers each would take about 998 G"
-    with pytest.raises(ConfigError, match=message):  # 4 x 8 + 8 + 8 x 3 + 3; 4 copies of 4 bytes
-        simulation(method="fedem", params={"num_experts": 10**9})
+@pytest.mark.parametrize(
+    ("method", "numbers", "size"),
+    [("fedem", 4 * 8 + 8 + 8 * 3 + 3, 998), ("pfedmm", 8 * 3 + 3, 402)],  # heads only
+)
+def test_more_experts_than_memory_are_refused_with_their_size(method, numbers, size):
+    run = simulation(method=method, params={"num_experts": 10**9})
+    message = rf"experts must fit into memory: 1e\+09 of {numbers} numbers each would take about "
+    with pytest.raises(ConfigError, match=f"{message}{size} G"):  # 4 copies of 4 bytes
+        run.init()
 
 
 @pytest.mark.parametrize("endless", [{"steps": 10**12}, {"epochs": 10**12}])

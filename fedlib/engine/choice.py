@@ -1,6 +1,7 @@
 """The choice of the executor that runs a model: by a setting, or by a rule."""
 
 import importlib
+from collections.abc import Sequence
 
 import torch
 
@@ -27,7 +28,7 @@ def choose(wanted: str, task: Task, workers: int | None = None) -> Executor:
     Raises:
       ValueError: for anything else.
     """
-    name, colon, detail = (rule(task) if wanted == "auto" else wanted).partition(":")
+    name, colon, detail = (rule([task]) if wanted == "auto" else wanted).partition(":")
     sized = name not in ONE_BY_ONE and detail.isdecimal() and int(detail) > 0
     if name not in NAMES or (colon and not sized and (name != "traced" or detail not in WAYS)):
         known = f"auto, {', '.join(NAMES[:-1])} or {NAMES[-1]}"
@@ -50,15 +51,16 @@ def goes_one_by_one(setting: str) -> bool:
     return setting.partition(":")[0] in ONE_BY_ONE
 
 
-def rule(task: Task) -> str:
-    """Setting that suits a model and a device in general; `fedlib.run.calibrate` measures one.
+def rule(tasks: Sequence[Task]) -> str:
+    """Setting that suits a run's models and its device; `fedlib.run.calibrate` measures one.
 
     Batching pays if launching a step costs more than computing it: on a GPU except for the largest
     models, and on a CPU for small models without convolutions. For other models on a CPU, traced
     steps cost at most as much as those of the loop, with the same bits (benchmarks/README.md).
     """
-    if task.device.type == "cuda":
-        return "loop" if task.is_heavy else "batched"
-    if task.is_light:
+    heavy = any(task.is_heavy for task in tasks)
+    if tasks[0].device.type == "cuda":
+        return "loop" if heavy else "batched"
+    if all(task.is_light for task in tasks):
         return "batched"
-    return "loop" if task.is_heavy else "traced"
+    return "loop" if heavy else "traced"

@@ -9,13 +9,39 @@ from torch.func import vmap
 
 from fedlib import streams, tree
 from fedlib.engine import ambient
+from fedlib.engine.device import total_memory
 from fedlib.engine.task import Params, Task, element_nll, mean_from
+from fedlib.errors import ConfigError
 from fedlib.tree import Tree
 
+COPIES = 4  # of a model in training: itself, its start, its gradient and the copy that is sent
 
-def draw_experts(task: Task, num_experts: int, seed: int) -> Params:
-    """Fresh parameters of all experts of a run, with the seeds of `expert_seed` -> [E, ...]"""
-    return tree.stack([task.init(expert_seed(seed, e)) for e in range(num_experts)])
+
+def draw_experts(
+    task: Task,
+    num_experts: int,
+    seed: int,
+    part: Callable[[Params], Params] = lambda whole: whole,
+) -> Params:
+    """Fresh parameters of all experts of a run, with the seeds of `expert_seed` -> [E, ...]
+
+    Args:
+      part: what an expert has of the parameters of a whole model.
+
+    Raises:
+      ConfigError: for more experts than fit into this machine's memory in training; otherwise a job
+        would fill the memory slowly, without a message.
+    """
+    first = part(task.init(expert_seed(seed, 0)))
+    wanted = num_experts * COPIES * sum(x.nbytes for x in tree.leaves(first))
+    if wanted > (has := total_memory(task.device)):
+        raise ConfigError(
+            f"experts must fit into memory: {num_experts:g} of {tree.numel(first)} numbers each "
+            f"would take about {wanted / 2**30:.3g} GiB in training, and there are "
+            f"{has / 2**30:.3g} GiB"
+        )
+    others = (task.init(expert_seed(seed, e)) for e in range(1, num_experts))
+    return tree.stack([first, *map(part, others)])
 
 
 def expert_seed(seed: int, expert: int) -> int:

@@ -27,12 +27,13 @@ from fedlib.forecast import rates, rehearsal, requests
 from fedlib.forecast.cells import duration
 from fedlib.forecast.costs import costs
 from fedlib.forecast.estimates import Estimate
+from fedlib.forecast.made_up import unpretrained
 from fedlib.forecast.rates import Rate
 from fedlib.forecast.rehearsed import Rehearsed
 from fedlib.forecast.requests import REHEARSAL, SIZES, Request, code_of, digest
 from fedlib.forecast.unreal import Unreal
 from fedlib.run import fitting
-from fedlib.run.build import build_task
+from fedlib.run.build import build_method, build_task
 from fedlib.run_spec import is_file, of_training
 
 TELL_EVERY = 10  # seconds
@@ -172,7 +173,7 @@ class Estimator:
         rehearsed = self._rehearsed(spec, request.spec["views"], owned)
         executor = request.executor
         if executor == "auto":
-            executor = self._rule(seals.spec_digest([spec["model"], spec["model_params"]]), spec)
+            executor = self._rule(spec)
         rate = self._rate(spec, owned, rehearsed, executor)
         batched = not choice.goes_one_by_one(executor)
         return costs(spec, owned, rehearsed, rate, batched=batched)
@@ -210,12 +211,14 @@ class Estimator:
         kept = self._find(facts, lambda: rehearsal.rehearse(spec, views, owned).packed())
         return Rehearsed.unpacked(kept)
 
-    def _rule(self, model: str, spec: dict) -> str:
-        if model not in self._rules:
+    def _rule(self, spec: dict) -> str:
+        models = seals.spec_digest([spec[name] for name in ("model", "model_params", "modules")])
+        if models not in self._rules:
+            spec = unpretrained(spec)
             with Unreal():  # some models would need gigabytes
-                task = build_task({**spec, "weights": None}, self.device)
-            self._rules[model] = choice.rule(task)
-        return self._rules[model]
+                method = build_method(spec, build_task(spec, self.device))
+            self._rules[models] = choice.rule(fitting.tasks_of(method))
+        return self._rules[models]
 
     def _rate(self, spec: dict, owned: Sizes, rehearsed: Rehearsed, executor: str) -> Rate:
         """Rate of a run; its further time per client is proportional to the size of its models."""

@@ -46,7 +46,7 @@ def simulation(
     course = {k: v for k, v in spec["participation"].items() if k not in ("rate", "selection")}
     if course.get("aggregation") == "gossip":
         course |= {"edge_probability": 1.0, "mixing": "metropolis"}
-    spec = _unpretrained(spec) | {name: _slow(spec[name]) for name in ("local", "params")}
+    spec = unpretrained(spec) | {name: _slow(spec[name]) for name in ("local", "params")}
     built = build.build_simulation(
         spec | {"participation": {"rate": 1.0, **course}},
         federation,
@@ -129,7 +129,7 @@ def _slow(settings: dict) -> dict:
     return {name: slowed(name, value) for name, value in settings.items()}
 
 
-def _unpretrained(spec: dict) -> dict:
+def unpretrained(spec: dict) -> dict:
     """The run with random weights, which need no file; the operations are the same."""
     modules = {
         name: [{**one, "weights": None} for one in module]

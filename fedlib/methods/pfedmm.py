@@ -78,10 +78,11 @@ class PFedMM(FedEM):
 
     def init(self, num_clients: int, seed: int) -> State:
         """New heads, with the body of the first model; uniform pi."""
-        bodies, heads = self.task.split(draw_experts(self.task, self.num_experts, seed))
-        model = {"body": tree.take(bodies, 0), "heads": heads}
+        heads = draw_experts(self.task, self.num_experts, seed, lambda x: self.task.split(x)[1])
+        body, _ = self.task.split(self.task.init(seed))
+        model = {"body": body, "heads": heads}
         memory = self.local.memory(self.task.trainable(model), num_clients)
-        like = next(iter(model["heads"].values()))
+        like = next(iter(heads.values()))
         pi = uniform_weights(num_clients, self.num_experts, like)
         experts, norms = self.apart(model)
         return State(experts, pi, tree.repeat(norms, num_clients), memory)

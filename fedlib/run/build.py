@@ -175,12 +175,9 @@ def build_simulation(
     task = build_task(spec, device, files)
     set_precision(task)
     method = build_method(spec, task, files)
-    for value in vars(method).values():
-        for each in value if isinstance(value, tuple) else (value,):
-            if isinstance(each, Task):
-                _check_tokens(each, federation)
+    for each in fitting.tasks_of(method):
+        _check_tokens(each, federation)
     fitting.refuse_misfit(spec, task, federation)
-    fitting.refuse_oversized(method)
     course = build_course(spec)
     try:
         data = DeviceData(federation, task.dtype, task.device)

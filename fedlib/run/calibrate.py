@@ -24,6 +24,7 @@ from fedlib.engine.device import DeviceData
 from fedlib.engine.rewriting import available
 from fedlib.methods.base import Method
 from fedlib.run.calibration import cohort_sizes, file, key, num_steps, remembered
+from fedlib.run.fitting import tasks_of
 from fedlib.run.simulate import Course, Simulation
 
 LONG = 600.0  # least seconds of a run's local steps for a measurement
@@ -107,7 +108,7 @@ class Rounds:
     """
 
     def __init__(self, method: Method, data: DeviceData, course: Course):
-        self.prior = rule(method.task)
+        self.prior = rule(tasks_of(method))
         self._run = _shortened(method), data, course
         self._state = self._simulation(self.prior).init()
         size, _ = cohort_sizes(data, course)

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import numpy as np
 import torch
@@ -28,10 +27,10 @@ from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Executor
 from fedlib.engine.participation import cohort_size
 from fedlib.engine.solvers import Solver
-from fedlib.engine.task import Task
 from fedlib.environment import cache_folder
 from fedlib.files import canonical_json
 from fedlib.methods.base import Method
+from fedlib.run.fitting import tasks_of
 from fedlib.run.simulate import Course, Simulation
 
 
@@ -53,7 +52,7 @@ def chosen(wanted: str, method: Method, data: DeviceData, course: Course) -> Exe
         measured = remembered()
         entry = measured.get(key(method, data, course)) if measured else None
         by = "calibration" if entry else "rule"
-        wanted = entry["executor"] if entry else rule(method.task)
+        wanted = entry["executor"] if entry else rule(tasks_of(method))
     executor = choose(wanted, method.task)
     executor.notes |= {"setting": executor.setting, "chosen_by": by}
     return executor
@@ -107,7 +106,7 @@ def facts(method: Method, data: DeviceData, course: Course) -> dict:
     The number of threads is left out, because it must not change a result.
     """
     solver = method.local
-    state = method.init(_num_kinds(method), 0)
+    state = method.init(len(tasks_of(method)), 0)  # a client of each architecture, or more
     clients, sizes = cohort_sizes(data, course)
     steps = num_steps(sizes, solver)
     return {
@@ -126,15 +125,6 @@ def facts(method: Method, data: DeviceData, course: Course) -> dict:
 def num_steps(sizes: np.ndarray, solver: Solver) -> list[int]:
     """Local steps in a round of each client with `sizes` training examples."""
     return [len(draw_batches(int(n), solver, 0).steps) for n in sizes]
-
-
-def _num_kinds(method: Method) -> int:
-    """Number of architectures of which every client has one; so many clients cover all."""
-    return max((len(x) for x in vars(method).values() if _are_tasks(x)), default=1)
-
-
-def _are_tasks(value: Any) -> bool:
-    return isinstance(value, tuple) and bool(value) and all(isinstance(x, Task) for x in value)
 
 
 def device_name(device: torch.device) -> str:

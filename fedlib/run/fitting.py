@@ -7,18 +7,16 @@ pass of two zero inputs shows whether a model can read them.
 import inspect
 import math
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import NamedTuple
 
 import torch
 
 from fedlib import models
-from fedlib.engine.device import total_memory
 from fedlib.engine.task import Task
 from fedlib.errors import ConfigError
 from fedlib.federation import Federation
 from fedlib.methods.base import Method
-
-COPIES = 4  # of a model in training: itself, its start, its gradient and the copy that is sent
 
 
 class Shapes(NamedTuple):
@@ -103,17 +101,7 @@ def refuse_misfit(spec: dict, task: Task, federation: Federation) -> None:
         raise ConfigError(f"{name}: it cannot read inputs of {shape} numbers: {reason}") from error
 
 
-def refuse_oversized(method: Method) -> None:
-    """Raise ConfigError for more experts than fit into this machine's memory.
-
-    Otherwise the job would fill the memory slowly, without a message.
-    """
-    experts = getattr(method, "num_experts", 1)
-    with torch.device("meta"):
-        numbers = sum(value.numel() for value in method.task.build().parameters())
-    wanted = experts * numbers * COPIES * method.task.dtype.itemsize
-    if wanted > (has := total_memory(method.task.device)):
-        raise ConfigError(
-            f"num_experts must fit into memory: {experts:g} of {numbers} numbers each would take "
-            f"about {wanted / 2**30:.3g} GiB in training, and there are {has / 2**30:.3g} GiB"
-        )
+def tasks_of(method: Method) -> list[Task]:
+    """The architectures in a method's fields: the model, and all further modules."""
+    values = [getattr(method, field.name) for field in fields(method)]
+    return [x for v in values for x in (v if isinstance(v, tuple) else (v,)) if isinstance(x, Task)]
