@@ -233,5 +233,5 @@ def test_a_model_without_a_linear_head_is_refused():
             super().__init__()
             self.body, self.head = nn.Linear(4, 3), nn.Identity()
 
-    with pytest.raises(ValueError, match="class means need a linear head, got none"):
-        class_means.num_logits((Task(Headless),))
+    with pytest.raises(ValueError, match="the model needs a linear head, got none"):
+        class_means.num_features((Task(Headless),))

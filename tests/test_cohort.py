@@ -9,17 +9,20 @@ import pytest
 import torch
 from reference import batches, cross_entropy_of, descend, descent, module_of, owned, values_of
 from support import assert_close, clients_with, cohort_of, executors, sgd, tiny_task, toy_federation
+from torch.func import grad
 
 import fedlib.engine.cohort
 import fedlib.engine.waves
 from fedlib import streams, tree
 from fedlib.engine.batches import draw_batches
-from fedlib.engine.choice import choose
+from fedlib.engine.choice import choose, rule
 from fedlib.engine.device import DeviceData
-from fedlib.engine.executors import Loop
+from fedlib.engine.executors import Batched, Loop
 from fedlib.engine.experts import padded
+from fedlib.engine.graphs import Graphs
 from fedlib.engine.participation import sample
 from fedlib.engine.task import Task
+from fedlib.engine.traced import Traced
 from fedlib.errors import DataError
 from fedlib.federation import Split
 from fedlib.models import emnist_cnn
@@ -188,7 +191,7 @@ def test_a_scan_with_gradients_can_spell_out_what_fit_does(executor):
     cohort = cohort_of(task, federation, executor=executor)
 
     def step(params, batch):
-        gradient = cohort.gradient(lambda p: task.loss(p, batch), params)
+        gradient = grad(lambda p: task.loss(p, batch))(params)
         return tree.add(params, gradient, -local.lr)
 
     start = cohort.broadcast(task.init(0))
@@ -388,6 +391,21 @@ def test_images_are_scaled_to_zero_mean_and_unit_deviation_per_channel():
     assert_close(data.inputs(rows), expected, 1e-14)  # a few roundings of values up to 5
 
 
+@pytest.mark.parametrize("executor", [Loop(), Traced(), Batched(), Graphs()])
+def test_a_forward_pass_leaves_fixed_running_statistics_alone(executor):
+    task, federation = tiny_task(norm=True), toy_federation((8, 12), unseen=0)
+    cohort = cohort_of(task, federation, executor=executor)
+    body, head = task.split(task.init(0))
+    before, heads = tree.clone(body), cohort.broadcast(head)
+
+    def loss(head, body, batch):
+        return task.loss(body | head, batch)
+
+    for bodies in (cohort.broadcast(body), tree.repeat(body, cohort.size)):
+        cohort.fit(loss, heads, bodies, local=sgd(epochs=2))
+        assert_close(bodies, cohort.broadcast(before), 0)
+
+
 def test_the_executor_is_chosen_for_model_and_device():
     light, convolving = tiny_task(), Task(lambda: emnist_cnn.build(10))
     wide = tiny_task(hidden=20_000)
@@ -399,6 +417,9 @@ def test_the_executor_is_chosen_for_model_and_device():
     assert names == ["batched", "traced", "traced", "batched", "loop"]
     heavy = tiny_task(features=6_000, hidden=10_000)
     assert (wide.is_heavy, heavy.is_heavy, choose("auto", heavy).name) == (False, True, "loop")
+    several = [rule([light, other]) for other in (light, convolving, heavy)]
+    assert several == ["batched", "traced", "loop"]
+    assert rule([gpu, heavy_on_gpu]) == "loop"
     assert choose("loop", light).name == "loop"
 
 

@@ -67,7 +67,7 @@ SERVER_ADAM = {"fedavg_adam", "biased_fedavg", "local_global", *MIXTURES}
 USERS = {
     "parts/divergence": SERVER_ADAM,
     "parts/early_stopping": {"adaptive_experts", "fedmix_vae", "local_experts"},
-    "parts/gating": {"plain_mixture", "fedkd", "pfedmoe", *MIXTURES},
+    "parts/gating": {"plain_mixture", *MIXTURES},
     "parts/server_adam": SERVER_ADAM,
     "parts/own_experts": {"adaptive_experts"},
     "parts/tables": {"plain_mixture", *SERVER_ADAM, *SERVERS},

@@ -18,6 +18,7 @@ from support import (
 from test_methods import every_method, make
 from test_stages import SPEC, options, run_here, shards
 from torch import Tensor
+from torch.func import grad
 
 import fedlib.engine.device
 import fedlib.engine.executors
@@ -278,6 +279,13 @@ def test_a_step_that_is_repeated_uses_what_its_function_closed_over_in_its_round
     assert not torch.allclose(found[2], found[3])
 
 
+@pytest.mark.parametrize("name", ["fedrolex", "pooled"])
+def test_all_rounds_of_a_method_share_a_program(name):
+    executor = Graphs()
+    rounds(make(name), federation_for(name), executor, 3)
+    assert len(executor._programs) == 1 and executor.notes["replays"] > 0
+
+
 def test_steps_that_look_at_their_cohort_are_not_replayed_and_the_reason_is_noted():
     task, federation, executor = tiny_task(), toy_federation(), Graphs()
     found = []
@@ -285,8 +293,8 @@ def test_steps_that_look_at_their_cohort_are_not_replayed_and_the_reason_is_note
         cohort = replace(cohort_of(task, federation), executor=e)
 
         def step(params, batch, cohort=cohort):
-            gradient = cohort.gradient(lambda p: task.loss(p, batch), params)
-            return tree.add(params, gradient, -0.1)
+            gradient = grad(lambda p: task.loss(p, batch))(params)
+            return tree.add(params, gradient, -0.1 / (1 + cohort.round))
 
         found.append(cohort.scan(step, cohort.broadcast(task.init(0)), local=sgd()))
     assert_close(*found)

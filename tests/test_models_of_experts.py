@@ -12,6 +12,8 @@ from torch.nn import functional as F
 from fedlib import models, streams
 from fedlib.engine import ambient, functional
 from fedlib.engine.task import JointTask, Task, log_probs
+from fedlib.methods.fedmix_clients import SortingTask
+from fedlib.methods.gated_mixture import MixtureTask
 from fedlib.models import gate_cnn, ifca_cnn, leaf_cnn
 from fedlib.models.layers.conv import Dropout2d, LocalResponse
 from fedlib.models.layers.random import Dropout
@@ -262,6 +264,8 @@ def test_a_gate_asks_the_engine_for_no_second_example(input_norm, hidden_norm):
     normed = tiny_task(norm=True)
     assert normed.needs_pairs and normed.extended(JointTask, others=(task,)).needs_pairs
     assert not tiny_task().extended(JointTask, others=(task,)).needs_pairs
+    for kind in (MixtureTask, SortingTask):
+        assert normed.extended(kind).needs_pairs and not task.extended(kind).needs_pairs
 
 
 def test_the_engine_renews_the_running_statistics_of_a_gate():

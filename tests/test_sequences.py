@@ -5,7 +5,7 @@ import pytest
 import torch
 from support import EXECUTORS, assert_close, clients_with, cohort_of, executors, sgd
 from torch import nn
-from torch.func import functional_call
+from torch.func import functional_call, grad
 
 from fedlib import methods, tree
 from fedlib.engine import ambient
@@ -166,7 +166,7 @@ def test_an_lstm_has_gradients_inside_a_scan(executor):
     local, params = sgd(momentum=0.0, weight_decay=0.0), task.init(0)
 
     def step(weights, batch):
-        grads = cohort.gradient(lambda w: task.loss(w, batch), weights)
+        grads = grad(lambda w: task.loss(w, batch))(weights)
         return tree.map(lambda w, g: w - local.lr * g, weights, grads)
 
     scanned = cohort.scan(step, cohort.broadcast(params), local=local, stream="fit")

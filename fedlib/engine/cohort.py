@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.func import grad
 
 from fedlib import tree
 from fedlib.engine import scratch, shards
@@ -178,8 +177,7 @@ class Cohort:
         Raises:
           DataError: if the federation has none.
         """
-        padded = shards.side(self.data.federation, self.host_ids)
-        return upload(padded, self.ids.device)
+        return self.tensor(shards.side(self.data.federation, self.host_ids))
 
     # -- communication ----------------------------------------------------------------
 
@@ -332,10 +330,6 @@ class Cohort:
         kinds = tree.kinds((carry, per_client))
         return self._fold(lifted, start, *per_client, local=local, stream=stream, kinds=kinds)
 
-    def gradient(self, loss: Callable, params: Params) -> Params:
-        """Gradient of `loss(params) -> []`, for use inside the step of `scan`."""
-        return grad(loss)(params)
-
     # -- scoring ----------------------------------------------------------------------
 
     def score(self, fn: Callable, *per_client: Tree, split: str = "train") -> Tensor:
@@ -385,7 +379,13 @@ class Cohort:
         self._refuse_single_examples(drawn, local)
         self.journal.examples += sum(step.size for batches in drawn for step in batches.steps)
         work = self._work(f"training ({stream})", kinds)
-        return self.executor.fold(work, drawn, local.batch_size, step, carry, per_client)
+        fixed = tuple(self._apart(x) if type(x) is dict else x for x in per_client)
+        return self.executor.fold(work, drawn, local.batch_size, step, carry, fixed)
+
+    def _apart(self, params: dict) -> dict:
+        """`params` with copies of running statistics, which a forward pass updates in place."""
+        rest, statistics = tree.partition(params, self.task.is_statistic)
+        return tree.merge(rest, tree.clone(statistics))
 
     def _refuse_single_examples(self, drawn: list[Batches], local: Solver) -> None:
         """Raises DataError for training batches of one example if there is batch normalisation."""

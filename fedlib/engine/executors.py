@@ -71,14 +71,10 @@ class Executor(Protocol):
 
 
 class Workers:
-    """Threads that share the clients; each computes on one core.
+    """Threads that share the clients; each computes on one core."""
 
-    Attributes:
-      count: number of threads; 1 is the calling thread itself.
-    """
-
-    def __init__(self, count: int = 1):
-        self.count = count
+    def __init__(self, count: int):
+        """`count` threads; 1 is the calling thread itself."""
         self._pool = None
         if count > 1:
             # Cores go to clients instead of to single operations, here and in the workers.

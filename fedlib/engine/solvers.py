@@ -27,11 +27,6 @@ class Memory(NamedTuple):
     buffers: Rows
     epochs: Tensor  # [num_clients] int64, local epochs done; in host memory
 
-    def of(self, clients: Tensor) -> "Memory":
-        """The memory of some clients, in their order."""
-        rows = clients.tolist()
-        return Memory(Rows(self.buffers[c] for c in rows), self.epochs[rows])
-
     def afresh(self) -> "Memory":
         """Memory of new solvers that continue at the current learning rate, the same for all.
 

@@ -192,8 +192,17 @@ class Task:
 
     @property
     def num_outputs(self) -> int:
-        """Number of outputs of the model: the size of the last parameter (bias) of its head."""
-        return [*self._training.head.parameters()][-1].numel()
+        """Number of outputs of the model: the length of the last parameter of its head."""
+        return len([*self._training.head.parameters()][-1])
+
+    @property
+    def num_features(self) -> int:
+        """F, the number of inputs of the head's first matrix; ValueError if it has no matrix."""
+        head = dict(self._training.head.named_parameters())
+        matrices = [weight for weight in head.values() if weight.dim() == 2]
+        if not matrices:
+            raise ValueError(f"the model needs a linear head, got {sorted(head) or 'none'}")
+        return matrices[0].shape[1]
 
     @cached_property
     def parts(self) -> tuple[str, ...]:
@@ -275,11 +284,6 @@ class JointTask(Task):
         """Names of the running statistics of all modules."""
         return super().statistics.union(*(task.statistics for task in self.others))
 
-    @cached_property
-    def norms(self) -> frozenset[str]:
-        """Names of the entries of batch-normalisation layers of all modules."""
-        return super().norms.union(*(task.norms for task in self.others))
-
     @property
     def needs_pairs(self) -> bool:
         """Whether any module needs two examples in a training batch."""
@@ -289,11 +293,6 @@ class JointTask(Task):
     def convolves(self) -> bool:
         """Whether any module has convolutions."""
         return super().convolves or any(task.convolves for task in self.others)
-
-    @property
-    def is_light(self) -> bool:
-        """Whether a step of each module costs less than launching it."""
-        return super().is_light and all(task.is_light for task in self.others)
 
 
 def set_precision(task: Task) -> None:

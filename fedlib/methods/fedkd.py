@@ -41,7 +41,6 @@ from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params, Task, log_probs, mean_from, nll
 from fedlib.methods.base import Range
 from fedlib.methods.mutual_learning import MutualLearning, View, divergence, plain_mean
-from fedlib.methods.parts import gating
 from fedlib.methods.parts.own_models import drawn_in_turn
 from fedlib.tree import Rows
 
@@ -103,7 +102,7 @@ class FedKD(MutualLearning):
 
     def draw_projection(self, teacher: Task, seed: int) -> Params:
         """W, from the student's features to a teacher's, initialised like `torch.nn.Linear`."""
-        outputs, inputs = map(gating.features_of, (teacher, self.task))
+        outputs, inputs = teacher.num_features, self.task.num_features
         bound = inputs**-0.5
         drawn = streams.generator(seed, "projection").uniform(-bound, bound, (outputs, inputs))
         return {"weight": torch.from_numpy(drawn).to(self.task.device, self.task.dtype)}

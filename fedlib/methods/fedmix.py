@@ -139,7 +139,7 @@ class FedMix(PooledMixture):
         experts = draw_experts(self.task, self.num_experts, seed)
         like = next(iter(experts.values()))
         phi = like.new_zeros(self.num_rows, self.num_experts)
-        gate = gating.uniform(gating.features_of(self.task), self.num_experts, like)
+        gate = gating.uniform(self.task.num_features, self.num_experts, like)
         shared, private = (gate, {}) if self.gates == "shared" else ({}, {"gate": gate})
         if self.bias:
             private["bias"] = torch.zeros_like(experts.pop(self.bias)[0])

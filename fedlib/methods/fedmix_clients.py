@@ -65,11 +65,6 @@ class SortingTask(Task):
         """Names of the experts' running statistics, and pi."""
         return super().statistics | {"pi"}
 
-    @property
-    def needs_pairs(self) -> bool:
-        """Whether the experts need at least two examples in a training batch."""
-        return bool(self.statistics - {"pi"})
-
 
 @dataclass(frozen=True, kw_only=True)
 class FedMixClients(PooledMixture):
@@ -116,7 +111,7 @@ class FedMixClients(PooledMixture):
 
     def undecided(self, num_clients: int, like: Tensor) -> tuple[Gate, Tensor]:
         """Uniform gates, leaves [num_clients, ...], and uniform pi [num_clients, E]."""
-        gate = gating.uniform(gating.features_of(self.task), self.num_experts, like)
+        gate = gating.uniform(self.task.num_features, self.num_experts, like)
         pi = uniform_weights(num_clients, self.num_experts, like)
         return tree.repeat(gate, num_clients), pi
 

@@ -32,7 +32,7 @@ from fedlib.engine.experts import expert_seed
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, JointTask, Params, Task, log_probs, nll
 from fedlib.methods.base import Method, Range
-from fedlib.methods.parts import gating, recording
+from fedlib.methods.parts import recording
 from fedlib.methods.parts.own_models import never_trained, replaced
 from fedlib.methods.parts.settings import LogUniform
 from fedlib.methods.private_models import PrivateModels
@@ -90,7 +90,7 @@ class PFedMoE(PrivateModels):
         _ = self.fixed_weight  # raises for an invalid gate mode
         if (outputs := self.gate.num_outputs) != EXPERTS:
             raise ValueError(f"the gate of pFedMoE needs {EXPERTS} outputs, got {outputs}")
-        features = [gating.features_of(task) for task in (self.task, *self.own.tasks)]
+        features = [task.num_features for task in (self.task, *self.own.tasks)]
         if len({*features}) > 1:
             raise ValueError(f"all extractors must end in as many features, got {features}")
 

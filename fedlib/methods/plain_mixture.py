@@ -71,7 +71,7 @@ class PlainMixture(Method):
         """New experts; a uniform gate."""
         experts = draw_experts(self.task, self.num_experts, seed)
         like = next(iter(experts.values()))
-        gate = gating.uniform(gating.features_of(self.task), self.num_experts, like)
+        gate = gating.uniform(self.task.num_features, self.num_experts, like)
         model = {"experts": experts, "gate": gate}
         memory = self.local.memory(self.task.trainable(model), num_clients)
         num_labels = max(2, self.task.num_outputs)  # a single logit means two labels

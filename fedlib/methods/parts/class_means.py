@@ -153,28 +153,16 @@ def pairs(cohort: Cohort, uploaded: Tensor, held: Tensor) -> tuple[Tensor, Tenso
 
 
 def num_logits(tasks: Sequence[Task]) -> int:
-    """Number of outputs of the heads: rows of their last matrix.
-
-    Raises:
-      ValueError: if the heads differ in this number, or have no matrix.
-    """
-    return _common([matrices[-1].shape[0] for matrices in map(_matrices, tasks)], "outputs")
+    """Number of outputs of the heads; ValueError if they differ in it."""
+    return _common([task.num_outputs for task in tasks], "outputs")
 
 
 def num_features(tasks: Sequence[Task]) -> int:
-    """Width of a representation: columns of the heads' first matrix; raises like `num_logits`."""
-    return _common([matrices[0].shape[1] for matrices in map(_matrices, tasks)], "features")
+    """Width of a representation; ValueError if the architectures differ in it."""
+    return _common([task.num_features for task in tasks], "features")
 
 
 def _common(found: list[int], what: str) -> int:
     if len(set(found)) > 1:
         raise ValueError(f"all architectures must have the same number of {what}, got {found}")
     return found[0]
-
-
-def _matrices(task: Task) -> list[Tensor]:
-    _, head = task.split(task.init(0))
-    found = [value for value in head.values() if value.dim() == 2]
-    if not found:
-        raise ValueError(f"class means need a linear head, got {sorted(head) or 'none'}")
-    return found

@@ -59,19 +59,6 @@ def uniform(num_features: int, num_experts: int, like: Tensor) -> Gate:
     }
 
 
-def features_of(task: Task) -> int:
-    """F, the number of inputs of the head's first matrix.
-
-    Raises:
-      ValueError: if the head has no matrix.
-    """
-    _, head = task.split(task.init(0))
-    matrices = [value for value in head.values() if value.dim() == 2]
-    if not matrices:
-        raise ValueError(f"a gate needs a model with a linear head, got {sorted(head) or 'none'}")
-    return matrices[0].shape[1]
-
-
 def outputs(task: Task, experts: Params, batch: Batch) -> Outputs:
     """Features [B, E, F] and log-probabilities [B, E, L] of the experts [E, ...]."""
     _, head = task.split(experts)

@@ -15,7 +15,7 @@ from fedlib import tree
 from fedlib.engine import ambient
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import each_expert, mixture_log_probs
-from fedlib.engine.task import Batch, Params, Task, log_probs, nll
+from fedlib.engine.task import Batch, JointTask, Params, Task, log_probs, nll
 
 
 class Alone(NamedTuple):
@@ -61,22 +61,6 @@ class Frozen(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ExpertsTask(Task):
-    """The clusters' task, for cohorts that also train models of other tasks.
-
-    Attributes:
-      others: the other tasks.
-    """
-
-    others: tuple[Task, ...] = ()
-
-    @cached_property
-    def statistics(self) -> frozenset[str]:
-        """Names of the running statistics of all models."""
-        return super().statistics.union(*(other.statistics for other in self.others))
-
-
-@dataclass(frozen=True)
 class Networks:
     """Outputs of the clusters' experts, the client's local expert and its gate.
 
@@ -100,9 +84,9 @@ class Networks:
             )
 
     @cached_property
-    def together(self) -> ExpertsTask:
+    def together(self) -> JointTask:
         """The task that trains experts and gate together."""
-        return self.task.extended(ExpertsTask, others=(self.expert, self.gate))
+        return self.task.extended(JointTask, others=(self.expert, self.gate))
 
     def logits(self, experts: Params, own: Params, batch: Batch) -> Tensor:
         """Logits of the clusters' experts, then of the local expert -> [B, E + 1, L]"""
