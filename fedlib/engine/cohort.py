@@ -286,7 +286,7 @@ class Cohort:
         same = bool((rates == rates[0]).all()) and not self.executor.replays
         common = rates[0].tolist() if same else None
         rates = upload(rates.to(self.task.dtype), self.ids.device)
-        kept = memory is not None and local.keeps == "run"
+        kept = memory is not None and any(memory.buffers)
         one_loss = self.executor.lift(lambda w, s, *args: loss(tree.merge(w, s), *args))
         step = descent(one_loss, local, common, lr_scale or {})
         momenta = tree.take(memory.buffers, self.host_ids) if kept else ()

@@ -143,10 +143,13 @@ class Solver:
         buffers = tree.by_kind(empty, tree.kinds(params), num_clients)
         return Memory(placed(buffers), torch.zeros(num_clients).long())
 
-    def fresh(self, params: Tree, size: int) -> Rows:
-        """Momenta before the first step of `size` clients; `params` [C, ...] or `Rows`."""
-        numbers = tree.kinds(params)
-        return tree.by_kind(lambda c: self.init(tree.take(params, c)), numbers, size)
+    def fresh(self, params: Tree, size: int) -> Rows | tuple:
+        """Momenta before the first step of `size` clients; `params` [C, ...] or `Rows`.
+
+        () without momenta, as walking through the empty rows of many clients takes time.
+        """
+        rows = tree.by_kind(lambda c: self.init(tree.take(params, c)), tree.kinds(params), size)
+        return rows if any(rows) else ()
 
     def rates(self, epochs_done: Tensor, round: int) -> Tensor:
         """Learning rate of each client in each epoch of this call -> [C, epochs] float64"""
