@@ -127,5 +127,5 @@ def test_local_trains_each_architecture_as_if_it_were_the_only_one(executor):
     torch.testing.assert_close(scores.exp().sum(-1), torch.ones(5, 4).double())
     unseen = cohort(both, federation, [4], executor=executor, round=2)
     trained = both.train_alone(state, unseen)
-    assert trained["task"][0] is narrow
-    assert not torch.equal(trained["model"][0]["head.bias"], state.models[4]["head.bias"])
+    assert trained.task[0] is narrow
+    assert not torch.equal(trained.model[0]["head.bias"], state.models[4]["head.bias"])
