@@ -193,7 +193,7 @@ def test_the_personal_stage_costs_its_examples_times_what_was_measured_of_one_cl
     """Linear models of D inputs and L outputs: a step is forward and the gradient of the weights.
 
     Nobody needs the inputs' gradient. A mixture has J = 2 shared experts and a local one, and a
-    gate of 3 outputs. Frozen experts in which nothing is random are no part of its steps.
+    gate of 3 outputs. Frozen experts only predict, with their heads, which is all of a linear model.
     """
     linear_task = Task(lambda: linear.build(FEATURES, CLASSES))
     gate = Task(lambda: linear.build(FEATURES, 3))
@@ -214,7 +214,7 @@ def test_the_personal_stage_costs_its_examples_times_what_was_measured_of_one_cl
     assert trained == {name: [number] for name, number in examples.items()}
     measured = cost.measured(run, state, found)
     forward, of_gate = FEATURES * CLASSES, FEATURES * 3
-    flops = {"settle": 4 * forward, "finetuned": 4 * forward, "moe": 4 * of_gate}
+    flops = {"settle": 4 * forward, "finetuned": 4 * forward, "moe": 4 * of_gate + 3 * 2 * forward}
     assert {name: measured[f"flops_per_example_{name}"] for name in flops} == flops
     arrays = {name: np.array([number]) for name, number in measured.items()}
     rows = metrics.run_rows(history, replace(found, diagnostics=found.diagnostics | arrays))

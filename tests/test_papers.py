@@ -183,9 +183,11 @@ def test_registries_and_folders_agree():
         "base",
         "class_statistics",
         "gated_mixture",
+        "mutual_learning",
         "pooled_mixture",
-        "table_mixture",
+        "private_models",
         "trained_mixture",
+        "two_models",
     }
     assert set(models.MODELS) == {p.stem for p in (ROOT / "fedlib/models").glob("*.py")} - {
         "__init__"
