@@ -7,7 +7,7 @@ import made_up
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up import footer
 from matplotlib.transforms import Bbox
@@ -232,6 +232,7 @@ def test_costs_are_multiples_of_another_method_where_that_one_was_not_run():
     assert not pareto(dict.fromkeys(SENT, 0.0)).axes[0].texts  # nobody sends anything
 
 
+@settings(deadline=None)  # of a wall clock, which other work makes slow
 @given(st.lists(st.tuples(st.floats(0, 475), st.floats(0, 176)), min_size=1, max_size=5))
 def test_names_lie_on_no_point_and_on_no_other_name_if_there_is_room(points):
     size, name = (475, 176), "FedAvg"

@@ -13,7 +13,7 @@ from matplotlib.transforms import Bbox
 
 from fedlib.report.figures import style
 
-LETTER, LINE = 0.6, 1.3  # mean width of a letter and height of a line, relative to the type size
+LETTER, LINE = 0.7, 1.3  # width of a letter (of pFedMM, the mean) and height of a line, in em
 MARKER = 4.0  # typographic points from the middle of a marker to its side
 REACH = (6, 10, 15, 21, 28, 36, 46, 58)  # points between a marker's middle and its name
 LED = 12  # distance from which a line leads to the name, in points
