@@ -22,6 +22,7 @@ DECENTRALISED = {
     "fedem": {"num_experts": 3},
     "pfedmm": {"num_experts": 3},
     "gated_experts": {"num_experts": 3, "gate_features": 4},
+    "moe_fedavg": {"gate": tiny_task(classes=2, hidden=5), "training_gate": "soft"},
 }
 SIZES = (7, 12, 6, 10, 8)
 
