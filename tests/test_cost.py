@@ -193,7 +193,7 @@ def test_the_personal_stage_costs_its_examples_times_what_was_measured_of_one_cl
     """Linear models of D inputs and L outputs: a step is forward and the gradient of the weights.
 
     Nobody needs the inputs' gradient. A mixture has J = 2 shared experts and a local one, and a
-    gate of 3 outputs. Frozen experts only predict, with their heads, which is all of a linear model.
+    gate of 3 outputs. Frozen experts predict with their heads, which is all of a linear one.
     """
     linear_task = Task(lambda: linear.build(FEATURES, CLASSES))
     gate = Task(lambda: linear.build(FEATURES, 3))
