@@ -80,31 +80,31 @@ def criteria(
     """The criteria of a file; those about runs that are not declared are left out."""
     with file.open(encoding="utf-8") as lines:
         for of, rows in groupby(csv.DictReader(lines), key=lambda row: row["of"]):
-            mine = [*rows]
+            about = [*rows]
             for case in cases(of):
-                yield from filter(None, (_criterion(row, case, number) for row in mine))
+                yield from filter(None, (_criterion(row, case, number) for row in about))
 
 
 def _criterion(row: dict[str, str], case: Case, number: Number) -> dict | None:
     """The criterion of a row in a case; None if too few of its terms are left to be compared."""
-    told = {name: text.format(**case.fields) for name, text in row.items()}
-    kind, written, arguments = parsed(told["rule"])
+    texts = {name: text.format(**case.fields) for name, text in row.items()}
+    kind, written, arguments = parsed(texts["rule"])
 
     def cells(term: str) -> list[dict | None]:
-        return [_cell(text, told["number"], case.federation, number) for text in term.split(" - ")]
+        return [_cell(text, texts["number"], case.federation, number) for text in term.split(" - ")]
 
     terms = [found for found in map(cells, written) if None not in found]
     if len(terms) < (1 if kind in ("between", "published", "seeds") else 2):
         return None
     counted = any(one.get("metric") in COUNTS for one in terms[0])
     return {
-        **{"title": told["title"], "source": told["source"], "kind": kind},
+        **{"title": texts["title"], "source": texts["source"], "kind": kind},
         "terms": [term[0] if len(term) == 1 else term for term in terms],
         **arguments,
         **({"unit": "number"} if counted else {}),
-        **({"note": told["note"]} if told["note"] else {}),
-        **({"main": True} if told["main"] else {}),
-        **({"published": _published(told["published"])} if told.get("published") else {}),
+        **({"note": texts["note"]} if texts["note"] else {}),
+        **({"main": True} if texts["main"] else {}),
+        **({"published": _published(texts["published"])} if texts.get("published") else {}),
     }
 
 
