@@ -267,8 +267,8 @@ class Federation:
         except DAMAGE as error:
             raise DataError(f"{shards} is truncated or corrupted ({error}); {advice}") from error
         if manifest is not None:
-            told = seals.read_json(manifest, advice, has=("digests", "spec"))
-            federation._verify(told, shards, advice)
+            content = seals.read_json(manifest, advice, has=("digests", "spec"))
+            federation._verify(content, shards, advice)
         return federation
 
     def _verify(self, manifest: dict, shards: str | Path, advice: str) -> None:

@@ -144,11 +144,11 @@ def _tell_unlocked(folder: str, reason: str) -> None:
 
 def _await(file: IO, report: Callable[[str], None], whom: str, hint: str = "") -> None:
     """Wait until the holder of a lock ends, then take the lock."""
-    told = time.monotonic()
+    last_line = time.monotonic()
     report(f"waiting for {whom}")
     while not take(file):
-        if time.monotonic() - told >= PATIENCE:
-            told = time.monotonic()
+        if time.monotonic() - last_line >= PATIENCE:
+            last_line = time.monotonic()
             report(f"still waiting for {whom}{hint}")
         time.sleep(0.1)
 

@@ -115,10 +115,10 @@ def check_spec(path: str | Path, found: str | None, expected: str | None) -> Non
       DataError: if they differ.
     """
     if found != expected:
-        told = ["none" if digest is None else f"{digest[:12]}..." for digest in (found, expected)]
+        short = ["none" if digest is None else f"{digest[:12]}..." for digest in (found, expected)]
         raise DataError(
-            f"{path} is the result of something else: of specification {told[0]}, asked for is "
-            f"{told[1]}; delete it and run again"
+            f"{path} is the result of something else: of specification {short[0]}, asked for is "
+            f"{short[1]}; delete it and run again"
         )
 
 

@@ -57,8 +57,8 @@ class Federation(federation.Federation):
             _check_pairs(name, pairs)
         sizes = {name: len(pairs) for name, pairs in parts.items()}
         if len({*sizes.values()}) > 1:
-            told = ", ".join(f"{name} of {size}" for name, size in sizes.items())
-            raise ConfigError(f"each part must be of the same clients, got {told} clients")
+            counts = ", ".join(f"{name} of {size}" for name, size in sizes.items())
+            raise ConfigError(f"each part must be of the same clients, got {counts} clients")
         if not all(isinstance(position, Integral) for position in unseen):
             raise ConfigError("unseen must be positions of clients in train, such as [3, 7]")
         strange = sorted({*unseen} - {*range(len(train))})

@@ -78,7 +78,7 @@ def builder(
         single = logits is not None and logits[-1] == 2 and given == (*logits[:-1], 1)
         if logits not in (None, given) and not single:
             raise ConfigError(
-                f"{name} gives {_told(given)} numbers for an input, and must give {_told(logits)}: "
+                f"{name} gives {_text(given)} numbers for an input, and must give {_text(logits)}: "
                 "a logit for each class"
             )
         apart = _is_apart(probe, inputs, outputs)
@@ -141,14 +141,14 @@ def _run(model: nn.Module, inputs: Tensor, name: str) -> Tensor:
         with torch.no_grad():
             outputs = model(inputs)
     except (IndexError, RuntimeError, TypeError, ValueError) as error:
-        shape, reason = _told(inputs.shape[1:]), str(error).splitlines()[0]
+        shape, reason = _text(inputs.shape[1:]), str(error).splitlines()[0]
         raise ConfigError(f"{name} cannot read inputs of {shape} numbers: {reason}") from error
     if not isinstance(outputs, Tensor) or len(outputs) != len(inputs) or outputs.dim() < 2:
         raise ConfigError(f"{name} must give logits [B, L], one row for each input")
     return outputs
 
 
-def _told(shape: Iterable[int]) -> str:
+def _text(shape: Iterable[int]) -> str:
     return "x".join(map(str, shape))
 
 

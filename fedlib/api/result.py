@@ -147,8 +147,8 @@ class Result:
         rounds = self.simulation.course.rounds
         after = f"{self._title} after {rounds} round{'s' * (rounds != 1)}"
         views = [view for view in self.history.scores if view[1:] == ("default", "test")]
-        told = [f"{self.pooled_accuracy(view.group).iloc[-1]:.1%} {view.group}" for view in views]
-        return f"Result: {after}; test accuracy {', '.join(told) or 'none'}"
+        each = [f"{self.pooled_accuracy(view.group).iloc[-1]:.1%} {view.group}" for view in views]
+        return f"Result: {after}; test accuracy {', '.join(each) or 'none'}"
 
     def _scores(self, view: View) -> Scores:
         if view not in self.history.scores:

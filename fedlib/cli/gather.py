@@ -239,8 +239,8 @@ def check(plan: Plan, there: RunFolder, old: bool = False) -> None:
         manifest = files.digest(read[0])
         _same(file, [(f"{MANIFEST}, of the shards,", provenance.get(MANIFEST), manifest)])
         if not old:
-            told = "; ARGS=--older-code takes it, and marks it"
-            _same(file, [("the digest of the code", made.code, plan.code(stage, **job))], told)
+            hint = "; ARGS=--older-code takes it, and marks it"
+            _same(file, [("the digest of the code", made.code, plan.code(stage, **job))], hint)
         _same(file, [("the digest of its inputs", made.inputs, seals.contents(*read))])
         states.append(provenance.get(STATE))
     if states[0] != states[1]:

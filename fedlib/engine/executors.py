@@ -21,7 +21,7 @@ from fedlib import tree
 from fedlib.engine import ambient
 from fedlib.engine.batches import Batches, waves
 from fedlib.engine.device import moved, upload
-from fedlib.engine.failure import told
+from fedlib.engine.failure import named
 from fedlib.engine.subnormal import flushed
 from fedlib.engine.task import Batch
 from fedlib.engine.waves import (
@@ -136,7 +136,7 @@ class Loop:
             views, args = clients[position]
             own, args = moved(views, device), moved(args, device)
             client, batches = int(work.ids[position]), drawn[position]
-            with told(work.of(slice(position, position + 1))) as place:
+            with named(work.of(slice(position, position + 1))) as place:
                 advance = begin(args)
                 for batch in client_batches(work, client, batches, batch_size):
                     place.batch = batch
@@ -166,7 +166,7 @@ class Loop:
             rows = work.data.owned(split, int(work.ids[position]))
             index = torch.arange(len(rows), device=rows.device)
             scores = []
-            with told(work.of([position])) as place:
+            with named(work.of([position])) as place:
                 for piece in scoring_batches(work, rows, index, batch_size):
                     place.batch = piece()
                     scores.append(fn(*args, place.batch))
@@ -232,7 +232,7 @@ class Batched:
     def _fold_block(self, work, drawn, batch_size, step, carry, per_client) -> Tree:
         """`fold` of the clients of one block, stacked; changes the carry in place."""
         merged = waves(drawn, batch_size, may_pad=work.task.may_pad)
-        with told(work) as place:
+        with named(work) as place:
             for wave, active, batch in wave_batches(work, merged):
                 place.ids, place.batch = work.ids[wave.clients], batch
                 if len(wave.clients) == len(work.ids):  # everyone, in order
@@ -287,7 +287,7 @@ class Batched:
             index = index.expand(len(active), -1).contiguous()
             args = take_rows(per_client, active)
             inputs = work.data.inputs(taken), work.data.y[taken], index
-            with told(work) as place:
+            with named(work) as place:
                 place.ids, place.batch = work.ids[having], Batch(*inputs)
                 scores = self._vmap(one_batch, *inputs, *args)
             parts.append(
@@ -353,7 +353,7 @@ def _pooled(work: Work, fn: Callable, shared: tuple, split: str, batch_size: int
     scores = [None] * len(pieces)
 
     def score(number: int) -> None:
-        with told(work) as place:
+        with named(work) as place:
             place.batch = pieces[number]()
             scores[number] = fn(*args, place.batch)
 

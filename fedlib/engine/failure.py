@@ -34,7 +34,7 @@ class Place:
 
 
 @contextlib.contextmanager
-def told(work: Work) -> Iterator[Place]:
+def named(work: Work) -> Iterator[Place]:
     """Errors inside this block get a note: stage, round, clients and shapes, from the `Place`.
 
     Args:

@@ -261,9 +261,9 @@ class GatedMixture(Method):
                 "the server has no validation examples, by which its mixture is chosen; use a "
                 "partition that gives it some"
             )
-        told = tree.broadcast({name: model[name] for name in ("gate", "alpha")}, 1)
+        routing = tree.broadcast({name: model[name] for name in ("gate", "alpha")}, 1)
         said = self.said_by_all(model, server, "val")
-        return server.example_mean(server.score(self.losses, told, said, split="val"), "val")[0]
+        return server.example_mean(server.score(self.losses, routing, said, split="val"), "val")[0]
 
     def said_by_all(self, model: Model, server: Cohort, split: str) -> Tensor:
         """Outputs of all experts for the server's examples, one at a time -> [1, N, K + R, L]"""

@@ -213,9 +213,9 @@ class PFedMoE(PrivateModels):
         model, task = personal["model"], personal["task"]
         num_labels = cohort.data.federation.num_classes
         of_gate = partial(self.of_gate, num_labels)
-        told = cohort.score(of_gate, model["gate"], split="test")  # runs the gate only once
+        scored = cohort.score(of_gate, model["gate"], split="test")  # runs the gate only once
         sizes = [EXPERTS, 2 * num_labels, recording.BINS]
-        weights, by_label, bins = (part.contiguous() for part in told.split(sizes, dim=-1))
+        weights, by_label, bins = (part.contiguous() for part in scored.split(sizes, dim=-1))
         of_labels = by_label.sum(1).unflatten(-1, (num_labels, 2))  # [C, L, 2]
         found = {
             "gate_weights": cohort.example_mean(weights, "test"),

@@ -17,17 +17,17 @@ class Progress:
 
     Attributes:
       report: called with each line.
-      told: time of the last line, at first that of the start.
+      last_line: time of the last line, at first that of the start.
     """
 
     report: Callable[[str], None]
-    told: float = field(default_factory=time.monotonic)
+    last_line: float = field(default_factory=time.monotonic)
 
     def tell(self, line: str) -> None:
         """Report `line`, unless the last line came less than `SECONDS` ago."""
         now = time.monotonic()
-        if now - self.told >= SECONDS:
-            self.told = now
+        if now - self.last_line >= SECONDS:
+            self.last_line = now
             self.report(line)
 
 
@@ -40,18 +40,18 @@ class Rounds:
       start: rounds done before this process.
       report: called with each line.
       began: time of the start.
-      told: time of the last line; the first line comes after the first round.
+      last_line: time of the last line; the first line comes after the first round.
     """
 
     rounds: int
     start: int
     report: Callable[[str], None]
     began: float = field(default_factory=time.monotonic)
-    told: float = 0.0
+    last_line: float = 0.0
 
     def due(self, done: int) -> bool:
         """Whether a line is due after `done` rounds; always after the last round."""
-        return done == self.rounds or time.monotonic() - self.told >= ROUND_SECONDS
+        return done == self.rounds or time.monotonic() - self.last_line >= ROUND_SECONDS
 
     def tell(
         self, done: int, trained: int, loss: float | None, accuracies: Mapping[str, float]
@@ -63,8 +63,8 @@ class Rounds:
           loss: of the last round in which a client trained; None before.
           accuracies: at the last evaluation, by group.
         """
-        self.told = time.monotonic()
-        elapsed = max(self.told - self.began, 1e-9)
+        self.last_line = time.monotonic()
+        elapsed = max(self.last_line - self.began, 1e-9)
         pace = (done - self.start) / elapsed
         parts = [f"round {done}/{self.rounds}"]
         parts += [] if loss is None else [f"loss {loss:.4f}"]

@@ -293,5 +293,5 @@ def _parse_yaml(path: Path, text: str) -> object:
     try:
         return yaml.safe_load(text) or {}
     except (RecursionError, ValueError, yaml.YAMLError) as error:  # such as an impossible date
-        told = " ".join(str(error).split())
-        raise ConfigError(f"{path} is not valid YAML: {told:.500}") from None
+        reason = " ".join(str(error).split())
+        raise ConfigError(f"{path} is not valid YAML: {reason:.500}") from None

@@ -65,7 +65,7 @@ class Console(logging.Handler):
         self.running: dict[int, Started] = {}
         self.took: dict[str, list[float]] = defaultdict(list)
         self.said: dict[tuple[str, ...], str] = {}
-        self.began = self.told = time.monotonic()
+        self.began = self.last_line = time.monotonic()
         self.waits = dict(SHOWN)
         self.log = ""
         self.handlers = {
@@ -185,7 +185,7 @@ class Console(logging.Handler):
             width = shutil.get_terminal_size().columns - 1
             self.stream.write(ERASE + plain(self.line())[:width])
             self.stream.flush()
-        elif now - self.told >= FILE_SECONDS:
+        elif now - self.last_line >= FILE_SECONDS:
             self._write(self.line())
 
     def _tick(self) -> None:
@@ -196,7 +196,7 @@ class Console(logging.Handler):
 
     def _write(self, text: str) -> None:
         """Write a line that stays."""
-        self.told = time.monotonic()
+        self.last_line = time.monotonic()
         self.stream.write(f"{ERASE if self.rewritten else ''}{plain(text)}\n")
         self.stream.flush()
 
@@ -253,8 +253,8 @@ def _end(log: Path) -> list[str]:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return [f"    {log} was not written"]
-    told = [f"    {log}{' ends:' if len(lines) > LAST_LINES else ':'}"]
-    return told + [QUOTE + line for line in lines[-LAST_LINES:]]
+    quoted = [f"    {log}{' ends:' if len(lines) > LAST_LINES else ':'}"]
+    return quoted + [QUOTE + line for line in lines[-LAST_LINES:]]
 
 
 def _clock(seconds: float) -> str:

@@ -69,11 +69,11 @@ def jobs(arguments: Sequence[str] = ()) -> list[Job]:
     """
     command = [sys.executable, "-m", "fedlib.workflow.internals"]
     with tempfile.TemporaryDirectory() as folder:
-        told = Path(folder) / "jobs"
-        told.touch()
-        words = [str(told), "--dry-run", "--quiet", "all", "--nocolor", *arguments]
+        jobs_file = Path(folder) / "jobs"
+        jobs_file.touch()
+        words = [str(jobs_file), "--dry-run", "--quiet", "all", "--nocolor", *arguments]
         done = subprocess.run([*command, *words], capture_output=True, text=True)
-        lines = told.read_text(encoding="utf-8").splitlines()
+        lines = jobs_file.read_text(encoding="utf-8").splitlines()
     output = done.stdout + done.stderr
     if done.returncode:
         raise ConfigError(f"Snakemake cannot plan this:\n{_complaint(output)}")

@@ -97,8 +97,8 @@ def about(paper: Paper, given: Iterable[str]) -> list[str]:
 
 def note(given: Iterable[str]) -> str:
     """The note of tables and figures on the overrides."""
-    told = [" = ".join(text.split("=", 1)) for text in given]
-    return f"set instead of what is declared: {', '.join(told)}"
+    settings = [" = ".join(text.split("=", 1)) for text in given]
+    return f"set instead of what is declared: {', '.join(settings)}"
 
 
 def _name_and_keys(override: Override, papers: Iterable[Paper]) -> tuple[str, list[str]]:

@@ -77,8 +77,8 @@ def _check_whole(raw: Path, files: Mapping[str, RawFolder]) -> None:
         if missing:
             raise DataError(f"{files[name].path} has no file all_data_{missing[0]}_*.json")
     if len(names["leaf_train"]) != len(names["leaf_test"]):
-        told = " and ".join(f"{files[name].path} {len(names[name])}" for name in names)
-        raise DataError(f"LEAF writes pairs of files, and one is missing: {told} files")
+        counts = " and ".join(f"{files[name].path} {len(names[name])}" for name in names)
+        raise DataError(f"LEAF writes pairs of files, and one is missing: {counts} files")
 
 
 def in_both(train: Iterable[str], test: Iterable[str], *names: str) -> list[str]:

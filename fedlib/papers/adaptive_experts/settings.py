@@ -132,12 +132,12 @@ class Setting(_frame.Setting):
     def runs(self) -> Iterator[Run]:
         """Runs with and without exploration, other numbers of experts, schedules, local experts."""
         for label in self.labels:
-            told, both = EXPLORATIONS[label], self.both_mixtures
-            yield self._run(label, label, told, self.num_experts, both=both)
+            schedule, both = EXPLORATIONS[label], self.both_mixtures
+            yield self._run(label, label, schedule, self.num_experts, both=both)
         for number in self.sweep:
-            for label, told in EXPLORATIONS.items():
+            for label, schedule in EXPLORATIONS.items():
                 if number != self.num_experts:
-                    title = f"{told}, J={number}"
+                    title = f"{schedule}, J={number}"
                     yield self._run(of_clusters(label, number), label, title, number)
         for label in self.schedules:
             yield self._run(of_schedule(label), label, SCHEDULES[label], self.num_experts)

@@ -175,8 +175,8 @@ class Setting(_frame.Setting):
                     name = of_experts(label, experts)
                     yield self._variant(label, name, f"M={experts}", params=changed)
         for name in self.ablations:
-            told, changed = ABLATIONS[name]
-            yield self._variant("pfedmm", f"pfedmm-{name}", told, params=changed)
+            what, changed = ABLATIONS[name]
+            yield self._variant("pfedmm", f"pfedmm-{name}", what, params=changed)
         for label in SERVERLESS if self.participation else ():
             gossip = {"rate": 1.0, "aggregation": "gossip"}
             notes = GOSSIP_NOTES.get(label, ())
@@ -185,9 +185,9 @@ class Setting(_frame.Setting):
             )
         for label in SAMPLED if self.participation else ():
             for aggregation in ("damped", "renormalised"):
-                told = f"{SAMPLING_RATE:.0%} of clients, {aggregation}"
+                what = f"{SAMPLING_RATE:.0%} of clients, {aggregation}"
                 some = {"rate": SAMPLING_RATE, "aggregation": aggregation}
-                yield self._variant(label, f"{label}-{aggregation}", told, participation=some)
+                yield self._variant(label, f"{label}-{aggregation}", what, participation=some)
 
     def variants(self) -> Iterator["Setting"]:
         """The settings of the experiments that need federations of their own."""
@@ -232,14 +232,14 @@ class Setting(_frame.Setting):
         self,
         label: str,
         changed: str,
-        told: str,
+        what: str,
         params: dict | None = None,
         notes: tuple[str, ...] = (),
         **changes,
     ) -> Run:
         run = self._run(label)
         params = {**run.params, **(params or {})}
-        named = {"label": changed, "title": f"{run.title} ({told})", "notes": notes}
+        named = {"label": changed, "title": f"{run.title} ({what})", "notes": notes}
         return replace(run, params=params, **named, **changes)
 
     def _run(self, label: str) -> Run:

@@ -64,8 +64,8 @@ def draw(given: Inputs) -> Figure:
         ),
         canvas.first_seed_note(exhibit, "others have partitions of their own"): redrawn,
     }
-    told = [note for note, holds in notes.items() if holds]
-    return canvas.finish(figure, exhibit, _handles(found), MEANING, *told)
+    true = [note for note, holds in notes.items() if holds]
+    return canvas.finish(figure, exhibit, _handles(found), MEANING, *true)
 
 
 def _drawn(exhibit: dict, found: list[_Shown]) -> Figure:

@@ -204,11 +204,11 @@ def check_pictures(spec: dict, figures: Path) -> None:
 def _chapter(spec: dict, paper: dict, results: Path, figures: Path) -> Chapter:
     families, called = dict(paper["data"].values()), _method_titles(paper)
     runs = [(title, called[method]) for title, method in paper["methods"].values()]
-    facts, told = _facts(spec, paper, families)
+    facts, known = _facts(spec, paper, families)
     tables = []
     for heading in paper["tables"]:
         sheet = _sheet(results / "tables" / paper["name"], heading)
-        notes = tuple(note for note in sheet.notes if note not in told)
+        notes = tuple(note for note in sheet.notes if note not in known)
         tables.append(_exhibit(paper, called, "Table", heading, sheet=sheet, notes=notes))
     drawn = [
         _exhibit(paper, called, "Figure", x, picture=figures / paper["name"] / x["name"])
@@ -265,9 +265,9 @@ def _facts(
     texts = [federation_text(data) for data in paper["federations"]]
     notes = dict(zip(map(families.get, titles), texts, strict=True))
     seeds = f"Seeds: {', '.join(map(str, paper['seeds']))}."
-    told = {f"{head}: {text}" for head, text in (*notes.items(), *zip(titles, texts, strict=True))}
+    known = {f"{head}: {text}" for head, text in (*notes.items(), *zip(titles, texts, strict=True))}
     default = "as in the paper." if paper["printed"] else ""
-    return (scale, seeds, *_of_data(notes, default)), frozenset({scale, *told})
+    return (scale, seeds, *_of_data(notes, default)), frozenset({scale, *known})
 
 
 def _of_data(notes: Mapping[str, str], default: str) -> list[str]:

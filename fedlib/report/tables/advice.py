@@ -39,10 +39,10 @@ def build(given: TableInputs) -> Sheet:
 def _blocks(rulings: pd.DataFrame, tests: pd.DataFrame) -> list[Block]:
     """The rules, and a block for each way to leave out."""
     blocks = [block("Rules", _rules(rulings), num_keys=2)] if len(rulings) else []
-    for left_out, told in LEFT_OUT.items():
+    for left_out, what in LEFT_OUT.items():
         mine = tests[tests["part"] == left_out] if len(tests) else tests
         if len(mine):
-            blocks.append(block(f"Leaving out {told}", _ways(mine)))
+            blocks.append(block(f"Leaving out {what}", _ways(mine)))
     return blocks
 
 

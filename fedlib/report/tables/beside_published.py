@@ -150,8 +150,8 @@ def _columns(mine: pd.DataFrame, known: _Published) -> Columns:
 def _published_cells(numbers: pd.DataFrame, known: _Published) -> list[Cell]:
     """The numbers as printed, each with the mark of its source."""
     marks = {source.name: f" {source.mark}" for source in known.sources}
-    told = []
+    cells = []
     for row in numbers.to_dict("records"):
         text = percent(row["published"], row["published_std"], 2) if row["converged"] else FAILED
-        told.append(text + marks.get(row["source"], ""))
-    return best_cells(numbers["published"].tolist(), told, 2)
+        cells.append(text + marks.get(row["source"], ""))
+    return best_cells(numbers["published"].tolist(), cells, 2)

@@ -65,7 +65,7 @@ def _columns(numbers: pd.DataFrame, compared: bool) -> Columns:
     rates = (f"{value:.0e}".replace("e-0", "e-") for value in numbers["rate"])
     yield Column("rate"), texts(rates)
     if compared:
-        told = (ABSENT if np.isnan(value) else f"{value:.2f}" for value in numbers["published"])
-        yield Column("published"), texts(told)
+        written = (ABSENT if np.isnan(value) else f"{value:.2f}" for value in numbers["published"])
+        yield Column("published"), texts(written)
     rows = numbers[["seeds", *sheets.STATISTICS]].to_dict("records")
     yield Column("learned"), texts(with_spread(row, "ci95", "{:.3f}".format) for row in rows)

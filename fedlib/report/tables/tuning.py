@@ -65,8 +65,8 @@ def _columns(mine: pd.DataFrame) -> Columns:
     accuracy = "Validation accuracy"
     yield Column("Method"), texts(mine["title"])
     for title in ("default", "tuned"):
-        told = (NOT_APPLICABLE if pd.isna(x) else percent(x) for x in mine[title])
-        yield Column(title, accuracy), texts(told)
+        written = (NOT_APPLICABLE if pd.isna(x) else percent(x) for x in mine[title])
+        yield Column(title, accuracy), texts(written)
     gains = (NOT_APPLICABLE if pd.isna(x) else points(x) for x in mine["tuned"] - mine["default"])
     yield Column("gain", accuracy), texts(gains)
     yield Column("Chosen"), texts(mine["values"])
