@@ -81,7 +81,9 @@ def test_a_folder_without_a_pack_is_told_so(tmp_path):
         ({"paper": "../../../TRAVERSED"}, "paper of a pack.s table must be"),
         ({"name": None}, "name of a pack.s table must be .*got None"),
         ({"kind": "../x"}, "no kind .../x.; choose from"),
+        ({"kind": ["accuracy"]}, "table main cannot be drawn from .*TypeError"),
         ({"params": {"x": 1}}, "the kind accuracy has no field x"),
+        ({"params": None}, "table main cannot be drawn from .*TypeError"),
     ],
 )
 def test_a_pack_of_anybodys_is_drawn_in_its_folder_or_refused_in_a_line(
@@ -104,6 +106,16 @@ def test_a_pack_of_anybodys_is_drawn_in_its_folder_or_refused_in_a_line(
     assert {path.parent for path in written} <= {own, published.parent}
     assert not list(tmp_path.rglob("*TRAVERSED*"))
     assert published.read_bytes() == PUBLISHED.read_bytes()
+
+
+@pytest.mark.parametrize("where", ["title", "runs", "\x1b"])
+def test_a_pack_with_control_characters_is_refused(made, tmp_path, where):
+    *_, [exhibit] = packs.read(made / "kept/pack")
+    text = {"title": "a \x1b[2J", "runs": [{"title": "\x9b"}]}.get(where, 1)
+    changed = [*exhibit._replace(spec=exhibit.spec | {where: text})]
+    seals.write_json(tmp_path / "exhibits.json", {"exhibits": [changed]})
+    with pytest.raises(DataError, match="has a text with control characters"):
+        packs.read(tmp_path)
 
 
 @pytest.mark.parametrize("exhibits", [None, [], [["table"]], [["x", {}, True]], [["table", 1, 1]]])

@@ -12,7 +12,11 @@ from fedlib.errors import DataError
 from fedlib.report import figures, inputs, packs, tables
 from fedlib.report.figures import saving
 from fedlib.report.tables import render
+from fedlib.workflow import command
 from fedlib.workflow.layout import PATHS, WILDCARDS
+
+# Errors of tables and figures for a specification that no paper declares.
+SENSELESS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 def main(args: argparse.Namespace) -> None:
@@ -35,7 +39,15 @@ def draw(source: Path, out: Path | None = None) -> tuple[int, Path]:
         folder.mkdir(parents=True, exist_ok=True)
         printed = Path(PATHS["published"].format(paper=spec["paper"]))
         given = spec, metrics, clients, printed if exhibit.published else None
-        _draw(exhibit.stage, given, folder / spec["name"])
+        try:
+            _draw(exhibit.stage, given, folder / spec["name"])
+        except command.MENDABLE:
+            raise
+        except SENSELESS as error:
+            raise DataError(
+                f"{exhibit.stage} {spec['name']} cannot be drawn from {source} "
+                f"({type(error).__name__}: {error}); the pack was changed, or is of another version"
+            ) from error
     return len(exhibits), folder
 
 

@@ -117,6 +117,8 @@ def read(folder: Path) -> tuple[Path, Path, list[Packed]]:
     found = content.get("exhibits")
     if not isinstance(found, list) or not found or not all(map(_is_exhibit, found)):
         raise DataError(f"{folder / EXHIBITS} has no tables and figures, each with what it shows")
+    if odd := next((text for text in _texts(content) if text != plain(text)), ""):
+        raise DataError(f"{folder / EXHIBITS} has a text with control characters: {odd[:80]!r}")
     try:
         exhibits = [Packed(stage, _whole(spec, content), shown) for stage, spec, shown in found]
     except (LookupError, TypeError):
@@ -130,6 +132,16 @@ def read(folder: Path) -> tuple[Path, Path, list[Packed]]:
 def _whole(spec: dict, content: dict) -> dict:
     """The specification with what its positions point to."""
     return spec | {name: [content[name][place] for place in spec[name]] for name in SHARED}
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Every text in a JSON value, names of entries included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        inner = [*value, *value.values()] if isinstance(value, dict) else value
+        for one in inner:
+            yield from _texts(one)
 
 
 def _is_exhibit(value: object) -> bool:

@@ -189,8 +189,8 @@ def _groups(path: str, name: str) -> frozenset[str] | None:
 
 def _like(run: Run, own: OwnMethod) -> Run:
     """A run of the method, otherwise equal to `run`, with the method's default parameters."""
-    settings = "tuned like" if run.tuning else "settings are those of"
-    note = f"A method of your own, from {own.path}; {settings} {run.title}."
+    relation = "tuned like" if run.tuning else "settings are those of"
+    note = f"A method of your own, from {own.path}; {relation} {run.title}."
     named = {"label": own.label, "title": own.title, "method": own.path}
     return replace(run, **named, params={}, settled_by="", notes=(note,))
 
