@@ -54,52 +54,64 @@ TEXTS = [[5, 3, 9, 2, 0, 0], [7, 1, 29, 4, 4, 8], [6, 0, 0, 0, 0, 0]]
 # -- published files, and torch's layers ---------------------------------------------------------
 
 
+def block_of(layout: str, width: int) -> dict[str, tuple[int, ...]]:
+    """Shapes of the published weights of one block; a bias has the last number of its weight."""
+    wide = 4 * width
+    if layout == "gpt2":  # matrices multiply from the right, so it is [inputs, outputs]
+        linear = {"attn.c_attn": (width, 3 * width), "attn.c_proj": (width, width)}
+        linear |= {"mlp.c_fc": (width, wide), "mlp.c_proj": (wide, width)}
+        norms, ends = ("ln_1", "ln_2"), ("weight", "bias")
+        biases = {f"{name}.bias": shape[1:] for name, shape in linear.items()}
+    else:
+        linear = {f"attention.self.{name}": (width, width) for name in ("query", "key", "value")}
+        linear |= {"attention.output.dense": (width, width)}
+        linear |= {"intermediate.dense": (wide, width), "output.dense": (width, wide)}
+        norms, ends = ("attention.output.LayerNorm", "output.LayerNorm"), ("gamma", "beta")
+        biases = {f"{name}.bias": shape[:1] for name, shape in linear.items()}
+    weights = {f"{name}.weight": shape for name, shape in linear.items()}
+    return weights | biases | {f"{name}.{end}": (width,) for name in norms for end in ends}
+
+
+def published(size: transformer.Size) -> tuple[dict, dict]:
+    """Shapes in the published file: what the model consists of, and what is for training alone."""
+    width, words, longest = size.width, size.vocabulary, size.max_length
+    body = {}
+    if size.layout == "gpt2":
+        own = {"wte.weight": (words, width), "wpe.weight": (longest, width)}
+        own |= {"ln_f.weight": (width,), "ln_f.bias": (width,)}
+        at, masks = "h.", {f"h.{i}.attn.bias" for i in range(size.num_layers)}
+        more = {name: (1, 1, longest, longest) for name in masks}
+    else:
+        norm = "bert.embeddings.LayerNorm"
+        own = {f"{norm}.gamma": (width,), f"{norm}.beta": (width,)}
+        for name, rows in (("word", words), ("position", longest), ("token_type", 2)):
+            own[f"bert.embeddings.{name}_embeddings.weight"] = (rows, width)
+        own |= {"bert.pooler.dense.weight": (width, width), "bert.pooler.dense.bias": (width,)}
+        guess, order = "cls.predictions", "cls.seq_relationship"
+        more = {f"{guess}.bias": (words,), f"{guess}.transform.dense.weight": (width, width)}
+        for name in ("dense.bias", "LayerNorm.gamma", "LayerNorm.beta"):
+            more[f"{guess}.transform.{name}"] = (width,)
+        more |= {f"{order}.weight": (2, width), f"{order}.bias": (2,)}
+        at = "bert.encoder.layer."
+    for i in range(size.num_layers):
+        body |= {f"{at}{i}.{name}": s for name, s in block_of(size.layout, width).items()}
+    return own | body, more
+
+
 def official(layout, seed=0) -> dict[str, torch.Tensor]:
     """A weight file of the published names and layouts, as small as the tiny size."""
     draw = torch.Generator().manual_seed(seed)
 
-    def normal(*shape):
-        return torch.randn(*shape, generator=draw, dtype=torch.float64) / math.sqrt(shape[-1])
+    def normal(name, shape):
+        numbers = torch.randn(*shape, generator=draw, dtype=torch.float64) / math.sqrt(shape[-1])
+        return numbers + name.endswith(SCALES)
 
-    wide = 4 * WIDTH
-    if layout == "gpt2":
-        weights = {"wte.weight": normal(WORDS, WIDTH), "wpe.weight": normal(LONGEST, WIDTH)}
-        for i in range(LAYERS):
-            for name, inputs, outputs in (
-                ("attn.c_attn", WIDTH, 3 * WIDTH),
-                ("attn.c_proj", WIDTH, WIDTH),
-                ("mlp.c_fc", WIDTH, wide),
-                ("mlp.c_proj", wide, WIDTH),
-            ):
-                weights[f"h.{i}.{name}.weight"] = normal(inputs, outputs)  # from the right
-                weights[f"h.{i}.{name}.bias"] = normal(outputs)
-            for name in ("ln_1", "ln_2"):
-                weights[f"h.{i}.{name}.weight"] = 1 + normal(WIDTH)
-                weights[f"h.{i}.{name}.bias"] = normal(WIDTH)
-            weights[f"h.{i}.attn.bias"] = torch.ones(1, 1, LONGEST, LONGEST).tril()  # a mask
-        return weights | {"ln_f.weight": 1 + normal(WIDTH), "ln_f.bias": normal(WIDTH)}
+    body, more = published(TINY[f"tiny-{layout}"])
+    return {name: normal(name, shape) for name, shape in (body | more).items()}
 
-    weights = {
-        "bert.embeddings.word_embeddings.weight": normal(WORDS, WIDTH),
-        "bert.embeddings.position_embeddings.weight": normal(LONGEST, WIDTH),
-        "bert.embeddings.token_type_embeddings.weight": normal(2, WIDTH),
-        "cls.predictions.bias": normal(WORDS),  # for pre-training alone
-    }
-    linear = {"bert.pooler.dense": (WIDTH, WIDTH)}
-    norms = ["bert.embeddings.LayerNorm"]
-    for i in range(LAYERS):
-        at = f"bert.encoder.layer.{i}"
-        for name in ("query", "key", "value"):
-            linear[f"{at}.attention.self.{name}"] = (WIDTH, WIDTH)
-        linear[f"{at}.attention.output.dense"] = (WIDTH, WIDTH)
-        linear[f"{at}.intermediate.dense"] = (WIDTH, wide)
-        linear[f"{at}.output.dense"] = (wide, WIDTH)
-        norms += [f"{at}.attention.output.LayerNorm", f"{at}.output.LayerNorm"]
-    for name, (inputs, outputs) in linear.items():
-        weights |= {f"{name}.weight": normal(outputs, inputs), f"{name}.bias": normal(outputs)}
-    for name in norms:  # the names of the file of 2018
-        weights |= {f"{name}.gamma": 1 + normal(WIDTH), f"{name}.beta": normal(WIDTH)}
-    return weights
+
+# Of normalisations, which are near 1.
+SCALES = (".gamma", "ln_1.weight", "ln_2.weight", "ln_f.weight")
 
 
 def oracle(layout, weights, texts) -> torch.Tensor:
@@ -136,34 +148,28 @@ def norm(x, w, name, eps):
     return nn.functional.layer_norm(x, (WIDTH,), w[f"{name}.weight"], w[f"{name}.bias"], eps)
 
 
-def transposed(x):
-    return x.T if x.dim() == 2 else x
+def transposed(layout, x):
+    """GPT-2's matrices multiply from the right."""
+    return x.T if layout == "gpt2" and x.dim() == 2 else x
 
 
 def torch_names(layout, w, i) -> dict[str, torch.Tensor]:
     """Parameters of one block under the names of torch's layer."""
     names = ("self_attn.out_proj", "linear1", "linear2", "norm1", "norm2")
     if layout == "gpt2":
+        at, inputs = f"h.{i}.", ["attn.c_attn"]
         theirs = ("attn.c_proj", "mlp.c_fc", "mlp.c_proj", "ln_1", "ln_2")
-        own = {
-            f"{to}.{kind}": transposed(w[f"h.{i}.{name}.{kind}"])
-            for to, name in zip(names, theirs, strict=True)
-            for kind in ("weight", "bias")
-        }
-        for kind in ("weight", "bias"):
-            own[f"self_attn.in_proj_{kind}"] = transposed(w[f"h.{i}.attn.c_attn.{kind}"])
-        return own
-    at = f"encoder.layer.{i}."
-    theirs = ("attention.output.dense", "intermediate.dense", "output.dense")
-    theirs += ("attention.output.LayerNorm", "output.LayerNorm")
-    own = {
-        f"{to}.{kind}": w[f"{at}{name}.{kind}"]
-        for to, name in zip(names, theirs, strict=True)
-        for kind in ("weight", "bias")
-    }
+    else:
+        at = f"encoder.layer.{i}."
+        inputs = [f"attention.self.{name}" for name in ("query", "key", "value")]
+        theirs = ("attention.output.dense", "intermediate.dense", "output.dense")
+        theirs += ("attention.output.LayerNorm", "output.LayerNorm")
+    own = {}
     for kind in ("weight", "bias"):
-        parts = [w[f"{at}attention.self.{name}.{kind}"] for name in ("query", "key", "value")]
-        own[f"self_attn.in_proj_{kind}"] = torch.cat(parts)
+        values = [transposed(layout, w[f"{at}{name}.{kind}"]) for name in inputs]
+        own[f"self_attn.in_proj_{kind}"] = torch.cat(values)
+        for to, name in zip(names, theirs, strict=True):
+            own[f"{to}.{kind}"] = transposed(layout, w[f"{at}{name}.{kind}"])
     return own
 
 
@@ -354,50 +360,6 @@ def test_a_published_file_has_all_of_the_body_and_nothing_of_the_head(layout, tm
 
 
 # -- the published files -----------------------------------------------------------------------
-
-
-def block_of(layout: str, width: int) -> dict[str, tuple[int, ...]]:
-    """Shapes of the published weights of one block; a bias has the last number of its weight."""
-    wide = 4 * width
-    if layout == "gpt2":  # matrices multiply from the right, so it is [inputs, outputs]
-        linear = {"attn.c_attn": (width, 3 * width), "attn.c_proj": (width, width)}
-        linear |= {"mlp.c_fc": (width, wide), "mlp.c_proj": (wide, width)}
-        norms, ends = ("ln_1", "ln_2"), ("weight", "bias")
-        biases = {f"{name}.bias": shape[1:] for name, shape in linear.items()}
-    else:
-        linear = {f"attention.self.{name}": (width, width) for name in ("query", "key", "value")}
-        linear |= {"attention.output.dense": (width, width)}
-        linear |= {"intermediate.dense": (wide, width), "output.dense": (width, wide)}
-        norms, ends = ("attention.output.LayerNorm", "output.LayerNorm"), ("gamma", "beta")
-        biases = {f"{name}.bias": shape[:1] for name, shape in linear.items()}
-    weights = {f"{name}.weight": shape for name, shape in linear.items()}
-    return weights | biases | {f"{name}.{end}": (width,) for name in norms for end in ends}
-
-
-def published(size: transformer.Size) -> tuple[dict, dict]:
-    """Shapes in the published file: what the model consists of, and what is for training alone."""
-    width, words, longest = size.width, size.vocabulary, size.max_length
-    body = {}
-    if size.layout == "gpt2":
-        own = {"wte.weight": (words, width), "wpe.weight": (longest, width)}
-        own |= {"ln_f.weight": (width,), "ln_f.bias": (width,)}
-        at, masks = "h.", {f"h.{i}.attn.bias" for i in range(size.num_layers)}
-        more = {name: (1, 1, longest, longest) for name in masks}
-    else:
-        norm = "bert.embeddings.LayerNorm"
-        own = {f"{norm}.gamma": (width,), f"{norm}.beta": (width,)}
-        for name, rows in (("word", words), ("position", longest), ("token_type", 2)):
-            own[f"bert.embeddings.{name}_embeddings.weight"] = (rows, width)
-        own |= {"bert.pooler.dense.weight": (width, width), "bert.pooler.dense.bias": (width,)}
-        guess, order = "cls.predictions", "cls.seq_relationship"
-        more = {f"{guess}.bias": (words,), f"{guess}.transform.dense.weight": (width, width)}
-        for name in ("dense.bias", "LayerNorm.gamma", "LayerNorm.beta"):
-            more[f"{guess}.transform.{name}"] = (width,)
-        more |= {f"{order}.weight": (2, width), f"{order}.bias": (2,)}
-        at = "bert.encoder.layer."
-    for i in range(size.num_layers):
-        body |= {f"{at}{i}.{name}": s for name, s in block_of(size.layout, width).items()}
-    return own | body, more
 
 
 PUBLISHED = {
