@@ -144,13 +144,6 @@ def test_what_a_function_returns_is_used_as_it_is_and_left_alone():
     assert str(whole) == str(before) and same_bits(whole.state_dict(), before.state_dict())
 
 
-def test_what_makes_a_further_architecture_may_be_given_in_its_place():
-    given = {"large": [lambda: mlp.build(64, [5, 4], 10), mlp.build(64, [6, 4], 10)]}
-    given |= {"local": fedlib.SGD(lr=0.1), "rounds": 1, "device": "auto"}
-    result = quiet(cut(), mlp.build(64, 4, 10), "pfedmoe", gate=lambda: nn.Linear(64, 2), **given)
-    assert result.client_model(0)(X[:2]).sum(1).tolist() == pytest.approx([1, 1])
-
-
 def test_a_run_leaves_pytorchs_threads_and_generator_as_they_are(request):
     request.addfinalizer(partial(torch.set_num_threads, torch.get_num_threads()))
     torch.set_num_threads(3)
@@ -283,16 +276,11 @@ def test_progress_is_shown_while_a_run_goes_on(capsys):
     assert "round 2/2  loss" in capsys.readouterr().out
 
 
-def test_architectures_are_given_as_modules():
-    result = quiet(
-        cut(),
-        mlp.build(64, 4, 10),
-        "pfedmoe",
-        gate=mlp.build(64, 4, 2),
-        large=[mlp.build(64, [8, 4], 10), mlp.build(64, [6, 4], 10)],
-        local=fedlib.SGD(lr=0.1),
-        rounds=1,
-    )
+@pytest.mark.parametrize("gate", [mlp.build(64, 4, 2), lambda: nn.Linear(64, 2)])
+def test_architectures_are_given_as_modules_or_as_what_makes_them(gate):
+    large = [mlp.build(64, [8, 4], 10), lambda: mlp.build(64, [6, 4], 10)]
+    course = {"local": fedlib.SGD(lr=0.1), "rounds": 1, "device": "auto"}
+    result = quiet(cut(), mlp.build(64, 4, 10), "pfedmoe", gate=gate, large=large, **course)
     assert result.client_model(0)(X[:2]).sum(1).tolist() == pytest.approx([1, 1])
     with pytest.raises(ConfigError, match="PFedMoE predicts with more than one model"):
         _ = result.client_model(0).network

@@ -1,7 +1,9 @@
 """The engine: padding is invisible, order is reproducible, and both executors agree."""
 
+import itertools
 import zlib
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,12 +22,14 @@ from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Batched, Loop
 from fedlib.engine.experts import padded
 from fedlib.engine.graphs import Graphs
-from fedlib.engine.participation import sample
+from fedlib.engine.participation import SELECTIONS, sample
 from fedlib.engine.task import Task
 from fedlib.engine.traced import Traced
 from fedlib.errors import DataError
 from fedlib.federation import Split
 from fedlib.models import emnist_cnn
+from fedlib.run import calibration
+from fedlib.run.simulate import Course
 
 # Batches of 4 leave 3, none, 2, 2 and 3 examples over; the last client has less than a batch.
 UNEVEN = (7, 12, 6, 10, 3)
@@ -346,27 +350,56 @@ def test_the_journal_counts_the_numbers_one_client_gets_and_sends():
     assert (cohort.journal.down, cohort.journal.up) == (5 * 7 + 3 + 2, 5 * 7 + 3)
 
 
+# -- who takes part -----------------------------------------------------------------------
+
+POPULATION = np.array([3, 4, 5, 8, 9, 11, 12])
+
+
 @pytest.mark.parametrize(
-    ("rate", "population", "size"), [(0.1, 80, 8), (0.5, 5, 2), (0.01, 80, 1), (1.0, 7, 7)]
+    ("rate", "population", "size"),
+    [(0.29, 100, 29), (0.58, 50, 29), (0.299, 100, 29), (0.1, 5, 1), (0.5, 5, 2), (1, 7, 7)],
 )
-def test_a_cohort_has_at_least_one_client_and_the_floor_of_the_rate(rate, population, size):
-    # size = max(1, floor(rate * population))
+def test_a_round_has_its_share_of_the_clients_rounded_down(rate, population, size):
     clients = np.arange(100, 100 + population)
-    for number in range(20):
-        ids = sample(clients, rate, seed=0, round=number)
-        assert len(ids) == size
+    for selection, number in itertools.product(SELECTIONS, range(10)):
+        ids = sample(clients, rate, 0, number, selection)
+        assert len(ids) == size and {*ids} <= {*clients}
         assert (np.diff(ids) > 0).all()  # ascending, so nobody twice
-        assert set(ids) <= set(clients)
+    data = cohort_of(tiny_task(), toy_federation((3,) * population, test=1, unseen=0)).data
+    found, _ = calibration.cohort_sizes(data, Course(rounds=1, seed=0, rate=rate))
+    assert found == size
 
 
 def test_a_cohort_depends_on_seed_and_round_alone():
-    clients = np.arange(30)
-    first = sample(clients, 0.3, seed=1, round=2)
+    def drawn(seed, round):
+        return sample(np.arange(30), 0.3, seed, round).tolist()
+
+    first = drawn(1, 2)
     np.random.seed(0)
-    sample(clients, 0.3, seed=1, round=1)
-    assert first.tolist() == sample(clients, 0.3, seed=1, round=2).tolist()
-    assert first.tolist() != sample(clients, 0.3, seed=1, round=3).tolist()
-    assert first.tolist() != sample(clients, 0.3, seed=2, round=2).tolist()
+    assert drawn(1, 2) == first != drawn(1, 3)
+    assert first != drawn(2, 2)
+
+
+def test_by_residue_one_of_each_class_takes_part():
+    drawn = [sample(POPULATION, 3 / 7, 0, number, "residue").tolist() for number in range(200)]
+    for positions in ([0, 3, 6], [1, 4], [2, 5]):
+        own = {*POPULATION[positions].tolist()}
+        assert {client for ids in drawn for client in own & {*ids}} == own
+        assert all(len(own & {*ids}) == 1 for ids in drawn)
+
+
+def test_anchored_cohorts_have_the_first_clients_always_and_any_of_the_others():
+    drawn = [sample(POPULATION, 5 / 7, 0, number, "anchored").tolist() for number in range(100)]
+    assert all(ids[:2] == [3, 4] for ids in drawn)
+    assert {client for ids in drawn for client in ids[2:]} == {5, 8, 9, 11, 12}
+
+
+@pytest.mark.parametrize(
+    "refuse", [partial(sample, POPULATION, 0.5, 0, 0), partial(Course, rounds=1, seed=0)]
+)
+def test_another_selection_is_refused(refuse):
+    with pytest.raises(ValueError, match=r"selection must be one of .*, got 'random'"):
+        refuse(selection="random")
 
 
 def test_every_client_is_sampled_equally_often():

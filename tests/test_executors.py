@@ -159,20 +159,10 @@ def test_an_executor_is_chosen_by_its_setting(wanted, setting):
     assert choose(executor.setting, tiny_task()).setting == setting
 
 
-@pytest.mark.parametrize(
-    "wanted",
-    [
-        "vmap",
-        "loop:3",
-        "loop:fused",
-        "traced:3",
-        "traced:",
-        "batched:",
-        "batched:0",
-        "batched:x",
-        "",
-    ],
-)
+WRONG = ["", *"vmap loop:3 loop:fused traced:3 traced: batched: batched:0 batched:x".split()]
+
+
+@pytest.mark.parametrize("wanted", WRONG)
 def test_an_unknown_executor_names_the_choices(wanted):
     message = f"executor must be auto, loop, traced, batched or graphs, got '{wanted}'"
     with pytest.raises(ValueError, match=message):
@@ -181,15 +171,11 @@ def test_an_unknown_executor_names_the_choices(wanted):
 
 def test_a_method_depends_on_no_way_of_running_it_but_those_it_debugs_with():
     # `choice` knows all executors, and none of them knows it: no circle.
-    assert not {"fedlib.engine.graphs", "fedlib.engine.traced"} & {
-        *closure("fedlib.methods.fedavg")
-    }
-    assert "fedlib.engine.choice" not in closure(
-        "fedlib.engine.graphs", "fedlib.engine.cohort", "fedlib.engine.solvers"
-    )
-    assert {"fedlib.engine.traced", "fedlib.engine.executors"} <= set(
-        closure("fedlib.engine.choice")
-    )
+    engine = "fedlib.engine."
+    assert not {engine + "graphs", engine + "traced"} & {*closure("fedlib.methods.fedavg")}
+    known = closure(engine + "graphs", engine + "cohort", engine + "solvers")
+    assert engine + "choice" not in known
+    assert {engine + "traced", engine + "executors"} <= {*closure(engine + "choice")}
 
 
 # -- solver memory on the host ------------------------------------------------------------

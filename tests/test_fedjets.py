@@ -1,6 +1,5 @@
 """FedJETs with anchors against a loop over clients and their experts; who gets what; identities."""
 
-import numpy as np
 import pytest
 from reference import Mixture, module_of, owned
 from support import (
@@ -15,7 +14,6 @@ from support import (
 )
 
 from fedlib import methods, tree
-from fedlib.engine.participation import sample
 
 SIZES = (7, 12, 6, 10, 11, 8)  # three anchors, two others, and an unseen client
 EXPERTS = 3
@@ -110,14 +108,3 @@ def test_clients_are_sent_their_own_experts_and_send_them_back():
     expert, gate = (tree.numel(task.init(0)) for task in (method.task, method.gate))
     expected = (1 + 1 + 2 + 2) / 4 * expert + 2 * gate + 1
     assert (cohort.journal.down, cohort.journal.up) == (expected, expected)
-
-
-# -- settings ------------------------------------------------------------------------------------
-
-
-def test_anchored_cohorts_have_the_first_clients_always_and_any_of_the_others():
-    population = np.array([3, 4, 5, 8, 9, 11, 12])
-    drawn = [sample(population, 5 / 7, 0, number, "anchored").tolist() for number in range(100)]
-    assert all(ids == sorted({*ids}) and ids[:2] == [3, 4] and len(ids) == 5 for ids in drawn)
-    assert {client for ids in drawn for client in ids[2:]} == {5, 8, 9, 11, 12}
-    assert sample(population, 1 / 7, 0, 0, "anchored").tolist() != []

@@ -21,6 +21,7 @@ DECENTRALISED = {
     "fedprox": {"mu": 0.5},
     "fedem": {"num_experts": 3},
     "pfedmm": {"num_experts": 3},
+    "pfedmm, private norms": {"num_experts": 3, "private_norms": True},
     "gated_experts": {"num_experts": 3, "gate_features": 4},
     "moe_fedavg": {"gate": tiny_task(classes=2, hidden=5), "training_gate": "soft"},
 }
@@ -29,7 +30,8 @@ SIZES = (7, 12, 6, 10, 8)
 
 def simulation(name, executor="loop", sizes=SIZES, rounds=3, **course):
     task = tiny_task(norm=True)
-    method = methods.load(name)(task=task, local=sgd(), **DECENTRALISED.get(name, {}))
+    params = DECENTRALISED.get(name, {})
+    method = methods.load(name.partition(",")[0])(task=task, local=sgd(), **params)
     course = {"rounds": rounds, "aggregation": "gossip"} | course
     return simulation_of(method, toy_federation(sizes=sizes), executor, **course)
 
@@ -91,9 +93,11 @@ def test_uniform_mixing_is_server_averaging_of_equal_clients(name):
         run(name, executor, sizes=(8, 8, 8, 8), **settings)[0]
         for executor, settings in zip(EXECUTORS, how, strict=True)
     )
-    [shared] = methods.load(name).shared
+    [shared] = methods.load(name.partition(",")[0]).shared
     for client in range(3):  # the seen ones
         assert_close(tree.take(getattr(graph, shared), client), getattr(server, shared), 1e-9)
+    if name.endswith("private norms"):
+        assert_close(graph.norms, server.norms, 1e-9)
 
 
 def test_the_order_of_the_cohort_does_not_matter():

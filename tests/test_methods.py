@@ -131,17 +131,8 @@ ROUNDING = 1e-10
 LOOSER = {"adaptive_experts": 1e-7}
 # Methods in which it is not the round's cohort that trains: all clients, or those who have yet to.
 EVERYBODY = {"clustered", "local_experts", "pooled"}
-PRIVATE = (
-    "models",
-    "private",
-    "pi",
-    "lam",
-    "memory",
-    "tuned",
-    "tuning",
-    "norms",
-    "marginal",
-)  # in states
+# In states.
+PRIVATE = {*"models private pi lam memory tuned tuning norms marginal".split()}
 contract = pytest.mark.contract
 
 
@@ -287,7 +278,7 @@ def test_partial_participation_leaves_the_others_private_state_alone(name):
     state = method.init(federation.num_clients, 0)
     after = method.round(state, cohort_of(method.task, federation, [1, 3]))
     absent = torch.tensor([0, 2, 4])
-    for field in {*PRIVATE} & {*state._fields}:
+    for field in PRIVATE & {*state._fields}:
         value = getattr(state, field)
         assert_close(*(tree.take(x, absent) for x in (value, getattr(after, field))), 0)
 

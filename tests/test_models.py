@@ -2,6 +2,7 @@
 
 import inspect
 import itertools
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -95,159 +96,128 @@ def mobilenet_v2_body():
 
 MOBILENET, STATISTICS = mobilenet_v2_body()
 GREY = {"in_channels": 1, "side": 28}
-# pFedMoE's networks: size, and the parameters of two convolutions and two hidden layers.
+TEN = {"num_classes": 10}
+# pFedMoE's networks: parameters of two convolutions and two hidden layers; the totals that the
+# paper's specification has for 10 and for 100 classes.
 ZOO = {
-    "cnn1": (1_216, 12_832, 1_602_000, 1_000_500),
-    "cnn2": (1_216, 6_416, 802_000, 1_000_500),
-    "cnn3": (1_216, 12_832, 801_000, 500_500),
-    "cnn4": (1_216, 12_832, 640_800, 400_500),
-    "cnn5": (1_216, 12_832, 400_500, 250_500),
+    "cnn1": ((1_216, 12_832, 1_602_000, 1_000_500), {10: 2_621_558, 100: 2_666_648}),
+    "cnn2": ((1_216, 6_416, 802_000, 1_000_500), {10: 1_815_142, 100: 1_860_232}),
+    "cnn3": ((1_216, 12_832, 801_000, 500_500), {10: 1_320_558, 100: 1_365_648}),
+    "cnn4": ((1_216, 12_832, 640_800, 400_500), {10: 1_060_358, 100: 1_105_448}),
+    "cnn5": ((1_216, 12_832, 400_500, 250_500), {10: 670_058, 100: 715_148}),
 }
-PRINTED = {10: (2_621_558, 1_815_142, 1_320_558, 1_060_358, 670_058)}
-PRINTED[100] = (2_666_648, 1_860_232, 1_365_648, 1_105_448, 715_148)
 
-# Name, build parameters; parameters of body and head; the total in the papers' specifications, None
-# where they have none; running statistics (a mean and a variance each).
-SIZES = [
-    ("char_lstm", {}, 100 * 8 + lstm(8, 256) + lstm(256, 256), layers(256, 100), 825_220, 0),
-    ("constant", {"num_classes": 10}, 0, layers(1, 10), 20, 0),
-    ("linear", {"in_features": 150, "num_classes": 2}, 0, layers(150, 1), 151, 0),
-    ("linear", {"in_features": 64, "num_classes": 10}, 0, layers(64, 10), None, 0),
-    *(
-        ("mlp", {"in_features": 784, "hidden": hidden, "num_classes": 10}, *rest, 0)
-        for hidden, *rest in (
-            ([200, 200], layers(784, 200, 200), layers(200, 10), 199_210),
-            (32, layers(784, 32), layers(32, 10), None),
-        )
-    ),
-    (
-        *("emnist_cnn", {"num_classes": 62}, conv5(1, 32, 64) + layers(4 * 4 * 64, 2048)),
-        *(layers(2048, 62), 2_278_334, 0),
-    ),
-    *(
-        (
-            *("fedmoe_cnn", {"num_classes": classes, "augment": augmented}),
-            *(conv5(1, 32, 64) + layers(7 * 7 * 64, 2048), layers(2048, classes), total, 0),
-        )
-        for classes, augmented, total in ((62, False, 6_603_710), (5, True, 6_486_917))
-    ),
-    *(
-        (
-            *("cifar_resnet18", {"num_classes": classes, "width": width}, resnet18_body(width)[0]),
-            *(layers(8 * width, classes), total, resnet18_body(width)[1]),
-        )
-        for classes, width, total in ((10, 64, 11_173_962), (5, 64, 11_171_397), (10, 16, None))
-    ),
-    *(
-        ("pfedmoe_cnn", {"num_classes": classes, "size": size}, sum(ZOO[size]), *head, 0)
-        for classes in PRINTED
-        for size, total in zip(ZOO, PRINTED[classes], strict=True)
-        for head in [(layers(500, classes), total)]
-    ),
-    *(
-        (
-            *("pfedmoe_cnn", {"num_classes": 10, "size": f"mnist{number}", **GREY}),
-            *(conv5(1, 20, 20) + layers(20 * 4 * 4, hidden, 50), layers(50, 10), None, 0),
-        )
-        for number, hidden in enumerate((300, 200, 150, 100, 50), 1)
-    ),
-    # Scale and shift of every input, and two logits for means and for variances.
-    *(
-        (
-            *("pfedmoe_gate", {"hidden": hidden}, 2 * 3072 + 2 * 2 + layers(3072, hidden)),
-            *(layers(hidden, 2), 3074 * hidden + hidden + 2 + 6_148, 2 * 3072),
-        )
-        for hidden in (16, 32, 64, 128, 256)
-    ),
-    *(  # without switches, and with a normalisation of the hidden units and of the outputs
-        (
-            *("pfedmoe_gate", {"input_norm": "none", "hidden_norm": norm}),
-            *(layers(3072, 64) + one * 64, layers(64, 2) + one * 2),
-            *(3074 * 64 + 64 + 2 + one * (64 + 2), one * (64 + 2)),
-        )
-        for norm, one in (("none", 0), ("batch", 2))
-    ),
-    # 32 -> 28 -> 14 -> 10 -> 5 pixels a side; 28 -> 24 -> 12 -> 8 -> 4; padded 28 -> 14 -> 7.
-    *(
-        ("leaf_cnn", dict(zip(names, values, strict=True)) | images, *rest, 0)
-        for names in [("num_classes", "conv1", "conv2", "hidden", "dropout")]
-        for values, images, *rest in (
-            (
-                *((10, 128, 32, 1024, 0.8), {}, conv5(3, 128, 32) + layers(5 * 5 * 32, 1024)),
-                *(layers(1024, 10), 942_634),
-            ),
-            (
-                *((10, 32, 256, 256, 0.76), {}, conv5(3, 32, 256) + layers(5 * 5 * 256, 256)),
-                *(layers(256, 10), 1_848_714),
-            ),
-            (
-                *((62, 32, 64, 2048, 0.659), GREY, conv5(1, 32, 64) + layers(4 * 4 * 64, 2048)),
-                *(layers(2048, 62), 2_278_334),
-            ),
-            (
-                *((62, 32, 64, 2048, 0.0), GREY | {"padding": 2}),
-                *(conv5(1, 32, 64) + layers(7 * 7 * 64, 2048), layers(2048, 62), 6_603_710),
-            ),
-        )
-    ),
-    (
-        *("ifca_cnn", {"num_classes": 10, "dropout": 0.216}),
-        *(conv5(3, 64, 64) + layers(5 * 5 * 64, 384, 194), layers(194, 10), 798_752, 0),
-    ),
-    *(  # a gate has an output per expert, and a single one for two
-        (
-            *("gate_cnn", {"num_classes": experts, "conv1": 12, "conv2": 12, "hidden": 8}),
-            *(conv5(3, 12, 12) + layers(5 * 5 * 12, 8), layers(8, outputs), total, 0),
-        )
-        for experts, outputs, total in (
-            *((2, 1, 6_941), (3, 3, 6_959), (4, 4, 6_968), (7, 7, 6_995), (10, 10, 7_022)),
-        )
-    ),
-    *(
-        ("gate_cnn", dict(zip(names, values, strict=True)) | images, *rest, 0)
-        for names in [("num_classes", "conv1", "conv2", "hidden")]
-        for values, images, *rest in (
-            (
-                *((10, 64, 16, 256), GREY, conv5(1, 64, 16) + layers(4 * 4 * 16, 256)),
-                *(layers(256, 10), 95_642),
-            ),
-            (
-                *((3, 16, 16, 128), {}, conv5(3, 16, 16) + layers(5 * 5 * 16, 128)),
-                *(layers(128, 3), 59_347),
-            ),
-        )
-    ),
-    *(
-        (
-            *("mobilenet_v2", {"num_classes": classes}, MOBILENET, layers(1280, classes), total),
-            STATISTICS,
-        )
-        for classes, total in ((10, 2_236_682), (100, 2_351_972))
-    ),
-    *(
-        (
-            *("lenet5", {"num_classes": classes, "channels": channels, **images}),
-            conv5(inputs, channels, 2 * channels) + layers(2 * channels * left**2, 512),
-            *(layers(512, classes), total, 0),
-        )
-        for classes, inputs, images, left, totals in (
-            (10, 3, {}, 5, {32: 878_538, 61: 1_758_050, 113: 3_545_706}),
-            (62, 1, GREY, 4, {32: 608_702, 61: 1_219_500, 113: 2_525_324}),
-            (10, 1, GREY, 4, {32: 582_026}),
-        )
-        for channels, total in totals.items()
-    ),
-    ("resnet20", {"num_classes": 100}, sum(RESNET20), layers(64, 100), 275_572, 0),
-    *(
-        (
-            *("transformer", {"num_classes": 3, "size": f"{layout}-lite", "vocabulary": 20}),
-            (20 + 64 + types) * 64 + 2 * 64 + 2 * attention_block(64) + pooler,
-            *(layers(64, 3), None, 0),
-        )
-        for layout, types, pooler in (("bert", 2, layers(64, 64)), ("gpt2", 0, 0))
-    ),
-    ("vae", {}, layers(784, 512, 256, 2 * 32), layers(32, 256, 512, 784), 1_091_920, 0),
-]
+
+class Size(NamedTuple):
+    """Parameters of a network.
+
+    Attributes:
+      name, params: what is built.
+      body, head: parameters of its parts.
+      total: in the papers' specifications; None where they have none.
+      statistics: running ones, a mean and a variance each.
+    """
+
+    name: str
+    params: dict
+    body: int
+    head: int
+    total: int | None = None
+    statistics: int = 0
+
+
+def plain_sizes():
+    """Networks of a few layers."""
+    letters = 100 * 8 + lstm(8, 256) + lstm(256, 256)
+    yield Size("char_lstm", {}, letters, layers(256, 100), 825_220)
+    yield Size("constant", TEN, 0, layers(1, 10), 20)
+    yield Size("linear", {"in_features": 150, "num_classes": 2}, 0, layers(150, 1), 151)
+    yield Size("linear", {"in_features": 64, **TEN}, 0, layers(64, 10))
+    for hidden, total in (([200, 200], 199_210), ([32], None)):
+        params = {"in_features": 784, "hidden": hidden, **TEN}
+        yield Size("mlp", params, layers(784, *hidden), layers(hidden[-1], 10), total)
+    coder = layers(784, 512, 256, 2 * 32), layers(32, 256, 512, 784)
+    yield Size("vae", {}, *coder, 1_091_920)
+    for layout, types, pooler in (("bert", 2, layers(64, 64)), ("gpt2", 0, 0)):
+        params = {"num_classes": 3, "size": f"{layout}-lite", "vocabulary": 20}
+        body = (20 + 64 + types) * 64 + 2 * 64 + 2 * attention_block(64) + pooler
+        yield Size("transformer", params, body, layers(64, 3))
+
+
+def convolutional_sizes():
+    """Two convolutions, and hidden layers.
+
+    Sides: 32 -> 28 -> 14 -> 10 -> 5 pixels; 28 -> 24 -> 12 -> 8 -> 4; padded 28 -> 14 -> 7.
+    """
+    body = conv5(1, 32, 64) + layers(4**2 * 64, 2048)
+    yield Size("emnist_cnn", {"num_classes": 62}, body, layers(2048, 62), 2_278_334)
+    body = conv5(1, 32, 64) + layers(7**2 * 64, 2048)
+    for classes, augmented, total in ((62, False, 6_603_710), (5, True, 6_486_917)):
+        params = {"num_classes": classes, "augment": augmented}
+        yield Size("fedmoe_cnn", params, body, layers(2048, classes), total)
+    for size, (parts, totals) in ZOO.items():
+        for classes, total in totals.items():
+            params = {"num_classes": classes, "size": size}
+            yield Size("pfedmoe_cnn", params, sum(parts), layers(500, classes), total)
+    for number, hidden in enumerate((300, 200, 150, 100, 50), 1):
+        body = conv5(1, 20, 20) + layers(4**2 * 20, hidden, 50)
+        yield Size("pfedmoe_cnn", {"size": f"mnist{number}", **TEN, **GREY}, body, layers(50, 10))
+    body = conv5(3, 64, 64) + layers(5**2 * 64, 384, 194)
+    yield Size("ifca_cnn", {"dropout": 0.216, **TEN}, body, layers(194, 10), 798_752)
+    for (classes, one, two, hidden, dropout), images, left, total in (
+        ((10, 128, 32, 1024, 0.8), {}, 5, 942_634),
+        ((10, 32, 256, 256, 0.76), {}, 5, 1_848_714),
+        ((62, 32, 64, 2048, 0.659), GREY, 4, 2_278_334),
+        ((62, 32, 64, 2048, 0.0), GREY | {"padding": 2}, 7, 6_603_710),
+    ):
+        params = {"num_classes": classes, "conv1": one, "conv2": two, "hidden": hidden} | images
+        body = conv5(images.get("in_channels", 3), one, two) + layers(left**2 * two, hidden)
+        yield Size("leaf_cnn", params | {"dropout": dropout}, body, layers(hidden, classes), total)
+    for classes, inputs, images, left, totals in (
+        (10, 3, {}, 5, {32: 878_538, 61: 1_758_050, 113: 3_545_706}),
+        (62, 1, GREY, 4, {32: 608_702, 61: 1_219_500, 113: 2_525_324}),
+        (10, 1, GREY, 4, {32: 582_026}),
+    ):
+        for channels, total in totals.items():
+            params = {"num_classes": classes, "channels": channels} | images
+            body = conv5(inputs, channels, 2 * channels) + layers(2 * channels * left**2, 512)
+            yield Size("lenet5", params, body, layers(512, classes), total)
+
+
+def gate_sizes():
+    """A gate has an output per expert, and a single one for two."""
+    for experts, one, two, hidden, images, left, total in (
+        *((2, 12, 12, 8, {}, 5, 6_941), (3, 12, 12, 8, {}, 5, 6_959), (4, 12, 12, 8, {}, 5, 6_968)),
+        *((7, 12, 12, 8, {}, 5, 6_995), (10, 12, 12, 8, {}, 5, 7_022)),
+        *((10, 64, 16, 256, GREY, 4, 95_642), (3, 16, 16, 128, {}, 5, 59_347)),
+    ):
+        params = {"num_classes": experts, "conv1": one, "conv2": two, "hidden": hidden} | images
+        body = conv5(images.get("in_channels", 3), one, two) + layers(left**2 * two, hidden)
+        head = layers(hidden, 1 if experts == 2 else experts)
+        yield Size("gate_cnn", params, body, head, total)
+    for hidden in (16, 32, 64, 128, 256):
+        # Scale and shift of every input, and two logits for means and for variances.
+        body, total = 2 * 3072 + 2 * 2 + layers(3072, hidden), 3074 * hidden + hidden + 2 + 6_148
+        yield Size("pfedmoe_gate", {"hidden": hidden}, body, layers(hidden, 2), total, 2 * 3072)
+    # Without switches, and with a normalisation of the hidden units and of the outputs.
+    for norm, one in (("none", 0), ("batch", 2)):
+        params, normed = {"input_norm": "none", "hidden_norm": norm}, one * (64 + 2)
+        body, head = layers(3072, 64) + one * 64, layers(64, 2) + one * 2
+        yield Size("pfedmoe_gate", params, body, head, 3074 * 64 + 64 + 2 + normed, normed)
+
+
+def residual_sizes():
+    """Networks with shortcuts, all normalised."""
+    for classes, width, total in ((10, 64, 11_173_962), (5, 64, 11_171_397), (10, 16, None)):
+        params, (body, statistics) = {"num_classes": classes, "width": width}, resnet18_body(width)
+        yield Size("cifar_resnet18", params, body, layers(8 * width, classes), total, statistics)
+    for classes, total in ((10, 2_236_682), (100, 2_351_972)):
+        head = layers(1280, classes)
+        yield Size("mobilenet_v2", {"num_classes": classes}, MOBILENET, head, total, STATISTICS)
+    yield Size("resnet20", {"num_classes": 100}, sum(RESNET20), layers(64, 100), 275_572)
+
+
+SIZES = [*plain_sizes(), *convolutional_sizes(), *gate_sizes(), *residual_sizes()]
 
 
 def shown(case) -> str:
@@ -259,18 +229,14 @@ def task_of(name, params, **options):
     return Task(lambda: models.load(name).build(**params), **options)
 
 
-@pytest.mark.parametrize(
-    ("name", "params", "body", "head", "total", "statistics"), SIZES, ids=map(shown, SIZES)
-)
-def test_a_model_has_the_number_of_parameters_of_its_specification(
-    name, params, body, head, total, statistics
-):
-    task = task_of(name, params)
+@pytest.mark.parametrize("size", SIZES, ids=shown)
+def test_a_model_has_the_number_of_parameters_of_its_specification(size):
+    task = task_of(size.name, size.params)
     drawn = task.init(0)
-    own_body, own_head = task.split(task.trainable(drawn))
-    assert (tree.numel(own_body), tree.numel(own_head)) == (body, head)
-    assert total in (None, body + head)
-    assert tree.numel(drawn) == body + head + statistics
+    body, head = task.split(task.trainable(drawn))
+    assert (tree.numel(body), tree.numel(head)) == (size.body, size.head)
+    assert size.total in (None, size.body + size.head)
+    assert tree.numel(drawn) == size.body + size.head + size.statistics
 
 
 def test_parts_of_the_published_models_have_the_sizes_of_the_specifications():
@@ -294,9 +260,9 @@ def test_parts_of_the_published_models_have_the_sizes_of_the_specifications():
     for times, channels in ((2, 61), (4, 113)):
         assert lenet5(channels - 1) < times * lenet5(32) <= lenet5(channels)
     # Fed-MoE's server: six experts, two gates of five experts, and alpha.
-    sizes = {(case[0], case[1].get("num_classes"), case[1].get("width")): case[4] for case in SIZES}
-    fedmoe = 6 * sizes["fedmoe_cnn", 62, None] + 2 * sizes["fedmoe_cnn", 5, None] + 1
-    resnet = 6 * sizes["cifar_resnet18", 10, 64] + 2 * sizes["cifar_resnet18", 5, 64] + 1
+    totals = {shown(size): size.total for size in SIZES}
+    fedmoe = 6 * totals["fedmoe_cnn-62-False"] + 2 * totals["fedmoe_cnn-5-True"] + 1
+    resnet = 6 * totals["cifar_resnet18-10-64"] + 2 * totals["cifar_resnet18-5-64"] + 1
     assert (fedmoe, resnet) == (52_596_095, 89_386_567)
 
 
@@ -324,7 +290,6 @@ def test_a_forward_pass_has_the_multiply_adds_of_the_specification(
 
 LEAF = {"conv1": 4, "conv2": 3, "hidden": 6, "dropout": 0.5}
 IFCA = {"conv1": 12, "conv2": 11, "hidden1": 7, "hidden2": 8}
-TEN = {"num_classes": 10}
 AUGMENTED = TEN | {"augment": True}
 LITE = {"num_classes": 3, "vocabulary": 20, "max_length": 9}
 SMALL = [

@@ -1,6 +1,5 @@
 """pFedMM whose clients keep the body's batch normalisation for themselves."""
 
-import numpy as np
 import pytest
 import torch
 from reference import SOLVER, assert_params, average, module_of
@@ -10,8 +9,6 @@ from support import (
     executors,
     run,
     sgd,
-    silently,
-    simulation_of,
     tiny_task,
     toy_federation,
 )
@@ -54,11 +51,6 @@ def make(task=None, private=True, **params):
     task = task or Task(NormedNet, dtype=torch.float64)
     settings = {"num_experts": EXPERTS, "local": sgd()} | params
     return methods.load("pfedmm")(task=task, private_norms=private, **settings)
-
-
-def simulation(method, executor="loop", federation=None, **course):
-    course = {"rounds": ROUNDS, "seed": 3} | course
-    return simulation_of(method, federation or toy_federation(SIZES), executor, **course)
 
 
 def client_norms(state, client):
@@ -185,21 +177,3 @@ def test_traffic_leaves_the_norms_out(executor):
     method = make(private=False)
     method.round(method.init(federation.num_clients, 0), shared)
     assert shared.journal.up - cohort.journal.up == 4 * 6 + 4 * 5
-
-
-# -- whole runs ---------------------------------------------------------------------------
-
-
-@executors
-def test_without_a_server_uniform_mixing_is_server_averaging_of_equal_clients(executor):
-    # On a complete graph every weight is 1/C: with clients of one size that is a server's average.
-    federation, method = toy_federation((8, 8, 8, 8)), make()
-    server, result = silently(simulation(method, executor, federation))
-    graph = {"aggregation": "gossip", "edge_probability": 1.0}
-    mixed_state, mixed_result = silently(simulation(method, executor, federation, **graph))
-    for client in range(3):  # the seen ones
-        # Float64; mixing sums in another order than averaging.
-        assert_close(tree.take(mixed_state.experts, client), server.experts, 1e-9)
-    assert_close(mixed_state.norms, server.norms, 1e-9)
-    for view, scores in result.scores.items():  # unseen clients included
-        np.testing.assert_allclose(mixed_result.scores[view].loss, scores.loss, rtol=1e-9)

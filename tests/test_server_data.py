@@ -6,10 +6,8 @@ import made_up
 import numpy as np
 import pytest
 import torch
-from data_fixtures import made_up_texts
 from reference import batches, cross_entropy_of, descend, descent, module_of, owned, values_of
 from support import (
-    EXECUTORS,
     assert_close,
     cohort_of,
     same_bits,
@@ -25,24 +23,19 @@ from torch.nn.functional import cross_entropy
 from fedlib import methods, tree
 from fedlib.engine.batches import draw_batches
 from fedlib.engine.participation import sample
-from fedlib.engine.task import Task
 from fedlib.errors import DataError, DivergedError
 from fedlib.federation import GROUPS, SPLITS, Federation, Split
 from fedlib.methods.fedavg import FedAvg
 from fedlib.methods.parts import chosen
-from fedlib.models import transformer
 from fedlib.report import metrics, tables
 from fedlib.results import RunResult, View
 from fedlib.run import evaluate, scoring
 from fedlib.run.cost import flops_per_example
-from fedlib.run.simulate import Course, Record, Simulation
+from fedlib.run.simulate import Record, Simulation
 
 SIZES = (7, 12, 6, 10)  # training examples; the last client is unseen
 SERVER, PROBE = len(SIZES), len(SIZES) + 1  # their positions in the federation
 OWNED = (12, 6, 8)  # the server's training, validation and test examples
-TEXTS = {"num_clients": 2, "train_examples": 6, "test_examples": 0, "server_train": 8}
-TEXTS |= {"server_val": 4, "server_test": 4, "probe": 3}
-TEXTS |= {"vocabulary": 30, "own_words": 4, "length": 6, "shortest": 2}
 NETWORK = {"norm": True, "dropout": 0.3}
 
 
@@ -50,9 +43,9 @@ def federation(**parts) -> Federation:
     return with_server(toy_federation(SIZES), OWNED, **parts)
 
 
-def tuned(task=None, **network):
+def tuned(**network):
     """FedAvg of which the server trains a copy, two epochs a round."""
-    task, server = task or tiny_task(**network), sgd(epochs=2, batch_size=6)
+    task, server = tiny_task(**network), sgd(epochs=2, batch_size=6)
     return methods.load("server_finetuning")(task=task, local=sgd(), server=server)
 
 
@@ -119,23 +112,6 @@ def test_a_server_changes_nothing_for_clients_who_do_not_hear_from_it():
     assert np.array_equal(without.bytes_up, with_one.bytes_up)
 
 
-def test_by_residue_one_of_each_class_takes_part():
-    population = np.array([3, 4, 5, 8, 9, 11, 12])
-    drawn = [sample(population, 3 / 7, 0, number, "residue") for number in range(200)]
-    classes = [{3, 8, 12}, {4, 9}, {5, 11}]  # positions 0, 3, 6; 1, 4; 2, 5
-    for own in classes:
-        assert {client for ids in drawn for client in own & {*ids.tolist()}} == own
-    for ids in drawn:
-        assert (
-            ids.tolist() == sorted(ids)
-            and [len(own & {*ids.tolist()}) for own in classes] == [1] * 3
-        )
-    with pytest.raises(ValueError, match=r"selection must be one of .*, got 'random'"):
-        sample(population, 0.5, 0, 0, "random")
-    with pytest.raises(ValueError, match=r"selection must be one of .*, got 'random'"):
-        Course(rounds=1, seed=0, selection="random")
-
-
 def test_a_run_takes_its_clients_as_its_course_says():
     run = simulation(rate=0.7, selection="residue", rounds=1)  # two classes of three clients
     _, result = silently(run)
@@ -145,20 +121,6 @@ def test_a_run_takes_its_clients_as_its_course_says():
 
 
 # -- the contract of a method with a server's cohort -------------------------------------------
-
-
-def test_both_executors_train_the_same_server_on_texts():
-    data, states = made_up_texts(**TEXTS), []
-
-    def build():
-        return transformer.build(5, "bert-lite", vocabulary=30, max_length=6, dropout=0.2)
-
-    task = Task(build, dtype=torch.float64)
-    method = tuned(task)
-    for executor in EXECUTORS:
-        state = method.init(data.num_clients, 0)
-        states.append(method.round(state, cohort_of(task, data, executor=executor)))
-    assert_close(*states, 1e-10)  # float64; sums of some thousand terms in another order
 
 
 def test_two_fits_of_a_server_are_those_of_one_optimiser_and_the_probe_measures_their_model():

@@ -23,12 +23,12 @@ from support import (
 from torch import nn
 
 from fedlib import methods
-from fedlib.engine.participation import SELECTIONS, sample
+from fedlib.engine.participation import sample
 from fedlib.engine.schedules import Schedule
 from fedlib.errors import DivergedError
 from fedlib.federation import Split
 from fedlib.results import View
-from fedlib.run import calibration, cost, evaluate
+from fedlib.run import cost, evaluate
 from fedlib.run.checkpoint import Checkpoints, flatten
 from fedlib.run.simulate import Course
 
@@ -159,18 +159,6 @@ def test_the_training_loss_is_the_mean_over_the_clients_of_the_cohort():
     cohort = cohort_of(run.method.task, run.federation, ids, seed=3)
     run.method.round(run.init(), cohort)
     assert result.train_loss.tolist() == [cohort.journal.losses[0].mean().item()]
-
-
-@pytest.mark.parametrize(
-    ("rate", "population", "size"),
-    [(0.29, 100, 29), (0.58, 50, 29), (0.299, 100, 29), (0.1, 5, 1), (1, 7, 7)],
-)
-def test_a_round_has_its_share_of_the_clients_rounded_down(rate, population, size):
-    for selection in SELECTIONS:
-        assert len(sample(np.arange(population), rate, 0, 0, selection)) == size
-    data = cohort_of(tiny_task(), toy_federation((3,) * population, test=1, unseen=0)).data
-    found, _ = calibration.cohort_sizes(data, Course(rounds=1, seed=0, rate=rate))
-    assert found == size
 
 
 @pytest.mark.parametrize("aggregation", ["damped", "renormalised"])
