@@ -1,6 +1,6 @@
 """Personalised federated learning: data, methods, engine and evaluation of five papers.
 
-    clients = fedlib.partition(x, y, "dirichlet", num_clients=10, alpha=0.3, train_fraction=0.8)
+    clients = fedlib.partition(x, y, "dirichlet", num_clients=10, alpha=0.3)
     result = fedlib.simulate(clients, model, "fedem", num_experts=3, local=fedlib.SGD(lr=0.1), ...)
     result.accuracy(), result.plot(), result.client_model(7)
 

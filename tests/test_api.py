@@ -14,6 +14,7 @@ from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import safetensors.torch
 import torch
@@ -346,6 +347,7 @@ MODELS = {
     "model draws random numbers in training": nn.Sequential(
         nn.AlphaDropout(0.2), nn.Linear(64, 10)
     ),
+    "model has weights of torch.float64; give model.float": nn.Linear(64, 10).double(),
     "model: body.0.weight has no shape yet; run the model once first": nn.ModuleDict(
         {"body": nn.Sequential(nn.LazyLinear(8)), "head": nn.Linear(8, 10)}
     ),
@@ -371,7 +373,7 @@ def test_a_last_layer_that_others_share_is_no_head():
 SETTINGS = {
     "no method 'fedawg'; nearest: fedavg": {"method": "fedawg"},
     "method must be a name or a class of a method": {"method": Net},
-    "FedEM has no num_expert; nearest: num_experts": {"num_expert": 3, "method": "fedem"},
+    "fedem has no num_expert; nearest: num_experts": {"num_expert": 3, "method": "fedem"},
     "num_experts must be": {"num_experts": 0, "method": "fedem"},
     "experts must fit into memory": {"num_experts": 10**12, "method": "fedem"},
     "rounds must be at least 0, got -1": {"rounds": -1},
@@ -388,12 +390,12 @@ SETTINGS = {
     "the first argument must be a federation, .* got Net": {"federation": Net()},
     "no method 'PFedMM'; nearest: pfedmm": {"method": "PFedMM"},
     r"lr belongs to the solver: local=fedlib.SGD\(lr=...\)": {"lr": 0.1},
-    "FedEM needs num_experts": {"method": "fedem"},
+    "fedem needs num_experts; see help": {"method": "fedem"},
     "executor must be auto, loop": {"executor": "fast"},
     "device must be one of auto, cpu, cuda, cuda:1, got 'gpu'": {"device": "gpu"},
     "gate must be a torch.nn.Module, or a function": {"method": "pfedmoe", "gate": 3},
-    "class_weights must be 10 numbers, one a class": {"class_weights": [1, 2]},
-    "PFedMoE needs .*gate": {"method": "pfedmoe"},
+    "class_weights must be 10 numbers, one for each class, got shape": {"class_weights": [1, 2]},
+    "pfedmoe needs .*gate": {"method": "pfedmoe"},
 }
 
 
@@ -463,11 +465,12 @@ def test_a_trial_changes_nothing_of_the_run_of_a_users_method():
 
 
 own = federation.Federation.from_arrays
+FIVE = {"num_clients": 5}
 FEDERATIONS = {
     "alpha must be a positive number, got -1": lambda: cut(alpha=-1),
     "has no parameter 'alfa'; it takes num_clients, alpha": lambda: cut(alfa=1),
     "no partition 'iidd'; nearest: iid": lambda: fedlib.partition(X, Y, "iidd"),
-    "partition iid needs train_fraction, num_clients": lambda: fedlib.partition(X, Y, "iid"),
+    "partition iid needs num_clients; see help": lambda: fedlib.partition(X, Y, "iid"),
     r"data of client 0: expected a pair \(inputs, labels\), got nd": lambda: own([X, X], [X, X]),
     "client 1: expected .* got 3 values": lambda: own([(X, Y), (X, Y, Y)], [(X, Y)] * 2),
     "train must be a list, a pair for each client, got dict": lambda: own({0: (X, Y)}, [(X, Y)]),
@@ -478,6 +481,9 @@ FEDERATIONS = {
     "same clients, got train of 2, test of 1": lambda: own([(X, Y)] * 2, [(X, Y)]),
     "unseen must be some of the clients": lambda: own([(X, Y)], [(X, Y)], unseen=[0]),
     "train data of client 1 has inputs": lambda: own([(X, Y), (X[:, :9], Y)], [(X, Y)] * 2),
+    "test must be a list, .* got NoneType": lambda: own([(X, Y)], None),
+    r"test must be \(inputs, labels\) or .* got ndarray": lambda: cut(test=X),
+    "the data: x cannot become an array": lambda: fedlib.partition([[1], [1, 2]], Y, "iid", **FIVE),
     "no partitioned split": lambda: fedlib.Federation.from_flower(Flower(), split="all"),
     "no column 'img'": lambda: fedlib.Federation.from_flower(Flower(), x="img"),
 }
@@ -487,6 +493,19 @@ FEDERATIONS = {
 def test_a_federation_that_makes_no_sense_is_refused(told):
     with pytest.raises((ConfigError, DataError), match=told):
         FEDERATIONS[told]()
+
+
+def test_a_client_tests_on_a_fifth_unless_another_fraction_is_given():
+    frame, words = pd.DataFrame(X), pd.Series([f"digit {y}" for y in Y])
+    clients = fedlib.partition(frame, words, "iid", **FIVE)
+    assert clients.test.sizes.tolist() == [16] * 5 and clients.num_classes == 10
+    assert fedlib.partition(X, Y, "iid", train_fraction=0.5, **FIVE).test.sizes[0] == 40
+
+
+def test_a_history_is_printed_as_names_and_shapes():
+    history = quiet(cut(), BUILD, local=fedlib.SGD(lr=0.1), rounds=3).history
+    assert "seen/default/test" in repr(history) and "bytes_up [4]" in repr(history)
+    assert len(repr(history)) < 400
 
 
 def test_what_a_result_does_not_have_is_told_with_what_it_has():

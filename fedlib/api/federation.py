@@ -17,6 +17,7 @@ from fedlib.data.sources._own_files import Content, checked
 from fedlib.errors import ConfigError, DataError, nearest
 from fedlib.federation import CLIENTS, GROUPS, SPLITS
 
+TRAIN_FRACTION = 0.8  # of a client's examples, where a partition needs one
 Arrays = tuple[Any, Any]  # inputs [N, ...] and labels [N]: anything that NumPy makes arrays of
 
 
@@ -24,8 +25,9 @@ class Federation(federation.Federation):
     """Examples, and the client that owns each for training, validation or testing.
 
     Make it by `from_arrays`, `from_flower` or `fedlib.partition`. Inputs are [N, F], [N, H, W] or
-    [N, C, H, W]. Bytes count as pixels and are divided by 255; other numbers stay as they are.
-    Labels are integers from 0, or words, which are numbered in sorted order.
+    [N, C, H, W], as arrays, tensors or data frames. Bytes [N, H, W] or [N, C, H, W] are pixels and
+    are divided by 255; other numbers stay as they are. Labels are integers from 0, or words, which
+    are numbered in sorted order.
     """
 
     @classmethod
@@ -52,7 +54,7 @@ class Federation(federation.Federation):
           DataError: for a client without examples, or invalid arrays; names the client.
         """
         given = {"train": train, "val": val, "test": test}
-        parts = {name: pairs for name, pairs in given.items() if pairs is not None}
+        parts = {name: x for name, x in given.items() if name != "val" or x is not None}
         for name, pairs in parts.items():
             _check_pairs(name, pairs)
         sizes = {name: len(pairs) for name, pairs in parts.items()}
@@ -163,7 +165,8 @@ def partition(
       test: inputs and labels (and clients) of a test part, for kinds with a separate test part. For
         these, None takes every fourth example of each class or client.
       num_classes: L, if some class has no example; None for the number of classes in the data.
-      parameters: fields of the kind's class, such as `num_clients` and `alpha`.
+      parameters: fields of the kind's class, such as `num_clients` and `alpha`. A `train_fraction`
+        that is left out is 0.8, as in pFedMM's settings.
 
     Raises:
       ConfigError: for an unknown or invalid kind or parameter.
@@ -173,13 +176,20 @@ def partition(
         raise ConfigError(f"no partition {kind!r}; {nearest(kind, partitions.PARTITIONS)}")
     takes = fields(partitions.load(kind))
     needs = [x.name for x in takes if x.default is x.default_factory is MISSING]
+    if "train_fraction" in needs:
+        parameters = {"train_fraction": TRAIN_FRACTION, **parameters}
     missing, known = [x for x in needs if x not in parameters], {x.name for x in takes}
     if missing and parameters.keys() <= known:  # all at once, as a declaration's are not
-        raise ConfigError(f"partition {kind} needs {', '.join(missing)}")
+        where = f"help('fedlib.data.partitions.{kind}')"
+        raise ConfigError(f"partition {kind} needs {', '.join(missing)}; see {where}")
     dealer = partitions.parse({"kind": kind, **parameters})
     check_seed(seed)
     contents = [_content("the data", x, y, client)]
     if test is not None:
+        if not isinstance(test, Sequence) or len(test) not in (2, 3):
+            raise ConfigError(
+                f"test must be (inputs, labels) or (inputs, labels, clients), got {_kind(test)}"
+            )
         contents.append(_content("the test part", *test))
     examples = own.pooled(
         contents,
@@ -201,20 +211,37 @@ def _check_pairs(name: str, pairs: Any) -> None:
         )
     for client, pair in enumerate(pairs):
         if not isinstance(pair, Sequence) or len(pair) != 2:
-            got = f"{len(pair)} values" if isinstance(pair, Sequence) else type(pair).__name__
             raise ConfigError(
-                f"{name} data of client {client}: expected a pair (inputs, labels), got {got}"
+                f"{name} data of client {client}: expected a pair (inputs, labels), got "
+                f"{_kind(pair)}"
             )
+
+
+def _kind(given: Any) -> str:
+    """For a message: the type of an object, or the length of a sequence."""
+    return f"{len(given)} values" if isinstance(given, Sequence) else type(given).__name__
 
 
 def _content(name: str, x: Any, y: Any, client: Any = None) -> Content:
     """Arrays of a part, checked; `client` may be one number for all examples."""
-    x, y = np.asarray(x), np.asarray(y)
+    x, y = _array(f"{name}: x", x), _array(f"{name}: y", y)
     if not len(x):
         raise DataError(f"{name} is empty; leave the client out or give it examples")
     if client is not None:
-        client = np.broadcast_to(client, len(x)) if np.ndim(client) == 0 else np.asarray(client)
+        client = _array(f"{name}: client", client)
+        client = np.broadcast_to(client, len(x)) if not client.ndim else client
     return checked(Content(name, x, y, client))
+
+
+def _array(name: str, values: Any) -> np.ndarray:
+    """An array; words in a column of pandas become an array of words."""
+    try:
+        array = np.asarray(values)
+    except (RuntimeError, TypeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(f"{name} cannot become an array of NumPy: {reason}") from error
+    words = array.dtype == object and all(isinstance(word, str) for word in array.flat)
+    return array.astype(str) if words else array
 
 
 def _scaling(content: Content) -> str:

@@ -73,6 +73,9 @@ def builder(
                 f"{name}: {frozen[0]} is frozen; clients train all of a model, unless the method "
                 "trains a part of it (docs/methods.md)"
             )
+        odd = [x.dtype for x in probe.parameters() if x.dtype != torch.float32]
+        if odd:
+            raise ConfigError(f"{name} has weights of {odd[0]}; give {name}.float()")
         outputs = _run(probe.eval(), inputs, name)
         given = tuple(outputs.shape[1:])
         single = logits is not None and logits[-1] == 2 and given == (*logits[:-1], 1)

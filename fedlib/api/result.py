@@ -20,6 +20,16 @@ if TYPE_CHECKING:
 SPREAD = (0.1, 0.9)  # quantiles over clients between which a plot is shaded
 
 
+class History(RunResult):
+    """Everything recorded in a run; printing it lists the arrays, and not their numbers."""
+
+    def __repr__(self) -> str:
+        named = {**vars(self), **self.diagnostics}
+        arrays = [f"{x} {[*a.shape]}" for x, a in named.items() if isinstance(a, np.ndarray)]
+        scores = ", ".join("/".join(view) for view in self.scores)
+        return f"History: scores of {scores}; arrays {', '.join(arrays)}"
+
+
 class Result:
     """A finished run.
 
@@ -30,7 +40,8 @@ class Result:
     """
 
     def __init__(self, simulation: Simulation, state: Any, history: RunResult):
-        self.simulation, self.state, self.history = simulation, state, history
+        self.simulation, self.state = simulation, state
+        self.history = History(**vars(history))
 
     def accuracy(
         self, group: str = "seen", protocol: str = "default", split: str = "test"

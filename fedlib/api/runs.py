@@ -91,7 +91,7 @@ def simulate(
     known = {name: _whole(name, value) for name, value in known.items()}
     kind = _class(method, more)
     with _threads(threads):
-        with _in_one_line(kind.__name__):
+        with _in_one_line():
             settings = {"device": _device(device), "precision": precision}
             task = _task(model, federation, class_weights, settings)
             made = _made(kind, {"task": task, "local": local, **more}, federation, settings)
@@ -163,10 +163,13 @@ def _class(method: str | type[Method], hyper_parameters: Mapping) -> type[Method
     known = {x.name for x in takes}
     for name in sorted((hyper_parameters.keys() - known) & {x.name for x in fields(SGD)}):
         raise ConfigError(f"{name} belongs to the solver: local=fedlib.SGD({name}=...)")
-    _check_names(kind.__name__, hyper_parameters, known)
+    name = method if isinstance(method, str) else kind.__name__
+    _check_names(name, hyper_parameters, known)
     needed = [x.name for x in takes if x.init and x.default is x.default_factory is MISSING]
-    if missing := [name for name in needed if name not in hyper_parameters]:
-        raise ConfigError(f"{kind.__name__} needs {', '.join(missing)}")
+    if missing := [x for x in needed if x not in hyper_parameters]:
+        where = kind.__module__
+        see = f"; see help({where!r})" if where.startswith("fedlib.") else ""
+        raise ConfigError(f"{name} needs {', '.join(missing)}{see}")
     return kind
 
 
@@ -229,7 +232,10 @@ def _task(model: Model, data: Federation, class_weights: Any, settings: Mapping)
     if class_weights is not None:
         class_weights = torch.as_tensor(class_weights, dtype=torch.float64)
         if class_weights.shape != (data.num_classes,):
-            raise ConfigError(f"class_weights must be {data.num_classes} numbers, one a class")
+            raise ConfigError(
+                f"class_weights must be {data.num_classes} numbers, one for each class, got "
+                f"shape {[*class_weights.shape]}"
+            )
     logits = *data.y.shape[1:], data.num_classes
     build = builder(model, _some_inputs(data), "model", logits)
     task = Task(build, class_weights=class_weights, **settings)
@@ -247,8 +253,9 @@ def _made(kind: type[Method], given: Mapping, data: Federation, settings: Mappin
     """The method, checked; modules among the `given` fields become tasks."""
     of_tasks = {x.name for x in fields(kind) if re.search(r"\bTask\b", str(x.type))} - {"task"}
     further = {n: _tasks(given[n], n, data, settings) for n in of_tasks & given.keys()}
-    made = kind(**{**given, **further})
-    hooks.check(made)
+    with _in_one_line(f"{kind.__name__}: "):
+        made = kind(**{**given, **further})
+        hooks.check(made)
     return made
 
 
@@ -274,14 +281,14 @@ def _can_be_batched(task: Task, data: DeviceData) -> bool:
 
 
 @contextlib.contextmanager
-def _in_one_line(name: str) -> Iterator[None]:
+def _in_one_line(subject: str = "") -> Iterator[None]:
     """Errors of models and methods about invalid arguments become a ConfigError of one line."""
     try:
         yield
     except (ConfigError, DataError):
         raise
     except SENSELESS as error:
-        raise ConfigError(f"{name}: {str(error).splitlines()[0]}") from error
+        raise ConfigError(f"{subject}{str(error).splitlines()[0]}") from error
 
 
 @contextlib.contextmanager
