@@ -24,10 +24,12 @@ after it maybe (its name). Texts have {fields} of their case.
 import csv
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from importlib import resources
 from importlib.resources.abc import Traversable
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fedlib.errors import ConfigError
 from fedlib.spec import Run
@@ -58,6 +60,22 @@ class Case(NamedTuple):
 
     federation: str
     fields: Mapping[str, object] = {}
+
+
+class Acceptance(NamedTuple):
+    """What the rows of a paper's file mean.
+
+    Attributes:
+      cases: gives the cases of a name in the column "of", after the scale's settings.
+      number: a `Number`, after the scale's settings by federation.
+      published: exhibit of the published numbers.
+      values: a sentence about the values, for the caption.
+    """
+
+    cases: Callable[[Sequence[Any], str], Iterable[Case]]
+    number: Callable[[Mapping[str, Any], str, str, str], dict | None]
+    published: str
+    values: str = ""
 
 
 def cell(
@@ -146,17 +164,13 @@ def _published(where: str) -> dict[str, str]:
 
 
 def table(
-    criteria: Iterable[dict], runs: Iterable[Run], published: str, values: str = ""
+    paper: str, acceptance: Acceptance, settings: Sequence[Any], runs: Iterable[Run]
 ) -> Criteria:
-    """The table of the criteria, with those of their runs that exist.
-
-    Args:
-      criteria: all criteria.
-      runs: the runs that exist.
-      published: exhibit of the published numbers.
-      values: a sentence about the values, for the caption.
-    """
-    found = [*criteria]
+    """The table of a paper's criteria at a scale, with those of their runs that exist."""
+    file = resources.files(__package__) / paper / "criteria.csv"
+    by_name = {setting.data.name: setting for setting in settings}
+    cases, number = partial(acceptance.cases, settings), partial(acceptance.number, by_name)
+    found = [*criteria(file, cases, number)]
     named = {
         (one["federation"], one["label"])
         for criterion in found
@@ -166,9 +180,9 @@ def table(
     there = [run for run in runs if (run.federation, run.label) in named]
     return Criteria(
         "Acceptance criteria",
-        f"{CAPTION} {values}".strip(),
+        f"{CAPTION} {acceptance.values}".strip(),
         tuple(dict.fromkeys(run.label for run in there)),
         tuple(dict.fromkeys(run.federation for run in there)),
         criteria=found,
-        published=published,
+        published=acceptance.published,
     )

@@ -10,14 +10,32 @@ import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
 from fedlib.errors import ConfigError
+from fedlib.papers import _criteria
 from fedlib.spec import SCALES, Data, Paper, Run
 from fedlib.spec.exhibits import Exhibit
 from fedlib.spec.figures import ClientLabels
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The meaning of a label; papers derive their own.
+
+    Attributes:
+      title: its name in tables and figures.
+      method: registry name.
+      params: hyper-parameters of this variant alone.
+      notes: of the run.
+    """
+
+    title: str
+    method: str
+    params: dict = field(default_factory=dict)
+    notes: tuple[str, ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,13 +52,30 @@ class Setting(ABC):
     labels: tuple[str, ...]
     roles: tuple[str, ...]
 
-    @abstractmethod
-    def runs(self) -> Iterable[Run]:
-        """All runs."""
-
-    def variants(self) -> Iterable["Setting"]:
-        """Further settings that belong to this one."""
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes of all runs."""
         return ()
+
+    def runs(self) -> Iterable[Run]:
+        """All runs: one of each label."""
+        return map(self.run, self.labels)
+
+    @abstractmethod
+    def run(self, label: str) -> Run:
+        """The run of a label."""
+
+    def made(self, label: str, variant: Variant, params: dict, **fields: Any) -> Run:
+        """The run of a variant, with hyper-parameters of its method here and fields of `Run`."""
+        return Run(
+            federation=self.data.name,
+            label=label,
+            title=variant.title,
+            method=variant.method,
+            params={**params, **variant.params},
+            notes=variant.notes + self.notes,
+            **fields,
+        )
 
 
 def trained(data: Data) -> int:
@@ -59,9 +94,19 @@ def participation(cohort: int, num_clients: int) -> dict:
 Settings = Sequence[Setting]
 
 
-def on(*roles: str, where: Callable[[Any], Any] = bool) -> Callable[[Settings], list[Setting]]:
-    """A function that selects the settings with any of the roles for which `where` is true."""
-    return lambda settings: [s for s in settings if {*roles} & {*s.roles} and where(s)]
+def on(
+    *roles: str, runs: Sequence[str] = (), where: Callable[[Any], Any] = bool
+) -> Callable[[Settings], list[Setting]]:
+    """A function that selects settings.
+
+    Args:
+      roles: of which they have one.
+      runs: labels, all of which they have.
+      where: is true of them.
+    """
+    return lambda settings: [
+        s for s in settings if {*roles} & {*s.roles} and {*runs} <= {*s.labels} and where(s)
+    ]
 
 
 def each(value: Callable[[Any], Any]) -> Callable[[Settings], dict[str, Any]]:
@@ -79,12 +124,17 @@ def everything(shown: Settings) -> tuple[str, ...]:
     return tuple(dict.fromkeys(label for setting in shown for label in setting.labels))
 
 
-def who_has_what(*roles: str) -> ClientLabels:
+def in_all(labels: Sequence[str]) -> Callable[[Settings], list[str]]:
+    """A function that selects the labels that all shown settings have."""
+    return lambda shown: [x for x in labels if all(x in setting.labels for setting in shown)]
+
+
+def who_has_what(*roles: str, labels: Any = everything) -> ClientLabels:
     """The figure of the data of the federations with any of the roles."""
     return ClientLabels(
         "Who has which classes",
         "How the data are cut: sizes and classes of all clients.",
-        everything,
+        labels,
         on(*roles),
     )
 
@@ -119,7 +169,7 @@ def paper(
     citation: str,
     scales: ModuleType,
     exhibits: ModuleType,
-    criteria: Callable[[Settings, tuple[Run, ...]], Exhibit] | None = None,
+    criteria: _criteria.Acceptance | None = None,
 ) -> Callable[[str], Paper]:
     """The function that declares a paper at one scale.
 
@@ -127,8 +177,8 @@ def paper(
       name, title, citation: of the paper.
       scales: has a function per scale, which returns the scale's note, its seeds and settings.
       exhibits: has `TABLES` and `FIGURES`, by name.
-      criteria: returns the table of criteria, given settings and runs; it is the last table. None
-        if there is no paper whose claims could be tested.
+      criteria: what the rows of `criteria.csv` mean, which are the last table. None if there is no
+        paper whose claims could be tested.
     """
 
     def declare(scale: str) -> Paper:
@@ -140,10 +190,9 @@ def paper(
         if scale not in SCALES:
             raise ConfigError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}")
         note, seeds, settings = getattr(scales, scale)()
-        settings += tuple(other for setting in settings for other in setting.variants())
         runs = tuple(run for setting in settings for run in setting.runs())
         tables = at_scale(exhibits.TABLES, settings, runs)
-        asked = criteria and criteria(settings, runs)
+        asked = criteria and _criteria.table(name, criteria, settings, runs)
         return Paper(
             name=name,
             title=title,

@@ -14,7 +14,7 @@ Scales:
 
 from fedlib.papers import _frame
 from fedlib.papers.adaptive_experts import exhibits, scales
-from fedlib.papers.adaptive_experts.criteria import criteria
+from fedlib.papers.adaptive_experts.criteria import ACCEPTANCE
 
 declare = _frame.paper(
     "adaptive_experts",
@@ -24,5 +24,5 @@ declare = _frame.paper(
     "EricssonResearch/fl-moe)",
     scales,
     exhibits,
-    criteria,
+    ACCEPTANCE,
 )

@@ -4,15 +4,11 @@ The claims of Table 2 are tested at every majority fraction of a scale; CIFAR-10
 numbers, which are to be met within about three points, with the right number of clients.
 """
 
-from collections.abc import Iterable, Mapping
-from functools import partial
-from importlib import resources
+from collections.abc import Mapping
 
-from fedlib.papers import _criteria
-from fedlib.papers._criteria import Case, cell
+from fedlib.papers._criteria import Acceptance, Case, cell
+from fedlib.papers._frame import Settings, on
 from fedlib.papers.adaptive_experts.settings import EXPLORATIONS, Setting
-from fedlib.spec import Data, Run
-from fedlib.spec.criteria import Criteria
 
 REPORTED = "cifar10"  # the data set of Table 2
 METRIC = "accuracy_client_mean"
@@ -22,31 +18,23 @@ TITLES = {  # of the protocols, by published label
 }
 
 
-def criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Criteria:
-    """The table of all criteria."""
-    primary = [setting for setting in settings if "table2" in setting.roles]
-    names = [setting.data.name for setting in primary]
-    turned = (s.data.name for s in settings if len(s.data.partition.get("rotations", ())) == 2)
-    cases = {
-        "table2": [*map(_at, primary)],
-        "fractions": [
-            Case(
-                "",
-                {
-                    "gaps": " < ".join(f"eps@{name}:moe - none@{name}:ifca" for name in names),
-                    "local": " < ".join(f"eps@{name}" for name in names),
-                },
-            )
-        ],
-        "reported": [_at(setting) for setting in primary if setting.data.dataset == REPORTED],
-        "rotated": [Case(next(turned, "rotated-cifar10-2"))],
-        "femnist": [Case("femnist")],
-    }
-    data = {setting.data.name: setting.data for setting in settings}
-    file = resources.files(__package__) / "criteria.csv"
-    return _criteria.table(
-        _criteria.criteria(file, cases.__getitem__, partial(_number, data)), runs, "text"
-    )
+def cases(settings: Settings, of: str) -> list[Case]:
+    """The cases of each name."""
+    table2 = on("table2")(settings)
+    names = [setting.data.name for setting in table2]
+    match of:
+        case "table2":
+            return [*map(_at, table2)]
+        case "fractions":
+            gaps = " < ".join(f"eps@{name}:moe - none@{name}:ifca" for name in names)
+            return [Case("", {"gaps": gaps, "local": " < ".join(f"eps@{name}" for name in names)})]
+        case "reported":
+            return [_at(setting) for setting in table2 if setting.data.dataset == REPORTED]
+        case "rotated":
+            data = [setting.data for setting in settings]
+            turned = (one.name for one in data if len(one.partition.get("rotations", ())) == 2)
+            return [Case(next(turned, "rotated-cifar10-2"))]
+    return [Case(of)]
 
 
 def _at(setting: Setting) -> Case:
@@ -62,19 +50,21 @@ def _title(label: str, protocol: str) -> str:
     return f"{TITLES[protocol]}({'ε' if label == 'eps' else 'none'})"
 
 
-def _number(data: Mapping[str, Data], federation: str, label: str, name: str) -> dict:
-    """The right clusters, or a protocol's accuracy, which Table 2 has with and without exploration.
+def number(settings: Mapping[str, Setting], federation: str, label: str, name: str) -> dict:
+    """The right clusters, or a protocol's accuracy; Table 2 has both with and without exploration.
 
     Args:
-      data: the scale's federations by name.
+      settings: of the scale, by federation.
     """
-    here = data.get(federation)
+    data = settings[federation].data if federation in settings else None
     if name == "right_clusters":
         printed = ("text", REPORTED, "ifca", "num_clusters_with_right_assignment")
-        known = here is None or here.dataset == REPORTED
+        known = data is None or data.dataset == REPORTED
         return cell(federation, label, printed if known else None, metric=name)
     printed = None
-    if here and here.dataset == REPORTED:
-        printed = (f"table2-p{here.partition['p']:.1f}-{label}", REPORTED, name, "accuracy")
-    title = _title(label, name)
-    return cell(federation, label, printed, protocol=name, metric=METRIC, name=title)
+    if data and data.dataset == REPORTED:
+        printed = (f"table2-p{data.partition['p']:.1f}-{label}", REPORTED, name, "accuracy")
+    return cell(federation, label, printed, protocol=name, metric=METRIC, name=_title(label, name))
+
+
+ACCEPTANCE = Acceptance(cases, number, published="text")

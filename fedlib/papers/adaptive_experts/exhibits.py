@@ -1,16 +1,13 @@
 """Tables and figures of Adaptive Expert Models. Numbers of them in captions are the paper's."""
 
-from collections.abc import Sequence
-
 from fedlib.papers._frame import on, who_has_what
 from fedlib.papers.adaptive_experts.settings import (
     EXPLORATIONS,
     LOCALS,
     ROLES,
     SCHEDULES,
-    Setting,
+    VARIANTS,
     of_clusters,
-    of_schedule,
 )
 from fedlib.spec import experts, figures, tables
 
@@ -23,7 +20,7 @@ PROTOCOLS = [
     {"name": "local"},
 ]
 MIXTURES = [{"name": "moe"}, {"name": "moe_gate"}, {"name": "ifca"}]
-VARIANTS = {
+BY_EXPLORATION = {
     "parameter": "exploration",
     "values": [
         {"value": "eps", "title": "ε-greedy"},
@@ -34,7 +31,7 @@ TABLE_2 = "table2-p{p:.1f}-{label}"
 BY_P = {"protocols": PROTOCOLS, "parameter": "partition.p"}
 BY_CLUSTERS = {
     **{"protocols": PROTOCOLS, "parameter": "num_experts", "symbol": "J"},
-    "variants": VARIANTS,
+    "variants": BY_EXPLORATION,
 }
 TRIALS = (
     "Mean over clients of the accuracy on their own test images, one federated training evaluated "
@@ -42,26 +39,12 @@ TRIALS = (
 )
 
 
-def largest_p(settings: Sequence[Setting]) -> list[Setting]:
-    """The federation of Table 2 with the largest majority fraction."""
-    return on("table2")(settings)[-1:]
+THREE_P = (0.2, 0.6, 1.0)  # of Figure 5
 
 
-def three_p(settings: Sequence[Setting]) -> list[Setting]:
-    """Federations of Table 2 with the smallest, the middle and the largest majority fraction."""
-    of_table = on("table2")(settings)
-    return [x for i, x in enumerate(of_table) if i in (0, len(of_table) // 2, len(of_table) - 1)]
-
-
-def by_clusters(shown: Sequence[Setting]) -> list[str]:
-    """Runs with every number of clusters, the usual one first."""
-    numbers = [number for setting in shown for number in setting.sweep]
-    return [*BOTH, *(of_clusters(label, number) for number in numbers for label in BOTH)]
-
-
-def with_clusters(shown: Sequence[Setting]) -> list[str]:
-    """All runs except local experts, which have no clusters."""
-    return [run.label for setting in shown for run in setting.runs() if run.label != LOCALS]
+def at_p(*values: float):
+    """A function that selects the federations of Table 2 with these majority fractions."""
+    return on("table2", where=lambda setting: setting.data.partition["p"] in values)
 
 
 TABLES = {
@@ -104,7 +87,7 @@ TABLES = {
         "Purity of the clusters that clients form by the model that fits them best. "
         "The paper's text has IFCA without exploration find the two true clusters with two "
         "models, and exploration need more.",
-        with_clusters,
+        tuple(label for label in VARIANTS if label != LOCALS),
         on(*ROLES, where=lambda setting: "rotations" in setting.data.partition),
         choice="choice",
     ),
@@ -122,8 +105,8 @@ TABLES = {
     "schedules": tables.ProtocolGrid(
         "Schedules of exploration",
         "The schedules that the official code has besides the constant one.",
-        (*BOTH, *map(of_schedule, SCHEDULES)),
-        on("table2", where=lambda setting: setting.schedules),
+        (*BOTH, *SCHEDULES),
+        on("table2", runs=("eps-decay",)),
         **BY_P,
         asks="How should clients explore?",
     ),
@@ -149,15 +132,15 @@ FIGURES = {
         of="federation",
         symbol="p",
         panels="variant",
-        variants=VARIANTS,
+        variants=BY_EXPLORATION,
         published=TABLE_2,
         asks="Which predictor is best as clients' data differ more?",
     ),
     "effect_of_clusters": figures.ProtocolSweep(
         "Effect of the number of clusters",
         f"The paper's Figure 4. {TRIALS}",
-        by_clusters,
-        on("table2", where=lambda setting: setting.sweep),
+        (*BOTH, *of_clusters(*range(1, 13))),
+        on("table2", runs=of_clusters(2)),
         **BY_CLUSTERS,
         published=TABLE_2,
         asks="Do more clusters help?",
@@ -167,8 +150,8 @@ FIGURES = {
         "The paper's text finds nine clusters best on FEMNIST. On rotated images IFCA "
         "finds the true clusters with as many models, and exploration needs more. It prints "
         "no numbers.",
-        by_clusters,
-        on("other", where=lambda setting: setting.sweep),
+        (*BOTH, *of_clusters(*range(1, 13))),
+        on("other", runs=of_clusters(3)),
         **BY_CLUSTERS,
         asks="Do more clusters help on other data?",
     ),
@@ -177,7 +160,7 @@ FIGURES = {
         "The paper's Figure 5: how many clients end up with each cluster's model, "
         "clusters sorted by that number.",
         BOTH,
-        three_p,
+        at_p(*THREE_P),
     ),
     "cluster_usage_other": experts.ClusterUsage(
         "Clients by cluster on other data",
@@ -190,15 +173,15 @@ FIGURES = {
         "Accuracy client by client",
         "The paper's Figure 6: share of clients whose accuracy is at most the value on the axis.",
         BOTH,
-        lambda settings: largest_p(settings) + on("other")(settings),
+        on("table2", "other", where=lambda setting: setting.data.partition.get("p", 1) == 1),
         protocols=PROTOCOLS,
-        variants=VARIANTS,
+        variants=BY_EXPLORATION,
     ),
     "gate_weights": experts.GateWeights(
         "What gates trust",
         "Weight that a client's gate gives each expert, averaged over its test data.",
         BOTH,
-        three_p,
+        at_p(*THREE_P),
     ),
     "accuracy_over_bytes": figures.AccuracyOverBytes(
         "Accuracy over communication",
@@ -207,5 +190,5 @@ FIGURES = {
         BOTH,
         on("table2", "other"),
     ),
-    "client_labels": who_has_what("table2", "other"),
+    "client_labels": who_has_what("table2", "other", labels=BOTH),
 }

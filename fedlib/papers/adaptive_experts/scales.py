@@ -7,10 +7,13 @@ sections are those of README.md.
 from dataclasses import replace
 
 from fedlib.papers.adaptive_experts.settings import (
+    EXPLORATIONS,
+    LOCALS,
     SCHEDULES,
     SUBSET,
     Network,
     Setting,
+    of_clusters,
 )
 from fedlib.spec import Data
 
@@ -18,7 +21,7 @@ from fedlib.spec import Data
 SEED = 12345
 ROUNDS = 500  # stage A of the tuning, section 6.3; the configurations' 100 are too few
 PS = (0.2, 0.4, 0.6, 0.8, 1.0)  # Table 2
-MANY_CLUSTERS = (1, 2, 3, 4, 5, 6, 7, 8)  # Figure 4
+MANY_CLUSTERS = of_clusters(1, 2, 3, 4, 5, 7, 8)  # Figure 4, besides six
 VAL_FRACTION = 0.2  # ours, profile clean (X6)
 # Table 1.
 GLOBAL = Network(5.86e-3, 128, 32, 1024, 0.80, 1.10e-3)
@@ -41,8 +44,8 @@ def clean(setting: Setting) -> Setting:
         family=f"{setting.data.family or setting.data.title}, clean",
         partition={**setting.data.partition, "val_fraction": VAL_FRACTION},
     )
-    alone = {"roles": ("clean",), "sweep": (), "schedules": ()}
-    return replace(setting, data=data, personal_clients=None, **alone)
+    labels = tuple(label for label in (*EXPLORATIONS, LOCALS) if label in setting.labels)
+    return replace(setting, data=data, personal_clients=None, labels=labels, roles=("clean",))
 
 
 def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
@@ -62,19 +65,22 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         "local_epochs": 10,
         "gate_epochs": 4,
         "finetune_lr": 1e-3,
+        "both_mixtures": False,
+        "labels": tuple(EXPLORATIONS),
         "rounds": 11,  # clients predict with models of the 1st and the 11th, the next to be checked
     }
     # Shared local experts cost more than they save for two small runs; one federation shows them.
+    more = {
+        "both_mixtures": True,
+        "labels": (*EXPLORATIONS, *of_clusters(2), "eps-decay", LOCALS),
+    }
     low, middle, high = (
         Setting(
             data=_by_majority("digits", p, (DIGITS_NOTE,), **TINY, test_examples=TESTED[p]),
-            both_mixtures=p == 0.6,
-            locals_apart=p == 0.6,
-            **small,
+            **small | (more if p == 0.6 else {}),
         )
-        for p in (0.2, 0.6, 1.0)
+        for p in TESTED
     )
-    middle = replace(middle, schedules=("eps_decay",), sweep=(2,))
     rotated = {"kind": "rotated", "num_clients": 10, "rotations": [0, 180]}
     rotated |= {"train_examples": 60, "test_examples": 30}
     named = ("digits", "rotated-digits", "Rotated digits", "rotated180")
@@ -86,12 +92,10 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
             low,
             middle,
             high,
-            replace(clean(middle), both_mixtures=False, locals_apart=False),
+            replace(clean(middle), both_mixtures=False, labels=tuple(EXPLORATIONS)),
             Setting(
                 data=_data(*named, rotated, notes=(DIGITS_NOTE,)),
                 roles=("other",),
-                both_mixtures=False,
-                locals_apart=False,
                 **small | {"num_experts": 2, "batch_size": 30, "epochs": 5},
             ),
         ),
@@ -114,8 +118,7 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         "gate_epochs": 11,
         "personal_clients": None,
         "both_mixtures": False,
-        "sweep": (),
-        "schedules": (),
+        "labels": (*EXPLORATIONS, LOCALS),
         "shared": small,
         "expert": replace(small, lr=1e-3),
         # At a larger rate mixtures overfit 100 images: they are worse than IFCA at p = 0.2.
@@ -193,8 +196,7 @@ def _cifar10(p: float) -> Setting:
         batch_size=10,  # every CIFAR-10 configuration
         num_experts=6,  # Table 2
         personal_clients=SUBSET,
-        sweep=MANY_CLUSTERS,
-        schedules=tuple(SCHEDULES) if p == 0.6 else (),
+        labels=(*EXPLORATIONS, *MANY_CLUSTERS, *(SCHEDULES if p == 0.6 else ()), LOCALS),
     )
 
 
@@ -220,7 +222,7 @@ def _rotated(count: int) -> Setting:
         epsilon=0.81528,
         local_epochs=600,
         gate_epochs=600,
-        sweep=(3, 4, 6),
+        labels=(*EXPLORATIONS, *of_clusters(3, 4, 6), LOCALS),
         roles=("other",),
     )
 
@@ -260,6 +262,6 @@ def _femnist() -> Setting:
         epsilon=0.061528,
         gate_only=True,
         evaluate_every=50,
-        sweep=(3, 6, 12),
+        labels=(*EXPLORATIONS, *of_clusters(3, 6, 12), LOCALS),
         roles=("other",),
     )

@@ -4,10 +4,10 @@
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fedlib.papers import _frame
+from fedlib.papers._frame import Variant
 from fedlib.spec import Run
 
 EPSILON = 0.33  # Table 1
@@ -22,9 +22,30 @@ ROLES = {
 }
 EXPLORATIONS = {"eps": "ε-greedy", "none": "no exploration"}
 SCHEDULES = {  # of the official code, section 2.3; not in the paper
-    "eps_decay": "exploration 1/(t+1)",
-    "eps_decay_b": "exploration falling to ε",
-    "eps_decay_k": "exploration by number of clusters",
+    "eps-decay": "exploration 1/(t+1)",
+    "eps-decay-b": "exploration falling to ε",
+    "eps-decay-k": "exploration by number of clusters",
+}
+
+
+def of_clusters(*numbers: int) -> tuple[str, ...]:
+    """The labels of runs with these numbers of clusters."""
+    return tuple(f"{label}-j{number}" for number in numbers for label in EXPLORATIONS)
+
+
+def _variant(title: str, exploration: str, **params: int) -> Variant:
+    return Variant(title, "adaptive_experts", {"exploration": exploration, **params})
+
+
+VARIANTS = {
+    **{label: _variant(title, label) for label, title in EXPLORATIONS.items()},
+    **{
+        f"{label}-j{number}": _variant(f"{title}, J={number}", label, num_experts=number)
+        for number in range(1, 13)
+        for label, title in EXPLORATIONS.items()
+    },
+    **{label: _variant(title, label.replace("-", "_")) for label, title in SCHEDULES.items()},
+    LOCALS: Variant("Local experts", "local_experts"),
 }
 PUBLISHED_PROFILE = (
     "Profile published: a ReLU on the logits of every network, no weight decay outside the "
@@ -39,16 +60,6 @@ CLEAN_PROFILE = (
     "Profile clean: no ReLU on logits, the weight decay of Table 1, and a fifth of the training "
     "data held out for every decision."
 )
-
-
-def of_clusters(label: str, number: int) -> str:
-    """The label of a run with this number of clusters."""
-    return f"{label}-j{number}"
-
-
-def of_schedule(name: str) -> str:
-    """The label of a run with one of `SCHEDULES`."""
-    return name.replace("_", "-")
 
 
 @dataclass(frozen=True)
@@ -92,11 +103,8 @@ class Setting(_frame.Setting):
       finetune_lr: of the fine-tuned baseline.
       evaluate_every: rounds between evaluations.
       personal_clients: number of clients, the first ones, that are personalised; None for all.
-      labels: keys of `EXPLORATIONS`.
-      both_mixtures: whether to evaluate mixtures both with `gate_only` and without.
-      sweep: further numbers of experts, each with and without exploration.
-      schedules: further schedules of exploration.
-      locals_apart: whether one run trains the local experts of all runs, to save time.
+      labels: of `VARIANTS`. With "local", one run trains the local experts of all, to save time.
+      both_mixtures: whether to evaluate the usual runs' mixtures both with `gate_only` and without.
     """
 
     image: dict
@@ -117,11 +125,7 @@ class Setting(_frame.Setting):
     finetune_lr: float = 1e-4  # all configurations
     evaluate_every: int = 10
     personal_clients: int | None = None
-    labels: tuple[str, ...] = tuple(EXPLORATIONS)
     both_mixtures: bool = True
-    sweep: tuple[int, ...] = ()
-    schedules: tuple[str, ...] = ()
-    locals_apart: bool = True
     roles: tuple[str, ...] = ("table2",)
 
     @property
@@ -129,50 +133,20 @@ class Setting(_frame.Setting):
         """Whether the profile is clean, not published."""
         return "clean" in self.roles
 
-    def runs(self) -> Iterator[Run]:
-        """Runs with and without exploration, other numbers of experts, schedules, local experts."""
-        for label in self.labels:
-            schedule, both = EXPLORATIONS[label], self.both_mixtures
-            yield self._run(label, label, schedule, self.num_experts, both=both)
-        for number in self.sweep:
-            for label, schedule in EXPLORATIONS.items():
-                if number != self.num_experts:
-                    title = f"{schedule}, J={number}"
-                    yield self._run(of_clusters(label, number), label, title, number)
-        for label in self.schedules:
-            yield self._run(of_schedule(label), label, SCHEDULES[label], self.num_experts)
-        if self.locals_apart:
-            yield self._locals()
-
-    def _run(self, label: str, exploration: str, title: str, experts: int, both=False) -> Run:
-        return Run(
-            federation=self.data.name,
-            label=label,
-            title=title,
-            method="adaptive_experts",
-            model=self.model,
-            model_params=self._arguments(self.shared),
-            modules={
-                "expert": {"model": self.model, "params": self._arguments(self.expert)},
-                "gate": {
-                    "model": "gate_cnn",
-                    # An output per expert, the local one included; a single one for two experts.
-                    "params": {**self.image, **self.gate.arguments(), **self._relu}
-                    | {"num_classes": experts + 1},
-                },
-            },
-            rounds=self.rounds,
-            local={
-                "solver": "sgd",
-                "lr": self.shared.lr,
-                "batch_size": self.batch_size,
-                "epochs": self.epochs,
-                "weight_decay": self.shared.weight_decay,
-            },
+    def run(self, label: str) -> Run:
+        """The run of a label."""
+        if label == LOCALS:
+            return self._locals()
+        variant = VARIANTS[label]
+        experts = variant.params.get("num_experts", self.num_experts)
+        # An output per expert, the local one included; a single one for two experts.
+        gate = {**self.image, **self.gate.arguments(), **self._relu, "num_classes": experts + 1}
+        return self.made(
+            label,
+            variant,
             params={
                 "num_experts": experts,
-                "exploration": exploration,
-                "epsilon": 0.0 if exploration == "none" else self.epsilon,
+                "epsilon": 0.0 if variant.params["exploration"] == "none" else self.epsilon,
                 "horizon": self.rounds,
                 "stop_split": self._stop_split,
                 "member": self._member,
@@ -186,32 +160,34 @@ class Setting(_frame.Setting):
                 "gate_epochs": self.gate_epochs,
                 "personal_clients": self.personal_clients,
                 "gate_only": self.gate_only,
-                "both_mixtures": both,
+                "both_mixtures": self.both_mixtures and label in EXPLORATIONS,
                 "lr_decay": True,
+            },
+            model=self.model,
+            model_params=self._arguments(self.shared),
+            modules={
+                "expert": {"model": self.model, "params": self._arguments(self.expert)},
+                "gate": {"model": "gate_cnn", "params": gate},
+            },
+            rounds=self.rounds,
+            local={
+                "solver": "sgd",
+                "lr": self.shared.lr,
+                "batch_size": self.batch_size,
+                "epochs": self.epochs,
+                "weight_decay": self.shared.weight_decay,
             },
             participation=_frame.participation(self.cohort, _frame.trained(self.data)),
             evaluate_every=self.evaluate_every,
-            settled_by=LOCALS if self.locals_apart else "",
-            notes=self._notes(),
+            settled_by=LOCALS if LOCALS in self.labels else "",
         )
 
     def _locals(self) -> Run:
         """The run that trains the local experts of all other runs."""
         rounds = math.ceil((self.personal_clients or _frame.trained(self.data)) / AT_ONCE)
-        return Run(
-            federation=self.data.name,
-            label=LOCALS,
-            title="Local experts",
-            method="local_experts",
-            model=self.model,
-            model_params=self._arguments(self.expert),
-            rounds=rounds,
-            local={
-                "solver": "adamw",
-                "lr": self.expert.lr,
-                "batch_size": self.batch_size,
-                "weight_decay": self._local_weight_decay,
-            },
+        return self.made(
+            LOCALS,
+            VARIANTS[LOCALS],
             params={
                 "lr_decay": True,
                 "max_epochs": self.local_epochs,
@@ -221,8 +197,16 @@ class Setting(_frame.Setting):
                 "groups": ["seen"],
                 "at_once": AT_ONCE,
             },
+            model=self.model,
+            model_params=self._arguments(self.expert),
+            rounds=rounds,
+            local={
+                "solver": "adamw",
+                "lr": self.expert.lr,
+                "batch_size": self.batch_size,
+                "weight_decay": self._local_weight_decay,
+            },
             evaluate_every=rounds,
-            notes=self._notes(),
         )
 
     @property
@@ -242,7 +226,9 @@ class Setting(_frame.Setting):
     def _local_weight_decay(self) -> float:
         return self.expert.weight_decay if self.clean else 0.0
 
-    def _notes(self) -> tuple[str, ...]:
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """See `_frame.Setting.notes`."""
         profile = CLEAN_PROFILE if self.clean else PUBLISHED_PROFILE
         return (profile,) if self.personal_clients is None else (profile, OFFICIAL_CLIENTS)
 

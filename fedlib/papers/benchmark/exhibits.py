@@ -28,11 +28,11 @@ def rows(shown: Settings) -> tuple[dict, ...]:
     worlds = {setting.data.name for setting in shown}
     return tuple(
         {
-            "title": title,
+            "title": variant.title,
             "labels": (label,),
             **home_or_protocol(label, worlds),
         }
-        for label, (title, _, _) in METHODS.items()
+        for label, variant in METHODS.items()
         if label in there
     )
 
@@ -46,7 +46,7 @@ def home_or_protocol(label: str, worlds: set[str]) -> dict:
 def rows_and_pick(shown: Settings) -> tuple[dict, ...]:
     """The same, with a row for each client's own pick among `PICKED` after these."""
     found = [*rows(shown)]
-    three = [row for row in found if row["title"] in {METHODS[label][0] for label in PICKED}]
+    three = [row for row in found if row["title"] in {METHODS[label].title for label in PICKED}]
     pick = {
         "title": PICK,
         "labels": tuple(label for row in three for label in row["labels"]),
@@ -91,7 +91,7 @@ def titles(*labels: str):
 
 def title_of(label: str) -> str:
     """The title of a method."""
-    return PICK if label == "pick" else METHODS[label][0]
+    return PICK if label == "pick" else METHODS[label].title
 
 
 def claims() -> tuple[dict, ...]:

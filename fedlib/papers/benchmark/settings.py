@@ -3,10 +3,11 @@
 Test examples never stop a training, choose a round or pick an expert.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fedlib.papers import _frame
+from fedlib.papers._frame import Variant
 from fedlib.spec import Run
 
 NUM_EXPERTS = 3  # the number of concepts, for all methods with experts
@@ -18,45 +19,45 @@ TUNING_SEED = 100  # of the split and the trials; no reported run has it
 SERVER_LR = 0.03  # of the server's Adam, in methods that have one
 SERVER = {"solver": "sgd", "lr": 0.1, "batch_size": 32, "epochs": 1}  # on the server's own data
 
-# By label: title, registry name, hyper-parameters that are not the class's defaults.
+# Hyper-parameters are those that are not the class's defaults.
 METHODS = {
-    "pooled": ("Pooled data", "pooled", {}),
-    "local": ("Local", "local", {}),
-    "fedavg": ("FedAvg", "fedavg", {}),
-    "fedavg-plus": ("FedAvg, fine-tuned", "fedavg_plus", {}),
-    "ditto": ("Ditto", "ditto", {"lam": 0.1}),
-    "apfl": ("APFL", "apfl", {"alpha": 0.5}),
-    "known-clusters": ("Known clusters", "oracle_clusters", {}),
-    "ifca": (
+    "pooled": Variant("Pooled data", "pooled"),
+    "local": Variant("Local", "local"),
+    "fedavg": Variant("FedAvg", "fedavg"),
+    "fedavg-plus": Variant("FedAvg, fine-tuned", "fedavg_plus"),
+    "ditto": Variant("Ditto", "ditto", {"lam": 0.1}),
+    "apfl": Variant("APFL", "apfl", {"alpha": 0.5}),
+    "known-clusters": Variant("Known clusters", "oracle_clusters"),
+    "ifca": Variant(
         "IFCA",
         "ifca",
         {"num_experts": NUM_EXPERTS, "cluster_init": "full", "stop": "never", "stop_split": "val"}
         | {"exploration": "eps", "epsilon": 0.0},
     ),
-    "fedem": ("FedEM", "fedem", {"num_experts": NUM_EXPERTS}),
-    "gated-experts": ("Gated experts", "gated_experts", {"num_experts": NUM_EXPERTS}),
-    "fedmix": ("FedMix", "fedmix", {"num_experts": NUM_EXPERTS, "server_lr": SERVER_LR}),
-    "biased-fedavg": ("Biased FedAvg", "biased_fedavg", {"server_lr": SERVER_LR}),
-    "fedrep": ("FedRep", "fedrep", {}),
-    "lg-fedavg": ("LG-FedAvg", "lg_fedavg", {}),
-    "pfedmm": ("pFedMM", "pfedmm", {"num_experts": NUM_EXPERTS}),
+    "fedem": Variant("FedEM", "fedem", {"num_experts": NUM_EXPERTS}),
+    "gated-experts": Variant("Gated experts", "gated_experts", {"num_experts": NUM_EXPERTS}),
+    "fedmix": Variant("FedMix", "fedmix", {"num_experts": NUM_EXPERTS, "server_lr": SERVER_LR}),
+    "biased-fedavg": Variant("Biased FedAvg", "biased_fedavg", {"server_lr": SERVER_LR}),
+    "fedrep": Variant("FedRep", "fedrep"),
+    "lg-fedavg": Variant("LG-FedAvg", "lg_fedavg"),
+    "pfedmm": Variant("pFedMM", "pfedmm", {"num_experts": NUM_EXPERTS}),
     # From here on, only in real federations.
-    "label-prior": ("Label prior", "local", {}),
-    "fedavg-wide": ("FedAvg, 3 x as wide", "fedavg", {}),
-    "fedavg-adam": ("FedAvg (server Adam)", "fedavg_adam", {"server_lr": SERVER_LR}),
-    "fedprox": ("FedProx", "fedprox", {"mu": 0.1}),
-    "qffl": ("q-FFL", "qffl", {"q": 1.0}),
-    "afl": ("AFL", "afl", {"lr_lambda": 0.01}),
-    "pfedme": ("pFedMe", "pfedme", {"mu": 1.0}),
-    "l2sgd": ("L2SGD", "l2sgd", {"p": 0.1, "lam": 0.05}),
-    "local-global": ("Local/Global", "local_global", {"server_lr": SERVER_LR}),
-    "clustered": ("Clustered FL", "clustered", {}),
-    "fedmix-clients": (
+    "label-prior": Variant("Label prior", "local"),
+    "fedavg-wide": Variant("FedAvg, 3 x as wide", "fedavg"),
+    "fedavg-adam": Variant("FedAvg (server Adam)", "fedavg_adam", {"server_lr": SERVER_LR}),
+    "fedprox": Variant("FedProx", "fedprox", {"mu": 0.1}),
+    "qffl": Variant("q-FFL", "qffl", {"q": 1.0}),
+    "afl": Variant("AFL", "afl", {"lr_lambda": 0.01}),
+    "pfedme": Variant("pFedMe", "pfedme", {"mu": 1.0}),
+    "l2sgd": Variant("L2SGD", "l2sgd", {"p": 0.1, "lam": 0.05}),
+    "local-global": Variant("Local/Global", "local_global", {"server_lr": SERVER_LR}),
+    "clustered": Variant("Clustered FL", "clustered"),
+    "fedmix-clients": Variant(
         "FedMix by clients",
         "fedmix_clients",
         {"num_experts": NUM_EXPERTS, "server_lr": SERVER_LR},
     ),
-    "adaptive-experts": (
+    "adaptive-experts": Variant(
         "Adaptive experts",
         "adaptive_experts",
         {
@@ -65,22 +66,24 @@ METHODS = {
             **{"local_lr": 0.1, "gate_lr": 0.01, "local_epochs": 30, "gate_epochs": 30},
         },
     ),
-    "pfedmoe": ("pFedMoE", "pfedmoe", {}),
-    "fml": ("FML", "fml", {}),
-    "fedkd": ("FedKD", "fedkd", {}),
-    "fedapen": ("FedAPEN", "fedapen", {}),
-    "fedproto": ("FedProto", "fedproto", {}),
-    "fedgh": ("FedGH", "fedgh", {}),
-    "fedtgp": ("FedTGP", "fedtgp", {"server_epochs": 10}),  # 100 take a quarter of the time
-    "fd": ("FD", "fd", {}),
+    "pfedmoe": Variant("pFedMoE", "pfedmoe"),
+    "fml": Variant("FML", "fml"),
+    "fedkd": Variant("FedKD", "fedkd"),
+    "fedapen": Variant("FedAPEN", "fedapen"),
+    "fedproto": Variant("FedProto", "fedproto"),
+    "fedgh": Variant("FedGH", "fedgh"),
+    "fedtgp": Variant("FedTGP", "fedtgp", {"server_epochs": 10}),  # 100 take a quarter of the time
+    "fd": Variant("FD", "fd"),
     # From here on, only where a server has data.
-    "server-finetuning": ("FedAvg, tuned on the server", "server_finetuning", {"server": SERVER}),
-    "centmoe": ("CentMoE", "centmoe", {}),
-    "avg-moe": ("Avg-MoE", "moe_fedavg", {}),
-    "fedjets": ("FedJETs", "fedjets", {}),
-    "fedmoe": ("Fed-MoE", "fedmoe", {"server": SERVER}),
-    "ensemble": ("Ensemble of clients", "ensemble", {}),
-    "fedrolex": ("FedRolex", "fedrolex", {}),
+    "server-finetuning": Variant(
+        "FedAvg, tuned on the server", "server_finetuning", {"server": SERVER}
+    ),
+    "centmoe": Variant("CentMoE", "centmoe"),
+    "avg-moe": Variant("Avg-MoE", "moe_fedavg"),
+    "fedjets": Variant("FedJETs", "fedjets"),
+    "fedmoe": Variant("Fed-MoE", "fedmoe", {"server": SERVER}),
+    "ensemble": Variant("Ensemble of clients", "ensemble"),
+    "fedrolex": Variant("FedRolex", "fedrolex"),
 }
 IN_WORLDS = tuple(METHODS)[: tuple(METHODS).index("label-prior")]
 ON_SERVER = tuple(METHODS)[tuple(METHODS).index("server-finetuning") :]
@@ -156,26 +159,22 @@ class Setting(_frame.Setting):
     evaluations: int = 1
     seeds: tuple[int, ...] = ()
 
-    def runs(self) -> Iterator[Run]:
-        """A run of each method."""
-        for label in self.labels:
-            title, method, params = METHODS[label]
-            yield Run(
-                federation=self.data.name,
-                label=label,
-                title=title,
-                method=method,
-                model="constant" if label in PRIOR else self.model,
-                model_params=self._arguments(label),
-                modules=self._modules(label),
-                rounds=self.rounds,
-                local={"solver": "sgd", "lr": self.rate, **self.local},
-                params={**params, **self._own(label)},
-                participation=self._participation(label),
-                evaluate_every=max(1, self.rounds // self.evaluations),
-                seeds=self.seeds,
-                tuning=self._tuning(label),
-            )
+    def run(self, label: str) -> Run:
+        """The run of a method."""
+        return self.made(
+            label,
+            METHODS[label],
+            params=self._own(label),
+            model="constant" if label in PRIOR else self.model,
+            model_params=self._arguments(label),
+            modules=self._modules(label),
+            rounds=self.rounds,
+            local={"solver": "sgd", "lr": self.rate, **self.local},
+            participation=self._participation(label),
+            evaluate_every=max(1, self.rounds // self.evaluations),
+            seeds=self.seeds,
+            tuning=self._tuning(label),
+        )
 
     def _participation(self, label: str) -> dict:
         """The cohort, in which FedJETs has an anchor for each expert."""

@@ -12,7 +12,7 @@ Scales:
 
 from fedlib.papers import _frame
 from fedlib.papers.fedmix import exhibits, scales
-from fedlib.papers.fedmix.criteria import criteria
+from fedlib.papers.fedmix.criteria import ACCEPTANCE
 
 declare = _frame.paper(
     "fedmix",
@@ -21,5 +21,5 @@ declare = _frame.paper(
     "submission (arXiv:2107.06724)",
     scales,
     exhibits,
-    criteria,
+    ACCEPTANCE,
 )

@@ -5,14 +5,8 @@ points on FEMNIST 5, and for most clients of a permutation half of them (section
 scale demo, digits replace the paper's data sets.
 """
 
-from collections.abc import Iterable, Iterator
-from importlib import resources
-
-from fedlib.papers import _criteria
-from fedlib.papers._criteria import Case, cell
-from fedlib.papers.fedmix.settings import Setting
-from fedlib.spec import Run
-from fedlib.spec.criteria import Criteria
+from fedlib.papers._criteria import Acceptance, Case, cell
+from fedlib.papers._frame import Settings
 
 MEAN = {"metric": "accuracy_client_mean"}
 NEW_SHARD = {"protocol": "new_shard"}  # pooled: all examples of the shard have equal weights
@@ -31,26 +25,22 @@ STAND_INS = {
 }
 
 
-def criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Criteria:
-    """The table of all criteria."""
-    where = {s.data.name for s in settings}
-
-    def cases(of: str) -> Iterator[Case]:
-        """The paper's federation, or its stand-in if the scale has that one alone."""
-        stand_in = STAND_INS.get(of, of)
-        yield Case(stand_in if stand_in in where and of not in where else of)
-
-    file = resources.files(__package__) / "criteria.csv"
-    return _criteria.table(_criteria.criteria(file, cases, _number), runs, "table1")
+def cases(settings: Settings, of: str) -> list[Case]:
+    """The paper's federation, or its stand-in if the scale has that one alone."""
+    names = {setting.data.name for setting in settings}
+    stand_in = STAND_INS.get(of, of)
+    return [Case(stand_in if stand_in in names and of not in names else of)]
 
 
-def _number(federation: str, label: str, name: str) -> dict:
+def number(_: object, federation: str, label: str, name: str) -> dict:
     """A number with the published one, if it is in Table 1 or appendix F."""
     about = NUMBERS.get(name, {"metric": name})
-    appendix, _, key = name.rpartition("f-")
     printed = None
     if name == "table1" and federation in ("cifar10", "cifar100", "femnist"):
         printed = ("table1", federation, label, MEAN["metric"])
     elif name.startswith("f-") and federation == "two-shard-mnist":
-        printed = (f"appendix-f-{label}", "mnist", key, about["metric"])
+        printed = (f"appendix-f-{label}", "mnist", name.removeprefix("f-"), about["metric"])
     return cell(federation, label, printed, **about)
+
+
+ACCEPTANCE = Acceptance(cases, number, published="table1")

@@ -4,7 +4,6 @@
 official code; sections are those of README.md, and [R] marks a decision of ours there.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from fedlib.papers import _frame
@@ -19,26 +18,18 @@ FULL_BATCH = 100_000  # more examples than any client has
 
 
 @dataclass(frozen=True)
-class Variant:
+class Variant(_frame.Variant):
     """The meaning of a label.
 
     Attributes:
-      title: its name in tables and figures.
-      method: registry name.
-      params: hyper-parameters of this variant alone.
       channels: of LeNet-5, if not the federation's.
       local: changed settings of the local solver.
       everybody: whether all clients are in every round.
-      notes: of the run.
     """
 
-    title: str
-    method: str
-    params: dict = field(default_factory=dict)
     channels: int | None = None
     local: dict = field(default_factory=dict)
     everybody: bool = False
-    notes: tuple[str, ...] = ()
 
 
 def _fedmix(title: str, num_experts: int, **params) -> Variant:
@@ -130,43 +121,30 @@ class Setting(_frame.Setting):
         """The split of learning curves: validation if there is any, otherwise test (section 5)."""
         return "val" if self.data.partition.get("val_fraction") else "test"
 
-    def runs(self) -> Iterator[Run]:
-        """A run of each label."""
-        for label in self.labels:
-            yield self._run(label, VARIANTS[label])
-
-    def _run(self, label: str, variant: Variant) -> Run:
+    def run(self, label: str) -> Run:
+        """The run of a label."""
+        variant = VARIANTS[label]
         rounds = self.own_rounds.get(label, self.rounds)
         clients = self.num_clients or _frame.trained(self.data)
         model, arguments = self.model
-        if variant.channels:
-            arguments = {**arguments, "channels": variant.channels}
-        return Run(
-            federation=self.data.name,
-            label=label,
-            title=variant.title,
-            method=variant.method,
+        own = {"channels": variant.channels} if variant.channels else {}
+        local = {"solver": "sgd", "lr": LR, "batch_size": self.batch_size, "epochs": self.epochs}
+        steps = {"steps": self.steps} if self.steps else {}
+        vae = {"vae": {"model": "vae", "params": self.vae}}
+        return self.made(
+            label,
+            variant,
+            params=self._common(variant.method, self._longest(variant)),
             model=model,
-            model_params=arguments,
-            modules={"vae": {"model": "vae", "params": self.vae}}
-            if variant.method == "fedmix_vae"
-            else {},
+            model_params={**arguments, **own},
+            modules=vae if variant.method == "fedmix_vae" else {},
             rounds=rounds,
-            local={
-                "solver": "sgd",
-                "lr": LR,
-                "batch_size": self.batch_size,
-                "epochs": self.epochs,
-                **({"steps": self.steps} if self.steps else {}),
-                **variant.local,
-            },
-            params=variant.params | self._common(variant.method, self._longest(variant)),
+            local={**local, **steps, **variant.local},
             participation=_frame.participation(
                 clients if variant.everybody else self.cohort, clients
             ),
             evaluate_every=min(self.evaluate_every, rounds),
             seeds=self.seeds,
-            notes=variant.notes,
         )
 
     def _longest(self, variant: Variant) -> int:

@@ -13,7 +13,7 @@ Scales:
 
 from fedlib.papers import _frame
 from fedlib.papers.fedmoe import exhibits, scales
-from fedlib.papers.fedmoe.criteria import criteria
+from fedlib.papers.fedmoe.criteria import ACCEPTANCE
 
 declare = _frame.paper(
     "fedmoe",
@@ -23,5 +23,5 @@ declare = _frame.paper(
     "FancyAI-SCNU/FedMoE_IJCAI_2025)",
     scales,
     exhibits,
-    criteria,
+    ACCEPTANCE,
 )

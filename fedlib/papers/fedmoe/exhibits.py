@@ -1,20 +1,17 @@
 """Tables and figures of Fed-MoE. Numbers of them in captions are the paper's."""
 
-from fedlib.papers._frame import on, who_has_what
+from fedlib.papers._frame import in_all, on, who_has_what
 from fedlib.papers.fedmoe.columns import (
     SKEW_METRICS,
     by_reserved,
     columns,
     of_figure_4,
-    of_skewed,
-    of_table_2,
     of_table_3,
     pairs,
     rows,
-    same_rounds,
     skewed_and_even,
+    some_rounds,
 )
-from fedlib.papers.fedmoe.criteria import skew_pairs
 from fedlib.papers.fedmoe.settings import (
     ABLATED,
     GATES,
@@ -84,7 +81,7 @@ TABLES = {
         "as M decides which writers are the clients'.",
         (*PRINTED, *OURS),
         on("main"),
-        columns=of_table_2,
+        columns=columns(published=lambda setting: f"table2-m{setting.num_clients}"),
         average="table2-average",
         published="table2",
     ),
@@ -162,8 +159,8 @@ TABLES = {
         "A skewed reserved set",
         "The paper's Figure 4: 60 % of the reserved data are of one class, and what is gained "
         "where all classes are alike. The paper shows Sent140 and Yelp at M = 50.",
-        of_skewed,
-        lambda settings: on("even", "skewed")(settings) if skew_pairs(settings) else [],
+        in_all(PRINTED),
+        on("even", "skewed"),
         columns=of_figure_4,
         published="figure4",
         asks="What if the server's examples are skewed?",
@@ -247,7 +244,7 @@ FIGURES = {
         "Effect of a skewed reserved set",
         "The paper's Figure 4: 60 % of the reserved data are of one class, or all "
         "classes are alike. The paper shows Sent140 and Yelp at M = 50.",
-        of_skewed,
+        in_all(PRINTED),
         skewed_and_even,
         pairs=pairs,
         bars=[
@@ -262,8 +259,8 @@ FIGURES = {
         "The gate by expert and class, with β = 1e-3 and 1e-1",
         "The paper's Figure 3: means over the reserved examples of a class.",
         BETA_PAIR,
-        on("written", where=lambda setting: {*BETA_PAIR} <= {*setting.labels}),
-        rounds=same_rounds,
+        on("written", runs=BETA_PAIR),
+        rounds=some_rounds,
         **BY_CLASS,
         asks="Does the gate use all experts, and does it tell classes apart?",
     ),
@@ -273,7 +270,7 @@ FIGURES = {
         "reach it. Means over the examples of a class with which relevance is measured.",
         GATES,
         on("gates"),
-        rounds=same_rounds,
+        rounds=some_rounds,
         **BY_CLASS,
         asks="Does the gate of the released code differ from the paper's?",
     ),

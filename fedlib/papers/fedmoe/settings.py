@@ -5,7 +5,6 @@ README.md. All methods on a federation have the same rounds, cohorts and clients
 `presets`.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from fedlib.papers import _frame
@@ -22,26 +21,18 @@ CHOOSES = "of its states, that of the least loss on the server's validation exam
 
 
 @dataclass(frozen=True)
-class Variant:
-    """The meaning of a label.
+class Variant(_frame.Variant):
+    """The meaning of a label; `params` are those that differ from the federation's.
 
     Attributes:
-      title: its name in tables and figures.
-      method: registry name.
-      params: hyper-parameters that differ from the federation's.
       experts: number of experts; None for the federation's.
       preset: of `presets`.
       warm_epochs: of one expert on the server's examples with the clients' solver, before training.
-      notes: of the run.
     """
 
-    title: str
-    method: str
-    params: dict = field(default_factory=dict)
     experts: int | None = None
     preset: str = "paper"
     warm_epochs: int = 0
-    notes: tuple[str, ...] = ()
 
 
 def _fedmoe(title: str, experts: int | None = None, preset: str = "paper", **params) -> Variant:
@@ -231,11 +222,6 @@ class Setting(_frame.Setting):
     evaluate_every: int = 10
 
     @property
-    def column(self) -> str:
-        """Title of its column in tables."""
-        return f"M = {self.num_clients}"
-
-    @property
     def num_rounds(self) -> int:
         """Communication rounds of every run."""
         return self.rounds or SETTINGS[self.preset].rounds
@@ -250,31 +236,24 @@ class Setting(_frame.Setting):
         every = -(-self.num_rounds // LOGS)
         return sorted({1, *range(every, self.num_rounds + 1, every), self.num_rounds})
 
-    def runs(self) -> Iterator[Run]:
-        """A run of each label."""
-        for label in self.labels:
-            yield self._run(label, VARIANTS[label])
-
-    def _run(self, label: str, variant: Variant) -> Run:
+    def run(self, label: str) -> Run:
+        """The run of a label."""
+        variant = VARIANTS[label]
         preset = fedmoe(self.preset, variant.preset, self.num_rounds)
         local = preset.local | self.local
-        return Run(
-            federation=self.data.name,
-            label=label,
-            title=variant.title,
-            method=variant.method,
+        wide = variant.method == "fedrolex"
+        return self.made(
+            label,
+            variant,
+            params=self._params(variant, preset.params, local),
             model=self.networks.model,
-            model_params=(
-                self.networks.wide() if variant.method == "fedrolex" else self.networks.params
-            ),
+            model_params=self.networks.wide() if wide else self.networks.params,
             modules=self._modules(variant),
             rounds=self.num_rounds,
             local=local,
-            params=self._params(variant, preset.params, local) | variant.params,
             participation=self._participation(variant.method),
             evaluate_every=min(self.evaluate_every, self.num_rounds),
             weights=self.networks.weights,
-            notes=variant.notes,
         )
 
     def _modules(self, variant: Variant) -> dict:

@@ -13,7 +13,7 @@ Scales:
 
 from fedlib.papers import _frame
 from fedlib.papers.pfedmm import exhibits, scales
-from fedlib.papers.pfedmm.criteria import criteria
+from fedlib.papers.pfedmm.criteria import ACCEPTANCE
 
 declare = _frame.paper(
     "pfedmm",
@@ -22,5 +22,5 @@ declare = _frame.paper(
     "Edge Computing Networks (official code: Archipes/pFedMM)",
     scales,
     exhibits,
-    criteria,
+    ACCEPTANCE,
 )

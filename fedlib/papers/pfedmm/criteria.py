@@ -5,38 +5,26 @@ table, and the other has no curve. FedEM's and MoE's rows of the table are not f
 runs, so these two are compared with curves.
 """
 
-from collections.abc import Iterable
-from importlib import resources
-
-from fedlib.papers import _criteria
-from fedlib.papers._criteria import Case, cell
-from fedlib.papers.pfedmm.settings import Setting
-from fedlib.spec import Run
-from fedlib.spec.criteria import Criteria
+from fedlib.papers._criteria import Acceptance, Case, cell
+from fedlib.papers._frame import Settings, on
 
 REPORTED = {"emnist": "EMNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 
 
-def criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Criteria:
-    """The table of all criteria."""
-    apart = [s.data for s in settings if "unseen" in s.roles]
-    stand_ins = {s.data.name: s.data.title for s in settings if "main" in s.roles}
-    ordered = {name: title for name, title in (stand_ins | REPORTED).items() if name != "emnist"}
+def cases(settings: Settings, of: str) -> list[Case]:
+    """A case for each federation of a name, with its title."""
+    data = [setting.data for setting in on("main")(settings)]
+    stand_ins = {one.name: one.title for one in data if one.name not in REPORTED}
+    ordered = {name: title for name, title in REPORTED.items() if name != "emnist"}
     titles = {
-        "ordered": {x: ordered[x] for x in sorted(ordered, key=[*REPORTED].__contains__)},
+        "ordered": stand_ins | ordered,
         "reported": REPORTED,
-        "unseen": {data.name: data.family or data.title for data in apart},
+        "unseen": {s.data.name: s.data.family for s in on("unseen")(settings)},
     }
-
-    def cases(of: str) -> list[Case]:
-        named = titles.get(of, {of: ""})
-        return [Case(name, {"title": title}) for name, title in named.items()]
-
-    file = resources.files(__package__) / "criteria.csv"
-    return _criteria.table(_criteria.criteria(file, cases, _number), runs, "main")
+    return [Case(name, {"title": title}) for name, title in titles.get(of, {of: ""}).items()]
 
 
-def _number(federation: str, label: str, name: str) -> dict:
+def number(_: object, federation: str, label: str, name: str) -> dict:
     """The last accuracy, that of unseen clients, or that at the best round, as in the paper."""
     if name in ("last", "unseen"):
         return cell(federation, label, **({"group": name} if name == "unseen" else {}))
@@ -44,3 +32,6 @@ def _number(federation: str, label: str, name: str) -> dict:
         name = "curve-end" if federation == "emnist" else "curve-peak"
     printed = (name, federation, label, "accuracy") if federation in REPORTED else None
     return cell(federation, label, printed, at="best")
+
+
+ACCEPTANCE = Acceptance(cases, number, published="main")

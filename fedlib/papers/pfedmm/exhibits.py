@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 
-from fedlib.papers._frame import on, who_has_what
+from fedlib.papers._frame import in_all, on, who_has_what
 from fedlib.papers.pfedmm.settings import (
     ABLATIONS,
+    EXPERTS,
     METHODS,
     MIXTURES,
+    PARTICIPATION,
     SAMPLED,
     SAMPLING_RATE,
     SERVERLESS,
@@ -19,12 +21,10 @@ from fedlib.spec import experts, figures, tables
 ALL = tuple(METHODS)
 WITHOUT_A_SERVER = tuple(x for label in SERVERLESS for x in (label, f"{label}-gossip"))
 BY_SAMPLING = {label: (label, f"{label}-damped", f"{label}-renormalised") for label in SAMPLED}
-WITH_A_PART_CHANGED = ("pfedmm", *(f"pfedmm-{name}" for name in ABLATIONS))
 
 EVERYWHERE = on("main", "fedem-readme")  # without federations that only vary another one
-WITH_ABLATIONS = on("main", where=lambda setting: setting.ablations)
-WITH_PARTICIPATION = on("main", where=lambda setting: setting.participation)
-WITH_EXPERTS = on("main", where=lambda setting: setting.num_experts)
+WITH_ABLATIONS = on("main", where=lambda setting: ABLATIONS.keys() & {*setting.labels})
+WITH_PARTICIPATION = on("main", runs=tuple(PARTICIPATION))
 
 TEST_SELECTION = (
     "The published numbers of the methods that the authors ran are the best round on the test "
@@ -36,12 +36,6 @@ OVER_ALPHA = {"parameter": "partition.alpha", "of": "federation", "symbol": "α"
 OF_SEEN = "Personalised accuracy of the seen clients"
 
 
-def by_experts(shown: Sequence[Setting]) -> list[str]:
-    """Mixtures with every compared number of experts; the usual one first."""
-    numbers = [number for setting in shown for number in setting.num_experts]
-    return [x for label in MIXTURES for x in (label, *(of_experts(label, n) for n in numbers))]
-
-
 def by_alpha(settings: Sequence[Setting]) -> list[Setting]:
     """Federations that differ in the concentration of their partition."""
     varied = on("heterogeneity")(settings)
@@ -49,15 +43,9 @@ def by_alpha(settings: Sequence[Setting]) -> list[Setting]:
     return [s for s in settings if s in varied or ("main" in s.roles and s.data.title in families)]
 
 
-def over_alpha(shown: Sequence[Setting]) -> list[str]:
-    """Labels of runs with another concentration."""
-    varied = on("heterogeneity")(shown)
-    return [label for label in METHODS if any(label in setting.labels for setting in varied)]
-
-
 def methods_over_alpha(shown: Sequence[Setting]) -> list[str]:
-    """Registry names of the methods in `over_alpha`."""
-    return [METHODS[label][1] for label in over_alpha(shown)]
+    """Registry names of the methods that run with every concentration."""
+    return [METHODS[label][1] for label in in_all(ALL)(shown)]
 
 
 TABLES = {
@@ -163,7 +151,7 @@ TABLES = {
         "official code has on EMNIST alone; the body's learning rate, officially M times the "
         "heads'; the prior of the E-step, officially the weights of the last round; batch "
         "normalisation, officially shared. The paper has no such table.",
-        WITH_A_PART_CHANGED,
+        ("pfedmm", *ABLATIONS),
         WITH_ABLATIONS,
         asks="Which part of pFedMM matters?",
     ),
@@ -223,8 +211,8 @@ FIGURES = {
     "effect_of_experts": figures.Sweep(
         "Effect of the number of experts",
         f"{OF_SEEN} against the number of experts M.",
-        by_experts,
-        WITH_EXPERTS,
+        tuple(sorted((*MIXTURES, *of_experts(*EXPERTS)))),
+        on("main", runs=of_experts(2)),
         **OVER_EXPERTS,
         asks="Do more experts help?",
     ),
@@ -232,11 +220,11 @@ FIGURES = {
         "Effect of heterogeneity",
         f"{OF_SEEN} against the concentration α of the "
         "Dirichlet partition: the smaller, the more clients differ.",
-        over_alpha,
+        in_all(ALL),
         by_alpha,
         **OVER_ALPHA,
         methods=methods_over_alpha,
         asks="What changes as clients' data differ more?",
     ),
-    "client_labels": who_has_what("main", "fedem-readme", "heterogeneity"),
+    "client_labels": who_has_what("main", "fedem-readme", "heterogeneity", labels=ALL),
 }

@@ -4,15 +4,19 @@
 scripts" those of omarfoq/FedEM.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from fedlib.papers.pfedmm.settings import (
     ALPHA,
+    EXPERTS,
     FEDEM_README,
     METHODS,
-    PUBLISHED,
+    PARTICIPATION,
     UNPUBLISHED,
+    UNSEEN_FRACTION,
     Setting,
+    of_experts,
 )
 from fedlib.papers.pfedmm.shakespeare_loss import CLASS_WEIGHTS
 from fedlib.spec import Data
@@ -20,8 +24,7 @@ from fedlib.spec import Data
 PARTITION_SEED = 12345  # data scripts
 TRAIN_FRACTION = 0.8  # data scripts, tr_frac
 SPLITS = {"train_fraction": TRAIN_FRACTION}
-ALPHAS = (0.1, 0.2, ALPHA, 1.0, 10.0, 1e6)  # 0.4 and 1e6: effect scripts; the others are ours
-EXPERTS = (2, 3, 4, 5, 6, 7)  # effect scripts
+ALPHAS = (0.1, 0.2, 1.0, 10.0, 1e6)  # besides 0.4; 1e6: effect scripts; the others are ours
 
 # Training scripts: learning rates. Of the methods without a script: FedAvg's.
 EMNIST_RATES = dict.fromkeys(METHODS, 0.01) | dict.fromkeys(
@@ -41,12 +44,6 @@ SHAKESPEARE_RATES = dict.fromkeys(METHODS, 0.01) | dict.fromkeys(("fedem", "pfed
 
 NOT_IN_FEDEM = ("gated-experts", "pfedmm", *UNPUBLISHED)
 UNSEEN = ("fedavg", "fedavg-plus", "fedem", "pfedmm")  # if not all methods of the paper are run
-EXPERIMENTS = {  # at scale full, on the data sets of the paper
-    "num_experts": EXPERTS,
-    "participation": True,
-    "alphas": ALPHAS,
-    "unseen": tuple(PUBLISHED),
-}
 
 
 def data(
@@ -92,8 +89,12 @@ EMNIST = Setting(  # a tenth of EMNIST byclass, a draw per class (data scripts)
     fedprox_mu=0.1,  # training scripts
     gate_features=28 * 28,
     relu_logits=True,  # learners_moe.py: the EMNIST expert ends in a ReLU
-    ablations=("no-relu", "body-rate", "uniform-prior"),
-    **EXPERIMENTS,
+    labels=(
+        *(*METHODS, *of_experts(*EXPERTS)),
+        *("pfedmm-no-relu", "pfedmm-body-rate", "pfedmm-uniform-prior"),
+        *PARTICIPATION,
+    ),
+    roles=("main",),
 )
 CIFAR10 = Setting(  # a draw per group of labels, of three (data scripts)
     # `min_examples` is ours: the smallest client has 8 at alpha 0.4, but 2 at 0.2.
@@ -106,8 +107,12 @@ CIFAR10 = Setting(  # a draw per group of labels, of three (data scripts)
     fedprox_mu=1.0,  # training scripts
     gate_features=3 * 32 * 32,
     drop_last=True,  # utils/utils.py, CIFAR loaders only
-    ablations=("relu", "body-rate", "uniform-prior", "private-norms"),
-    **EXPERIMENTS,
+    labels=(
+        *(*METHODS, *of_experts(*EXPERTS)),
+        *("pfedmm-relu", "pfedmm-body-rate", "pfedmm-uniform-prior", "pfedmm-private-norms"),
+        *PARTICIPATION,
+    ),
+    roles=("main",),
 )
 PACHINKO = {"kind": "pachinko", "num_clients": 100, "alpha": ALPHA, "beta": 10.0, **SPLITS}
 CIFAR100 = replace(  # 100 clients of 600 images (data scripts)
@@ -123,9 +128,15 @@ def as_fedem(setting: Setting, rounds: int, log_freq: int, rate: float) -> Setti
     """The same clients, with the settings of FedEM's scripts, and its learning rate."""
     name, title = setting.data.name, setting.data.title
     named = {"name": f"{name}-fedem", "title": f"{title}, FedEM's settings", "family": title}
-    rates = setting.rates | {"fedem": rate}
-    about = {"rounds": rounds, "evaluate_every": log_freq, "rates": rates}
-    return setting.alone(replace(setting.data, **named), FEDEM_README, "fedem-settings", **about)
+    return replace(
+        setting,
+        data=replace(setting.data, **named),
+        labels=FEDEM_README,
+        roles=("fedem-settings",),
+        rounds=rounds,
+        evaluate_every=log_freq,
+        rates=setting.rates | {"fedem": rate},
+    )
 
 
 AS_FEDEM = (
@@ -146,17 +157,17 @@ def not_run(title: str) -> dict[str, str]:
 
 # A client per writer, 15 % of the writers (FedEM's data README and scripts).
 WRITERS = {"kind": "writer", "fraction": 0.15, "unseen": "last", **SPLITS}
-FEMNIST = EMNIST.alone(
-    data("femnist", "FEMNIST", "writer", WRITERS, {"source": "nist"}),
-    tuple(METHODS),
-    "fedem-readme",
+FEMNIST = replace(
+    EMNIST,
+    data=data("femnist", "FEMNIST", "writer", WRITERS, {"source": "nist"}),
+    labels=tuple(METHODS),
+    roles=("fedem-readme",),
     rounds=200,
     rates=FEMNIST_RATES,
     fedprox_mu=0.05,  # FedEM's scripts
     pfedme_mu=10.0,  # FedEM's scripts
     evaluate_every=5,  # FedEM's scripts, log_freq
     unpublished=not_run("FEMNIST"),
-    unseen=UNSEEN,
 )
 # A client per role with more than two lines (FedEM's data README and scripts).
 ROLES = {"kind": "natural", "order": "random"}
@@ -174,5 +185,37 @@ SHAKESPEARE = Setting(
     labels=tuple(label for label in METHODS if label != "gated-experts"),
     roles=("fedem-readme",),
     unpublished=not_run("Shakespeare"),
-    unseen=UNSEEN,
 )
+
+
+# -- other partitions ---------------------------------------------------------------------
+
+
+def with_unseen(setting: Setting, labels: tuple[str, ...]) -> Setting:
+    """These methods with a part of the clients unseen."""
+    data = replace(
+        setting.data,
+        name=f"{setting.data.name}-unseen",
+        partition={**setting.data.partition, "unseen_fraction": UNSEEN_FRACTION},
+        title=f"{setting.data.title}, {UNSEEN_FRACTION:.0%} unseen",
+        family=setting.data.title,
+    )
+    return replace(setting, data=data, labels=labels, roles=("unseen",))
+
+
+def with_alphas(
+    setting: Setting, alphas: tuple[float, ...], labels: tuple[str, ...]
+) -> Iterator[Setting]:
+    """These methods with other concentrations of the partition."""
+    for alpha in alphas:
+        short = f"{alpha:g}".replace("e+0", "e")  # 1e6
+        partition = {**setting.data.partition, "alpha": alpha}
+        data = replace(
+            setting.data,
+            name=f"{setting.data.name}-alpha{short}",
+            partition=partition,
+            title=f"{setting.data.title}, α={short}",
+            family=setting.data.title,
+            partition_label=f"{partition['kind']}{short}",
+        )
+        yield replace(setting, data=data, labels=labels, roles=("heterogeneity",))

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from fedlib.papers.pfedmm.federations import (
+    ALPHAS,
     AS_FEDEM,
     CIFAR10,
     CIFAR100,
@@ -12,14 +13,18 @@ from fedlib.papers.pfedmm.federations import (
     UNSEEN,
     data,
     dirichlet,
+    with_alphas,
+    with_unseen,
 )
 from fedlib.papers.pfedmm.settings import (
     ALPHA,
     FEDEM_README,
     METHODS,
+    PARTICIPATION,
     PUBLISHED,
     TRAINING_SEED,
     Setting,
+    of_experts,
 )
 
 
@@ -46,38 +51,33 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         ),
     )
     small = {"fedprox_mu": 0.1, "batch_size": 32}
+    main = Setting(
+        data=digits,
+        model="mlp",
+        model_params={"in_features": 64, "hidden": 64, "num_classes": 10},
+        rounds=20,
+        rates=dict.fromkeys(METHODS, 0.1) | {"fedprox": 0.3, "fedem": 0.3},
+        gate_features=64,
+        labels=(*METHODS, *of_experts(2), "pfedmm-relu", *PARTICIPATION),
+        **small,
+    )
+    linear = Setting(
+        data=synthetic,
+        model="linear",
+        model_params={"in_features": 20, "num_classes": 2},
+        rounds=10,
+        rates=dict.fromkeys(METHODS, 0.3),
+        gate_features=20,
+        labels=("fedavg", "fedem", "pfedmm"),
+        roles=("fedem-readme",),
+        **small,
+    )
+    varied = with_alphas(main, (0.1, 1e6), ("fedavg", "pfedmm"))
     return (
         "demo: small federations that need no download and settings chosen for them; shows that "
         "everything runs, not what the paper claims.",
         (TRAINING_SEED,),
-        (
-            Setting(
-                data=digits,
-                model="mlp",
-                model_params={"in_features": 64, "hidden": 64, "num_classes": 10},
-                rounds=20,
-                rates=dict.fromkeys(METHODS, 0.1) | {"fedprox": 0.3, "fedem": 0.3},
-                gate_features=64,
-                num_experts=(2, 3),
-                participation=True,
-                ablations=("relu",),
-                alphas=(0.1, ALPHA, 1e6),
-                alpha_labels=("fedavg", "pfedmm"),
-                unseen=UNSEEN[1:],
-                **small,
-            ),
-            Setting(
-                data=synthetic,
-                model="linear",
-                model_params={"in_features": 20, "num_classes": 2},
-                rounds=10,
-                rates=dict.fromkeys(METHODS, 0.3),
-                gate_features=20,
-                labels=("fedavg", "fedem", "pfedmm"),
-                roles=("fedem-readme",),
-                **small,
-            ),
-        ),
+        (main, linear, *varied, with_unseen(main, UNSEEN[1:])),
     )
 
 
@@ -107,25 +107,42 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         partition={**FEMNIST.data.partition, "fraction": 1.0, "num_clients": 100},
         notes=("FEMNIST: 100 writers; FedEM takes 15 % of the 3,597, which is 539.",),
     )
-    fedem, fewest = (*FEDEM_README, "pfedmm"), ("local", "fedavg", "pfedmm")
+    emnist = replace(EMNIST, data=test_split, labels=tuple(PUBLISHED), first=11, evaluate_every=2)
+    femnist = replace(
+        FEMNIST, data=hundred, labels=(*FEDEM_README, "pfedmm"), first=13, evaluate_every=2
+    )
+    cifar10 = replace(
+        CIFAR10,
+        data=random_weights,
+        labels=("local", "fedavg", "pfedmm"),
+        first=4,
+        weights=None,
+        batch_size=32,
+    )
     return (
         "reduced: the first rounds of the papers' runs on the real data sets, with the papers' "
         "partitions and learning rates.",
         (TRAINING_SEED,),
-        (
-            EMNIST.alone(
-                test_split, tuple(PUBLISHED), "main", first=11, evaluate_every=2, unseen=UNSEEN
-            ),
-            FEMNIST.alone(hundred, fedem, "fedem-readme", first=13, evaluate_every=2),
-            CIFAR10.alone(random_weights, fewest, "main", first=4, weights=None, batch_size=32),
-        ),
+        (emnist, femnist, cifar10, with_unseen(emnist, UNSEEN)),
     )
 
 
 def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     """The paper's settings; it prints one seed, so intervals are ours."""
+    main, published = (EMNIST, CIFAR10, CIFAR100), tuple(PUBLISHED)
+    varied = (
+        other
+        for setting in main
+        for other in (
+            *with_alphas(setting, ALPHAS, published),
+            with_unseen(setting, published),
+        )
+    )
     return (
         "full: the paper's data, partitions, models and hyper-parameters.",
         (TRAINING_SEED, TRAINING_SEED + 1, TRAINING_SEED + 2),
-        (EMNIST, CIFAR10, CIFAR100, FEMNIST, SHAKESPEARE, *AS_FEDEM),
+        (
+            *(*main, FEMNIST, SHAKESPEARE, *AS_FEDEM, *varied),
+            *(with_unseen(setting, UNSEEN) for setting in (FEMNIST, SHAKESPEARE)),
+        ),
     )

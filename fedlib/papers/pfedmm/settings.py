@@ -4,11 +4,12 @@
 omarfoq/FedEM.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from fedlib.papers import _frame
-from fedlib.spec import Data, Run
+from fedlib.papers._frame import Variant
+from fedlib.spec import Run
 
 TRAINING_SEED = 1234  # training scripts; the published numbers are of this one seed
 ALPHA = 0.4  # data scripts
@@ -41,6 +42,7 @@ UNPUBLISHED = {
 OWN: dict[str, tuple[str, str]] = {}
 METHODS = PUBLISHED | UNPUBLISHED | OWN
 FEDEM_README = ("local", "fedavg", "fedavg-plus", "fedem")  # its table's rows that we have
+EXPERTS = (2, 4, 5, 6, 7)  # effect scripts, besides NUM_EXPERTS
 MIXTURES = ("fedem", "pfedmm")  # methods with a sweep of the number of experts
 SAMPLED = ("fedavg", "fedem", "pfedmm")  # shown with sampled clients
 SERVERLESS = ("fedavg", "fedem", "gated-experts", "pfedmm")  # shown without a server
@@ -94,29 +96,71 @@ PUBLISHED_NOTES = {  # on rows of the paper's table
 GOSSIP_NOTES = {"gated-experts": (GATED_GOSSIP,)}
 EVERYBODY = {"rate": 1.0, "aggregation": "damped"}  # training scripts, sampling_rate
 
-# Ablations of pFedMM, each with one part switched: title and hyper-parameters.
-ABLATIONS = {
-    "no-relu": ("no ReLU on logits", {"relu_logits": False}),
-    "relu": ("ReLU on logits", {"relu_logits": True}),
-    "body-rate": ("body at the heads' rate", {"body_lr_scale": 1.0}),
-    "uniform-prior": ("uniform prior", {"prior": "uniform"}),
-    "private-norms": ("private batch norm", {"private_norms": True}),
+
+class Change(NamedTuple):
+    """A method with one thing changed.
+
+    Attributes:
+      of: its label.
+      what: the change, for the title.
+      params: its hyper-parameters that change.
+      participation: of its clients.
+      notes: of the run.
+    """
+
+    of: str
+    what: str
+    params: dict = {}
+    participation: dict = EVERYBODY
+    notes: tuple[str, ...] = ()
+
+
+def of_experts(*numbers: int) -> tuple[str, ...]:
+    """The labels of mixtures with these numbers of experts."""
+    return tuple(f"{label}-m{number}" for label in MIXTURES for number in numbers)
+
+
+ABLATIONS = {  # of one part of pFedMM
+    "pfedmm-no-relu": Change("pfedmm", "no ReLU on logits", {"relu_logits": False}),
+    "pfedmm-relu": Change("pfedmm", "ReLU on logits", {"relu_logits": True}),
+    "pfedmm-body-rate": Change("pfedmm", "body at the heads' rate", {"body_lr_scale": 1.0}),
+    "pfedmm-uniform-prior": Change("pfedmm", "uniform prior", {"prior": "uniform"}),
+    "pfedmm-private-norms": Change("pfedmm", "private batch norm", {"private_norms": True}),
 }
-
-NO_EXPERIMENTS = {
-    **{"num_experts": (), "participation": False, "ablations": (), "alphas": ()},
-    "unseen": (),
+PARTICIPATION = {
+    **{
+        f"{label}-gossip": Change(
+            label,
+            "no server",
+            participation={"rate": 1.0, "aggregation": "gossip"},
+            notes=GOSSIP_NOTES.get(label, ()),
+        )
+        for label in SERVERLESS
+    },
+    **{
+        f"{label}-{aggregation}": Change(
+            label,
+            f"{SAMPLING_RATE:.0%} of clients, {aggregation}",
+            participation={"rate": SAMPLING_RATE, "aggregation": aggregation},
+        )
+        for label in SAMPLED
+        for aggregation in ("damped", "renormalised")
+    },
 }
-
-
-def of_experts(label: str, number: int) -> str:
-    """The label of a mixture with this number of experts."""
-    return f"{label}-m{number}"
+CHANGES = {
+    **{
+        f"{label}-m{number}": Change(label, f"M={number}", {"num_experts": number})
+        for label in MIXTURES
+        for number in EXPERTS
+    },
+    **ABLATIONS,
+    **PARTICIPATION,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting(_frame.Setting):
-    """A federation, the settings of its runs, and its experiments.
+    """A federation and the settings of its runs.
 
     Attributes:
       model, model_params, weights, class_weights: see `fedlib.spec.Run`.
@@ -128,16 +172,11 @@ class Setting(_frame.Setting):
       batch_size, drop_last: of the local solver.
       relu_logits: of pFedMM.
       evaluate_every: rounds between evaluations.
-      labels: the methods to run.
+      labels: of `METHODS` and `CHANGES`.
       roles: its tables, which determine its published numbers: "main", if the pFedMM paper has the
         data set; "fedem-readme", if FedEM has it; "fedem-settings", for the settings of FedEM's
         scripts; "heterogeneity" or "unseen", if it only varies one of these.
       unpublished: note on methods whose authors do not run them on this data set.
-      num_experts: values of E (the paper's M) to compare.
-      participation: whether to run methods also without a server and with sampled clients.
-      ablations: the `ABLATIONS` to run.
-      alphas: concentrations of the partition to compare, for the methods `alpha_labels`.
-      unseen: methods that also run with a part of the clients unseen; all others train all clients.
     """
 
     model: str
@@ -157,111 +196,36 @@ class Setting(_frame.Setting):
     labels: tuple[str, ...] = tuple(METHODS)
     roles: tuple[str, ...] = ("main",)
     unpublished: dict[str, str] = field(default_factory=dict)
-    num_experts: tuple[int, ...] = ()
-    participation: bool = False
-    ablations: tuple[str, ...] = ()
-    alphas: tuple[float, ...] = ()
-    alpha_labels: tuple[str, ...] = tuple(PUBLISHED)
-    unseen: tuple[str, ...] = ()
 
-    def runs(self) -> Iterator[Run]:
-        """Every method once, then the runs of the other experiments."""
-        for label in self.labels:
-            yield self._run(label)
-        for label in MIXTURES:
-            for experts in self.num_experts:
-                if experts != NUM_EXPERTS:
-                    changed = {"num_experts": experts}
-                    name = of_experts(label, experts)
-                    yield self._variant(label, name, f"M={experts}", params=changed)
-        for name in self.ablations:
-            what, changed = ABLATIONS[name]
-            yield self._variant("pfedmm", f"pfedmm-{name}", what, params=changed)
-        for label in SERVERLESS if self.participation else ():
-            gossip = {"rate": 1.0, "aggregation": "gossip"}
-            notes = GOSSIP_NOTES.get(label, ())
-            yield self._variant(
-                label, f"{label}-gossip", "no server", notes=notes, participation=gossip
+    def run(self, label: str) -> Run:
+        """The run of a method, or of one with a change."""
+        if label in CHANGES:
+            change = CHANGES[label]
+            run = self.run(change.of)
+            return replace(
+                run,
+                label=label,
+                title=f"{run.title} ({change.what})",
+                params={**run.params, **change.params},
+                participation=change.participation,
+                notes=change.notes,
             )
-        for label in SAMPLED if self.participation else ():
-            for aggregation in ("damped", "renormalised"):
-                what = f"{SAMPLING_RATE:.0%} of clients, {aggregation}"
-                some = {"rate": SAMPLING_RATE, "aggregation": aggregation}
-                yield self._variant(label, f"{label}-{aggregation}", what, participation=some)
-
-    def variants(self) -> Iterator["Setting"]:
-        """The settings of the experiments that need federations of their own."""
-        yield from self._heterogeneity()
-        if self.unseen:
-            yield self._unseen_clients()
-
-    def alone(self, data: Data, labels: tuple[str, ...], role: str, **changes) -> "Setting":
-        """The setting on other data, with these methods and without experiments."""
-        named = {"data": data, "labels": labels, "roles": (role,)}
-        return replace(self, **NO_EXPERIMENTS | named | changes)
-
-    def _unseen_clients(self) -> "Setting":
-        """The setting with a part of the clients unseen."""
-        data = replace(
-            self.data,
-            name=f"{self.data.name}-unseen",
-            partition={**self.data.partition, "unseen_fraction": UNSEEN_FRACTION},
-            title=f"{self.data.title}, {UNSEEN_FRACTION:.0%} unseen",
-            family=self.data.title,
-        )
-        return self.alone(data, self.unseen, "unseen")
-
-    def _heterogeneity(self) -> Iterator["Setting"]:
-        """The settings of every other concentration of the partition."""
-        for alpha in self.alphas:
-            if alpha == ALPHA:
-                continue
-            short = f"{alpha:g}".replace("e+0", "e")  # 1e6
-            partition = {**self.data.partition, "alpha": alpha}
-            data = replace(
-                self.data,
-                name=f"{self.data.name}-alpha{short}",
-                partition=partition,
-                title=f"{self.data.title}, α={short}",
-                family=self.data.title,
-                partition_label=f"{partition['kind']}{short}",
-            )
-            yield self.alone(data, self.alpha_labels, "heterogeneity")
-
-    def _variant(
-        self,
-        label: str,
-        changed: str,
-        what: str,
-        params: dict | None = None,
-        notes: tuple[str, ...] = (),
-        **changes,
-    ) -> Run:
-        run = self._run(label)
-        params = {**run.params, **(params or {})}
-        named = {"label": changed, "title": f"{run.title} ({what})", "notes": notes}
-        return replace(run, params=params, **named, **changes)
-
-    def _run(self, label: str) -> Run:
         title, method = METHODS[label]
         notes = NOTES.get(label, ())
         notes += PUBLISHED_NOTES.get(label, ()) if "main" in self.roles else ()
         notes += (self.unpublished[label],) if label in self.unpublished else ()
-        return Run(
-            federation=self.data.name,
-            label=label,
-            title=title,
-            method=method,
+        return self.made(
+            label,
+            Variant(title, method, notes=notes),
+            params=self._params(label),
             model=self.model,
             model_params=self.model_params,
             rounds=self.first or self.rounds + 1,  # the official loop has rounds 0 to R
             local=self._solver(label),
-            params=self._params(label),
             participation=EVERYBODY,
             evaluate_every=self.evaluate_every,
             weights=self.weights,
             class_weights=self.class_weights,
-            notes=notes,
         )
 
     def _solver(self, label: str) -> dict:

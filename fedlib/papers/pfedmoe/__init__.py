@@ -14,7 +14,7 @@ Scales:
 
 from fedlib.papers import _frame
 from fedlib.papers.pfedmoe import exhibits, scales
-from fedlib.papers.pfedmoe.criteria import criteria
+from fedlib.papers.pfedmoe.criteria import ACCEPTANCE
 
 declare = _frame.paper(
     "pfedmoe",
@@ -24,5 +24,5 @@ declare = _frame.paper(
     "(arXiv:2402.01350)",
     scales,
     exhibits,
-    criteria,
+    ACCEPTANCE,
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from fedlib.papers._frame import each, on, who_has_what
+from fedlib.papers._frame import each, in_all, on, who_has_what
 from fedlib.papers.pfedmoe.settings import (
     BASELINES,
     COMPARED,
@@ -45,17 +45,12 @@ WITH_TARGET = on("main", where=lambda setting: setting.target)
 TARGETS = each(lambda setting: setting.target)
 
 
-def with_all(labels: Sequence[str]) -> Callable[[Sequence[Setting]], list[Setting]]:
-    """A function that selects the federations with runs of all the labels."""
-    return on("main", where=lambda setting: {*labels} <= {*setting.labels})
-
-
 def on_cifar(labels: Sequence[str]) -> Callable[[Sequence[Setting]], list[Setting]]:
-    """As `with_all`, but only CIFAR-10 and CIFAR-100 if a scale has them."""
+    """The federations with runs of all the labels; CIFAR's alone, if a scale has them."""
 
     def of(settings: Sequence[Setting]) -> list[Setting]:
         cifar = [x for x in on("main")(settings) if x.data.dataset.startswith("cifar")]
-        return with_all(labels)(cifar or settings)
+        return on("main", runs=labels)(cifar or settings)
 
     return of
 
@@ -65,19 +60,9 @@ def published(name: str) -> Callable[[Sequence[Setting]], dict[str, str]]:
     return each(lambda setting: setting.published and f"{name}-{setting.published}")
 
 
-def few_of_last(shown: Sequence[Setting]) -> list[str]:
-    """Those of `FEW` with a run on the last federation."""
-    return [label for label in FEW if label in shown[-1].labels]
-
-
-def few_of_all(shown: Sequence[Setting]) -> list[str]:
-    """Those of `FEW` with a run on every federation."""
-    return [label for label in FEW if all(label in setting.labels for setting in shown)]
-
-
 def methods_of_few(shown: Sequence[Setting]) -> list[str]:
-    """The registry names of `few_of_all`."""
-    return [VARIANTS[label].method for label in few_of_all(shown)]
+    """The registry names of the methods in `FEW` that all settings have."""
+    return [VARIANTS[label].method for label in in_all(FEW)(shown)]
 
 
 def _tables(name: str) -> dict[str, Exhibit]:
@@ -114,7 +99,7 @@ def _tables(name: str) -> dict[str, Exhibit]:
             f"pFedMoE and each of {SEVEN}, client by client, {name} models",
             f"Clients have {what}. Intervals over clients, which one training suffices for.",
             compared,
-            with_all(compared),
+            on("main", runs=compared),
             of=f"pfedmoe{suffix}",
         ),
         f"repeated_{name}": tables.BesidePublished(
@@ -165,7 +150,7 @@ def _figures(name: str) -> dict[str, Exhibit]:
             "Accuracy on a client's own test examples, minus that of the one of them with the "
             "highest mean.",
             curves,
-            with_all(curves),
+            on("main", runs=curves),
             of=f"pfedmoe{suffix}",
         ),
     }
@@ -187,7 +172,7 @@ TABLES = {
         "Even and uneven shares of a class",
         "Owners of a class share it about evenly, or in the proportions of a Dirichlet "
         f"draw with concentration {UNEVEN:g}, which is ours.",
-        few_of_last,
+        in_all(FEW),
         on("shares"),
         columns=COMMON[:1],
         asks="Does it matter if clients share classes unevenly?",
@@ -209,7 +194,7 @@ FIGURES = {
     "accuracy_over_classes": figures.Sweep(
         "Mean accuracy over classes per client",
         "Ten clients with heterogeneous models.",
-        few_of_all,
+        in_all(FEW),
         on("classes"),
         parameter="partition.classes_per_client",
         methods=methods_of_few,
@@ -221,7 +206,7 @@ FIGURES = {
     "accuracy_over_gamma": figures.Sweep(
         "Mean accuracy over how unlike clients are",
         "Ten clients with heterogeneous models.",
-        few_of_all,
+        in_all(FEW),
         on("gamma"),
         parameter="partition.alpha",
         methods=methods_of_few,

@@ -6,8 +6,8 @@ architectures in turn. Under a second label, with `SAME` at its end, it runs in 
 setting, in which all clients have the first one.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from fedlib.papers import _frame
 from fedlib.spec import Run
@@ -26,26 +26,18 @@ UNEVEN = 0.5  # concentration of `path_dir`'s shares of a class; ours, no source
 
 
 @dataclass(frozen=True)
-class Variant:
+class Variant(_frame.Variant):
     """The meaning of a label.
 
     Attributes:
-      title: its name in tables and figures.
-      method: registry name.
-      params: hyper-parameters of this variant alone.
       small: number of the small shared model's architecture; None for methods without one.
       gate: arguments of the gate's `build` that differ from the paper's; None for no gate.
       same: whether all clients have the first architecture.
-      notes: of the run.
     """
 
-    title: str
-    method: str
-    params: dict = field(default_factory=dict)
     small: int | None = None
     gate: dict | None = None
     same: bool = False
-    notes: tuple[str, ...] = ()
 
 
 def _pfedmoe(title: str, small: int = SMALLEST, gate: dict | None = None, **params) -> Variant:
@@ -163,38 +155,27 @@ class Setting(_frame.Setting):
     published: str | None = None
     repeated: tuple[str, ...] = ()
 
-    def runs(self) -> Iterator[Run]:
-        """A run of each label."""
-        for label in self.labels:
-            yield self._run(label, VARIANTS[label])
-
-    def _run(self, label: str, variant: Variant) -> Run:
-        own = (1,) if variant.same else range(1, len(self.images.architectures) + 1)
-        return Run(
-            federation=self.data.name,
-            label=label,
-            title=variant.title,
-            method=variant.method,
+    def run(self, label: str) -> Run:
+        """The run of a label."""
+        variant = VARIANTS[label]
+        return self.made(
+            label,
+            variant,
+            params=self._common(label, variant),
             model="pfedmoe_cnn",
             model_params=self.images.model(variant.small or 1),
-            modules=self._modules(variant, tuple(own)),
+            modules=self._modules(variant),
             rounds=self.rounds,
-            local={
-                **SGD,
-                "lr": self.lr,
-                "batch_size": self.batch_size,
-                "epochs": self.epochs,
-            },
-            params=variant.params | self._common(label, variant),
+            local={**SGD, "lr": self.lr, "batch_size": self.batch_size, "epochs": self.epochs},
             participation=_frame.participation(COHORT, _frame.trained(self.data)),
             evaluate_every=1 if self.target else min(self.evaluate_every, self.rounds),
             seeds=SEEDS if label in self.repeated else (),
-            notes=variant.notes,
         )
 
-    def _modules(self, variant: Variant, own: tuple[int, ...]) -> dict:
+    def _modules(self, variant: Variant) -> dict:
         """The clients' architectures, unless all have the run's own model, and the gate."""
         found = {}
+        own = (1,) if variant.same else range(1, len(self.images.architectures) + 1)
         if variant.small is not None or len(own) > 1:
             found["large"] = [
                 {"model": "pfedmoe_cnn", "params": self.images.model(number)} for number in own
