@@ -4,11 +4,11 @@ import pytest
 import torch
 from reference import SOLVER, Reference, assert_module, module_of
 from support import cohort_of, toy_federation
-from torch import nn
 from torch.nn.functional import cross_entropy
+from zoo import deep as DEEP
+from zoo import narrow
 
 from fedlib import methods
-from fedlib.engine.task import Task
 
 NAMES = ["fd", "fedproto", "fedgh", "fedtgp"]
 # Held are the classes {0, 2}, {0, 1, 2}, {0, 1, 2}, so that in the second round a class is unknown
@@ -18,27 +18,7 @@ HELD = [2, 3, 3]
 L, F = 3, 5
 
 
-class Net(nn.Module):
-    """A body of some layers from 4 to 5 features, and always the same header."""
-
-    def __init__(self, *layers):
-        super().__init__()
-        self.body, self.head = nn.Sequential(*layers), nn.Linear(F, L)
-
-    def forward(self, x):
-        return self.head(self.body(x))
-
-
-def shallow():
-    return Net(nn.Linear(4, F), nn.Tanh())
-
-
-def deep():
-    return Net(nn.Linear(4, 7), nn.BatchNorm1d(7), nn.Sigmoid(), nn.Linear(7, F), nn.ReLU())
-
-
-SHALLOW, DEEP = (Task(build, dtype=torch.float64) for build in (shallow, deep))
-SETTINGS = {"homogeneous": ((), (DEEP,)), "heterogeneous": ((SHALLOW, DEEP), (SHALLOW, DEEP))}
+SETTINGS = {"homogeneous": ((), (DEEP,)), "heterogeneous": ((narrow, DEEP), (narrow, DEEP))}
 settings = pytest.mark.parametrize("setting", SETTINGS)
 
 

@@ -56,12 +56,13 @@ def coders(params):
     return net, encode, nn.Sequential(*list(net.head)[1:])
 
 
-def by_distributions(params, x, noise):
-    """(encoder's distribution, log p(x|z)) for codes with this noise."""
-    _, encode, decode = coders(params)
+def bound(encode, decode, x, noise, pixels=None):
+    """The log-likelihood of the pixels, less the divergence of the code with this noise."""
     code = encode(x)
-    z = code.mean + code.stddev * noise
-    return code, Bernoulli(logits=decode(z), validate_args=False).log_prob(x).sum(-1)
+    pixels = x if pixels is None else pixels
+    logits = decode(code.mean + code.stddev * noise)
+    seen = Bernoulli(logits=logits, validate_args=False).log_prob(pixels).sum(-1)
+    return seen - kl_divergence(code, Normal(torch.zeros(()).double(), 1.0)).sum(-1)
 
 
 # -- bounds ---------------------------------------------------------------------------------
@@ -70,9 +71,8 @@ def by_distributions(params, x, noise):
 def test_the_elbo_is_the_log_likelihood_less_the_divergence_of_the_code():
     params, x, given = drawn()
     found = fedmix_vae.elbo(CODER, params, given, batch_of(x))
-    code, seen = by_distributions(params, x, given.noise)
-    apart = kl_divergence(code, Normal(torch.zeros(()).double(), 1.0)).sum(-1)
-    torch.testing.assert_close(found, seen - apart)
+    _, *both = coders(params)
+    torch.testing.assert_close(found, bound(*both, x, given.noise))
 
 
 def test_the_noise_is_that_of_the_seed_and_the_same_for_all_inputs():
@@ -98,13 +98,9 @@ def test_however_images_are_scaled_their_pixels_are_in_the_unit_interval(mean, s
     given = fedmix_vae.given(CODER, cohort_of(CODER, images))
     params, _, _ = drawn()
     found = fedmix_vae.elbo(CODER, params, given, batch_of(inputs))
-    _, encode, decode = coders(params)
-    code = encode(inputs)
+    _, *both = coders(params)
     pixels = torch.from_numpy(stored[:5] / 255).flatten(1)
-    logits = decode(code.mean + code.stddev * given.noise)
-    seen = Bernoulli(logits=logits, validate_args=False).log_prob(pixels).sum(-1)
-    apart = kl_divergence(code, Normal(torch.zeros(()).double(), 1.0)).sum(-1)
-    torch.testing.assert_close(found, seen - apart)
+    torch.testing.assert_close(found, bound(*both, inputs, given.noise, pixels))
 
 
 def test_an_encoder_with_half_a_code_is_refused():
@@ -118,26 +114,18 @@ def test_an_encoder_with_half_a_code_is_refused():
 
 def train_by_hand(federation, client, stopping):
     """One client's autoencoder by `torch.optim.Adam`, at its best check, and its epochs."""
-    net, encode, decode = coders(CODER.init(0))
+    net, *both = coders(CODER.init(0))
     optimiser = torch.optim.Adam(net.parameters(), lr=ADAM.lr)
     fixed = fedmix_vae.given(CODER, cohort_of(CODER, federation)).noise
-
-    def loss(x, noise):
-        code = encode(x)
-        z = code.mean + code.stddev * noise
-        seen = Bernoulli(logits=decode(z), validate_args=False).log_prob(x).sum(-1)
-        prior = Normal(torch.zeros(()).double(), 1.0)
-        return -(seen - kl_divergence(code, prior).sum(-1)).mean()
-
     best, least, failed, held_out = None, math.inf, 0, owned(federation, client, "val")[0]
     for epoch in range(stopping.max_epochs):
         for batch in batches(*owned(federation, client), ADAM, 0, f"vae/{epoch}", client):
             noise = gaussian(batch.key, torch.Size((len(batch.x), LATENT)), batch.x.device)
             optimiser.zero_grad()
-            loss(batch.x, noise).backward()
+            bound(*both, batch.x, noise).mean().neg().backward()
             optimiser.step()
         with torch.no_grad():
-            now = float(loss(held_out, fixed))
+            now = -float(bound(*both, held_out, fixed).mean())
         failed = 0 if now < least else failed + 1
         if now < least:
             best, least = {k: v.clone() for k, v in net.state_dict().items()}, now

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 import torch
 from support import assert_close, run, sgd, tiny_task, toy_federation, with_server
-from zoo import Deep
+from zoo import deep
 
 from fedlib import methods, tree
 from fedlib.engine.task import Task
@@ -16,7 +16,6 @@ from fedlib.models import linear
 NORMED = tiny_task(norm=True, dropout=0.3)
 PLAIN = tiny_task()
 LINEAR = Task(lambda: linear.build(4, 3), dtype=torch.float64)  # a head and no body
-DEEP = Task(Deep, dtype=torch.float64)
 EQUAL = (8, 8, 8, 5)  # the last one is unseen
 NO_BATCH_OF_ONE = (7, 12, 6, 10, 11, 8)
 SAMPLED = [[0, 2], [2], [0, 1]]
@@ -67,7 +66,7 @@ FRESH = {"start": "main", "sync_weights": "none"}
 SERVER = {"server": {"solver": "sgd", "lr": 0.1, "batch_size": 5}}
 GATE = {"gate": tiny_task(classes=1, hidden=5)}
 ALONE = {"lam": 1.0, "alpha": 0.0, "alpha_lr_scale": 0.0} | GATE | SERVER
-OWN = {"large": (tiny_task(hidden=5, norm=True), DEEP), "local": sgd(clip_norm=0.4)}
+OWN = {"large": (tiny_task(hidden=5, norm=True), deep), "local": sgd(clip_norm=0.4)}
 MOE = OWN | {"gate": tiny_task(classes=2, hidden=3)}
 ROUND = {"local": sgd(keeps="round")}
 MIXTURE = {"gate": tiny_task(classes=3, hidden=5)} | ROUND

@@ -13,12 +13,11 @@ from reference import Reference, assert_params, average, batches, descend, modul
 from support import assert_close, cohort_of, executors, sgd, tiny_task, toy_federation
 from test_rows import simulation
 from torch.nn.functional import cross_entropy, kl_div, mse_loss
-from zoo import Deep
+from zoo import deep
 
 from fedlib import methods, streams, tree
 from fedlib.engine.experts import expert_seed
 from fedlib.engine.solvers import SGD
-from fedlib.engine.task import Task
 from fedlib.methods.fedkd import compressed, recovered
 from fedlib.methods.parts import holdout
 from fedlib.run import cost
@@ -38,7 +37,7 @@ PARAMS = {
 }
 every_method = pytest.mark.parametrize("name", PARAMS)
 SMALL = tiny_task(hidden=30)
-LARGE = (tiny_task(hidden=9), Task(Deep, dtype=torch.float64))  # Deep has batch normalisation
+LARGE = (tiny_task(hidden=9), deep)  # which has batch normalisation
 
 
 def make(name, large=LARGE, local=SOLVER, task=SMALL, **params):

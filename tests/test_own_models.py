@@ -4,15 +4,13 @@ from dataclasses import replace
 
 import torch
 from support import cohort_of, same_bits, tiny_task, toy_federation
-from zoo import Deep
+from zoo import deep
 
 from fedlib import tree
-from fedlib.engine.task import Task
 from fedlib.methods.parts.own_models import OwnModels
 from fedlib.tree import Rows
 
 narrow = tiny_task(hidden=3)
-deep = Task(Deep, dtype=torch.float64)
 both = OwnModels.among(tiny_task(hidden=5), (narrow, deep))
 
 

@@ -14,7 +14,7 @@ from reference import Reference, assert_params, descend, descent, module_of
 from support import assert_close, batch_of, executors, sgd, simulation_of, tiny_task, toy_federation
 from torch import nn
 from torch.nn.functional import cross_entropy
-from zoo import COHORTS, LOCAL, SIZES, Deep, cohort, run
+from zoo import COHORTS, LOCAL, SIZES, cohort, deep, run
 
 from fedlib import methods, models, tree
 from fedlib.engine.experts import expert_seed
@@ -27,8 +27,7 @@ from fedlib.tree import Rows
 
 GATE_SCALE = 0.5
 
-wide = tiny_task(hidden=5, norm=True)
-deep = Task(Deep, dtype=torch.float64)  # five features, too
+wide = tiny_task(hidden=5, norm=True)  # five features, as `deep`
 small = tiny_task(hidden=5)
 
 

@@ -8,25 +8,12 @@ import pytest
 import torch
 from reference import Reference, assert_params, cross_entropy_of, descend, module_of
 from support import assert_close, executors, tiny_task, toy_federation
-from zoo import COHORTS, LOCAL, SIZES, Deep, cohort, run
+from zoo import COHORTS, LOCAL, SIZES, cohort, deep, narrow, run
 
 from fedlib import methods
 from fedlib.engine.task import Task
 from fedlib.models import linear
 
-# LG-FedAvg: extractors differ, headers are alike and called alike.
-deep = Task(Deep, dtype=torch.float64)
-
-
-class Narrow(Deep):
-    """The header of `Deep` on another extractor."""
-
-    def __init__(self):
-        super().__init__()
-        self.body = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.Tanh())
-
-
-narrow = Task(Narrow, dtype=torch.float64)
 normed = tiny_task(norm=True)
 
 

@@ -93,22 +93,6 @@ def test_a_shape_is_recorded_checked_and_then_repeated():
     assert executor.notes["traced_shapes"] == 1
 
 
-def test_numbers_in_the_function_make_another_one():
-    task, federation, executor = tiny_task(), toy_federation(EVEN, unseen=0), Traced()
-    for number in range(6):
-        models = []
-        for e in (executor, Loop()):
-            cohort = replace(cohort_of(task, federation), executor=e)
-            loss = scaled(task, number % 2)
-            models.append(cohort.fit(loss, cohort.broadcast(task.init(0)), local=sgd())[0])
-        assert_close(*models, 0)
-    assert executor.notes["traced_shapes"] == 2
-
-
-def scaled(task, factor):
-    return lambda params, batch: (1 + factor) * task.loss(params, batch)
-
-
 def test_steps_that_make_new_tensors_are_repeated_too():
     task = tiny_task()
 

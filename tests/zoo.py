@@ -48,6 +48,17 @@ class Deep(nn.Module):
         return self.head(self.body(x))
 
 
+class Narrow(Deep):
+    """The header of `Deep` on another extractor."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(4, 5), nn.Tanh())
+
+
+deep, narrow = (Task(kind, dtype=torch.float64) for kind in (Deep, Narrow))
+
+
 class State(NamedTuple):
     """The server's model; what every client keeps."""
 
@@ -110,5 +121,5 @@ class Zoo(Method):
 def zoo(dtype=torch.float64) -> Zoo:
     """The method with a wide and a deep architecture, gradients clipped."""
     wide = tiny_task(hidden=9, dtype=dtype, norm=True, dropout=0.3)
-    small, deep = tiny_task(hidden=3, dtype=dtype), Task(Deep, dtype=dtype)
-    return Zoo(task=small, local=sgd(clip_norm=0.5), large=(wide, deep))
+    large = wide, Task(Deep, dtype=dtype)
+    return Zoo(task=tiny_task(hidden=3, dtype=dtype), local=sgd(clip_norm=0.5), large=large)
