@@ -9,8 +9,9 @@ from conftest import toy_paper
 from fedlib import seals
 from fedlib.cli import estimate
 from fedlib.errors import ConfigError, DataError
-from fedlib.forecast import budget, estimating, requests
-from fedlib.forecast.cells import RunCost, cells, duration, hours
+from fedlib.forecast import cells, estimating
+from fedlib.forecast import estimates as requests
+from fedlib.forecast.cells import RunCost, duration, hours
 from fedlib.forecast.estimates import TIMED, Estimate, Estimates, run_name
 from fedlib.workflow import config, dryrun, stale, unfinished
 from fedlib.workflow.config import budget_seconds
@@ -39,7 +40,7 @@ def cells_of(plan: Plan, done=()) -> list[RunCost]:
         if stage in TIMED and (job["federation"], job["label"]) not in done:
             found = estimates().seconds(stage, job, None)
             seconds.setdefault((run_name(job), stage), []).append(found)
-    return cells(plan.papers, seconds, estimates())
+    return cells.cells(plan.papers, seconds, estimates())
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("30m", 1800), ("10h", 36000), ("1.5d", 129600)])
@@ -58,17 +59,15 @@ def test_a_cell_is_a_run_with_all_its_seeds_and_the_cheapest_comes_first(plan):
 def test_a_budget_buys_whole_cells_cheapest_first(plan):
     found = cells_of(plan)
     for seconds, names in ((199, 0), (200, 1), (800, 2), (2799, 2), (2800, 3), (1e9, 4)):
-        assert [c.name for c in budget.affordable(found, seconds)] == [c.name for c in found][
-            :names
-        ]
+        assert [c.name for c in cells.affordable(found, seconds)] == [c.name for c in found][:names]
 
 
 def test_a_budget_buys_cells_with_a_published_number_before_all_others(plan):
     found = cells_of(plan)
     first, second, third, _ = (cell.name for cell in found)
-    bought = budget.affordable(found, 2000 + 200, {third})
+    bought = cells.affordable(found, 2000 + 200, {third})
     assert [cell.name for cell in bought] == [third, first]
-    assert [cell.name for cell in budget.affordable(found, 800, {third})] == [first, second]
+    assert [cell.name for cell in cells.affordable(found, 800, {third})] == [first, second]
 
 
 @pytest.mark.parametrize(
@@ -81,16 +80,16 @@ def test_a_budget_buys_cells_with_a_published_number_before_all_others(plan):
 )
 def test_cells_with_a_published_number_are_those_that_a_table_shows_beside_it(paper, those, others):
     plan = Plan({"scale": "full", "papers": [paper]})
-    found = budget.with_published(plan.papers[paper], plan.path("published", paper=paper))
+    found = cells.with_published(plan.papers[paper], plan.path("published", paper=paper))
     assert {f"{paper}/{name}" for name in those} <= found
     assert found.isdisjoint(f"{paper}/{name}" for name in others)
 
 
 def test_what_is_done_costs_nothing_and_stays_selected(plan):
     found = cells_of(plan, done=[("mnist", "fedem")])
-    bought = budget.affordable(found, 200)
+    bought = cells.affordable(found, 200)
     assert [cell.name for cell in bought] == ["toy/mnist/fedem", "toy/digits/fedavg"]
-    chosen = json.loads(budget.configuration(bought))
+    chosen = json.loads(cells.configuration(bought))
     runs = ["toy/digits/fedavg", "toy/mnist/fedem"]
     assert chosen == {"runs": runs, "budget": None, "share": None}
     narrowed = Plan(chosen)
@@ -102,18 +101,18 @@ def test_a_cell_that_was_begun_is_finished_first_so_that_no_table_loses_it(plan)
     seconds = {(f"toy/{name}", "train"): [1.0] * 2 for name in SECONDS}
     seconds |= {(f"toy/{name}", "evaluate"): [1.0] * 2 for name in SECONDS}
     seconds["toy/mnist/fedem", "train"] = [9000.0]  # of two seeds
-    bought = budget.affordable(cells(plan.papers, seconds, estimates()), 8)
+    bought = cells.affordable(cells.cells(plan.papers, seconds, estimates()), 8)
     assert [cell.name for cell in bought] == ["toy/mnist/fedem"]
 
 
 def test_parts_have_every_cell_once_and_weigh_about_the_same():
     weights = {f"cell{number}": float(number) for number in range(40)}  # 780 together
-    found = budget.parts(weights, 3)
-    assert found == budget.parts(dict(reversed(weights.items())), 3)
+    found = cells.parts(weights, 3)
+    assert found == cells.parts(dict(reversed(weights.items())), 3)
     assert found.keys() == weights.keys()
     by_part = [sum(weights[name] for name in found if found[name] == part) for part in (1, 2, 3)]
     assert sum(by_part) == 780 and max(by_part) - min(by_part) <= 2
-    alike = budget.parts(dict.fromkeys("abcdefg", 0.0), 3)
+    alike = cells.parts(dict.fromkeys("abcdefg", 0.0), 3)
     assert sorted(alike.values()) == [1, 1, 1, 2, 2, 3, 3]
 
 
@@ -128,7 +127,7 @@ def test_shares_split_what_is_missing_and_stay_the_same_while_it_is_done(
     seals.write_json("results/demo/estimates.json", {"runs": costs})
     left = {(name, stage): [1.0, 1.0] for name in names for stage in TIMED}
     monkeypatch.setattr(estimate.unfinished, "seconds", lambda *_: left)
-    monkeypatch.setattr(estimate.budget, "with_published", lambda *_: set())
+    monkeypatch.setattr(estimate.cells, "with_published", lambda *_: set())
 
     def runs(**asked) -> set[str]:
         chosen = estimate.choose(Plan(asked))
@@ -323,28 +322,34 @@ def test_only_runs_that_are_to_be_done_are_estimated(estimated, monkeypatch):
 
 
 def test_what_keeps_runs_from_being_estimated_is_said_once(capsys, tmp_path, monkeypatch):
-    troubles = estimating.Troubles()
-    for run in ("a", "b", "c"):
-        with troubles.noted(run, "fedavg"):
-            raise DataError("no such file")
-    troubles.tell()
-    assert capsys.readouterr().out == "not estimated: a and 2 more: no such file\n"
-    for run in ("d", "e"):
-        with troubles.noted(run, "fedavg"):
-            raise estimating.UndealtError("100000 clients")
     (tmp_path / "mine.py").write_text("def fail():\n    1 / 0\n")
     monkeypatch.setattr(requests, "ROOT", tmp_path)
-    with troubles.noted("f", "mine.py"):
-        names = {}
-        exec(compile((tmp_path / "mine.py").read_text(), str(tmp_path / "mine.py"), "exec"), names)
+    names = {}
+    exec(compile((tmp_path / "mine.py").read_text(), str(tmp_path / "mine.py"), "exec"), names)
+    missing, undealt = DataError("no such file"), estimating.UndealtError("100000 clients")
+    errors = dict(zip("abcdef", [missing] * 3 + [undealt] * 2 + [None], strict=True))
+
+    def costs(estimator, request):
+        if errors[request.name]:
+            raise errors[request.name]
         names["fail"]()
+
+    monkeypatch.setattr(estimating.Estimator, "costs", costs)
+    estimator = estimating.Estimator("cpu", "data/raw")
+
+    def estimated(name: str, method: str = "fedavg"):
+        spec = {"method": method}
+        return estimator.estimated(requests.Request(name, spec, {}, tmp_path, "cpu", "auto"))
+
+    unknown = [*map(estimated, "abcde"), estimated("f", "mine.py")]
     wrong = (
         r"d and 1 more: 100000 clients\n  f: mine.py, line 2: ZeroDivisionError: division by zero"
     )
     with pytest.raises(ConfigError, match=wrong):
-        troubles.tell()
-    with pytest.raises(ZeroDivisionError), troubles.noted("g", "fedavg"):
-        names["fail"]()  # a bug of ours keeps its traceback
+        estimating.tell(unknown)
+    assert capsys.readouterr().out == "not estimated: a and 2 more: no such file\n"
+    with pytest.raises(ZeroDivisionError):
+        estimated("f")  # a bug of ours keeps its traceback
 
 
 def test_a_federation_that_cannot_be_dealt_is_no_plan(tmp_path):

@@ -14,7 +14,7 @@ from fedlib.data.sizes import Sizes
 from fedlib.engine import scratch
 from fedlib.engine.executors import Loop
 from fedlib.engine.task import Task
-from fedlib.forecast import costs, rates, rehearsal, unreal
+from fedlib.forecast import costs, counting, rates, rehearsal
 from fedlib.forecast.rates import Rate
 from fedlib.forecast.rehearsed import Kind, Load, Part, Phase, Rehearsed
 from fedlib.run.build import build_simulation
@@ -124,7 +124,7 @@ def test_a_rehearsal_without_the_numbers_of_large_tensors_counts_the_same(method
     views = [("seen", "*", "train")]
 
     def counted(large: float) -> Rehearsed:
-        monkeypatch.setattr(unreal, "LARGE", large)
+        monkeypatch.setattr(counting, "LARGE", large)
         spec = run(method, params={"num_experts": 3} if method == "fedem" else {})
         return rehearsal.rehearse(spec, views, owned(DIGITS))
 
@@ -138,15 +138,15 @@ def test_a_model_too_large_to_be_tried_on_inputs_is_rehearsed(monkeypatch):
 
 
 def test_what_a_mask_chooses_of_a_large_tensor_is_computed():
-    with unreal.Unreal():
-        x = torch.arange(2 * unreal.LARGE)
+    with counting.Unreal():
+        x = torch.arange(2 * counting.LARGE)
         assert x[torch.zeros(len(x), dtype=torch.bool)].shape == (0,)
 
 
 def test_large_tensors_have_the_shape_and_strides_of_results_and_zeros(monkeypatch):
-    monkeypatch.setattr(unreal, "LARGE", 100)
+    monkeypatch.setattr(counting, "LARGE", 100)
     x = torch.ones(10, 10)
-    with unreal.Unreal():
+    with counting.Unreal():
         x.add_(1)
         product = x.t() @ x
         made, small = x.new_full((2,), 0.5), x[0] + 1

@@ -40,13 +40,7 @@ ROOMS = {
         *("data", "run", "methods", "models.layers", "engine", "federation", "results"),
         "report.looks",
     },
-    "workflow": {
-        "papers",
-        "data.downloads",
-        "forecast.estimates",
-        "forecast.cells",
-        "forecast.requests",
-    },
+    "workflow": {"papers", "data.downloads", "forecast.estimates", "forecast.cells"},
     "cli": {"workflow", "report", "forecast", "run", "engine.choice", "federation", "results"},
     "__main__": {"cli", "workflow.command"},
 }

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from fedlib import files, seals
 from fedlib.cli import arguments
-from fedlib.forecast import budget
-from fedlib.forecast.cells import RunCost, cells, hours
+from fedlib.forecast import cells
+from fedlib.forecast.cells import RunCost, hours
 from fedlib.forecast.estimates import TIMED, Estimates
 from fedlib.workflow import config, gpu, unfinished
 from fedlib.workflow.plan import Plan
@@ -46,21 +46,21 @@ def choose(plan: Plan) -> Plan:
     """Write and print the chosen runs of a plan -> the plan of these runs"""
     estimates = Estimates.read(plan.path("estimates"))
     seconds = unfinished.seconds(plan, unfinished.jobs(plan), estimates)
-    every = bought = cells(plan.papers, seconds, estimates)
+    every = bought = cells.cells(plan.papers, seconds, estimates)
     if plan.config["share"]:
         bought = _share(plan, every, {key: len(jobs) for key, jobs in seconds.items()}, estimates)
     if plan.config["budget"]:
         with_published = set().union(
             *(
-                budget.with_published(paper, Path(plan.path("published", paper=name)))
+                cells.with_published(paper, Path(plan.path("published", paper=name)))
                 for name, paper in plan.papers.items()
             )
         )
         limit = config.budget_seconds(plan.config["budget"])
-        bought = budget.affordable(bought, limit, with_published)
+        bought = cells.affordable(bought, limit, with_published)
     path = Path(plan.path("budget"))
     path.parent.mkdir(parents=True, exist_ok=True)
-    files.write_text(path, budget.configuration(bought) + "\n")
+    files.write_text(path, cells.configuration(bought) + "\n")
     new = [cell for cell in bought if cell.jobs]
     spent = hours(sum(cell.seconds for cell in new))
     left = len(every) - len(bought)
@@ -94,7 +94,7 @@ def _share(
         for cell in every
     }
     noted = seals.Cache(plan.path("shares"))
-    parts = noted.find([number, sorted(weights)], lambda: budget.parts(weights, number))
+    parts = noted.find([number, sorted(weights)], lambda: cells.parts(weights, number))
     noted.write()
     digest = seals.spec_digest(parts)[:6]
     print(f"share {mine}/{number} of split {digest}, which must be the same on all machines")

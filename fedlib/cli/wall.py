@@ -10,7 +10,7 @@ import pandas as pd
 
 from fedlib import files
 from fedlib.cli import arguments
-from fedlib.forecast import budget
+from fedlib.forecast.cells import with_published
 from fedlib.forecast.estimates import TIMED, Estimates
 from fedlib.report import packs
 from fedlib.report.pages import kept
@@ -76,7 +76,7 @@ def costs_of(plan: Plan, file: Path) -> pd.DataFrame:
     estimates = Estimates.read(plan.path("estimates"))
     rows = []
     for name, paper in plan.papers.items():
-        for run in sorted(budget.with_published(paper, Path(plan.path("published", paper=name)))):
+        for run in sorted(with_published(paper, Path(plan.path("published", paper=name)))):
             stages = [estimates.costs.get((run, stage)) for stage in TIMED]
             if all(stages):
                 hours = round(sum(cost.seconds for cost in stages) / 3600, 2)

@@ -5,7 +5,6 @@ cost on this machine: the rehearsed operations times the examples of the federat
 (`fedlib.data.sizes`), divided by the operations that the machine does in a second.
 
 No run is trained and no data are read. `estimating` does all of it and `costs` the arithmetic.
-`estimates` reads the result, `cells` adds it up by run, table and figure, and `budget` uses it to
-choose runs. `estimates`, `cells` and `requests` need the standard library only, because the plan
-and the rules import them.
+`estimates` reads the result, and `cells` adds it up by run, table and figure and chooses runs.
+These two need the standard library only, because the plan and the rules import them.
 """

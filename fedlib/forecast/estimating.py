@@ -4,16 +4,14 @@ Values that several runs share are computed once and kept in the user's cache fo
 federations, rehearsals, and rates of this machine.
 """
 
-import contextlib
 import multiprocessing
 import time
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -23,15 +21,14 @@ from fedlib.data.sizes import Sizes
 from fedlib.engine import choice
 from fedlib.environment import cache_folder, environment
 from fedlib.errors import ConfigError, DataError, DivergedError, of_file
-from fedlib.forecast import rates, rehearsal, requests
+from fedlib.forecast import estimates, rates, rehearsal
 from fedlib.forecast.cells import duration
 from fedlib.forecast.costs import costs
-from fedlib.forecast.estimates import Estimate
+from fedlib.forecast.counting import Unreal
+from fedlib.forecast.estimates import REHEARSAL, SIZES, Estimate, Request, code_of, digest
 from fedlib.forecast.made_up import unpretrained
 from fedlib.forecast.rates import Rate
 from fedlib.forecast.rehearsed import Rehearsed
-from fedlib.forecast.requests import REHEARSAL, SIZES, Request, code_of, digest
-from fedlib.forecast.unreal import Unreal
 from fedlib.run import fitting
 from fedlib.run.build import build_method, build_task
 from fedlib.run_spec import is_file, of_training
@@ -45,6 +42,22 @@ UNUSED = ("rounds", "evaluate_every", "seed", "data", "tuned")
 UNUSED_OF = {"participation": ("rate", "selection"), "local": ("batch_size", "schedule")}
 # Warning of PyTorch about batched steps with a layer that cannot be batched.
 PERFORMANCE = "There is a performance drop"
+
+
+class Estimated(NamedTuple):
+    """The costs of the jobs of a run, or the reason why they are unknown.
+
+    Attributes:
+      name: of the run.
+      costs: as in the file of estimates; empty with an error.
+      error: its text.
+      fails: whether the run itself would fail with this error.
+    """
+
+    name: str
+    costs: dict = {}
+    error: str = ""
+    fails: bool = False
 
 
 def write(path: Path, asked: Sequence[Request], device: str, raw: str) -> None:
@@ -61,7 +74,9 @@ def write(path: Path, asked: Sequence[Request], device: str, raw: str) -> None:
     runs = seals.remembered(path).get("runs", {})
     unit, kind = ("GPU", "gpu") if device == "cuda" else ("core", "cpu")
     machine = {"unit": unit, "machine": environment()[kind]}
-    estimator, troubles, done = Estimator(device, raw), Troubles(), 0
+    estimator, unknown = Estimator(device, raw), []
+    are_many = device == "cpu" and len(asked) >= MANY
+    every = _of_processes(asked, device, raw) if are_many else map(estimator.estimated, asked)
 
     def keep() -> None:
         estimator.keep()
@@ -69,11 +84,11 @@ def write(path: Path, asked: Sequence[Request], device: str, raw: str) -> None:
 
     began = last = time.monotonic()
     try:
-        for found in _found(estimator, asked):
-            runs |= found.runs
-            estimator.learn(found.facts)
-            troubles.add(found.troubles)
-            done += found.asked
+        for done, one in enumerate(every, start=1):
+            if one.costs:
+                runs[one.name] = one.costs
+            else:
+                unknown.append(one)
             if done < len(asked) and time.monotonic() > last + TELL_EVERY:
                 keep()  # a killed process loses little
                 last = time.monotonic()
@@ -81,50 +96,44 @@ def write(path: Path, asked: Sequence[Request], device: str, raw: str) -> None:
                 print(f"estimating: {done} of {len(asked)} runs, about {left} left", flush=True)
     finally:
         keep()
-    troubles.tell()
+    tell(unknown)
 
 
-class Estimated(NamedTuple):
-    """Estimates of some requests.
+def tell(unknown: Sequence[Estimated]) -> None:
+    """Print each reason for missing estimates once, with its runs.
 
-    Attributes:
-      asked: number of requests.
-      runs: costs of their jobs, by name of the run.
-      facts: new (facts, value) pairs for the cache.
-      troubles: reasons for missing estimates.
+    Raises:
+      ConfigError: with the reasons for which runs would fail.
     """
+    texts: dict[bool, list[str]] = {False: [], True: []}
+    for fails, error in dict.fromkeys((one.fails, one.error) for one in unknown):
+        first, *others = [x.name for x in unknown if (x.fails, x.error) == (fails, error)]
+        texts[fails].append(f"{first}{f' and {len(others)} more' if others else ''}: {error}")
+    for text in texts[False]:
+        print(f"not estimated: {text}")
+    if texts[True]:
+        raise ConfigError("\n  ".join(texts[True]))
 
-    asked: int
-    runs: dict[str, dict]
-    facts: list[tuple[Any, Any]]
-    troubles: "Troubles"
 
-
-def _found(estimator: "Estimator", asked: Sequence[Request]) -> Iterator[Estimated]:
-    """Estimates of all runs, a few at a time; many runs are estimated by several processes."""
-    if estimator.device != "cpu" or len(asked) < MANY:
-        for request in asked:
-            yield estimator.found([request])
-        return
+def _of_processes(asked: Sequence[Request], device: str, raw: str) -> Iterator[Estimated]:
+    """Estimates of many runs by several processes, those of a model and data set by one."""
     by_model = defaultdict(list)
     for request in asked:
         by_model[request.spec["model"], request.data["dataset"]].append(request)
     context = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(PROCESSES, context, torch.set_num_threads, (1,)) as pool:
-        given = _found_here, estimator.device, estimator.raw
         groups = sorted(by_model.values(), key=len, reverse=True)
-        for work in as_completed([pool.submit(*given, group) for group in groups]):
-            yield work.result()
+        for work in as_completed([pool.submit(_of_group, x, device, raw) for x in groups]):
+            yield from work.result()
 
 
-def _found_here(device: str, raw: str, asked: Sequence[Request]) -> Estimated:
-    """Estimates of some runs, by the one estimator of this process."""
-    return _estimator(device, raw).found(asked)
-
-
-@cache
-def _estimator(device: str, raw: str) -> "Estimator":
-    return Estimator(device, raw)
+def _of_group(asked: Sequence[Request], device: str, raw: str) -> list[Estimated]:
+    """Estimates of some runs, whose shared values go to the cache."""
+    estimator = Estimator(device, raw)
+    try:
+        return [estimator.estimated(request) for request in asked]
+    finally:
+        estimator.keep()
 
 
 class Estimator:
@@ -136,29 +145,23 @@ class Estimator:
         self._machine = rates.machine(device)
         self._cache = seals.Cache(cache_folder() / "forecasts.json")
         self._rules: dict[str, str] = {}  # executors by digest of a model
-        self._facts: list[tuple[Any, Any]] = []  # new ones since the last call of `found`
 
-    def found(self, asked: Sequence[Request]) -> Estimated:
-        """Estimates of these runs."""
-        self._facts, runs, troubles = [], {}, Troubles()
-        for request in asked:
-            with troubles.noted(request.name, request.spec["method"]):
-                by_stage = self.costs(request)
-                jobs = {stage: cost._asdict() for stage, cost in by_stage.items()}
-                runs[request.name] = {"key": request.key(), **jobs}
-        return Estimated(len(asked), runs, self._facts, troubles)
-
-    def learn(self, facts: Sequence[tuple[Any, Any]]) -> None:
-        """Add values from another estimator to the cache."""
-        for fact, value in facts:
-            self._cache.add(fact, value)
-
-    def _find(self, fact: Any, find: Callable[[], Any]) -> Any:
-        """The value for `fact`, from the cache or from `find`."""
-        if self._cache.get(fact) is None:
-            self._facts.append((fact, find()))
-            self.learn(self._facts[-1:])
-        return self._cache.get(fact)
+    def estimated(self, request: Request) -> Estimated:
+        """The estimate of a run; unexpected errors of our own methods are bugs, and pass."""
+        name, method = request.name, request.spec["method"]
+        try:
+            costs = self.costs(request)
+        except UndealtError as error:
+            return Estimated(name, error=str(error), fails=True)
+        except (ConfigError, DataError, DivergedError) as error:
+            return Estimated(name, error=str(error))
+        except Exception as error:
+            if not is_file(method):
+                raise
+            text = str(of_file(error, str(estimates.ROOT / method), method))
+            return Estimated(name, error=text, fails=True)
+        jobs = {stage: cost._asdict() for stage, cost in costs.items()}
+        return Estimated(name, {"key": request.key(), **jobs})
 
     def costs(self, request: Request) -> dict[str, Estimate]:
         """Costs of training and evaluating a run -> {"train": Estimate, "evaluate": Estimate}
@@ -188,7 +191,7 @@ class Estimator:
         state = downloads.state(dataset, sources, self.raw)
         facts = ["sizes", request.data, state, digest(SIZES)]
         try:
-            kept = self._find(facts, lambda: sizes.sizes(request.data, self.raw))
+            kept = self._cache.find(facts, lambda: sizes.sizes(request.data, self.raw))
         except ConfigError as error:
             raise UndealtError(str(error)) from None
         declared = Sizes(*kept)
@@ -208,7 +211,7 @@ class Estimator:
         shapes = {k: v for k, v in owned._asdict().items() if k not in ("group", *splits)}
         code = [*code_of(spec), *map(digest, REHEARSAL)]
         facts = ["rehearsal", _rough(used), views, shapes, having, code]
-        kept = self._find(facts, lambda: rehearsal.rehearse(spec, views, owned).packed())
+        kept = self._cache.find(facts, lambda: rehearsal.rehearse(spec, views, owned).packed())
         return Rehearsed.unpacked(kept)
 
     def _rule(self, spec: dict) -> str:
@@ -229,14 +232,14 @@ class Estimator:
         size = of_plain.carried
         if size > rates.LARGEST:
             products = lambda: rates.of_products(self.device)._asdict()  # noqa: E731
-            rate = Rate(**self._find(["products", self._machine], products))
+            rate = Rate(**self._cache.find(["products", self._machine], products))
             return rate._replace(client=rate.client * numbers)
         rate = self._measured(plain, owned, of_plain, executor)
         return rate._replace(client=rate.client * numbers / size)
 
     def _measured(self, spec: dict, owned: Sizes, rehearsed: Rehearsed, executor: str) -> Rate:
         how = {"device": self.device, "executor": executor}
-        kept = self._find(
+        kept = self._cache.find(
             ["rate", rates.facts(spec, owned, executor, self._machine)],
             lambda: rates.measure(spec, owned, rehearsed, **how)._asdict(),
         )
@@ -245,52 +248,6 @@ class Estimator:
 
 class UndealtError(ConfigError):
     """A federation cannot be dealt as declared; the job that cuts it would fail as well."""
-
-
-class Troubles:
-    """Reasons for missing estimates; each is printed once, with its runs.
-
-    Attributes:
-      wrong: runs by an error in their federation or a user's method, with which they would fail.
-      unknown: runs by an error that only prevents an estimate.
-    """
-
-    def __init__(self):
-        self.wrong, self.unknown = defaultdict(list), defaultdict(list)
-
-    @contextlib.contextmanager
-    def noted(self, run: str, method: str) -> Iterator[None]:
-        """Note errors of this block; unexpected ones of our own methods are bugs, and pass."""
-        try:
-            yield
-        except UndealtError as error:
-            self.wrong[str(error)].append(run)
-        except (ConfigError, DataError, DivergedError) as error:
-            self.unknown[str(error)].append(run)
-        except Exception as error:
-            if not is_file(method):
-                raise
-            self.wrong[str(of_file(error, str(requests.ROOT / method), method))].append(run)
-
-    def add(self, others: "Troubles") -> None:
-        """Add the troubles of other runs."""
-        for mine, theirs in ((self.wrong, others.wrong), (self.unknown, others.unknown)):
-            for text, runs in theirs.items():
-                mine[text] += runs
-
-    def tell(self) -> None:
-        """Print the errors in `unknown`; raise ConfigError for those in `wrong`."""
-        for line in _lines(self.unknown):
-            print(f"not estimated: {line}")
-        if self.wrong:
-            raise ConfigError("\n  ".join(_lines(self.wrong)))
-
-
-def _lines(troubles: dict[str, list[str]]) -> list[str]:
-    return [
-        f"{runs[0]}{f' and {len(runs) - 1} more' if runs[1:] else ''}: {text}"
-        for text, runs in troubles.items()
-    ]
 
 
 def _rough(value: object) -> object:

@@ -4,7 +4,7 @@ A rehearsal is a round, an evaluation during training and a final evaluation, wi
 batches of two examples, and counts operations as in `fedlib.run.cost`. It records the operations
 per example of each part of a run: local steps or scoring by a group of owners on a split. They do
 not depend on the number of examples, on rounds or on the batch size, so only one batch of one
-client of each kind is computed. Large tensors have no values, see `fedlib.forecast.unreal`. In a
+client of each kind is computed. Large tensors have no values, see `fedlib.forecast.counting`. In a
 final evaluation, operations may grow in proportion to the number of clients, such as where a client
 uses the models of all; so this evaluation is repeated with twice as many clients. No data are read.
 
@@ -31,10 +31,9 @@ from fedlib.engine.executors import Loop
 from fedlib.engine.journal import Journal
 from fedlib.engine.waves import Work, pad
 from fedlib.federation import GROUPS, Federation
-from fedlib.forecast.counting import Counter, largest, longer, of_rows, stacked
+from fedlib.forecast.counting import Counter, Unreal, largest, longer, of_rows, stacked
 from fedlib.forecast.made_up import built_once, made_up, simulation
 from fedlib.forecast.rehearsed import Kind, Load, Part, Phase, Rehearsed
-from fedlib.forecast.unreal import Unreal
 from fedlib.results import SHARED
 from fedlib.run import evaluate, scoring
 from fedlib.run.simulate import Simulation

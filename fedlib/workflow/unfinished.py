@@ -4,8 +4,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from fedlib.forecast.estimates import TIMED, Estimates, run_name
-from fedlib.forecast.requests import Request
+from fedlib.forecast.estimates import TIMED, Estimates, Request, run_name
 from fedlib.workflow import stale
 from fedlib.workflow.layout import RESULTS_OF_RUNS
 from fedlib.workflow.plan import Plan
