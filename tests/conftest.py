@@ -40,8 +40,10 @@ def pytest_configure(config):
     if not hasattr(config, "workerinput"):  # which workers of pytest-xdist have
         compileall.compile_dir(workflow.ROOT / "fedlib", quiet=2)
     if own := os.environ.get("FEDLIB_METHOD"):
+        from fedlib.api import runs  # only here: it imports PyTorch
+
         try:
-            methods.load(own_methods.parse(own).path)
+            runs.check_fields(methods.load(own_methods.parse(own).path))
         except ConfigError as error:
             raise pytest.UsageError(str(error)) from None
     # A shell starts what runs in the background, `make test &`, with Ctrl-C ignored, and whatever

@@ -1,6 +1,7 @@
 """Runs in memory, which compute the same as `scripts/train.py`, and finished runs from files."""
 
 import contextlib
+import inspect
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -163,6 +164,7 @@ def _class(method: str | type[Method], hyper_parameters: Mapping) -> type[Method
     known = {x.name for x in takes}
     for name in sorted((hyper_parameters.keys() - known) & {x.name for x in fields(SGD)}):
         raise ConfigError(f"{name} belongs to the solver: local=fedlib.SGD({name}=...)")
+    check_fields(kind)
     name = method if isinstance(method, str) else kind.__name__
     _check_names(name, hyper_parameters, known)
     needed = [x.name for x in takes if x.init and x.default is x.default_factory is MISSING]
@@ -171,6 +173,16 @@ def _class(method: str | type[Method], hyper_parameters: Mapping) -> type[Method
         see = f"; see help({where!r})" if where.startswith("fedlib.") else ""
         raise ConfigError(f"{name} needs {', '.join(missing)}{see}")
     return kind
+
+
+def check_fields(kind: type[Method]) -> None:
+    """Raises ConfigError for a class without a field that every method has, or without fields."""
+    name = kind.__name__
+    if "__dataclass_fields__" not in vars(kind) and inspect.get_annotations(kind):
+        write = "@dataclass(frozen=True, kw_only=True)"
+        raise ConfigError(f"{name} is not a dataclass; write {write} above it")
+    if "local" not in {x.name for x in fields(kind)}:
+        raise ConfigError(f"{name} has no field local, the clients' solver; add local: Solver")
 
 
 def _check_names(owner: str, given: Mapping, known: set[str]) -> None:
