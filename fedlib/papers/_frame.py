@@ -29,13 +29,11 @@ class Variant:
       title: its name in tables and figures.
       method: registry name.
       params: hyper-parameters of this variant alone.
-      notes: of the run.
     """
 
     title: str
     method: str
     params: dict = field(default_factory=dict)
-    notes: tuple[str, ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,9 +50,8 @@ class Setting(ABC):
     labels: tuple[str, ...]
     roles: tuple[str, ...]
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Notes of all runs."""
+    def notes(self, label: str) -> tuple[str, ...]:
+        """Notes of the run of a label."""
         return ()
 
     def runs(self) -> Iterable[Run]:
@@ -73,7 +70,7 @@ class Setting(ABC):
             title=variant.title,
             method=variant.method,
             params={**params, **variant.params},
-            notes=variant.notes + self.notes,
+            notes=self.notes(label),
             **fields,
         )
 
@@ -100,13 +97,16 @@ def on(
     """A function that selects settings.
 
     Args:
-      roles: of which they have one.
+      roles: of which they have one, if any are named.
       runs: labels, all of which they have.
       where: is true of them.
     """
-    return lambda settings: [
-        s for s in settings if {*roles} & {*s.roles} and {*runs} <= {*s.labels} and where(s)
-    ]
+
+    def chosen(setting: Any) -> bool:
+        has_role = not roles or {*roles} & {*setting.roles}
+        return bool(has_role and {*runs} <= {*setting.labels} and where(setting))
+
+    return lambda settings: list(filter(chosen, settings))
 
 
 def each(value: Callable[[Any], Any]) -> Callable[[Settings], dict[str, Any]]:

@@ -226,9 +226,8 @@ class Setting(_frame.Setting):
     def _local_weight_decay(self) -> float:
         return self.expert.weight_decay if self.clean else 0.0
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """See `_frame.Setting.notes`."""
+    def notes(self, label: str) -> tuple[str, ...]:
+        """The profile, and the official code's choice of clients."""
         profile = CLEAN_PROFILE if self.clean else PUBLISHED_PROFILE
         return (profile,) if self.personal_clients is None else (profile, OFFICIAL_CLIENTS)
 

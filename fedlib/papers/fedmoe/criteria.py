@@ -64,7 +64,8 @@ def cases(settings: Sequence[Setting], of: str) -> Iterable[Case]:
             ]
         case _:
             runs = ("fedavg", "avg-moe") if of == "size" else ()
-            return map(_titled, on(of, runs=runs)(settings))
+            roles = () if of in ("parts", "kept", "mains") else (of,)
+            return map(_titled, on(*roles, runs=runs)(settings))
 
 
 def _titled(setting: Setting, **fields: object) -> Case:

@@ -1,5 +1,7 @@
 """Tables and figures of Fed-MoE. Numbers of them in captions are the paper's."""
 
+from collections.abc import Callable
+
 from fedlib.papers._frame import in_all, on, who_has_what
 from fedlib.papers.fedmoe.columns import (
     SKEW_METRICS,
@@ -18,6 +20,7 @@ from fedlib.papers.fedmoe.settings import (
     KEPT,
     MAINS,
     OURS,
+    PARTS,
     PRINTED,
     PRINTED_AS,
     STEPS,
@@ -29,6 +32,10 @@ from fedlib.spec import experts, figures, server, tables
 CONTRADICTIONS = (
     "Printed inconsistently: of Avg-MoE on FEMNIST at M = 50 Tables 2, 3 and 7 have 83.30, 82.78 "
     "and 82.60, of FedJETs Tables 2 and 7 have 76.96 and 75.88."
+)
+FIGURE_4 = (
+    "The paper's Figure 4: 60 % of the reserved data are of one class, or all classes are alike. "
+    "The paper shows Sent140 and Yelp at M = 50."
 )
 ROLLED = 100  # number of clients of FedRolex's only published number (section 0)
 BETA_PAIR = ("fedmoe", "fedmoe-beta-1e-1")
@@ -55,7 +62,7 @@ WITH_MAINS = {  # Table 8
 
 
 def _ablation(
-    number: int, role: str, title: str, head: str, titles: dict[str, str], asks: str
+    number: int, shown: Callable, title: str, head: str, titles: dict[str, str], asks: str
 ) -> server.GlobalAccuracy:
     """A table of the paper about one part of Fed-MoE; `titles` of the rows are by label."""
     table = f"table{number}"
@@ -63,7 +70,7 @@ def _ablation(
         title,
         f"The paper's Table {number}, at M = 50.",
         tuple(titles),
-        on(role),
+        shown,
         columns=columns(ABLATED),
         head=head,
         rows=rows(titles, PRINTED_AS.get(table, {})),
@@ -75,10 +82,8 @@ def _ablation(
 TABLES = {
     "accuracy": server.GlobalAccuracy(
         "Accuracy by number of clients",
-        f"The paper's Table 2. {CONTRADICTIONS} Of CentMoE, which no client has a part in, the "
-        "paper has one number for all M. Here it has the rounds of the other methods on each "
-        "federation and draws its batches anew; on FEMNIST what it is tested on differs, too, "
-        "as M decides which writers are the clients'.",
+        f"The paper's Table 2. {CONTRADICTIONS} CentMoE has no clients, and one number for all M "
+        "in the paper; here it has the rounds and test examples of the others.",
         (*PRINTED, *OURS),
         on("main"),
         columns=columns(published=lambda setting: f"table2-m{setting.num_clients}"),
@@ -87,8 +92,8 @@ TABLES = {
     ),
     "size": server.ServerSize(
         "Parameters and traffic",
-        "The paper's Table 1. Its 6.5 M of FedAvg on FEMNIST are 6.6 M, and its 1.59 G "
-        "of Fed-MoE on Yelp are 1.67 G, by the networks that it names.",
+        "The paper's Table 1. By the networks that it names, its 6.5 M of FedAvg on FEMNIST are "
+        "6.6 M, and its 1.59 G of Fed-MoE on Yelp are 1.67 G.",
         ("fedavg", "avg-moe", "fedmoe"),
         on("size"),
         published="table1",
@@ -104,18 +109,17 @@ TABLES = {
     ),
     "rolling": server.GlobalAccuracy(
         "A rolling part of a wider network",
-        "FedRolex, of which section 5.4 of the paper prints one number, for 100 clients; the "
-        "data set is inferred. Its server's network is twice as wide as the clients'.",
+        "FedRolex has one number in section 5.4, for 100 clients; the data set is inferred. Its "
+        "server's network is twice as wide as the clients'.",
         ("fedavg", "fedrolex", "fedmoe"),
-        on("rolling"),
+        on(runs=("fedrolex",)),
         columns=columns(ROLLED),
         published="text",
         asks="Is it enough to train a part of a wider network?",
     ),
     "cost": tables.Cost(
         "What training costs",
-        "Training examples, arithmetic and traffic of all clients together; what the "
-        "server computes is not in it.",
+        "All clients together, without the server's computation.",
         (*PRINTED, *OURS),
         on("main"),
     ),
@@ -130,25 +134,24 @@ TABLES = {
         asks="How many experts does the server need?",
     ),
     "parts": _ablation(
-        *(4, "parts", "Entropy and synchronisation", "With", WITH_PARTS),
+        *(4, on(runs=PARTS), "Entropy and synchronisation", "With", WITH_PARTS),
         "Which part of Fed-MoE matters?",
     ),
     "entropy_weight": _ablation(
-        *(5, "betas", "Weight β of the entropy", "β", WITH_BETA),
+        *(5, on("betas"), "Weight β of the entropy", "β", WITH_BETA),
         "How much should the gate be pushed to decide?",
     ),
     "top_l": _ablation(
-        *(6, "kept", "Experts at inference", "L", WITH_KEPT),
+        *(6, on(runs=("fedmoe-top-2",)), "Experts at inference", "L", WITH_KEPT),
         "How many experts are needed to predict?",
     ),
     "main_experts": _ablation(
-        *(8, "mains", "Number of main experts", "Main experts", WITH_MAINS),
+        *(8, on(runs=("fedmoe-main-0",)), "Number of main experts", "Main experts", WITH_MAINS),
         "How many main experts does a client need?",
     ),
     "reserved": server.GlobalAccuracy(
         "Size of the reserved set",
-        "Section 5.3 of the paper, at M = 50: examples that the server has to train its gate "
-        "on and to measure relevance with.",
+        "Section 5.3, at M = 50: the server's examples for its gate and for relevance.",
         ("fedmoe",),
         on("reserved"),
         columns=by_reserved,
@@ -156,41 +159,34 @@ TABLES = {
         asks="How many examples does the server need?",
     ),
     "skewed": server.GlobalAccuracy(
-        "A skewed reserved set",
-        "The paper's Figure 4: 60 % of the reserved data are of one class, and what is gained "
-        "where all classes are alike. The paper shows Sent140 and Yelp at M = 50.",
-        in_all(PRINTED),
-        on("even", "skewed"),
+        *("A skewed reserved set", FIGURE_4, in_all(PRINTED), on("even", "skewed")),
         columns=of_figure_4,
         published="figure4",
         asks="What if the server's examples are skewed?",
     ),
     "weights": server.GlobalAccuracy(
         "Readings of the weights Wʳ and Wᶜ",
-        "Fed-MoE takes sums over the reserved set for Wʳ, and the code's form of Wᶜ. Then "
-        "one change at a time: Equations 11 and 12 of sums, with which the largest takes all, "
-        "or of means, which are nearly uniform; shares without a second softmax; Wʳ of means; "
-        "equal Wʳ. The paper prints no such numbers.",
+        "Fed-MoE has sums over the reserved set in Wʳ, and the code's Wᶜ. The others change one "
+        "thing: Wᶜ by Equations 11 and 12, of sums (the largest takes all) or of means (nearly "
+        "uniform); shares without a second softmax; Wʳ of means; equal Wʳ. None is in the paper.",
         WEIGHTS,
-        on("weights"),
+        on(runs=WEIGHTS[:2]),
         columns=columns(),
         asks="Does it matter how the paper's weights are read?",
     ),
     "steps": server.GlobalAccuracy(
         "How far experts, clients and α move",
-        "λ for experts and clients alike, as in Equations 6 and 13: with 1 experts are "
-        "replaced and clients keep what they trained. Or an α that is not learned. The paper "
-        "prints no such numbers.",
+        "λ of Equations 6 and 13, for experts and clients: with 1 experts are replaced and clients "
+        "keep their own models. Or a fixed α. None is in the paper.",
         STEPS,
-        on("steps"),
+        on(runs=("fedmoe-lambda-0.5",)),
         columns=columns(),
         asks="What moves how far in a round?",
     ),
     "own_models": tables.Views(
         "Clients' own models",
-        "Mean accuracy of the clients' own models on the server's test examples, "
-        "beside that of the server's. In the ensemble clients train alone, so its column of "
-        "clients is what the literature calls Local. The paper prints no such numbers.",
+        "On the server's test examples, beside the server's model. In the ensemble clients train "
+        "alone, so its column of clients is usually called Local. None is in the paper.",
         ("ensemble", "fedmoe", "fedmoe-fresh"),
         on("alone"),
         columns=[
@@ -201,29 +197,28 @@ TABLES = {
     ),
     "released_code": server.GlobalAccuracy(
         "What the released code does",
-        "The code keeps one expert in training, by a value that is constant: entropy and "
-        "importance have no gradient for the gate, and its load alone trains it. Straight "
-        "through has the gradient that is missing. Numbers that its README prints are those of "
-        "Table 2.",
+        "In training the code keeps one expert, by a constant value: of its losses, load alone "
+        "trains the gate. Straight through adds the missing gradient. The numbers of its README "
+        "are those of Table 2.",
         GATES,
-        on("gates"),
+        on(runs=("fedmoe-code",)),
         columns=columns(),
         asks="Does the released code do what the paper says?",
     ),
     "warm_start": server.GlobalAccuracy(
         "A warm start",
-        "One expert is trained on the server's data for an epoch, and all experts and clients "
-        "start from it; or from their common random or pretrained weights, as in the paper. "
-        "The code of Yelp reads such an expert from a file that was not released.",
+        "All experts and clients start from an expert that was trained for an epoch on the "
+        "server's data, or as in the paper. The code of Yelp reads an expert that was not "
+        "released.",
         WARM,
-        on("warm"),
+        on(runs=WARM),
         columns=columns(),
         asks="Does a warm start help?",
     ),
     "alpha": tables.LearnedAlpha(
         "The share α of the routed experts",
-        "As learned, beside section 5.2 of the paper. Its 0.38 on CIFAR-10 cannot come "
-        "of the released code, which starts at 0.9 with a rate of 5e-7.",
+        "Section 5.2. Its 0.38 on CIFAR-10 cannot come of the released code, which starts at 0.9 "
+        "with a rate of 5e-7.",
         ("fedmoe",),
         on("written"),
         published="text",
@@ -233,23 +228,19 @@ TABLES = {
 FIGURES = {
     "accuracy_over_rounds": figures.AccuracyOverRounds(
         "Accuracy over rounds",
-        "On the server's test examples. Methods that choose a state by validation "
-        "examples show the best one so far, and with a star when it was found.",
+        "On the server's test examples. Methods that choose a state show the best one so far, and "
+        "a star when it was found.",
         (*PRINTED, *OURS),
         on("main"),
         group="server",
         chosen=True,
     ),
     "skewed_reserved_set": figures.GainBars(
-        "Effect of a skewed reserved set",
-        "The paper's Figure 4: 60 % of the reserved data are of one class, or all "
-        "classes are alike. The paper shows Sent140 and Yelp at M = 50.",
-        in_all(PRINTED),
-        skewed_and_even,
+        *("Effect of a skewed reserved set", FIGURE_4, in_all(PRINTED), skewed_and_even),
         pairs=pairs,
         bars=[
-            {"metric": metric, "title": title, "printed": theirs}
-            for metric, (title, theirs) in SKEW_METRICS.items()
+            {"metric": metric, "title": title, "printed": printed}
+            for metric, (title, printed) in SKEW_METRICS.items()
         ],
         names=["60 % of one class", "even classes"],
         gains="figure4-gain",
@@ -266,10 +257,10 @@ FIGURES = {
     ),
     "gate_of_the_code": experts.TablesOverTime(
         "The gate by expert and class, of the paper and of the released code",
-        "The code's losses leave its gate to balance the load; straight through, they "
-        "reach it. Means over the examples of a class with which relevance is measured.",
+        "The code's gate balances the load alone. Means over the examples for relevance of a "
+        "class.",
         GATES,
-        on("gates"),
+        on(runs=("fedmoe-code",)),
         rounds=some_rounds,
         **BY_CLASS,
         asks="Does the gate of the released code differ from the paper's?",

@@ -1,40 +1,70 @@
-"""Construction of Fed-MoE's federations and networks; sections are those of README.md."""
+"""Fed-MoE's data sets, networks and partitions; sections are those of README.md."""
+
+from typing import NamedTuple
 
 from fedlib.papers.fedmoe.settings import Networks, Setting
 from fedlib.spec import Data
 
 SEED = 42  # of the partitions; the code's
-READING = {
-    "digits": {},
-    "femnist": {"source": "leaf", "scaling": "symmetric"},  # section 4.1
-    "cifar10": {"scaling": "imagenet"},  # section 4.2
-    "sent140": {"train_per_class": 25_000, "test_per_class": 5000},  # of 800,000; ours
-    "yelp": {"test_per_class": 2000},  # 10,000 test reviews (section 4.4)
-}
-TITLES = {
-    **{"digits": "Digits", "femnist": "FEMNIST", "cifar10": "CIFAR-10"},
-    **{"sent140": "SENT-140", "yelp": "Yelp"},
+Labels = tuple[str, ...]
+
+
+class Dataset(NamedTuple):
+    """A data set: its title, its networks, and arguments of its `read`."""
+
+    title: str
+    networks: Networks
+    params: dict = {}
+
+
+DATASETS = {
+    "digits": Dataset("Digits", Networks("fedmoe_cnn", 10, {"hidden": 32, "side": 8}, "hidden")),
+    "text": Dataset(
+        "Made-up texts",
+        Networks(
+            *("transformer", 5),
+            {"size": "bert-lite", "vocabulary": 200, "max_length": 16, "pool": "mean"},
+        ),
+        {
+            **{"num_clients": 6, "train_examples": 45, "test_examples": 0},
+            **{"server_train": 100, "server_val": 50, "server_test": 200, "probe": 50},
+        },
+    ),
+    "femnist": Dataset(  # section 4.1
+        "FEMNIST",
+        Networks("fedmoe_cnn", 62, {"hidden": 2048, "augment": True}, "hidden"),
+        {"source": "leaf", "scaling": "symmetric"},
+    ),
+    "cifar10": Dataset(  # section 4.2
+        "CIFAR-10",
+        Networks("cifar_resnet18", 10, {"width": 64, "augment": True}, "width"),
+        {"scaling": "imagenet"},
+    ),
+    "sent140": Dataset(
+        "SENT-140",
+        Networks(
+            *("transformer", 2, {"size": "bert-base", "pool": "mean"}),
+            weights="bert_base_weights",
+            gate_weights="bert_base_weights",
+        ),
+        {"train_per_class": 25_000, "test_per_class": 5000},  # of 800,000; ours
+    ),
+    "yelp": Dataset(  # section 4.4
+        "Yelp",
+        Networks(
+            *("transformer", 5, {"size": "gpt2-medium", "pool": "mean"}),
+            gate={"size": "gpt2"},
+            weights="gpt2_medium_weights",
+            gate_weights="gpt2_weights",
+        ),
+        {"test_per_class": 2000},
+    ),
 }
 VARIED = {  # by role: ends of the federation's name and of its title
     "reserved": ("-reserved{}", ", {} reserved"),
     "skewed": ("-skewed", ", skewed reserved data"),
     "gates": ("-code", ", as in the code"),
 }
-NUM_CLASSES = {"digits": 10, "cifar10": 10, "sent140": 2, "yelp": 5}
-
-
-def cnn(num_classes: int, hidden: int = 2048, **size) -> Networks:
-    """The convolutional networks of FEMNIST (section 4.1), and of digits."""
-    size = {"hidden": hidden, **size}
-    params = {"num_classes": num_classes, **size}
-    return Networks("fedmoe_cnn", params, "fedmoe_cnn", size, widths=("hidden",))
-
-
-def resnet(width: int = 64) -> Networks:
-    """The networks of CIFAR-10 (section 4.2)."""
-    size = {"width": width, "augment": True}
-    params = {"num_classes": 10, **size}
-    return Networks("cifar_resnet18", params, "cifar_resnet18", size, widths=("width",))
 
 
 def of_writers(num_clients: int, writers: int, **reserved) -> dict:
@@ -55,43 +85,35 @@ def of_classes(num_clients: int, **sizes) -> dict:
 
 def setting_of(
     dataset: str,
-    num_clients: int,
     partition: dict,
-    labels: tuple[str, ...],
-    roles: tuple[str, ...],
-    networks: Networks,
-    preset: str,
+    labels: Labels,
+    roles: Labels,
     notes: tuple[str, ...] = (),
     **about,
 ) -> Setting:
     """The setting on a federation whose name says what is `VARIED` in its first role."""
-    reserved = _reserved(dataset, partition)
+    title, networks, params = DATASETS[dataset]
+    clients = {**params, **partition}["num_clients"]
+    reserved = partition.get("server_examples")
+    if "server_per_class" in partition:
+        reserved = networks.num_classes * partition["server_per_class"]
     end, what = (text.format(reserved) for text in VARIED.get(roles[0], ("", "")))
     data = Data(
-        name=f"{dataset}-m{num_clients}{end}",
-        dataset=dataset,
-        params=READING[dataset],
+        name=f"{dataset}-m{clients}{end}",
+        dataset="synthetic_text" if dataset == "text" else dataset,
+        params=params,
         partition=partition,
         seed=SEED,
-        title=f"{TITLES[dataset]}, M = {num_clients}{what}",
+        title=f"{title}, M = {clients}{what}",
         partition_label=partition["kind"],
-        family=TITLES[dataset],
+        family=title,
         notes=notes,
     )
     return Setting(
         data=data,
         labels=tuple(dict.fromkeys(labels)),
-        networks=networks,
-        preset=preset,
-        num_clients=num_clients,
+        num_clients=clients,
         roles=roles,
         reserved=reserved,
-        **about,
+        **{"networks": networks, "preset": dataset, **about},
     )
-
-
-def _reserved(dataset: str, partition: dict) -> int | None:
-    """Number of the server's training examples, if the declaration has it."""
-    if partition["kind"] == "writer_groups":
-        return partition["server_examples"]
-    return NUM_CLASSES[dataset] * partition["server_per_class"]

@@ -5,12 +5,13 @@ a probe for preset "code" alone, which measures relevance on other examples than
 examples.
 """
 
+from dataclasses import replace
+
 from fedlib.papers.fedmoe.federations import (
-    SEED,
-    cnn,
+    DATASETS,
+    Labels,
     of_classes,
     of_writers,
-    resnet,
     setting_of,
 )
 from fedlib.papers.fedmoe.settings import (
@@ -29,7 +30,6 @@ from fedlib.papers.fedmoe.settings import (
     Networks,
     Setting,
 )
-from fedlib.spec import Data
 
 SEEDS = (0, 1, 2)  # ours; the paper does not state its number of repetitions
 MAJORITY = 0.6  # of the skewed reserved data (Figure 4)
@@ -48,16 +48,13 @@ QUICK = {  # our rates, for visible effects in few rounds; lambda moves experts 
     "server": {"lr": 3e-4, "batch_size": 16, "epochs": 2},
     "params": {"lam": 0.5, "alpha_lr_scale": 10.0},
     "evaluate_every": 2,
+    "preset": "femnist",
 }
 DEMO = (
     *(*PRINTED, *OURS, "fedrolex", *PARTS, "fedmoe-beta-1e-1", "fedmoe-top-2"),
     *("fedmoe-main-0", "avg-moe-k3", "fedmoe-wc-paper", "fedmoe-code", *WARM),
 )
-ABLATIONS = (
-    *("experts", "parts", "betas", "kept", "mixtures", "mains", "weights", "gates", "warm"),
-    "alone",
-)
-ALL_BUT_SKEWED = ("size", *ABLATIONS, "reserved", "even", "written")
+IN_ONE = ("experts", "betas", "mixtures", "alone")  # roles of the federation with all ablations
 
 
 def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
@@ -67,59 +64,29 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         "everything runs, not what the paper claims.",
         (0,),
         (
-            _digits(6, DEMO, ("main", "rolling", *ALL_BUT_SKEWED)),
+            _digits(6, DEMO, ("main", "size", *IN_ONE, "reserved", "even", "written")),
             _digits(12, ("fedavg", "fedmoe"), ("main",)),
             _digits(6, ("fedmoe",), ("reserved",), server_per_class=3),
             # There are too few digits for a skewed probe as well.
             _digits(6, ("fedmoe",), ("skewed",), majority=MAJORITY, probe_per_class=0),
-            _made_up_texts(("fedavg", "fedmoe")),
+            setting_of(
+                *("text", {"kind": "natural"}, ("fedavg", "fedmoe"), ("main", "size")),
+                notes=(TEXT_NOTE,),
+                **QUICK,
+            ),
         ),
     )
 
 
-def _digits(
-    num_clients: int, labels: tuple[str, ...], roles: tuple[str, ...], **reserved
-) -> Setting:
+def _digits(num_clients: int, labels: Labels, roles: Labels, **reserved) -> Setting:
     partition = {
         **{"kind": "server_equal", "num_clients": num_clients, "pool_per_class": 60},
         **{"train_examples": 540 // num_clients, "val_per_class": 10, "server_per_class": 10},
         **{"probe_per_class": 5, **reserved},
     }
-    return setting_of(
-        *("digits", num_clients, partition, labels, roles),
-        networks=cnn(10, hidden=32, side=8),
-        preset="femnist",
-        notes=(DIGITS_NOTE,),
-        # At the rate of the texts FedAvg of 12 clients is at chance after these rounds.
-        **QUICK | {"local": QUICK["local"] | {"lr": 1e-2}},
-    )
-
-
-def _made_up_texts(labels: tuple[str, ...]) -> Setting:
-    data = Data(
-        name="text-m6",
-        dataset="synthetic_text",
-        params={
-            **{"num_clients": 6, "train_examples": 45, "test_examples": 0},
-            **{"server_train": 100, "server_val": 50, "server_test": 200, "probe": 50},
-        },
-        partition={"kind": "natural"},
-        seed=SEED,
-        title="Made-up texts, M = 6",
-        partition_label="natural",
-        family="Made-up texts",
-        notes=(TEXT_NOTE,),
-    )
-    size = {"size": "bert-lite", "vocabulary": 200, "max_length": 16, "pool": "mean"}
-    return Setting(
-        data=data,
-        labels=labels,
-        networks=Networks("transformer", {"num_classes": 5, **size}, "transformer", size),
-        preset="femnist",
-        num_clients=6,
-        roles=("main", "size"),
-        **QUICK,
-    )
+    # At the rate of the texts FedAvg of 12 clients is at chance after these rounds.
+    quick = QUICK | {"local": QUICK["local"] | {"lr": 1e-2}}
+    return setting_of("digits", partition, labels, roles, notes=(DIGITS_NOTE,), **quick)
 
 
 # -- reduced ------------------------------------------------------------------------------
@@ -136,18 +103,17 @@ LITE = (
 def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     """Real CIFAR-10 and LEAF's FEMNIST with the `lite` settings of section 5.2."""
     few = ("fedavg", "fedprox", "avg-moe", "fedmoe", "fedmoe-fresh")
-    written = ("reserved", "written")
     return (
         "reduced: the real CIFAR-10 and LEAF's FEMNIST with narrow networks, few examples and "
         "rounds.",
         (0,),
         (
-            _femnist_lite(10, 5, 15, LITE, ("main", "size", *ABLATIONS, "steps", *written)),
+            _femnist_lite(10, 5, 15, LITE, ("main", "size", *IN_ONE, "reserved", "written")),
             _femnist_lite(50, 1, 30, (*PRINTED, "fedmoe-fresh"), ("main",)),
             _femnist_lite(10, 5, 15, ("fedmoe",), ("reserved",), server_examples=320),
             # FedJETs and the parts of the method take an hour here, so only FEMNIST has them.
             _cifar10_lite(
-                *(10, (*few, "centmoe", "fedmoe-lambda-0.5"), ("main", "even", "written", "steps"))
+                *(10, (*few, "centmoe", "fedmoe-lambda-0.5"), ("main", "even", "written"))
             ),
             _cifar10_lite(50, few, ("main",)),
             _cifar10_lite(100, ("fedavg", "fedmoe", "fedmoe-fresh"), ("main",)),
@@ -157,19 +123,18 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     )
 
 
+def _narrow(dataset: str, width: int) -> Networks:
+    networks = DATASETS[dataset].networks
+    return replace(networks, size={**networks.size, networks.width: width})
+
+
 def _femnist_lite(
-    num_clients: int,
-    writers: int,
-    rounds: int,
-    labels: tuple[str, ...],
-    roles: tuple[str, ...],
-    **reserved,
+    num_clients: int, writers: int, rounds: int, labels: Labels, roles: Labels, **reserved
 ) -> Setting:
     fewer = {"server_examples": 640, "val_fraction": 0.05, **reserved}
     return setting_of(
-        *("femnist", num_clients, of_writers(num_clients, writers, **fewer), labels, roles),
-        networks=cnn(62, hidden=256, augment=True),
-        preset="femnist",
+        *("femnist", of_writers(num_clients, writers, **fewer), labels, roles),
+        networks=_narrow("femnist", 256),
         notes=(
             f"clients of {writers} writer{'s' * (writers > 1)} instead of 30, 640 reserved "
             "examples instead of 1,280, a hidden layer of 256 instead of 2,048; "
@@ -186,15 +151,12 @@ def _femnist_lite(
     )
 
 
-def _cifar10_lite(
-    num_clients: int, labels: tuple[str, ...], roles: tuple[str, ...], **reserved
-) -> Setting:
+def _cifar10_lite(num_clients: int, labels: Labels, roles: Labels, **reserved) -> Setting:
     fewer = {"train_examples": 375, "server_per_class": 20, "val_per_class": 50}
-    few = of_classes(num_clients, **fewer, test_per_class=200, **reserved)
+    partition = of_classes(num_clients, **fewer, test_per_class=200, **reserved)
     return setting_of(
-        *("cifar10", num_clients, few, labels, roles),
-        networks=resnet(width=16),
-        preset="cifar10",
+        *("cifar10", partition, labels, roles),
+        networks=_narrow("cifar10", 16),
         notes=(
             "375 images per client, 200 reserved instead of 1,000, 500 to validate on and 2,000 to "
             "test on instead of 10,000; a ResNet-18 of width 16 instead of 64; 8 rounds of one "
@@ -221,92 +183,56 @@ ON_CIFAR10 = (
     *(*EVERYTHING, *PARTS, *(f"fedmoe-beta-{beta}" for beta in BETAS)),
     *(*(f"fedmoe-top-{n}" for n in KEPT), *WEIGHTS),
 )
-FEMNIST_ROLES = (
-    *("main", "size", "experts", "parts", "kept", "mixtures", "mains", "weights", "steps"),
-    "alone",
-)
-CIFAR10_ROLES = ("main", "parts", "betas", "kept", "mixtures", "weights", "alone")
+OF_THE_CODE = {  # unequal clients, 10,000 images for the gate, 200 for relevance (section 4.2)
+    **{"kind": "server_dirichlet", "num_clients": 50, "pool_per_class": 3480, "alpha": 1.0},
+    **{"probe_per_class": 20, "val_per_class": 500, "server_per_class": 1000},
+}
 
 
 def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     """Data and networks of section 0, rounds and rates of section 3.1."""
+    written, more = ("reserved", "written"), ("mixtures", "alone")
+    mains = tuple(f"fedmoe-main-{n}" for n in MAINS)
     return (
         "full: the paper's data sets, networks and federations with the released code's rounds "
         "and rates, as the paper prints none.",
         SEEDS,
-        (*_images(), *_texts()),
+        (
+            _femnist(10, EVERYTHING, ("main",)),
+            _femnist(50, ON_FEMNIST, ("main", "size", "experts", *more, *written)),
+            _femnist(100, EVERYTHING, ("main",)),
+            _cifar10(10, EVERYTHING, ("main",)),
+            _cifar10(50, ON_CIFAR10, ("main", "betas", *more, *written)),
+            _cifar10(100, (*EVERYTHING, "fedrolex"), ("main",)),
+            *(_femnist(50, ("fedmoe",), ("reserved",), server_examples=n) for n in (320, 640)),
+            *(_cifar10(50, ("fedmoe",), ("reserved",), server_per_class=n) for n in (25, 50)),
+            # All examples of ten writers for the gate, another writer for relevance (section 4.1).
+            _femnist(50, GATES, ("gates",), server_examples=None),
+            setting_of("cifar10", OF_THE_CODE, GATES, ("gates",)),
+            _sent140(10, EVERYTHING, ("main",)),
+            _sent140(50, (*EVERYTHING, *mains), ("main", "even", "written")),
+            _sent140(100, EVERYTHING, ("main",)),
+            _sent140(50, SKEWED, ("skewed",), majority=MAJORITY),
+            _yelp(10, EVERYTHING, ("main",)),
+            _yelp(50, (*EVERYTHING, *WARM), ("main", "size", "even", "written")),
+            _yelp(100, EVERYTHING, ("main",)),
+            _yelp(50, SKEWED, ("skewed",), majority=MAJORITY),
+        ),
     )
 
 
-def _images() -> tuple[Setting, ...]:
-    """FEMNIST and CIFAR-10."""
-    written = ("reserved", "written")
-    return (
-        _femnist(10, EVERYTHING, ("main",)),
-        _femnist(50, ON_FEMNIST, (*FEMNIST_ROLES, *written)),
-        _femnist(100, EVERYTHING, ("main",)),
-        _cifar10(10, EVERYTHING, ("main",)),
-        _cifar10(50, ON_CIFAR10, (*CIFAR10_ROLES, *written)),
-        _cifar10(100, (*EVERYTHING, "fedrolex"), ("main", "rolling")),
-        *(_femnist(50, ("fedmoe",), ("reserved",), server_examples=n) for n in (320, 640)),
-        *(_cifar10(50, ("fedmoe",), ("reserved",), server_per_class=n) for n in (25, 50)),
-        _femnist_of_the_code(),
-        _cifar10_of_the_code(),
-    )
-
-
-def _femnist(
-    num_clients: int, labels: tuple[str, ...], roles: tuple[str, ...], **reserved
-) -> Setting:
+def _femnist(num_clients: int, labels: Labels, roles: Labels, **reserved) -> Setting:
     """Thirty writers per client, as in the code; the paper's sizes need a few more at M = 50."""
-    partition = of_writers(num_clients, 30, **reserved)
-    networks = cnn(62, augment=True)
-    return setting_of("femnist", num_clients, partition, labels, roles, networks, "femnist")
+    return setting_of("femnist", of_writers(num_clients, 30, **reserved), labels, roles)
 
 
-def _cifar10(
-    num_clients: int, labels: tuple[str, ...], roles: tuple[str, ...], **reserved
-) -> Setting:
+def _cifar10(num_clients: int, labels: Labels, roles: Labels, **reserved) -> Setting:
     """Clients of equal size; for M = 10 in proportion to the paper's sizes for larger M."""
     sizes = {"train_examples": IN_ALL // num_clients, "server_per_class": 100, "val_per_class": 500}
-    partition = of_classes(num_clients, **(sizes | reserved))
-    return setting_of("cifar10", num_clients, partition, labels, roles, resnet(), "cifar10")
+    return setting_of("cifar10", of_classes(num_clients, **sizes | reserved), labels, roles)
 
 
-def _femnist_of_the_code() -> Setting:
-    """All examples of ten writers for the gate, and another writer for relevance (section 4.1)."""
-    partition = of_writers(50, 30, server_examples=None, probe_writers=1)
-    networks = cnn(62, augment=True)
-    return setting_of("femnist", 50, partition, GATES, ("gates",), networks, "femnist")
-
-
-def _cifar10_of_the_code() -> Setting:
-    """Unequal clients, 10,000 images for the gate and 200 for relevance (section 4.2)."""
-    partition = {
-        **{"kind": "server_dirichlet", "num_clients": 50, "pool_per_class": 3480, "alpha": 1.0},
-        **{"probe_per_class": 20, "val_per_class": 500, "server_per_class": 1000},
-    }
-    return setting_of("cifar10", 50, partition, GATES, ("gates",), resnet(), "cifar10")
-
-
-def _texts() -> tuple[Setting, ...]:
-    """SENT-140 and Yelp."""
-    few = (*EVERYTHING, *(f"fedmoe-main-{n}" for n in MAINS))
-    return (
-        _sent140(10, EVERYTHING, ("main",)),
-        _sent140(50, few, ("main", "mains", "even", "written")),
-        _sent140(100, EVERYTHING, ("main",)),
-        _sent140(50, SKEWED, ("skewed",), majority=MAJORITY),
-        _yelp(10, EVERYTHING, ("main",)),
-        _yelp(50, (*EVERYTHING, *WARM), ("main", "size", "even", "written", "warm")),
-        _yelp(100, EVERYTHING, ("main",)),
-        _yelp(50, SKEWED, ("skewed",), majority=MAJORITY),
-    )
-
-
-def _sent140(
-    num_clients: int, labels: tuple[str, ...], roles: tuple[str, ...], **reserved
-) -> Setting:
+def _sent140(num_clients: int, labels: Labels, roles: Labels, **reserved) -> Setting:
     """190 tweets of each class at M = 100 (section 0), otherwise in proportion (ours).
 
     There are too few tweets labelled by hand, so the test examples are others.
@@ -316,24 +242,14 @@ def _sent140(
         **{"train_examples": 38_000 // num_clients, "share": 0.5},
         **{"val_per_class": 1000, "server_per_class": 500, **reserved},
     }
-    bert = {"size": "bert-base", "pool": "mean"}
-    weights = {"weights": "bert_base_weights", "gate_weights": "bert_base_weights"}
-    networks = Networks("transformer", {"num_classes": 2, **bert}, "transformer", bert, **weights)
-    return setting_of("sent140", num_clients, partition, labels, roles, networks, "sent140")
+    return setting_of("sent140", partition, labels, roles)
 
 
-def _yelp(num_clients: int, labels: tuple[str, ...], roles: tuple[str, ...], **reserved) -> Setting:
+def _yelp(num_clients: int, labels: Labels, roles: Labels, **reserved) -> Setting:
     """5,000 reviews per client, more than half of one class (sections 0 and 4.4)."""
     partition = {
         **{"kind": "server_majority", "num_clients": num_clients, "pool_per_class": 125_000},
         **{"train_examples": 5000, "share": 0.55, "share_to": 0.65, "rest": "all"},
         **{"val_per_class": 100, "server_per_class": 200, **reserved},
     }
-    networks = Networks(
-        *("transformer", {"num_classes": 5, "size": "gpt2-medium", "pool": "mean"}),
-        *("transformer", {"size": "gpt2", "pool": "mean"}),
-        weights="gpt2_medium_weights",
-        gate_weights="gpt2_weights",
-    )
-    about = {"evaluate_every": 1}
-    return setting_of("yelp", num_clients, partition, labels, roles, networks, "yelp", **about)
+    return setting_of("yelp", partition, labels, roles, evaluate_every=1)

@@ -17,7 +17,24 @@ AVG_EXPERTS = 2  # of Avg-MoE, "FedMix (2-Exp)" (section 0)
 LOGS = 20  # most rounds in which the gate, alpha and weights are logged; ours
 UNGATED = ("ensemble", "fedavg", "fedprox", "server_finetuning")  # methods
 UNUSED = "trains on none of the server's data"
-CHOOSES = "of its states, that of the least loss on the server's validation examples predicts"
+CHOOSES = "of its states, that of least loss on the server's validation examples predicts"
+NOTES = {  # by label
+    "fedmoe": (f"gate, alpha and relevance are of the server's data; {CHOOSES}",),
+    "fedavg": (UNUSED,),
+    "fedprox": (UNUSED, f"μ = {MU:g} is ours"),
+    "centmoe": (f"trains on the server's data alone, without any client; {CHOOSES}",),
+    "avg-moe": (UNUSED, "the paper's FedMix (2-Exp), which is not the variational FedMix"),
+    "fedjets": (
+        UNUSED,
+        "the paper's Anchor-MoE; an anchor per expert takes part in every round, besides as "
+        "many other clients as the other methods have",
+    ),
+    "fedrolex": (UNUSED, "the server's network is twice as wide; ours"),
+    "ensemble": (UNUSED, "the mean of the predictions of clients' own models; ours"),
+    "server-finetuning": (f"ours; trains a copy on the server's data in every round; {CHOOSES}",),
+    "uniform-mixture": ("Fed-MoE with equal weights Wʳ; ours",),
+    "fedmoe-fresh": ("clients train from the main expert, not from their own models; ours",),
+}
 
 
 @dataclass(frozen=True)
@@ -50,52 +67,16 @@ MAINS = (0, 2, 3)  # Table 8, besides 1
 NO_ENTROPY, NO_SYNC = {"entropy_weight": 0.0}, {"sync_weights": "none"}
 
 VARIANTS = {
-    "fedmoe": Variant(
-        "Fed-MoE",
-        "fedmoe",
-        notes=(
-            "trains its gate and alpha on the server's data, and measures relevance with them; "
-            f"{CHOOSES}",
-        ),
-    ),
-    "fedavg": Variant("FedAvg", "fedavg", notes=(UNUSED,)),
-    "fedprox": Variant("FedProx", "fedprox", {"mu": MU}, notes=(UNUSED, f"μ = {MU:g} is ours")),
-    "centmoe": Variant(
-        "CentMoE",
-        "centmoe",
-        notes=(f"trains on the server's data alone, without any client; {CHOOSES}",),
-    ),
-    "avg-moe": Variant(
-        "Avg-MoE",
-        "moe_fedavg",
-        experts=AVG_EXPERTS,
-        notes=(UNUSED, "the paper's FedMix (2-Exp), which is not the variational FedMix"),
-    ),
-    "fedjets": Variant(
-        "FedJETs",
-        "fedjets",
-        notes=(
-            UNUSED,
-            "the paper's Anchor-MoE; an anchor per expert takes part in every round, besides as "
-            "many other clients as the other methods have",
-        ),
-    ),
-    "fedrolex": Variant(
-        "FedRolex", "fedrolex", notes=(UNUSED, "the server's network is twice as wide; ours")
-    ),
-    "ensemble": Variant(
-        "Ensemble of clients",
-        "ensemble",
-        notes=(UNUSED, "the mean of what the clients' own models predict; ours"),
-    ),
-    "server-finetuning": Variant(
-        "FedAvg, tuned on the server",
-        "server_finetuning",
-        notes=(f"ours; trains a copy on the server's data in every round; {CHOOSES}",),
-    ),
-    "uniform-mixture": Variant(
-        "Uniform mixture", "uniform_mixture", notes=("Fed-MoE with equal weights Wʳ; ours",)
-    ),
+    "fedmoe": Variant("Fed-MoE", "fedmoe"),
+    "fedavg": Variant("FedAvg", "fedavg"),
+    "fedprox": Variant("FedProx", "fedprox", {"mu": MU}),
+    "centmoe": Variant("CentMoE", "centmoe"),
+    "avg-moe": Variant("Avg-MoE", "moe_fedavg", experts=AVG_EXPERTS),
+    "fedjets": Variant("FedJETs", "fedjets"),
+    "fedrolex": Variant("FedRolex", "fedrolex"),
+    "ensemble": Variant("Ensemble of clients", "ensemble"),
+    "server-finetuning": Variant("FedAvg, tuned on the server", "server_finetuning"),
+    "uniform-mixture": Variant("Uniform mixture", "uniform_mixture"),
     "fedmoe-plain": _fedmoe("neither", **NO_ENTROPY, **NO_SYNC),
     "fedmoe-entropy": _fedmoe("entropy alone", **NO_SYNC),
     "fedmoe-sync": _fedmoe("synchronisation alone", **NO_ENTROPY),
@@ -103,15 +84,7 @@ VARIANTS = {
         f"fedmoe-beta-{name}": _fedmoe(f"β = {name}", entropy_weight=beta)
         for name, beta in BETAS.items()
     },
-    "fedmoe-fresh": Variant(
-        "Fed-MoE, fresh starts",
-        "fedmoe",
-        {"start": "main", **NO_SYNC},
-        notes=(
-            "clients of a round train from the server's main expert, not from their own models; "
-            "ours",
-        ),
-    ),
+    "fedmoe-fresh": _fedmoe("fresh starts", start="main", **NO_SYNC),
     "fedmoe-balanced": _fedmoe("balanced load", **BALANCED),
     "fedmoe-fixed-alpha": _fedmoe("α fixed", alpha_lr_scale=0.0),
     **{
@@ -167,31 +140,34 @@ PRINTED_AS = {  # by table: published labels of runs that several tables share
 
 @dataclass(frozen=True)
 class Networks:
-    """The networks of clients, experts and gate.
+    """The networks of clients, experts and gate, which are of one model.
 
     Attributes:
-      model, params: registry name and arguments of `build`, for clients and experts.
-      gate_model, gate_params: likewise for the gate, whose classes are the experts.
-      widths: parameters that are widths of a client; () if it cannot be widened.
+      model: registry name.
+      num_classes: L.
+      size: further arguments of `build`.
+      width: the one of them that is a width; "" if a network cannot be widened.
+      gate: those that the gate has in place of these. Its classes are the experts.
       weights, gate_weights: names of pretrained initial weights; None for random ones.
     """
 
     model: str
-    params: dict
-    gate_model: str
-    gate_params: dict
-    widths: tuple[str, ...] = ()
+    num_classes: int
+    size: dict
+    width: str = ""
+    gate: dict = field(default_factory=dict)
     weights: str | None = None
     gate_weights: str | None = None
 
-    def wide(self) -> dict:
-        """`params` of a network twice as wide."""
-        return {**self.params, **{name: 2 * self.params[name] for name in self.widths}}
+    def params(self, times: int = 1) -> dict:
+        """Arguments of `build` for clients and experts, `times` as wide."""
+        wider = {self.width: times * self.size[self.width]} if self.width else {}
+        return {"num_classes": self.num_classes, **self.size, **wider}
 
-    def gate(self, num_experts: int) -> dict:
+    def of_gate(self, num_experts: int) -> dict:
         """The gate, in the form of `Run.modules`."""
-        params = {**self.gate_params, "num_classes": num_experts}
-        module = {"model": self.gate_model, "params": params}
+        params = {**self.size, **self.gate, "num_classes": num_experts}
+        module = {"model": self.model, "params": params}
         return module | ({"weights": self.gate_weights} if self.gate_weights else {})
 
 
@@ -241,13 +217,12 @@ class Setting(_frame.Setting):
         variant = VARIANTS[label]
         preset = fedmoe(self.preset, variant.preset, self.num_rounds)
         local = preset.local | self.local
-        wide = variant.method == "fedrolex"
         return self.made(
             label,
             variant,
             params=self._params(variant, preset.params, local),
             model=self.networks.model,
-            model_params=self.networks.wide() if wide else self.networks.params,
+            model_params=self.networks.params(2 if variant.method == "fedrolex" else 1),
             modules=self._modules(variant),
             rounds=self.num_rounds,
             local=local,
@@ -256,13 +231,17 @@ class Setting(_frame.Setting):
             weights=self.networks.weights,
         )
 
+    def notes(self, label: str) -> tuple[str, ...]:
+        """See `NOTES`."""
+        return NOTES.get(label, ())
+
     def _modules(self, variant: Variant) -> dict:
         """The gate; for FedRolex the clients' network, which is smaller than the server's."""
         if variant.method == "fedrolex":
-            return {"small": {"model": self.networks.model, "params": self.networks.params}}
+            return {"small": {"model": self.networks.model, "params": self.networks.params()}}
         if variant.method in UNGATED:
             return {}
-        return {"gate": self.networks.gate(variant.experts or self.num_experts)}
+        return {"gate": self.networks.of_gate(variant.experts or self.num_experts)}
 
     def _params(self, variant: Variant, preset: dict, local: dict) -> dict:
         """Hyper-parameters of all runs of a method here."""

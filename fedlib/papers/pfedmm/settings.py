@@ -210,13 +210,9 @@ class Setting(_frame.Setting):
                 participation=change.participation,
                 notes=change.notes,
             )
-        title, method = METHODS[label]
-        notes = NOTES.get(label, ())
-        notes += PUBLISHED_NOTES.get(label, ()) if "main" in self.roles else ()
-        notes += (self.unpublished[label],) if label in self.unpublished else ()
         return self.made(
             label,
-            Variant(title, method, notes=notes),
+            Variant(*METHODS[label]),
             params=self._params(label),
             model=self.model,
             model_params=self.model_params,
@@ -227,6 +223,12 @@ class Setting(_frame.Setting):
             weights=self.weights,
             class_weights=self.class_weights,
         )
+
+    def notes(self, label: str) -> tuple[str, ...]:
+        """Differences from the authors' code and numbers."""
+        notes = NOTES.get(label, ())
+        notes += PUBLISHED_NOTES.get(label, ()) if "main" in self.roles else ()
+        return notes + ((self.unpublished[label],) if label in self.unpublished else ())
 
     def _solver(self, label: str) -> dict:
         """Scripts: multi-step schedule, counted in local epochs (section 1.6)."""

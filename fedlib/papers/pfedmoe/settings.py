@@ -69,14 +69,7 @@ VARIANTS = {
     "fml": Variant("FML", "fml", small=SMALLEST),
     "fedkd": Variant("FedKD", "fedkd", small=SMALLEST),
     "fedapen": Variant("FedAPEN", "fedapen", small=SMALLEST),
-    "fedavg": Variant(
-        "FedAvg (server's model)",
-        "fedavg",
-        notes=(
-            "the server's average on every client's test examples. All other rows are of what "
-            "clients have after their own training, and are not comparable with it.",
-        ),
-    ),
+    "fedavg": Variant("FedAvg (server's model)", "fedavg"),
     "fedrep": Variant("FedRep", "fedrep"),
     **{
         f"pfedmoe-{name}": _pfedmoe(f"pFedMoE, {title}", gate=gate)
@@ -89,6 +82,10 @@ VARIANTS = {
     "pfedmoe-g1": _pfedmoe("pFedMoE, extractor of CNN-1", small=1),
 }
 VARIANTS |= {f"{label}{SAME}": replace(x, same=True) for label, x in VARIANTS.items()}
+OF_SERVER = (
+    "the server's average on every client's test examples. All other rows are of clients' models "
+    "after their own training, and are not comparable with it."
+)
 MAIN = tuple(VARIANTS)[:10]
 MUTUAL = ("fml", "fedkd", "fedapen")  # the paper's own category (section 8)
 BASELINES = tuple(x for x in MAIN if x not in ("pfedmoe", "fedgh", "fedtgp"))  # its seven
@@ -171,6 +168,10 @@ class Setting(_frame.Setting):
             evaluate_every=1 if self.target else min(self.evaluate_every, self.rounds),
             seeds=SEEDS if label in self.repeated else (),
         )
+
+    def notes(self, label: str) -> tuple[str, ...]:
+        """The note on FedAvg."""
+        return (OF_SERVER,) if VARIANTS[label].method == "fedavg" else ()
 
     def _modules(self, variant: Variant) -> dict:
         """The clients' architectures, unless all have the run's own model, and the gate."""
