@@ -26,14 +26,10 @@ EVERYWHERE = on("main", "fedem-readme")  # without federations that only vary an
 WITH_ABLATIONS = on("main", where=lambda setting: ABLATIONS.keys() & {*setting.labels})
 WITH_PARTICIPATION = on("main", runs=tuple(PARTICIPATION))
 
-TEST_SELECTION = (
-    "The published numbers of the methods that the authors ran are the best round on the test "
-    "data: compare them with the column of the best round."
-)
 POOLED = {"metric": "accuracy"}
+OVER_ROUNDS = "Personalised accuracy of the seen clients after each communication round."
 OVER_EXPERTS = {"parameter": "num_experts", "symbol": "M", "methods": list(MIXTURES)}
 OVER_ALPHA = {"parameter": "partition.alpha", "of": "federation", "symbol": "α"}
-OF_SEEN = "Personalised accuracy of the seen clients"
 
 
 def by_alpha(settings: Sequence[Setting]) -> list[Setting]:
@@ -51,25 +47,25 @@ def methods_over_alpha(shown: Sequence[Setting]) -> list[str]:
 TABLES = {
     "main": tables.Accuracy(
         "Personalised accuracy",
-        "Accuracy of the seen clients' own predictors on their own test shards: pooled "
-        "over examples (All), and of the client at the lowest decile (Bottom-10%). "
-        + TEST_SELECTION,
+        "Seen clients' own predictors on their own test shards: pooled over examples (All), and "
+        "the client at the lowest decile (Bottom-10%). Published numbers of methods that the "
+        "authors ran are of the best round on test data: compare them with that column.",
         ALL,
         on("main"),
         published="main",
     ),
     "paired_differences": tables.PairedDifferences(
         "pFedMM and each other method, client by client",
-        "Intervals over clients, which one training suffices for. The paper prints no such table.",
+        "Intervals over clients, which one training suffices for. Not in the paper.",
         ALL,
         on("main"),
         of="pfedmm",
     ),
     "fresh_adaptation": tables.Views(
         "Fine-tuning of FedAvg+ with a new solver",
-        "Accuracy of the seen clients when the solver that fine-tunes lives from one "
-        "evaluation to the next, as in the official code, and when every fine-tuning has a new "
-        "one at the learning rate that training has reached. The paper prints no such table.",
+        "The solver that fine-tunes lives from one evaluation to the next, as in the official "
+        "code, or each fine-tuning has a new one at the rate that training has reached. Not in "
+        "the paper.",
         ("fedavg-plus",),
         EVERYWHERE,
         columns=[
@@ -80,9 +76,8 @@ TABLES = {
     ),
     "fedem_settings": tables.Accuracy(
         "Settings of FedEM",
-        "As the table of personalised accuracy, on its data sets, with the rounds, "
-        "learning rates and evaluations of FedEM's scripts. Published: the averages in FedEM's "
-        "README.",
+        "The paper's data sets with the rounds, rates and evaluations of FedEM's scripts. "
+        "Published: the averages in FedEM's README.",
         ALL,
         on("fedem-settings"),
         published="fedem-readme",
@@ -90,8 +85,8 @@ TABLES = {
     ),
     "fedem_data": tables.Accuracy(
         "Data sets of FedEM",
-        "As the table of personalised accuracy, on data sets that FedEM reports on and "
-        "pFedMM does not. Published: the averages in FedEM's README.",
+        "Data sets of FedEM that pFedMM does not report on. Published: the averages in FedEM's "
+        "README.",
         ALL,
         on("fedem-readme"),
         published="fedem-readme",
@@ -99,11 +94,10 @@ TABLES = {
     ),
     "unseen": tables.Views(
         "Clients that took no part in training",
-        f"The same runs with {UNSEEN_FRACTION:.0%} of the clients set apart, on whom "
-        "the other tables train. Accuracy of unseen clients after adapting as their method "
-        "allows: mixtures fit their weights in one E-step on the client's training examples "
-        "(default) or carry them from evaluation to evaluation (carry); FedAvg+ fine-tunes. "
-        "The paper claims up to 5.8 points over the baselines; its numbers are not public.",
+        f"Runs with {UNSEEN_FRACTION:.0%} of the clients set apart. Mixtures fit the weights of "
+        "these in one E-step on their training examples, or carry them from evaluation to "
+        "evaluation; FedAvg+ fine-tunes. The paper claims up to 5.8 points over the baselines; "
+        "its numbers are not public.",
         ALL,
         on("unseen"),
         columns=[
@@ -116,27 +110,25 @@ TABLES = {
     ),
     "decentralised": tables.Accuracy(
         "Without a server",
-        "Accuracy when clients average with their neighbours on a connected "
-        "Erdos-Renyi graph (edge probability 0.5, fastest-mixing weights) instead of through a "
-        "server. The paper's code has this setting; it prints no numbers.",
+        "Clients average with their neighbours on a connected Erdos-Renyi graph (edge probability "
+        "0.5, fastest-mixing weights). The paper's code has it; the paper prints no numbers.",
         WITHOUT_A_SERVER,
         WITH_PARTICIPATION,
         asks="Do methods work without a server?",
     ),
     "client_sampling": tables.Accuracy(
         "Client sampling",
-        f"Accuracy when {SAMPLING_RATE:.0%} of the clients take part in a round. "
-        "Damped: absent clients count with the model they hold, as in the official code. "
-        "Renormalised: they do not count. The paper prints no numbers.",
+        f"{SAMPLING_RATE:.0%} of the clients take part in a round. Damped: absent clients count "
+        "with the model they hold, as in the official code. Renormalised: they do not count. "
+        "The paper prints no numbers.",
         tuple(x for label in SAMPLED for x in BY_SAMPLING[label]),
         WITH_PARTICIPATION,
         asks="What does it cost if only some clients train in a round?",
     ),
     "refreshed_weights": tables.Views(
         "Mixture weights of absent clients",
-        "A client that was absent has mixture weights that fit the experts of an "
-        "earlier round. Accuracy of the seen clients with the weights as they are, and after "
-        "one E-step with the experts of the last round.",
+        "The weights of an absent client fit the experts of an earlier round: as they are, and "
+        "after one E-step with the last experts.",
         tuple(x for label in MIXTURES for x in BY_SAMPLING[label]),
         WITH_PARTICIPATION,
         columns=[
@@ -147,10 +139,9 @@ TABLES = {
     ),
     "ablations": tables.Accuracy(
         "What pFedMM is made of",
-        "pFedMM with one of its parts changed: a ReLU on the heads' outputs, which the "
-        "official code has on EMNIST alone; the body's learning rate, officially M times the "
-        "heads'; the prior of the E-step, officially the weights of the last round; batch "
-        "normalisation, officially shared. The paper has no such table.",
+        "One part changed: a ReLU on the heads' outputs, in the official code on EMNIST alone; "
+        "the body's rate, officially M times the heads'; the prior of the E-step, officially the "
+        "last weights; batch normalisation, officially shared. Not in the paper.",
         ("pfedmm", *ABLATIONS),
         WITH_ABLATIONS,
         asks="Which part of pFedMM matters?",
@@ -165,19 +156,13 @@ TABLES = {
 
 FIGURES = {
     "accuracy_over_rounds": figures.AccuracyOverRounds(
-        "Accuracy over rounds",
-        f"{OF_SEEN} after each communication round.",
-        ALL,
-        on("main"),
+        *("Accuracy over rounds", OVER_ROUNDS, ALL, on("main")),
         peaks="curve-peak",
         waypoints="curve-waypoints",
         published="curve-end",
     ),
     "fedem_data_over_rounds": figures.AccuracyOverRounds(
-        "Accuracy over rounds, data sets of FedEM",
-        f"{OF_SEEN} after each communication round.",
-        ALL,
-        on("fedem-readme"),
+        *("Accuracy over rounds, data sets of FedEM", OVER_ROUNDS, ALL, on("fedem-readme")),
         asks="How do mixtures learn on the data sets of FedEM?",
     ),
     "client_accuracy": figures.ClientAccuracyCdf(
@@ -188,8 +173,8 @@ FIGURES = {
     ),
     "unseen_client_accuracy": figures.ClientAccuracyCdf(
         "Accuracy of unseen clients",
-        "Share of clients whose accuracy is at most the value on the axis, last round: "
-        "those that train, and those that took no part in training.",
+        "Share of clients, of those that train and of the others, whose accuracy is at most the "
+        "value on the axis, last round.",
         ALL,
         on("unseen"),
         unseen=True,
@@ -203,14 +188,13 @@ FIGURES = {
     ),
     "accuracy_over_bytes": figures.AccuracyOverBytes(
         "Accuracy over communication",
-        "Personalised accuracy against what all clients together have sent and "
-        "received, four bytes per number.",
+        "Traffic of all clients together, both ways, four bytes per number.",
         ALL,
         EVERYWHERE,
     ),
     "effect_of_experts": figures.Sweep(
         "Effect of the number of experts",
-        f"{OF_SEEN} against the number of experts M.",
+        "Personalised accuracy of the seen clients with M experts.",
         tuple(sorted((*MIXTURES, *of_experts(*EXPERTS)))),
         on("main", runs=of_experts(2)),
         **OVER_EXPERTS,
@@ -218,8 +202,8 @@ FIGURES = {
     ),
     "heterogeneity": figures.Sweep(
         "Effect of heterogeneity",
-        f"{OF_SEEN} against the concentration α of the "
-        "Dirichlet partition: the smaller, the more clients differ.",
+        "Personalised accuracy of the seen clients against the concentration α of the Dirichlet "
+        "partition: the smaller, the more clients differ.",
         in_all(ALL),
         by_alpha,
         **OVER_ALPHA,

@@ -13,7 +13,6 @@ from fedlib.papers.pfedmm.settings import (
     FEDEM_README,
     METHODS,
     PARTICIPATION,
-    UNPUBLISHED,
     UNSEEN_FRACTION,
     Setting,
     of_experts,
@@ -21,6 +20,7 @@ from fedlib.papers.pfedmm.settings import (
 from fedlib.papers.pfedmm.shakespeare_loss import CLASS_WEIGHTS
 from fedlib.spec import Data
 
+Labels = tuple[str, ...]
 PARTITION_SEED = 12345  # data scripts
 TRAIN_FRACTION = 0.8  # data scripts, tr_frac
 SPLITS = {"train_fraction": TRAIN_FRACTION}
@@ -42,7 +42,6 @@ CIFAR100_RATES = EMNIST_RATES | {"fedavg-plus": 0.001, "pfedme": 0.001}
 FEMNIST_RATES = dict.fromkeys(METHODS, 0.03) | {"local": 0.01, "clustered": 0.01, "fedprox": 0.05}
 SHAKESPEARE_RATES = dict.fromkeys(METHODS, 0.01) | dict.fromkeys(("fedem", "pfedmm"), 0.05)
 
-NOT_IN_FEDEM = ("gated-experts", "pfedmm", *UNPUBLISHED)
 UNSEEN = ("fedavg", "fedavg-plus", "fedem", "pfedmm")  # if not all methods of the paper are run
 
 
@@ -124,19 +123,47 @@ CIFAR100 = replace(  # 100 clients of 600 images (data scripts)
 )
 
 
+def beside(
+    setting: Setting, end: str, what: str, role: str, labels: Labels, data: dict, **changes
+) -> Setting:
+    """The setting on a federation of the same family.
+
+    Args:
+      end, what: ends of its name and of its title.
+      role, labels: of the setting.
+      data: changed fields of the federation.
+      changes: to the setting.
+    """
+    name, title = setting.data.name, setting.data.title
+    named = {"name": f"{name}-{end}", "title": f"{title}, {what}", "family": title}
+    other = replace(setting.data, **named, **data)
+    return replace(setting, data=other, labels=labels, roles=(role,), **changes)
+
+
 def as_fedem(setting: Setting, rounds: int, log_freq: int, rate: float) -> Setting:
     """The same clients, with the settings of FedEM's scripts, and its learning rate."""
-    name, title = setting.data.name, setting.data.title
-    named = {"name": f"{name}-fedem", "title": f"{title}, FedEM's settings", "family": title}
-    return replace(
-        setting,
-        data=replace(setting.data, **named),
-        labels=FEDEM_README,
-        roles=("fedem-settings",),
+    return beside(
+        *(setting, "fedem", "FedEM's settings", "fedem-settings", FEDEM_README, {}),
         rounds=rounds,
         evaluate_every=log_freq,
         rates=setting.rates | {"fedem": rate},
     )
+
+
+def with_unseen(setting: Setting, labels: Labels) -> Setting:
+    """These methods with a part of the clients unseen."""
+    partition = {**setting.data.partition, "unseen_fraction": UNSEEN_FRACTION}
+    what = f"{UNSEEN_FRACTION:.0%} unseen"
+    return beside(setting, "unseen", what, "unseen", labels, {"partition": partition})
+
+
+def with_alphas(setting: Setting, alphas: tuple[float, ...], labels: Labels) -> Iterator[Setting]:
+    """These methods with other concentrations of the partition."""
+    for alpha in alphas:
+        short = f"{alpha:g}".replace("e+0", "e")  # 1e6
+        partition = {**setting.data.partition, "alpha": alpha}
+        dealt = {"partition": partition, "partition_label": f"{partition['kind']}{short}"}
+        yield beside(setting, f"alpha{short}", f"α={short}", "heterogeneity", labels, dealt)
 
 
 AS_FEDEM = (
@@ -147,12 +174,6 @@ AS_FEDEM = (
 
 
 # -- data sets of FedEM -------------------------------------------------------------------
-
-
-def not_run(title: str) -> dict[str, str]:
-    """The note on methods that no code base runs on this data set."""
-    note = f"Not run on {title} by its authors, and no number is published"
-    return dict.fromkeys(NOT_IN_FEDEM, f"{note}; the learning rate is FedEM's.")
 
 
 # A client per writer, 15 % of the writers (FedEM's data README and scripts).
@@ -167,7 +188,7 @@ FEMNIST = replace(
     fedprox_mu=0.05,  # FedEM's scripts
     pfedme_mu=10.0,  # FedEM's scripts
     evaluate_every=5,  # FedEM's scripts, log_freq
-    unpublished=not_run("FEMNIST"),
+    of_fedem=True,
 )
 # A client per role with more than two lines (FedEM's data README and scripts).
 ROLES = {"kind": "natural", "order": "random"}
@@ -184,38 +205,5 @@ SHAKESPEARE = Setting(
     # The gate of the mixture is for pixels: it has no meaning for characters.
     labels=tuple(label for label in METHODS if label != "gated-experts"),
     roles=("fedem-readme",),
-    unpublished=not_run("Shakespeare"),
+    of_fedem=True,
 )
-
-
-# -- other partitions ---------------------------------------------------------------------
-
-
-def with_unseen(setting: Setting, labels: tuple[str, ...]) -> Setting:
-    """These methods with a part of the clients unseen."""
-    data = replace(
-        setting.data,
-        name=f"{setting.data.name}-unseen",
-        partition={**setting.data.partition, "unseen_fraction": UNSEEN_FRACTION},
-        title=f"{setting.data.title}, {UNSEEN_FRACTION:.0%} unseen",
-        family=setting.data.title,
-    )
-    return replace(setting, data=data, labels=labels, roles=("unseen",))
-
-
-def with_alphas(
-    setting: Setting, alphas: tuple[float, ...], labels: tuple[str, ...]
-) -> Iterator[Setting]:
-    """These methods with other concentrations of the partition."""
-    for alpha in alphas:
-        short = f"{alpha:g}".replace("e+0", "e")  # 1e6
-        partition = {**setting.data.partition, "alpha": alpha}
-        data = replace(
-            setting.data,
-            name=f"{setting.data.name}-alpha{short}",
-            partition=partition,
-            title=f"{setting.data.title}, α={short}",
-            family=setting.data.title,
-            partition_label=f"{partition['kind']}{short}",
-        )
-        yield replace(setting, data=data, labels=labels, roles=("heterogeneity",))

@@ -133,10 +133,7 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     varied = (
         other
         for setting in main
-        for other in (
-            *with_alphas(setting, ALPHAS, published),
-            with_unseen(setting, published),
-        )
+        for other in (*with_alphas(setting, ALPHAS, published), with_unseen(setting, published))
     )
     return (
         "full: the paper's data, partitions, models and hyper-parameters.",

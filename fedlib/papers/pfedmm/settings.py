@@ -4,7 +4,7 @@
 omarfoq/FedEM.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from fedlib.papers import _frame
@@ -14,12 +14,13 @@ from fedlib.spec import Run
 TRAINING_SEED = 1234  # training scripts; the published numbers are of this one seed
 ALPHA = 0.4  # data scripts
 NUM_EXPERTS = 3  # training scripts, n_learners of FedEM and pFedMM
+MOE_EXPERTS = 2  # training scripts, n_learners of its "pFedMoE"
 BATCH_SIZE = 128  # training scripts
 WEIGHT_DECAY = 5e-4  # utils/optim.py, of every solver
 MOMENTUM = 0.9  # utils/optim.py, of "sgd"; "prox_sgd" (FedProx) has none
 
-# Title and registry name of each method: first the rows of the paper's table, in order, then
-# baselines that are in its code, but have no script and no number.
+# Title, registry name and hyper-parameters of each method: first the rows of the paper's table, in
+# order, then baselines that are in its code, but have no script and no number.
 PUBLISHED = {
     "local": ("Local", "local"),
     "fedavg": ("FedAvg", "fedavg"),
@@ -27,73 +28,68 @@ PUBLISHED = {
     "fedavg-plus": ("FedAvg+", "fedavg_plus"),
     "clustered": ("Clustered FL", "clustered"),
     "pfedme": ("pFedMe", "pfedme"),
-    "fedem": ("FedEM", "fedem"),
-    "gated-experts": ("MoE (pFedMM's)", "gated_experts"),
-    "pfedmm": ("pFedMM", "pfedmm"),
+    "fedem": ("FedEM", "fedem", {"num_experts": NUM_EXPERTS}),
+    "gated-experts": ("MoE (pFedMM's)", "gated_experts", {"num_experts": MOE_EXPERTS}),
+    "pfedmm": ("pFedMM", "pfedmm", {"num_experts": NUM_EXPERTS}),
 }
 UNPUBLISHED = {
-    "pfedme-moreau": ("pFedMe (Moreau)", "pfedme_moreau"),
-    "l2sgd": ("L2SGD", "l2sgd"),
+    # Ours, as no script has it.
+    "pfedme-moreau": (
+        *("pFedMe (Moreau)", "pfedme_moreau"),
+        {"lam": 15.0, "inner_lr": 0.01, "inner_steps": 5},
+    ),
+    "l2sgd": ("L2SGD", "l2sgd", {"p": 0.1, "lam": 0.05}),  # p: the code's; with its lam, 0, Local
     "apfl": ("APFL", "apfl"),
-    "qffl": ("q-FFL", "qffl"),
-    "afl": ("AFL", "afl"),
+    "qffl": ("q-FFL", "qffl", {"q": 1.0}),  # default of the code
+    "afl": ("AFL", "afl", {"lr_lambda": 0.01}),  # ours, as the code's 0 is distributed SGD
 }
 # Methods of yours; no note compares them with the authors' code.
-OWN: dict[str, tuple[str, str]] = {}
-METHODS = PUBLISHED | UNPUBLISHED | OWN
+OWN: dict[str, tuple] = {}
+METHODS: dict[str, tuple] = PUBLISHED | UNPUBLISHED | OWN
 FEDEM_README = ("local", "fedavg", "fedavg-plus", "fedem")  # its table's rows that we have
+NOT_IN_FEDEM = ("gated-experts", "pfedmm", *UNPUBLISHED)
 EXPERTS = (2, 4, 5, 6, 7)  # effect scripts, besides NUM_EXPERTS
 MIXTURES = ("fedem", "pfedmm")  # methods with a sweep of the number of experts
 SAMPLED = ("fedavg", "fedem", "pfedmm")  # shown with sampled clients
 SERVERLESS = ("fedavg", "fedem", "gated-experts", "pfedmm")  # shown without a server
-MOE_EXPERTS = 2  # training scripts, n_learners of its "pFedMoE"
 NO_MOMENTUM = ("fedprox", "pfedme")  # training scripts, "prox_sgd"
 
 PFEDME_MU = 1.0  # training scripts
-MOREAU = {"lam": 15.0, "inner_lr": 0.01, "inner_steps": 5}  # ours, as no script has it
-L2SGD = {"p": 0.1, "lam": 0.05}  # p: default of the code; lam: ours, as the code's 0 is Local
-QFFL = {"q": 1.0}  # default of the code
-AFL = {"lr_lambda": 0.01}  # ours, as the code's 0 is distributed SGD
-
 SAMPLING_RATE = 0.2  # ours: the README has a section on client sampling without a value
 UNSEEN_FRACTION = 0.2  # data README, test_tasks_frac; FedEM's scripts, train_tasks_frac 0.8
 
-FEDEM_IMPORTED = (
-    "The published FedEM row equals the averages in FedEM's own README; the authors' FedEM curve "
-    "ends lower (82.7 on EMNIST, 82.9 on CIFAR-10, 43.0 on CIFAR-100)."
-)
-ADAPTATION = (
-    "The solver that fine-tunes FedAvg+ lives from one evaluation to the next, as in the official "
-    "code, so its learning rate falls with the number of evaluations."
-)
-GATED_ABOVE = (
-    "The published row is 5 to 11 points above the authors' own curve, which ends at 77.4 "
-    "on EMNIST, 71.4 on CIFAR-10 and 30.9 on CIFAR-100."
-)
-PFEDME_IMPORTED = (
-    "The authors' figure has no curve for it, so that the published row is probably not "
-    "from their code; ours follows their code."
-)
-GATED_GOSSIP = (
-    "The mixture's private expert and gate stay private here; the official code mixes them with "
-    "the neighbours' too, after which nothing of it is private."
-)
-GATED_NAME = (
-    'pFedMM\'s code and tables print it as "pFedMoE"; it is not the method of Yi et al. (2024) of '
-    "that name."
-)
-OURS = "pFedMM's official code names it and has no script for it; its settings are ours."
-NOTES = {
-    "fedavg-plus": (ADAPTATION,),
-    "gated-experts": (GATED_NAME,),
-    **dict.fromkeys(UNPUBLISHED, (OURS,)),
+NOTES = {  # by label
+    "fedavg-plus": (
+        "The solver that fine-tunes FedAvg+ lives from one evaluation to the next, as in the "
+        "official code, so its learning rate falls with the number of evaluations.",
+    ),
+    "gated-experts": (
+        'pFedMM\'s code and tables print it as "pFedMoE"; it is not the method of Yi et al. '
+        "(2024) of that name.",
+    ),
+    "gated-experts-gossip": (
+        "The mixture's private expert and gate stay private here; the official code mixes them "
+        "with the neighbours' too, after which nothing of it is private.",
+    ),
+    **dict.fromkeys(
+        UNPUBLISHED,
+        ("pFedMM's official code names it and has no script for it; its settings are ours.",),
+    ),
 }
 PUBLISHED_NOTES = {  # on rows of the paper's table
-    "pfedme": (PFEDME_IMPORTED,),
-    "fedem": (FEDEM_IMPORTED,),
-    "gated-experts": (GATED_ABOVE,),
+    "pfedme": (
+        "The authors' figure has no curve for it, so that the published row is probably not from "
+        "their code; ours follows their code.",
+    ),
+    "fedem": (
+        "The published FedEM row equals the averages in FedEM's own README; the authors' FedEM "
+        "curve ends lower (82.7 on EMNIST, 82.9 on CIFAR-10, 43.0 on CIFAR-100).",
+    ),
+    "gated-experts": (
+        "The published row is 5 to 11 points above the authors' own curve, which ends at 77.4 on "
+        "EMNIST, 71.4 on CIFAR-10 and 30.9 on CIFAR-100.",
+    ),
 }
-GOSSIP_NOTES = {"gated-experts": (GATED_GOSSIP,)}
 EVERYBODY = {"rate": 1.0, "aggregation": "damped"}  # training scripts, sampling_rate
 
 
@@ -102,17 +98,15 @@ class Change(NamedTuple):
 
     Attributes:
       of: its label.
-      what: the change, for the title.
+      what: the change, for the title; "" for no change.
       params: its hyper-parameters that change.
       participation: of its clients.
-      notes: of the run.
     """
 
     of: str
-    what: str
+    what: str = ""
     params: dict = {}
     participation: dict = EVERYBODY
-    notes: tuple[str, ...] = ()
 
 
 def of_experts(*numbers: int) -> tuple[str, ...]:
@@ -127,16 +121,9 @@ ABLATIONS = {  # of one part of pFedMM
     "pfedmm-uniform-prior": Change("pfedmm", "uniform prior", {"prior": "uniform"}),
     "pfedmm-private-norms": Change("pfedmm", "private batch norm", {"private_norms": True}),
 }
+GOSSIP = {"rate": 1.0, "aggregation": "gossip"}
 PARTICIPATION = {
-    **{
-        f"{label}-gossip": Change(
-            label,
-            "no server",
-            participation={"rate": 1.0, "aggregation": "gossip"},
-            notes=GOSSIP_NOTES.get(label, ()),
-        )
-        for label in SERVERLESS
-    },
+    **{f"{label}-gossip": Change(label, "no server", participation=GOSSIP) for label in SERVERLESS},
     **{
         f"{label}-{aggregation}": Change(
             label,
@@ -176,7 +163,7 @@ class Setting(_frame.Setting):
       roles: its tables, which determine its published numbers: "main", if the pFedMM paper has the
         data set; "fedem-readme", if FedEM has it; "fedem-settings", for the settings of FedEM's
         scripts; "heterogeneity" or "unseen", if it only varies one of these.
-      unpublished: note on methods whose authors do not run them on this data set.
+      of_fedem: whether the data set is FedEM's, on which `NOT_IN_FEDEM` have no published numbers.
     """
 
     model: str
@@ -195,30 +182,23 @@ class Setting(_frame.Setting):
     evaluate_every: int = 1
     labels: tuple[str, ...] = tuple(METHODS)
     roles: tuple[str, ...] = ("main",)
-    unpublished: dict[str, str] = field(default_factory=dict)
+    of_fedem: bool = False
 
     def run(self, label: str) -> Run:
         """The run of a method, or of one with a change."""
-        if label in CHANGES:
-            change = CHANGES[label]
-            run = self.run(change.of)
-            return replace(
-                run,
-                label=label,
-                title=f"{run.title} ({change.what})",
-                params={**run.params, **change.params},
-                participation=change.participation,
-                notes=change.notes,
-            )
+        change = CHANGES.get(label, Change(label))
+        title, method, *params = METHODS[change.of]
+        what = f" ({change.what})" if change.what else ""
+        own = (params[0] if params else {}) | change.params
         return self.made(
             label,
-            Variant(*METHODS[label]),
-            params=self._params(label),
+            Variant(f"{title}{what}", method, own),
+            params=self._params(change.of),
             model=self.model,
             model_params=self.model_params,
             rounds=self.first or self.rounds + 1,  # the official loop has rounds 0 to R
-            local=self._solver(label),
-            participation=EVERYBODY,
+            local=self._solver(change.of),
+            participation=change.participation,
             evaluate_every=self.evaluate_every,
             weights=self.weights,
             class_weights=self.class_weights,
@@ -228,7 +208,11 @@ class Setting(_frame.Setting):
         """Differences from the authors' code and numbers."""
         notes = NOTES.get(label, ())
         notes += PUBLISHED_NOTES.get(label, ()) if "main" in self.roles else ()
-        return notes + ((self.unpublished[label],) if label in self.unpublished else ())
+        if self.of_fedem and label in NOT_IN_FEDEM:
+            not_run = f"Not run on {self.data.family or self.data.title} by its authors"
+            learns = "the learning rate is FedEM's"
+            notes += (f"{not_run}, and no number is published; {learns}.",)
+        return notes
 
     def _solver(self, label: str) -> dict:
         """Scripts: multi-step schedule, counted in local epochs (section 1.6)."""
@@ -248,14 +232,10 @@ class Setting(_frame.Setting):
         }
 
     def _params(self, label: str) -> dict:
+        """Hyper-parameters of a method that are not the same everywhere."""
         return {
             "fedprox": {"mu": self.fedprox_mu},
             "pfedme": {"mu": self.pfedme_mu},
-            "fedem": {"num_experts": NUM_EXPERTS},
-            "gated-experts": {"num_experts": MOE_EXPERTS, "gate_features": self.gate_features},
-            "pfedmm": {"num_experts": NUM_EXPERTS, "relu_logits": self.relu_logits},
-            "pfedme-moreau": MOREAU,
-            "l2sgd": L2SGD,
-            "qffl": QFFL,
-            "afl": AFL,
+            "gated-experts": {"gate_features": self.gate_features},
+            "pfedmm": {"relu_logits": self.relu_logits},
         }.get(label, {})
