@@ -105,6 +105,21 @@ def test_the_readmes_lines_run_outside_of_a_checkout_and_give_its_numbers(outsid
     assert percent == pytest.approx([*map(float, said)], abs=2)
 
 
+@pytest.mark.slow
+def test_names_are_listed_outside_of_a_checkout_and_other_commands_are_refused(outside):
+    code = """
+import sys
+from fedlib.cli import main
+sys.argv[1:] = [%r]
+try:
+    main()
+except ValueError as error:
+    print(error)
+"""
+    assert "papers (6)\n" in outside(code % "list")
+    assert outside(code % "plan").startswith("plan works in a checkout of the project only")
+
+
 CORE = """
 import sys
 for name in %s:

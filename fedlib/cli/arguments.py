@@ -131,8 +131,12 @@ def read(words: Sequence[str]) -> argparse.Namespace:
 
 
 def plan(args: argparse.Namespace) -> Plan:
-    """The plan of a command, from config.yaml, its --configfile and its --config."""
-    return Plan(config.read(["config.yaml", *args.configfile], args.config))
+    """The plan of a command, from config.yaml, its --configfile and its --config.
+
+    An installed package has no config.yaml, which has the default values.
+    """
+    own = [file for file in (Path("config.yaml"),) if file.exists()]
+    return Plan(config.read([*own, *args.configfile], args.config))
 
 
 def configuration(files: Sequence[str], words: Sequence[str]) -> list[str]:
