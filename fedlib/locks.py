@@ -38,8 +38,8 @@ WITHOUT = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)  # errors of file systems 
 _HELD: list[IO] = []  # open files, locked until the process ends
 
 
-def hold_folder(folder: str | Path = FOLDER, command: str | None = None) -> IO:
-    """Lock the folder for this process until it ends -> the open lock file.
+def hold_folder(folder: str | Path = FOLDER, command: str | None = None) -> None:
+    """Lock the folder for this process until it ends.
 
     Removes the locks that a killed Snakemake left. An environment variable tells the jobs of this
     process to which workflow they belong.
@@ -69,7 +69,12 @@ def hold_folder(folder: str | Path = FOLDER, command: str | None = None) -> IO:
             lock.unlink(missing_ok=True)
     os.environ[WORKFLOW] = f"{_holder(file).get('id')} {path}"
     _HELD.append(file)
-    return file
+
+
+def shared() -> tuple[dict[str, str], list[int]]:
+    """Environment and open files by which a child process shares the lock of this process."""
+    files = [file.fileno() for file in _HELD]
+    return {DESCRIPTOR: str(files[0])} if files else {}, files
 
 
 @contextlib.contextmanager

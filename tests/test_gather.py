@@ -143,6 +143,18 @@ def test_a_tuned_run_is_taken_whose_training_alone_read_what_was_chosen(
     assert gathered(halves[0]) == 0
 
 
+def test_a_tuned_run_without_its_tuning_is_refused_and_nothing_is_tuned(
+    halves, whole, monkeypatch, capsys
+):
+    monkeypatch.setattr(Plan, "choice", lambda plan, **run: ["choice.json"])
+    monkeypatch.setattr(Plan, "tuned", lambda plan, *files, **paper: ["choice.json"])
+    monkeypatch.setattr(gather.run, "start", lambda step: pytest.fail(f"starts {step}"))
+    assert gathered(halves[0]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    said = "history.h5 is refused: choice.json is missing, as the tuning there is missing, too, "
+    assert len(lines) == 2 and all(said in line for line in lines)
+
+
 def test_runs_of_older_code_are_taken_if_asked_and_marked(halves, whole):
     history = run_of(halves[0]) / "history.h5"
     changed(history, provenance={"code": "0" * 16})

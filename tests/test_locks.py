@@ -49,11 +49,11 @@ time.sleep(1000)
 # Works in a folder, and starts another process that does so too and outlives it.
 PARENT = """
 import os, subprocess, sys, time
-from fedlib.locks import DESCRIPTOR, hold_folder
-lock = hold_folder(sys.argv[1])
-passed = os.environ | {DESCRIPTOR: str(lock.fileno())}
+from fedlib.locks import hold_folder, shared
+hold_folder(sys.argv[1])
+passed, files = shared()
 child = subprocess.Popen(
-    [sys.executable, "-c", *sys.argv[2:]], env=passed, pass_fds=[lock.fileno()],
+    [sys.executable, "-c", *sys.argv[2:]], env=os.environ | passed, pass_fds=files,
     stdout=subprocess.PIPE,
 )
 child.stdout.readline()

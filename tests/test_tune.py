@@ -348,13 +348,13 @@ def test_with_a_gathered_tuning_its_shards_are_made_without_which_it_would_be_re
     declare(toy=toy_paper(runs=(tuned_run(),), tables={}, figures={}))
     plan, names = Plan({}), {"paper": "toy", "federation": "digits", "label": "fedavg"}
     asked = []
-    monkeypatch.setattr(gather.run, "start", lambda words, lock: asked.extend(words))
-    gather._prepare(plan, [], [], None)
+    monkeypatch.setattr(gather.run, "start", asked.extend)
+    gather._prepare(plan, [], [])
     assert asked == []
     choice = Path(plan.path("choice", **names))
     choice.parent.mkdir(parents=True)
     write_choice(choice, {"local.lr": 0.1}, {})
-    gather._prepare(plan, [], [], None)
+    gather._prepare(plan, [], [])
     assert asked[-1] == plan.path("manifest", **names)
 
 

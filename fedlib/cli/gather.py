@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import h5py
 
@@ -30,6 +30,7 @@ from fedlib.workflow.layout import RESULTS_OF_RUNS
 from fedlib.workflow.plan import Plan
 
 WEIGHTS = "state.pt"
+HINT = "; ARGS=--older-code takes older code, and marks it"
 MANIFEST, STATE = "manifest_sha256", "state_sha256"  # in the provenance of results
 
 
@@ -79,13 +80,11 @@ class RunFolder(NamedTuple):
 def main(args: argparse.Namespace) -> None:
     """Gather, and print the result."""
     plan = arguments.plan(args)
-    lock = locks.hold_folder(command=args.said)
-    bring(plan, args.sources, run.configured(args, plan), lock, args.older_code)
+    locks.hold_folder(command=args.said)
+    bring(plan, args.sources, run.configured(args, plan), args.older_code)
 
 
-def bring(
-    plan: Plan, sources: Sequence[Path], configured: list[str], lock: IO, old: bool = False
-) -> None:
+def bring(plan: Plan, sources: Sequence[Path], configured: list[str], old: bool = False) -> None:
     """Gather the runs of a plan, print the result, and refuse runs that differ.
 
     Args:
@@ -96,7 +95,7 @@ def bring(
         places = [stack.enter_context(place(source)) for source in sources]
         for runs in places:
             take_tunings(plan, runs.parent / packs.TUNED, old)
-        _prepare(plan, places, configured, lock)
+        _prepare(plan, places, configured)
         done, refused = gather(plan, places, old)
         counts = [f"{number} {what}" for what, number in done.items()]
         print(f"results/{plan.folder}, runs: {', '.join(counts) or 'none to take'}", flush=True)
@@ -104,20 +103,23 @@ def bring(
             raise DataError("\n".join(refused))
 
 
-def _prepare(plan: Plan, places: list[Path], configured: list[str], lock: IO) -> None:
-    """Make the inputs of tunings that are here, and of all runs finished in `places`."""
+def _prepare(plan: Plan, places: list[Path], configured: list[str]) -> None:
+    """Make the inputs of tunings that are here, and of all runs finished in `places`.
+
+    Nothing is tuned, which may take days: `check` refuses runs without their tuning.
+    """
     jobs = [("train", there.training._asdict()) for there, _ in finished(plan, places)]
     jobs += [("tune", job) for job in plan.tunings() if Path(plan.path("choice", **job)).exists()]
     inputs = {path for stage, job in jobs for path in stale.inputs(plan, stage, job)}
-    missing = sorted(path for path in inputs if not Path(path).exists())
+    missing = sorted(path for path in inputs - {*plan.tuned("choice")} if not Path(path).exists())
     if missing:  # made later, they would repeat all tuning and training
-        run.start([*run.SNAKEMAKE, *missing, *configured], lock)
+        run.start([*run.SNAKEMAKE, *missing, *configured])
 
 
 def take_tunings(plan: Plan, there: Path, old: bool = False) -> None:
     """Copy the plan's missing tunings from the folder of tunings `there`.
 
-    Tunings of another specification are not copied: the plan tunes anew.
+    Tunings of another specification are not copied, and their runs are refused.
 
     Args:
       old: whether to take tunings of older code, too, and mark their runs.
@@ -239,8 +241,12 @@ def check(plan: Plan, there: RunFolder, old: bool = False) -> None:
         manifest = files.digest(read[0])
         _same(file, [(f"{MANIFEST}, of the shards,", provenance.get(MANIFEST), manifest)])
         if not old:
-            hint = "; ARGS=--older-code takes it, and marks it"
-            _same(file, [("the digest of the code", made.code, plan.code(stage, **job))], hint)
+            _same(file, [("the digest of the code", made.code, plan.code(stage, **job))], HINT)
+        if choices := [x for x in plan.choice(**job) if not Path(x).exists()]:
+            raise DataError(
+                f"{file} is refused: {choices[0]} is missing, as the tuning there is missing, too, "
+                f"of another specification or of older code{HINT}"
+            )
         _same(file, [("the digest of its inputs", made.inputs, seals.contents(*read))])
         states.append(provenance.get(STATE))
     if states[0] != states[1]:

@@ -69,13 +69,14 @@ def _with_kept(plan: Plan, pack: Path, args: argparse.Namespace) -> Plan:
     file = Path(whole.path("kept"))
     file.parent.mkdir(parents=True, exist_ok=True)
     files.write_text(file, json.dumps(whole.config, indent=1) + "\n")
-    lock, configured = locks.hold_folder(command=args.said), ["--configfile", str(file)]
-    gather.bring(whole, [pack.parent], configured, lock, args.older_code)
+    locks.hold_folder(command=args.said)
+    configured = ["--configfile", str(file)]
+    gather.bring(whole, [pack.parent], configured, args.older_code)
     for stage, job in unfinished.jobs(whole):
         name = f"{run_name(job)}/seed{job['seed']}" if "seed" in job else run_name(job)
         raise ConfigError(f"{stage} {name} is not done: run the workflow with it first")
     run.tell(_fewer_seeds(whole))
-    run.start([*run.SNAKEMAKE, *map(str, _sources(whole)), *configured], lock)
+    run.start([*run.SNAKEMAKE, *map(str, _sources(whole)), *configured])
     return whole
 
 

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Collection
 from pathlib import Path
-from typing import IO
 
 from fedlib import locks
 from fedlib.cli import arguments
@@ -28,14 +27,14 @@ def main(args: argparse.Namespace) -> None:
         for step in steps(args, plan):
             start(step)
         return
-    lock = locks.hold_folder(command=args.said)
+    locks.hold_folder(command=args.said)
     # With options, or before the choice of cells, Snakemake may have more to do than missing files.
     right = set() if args.options or plan.choosing else stale.look(plan).right
     before = _made(plan)
     if stale.is_complete(plan, right):
         tell(narrowing.smaller(plan))
     else:
-        _run(args, plan, right, lock)
+        _run(args, plan, right)
     made = _made(plan)
     if plan.path("report_html") not in made:
         return  # only a part was requested, such as by ARGS=partitions
@@ -45,14 +44,14 @@ def main(args: argparse.Namespace) -> None:
         show(plan)
 
 
-def _run(args: argparse.Namespace, plan: Plan, right: Collection[str], lock: IO) -> None:
+def _run(args: argparse.Namespace, plan: Plan, right: Collection[str]) -> None:
     """Run the steps; `right` are the results that are up to date."""
     _spare_jobs()
     *first, last = steps(args, plan, right)
     for step in first:
-        start(step, lock)
+        start(step)
     tell(narrowing.smaller(plan))  # what is cut into clients now
-    start(last, lock)
+    start(last)
 
 
 def checked(args: argparse.Namespace) -> Plan:
@@ -104,17 +103,14 @@ def is_preview(options: list[str]) -> bool:
     return any(word in dry or word.startswith("-n") for word in options)
 
 
-def start(step: list[str], lock=None) -> None:
+def start(step: list[str]) -> None:
     """Run a process, which shares the lock of the folder; end with its status if it fails."""
-    environment = {console.VARIABLE: "1", **os.environ}
-    passed = ()
-    if lock is not None:
-        environment[locks.DESCRIPTOR] = str(lock.fileno())
-        passed = (lock.fileno(),)
+    shared, files = locks.shared()
+    environment = {console.VARIABLE: "1", **os.environ, **shared}
     # Ctrl-C reaches the process too, which ends when everything is saved.
     interrupts = []
     before = signal.signal(signal.SIGINT, lambda *_: interrupts.append(True))
-    process = subprocess.Popen(step, env=environment, pass_fds=passed)
+    process = subprocess.Popen(step, env=environment, pass_fds=files)
     signal.signal(signal.SIGTERM, lambda number, _: process.send_signal(number))
     status = process.wait()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
