@@ -6,8 +6,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib.report import figures, inputs
-from fedlib.report.figures import numbers, saving
+from fedlib.report.figures import FigureInputs, numbers, saving
 from fedlib.report.pictures import vouch
 from fedlib.workflow import command, provenance
 
@@ -24,7 +23,7 @@ def main() -> None:
     roots = ("scripts/figure.py", f"fedlib.report.figures.{spec['kind']}")
     provenance.check_code(args.code, *roots)
     given = args.metrics, args.clients, args.published
-    figure = inputs.made(figures.load, spec, *given, args.manifests)
+    figure = FigureInputs.read(spec, *given, args.manifests).made()
     pictures = [args.pdf, args.png, args.svg]
     saving.save(figure, *pictures)
     read = [*filter(None, given), *args.manifests]

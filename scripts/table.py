@@ -8,8 +8,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib import seals
-from fedlib.report import inputs, tables
 from fedlib.report.tables import render
+from fedlib.report.tables.sheets import TableInputs
 from fedlib.workflow import command, provenance
 
 
@@ -20,7 +20,7 @@ def main() -> None:
     spec = command.json_argument(args.spec)
     roots = ("scripts/table.py", f"fedlib.report.tables.{spec['kind']}")
     provenance.check_code(args.code, *roots)
-    sheet = inputs.made(tables.load, spec, args.metrics, args.clients, args.published)
+    sheet = TableInputs.read(spec, args.metrics, args.clients, args.published).made()
     read = seals.contents(*filter(None, (args.metrics, args.clients, args.published)))
     made = partial(seals.Made, seals.spec_digest(spec), provenance.code_digest(*roots), read)
     render.write(sheet, args.csv, args.md, args.tex, args.json, made)

@@ -4,8 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from fedlib.report import metrics
+from fedlib.report.figures import FigureInputs
+from fedlib.report.tables.render import Sheet
+from fedlib.report.tables.sheets import TableInputs
 from fedlib.results import TOTALS, RunResult, Scores, View
 from fedlib.seals import spec_digest
 
@@ -333,6 +337,18 @@ def collect(exhibit, make) -> tuple[pd.DataFrame, pd.DataFrame]:
             for frame, of in zip(frames, (metrics.run_rows, metrics.client_rows), strict=True):
                 frame.append(of(*results).assign(partition="", **names))
     return tuple(pd.concat(frame, ignore_index=True) for frame in frames)
+
+
+def build(kind: str, exhibit: dict, tidy, clients, published=None, **params) -> Sheet:
+    """A table of this kind, whatever that of the exhibit is."""
+    exhibit = exhibit | {"kind": kind, "params": params}
+    return TableInputs(exhibit, tidy, clients, published).made()
+
+
+def draw(kind: str, exhibit: dict, tidy, clients, published=None, manifests=(), **params) -> Figure:
+    """A figure of this kind."""
+    exhibit = exhibit | {"kind": kind, "params": params}
+    return FigureInputs(exhibit, tidy, clients, published, manifests).made()
 
 
 def texts(block) -> list[list[str]]:

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from fedlib.report import metrics, pictures, printed, tables
+from fedlib.report import metrics, pictures, printed
 from fedlib.report.figures import numbers, saving
 from fedlib.report.tables import render
 from fedlib.report.tables.render import Block, Cell, Claim, Column, Sheet
@@ -57,7 +57,7 @@ def sheets(folder: Path) -> dict[str, Sheet]:
     made_up.save_runs(exhibit, folder)
     spec = made_up.metrics_spec(exhibit)
     tidy, clients = metrics.collect(spec, folder)
-    main = tables.load("accuracy")(exhibit, tidy, clients, printed.read(PUBLISHED))
+    main = made_up.build("accuracy", exhibit, tidy, clients, printed.read(PUBLISHED))
     main.notes.extend(shared_notes())
     return {"main": main, "criteria": criteria()}
 

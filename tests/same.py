@@ -27,15 +27,14 @@ import torch
 from matplotlib.figure import Figure
 from PIL import Image
 
-import fedlib.report.figures
-import fedlib.report.inputs
 import fedlib.report.packs
-import fedlib.report.tables
 from fedlib import papers
 from fedlib.cli import redraw
 from fedlib.files import canonical_json
+from fedlib.report.figures import FigureInputs
 from fedlib.report.tables import render
-from fedlib.report.tables.sheets import Sheet
+from fedlib.report.tables.render import Sheet
+from fedlib.report.tables.sheets import TableInputs
 from fedlib.spec import SCALES, Paper
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
@@ -89,7 +88,7 @@ def table_of(pack: Path, spec: dict, sheet: Sheet) -> Iterator[tuple[str, str]]:
 def sheets_of(pack: Path) -> Iterator[tuple[dict, Sheet]]:
     """Every table of a pack and its specification."""
     for spec, given in exhibits(pack, "table"):
-        yield spec, fedlib.report.inputs.made(fedlib.report.tables.load, *given)
+        yield spec, TableInputs.read(*given).made()
 
 
 def figures_of(pack: Path) -> Iterator[tuple[str, str]]:
@@ -108,7 +107,7 @@ def figure_of(pack: Path, spec: dict, figure: Figure) -> Iterator[tuple[str, str
 def drawn(pack: Path) -> Iterator[tuple[dict, Figure]]:
     """Every figure of a pack and its specification."""
     for spec, given in exhibits(pack, "figure"):
-        yield spec, fedlib.report.inputs.made(fedlib.report.figures.load, *given)
+        yield spec, FigureInputs.read(*given).made()
 
 
 def exhibits(pack: Path, stage: str) -> Iterator[tuple[dict, tuple]]:

@@ -12,7 +12,6 @@ from pictures import faults
 
 from fedlib.errors import DataError
 from fedlib.federation import GROUPS, Federation, Split
-from fedlib.report import figures
 from fedlib.report.figures import saving
 from fedlib.report.pages import kept
 from fedlib.workflow import stale
@@ -44,7 +43,7 @@ def manifest(owned, groups, classes=3, **partition) -> dict:
 def draw(*manifests, **changes):
     names = ("emnist", "cifar10", "cifar100")[: len(manifests)]
     exhibit = made_up.exhibit(["fedavg"], names, **changes)
-    return figures.load("client_labels")(exhibit, None, None, None, manifests)
+    return made_up.draw("client_labels", exhibit, None, None, None, manifests)
 
 
 OWNED = [([2, 2, 2], [2]), ([0, 0, 1], [1]), ([0, 0, 0], [0, 0]), ([1, 1], [1]), ([0] * 5, [1] * 7)]
@@ -103,8 +102,8 @@ def test_the_figure_is_given_the_manifest_of_each_federation_of_its_first_seed()
 
 def test_without_its_manifests_the_figure_says_what_it_lacks():
     with pytest.raises(DataError, match="a manifest of each of its 2 federations, got 0"):
-        figures.load("client_labels")(
-            made_up.exhibit(["fedavg"], ("emnist", "cifar10")), *[None] * 3
+        made_up.draw(
+            "client_labels", made_up.exhibit(["fedavg"], ("emnist", "cifar10")), *[None] * 3
         )
 
 

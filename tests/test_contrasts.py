@@ -14,7 +14,7 @@ from matplotlib.transforms import Bbox
 from pictures import faults
 
 from fedlib.cli import which as cli
-from fedlib.report import figures, tables, which
+from fedlib.report import which
 from fedlib.report.figures import labels, who_loses
 from fedlib.report.metrics import TRAFFIC
 from fedlib.report.tables import claims
@@ -73,7 +73,7 @@ def exhibit(**changes):
 
 def built(kind, made=None, **fields):
     made = frames() if made is None else made
-    return tables.load(kind)(exhibit(), *made, None, rows=ROWS, **fields)
+    return made_up.build(kind, exhibit(), *made, None, rows=ROWS, **fields)
 
 
 def test_a_method_shows_its_run_and_clients_pick_for_themselves():
@@ -137,8 +137,14 @@ def test_contrasts_are_of_federations_and_have_a_row_for_each_pair():
     assert found.loc[("Plus", "MoE"), "verdict"] == "clear"
     assert found.loc[("Plus", "Local"), "verdict"] == "equal"
     assert found["low"].isna().all()
-    figure = figures.load("contrast_points")(
-        exhibit(), *frames(), None, rows=ROWS, of=fields["of"], against=fields["against"]
+    figure = made_up.draw(
+        "contrast_points",
+        exhibit(),
+        *frames(),
+        None,
+        rows=ROWS,
+        of=fields["of"],
+        against=fields["against"],
     )
     assert [axes.get_title() for axes in figure.axes] == ["Against Plus", "Against Pick"]
     assert "fewer than six federations" in footer(figure)
@@ -209,7 +215,7 @@ def pareto(sent=None, **changes):
     bytes_of = rows["label"].map(SENT if sent is None else sent)
     rows["value"] = rows["value"].where(rows["metric"] != "bytes", bytes_of)
     fields = {"rows": ROWS, "against": "FedAvg", **changes}
-    return figures.load("pareto")(exhibit(), rows, clients, None, **fields)
+    return made_up.draw("pareto", exhibit(), rows, clients, None, **fields)
 
 
 def test_the_front_joins_what_nobody_beats_at_the_same_cost_or_less():
@@ -257,7 +263,7 @@ def test_slices_are_means_of_equal_parts_of_the_sorted_gains():
 
 
 def test_strips_go_from_loss_to_gain_and_a_line_ends_those_who_lose_by_more_than_chance():
-    figure = figures.load("who_loses")(exhibit(), *frames(), None, rows=ROWS, alone="Local")
+    figure = made_up.draw("who_loses", exhibit(), *frames(), None, rows=ROWS, alone="Local")
     axes = figure.axes[0]
     # Alone the clients have 0.6 and 0.9; the hurt are as in the table above.
     gains = {"MoE": (0, 30), "Pick": (0, 20), "FedAvg": (-40, 10), "Plus": (-20, 20)}
@@ -277,7 +283,7 @@ def test_heads_are_turned_where_there_are_too_many_for_their_words():
     shown = exhibit()
     for federation in shown["federations"]:
         federation["title"] = "EMNIST, incomprehensibilities-everywhere"
-    figure = figures.load("who_loses")(shown, *frames(), None, rows=ROWS, alone="Local")
+    figure = made_up.draw("who_loses", shown, *frames(), None, rows=ROWS, alone="Local")
     assert {label.get_rotation() for label in figure.axes[0].get_xticklabels()} == {90}
     assert faults(figure) == []
 

@@ -9,7 +9,7 @@ from support import REPRODUCED
 from fedlib import papers
 from fedlib.errors import ConfigError, DataError
 from fedlib.papers import _criteria
-from fedlib.report import measures, metrics, predicates, printed, recovery, tables
+from fedlib.report import measures, metrics, predicates, printed, recovery
 from fedlib.report.tables import criteria, render
 from fedlib.spec import SCALES
 from fedlib.spec.criteria import Criteria, Criterion
@@ -107,7 +107,7 @@ def build(declared, labels=("fedavg", "fedem", "pfedmm"), clients=None, tidy=Non
     exhibit = made_up.exhibit(labels, ["emnist"], **changes)
     clients = pd.DataFrame({"paper": []}) if clients is None else clients
     numbers = printed.read(ROOT / "fedlib/papers/pfedmm/published.csv")
-    return tables.load("criteria")(exhibit, tidy, clients, numbers, criteria=declared)
+    return made_up.build("criteria", exhibit, tidy, clients, numbers, criteria=declared)
 
 
 def cell(label: str, beside: str | None = "main") -> dict:
@@ -187,7 +187,7 @@ def test_a_term_is_called_as_declared_and_by_its_federation_where_runs_are_alike
         about("between", at_least=0) | {"terms": [one]},
     ]
     nobody = pd.DataFrame({"paper": []})
-    sheet = tables.load("criteria")(exhibit, tidy, nobody, None, criteria=declared)
+    sheet = made_up.build("criteria", exhibit, tidy, nobody, None, criteria=declared)
     titles = [one["title"] for one in exhibit["federations"]]
     assert [row[2].text for row in sheet.blocks[0].rows] == [
         f"{titles[0]}: 70.0 > {titles[1]}: 60.0",

@@ -8,7 +8,7 @@ from made_up import footer
 from matplotlib.colors import to_hex
 
 from fedlib.errors import ConfigError, DataError
-from fedlib.report import comparisons, exhibits, figures, metrics, printed, tables
+from fedlib.report import comparisons, exhibits, metrics, printed
 from fedlib.report.figures import gate_weights, style
 from fedlib.report.inputs import Inputs
 from fedlib.results import RunResult, View
@@ -53,12 +53,12 @@ def collected(tmp_path_factory):
 
 def draw(collected, kind, which="p", numbers=None, changes=None, **params):
     exhibit, tidy, clients = collected[which]
-    return figures.load(kind)({**exhibit, **(changes or {})}, tidy, clients, numbers, **params)
+    return made_up.draw(kind, {**exhibit, **(changes or {})}, tidy, clients, numbers, **params)
 
 
 def build(collected, kind, numbers=PUBLISHED, changes=None, **params):
     exhibit, tidy, clients = collected["p"]
-    return tables.load(kind)({**exhibit, **(changes or {})}, tidy, clients, numbers, **params)
+    return made_up.build(kind, {**exhibit, **(changes or {})}, tidy, clients, numbers, **params)
 
 
 def texts(figure) -> list[str]:
@@ -147,7 +147,7 @@ def test_a_run_that_is_none_of_the_variants_is_named(collected):
 
 
 def test_accuracies_of_what_does_not_exist_are_refused(collected):
-    given = Inputs(*collected["p"], None, None)
+    given = Inputs(*collected["p"], None)
     with pytest.raises(DataError, match="the protocol 'x'; there are default, ensemble"):
         comparisons.accuracies(given, comparisons.declared([Protocol("moe"), Protocol("x")]))
 
@@ -270,13 +270,12 @@ def test_cluster_usage_is_the_mean_of_what_each_seed_has_sorted(collected):
 
 def test_usage_of_what_nobody_chose_or_cannot_exist_is_refused(collected):
     exhibit, tidy, clients = collected["p"]
-    usage = figures.load("cluster_usage")
     with pytest.raises(DataError, match="cifar10-p0.2/eps has no choice"):
-        usage(exhibit, tidy, clients.drop(columns="choice"), None)
+        made_up.draw("cluster_usage", exhibit, tidy, clients.drop(columns="choice"), None)
     with pytest.raises(DataError, match=r"choice of cifar10-p0.2/eps must be in \[0, 5\]"):
-        usage(exhibit, tidy, clients.assign(choice=6), None)
+        made_up.draw("cluster_usage", exhibit, tidy, clients.assign(choice=6), None)
     with pytest.raises(ConfigError, match="cifar10-p0.2 must have one run of each variant"):
-        usage(exhibit | {"runs": exhibit["runs"][1:]}, tidy, clients, None)
+        made_up.draw("cluster_usage", exhibit | {"runs": exhibit["runs"][1:]}, tidy, clients, None)
 
 
 def test_gate_weights_are_ranked_and_the_local_expert_is_last(collected):
@@ -291,7 +290,7 @@ def test_gate_weights_are_ranked_and_the_local_expert_is_last(collected):
         assert drawn[6] == pytest.approx(exhibits.pick(clients, **where)["gate_weights_6"].mean())
     exhibit, tidy, _ = collected["p"]
     with pytest.raises(DataError, match="have no gate_weights_0 to gate_weights_6"):
-        figures.load("gate_weights")(exhibit, tidy, clients.drop(columns="gate_weights_6"), None)
+        made_up.draw("gate_weights", exhibit, tidy, clients.drop(columns="gate_weights_6"), None)
 
 
 def test_a_run_with_fewer_experts_has_empty_places_before_the_local_one():

@@ -7,7 +7,7 @@ import pytest
 from made_up import footer
 
 from fedlib.errors import ConfigError, DataError
-from fedlib.report import figures, metrics, of_clients, printed, tables
+from fedlib.report import metrics, of_clients, printed
 from fedlib.report.tables import render
 from fedlib.results import RunResult, View
 from fedlib.workflow.provenance import ROOT
@@ -41,11 +41,11 @@ def collect(exhibit, make) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def draw(kind, exhibit, frames, numbers=None, **params):
-    return figures.load(kind)(exhibit, *frames, numbers, **params)
+    return made_up.draw(kind, exhibit, *frames, numbers, **params)
 
 
 def build(kind, exhibit, frames, numbers=None, **params):
-    return tables.load(kind)(exhibit, *frames, numbers, **params)
+    return made_up.build(kind, exhibit, *frames, numbers, **params)
 
 
 # Metrics: what is said of experts

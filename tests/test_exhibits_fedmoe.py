@@ -9,7 +9,7 @@ import pytest
 from made_up import texts
 
 from fedlib.errors import ConfigError, DataError
-from fedlib.report import figures, metrics, printed, tables
+from fedlib.report import metrics, printed
 from fedlib.report.tables import render
 from fedlib.results import RunResult, View
 from fedlib.workflow.provenance import ROOT
@@ -72,11 +72,11 @@ def collect(exhibit, shifts=None) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def build(kind, exhibit, frames=None, **params):
-    return tables.load(kind)(exhibit, *(frames or collect(exhibit)), PUBLISHED, **params)
+    return made_up.build(kind, exhibit, *(frames or collect(exhibit)), PUBLISHED, **params)
 
 
 def draw(kind, exhibit, frames=None, **params):
-    return figures.load(kind)(exhibit, *(frames or collect(exhibit)), PUBLISHED, **params)
+    return made_up.draw(kind, exhibit, *(frames or collect(exhibit)), PUBLISHED, **params)
 
 
 # Accuracy of a global model
@@ -148,8 +148,8 @@ def test_an_average_stands_beside_the_published_one_of_the_same_columns():
         value=PUBLISHED["value"].where(PUBLISHED["exhibit"] != "table2-average", 65.52)
     )
     frames = collect(exhibit := shown(("fedmoe",), published="table2"))
-    kind = tables.load("global_accuracy")
-    sheet = kind(exhibit, *frames, theirs, columns=COLUMNS, average="table2-average")
+    fields = {"columns": COLUMNS, "average": "table2-average"}
+    sheet = made_up.build("global_accuracy", exhibit, *frames, theirs, **fields)
     # Of one column, whose number is 65.52.
     assert texts(sheet.blocks[-1]) == [["FEDMOE", "65.52", "76.0", "81.0", "+15.5"]]
 

@@ -8,7 +8,7 @@ from made_up import texts
 from matplotlib.collections import PathCollection
 
 from fedlib.errors import ConfigError, DataError
-from fedlib.report import embeddings, figures, metrics, printed, tables
+from fedlib.report import embeddings, metrics, printed
 from fedlib.report.figures import style
 from fedlib.report.tables import render
 from fedlib.results import RunResult, View
@@ -65,11 +65,11 @@ def collect(exhibit, diagnostics=None) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def build(kind, exhibit, numbers=PUBLISHED, frames=None, **params):
-    return tables.load(kind)(exhibit, *(frames or collect(exhibit)), numbers, **params)
+    return made_up.build(kind, exhibit, *(frames or collect(exhibit)), numbers, **params)
 
 
 def draw(kind, exhibit, frames=None, **params):
-    return figures.load(kind)(exhibit, *(frames or collect(exhibit)), PUBLISHED, **params)
+    return made_up.draw(kind, exhibit, *(frames or collect(exhibit)), PUBLISHED, **params)
 
 
 # Accuracy beside what is published, and where that is from

@@ -20,10 +20,11 @@ from faults import often
 from fedlib import seals
 from fedlib.data.download import receipt
 from fedlib.files import digest
-from fedlib.report import frames, inputs, metrics, packs, tables
+from fedlib.report import frames, metrics, packs
 from fedlib.report.pages import as_html, as_markdown
 from fedlib.report.pages.contents import gather
 from fedlib.report.tables import render
+from fedlib.report.tables.sheets import TableInputs
 from fedlib.results import RunResult
 from fedlib.run.build import verified_file
 from fedlib.run.checkpoint import Checkpoints
@@ -123,7 +124,7 @@ def tabled(paper) -> Callable[[], object]:
     files = folder / "metrics.parquet", folder / "clients.parquet"
 
     def made():
-        sheet = inputs.made(tables.load, exhibit, *files, None)
+        sheet = TableInputs.read(exhibit, *files, None).made()
         return render.to_csv(sheet), render.to_markdown(sheet), render.to_latex(sheet)
 
     return made

@@ -12,7 +12,7 @@ from pictures import faults
 
 from fedlib import methods, papers
 from fedlib.errors import ConfigError, DataError
-from fedlib.report import figures, metrics, printed, traffic
+from fedlib.report import metrics, printed, traffic
 from fedlib.report.figures import canvas, saving, style
 from fedlib.report.figures.curves import focus
 from fedlib.report.figures.saving import wrapped
@@ -42,7 +42,7 @@ def draw(collected, kind, published_file=None, changes=None, **params):
     exhibit, tidy, clients = collected["sweep" if kind == "sweep" else "main"]
     params = {**(SWEEP if kind == "sweep" else {}), **params}
     numbers = printed.read(published_file) if published_file else None
-    return figures.load(kind)({**exhibit, **(changes or {})}, tidy, clients, numbers, **params)
+    return made_up.draw(kind, {**exhibit, **(changes or {})}, tidy, clients, numbers, **params)
 
 
 def texts(figure) -> list[str]:
@@ -148,7 +148,7 @@ def test_a_curve_that_lies_under_another_is_wide_and_pale(collected):
     fedem, pfedmm = (tidy[tidy["label"] == label] for label in ("fedem", "pfedmm"))
     same = pd.concat([tidy[tidy["label"] != "fedem"], pfedmm.assign(label="fedem")])
     assert len(fedem)
-    figure = figures.load("accuracy_over_rounds")(exhibit, same, clients, None)
+    figure = made_up.draw("accuracy_over_rounds", exhibit, same, clients, None)
     lines = dict(zip(LABELS, figure.axes[0].get_lines(), strict=True))
     assert lines["fedem"].get_linewidth() > lines["pfedmm"].get_linewidth() + 2
     assert [lines[label].get_alpha() for label in LABELS] == [None, None, 0.4, None]
@@ -256,8 +256,8 @@ def test_waypoints_of_another_metric_or_without_a_round_are_not_guessed(collecte
     with pytest.raises(
         DataError, match="must be accuracy_round_<number>, got 'accuracy_round_end'"
     ):
-        figures.load("accuracy_over_rounds")(
-            exhibit, tidy, clients, table, waypoints="curve-waypoints"
+        made_up.draw(
+            "accuracy_over_rounds", exhibit, tidy, clients, table, waypoints="curve-waypoints"
         )
 
 
@@ -320,7 +320,7 @@ def test_amounts_along_an_axis_do_not_lie_on_one_another(collected, ends):
     before = np.log(tidy["value"].where(sent))
     place = (before - before.min()) / (before.max() - before.min())  # from 0 to 1
     values = (ends[0] * (ends[1] / ends[0]) ** place).where(sent, tidy["value"])
-    figure = figures.load("accuracy_over_bytes")(exhibit, tidy.assign(value=values), clients, None)
+    figure = made_up.draw("accuracy_over_bytes", exhibit, tidy.assign(value=values), clients, None)
     assert faults(figure) == []
 
 
@@ -338,7 +338,7 @@ def test_cdf_ends_at_one_and_dashes_are_the_unseen(collected):
 def test_mixture_weights_of_runs_without_any_are_said_to_be_missing(collected):
     exhibit = made_up.exhibit(["local"])
     tidy, clients = collected["main"][1:]
-    figure = figures.load("mixture_weights")(exhibit, tidy, clients, None)
+    figure = made_up.draw("mixture_weights", exhibit, tidy, clients, None)
     assert figure.axes[0].get_title() == "None has mixture weights"
 
 
@@ -347,8 +347,8 @@ def alpha_sweep(tmp_path, *federations):
     made_up.save_runs(exhibit, tmp_path)
     tidy, clients = metrics.collect(made_up.metrics_spec(exhibit), tmp_path)
     params = {"parameter": "partition.alpha", "of": "federation", "symbol": "α"}
-    return figures.load("sweep")(
-        exhibit, tidy, clients, None, methods=["fedavg", "pfedmm"], **params
+    return made_up.draw(
+        "sweep", exhibit, tidy, clients, None, methods=["fedavg", "pfedmm"], **params
     )
 
 
@@ -371,7 +371,7 @@ def test_a_sweep_over_what_is_not_stated_or_stated_twice_is_refused(values, para
     exhibit = made_up.heterogeneity(SWEPT["methods"], federations)
     empty = pd.DataFrame()
     with pytest.raises(ConfigError, match=complaint):
-        figures.load("sweep")(exhibit, empty, empty, None, **SWEPT | params)
+        made_up.draw("sweep", exhibit, empty, empty, None, **SWEPT | params)
 
 
 def ticks(axes) -> dict[float, str]:

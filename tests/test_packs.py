@@ -9,8 +9,9 @@ import pytest
 from fedlib import seals
 from fedlib.cli import arguments, redraw
 from fedlib.errors import DataError
-from fedlib.report import frames, inputs, metrics, packs, tables
+from fedlib.report import frames, metrics, packs
 from fedlib.report.tables import render
+from fedlib.report.tables.sheets import TableInputs
 from fedlib.workflow import command
 from fedlib.workflow.provenance import ROOT
 
@@ -27,7 +28,7 @@ def made(tmp_path_factory):
     frames.write_parquet(tidy, root / "m.parquet")
     frames.write_parquet(clients, root / "c.parquet")
     given = exhibit, root / "m.parquet", root / "c.parquet", PUBLISHED
-    sheet = inputs.made(tables.load, *given)
+    sheet = TableInputs.read(*given).made()
     forms = [root / f"run.{form}" for form in ("csv", "md", "tex", "json")]
     render.write(sheet, *forms)
     shown = [packs.Packed("table", exhibit, True)]

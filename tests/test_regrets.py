@@ -10,7 +10,7 @@ from made_up import footer
 from matplotlib.colors import to_hex
 
 from fedlib.errors import DataError
-from fedlib.report import figures, metrics
+from fedlib.report import metrics
 from fedlib.results import OPTIMUM, View
 from fedlib.spec.worlds import rows_left
 
@@ -49,7 +49,7 @@ def drawn(kind, numbers=NUMBERS, clients=None, rows=ROWS, **fields):
         )
         if number["value"] is not None
     ]
-    return figures.load(kind)(exhibit, pd.DataFrame(tidy), clients, None, rows=rows, **fields)
+    return made_up.draw(kind, exhibit, pd.DataFrame(tidy), clients, None, rows=rows, **fields)
 
 
 def texts(axes):

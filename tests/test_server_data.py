@@ -27,7 +27,7 @@ from fedlib.errors import DataError, DivergedError
 from fedlib.federation import GROUPS, SPLITS, Federation, Split
 from fedlib.methods.fedavg import FedAvg
 from fedlib.methods.parts import chosen
-from fedlib.report import metrics, tables
+from fedlib.report import metrics
 from fedlib.results import RunResult, View
 from fedlib.run import evaluate, scoring
 from fedlib.run.cost import flops_per_example
@@ -215,7 +215,7 @@ def test_a_table_can_ask_for_the_server():
     _, history = silently(run)
     rows = metrics.run_rows(history).assign(**names)
     column = {"title": "Global", "group": "server", "metric": "accuracy"}
-    sheet = tables.load("views")(shown, rows, None, None, columns=[column])
+    sheet = made_up.build("views", shown, rows, None, None, columns=[column])
     scores = history.scores[metrics.SERVER]
     assert sheet.numbers["mean"].tolist() == [scores.correct[-1, 0] / OWNED[2]]
     assert any("test examples of the server" in note for note in sheet.notes)

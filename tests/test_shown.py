@@ -16,7 +16,6 @@ from conftest import toy_paper, toy_run
 
 from fedlib import papers
 from fedlib.errors import ConfigError
-from fedlib.report import tables
 from fedlib.spec import SCALES, Figure, Table
 from fedlib.spec.exhibits import COMMON, KINDS, PRIMARY
 from fedlib.workflow.plan import Plan
@@ -209,7 +208,7 @@ def test_a_table_is_the_same_without_the_views_that_it_does_not_show(kind, param
         ]
     )  # fmt: skip
     whole, part = (
-        tables.load(kind)(exhibit, tidy(exhibit, views), clients, None, **params).numbers
+        made_up.build(kind, exhibit, tidy(exhibit, views), clients, None, **params).numbers
         for views in (VIEWS, matched)
     )
     pd.testing.assert_frame_equal(whole, part)

@@ -21,7 +21,6 @@ from fedlib.errors import ConfigError, DataError
 from fedlib.federation import Split
 from fedlib.methods.fedprox import FedProx
 from fedlib.methods.parts.settings import LogUniform, OneOf, Uniform
-from fedlib.report import tables
 from fedlib.report.metrics.runs import of_tuning, result_files
 from fedlib.results import RunResult, View
 from fedlib.run import buildable, tune
@@ -235,12 +234,12 @@ def test_the_table_has_what_tuning_gained_and_where_it_ended(tmp_path):
     shown = {"title": "FedAvg", "rounds": 8, "notes": [], "params": {}, **run}
     data = [made_up.federation("digits", "Digits")]
     exhibit = made_up.exhibit([], (), paper="toy", federations=data, runs=[shown])
-    sheet = tables.load("tuning")(exhibit, rows, None, None)
+    sheet = made_up.build("tuning", exhibit, rows, None, None)
     [row] = sheet.blocks[0].rows
     told = [cell.text for cell in row]
     assert told == ["FedAvg", "60.0", "75.0", "+15.0", "lr = 0.02", "1 of 3", "1"]
     with pytest.raises(DataError, match="digits/fedavg is not tuned"):
-        tables.load("tuning")(exhibit, rows[rows["at"] == "last"], None, None)
+        made_up.build("tuning", exhibit, rows[rows["at"] == "last"], None, None)
 
 
 # -- runs that are tuned ---------------------------------------------------------------------------

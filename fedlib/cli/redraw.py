@@ -9,9 +9,10 @@ import re
 from pathlib import Path
 
 from fedlib.errors import DataError
-from fedlib.report import figures, inputs, packs, tables
-from fedlib.report.figures import saving
+from fedlib.report import packs
+from fedlib.report.figures import FigureInputs, saving
 from fedlib.report.tables import render
+from fedlib.report.tables.sheets import TableInputs
 from fedlib.workflow import command
 from fedlib.workflow.layout import PATHS, WILDCARDS
 
@@ -70,7 +71,7 @@ def _draw(stage: str, given: tuple, path: Path) -> None:
     """The files of one table or figure, `path` with their endings."""
     if stage == "table":
         files = [path.with_name(f"{path.name}.{form}") for form in ("csv", "md", "tex", "json")]
-        render.write(inputs.made(tables.load, *given), *files)
+        render.write(TableInputs.read(*given).made(), *files)
     else:
         files = [path.with_name(f"{path.name}.{form}") for form in ("pdf", "png", "svg")]
-        saving.save(inputs.made(figures.load, *given), *files)
+        saving.save(FigureInputs.read(*given).made(), *files)

@@ -1,15 +1,15 @@
-"""The inputs of a kind of table or figure, and how the module of that kind is found.
+"""The inputs of a table or figure.
 
 The kind `gains` of tables is the class `Gains` of `fedlib.spec.tables`, which has its fields, and
 the module `fedlib.report.tables.gains`, whose function makes the table.
 """
 
 import importlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import pandas as pd
 
@@ -28,16 +28,59 @@ class Inputs:
       exhibit: see `fedlib.report.exhibits`.
       metrics, clients: frames, see `fedlib.report.metrics`.
       published: the paper's own numbers, see `fedlib.report.printed`; None if it has none.
-      kind: the fields of its kind, a class of `fedlib.spec.tables` or `fedlib.spec.figures`.
       manifests: of the exhibit's federations, first seed, if it shows their data.
+      stage: "table" or "figure".
     """
 
     exhibit: dict
     metrics: pd.DataFrame
     clients: pd.DataFrame
     published: pd.DataFrame | None
-    kind: Any
     manifests: Sequence[dict] = ()
+
+    stage: ClassVar[str]
+
+    @classmethod
+    def read(
+        cls,
+        exhibit: dict,
+        metrics: Path,
+        clients: Path,
+        published: Path | None,
+        manifests: Iterable[Path] = (),
+    ) -> Self:
+        """The inputs from files.
+
+        Args:
+          exhibit: its "metrics" is the digest of the specification of both frames, absent from
+            packs of earlier versions.
+
+        Raises:
+          DataError: if a file is missing, damaged or of another specification.
+        """
+        return cls(
+            exhibit,
+            frames.read_of(metrics, exhibit.get("metrics"), ("metric", "value")),
+            frames.read_of(clients, exhibit.get("metrics"), ("client",)),
+            printed.read(published) if published else None,
+            [seals.read_json(path, has=("class_histogram", "sizes")) for path in manifests],
+        )
+
+    @cached_property
+    def kind(self) -> Any:
+        """The fields of its kind, a class of `fedlib.spec`.
+
+        Raises:
+          ConfigError: for an unknown kind or wrong fields.
+        """
+        about = self.exhibit
+        own = about["title"], about["caption"], (), (), {**about["params"]}
+        return declared(self.stage, about["kind"], *own)
+
+    @property
+    def module(self) -> Any:
+        """The module of its kind."""
+        return importlib.import_module(f"fedlib.report.{self.stage}s.{self.kind.kind}")
 
     @cached_property
     def rows(self) -> pd.DataFrame:
@@ -80,65 +123,3 @@ class Inputs:
             for federation in self.exhibit["federations"]
             for run in exhibits.runs_of(self.exhibit, federation["name"])
         )
-
-
-def loader(stage: str, function: str, given: type[Inputs]) -> Callable[[str], Callable]:
-    """The function `load(kind)` of tables or figures (`stage`).
-
-    It returns a function of (exhibit, metrics, clients, published), optional manifests, and the
-    kind's fields.
-
-    Args:
-      function: name of the function of each module, which takes a `given`.
-      given: class of its argument.
-
-    Raises:
-      ConfigError: on that function's call, for an unknown kind or wrong fields.
-    """
-
-    def load(kind: str) -> Callable:
-        def made(
-            exhibit: dict,
-            metrics: Any,
-            clients: Any,
-            published: Any,
-            manifests: Sequence[dict] = (),
-            **fields: Any,
-        ) -> Any:
-            own = declared(stage, kind, exhibit["title"], exhibit["caption"], (), (), fields)
-            module = importlib.import_module(f"fedlib.report.{stage}s.{kind}")
-            all_given = given(exhibit, metrics, clients, published, own, manifests)
-            return getattr(module, function)(all_given)
-
-        return made
-
-    return load
-
-
-def made(
-    load: Callable,
-    exhibit: dict,
-    metrics: Path,
-    clients: Path,
-    published: Path | None,
-    manifests: Iterable[Path] = (),
-) -> Any:
-    """The sheet or figure of an exhibit, from files.
-
-    Args:
-      load: of `fedlib.report.tables` or `fedlib.report.figures`.
-      exhibit: see `fedlib.report.exhibits`; "metrics" is the digest of the specification of both
-        frames, absent from packs of earlier versions.
-
-    Raises:
-      DataError: if a file is missing, damaged or of another specification, or lacks numbers of the
-        exhibit.
-    """
-    return load(exhibit["kind"])(
-        exhibit,
-        frames.read_of(metrics, exhibit.get("metrics"), ("metric", "value")),
-        frames.read_of(clients, exhibit.get("metrics"), ("client",)),
-        printed.read(published) if published else None,
-        [seals.read_json(path, has=("class_histogram", "sizes")) for path in manifests],
-        **exhibit["params"],
-    )

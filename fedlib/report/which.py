@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fedlib.report import inputs, intervals, packs, tables
+from fedlib.report import intervals, packs
 from fedlib.report.advice import WINNERS, tagged
 from fedlib.report.choices import relative
 from fedlib.report.pages import filling
@@ -23,6 +23,7 @@ from fedlib.report.statistics import (
     ROPE,
 )
 from fedlib.report.tables import render
+from fedlib.report.tables.sheets import TableInputs
 
 CLIENTS = ("mean", "worst_tenth", "hurt", "unseen")  # results of a method for clients
 KINDS = ("standings", "contrasts", "claims", "advice")
@@ -53,7 +54,7 @@ def text(pack: Path, commit: str, folder: str, file: str) -> str:
     if why:
         return filling.markdown("which.md.j2", {}, why=why)
     sheets = {
-        kind: inputs.made(tables.load, spec, metrics, clients, None) for kind, spec in found.items()
+        kind: TableInputs.read(spec, metrics, clients, None).made() for kind, spec in found.items()
     }
     return of_tables(sheets, found["advice"]["params"], commit, folder, file)
 

@@ -1,5 +1,17 @@
 """Figures: a module for each kind, whose `draw(given)` makes the figure."""
 
-from fedlib.report.inputs import Inputs, loader
+from matplotlib.figure import Figure
 
-load = loader("figure", "draw", Inputs)
+from fedlib.report.figures import style
+from fedlib.report.inputs import Inputs
+
+
+class FigureInputs(Inputs):
+    """The inputs of a figure."""
+
+    stage = "figure"
+
+    def made(self) -> Figure:
+        """The figure, in the project's style."""
+        with style.styled():
+            return self.module.draw(self)

@@ -20,7 +20,6 @@ DECADE = 10  # below this ratio of amounts a logarithmic axis would have too few
 SILENT_NOTE = "A line across the panel: a method that sends nothing, at its last accuracy."
 
 
-@style.styled()
 def draw(given: Inputs) -> Figure:
     """The figure; a run that sends nothing is a horizontal line at its last accuracy.
 

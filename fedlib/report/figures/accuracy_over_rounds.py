@@ -49,7 +49,6 @@ class _Paper(NamedTuple):
         return [level for (where, _), level in known if where == dataset]
 
 
-@style.styled()
 def draw(given: Inputs) -> Figure:
     """The figure: mean over seeds, a band over seeds, and published points of the paper's curves.
 

@@ -14,7 +14,6 @@ from fedlib.report.metrics import PRIMARY
 AXES = ("Test accuracy of a client (%)", "Fraction of clients at or below")
 
 
-@style.styled()
 def draw(given: Inputs) -> Figure:
     """The figure, after the last round; the clients of all seeds are pooled."""
     exhibit, kind = given.exhibit, given.kind

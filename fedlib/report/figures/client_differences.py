@@ -19,7 +19,6 @@ from fedlib.report.metrics import PRIMARY
 WORSE = "#FFFFFF"  # inside of a bar below 0
 
 
-@style.styled()
 def draw(given: Inputs) -> Figure:
     """The figure: mean over seeds, a whisker from the smallest to the largest seed.
 

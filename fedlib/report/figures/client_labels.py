@@ -40,7 +40,6 @@ class _Shown(NamedTuple):
     server: int  # examples of owners that are not clients
 
 
-@style.styled()
 def draw(given: Inputs) -> Figure:
     """The figure, of the first seed's partition.
 

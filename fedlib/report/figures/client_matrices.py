@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from fedlib.report import exhibits, of_clients, recovery
-from fedlib.report.figures import canvas, heat, style
+from fedlib.report.figures import canvas, heat
 from fedlib.report.inputs import Inputs
 
 LINE = {"color": "#D55E00", "linewidth": 0.8}
@@ -45,7 +45,6 @@ class _Panel(NamedTuple):
     matrix: _Matrix
 
 
-@style.styled()
 def draw(given: Inputs) -> Figure:
     """The figure: for each federation the true clusters, then a panel per run.
 

@@ -19,7 +19,6 @@ EVEN = {"color": style.GREY, "linestyle": style.DOTTED, "linewidth": 1.0}
 CHOICE = "Choice of the clients that train after the last round; every seed has its own order."
 
 
-@style.styled()
 def draw(given: Inputs) -> Figure:
     """The figure.
 

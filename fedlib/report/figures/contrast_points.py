@@ -19,7 +19,6 @@ BAND = "#E8E8E8"
 POINT = {"markersize": 6, "marker": "D", "color": "black", "linestyle": "", "zorder": 4}
 
 
-@style.styled()
 def draw(given: Inputs) -> Figure:
     """The figure: a panel for each method of comparison."""
     exhibit, kind = given.exhibit, given.kind

@@ -31,7 +31,6 @@ ROOM = 4.0  # factor of space left and right of the dots on a logarithmic axis; 
 NOT_REACHED = "not reached"
 
 
-@style.styled()
 def draw(given: Inputs) -> Figure:
     """The figure: means over seeds that reach the target, a whisker from least to most.
 

@@ -15,7 +15,6 @@ from fedlib.report.figures import canvas, heat, style
 from fedlib.report.inputs import Inputs
 
 
-@style.styled()
 def draw(given: Inputs) -> Figure:
     """The figure, of one seed.
 

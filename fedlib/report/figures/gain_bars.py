@@ -26,7 +26,6 @@ PRINTED = {"linestyle": "None", "marker": "D", "markersize": 4, "color": style.G
 KEY = ["federation", "label", "metric"]
 
 
-@style.styled()
 def draw(given: Inputs) -> Figure:
     """The figure, a panel per pair of federations.
 

@@ -19,7 +19,6 @@ MEAN_WEIGHT = (
 )
 
 
-@style.styled()
 def draw(given: Inputs) -> Figure:
     """The figure.
 

@@ -18,7 +18,6 @@ MEANING = (
 )
 
 
-@style.styled()
 def draw(given: Inputs) -> Figure:
     """The figure: mean over seeds, and a band over seeds.
 

@@ -15,7 +15,6 @@ from fedlib.report.inputs import Inputs
 POINTS = {"s": 9, "color": style.PALETTE[0], "alpha": 0.4, "linewidths": 0}
 
 
-@style.styled()
 def draw(given: Inputs) -> Figure:
     """The figure, of one seed.
 

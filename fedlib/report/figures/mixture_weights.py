@@ -6,12 +6,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedlib.report import exhibits
-from fedlib.report.figures import canvas, stacks, style
+from fedlib.report.figures import canvas, stacks
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY
 
 
-@style.styled()
 def draw(given: Inputs) -> Figure:
     """The figure, after the last round, of the first seed; runs without weights are left out.
 

@@ -24,7 +24,6 @@ SILENT = {"color": style.FRAME, "linewidth": 1.2, "linestyle": style.DOTTED, "zo
 PICKED = style.Look("#262626", "*", style.SOLID)  # of a row in which clients pick a method
 
 
-@style.styled()
 def draw(given: Inputs) -> Figure:
     """The figure: a panel for each cost."""
     exhibit, kind = given.exhibit, given.kind

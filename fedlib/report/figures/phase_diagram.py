@@ -27,7 +27,6 @@ PALE = 0.45  # opacity of a method's colour in its cells
 EQUAL = 1  # the diagram calls regrets within one point of the best one equal to it
 
 
-@style.styled()
 def draw(given: Inputs) -> Figure:
     """The figure."""
     exhibit, kind = given.exhibit, given.kind

@@ -19,7 +19,6 @@ from fedlib.spec.figures import ProtocolSweep
 PUBLISHED = {"linestyle": "None", "marker": "x", "markersize": 5, "markeredgewidth": 1.2}
 
 
-@style.styled()
 def draw(given: Inputs) -> Figure:
     """The figure; crosses mark published numbers, see `comparisons.Printed`.
 

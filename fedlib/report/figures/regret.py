@@ -20,7 +20,6 @@ HOME = {"fill": False, "edgecolor": style.FRAME, "linewidth": 1.6}
 NEAR = 0.05  # regrets that print alike are both the best
 
 
-@style.styled()
 def draw(given: Inputs) -> Figure:
     """The figure."""
     exhibit, rows = given.exhibit, given.kind.rows

@@ -25,7 +25,6 @@ MARKERS = ("o", "^", "s", "D", "v", "P", "X", "<", ">", "*")
 MOST = len(style.PALETTE)  # most clients or classes that a reader can distinguish
 
 
-@style.styled()
 def draw(given: Inputs) -> Figure:
     """The figure: a row per run, a panel per kind; colours are classes, markers are clients.
 

@@ -19,7 +19,6 @@ EVEN = "Values stand at even distances, not to scale."
 EVEN_ABOVE = 1000  # above this ratio, the values are evenly spaced
 
 
-@style.styled()
 def draw(given: Inputs) -> Figure:
     """The figure.
 

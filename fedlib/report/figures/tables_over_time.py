@@ -12,12 +12,11 @@ from matplotlib.figure import Figure
 
 from fedlib.errors import DataError
 from fedlib.report import exhibits
-from fedlib.report.figures import canvas, heat, style
+from fedlib.report.figures import canvas, heat
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import TABLE
 
 
-@style.styled()
 def draw(given: Inputs) -> Figure:
     """The figure, of one seed, because the numbers of experts mean nothing across seeds.
 

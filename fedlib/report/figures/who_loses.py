@@ -26,7 +26,6 @@ SHADES = {"cmap": "RdBu", "vmin": -50, "vmax": 50}  # points
 HURT = {"color": "black", "linewidth": 1.2}
 
 
-@style.styled()
 def draw(given: Inputs) -> Figure:
     """The figure; on top are the methods that leave the smallest share of clients worse off."""
     exhibit, kind = given.exhibit, given.kind

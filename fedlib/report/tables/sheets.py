@@ -38,6 +38,12 @@ DIFFERENCE = "Difference: reproduced minus published, in percentage points."
 class TableInputs(Inputs):
     """The inputs of a table, and the common steps of making one."""
 
+    stage = "table"
+
+    def made(self) -> Sheet:
+        """The table."""
+        return self.module.build(self)
+
     def over_seeds(self, *key: str, **where: str) -> pd.DataFrame:
         """`metrics.over_seeds` of the rows that match `where`, indexed by `key`."""
         return over_seeds(exhibits.pick(self.rows, **where), [*key]).set_index([*key])

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from fedlib.report import inputs, packs, printed, tables
+from fedlib.report import packs, printed
 from fedlib.report.pages import origin
 from fedlib.report.pages.contents import METRICS, compared
+from fedlib.report.tables.sheets import TableInputs
 
 TEST_SPLIT = "test"  # source of raw files: the images of EMNIST's test split alone
 RESULTS = ("history", "evaluation")  # files of a run
@@ -43,7 +44,7 @@ def reproduced(pack: Path, file: Path) -> pd.DataFrame:
     every = [NONE]
     for stage, spec, has_published in exhibits:
         if stage == "table" and has_published:
-            sheet = inputs.made(tables.load, spec, metrics, clients, file)
+            sheet = TableInputs.read(spec, metrics, clients, file).made()
             rows = compared(sheet.numbers).reindex(columns=[*TEXTS, *NUMBERS])
             rows[[*TEXTS]] = rows[[*TEXTS]].astype(object).fillna("").astype(str)
             known = {one["name"]: one for one in spec["federations"]}
