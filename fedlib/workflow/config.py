@@ -7,9 +7,10 @@ the standard library only, and PyYAML once it reads a file.
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from fedlib.errors import ConfigError, nearest, shown
 from fedlib.spec import SCALES
@@ -20,39 +21,31 @@ EXECUTORS = (
     *("auto", "loop", "traced", "traced:fused", "traced:onednn"),  # see fedlib.engine.rewriting
     *("batched", "graphs"),
 )
-EVALUATIONS = ("shown", "all")
-
-# Every key and its default; config.yaml explains them.
-DEFAULTS = {
-    "scale": "demo",
-    "papers": None,
-    "seeds": None,
-    "federations": None,
-    "labels": None,
-    "runs": None,
-    "methods": None,
-    "budget": None,
-    "share": None,
-    "rounds": None,
-    "set": None,
-    "sources": None,
-    "evaluate": "shown",
-    "tag": "",
-    "device": "auto",
-    "executor": "auto",
-    "mirror": None,
-    "raw": "data/raw",
-}
-FILTERS = ("papers", "seeds", "federations", "labels", "runs")  # keys that leave out declared runs
-LISTS = (*FILTERS, "methods", "set", "sources")
-CHOOSING = ("budget", "share")  # keys by which make chooses runs, see `fedlib.cli.estimate`
-TAGGED = ("rounds", "set")  # keys that change numbers, not only the choice of runs
-LOCAL = ("device", "executor", "mirror", "raw")  # keys that should change no number
 UNITS = {"m": 60, "h": 3600, "d": 86400}  # seconds of the units of a budget
 MANY = 20  # names, of which a message shows the nearest only
 LONGEST = 255  # bytes in the name of a file or folder
 MAX_SEED = 2**32 - 1  # the largest seed that every generator accepts
 ADDRESSES = ("http://", "https://", "file://")
+
+Check = Callable[[str, object], object]  # of a key and its value; raises ConfigError
+
+
+class Key(NamedTuple):
+    """A key of the configuration; config.yaml explains it.
+
+    Attributes:
+      default: its value in config.yaml.
+      check: of another value than None; None for names that the papers decide.
+      role: `FILTER` leaves out declared runs; with `CHOOSES` make chooses runs, see
+        `fedlib.cli.estimate`; `TAGGED` changes numbers, not only the choice of runs; `LOCAL` should
+        change no number.
+      listed: whether its value is a list.
+    """
+
+    default: str | None
+    check: Check | None
+    role: str = ""
+    listed: bool = False
 
 
 def read(paths: Iterable[str | Path], values: Iterable[str] = ()) -> dict:
@@ -89,7 +82,7 @@ def words(config: Mapping) -> list[str]:
     return [
         f"{key}={_text(config[key])}"
         for key, default in DEFAULTS.items()
-        if key not in (*LOCAL, "scale") and config[key] != default
+        if key != "scale" and KEYS[key].role != LOCAL and config[key] != default
     ]
 
 
@@ -99,39 +92,17 @@ def check(config: Mapping) -> None:
     Raises:
       ConfigError: with the key, its value and the valid values.
     """
-    for key in config:
-        check_choice("config", key, DEFAULTS)
-    for key, choices in (
-        *(("scale", SCALES), ("evaluate", EVALUATIONS)),
-        *(("device", DEVICES), ("executor", EXECUTORS)),
-    ):
-        check_choice(key, config[key], choices)
-    for key in LISTS:
-        _check_list(key, config[key])
-    seeds = [*(config["seeds"] or ()), *chain(*seeds_by_run(config["runs"] or ()).values())]
-    if any(not 0 <= seed <= MAX_SEED for seed in seeds):
-        raise ConfigError(f"seeds must be in [0, {MAX_SEED}], got {shown(seeds)}")
-    if config["rounds"] is not None:
-        check_count("rounds", config["rounds"])
-    tag = config["tag"]
-    if not isinstance(tag, str) or not re.fullmatch(r"[a-z0-9]{0,40}", tag):
-        raise ConfigError(
-            f"tag must consist of at most 40 lower-case letters and digits, got {shown(tag)}"
-        )
-    for key in TAGGED:
-        if config[key] is not None and not tag:
+    for key, value in config.items():
+        check_choice("config", key, KEYS)
+        if KEYS[key].listed and value is not None:
+            _check_list(key, value)
+        if KEYS[key].check and (value is not None or KEYS[key].default is not None):
+            KEYS[key].check(key, value)
+        if KEYS[key].role == TAGGED and value is not None and not config["tag"]:
             raise ConfigError(
-                f"{key}: {shown(config[key])} needs a tag, such as tag: mine, so that its runs go "
+                f"{key}: {shown(value)} needs a tag, such as tag: mine, so that its runs go "
                 f"to a folder of their own and not into results/{config['scale']}"
             )
-    for key, read in (("budget", budget_seconds), ("share", share_of)):
-        if config[key] is not None:
-            read(config[key])
-    _check_paths("methods", config["methods"] or ())
-    _check_paths("mirror", filter(None, [config["mirror"]]))
-    _check_paths("raw", [config["raw"]])
-    if Path(config["raw"]).exists() and not Path(config["raw"]).is_dir():
-        raise ConfigError(f"raw must be a folder, got {shown(config['raw'])}, which is a file")
 
 
 def budget_seconds(text: object) -> float:
@@ -239,8 +210,6 @@ def _whole(value: object) -> object:
 
 
 def _check_list(key: str, value: object) -> None:
-    if value is None:
-        return
     wanted = int if key == "seeds" else str
     if not isinstance(value, list | tuple) or not all(type(item) is wanted for item in value):
         what = "whole numbers" if wanted is int else "names"
@@ -250,9 +219,35 @@ def _check_list(key: str, value: object) -> None:
     check_unique(key, value)
 
 
+def _check_seeds(key: str, seeds: Iterable[int]) -> None:
+    if any(not 0 <= seed <= MAX_SEED for seed in seeds):
+        raise ConfigError(f"seeds must be in [0, {MAX_SEED}], got {shown(seeds)}")
+
+
+def _check_runs(key: str, runs: Iterable[str]) -> None:
+    _check_seeds(key, [*chain(*seeds_by_run(runs).values())])
+
+
+def _check_tag(key: str, tag: object) -> None:
+    if not isinstance(tag, str) or not re.fullmatch(r"[a-z0-9]{0,40}", tag):
+        raise ConfigError(
+            f"tag must consist of at most 40 lower-case letters and digits, got {shown(tag)}"
+        )
+
+
 def _check_paths(key: str, values: Iterable) -> None:
     for value in values:
         _check_path(key, value)
+
+
+def _check_raw(key: str, value: object) -> None:
+    _check_path(key, value)
+    if Path(value).exists() and not Path(value).is_dir():
+        raise ConfigError(f"raw must be a folder, got {shown(value)}, which is a file")
+
+
+def _one_of(*choices: str) -> Check:
+    return lambda key, value: check_choice(key, value, choices)
 
 
 def _check_path(key: str, value: object) -> None:
@@ -295,3 +290,31 @@ def _parse_yaml(path: Path, text: str) -> object:
     except (RecursionError, ValueError, yaml.YAMLError) as error:  # such as an impossible date
         reason = " ".join(str(error).split())
         raise ConfigError(f"{path} is not valid YAML: {reason:.500}") from None
+
+
+FILTER, CHOOSES, TAGGED, LOCAL = "filter", "chooses", "tagged", "local"
+KEYS = {
+    "scale": Key("demo", _one_of(*SCALES)),
+    "papers": Key(None, None, FILTER, listed=True),
+    "seeds": Key(None, _check_seeds, FILTER, listed=True),
+    "federations": Key(None, None, FILTER, listed=True),
+    "labels": Key(None, None, FILTER, listed=True),
+    "runs": Key(None, _check_runs, FILTER, listed=True),
+    "methods": Key(None, _check_paths, listed=True),
+    "budget": Key(None, lambda _, text: budget_seconds(text), CHOOSES),
+    "share": Key(None, lambda _, text: share_of(text), CHOOSES),
+    "rounds": Key(None, check_count, TAGGED),
+    "set": Key(None, None, TAGGED, listed=True),
+    "sources": Key(None, None, listed=True),
+    "evaluate": Key("shown", _one_of("shown", "all")),
+    "tag": Key("", _check_tag),
+    "device": Key("auto", _one_of(*DEVICES), LOCAL),
+    "executor": Key("auto", _one_of(*EXECUTORS), LOCAL),
+    "mirror": Key(None, _check_path, LOCAL),
+    "raw": Key("data/raw", _check_raw, LOCAL),
+}
+DEFAULTS = {name: key.default for name, key in KEYS.items()}
+LISTS = [name for name, key in KEYS.items() if key.listed]
+FILTERS, CHOOSING = (
+    [name for name, key in KEYS.items() if key.role == role] for role in (FILTER, CHOOSES)
+)
