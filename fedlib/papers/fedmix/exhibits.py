@@ -121,10 +121,9 @@ def _sweeps(role: str, title: str, labels: tuple[str, ...], known: str, new: str
 TABLES = {
     "accuracy_and_traffic": tables.AccuracyAndTraffic(
         "Accuracy and communication",
-        "The paper's Table 1: mean client test accuracy with the server's parameters, "
-        "on CIFAR-10 after the last round, on CIFAR-100 the mean of the last ten evaluations, "
-        "on FEMNIST over the last 2,000 rounds. FedAvg's 137.3 GB on CIFAR-10 and the 1,130 GB "
-        "of two rows on CIFAR-100 do not follow the rule that all others do.",
+        "The paper's Table 1: the server's parameters, on CIFAR-10 after the last round, on "
+        "CIFAR-100 the mean of the last ten evaluations, on FEMNIST over the last 2,000 rounds. "
+        "Its 137.3 GB of FedAvg on CIFAR-10 and its 1,130 GB on CIFAR-100 break its own rule.",
         COMPARED,
         on("accuracy"),
         averaged=each(lambda setting: AVERAGED.get(setting.data.name)),
@@ -132,16 +131,15 @@ TABLES = {
     ),
     "paired_differences": tables.PairedDifferences(
         "FedMix and each other method, client by client",
-        "Intervals over clients, which one training suffices for. The paper prints no such table.",
+        "Intervals over clients, which one training suffices for. Not in the paper.",
         COMPARED,
         on("accuracy"),
         of="fedmix-k4",
     ),
     "protocols": tables.Views(
         "Known clients, new shards and new clients",
-        "Accuracy on test sets after the last round: means over clients, but for a new "
-        "shard without labels, for which all examples count the same. The paper shows curves "
-        "of these on validation sets and prints no numbers.",
+        "Test sets after the last round: means over clients, and over examples for a new shard "
+        "without labels. The paper has curves on validation sets, and no numbers.",
         (*LENET_LINES, *BY_ETA, *LINES),
         on("views"),
         columns=ways,
@@ -149,8 +147,7 @@ TABLES = {
     ),
     "new_shard_by_autoencoders": tables.Views(
         "New shards: gates weighed by p(s) or by autoencoders",
-        "Appendix F of the paper: how likely an input is under the autoencoder of each "
-        "client says whose gate to trust.",
+        "Appendix F: trust a client's gate as far as its autoencoder finds the input likely.",
         ("fedmix-vae", "fedavg"),
         on("vae"),
         columns=APPENDIX_F,
@@ -159,9 +156,8 @@ TABLES = {
     ),
     "cluster_recovery": tables.ClusterRecovery(
         "Clusters recovered from permuted labels",
-        "Purity of the clusters that clients form by their main expert, and how many "
-        "experts are anybody's main one, over seeds. The paper shows one run, in which four "
-        "experts found the four permutations.",
+        "By the clients' main experts, over seeds. The paper shows one run, in which four experts "
+        "found the four permutations.",
         everything,
         on("clusters"),
     ),
@@ -178,8 +174,7 @@ FIGURES = {
     **_curves("accuracy", "test"),
     "specialisation": figures.AccuracyOverRounds(
         "Specialists or an ensemble",
-        "The paper's Figure 3: with the entropy of q in the clients' objective, "
-        f"experts do not specialise. {ON['val']}",
+        f"The paper's Figure 3: with the entropy of q experts do not specialise. {ON['val']}",
         ("fedmix-k4", "fedmix-k4-entropy", "fedavg"),
         on("ablation"),
         **MEAN,
@@ -212,17 +207,15 @@ FIGURES = {
     },
     "gradient_divergence": experts.GradientDivergence(
         "Divergence of the clients' updates",
-        "The paper's Figure 1: half of one minus the cosine between two clients' "
-        "differences, averaged over pairs by weight and added up over the tensors of a model; "
-        "the mean over experts.",
+        "The paper's Figure 1: half of one minus the cosine between two clients' differences, the "
+        "weighted mean of pairs, the sum over tensors, and the mean over experts.",
         ("fedavg", "fedmix-k4"),
         on("divergence"),
         window=window,
     ),
     "clusters": experts.ClientMatrices(
         "Clusters of clients from permuted labels",
-        "The paper's Figures 7 and 8: to which permutation a client belongs, and how "
-        "probable its experts are for it, q(z|s).",
+        "The paper's Figures 7 and 8: a client's permutation, and its experts' q(z|s).",
         everything,
         on("clusters"),
     ),
@@ -235,9 +228,8 @@ FIGURES = {
     ),
     "collapse": experts.TablesOverTime(
         "Collapse of a plain mixture",
-        "The paper's Figure 14b: mean probability that the gate gives each expert, by "
-        "label, while the likelihood of the mixture is maximised directly, on all data in one "
-        "place. The rounds together have the steps of one epoch.",
+        "The paper's Figure 14b: the gate's mean probability of each expert, by label, where the "
+        "likelihood of the mixture is maximised directly, in one epoch on all data in one place.",
         everything,
         on("collapse"),
         values="p(expert | x), mean by label",
@@ -245,8 +237,8 @@ FIGURES = {
     ),
     "label_leakage": figures.LabelLeakage(
         "Labels read from a first update",
-        "The paper's Figures 9 and 10: the share of each label among a client's "
-        "examples, and the one read from the change of the output bias.",
+        "The paper's Figures 9 and 10: a client's share of each label, and the share that the "
+        "change of the output bias betrays.",
         everything,
         on("leakage"),
     ),

@@ -41,8 +41,6 @@ AGGREGATED = [
     {"title": "Extractor as aggregated", "protocol": "aggregated", **MEAN},
 ]
 REPEATED = "At this scale, only these runs have three seeds."
-WITH_TARGET = on("main", where=lambda setting: setting.target)
-TARGETS = each(lambda setting: setting.target)
 
 
 def on_cifar(labels: Sequence[str]) -> Callable[[Sequence[Setting]], list[Setting]]:
@@ -60,9 +58,11 @@ def published(name: str) -> Callable[[Sequence[Setting]], dict[str, str]]:
     return each(lambda setting: setting.published and f"{name}-{setting.published}")
 
 
-def methods_of_few(shown: Sequence[Setting]) -> list[str]:
-    """The registry names of the methods in `FEW` that all settings have."""
-    return [VARIANTS[label].method for label in in_all(FEW)(shown)]
+OVER_DATA = {  # sweeps
+    "methods": lambda shown: [VARIANTS[label].method for label in in_all(FEW)(shown)],
+    "of": "federation",
+    **MEAN,
+}
 
 
 def _tables(name: str) -> dict[str, Exhibit]:
@@ -84,8 +84,7 @@ def _tables(name: str) -> dict[str, Exhibit]:
         ),
         f"gains_{name}": tables.Gains(
             f"Gain of pFedMoE over the best of {SEVEN}, {name} models",
-            "The best of all seven, and of those of its own category, mutual learning. The "
-            "paper's text has the ranges over CIFAR-10 and CIFAR-100.",
+            "Of all seven, and of mutual learning, its own category. Published: the text's ranges.",
             compared,
             on_cifar(compared),
             of=f"pfedmoe{suffix}",
@@ -142,13 +141,12 @@ def _figures(name: str) -> dict[str, Exhibit]:
             f"Communication and computation to a target, {name} models",
             f"Clients have {what}. Without a bar: the target is not reached.",
             labels,
-            WITH_TARGET,
-            targets=TARGETS,
+            on("main", where=lambda setting: setting.target),
+            targets=each(lambda setting: setting.target),
         ),
         f"client_differences_{name}": figures.ClientDifferences(
             f"pFedMoE and the best of {SEVEN}, client by client, {name} models",
-            "Accuracy on a client's own test examples, minus that of the one of them with the "
-            "highest mean.",
+            "Accuracy on a client's own test examples, minus that of the one with the best mean.",
             curves,
             on("main", runs=curves),
             of=f"pfedmoe{suffix}",
@@ -161,8 +159,7 @@ TABLES = {
     **_tables("homogeneous"),
     "gate": tables.Views(
         "The gate: normalisation, and what it is for",
-        "pFedMoE with 1-D switch norm on the input, then one change at a time. The sources leave "
-        "it open.",
+        "1-D switch norm on the input, then one change at a time. The sources leave it open.",
         GATES,
         on("gate"),
         columns=AGGREGATED,
@@ -170,8 +167,7 @@ TABLES = {
     ),
     "shares": tables.Views(
         "Even and uneven shares of a class",
-        "Owners of a class share it about evenly, or in the proportions of a Dirichlet "
-        f"draw with concentration {UNEVEN:g}, which is ours.",
+        f"Owners share a class evenly, or by a Dirichlet draw of concentration {UNEVEN:g}; ours.",
         in_all(FEW),
         on("shares"),
         columns=COMMON[:1],
@@ -179,8 +175,8 @@ TABLES = {
     ),
     "shared_test_set": tables.Views(
         "A test set that all clients share",
-        "The test examples of all clients together, most of whose classes a client "
-        f"has never seen, beside its own. pFedMoE and {SEVEN}.",
+        "Test examples of all clients, of most of whose classes a client has no example, beside "
+        f"its own. pFedMoE and {SEVEN}.",
         CURVES,
         on("gate"),
         columns=COMMON,
@@ -197,10 +193,8 @@ FIGURES = {
         in_all(FEW),
         on("classes"),
         parameter="partition.classes_per_client",
-        methods=methods_of_few,
         symbol="s",
-        of="federation",
-        **MEAN,
+        **OVER_DATA,
         asks="What changes as clients have more classes?",
     ),
     "accuracy_over_gamma": figures.Sweep(
@@ -209,10 +203,8 @@ FIGURES = {
         in_all(FEW),
         on("gamma"),
         parameter="partition.alpha",
-        methods=methods_of_few,
         symbol="γ",
-        of="federation",
-        **MEAN,
+        **OVER_DATA,
         asks="What changes as clients become alike?",
     ),
     "expert_weights": experts.ExpertWeights(

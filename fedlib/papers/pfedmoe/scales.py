@@ -48,12 +48,12 @@ IMAGES = {
     ),
     "digits": Images(
         {"num_classes": 10, "in_channels": 1, "side": 8, "padding": 2},
-        tuple(
-            {"channels": channels, "hidden": [hidden, 32]}
-            for channels, hidden in (
-                *(([8, 16], 96), ([8, 8], 96), ([8, 16], 64)),
-                *(([8, 16], 48), ([8, 16], 32)),
-            )
+        (
+            {"channels": [8, 16], "hidden": [96, 32]},
+            {"channels": [8, 8], "hidden": [96, 32]},
+            {"channels": [8, 16], "hidden": [64, 32]},
+            {"channels": [8, 16], "hidden": [48, 32]},
+            {"channels": [8, 16], "hidden": [32, 32]},
         ),
     ),
 }
@@ -119,10 +119,20 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     )
 
 
+MORE = {  # runs and roles of some federations
+    ("cifar10", 10): {
+        "labels": (*EVERYTHING, *GATES[1:]),
+        "roles": ("main", "classes", "gate", "representations", "shares"),
+    },
+    ("cifar100", 10): {"roles": ("main", "classes")},
+}
+
+
 def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     """Data sets, federations and the grid's largest rounds and epochs (sections 5 and 9.1)."""
-    gates = GATES[1:]
     paper = {"rounds": 500, "epochs": 10, "batch_size": 512}
+    usual = {"labels": EVERYTHING, "roles": ("main",), **paper}
+    few = {"labels": FEW, **paper}
     return (
         "full: the paper's data sets, networks and federations, 500 rounds of 10 epochs; one "
         "setting of the paper's grid, of which it shows the best for each method.",
@@ -132,47 +142,17 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 _federation(
                     dataset,
                     number,
-                    labels=(*EVERYTHING, *(gates if (dataset, number) == ("cifar10", 10) else ())),
-                    roles=_roles(dataset, number),
                     target=TARGETS.get(dataset, {}).get(number),
-                    **paper,
+                    **usual | MORE.get((dataset, number), {}),
                 )
                 for dataset in HELD
                 for number in CLIENTS
             ),
-            *(_varied(dataset, s, labels=FEW, **paper) for dataset in CLASSES
-              for s in CLASSES[dataset]),
-            *(_practical(dataset, g, labels=FEW, **paper) for dataset in CLASSES for g in GAMMAS),
-            _uneven("cifar10", labels=FEW, **paper),
+            *(_varied(dataset, s, **few) for dataset in CLASSES for s in CLASSES[dataset]),
+            *(_practical(dataset, gamma, **few) for dataset in CLASSES for gamma in GAMMAS),
+            _uneven("cifar10", **few),
         ),
-    )  # fmt: skip
-
-
-def _roles(dataset: str, num_clients: int) -> tuple[str, ...]:
-    """The exhibits of a federation of the full scale."""
-    if dataset == "mnist" or num_clients > 10:
-        return ("main",)
-    only = ("gate", "representations", "shares") if dataset == "cifar10" else ()
-    return ("main", "classes", *only)
-
-
-def _federation(dataset: str, num_clients: int, **about) -> Setting:
-    """Clients with the paper's number of classes."""
-    return _setting(
-        dataset,
-        f"n{num_clients}",
-        f"N = {num_clients}",
-        _path_line(num_clients, HELD.get(dataset, 2)),
-        published=f"n{num_clients}" if dataset in HELD else None,
-        **about,
     )
-
-
-def _varied(dataset: str, classes: int, **about) -> Setting:
-    """Ten clients with another number of classes; evaluated like the family with ten clients."""
-    name, title = f"n10-s{classes}", f"N = 10, {classes} classes"
-    about |= {"family": "N = 10", "roles": ("classes",)}
-    return _setting(dataset, name, title, _path_line(10, classes), **about)
 
 
 def _path_line(num_clients: int, classes: int) -> dict:
@@ -180,11 +160,25 @@ def _path_line(num_clients: int, classes: int) -> dict:
     return {"kind": "path_line", "num_clients": num_clients, "classes_per_client": classes}
 
 
+def _federation(dataset: str, num_clients: int, **about) -> Setting:
+    """Clients with the paper's number of classes."""
+    name, partition = f"n{num_clients}", _path_line(num_clients, HELD.get(dataset, 2))
+    about |= {"published": name if dataset in HELD else None}
+    return _setting(dataset, name, f"N = {num_clients}", partition, **about)
+
+
+def _varied(dataset: str, classes: int, **about) -> Setting:
+    """Ten clients with another number of classes; evaluated like the family with ten clients."""
+    about |= {"family": "N = 10", "roles": ("classes",)}
+    title = f"N = 10, {classes} classes"
+    return _setting(dataset, f"n10-s{classes}", title, _path_line(10, classes), **about)
+
+
 def _uneven(dataset: str, **about) -> Setting:
     """Ten clients with the paper's number of classes and Dirichlet shares of them."""
-    held = {"num_clients": 10, "classes_per_client": HELD[dataset], "alpha": UNEVEN}
+    partition = {**_path_line(10, HELD[dataset]), "kind": "path_dir", "alpha": UNEVEN}
     name, title = f"n10-dir{UNEVEN:g}", "N = 10, uneven shares"
-    return _setting(dataset, name, title, {"kind": "path_dir", **held}, roles=("shares",), **about)
+    return _setting(dataset, name, title, partition, roles=("shares",), **about)
 
 
 def _practical(dataset: str, gamma: float, **about) -> Setting:
