@@ -1,7 +1,6 @@
-"""Construction of FedMix's federations; sections are those of README.md."""
+"""FedMix's federations; sections are those of README.md, and F1 to F12 its decisions."""
 
-import math
-from dataclasses import replace
+from typing import NamedTuple
 
 from fedlib.papers.fedmix.settings import Setting
 from fedlib.spec import Data
@@ -14,76 +13,88 @@ READING = {  # arguments of each data set's `read`: pixels are scaled as in 5.1,
     "mnist": {"scaling": "unit"},
     "femnist": {"source": "tff", "scaling": "unit"},
 }
-FEDERATIONS = {  # data set, title and name of the partition
-    "digits": ("digits", "Digits", "hsu1.0"),
-    "digits-leak": ("digits", "Digits, all clients", "hsu1.0"),
-    "digits-central": ("digits", "Digits, one client", "central"),
-    "angled-digits-labels": (
-        *("digits", "Digits at eight angles, labels skewed", "angles1.0-labels1.0"),
-    ),
-    "permuted-digits": ("digits", "Digits, labels permuted", "permuted4"),
-    "two-shard-digits": ("digits", "Digits in two shards", "shards2"),
-    "cifar10": ("cifar10", "CIFAR-10", "hsu1.0"),
-    "cifar10-leak": ("cifar10", "CIFAR-10, all clients", "hsu1.0"),
-    "cifar10-central": ("cifar10", "CIFAR-10, one client", "central"),
-    "cifar100": ("cifar100", "CIFAR-100", "hierarchical0.1"),
-    "femnist": ("femnist", "FEMNIST", "writer"),
-    "angled-mnist": ("mnist", "MNIST at eight angles", "angles1.0"),
-    "angled-mnist-labels": ("mnist", "MNIST at eight angles, labels skewed", "angles1.0-labels1.0"),
-    "permuted-cifar10": ("cifar10", "CIFAR-10, labels permuted", "permuted4"),
-    "two-shard-mnist": ("mnist", "MNIST in two shards", "shards2"),
-}
 HELD_OUT = {"val_fraction": 0.1}  # 45,000 of CIFAR-10's training images train (5.1), MNIST's (5.6)
-CENTRAL_ROUNDS = 16  # parts of the one epoch of Figure 14b; ours
+DIGITS = {"num_clients": 20, "train_examples": 60, "test_examples": 20}
+# Partitions of CIFAR-10 and MNIST use all 50,000 or 60,000 training and 10,000 test images.
+CIFAR10 = {"num_clients": 100, "train_examples": 500, "test_examples": 100}
+MNIST = {"num_clients": 100, "train_examples": 600, "test_examples": 100}
+HSU = {"kind": "hsu", "alpha": 1.0}
+ANGLED = {"kind": "angled", "alpha": 1.0}
+SKEWED = {**ANGLED, "label_alpha": 1.0}
+PERMUTED = {"kind": "permuted", "num_clients": 20, "num_clusters": 4}
+TWO_SHARD = {"kind": "two_shard", **HELD_OUT}
+CENTRAL = {"kind": "hsu", "num_clients": 1, **HELD_OUT}
+HIERARCHICAL = {"kind": "hierarchical", "num_clients": 500, "alpha": 0.1, "beta": 10.0}
 
 
-def image(in_channels: int, side: int, num_classes: int) -> dict:
-    """Arguments of a network for images of `side` x `side` pixels."""
-    return {"in_channels": in_channels, "side": side, "num_classes": num_classes}
+class Federation(NamedTuple):
+    """A federation: its data set, its title, its partition, and the short name of this."""
+
+    dataset: str
+    title: str
+    label: str
+    partition: dict
 
 
-def setting_of(name: str, partition: dict, *, notes: tuple[str, ...] = (), **how) -> Setting:
-    """The setting `how` on a federation of `FEDERATIONS` with this partition."""
-    dataset, title, short = FEDERATIONS[name]
+FEDERATIONS = {
+    "digits": Federation(
+        *("digits", "Digits", "hsu1.0"),
+        {**HSU, **DIGITS, "val_fraction": 0.2, "unseen_fraction": 0.2},
+    ),
+    "digits-leak": Federation(
+        "digits", "Digits, all clients", "hsu1.0", {**HSU, **DIGITS, **HELD_OUT}
+    ),
+    "digits-central": Federation(
+        *("digits", "Digits, one client", "central"),
+        # With a small alpha, much of a label could be in the few images that are left over.
+        {**CENTRAL, "alpha": 1e6, "train_examples": 1300, "test_examples": 400},
+    ),
+    "angled-digits-labels": Federation(
+        *("digits", "Digits at eight angles, labels skewed", "angles1.0-labels1.0"),
+        {**SKEWED, **DIGITS},
+    ),
+    "permuted-digits": Federation("digits", "Digits, labels permuted", "permuted4", PERMUTED),
+    "two-shard-digits": Federation(
+        "digits", "Digits in two shards", "shards2", {**TWO_SHARD, "num_clients": 20}
+    ),
+    "cifar10": Federation("cifar10", "CIFAR-10", "hsu1.0", {**HSU, **CIFAR10, **HELD_OUT}),
+    "cifar10-leak": Federation(
+        "cifar10", "CIFAR-10, all clients", "hsu1.0", {**HSU, **CIFAR10, **HELD_OUT}
+    ),
+    "cifar10-central": Federation(
+        *("cifar10", "CIFAR-10, one client", "central"),
+        {**CENTRAL, "alpha": 1.0, "train_examples": 50_000, "test_examples": 10_000},
+    ),
+    "cifar100": Federation(
+        *("cifar100", "CIFAR-100", "hierarchical0.1"),
+        {**HIERARCHICAL, "train_examples": 100, "test_examples": 20},
+    ),
+    "femnist": Federation("femnist", "FEMNIST", "writer", {"kind": "writer_parts"}),
+    "angled-mnist": Federation("mnist", "MNIST at eight angles", "angles1.0", {**ANGLED, **MNIST}),
+    "angled-mnist-labels": Federation(
+        *("mnist", "MNIST at eight angles, labels skewed", "angles1.0-labels1.0"),
+        {**SKEWED, **MNIST},
+    ),
+    "permuted-cifar10": Federation("cifar10", "CIFAR-10, labels permuted", "permuted4", PERMUTED),
+    "two-shard-mnist": Federation(
+        "mnist", "MNIST in two shards", "shards2", {**TWO_SHARD, "num_clients": 100}
+    ),
+}
+
+
+def setting_of(
+    name: str, *, sizes: dict | None = None, notes: tuple[str, ...] = (), **how
+) -> Setting:
+    """The setting `how` on a federation of `FEDERATIONS`, or on one of other `sizes`."""
+    dataset, title, label, partition = FEDERATIONS[name]
     data = Data(
         name=name,
         dataset=dataset,
         params=READING[dataset],
-        partition=partition,
+        partition={**partition, **(sizes or {})},
         seed=SEED,
         title=title,
-        partition_label=short,
+        partition_label=label,
         notes=notes,
     )
     return Setting(data=data, **how)
-
-
-def leak(dataset: str, partition: dict, how: dict) -> Setting:
-    """One round of all clients, from which the server infers labels (section 7.5)."""
-    return setting_of(
-        f"{dataset}-leak",
-        {**partition, **HELD_OUT},
-        cohort=partition["num_clients"],
-        labels=("leak-step", "leak-epoch"),
-        seeds=(0,),
-        roles=("leakage",),
-        **how | {"rounds": 1},
-    )
-
-
-def central(dataset: str, train: int, test: int, how: dict, alpha: float = 1.0) -> Setting:
-    """One client with all data that trains one epoch, in sixteen parts (section 7.4)."""
-    sizes = {"num_clients": 1, "train_examples": train, "test_examples": test}
-    # The steps of one epoch over the nine tenths that are not for validation.
-    steps = math.ceil(0.9 * train / how["batch_size"] / CENTRAL_ROUNDS)
-    setting = setting_of(
-        f"{dataset}-central",
-        {"kind": "hsu", "alpha": alpha, **sizes, **HELD_OUT},
-        cohort=1,
-        labels=("plain-k4",),
-        seeds=(0,),
-        roles=("collapse",),
-        table_rounds=(1, 4, CENTRAL_ROUNDS),
-        **how | {"rounds": CENTRAL_ROUNDS, "evaluate_every": 4},
-    )
-    return replace(setting, steps=steps)

@@ -1,16 +1,10 @@
-"""The federations and runs of FedMix at every scale.
+"""The runs of FedMix at every scale.
 
 "Paper" is Reisser et al., "Federated Mixture of Experts", ICLR 2021 submission, which has no
 official code; sections are those of README.md, and F1 to F12 its decisions.
 """
 
-from fedlib.papers.fedmix.federations import (
-    HELD_OUT,
-    central,
-    image,
-    leak,
-    setting_of,
-)
+from fedlib.papers.fedmix.federations import setting_of
 from fedlib.papers.fedmix.settings import (
     ETAS,
     LENET_LINES,
@@ -22,23 +16,28 @@ from fedlib.papers.fedmix.settings import (
 SEEDS = (0, 1, 2)  # the paper shows single runs; three of ours (F9)
 CLUSTER_SEEDS = tuple(range(10))  # finding the clusters depends on the seed (7.2)
 TABLE_ROUNDS = (200, 1000, 2000, 4000)  # Figure 14a
-# Partitions of CIFAR-10 and MNIST use all 50,000 or 60,000 training and 10,000 test images.
-HSU = {"kind": "hsu", "alpha": 1.0}
-HSU_DIGITS = {**HSU, "num_clients": 20, "train_examples": 60, "test_examples": 20}
-HSU_CIFAR10 = {**HSU, "num_clients": 100, "train_examples": 500, "test_examples": 100}
-ANGLED = {"kind": "angled", "alpha": 1.0}
-ANGLED_DIGITS = {**ANGLED, "num_clients": 20, "train_examples": 60, "test_examples": 20}
-ANGLED_MNIST = {**ANGLED, "num_clients": 100, "train_examples": 600, "test_examples": 100}
-PERMUTED = {"kind": "permuted", "num_clients": 20, "num_clusters": 4}
 FOLLOWED = ("new_shard", "finetuned")  # Figures 12 and 13
 ALL_CURVES = (
     *("accuracy", "divergence", "ablation", "experts", "pruning", "new_shard", "finetuned"),
     *("tables", "views"),
 )
+# One round of all clients, from which the server infers labels (section 7.5).
+LEAK = {"cohort": 1, "labels": ("leak-step", "leak-epoch"), "rounds": 1, "seeds": (0,)}
+LEAK |= {"roles": ("leakage",)}
+# One client with all data that trains one epoch, in sixteen parts of ours (section 7.4).
+CENTRAL = {"cohort": 1, "labels": ("plain-k4",), "rounds": 16, "seeds": (0,), "evaluate_every": 4}
+CENTRAL |= {"roles": ("collapse",), "table_rounds": (1, 4, 16)}
+CLUSTERS = {"cohort": 20, "epochs": 3, "roles": ("clusters",)}
+TWO_SHARD = {"labels": ("fedmix-vae", "fedavg"), "roles": ("vae",)}
 DIGITS_MLP = {"in_features": 64, "hidden": [64, 32], "num_classes": 10}
 MNIST_MLP = {"in_features": 784, "hidden": [200, 200], "num_classes": 10}  # Liang et al.
 VAE = {"in_features": 784, "hidden": [512, 256], "latent": 32}  # appendix F
 DIGITS_NOTE = "scikit-learn's 1,797 handwritten digits; not a data set of the paper."
+
+
+def image(in_channels: int, side: int, num_classes: int) -> dict:
+    """Arguments of a network for images of `side` x `side` pixels."""
+    return {"in_channels": in_channels, "side": side, "num_classes": num_classes}
 
 
 def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
@@ -46,6 +45,8 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     small = ("lenet5", {**image(1, 8, 10), "channels": 8, "hidden": 64, "padding": 2})
     digits = {"model": ("mlp", DIGITS_MLP), "batch_size": 20, "evaluate_every": 5}
     digits |= {"server_lr": 0.03, "notes": (DIGITS_NOTE,)}
+    # Steps: the sixteenth part of 0.9 * 1300 examples; with batches of 4 there are too few.
+    central = {**CENTRAL, "model": small, "batch_size": 2, "steps": 37}
     return (
         "demo: small federations that need no download and settings chosen for them, the server's "
         "rate thirty times the paper's; shows that everything runs, not what the paper claims.",
@@ -53,7 +54,6 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         (
             setting_of(
                 "digits",
-                {**HSU_DIGITS, "val_fraction": 0.2, "unseen_fraction": 0.2},
                 cohort=4,
                 labels=(
                     *("fedavg", "biased-fedavg", "local-global", "fedmix-k2", "fedmix-k4"),
@@ -65,10 +65,9 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 roles=ALL_CURVES,
                 **digits,
             ),
-            leak("digits", HSU_DIGITS, digits | {"model": small}),
+            setting_of("digits-leak", **digits | LEAK | {"model": small}),
             setting_of(
                 "angled-digits-labels",
-                {**ANGLED_DIGITS, "label_alpha": 1.0},
                 cohort=5,
                 rounds=30,
                 labels=ROTATION_LINES,
@@ -78,30 +77,18 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
             ),
             setting_of(
                 "permuted-digits",
-                PERMUTED,
-                cohort=20,
                 labels=("clients-k4",),
-                roles=("clusters",),
-                epochs=3,
-                **digits | {"rounds": 12, "batch_size": 10},
+                **digits | CLUSTERS | {"rounds": 12, "batch_size": 10},
             ),
             setting_of(
                 "two-shard-digits",
-                {"kind": "two_shard", "num_clients": 20, **HELD_OUT},
                 cohort=5,
                 rounds=15,
-                labels=("fedmix-vae", "fedavg"),
-                roles=("vae",),
                 vae_epochs=50,
                 vae={"in_features": 64, "hidden": [32], "latent": 8},
-                **digits,
+                **digits | TWO_SHARD,
             ),
-            central(
-                *("digits", 1300, 400),
-                digits | {"model": small, "batch_size": 2},  # with 4 there are too few steps
-                # With a small alpha, much of a label could be in the few images that are left over.
-                alpha=1e6,
-            ),
+            setting_of("digits-central", **digits | central),
         ),
     )
 
@@ -115,6 +102,8 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     small = ("lenet5", {**image(3, 32, 10), "channels": 8, "hidden": 128})
     cifar = {"model": small, "rounds": 200, "batch_size": 64, "evaluate_every": 20}
     cifar |= {"server_lr": 0.01, "notes": (note,)}
+    fewer = {"rounds": 15, "evaluate_every": 5, "seeds": (0, 1, 2)}
+    fewer["notes"] = (note, "500 training images per client instead of 2,500.")
     return (
         "reduced: the paper's partitions of real CIFAR-10 and MNIST with fewer rounds, smaller "
         "experts for CIFAR-10.",
@@ -122,35 +111,22 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         (
             setting_of(
                 "cifar10",
-                {**HSU_CIFAR10, **HELD_OUT},
                 cohort=10,
                 labels=("fedavg", "biased-fedavg", "local-global", "fedmix-k2", "fedmix-k4"),
                 table_rounds=(20, 100, 200),
                 roles=("accuracy", "divergence", "tables", "views"),
                 **cifar,
             ),
-            leak("cifar10", HSU_CIFAR10, cifar),
+            setting_of("cifar10-leak", **cifar | LEAK),
             setting_of(
                 "permuted-cifar10",
-                {**PERMUTED, "train_examples": 500, "test_examples": 100},
-                cohort=20,
+                sizes={"train_examples": 500, "test_examples": 100},
                 labels=("clients-k4",),
-                roles=("clusters",),
-                epochs=3,
-                seeds=(0, 1, 2),
-                **cifar
-                | {
-                    "rounds": 15,
-                    "evaluate_every": 5,
-                    "notes": (note, "500 training images per client instead of 2,500."),
-                },
+                **cifar | CLUSTERS | fewer,
             ),
             setting_of(
                 "two-shard-mnist",
-                {"kind": "two_shard", "num_clients": 100, **HELD_OUT},
                 cohort=10,
-                labels=("fedmix-vae", "fedavg"),
-                roles=("vae",),
                 vae={"in_features": 784, "hidden": [128], "latent": 16},
                 vae_epochs=15,
                 model=("mlp", MNIST_MLP),
@@ -162,8 +138,9 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                     "100 rounds instead of 600, and five times the server's rate; autoencoders of "
                     "one hidden layer, trained for at most 15 epochs.",
                 ),
+                **TWO_SHARD,
             ),
-            central("cifar10", 50_000, 10_000, cifar),
+            setting_of("cifar10-central", **cifar | CENTRAL, steps=44),
         ),
     )
 
@@ -172,8 +149,7 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     """The paper's settings where it states them, otherwise those of section 10."""
     cifar = {"model": ("lenet5", image(3, 32, 10)), "batch_size": 64}
     mnist = {"model": ("lenet5", image(1, 28, 10)), "batch_size": 64, "rounds": 1000}
-    resnet = ("resnet20", {"num_classes": 100, "norm_groups": 2, "augment": True})
-    rotations = {"cohort": 10, "labels": ROTATION_LINES, **mnist}
+    rotations = {"cohort": 10, "labels": ROTATION_LINES, "roles": ("rotations",), **mnist}
     return (
         "full: the paper's data, models, rounds and hyper-parameters; what it does not state is "
         "decided in section 10 of the specification.",
@@ -181,7 +157,6 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         (
             setting_of(
                 "cifar10",
-                {**HSU_CIFAR10, **HELD_OUT},
                 cohort=10,
                 rounds=2000,
                 labels=(
@@ -197,19 +172,11 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 gb=300,
                 **cifar,
             ),
-            leak("cifar10", HSU_CIFAR10, cifar),
+            setting_of("cifar10-leak", **cifar | LEAK),
             setting_of(
                 "cifar100",
-                {
-                    "kind": "hierarchical",
-                    "num_clients": 500,
-                    "alpha": 0.1,
-                    "beta": 10.0,
-                    "train_examples": 100,
-                    "test_examples": 20,
-                },
                 cohort=10,
-                model=resnet,
+                model=("resnet20", {"num_classes": 100, "norm_groups": 2, "augment": True}),
                 batch_size=20,
                 rounds=6000,
                 own_rounds={"fedavg": 30_000, "fedmix-k2": 30_000, "fedmix-k4": 24_000},  # Table 1
@@ -224,7 +191,6 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
             ),
             setting_of(
                 "femnist",
-                {"kind": "writer_parts"},
                 num_clients=3400,
                 cohort=10,
                 model=("lenet5", image(1, 28, 62)),
@@ -236,42 +202,27 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 roles=("accuracy",),
                 gb=1250,
             ),
-            setting_of(
-                "angled-mnist",
-                ANGLED_MNIST,
-                roles=("rotations",),
-                **rotations,
-            ),
-            setting_of(
-                "angled-mnist-labels",
-                {**ANGLED_MNIST, "label_alpha": 1.0},
-                roles=("rotations",),
-                **rotations,
-            ),
+            setting_of("angled-mnist", **rotations),
+            setting_of("angled-mnist-labels", **rotations),
             setting_of(
                 "permuted-cifar10",
-                PERMUTED,
-                cohort=20,
                 rounds=100,
                 own_rounds={"clients-k4-early": 10},  # Figure 7
                 evaluate_every=10,
-                epochs=3,
                 labels=("clients-k4-early", "clients-k4", "clients-k3", "clients-k5"),
                 seeds=CLUSTER_SEEDS,
-                roles=("clusters",),
-                **cifar,
+                **cifar | CLUSTERS,
             ),
             setting_of(
                 "two-shard-mnist",
-                {"kind": "two_shard", "num_clients": 100, **HELD_OUT},
                 cohort=10,
                 model=("mlp", MNIST_MLP),
                 rounds=600,
                 batch_size=10,
-                labels=("fedmix-vae", "fedavg"),
                 vae=VAE,
-                roles=("vae",),
+                **TWO_SHARD,
             ),
-            central("cifar10", 50_000, 10_000, cifar),
+            # Steps: the sixteenth part of 0.9 * 50,000 examples.
+            setting_of("cifar10-central", **cifar | CENTRAL, steps=44),
         ),
     )
