@@ -4,7 +4,6 @@ from fedlib.papers._frame import on, who_has_what
 from fedlib.papers.adaptive_experts.settings import (
     EXPLORATIONS,
     LOCALS,
-    ROLES,
     SCHEDULES,
     VARIANTS,
     of_clusters,
@@ -12,14 +11,8 @@ from fedlib.papers.adaptive_experts.settings import (
 from fedlib.spec import experts, figures, tables
 
 BOTH = tuple(EXPLORATIONS)
-PROTOCOLS = [
-    {"name": "moe"},
-    {"name": "ifca"},
-    {"name": "ensemble"},
-    {"name": "finetuned"},
-    {"name": "local"},
-]
-MIXTURES = [{"name": "moe"}, {"name": "moe_gate"}, {"name": "ifca"}]
+PROTOCOLS = [{"name": name} for name in ("moe", "ifca", "ensemble", "finetuned", "local")]
+MIXTURES = [{"name": name} for name in ("moe", "moe_gate", "ifca")]
 BY_EXPLORATION = {
     "parameter": "exploration",
     "values": [
@@ -28,17 +21,15 @@ BY_EXPLORATION = {
     ],
 }
 TABLE_2 = "table2-p{p:.1f}-{label}"
+NUMBERS = of_clusters(*range(1, 13))
 BY_P = {"protocols": PROTOCOLS, "parameter": "partition.p"}
 BY_CLUSTERS = {
-    **{"protocols": PROTOCOLS, "parameter": "num_experts", "symbol": "J"},
+    "protocols": PROTOCOLS,
+    "parameter": "num_experts",
+    "symbol": "J",
     "variants": BY_EXPLORATION,
 }
-TRIALS = (
-    "Mean over clients of the accuracy on their own test images, one federated training evaluated "
-    "five ways; the spread is over trials."
-)
-
-
+TRIALS = "Mean over clients, one training evaluated five ways; the spread is over trials."
 THREE_P = (0.2, 0.6, 1.0)  # of Figure 5
 
 
@@ -59,8 +50,7 @@ TABLES = {
     ),
     "methods_clean": tables.ProtocolGrid(
         "Personalised accuracy, profile clean",
-        f"{TRIALS} No ReLU on logits, weight decay as in Table 1, and every decision "
-        "on held-out training data.",
+        f"{TRIALS} Logits without ReLU, weight decay of Table 1, decisions on held-out data.",
         BOTH,
         on("clean"),
         **BY_P,
@@ -76,7 +66,7 @@ TABLES = {
     ),
     "paired_differences": tables.PairedDifferences(
         "The mixture and each other way to predict, client by client",
-        "Intervals over clients, which one training suffices for. The paper prints no such table.",
+        "Intervals over clients, which one training suffices for. Not in the paper.",
         BOTH,
         on("table2", "other"),
         of="eps",
@@ -84,18 +74,16 @@ TABLES = {
     ),
     "cluster_recovery": tables.ClusterRecovery(
         "Clusters recovered from rotated images",
-        "Purity of the clusters that clients form by the model that fits them best. "
-        "The paper's text has IFCA without exploration find the two true clusters with two "
-        "models, and exploration need more.",
+        "By the model that fits a client best. In the paper IFCA without exploration finds two "
+        "clusters with two models, and exploration needs more.",
         tuple(label for label in VARIANTS if label != LOCALS),
-        on(*ROLES, where=lambda setting: "rotations" in setting.data.partition),
+        on(where=lambda setting: "rotations" in setting.data.partition),
         choice="choice",
     ),
     "gate_only": tables.ProtocolGrid(
         "What a mixture trains",
-        "Mixtures that train the client's copies of all experts along with the gate "
-        "(MoE), mixtures that train the gate alone, and the best single expert (IFCA). The "
-        "paper is silent on it, and its configurations differ.",
+        "Copies of all experts and the gate (MoE), the gate alone, or nothing (IFCA, the best "
+        "single expert). The paper does not say it, and its configurations differ.",
         BOTH,
         on("table2", where=lambda setting: setting.both_mixtures),
         protocols=MIXTURES,
@@ -104,7 +92,7 @@ TABLES = {
     ),
     "schedules": tables.ProtocolGrid(
         "Schedules of exploration",
-        "The schedules that the official code has besides the constant one.",
+        "Those of the official code besides the constant one.",
         (*BOTH, *SCHEDULES),
         on("table2", runs=("eps-decay",)),
         **BY_P,
@@ -112,12 +100,11 @@ TABLES = {
     ),
     "cost": tables.Cost(
         "What training costs",
-        "Training examples, arithmetic and traffic of the federated training, in which "
-        "a client is sent every cluster's model and sends one back; and what clients train on "
-        "their own afterwards, which communicates nothing. Local experts are part of that; "
-        "where they have a row, they were trained once for all others.",
+        "Federated training, in which a client is sent every cluster's model and sends one back; "
+        "and clients' own training afterwards, which sends nothing. Local experts with a row were "
+        "trained once for all others.",
         (*BOTH, LOCALS),
-        on(*ROLES),
+        on(),
         personal=True,
     ),
 }
@@ -139,7 +126,7 @@ FIGURES = {
     "effect_of_clusters": figures.ProtocolSweep(
         "Effect of the number of clusters",
         f"The paper's Figure 4. {TRIALS}",
-        (*BOTH, *of_clusters(*range(1, 13))),
+        (*BOTH, *NUMBERS),
         on("table2", runs=of_clusters(2)),
         **BY_CLUSTERS,
         published=TABLE_2,
@@ -147,25 +134,22 @@ FIGURES = {
     ),
     "effect_of_clusters_other": figures.ProtocolSweep(
         "Effect of the number of clusters on other data",
-        "The paper's text finds nine clusters best on FEMNIST. On rotated images IFCA "
-        "finds the true clusters with as many models, and exploration needs more. It prints "
-        "no numbers.",
-        (*BOTH, *of_clusters(*range(1, 13))),
+        "In the paper's text nine clusters are best on FEMNIST, and exploration needs more models "
+        "than there are rotations. It prints no numbers.",
+        (*BOTH, *NUMBERS),
         on("other", runs=of_clusters(3)),
         **BY_CLUSTERS,
         asks="Do more clusters help on other data?",
     ),
     "cluster_usage": experts.ClusterUsage(
         "Clients by cluster",
-        "The paper's Figure 5: how many clients end up with each cluster's model, "
-        "clusters sorted by that number.",
+        "The paper's Figure 5: clients that end up with each cluster's model, by their number.",
         BOTH,
         at_p(*THREE_P),
     ),
     "cluster_usage_other": experts.ClusterUsage(
         "Clients by cluster on other data",
-        "How many clients end up with each cluster's model. Rotated images have equal "
-        "true clusters, one for each angle.",
+        "Clients that end up with each cluster's model. Angles have equally many.",
         BOTH,
         on("other"),
     ),
@@ -185,8 +169,7 @@ FIGURES = {
     ),
     "accuracy_over_bytes": figures.AccuracyOverBytes(
         "Accuracy over communication",
-        "Accuracy with the best cluster's model (IFCA) against what all clients have "
-        "sent and received, four bytes per number.",
+        "With the best cluster's model (IFCA). Traffic of all clients, four bytes per number.",
         BOTH,
         on("table2", "other"),
     ),

@@ -27,7 +27,11 @@ VAL_FRACTION = 0.2  # ours, profile clean (X6)
 GLOBAL = Network(5.86e-3, 128, 32, 1024, 0.80, 1.10e-3)
 LOCAL = Network(2.69e-4, 32, 256, 256, 0.76, 9.89e-3)
 GATE = Network(3e-6, 12, 12, 8, 0.78, 6.88e-4)
-READING = {"digits": {}, "cifar10": {"scaling": "measured"}}
+READING = {
+    "digits": {},
+    "cifar10": {"scaling": "measured"},
+    "femnist": {"source": "nist", "scaling": "unit"},
+}
 TITLES = {"digits": "Digits", "cifar10": "CIFAR-10"}
 # The largest clients possible with p = 1: class 0 is a majority class of all ten.
 TINY = {"num_clients": 10, "train_examples": 24}
@@ -48,39 +52,32 @@ def clean(setting: Setting) -> Setting:
     return replace(setting, data=data, personal_clients=None, labels=labels, roles=("clean",))
 
 
+SHARED = Network(0.1, 8, 16, 64, 0.2, 1e-4)
+SMALL = {
+    "image": {"in_channels": 1, "side": 8, "padding": 2},
+    "num_classes": 10,
+    "shared": SHARED,
+    "expert": replace(SHARED, lr=3e-3),
+    "gate": Network(3e-3, 4, 4, 16, 0.2, 1e-4),
+    "cohort": 5,
+    "evaluate_every": 2,
+    "epochs": 3,
+    "batch_size": 10,
+    "num_experts": 3,
+    "local_epochs": 10,
+    "gate_epochs": 4,
+    "finetune_lr": 1e-3,
+    "both_mixtures": False,
+    "labels": tuple(EXPLORATIONS),
+    "rounds": 11,  # clients predict with models of the 1st and the 11th, the next to be checked
+}
+
+
 def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     """Digits in place of CIFAR-10, with settings of ours."""
-    shared = Network(0.1, 8, 16, 64, 0.2, 1e-4)
-    small = {
-        "image": {"in_channels": 1, "side": 8, "padding": 2},
-        "num_classes": 10,
-        "shared": shared,
-        "expert": replace(shared, lr=3e-3),
-        "gate": Network(3e-3, 4, 4, 16, 0.2, 1e-4),
-        "cohort": 5,
-        "evaluate_every": 2,
-        "epochs": 3,
-        "batch_size": 10,
-        "num_experts": 3,
-        "local_epochs": 10,
-        "gate_epochs": 4,
-        "finetune_lr": 1e-3,
-        "both_mixtures": False,
-        "labels": tuple(EXPLORATIONS),
-        "rounds": 11,  # clients predict with models of the 1st and the 11th, the next to be checked
-    }
     # Shared local experts cost more than they save for two small runs; one federation shows them.
-    more = {
-        "both_mixtures": True,
-        "labels": (*EXPLORATIONS, *of_clusters(2), "eps-decay", LOCALS),
-    }
-    low, middle, high = (
-        Setting(
-            data=_by_majority("digits", p, (DIGITS_NOTE,), **TINY, test_examples=TESTED[p]),
-            **small | (more if p == 0.6 else {}),
-        )
-        for p in TESTED
-    )
+    labels = (*EXPLORATIONS, *of_clusters(2), "eps-decay", LOCALS)
+    middle = _digits(0.6, labels=labels, both_mixtures=True)
     rotated = {"kind": "rotated", "num_clients": 10, "rotations": [0, 180]}
     rotated |= {"train_examples": 60, "test_examples": 30}
     named = ("digits", "rotated-digits", "Rotated digits", "rotated180")
@@ -89,17 +86,22 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         "everything runs, not what the paper claims.",
         (0,),
         (
-            low,
+            _digits(0.2),
             middle,
-            high,
+            _digits(1.0),
             replace(clean(middle), both_mixtures=False, labels=tuple(EXPLORATIONS)),
             Setting(
                 data=_data(*named, rotated, notes=(DIGITS_NOTE,)),
                 roles=("other",),
-                **small | {"num_experts": 2, "batch_size": 30, "epochs": 5},
+                **SMALL | {"num_experts": 2, "batch_size": 30, "epochs": 5},
             ),
         ),
     )
+
+
+def _digits(p: float, **more) -> Setting:
+    data = _by_majority("digits", p, (DIGITS_NOTE,), **TINY, test_examples=TESTED[p])
+    return Setting(data=data, **SMALL | more)
 
 
 def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
@@ -125,16 +127,14 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         "gate": Network(1e-4, 8, 8, 8, 0.3, GATE.weight_decay),
     }
     sizes = {"num_clients": 20, "train_examples": 100, "test_examples": 50}
-    settings = []
-    for setting in map(_cifar10, (0.2, 0.6, 1.0)):
-        data = setting.data
-        data = replace(data, partition={**data.partition, **sizes}, notes=(note,))
-        settings.append(replace(setting, data=data, **few))
     return (
         "reduced: the paper's partition of real CIFAR-10 with fewer clients, images, rounds and "
         "trials, and networks and hyper-parameters to match.",
         (0, 1),
-        tuple(settings),
+        tuple(
+            replace(_cifar10(p), data=_by_majority("cifar10", p, (note,), **sizes), **few)
+            for p in (0.2, 0.6, 1.0)
+        ),
     )
 
 
@@ -145,18 +145,12 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         "full: the paper's data, models and hyper-parameters; clients, rounds and batches, which "
         "it does not state, are those of the official configurations.",
         tuple(range(6)),  # Table 2: 6 to 15 trials
-        (
-            *published,
-            *map(clean, published),
-            _rotated(2),
-            _rotated(4),
-            _femnist(),
-        ),
+        (*published, *map(clean, published), _rotated(2), _rotated(4), _femnist()),
     )
 
 
 def _data(dataset: str, name: str, title: str, label: str, partition: dict, **about) -> Data:
-    """A federation that every trial draws anew; `label` names the partition."""
+    """A federation, drawn anew by every trial by default; `label` names the partition."""
     return Data(
         name=name,
         dataset=dataset,
@@ -165,8 +159,7 @@ def _data(dataset: str, name: str, title: str, label: str, partition: dict, **ab
         seed=SEED,
         title=title,
         partition_label=label,
-        per_seed=True,
-        **about,
+        **{"per_seed": True, **about},
     )
 
 
@@ -232,23 +225,10 @@ def _femnist() -> Setting:
 
     All trials share the federation: LEAF has drawn the writers, and the official split has a seed.
     """
-    data = Data(
-        name="femnist",
-        dataset="femnist",
-        params={"source": "nist", "scaling": "unit"},
-        partition={
-            "kind": "writer",
-            "num_clients": 182,
-            "min_examples": 100,
-            "train_fraction": 0.8,
-        },
-        seed=SEED,
-        title="FEMNIST",
-        partition_label="writer",
-    )
+    partition = {"kind": "writer", "num_clients": 182, "min_examples": 100, "train_fraction": 0.8}
     # Configuration femnist, with the widths of 5.5.
     return Setting(
-        data=data,
+        data=_data("femnist", "femnist", "FEMNIST", "writer", partition, per_seed=False),
         image={"in_channels": 1, "side": 28},
         num_classes=62,
         shared=Network(0.072390, 32, 64, 2048, 0.65935, 7.2729e-4),

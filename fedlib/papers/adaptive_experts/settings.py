@@ -15,11 +15,6 @@ LOCALS = "local"  # run that trains the local experts of all runs on its federat
 AT_ONCE = 10  # ours: clients whose local experts are trained between two checkpoints
 SUBSET = 10  # the official code evaluates clients 0 to 9 (X5)
 
-ROLES = {
-    "table2": "Table 2 and the figures about it",
-    "clean": "the profile clean of one of Table 2's",
-    "other": "data that the paper shows in figures alone",
-}
 EXPLORATIONS = {"eps": "ε-greedy", "none": "no exploration"}
 SCHEDULES = {  # of the official code, section 2.3; not in the paper
     "eps-decay": "exploration 1/(t+1)",
@@ -86,7 +81,10 @@ class Network:
 
 @dataclass(frozen=True, kw_only=True)
 class Setting(_frame.Setting):
-    """A federation, and the settings of its runs; roles are of `ROLES`.
+    """A federation, and the settings of its runs.
+
+    Roles are "table2"; "clean", the profile clean of one of these; and "other", for data that the
+    paper shows in figures alone.
 
     Attributes:
       image: arguments of every network's `build` that follow from the images.
