@@ -253,6 +253,7 @@ class Server(http.server.ThreadingHTTPServer):
       encoding: the Content-Encoding that it claims, if any.
       cuts: for each coming request, how many bytes it sends before it hangs up.
       statuses: for each coming request, an HTTP error to answer with, or None.
+      script: a function that yields the bytes of every answer, piece by piece; None for content.
       requests: (path, Range header or None) of all requests so far.
     """
 
@@ -261,7 +262,7 @@ class Server(http.server.ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.content, self.ranges, self.encoding = {}, True, None
-        self.cuts, self.statuses, self.requests = [], [], []
+        self.cuts, self.statuses, self.requests, self.script = [], [], [], None
 
     def url(self, path: str = "") -> str:
         """Address of a path on this server."""
@@ -272,6 +273,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         server, wanted = self.server, self.headers.get("Range")
         server.requests.append((self.path, wanted))
+        if server.script:
+            with contextlib.suppress(ConnectionError):
+                self.wfile.writelines(server.script())
+            return None
         status = server.statuses.pop(0) if server.statuses else None
         if status or self.path not in server.content:
             return self.send_error(status or 404)

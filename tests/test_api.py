@@ -1,7 +1,6 @@
 """The public API: it computes what the workflow computes, and refuses bad input before that."""
 
 import copy
-import dataclasses
 import itertools
 import json
 import pickle
@@ -532,12 +531,6 @@ def test_what_a_result_does_not_have_is_told_with_what_it_has():
         result.client_model(result.accuracy().columns[0], "best")
     with pytest.raises(ConfigError, match=r"inputs must be torch.float32 of shape \[B, 64\]"):
         result.client_model(0)(torch.zeros(2, 8, 8))
-
-
-def test_a_federation_without_anybody_to_train_is_refused():
-    nobody = dataclasses.replace(cut(), group=np.ones(5, np.uint8))
-    with pytest.raises(DataError, match="no seen clients"):
-        quiet(nobody, BUILD, local=fedlib.SGD(lr=0.1), rounds=1)
 
 
 # -- what an import brings ---------------------------------------------------------

@@ -199,12 +199,8 @@ class PFedMM(Reference):
         self.pi[c] = counted / counted.sum()
         for net in nets:
             net.train()
-        self.fit(
-            c,
-            number,
-            solvers,
-            lambda b: (q[:, b.index] * self.losses(nets, b.x, b.y)).mean(1).sum(),
-        )
+        loss = lambda b: (q[:, b.index] * self.losses(nets, b.x, b.y)).mean(1).sum()  # noqa: E731
+        self.fit(c, number, solvers, loss)
 
     def server(self, ids):
         means = [self.average({c: self.own[c][0][e] for c in ids}) for e in range(len(self.heads))]

@@ -1,6 +1,7 @@
 """The choice of an executor: by measurement, but only one that was asked for and is remembered."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -131,18 +132,20 @@ def test_an_executor_that_cannot_do_the_round_is_left_out(monkeypatch):
     assert calibrate.measure(*a_run())["seconds"].keys() == {"loop", "batched", *OTHERS}
 
 
-@pytest.mark.parametrize(("name", "params"), [("clustered", {}), ("l2sgd", {"p": 0.3, "lam": 0.1})])
-def test_methods_of_every_kind_are_measured_for_real(name, params):
-    run = a_run(name, params=params)
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("clustered", {}),
+        ("l2sgd", {"params": {"p": 0.3, "lam": 0.1}}),
+        ("fedavg", {"course": Course(rounds=1, seed=0, aggregation="gossip")}),
+    ],
+)
+def test_methods_of_every_kind_are_measured_for_real(name, options):
+    run = a_run(name, **options)
     found = calibrate.measure(*run)
     assert set(found["seconds"]) == {"loop", "traced", "batched", *OTHERS}
     assert all(seconds >= 0 for seconds in found["seconds"].values())
     assert found["executor"] == decide(found["seconds"], "batched")
-
-
-def test_a_decentralised_run_is_measured_with_everybody():
-    found = calibrate.measure(*a_run(course=Course(rounds=1, seed=0, aggregation="gossip")))
-    assert set(found["seconds"]) == {"loop", "traced", "batched", *OTHERS}
 
 
 def test_measuring_changes_neither_the_threads_nor_what_a_round_gives():
@@ -279,16 +282,6 @@ def test_cohorts_of_similar_size_share_a_measurement(number, expected):
 # -- a run that was interrupted -----------------------------------------------------------
 
 
-def test_a_checkpoint_says_with_which_executor_its_run_began(tmp_path):
-    begun = Checkpoints(tmp_path, {"spec": 1}, notes={"executor": "batched:2"})
-    assert begun.noted() == {}
-    begun.save(3, {"w": torch.zeros(2)})
-    assert Checkpoints(tmp_path, {"spec": 1}).noted() == {"executor": "batched:2", "spent": {}}
-    assert Checkpoints(tmp_path, {"spec": 2}).noted() == {}  # another run
-    begun.clear()
-    assert Checkpoints(tmp_path, {"spec": 1}).noted() == {}
-
-
 def test_a_resumed_run_keeps_its_executor_whatever_was_measured_since(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDLIB_THREADS", "2")
     # A run whose last checkpoint is left behind goes on from there when started again.
@@ -296,9 +289,9 @@ def test_a_resumed_run_keeps_its_executor_whatever_was_measured_since(tmp_path, 
     folder, spec = shards(tmp_path) / "run", SPEC | {"rounds": 4, "evaluate_every": 2}
     found = []
     for measured in ("loop", "batched:2"):
-        monkeypatch.setattr(
-            calibration, "remembered", lambda m=measured: Always({"executor": m, "seconds": {}})
-        )
+        # The same entry for every run.
+        entries = SimpleNamespace(get=lambda key, m=measured: {"executor": m, "seconds": {}})
+        monkeypatch.setattr(calibration, "remembered", lambda e=entries: e)
         assert run_here("train", options(folder, spec)) == 0
         told = RunResult.load(folder / "history.h5").provenance
         found.append((told["executor"], told["execution"], (folder / "state.pt").read_bytes()))
@@ -307,13 +300,3 @@ def test_a_resumed_run_keeps_its_executor_whatever_was_measured_since(tmp_path, 
     assert (second, resumed["chosen_by"]) == ("loop", "checkpoint")
     assert began["workers"] == resumed["workers"] == 2
     assert state == again
-
-
-class Always(dict):
-    """Measurements that have the same entry for every run."""
-
-    def __init__(self, entry):
-        super().__init__(any=entry)
-
-    def get(self, key):
-        return self["any"]

@@ -103,10 +103,21 @@ def test_too_little_memory_is_not_taken_for_a_foreign_file(tmp_path, monkeypatch
 # -- checkpoints --------------------------------------------------------------------------
 
 
-def test_the_latest_checkpoint_is_found_by_another_process(tmp_path):
+@pytest.fixture
+def saved(tmp_path):
+    """A checkpoint after round 3."""
     checkpoints = Checkpoints(tmp_path, STAMP)
     checkpoints.save(3, flatten(state(3.0)))
-    checkpoints.save(5, flatten(state(5.0)))
+    return checkpoints
+
+
+def reseal(checkpoints, **changes):
+    """As after an edit by somebody who knows how the index is sealed."""
+    seals.write_json(checkpoints.index, seals.read_json(checkpoints.index) | changes)
+
+
+def test_the_latest_checkpoint_is_found_by_another_process(tmp_path, saved):
+    saved.save(5, flatten(state(5.0)))
     done, tensors = Checkpoints(tmp_path, STAMP).load()
     assert done == 5
     assert_equal(restore(state(), tensors), state(5.0))
@@ -116,80 +127,60 @@ def test_the_latest_checkpoint_is_found_by_another_process(tmp_path):
 @pytest.mark.parametrize(
     "other", [{**STAMP, "code": "abd"}, {**STAMP, "spec": {"method": "fedavg", "seed": 2}}, {}]
 )
-def test_the_checkpoint_of_another_run_is_ignored(tmp_path, other):
-    Checkpoints(tmp_path, STAMP).save(3, flatten(state()))
+def test_the_checkpoint_of_another_run_is_ignored(tmp_path, saved, other):
     assert Checkpoints(tmp_path, other).load() is None
 
 
 @pytest.mark.parametrize("moment", ["save_tensors", "seals.write_json"])
-def test_a_crash_while_saving_leaves_the_checkpoint_before(tmp_path, monkeypatch, moment):
+def test_a_crash_while_saving_leaves_the_checkpoint_before(tmp_path, saved, monkeypatch, moment):
     # Before the state is written, or between the state and the index that names it.
-    checkpoints = Checkpoints(tmp_path, STAMP)
-    checkpoints.save(3, flatten(state(3.0)))
-
     def crash(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(f"fedlib.run.checkpoint.{moment}", crash)
     with pytest.raises(KeyboardInterrupt):
-        checkpoints.save(4, flatten(state(4.0)))
+        saved.save(4, flatten(state(4.0)))
     monkeypatch.undo()
     done, tensors = Checkpoints(tmp_path, STAMP).load()
     assert done == 3
     assert_equal(restore(state(), tensors), state(3.0))
-    checkpoints.save(4, flatten(state(4.0)))  # and the next attempt cleans up
+    saved.save(4, flatten(state(4.0)))  # and the next attempt cleans up
     assert [file.name for file in tmp_path.glob("state-*")] == ["state-4.pt"]
 
 
-def test_a_checkpoint_whose_state_is_gone_says_what_to_delete(tmp_path):
-    checkpoints = Checkpoints(tmp_path, STAMP)
-    checkpoints.save(3, flatten(state()))
+def test_a_checkpoint_whose_state_is_gone_says_what_to_delete(tmp_path, saved):
     (tmp_path / "state-3.pt").unlink()
     with pytest.raises(DataError, match=rf"state-3.pt does not exist.*delete {tmp_path} to start"):
-        checkpoints.load()
+        saved.load()
 
 
-def test_the_state_s_own_round_counts(tmp_path):
-    # As after an edit by somebody who knows how the index is sealed.
-    checkpoints = Checkpoints(tmp_path, STAMP)
-    checkpoints.save(3, flatten(state()))
-    entry = seals.read_json(checkpoints.index)
-    seals.write_json(checkpoints.index, entry | {"round": 1})
+def test_the_state_s_own_round_counts(tmp_path, saved):
+    reseal(saved, round=1)
     with pytest.raises(DataError, match="says round 1, state-3.pt was written after round 3; del"):
-        checkpoints.load()
+        saved.load()
+    reseal(saved, round=3, sha256=save_tensors(tmp_path / "state-3.pt", flatten(state())))
+    with pytest.raises(DataError, match="says round 3, state-3.pt was written after round -1; del"):
+        saved.load()
 
 
 @pytest.mark.parametrize(
     "change", [{"file": "../other/state-3.pt"}, {"file": 3}, {"round": "3"}, {"notes": [1]}]
 )
-def test_an_index_of_another_shape_is_refused_though_its_seal_is_right(tmp_path, change):
-    checkpoints = Checkpoints(tmp_path, STAMP)
-    checkpoints.save(3, flatten(state()))
-    seals.write_json(checkpoints.index, seals.read_json(checkpoints.index) | change)
-    for ask in (checkpoints.load, checkpoints.noted):
+def test_an_index_of_another_shape_is_refused_though_its_seal_is_right(tmp_path, saved, change):
+    reseal(saved, **change)
+    for ask in (saved.load, saved.noted):
         with pytest.raises(DataError, match=f"json names no state of a round; delete {tmp_path}"):
             ask()
 
 
-def test_a_checkpoint_of_a_state_without_a_round_is_refused(tmp_path):
-    checkpoints = Checkpoints(tmp_path, STAMP)
-    checkpoints.save(3, flatten(state()))
-    sha256 = save_tensors(tmp_path / "state-3.pt", flatten(state()))
-    seals.write_json(checkpoints.index, seals.read_json(checkpoints.index) | {"sha256": sha256})
-    with pytest.raises(DataError, match="says round 3, state-3.pt was written after round -1; del"):
-        checkpoints.load()
-
-
-def test_clearing_removes_the_checkpoint_and_nothing_else(tmp_path):
-    checkpoints = Checkpoints(tmp_path, STAMP)
-    checkpoints.save(3, flatten(state()))
+def test_clearing_removes_the_checkpoint_and_nothing_else(tmp_path, saved):
     (tmp_path / "lock").write_text("4711")
     (tmp_path / "notes.txt").write_text("mine")
-    checkpoints.clear()
+    saved.clear()
     assert sorted(file.name for file in tmp_path.iterdir()) == ["lock", "notes.txt"]
     assert (tmp_path / "lock").read_text() == ""  # no process is named any more
-    assert checkpoints.load() is None
-    checkpoints.clear()
+    assert saved.load() is None
+    saved.clear()
 
 
 def test_checkpoints_are_due_after_rounds_or_after_seconds(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from class_nets import DEEP, HELD, NAMES, SETTINGS, Clients, F, L, assert_near, settings, train
-from support import cohort_of, executors, sgd, tiny_task, toy_federation
+from support import clients_with, cohort_of, executors, sgd, tiny_task, toy_federation
 from torch import nn
 
 from fedlib import methods
@@ -15,7 +15,6 @@ from fedlib.engine.journal import Journal
 from fedlib.engine.solvers import SGD
 from fedlib.engine.task import Task
 from fedlib.errors import DataError
-from fedlib.federation import Split
 from fedlib.methods.fedproto import nearest
 from fedlib.methods.parts import class_means, server_sgd
 from fedlib.methods.parts.class_means import ClassMeans
@@ -126,20 +125,11 @@ def test_no_more_is_sent_than_the_specification_says():
 HELD_CLASSES = torch.tensor([[True, False, True], [True, True, False]])
 
 
-def two_clients(task=None, **options):
+def two_clients(**options):
     """Client 0 has the labels 2 0 0 2 2 and client 1 the label 1 once; inputs are 0, 1, 2, ..."""
-    federation = toy_federation((5, 1), test=1, unseen=0)
-    y = np.zeros(len(federation.y), np.int64)
-    y[:6] = [2, 0, 0, 2, 2, 1]
-    rows = np.arange(8)
-    federation = replace(
-        federation,
-        x=np.arange(8.0)[:, None].repeat(4, 1),
-        y=y,
-        train=Split.from_lists([rows[:5], rows[5:6]]),
-        test=Split.from_lists([rows[6:7], rows[7:]]),
-    )
-    return cohort_of(task or tiny_task(), federation, **options)
+    x, y = np.arange(8.0)[:, None].repeat(4, 1), np.array([2, 0, 0, 2, 2, 1, 0, 0])
+    federation = clients_with(x, y, [(range(5), [6]), ([5], [7])], 3)
+    return cohort_of(tiny_task(), federation, **options)
 
 
 # -- clients ------------------------------------------------------------------------------

@@ -33,7 +33,6 @@ from fedlib.run.simulate import Course
 
 # Batches of 4 leave 3, none, 2, 2 and 3 examples over; the last client has less than a batch.
 UNEVEN = (7, 12, 6, 10, 3)
-NETWORKS = {"plain": {}, "norm": {"norm": True}, "norm and dropout": {"norm": True, "dropout": 0.3}}
 PLANS = {
     "one epoch": {},
     "several epochs": {"epochs": 3},
@@ -96,27 +95,6 @@ def test_a_client_trains_as_a_module_with_an_optimiser_does(executor, plan):
 def test_a_stream_is_that_of_its_numbers_however_large_they_are(seed):
     draws = np.random.default_rng([seed, 3, zlib.crc32(b"fit")]).integers(0, 2**62, 4)
     assert streams.generator(seed, 3, "fit").integers(0, 2**62, 4).tolist() == draws.tolist()
-
-
-@executors
-@pytest.mark.parametrize("plan", PLANS)
-def test_the_index_of_a_batch_stays_aligned_under_shuffling(executor, plan):
-    # A weight that is looked up by index, and the same weight read off the example itself.
-    task, federation = tiny_task(), toy_federation(UNEVEN, unseen=0)
-    q = torch.zeros(len(UNEVEN), max(UNEVEN)).double()
-    for client, size in enumerate(UNEVEN):
-        q[client, :size] = torch.from_numpy(federation.x[federation.train.of(client), 0])
-
-    def looked_up(params, q, batch):
-        return batch.mean(q[batch.index] * task.losses(params, batch))
-
-    def read_off(params, batch):
-        return batch.mean(batch.x[:, 0] * task.losses(params, batch))
-
-    options = {"executor": executor, "local": sgd(**PLANS[plan])}
-    by_index, _ = fit(task, federation, loss=looked_up, per_client=(q,), **options)
-    by_example, _ = fit(task, federation, loss=read_off, **options)
-    assert_close(by_index, by_example)
 
 
 @executors
@@ -258,7 +236,7 @@ def per_client_weights(cohort):
 @executors
 @pytest.mark.parametrize("piece", [2, 512])
 @pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("sizes", [(0, 3, 1, 4), (3, 0, 0), (2, 2)])
+@pytest.mark.parametrize("sizes", [(0, 3, 1, 4), (3, 0, 0), (2, 2), (0, 0)])
 def test_scores_come_in_shard_order_with_zeros_beyond(executor, piece, shared, sizes, monkeypatch):
     monkeypatch.setattr(fedlib.engine.cohort, "EVALUATION_BATCH", piece)
     federation = with_validation(sizes)
@@ -279,29 +257,6 @@ def test_scores_come_in_shard_order_with_zeros_beyond(executor, piece, shared, s
 
 
 @executors
-@pytest.mark.parametrize("shared", [True, False])
-def test_scoring_a_split_that_nobody_has_gives_no_scores(executor, shared):
-    cohort = cohort_of(tiny_task(), with_validation((0, 0)), executor=executor)
-    w = per_client_weights(cohort)
-    w = tree.broadcast(w[0], cohort.size) if shared else w
-    scores = cohort.score(lambda w, batch: batch.x @ w, w, split="val")
-    assert scores.shape == (2, 0)
-    assert cohort.example_mean(scores, split="val").tolist() == [0, 0]
-
-
-@executors
-@pytest.mark.parametrize("network", NETWORKS)
-def test_shared_models_scored_on_the_pool_score_as_client_by_client(executor, network):
-    # `broadcast` is a view that the executors recognise; `repeat` is the same model C times.
-    task, federation = tiny_task(**NETWORKS[network]), toy_federation(UNEVEN, unseen=0)
-    cohort = cohort_of(task, federation, executor=executor)
-    params = task.init(0)
-    pooled = cohort.score(task.log_probs, cohort.broadcast(params))
-    own = cohort.score(task.log_probs, tree.repeat(params, cohort.size))
-    assert_close(pooled, own)
-
-
-@executors
 def test_padded_scores_have_one_shape_whoever_is_in_the_cohort(executor):
     # So that steps which read them are recorded or captured once, and not for each cohort.
     task, federation = tiny_task(), toy_federation(UNEVEN)
@@ -313,18 +268,6 @@ def test_padded_scores_have_one_shape_whoever_is_in_the_cohort(executor):
         assert found.shape == (len(ids), max(UNEVEN), *scores.shape[2:])
         assert torch.equal(found[:, : scores.shape[1]], scores)
         assert (found[:, scores.shape[1] :] == 0).all()
-
-
-@executors
-def test_scoring_is_in_evaluation_mode(executor):
-    # No dropout and stored statistics: twice the same, and no key is needed.
-    task = tiny_task(norm=True, dropout=0.5)
-    cohort = cohort_of(task, toy_federation(), executor=executor)
-    params = tree.repeat(task.init(0), cohort.size)
-    before = tree.clone(params)
-    first, second = (cohort.score(task.log_probs, params) for _ in range(2))
-    assert torch.equal(first, second)
-    assert all(torch.equal(params[name], before[name]) for name in params)
 
 
 # -- the server ---------------------------------------------------------------------------

@@ -1,16 +1,13 @@
 """Raw files: only official content gets an official name, from wherever it comes."""
 
-import contextlib
 import errno
 import gzip
-import http.server
 import os
 import queue
 import re
 import subprocess
 import sys
 import tarfile
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -153,37 +150,6 @@ def test_the_second_address_is_used_when_the_first_is_down_and_goes_on_from_ther
     assert len(server.requests) == 1 + 1 + download.ATTEMPTS + 1  # nothing more: it is given up
 
 
-class _Raw(http.server.BaseHTTPRequestHandler):
-    """Sends what the server's `script` yields, piece by piece, and hangs up."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self):
-        with contextlib.suppress(ConnectionError):
-            for piece in self.server.script():
-                self.wfile.write(piece)
-        self.close_connection = True
-
-    def log_message(self, *args):
-        pass
-
-
-@pytest.fixture
-def scripted():
-    """Function that serves a script of raw bytes and returns the address."""
-    with contextlib.ExitStack() as stack:
-
-        def start(script) -> str:
-            running = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Raw)
-            running.daemon_threads, running.script = True, script
-            threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
-            stack.callback(running.server_close)
-            stack.callback(running.shutdown)
-            return f"http://127.0.0.1:{running.server_address[1]}/a.gz"
-
-        yield start
-
-
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 
@@ -212,10 +178,10 @@ def nonsense():
     ],
 )
 def test_a_server_that_never_ends_or_never_begins_is_given_up(
-    scripted, tmp_path, monkeypatch, script, message
+    server, tmp_path, monkeypatch, script, message
 ):
     monkeypatch.setattr(download, "TIMEOUT", (1, 0.3))
-    file = official("set/a.gz", CONTENT, urls=(scripted(script),))
+    server.script, file = script, official("set/a.gz", CONTENT, urls=(server.url(),))
     began = time.monotonic()
     with pytest.raises(DataError, match=message):
         fetch([file], tmp_path, report=quiet)
@@ -225,9 +191,9 @@ def test_a_server_that_never_ends_or_never_begins_is_given_up(
     assert all(part.stat().st_size <= len(CONTENT) for part in parts)
 
 
-def test_a_file_of_unknown_length_is_not_taken_without_end(scripted, tmp_path, monkeypatch):
+def test_a_file_of_unknown_length_is_not_taken_without_end(server, tmp_path, monkeypatch):
     monkeypatch.setattr(download, "LARGEST", 1 << 20)
-    file = RawFile("set/a.gz", None, "", urls=(scripted(endless),))
+    server.script, file = endless, RawFile("set/a.gz", None, "", urls=(server.url(),))
     with pytest.raises(DataError, match="sends more than 1,048,576 bytes"):
         fetch([file], tmp_path, report=quiet)
     assert (tmp_path / "set/a.gz.part").stat().st_size <= 1 << 20

@@ -73,18 +73,6 @@ def trained(executor, task=None, local=None, federation=None, count=4):
 # -- blocks and workers -------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("threads_of_torch")
-@pytest.mark.parametrize("wanted", ["loop", "traced", "batched:2", "auto"])
-def test_a_run_has_the_same_bits_with_any_number_of_threads(wanted):
-    method, federation, found = make("fedem", norm=True, dropout=0.3), toy_federation(UNEVEN), []
-    for threads in (1, 2):
-        torch.set_num_threads(threads)
-        executor = choose(wanted, method.task)
-        assert executor.notes["workers"] == threads
-        found.append(rounds(method, federation, executor))
-    assert_close(*found, 0)
-
-
 @pytest.mark.parametrize("wanted", ["loop", "traced", "batched:1"])
 def test_threads_are_given_by_option_or_environment_and_recorded(wanted, tmp_path, monkeypatch):
     spec, states = SPEC | {"rounds": 2}, []

@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 import torch
-from support import modules_of, sgd, tiny_task
+from support import tiny_task
+from test_methods import make
 
 from fedlib import methods, tree
 from fedlib.engine import experts
@@ -19,45 +20,20 @@ def shared_and_private(state) -> dict[str, torch.Tensor]:
     return tree.concatenate([state.experts, private])
 
 
-# Methods that draw several models, with what else they need, and where their state has them.
-MIXTURES = {
-    "adaptive_experts": (
-        {"cluster_init": "full", "local_lr": 0.1, "gate_lr": 0.1},
-        lambda state: state.experts,
-    ),
-    "fedem": ({}, lambda state: state.experts),
-    "fedmix": ({}, lambda state: state.experts),
-    "fedmix_clients": ({}, lambda state: state.experts),
-    "fedmix_vae": ({}, lambda state: state.experts),
-    "ifca": ({"cluster_init": "full"}, lambda state: state.experts),
-    "pfedmm": ({}, lambda state: state.experts["heads"]),
-    "gated_experts": ({"gate_features": 4}, shared_and_private),
-    "plain_mixture": ({}, lambda state: state.model["experts"]),
+# Methods that draw several models, and where the state has them if not in `experts`.
+MIXTURES = [x for x in methods.METHODS if "num_experts" in methods.load(x).__dataclass_fields__]
+WHERE = {
+    "pfedmm": lambda state: state.experts["heads"],
+    "gated_experts": shared_and_private,
+    "plain_mixture": lambda state: state.model["experts"],
 }
 each = pytest.mark.parametrize("name", MIXTURES)
 
 
-def make(name, num_experts=EXPERTS, **params):
-    return methods.load(name)(
-        task=tiny_task(),
-        local=sgd(keeps="round"),
-        num_experts=num_experts,
-        **modules_of(name, num_experts),
-        **MIXTURES[name][0],
-        **params,
-    )
-
-
-def heads(name, seed, **params):
+def heads(name, seed):
     """Weights of the head, which all of these methods draw, of every expert -> [E, ...]"""
-    return MIXTURES[name][1](make(name, **params).init(4, seed))["head.1.weight"]
-
-
-def test_every_method_with_several_experts_is_looked_at_here():
-    several = {
-        name for name in methods.METHODS if "num_experts" in methods.load(name).__dataclass_fields__
-    }
-    assert several == set(MIXTURES)
+    state = make(name).init(4, seed)
+    return WHERE.get(name, lambda state: state.experts)(state)["head.1.weight"]
 
 
 @each

@@ -3,7 +3,6 @@
 import pytest
 from reference import Mixture, module_of, owned
 from support import (
-    EXECUTORS,
     assert_close,
     cohort_of,
     executors,
@@ -74,22 +73,6 @@ def test_a_round_is_a_loop_over_clients_and_the_experts_they_have(executor, clie
     cohort = cohort_of(method.task, data, clients, executor=executor)
     after = method.round(start, cohort).model
     assert_close({name: after[name] for name in expected}, expected, 1e-10)  # float64
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"combine": "logits", "per_client": 1},
-        {"training_gate": "top_k", "top_k": 2},
-        {"balance_weight": 0.1, "entropy": "per_expert"},
-    ],
-    ids=lambda settings: next(iter(settings)),
-)
-def test_every_setting_is_the_same_on_both_executors(settings):
-    method = fedjets(network={"norm": True, "dropout": 0.3}, **settings)
-    data = toy_federation(SIZES)
-    loop, batched = (run(method, data, 2, executor=each) for each in EXECUTORS)
-    assert_close(loop, batched, 1e-10)
 
 
 def test_anchors_have_their_expert_and_others_those_that_the_gate_trusts_on_their_examples():

@@ -12,7 +12,7 @@ from test_methods import every_method, make
 from torch import nn
 
 from fedlib.engine.schedules import Schedule
-from fedlib.engine.solvers import Adam
+from fedlib.engine.solvers import SGD, Adam
 from fedlib.engine.task import Task
 from fedlib.methods.base import Method, Range
 from fedlib.models import leaf_cnn, mlp, transformer
@@ -68,11 +68,14 @@ FIVE_AND_SIX = tiny_task(hidden=5), tiny_task(hidden=6)
         ("l2sgd", {"p": 0.1, "lam": 0.2}, r"lam must be in \[0, p\] = \[0, 0.1\], got 0.2"),
         ("l2sgd", {"local": sgd(steps=3)}, "epochs must be 1 and steps absent, got 1 and 3"),
         ("qffl", {"local": sgd(lr=0.0)}, "lr must be above 0, as L is 1 / lr, got 0.0"),
-        ("afl", {"local": sgd(epochs=2)}, "one step per round"),
-        ("afl", {"local": sgd(steps=3)}, "one step per round"),
-        ("afl", {"local": sgd(keeps="round")}, "one step per round"),
-        ("fd", {"local": sgd(steps=2)}, "FD averages over whole epochs"),
-        ("fd", {"local": sgd(drop_last=True)}, "FD averages over whole epochs"),
+        *(
+            ("afl", {"local": sgd(**change)}, "one step per round")
+            for change in ({"epochs": 2}, {"steps": 3}, {"keeps": "round"})
+        ),
+        *(
+            ("fd", {"local": sgd(**change)}, "FD averages over whole epochs")
+            for change in ({"steps": 2}, {"drop_last": True})
+        ),
         ("fedproto", {"large": FIVE_AND_SIX}, r"same number of features, got \[5, 6\]"),
         ("fedtgp", {"large": FIVE_AND_SIX}, r"same number of features, got \[5, 6\]"),
         ("fedgh", {"large": FIVE_AND_SIX}, "must have the same header, got .*head.1.weight"),
@@ -111,19 +114,13 @@ FIVE_AND_SIX = tiny_task(hidden=5), tiny_task(hidden=6)
             {"private_bias": True, "task": Task(without_bias)},
             "needs a head with one bias, got none",
         ),
-        (
-            "label_leakage",
-            {"local": sgd(momentum=0.0, weight_decay=1e-3)},
-            r"steps of SGD with a constant lr above 0, .* got",
+        *(
+            ("label_leakage", {"local": local}, "steps of SGD with a constant lr above 0, .* got")
+            for local in (
+                *(Adam(lr=0.1), SGD(lr=0.1, momentum=0.9), SGD(lr=0.1, weight_decay=1e-3)),
+                *(SGD(lr=0.0), SGD(lr=0.1, schedule=Schedule("cosine"))),
+            )
         ),
-        ("label_leakage", {"local": sgd(weight_decay=0.0)}, "steps of SGD"),
-        ("label_leakage", {"local": Adam(lr=0.1)}, "steps of SGD"),
-        (
-            "label_leakage",
-            {"local": sgd(momentum=0.0, weight_decay=0.0, schedule=Schedule("cosine"))},
-            "steps of SGD",
-        ),
-        ("label_leakage", {"local": sgd(lr=0.0, momentum=0.0, weight_decay=0.0)}, "steps of SGD"),
         ("fedjets", {"per_client": 4}, r"per_client must be in \[1, 3\], got 4"),
         ("fedmoe", {"top_k": 4}, r"top_k must be in \[1, 3\], got 4"),
         ("fedmoe", {"log_rounds": [0, 2]}, r"must ascend from 1 or more, got \[0, 2\]"),

@@ -28,7 +28,7 @@ from fedlib.results import RunResult
 from fedlib.run.build import build_method, build_task
 from fedlib.run.settle import settles
 from fedlib.seals import spec_digest
-from fedlib.spec import SCALES, Run
+from fedlib.spec import SCALES
 from fedlib.workflow.plan import Plan
 
 NETWORK = {"in_features": 4, "hidden": 6, "num_classes": 3}
@@ -42,17 +42,12 @@ def mixture(**changes):
         **{"local_lr": 0.01, "local_epochs": 13, "local_patience": 2, "gate_lr": 0.01},
         **{"gate_epochs": 2, "local_weight_decay": 0.1},
     }
-    run = Run(
-        federation="toy",
-        label="moe",
-        title="MoE",
+    networks = {"expert": EXPERT, "gate": NETWORK}
+    run = toy_run(
+        *("toy", "moe"),
         method="adaptive_experts",
-        model="mlp",
         model_params=NETWORK,
-        modules={
-            "expert": {"model": "mlp", "params": EXPERT},
-            "gate": {"model": "mlp", "params": NETWORK},
-        },
+        modules={name: {"model": "mlp", "params": each} for name, each in networks.items()},
         rounds=2,
         local={"solver": "sgd", "lr": 0.05, "batch_size": 4},
         params=params | changes.pop("params", {}),
@@ -63,12 +58,9 @@ def mixture(**changes):
 def locals_of(**changes):
     """The run of its local experts."""
     params = {"lr_decay": True, "max_epochs": 13, "patience": 2, "keep": ["best", "last"]}
-    run = Run(
-        federation="toy",
-        label="local",
-        title="Local experts",
+    run = toy_run(
+        *("toy", "local"),
         method="local_experts",
-        model="mlp",
         model_params=EXPERT,
         rounds=2,
         local={"solver": "adamw", "lr": 0.01, "batch_size": 4, "weight_decay": 0.1},

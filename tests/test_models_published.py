@@ -276,12 +276,6 @@ def test_a_task_keeps_no_values_of_its_modules_and_ties_what_was_tied():
 # -- the networks of Fed-MoE ------------------------------------------------------------------
 
 
-def test_a_narrow_residual_network_ends_in_eight_times_its_width():
-    network = models.load("cifar_resnet18").build(10, width=2).eval()
-    for side in (8, 32):
-        assert network.body(torch.zeros(1, 3, side, side)).shape == (1, 16)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("train", [False, True])
 def test_the_residual_network_is_torchvisions_with_a_stem_for_small_images(train):

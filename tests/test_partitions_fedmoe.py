@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from data_fixtures import CIFAR10, class_counts, federation, leaf, numbered, owned
+from data_fixtures import CIFAR10, class_counts, numbered, owned
 
 from fedlib.data.partitions.server_dirichlet import ServerDirichlet
 from fedlib.data.partitions.server_equal import ServerEqual
@@ -69,17 +69,6 @@ def test_the_parts_of_a_class_are_where_the_specification_has_them(per_class):
         assert np.array_equal(rows_of(built, group, split), np.arange(10 * first, 10 * last))
     for ours, theirs in zip(owned(built), owned(dealt(code())), strict=True):
         assert np.array_equal(ours, theirs)  # clients own the same, whatever the server owns
-
-
-def test_clients_may_validate_on_a_fraction_of_their_own_examples():
-    whole, held = dealt(paper()), dealt(paper(val_fraction=0.2))
-    assert (sizes(held) == 600).all() and (held.val.sizes[held.ids("seen")] == 150).all()
-    for client in held.ids("seen"):
-        left = [held.x[held.split(split).of(client)] for split in ("train", "val")]
-        own = whole.x[whole.train.of(client)]
-        assert np.array_equal(np.sort(np.concatenate(left).ravel()), np.sort(own.ravel()))
-    for split in ("train", "val", "test"):
-        assert np.array_equal(rows_of(held, "server", split), rows_of(whole, "server", split))
 
 
 def test_without_a_probe_the_server_is_the_last_owner():
@@ -248,23 +237,3 @@ def test_without_a_validation_part_the_clients_have_all_of_their_writers():
     built = groups(val_fraction=0)
     assert sizes(built).tolist() == [20 + 11 + 9, 30 + 12 + 25]
     assert built.val.sizes.sum() == 0
-
-
-def test_groups_of_writers_come_from_leafs_files(tmp_path):
-    leaf(tmp_path, "train", "1.json", {"b": [*range(10, 20)], "a": [1, 2], "d": [40]})
-    leaf(tmp_path, "train", "2.json", {"c": [30, 31, 32]})
-    leaf(tmp_path, "test", "1.json", {"a": [3], "b": [20], "d": [41]})
-    leaf(tmp_path, "test", "2.json", {"c": [33]})
-    params = {"source": "leaf", "scaling": "symmetric"}
-    cut = {"num_clients": 1, "writers_per_client": 2, "server_writers": 1}
-    built = federation("femnist", "writer_groups", tmp_path, params=params, **cut)
-
-    def numbers(owner, split):
-        return sorted(built.x[built.split(split).of(owner), 0, 0, 0].tolist())
-
-    (val,) = numbers(1, "val")  # one of ten, none of two
-    assert val in range(10, 20)
-    assert numbers(0, "train") == sorted({1, 2, *range(10, 20)} - {val})
-    assert numbers(1, "test") == [3, 20]
-    assert numbers(1, "train") == [30, 31, 32]
-    assert numbers(2, "train") == [40, 41]

@@ -113,21 +113,6 @@ def test_memory_does_not_grow_with_the_cohort(name, monkeypatch):
     assert many - few < 2 * 4 * 12_003
 
 
-@pytest.mark.parametrize("aggregation", ["damped", "renormalised"])
-def test_an_average_of_totals_is_that_of_the_models(aggregation):
-    task, federation = tiny_task(norm=True), federation_for("fedavg", SIZES)
-    cohort = cohort_of(task, federation, [4, 1, 2], aggregation=aggregation)
-    models = tree.stack([task.init(seed) for seed in range(3)])
-    before, n = task.init(9), federation.train.sizes
-    found = cohort.average(cohort.total(models), before)
-    share = n[[4, 1, 2]] / (n[:-1].sum() if aggregation == "damped" else n[[4, 1, 2]].sum())
-    for name, x in found.items():
-        by_hand = sum(w * models[name][c] for c, w in enumerate(share))
-        torch.testing.assert_close(x, by_hand + (1 - share.sum()) * before[name])
-    assert same_bits(found, cohort.average(models, before))
-    assert cohort.journal.up == 2 * tree.numel(before)
-
-
 def test_rows_and_stacked_models_are_kept_in_the_order_of_the_cohort(monkeypatch):
     monkeypatch.setattr(parts, "PART_BYTES", {"cpu": 0})
     task, federation = tiny_task(), federation_for("fedavg", SIZES)

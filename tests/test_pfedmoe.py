@@ -12,7 +12,6 @@ import pytest
 import torch
 from reference import Reference, assert_params, descend, descent, module_of
 from support import assert_close, batch_of, executors, sgd, simulation_of, tiny_task, toy_federation
-from torch import nn
 from torch.nn.functional import cross_entropy
 from zoo import COHORTS, LOCAL, SIZES, cohort, deep, run
 
@@ -21,7 +20,6 @@ from fedlib.engine.experts import expert_seed
 from fedlib.engine.task import Task
 from fedlib.methods.parts.own_models import OwnModels
 from fedlib.methods.pfedmoe import mix
-from fedlib.models.layers.augment import erased
 from fedlib.run import cost
 from fedlib.tree import Rows
 
@@ -226,19 +224,3 @@ def test_representations_of_some_examples_are_kept_if_asked_for(executor):
         expected = torch.stack([shared, own, share * shared + (1 - share) * own], 1)
         torch.testing.assert_close(found["representations"][c], expected, rtol=1e-9, atol=1e-11)
         assert found["representation_labels"][c].tolist() == federation.y[rows].tolist()
-
-
-def test_all_three_networks_see_the_same_augmented_image():
-    class Seen(nn.Module):
-        def __init__(self, outputs):
-            super().__init__()
-            self.body = nn.Sequential(*erased(True), nn.Flatten())
-            self.head = nn.Linear(3 * 8 * 8, outputs)
-
-        def forward(self, x):
-            return self.head(self.body(x))
-
-    x = torch.rand(4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
-    batch = batch_of(x, key=torch.tensor(5), train=True)
-    one, other = (Task(lambda n=n: Seen(n)).features({}, batch) for n in (2, 10))
-    assert torch.equal(one, other) and not torch.equal(one, x.flatten(1))

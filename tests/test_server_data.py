@@ -21,7 +21,6 @@ from support import (
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, tree
-from fedlib.engine.batches import draw_batches
 from fedlib.engine.participation import sample
 from fedlib.errors import DataError, DivergedError
 from fedlib.federation import GROUPS, SPLITS, Federation, Split
@@ -89,16 +88,6 @@ def test_a_method_that_needs_a_server_says_so_where_there_is_none():
     run = simulation(data=toy_federation(SIZES))
     with pytest.raises(DataError, match="the federation has no server, which the method needs"):
         silently(run)
-
-
-def test_a_server_shuffles_like_no_client_and_no_two_fits_alike():
-    solver, size = sgd(), 12
-    orders = [
-        tuple(draw_batches(size, solver, 0, 0, stream, owner).order)
-        for owner in range(PROBE + 1)
-        for stream in ("fit", "server/0", "server/1")
-    ]
-    assert len(set(orders)) == len(orders)
 
 
 def test_a_server_changes_nothing_for_clients_who_do_not_hear_from_it():

@@ -68,11 +68,20 @@ def simulation(name="fedavg", *, federation=None, dtype=torch.float32, local=Non
     return simulation_of(method, federation, **{"rounds": 3, "seed": 3, "rate": rate} | course)
 
 
+def seed_generators(seed):
+    """Those of PyTorch, NumPy and Python, which runs neither use nor change."""
+    torch.manual_seed(seed), np.random.seed(seed), random.seed(seed)
+
+
+def generators():
+    numpy_state = np.random.get_state()[1].tolist()
+    return torch.get_rng_state().tolist(), numpy_state, random.getstate()
+
+
 @cache
 def uninterrupted(name):
     """A run of three rounds, and its state and result."""
-    for seed in (torch.manual_seed, np.random.seed, random.seed):
-        seed(0)
+    seed_generators(0)
     run = simulation(name, evaluate_every=2)
     return run, silently(run)
 
@@ -227,9 +236,8 @@ def test_a_run_that_is_stopped_after_every_round_ends_with_the_same_bits(name, t
     # Every round is done by another run, which knows nothing but the checkpoint, and neither uses
     # nor changes global generators.
     _, reference = uninterrupted(name)
-    for seed in (torch.manual_seed, np.random.seed, random.seed):
-        seed(1)
-    before = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
+    seed_generators(1)
+    before = generators()
     for done in (1, 2):
         checkpoints = Checkpoints(tmp_path, STAMP, every=100)
         with pytest.raises(SystemExit) as stopped:
@@ -239,8 +247,7 @@ def test_a_run_that_is_stopped_after_every_round_ends_with_the_same_bits(name, t
     last = simulation(name, evaluate_every=2)
     resumed = silently(last, Checkpoints(tmp_path, STAMP), stop=lambda: True)
     assert_same_bits(resumed, reference)
-    after = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
-    assert torch.equal(before[0], after[0]) and before[1:] == after[1:]
+    assert generators() == before
 
 
 @pytest.mark.parametrize("killed_in", [2, 3, 4])
@@ -310,13 +317,12 @@ def test_measuring_its_cost_leaves_no_trace(name):
     run, (state, _) = uninterrupted(name)
     before = {key: value.clone() for key, value in flatten(state).items()}
     groups = run.federation.group.copy()
-    random = torch.get_rng_state(), np.random.get_state()[1].tolist()
+    random = generators()
     first = cost.flops_per_example(run, state)
     assert (first > 0) == (name != "centmoe")  # whose clients never train
     assert all(torch.equal(value, before[key]) for key, value in flatten(state).items())
     assert np.array_equal(run.federation.group, groups)
-    assert torch.equal(torch.get_rng_state(), random[0])
-    assert np.random.get_state()[1].tolist() == random[1]
+    assert generators() == random
     assert cost.flops_per_example(run, state) == first
 
 

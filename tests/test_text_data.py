@@ -291,18 +291,6 @@ def test_more_texts_than_there_are_and_values_without_sense_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("dataset", "key"),
-    [("sent140", "vocabulary"), ("sent140", "train"), ("yelp", "merges"), ("yelp", "test")],
-)
-def test_a_damaged_file_is_refused_before_it_is_interpreted(dataset, key, raw):
-    file = downloads.files(dataset)[key]
-    content = (raw / file.path).read_bytes()
-    (raw / file.path).write_bytes(content[:-1] + b"?")
-    with pytest.raises(DataError, match=f"{file.path} has sha256 .* delete it and run the downl"):
-        read(dataset, raw)
-
-
-@pytest.mark.parametrize(
     ("dataset", "members"),
     [
         (

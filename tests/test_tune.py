@@ -423,29 +423,12 @@ def test_planted_cheats_are_found():
     assert [*cheats(planted)] == ["ifca.stop_split", "fedem.tuning", "untuned.tuning"]
 
 
-def test_clients_of_unlike_models_have_five_in_turn_share_the_smallest_and_are_a_game_apart():
+@pytest.mark.parametrize(
+    ("federation", "table"),
+    [("zoo-mnist", "standings_of_unlike_models"), ("server-cifar", "standings_on_a_server")],
+)
+def test_clients_of_unlike_models_and_a_server_with_data_are_games_apart(federation, table):
     paper = papers.declared("benchmark", "reduced")
-    runs = {run.label: run for run in paper.runs if run.federation == "zoo-mnist"}
-    sizes = [f"mnist{number}" for number in range(1, 6)]
-    for run in runs.values():
-        assert [one["params"]["size"] for one in run.modules["large"]] == sizes
-    shared = {label for label, run in runs.items() if run.model_params["size"] == "mnist5"}
-    assert shared == {"fml", "fedkd", "fedapen", "pfedmoe"}
     exhibits = {**paper.tables, **paper.figures}
-    shown = {name for name, exhibit in exhibits.items() if "zoo-mnist" in exhibit.federations}
-    assert shown == {"standings_of_unlike_models", "tuning"}
-
-
-def test_a_server_with_data_is_a_game_apart_in_which_clients_validate_what_tuning_tries():
-    paper = papers.declared("benchmark", "reduced")
-    [data] = [data for data in paper.data if data.name == "server-cifar"]
-    assert data.partition["val_fraction"] > 0
-    runs = {run.label: run for run in paper.runs if run.federation == "server-cifar"}
-    gates = {label for label, run in runs.items() if "gate" in run.modules}
-    assert gates == {"centmoe", "avg-moe", "fedjets", "fedmoe"}
-    wide, small = runs["fedrolex"].model_params, runs["fedrolex"].modules["small"]["params"]
-    assert small == runs["fedavg"].model_params
-    assert wide == small | {"hidden": 2 * small["hidden"]}
-    exhibits = {**paper.tables, **paper.figures}
-    shown = {name for name, exhibit in exhibits.items() if "server-cifar" in exhibit.federations}
-    assert shown == {"standings_on_a_server", "tuning"}
+    shown = {name for name, exhibit in exhibits.items() if federation in exhibit.federations}
+    assert shown == {table, "tuning"}
