@@ -135,40 +135,15 @@ def turn(stage):
     return lambda wildcards: later - len(STAGES) * TURNS.index(wildcards.paper)
 
 
-def spec(stage):
-    """Params function: the job's specification as canonical JSON, or a file with it."""
-    return lambda wildcards: PLAN.given(stage, **wildcards)
-
-
-def code(stage):
-    """Params function: digest of the code that makes the job's output."""
-    return lambda wildcards: PLAN.code(stage, **wildcards)
+def of(answer, *about):
+    """Function of a job's wildcards: the answer of the plan, such as of(path, "state")."""
+    return lambda wildcards: answer(*about, **wildcards)
 
 
 def raw_receipt(wildcards):
     """Receipt of the data set of a federation."""
     dataset = PLAN.data(wildcards.paper, wildcards.federation).dataset
     return path("receipt", dataset=dataset)
-
-
-def partition_file(file):
-    """Input function: shards or manifest of a run's federation."""
-    return lambda wildcards: path(file, **wildcards)
-
-
-def weights_receipt(wildcards):
-    """Receipt of a run's pretrained weights, if it starts from any."""
-    return PLAN.weights(wildcards.paper, wildcards.federation, wildcards.label)
-
-
-def settled_run(wildcards):
-    """State and history of a run in place of an evaluation's `settle`, if there is one."""
-    return PLAN.settled_files(**wildcards)
-
-
-def run_files(file):
-    """Input function: the file called `file` of every run of a paper."""
-    return lambda wildcards: PLAN.run_files(file, wildcards.paper)
 
 
 def published(stage):
@@ -184,11 +159,6 @@ def published(stage):
 def optional_input(name):
     """Resource function: the option --name for an input that not every job has."""
     return lambda wildcards, input: option(name, *input.get(name))
-
-
-def checkpoints(wildcards):
-    """Folder of a run's checkpoints; no output, because it stays if the run fails."""
-    return path("checkpoints", **wildcards)
 
 
 def memory(stage=""):

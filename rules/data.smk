@@ -18,8 +18,8 @@ rule download:
         raw=config["raw"],
         mirror=option("mirror", config["mirror"] or ""),
     params:
-        spec=spec("download"),
-        code=code("download"),
+        spec=of(PLAN.given, "download"),
+        code=of(PLAN.code, "download"),
     shell:
         COMMANDS["download"]
 
@@ -41,8 +41,8 @@ rule partition:
         mem_mb=memory(),
         raw=config["raw"],
     params:
-        spec=spec("partition"),
-        code=code("partition"),
+        spec=of(PLAN.given, "partition"),
+        code=of(PLAN.code, "partition"),
     shell:
         COMMANDS["partition"]
 

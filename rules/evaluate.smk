@@ -4,12 +4,12 @@
 rule evaluate:
     """Score the final state of a run on all clients, unseen ones included."""
     input:
-        shards=ancient(partition_file("shards")),
-        manifest=partition_file("manifest"),
-        weights=weights_receipt,
+        shards=ancient(of(path, "shards")),
+        manifest=of(path, "manifest"),
+        weights=of(PLAN.weights),
         state=path("state"),
         history=path("history"),
-        settled=settled_run,
+        settled=of(PLAN.settled_files),
     output:
         path("evaluation"),
     log:
@@ -28,10 +28,10 @@ rule evaluate:
         weights=optional_input("weights"),
         settled=optional_input("settled"),
         # Cleared here, because Snakemake now knows that the training is complete.
-        checkpoints=checkpoints,
+        checkpoints=of(path, "checkpoints"),
     params:
-        spec=spec("evaluate"),
-        code=code("evaluate"),
+        spec=of(PLAN.given, "evaluate"),
+        code=of(PLAN.code, "evaluate"),
     shell:
         COMMANDS["evaluate"]
 
@@ -39,9 +39,9 @@ rule evaluate:
 rule metrics:
     """All runs of a paper as one tidy table, and one with a row per client."""
     input:
-        histories=run_files("history"),
-        evaluations=run_files("evaluation"),
-        trials=lambda wildcards: PLAN.tuned("trials", **wildcards),
+        histories=of(PLAN.run_files, "history"),
+        evaluations=of(PLAN.run_files, "evaluation"),
+        trials=of(PLAN.tuned, "trials"),
     output:
         metrics=path("metrics"),
         metrics_csv=path("metrics_csv"),
@@ -54,9 +54,9 @@ rule metrics:
     resources:
         scripts=SCRIPTS,
         mem_mb=memory(),
-        runs=lambda wildcards: path("runs", **wildcards),
+        runs=of(path, "runs"),
     params:
-        spec=spec("metrics"),
-        code=code("metrics"),
+        spec=of(PLAN.given, "metrics"),
+        code=of(PLAN.code, "metrics"),
     shell:
         COMMANDS["metrics"]

@@ -22,8 +22,8 @@ rule table:
         scripts=SCRIPTS,
         published=optional_input("published"),
     params:
-        spec=spec("table"),
-        code=code("table"),
+        spec=of(PLAN.given, "table"),
+        code=of(PLAN.code, "table"),
     shell:
         COMMANDS["table"]
 
@@ -34,7 +34,7 @@ rule figure:
         metrics=path("metrics"),
         clients=path("clients"),
         published=published("figure"),
-        manifests=lambda wildcards: PLAN.shown_data(**wildcards),
+        manifests=of(PLAN.shown_data),
     output:
         figure_pdf=path("figure_pdf"),
         figure_png=path("figure_png"),
@@ -51,8 +51,8 @@ rule figure:
         published=optional_input("published"),
         manifests=optional_input("manifests"),
     params:
-        spec=spec("figure"),
-        code=code("figure"),
+        spec=of(PLAN.given, "figure"),
+        code=of(PLAN.code, "figure"),
     shell:
         COMMANDS["figure"]
 
@@ -77,7 +77,7 @@ rule report:
         results=path("results"),
         figures=path("figures"),
     params:
-        spec=spec("report"),
-        code=code("report"),
+        spec=of(PLAN.given, "report"),
+        code=of(PLAN.code, "report"),
     shell:
         COMMANDS["report"]

@@ -4,9 +4,9 @@
 rule tune:
     """Choose a run's settings by validation on a separate cut; a killed job keeps its trials."""
     input:
-        shards=ancient(partition_file("shards")),
-        manifest=partition_file("manifest"),
-        weights=weights_receipt,
+        shards=ancient(of(path, "shards")),
+        manifest=of(path, "manifest"),
+        weights=of(PLAN.weights),
     output:
         trials=path("trials"),
         choice=path("choice"),
@@ -25,10 +25,10 @@ rule tune:
         device=config["device"],
         executor=config["executor"],
         weights=optional_input("weights"),
-        tuning=lambda wildcards: path("tuning", **wildcards),
+        tuning=of(path, "tuning"),
     params:
-        spec=spec("tune"),
-        code=code("tune"),
+        spec=of(PLAN.given, "tune"),
+        code=of(PLAN.code, "tune"),
     shell:
         COMMANDS["tune"]
 
@@ -43,10 +43,10 @@ rule tunings:
 rule train:
     """Train one method on one federation with one seed; a killed run continues where it stopped."""
     input:
-        shards=ancient(partition_file("shards")),
-        manifest=partition_file("manifest"),
-        weights=weights_receipt,
-        choice=lambda wildcards: PLAN.choice(**wildcards),
+        shards=ancient(of(path, "shards")),
+        manifest=of(path, "manifest"),
+        weights=of(PLAN.weights),
+        choice=of(PLAN.choice),
     output:
         state=path("state"),
         history=path("history"),
@@ -67,9 +67,10 @@ rule train:
         executor=config["executor"],
         weights=optional_input("weights"),
         choice=optional_input("choice"),
-        checkpoints=checkpoints,
+        # No output, because the folder stays if the run fails.
+        checkpoints=of(path, "checkpoints"),
     params:
-        spec=spec("train"),
-        code=code("train"),
+        spec=of(PLAN.given, "train"),
+        code=of(PLAN.code, "train"),
     shell:
         COMMANDS["train"]

@@ -36,8 +36,7 @@ def _optional(plan: Plan, stage: str, wildcards: dict) -> dict[str, str]:
     """Options of a command that not every job of the stage has, as text."""
     found = {"mirror": [plan.config["mirror"] or ""]}
     if stage in ("tune", "train", "evaluate"):
-        run = {name: value for name, value in wildcards.items() if name != "seed"}
-        found |= {"weights": plan.weights(**run), "choice": plan.choice(**run)}
+        found |= {"weights": plan.weights(**wildcards), "choice": plan.choice(**wildcards)}
         found["settled"] = plan.settled_files(**wildcards) if stage == "evaluate" else []
     elif stage in ("table", "figure"):
         found["published"] = plan.published(stage, wildcards["paper"], wildcards[stage])

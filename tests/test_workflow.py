@@ -82,13 +82,16 @@ def test_every_rule_says_what_it_is_for():
     assert all(text.lstrip().startswith('"""') for text in rules().values())
 
 
+GIVEN = {"spec": "given", "code": "code"}
+
+
 def test_jobs_are_given_a_specification_and_a_code_digest_and_nothing_else():
     """Snakemake compares params as a set of values: others could be swapped unnoticed."""
     for name, text in rules().items():
         params = re.search(r"    params:\n((?: {8}.*\n)+)", text)
         if params:
             lines = [line.strip() for line in params[1].splitlines()]
-            assert lines == [f'spec=spec("{name}"),', f'code=code("{name}"),']
+            assert lines == [f'{key}=of(PLAN.{of}, "{name}"),' for key, of in GIVEN.items()]
 
 
 def test_only_shell_commands_are_used():

@@ -96,7 +96,7 @@ class Plan(Selection):
         """Manifests of all partitions."""
         return self.paths("manifest", self.partitions())
 
-    def weights(self, paper: str, federation: str, label: str) -> list[str]:
+    def weights(self, paper: str, federation: str, label: str, **_: object) -> list[str]:
         """Receipts of the pretrained weights that a run's model and modules start from, if any.
 
         Weights are downloaded like data sets.

@@ -162,7 +162,6 @@ def inputs(plan: Plan, stage: str, job: dict) -> list[str]:
     Files are left out if their digest is in another file (shards, state, numbers of tables), or if
     they only save time (of a run in `Run.settled_by`).
     """
-    run = {name: value for name, value in job.items() if name != "seed"}
     match stage:
         case "tune":
             return [plan.path("manifest", **job), *plan.weights(**job)]
@@ -170,9 +169,9 @@ def inputs(plan: Plan, stage: str, job: dict) -> list[str]:
             dataset = plan.data(job["paper"], job["federation"]).dataset
             return [plan.path("receipt", dataset=dataset)]
         case "train":
-            return [plan.path("manifest", **job), *plan.weights(**run), *plan.choice(**run)]
+            return [plan.path("manifest", **job), *plan.weights(**job), *plan.choice(**job)]
         case "evaluate":
-            return [plan.path("manifest", **job), *plan.weights(**run), plan.path("history", **job)]
+            return [plan.path("manifest", **job), *plan.weights(**job), plan.path("history", **job)]
         case "metrics":
             runs = (*plan.run_files("history", **job), *plan.run_files("evaluation", **job))
             return [*runs, *plan.tuned("trials", **job)]
