@@ -1,6 +1,6 @@
 """Tables and figures of the benchmark."""
 
-from fedlib.papers._frame import Settings, on
+from fedlib.papers._frame import Settings, each, everything, on
 from fedlib.papers.benchmark import registered
 from fedlib.papers.benchmark.federations import SERVED, TAGS
 from fedlib.papers.benchmark.settings import DIM, HOMES, METHODS, PRIOR, PROTOCOLS, Setting
@@ -18,29 +18,24 @@ from fedlib.spec.worlds import PhaseDiagram, Regret
 
 PICK = "Best of the three"
 FEWEST = 3  # federations for a statement over federations
+BEST = f"{PICK}: each client takes Local, FedAvg or fine-tuned FedAvg, by its validation data."
 PICKED = ("local", "fedavg", "fedavg-plus")  # ordinary runs, from which a client may pick
 SPOKEN_FOR = (*PICKED, *registered.REPRESENTATIVES)
 
 
 def rows(shown: Settings) -> tuple[dict, ...]:
-    """A row for each method in some of the settings."""
-    there = {label for setting in shown for label in setting.labels}
+    """A row for each method in some of the settings, with the worlds that meet its assumption."""
     worlds = {setting.data.name for setting in shown}
     return tuple(
         {
             "title": variant.title,
             "labels": (label,),
-            **home_or_protocol(label, worlds),
+            "home": tuple(name for name in HOMES.get(label, ()) if name in worlds),
+            **({"protocol": PROTOCOLS[label]} if label in PROTOCOLS else {}),
         }
         for label, variant in METHODS.items()
-        if label in there
+        if label in everything(shown)
     )
-
-
-def home_or_protocol(label: str, worlds: set[str]) -> dict:
-    """The worlds that meet a method's assumption, and its protocol if it is not "default"."""
-    home = {"home": tuple(name for name in HOMES.get(label, ()) if name in worlds)}
-    return home | ({"protocol": PROTOCOLS[label]} if label in PROTOCOLS else {})
 
 
 def rows_and_pick(shown: Settings) -> tuple[dict, ...]:
@@ -83,8 +78,7 @@ def titles(*labels: str):
     """A function that gives the titles of those of these methods that run; "pick" always does."""
 
     def of(shown: Settings) -> tuple[str, ...]:
-        there = {label for setting in shown for label in setting.labels} | {"pick"}
-        return tuple(title_of(label) for label in labels if label in there)
+        return tuple(title_of(x) for x in labels if x in (*everything(shown), "pick"))
 
     return of
 
@@ -103,16 +97,6 @@ def claims() -> tuple[dict, ...]:
     )
 
 
-def tags(shown: Settings) -> dict[str, tuple[str, ...]]:
-    """How the clients of each federation differ."""
-    return {setting.data.name: TAGS[setting.data.name] for setting in shown}
-
-
-def columns(shown: Settings) -> tuple[dict, ...]:
-    """A column for each federation with a server."""
-    return tuple({"federation": one.data.name, "title": one.data.title} for one in shown)
-
-
 REAL = {"labels": tuple(METHODS), "federations": on("real"), "rows": rows_and_pick}
 COMPARED = {
     "of": titles(*registered.REPRESENTATIVES),
@@ -121,8 +105,7 @@ COMPARED = {
 TABLES = {
     "standings": Standings(
         title="Methods by federation",
-        caption="Best of the three: each client takes Local, FedAvg or fine-tuned FedAvg, by its "
-        "validation data.",
+        caption=BEST,
         alone=title_of("local"),
         **REAL,
     ),
@@ -141,7 +124,9 @@ TABLES = {
         "Nothing here is ranked against methods that are judged by each client's own examples.",
         labels=SERVED,
         federations=on("server"),
-        columns=columns,
+        columns=lambda shown: tuple(
+            {"federation": setting.data.name, "title": setting.data.title} for setting in shown
+        ),
     ),
     "contrasts": Contrasts(
         title="One method of each family against two simple ones",
@@ -168,7 +153,7 @@ TABLES = {
         of=titles("fedavg-plus", *registered.REPRESENTATIVES),
         against=title_of("fedavg-plus"),
         pick=PICK,
-        tags=tags,
+        tags=each(lambda setting: TAGS[setting.data.name]),
         rules=registered.RULES,
         **REAL | {"federations": several},
     ),
@@ -185,8 +170,7 @@ FIGURES = {
         caption="Each world is what one family of methods assumes, and a frame marks its home. In "
         "own each client has a concept of its own; in one all have the same; in clusters each has "
         "one of three, in mixtures each example; in regions it depends on the input; in priors "
-        "only the classes differ in frequency; in heads clients share a representation. Best of "
-        "the three: each client takes Local, FedAvg or fine-tuned FedAvg, by its validation data.",
+        f"only the classes differ in frequency; in heads clients share a representation. {BEST}",
         labels=tuple(METHODS),
         federations=on("worlds"),
         rows=rows_and_pick,
@@ -211,15 +195,13 @@ FIGURES = {
     ),
     "who_loses": WhoLoses(
         title="What each client gains over training alone",
-        caption="One method of each family. Best of the three: each client takes Local, FedAvg or "
-        "fine-tuned FedAvg, by its validation data.",
+        caption=f"One method of each family. {BEST}",
         alone=title_of("local"),
         **REAL | {"labels": SPOKEN_FOR, "rows": spoken_for},
     ),
     "pareto": Pareto(
         title="Accuracy against what is sent and computed",
-        caption="Best of the three: each client takes Local, FedAvg or fine-tuned FedAvg, by its "
-        "validation data.",
+        caption=BEST,
         against=title_of("fedavg-plus"),
         **REAL | {"rows": contenders},
     ),

@@ -14,15 +14,7 @@ SEED = 20261123  # of all draws; each training seed has its own worlds
 CLIENTS = {"num_clients": 50, "val_examples": 15, "test_examples": 200}  # a fifth of them unseen
 ROUNDS = 40
 PHASE_METHODS = ("local", "fedavg", "fedavg-plus", "ifca", "fedem")
-TITLES = {  # of all worlds of `fedlib.data.sources.worlds`
-    "own": "own",
-    "one": "one",
-    "clusters": "clusters",
-    "mixtures": "mixtures",
-    "regions": "regions",
-    "priors": "priors",
-    "heads": "heads",
-}
+WORLDS = ("own", "one", "clusters", "mixtures", "regions", "priors", "heads")  # all of the source
 
 
 def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
@@ -45,7 +37,7 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         "reduced: twelve trials to tune every method in.",
         (1, 2, 3),
         (
-            *(_world(name, 12) for name in TITLES),
+            *(_world(name, 12) for name in WORLDS),
             *(_cell(n, delta, PHASE_METHODS, 12) for n, delta in cells),
             *federations.all_of_them(12),
         ),
@@ -59,7 +51,7 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         "full: 32 trials to tune every method in.",
         tuple(range(1, 11)),
         (
-            *(_world(name, 32) for name in TITLES),
+            *(_world(name, 32) for name in WORLDS),
             *(_cell(n, delta, PHASE_METHODS, 32) for delta in deltas for n in sizes),
             *federations.all_of_them(32),
         ),
@@ -72,7 +64,7 @@ def _world(name: str, trials: int) -> Setting:
     # The name of the world with true clusters is "clusters".
     labels = able(IN_WORLDS, "body" if model else "", name)
     alpha = 0.3 if name == "priors" else 0.1
-    data = _data(name, TITLES[name], {"world": name, "train_examples": 60, "alpha": alpha})
+    data = _data(name, name, {"world": name, "train_examples": 60, "alpha": alpha})
     how = {"rounds": ROUNDS, "tuning": tuning(trials), **model}
     return Setting(data=data, labels=labels, roles=("worlds",), **how)
 

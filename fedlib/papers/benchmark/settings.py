@@ -133,12 +133,11 @@ class Setting(_frame.Setting):
       rounds: of every run.
       rate: of the local solver, without tuning or in the first trial.
       model, model_params: of every run.
-      inputs: numbers in an input, for gates.
       cohort: share of the seen clients in a round.
       local: settings of the local solver, besides its rate.
       tuning: see `fedlib.spec.Run`; None tunes nothing.
       clusters: number of true clusters.
-      image: channels and side of an image, for gates on images.
+      image: channels and side of an image; {} in worlds.
       architectures: arguments of the clients' models in turn, besides `model_params`, the largest
         first; a shared model has the last ones. () if all clients have the same model.
       evaluations: of a run, besides the one before training.
@@ -149,7 +148,6 @@ class Setting(_frame.Setting):
     rate: float = RATE
     model: str = "linear"
     model_params: Mapping = field(default_factory=lambda: SIZES)
-    inputs: int = DIM
     cohort: float = 1.0
     local: Mapping = field(default_factory=lambda: {"batch_size": 32, "epochs": 1})
     tuning: Mapping | None = None
@@ -158,6 +156,11 @@ class Setting(_frame.Setting):
     architectures: Sequence[Mapping] = ()
     evaluations: int = 1
     seeds: tuple[int, ...] = ()
+
+    @property
+    def inputs(self) -> int:
+        """Numbers in an input, for gates."""
+        return self.image["in_channels"] * self.image["side"] ** 2 if self.image else DIM
 
     def run(self, label: str) -> Run:
         """The run of a method."""
