@@ -16,12 +16,7 @@ from fedlib.report import intervals, packs
 from fedlib.report.advice import WINNERS, tagged
 from fedlib.report.choices import relative
 from fedlib.report.pages import filling
-from fedlib.report.statistics import (
-    FEWEST_DATASETS,
-    FEWEST_FEDERATIONS,
-    LEANING,
-    ROPE,
-)
+from fedlib.report.statistics import FEWEST_DATASETS, FEWEST_FEDERATIONS, LEANING, ROPE
 from fedlib.report.tables import render
 from fedlib.report.tables.sheets import TableInputs
 

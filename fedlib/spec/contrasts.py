@@ -38,7 +38,6 @@ class Standings(Chosen, Table):
 
     question: ClassVar = "How accurate is each method, for whom not, and at what cost?"
 
-    rows: Sequence[Mapping]
     alone: str
 
     def metrics(self) -> tuple[str, ...]:
@@ -57,7 +56,6 @@ class Contrasts(Chosen, Table):
 
     question: ClassVar = "Is a method better over federations like these, and by how much?"
 
-    rows: Sequence[Mapping]
     of: Sequence[str]
     against: Sequence[str]
     registered: str
@@ -69,7 +67,6 @@ class ContrastPoints(Chosen, Figure):
 
     question: ClassVar = "Is a method better over federations like these, and by how much?"
 
-    rows: Sequence[Mapping]
     of: Sequence[str]
     against: Sequence[str]
 
@@ -84,7 +81,6 @@ class Pareto(Chosen, Figure):
 
     question: ClassVar = "Which methods are worth what they send and compute?"
 
-    rows: Sequence[Mapping]
     against: str
 
 
@@ -98,7 +94,6 @@ class WhoLoses(Chosen, Figure):
 
     question: ClassVar = "Who is worse off than alone, and how much do the others gain?"
 
-    rows: Sequence[Mapping]
     alone: str
 
     def compared(self, pairs: list[Pair]) -> list[Pair]:
@@ -119,7 +114,6 @@ class Claims(Chosen, Table):
     question: ClassVar = "Do the papers' orders of methods hold on clients they did not choose?"
     room_for_others: ClassVar = False
 
-    rows: Sequence[Mapping]
     claims: Sequence[Mapping]
 
 
@@ -137,7 +131,6 @@ class Advice(Chosen, Table):
     question: ClassVar = "What is to be run where, and does that advice help on other federations?"
     by_federation: ClassVar = ("tags",)
 
-    rows: Sequence[Mapping]
     of: Sequence[str]
     against: str
     pick: str

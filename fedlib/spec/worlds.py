@@ -8,7 +8,7 @@ from fedlib.spec.exhibits import Exhibit
 from fedlib.spec.figures import Figure
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OfMethods(Exhibit):
     """Base class of kinds with a row for each method.
 
@@ -18,6 +18,8 @@ class OfMethods(Exhibit):
 
     compares: ClassVar = True
     room_for_others: ClassVar = True
+
+    rows: Sequence[Mapping]
 
     def left(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
         """The rows and the values by federation that are left."""
@@ -38,7 +40,6 @@ class PhaseDiagram(OfMethods, Figure):
     """The method nearest the best possible one, by two parameters of made-up federations.
 
     Attributes:
-      rows: the methods, see `Regret`.
       x, y: the parameters, dotted paths into the federations ("params.train_examples").
       names: of the x and the y axis.
       theory: by y, the x at which local training is expected to overtake one model for all.
@@ -47,7 +48,6 @@ class PhaseDiagram(OfMethods, Figure):
 
     question: ClassVar = "When does a client profit from others, and from which method?"
 
-    rows: Sequence[Mapping]
     x: str
     y: str
     names: Sequence[str]
@@ -66,8 +66,6 @@ class Regret(OfMethods, Figure):
     """
 
     question: ClassVar = "Does each method win where its assumption holds, and what elsewhere?"
-
-    rows: Sequence[Mapping]
 
 
 def rows_left(rows: Sequence[Mapping], runs: Sequence) -> list[dict]:

@@ -38,13 +38,6 @@ class _Matrix(NamedTuple):
         return recovery.num_used(recovery.assigned(self.pi))
 
 
-class _Panel(NamedTuple):
-    """A run and its matrix."""
-
-    run: dict
-    matrix: _Matrix
-
-
 def draw(given: Inputs) -> Figure:
     """The figure: for each federation the true clusters, then a panel per run.
 
@@ -57,28 +50,28 @@ def draw(given: Inputs) -> Figure:
     exhibit = given.exhibit
     rows = [
         [
-            _Panel(run, best([_read(given, run, seed) for seed in exhibit["seeds"]]))
+            (run, best([_read(given, run, seed) for seed in exhibit["seeds"]]))
             for run in exhibits.runs_of(exhibit, federation["name"])
         ]
         for federation in exhibit["federations"]
     ]
     columns = 1 + max(len(row) for row in rows)
-    number = max(len(panel.matrix.pi) for row in rows for panel in row)
+    number = max(len(matrix.pi) for row in rows for _, matrix in row)
     height = min(max(2.2, 0.9 + 0.09 * number), 6.0)
     titles = []
     for federation, row in zip(exhibit["federations"], rows, strict=True):
         several = f"{federation['title']}\n" if len(rows) > 1 else ""
-        titles.append(f"{several}True cluster{_which([panel.matrix for panel in row])}")
-        titles += [_title(exhibit, panel.run, panel.matrix) for panel in row]
+        titles.append(f"{several}True cluster{_which([matrix for _, matrix in row])}")
+        titles += [_title(exhibit, run, matrix) for run, matrix in row]
         titles += [None] * (columns - 1 - len(row))
-    about = {"columns": columns, "height": height}
-    figure, grid = canvas.panels(titles, "", "Client, sorted by cluster", **about)
+    ylabel = "Client, sorted by cluster"
+    figure, grid = canvas.panels(titles, "", ylabel, columns=columns, height=height)
     free = iter(grid)
     for row in rows:
-        true = row[0].matrix.cluster
+        true = row[0][1].cluster
         _draw(next(free), np.eye(int(true.max()) + 1)[true], true, "Cluster")
-        for panel in row:
-            image = _draw(next(free), _ordered(panel.matrix), panel.matrix.cluster, "Expert")
+        for _, matrix in row:
+            image = _draw(next(free), _ordered(matrix), matrix.cluster, "Expert")
     heat.scale(figure, image, grid, "weight of the expert")
     canvas.finish(figure, exhibit, [], CHOSEN if len(exhibit["seeds"]) > 1 else "", MEANING)
     return figure

@@ -17,9 +17,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from fedlib.report import exhibits, regrets
+from fedlib.report import exhibits
 from fedlib.report.figures import canvas, heat, style
-from fedlib.report.figures.regret import notes
+from fedlib.report.figures.regret import chosen, notes
 from fedlib.report.inputs import Inputs
 
 LINE = {"color": style.FRAME, "linestyle": "--", "linewidth": 1.4}
@@ -66,7 +66,7 @@ def _placed(given: Inputs) -> pd.DataFrame:
         }
         for federation in given.exhibit["federations"]
     )
-    return regrets.chosen(given).merge(where, on="federation")
+    return chosen(given).merge(where, on="federation")
 
 
 def _table(found: pd.DataFrame, title: str, xs: Sequence[float], ys: Sequence[float]) -> np.ndarray:

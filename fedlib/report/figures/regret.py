@@ -10,9 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from fedlib.report import regrets
+from fedlib.errors import DataError
+from fedlib.report.choices import Choice, choices, of_clients, rows_of
 from fedlib.report.figures import canvas, heat, style
 from fedlib.report.inputs import Inputs
+from fedlib.report.metrics import PRIMARY, over_seeds
+from fedlib.results import OPTIMUM
 
 ROW = 0.26  # inches
 DARK = 0.55  # share of the darkest shade above which numbers are white
@@ -23,7 +26,7 @@ NEAR = 0.05  # regrets that print alike are both the best
 def draw(given: Inputs) -> Figure:
     """The figure."""
     exhibit, rows = given.exhibit, given.kind.rows
-    found = regrets.chosen(given)
+    found = chosen(given)
     federations = {one["name"]: one["title"] for one in exhibit["federations"]}
     titles = [row["title"] for row in rows]
     table = found.pivot(index="title", columns="federation", values="mean")
@@ -40,6 +43,38 @@ def draw(given: Inputs) -> Figure:
     heat.scale(figure, image, [axes], "Regret (points)")
     handles = [Patch(label="at home: the world is as the method assumes", **HOME)]
     return canvas.finish(figure, exhibit, handles, *notes(given, found))
+
+
+def chosen(given: Inputs) -> pd.DataFrame:
+    """A row for each method and federation that it ran on.
+
+    Returns:
+      Columns "federation", "title" (of the method), "label" (of the run; "" if every client
+      chose its own), and "mean", "low" and "high" of the regret, see `over_seeds`.
+
+    Raises:
+      DataError: if a run has no regret, because its federation has no known best accuracy.
+    """
+    rows = pd.concat(
+        _by_seed(given, choice).assign(**choice.about, label=choice.label)
+        for choice in choices(given, given.kind.rows)
+    )
+    return over_seeds(rows, ["federation", "title", "label"])
+
+
+def _by_seed(given: Inputs, choice: Choice) -> pd.DataFrame:
+    """The regret of a run, or of the clients' own choices: columns "seed" and "value"."""
+    if choice.picks:
+        mine = of_clients(given, choice)
+        regret = (mine[OPTIMUM] - mine["accuracy"]).groupby(mine["seed"]).mean()
+        return regret.rename("value").reset_index()
+    found = rows_of(given, choice, at="last", metric="regret", **PRIMARY._asdict())
+    if found.empty:
+        raise DataError(
+            f"{choice.federation['name']}/{choice.label} has no regret: nobody knows the best "
+            "accuracy on its data"
+        )
+    return found[["seed", "value"]]
 
 
 def notes(given: Inputs, found: pd.DataFrame) -> list[str]:

@@ -14,15 +14,7 @@ from typing import Any
 import pandas as pd
 
 from fedlib.errors import DataError
-from fedlib.report import pictures
-from fedlib.report.exhibits import (
-    DEMO_SCALE,
-    METRIC_TITLES,
-    PAPER_SCALE,
-    federation_text,
-    method_title,
-    scale_text,
-)
+from fedlib.report import exhibits, pictures
 from fedlib.report.pages.origin import Origin, origin
 from fedlib.report.printed import difference
 from fedlib.report.tables import render
@@ -38,7 +30,7 @@ COMPARED = (
 )
 NEAR = 0.02  # a number is reproduced if it is within two points of the published one
 ALIKE = 0.5  # a table stands below the first figure with which it shares this much of their runs
-METRICS = METRIC_TITLES | {"accuracy_client_mean": "Mean of clients"}
+METRICS = exhibits.METRIC_TITLES | {"accuracy_client_mean": "Mean of clients"}
 COMPARED_BY = ("federation", "title", "metric", "published", "difference")
 NEVER_COMPARED = "The papers report no numbers on these data sets."
 # Verdicts of criteria in words, for use outside the table's column.
@@ -162,12 +154,12 @@ class Report:
     @property
     def is_paper_scale(self) -> bool:
         """Whether the scale is the papers' own, at which published numbers are a test."""
-        return self.scale == PAPER_SCALE
+        return self.scale == exhibits.PAPER_SCALE
 
     @property
     def counts_verdicts(self) -> bool:
         """Whether it says how many criteria are reached: nobody should count those of a demo."""
-        return self.scale != DEMO_SCALE
+        return self.scale != exhibits.DEMO_SCALE
 
     @property
     def num_pairs(self) -> int:
@@ -252,7 +244,7 @@ def _method_titles(paper: dict) -> dict[str, str]:
     """Title of every method of a paper."""
     titles = dict(paper["methods"].values())
     runs = [{"title": title, "method": method} for title, method in titles.items()]
-    return {run["method"]: method_title(run["method"], runs) for run in runs}
+    return {run["method"]: exhibits.method_title(run["method"], runs) for run in runs}
 
 
 def _facts(
@@ -260,9 +252,9 @@ def _facts(
 ) -> tuple[tuple[str, ...], frozenset[str]]:
     """Sentences about scale, seeds and data, and notes of tables that repeat them."""
     about = {name: spec[name] for name in ("scale", "folder_note")}
-    scale = scale_text({**about, "scale_note": paper["scale_note"]})
+    scale = exhibits.scale_text({**about, "scale_note": paper["scale_note"]})
     titles = [data["title"] for data in paper["federations"]]  # the first of each family
-    texts = [federation_text(data) for data in paper["federations"]]
+    texts = [exhibits.federation_text(data) for data in paper["federations"]]
     notes = dict(zip(map(families.get, titles), texts, strict=True))
     seeds = f"Seeds: {', '.join(map(str, paper['seeds']))}."
     known = {f"{head}: {text}" for head, text in (*notes.items(), *zip(titles, texts, strict=True))}

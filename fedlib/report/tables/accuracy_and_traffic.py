@@ -15,7 +15,7 @@ from fedlib.report.comparisons import MEAN
 from fedlib.report.metrics import PRIMARY, TRAFFIC, summary
 from fedlib.report.tables import notes, sheets
 from fedlib.report.tables.cost import quantity
-from fedlib.report.tables.render import ABSENT, Column, Sheet
+from fedlib.report.tables.render import ABSENT, Cell, Column, Sheet
 from fedlib.report.tables.sheets import Columns, TableInputs, beside, texts
 from fedlib.report.traffic import UNITS
 
@@ -76,9 +76,10 @@ def _numbers(given: TableInputs, averaged: dict[str, dict]) -> pd.DataFrame:
     """All numbers of the table -> one row per federation and run."""
     curves = exhibits.pick(given.rows, at="round", metric=MEAN, **PRIMARY._asdict())
     traffic = exhibits.pick(given.rows, at="last", **TRAFFIC._asdict())
-    paper = {name: given.printed(name) for name in PUBLISHED.values()}
+    paper = {ours: given.printed(theirs) for ours, theirs in PUBLISHED.items()}
 
     def of_run(federation: dict, run: dict) -> Iterator[dict]:
+        where = federation["dataset"], run["label"]
         about = {"federation": federation["name"], "label": run["label"]}
         curve = exhibits.pick(curves, **about)
         if curve.empty:
@@ -86,7 +87,7 @@ def _numbers(given: TableInputs, averaged: dict[str, dict]) -> pd.DataFrame:
         yield {
             **_accuracy(curve, averaged.get(federation["name"], {"evaluations": 1})),
             **_traffic(exhibits.pick(traffic, **about)),
-            **_printed(paper, (federation["dataset"], run["label"])),
+            **{name: known.get(where, np.nan) for name, known in paper.items()},
             "seeds": len(given.exhibit["seeds"]),
         }
 
@@ -103,14 +104,14 @@ def _numbers(given: TableInputs, averaged: dict[str, dict]) -> pd.DataFrame:
 def _accuracy(curve: pd.DataFrame, over: dict[str, int]) -> dict[str, float]:
     """Mean over the evaluations of each seed, then statistics over seeds."""
     if "rounds" in over:
-        kept = curve[
-            curve["round"] > curve.groupby("seed")["round"].transform("max") - over["rounds"]
-        ]
+        last = curve.groupby("seed")["round"].transform("max")
+        kept = curve[curve["round"] > last - over["rounds"]].groupby("seed")["value"]
     else:
-        kept = curve.sort_values("round").groupby("seed").tail(over["evaluations"])
-    found = summary(kept.groupby("seed")["value"].mean())
-    evaluations = int(kept.groupby("seed")["round"].count().max())
-    return {**{name: found[name] for name in sheets.STATISTICS}, "evaluations": evaluations}
+        seeds = curve.sort_values("round").groupby("seed")
+        kept = seeds.tail(over["evaluations"]).groupby("seed")["value"]
+    found = summary(kept.mean())
+    statistics = {name: found[name] for name in sheets.STATISTICS}
+    return {**statistics, "evaluations": int(kept.count().max())}
 
 
 def _traffic(rows: pd.DataFrame) -> dict[str, float]:
@@ -126,20 +127,16 @@ def _traffic(rows: pd.DataFrame) -> dict[str, float]:
     }
 
 
-def _printed(paper: dict[str, dict], where: tuple[str, str]) -> dict[str, float]:
-    return {ours: paper[theirs].get(where, np.nan) for ours, theirs in PUBLISHED.items()}
-
-
 def _columns(mine: pd.DataFrame) -> Columns:
     """A row per run; without published numbers only reproduced ones."""
     compared = sheets.is_compared(mine)
-    rounds = texts(map(_count, mine["rounds"]))
+    rounds = _texts(mine["rounds"], ".0f")
     yield Column("Method"), texts(mine["title"])
     yield from beside("Accuracy", mine)
     if compared:
-        yield Column("published", "Rounds"), texts(map(_count, mine["published_rounds"]))
+        yield Column("published", "Rounds"), _texts(mine["published_rounds"], ".0f")
         yield Column("reproduced", "Rounds"), rounds
-        yield Column("published", "Sent (GiB)"), texts(map(_printed_text, mine["published_gb"]))
+        yield Column("published", "Sent (GiB)"), _texts(mine["published_gb"], "g")
         yield Column("by rule", "Sent (GiB)"), texts(map(quantity, mine["gb_by_rule"]))
         yield Column("reproduced", "Sent (GiB)"), texts(map(quantity, mine["gb"]))
     else:
@@ -149,12 +146,8 @@ def _columns(mine: pd.DataFrame) -> Columns:
     yield Column("Seeds"), texts(mine["seeds"])
 
 
-def _printed_text(value: float) -> str:
-    return ABSENT if np.isnan(value) else f"{value:g}"
-
-
-def _count(value: float) -> str:
-    return ABSENT if np.isnan(value) else f"{value:.0f}"
+def _texts(values: pd.Series, form: str) -> list[Cell]:
+    return texts(ABSENT if np.isnan(value) else f"{value:{form}}" for value in values)
 
 
 def _averaged_text(exhibit: dict, averaged: dict[str, dict]) -> str:
@@ -162,12 +155,11 @@ def _averaged_text(exhibit: dict, averaged: dict[str, dict]) -> str:
     named = []
     for federation in exhibit["federations"]:
         for length, number in averaged.get(federation["name"], {}).items():
-            of = (
-                f"last {number} evaluations"
-                if length == "evaluations"
-                else (f"evaluations in the last {number} rounds")
-            )
-            named.append(f"{federation['title']} the mean of the {of}")
+            of = {
+                "evaluations": f"last {number} evaluations",
+                "rounds": f"evaluations in the last {number} rounds",
+            }
+            named.append(f"{federation['title']} the mean of the {of[length]}")
     return "; ".join(["after the last round", *named])
 
 

@@ -5,7 +5,6 @@ source has its mark, and a failure to converge is shown in words.
 """
 
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,23 +18,7 @@ from fedlib.report.tables.render import Cell, Column, Sheet, best_cells, percent
 from fedlib.report.tables.sheets import Columns, TableInputs, differences, means, texts
 
 FAILED = "does not converge"
-
-
-class _Source(NamedTuple):
-    """A source of published numbers: `mark` follows each number, and `title` explains the mark."""
-
-    name: str
-    mark: str
-    title: str
-
-
-class _Number(NamedTuple):
-    """A published number as a fraction, its deviation, and its source; NaN if there is none."""
-
-    value: float = np.nan
-    std: float = np.nan
-    converged: bool = True
-    source: _Source | None = None
+NUMBER = ("published", "published_std", "converged", "source")  # columns about a published number
 
 
 def build(given: TableInputs) -> Sheet:
@@ -50,23 +33,17 @@ def build(given: TableInputs) -> Sheet:
     shown = [federation["name"] for federation in exhibit["federations"]]
     if unknown := [name for name in kind.names if name not in shown]:
         raise ConfigError(f"names must be of {', '.join(shown)}, got {', '.join(unknown)}")
-    known = _Published(given)
-    numbers = _numbers(given, known)
+    numbers = _numbers(given)
+    marks = {source["name"]: f" {source['mark']}" for source in kind.sources}
     return given.sheet(
         numbers,
-        given.blocks(numbers, partial(_columns, known=known)),
+        given.blocks(numbers, partial(_columns, marks=marks)),
         notes.measured(exhibit),
         f"{comparisons.METRICS[MEAN].capitalize()}. Last: after the last round. {notes.BEST} "
         f"Difference: best minus published, in percentage points. {sheets.HIGHEST}",
-        *_marks(known, numbers),
+        *(f"{x['mark']}: {x['title']}." for x in kind.sources if x["name"] in {*numbers["source"]}),
         *_published_note(exhibit, _is_compared(numbers)),
     )
-
-
-def _marks(known: "_Published", numbers: pd.DataFrame) -> list[str]:
-    """Explanations of the marks in use."""
-    used = {*numbers["source"]}
-    return [f"{source.mark}: {source.title}." for source in known.sources if source.name in used]
 
 
 def _published_note(exhibit: dict, compared: bool) -> list[str]:
@@ -76,30 +53,22 @@ def _published_note(exhibit: dict, compared: bool) -> list[str]:
     return exhibits.published_note(exhibit, shown=compared)
 
 
-class _Published:
-    """Published numbers of an exhibit's runs."""
-
-    def __init__(self, given: TableInputs):
-        self.sources = [_Source(**source) for source in given.kind.sources]
-        self._published, self._names = given.published, given.kind.names
-
-    def of(self, federation: dict, label: str) -> _Number:
-        """The number of the first source that has one."""
-        key = federation["dataset"], label
-        for source in self.sources:
-            if federation["name"] not in self._names:
-                break
-            where = f"{source.name}-{self._names[federation['name']]}"
-            value, std, converged = (
-                printed.fractions(self._published, where, name).get(key, np.nan)
-                for name in (MEAN, f"{MEAN}_std", "converged")
+def _published(given: TableInputs, federation: dict, label: str) -> dict:
+    """`NUMBER` of the first source that has one, as fractions; NaN if there is none."""
+    name = given.kind.names.get(federation["name"])
+    for source in given.kind.sources if name else ():
+        value, std, converged = (
+            printed.fractions(given.published, f"{source['name']}-{name}", metric).get(
+                (federation["dataset"], label), np.nan
             )
-            if not np.isnan(value) or not np.isnan(converged):
-                return _Number(value, std, bool(np.isnan(converged) or converged), source)
-        return _Number()
+            for metric in (MEAN, f"{MEAN}_std", "converged")
+        )
+        if not np.isnan([value, converged]).all():
+            return dict(zip(NUMBER, (value, std, converged != 0, source["name"]), strict=True))
+    return dict(zip(NUMBER, (np.nan, np.nan, True, ""), strict=True))
 
 
-def _numbers(given: TableInputs, known: _Published) -> pd.DataFrame:
+def _numbers(given: TableInputs) -> pd.DataFrame:
     """All numbers of the table, as fractions."""
     found = given.at_moments("federation", "label", metric=MEAN, **PRIMARY._asdict())
     unrun = [{"label": label, "title": title} for label, title in (given.kind.others or {}).items()]
@@ -107,8 +76,8 @@ def _numbers(given: TableInputs, known: _Published) -> pd.DataFrame:
     for federation in given.exhibit["federations"]:
         runs = exhibits.runs_of(given.exhibit, federation["name"])
         for run in [*runs, *unrun]:
-            number = known.of(federation, run["label"])
-            if run in unrun and number.source is None:
+            number = _published(given, federation, run["label"])
+            if run in unrun and not number["source"]:
                 continue
             key = (federation["name"], run["label"])
             last, best = (sheets.statistics(found[at], key) for at in sheets.MOMENTS)
@@ -116,14 +85,11 @@ def _numbers(given: TableInputs, known: _Published) -> pd.DataFrame:
                 {
                     **sheets.identity(federation, run),
                     "metric": MEAN,
-                    "published": number.value,
-                    "published_std": number.std,
-                    "converged": number.converged,
-                    "source": number.source.name if number.source else "",
+                    **number,
                     **last,
                     **{f"best_{name}": value for name, value in best.items()},
                     "seeds": 0 if run in unrun else len(given.exhibit["seeds"]),
-                    "difference": printed.off(best["mean"], number.value),
+                    "difference": printed.off(best["mean"], number["published"]),
                 }
             )
     return pd.DataFrame(rows)
@@ -134,12 +100,12 @@ def _is_compared(numbers: pd.DataFrame) -> bool:
     return bool(numbers["source"].ne("").any())
 
 
-def _columns(mine: pd.DataFrame, known: _Published) -> Columns:
+def _columns(mine: pd.DataFrame, marks: dict[str, str]) -> Columns:
     """A row per run, without published columns where nothing is published."""
     compared = _is_compared(mine)
     yield Column("Method"), texts(mine["title"])
     if compared:
-        yield Column("published", spread="std"), _published_cells(mine, known)
+        yield Column("published", spread="std"), _published_cells(mine, marks)
     yield Column("last"), means(mine)
     yield Column("best"), means(mine, "best_")
     if compared:
@@ -147,9 +113,8 @@ def _columns(mine: pd.DataFrame, known: _Published) -> Columns:
     yield Column("Seeds"), texts(mine["seeds"])
 
 
-def _published_cells(numbers: pd.DataFrame, known: _Published) -> list[Cell]:
+def _published_cells(numbers: pd.DataFrame, marks: dict[str, str]) -> list[Cell]:
     """The numbers as printed, each with the mark of its source."""
-    marks = {source.name: f" {source.mark}" for source in known.sources}
     cells = []
     for row in numbers.to_dict("records"):
         text = percent(row["published"], row["published_std"], 2) if row["converged"] else FAILED

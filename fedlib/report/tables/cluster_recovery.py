@@ -11,9 +11,10 @@ from functools import partial
 import pandas as pd
 
 from fedlib.report import exhibits, of_clients, recovery
+from fedlib.report.metrics import summary
 from fedlib.report.tables import notes
-from fedlib.report.tables.render import Column, Sheet
-from fedlib.report.tables.sheets import Columns, TableInputs, mean_text, texts
+from fedlib.report.tables.render import Cell, Column, Sheet, with_spread
+from fedlib.report.tables.sheets import Columns, TableInputs, texts
 
 WEIGHT_NOTE = "Highest weight: mean over clients; 1 if every client relies on one expert alone."
 
@@ -33,20 +34,17 @@ def build(given: TableInputs) -> Sheet:
             yield {"seed": seed, **_recovery(run, clients, kind.choice)}
 
     numbers = given.numbers(of_run)
+    whose = "the one of its highest weight" if kind.choice is None else "the one that fits it best"
     return given.sheet(
         numbers,
         given.blocks(numbers, partial(_columns, weighted=kind.choice is None)),
         f"{exhibits.seeds_text(exhibit)}: {notes.spread(exhibit)}. {exhibits.rounds_text(exhibit)}",
-        f"A client's expert is {_whose(kind.choice)} after the last round. Purity: "
+        f"A client's expert is {whose} after the last round. Purity: "
         "share of clients whose true cluster is the commonest of their expert's clients; 1 "
         "also where two experts serve one cluster. Experts used: in how many seeds how many "
         "experts are some client's. Recovered: seeds of purity 1 with one expert per cluster.",
         WEIGHT_NOTE if kind.choice is None else "",
     )
-
-
-def _whose(choice: str | None) -> str:
-    return "the one of its highest weight" if choice is None else "the one that fits it best"
 
 
 def _recovery(run: dict, clients: pd.DataFrame, choice: str | None) -> dict[str, float]:
@@ -71,19 +69,22 @@ def _columns(mine: pd.DataFrame, weighted: bool) -> Columns:
     runs = [seeds for _, seeds in mine.groupby("label", sort=False)]
     yield Column("Method"), texts(seeds["title"].iloc[0] for seeds in runs)
     yield Column("Experts"), texts(seeds["experts"].iloc[0] for seeds in runs)
-    yield Column("mean", "Purity"), texts(mean_text(seeds, "purity", 2) for seeds in runs)
+    yield Column("mean", "Purity"), _means(runs, "purity")
     for title, of in (("least", "min"), ("median", "median"), ("most", "max")):
         yield Column(title, "Purity"), texts(f"{seeds['purity'].agg(of):.2f}" for seeds in runs)
     yield Column("Experts used"), texts(_distribution(seeds["experts_used"]) for seeds in runs)
     recovered = (f"{seeds['recovered'].sum()} of {len(seeds)}" for seeds in runs)
     yield Column("Recovered"), texts(recovered)
     if weighted:
-        highest = (mean_text(seeds, "highest_weight", 2) for seeds in runs)
-        yield Column("Highest weight"), texts(highest)
+        yield Column("Highest weight"), _means(runs, "highest_weight")
     yield Column("Seeds"), texts(map(len, runs))
+
+
+def _means(runs: list[pd.DataFrame], column: str) -> list[Cell]:
+    """Means of a column over seeds, with their intervals or ranges."""
+    return texts(with_spread(summary(seeds[column]), "ci95", "{:.2f}".format) for seeds in runs)
 
 
 def _distribution(used: pd.Series) -> str:
     """Each number and how often it occurs, "2 (1×), 3 (2×)"."""
-    count = Counter(used)
-    return ", ".join(f"{number} ({count[number]}×)" for number in sorted(count))
+    return ", ".join(f"{number} ({count}×)" for number, count in sorted(Counter(used).items()))

@@ -6,6 +6,7 @@ Factors are relative to FedAvg on the same federation; a table without FedAvg ha
 import math
 from collections.abc import Iterator
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -88,15 +89,13 @@ def _check_complete(exhibit: dict, shown: pd.DataFrame) -> None:
     """Raise DataError unless every run and seed has every number."""
     keys = ["federation", "label", "seed", "metric"]
     present = set(shown[keys].itertuples(index=False, name=None))
-    for run in exhibit["runs"]:
-        for seed in exhibit["seeds"]:
-            for metric in NEEDED:
-                if (run["federation"], run["label"], seed, metric) not in present:
-                    raise DataError(
-                        f"{exhibit['name']} needs {metric} of the run {run['federation']}/"
-                        f"{run['label']} with seed {seed}, which the metrics do not have; run its "
-                        "evaluation and the metrics stage again"
-                    )
+    for run, seed, metric in product(exhibit["runs"], exhibit["seeds"], NEEDED):
+        if (run["federation"], run["label"], seed, metric) not in present:
+            raise DataError(
+                f"{exhibit['name']} needs {metric} of the run {exhibits.name(run)} with seed "
+                f"{seed}, which the metrics do not have; run its evaluation and the metrics stage "
+                "again"
+            )
 
 
 def _reference(runs: list[dict]) -> str | None:

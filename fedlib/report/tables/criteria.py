@@ -18,17 +18,9 @@ import pandas as pd
 from fedlib.errors import ConfigError, DataError
 from fedlib.report import exhibits, measures, predicates, printed
 from fedlib.report.metrics import TRAFFIC
+from fedlib.report.tables import render
 from fedlib.report.tables.cost import in_bytes
-from fedlib.report.tables.render import (
-    ABSENT,
-    Block,
-    Cell,
-    Claim,
-    Column,
-    Sheet,
-    percent,
-    points,
-)
+from fedlib.report.tables.render import ABSENT, Block, Cell, Claim, Column, Sheet
 from fedlib.report.tables.sheets import TableInputs
 from fedlib.results import TOTALS
 from fedlib.spec.criteria import Cell as Number
@@ -290,7 +282,7 @@ def _texts(criterion: Criterion, values: list[float]) -> list[str]:
             sent = any(cell.metric in BYTES for cell in term)
             texts.append(in_bytes(value) if sent else f"{value:.4g}")
         else:
-            texts.append(points(value) if len(term) == 2 else percent(value))
+            texts.append(render.points(value) if len(term) == 2 else render.percent(value))
     return texts
 
 

@@ -189,31 +189,17 @@ def _block(family: str, numbers: pd.DataFrame, head: str) -> Block:
 
 def _cells(part: pd.DataFrame) -> dict[str, list[Cell]]:
     """The cells of one column by their heads: published, both states, difference, if known."""
-    minus, of = bool(part["minus"].iloc[0]), part["of"].iloc[0]
-    form = (
-        (lambda value: render.points(value, 2))
-        if minus
-        else (lambda v: render.percent(v, decimals=2))
-    )
+    form, of = render.points if part["minus"].iloc[0] else render.percent, part["of"].iloc[0]
     theirs, found = part["published"].tolist(), {}
     if part["published"].notna().any():
         name = f"published, {of}" if of else "published"
-        found[name] = render.best_cells(theirs, list(map(form, theirs)), 2)
+        found[name] = render.best_cells(theirs, [form(x, decimals=2) for x in theirs], 2)
     for name, prefix in (("last", LAST), ("chosen", "")):
         means = part[f"{prefix}mean"]
         if means.notna().any():
-            found[name] = render.best_cells(means.tolist(), _texts(part, prefix, minus))
+            found[name] = render.best_cells(means.tolist(), render.with_spreads(part, form, prefix))
     if found.get("last") == found.get("chosen", ()):
         found = {"last, chosen" if k == "chosen" else k: x for k, x in found.items() if k != "last"}
     if part["difference"].notna().any():
         found["difference"] = differences(part)
     return found or {"": [Cell(render.ABSENT)] * len(part)}
-
-
-def _texts(numbers: pd.DataFrame, prefix: str, minus: bool) -> list[str]:
-    """Means with their spread over seeds; gains with a sign."""
-    if not minus:
-        return render.percents(numbers, prefix)
-    names = {prefix + name: name for name in sheets.STATISTICS}
-    rows = numbers[["seeds", *names]].rename(columns=names).to_dict("records")
-    return [render.with_spread(row, "ci95", render.points) for row in rows]

@@ -6,7 +6,7 @@ import pandas as pd
 from fedlib.report import exhibits
 from fedlib.report.metrics import summary
 from fedlib.report.tables import notes, sheets
-from fedlib.report.tables.render import ABSENT, Column, Sheet, with_spread
+from fedlib.report.tables.render import ABSENT, Column, Sheet, with_spreads
 from fedlib.report.tables.sheets import Columns, TableInputs, block, texts
 
 ALPHA = "alpha"  # as a metric, a hyper-parameter and a published metric
@@ -67,5 +67,4 @@ def _columns(numbers: pd.DataFrame, compared: bool) -> Columns:
     if compared:
         written = (ABSENT if np.isnan(value) else f"{value:.2f}" for value in numbers["published"])
         yield Column("published"), texts(written)
-    rows = numbers[["seeds", *sheets.STATISTICS]].to_dict("records")
-    yield Column("learned"), texts(with_spread(row, "ci95", "{:.3f}".format) for row in rows)
+    yield Column("learned"), texts(with_spreads(numbers, "{:.3f}".format))

@@ -1,7 +1,5 @@
 """The notes under every table: measurement, scale and cautions."""
 
-import pandas as pd
-
 from fedlib.report import exhibits
 from fedlib.report.metrics import INTERVAL_SEEDS
 
@@ -61,8 +59,3 @@ def seeds_differ(exhibit: dict) -> list[str]:
     ]
     drawn = f"Seeds differ in {', '.join(differ[:-1])} and {differ[-1]}"
     return [f"{drawn}; they share the {' and the '.join(same)}." if same else f"{drawn}."]
-
-
-def with_scale(exhibit: dict, numbers: pd.DataFrame) -> pd.DataFrame:
-    """The numbers, with their scale in every row."""
-    return numbers.assign(scale=exhibit["scale"], scale_note=exhibits.scale_text(exhibit))

@@ -3,7 +3,7 @@
 Intervals of other tables are over seeds; these can be computed from one training.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,8 @@ from fedlib.report.tables.sheets import Columns, TableInputs, texts
 from fedlib.spec.exhibits import Protocol
 
 SHOWN = {comparisons.MEAN: "mean of clients", "accuracy": "all examples"}
+ACCURACY = ("mean", "clients_low", "clients_high")  # columns: a mean, and its interval
+DIFFERENCE = ("difference", "difference_clients_low", "difference_clients_high")
 CERTAIN = 0.05  # a difference is bold below this p, adjusted for all differences of a federation
 OVER = "[over clients]"  # meaning of the brackets, in the heads of columns
 MEANING = (
@@ -80,9 +82,11 @@ def _shown(part: pd.DataFrame, name: str, num_keys: int) -> Columns:
     yield Column("Method"), texts(part["title"])
     if num_keys == 2:
         yield Column("Predicts by"), texts(part["called"])
-    yield Column(f"Accuracy {OVER}"), _accuracies(part)
-    yield Column(f"{name} ahead by {OVER}"), _differences(part)
-    yield Column("p"), _probabilities(part)
+    yield Column(f"Accuracy {OVER}"), texts(_with_ends(part, ACCURACY, percent))
+    certain = part["p"] * part["p"].count() < CERTAIN
+    ahead = zip(_with_ends(part, DIFFERENCE, points), certain.tolist(), strict=True)
+    yield Column(f"{name} ahead by {OVER}"), [Cell(*both) for both in ahead]
+    yield Column("p"), list(map(_p_cell, part["p"]))
     yield Column("Clients"), texts(part["num_clients"])
 
 
@@ -106,42 +110,20 @@ def _compared(best: pd.DataFrame, other: pd.DataFrame | None) -> Iterator[dict]:
         ahead = Interval(np.nan) if other is None else intervals.paired(best, other, pooled)
         yield {
             "metric": metric,
-            **{"mean": mean.mean, "clients_low": mean.low, "clients_high": mean.high},
-            "difference": ahead.mean,
-            **{"difference_clients_low": ahead.low, "difference_clients_high": ahead.high},
+            **dict(zip(ACCURACY, mean, strict=False)),
+            **dict(zip(DIFFERENCE, ahead, strict=False)),
             "p": ahead.p,
             "num_clients": len(best),
         }
 
 
-def _accuracies(part: pd.DataFrame) -> list[Cell]:
-    """Accuracies with their intervals."""
-    return texts(
-        f"{percent(mean)} {intervals.ends(low, high, percent)}".strip()
-        for mean, low, high in _columns(part, "mean", "clients_low", "clients_high")
-    )
+def _with_ends(part: pd.DataFrame, names: tuple[str, ...], text: Callable) -> Iterator[str]:
+    """Means with their intervals, from the three columns `names`; `text` formats a number."""
+    for mean, low, high in part[[*names]].itertuples(index=False, name=None):
+        yield f"{text(mean)} {intervals.ends(low, high, text)}".strip()
 
 
-def _differences(part: pd.DataFrame) -> list[Cell]:
-    """Differences with their intervals, bold if `CERTAIN`."""
-    names = ("difference", "difference_clients_low", "difference_clients_high", "p")
-    return [
-        Cell(
-            f"{points(mean)} {intervals.ends(low, high, points)}".strip(),
-            bold=bool(p * part["p"].count() < CERTAIN),
-        )
-        for mean, low, high, p in _columns(part, *names)
-    ]
-
-
-def _probabilities(part: pd.DataFrame) -> list[Cell]:
-    return [
-        Cell(ABSENT)
-        if np.isnan(p)
-        else Cell(intervals.p_text(p).removeprefix("= "), value=float(p))
-        for p in part["p"]
-    ]
-
-
-def _columns(part: pd.DataFrame, *names: str) -> Iterator[tuple[float, ...]]:
-    return part[[*names]].itertuples(index=False, name=None)
+def _p_cell(p: float) -> Cell:
+    if np.isnan(p):
+        return Cell(ABSENT)
+    return Cell(intervals.p_text(p).removeprefix("= "), value=float(p))

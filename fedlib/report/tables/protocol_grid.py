@@ -5,6 +5,7 @@ row come from the same trainings. Deviations are over trials, which are seeds he
 """
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -119,9 +120,8 @@ def _block(
 def _row(part: pd.DataFrame, compared: bool) -> list[Cell]:
     """The cells of one federation and run, whose protocols are the rows of `part`."""
     first = part.iloc[0]
-    ours = render.best_cells(
-        part["mean"].tolist(), render.percents(part, "", "std", DECIMALS), DECIMALS
-    )
+    here = render.with_spreads(part, partial(render.percent, decimals=DECIMALS), spread="std")
+    ours = render.best_cells(part["mean"].tolist(), here, DECIMALS)
     seeds = Cell(str(first["seeds"]))
     cells = [Cell(first["head"]), Cell(first["run"])]
     if not compared:

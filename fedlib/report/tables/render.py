@@ -153,26 +153,24 @@ def percent(fraction: float, spread: float = np.nan, decimals: int = 1) -> str:
     return text if np.isnan(spread) else f"{text} ± {width}"
 
 
-def percents(
-    numbers: pd.DataFrame, prefix: str = "", spread: str = "ci95", decimals: int = 1
+def with_spreads(
+    numbers: pd.DataFrame,
+    text: Callable[[float], str] = percent,
+    prefix: str = "",
+    spread: str = "ci95",
 ) -> list[str]:
-    """A column of means over seeds as percent, each with its spread, see `with_spread`.
+    """A column of means over seeds, each with its spread, see `with_spread`.
 
     Args:
       numbers: with the columns "seeds" and, with prefixed names, "mean", "low", "high" and
         `spread`, see `fedlib.report.metrics.over_seeds`.
+      text: formats a number.
       prefix: of these names.
       spread: meaning of the number after ±, "ci95" or "std".
-      decimals: of each number.
     """
-    columns = ("mean", "low", "high", spread)
-    rows = numbers[["seeds", *(prefix + name for name in columns)]].set_axis(
-        ["seeds", *columns], axis="columns"
-    )
-    return [
-        with_spread(row, spread, lambda value: percent(value, decimals=decimals))
-        for row in rows.to_dict("records")
-    ]
+    names = {prefix + name: name for name in ("mean", "low", "high", spread)}
+    rows = numbers[["seeds", *names]].rename(columns=names).to_dict("records")
+    return [with_spread(row, spread, text) for row in rows]
 
 
 def with_spread(
@@ -282,16 +280,11 @@ def to_json(sheet: Sheet, numbers: str) -> dict:
     Args:
       numbers: its csv, whose digest is recorded.
     """
-    claims = {"claims": [asdict(claim) for claim in sheet.claims]} if sheet.claims else {}
-    return {
-        "label": sheet.label,
-        "title": sheet.title,
-        "caption": sheet.caption,
-        "blocks": [asdict(block) for block in sheet.blocks],
-        "notes": sheet.notes,
-        **claims,
-        DIGEST: hashlib.sha256(numbers.encode()).hexdigest(),
-    }
+    text = asdict(replace(sheet, numbers=pd.DataFrame()))
+    del text["numbers"]
+    if not sheet.claims:
+        del text["claims"]
+    return text | {DIGEST: hashlib.sha256(numbers.encode()).hexdigest()}
 
 
 def to_markdown(sheet: Sheet) -> str:

@@ -11,20 +11,9 @@ import pandas as pd
 
 from fedlib.report import exhibits
 from fedlib.report.inputs import Inputs
-from fedlib.report.metrics import over_seeds, summary
-from fedlib.report.tables import notes
-from fedlib.report.tables.render import (
-    ABSENT,
-    Block,
-    Cell,
-    Column,
-    Sheet,
-    best_cells,
-    percent,
-    percents,
-    points,
-    with_spread,
-)
+from fedlib.report.metrics import over_seeds
+from fedlib.report.tables import notes, render
+from fedlib.report.tables.render import Block, Cell, Column, Sheet
 
 Columns = Iterable[tuple[Column, list[Cell]]]  # heads, each with the cells below it
 MOMENTS = ("last", "best")
@@ -83,7 +72,7 @@ class TableInputs(Inputs):
                 *filter(None, (*said, same)),
                 *notes.particulars(about),
             ],
-            numbers=notes.with_scale(about, numbers),
+            numbers=numbers.assign(scale=about["scale"], scale_note=exhibits.scale_text(about)),
         )
 
 
@@ -108,7 +97,9 @@ def without_constants(blocks: list[Block]) -> tuple[list[Block], str]:
                 said.setdefault(column, set()).update(row[number].text for row in one.rows)
     same = {column: min(found) for column, found in said.items() if len(found) == 1}
     kept = [one.only([column not in same for column in one.columns]) for one in blocks]
-    alike = ", ".join(f"{column.whole} {text}" for column, text in same.items() if text != ABSENT)
+    alike = ", ".join(
+        f"{column.whole} {text}" for column, text in same.items() if text != render.ABSENT
+    )
     return kept, f"In all rows: {alike}." if alike else ""
 
 
@@ -119,18 +110,20 @@ def texts(values: Iterable[object]) -> list[Cell]:
 
 def means(part: pd.DataFrame, prefix: str = "") -> list[Cell]:
     """Means over seeds in percent, with their spread; the highest is bold."""
-    return best_cells(part[f"{prefix}mean"].tolist(), percents(part, prefix))
+    return render.best_cells(
+        part[f"{prefix}mean"].tolist(), render.with_spreads(part, prefix=prefix)
+    )
 
 
 def differences(part: pd.DataFrame) -> list[Cell]:
     """Differences in percentage points."""
-    return texts(map(points, part["difference"]))
+    return texts(map(render.points, part["difference"]))
 
 
 def theirs(part: pd.DataFrame, decimals: int = 2) -> list[Cell]:
     """Published fractions in percent; the highest is bold."""
-    printed = [percent(value, decimals=decimals) for value in part["published"]]
-    return best_cells(part["published"].tolist(), printed, decimals)
+    printed = [render.percent(value, decimals=decimals) for value in part["published"]]
+    return render.best_cells(part["published"].tolist(), printed, decimals)
 
 
 def beside(title: str, part: pd.DataFrame) -> Iterator[tuple[Column, list[Cell]]]:
@@ -168,8 +161,3 @@ def statistics(table: pd.DataFrame, key: tuple, prefix: str = "") -> dict[str, f
     """
     found = table.loc[key] if key in table.index else dict.fromkeys(STATISTICS, np.nan)
     return {f"{prefix}{name}": float(found[name]) for name in STATISTICS}
-
-
-def mean_text(seeds: pd.DataFrame, column: str, decimals: int) -> str:
-    """The mean of a column over seeds, with its interval or range; see `render.with_spread`."""
-    return with_spread(summary(seeds[column]), "ci95", lambda value: f"{value:.{decimals}f}")
