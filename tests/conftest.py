@@ -18,6 +18,7 @@ from fedlib import methods, papers, spec
 from fedlib.errors import ConfigError
 from fedlib.workflow import own_methods, warm
 from fedlib.workflow.forkclient import SERVERS
+from fedlib.workflow.plan import Plan
 
 # Before PyTorch is imported: one thread is what the workflow uses, and busy cores make more slow.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -130,6 +131,23 @@ def declare(monkeypatch):
         monkeypatch.setattr(papers, "load", load)
 
     return replace_papers
+
+
+@pytest.fixture
+def toy(declare):
+    """Function that plans the toy paper, declared with `changes`, for a configuration."""
+
+    def make(config=(), **changes):
+        declare(toy=lambda scale: toy_paper(**{"scale": scale} | changes))
+        return Plan(dict(config))
+
+    return make
+
+
+@pytest.fixture
+def folder(finished, tmp_path):
+    """A clone of the finished run to change."""
+    return workflow.clone(finished, tmp_path)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import json
 import re
 
 import pytest
-from conftest import toy_paper
 
 from fedlib import seals
 from fedlib.cli import estimate
@@ -21,9 +20,8 @@ SECONDS = {"digits/fedavg": 100, "digits/fedem": 300, "mnist/fedavg": 1000, "mni
 
 
 @pytest.fixture
-def plan(declare):
-    declare(toy=toy_paper())
-    return Plan({})
+def plan(toy):
+    return toy()
 
 
 def estimates() -> Estimates:
@@ -117,9 +115,8 @@ def test_parts_have_every_cell_once_and_weigh_about_the_same():
 
 
 def test_shares_split_what_is_missing_and_stay_the_same_while_it_is_done(
-    declare, tmp_path, monkeypatch
+    plan, tmp_path, monkeypatch
 ):
-    declare(toy=toy_paper())
     monkeypatch.chdir(tmp_path)
     names = [f"toy/{name}" for name in SECONDS]
     (tmp_path / "results/demo").mkdir(parents=True)
@@ -143,8 +140,7 @@ def test_shares_split_what_is_missing_and_stay_the_same_while_it_is_done(
 
 
 @pytest.mark.parametrize("text", ["0/5", "6/5", "2", "2/0", "a/b", "1/2/3"])
-def test_a_share_that_is_no_part_of_several_is_refused(declare, text):
-    declare(toy=toy_paper())
+def test_a_share_that_is_no_part_of_several_is_refused(plan, text):
     with pytest.raises(ConfigError, match="share must be a part of several, such as 2/5, got"):
         Plan({"share": text})
 
@@ -157,9 +153,8 @@ def test_a_table_says_which_of_its_cells_are_not_run(plan):
     assert everything["caption"] == "All runs."
 
 
-def test_selecting_labels_changes_no_caption(declare):
-    declare(toy=toy_paper())
-    spec = json.loads(Plan({"labels": ["fedem"]}).spec("table", paper="toy", table="main"))
+def test_selecting_labels_changes_no_caption(toy):
+    spec = json.loads(toy({"labels": ["fedem"]}).spec("table", paper="toy", table="main"))
     assert spec["caption"] == "All runs."
 
 

@@ -44,12 +44,6 @@ FEDEM = names(PLAN, *RUNS, label="fedem") | names(PLAN, *AFTER_RUNS)
 ALL_RUNS = names(PLAN, *RUNS, *AFTER_RUNS)
 
 
-@pytest.fixture
-def folder(finished, tmp_path):
-    """A clone of the finished run to change."""
-    return workflow.clone(finished, tmp_path)
-
-
 def would_run(folder, *arguments: str) -> set[str]:
     """What a dry run says that would run."""
     code, output = workflow.dry_run(folder, workflow.smoke(*arguments))

@@ -20,17 +20,6 @@ from fedlib.workflow.plan import Plan, Training
 from fedlib.workflow.provenance import ROOT
 
 
-@pytest.fixture
-def toy(declare):
-    """Function that plans the toy paper, declared with `changes`, for a configuration."""
-
-    def make(config=(), **changes):
-        declare(toy=lambda scale: toy_paper(**{"scale": scale} | changes))
-        return Plan(dict(config))
-
-    return make
-
-
 def test_without_a_configuration_everything_is_planned_at_demo_scale(toy):
     made = toy()
     assert made.folder == "demo"

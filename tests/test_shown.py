@@ -7,12 +7,11 @@ import inspect
 import json
 import re
 import zlib
-from dataclasses import replace
 
 import made_up
 import pandas as pd
 import pytest
-from conftest import toy_paper, toy_run
+from conftest import toy_run
 
 from fedlib import papers
 from fedlib.errors import ConfigError
@@ -83,11 +82,16 @@ def test_a_field_that_a_kind_does_not_have_is_refused_where_it_is_written():
         figure("pie")
 
 
-def planned(declare, tables=None, figures=None, **config) -> Plan:
-    runs = [toy_run(), toy_run(label="fedem", method="fedem", title="FedEM")]
-    paper = toy_paper(federations=["digits"], runs=runs)
-    declare(toy=replace(paper, tables=tables or {}, figures=figures or {}))
-    return Plan({"papers": ["toy"], **config})
+@pytest.fixture
+def planned(toy):
+    """Function that plans a paper of two runs with these tables and figures."""
+    runs = [toy_run(), toy_run(label="fedem", title="FedEM")]
+
+    def make(tables=(), figures=(), **config):
+        shown = {"tables": dict(tables), "figures": dict(figures)}
+        return toy({"papers": ["toy"], **config}, federations=["digits"], runs=runs, **shown)
+
+    return make
 
 
 def specs(plan: Plan, stage: str) -> dict[str, dict]:
@@ -98,13 +102,13 @@ def specs(plan: Plan, stage: str) -> dict[str, dict]:
     }
 
 
-def test_an_exhibit_that_shows_more_repeats_the_evaluations_of_its_runs_and_no_training(declare):
-    before = planned(declare)
+def test_an_exhibit_that_shows_more_repeats_the_evaluations_of_its_runs_and_no_training(planned):
+    before = planned()
     trained, evaluated = specs(before, "train"), specs(before, "evaluate")
     nothing = {"views": [], "predictions": []}
     assert evaluated == {label: spec | nothing for label, spec in trained.items()}
     columns = [{"title": "Training examples", "split": "train"}]
-    after = planned(declare, tables={"train": exhibit(columns=columns)})
+    after = planned(tables={"train": exhibit(columns=columns)})
     assert specs(after, "train") == trained
     assert specs(after, "evaluate") == evaluated | {
         "fedavg": trained["fedavg"] | nothing | {"views": [["seen", "default", "train"]]}
@@ -121,29 +125,28 @@ def test_an_exhibit_that_shows_more_repeats_the_evaluations_of_its_runs_and_no_t
     ],
 )  # fmt: skip
 def test_an_evaluation_is_asked_for_the_metrics_of_predictions_that_its_exhibits_name(
-    declare, kind, params
+    planned, kind, params
 ):
-    plan = planned(declare, tables={"a": exhibit(kind, **params)})
+    plan = planned(tables={"a": exhibit(kind, **params)})
     asked = {label: spec["predictions"] for label, spec in specs(plan, "evaluate").items()}
     assert asked == {"fedavg": ["macro_f1" if kind == "global_accuracy" else "auc"], "fedem": []}
     assert not exhibit("protocol_grid", protocols=[{"name": "auc"}]).of_predictions
 
 
-def test_what_is_shown_twice_is_scored_once(declare):
+def test_what_is_shown_twice_is_scored_once(planned):
     curve = {"protocol": "new_shard", "split": "val"}
     plan = planned(
-        declare,
         tables={"views": exhibit(columns=[{"title": "New shard", **curve}])},
         figures={"curve": figure("accuracy_over_rounds", **curve)},
     )
     assert specs(plan, "evaluate")["fedavg"]["views"] == [list(NEW)]
 
 
-def test_everything_is_evaluated_on_request(declare):
-    plan = planned(declare, evaluate="all")
+def test_everything_is_evaluated_on_request(planned):
+    plan = planned(evaluate="all")
     assert all(spec["views"] == [["*", "*", "*"]] for spec in specs(plan, "evaluate").values())
     with pytest.raises(ConfigError, match="evaluate: unknown 'some'; known: shown, all"):
-        planned(declare, evaluate="some")
+        planned(evaluate="some")
 
 
 @pytest.mark.parametrize("scale", SCALES)

@@ -7,7 +7,7 @@ from pathlib import Path
 import made_up
 import numpy as np
 import pytest
-from conftest import toy_paper, toy_run
+from conftest import toy_run
 from support import toy_federation
 from test_methods import METHODS, make
 from test_stages import SPEC, assert_one_line, options, run_here
@@ -273,10 +273,22 @@ def tuned_run(**tuning):
     return toy_run(tuning={"seed": 9, "trials": 3, "rates": [0.01, 1.0]} | tuning)
 
 
-def test_a_plan_tunes_before_it_trains_and_only_the_choice_counts(declare):
-    declare(toy=toy_paper(runs=(tuned_run(), toy_run("mnist")), tables={}, figures={}))
-    made = Plan({})
-    names = {"paper": "toy", "federation": "digits", "label": "fedavg"}
+NAMES = {"paper": "toy", "federation": "digits", "label": "fedavg"}
+
+
+@pytest.fixture
+def tuned_alone(toy):
+    """Function that plans a paper of one tuned run, for a configuration."""
+
+    def make(config=(), **tuning):
+        return toy(config, runs=(tuned_run(**tuning),), tables={}, figures={})
+
+    return make
+
+
+def test_a_plan_tunes_before_it_trains_and_only_the_choice_counts(toy):
+    made = toy(runs=(tuned_run(), toy_run("mnist")), tables={}, figures={})
+    names = NAMES
     stages = [stage for stage, job in made.jobs() if job.get("federation") == "digits"]
     assert stages[:3] == ["partition", "tune", "train"]
     spec = json.loads(made.spec("tune", **names))
@@ -289,11 +301,10 @@ def test_a_plan_tunes_before_it_trains_and_only_the_choice_counts(declare):
 
 
 @pytest.fixture
-def elsewhere(declare, tmp_path, monkeypatch):
+def elsewhere(tuned_alone, tmp_path, monkeypatch):
     """A plan with one tuning, the names of its run, and a function that tunes it elsewhere."""
     monkeypatch.chdir(tmp_path)
-    declare(toy=toy_paper(runs=(tuned_run(),), tables={}, figures={}))
-    plan, names = Plan({}), {"paper": "toy", "federation": "digits", "label": "fedavg"}
+    plan, names = tuned_alone(), NAMES
     choice, trials = gather.tuning(tmp_path / "there", names)
     for folder in (choice.parent, Path(plan.path("manifest", **names)).parent):
         folder.mkdir(parents=True)
@@ -341,11 +352,10 @@ def test_a_tuning_of_older_code_is_gathered_if_asked_and_its_runs_are_marked(els
 
 
 def test_with_a_gathered_tuning_its_shards_are_made_without_which_it_would_be_repeated(
-    declare, tmp_path, monkeypatch
+    tuned_alone, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    declare(toy=toy_paper(runs=(tuned_run(),), tables={}, figures={}))
-    plan, names = Plan({}), {"paper": "toy", "federation": "digits", "label": "fedavg"}
+    plan, names = tuned_alone(), NAMES
     asked = []
     monkeypatch.setattr(gather.run, "start", asked.extend)
     gather._prepare(plan, [], [])
@@ -357,11 +367,9 @@ def test_with_a_gathered_tuning_its_shards_are_made_without_which_it_would_be_re
     assert asked[-1] == plan.path("manifest", **names)
 
 
-def test_a_value_that_is_set_is_not_tuned(declare):
-    declare(toy=toy_paper(runs=(tuned_run(),), tables={}, figures={}))
-    made = Plan({"tag": "t", "set": ["fedavg.local.lr=0.3", "fedavg.trials=7"]})
-    names = {"paper": "toy", "federation": "digits", "label": "fedavg"}
-    spec = json.loads(made.spec("tune", **names))
+def test_a_value_that_is_set_is_not_tuned(tuned_alone):
+    made = tuned_alone({"tag": "t", "set": ["fedavg.local.lr=0.3", "fedavg.trials=7"]})
+    spec = json.loads(made.spec("tune", **NAMES))
     assert spec["local"]["lr"] == 0.3
     assert spec["tuning"] == {"trials": 7, "rates": [0.01, 1.0], "fixed": ["local.lr"]}
 
@@ -375,16 +383,14 @@ def test_a_value_that_is_set_is_not_tuned(declare):
         ({"rounds": 3}, "tuning.*rounds"),
     ],
 )
-def test_a_way_of_tuning_that_makes_no_sense_is_refused(declare, tuning, message):
-    declare(toy=toy_paper(runs=(tuned_run(**tuning),), tables={}, figures={}))
+def test_a_way_of_tuning_that_makes_no_sense_is_refused(tuned_alone, tuning, message):
     with pytest.raises(ConfigError, match=message):
-        Plan({})
+        tuned_alone(**tuning)
 
 
-def test_a_selection_cannot_report_the_seed_that_tunes(declare):
-    declare(toy=toy_paper(runs=(tuned_run(),), tables={}, figures={}))
+def test_a_selection_cannot_report_the_seed_that_tunes(tuned_alone):
     with pytest.raises(ConfigError, match="what tunes a run is not reported"):
-        Plan({"seeds": [9]})
+        tuned_alone({"seeds": [9]})
 
 
 # -- the benchmark ---------------------------------------------------------------------------------

@@ -4,26 +4,19 @@ import json
 
 import numpy as np
 import pytest
-from conftest import toy_paper, toy_run
+from conftest import toy_run
 
 from fedlib.results import RunResult
 from fedlib.seals import contents
 from fedlib.workflow import provenance, why
-from fedlib.workflow.plan import Plan
 
 JOB = {"paper": "toy", "federation": "digits", "label": "fedavg", "seed": 3}
 
 
 @pytest.fixture
-def plan(declare):
+def plan(toy):
     """Function that plans a toy paper whose run has these other values."""
-
-    def make(**changes):
-        run = toy_run(**changes)
-        declare(toy=toy_paper(federations=("digits",), runs=[run]))
-        return Plan({})
-
-    return make
+    return lambda **changes: toy(federations=("digits",), runs=[toy_run(**changes)])
 
 
 @pytest.fixture

@@ -41,12 +41,6 @@ def fresh(tmp_path_factory):
     return workflow.copy_checkout(tmp_path_factory.mktemp("fresh"))
 
 
-@pytest.fixture
-def folder(finished, tmp_path):
-    """A clone of the finished run to change."""
-    return workflow.clone(finished, tmp_path)
-
-
 def fedlib(folder, *arguments: str, **changes: str) -> subprocess.CompletedProcess:
     """What `python -m fedlib` does in another checkout."""
     return subprocess.run(
