@@ -161,7 +161,8 @@ def partition(
       x, y: inputs and labels of all examples, see `Federation`.
       kind: "dirichlet", "iid", "pathological", "natural", ...: a name in `fedlib.data.partitions`.
       seed: of every draw.
-      client: [N] owner of each example, for kinds with natural clients.
+      client: [N] owner of each example, a number or a name, for kinds with natural clients. Clients
+        are numbered from 0 in sorted order.
       test: inputs and labels (and clients) of a test part, for kinds with a separate test part. For
         these, None takes every fourth example of each class or client.
       num_classes: L, if some class has no example; None for the number of classes in the data.

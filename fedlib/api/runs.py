@@ -119,7 +119,7 @@ def open_run(
       folder: of the run, such as "results/demo/runs/pfedmm/digits/fedem/seed1234".
       device, executor: as for `simulate`.
       weights: receipts of the pretrained weights that the run started from, if any, such as
-        "data/raw/imagenet_weights.json".
+        "data/raw/mobilenet_v2_weights.json".
 
     Raises:
       ConfigError: if the code no longer has the run's method, model or a setting.
