@@ -32,12 +32,6 @@ PLAN = planned()
 OTHERS = {
     "other": ["tag=other", "rounds=1", "seeds=[1]"],
     "older": ["tag=older", "set=[digits.seed=77]", "labels=[fedem]", "seeds=[1]"],
-    "wider": [
-        "tag=wider",
-        "federations=[digits,synthetic]",
-        "labels=[fedem,fedem-m2]",
-        "seeds=[1]",
-    ],
 }
 RUN = {"paper": "pfedmm", "federation": "digits", "label": "fedem", "seed": 1}
 PAPER = {"paper": "pfedmm"}
@@ -80,12 +74,6 @@ PLANS = {name: planned(*words) for name, words in OTHERS.items()}
 METRICS, EVALUATE, TRAIN = ("metrics", PAPER), ("evaluate", RUN), ("train", RUN)
 REPORT = ("report", {})
 SWAPS = {
-    "metrics, of another federation": Swap(
-        METRICS, RUN, RESULTS, "wider", {"federation": "synthetic"}
-    ),
-    "metrics, of another label of the method": Swap(
-        METRICS, RUN, RESULTS, "wider", {"label": "fedem-m2"}
-    ),
     "metrics, of another tag": Swap(METRICS, RUN, RESULTS, "other"),
     "metrics, of older data": Swap(METRICS, RUN, RESULTS, "older"),
     "metrics, of another seed": Swap(METRICS, RUN, RESULTS, origin={"seed": 0}),

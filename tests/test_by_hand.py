@@ -262,17 +262,17 @@ def golden_federation():
     return clients_with(*both, [([0, 1, 2], [3, 4, 5])], 2)
 
 
+def tensors(values):
+    return {name: torch.tensor(v, dtype=torch.float64) for name, v in values.items()}
+
+
 def golden_state(method):
     body = {"body.weight": [[0.2, 0.1, -0.1], [0, 0.3, 0.2]], "body.bias": [0.05, -0.05]}
     heads = {
         "head.weight": [[[1, 0], [0, 1]], [[0.5, -0.5], [-0.5, 0.5]]],
         "head.bias": [[0, 0], [0.1, -0.1]],
     }
-    as_tensors = {
-        part: {name: torch.tensor(v, dtype=torch.float64) for name, v in values.items()}
-        for part, values in (("body", body), ("heads", heads))
-    }
-    return method.init(1, 0)._replace(experts=as_tensors)
+    return method.init(1, 0)._replace(experts={"body": tensors(body), "heads": tensors(heads)})
 
 
 def golden_method():
@@ -317,8 +317,7 @@ def test_pfedmm_local_step_of_section_8_3(executor):
         "head.bias": [[-0.009872, 0.009872], [0.090771, -0.090771]],
     }
     trained = {**after.experts["body"], **after.experts["heads"]}
-    for name, value in golden.items():
-        expected = torch.tensor(value, dtype=torch.float64)
+    for name, expected in tensors(golden).items():
         torch.testing.assert_close(trained[name], expected, rtol=0, atol=1e-6, msg=name)
     pi = torch.tensor([[0.509563, 0.490437]]).double()
     torch.testing.assert_close(after.pi, pi, rtol=0, atol=1e-6)

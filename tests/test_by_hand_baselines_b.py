@@ -11,7 +11,7 @@ import pytest
 import torch
 from reference import SOLVER, Reference, assert_params, module_of, predicted, trained
 from support import clients_with, cohort_of, executors, run, sgd, tiny_task, toy_federation
-from test_by_hand import golden_federation
+from test_by_hand import golden_federation, tensors
 from torch import nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
@@ -216,10 +216,8 @@ def test_afl(executor):
 
 
 def test_clients_outside_the_cohort_keep_their_weight_in_afl():
-    federation, method = (
-        toy_federation(),
-        methods.load("afl")(task=tiny_task(), local=sgd(), lr_lambda=0.05),
-    )
+    method = methods.load("afl")(task=tiny_task(), local=sgd(), lr_lambda=0.05)
+    federation = toy_federation()
     lambdas = method.round(method.init(4, 0), cohort_of(method.task, federation, [0, 2])).lambdas
     assert lambdas[1] == pytest.approx(12 / 25) and lambdas[3] == 0  # who is unseen
     assert float(lambdas.sum()) == pytest.approx(1)
@@ -300,9 +298,6 @@ class WithLinearGate(GatedExperts):
 
 @executors
 def test_gated_experts_local_step_of_section_8_3(executor):
-    def tensors(values):
-        return {name: torch.tensor(v, dtype=torch.float64) for name, v in values.items()}
-
     task = Task(Affine, dtype=torch.float64)
     method = WithLinearGate(
         task=task, local=sgd(lr=0.1, batch_size=3), num_experts=2, gate_features=3

@@ -99,9 +99,8 @@ def test_fedgh(executor, setting):
             hand.nets[c].head.load_state_dict(header.state_dict())
             hand.train(c, number)
         sent = [hand.prototypes(c) for c in cohort]
-        train_server(
-            header, sent, cross_entropy_of(header), number, "header", batch_size=1, epochs=1
-        )
+        loss = cross_entropy_of(header)
+        train_server(header, sent, loss, number, "header", batch_size=1, epochs=1)
     _, state, _ = train("fedgh", setting, executor, server_lr=0.1)
     hand.assert_models(state)
     assert_near(state.header["head.weight"], header.weight.detach())

@@ -8,12 +8,10 @@ import pytest
 import torch
 from class_nets import DEEP, HELD, NAMES, SETTINGS, Clients, F, L, assert_near, settings, train
 from support import clients_with, cohort_of, executors, sgd, tiny_task, toy_federation
-from torch import nn
 
 from fedlib import methods
 from fedlib.engine.journal import Journal
 from fedlib.engine.solvers import SGD
-from fedlib.engine.task import Task
 from fedlib.errors import DataError
 from fedlib.methods.fedproto import nearest
 from fedlib.methods.parts import class_means, server_sgd
@@ -201,27 +199,3 @@ def test_a_servers_solver_has_the_clients_rate_unless_told_otherwise():
     found = server_sgd.solver(local, None, 2, 3)
     assert found == SGD(lr=0.1, epochs=2, batch_size=3, clip_norm=50.0)
     assert server_sgd.solver(local, 0.5, 1, 9) == SGD(lr=0.5, batch_size=9, clip_norm=50.0)
-
-
-# -- architectures ------------------------------------------------------------------------
-
-
-def test_architectures_must_agree_in_what_is_exchanged():
-    same = tiny_task(hidden=5), tiny_task(hidden=5, norm=True)
-    assert (class_means.num_logits(same), class_means.num_features(same)) == (3, 5)
-    others = tiny_task(hidden=5), tiny_task(hidden=6)
-    assert class_means.num_logits(others) == 3
-    with pytest.raises(ValueError, match=r"same number of features, got \[5, 6\]"):
-        class_means.num_features(others)
-    with pytest.raises(ValueError, match=r"same number of outputs, got \[3, 4\]"):
-        class_means.num_logits((tiny_task(), tiny_task(classes=4)))
-
-
-def test_a_model_without_a_linear_head_is_refused():
-    class Headless(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.body, self.head = nn.Linear(4, 3), nn.Identity()
-
-    with pytest.raises(ValueError, match="the model needs a linear head, got none"):
-        class_means.num_features((Task(Headless),))

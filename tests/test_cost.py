@@ -103,6 +103,12 @@ def test_plain_training_costs_a_step(name):
         ("apfl", {}, 2 * STEP),
         ("afl", {}, STEP),
         ("fedem", {"num_experts": 3}, 3 * (STEP + FORWARD)),
+        # The E-step of one body and three heads; then as STEP.
+        ("pfedmm", {"num_experts": 3}, (BODY + 3 * HEAD) + 2 * BODY + 3 * 3 * HEAD),
+        *(  # the choice among all models, if there is one
+            ("ifca", {"num_experts": n, "stop": "never", "cluster_init": "full"}, expected)
+            for n, expected in ((1, STEP), (2, STEP + 2 * FORWARD), (3, STEP + 3 * FORWARD))
+        ),
         ("pfedme_moreau", {"lam": 5.0, "inner_lr": 0.1, "inner_steps": 2}, 2 * STEP + FORWARD),
         ("fd", {}, STEP + CLASSES**2),  # to add the logits to those of the example's class
         ("fedproto", {}, STEP + BODY),  # the representations, once more after training
@@ -112,12 +118,6 @@ def test_plain_training_costs_a_step(name):
 )
 def test_what_methods_add_to_a_step(name, params, expected):
     assert measured(small(name, **params)) == expected
-
-
-def test_pfedmm_pays_for_one_body_and_many_heads():
-    heads = 3 * HEAD
-    expected = (BODY + heads) + 2 * BODY + 3 * heads  # E-step; then as STEP, with three heads
-    assert measured(small("pfedmm", num_experts=3)) == expected
 
 
 @pytest.mark.slow

@@ -29,6 +29,7 @@ from data_fixtures import (
     put,
 )
 from support import Payload
+from test_partitions import KINDS
 
 from fedlib.data import cifar_batch, downloads, sources
 from fedlib.data import idx as idx_format
@@ -42,6 +43,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 CUT = {"num_clients": 4, "train_fraction": 0.8, "unseen_fraction": 0.25}
 SYNTHETIC = {"num_clients": 5, "dim": 4, "test_size": 30}
+FRACTIONS = {"train_fraction": 0.8, "val_fraction": 0.0}
 DIGITS = {"dataset": "digits", "params": {}, "partition": {"kind": "iid", **CUT}, "seed": 1}
 
 
@@ -109,6 +111,18 @@ def test_every_table_of_files_is_one_of_a_data_set_or_of_weights():
         ({"more": 1}, "a data spec has the keys dataset, params, partition, seed, and may have re"),
         ({"dataset": "shakespeare"}, "shakespeare needs the parameter 'train_fraction'"),
         *(
+            ({"dataset": "shakespeare", "params": FRACTIONS | {name: value}}, f"{name} must be in")
+            for name, value in (("train_fraction", 0), ("val_fraction", 1))
+        ),
+        (
+            {"dataset": "femnist", "params": {"source": "mnist"}},
+            "femnist has no source 'mnist'; choose one of nist, leaf, tff",
+        ),
+        (
+            {"dataset": "femnist", "params": {"scaling": "none"}},
+            "no scaling 'none'; choose one of standard, unit, symmetric",
+        ),
+        *(
             (
                 {"dataset": name, "params": {"alphabet": 1}},
                 f"data set {name} has no parameter 'alphabet'; it takes",
@@ -139,47 +153,25 @@ def test_a_spec_that_makes_no_sense_is_refused_before_a_file_is_read(change, mes
 
 
 @pytest.mark.parametrize(
-    ("dataset", "source", "partition", "message"),
+    ("dataset", "source", "kind", "message"),
     [
+        ("cifar10", None, "pachinko", "coarse labels, which cifar10 does .* there fit: cifar100$"),
         (
-            "cifar10",
-            None,
-            {"kind": "pachinko", "num_clients": 2, "alpha": 1, "beta": 1, "train_fraction": 0.8},
-            "pachinko needs coarse labels, which cifar10 does not have; .* there fit: cifar100$",
+            *("femnist", "nist", "writer_parts"),
+            "an official training and test part, which femnist from source nist does not have; .* "
+            "there fit: femnist:leaf, femnist:tff, mnist:qmnist",
         ),
-        (
-            "femnist",
-            "nist",
-            {"kind": "writer_parts"},
-            "needs an official training and test part, which femnist from source nist does not "
-            "have; .* there fit: femnist:leaf, femnist:tff, mnist:qmnist",
-        ),
-        (
-            "mnist",
-            None,
-            {"kind": "writer", "train_fraction": 0.8},
-            "writer needs natural clients, such as writers, which mnist does not have; .*qmnist",
-        ),
-        (
-            "cifar100",
-            None,
-            {"kind": "two_shard", "num_clients": 5},
-            "needs ten classes, which cifar100 does not have; .* fit: cifar10, digits, mnist",
-        ),
-        (
-            "synthetic",
-            None,
-            {"kind": "rotated", "num_clients": 4},
-            "partition rotated needs images, which synthetic does not have",
-        ),
+        ("mnist", None, "writer", "natural clients, such as .*, which mnist does not .*qmnist"),
+        ("cifar100", None, "two_shard", "ten classes, which cifar100 .* fit: cifar10, digits, mni"),
+        ("synthetic", None, "rotated", "images, which synthetic does not have"),
     ],
 )
 def test_what_a_data_set_lacks_for_a_partition_is_said_before_a_file_is_read(
-    dataset, source, partition, message
+    dataset, source, kind, message
 ):
-    params = {"source": source} if source else {}
+    params, partition = {"source": source} if source else {}, {"kind": kind, **KINDS[kind]}
     declared = {"dataset": dataset, "params": params, "partition": partition, "seed": 1}
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=f"{kind} needs {message}"):
         build(declared, NOWHERE)
 
 

@@ -243,11 +243,8 @@ def test_failing_everywhere_names_each_address_and_what_to_put_where(server, tmp
 def test_a_mirror_comes_before_the_official_address(server, tmp_path, form, place):
     put(tmp_path / "mirror", official(place, b""), CONTENT)
     server.content[f"/pub/{place}"] = CONTENT
-    mirror = {
-        "folder": str(tmp_path / "mirror"),
-        "file": (tmp_path / "mirror").as_uri(),
-        "http": server.url("/pub/"),
-    }[form]
+    local = tmp_path / "mirror"
+    mirror = {"folder": str(local), "file": local.as_uri(), "http": server.url("/pub/")}[form]
     assert get(of(server), tmp_path / "raw", mirror) == CONTENT
     assert "/a.gz" not in [path for path, _ in server.requests]
     put(tmp_path / "mirror", official(place, b""), b"x" * len(CONTENT))

@@ -69,11 +69,8 @@ def test_a_client_runs_its_large_extractor_once_for_both_protocols(passes):
     run = simulation("pfedmoe", rounds=0)
     examples = SEEN * TEST
     # bodies: the large one, and the small one of either protocol; a gate; a head for either
-    assert evaluated(run, run.init(), passes) == {
-        "body": (1 + 2) * examples,
-        "whole": examples,
-        "head": 2 * examples,
-    }
+    expected = {"body": (1 + 2) * examples, "whole": examples, "head": 2 * examples}
+    assert evaluated(run, run.init(), passes) == expected
 
 
 def test_what_a_gate_says_of_test_examples_is_asked_once(passes):

@@ -233,10 +233,8 @@ def test_a_replayed_step_uses_the_rate_of_its_round(local):
 def test_a_step_that_is_repeated_uses_what_its_function_closed_over_in_its_round(executor):
     task, federation = tiny_task(), toy_federation((8, 8), unseen=0)
     executor, found = executor(), []
-    first, reference = (
-        cohort_of(task, federation),
-        Loop() if executor.name == "traced" else Batched(),
-    )
+    first = cohort_of(task, federation)
+    reference = Loop() if executor.name == "traced" else Batched()
     for number in range(4):
         pull = torch.full((), float(number)).double()  # another tensor in every round
 
@@ -282,11 +280,8 @@ def test_no_more_programs_are_kept_than_there_is_memory_for(monkeypatch):
     task, federation, executor = tiny_task(), toy_federation(), Graphs()
     cohort = replace(cohort_of(task, federation), executor=executor)
     for number in range(4):
-        cohort.fit(
-            lambda params, batch, n=number: n * task.loss(params, batch),
-            cohort.broadcast(task.init(0)),
-            local=sgd(),
-        )
+        loss = lambda params, batch, n=number: n * task.loss(params, batch)  # noqa: E731
+        cohort.fit(loss, cohort.broadcast(task.init(0)), local=sgd())
     assert executor.notes["not_replayed"] == {"more than 2 different steps": 2}
 
 

@@ -8,7 +8,7 @@ import zipfile
 import h5py
 import numpy as np
 import pytest
-from data_fixtures import NOWHERE, REAL_RAW, federation, leaf, needs, numbered, owned, put, zipped
+from data_fixtures import REAL_RAW, federation, leaf, needs, numbered, owned, put, zipped
 from PIL import Image
 
 from fedlib.data import downloads
@@ -345,18 +345,6 @@ def test_pixels_may_stay_between_0_and_1_or_be_symmetric_about_0(leaf_files):
     assert (unit.mean, unit.std) == ((0.0,), (1.0,))  # of x / 255
     mean, std = symmetric.mean[0], symmetric.std[0]
     assert ((0 - mean) / std, (1 - mean) / std) == (-1, 1)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"source": "mnist"}, "femnist has no source 'mnist'; choose one of nist, leaf, tff"),
-        ({"scaling": "none"}, "no scaling 'none'; choose one of standard, unit, symmetric"),
-    ],
-)
-def test_values_that_make_no_sense_are_refused_before_a_file_is_read(change, message):
-    with pytest.raises(ConfigError, match=message):
-        by_writer(NOWHERE, **change)
 
 
 # The official files, where they are

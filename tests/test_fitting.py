@@ -78,7 +78,6 @@ def test_more_experts_than_memory_are_refused_with_their_size(method, numbers, s
 
 @pytest.mark.parametrize("endless", [{"steps": 10**12}, {"epochs": 10**12}])
 def test_more_steps_than_can_be_listed_are_refused_with_their_number(endless):
-    with pytest.raises(
-        ConfigError, match=r"e\+1\d local steps in .* epochs: to list .* GiB; lower"
-    ):
-        draw_batches(40, replace(SGD(lr=0.1, batch_size=4), **endless), 0)
+    solver = replace(SGD(lr=0.1, batch_size=4), **endless)
+    with pytest.raises(ConfigError, match=r"e\+1\d local steps in .* epochs: to list .* GiB; lo"):
+        draw_batches(40, solver, 0)

@@ -43,9 +43,8 @@ def by_hand(gates, pooling, prior, features):
     total = 0
     for s, p in enumerate(prior):
         gate = {"A": gates["A"][s], "b": gates["b"][s]}
-        total = (
-            total + p[..., None] * gating.log_weights(gate, gating.pool(pooling[s], features)).exp()
-        )
+        weights = gating.log_weights(gate, gating.pool(pooling[s], features)).exp()
+        total = total + p[..., None] * weights
     return total
 
 

@@ -59,7 +59,9 @@ def without_bias():
 
 
 TEXTS = Task(partial(transformer.build, 2, "bert-lite", vocabulary=20))
-FIVE_AND_SIX = tiny_task(hidden=5), tiny_task(hidden=6)
+FIVE_AND_SIX, TWO = (tiny_task(hidden=5), tiny_task(hidden=6)), tiny_task(classes=2)
+COSINE, DECAY = sgd(schedule=Schedule("cosine")), {"exploration": "eps_decay_b"}
+FRESH = {"start": "main", "sync_weights": "none"}
 
 
 @pytest.mark.parametrize(
@@ -76,6 +78,7 @@ FIVE_AND_SIX = tiny_task(hidden=5), tiny_task(hidden=6)
             ("fd", {"local": sgd(**change)}, "FD averages over whole epochs")
             for change in ({"steps": 2}, {"drop_last": True})
         ),
+        ("fd", {"large": (tiny_task(), tiny_task(classes=4))}, r"number of outputs, got \[3, 4\]"),
         ("fedproto", {"large": FIVE_AND_SIX}, r"same number of features, got \[5, 6\]"),
         ("fedtgp", {"large": FIVE_AND_SIX}, r"same number of features, got \[5, 6\]"),
         ("fedgh", {"large": FIVE_AND_SIX}, "must have the same header, got .*head.1.weight"),
@@ -87,33 +90,17 @@ FIVE_AND_SIX = tiny_task(hidden=5), tiny_task(hidden=6)
             for mode in ("fixed:1.5", "fixed:half", "fixed:nan", "0.5")
         ),
         ("ifca", {"cluster_init": "conv_only"}, "equal models of a network without convolutions"),
-        ("ifca", {"exploration": "eps_decay_b", "horizon": 0}, "above 0, got 0.3 and 0"),
-        (
-            "ifca",
-            {"exploration": "eps_decay_b", "epsilon": 0.0, "horizon": 2},
-            "above 0, got 0.0 and 2",
-        ),
-        (
-            "ifca",
-            {"lr_decay": True, "local": sgd(schedule=Schedule("cosine"))},
-            "needs a local schedule that is constant, got 'cosine'",
-        ),
+        ("ifca", DECAY | {"horizon": 0}, "above 0, got 0.3 and 0"),
+        ("ifca", DECAY | {"epsilon": 0.0, "horizon": 2}, "above 0, got 0.0 and 2"),
+        ("ifca", {"lr_decay": True, "local": COSINE}, "schedule that is constant, got 'cosine'"),
         ("adaptive_experts", {"gate": tiny_task(classes=7)}, "one needs 4 outputs, got 7"),
-        (
-            "adaptive_experts",
-            {"num_experts": 1, "gate": tiny_task(classes=2)},
-            "needs 1 output, got 2",
-        ),
+        ("adaptive_experts", {"num_experts": 1, "gate": TWO}, "needs 1 output, got 2"),
         ("local_experts", {"keep": ["last"]}, "keep must have 'best'"),
         ("local_global", {"task": Task(lambda: mlp.build(4, 3, 2))}, "'body.0' has no parameters"),
         ("fedmix", {"condition": "side"}, "num_sides must be at least 1 .* got 0 for 'side'"),
         ("fedmix", {"num_sides": 8}, "0 for 'label', got 8 for 'label'"),
         ("fedmix", {"table_rounds": [5, 2]}, r"must ascend from 0 or more, got \[5, 2\]"),
-        (
-            "fedmix",
-            {"private_bias": True, "task": Task(without_bias)},
-            "needs a head with one bias, got none",
-        ),
+        ("fedmix", {"private_bias": True, "task": Task(without_bias)}, "one bias, got none"),
         *(
             ("label_leakage", {"local": local}, "steps of SGD with a constant lr above 0, .* got")
             for local in (
@@ -125,20 +112,12 @@ FIVE_AND_SIX = tiny_task(hidden=5), tiny_task(hidden=6)
         ("fedmoe", {"top_k": 4}, r"top_k must be in \[1, 3\], got 4"),
         ("fedmoe", {"log_rounds": [0, 2]}, r"must ascend from 1 or more, got \[0, 2\]"),
         ("fedmoe", {"start": "main"}, r"takes the place of sync.* 'none', got 'code'"),
-        (
-            "fedmoe",
-            {"start": "main", "sync_weights": "none", "num_main": 0},
-            r"start 'main' needs a main expert.* at least 1, got 0",
-        ),
+        ("fedmoe", FRESH | {"num_main": 0}, r"'main' needs a main expert.* at least 1, got 0"),
         ("fedmoe", {"server": {"solver": "adagrad", "lr": 0.1}}, "solver must be .* got 'adagrad'"),
         ("fedrolex", {"small": tiny_task(norm=True)}, "small must have the same layers"),
         ("fedrolex", {"small": tiny_task(hidden=9)}, "not be wider .* its body.0.weight is"),
         ("fedrolex", {"small": tiny_task(classes=2)}, "as many outputs as the model"),
-        (
-            "fedrolex",
-            {"task": flat(8), "small": flat(4)},
-            "inputs that are no layer's units one by one",
-        ),
+        ("fedrolex", {"task": flat(8), "small": flat(4)}, "inputs that are no layer's units one"),
         ("fedrolex", {"task": TEXTS, "small": TEXTS}, "units of a transformer cannot roll"),
     ],
 )

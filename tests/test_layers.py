@@ -222,11 +222,8 @@ def test_all_experts_see_the_same_pictures():
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_stacked_clients_get_the_pictures_of_each_client(shared):
-    x = (
-        pictures(20)
-        if shared
-        else torch.stack([pictures(20) + number for number in range(len(KEYS))])
-    )
+    several = torch.stack([pictures(20) + number for number in range(len(KEYS))])
+    x = pictures(20) if shared else several
     batched = vmap(lambda x, key: augmented(x, key), in_dims=(None if shared else 0, 0))(x, KEYS)
     own = [x if shared else x[number] for number in range(len(KEYS))]
     alone = torch.stack([augmented(*pair) for pair in zip(own, KEYS, strict=True)])

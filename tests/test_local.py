@@ -8,6 +8,7 @@ import torch
 from reference import batches, cross_entropy_of, owned
 from support import assert_close, cohort_of, executors, tiny_task, toy_federation
 from torch import nn
+from torch.optim import lr_scheduler
 
 from fedlib import tree
 from fedlib.engine.schedules import Schedule
@@ -191,26 +192,26 @@ def torch_rates(make_scheduler, epochs):
     return rates
 
 
-@pytest.mark.parametrize(
-    ("schedule", "scheduler"),
-    [
-        (Schedule(), lambda o: torch.optim.lr_scheduler.ConstantLR(o, factor=1.0)),
-        (
-            Schedule(kind="multi_step", milestones=(10, 15)),
-            lambda o: torch.optim.lr_scheduler.MultiStepLR(o, [10, 15], gamma=0.1),
-        ),
-        (
-            Schedule(kind="multi_step", milestones=(1, 4, 5), factor=0.5),
-            lambda o: torch.optim.lr_scheduler.MultiStepLR(o, [1, 4, 5], gamma=0.5),
-        ),
-        (
-            Schedule(kind="cosine", period=20),
-            lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, T_max=20),
-        ),
-    ],
-    ids=lambda value: value.kind if isinstance(value, Schedule) else "",
-)
-def test_schedules_equal_those_of_pytorch(schedule, scheduler):
+SCHEDULES = {  # ours, and PyTorch's
+    "constant": (Schedule(), partial(lr_scheduler.ConstantLR, factor=1.0)),
+    "multi_step": (
+        Schedule(kind="multi_step", milestones=(10, 15)),
+        partial(lr_scheduler.MultiStepLR, milestones=[10, 15], gamma=0.1),
+    ),
+    "multi_step, factor": (
+        Schedule(kind="multi_step", milestones=(1, 4, 5), factor=0.5),
+        partial(lr_scheduler.MultiStepLR, milestones=[1, 4, 5], gamma=0.5),
+    ),
+    "cosine": (
+        Schedule(kind="cosine", period=20),
+        partial(lr_scheduler.CosineAnnealingLR, T_max=20),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedules_equal_those_of_pytorch(name):
+    schedule, scheduler = SCHEDULES[name]
     # PyTorch computes the cosine from the rate before, which adds up roundings; 0 at its end.
     ours = 0.5 * schedule(np.arange(21))
     assert ours == pytest.approx(torch_rates(scheduler, 21), rel=1e-12, abs=1e-15)
@@ -278,34 +279,28 @@ def test_a_solver_is_made_from_its_declaration():
     assert isinstance(from_spec({"solver": "adamw", "lr": 0.1}), AdamW)
 
 
+SGD_OF, COSINE = {"solver": "sgd", "lr": 0.1}, {"kind": "cosine"}
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
         ({"lr": 0.1}, r"local.solver must be one of \['adam', 'adamw', 'sgd'\], got None"),
         ({"solver": "lbfgs", "lr": 0.1}, "local.solver must be one of .* got 'lbfgs'"),
         ({"solver": "adam", "lr": 0.1, "momentum": 0.9}, r"unknown entries \['momentum'\]; adam"),
-        ({"solver": "sgd", "lr": -0.1}, "lr must be at least 0, got -0.1"),
-        ({"solver": "sgd", "lr": float("nan")}, "lr must be at least 0, got nan"),
-        ({"solver": "sgd", "lr": "a"}, "lr must be at least 0, got 'a'"),
-        ({"solver": "sgd", "lr": 0.1, "batch_size": 2.5}, "batch_size must be at least 1, got 2.5"),
-        ({"solver": "sgd", "lr": 0.1, "momentum": -0.9}, "momentum must be at least 0 and below 1"),
+        (SGD_OF | {"lr": -0.1}, "lr must be at least 0, got -0.1"),
+        (SGD_OF | {"lr": float("nan")}, "lr must be at least 0, got nan"),
+        (SGD_OF | {"lr": "a"}, "lr must be at least 0, got 'a'"),
+        (SGD_OF | {"batch_size": 2.5}, "batch_size must be at least 1, got 2.5"),
+        (SGD_OF | {"momentum": -0.9}, "momentum must be at least 0 and below 1"),
         ({"solver": "adam", "lr": 0.1, "beta2": 1}, "beta2 must be at least 0 and below 1, got 1"),
-        ({"solver": "sgd", "lr": 0.1, "batch_size": 0}, "batch_size must be at least 1, got 0"),
-        ({"solver": "sgd", "lr": 0.1, "epochs": 0}, "epochs must be at least 1, got 0"),
-        ({"solver": "sgd", "lr": 0.1, "steps": 0}, "steps must be at least 1, got 0"),
-        ({"solver": "sgd", "lr": 0.1, "keeps": "epoch"}, "'run' or 'round', got 'epoch'"),
-        (
-            {"solver": "sgd", "lr": 0.1, "schedule": {"kind": "step"}},
-            "schedule must be one of .*'multi_step'.* got 'step'",
-        ),
-        (
-            {"solver": "sgd", "lr": 0.1, "schedule": {"kind": "cosine", "by": "step"}},
-            "a schedule counts by 'epoch' or 'round', got 'step'",
-        ),
-        (
-            {"solver": "sgd", "lr": 0.1, "schedule": {"kind": "cosine", "period": 0}},
-            "period must be at least 1, got 0",
-        ),
+        (SGD_OF | {"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        (SGD_OF | {"epochs": 0}, "epochs must be at least 1, got 0"),
+        (SGD_OF | {"steps": 0}, "steps must be at least 1, got 0"),
+        (SGD_OF | {"keeps": "epoch"}, "'run' or 'round', got 'epoch'"),
+        (SGD_OF | {"schedule": {"kind": "step"}}, "schedule must be .*'multi_step'.* got 'step'"),
+        (SGD_OF | {"schedule": COSINE | {"by": "step"}}, "by 'epoch' or 'round', got 'step'"),
+        (SGD_OF | {"schedule": COSINE | {"period": 0}}, "period must be at least 1, got 0"),
     ],
 )
 def test_a_declaration_that_cannot_train_is_refused(spec, message):

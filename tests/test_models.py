@@ -240,15 +240,12 @@ def test_a_model_has_the_number_of_parameters_of_its_specification(size):
 
 
 @pytest.mark.parametrize(
-    ("name", "params", "private", "rest"),
-    [
-        ("lenet5", {"num_classes": 10}, conv5(3, 32), 876_106),
-        ("resnet20", {"num_classes": 100}, RESNET20[0], 261_092),
-    ],
+    ("name", "classes", "private", "rest"),
+    [("lenet5", 10, conv5(3, 32), 876_106), ("resnet20", 100, RESNET20[0], 261_092)],
 )
-def test_clients_of_local_global_send_what_the_specification_says(name, params, private, rest):
+def test_clients_of_local_global_send_what_the_specification_says(name, classes, private, rest):
     # Section 8 of FedMix's: all but the lowest part.
-    drawn = task_of(name, params).init(0)
+    drawn = task_of(name, {"num_classes": classes}).init(0)
     lower = {entry: value for entry, value in drawn.items() if entry.startswith("body.0.")}
     assert tree.numel(lower) == private == tree.numel(drawn) - rest
 
@@ -465,11 +462,7 @@ TOO_SMALL = "8 x 8 pixels are too small for 2 convolutions .* 2 or"
         ("fedmoe_cnn", {"side": 0}, "side must be a multiple of 4, got 0"),
         ("cifar_resnet18", {"width": 0}, "width must be at least 1, got 0"),
         ("lenet5", {"side": 15}, "images of 15 x 15 pixels are too small for 2 conv"),
-        (
-            "mlp",
-            {"in_features": 64, "hidden": []},
-            r"hidden must name at least one layer, got \[\]",
-        ),
+        ("mlp", {"in_features": 64, "hidden": []}, r"hidden must name .* one layer, got \[\]"),
         ("leaf_cnn", LEAF | GREY | {"side": 8}, TOO_SMALL),
         ("gate_cnn", LEAF | GREY | {"side": 8}, TOO_SMALL),
         ("pfedmoe_cnn", {"size": "cnn6"}, "no size 'cnn6'; there are cnn1, "),
@@ -479,11 +472,7 @@ TOO_SMALL = "8 x 8 pixels are too small for 2 convolutions .* 2 or"
         ("pfedmoe_gate", {"hidden_norm": "group"}, "hidden_norm must be one of .*, got 'group'"),
         ("transformer", {"size": "bert-large"}, "no size 'bert-large'; choose one of bert-base, "),
         ("transformer", {"size": "bert-lite", "pool": "max"}, "no pool 'max'; choose one of first"),
-        (
-            "transformer",
-            {"size": "gpt2-medium", "vocabulary": 100},
-            r"pad must be in \[0, 100\), got 50256",
-        ),
+        ("transformer", {"size": "gpt2-medium", "vocabulary": 100}, r"in \[0, 100\), got 50256"),
     ],
 )
 def test_a_model_that_makes_no_sense_is_refused(name, params, message):

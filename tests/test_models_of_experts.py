@@ -161,10 +161,6 @@ def test_official_initial_values_are_glorot_weights_and_biases_of_one_hundredth(
 GOLDEN = 1e-6  # the specification prints six decimals
 
 
-def cnn(size, num_classes=10, **params):
-    return models.load("pfedmoe_cnn").build(num_classes, size, **params)
-
-
 def gate(**params):
     torch.manual_seed(0)
     return models.load("pfedmoe_gate").build(**params)

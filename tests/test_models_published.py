@@ -67,15 +67,9 @@ def test_one_hidden_layer_may_be_a_number_or_a_list():
     with torch.random.fork_rng():
         torch.manual_seed(3)  # the order in which a perceptron has always been drawn
         body, head = nn.Linear(64, 32), nn.Linear(32, 10)
-    expected = {
-        "body.1.weight": body.weight,
-        "body.1.bias": body.bias,
-        "head.weight": head.weight,
-        "head.bias": head.bias,
-    }
-    assert list(drawn) == list(listed) == list(expected)
-    for name, value in expected.items():
-        assert torch.equal(drawn[name], value) and torch.equal(listed[name], value)
+    assert list(drawn) == ["body.1.weight", "body.1.bias", "head.weight", "head.bias"]
+    for params in (drawn, listed):
+        assert all(map(torch.equal, params.values(), [*body.parameters(), *head.parameters()]))
 
 
 def group_normalised(x, groups, scale, shift):

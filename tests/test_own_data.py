@@ -195,9 +195,7 @@ def test_files_that_are_not_what_their_ending_says_are_refused(folder, ending):
 def test_images_that_differ_are_refused(folder):
     image(folder / "a/1.png", 1)
     image(folder / "b/1.png", 1, size=(5, 3))
-    with pytest.raises(
-        DataError, match=r"b/1.png has 5 x 3 grey pixels, .*a/1.png has 4 x 3 grey pixels; all"
-    ):
+    with pytest.raises(DataError, match=r"b/1.png has 5 x 3 grey .*a/1.png has 4 x 3 grey .*; all"):
         read(folder)
     image(folder / "b/1.png", (1, 2, 3), mode="RGB")
     with pytest.raises(DataError, match=r"b/1.png has 4 x 3 colour pixels, .* all grey or all c"):
@@ -291,16 +289,11 @@ def test_partitions_deal_own_data(folder, kind, fields):
 
 @pytest.mark.parametrize(
     "kind, fields, lacks",
-    [
-        ("natural", {}, "natural clients, such as writers"),
-        ("two_shard", {"num_clients": 5}, "ten classes"),
-    ],
+    [("natural", {}, "natural clients, .*"), ("two_shard", {"num_clients": 5}, "ten classes")],
 )
 def test_a_partition_says_what_the_files_lack(folder, kind, fields, lacks):
     raw = forty(folder)
-    with pytest.raises(
-        DataError, match=f"{kind} needs {lacks}, which the files of own mine do not"
-    ):
+    with pytest.raises(DataError, match=f"{kind} needs {lacks}, which the files of own mine do no"):
         federation("own", kind, raw, params={"source": "mine"}, **fields)
 
 

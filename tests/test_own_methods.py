@@ -211,10 +211,7 @@ def test_two_of_one_name_are_refused(mine, tmp_path, declare):
         (HEAD + "1 / 0\nclass MyWay(Method): ...", r"my_way.py, line 5: ZeroDivisionError: divi"),
         (HEAD + "class MyWay(Method): ...", r"Method.__init__\(\) got an unexpected .* 'local'"),
         (MINE.replace("strength: float = 0.5", "strength: float"), r"missing 1 required .*'streng"),
-        (
-            MINE.replace("def init", "def int"),
-            "MyWay has no init, which every method needs; it has int: is",
-        ),
+        (MINE.replace("def init", "def int"), "MyWay has no init, .* method needs; it has int: is"),
         (MINE.replace("def round", "def rounds"), "has no round, .* needs; it has rounds: is that"),
         (
             MINE.replace("def personalise", "def personalize"),
@@ -224,10 +221,7 @@ def test_two_of_one_name_are_refused(mine, tmp_path, declare):
             MINE + "\n    def diagnostic(self, state):\n        return {}\n",
             "MyWay has diagnostic, which nothing calls; rename it to diagnostics, or, .* _diagnos",
         ),
-        (
-            BARE,
-            'MyWay does not say whom .* from typing import ClassVar; protocols: ClassVar = {"seen',
-        ),
+        (BARE, 'MyWay does not say whom .* import ClassVar; protocols: ClassVar = {"seen'),
     ],
 )
 def test_what_cannot_be_built_is_refused_before_anything_runs(mine, text, message):

@@ -169,11 +169,8 @@ def test_validation_examples_are_taken_from_those_for_training(kind):
 
 # Mistakes. What a field refuses is the same in every kind that has it.
 
-COUNT, FROM_0, POSITIVE = (
-    "an integer of at least 1",
-    "an integer of at least 0",
-    "a positive number",
-)
+COUNT, FROM_0 = "an integer of at least 1", "an integer of at least 0"
+POSITIVE = "a positive number"
 REFUSED = {
     "alpha": (POSITIVE, 0, -1, "1", True, float("inf")),
     "label_alpha": (POSITIVE, 0),
@@ -235,11 +232,7 @@ def test_a_value_that_makes_no_sense_is_refused_with_what_would(kind):
         ("server_majority", {"share_to": 0.4}, "share_to must be at least the share, 0.5, got 0.4"),
         ("two_shard", {"train_examples": 7}, "train_examples must be even, got 7"),
         ("two_shard", {"num_clients": 12}, "num_clients must be a multiple of 5, .* got 12"),
-        (
-            "writer",
-            {"unseen": "test_part", "unseen_fraction": 0.2},
-            "'test_part' needs unseen_fraction 0, got 0.2",
-        ),
+        ("writer", {"unseen": "test_part", "unseen_fraction": 0.2}, "unseen_fraction 0, got 0.2"),
     ],
 )
 def test_a_declaration_that_makes_no_sense_is_refused(kind, change, message):

@@ -137,16 +137,6 @@ def test_experts_whose_gradients_are_stacked_take_each_its_own(some):
     assert_close(plain, other, 1e-14)
 
 
-def decayed(w, x, g):
-    update([w], [g.t().mm(x)], weight_decay=0.1)
-    return []
-
-
-def climbed(w, x, g):
-    update([w], [g.t().mm(x)], maximize=True)
-    return []
-
-
 def needed_elsewhere(w, x, g):
     product = g.t().mm(x)
     norm = product.norm()
@@ -161,16 +151,19 @@ def changed_since(w, x, g):
     return []
 
 
-def shared_by_layers(w, x, g):
-    update([w], [g.t().mm(x) + g.t().mm(x * 2)])
-    return []
+STAYS = {
+    "decayed": lambda w, x, g: update([w], [g.t().mm(x)], weight_decay=0.1) or [],
+    "climbed": lambda w, x, g: update([w], [g.t().mm(x)], maximize=True) or [],
+    "shared by layers": lambda w, x, g: update([w], [g.t().mm(x) + g.t().mm(x * 2)]) or [],
+    "needed elsewhere": needed_elsewhere,
+    "changed since": changed_since,
+}
 
 
-@pytest.mark.parametrize(
-    "step", [decayed, climbed, needed_elsewhere, changed_since, shared_by_layers]
-)
-def test_what_is_more_than_a_product_and_a_plain_update_stays(step):
-    before, after, (plain, other) = rewritten(fused, step, normal(3, 4), normal(5, 4), normal(5, 3))
+@pytest.mark.parametrize("name", STAYS)
+def test_what_is_more_than_a_product_and_a_plain_update_stays(name):
+    inputs = normal(3, 4), normal(5, 4), normal(5, 3)
+    before, after, (plain, other) = rewritten(fused, STAYS[name], *inputs)
     assert before == after
     assert_close(plain, other, 0)
 

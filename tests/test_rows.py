@@ -131,9 +131,8 @@ def test_architectures_of_equal_shapes_are_not_mixed_up(executor):
         cohort = replace(cohort_of(tasks[0], federation), executor=e)
         start = cohort.broadcast(tasks[0].init(0))
         own = cohort.in_turn(tasks)
-        found.append(
-            cohort.fit(lambda w, task, batch: task.loss(w, batch), start, own, local=sgd())[0]
-        )
+        trained, _ = cohort.fit(lambda w, task, b: task.loss(w, b), start, own, local=sgd())
+        found.append(trained)
     assert_close(*found)
     assert not torch.allclose(found[0]["head.weight"][0], found[0]["head.weight"][1])
 
@@ -325,17 +324,13 @@ def test_calibration_tells_runs_apart_by_every_architecture():
 # -- declarations -------------------------------------------------------------------------
 
 MLP = {"in_features": 4, "num_classes": 3}
+WIDE = {"model": "mlp", "params": MLP | {"hidden": 9}}
 DECLARED = {
     "participation": {"rate": 1.0, "aggregation": "damped"},
     "method": "zoo",
     "model": "mlp",
     "model_params": MLP | {"hidden": 3},
-    "modules": {
-        "large": [
-            {"model": "mlp", "params": MLP | {"hidden": 9}},
-            {"model": "linear", "params": MLP},
-        ]
-    },
+    "modules": {"large": [WIDE, {"model": "linear", "params": MLP}]},
     "params": {},
     "local": {"solver": "sgd", "lr": 0.1, "clip_norm": 50},
 }
@@ -353,15 +348,13 @@ def test_a_list_of_modules_is_a_tuple_of_tasks(monkeypatch):
 
 
 def test_a_module_of_a_list_that_makes_no_sense_is_named():
-    wrong = DECLARED | {"modules": {"large": [DECLARED["modules"]["large"][0], {"model": "mlp"}]}}
-    with pytest.raises(
-        ConfigError, match=r"module large\[1\]: it has a model, params, maybe weights"
-    ):
+    wrong = DECLARED | {"modules": {"large": [WIDE, {"model": "mlp"}]}}
+    with pytest.raises(ConfigError, match=r"module large\[1\]: it has a model, params, maybe w"):
         build_method(wrong, tiny_task())
 
 
 def test_a_declared_architecture_that_does_not_exist_is_named(declare):
-    listed = {"large": [DECLARED["modules"]["large"][0], {"model": "vgg", "params": {}}]}
+    listed = {"large": [WIDE, {"model": "vgg", "params": {}}]}
     run = toy_run(modules=listed)
     declare(toy=toy_paper(federations=("digits",), runs=[run]))
     with pytest.raises(ConfigError, match=r"modules\[large\[1\]\]\.model.*vgg"):

@@ -4,7 +4,7 @@ import string
 
 import numpy as np
 import pytest
-from data_fixtures import NOWHERE, REAL_RAW, federation, needs, put
+from data_fixtures import REAL_RAW, federation, needs, put
 
 from fedlib.data import downloads
 from fedlib.data.sources import shakespeare
@@ -215,18 +215,6 @@ def test_carriage_returns_are_line_ends_and_other_letters_are_refused(raw):
     path.write_bytes(content + b"\xe9")
     with pytest.raises(DataError, match="shakespeare/100.txt is not plain ASCII"):
         by_role(raw)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"train_fraction": 0}, "train_fraction must be in"),
-        ({"val_fraction": 1}, "val_fraction must be in"),
-    ],
-)
-def test_values_that_make_no_sense_are_refused_before_the_file_is_read(change, message):
-    with pytest.raises(ConfigError, match=message):
-        by_role(NOWHERE, **change)
 
 
 def test_a_validation_part_is_of_the_lines_and_not_drawn_again(raw):
