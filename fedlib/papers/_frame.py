@@ -89,6 +89,7 @@ def participation(cohort: int, num_clients: int) -> dict:
 
 
 Settings = Sequence[Setting]
+Scale = tuple[str, tuple[int, ...], tuple[Setting, ...]]  # its note, its seeds, its settings
 
 
 def on(

@@ -15,10 +15,7 @@ PROTOCOLS = [{"name": name} for name in ("moe", "ifca", "ensemble", "finetuned",
 MIXTURES = [{"name": name} for name in ("moe", "moe_gate", "ifca")]
 BY_EXPLORATION = {
     "parameter": "exploration",
-    "values": [
-        {"value": "eps", "title": "ε-greedy"},
-        {"value": "none", "title": "No exploration"},
-    ],
+    "values": [{"value": "eps", "title": "ε-greedy"}, {"value": "none", "title": "No exploration"}],
 }
 TABLE_2 = "table2-p{p:.1f}-{label}"
 NUMBERS = of_clusters(*range(1, 13))

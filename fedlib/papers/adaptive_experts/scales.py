@@ -6,6 +6,7 @@ sections are those of README.md.
 
 from dataclasses import replace
 
+from fedlib.papers._frame import Scale
 from fedlib.papers.adaptive_experts.settings import (
     EXPLORATIONS,
     LOCALS,
@@ -73,7 +74,7 @@ SMALL = {
 }
 
 
-def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
+def demo() -> Scale:
     """Digits in place of CIFAR-10, with settings of ours."""
     # Shared local experts cost more than they save for two small runs; one federation shows them.
     labels = (*EXPLORATIONS, *of_clusters(2), "eps-decay", LOCALS)
@@ -104,7 +105,7 @@ def _digits(p: float, **more) -> Setting:
     return Setting(data=data, **SMALL | more)
 
 
-def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
+def reduced() -> Scale:
     """Real CIFAR-10 with fewer clients, images, experts, rounds and epochs, and small networks."""
     note = (
         "CIFAR-10: 20 clients of 100 training and 50 test images instead of 50 of 500 and 100, "
@@ -138,7 +139,7 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     )
 
 
-def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
+def full() -> Scale:
     """The paper's settings where it states them, otherwise those of the configurations."""
     published = tuple(map(_cifar10, PS))
     return (
@@ -151,16 +152,8 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
 
 def _data(dataset: str, name: str, title: str, label: str, partition: dict, **about) -> Data:
     """A federation, drawn anew by every trial by default; `label` names the partition."""
-    return Data(
-        name=name,
-        dataset=dataset,
-        params=READING[dataset],
-        partition=partition,
-        seed=SEED,
-        title=title,
-        partition_label=label,
-        **{"per_seed": True, **about},
-    )
+    drawn = {"per_seed": True, **about}
+    return Data(name, dataset, partition, SEED, title, label, READING[dataset], **drawn)
 
 
 def _by_majority(dataset: str, p: float, notes: tuple[str, ...] = (), **sizes: int) -> Data:

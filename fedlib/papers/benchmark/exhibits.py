@@ -98,16 +98,10 @@ def claims() -> tuple[dict, ...]:
 
 
 REAL = {"labels": tuple(METHODS), "federations": on("real"), "rows": rows_and_pick}
-COMPARED = {
-    "of": titles(*registered.REPRESENTATIVES),
-    "against": titles(*registered.REFERENCES),
-}
+COMPARED = {"of": titles(*registered.REPRESENTATIVES), "against": titles(*registered.REFERENCES)}
 TABLES = {
     "standings": Standings(
-        title="Methods by federation",
-        caption=BEST,
-        alone=title_of("local"),
-        **REAL,
+        title="Methods by federation", caption=BEST, alone=title_of("local"), **REAL
     ),
     "standings_of_unlike_models": Standings(
         title="Methods for clients whose models differ in size",

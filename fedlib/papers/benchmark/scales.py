@@ -1,13 +1,8 @@
 """The federations of the benchmark at every scale."""
 
+from fedlib.papers._frame import Scale
 from fedlib.papers.benchmark import federations
-from fedlib.papers.benchmark.settings import (
-    IN_WORLDS,
-    SIZES,
-    Setting,
-    able,
-    tuning,
-)
+from fedlib.papers.benchmark.settings import IN_WORLDS, SIZES, Setting, able, tuning
 from fedlib.spec import Data
 
 SEED = 20261123  # of all draws; each training seed has its own worlds
@@ -17,7 +12,7 @@ PHASE_METHODS = ("local", "fedavg", "fedavg-plus", "ifca", "fedem")
 WORLDS = ("own", "one", "clusters", "mixtures", "regions", "priors", "heads")  # all of the source
 
 
-def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
+def demo() -> Scale:
     """Four cells of the phase diagram and two federations of digits."""
     few = ("local", "fedavg", "fedem")
     return (
@@ -30,7 +25,7 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     )
 
 
-def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
+def reduced() -> Scale:
     """All worlds, and a phase diagram of 16 cells."""
     cells = [(n, delta) for delta in (0.0, 0.1, 0.3, 1.0) for n in (8, 32, 128, 512)]
     return (
@@ -44,7 +39,7 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     )
 
 
-def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
+def full() -> Scale:
     """The same with more cells, trials and seeds."""
     deltas, sizes = (0.0, 0.03, 0.1, 0.3, 1.0), (8, 32, 128, 512, 2048)
     return (

@@ -53,9 +53,7 @@ METHODS = {
     "local-global": Variant("Local/Global", "local_global", {"server_lr": SERVER_LR}),
     "clustered": Variant("Clustered FL", "clustered"),
     "fedmix-clients": Variant(
-        "FedMix by clients",
-        "fedmix_clients",
-        {"num_experts": NUM_EXPERTS, "server_lr": SERVER_LR},
+        "FedMix by clients", "fedmix_clients", {"num_experts": NUM_EXPERTS, "server_lr": SERVER_LR}
     ),
     "adaptive-experts": Variant(
         "Adaptive experts",

@@ -3,13 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from fedlib.papers._frame import each, everything, on, who_has_what
-from fedlib.papers.fedmix.settings import (
-    ETAS,
-    LENET_LINES,
-    MANY_EXPERTS,
-    ROTATION_LINES,
-    Setting,
-)
+from fedlib.papers.fedmix.settings import ETAS, LENET_LINES, MANY_EXPERTS, ROTATION_LINES, Setting
 from fedlib.spec import experts, figures, tables
 from fedlib.spec.exhibits import Exhibit
 

@@ -87,14 +87,6 @@ def setting_of(
 ) -> Setting:
     """The setting `how` on a federation of `FEDERATIONS`, or on one of other `sizes`."""
     dataset, title, label, partition = FEDERATIONS[name]
-    data = Data(
-        name=name,
-        dataset=dataset,
-        params=READING[dataset],
-        partition={**partition, **(sizes or {})},
-        seed=SEED,
-        title=title,
-        partition_label=label,
-        notes=notes,
-    )
+    partition = {**partition, **(sizes or {})}
+    data = Data(name, dataset, partition, SEED, title, label, READING[dataset], notes=notes)
     return Setting(data=data, **how)

@@ -4,14 +4,9 @@
 official code; sections are those of README.md, and F1 to F12 its decisions.
 """
 
+from fedlib.papers._frame import Scale
 from fedlib.papers.fedmix.federations import setting_of
-from fedlib.papers.fedmix.settings import (
-    ETAS,
-    LENET_LINES,
-    MANY_EXPERTS,
-    ROTATION_LINES,
-    Setting,
-)
+from fedlib.papers.fedmix.settings import ETAS, LENET_LINES, MANY_EXPERTS, ROTATION_LINES
 
 SEEDS = (0, 1, 2)  # the paper shows single runs; three of ours (F9)
 CLUSTER_SEEDS = tuple(range(10))  # finding the clusters depends on the seed (7.2)
@@ -40,7 +35,7 @@ def image(in_channels: int, side: int, num_classes: int) -> dict:
     return {"in_channels": in_channels, "side": side, "num_classes": num_classes}
 
 
-def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
+def demo() -> Scale:
     """Digits in place of all data sets, with settings of ours at which experts specialise."""
     small = ("lenet5", {**image(1, 8, 10), "channels": 8, "hidden": 64, "padding": 2})
     digits = {"model": ("mlp", DIGITS_MLP), "batch_size": 20, "evaluate_every": 5}
@@ -93,7 +88,7 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     )
 
 
-def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
+def reduced() -> Scale:
     """Real CIFAR-10 and MNIST with fewer rounds and smaller experts."""
     note = (
         "LeNet-5 with 8 channels and 128 features instead of 32 and 512, and ten times the "
@@ -145,7 +140,7 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     )
 
 
-def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
+def full() -> Scale:
     """The paper's settings where it states them, otherwise those of section 10."""
     cifar = {"model": ("lenet5", image(3, 32, 10)), "batch_size": 64}
     mnist = {"model": ("lenet5", image(1, 28, 10)), "batch_size": 64, "rounds": 1000}

@@ -61,10 +61,7 @@ VARIANTS = {
     },
     "clients-k4-early": Variant("FedMix q(z|s), K=4", "fedmix_clients", {"num_experts": 4}),
     "leak-step": Variant(
-        "One full-batch step",
-        "label_leakage",
-        local={"batch_size": FULL_BATCH},
-        everybody=True,
+        "One full-batch step", "label_leakage", local={"batch_size": FULL_BATCH}, everybody=True
     ),
     "leak-epoch": Variant("One epoch of mini-batches", "label_leakage", everybody=True),
     "plain-k4": Variant("Plain mixture, K=4", "plain_mixture", {"num_experts": 4}),

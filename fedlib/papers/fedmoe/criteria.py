@@ -11,14 +11,7 @@ from fedlib.papers._criteria import Acceptance, Case, cell
 from fedlib.papers._frame import on
 from fedlib.papers.fedmoe.columns import skew_pairs
 from fedlib.papers.fedmoe.presets import SETTINGS
-from fedlib.papers.fedmoe.settings import (
-    ABLATED,
-    EXPERTS,
-    PRINTED,
-    PRINTED_AS,
-    VARIANTS,
-    Setting,
-)
+from fedlib.papers.fedmoe.settings import ABLATED, EXPERTS, PRINTED, PRINTED_AS, VARIANTS, Setting
 
 SERVER = {"group": "server", "at": "chosen"}  # the rule of the released code, here for all methods
 VALUES = (

@@ -7,13 +7,8 @@ examples.
 
 from dataclasses import replace
 
-from fedlib.papers.fedmoe.federations import (
-    DATASETS,
-    Labels,
-    of_classes,
-    of_writers,
-    setting_of,
-)
+from fedlib.papers._frame import Scale
+from fedlib.papers.fedmoe.federations import DATASETS, Labels, of_classes, of_writers, setting_of
 from fedlib.papers.fedmoe.settings import (
     BETAS,
     EXPERTS,
@@ -57,7 +52,7 @@ DEMO = (
 IN_ONE = ("experts", "betas", "mixtures", "alone")  # roles of the federation with all ablations
 
 
-def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
+def demo() -> Scale:
     """Digits and synthetic texts in place of all data sets, each method once."""
     return (
         "demo: 1,797 digits and made-up texts, small networks and a few rounds; shows that "
@@ -100,7 +95,7 @@ LITE = (
 )
 
 
-def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
+def reduced() -> Scale:
     """Real CIFAR-10 and LEAF's FEMNIST with the `lite` settings of section 5.2."""
     few = ("fedavg", "fedprox", "avg-moe", "fedmoe", "fedmoe-fresh")
     return (
@@ -189,7 +184,7 @@ OF_THE_CODE = {  # unequal clients, 10,000 images for the gate, 200 for relevanc
 }
 
 
-def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
+def full() -> Scale:
     """Data and networks of section 0, rounds and rates of section 3.1."""
     written, more = ("reserved", "written"), ("mixtures", "alone")
     mains = tuple(f"fedmoe-main-{n}" for n in MAINS)

@@ -54,16 +54,7 @@ def data(
     notes: tuple[str, ...] = (),
 ) -> Data:
     """A data set, cut with the seed of the data scripts; `label` names the partition."""
-    return Data(
-        name=name,
-        dataset=name,
-        params=params or {},
-        partition=partition,
-        seed=PARTITION_SEED,
-        title=title,
-        partition_label=label,
-        notes=notes,
-    )
+    return Data(name, name, partition, PARTITION_SEED, title, label, params or {}, notes=notes)
 
 
 def dirichlet(num_clients: int, **about: float) -> dict:
@@ -74,13 +65,7 @@ def dirichlet(num_clients: int, **about: float) -> dict:
 # -- data sets of pFedMM ------------------------------------------------------------------
 
 EMNIST = Setting(  # a tenth of EMNIST byclass, a draw per class (data scripts)
-    data=data(
-        "emnist",
-        "EMNIST",
-        "dirichlet0.4",
-        dirichlet(100, fraction=0.1),
-        {"source": "all"},
-    ),
+    data=data("emnist", "EMNIST", "dirichlet0.4", dirichlet(100, fraction=0.1), {"source": "all"}),
     model="emnist_cnn",
     model_params={"num_classes": 62},
     rounds=100,

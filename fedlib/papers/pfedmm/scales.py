@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from fedlib.papers._frame import Scale
 from fedlib.papers.pfedmm.federations import (
     ALPHAS,
     AS_FEDEM,
@@ -28,7 +29,7 @@ from fedlib.papers.pfedmm.settings import (
 )
 
 
-def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
+def demo() -> Scale:
     """Small federations with settings of ours, chosen on seed 7, which is not shown."""
     digits = data(
         "digits",
@@ -81,7 +82,7 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     )
 
 
-def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
+def reduced() -> Scale:
     """The real data sets, dealt as in the paper, for a laptop."""
     test_split = replace(
         EMNIST.data,
@@ -127,7 +128,7 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     )
 
 
-def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
+def full() -> Scale:
     """The paper's settings; it prints one seed, so intervals are ours."""
     main, published = (EMNIST, CIFAR10, CIFAR100), tuple(PUBLISHED)
     varied = (

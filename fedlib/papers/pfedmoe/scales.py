@@ -4,6 +4,7 @@ Sections are those of README.md. Client data are those of `path_line`: a few cla
 about equal shares of a class, and 8:2 training and test examples (9.1).
 """
 
+from fedlib.papers._frame import Scale
 from fedlib.papers.pfedmoe.settings import (
     COMPARED,
     FEW,
@@ -61,7 +62,7 @@ SCALING = {"cifar10": {"scaling": "imagenet"}}  # section 4.1, intentionally Ima
 DIGITS_NOTE = "scikit-learn's 1,797 handwritten digits; not a data set of the paper."
 
 
-def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
+def demo() -> Scale:
     """Digits in place of all data sets, each method once."""
     # Our rate, for visible effects in few rounds; chosen on seed 7, which is not shown.
     small = {"rounds": 8, "batch_size": 16, "lr": 0.05, "evaluate_every": 2}
@@ -83,7 +84,7 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     )
 
 
-def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
+def reduced() -> Scale:
     """A tenth of the real CIFAR-10 and MNIST, ten clients, few rounds: three hours of a core."""
     tenth = {"fraction": 0.1, "batch_size": 64}
     tenth["notes"] = ("A random tenth of the images, one epoch a round in batches of 64.",)
@@ -128,7 +129,7 @@ MORE = {  # runs and roles of some federations
 }
 
 
-def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
+def full() -> Scale:
     """Data sets, federations and the grid's largest rounds and epochs (sections 5 and 9.1)."""
     paper = {"rounds": 500, "epochs": 10, "batch_size": 512}
     usual = {"labels": EVERYTHING, "roles": ("main",), **paper}
