@@ -3,7 +3,7 @@
 from fedlib.papers._frame import Settings, each, everything, on
 from fedlib.papers.benchmark import registered
 from fedlib.papers.benchmark.federations import SERVED, TAGS
-from fedlib.papers.benchmark.settings import DIM, HOMES, METHODS, PRIOR, PROTOCOLS, Setting
+from fedlib.papers.benchmark.settings import DIM, METHODS, PRIOR, Setting
 from fedlib.spec import server, tables
 from fedlib.spec.contrasts import (
     Advice,
@@ -30,8 +30,8 @@ def rows(shown: Settings) -> tuple[dict, ...]:
         {
             "title": variant.title,
             "labels": (label,),
-            "home": tuple(name for name in HOMES.get(label, ()) if name in worlds),
-            **({"protocol": PROTOCOLS[label]} if label in PROTOCOLS else {}),
+            "home": tuple(name for name in variant.home if name in worlds),
+            **({} if variant.protocol == "default" else {"protocol": variant.protocol}),
         }
         for label, variant in METHODS.items()
         if label in everything(shown)
@@ -54,7 +54,7 @@ def rows_and_pick(shown: Settings) -> tuple[dict, ...]:
 
 def contenders(shown: Settings) -> tuple[dict, ...]:
     """The rows of methods that use inputs."""
-    return tuple(row for row in rows_and_pick(shown) if not {*PRIOR} & {*row["labels"]})
+    return tuple(row for row in rows_and_pick(shown) if PRIOR not in row["labels"])
 
 
 def spoken_for(shown: Settings) -> tuple[dict, ...]:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fedlib.papers import _frame
-from fedlib.papers._frame import Variant
 from fedlib.spec import Run
 
 NUM_EXPERTS = 3  # the number of concepts, for all methods with experts
@@ -19,31 +18,55 @@ TUNING_SEED = 100  # of the split and the trials; no reported run has it
 SERVER_LR = 0.03  # of the server's Adam, in methods that have one
 SERVER = {"solver": "sgd", "lr": 0.1, "batch_size": 32, "epochs": 1}  # on the server's own data
 
-# Hyper-parameters are those that are not the class's defaults.
+
+@dataclass(frozen=True)
+class Variant(_frame.Variant):
+    """A method; its hyper-parameters are those that are not the class's defaults.
+
+    Attributes:
+      home: the worlds that meet its assumption.
+      needs: "clusters" (true ones), "everybody" (in every round), "body" (of the model), "server"
+        (with data), or nothing ("").
+      width: of the model, which in methods with two is the shared one.
+      protocol: of its predictions.
+    """
+
+    home: tuple[str, ...] = field(default=(), kw_only=True)
+    needs: str = field(default="", kw_only=True)
+    width: float = field(default=1, kw_only=True)
+    protocol: str = field(default="default", kw_only=True)
+
+
+EXPERTS = {"num_experts": NUM_EXPERTS}
+CLUSTERED = {**EXPERTS, "cluster_init": "full", "stop": "never", "stop_split": "val"}
 METHODS = {
-    "pooled": Variant("Pooled data", "pooled"),
-    "local": Variant("Local", "local"),
-    "fedavg": Variant("FedAvg", "fedavg"),
-    "fedavg-plus": Variant("FedAvg, fine-tuned", "fedavg_plus"),
+    "pooled": Variant("Pooled data", "pooled", home=("one",)),
+    "local": Variant("Local", "local", home=("own",)),
+    "fedavg": Variant("FedAvg", "fedavg", home=("one",)),
+    "fedavg-plus": Variant("FedAvg, fine-tuned", "fedavg_plus", home=("priors",)),
     "ditto": Variant("Ditto", "ditto", {"lam": 0.1}),
     "apfl": Variant("APFL", "apfl", {"alpha": 0.5}),
-    "known-clusters": Variant("Known clusters", "oracle_clusters"),
+    "known-clusters": Variant(
+        "Known clusters", "oracle_clusters", home=("clusters",), needs="clusters"
+    ),
     "ifca": Variant(
         "IFCA",
         "ifca",
-        {"num_experts": NUM_EXPERTS, "cluster_init": "full", "stop": "never", "stop_split": "val"}
-        | {"exploration": "eps", "epsilon": 0.0},
+        {**CLUSTERED, "exploration": "eps", "epsilon": 0.0},
+        home=("clusters",),
     ),
-    "fedem": Variant("FedEM", "fedem", {"num_experts": NUM_EXPERTS}),
-    "gated-experts": Variant("Gated experts", "gated_experts", {"num_experts": NUM_EXPERTS}),
-    "fedmix": Variant("FedMix", "fedmix", {"num_experts": NUM_EXPERTS, "server_lr": SERVER_LR}),
-    "biased-fedavg": Variant("Biased FedAvg", "biased_fedavg", {"server_lr": SERVER_LR}),
-    "fedrep": Variant("FedRep", "fedrep"),
-    "lg-fedavg": Variant("LG-FedAvg", "lg_fedavg"),
-    "pfedmm": Variant("pFedMM", "pfedmm", {"num_experts": NUM_EXPERTS}),
+    "fedem": Variant("FedEM", "fedem", EXPERTS, home=("clusters", "mixtures")),
+    "gated-experts": Variant("Gated experts", "gated_experts", EXPERTS, home=("regions",)),
+    "fedmix": Variant("FedMix", "fedmix", {**EXPERTS, "server_lr": SERVER_LR}, home=("regions",)),
+    "biased-fedavg": Variant(
+        "Biased FedAvg", "biased_fedavg", {"server_lr": SERVER_LR}, home=("priors",)
+    ),
+    "fedrep": Variant("FedRep", "fedrep", home=("heads",), needs="body"),
+    "lg-fedavg": Variant("LG-FedAvg", "lg_fedavg", needs="body"),
+    "pfedmm": Variant("pFedMM", "pfedmm", EXPERTS, needs="body"),
     # From here on, only in real federations.
     "label-prior": Variant("Label prior", "local"),
-    "fedavg-wide": Variant("FedAvg, 3 x as wide", "fedavg"),
+    "fedavg-wide": Variant("FedAvg, 3 x as wide", "fedavg", width=3),
     "fedavg-adam": Variant("FedAvg (server Adam)", "fedavg_adam", {"server_lr": SERVER_LR}),
     "fedprox": Variant("FedProx", "fedprox", {"mu": 0.1}),
     "qffl": Variant("q-FFL", "qffl", {"q": 1.0}),
@@ -51,70 +74,50 @@ METHODS = {
     "pfedme": Variant("pFedMe", "pfedme", {"mu": 1.0}),
     "l2sgd": Variant("L2SGD", "l2sgd", {"p": 0.1, "lam": 0.05}),
     "local-global": Variant("Local/Global", "local_global", {"server_lr": SERVER_LR}),
-    "clustered": Variant("Clustered FL", "clustered"),
+    "clustered": Variant("Clustered FL", "clustered", needs="everybody"),
     "fedmix-clients": Variant(
-        "FedMix by clients", "fedmix_clients", {"num_experts": NUM_EXPERTS, "server_lr": SERVER_LR}
+        "FedMix by clients", "fedmix_clients", {**EXPERTS, "server_lr": SERVER_LR}
     ),
     "adaptive-experts": Variant(
         "Adaptive experts",
         "adaptive_experts",
         {
-            **{"num_experts": NUM_EXPERTS, "cluster_init": "full", "stop": "never"},
-            **{"stop_split": "val", "exploration": "eps", "epsilon": 0.1},
+            **CLUSTERED,
+            **{"exploration": "eps", "epsilon": 0.1},
             **{"local_lr": 0.1, "gate_lr": 0.01, "local_epochs": 30, "gate_epochs": 30},
         },
+        protocol="moe",
     ),
     "pfedmoe": Variant("pFedMoE", "pfedmoe"),
-    "fml": Variant("FML", "fml"),
-    "fedkd": Variant("FedKD", "fedkd"),
-    "fedapen": Variant("FedAPEN", "fedapen"),
+    "fml": Variant("FML", "fml", width=0.5),
+    "fedkd": Variant("FedKD", "fedkd", width=0.5),
+    "fedapen": Variant("FedAPEN", "fedapen", width=0.5),
     "fedproto": Variant("FedProto", "fedproto"),
     "fedgh": Variant("FedGH", "fedgh"),
     "fedtgp": Variant("FedTGP", "fedtgp", {"server_epochs": 10}),  # 100 take a quarter of the time
     "fd": Variant("FD", "fd"),
     # From here on, only where a server has data.
     "server-finetuning": Variant(
-        "FedAvg, tuned on the server", "server_finetuning", {"server": SERVER}
+        "FedAvg, tuned on the server", "server_finetuning", {"server": SERVER}, needs="server"
     ),
-    "centmoe": Variant("CentMoE", "centmoe"),
-    "avg-moe": Variant("Avg-MoE", "moe_fedavg"),
-    "fedjets": Variant("FedJETs", "fedjets"),
-    "fedmoe": Variant("Fed-MoE", "fedmoe", {"server": SERVER}),
-    "ensemble": Variant("Ensemble of clients", "ensemble"),
-    "fedrolex": Variant("FedRolex", "fedrolex"),
+    "centmoe": Variant("CentMoE", "centmoe", needs="server"),
+    "avg-moe": Variant("Avg-MoE", "moe_fedavg", needs="server"),
+    "fedjets": Variant("FedJETs", "fedjets", needs="server"),
+    "fedmoe": Variant("Fed-MoE", "fedmoe", {"server": SERVER}, needs="server"),
+    "ensemble": Variant("Ensemble of clients", "ensemble", needs="server"),
+    "fedrolex": Variant("FedRolex", "fedrolex", needs="server"),
 }
 IN_WORLDS = tuple(METHODS)[: tuple(METHODS).index("label-prior")]
-ON_SERVER = tuple(METHODS)[tuple(METHODS).index("server-finetuning") :]
+ON_SERVER = tuple(label for label, method in METHODS.items() if method.needs == "server")
 GATED_ON_SERVER = ("centmoe", "avg-moe", "fedjets", "fedmoe")
-WIDTHS = {"fedavg-wide": 3} | dict.fromkeys(("fml", "fedkd", "fedapen"), 0.5)  # of the shared model
 TWO_MODELS = ("fml", "fedkd", "fedapen")  # methods whose clients keep the ordinary model private
-PROTOCOLS = {"adaptive-experts": "moe"}  # of a method's predictions, by default "default"
-PRIOR = ("label-prior",)  # methods that ignore inputs
+PRIOR = "label-prior"  # the method that ignores inputs
 GATE = 16  # units, or channels, of a separate gate network
-# What some need: true clusters, everybody in every round, a model with a body, data of a server.
-NEEDS = {
-    **{"known-clusters": "clusters", "clustered": "everybody"},
-    **dict.fromkeys(("fedrep", "lg-fedavg", "pfedmm"), "body"),
-    **dict.fromkeys(ON_SERVER, "server"),
-}
-HOMES = {  # by label: the worlds that meet the method's assumption
-    "pooled": ("one",),
-    "local": ("own",),
-    "fedavg": ("one",),
-    "known-clusters": ("clusters",),
-    "ifca": ("clusters",),
-    "fedem": ("clusters", "mixtures"),
-    "gated-experts": ("regions",),
-    "fedmix": ("regions",),
-    "biased-fedavg": ("priors",),
-    "fedavg-plus": ("priors",),
-    "fedrep": ("heads",),
-}
 
 
 def able(labels: Iterable[str], *there: str) -> tuple[str, ...]:
     """Those of the methods that need nothing, or something that is there."""
-    return tuple(label for label in labels if NEEDS.get(label) in (None, *there))
+    return tuple(label for label in labels if METHODS[label].needs in ("", *there))
 
 
 def tuning(trials: int, rates: tuple[float, float] = RATES, rung: bool = False) -> dict:
@@ -166,7 +169,7 @@ class Setting(_frame.Setting):
             label,
             METHODS[label],
             params=self._own(label),
-            model="constant" if label in PRIOR else self.model,
+            model="constant" if label == PRIOR else self.model,
             model_params=self._arguments(label),
             modules=self._modules(label),
             rounds=self.rounds,
@@ -184,7 +187,8 @@ class Setting(_frame.Setting):
 
     def _tuning(self, label: str) -> dict | None:
         """The tuning of a method, which validates the method's own predictions."""
-        how = {"protocol": PROTOCOLS[label]} if label in PROTOCOLS else {}
+        protocol = METHODS[label].protocol
+        how = {} if protocol == "default" else {"protocol": protocol}
         return {**self.tuning, **how} if self.tuning else None
 
     def _arguments(self, label: str) -> dict:
@@ -193,14 +197,15 @@ class Setting(_frame.Setting):
         if self.architectures:
             shares = label in (*TWO_MODELS, "pfedmoe")
             return arguments | dict(self.architectures[-1 if shares else 0])
-        if label in PRIOR:
+        if label == PRIOR:
             return {"num_classes": arguments["num_classes"]}
         if label == "fedrolex":
             return arguments | {"hidden": 2 * arguments["hidden"]}
-        if label not in WIDTHS:
+        times = METHODS[label].width
+        if times == 1:
             return arguments
         widths = ("hidden",) if self.model == "mlp" else ("channels", "hidden")
-        return arguments | {width: int(arguments[width] * WIDTHS[label]) for width in widths}
+        return arguments | {width: int(arguments[width] * times) for width in widths}
 
     def _modules(self, label: str) -> dict:
         """Private models of methods with two, and gates that are networks of their own."""
