@@ -1,11 +1,11 @@
 """The papers: one package each, whose `declare(scale)` returns a `fedlib.spec.Paper`.
 
-A package has `settings` (methods and hyper-parameters of its runs), `scales` (federations and runs
-at each scale; long lists of federations are in `federations`), `exhibits` (its tables and figures),
-`criteria.csv` (acceptance criteria of a reproduction; `criteria` says which runs and numbers they
-are about), `published.csv` (the paper's numbers), `citation.bib` and `README.md` (its
-specification). To add a paper, write such a package, or one file, `fedlib/papers/<name>.py`. A
-package is imported only when it is used.
+A package has `settings` (the meaning of each label, and hyper-parameters), `federations` (data sets
+and partitions; short ones are in `scales`), `scales` (the labels that run on each federation),
+`exhibits` (its tables and figures), `criteria.csv` (acceptance criteria of a reproduction;
+`criteria` says which runs and numbers they are about), `published.csv` (the paper's numbers),
+`citation.bib` and `README.md` (its specification). To add a paper, write such a package, or one
+file, `fedlib/papers/<name>.py`. A package is imported only when it is used.
 """
 
 import csv

@@ -1,5 +1,8 @@
 """The common parts of all papers' declarations.
 
+A run is a label on a federation: `Setting.labels` lists the runs of a federation, and a table of
+`Variant` by label says what each means.
+
 A paper's tables and figures are constants: kinds of `fedlib.spec.tables` or `fedlib.spec.figures`
 in which fields that differ between scales are functions. `federations` is a function of all
 settings that returns the shown ones: `on("accuracy")`. Any other field may be a function of the
@@ -19,6 +22,12 @@ from fedlib.papers import _criteria
 from fedlib.spec import SCALES, Data, Paper, Run
 from fedlib.spec.exhibits import Exhibit
 from fedlib.spec.figures import ClientLabels
+
+TITLES = {  # of data sets
+    **{"digits": "Digits", "mnist": "MNIST", "emnist": "EMNIST", "femnist": "FEMNIST"},
+    **{"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"},
+}
+DIGITS_NOTE = "scikit-learn's 1,797 handwritten digits; not a data set of the paper."
 
 
 @dataclass(frozen=True)

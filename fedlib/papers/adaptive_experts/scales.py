@@ -6,7 +6,7 @@ sections are those of README.md.
 
 from dataclasses import replace
 
-from fedlib.papers._frame import Scale
+from fedlib.papers._frame import DIGITS_NOTE, TITLES, Scale
 from fedlib.papers.adaptive_experts.settings import (
     EXPLORATIONS,
     LOCALS,
@@ -33,11 +33,9 @@ READING = {
     "cifar10": {"scaling": "measured"},
     "femnist": {"source": "nist", "scaling": "unit"},
 }
-TITLES = {"digits": "Digits", "cifar10": "CIFAR-10"}
 # The largest clients possible with p = 1: class 0 is a majority class of all ten.
 TINY = {"num_clients": 10, "train_examples": 24}
 TESTED = {0.2: 40, 0.6: 12, 1.0: 8}  # most test images of a client, by p
-DIGITS_NOTE = "scikit-learn's 1,797 handwritten digits; not a data set of the paper."
 
 
 def clean(setting: Setting) -> Setting:

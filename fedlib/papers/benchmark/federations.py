@@ -8,6 +8,7 @@ number of training examples, n, decides between local and joint training.
 
 from dataclasses import replace
 
+from fedlib.papers._frame import TITLES
 from fedlib.papers.benchmark.settings import METHODS, ON_SERVER, Setting, able, tuning
 from fedlib.spec import Data
 
@@ -78,12 +79,6 @@ NETWORKS = {  # by data set; `cohort` is the share of the seen clients in a roun
     },
     "emnist": {**LETTERS, "cohort": 0.1},
     "femnist": {**LETTERS, "cohort": 0.25},
-}
-
-
-TITLES = {
-    **{"digits": "Digits", "mnist": "MNIST", "cifar10": "CIFAR-10"},
-    **{"emnist": "EMNIST", "femnist": "FEMNIST"},
 }
 
 

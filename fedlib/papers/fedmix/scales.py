@@ -4,7 +4,7 @@
 official code; sections are those of README.md, and F1 to F12 its decisions.
 """
 
-from fedlib.papers._frame import Scale
+from fedlib.papers._frame import DIGITS_NOTE, Scale
 from fedlib.papers.fedmix.federations import setting_of
 from fedlib.papers.fedmix.settings import ETAS, LENET_LINES, MANY_EXPERTS, ROTATION_LINES
 
@@ -27,7 +27,6 @@ TWO_SHARD = {"labels": ("fedmix-vae", "fedavg"), "roles": ("vae",)}
 DIGITS_MLP = {"in_features": 64, "hidden": [64, 32], "num_classes": 10}
 MNIST_MLP = {"in_features": 784, "hidden": [200, 200], "num_classes": 10}  # Liang et al.
 VAE = {"in_features": 784, "hidden": [512, 256], "latent": 32}  # appendix F
-DIGITS_NOTE = "scikit-learn's 1,797 handwritten digits; not a data set of the paper."
 
 
 def image(in_channels: int, side: int, num_classes: int) -> dict:

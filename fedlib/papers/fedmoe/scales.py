@@ -7,7 +7,7 @@ examples.
 
 from dataclasses import replace
 
-from fedlib.papers._frame import Scale
+from fedlib.papers._frame import DIGITS_NOTE, Scale
 from fedlib.papers.fedmoe.federations import DATASETS, Labels, of_classes, of_writers, setting_of
 from fedlib.papers.fedmoe.settings import (
     BETAS,
@@ -30,7 +30,6 @@ SEEDS = (0, 1, 2)  # ours; the paper does not state its number of repetitions
 MAJORITY = 0.6  # of the skewed reserved data (Figure 4)
 IN_ALL = 37_500  # training images of all clients of CIFAR-10 (section 0)
 SKEWED = ("avg-moe", "fedmoe")  # methods of Figure 4
-DIGITS_NOTE = "scikit-learn's 1,797 handwritten digits; not a data set of the paper."
 TEXT_NOTE = "texts of five classes, made up here; not a data set of the paper."
 
 

@@ -4,7 +4,7 @@ Sections are those of README.md. Client data are those of `path_line`: a few cla
 about equal shares of a class, and 8:2 training and test examples (9.1).
 """
 
-from fedlib.papers._frame import Scale
+from fedlib.papers._frame import DIGITS_NOTE, TITLES, Scale
 from fedlib.papers.pfedmoe.settings import (
     COMPARED,
     FEW,
@@ -35,7 +35,6 @@ TARGETS = {  # section 9.1; none is given for MNIST
 HELD = {"mnist": 2, "cifar10": 2, "cifar100": 10}  # classes of a client (section 4.1)
 CLASSES = {"cifar10": (4, 6, 8, 10), "cifar100": (30, 50, 70, 90, 100)}  # section 6, besides HELD
 GAMMAS = (0.1, 0.3, 0.5, 1.0)  # section 4.3
-TITLES = {"digits": "Digits", "mnist": "MNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 EVERYTHING = (*MAIN, *HOMOGENEOUS)
 
 COLOUR = {"in_channels": 3, "side": 32, "augment": True}
@@ -59,7 +58,6 @@ IMAGES = {
     ),
 }
 SCALING = {"cifar10": {"scaling": "imagenet"}}  # section 4.1, intentionally ImageNet's
-DIGITS_NOTE = "scikit-learn's 1,797 handwritten digits; not a data set of the paper."
 
 
 def demo() -> Scale:
