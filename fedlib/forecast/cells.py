@@ -44,13 +44,14 @@ def cells(
       seconds: of the open jobs, by run and stage.
     """
     every = [
-        _cell(paper, run, seconds, estimates) for paper in papers.values() for run in paper.runs
+        _cell(paper, str(name), run, seconds, estimates)
+        for paper in papers.values()
+        for name, run in paper.named().items()
     ]
     return sorted(every, key=lambda cell: (cell.seconds, cell.name))
 
 
-def _cell(paper: Paper, run: Run, seconds: Mapping, estimates: Estimates) -> RunCost:
-    name = f"{paper.name}/{run.federation}/{run.label}"
+def _cell(paper: Paper, name: str, run: Run, seconds: Mapping, estimates: Estimates) -> RunCost:
     left = [s for stage in TIMED for s in seconds.get((name, stage), ())]
     costs = [estimates.costs.get((name, stage)) for stage in TIMED]
     mb = max((cost.mb for cost in costs if cost), default=0.0)
@@ -188,8 +189,8 @@ def with_published(paper: Paper, file: str | Path) -> set[str]:
     numbers = printed.read(file) if tables else None
     datasets = {data.name: data.dataset for data in paper.data}
     return {
-        f"{paper.name}/{run.federation}/{run.label}"
-        for run in paper.runs
+        str(name)
+        for name, run in paper.named().items()
         for table in tables
         if table.shows(run.federation, run.label)
         and printed.has(numbers, table.published, datasets[run.federation], run.label)

@@ -18,7 +18,7 @@ from fedlib.spec import (  # noqa: F401 - registered
     worlds,
 )
 from fedlib.spec.exhibits import PRIMARY, Exhibit, View, declared
-from fedlib.spec.trainings import Data, Run
+from fedlib.spec.trainings import Data, Run, RunName
 
 # A table or figure by the name of its kind.
 Table, Figure = partial(declared, "table"), partial(declared, "figure")
@@ -51,6 +51,10 @@ class Paper:
     def __post_init__(self):
         for exhibit in (*self.tables.values(), *self.figures.values()):
             exhibit.check()
+
+    def named(self) -> dict[RunName, Run]:
+        """The runs by name."""
+        return {RunName(self.name, run.federation, run.label): run for run in self.runs}
 
     def exhibits_of(self, federation: str, label: str) -> list[Exhibit]:
         """The tables and figures that show a run."""

@@ -1,8 +1,21 @@
 """Declarations of federations and runs."""
 
 from dataclasses import asdict, dataclass, field
+from typing import NamedTuple
 
 SHOWN_ONLY = ("federation", "label", "title", "seeds", "settled_by", "notes")  # not in a run's spec
+
+
+class RunName(NamedTuple):
+    """The name of a run, as text "paper/federation/label"."""
+
+    paper: str
+    federation: str
+    label: str
+
+    def __str__(self) -> str:
+        """As in configurations."""
+        return "/".join(self)
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,7 @@ class Training(NamedTuple):
 def trainings_of(paper: Paper) -> list[Training]:
     """Every training run of a paper."""
     return [
-        Training(paper.name, run.federation, run.label, seed)
-        for run in paper.runs
-        for seed in paper.seeds_of(run)
+        Training(*name, seed) for name, run in paper.named().items() for seed in paper.seeds_of(run)
     ]
 
 
@@ -218,13 +216,6 @@ def _check_exhibit(where: str, stage: str, exhibit: Exhibit, paper: Paper) -> No
     for label in exhibit.labels:
         labels = [run.label for run in on_them]
         check_choice(f"{where}.labels", label, labels, "its federations have runs")
-
-
-def check_seed(paper: Paper, run: Run, seed: int) -> None:
-    """Raise ConfigError, with the run's seeds, unless `seed` is one of them."""
-    if seed not in (seeds := paper.seeds_of(run)):
-        name, known = f"{paper.name}/{run.federation}/{run.label}", ", ".join(map(str, seeds))
-        raise ConfigError(f"no run {name}/seed{seed}; it is declared with {known}")
 
 
 def common_seeds(paper: Paper, runs: Iterable[Run]) -> list[int]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedlib import seals
-from fedlib.spec import Paper, Run
+from fedlib.spec import Paper, Run, RunName
 
 MARK = " †"
 NOTE = "†: made elsewhere with older code, which may compute something else"
@@ -31,14 +31,13 @@ def marked(paper: Paper, noted: Iterable[str]) -> Paper:
     """The paper with a mark and a note on the runs whose files, or whose tuning's, are recorded."""
     folders = {Path(file).parts[-5:-1] for file in noted}
 
-    def of(run: Run) -> Run:
-        names = paper.name, run.federation, run.label
-        of_run = {("tuned", *names), *((*names, f"seed{seed}") for seed in paper.seeds_of(run))}
+    def of(name: RunName, run: Run) -> Run:
+        of_run = {("tuned", *name), *((*name, f"seed{seed}") for seed in paper.seeds_of(run))}
         if folders.isdisjoint(of_run):
             return run
         return replace(run, title=run.title + MARK, notes=(*run.notes, NOTE))
 
-    return replace(paper, runs=tuple(map(of, paper.runs)))
+    return replace(paper, runs=tuple(of(*one) for one in paper.named().items()))
 
 
 def _is_of(file: Path, code: str) -> bool:

@@ -20,8 +20,9 @@ from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
 from fedlib.run_spec import TUNED, run_roots, run_weights
 from fedlib.seals import is_stand_in, spec_digest
+from fedlib.spec import RunName
 from fedlib.spec.exhibits import EVERYTHING
-from fedlib.workflow import declarations, specs
+from fedlib.workflow import specs
 from fedlib.workflow.declarations import Training
 from fedlib.workflow.layout import STAGES
 from fedlib.workflow.provenance import code_digest
@@ -76,11 +77,7 @@ class Plan(Selection):
 
     def tunings(self) -> list[dict]:
         """Wildcards of every run that is tuned."""
-        return [
-            {"paper": paper, "federation": federation, "label": label}
-            for (paper, federation, label), run in self.runs.items()
-            if run.tuning
-        ]
+        return [name._asdict() for name, run in self.runs.items() if run.tuning]
 
     # --- Files ---------------------------------------------------------------------------------
 
@@ -123,8 +120,8 @@ class Plan(Selection):
 
     def choice(self, paper: str, federation: str, label: str, **_: object) -> list[str]:
         """The file with a run's tuned values; empty if it is not tuned."""
-        names = {"paper": paper, "federation": federation, "label": label}
-        return [self.path("choice", **names)] if self.run(**names).tuning else []
+        name = RunName(paper, federation, label)
+        return [self.path("choice", **name._asdict())] if self.run(*name).tuning else []
 
     def published(self, stage: str, paper: str, name: str) -> list[str]:
         """The paper's own numbers, relative to the repository; empty if the exhibit has none."""
@@ -241,11 +238,12 @@ class Plan(Selection):
                 return specs.of_report(self, self.digest)
         raise _no_job(stage, wildcards)
 
-    def _run_spec(self, seed: int, paper: str, federation: str, label: str) -> dict:
+    def _run_spec(self, seed: int, **names: str) -> dict:
         """`Run.spec` with the digest of the partition for training."""
-        names = {"paper": paper, "federation": federation, "label": label}
         run = self.run(**names)
-        declarations.check_seed(self.paper(paper), run, seed)
+        if seed not in (seeds := self.paper(names["paper"]).seeds_of(run)):
+            name, known = RunName(**names), ", ".join(map(str, seeds))
+            raise ConfigError(f"no run {name}/seed{seed}; it is declared with {known}")
         spec = self._on(seed, **names)
         return spec | ({TUNED: self.digest("tune", **names)} if run.tuning else {})
 

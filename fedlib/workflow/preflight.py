@@ -76,14 +76,14 @@ def declared(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
     The key is the stage that builds it, canonical JSON of its specification, and code digests.
     """
     script = code_digest(SCRIPT)
-    for (paper, federation, label), run in plan.runs.items():
-        names = {"paper": paper, "federation": federation, "label": label}
+    for name, run in plan.runs.items():
+        paper, federation, label = name
         spec = run.spec(run.tuning["seed"] if run.tuning else 0)
         spec |= {"groups": plan.papers[paper].tested(federation, label)}
         spec |= {"tuning": run.tuning} if run.tuning else {}
         where = f"papers.{paper}.runs[{federation}/{label}]"
         stage = "tune" if run.tuning else "train"
-        yield where, (stage, canonical_json(spec), plan.code(stage, **names), script)
+        yield where, (stage, canonical_json(spec), plan.code(stage, **name._asdict()), script)
     for name, paper in plan.papers.items():
         for data in paper.data:
             code = plan.code("partition", paper=name, federation=data.name)

@@ -61,9 +61,7 @@ class Selection:
             (name, data.name): data for name, paper in self.papers.items() for data in paper.data
         }
         self.runs = {
-            (name, run.federation, run.label): run
-            for name, paper in self.papers.items()
-            for run in paper.runs
+            name: run for paper in self.papers.values() for name, run in paper.named().items()
         }
 
     def trainings(self, paper: str | None = None) -> list[Training]:
@@ -140,7 +138,7 @@ def check_selection(config: Mapping, declared: Iterable[Paper]) -> None:
         choices = sorted({getattr(run, attribute) for run in runs})
         for value in config[key] or ():
             check_choice(key, value, choices, where)
-    known = [f"{p.name}/{run.federation}/{run.label}" for p in declared for run in p.runs]
+    known = [str(name) for paper in declared for name in paper.named()]
     for name in seeds_by_run(config["runs"] or ()):
         # Of hundreds of names, show those of the same federation, or else of the same paper.
         beginnings = name.rpartition("/")[0], name.partition("/")[0]
@@ -168,11 +166,11 @@ def selected(paper: Paper, config: Mapping) -> Paper:
     wanted = config["federations"], config["labels"]
     seeds, single = config["seeds"], seeds_by_run(config["runs"] or ())
     runs = tuple(
-        _changed(run, config["rounds"], single.get(name) or (() if seeds else run.seeds))
-        for run in paper.runs
+        _changed(run, config["rounds"], single.get(str(name)) or (() if seeds else run.seeds))
+        for name, run in paper.named().items()
         if _passes(run.federation, wanted[0])
         and (_passes(run.label, wanted[1]) or own_methods.is_own(run))
-        and ((name := f"{paper.name}/{run.federation}/{run.label}") in single or not single)
+        and (str(name) in single or not single)
     )
     used = {run.federation for run in runs}
     return dataclasses.replace(

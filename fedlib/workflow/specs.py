@@ -21,9 +21,8 @@ Digest = Callable[..., str]  # of a job, by its stage and wildcards
 def of_metrics(selection: Selection, digest: Digest, paper: Paper) -> dict:
     """The runs of the metrics, and the specifications of their two results."""
     runs = []
-    for run in paper.runs:
-        data = selection.data(paper.name, run.federation)
-        names = {"paper": paper.name, "federation": run.federation, "label": run.label}
+    for name, run in paper.named().items():
+        data, names = selection.data(paper.name, run.federation), name._asdict()
         tuned = {"tuned": digest("tune", **names)} if run.tuning else {}
         runs.append(
             {

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fedlib.forecast.estimates import TIMED, Estimates, Request, run_name
+from fedlib.spec import RunName
 from fedlib.workflow import stale
 from fedlib.workflow.layout import RESULTS_OF_RUNS
 from fedlib.workflow.plan import Plan
@@ -26,17 +27,16 @@ def jobs(plan: Plan) -> list[tuple[str, dict]]:
 def requests(plan: Plan) -> list[Request]:
     """Requests to `fedlib.forecast`: every run with such a job, with its first seed."""
     unfinished = {run_name(job) for _, job in jobs(plan)}
-    return [_request(plan, *name) for name in plan.runs if "/".join(name) in unfinished]
+    return [_request(plan, name) for name in plan.runs if str(name) in unfinished]
 
 
-def _request(plan: Plan, paper: str, federation: str, label: str) -> Request:
-    seed = plan.papers[paper].seeds_of(plan.run(paper, federation, label))[0]
-    names = {"paper": paper, "federation": federation, "label": label, "seed": seed}
+def _request(plan: Plan, name: RunName) -> Request:
+    job = {**name._asdict(), "seed": plan.papers[name.paper].seeds_of(plan.run(*name))[0]}
     return Request(
-        name=run_name(names),
-        spec=json.loads(plan.spec("evaluate", **names)),
-        data=plan.data(paper, federation).spec(0),
-        manifest=Path(plan.path("manifest", **names)),
+        name=str(name),
+        spec=json.loads(plan.spec("evaluate", **job)),
+        data=plan.data(name.paper, name.federation).spec(0),
+        manifest=Path(plan.path("manifest", **job)),
         device=plan.config["device"],
         executor=plan.config["executor"],
     )
