@@ -8,7 +8,9 @@ import pandas as pd
 import pytest
 from support import REPRODUCED
 
-from fedlib.report import comparisons, figures, metrics, printed, tables
+from fedlib.report import comparisons, metrics, printed
+from fedlib.report.figures import FigureInputs
+from fedlib.report.tables.sheets import TableInputs
 from fedlib.spec.exhibits import OF_PREDICTIONS
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
@@ -103,14 +105,14 @@ def looked_up(paper: str, monkeypatch) -> set[tuple[str, str, str, str]]:
 
     monkeypatch.setattr(printed, "fractions", noting)
     file = printed.read(ROOT / f"fedlib/papers/{paper}/published.csv")
-    for stage, module in (("table", tables), ("figure", figures)):
+    for stage, inputs in (("table", TableInputs), ("figure", FigureInputs)):
         for name, declared in getattr(plan.papers[paper], f"{stage}s").items():
             if declared.published is None:
                 continue
             exhibit = json.loads(plan.spec(stage, paper=paper, **{stage: name}))
             datasets = {data["name"]: data["dataset"] for data in exhibit["federations"]}
             pairs = {(datasets[run["federation"]], run["label"]) for run in exhibit["runs"]}
-            module.load(exhibit["kind"])(exhibit, *made_up(exhibit), file, **exhibit["params"])
+            inputs(exhibit, *made_up(exhibit), file).made()
     return seen
 
 

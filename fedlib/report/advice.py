@@ -42,11 +42,8 @@ class Ruling(NamedTuple):
 
 def rulings(kind: Advice, values: pd.DataFrame) -> list[Ruling]:
     """The result of each rule on all federations with its tag; rules without any are left out."""
-    found = []
-    for rule in kind.rules:
-        ruling = decide(kind, tagged(kind.tags, values, rule["tag"]), rule)
-        found += [ruling] if ruling else []
-    return found
+    found = (decide(kind, tagged(kind.tags, values, rule["tag"]), rule) for rule in kind.rules)
+    return [ruling for ruling in found if ruling]
 
 
 def tagged(tags: Mapping[str, Sequence[str]], values: pd.DataFrame, tag: str) -> pd.DataFrame:
@@ -73,11 +70,7 @@ def decide(kind: Advice, values: pd.DataFrame, rule: Mapping) -> Ruling | None:
         return None
     best = max(means, key=lambda title: means[title])
     numbers = contrasts.contrast(differences[best])
-    near = [
-        title
-        for title, mean in means.items()
-        if title != best and means[best] - mean <= statistics.ROPE
-    ]
+    near = [x for x in means if x != best and means[best] - means[x] <= statistics.ROPE]
     each = statistics.by_federation(differences[best])["value"]
     return Ruling(rule, best, numbers["verdict"], numbers, near, _more(each.to_numpy()))
 
@@ -144,8 +137,8 @@ def _followed(
 def _best_mean(others: pd.DataFrame, candidates: Sequence[str]) -> str:
     """The candidate of highest mean accuracy over the federations that have all of them."""
     table = others.groupby(["federation", "title"])["value"].mean().unstack()
-    there = [title for title in candidates if title in table]
-    return table[there].dropna().mean().idxmax() if len(table[there].dropna()) else ""
+    complete = table[[title for title in candidates if title in table]].dropna()
+    return complete.mean().idxmax() if len(complete) else ""
 
 
 def gain(regrets: pd.DataFrame, left_out: str, against: str) -> dict | None:

@@ -43,7 +43,7 @@ def draw(given: Inputs) -> Figure:
         focused = curves.focus(axes, [curve["mean"] for curve in drawn]) or focused
         canvas.percent_axis(axes)
         _mark(axes)
-    canvas.finish(
+    return canvas.finish(
         figure,
         exhibit,
         style.method_handles(exhibit, looks),
@@ -51,7 +51,6 @@ def draw(given: Inputs) -> Figure:
         *(canvas.spread_text(exhibit, "band"), focused, SILENT_NOTE if silent else ""),
         style.others_note(exhibit, looks),
     )
-    return figure
 
 
 def _check_until(exhibit: dict, until: dict[str, float]) -> None:

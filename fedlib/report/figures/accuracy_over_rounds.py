@@ -3,8 +3,6 @@
 It is the accuracy of the seen clients, or of a global model on the server's examples.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -33,20 +31,7 @@ MARKS = {
 CHOSEN = {"marker": "*", "linestyle": "None", "markersize": 11, "zorder": 5}
 MARKS_NOTE = "Marks are read off the paper's figure."
 CHOSEN_NOTE = "Star: the round whose model validation chose, of each seed."
-END_SPAN, PEAK_SPAN = (1.012, 1.045), (1.053, 1.086)  # fractions of a panel's width
-
-
-class _Paper(NamedTuple):
-    """Published numbers of the paper's curves, by (dataset, label)."""
-
-    ends: dict[tuple[str, str], float]
-    peaks: dict[tuple[str, str], float]
-    waypoints: dict[tuple[str, str], list[tuple[int, float]]]
-
-    def levels(self, dataset: str) -> list[float]:
-        """Accuracies marked beside the panels of a data set."""
-        known = (*self.ends.items(), *self.peaks.items())
-        return [level for (where, _), level in known if where == dataset]
+SPANS = {"end": (1.012, 1.045), "peak": (1.053, 1.086)}  # fractions of a panel's width
 
 
 def draw(given: Inputs) -> Figure:
@@ -60,9 +45,11 @@ def draw(given: Inputs) -> Figure:
     exhibit, kind = given.exhibit, given.kind
     accuracy = curves.Accuracy(kind.metric, kind.protocol, kind.split, kind.group)
     shown = curves.over_rounds(given, accuracy)
-    peaks = printed.fractions(given.published, kind.peaks, kind.metric)
-    waypoints = _waypoints(given.published, kind.waypoints, kind.metric)
-    paper = _Paper(given.printed(kind.metric), peaks, waypoints)
+    paper = {
+        "end": given.printed(kind.metric),
+        "peak": printed.fractions(given.published, kind.peaks, kind.metric),
+        "way-point": _waypoints(given.published, kind.waypoints, kind.metric),
+    }
     stars = _chosen(given) if kind.chosen else {}
     looks = style.looks(exhibit, scores=curves.scores(shown))
     figure, grid = canvas.by_federation(exhibit, "Communication round", accuracy.axis())
@@ -78,7 +65,9 @@ def draw(given: Inputs) -> Figure:
                 where = federation["dataset"], run["label"]
                 marks |= _mark_published(axes, paper, where, curve, look)
         canvas.rounds_axis(axes)
-        focused = curves.focus(axes, drawn, paper.levels(federation["dataset"])) or focused
+        beside = (level for name in SPANS for level in paper[name].items())
+        levels = [level for (where, _), level in beside if where == federation["dataset"]]
+        focused = curves.focus(axes, drawn, levels) or focused
         canvas.percent_axis(axes)
     handles = [*style.method_handles(exhibit, looks), *_mark_handles(marks)]
     return canvas.finish(figure, exhibit, handles, *_notes(exhibit, looks, stars, focused, marks))
@@ -129,20 +118,24 @@ def _waypoints(published: pd.DataFrame | None, exhibit: str | None, metric: str)
 
 
 def _mark_published(
-    axes: Axes, paper: _Paper, where: tuple[str, str], curve: pd.DataFrame, look: style.Look
+    axes: Axes, paper: dict, where: tuple[str, str], curve: pd.DataFrame, look: style.Look
 ) -> set[str]:
-    """Mark published numbers of the curve (data set, label) -> the `MARKS` that were drawn."""
+    """Mark published numbers of the curve (data set, label) -> the `MARKS` that were drawn.
+
+    Args:
+      paper: by mark, the numbers by data set and label; of way-points, with their rounds.
+    """
     drawn = set()
-    passed = [(x, y) for x, y in paper.waypoints.get(where, ()) if x <= curve["round"].max()]
+    passed = [(x, y) for x, y in paper["way-point"].get(where, ()) if x <= curve["round"].max()]
     if passed:
         point = MARKS["way-point"] | {"markeredgecolor": look.color}
         axes.plot(*zip(*passed, strict=True), **point, clip_on=False, zorder=4)
         drawn.add("way-point")
-    for name, values, span in (("end", paper.ends, END_SPAN), ("peak", paper.peaks, PEAK_SPAN)):
-        if where in values:
+    for name, span in SPANS.items():
+        if where in paper[name]:
             dash = {"color": look.color, "solid_capstyle": "butt", "clip_on": False}
             dash["linewidth"] = MARKS[name]["markeredgewidth"]
-            level = [values[where]] * 2
+            level = [paper[name][where]] * 2
             axes.plot(span, level, transform=axes.get_yaxis_transform(), **dash)
             drawn.add(name)
     return drawn
@@ -150,13 +143,9 @@ def _mark_published(
 
 def _mark_handles(marks: set[str]) -> list[Line2D]:
     """Legend entries of the marks that were drawn, in grey because they are for every method."""
+    grey = {"color": style.GREY, "markeredgecolor": style.GREY}
     return [
-        Line2D(
-            [],
-            [],
-            label=f"published {name}",
-            **{"color": style.GREY, "markeredgecolor": style.GREY, **look},
-        )
+        Line2D([], [], label=f"published {name}", **grey, **look)
         for name, look in MARKS.items()
         if name in marks
     ]

@@ -44,7 +44,7 @@ def draw(given: Inputs) -> Figure:
         )
         axes.grid(False, axis="x")
         axes.yaxis.set_major_formatter(lambda value, _: canvas.number(100 * value))
-    canvas.finish(
+    return canvas.finish(
         figure,
         exhibit,
         [],
@@ -54,7 +54,6 @@ def draw(given: Inputs) -> Figure:
         "After the last round.",
         canvas.spread_text(exhibit, " or ".join(spreads)),
     )
-    return figure
 
 
 def _draw_bars(axes: Axes, values: pd.DataFrame, color: str) -> None:

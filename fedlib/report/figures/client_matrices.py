@@ -73,8 +73,7 @@ def draw(given: Inputs) -> Figure:
         for _, matrix in row:
             image = _draw(next(free), _ordered(matrix), matrix.cluster, "Expert")
     heat.scale(figure, image, grid, "weight of the expert")
-    canvas.finish(figure, exhibit, [], CHOSEN if len(exhibit["seeds"]) > 1 else "", MEANING)
-    return figure
+    return canvas.finish(figure, exhibit, [], CHOSEN if len(exhibit["seeds"]) > 1 else "", MEANING)
 
 
 def _read(given: Inputs, run: dict, seed: int) -> _Matrix:

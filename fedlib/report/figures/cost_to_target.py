@@ -52,7 +52,7 @@ def draw(given: Inputs) -> Figure:
         _draw_dots(axes, spent, runs, looks)
         axes.set_yticks(range(len(runs)), [run["title"] for run in runs])
         axes.set_xlabel(PANELS[field])
-    canvas.finish(
+    return canvas.finish(
         figure,
         exhibit,
         [],
@@ -61,7 +61,6 @@ def draw(given: Inputs) -> Figure:
         "axes; k, M, G, T: thousands, millions, ...",
         canvas.spread_text(exhibit, "whisker"),
     )
-    return figure
 
 
 def _check(exhibit: dict, targets: dict[str, float]) -> None:

@@ -29,7 +29,7 @@ def draw(given: Inputs) -> Figure:
         draw_histogram(histogram, of_clients.matrix(mine, "local_weight_bins"), look.color)
         image = draw_means(by_class, _by_class(mine))
     heat.scale(figure, image, grid[1::2], "mean weight of the local expert")
-    canvas.finish(
+    return canvas.finish(
         figure,
         exhibit,
         [],
@@ -38,7 +38,6 @@ def draw(given: Inputs) -> Figure:
         "and the global expert sum to 1. Lines: clients; bars: all of them. Grey: the client has "
         "no test examples of the class.",
     )
-    return figure
 
 
 def _by_class(clients: pd.DataFrame) -> np.ndarray:

@@ -12,10 +12,7 @@ from fedlib.report.figures import canvas, curves, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import DIVERGENCE, over_seeds
 
-MEANING = (
-    "Averaged over the experts of a run.",
-    "0: all clients of a round change a tensor alike; the tensors of a model are added up.",
-)
+ZERO = "0: all clients of a round change a tensor alike; the tensors of a model are added up."
 
 
 def draw(given: Inputs) -> Figure:
@@ -33,11 +30,11 @@ def draw(given: Inputs) -> Figure:
             curves.draw_curve(axes, curve, looks[run["label"]], exhibit["runs"])
         canvas.rounds_axis(axes)
         axes.set_ylim(bottom=0)
-    mean, zero = MEANING
     smoothed = f"Means over the last {window} rounds, fewer at the start." if window > 1 else ""
     band = canvas.spread_text(exhibit, "band")
     handles = style.method_handles(exhibit, looks)
-    return canvas.finish(figure, exhibit, handles, mean, smoothed, zero, band)
+    mean = "Averaged over the experts of a run."
+    return canvas.finish(figure, exhibit, handles, mean, smoothed, ZERO, band)
 
 
 def _windowed(rows: pd.DataFrame, window: int) -> pd.DataFrame:

@@ -32,13 +32,14 @@ def draw(given: Inputs) -> Figure:
     exhibit, kind = given.exhibit, given.kind
     found = _placed(given)
     xs, ys = sorted(found["x"].unique()), sorted(found["y"].unique())
-    titles = [row["title"] for row in kind.rows]
-    tables = {title: 100 * _table(found, title, xs, ys) for title in titles}
-    figure, grid = canvas.panels(["Best method", *titles], *kind.names)
     colors = {row["title"]: _color(exhibit, row) for row in kind.rows}
-    best = _best(tables)
-    _draw_best(grid[0], best, tables, colors)
-    most = max(float(np.ceil(np.nanmax(table))) for table in tables.values())
+    tables = {title: 100 * _table(found, title, xs, ys) for title in colors}
+    titles = [*colors]
+    figure, grid = canvas.panels(["Best method", *titles], *kind.names)
+    stacked = np.stack([*tables.values()])
+    best = np.where(np.isnan(stacked), np.inf, stacked).argmin(0)  # number of the method [y, x]
+    _draw_best(grid[0], best, stacked, [*colors.values()])
+    most = float(np.ceil(np.nanmax(stacked)))
     for title, axes in zip(titles, grid[1:], strict=True):
         image = heat.draw(axes, tables[title], [""] * len(xs), most=most)
     is_drawn = all([_line(axes, kind.theory, xs, ys) for axes in grid])
@@ -75,28 +76,25 @@ def _table(found: pd.DataFrame, title: str, xs: Sequence[float], ys: Sequence[fl
     return own.reindex(index=ys, columns=xs).to_numpy()
 
 
-def _best(tables: dict[str, np.ndarray]) -> np.ndarray:
-    """Number of the method of least regret in every cell -> [y, x]"""
-    stacked = np.stack([np.nan_to_num(table, nan=np.inf) for table in tables.values()])
-    return stacked.argmin(0)
-
-
 def _color(exhibit: dict, row: dict) -> str:
     looks = style.looks(exhibit)
     return next(looks[label].color for label in row["labels"] if label in looks)
 
 
-def _draw_best(axes: Axes, best: np.ndarray, tables: dict, colors: dict) -> None:
-    """Draw every cell in the colour of its best method, with that method's regret."""
-    titles = [*tables]
-    stacked = np.stack([*tables.values()])
+def _draw_best(axes: Axes, best: np.ndarray, regrets: np.ndarray, colors: Sequence[str]) -> None:
+    """Draw every cell in the colour of its best method, with that method's regret.
+
+    Args:
+      best: [y, x] number of the method.
+      regrets: [methods, y, x] in points.
+    """
     for (y, x), number in np.ndenumerate(best):
-        least = stacked[number, y, x]
+        least = regrets[number, y, x]
         if np.isnan(least):  # no run in this cell
             continue
-        equal = (stacked[:, y, x] <= least + EQUAL).sum() > 1
+        equal = (regrets[:, y, x] <= least + EQUAL).sum() > 1
         box = ([x - 0.5, x + 0.5, x + 0.5, x - 0.5], [y - 0.5, y - 0.5, y + 0.5, y + 0.5])
-        axes.fill(*box, facecolor=(colors[titles[number]], PALE), edgecolor="white")
+        axes.fill(*box, facecolor=(colors[number], PALE), edgecolor="white")
         text = canvas.number(least, ".1f") + "+" * bool(equal)
         axes.text(x, y, text, ha="center", va="center")
     axes.set_xlim(-0.5, best.shape[1] - 0.5)

@@ -46,7 +46,7 @@ def draw(given: Inputs) -> Figure:
         _draw_row(panels, points)
         seen["class"] |= set(points.label.tolist())
         seen["client"] |= set(points.client.tolist())
-    canvas.finish(
+    return canvas.finish(
         figure,
         exhibit,
         _handles(seen),
@@ -55,7 +55,6 @@ def draw(given: Inputs) -> Figure:
         "a run together, test examples of some clients after the last round. A panel shows the "
         "part of the map where its points are; distances between far points mean little.",
     )
-    return figure
 
 
 def _points(shown: pd.DataFrame, run: dict, kinds: int) -> embeddings.Points:

@@ -49,8 +49,7 @@ def draw(given: Inputs) -> Figure:
         canvas.spread_text(exhibit, "bar"),
         exhibits.parameter_note(kind.parameter, kind.symbol),
     )
-    canvas.finish(figure, exhibit, handles, "After the last round.", *meaning, even)
-    return figure
+    return canvas.finish(figure, exhibit, handles, "After the last round.", *meaning, even)
 
 
 def scale_of(settings: list[float | str]) -> str:

@@ -6,6 +6,8 @@ both.
 """
 
 from collections.abc import Collection, Iterator
+from functools import partial
+from itertools import compress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -122,20 +124,16 @@ def _blocks(table: pd.DataFrame, names: tuple[str, str], words: Collection[str])
     columns = [*map(Column, ("run", "of", "metric", *names, "difference", "seeds"))]
     for paper, rows in table[~_same(table) & ~_numbered(table)].groupby("paper", sort=False):
         cells = [_row(row) for row in rows.to_dict("records")]
-        cells = [row for row in cells if _has(words, paper, *(cell.text for cell in row[:3]))]
-        if cells:
-            yield Block(paper, columns, cells, num_keys=3)
-
-
-def _has(words: Collection[str], *texts: str) -> bool:
-    found = " ".join(texts).lower()
-    return all(word.lower() in found for word in words)
+        texts = [" ".join([paper, *(cell.text for cell in row[:3])]).lower() for row in cells]
+        wanted = [all(word.lower() in text for word in words) for text in texts]
+        if any(wanted):
+            yield Block(paper, columns, [*compress(cells, wanted)], num_keys=3)
 
 
 def _row(row: dict) -> list[Cell]:
     percent = row["metric"] in FRACTIONS
     a, b, change = ({x: row[f"{name}_{x}"] for x in SPREAD} for name in ("a", "b", "difference"))
-    plain, signed = (_percent, _points) if percent else (_plain, _signed)
+    plain, signed = (_percent, partial(points, decimals=DECIMALS)) if percent else (_plain, _signed)
     leaves_out_zero = abs(change["mean"]) > change["ci95"]  # False without an interval
     return [
         Cell(f"{row['federation']}/{row['label']}"),
@@ -150,10 +148,6 @@ def _row(row: dict) -> list[Cell]:
 
 def _percent(value: float) -> str:
     return f"{100 * value:.{DECIMALS}f}"
-
-
-def _points(value: float) -> str:
-    return points(value, DECIMALS)
 
 
 def _plain(value: float) -> str:

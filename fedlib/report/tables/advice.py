@@ -24,11 +24,14 @@ def build(given: TableInputs) -> Sheet:
     regrets = advice.tested(kind, values)
     rulings = pd.DataFrame(map(_ruling, advice.rulings(kind, values)))
     tests = pd.DataFrame(
-        {"part": left_out, "name": way, **_summary(part["value"])}
+        {"part": left_out, "name": way, "federations": len(part)}
+        | {"mean": part["value"].mean(), "worst": part["value"].max()}
         for (left_out, way), part in regrets.groupby(["left_out", "way"], sort=False)
     )
     gains = {part: advice.gain(regrets, part, kind.against) for part in LEFT_OUT}
-    numbers = [rulings, tests, *(_gain(part, gain) for part, gain in gains.items() if gain)]
+    about = {part: {"part": f"gain, {part}", "name": advice.FOLLOWED} for part in gains}
+    leads = [pd.DataFrame([about[part] | gain]) for part, gain in gains.items() if gain]
+    numbers = [rulings, tests, *leads]
     return given.sheet(
         pd.concat([part for part in numbers if len(part)], ignore_index=True),
         _blocks(rulings, tests),
@@ -70,15 +73,6 @@ def _ruling(ruling: advice.Ruling) -> dict:
     """A row of the numbers."""
     about = {"part": "rules", "name": ruling.rule["sentence"], "title": ruling.title}
     return about | {"more": ruling.more, "near": "; ".join(ruling.near), **ruling.numbers}
-
-
-def _gain(part: str, gain: dict) -> pd.DataFrame:
-    """A row of the numbers: the lead of the rules over always choosing the same method."""
-    return pd.DataFrame([{"part": f"gain, {part}", "name": advice.FOLLOWED, **gain}])
-
-
-def _summary(values: pd.Series) -> dict:
-    return {"federations": len(values), "mean": values.mean(), "worst": values.max()}
 
 
 def _rules(part: pd.DataFrame) -> Columns:

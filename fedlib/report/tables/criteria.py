@@ -186,23 +186,21 @@ def _row(
     ours: list[float] = []
     seeds = 0
     if run:
-        found = _of_common_seeds([[source.of(cell) for cell in term] for term in terms])
-        ours = [_difference([x.mean() for x in term], criterion.unit) for term in found]
-        seeds = len(found[0][0])
+        cells = [source.of(cell) for term in terms for cell in term]
+        found = pd.concat(cells, axis="columns", join="inner")  # the seeds that all runs have
+        seeds, means = len(found), iter(found.mean().tolist())
+        ours = [_difference([next(means) for _ in term], criterion.unit) for term in terms]
         if not seeds:
             raise ConfigError(f"criterion {criterion.title!r}: its runs have no seed in common")
         if testable:
             reached, margin = predicates.verdict(criterion, ours, theirs, seeds)
-    names = source.names(criterion)
-    texts = {"paper": _texts(criterion, theirs), "here": _texts(criterion, ours)}
-    named = {
-        "paper": _named(criterion, names, theirs, texts["paper"]),
-        "here": _named(criterion, names, ours, texts["here"]),
-    }
+    names, values = source.names(criterion), {"paper": theirs, "here": ours}
+    texts = {who: _texts(criterion, values[who]) for who in values}
+    named = {who: _named(criterion, names, values[who], texts[who]) for who in values}
     if criterion.published:
-        theirs = [_number(criterion.published, published)]
-        texts["paper"] = [f"{theirs[0]:.4g}"]
-        named["paper"] = texts["paper"][0]
+        values["paper"] = [_number(criterion.published, published)]
+        named["paper"] = f"{values['paper'][0]:.4g}"
+        texts["paper"] = [named["paper"]]
     numbers = {
         "criterion": criterion.title,
         "source": criterion.source,
@@ -214,7 +212,7 @@ def _row(
         "margin": np.nan if margin is None else margin,
         "seeds": seeds,
     }
-    claim = _claim(criterion, numbers, {"paper": theirs, "here": ours}) if run else None
+    claim = _claim(criterion, numbers, values) if run else None
     return _Row(numbers, named, claim)
 
 
@@ -243,12 +241,6 @@ def _claim(criterion: Criterion, row: dict, numbers: dict[str, list[float]]) -> 
         texts={"paper": row["published"], "here": row["value"]},
         numbers={who: found for who, found in numbers.items() if not np.isnan(found).any()},
     )
-
-
-def _of_common_seeds(terms: list[list[pd.Series]]) -> list[list[pd.Series]]:
-    """The numbers of the seeds that all runs have."""
-    common = set.intersection(*({*series.index} for term in terms for series in term))
-    return [[series[series.index.isin(common)] for series in term] for term in terms]
 
 
 def _difference(numbers: list[float], unit: str) -> float:

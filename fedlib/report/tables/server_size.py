@@ -60,10 +60,9 @@ def build(given: TableInputs) -> Sheet:
 def _size(means: pd.DataFrame, federation: str, run: dict) -> dict[str, float]:
     """Parameters at the server, and numbers sent per round, of one run."""
     found = means.reindex(columns=list(NEEDED)).loc[federation, run["label"]]
-    missing = [name for name in NEEDED if np.isnan(found[name])]
-    if missing:
+    if found.isna().any():
         raise DataError(
-            f"{federation}/{run['label']} has no {missing[0]} among its metrics; run its "
+            f"{exhibits.name(run)} has no {found.isna().idxmax()} among its metrics; run its "
             "evaluation and the metrics stage again"
         )
     sent = {name: found[f"bytes_{name}"] / BYTES / run["rounds"] for name in ("up", "down")}

@@ -1,7 +1,5 @@
 """Methods by federation: accuracy, worst tenth, who is worse off, newcomers, calibration, costs."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import pandas as pd
 
@@ -89,26 +87,22 @@ def _columns(part: pd.DataFrame) -> Columns:
     """The columns of a federation's block."""
     yield Column("Method"), texts(part["title"])
     yield Column("accuracy"), means(part)
-    for title, name in (
-        ("worst tenth", "worst_tenth"),
-        ("worse off", "hurt"),
-        ("unseen", "unseen"),
-    ):
-        yield Column(title), texts(map(render.percent, part[name]))
+    yield Column("worst tenth"), texts(map(render.percent, part["worst_tenth"]))
+    yield Column("worse off"), texts(map(render.percent, part["hurt"]))
+    yield Column("unseen"), texts(map(render.percent, part["unseen"]))
     yield Column("gap"), texts(map(render.points, part["gap"]))
     yield Column("gain"), texts(map(render.points, part["gain"]))
-    for title, name in (("NLL", "nll"), ("Brier", "brier")):
-        yield Column(title), [*_numbers(part[name])]
+    yield Column("NLL"), _numbers(part["nll"])
+    yield Column("Brier"), _numbers(part["brier"])
     errors = zip(part["ece"], part["ece_by_chance"], strict=True)
     yield Column("ECE (chance)"), texts(_beside_chance(*both) for both in errors)
-    yield Column("MB sent"), [*_numbers(part["bytes"] / 1e6)]
-    yield Column("GFLOPs"), [*_numbers(part["flops"] / 1e9)]
+    yield Column("MB sent"), _numbers(part["bytes"] / 1e6)
+    yield Column("GFLOPs"), _numbers(part["flops"] / 1e9)
 
 
-def _numbers(values: pd.Series) -> Iterator[Cell]:
+def _numbers(values: pd.Series) -> list[Cell]:
     """Numbers with three digits."""
-    for value in values:
-        yield Cell(render.ABSENT if np.isnan(value) else f"{float(f'{value:.3g}'):,g}")
+    return texts(render.ABSENT if np.isnan(x) else f"{float(f'{x:.3g}'):,g}" for x in values)
 
 
 def _beside_chance(error: float, chance: float) -> str:
