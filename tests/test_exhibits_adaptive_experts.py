@@ -153,16 +153,17 @@ def test_accuracies_of_what_does_not_exist_are_refused(collected):
 
 
 def test_a_published_number_is_found_by_pattern_for_its_own_data_only():
-    printed = comparisons.Printed(PUBLISHED, PATTERN)
+    def value(pattern, *where):
+        return comparisons.published(Inputs({"published": pattern}, None, None, PUBLISHED), *where)
+
     (here,), (other,) = made_up.majority(1), made_up.majority(1, dataset="digits")
-    assert printed.value(here, "eps", "moe", "accuracy") == 0.9076
-    assert printed.value(here, "none", "ifca", "accuracy_std") == 0.0207
-    assert printed.value(here, "eps", "all", "num_trials") == 14
-    assert np.isnan(printed.value(other, "eps", "moe", "accuracy"))
-    assert np.isnan(printed.value(here, "eps-j3", "moe", "accuracy"))
-    wrong = comparisons.Printed(PUBLISHED, "table2-q{q}-{label}")
+    assert value(PATTERN, here, "eps", "moe", "accuracy") == 0.9076
+    assert value(PATTERN, here, "none", "ifca", "accuracy_std") == 0.0207
+    assert value(PATTERN, here, "eps", "all", "num_trials") == 14
+    assert np.isnan(value(PATTERN, other, "eps", "moe", "accuracy"))
+    assert np.isnan(value(PATTERN, here, "eps-j3", "moe", "accuracy"))
     with pytest.raises(ConfigError, match="does not fit cifar10-p1.0, which has kind, p: 'q'"):
-        wrong.value(here, "eps", "moe", "accuracy")
+        value("table2-q{q}-{label}", here, "eps", "moe", "accuracy")
 
 
 # Tables

@@ -128,30 +128,24 @@ def over_trials(values: pd.DataFrame) -> pd.DataFrame:
     return over_seeds(values, key).set_index(key)
 
 
-class Printed:
-    """Published numbers of exhibits named by a pattern, such as "table2-p{p:.1f}-{label}".
+def published(given: Inputs, federation: dict, label: str, key: str, metric: str) -> float:
+    """A published number as a fraction (a count unchanged), NaN if it is not published.
 
-    The fields of the pattern are the label of a run and the params of its federation. A number
-    counts only for its own data set.
+    The exhibit's `published` is a pattern, such as "table2-p{p:.1f}-{label}", of the label of a run
+    and the params of its federation. A number counts only for its own data set.
+
+    Raises:
+      ConfigError: if the pattern has a field that the federation lacks.
     """
-
-    def __init__(self, published: pd.DataFrame | None, pattern: str | None):
-        self._published, self._pattern = published, pattern
-
-    def value(self, federation: dict, label: str, key: str, metric: str) -> float:
-        """The number as a fraction (a count unchanged), NaN if it is not published.
-
-        Raises:
-          ConfigError: if the pattern has a field that the federation lacks.
-        """
-        if self._published is None or self._pattern is None:
-            return float("nan")
-        try:
-            name = self._pattern.format(**{**federation["partition"], "label": label})
-        except (KeyError, IndexError, ValueError) as error:
-            raise ConfigError(
-                f"published {self._pattern!r} does not fit {federation['name']}, which has "
-                f"{', '.join(federation['partition'])}: {error}"
-            ) from None
-        found = printed.fractions(self._published, name, metric)
-        return found.get((federation["dataset"], key), float("nan"))
+    pattern = given.exhibit["published"]
+    if given.published is None or pattern is None:
+        return float("nan")
+    try:
+        name = pattern.format(**{**federation["partition"], "label": label})
+    except (KeyError, IndexError, ValueError) as error:
+        raise ConfigError(
+            f"published {pattern!r} does not fit {federation['name']}, which has "
+            f"{', '.join(federation['partition'])}: {error}"
+        ) from None
+    found = printed.fractions(given.published, name, metric)
+    return found.get((federation["dataset"], key), float("nan"))

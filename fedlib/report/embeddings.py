@@ -6,7 +6,6 @@ experts (or mixtures of experts) for n test examples of some clients, NaN for th
 the leading principal components of all vectors of a run together, with which t-SNE also begins.
 """
 
-import re
 from typing import NamedTuple
 
 import numpy as np
@@ -16,8 +15,8 @@ from fedlib.errors import DataError
 
 VECTORS, LABELS = "representations", "representation_labels"  # diagnostics
 COMPONENTS = 16
-NAME = re.compile(r"representation_(\d+)_(\d+)_(\d+)_(\d+)")  # client, example, kind, component
-LABEL = re.compile(r"representation_label_(\d+)_(\d+)")  # client, example
+LABEL = r"^representation_label_(?P<client>\d+)_(?P<example>\d+)$"
+NAME = r"^representation_(?P<client>\d+)_(?P<example>\d+)_(?P<kind>\d+)_(?P<component>\d+)$"
 
 
 class Points(NamedTuple):
@@ -76,21 +75,17 @@ def of_metrics(metrics: pd.DataFrame) -> Points:
     Raises:
       DataError: if the run recorded no representations.
     """
-    values = dict(zip(metrics["metric"], metrics["value"], strict=True))
-    cells, labels = _numbered(values, NAME), _numbered(values, LABEL)
-    if not cells:
+    cells, labels = _numbered(metrics, NAME), _numbered(metrics, LABEL)
+    if cells.empty:
         raise DataError("the run recorded no representations of experts; evaluate it again")
-    examples = sorted(labels)
-    kinds, components = (max(cell[i] for cell in cells) + 1 for i in (2, 3))
-    vectors = np.empty((len(examples), kinds, components))
-    for place, example in enumerate(examples):
-        for kind, component in np.ndindex(kinds, components):
-            vectors[place, kind, component] = cells[*example, kind, component]
-    client = np.array([client for client, _ in examples])
-    return Points(vectors, client, np.array([labels[e] for e in examples]).astype(np.int64))
+    wide = cells.unstack(["kind", "component"]).sort_index().sort_index(axis="columns")
+    kinds = wide.columns.unique("kind")
+    client = wide.index.get_level_values("client").to_numpy()
+    vectors = wide.to_numpy().reshape(len(wide), len(kinds), -1)
+    return Points(vectors, client, labels.loc[wide.index].to_numpy().astype(np.int64))
 
 
-def _numbered(values: dict[str, float], pattern: re.Pattern) -> dict[tuple[int, ...], float]:
-    """The values whose names match a pattern, by the numbers in their names."""
-    matches = ((pattern.fullmatch(name), value) for name, value in values.items())
-    return {tuple(map(int, match.groups())): value for match, value in matches if match}
+def _numbered(metrics: pd.DataFrame, pattern: str) -> pd.Series:
+    """The values whose names match a pattern, indexed by the numbers in their names."""
+    numbers = metrics["metric"].str.extract(pattern).dropna().astype(int)
+    return metrics["value"].loc[numbers.index].set_axis(pd.MultiIndex.from_frame(numbers))

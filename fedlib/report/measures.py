@@ -42,15 +42,11 @@ def _of_clusters(measure: Callable[[np.ndarray, np.ndarray], float]) -> Measure:
     return measured
 
 
-def _unity(chosen: np.ndarray, cluster: np.ndarray) -> float:
-    """Share of the clients whose expert is the commonest in their true cluster."""
-    return recovery.purity(cluster, chosen)
-
-
 MEASURES: dict[str, Measure] = {
     "divergence": divergence,
     "purity": _of_clusters(recovery.purity),
-    "unity": _of_clusters(_unity),
+    # Share of the clients whose expert is the commonest in their true cluster.
+    "unity": _of_clusters(lambda chosen, cluster: recovery.purity(cluster, chosen)),
     "right_clusters": _of_clusters(recovery.num_right),
     "experts_used": _of_clusters(lambda chosen, cluster: recovery.num_used(chosen)),
 }

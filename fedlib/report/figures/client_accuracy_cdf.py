@@ -1,5 +1,7 @@
 """The spread of accuracy over clients: the fraction of clients at or below each accuracy."""
 
+from collections.abc import Callable, Iterable, Iterator
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -11,78 +13,76 @@ from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY
 
+Steps = Callable[[dict, pd.DataFrame], Iterable[tuple[pd.DataFrame, dict]]]
 AXES = ("Test accuracy of a client (%)", "Fraction of clients at or below")
 
 
 def draw(given: Inputs) -> Figure:
     """The figure, after the last round; the clients of all seeds are pooled."""
-    exhibit, kind = given.exhibit, given.kind
-    if kind.protocols is not None:
-        kinds = comparisons.variants(exhibit, kind.variants)
-        return _draw_protocols(given, comparisons.declared(kind.formed("protocols")), kinds)
-    default = {"at": "last", "protocol": PRIMARY.protocol, "split": PRIMARY.split}
-    shown = exhibits.pick(given.client_rows, **default)
-    shown = shown[shown["count"] > 0]
-    scores = shown[shown["group"] == PRIMARY.group].groupby("label")["accuracy"].mean()
-    looks = style.looks(exhibit, scores=scores)
-    figure, grid = canvas.by_federation(exhibit, *AXES)
-    for axes, federation in grid:
-        for run in exhibits.runs_of(exhibit, federation["name"]):
-            mine = exhibits.of_run(shown, run)
-            look = looks[run["label"]]
-            seen = exhibits.pick(mine, group="seen")["accuracy"]
-            first, every = style.markers(exhibit["runs"], run["label"], len(seen), count=5)
-            # The first point of the steps is at zero, on the edge of the panel.
-            solid = {"linestyle": "-", "markevery": (first + 1, every), "label": run["title"]}
-            _draw_steps(axes, seen, look.curve() | solid)
-            if kind.unseen and look != style.OTHERS:
-                others = exhibits.pick(mine, group="unseen")["accuracy"]
-                thin = {"linestyle": style.DASHED, "linewidth": 1.0, "marker": ""}
-                thin["label"] = f"{run['title']}, unseen"
-                _draw_steps(axes, others, look.curve() | thin)
-        _scale(axes)
-    _finish(
-        figure, exhibit, _handles(exhibit, looks, kind.unseen), style.others_note(exhibit, looks)
-    )
-    return figure
-
-
-def _draw_protocols(
-    given: Inputs, shown: list[comparisons.Protocol], kinds: comparisons.Variants
-) -> Figure:
-    """The figure of several protocols, of seen clients only."""
-    where = {"at": "last", "split": PRIMARY.split, "group": PRIMARY.group}
-    exhibit, rows = given.exhibit, exhibits.pick(given.client_rows, **where)
+    exhibit = given.exhibit
+    rows = exhibits.pick(given.client_rows, at="last", split=PRIMARY.split)
     rows = rows[rows["count"] > 0]
+    steps, handles, note = (_methods if given.kind.protocols is None else _protocols)(given, rows)
     figure, grid = canvas.by_federation(exhibit, *AXES)
     for axes, federation in grid:
         for run in exhibits.runs_of(exhibit, federation["name"]):
-            mine = exhibits.of_run(rows, run)
-            number = kinds.of[federation["name"], run["label"]]
-            for protocol in shown:
-                look = style.variant_look(style.protocol_look(protocol.key), number)
-                values = exhibits.pick(mine, protocol=protocol.name)["accuracy"]
-                _draw_steps(axes, values, look.curve() | {"marker": ""})
-        _scale(axes)
+            for values, curve in steps(run, exhibits.of_run(rows, run)):
+                _draw_steps(axes, values["accuracy"], curve)
+        axes.set_ylim(0, 1.02)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}")
+    seeds = "Clients of all seeds together." if len(exhibit["seeds"]) > 1 else ""
+    return canvas.finish(figure, exhibit, handles, "After the last round.", seeds, note)
+
+
+def _methods(given: Inputs, rows: pd.DataFrame) -> tuple[Steps, list[Line2D], str]:
+    """The steps of a method, by its default protocol, of seen clients and maybe of unseen ones."""
+    exhibit, unseen = given.exhibit, given.kind.unseen
+    seen = exhibits.pick(rows, group=PRIMARY.group, protocol=PRIMARY.protocol)
+    looks = style.looks(exhibit, scores=seen.groupby("label")["accuracy"].mean())
+
+    def steps(run: dict, mine: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, dict]]:
+        look, mine = looks[run["label"]], exhibits.pick(mine, protocol=PRIMARY.protocol)
+        seen = exhibits.pick(mine, group="seen")
+        first, every = style.markers(exhibit["runs"], run["label"], len(seen), count=5)
+        # The first point of the steps is at zero, on the edge of the panel.
+        solid = {"linestyle": "-", "markevery": (first + 1, every), "label": run["title"]}
+        yield seen, look.curve() | solid
+        if unseen and look != style.OTHERS:
+            thin = {"linestyle": style.DASHED, "linewidth": 1.0, "marker": ""}
+            thin["label"] = f"{run['title']}, unseen"
+            yield exhibits.pick(mine, group="unseen"), look.curve() | thin
+
+    handles = style.method_handles(exhibit, looks)
+    for handle in handles:
+        handle.set_linestyle("-")
+    if unseen:
+        grey = {"color": style.GREY, "linewidth": 1.2}
+        handles.append(Line2D([], [], linestyle="-", label="seen clients", **grey))
+        handles.append(Line2D([], [], linestyle=style.DASHED, label="unseen clients", **grey))
+    return steps, handles, style.others_note(exhibit, looks)
+
+
+def _protocols(given: Inputs, rows: pd.DataFrame) -> tuple[Steps, list[Line2D], str]:
+    """The steps of each protocol, of seen clients only; dashes tell variants of runs apart."""
+    exhibit, kind = given.exhibit, given.kind
+    shown = comparisons.declared(kind.formed("protocols"))
+    kinds = comparisons.variants(exhibit, kind.variants)
+
+    def steps(run: dict, mine: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, dict]]:
+        number = kinds.of[run["federation"], run["label"]]
+        for protocol in shown:
+            look = style.variant_look(style.protocol_look(protocol.key), number)
+            values = exhibits.pick(mine, protocol=protocol.name, group=PRIMARY.group)
+            yield values, look.curve() | {"marker": ""}
+
     handles = style.protocol_handles(shown)
+    for handle in handles:
+        handle.set_linestyle(style.SOLID)
     if len(kinds.titles) > 1:
         handles += style.variant_handles(kinds.titles)
-    for handle in handles[: len(shown)]:
-        handle.set_linestyle(style.SOLID)
     for handle in handles:
         handle.set_marker("")
-    _finish(figure, exhibit, handles, *comparisons.selection_note(exhibit))
-    return figure
-
-
-def _scale(axes: Axes) -> None:
-    axes.set_ylim(0, 1.02)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}")
-
-
-def _finish(figure: Figure, exhibit: dict, handles: list[Line2D], *sentences: str) -> None:
-    seeds = "Clients of all seeds together." if len(exhibit["seeds"]) > 1 else ""
-    canvas.finish(figure, exhibit, handles, "After the last round.", seeds, *sentences)
+    return steps, handles, " ".join(comparisons.selection_note(exhibit))
 
 
 def _draw_steps(axes: Axes, values: pd.Series, curve: dict) -> None:
@@ -91,14 +91,3 @@ def _draw_steps(axes: Axes, values: pd.Series, curve: dict) -> None:
     x = np.sort(values.to_numpy())
     y = np.arange(1, len(x) + 1) / len(x)
     axes.plot(np.r_[x[0], x], np.r_[0, y], drawstyle="steps-post", **curve)
-
-
-def _handles(exhibit: dict, looks: dict[str, style.Look], unseen: bool) -> list[Line2D]:
-    handles = style.method_handles(exhibit, looks)
-    for handle in handles:
-        handle.set_linestyle("-")
-    if unseen:
-        grey = {"color": style.GREY, "linewidth": 1.2}
-        handles.append(Line2D([], [], linestyle="-", label="seen clients", **grey))
-        handles.append(Line2D([], [], linestyle=style.DASHED, label="unseen clients", **grey))
-    return handles

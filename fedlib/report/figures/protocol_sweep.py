@@ -20,7 +20,7 @@ PUBLISHED = {"linestyle": "None", "marker": "x", "markersize": 5, "markeredgewid
 
 
 def draw(given: Inputs) -> Figure:
-    """The figure; crosses mark published numbers, see `comparisons.Printed`.
+    """The figure; crosses mark published numbers, see `comparisons.published`.
 
     Raises:
       ConfigError: if two runs would be at the same place.
@@ -34,7 +34,6 @@ def draw(given: Inputs) -> Figure:
     scale = scale_of(settings)
     places["x"] = positions(places["setting"], settings, scale)
     points = _points(places, comparisons.accuracies(given, shown))
-    printed = comparisons.Printed(given.published, exhibit["published"])
     names = exhibits.parameter_title(kind.parameter, kind.symbol), "Mean client accuracy (%)"
     figure, grid = canvas.panels([*places["panel"].unique()], *names)
     crossed = False
@@ -42,7 +41,7 @@ def draw(given: Inputs) -> Figure:
         for protocol in shown:
             mine = exhibits.pick(points, panel=title, protocol=protocol.name)
             _draw_lines(axes, mine, protocol, kind.panels)
-            crossed |= _mark_published(axes, exhibit, here, protocol, printed)
+            crossed |= _mark_published(axes, given, here, protocol)
         lay_out(axes, settings, scale)
         axes.margins(x=0.06, y=0.08)
         canvas.percent_axis(axes)
@@ -106,17 +105,13 @@ def _draw_lines(
 
 
 def _mark_published(
-    axes: Axes,
-    exhibit: dict,
-    places: pd.DataFrame,
-    protocol: comparisons.Protocol,
-    printed: comparisons.Printed,
+    axes: Axes, given: Inputs, places: pd.DataFrame, protocol: comparisons.Protocol
 ) -> bool:
     """Mark the published numbers of a protocol in a panel; whether there are any."""
-    federations = {federation["name"]: federation for federation in exhibit["federations"]}
+    federations = {federation["name"]: federation for federation in given.exhibit["federations"]}
     found = places.assign(
         value=[
-            printed.value(federations[name], label, protocol.key, "accuracy")
+            comparisons.published(given, federations[name], label, protocol.key, "accuracy")
             for name, label in zip(places["federation"], places["label"], strict=True)
         ]
     ).dropna(subset="value")

@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import pandas as pd
+
 import fedlib
 from fedlib.report.looks import paper_color
 from fedlib.report.pages.contents import NEVER_COMPARED, Chapter, Report
@@ -75,7 +77,7 @@ def made(content: Report) -> str:
         return ""
     methods = {title for chapter in content.chapters for title in chapter.methods.values()}
     trainings = sum(origin.trainings for origin in found)
-    commits = _commits(content)
+    commits = sorted({commit for origin in found for commit in origin.facts.get("commit", ())})
     at = f"commit {commits[0][:10]}" if len(commits) == 1 else f"{len(commits)} commits"
     spent = [origin.spent for origin in found]
     whole = Resources(0, 0, sum(one.cpu for one in spent), max(one.memory for one in spent))
@@ -88,14 +90,9 @@ def made(content: Report) -> str:
 
 def limits(content: Report) -> tuple[float, float]:
     """The lowest and highest fraction in the square, at whole tenths."""
-    numbers = [
-        value
-        for chapter in content.chapters
-        for name in ("published", "reproduced")
-        for value in chapter.pairs[name]
-    ]
-    low = math.floor(min(numbers) * 10)
-    return low / 10, max(math.ceil(max(numbers) * 10), low + 1) / 10
+    pairs = pd.concat(chapter.pairs for chapter in content.chapters)[["published", "reproduced"]]
+    low = math.floor(pairs.min(axis=None) * 10)
+    return low / 10, max(math.ceil(pairs.max(axis=None) * 10), low + 1) / 10
 
 
 def scatter(content: Report) -> Iterator[Point]:
@@ -133,9 +130,3 @@ def claims(chapter: Chapter) -> list[Picture]:
         )
         for claim in found
     ]
-
-
-def _commits(content: Report) -> list[str]:
-    """The commits at which runs were made."""
-    found = (chapter.origin.facts.get("commit", {}) for chapter in content.chapters)
-    return sorted({commit for commits in found for commit in commits})

@@ -27,7 +27,7 @@ COMPARED = (
 def build(given: TableInputs) -> Sheet:
     """The table; its numbers have one row per federation, run and protocol.
 
-    The exhibit's `published` is a pattern, see `fedlib.report.comparisons.Printed`. Under each
+    The exhibit's `published` is a pattern, see `fedlib.report.comparisons.published`. Under each
     protocol's key are the published metrics "accuracy" and "accuracy_std", and "num_trials" of the
     label "all".
 
@@ -56,25 +56,24 @@ def build(given: TableInputs) -> Sheet:
 
 def _numbers(given: TableInputs, shown: list[comparisons.Protocol]) -> pd.DataFrame:
     """All numbers of the table, as fractions -> one row per federation, run and protocol."""
-    printed = comparisons.Printed(given.published, given.exhibit["published"])
     found = comparisons.over_trials(comparisons.accuracies(given, shown))
 
     def of_run(federation: dict, run: dict) -> Iterator[dict]:
-        about = (federation, run["label"])
-        trials = printed.value(*about, "all", "num_trials")
+        number = partial(comparisons.published, given, federation, run["label"])
+        trials = number("all", "num_trials")
         for protocol in shown:
             ours = statistics(found, (federation["name"], run["label"], protocol.name))
-            number = printed.value(*about, protocol.key, "accuracy")
+            theirs = number(protocol.key, "accuracy")
             yield {
                 "title": f"{protocol.title} ({run['title']})",
                 "run": run["title"],
                 "protocol": protocol.name,
-                "published": number,
-                "published_std": printed.value(*about, protocol.key, "accuracy_std"),
+                "published": theirs,
+                "published_std": number(protocol.key, "accuracy_std"),
                 "published_trials": trials,
                 **ours,
                 "seeds": len(given.exhibit["seeds"]),
-                "difference": off(ours["mean"], number, DECIMALS),
+                "difference": off(ours["mean"], theirs, DECIMALS),
             }
 
     return given.numbers(of_run)

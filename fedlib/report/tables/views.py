@@ -24,7 +24,7 @@ SPLITS = {"train": "training", "val": "validation", "test": "test", SHARED: "sha
 def build(given: TableInputs) -> Sheet:
     """The table, after the last round; its numbers have one row per federation, run and column.
 
-    The exhibit's `published` is a pattern, see `fedlib.report.comparisons.Printed`; published
+    The exhibit's `published` is a pattern, see `fedlib.report.comparisons.published`; the
     numbers are under the column's key and metric.
 
     Raises:
@@ -32,13 +32,13 @@ def build(given: TableInputs) -> Sheet:
     """
     exhibit, shown = given.exhibit, given.kind.formed("columns")
     shown = [column._replace(key=column.key or column.protocol) for column in shown]
-    printed = comparisons.Printed(given.published, exhibit["published"])
     found = _found(given, shown)
 
     def of_run(federation: dict, run: dict) -> Iterator[dict]:
         for column in shown:
             ours = sheets.statistics(found, (federation["name"], run["label"], *column[1:5]))
-            number = printed.value(federation, run["label"], column.key, column.metric)
+            where = column.key, column.metric
+            number = comparisons.published(given, federation, run["label"], *where)
             yield {
                 **{"column" if k == "title" else k: v for k, v in column._asdict().items()},
                 "published": number,

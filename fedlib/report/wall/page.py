@@ -33,27 +33,23 @@ def text(
       unpacked: pages whose packs have no runs.
     """
     run = cells[cells["seeds"] > 0]
+    off = run[run["difference"].abs() > NEAR]
     return filling.markdown(
         "wall.md.j2",
         {"listed": _list, "grid": grid, "hours": _of_hours},
         picture=PICTURE,
         cells=cells,
         run=run,
-        near=int((run["difference"].abs() <= NEAR).sum()),
+        near=len(run) - len(off),
         split=int(run["is_split"].sum()),
-        off="; ".join(f"{name} {points(x)}" for name, x in _off(run)),
+        off="; ".join(
+            f"{row['title']} ({row['data']}, {row['measured']}) {points(row['difference'])}"
+            for row in off.to_dict("records")
+        ),
         unpacked=[*unpacked],
         costs=costs,
         estimated_on=estimated_on,
     )
-
-
-def _off(run: pd.DataFrame) -> list[tuple[str, float]]:
-    """The names and differences of numbers that are off by more than two points."""
-    rows = run[run["difference"].abs() > NEAR].to_dict("records")
-    return [
-        (f"{row['title']} ({row['data']}, {row['measured']})", row["difference"]) for row in rows
-    ]
 
 
 def _list(run: pd.DataFrame) -> str:
