@@ -205,9 +205,8 @@ class PFedMM(Reference):
     def server(self, ids):
         means = [self.average({c: self.own[c][0][e] for c in ids}) for e in range(len(self.heads))]
         self.body = {name: means[0][name] for name in self.body}
-        self.heads = [
-            {n: mean[n] for n in head} for mean, head in zip(means, self.heads, strict=True)
-        ]
+        pairs = zip(means, self.heads, strict=True)
+        self.heads = [{n: mean[n] for n in head} for mean, head in pairs]
 
 
 @executors

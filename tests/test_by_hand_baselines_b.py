@@ -123,9 +123,8 @@ def test_pooled_data(executor):
     federation, task = toy_federation(sizes=(7, 12, 7, 10)), tiny_task(norm=True)
     seen = federation.ids("seen")
     rows = np.concatenate([federation.train.of(c) for c in seen])
-    one = clients_with(
-        federation.x, federation.y, [(rows, federation.test.of(0))], federation.num_classes
-    )
+    owned = [(rows, federation.test.of(0))]
+    one = clients_with(federation.x, federation.y, owned, federation.num_classes)
     hand = Reference(one, task)
     hand.rounds(hand.learn)
     _, state = trained("pooled", task, federation, executor)
@@ -299,9 +298,8 @@ class WithLinearGate(GatedExperts):
 @executors
 def test_gated_experts_local_step_of_section_8_3(executor):
     task = Task(Affine, dtype=torch.float64)
-    method = WithLinearGate(
-        task=task, local=sgd(lr=0.1, batch_size=3), num_experts=2, gate_features=3
-    )
+    params = {"num_experts": 2, "gate_features": 3}
+    method = WithLinearGate(task=task, local=sgd(lr=0.1, batch_size=3), **params)
     experts = tensors(
         {
             "head.weight": [[[0.2, 0.1, -0.1], [0, 0.3, 0.2]], [[0.1, 0, 0.3], [-0.2, 0.1, 0]]],

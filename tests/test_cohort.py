@@ -105,10 +105,8 @@ def test_each_clients_steps_come_in_the_order_of_its_plan(executor, plan):
     seen = visited(cohort_of(task, federation, executor=executor, round=2, seed=9), local)
     for client, size in enumerate(UNEVEN):
         planned = draw_batches(size, local, 9, 2, "scan", client)
-        expected = [
-            [planned.order[start:stop].mean(), stop - start, epoch]
-            for start, stop, epoch in planned.steps
-        ]
+        order, steps = planned.order, planned.steps
+        expected = [[order[start:stop].mean(), stop - start, epoch] for start, stop, epoch in steps]
         done = len(expected)
         # Exact: sums of small integers, divided once.
         assert seen["floats"][client, :, :done].T.tolist() == expected

@@ -94,9 +94,8 @@ def test_an_expert_whose_loss_is_not_finite_is_not_passed_over():
     run = simulation("ifca", "local")
     method = run.method
     state = method.init(run.federation.num_clients, 0)
-    broken = {
-        name: x.index_fill(0, torch.tensor([1]), torch.nan) for name, x in state.experts.items()
-    }
+    second = torch.tensor([1])
+    broken = {name: x.index_fill(0, second, torch.nan) for name, x in state.experts.items()}
     with pytest.raises(DivergedError, match="client 3 diverged by round 5: an expert's training"):
         method.observe(state._replace(experts=broken), run.everyone("unseen", 5), "unseen")
 

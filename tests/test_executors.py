@@ -92,9 +92,8 @@ def test_threads_are_given_by_option_or_environment_and_recorded(wanted, tmp_pat
 def test_a_number_of_threads_that_is_none_is_refused(threads, monkeypatch, capsys):
     monkeypatch.setenv("FEDLIB_THREADS", threads)
     with pytest.raises(SystemExit):
-        run_parser("of this test", "train").parse_args(
-            ["--spec", "{}", "--shards", "a.h5", "--manifest", "a.json"]
-        )
+        given = ["--spec", "{}", "--shards", "a.h5", "--manifest", "a.json"]
+        run_parser("of this test", "train").parse_args(given)
     message = f"threads must be a whole number from 1 on, got '{threads}'"
     assert message in capsys.readouterr().err
 

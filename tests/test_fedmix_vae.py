@@ -77,9 +77,8 @@ def test_the_elbo_is_the_log_likelihood_less_the_divergence_of_the_code():
 
 def test_the_noise_is_that_of_the_seed_and_the_same_for_all_inputs():
     federation = toy_federation()
-    given, same, other = (
-        fedmix_vae.given(CODER, cohort_of(CODER, federation, seed=seed)) for seed in (4, 4, 5)
-    )
+    cohorts = (cohort_of(CODER, federation, seed=seed) for seed in (4, 4, 5))
+    given, same, other = (fedmix_vae.given(CODER, cohort) for cohort in cohorts)
     assert given.noise.shape == (1, LATENT)
     assert torch.equal(given.noise, same.noise) and not torch.equal(given.noise, other.noise)
     params, x, _ = drawn()

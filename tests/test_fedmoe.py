@@ -195,10 +195,8 @@ def test_experts_move_on_the_server_only_where_they_are_trained():
     still = {"local": sgd(lr=0.0), "sync_weights": "none", "init_experts": "shared"}
     start = fedmoe(**still).init(6, 0).model
     for name in ("routed", "main"):
-        ends = [
-            run(fedmoe(**still | {f"{each}_lr_scale": 1.0}), rounds=1).model
-            for each in ("noise", name)
-        ]
+        rates = [{f"{each}_lr_scale": 1.0} for each in ("noise", name)]
+        ends = [run(fedmoe(**still | rate), rounds=1).model for rate in rates]
         other = {"routed": "main", "main": "routed"}[name]
         assert_close(ends[0][name], start[name], 1e-12)
         assert_close(ends[1][other], start[other], 1e-12)

@@ -97,9 +97,8 @@ def test_uniform_mixing_is_server_averaging_of_equal_clients(name):
 
 
 def test_the_order_of_the_cohort_does_not_matter():
-    run = simulation(
-        "fedavg", edge_probability=0.3, mixing="metropolis", sizes=(7, 12, 6, 8, 11, 10, 8)
-    )
+    graph = {"edge_probability": 0.3, "mixing": "metropolis"}
+    run = simulation("fedavg", sizes=(7, 12, 6, 8, 11, 10, 8), **graph)
     start, ids = run.init(), run.federation.ids("seen")
     assert (run.cohort(ids, 0).mixing == 0).any()  # not all are neighbours
     orders = ids, ids[::-1], ids[[2, 0, 3, 1, 5, 4]]

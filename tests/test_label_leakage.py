@@ -41,9 +41,8 @@ def test_one_full_batch_step_from_a_zero_output_layer_gives_the_labels_away_exac
     recovered = method.diagnostics(state)["recovered"]
     for client in federation.ids("seen"):
         # The shares are exact but for the rounding of a few operations in float64.
-        torch.testing.assert_close(
-            recovered[client], true_shares(federation, client), rtol=0, atol=1e-14
-        )
+        expected = true_shares(federation, client)
+        torch.testing.assert_close(recovered[client], expected, rtol=0, atol=1e-14)
 
 
 @executors

@@ -162,10 +162,8 @@ def test_stacked_clients_step_as_each_would_alone(name, rates):
     buffers = [solver.init(tree.map(torch.clone, {k: p[k] for k in "bca"})) for p in params]
     rate = torch.tensor(rates, dtype=torch.float64)
     scale = {"b": 2.0}
-    alone = [
-        solver.step(*own, lr, scale)
-        for own, lr in zip(zip(params, grads, buffers, strict=True), rates, strict=True)
-    ]
+    clients = zip(params, grads, buffers, rates, strict=True)
+    alone = [solver.step(*own, lr, scale) for *own, lr in clients]
     together = tree.stack(params), tree.stack(grads), tree.stack(buffers)
     common = rates[0] if len(set(rates)) == 1 else rate
     assert_close(solver.step(*together, common, scale), tree.stack(alone))

@@ -170,9 +170,8 @@ def test_a_gate_without_norms_is_the_golden_one():
     network = gate(hidden=2, input_norm="none", in_channels=2, side=1).double()
     names = ("body.1.weight", "body.1.bias", "head.0.weight", "head.0.bias")
     values = ([[1, -1], [0.5, 2]], [0, 0.1], [[1, 0], [-1, 2]], [0, -0.5])
-    network.load_state_dict(
-        {n: torch.tensor(v, dtype=torch.float64) for n, v in zip(names, values, strict=True)}
-    )
+    tensors = [torch.tensor(value, dtype=torch.float64) for value in values]
+    network.load_state_dict(dict(zip(names, tensors, strict=True)))
     x = torch.tensor([0.2, 0.4], dtype=torch.float64).reshape(1, 2, 1, 1)
     hidden = torch.tensor([[0.450166, 0.731059]], dtype=torch.float64)
     torch.testing.assert_close(network.body(x), hidden, rtol=0, atol=GOLDEN)
@@ -182,9 +181,8 @@ def test_a_gate_without_norms_is_the_golden_one():
 
 def test_switchable_normalisation_is_the_golden_one():
     x = torch.tensor([[1.0, 2, 3], [3, 6, 0]], dtype=torch.float64)
-    expected = torch.tensor(
-        [[-1.095438, -0.654652, 1.035095], [0.267261, 1.118033, -1.107822]], dtype=torch.float64
-    )
+    expected = [[-1.095438, -0.654652, 1.035095], [0.267261, 1.118033, -1.107822]]
+    expected = torch.tensor(expected, dtype=torch.float64)
     found = SwitchNorm1d(3).double()(x)
     torch.testing.assert_close(found, expected, rtol=0, atol=GOLDEN)
 

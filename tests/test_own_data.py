@@ -269,13 +269,7 @@ def forty(folder, **more):
 
 @pytest.mark.parametrize(
     "kind, fields",
-    [
-        ("dirichlet", {"num_clients": 4, "alpha": 10.0, **HALVES}),
-        ("pathological", {"num_clients": 4, **HALVES}),
-        ("iid", {"num_clients": 4, **HALVES}),
-        ("natural", {}),
-        ("writer", HALVES),
-    ],
+    [("iid", {"num_clients": 4, **HALVES}), ("natural", {}), ("writer", HALVES)],
 )
 def test_partitions_deal_own_data(folder, kind, fields):
     raw = forty(folder, client=np.repeat([3, 5, 8, 9], 10))

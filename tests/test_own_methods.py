@@ -102,9 +102,8 @@ def test_it_is_the_last_row_of_what_shows_every_method_and_in_nothing_else(mine,
     path = mine()
     paper = Plan({"methods": [path]}).papers["toy"]
     both = paper.tables | paper.figures
-    assert [name for name, x in both.items() if x.labels[-1] == "own-my-way"] == [
-        *("main", "clients", "rounds")
-    ]
+    shown = [name for name, x in both.items() if x.labels[-1] == "own-my-way"]
+    assert shown == ["main", "clients", "rounds"]
     assert paper.figures["clients"].params["methods"] == ["fedavg", "fedem", path]
     assert paper.figures["experts"].params["methods"] == ["fedavg", "fedem"]
 
@@ -247,9 +246,8 @@ SERVER = {"title": "T", "caption": "C.", "labels": ("fedavg", "fedem")} | {
 )
 def test_a_server_tests_no_method_without_a_predictor_for_it(mine, declare, protocols, runs):
     shown = SERVER | {"federations": ("digits", "mnist")}
-    tested = toy_paper(
-        name="tested", tables={"main": spec.Table("global_accuracy", **shown)}, figures={}
-    )
+    tables = {"main": spec.Table("global_accuracy", **shown)}
+    tested = toy_paper(name="tested", tables=tables, figures={})
     declare(toy=toy_paper(), tested=tested)
     path = mine(BARE.replace("    local: Solver", f"    {protocols}\n    local: Solver"))
     plan = Plan({"methods": [path]})

@@ -31,9 +31,8 @@ def test_without_a_list_everybody_has_the_task():
 
 def test_the_joint_task_knows_the_running_statistics_of_all():
     assert both.joint().statistics == deep.statistics != frozenset()
-    assert both.joint(tiny_task(norm=True)).statistics == (
-        deep.statistics | tiny_task(norm=True).statistics
-    )
+    normed = tiny_task(norm=True)
+    assert both.joint(normed).statistics == deep.statistics | normed.statistics
     assert OwnModels.among(narrow, ()).joint().statistics == frozenset()
 
 

@@ -219,10 +219,8 @@ def test_shares_are_as_even_as_their_interval_or_their_concentration():
     found = uneven[uneven > 0]
     assert int(4000 * 0.4 / 5.8) <= found.min() and found.max() <= 4000 * 0.6 / 4.2
     assert found.std() > 20
-    even, uneven = (
-        class_counts(OF_10.y, PathDir(50, 2, alpha, **SPLIT).owners(OF_10, 42)).max(0)
-        for alpha in (1e6, 0.1)
-    )
+    dealt = (PathDir(50, 2, alpha, **SPLIT).owners(OF_10, 42) for alpha in (1e6, 0.1))
+    even, uneven = (class_counts(OF_10.y, owners).max(0) for owners in dealt)
     assert (even < 410).all() and np.median(uneven) > 1000
 
 

@@ -89,9 +89,8 @@ def cnn(size, num_classes=10):
 
 def test_a_step_costs_three_times_the_forward_pass_of_section_7():
     gate = Task(lambda: models.load("pfedmoe_gate").build())
-    method = methods.load("pfedmoe")(
-        task=cnn("cnn5"), large=(cnn("cnn1"),), gate=gate, local=sgd(batch_size=4)
-    )
+    modules = {"task": cnn("cnn5"), "large": (cnn("cnn1"),), "gate": gate}
+    method = methods.load("pfedmoe")(local=sgd(batch_size=4), **modules)
     simulation = simulation_of(method, pictures(), rounds=1)
     # Nobody needs the gradient of the image, from the first convolutions of both extractors; the
     # norm before the gate's first layer does need one.

@@ -149,9 +149,8 @@ def test_rounds_and_predictions_by_hand(executor, cohorts, aggregation):
             assert_params(client_norms(state, c), hand.norms(c))
             torch.testing.assert_close(state.pi[c], hand.pi[c])
             nets, prior, prepare = hand.nets_with(hand.norms(c)), hand.pi[c], method.refresh
-            predicted = cohort.score(
-                method.predict, method.personalise(state, cohort), split="test"
-            )
+            personal = method.personalise(state, cohort)
+            predicted = cohort.score(method.predict, personal, split="test")
             torch.testing.assert_close(predicted[0].exp(), mixed(nets, hand.pi[c], x))
         else:
             nets, prior, prepare = hand.nets_with(hand.mean_norms()), uniform, method.welcome

@@ -196,9 +196,8 @@ def test_a_round_does_not_touch_the_rows_of_clients_outside_the_cohort(executor)
     after = method.round(before, cohort)
     for rows, renewed in ((before.private, after.private),
                           (before.memory.buffers, after.memory.buffers)):  # fmt: skip
-        assert [new is old for old, new in zip(rows, renewed, strict=True)] == [
-            client not in (1, 2) for client in range(6)
-        ]
+        same = [new is old for old, new in zip(rows, renewed, strict=True)]
+        assert same == [client not in (1, 2) for client in range(6)]
     assert_close(before, copy, 0)  # and what was there is as it was
     pointers = [x.data_ptr() for row in after.private for x in tree.leaves(row)]
     # Trained clients have tensors of their own; the unseen client still has the drawn model.

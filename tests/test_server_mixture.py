@@ -47,9 +47,8 @@ def test_kept_probabilities_get_a_second_softmax(value):
 def test_a_straight_through_gate_has_the_gradient_of_the_probabilities_it_keeps(k):
     logits = tensor([LOGITS]).requires_grad_()
     weights = torch.arange(1.0, 6, dtype=torch.float64)
-    (found,) = torch.autograd.grad(
-        (weights * mixture.top_k_gates(logits, k, "straight_through")).sum(), logits
-    )
+    gates = mixture.top_k_gates(logits, k, "straight_through")
+    (found,) = torch.autograd.grad((weights * gates).sum(), logits)
     # d g_i / d h = r_i (e_i - p), of the kept i.
     p, kept = softmax(LOGITS), softmax(softmax(LOGITS)[:k])
     expected = [
@@ -92,12 +91,9 @@ def test_alpha_weighs_the_routed_experts_against_one_main_expert():
 
 
 def test_mixed_probabilities_and_mixed_logits_become_log_probabilities():
-    assert_near(
-        mixture.mixture_log_probs(tensor([[0.5, 1.5]]), "probabilities").exp(), [[0.25, 0.75]]
-    )
-    assert_near(
-        mixture.mixture_log_probs(tensor([[0.5, 1.5]]), "logits").exp(), [softmax([0.5, 1.5])]
-    )
+    mixed = tensor([[0.5, 1.5]])
+    assert_near(mixture.mixture_log_probs(mixed, "probabilities").exp(), [[0.25, 0.75]])
+    assert_near(mixture.mixture_log_probs(mixed, "logits").exp(), [softmax([0.5, 1.5])])
     # alpha beyond 1 can make a mixed probability negative: it is no number's logarithm.
     beyond = mixture.mixture_log_probs(tensor([[-0.1, 1.1]]), "probabilities")
     assert beyond[0, 1] == 0 and beyond[0, 0] < -700 and beyond.isfinite().all()

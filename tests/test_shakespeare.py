@@ -67,9 +67,8 @@ def raw(tmp_path):
 
 
 def test_roles_are_told_apart_by_play_and_name():
-    text = works(
-        {"ONE": speech("Ann", 2) + speech("BOB", 2), "TWO": 2 * speech("ANN", 2) + speech("CY", 3)}
-    )
+    twice = 2 * speech("ANN", 2) + speech("CY", 3)
+    text = works({"ONE": speech("Ann", 2) + speech("BOB", 2), "TWO": twice})
     roles = read_roles(text)
     assert list(roles) == [("ONE", "ANN"), ("ONE", "BOB"), ("TWO", "ANN"), ("TWO", "CY")]
     assert [len(lines) for lines in roles.values()] == [4, 4, 8, 6]
@@ -92,9 +91,8 @@ def test_a_speech_goes_on_over_lines_indented_by_four():
 
 def test_the_comedy_of_errors_is_not_indented():
     title = "THE COMEDY OF ERRORS"
-    text = works(
-        {title: "ACT I. Scene 1\nANN. one\ntwo\n\n<<THIS\nlost\nBOB. a\nb\nc\nACT II. x\nnobody\n"}
-    )
+    lines = "ACT I. Scene 1\nANN. one\ntwo\n\n<<THIS\nlost\nBOB. a\nb\nc\nACT II. x\nnobody\n"
+    text = works({title: lines})
     roles = read_roles(text)
     assert roles[title, "ANN"] == ["one", "two", ""]
     assert roles[title, "BOB"] == ["a", "b", "c"]

@@ -144,11 +144,6 @@ def test_validation_data_are_scored_where_there_are_any():
     assert (scores.loss[:, [1, 3]] == 0).all() and (scores.correct <= scores.count).all()
 
 
-def test_a_federation_without_unseen_clients_runs():
-    _, result = silently(simulation(federation=toy_federation(SIZES, unseen=0), rounds=1))
-    assert {view.group for view in result.scores} == {"seen"}
-
-
 @pytest.mark.parametrize("name", ["afl", "pfedmm"])  # one sends more up than down
 def test_bytes_are_four_for_each_number_of_each_client_of_the_cohort(name):
     # Of 4 seen clients, a rate of 0.5 takes 2; evaluations send nothing that counts.
@@ -177,9 +172,8 @@ def test_a_run_is_the_rounds_of_its_method_on_sampled_cohorts(aggregation):
     expected = run.init()
     for number in range(3):
         ids = sample(run.federation.ids("seen"), 0.5, seed=3, round=number)
-        cohort = cohort_of(
-            run.method.task, run.federation, ids, round=number, seed=3, aggregation=aggregation
-        )
+        how = {"round": number, "seed": 3, "aggregation": aggregation}
+        cohort = cohort_of(run.method.task, run.federation, ids, **how)
         expected = run.method.round(expected, cohort)
     tensors, others = flatten(state), flatten(expected)
     assert all(torch.equal(tensors[key], others[key]) for key in tensors)

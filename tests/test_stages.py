@@ -61,17 +61,15 @@ def options(folder, run_spec=SPEC, **changes):
 def evaluation(folder, run_spec=SPEC, **changes):
     """Arguments of evaluate.py."""
     absent = {"checkpoints": None, "checkpoint-every": None, "out": folder / "evaluation.h5"}
-    return options(
-        folder, {"views": [["*", "*", "*"]], "predictions": [], **run_spec}, **absent | changes
-    )
+    everything = {"views": [["*", "*", "*"]], "predictions": []}
+    return options(folder, everything | run_spec, **absent | changes)
 
 
 def start(stage, arguments):
     """A stage as a process of its own."""
     line = [sys.executable, ROOT / "scripts" / f"{stage}.py", *arguments]
-    return subprocess.Popen(
-        line, env=ENVIRONMENT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(line, env=ENVIRONMENT, text=True, **pipes)
 
 
 def finish(process):

@@ -204,9 +204,8 @@ def test_a_model_and_a_module_start_from_weights_of_their_own(receipts):
 )
 def test_other_receipts_than_those_of_the_run_are_refused(given, asked, message, receipts):
     with pytest.raises(ConfigError, match=message):
-        build_simulation(
-            declared(weights=asked), texts(), weights=[receipts[name] for name in given]
-        )
+        weights = [receipts[name] for name in given]
+        build_simulation(declared(weights=asked), texts(), weights=weights)
 
 
 @pytest.mark.parametrize(

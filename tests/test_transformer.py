@@ -231,9 +231,8 @@ def test_padding_tells_the_model_nothing(layout):
     for pool in transformer.POOLS:
         task = task_of(layout, pool=pool)
         params = task.init(0)
-        torch.testing.assert_close(
-            task.logits(params, batch_of(padded)), task.logits(params, batch_of(short)), **CLOSE
-        )
+        found = [task.logits(params, batch_of(texts)) for texts in (padded, short)]
+        torch.testing.assert_close(*found, **CLOSE)
 
 
 def test_padding_may_be_on_the_left():
@@ -362,11 +361,8 @@ def test_a_published_file_has_all_of_the_body_and_nothing_of_the_head(layout, tm
 # -- the published files -----------------------------------------------------------------------
 
 
-PUBLISHED = {
-    "bert-base": "bert_base_weights",
-    "gpt2": "gpt2_weights",
-    "gpt2-medium": "gpt2_medium_weights",
-}
+SIZES = ("bert-base", "gpt2", "gpt2-medium")
+PUBLISHED = {size: f"{size.replace('-', '_')}_weights" for size in SIZES}
 
 
 @pytest.mark.slow  # the first draw on the meta device imports half of torch
