@@ -43,9 +43,8 @@ VARIANTS = {
     LOCALS: Variant("Local experts", "local_experts"),
 }
 PUBLISHED_PROFILE = (
-    "Profile published: a ReLU on the logits of every network, no weight decay outside the "
-    "federated training, early stopping and best round on the clients' test data, as in the "
-    "official code."
+    "Profile published, as the official code: a ReLU on all logits, no weight decay outside the "
+    "federated training, early stopping and best round on the clients' test data."
 )
 OFFICIAL_CLIENTS = (
     f"Of {SUBSET} clients, the first of those shown, as in the official code: these alone "

@@ -33,23 +33,14 @@ APPENDIX_F = [
     {"title": "New shard, p(s|x) of VAEs", "protocol": "new_shard_vae", "metric": "accuracy"},
 ]
 SETS = {"val": "On validation sets.", "test": "On test sets."}
-ON = {
-    "val": "Mean client accuracy on validation sets.",
-    "test": "Mean client accuracy on test sets, as these federations have no validation sets.",
-}
-FIGURE_12 = "The paper's Figure 12: shards without labels."
-FIGURE_13 = "The paper's Figure 13: after a round of local training."
-CURVES = {  # by role: number, title, captions over traffic and over rounds, and question
-    "accuracy": (
-        *(MEAN, "Accuracy", "The paper's Figure 4, above.", "The paper's Figure 4, below."),
-        "",
-    ),
+CURVES = {  # by role: number, title, caption and question
+    "accuracy": (MEAN, "Accuracy", "The paper's Figure 4.", ""),
     "new_shard": (
-        *(NEW_SHARD, "New shard", FIGURE_12, FIGURE_12),
+        *(NEW_SHARD, "New shard", "The paper's Figure 12: shards without labels."),
         "How accurate are models on data that no client trained on?",
     ),
     "finetuned": (
-        *(FINETUNED, "Fine-tuned", FIGURE_13, FIGURE_13),
+        *(FINETUNED, "Fine-tuned", "The paper's Figure 13: after a round of local training."),
         "Does fine-tuning change the order of methods?",
     ),
 }
@@ -78,18 +69,21 @@ def first_of(*labels: str) -> Callable[[Sequence[Setting]], tuple[str, ...]]:
 
 def _curves(role: str, split: str) -> dict[str, Exhibit]:
     """Curves over traffic and over rounds; names end in "_test" for the split "test"."""
-    number, title, above, below, asks = CURVES[role]
-    on_set = (ON if role == "accuracy" else SETS)[split]
+    number, title, figure, asks = CURVES[role]
     suffix = {"val": "", "test": "_test"}[split]
-    federations = on(role, where=lambda setting: setting.split == split)
-    shown = {"labels": LINES, "federations": federations, "split": split, **number, "asks": asks}
+    shown = {
+        "caption": f"{figure} {SETS[split]}",
+        "labels": LINES,
+        "federations": on(role, where=lambda setting: setting.split == split),
+        "split": split,
+        "asks": asks,
+        **number,
+    }
     return {
         f"{role}_over_traffic{suffix}": figures.AccuracyOverBytes(
-            f"{title} over communication", f"{above} {on_set}", **shown, **BY_TRAFFIC, until=traffic
+            f"{title} over communication", **shown, **BY_TRAFFIC, until=traffic
         ),
-        f"{role}_over_rounds{suffix}": figures.AccuracyOverRounds(
-            f"{title} over rounds", f"{below} {on_set}", **shown
-        ),
+        f"{role}_over_rounds{suffix}": figures.AccuracyOverRounds(f"{title} over rounds", **shown),
     }
 
 
@@ -97,7 +91,7 @@ def _sweeps(role: str, title: str, labels: tuple[str, ...], known: str, new: str
             *asks: str) -> dict[str, Exhibit]:  # fmt: skip
     """Figure 11 for known clients and, of the same runs, for a new shard."""
     shown = {"split": "val", **BY_TRAFFIC, **SHADED}
-    figure = f"The paper's Figure {known}: known clients. {ON['val']}"
+    figure = f"The paper's Figure {known}: known clients. {SETS['val']}"
     shard = f"The paper's Figure {new}: a shard without labels, all validation examples of all"
     return {
         role: figures.AccuracyOverBytes(
@@ -168,7 +162,7 @@ FIGURES = {
     **_curves("accuracy", "test"),
     "specialisation": figures.AccuracyOverRounds(
         "Specialists or an ensemble",
-        f"The paper's Figure 3: with the entropy of q experts do not specialise. {ON['val']}",
+        f"The paper's Figure 3: with the entropy of q experts do not specialise. {SETS['val']}",
         ("fedmix-k4", "fedmix-k4-entropy", "fedavg"),
         on("ablation"),
         **MEAN,
@@ -177,7 +171,7 @@ FIGURES = {
     ),
     "rotations": figures.AccuracyOverRounds(
         "Rotated digits",
-        f"The paper's Figures 5 and 6: q may depend on the label or on the angle. {ON['test']}",
+        f"The paper's Figures 5 and 6: q may depend on the label or on the angle. {SETS['test']}",
         ROTATION_LINES,
         on("rotations"),
         **MEAN,

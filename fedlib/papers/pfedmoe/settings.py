@@ -40,26 +40,30 @@ class Variant(_frame.Variant):
     same: bool = False
 
 
-def _pfedmoe(title: str, small: int = SMALLEST, gate: dict | None = None, **params) -> Variant:
-    return Variant(title, "pfedmoe", params, small, gate or {})
+def _pfedmoe(what: str, small: int = SMALLEST, gate: dict | None = None, **params) -> Variant:
+    return Variant(f"pFedMoE, {what}", "pfedmoe", params, small, gate or {})
 
 
-NORMS = {  # section 2: normalisation of the gate's input and hidden layer
-    "switch2d": ({"input_norm": "switch2d"}, "2-D switch norm"),
-    "batch1d": ({"input_norm": "batch1d"}, "batch norm"),
-    "layer": ({"input_norm": "layer"}, "layer norm"),
-    "none": ({"input_norm": "none"}, "no norm"),
-    "hidden-batch": ({"hidden_norm": "batch"}, "switch norm, hidden batch norm"),
-    "hidden-layer": ({"hidden_norm": "layer"}, "switch norm, hidden layer norm"),
+OF_GATES = {
+    # Section 2: normalisation of the gate's input and hidden layer.
+    "pfedmoe-switch2d": _pfedmoe("2-D switch norm", gate={"input_norm": "switch2d"}),
+    "pfedmoe-batch1d": _pfedmoe("batch norm", gate={"input_norm": "batch1d"}),
+    "pfedmoe-layer": _pfedmoe("layer norm", gate={"input_norm": "layer"}),
+    "pfedmoe-none": _pfedmoe("no norm", gate={"input_norm": "none"}),
+    "pfedmoe-hidden-batch": _pfedmoe(
+        "switch norm, hidden batch norm", gate={"hidden_norm": "batch"}
+    ),
+    "pfedmoe-hidden-layer": _pfedmoe(
+        "switch norm, hidden layer norm", gate={"hidden_norm": "layer"}
+    ),
+    # Weights that the gate does not choose.
+    "pfedmoe-fixed": _pfedmoe("both experts alike", gate_mode="fixed:0.5"),
+    "pfedmoe-global": _pfedmoe("global expert only", gate_mode="global_only"),
+    "pfedmoe-local": _pfedmoe("local expert only", gate_mode="local_only"),
 }
-MODES = {
-    "fixed": ("fixed:0.5", "both experts alike"),
-    "global": ("global_only", "global expert only"),
-    "local": ("local_only", "local expert only"),
-}
-
 VARIANTS = {
-    "pfedmoe": _pfedmoe("pFedMoE"),  # first, because a method's first run has the solid line
+    # First, because a method's first run has the solid line.
+    "pfedmoe": Variant("pFedMoE", "pfedmoe", small=SMALLEST, gate={}),
     "standalone": Variant("Standalone", "local"),
     "lg-fedavg": Variant("LG-FedAvg", "lg_fedavg"),
     "fd": Variant("FD", "fd"),
@@ -71,15 +75,8 @@ VARIANTS = {
     "fedapen": Variant("FedAPEN", "fedapen", small=SMALLEST),
     "fedavg": Variant("FedAvg (server's model)", "fedavg"),
     "fedrep": Variant("FedRep", "fedrep"),
-    **{
-        f"pfedmoe-{name}": _pfedmoe(f"pFedMoE, {title}", gate=gate)
-        for name, (gate, title) in NORMS.items()
-    },
-    **{
-        f"pfedmoe-{name}": _pfedmoe(f"pFedMoE, {title}", gate_mode=mode)
-        for name, (mode, title) in MODES.items()
-    },
-    "pfedmoe-g1": _pfedmoe("pFedMoE, extractor of CNN-1", small=1),
+    **OF_GATES,
+    "pfedmoe-g1": _pfedmoe("extractor of CNN-1", small=1),
 }
 VARIANTS |= {f"{label}{SAME}": replace(x, same=True) for label, x in VARIANTS.items()}
 OF_SERVER = (
@@ -91,7 +88,7 @@ MUTUAL = ("fml", "fedkd", "fedapen")  # the paper's own category (section 8)
 BASELINES = tuple(x for x in MAIN if x not in ("pfedmoe", "fedgh", "fedtgp"))  # its seven
 NEW = ("fedavg", "fedrep")  # methods without published numbers
 COMPARED = ("pfedmoe", "standalone", "lg-fedavg", "fd", "fedproto")  # by criteria (9.1)
-GATES = ("pfedmoe", *(f"pfedmoe-{name}" for name in (*NORMS, *MODES)))
+GATES = ("pfedmoe", *OF_GATES)
 LARGE = "pfedmoe-g1"  # its shared extractor is as large as the others in the homogeneous setting
 FEW = ("pfedmoe", "standalone", "lg-fedavg", "fedproto", "fedkd")  # methods on varied data
 
