@@ -5,6 +5,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from fedlib.papers import _frame
 from fedlib.papers._frame import Variant
@@ -42,17 +43,45 @@ VARIANTS = {
     **{label: _variant(title, label.replace("-", "_")) for label, title in SCHEDULES.items()},
     LOCALS: Variant("Local experts", "local_experts"),
 }
-PUBLISHED_PROFILE = (
-    "Profile published, as the official code: a ReLU on all logits, no weight decay outside the "
-    "federated training, early stopping and best round on the clients' test data."
-)
 OFFICIAL_CLIENTS = (
     f"Of {SUBSET} clients, the first of those shown, as in the official code: these alone "
     "train on their own, are what the columns compare, and say which experts are in use."
 )
-CLEAN_PROFILE = (
+
+
+class Profile(NamedTuple):
+    """The official code's decisions, or cleaner ones.
+
+    Attributes:
+      note: of all runs.
+      logit_relu: whether every network ends in a ReLU.
+      stop_split: the data by which clients stop their own training.
+      member: the weights of it that a mixture has, "best" or "last".
+      decays: whether it has weight decay.
+    """
+
+    note: str
+    logit_relu: bool
+    stop_split: str
+    member: str
+    decays: bool
+
+
+PUBLISHED = Profile(
+    "Profile published, as the official code: a ReLU on all logits, no weight decay outside the "
+    "federated training, early stopping and best round on the clients' test data.",
+    logit_relu=True,
+    stop_split="test",
+    member="last",  # the official code keeps a reference to the weights where a copy is intended
+    decays=False,
+)
+CLEAN = Profile(
     "Profile clean: no ReLU on logits, the weight decay of Table 1, and a fifth of the training "
-    "data held out for every decision."
+    "data held out for every decision.",
+    logit_relu=False,
+    stop_split="val",
+    member="best",
+    decays=True,
 )
 
 
@@ -126,9 +155,14 @@ class Setting(_frame.Setting):
     roles: tuple[str, ...] = ("table2",)
 
     @property
-    def clean(self) -> bool:
-        """Whether the profile is clean, not published."""
-        return "clean" in self.roles
+    def profile(self) -> Profile:
+        """Of all runs."""
+        return CLEAN if "clean" in self.roles else PUBLISHED
+
+    @property
+    def expert_decay(self) -> float:
+        """Weight decay of local experts."""
+        return self.expert.weight_decay if self.profile.decays else 0.0
 
     def run(self, label: str) -> Run:
         """The run of a label."""
@@ -137,7 +171,7 @@ class Setting(_frame.Setting):
         variant = VARIANTS[label]
         experts = variant.params.get("num_experts", self.num_experts)
         # An output per expert, the local one included; a single one for two experts.
-        gate = {**self.image, **self.gate.arguments(), **self._relu, "num_classes": experts + 1}
+        gate = {**self._common, **self.gate.arguments(), "num_classes": experts + 1}
         return self.made(
             label,
             variant,
@@ -145,12 +179,12 @@ class Setting(_frame.Setting):
                 "num_experts": experts,
                 "epsilon": 0.0 if variant.params["exploration"] == "none" else self.epsilon,
                 "horizon": self.rounds,
-                "stop_split": self._stop_split,
-                "member": self._member,
+                "stop_split": self.profile.stop_split,
+                "member": self.profile.member,
                 "local_lr": self.expert.lr,
-                "local_weight_decay": self._local_weight_decay,
+                "local_weight_decay": self.expert_decay,
                 "finetune_lr": self.finetune_lr,
-                "finetune_weight_decay": 1e-4 if self.clean else 0.0,
+                "finetune_weight_decay": 1e-4 if self.profile.decays else 0.0,
                 "gate_lr": self.gate.lr,
                 "gate_weight_decay": self.gate.weight_decay,
                 "local_epochs": self.local_epochs,
@@ -188,8 +222,8 @@ class Setting(_frame.Setting):
             params={
                 "lr_decay": True,
                 "max_epochs": self.local_epochs,
-                "stop_split": self._stop_split,
-                "keep": ["best"] if self.clean else ["best", self._member],
+                "stop_split": self.profile.stop_split,
+                "keep": sorted({"best", self.profile.member}),
                 "personal_clients": self.personal_clients,
                 "groups": ["seen"],
                 "at_once": AT_ONCE,
@@ -201,35 +235,23 @@ class Setting(_frame.Setting):
                 "solver": "adamw",
                 "lr": self.expert.lr,
                 "batch_size": self.batch_size,
-                "weight_decay": self._local_weight_decay,
+                "weight_decay": self.expert_decay,
             },
             evaluate_every=rounds,
         )
 
-    @property
-    def _relu(self) -> dict:
-        return {"logit_relu": not self.clean}
-
-    @property
-    def _stop_split(self) -> str:
-        return "val" if self.clean else "test"
-
-    @property
-    def _member(self) -> str:
-        # The official code keeps a reference to the weights where a copy is intended.
-        return "best" if self.clean else "last"
-
-    @property
-    def _local_weight_decay(self) -> float:
-        return self.expert.weight_decay if self.clean else 0.0
-
     def notes(self, label: str) -> tuple[str, ...]:
         """The profile, and the official code's choice of clients."""
-        profile = CLEAN_PROFILE if self.clean else PUBLISHED_PROFILE
-        return (profile,) if self.personal_clients is None else (profile, OFFICIAL_CLIENTS)
+        note = self.profile.note
+        return (note,) if self.personal_clients is None else (note, OFFICIAL_CLIENTS)
+
+    @property
+    def _common(self) -> dict:
+        """Arguments of `build` that all networks have."""
+        relu = {"logit_relu": self.profile.logit_relu}
+        return {**self.image, **relu, "num_classes": self.num_classes}
 
     def _arguments(self, network: Network) -> dict:
-        common = {**self.image, "num_classes": self.num_classes, **self._relu}
         if self.model == "ifca_cnn":  # with its default widths
-            return {**common, "dropout": network.dropout}
-        return {**common, **network.arguments()}
+            return {**self._common, "dropout": network.dropout}
+        return {**self._common, **network.arguments()}
