@@ -533,6 +533,13 @@ def test_what_a_result_does_not_have_is_told_with_what_it_has():
         result.client_model(0)(torch.zeros(2, 8, 8))
 
 
+@pytest.mark.parametrize("folder", ["nothing", "a_file/history.h5"])
+def test_what_is_no_folder_of_a_run_is_refused(folder, tmp_path):
+    (tmp_path / "a_file").write_text("")
+    with pytest.raises(DataError, match="must be the folder of a finished run, such as results"):
+        fedlib.open_run(tmp_path / folder)
+
+
 # -- what an import brings ---------------------------------------------------------
 
 

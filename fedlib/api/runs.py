@@ -33,6 +33,8 @@ from fedlib.run.calibration import chosen
 from fedlib.run.checkpoint import load_tensors, restore
 from fedlib.run.simulate import Course, Simulation
 
+A_RUN = "results/demo/runs/pfedmm/digits/fedem/seed1234"
+
 
 def simulate(
     federation: Federation,
@@ -116,7 +118,8 @@ def open_run(
     """A finished run of the workflow, from its files.
 
     Args:
-      folder: of the run, such as "results/demo/runs/pfedmm/digits/fedem/seed1234".
+      folder: of the run, such as "results/demo/runs/pfedmm/digits/fedem/seed1234"; its shards are
+        looked for in "results/demo/shards".
       device, executor: as for `simulate`.
       weights: receipts of the pretrained weights that the run started from, if any, such as
         "data/raw/mobilenet_v2_weights.json".
@@ -126,6 +129,8 @@ def open_run(
       DataError: for files that are missing or damaged, or if the shards have changed since.
     """
     folder = Path(folder).resolve()
+    if not (folder / "history.h5").exists():
+        raise DataError(f"{folder} must be the folder of a finished run, such as {A_RUN}")
     history = RunResult.load(folder / "history.h5")
     manifest = _manifest(folder, history.provenance["manifest_sha256"])
     federation = Federation.load(manifest.with_suffix(".h5"), manifest)
