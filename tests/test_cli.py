@@ -51,7 +51,7 @@ def test_every_command_has_a_module_that_carries_it_out():
         (["list", "methods", "fedmix", "x"], "list does not know x; it takes KIND, NAME, "),
         (["which", "one"], "which does not know one; it takes nothing$"),
         (["clean", "--conf", "seeds=[1]"], "clean does not know --conf 'seeds=.1.'"),
-        (["why", "train"], "the following arguments are required: STAGE NAME"),
+        (["why"], "the following arguments are required: STAGE"),
         (["keep"], "the following arguments are required: paper"),
     ],
 )
@@ -157,9 +157,9 @@ def test_other_targets_are_commands_at_scale_about_what_is_named():
     assert kept.replace
     assert read("keep").paper == "pfedmm"
     asked = read("why", WHAT="train pfedmm/digits/fedem/seed0")
-    assert asked.job == ["train", "pfedmm/digits/fedem/seed0"]
-    with pytest.raises(ConfigError, match="^WHAT or ARGS: .* are required: STAGE NAME$"):
-        read("why", WHAT="train")
+    assert (asked.stage, asked.name) == ("train", "pfedmm/digits/fedem/seed0")
+    with pytest.raises(ConfigError, match="^WHAT or ARGS: .* are required: STAGE$"):
+        read("why")
     profile = ["--workflow-profile", "profiles/slurm"]
     assert read("plan", ARGS=" ".join(profile)).options == profile  # which only runs use
 

@@ -43,8 +43,8 @@ def _given(*names: str, **options: Any) -> tuple:
     return names, options
 
 
-_JOB = _given("job", nargs=2, metavar="STAGE NAME", help="see below")
-_JOBS = _given("job", nargs="+", metavar="STAGE NAME", help="see below")
+_STAGE = _given("stage", metavar="STAGE", help="see below")
+_JOB = _given("name", nargs="?", default="", metavar="NAME", help="see below")
 _WHAT = _given("what", nargs="?", metavar="KIND", help="to see titles, too")
 _NAME = _given("name", nargs="?", metavar="NAME", help="of this kind, to see what it takes")
 _FOLDERS = _given("folders", nargs=2, help="of results/, such as demo demo-slow")
@@ -62,8 +62,8 @@ COMMANDS = {
     "run": Command("make every table and figure; further options go to Snakemake"),
     "plan": Command("print what would run, why, and for how long"),
     "estimate": Command("estimate what is to run, and choose what a budget buys"),
-    "why": Command("print what changed since a job was done", (_JOB,), ("WHAT",), "jobs"),
-    "spec": Command("print the --spec of a job's script", (_JOBS,), module="jobs"),
+    "why": Command("print what changed since a job was done", (_STAGE, _JOB), ("WHAT",), "jobs"),
+    "spec": Command("print the --spec of a job's script", (_STAGE, _JOB), module="jobs"),
     "list": Command(
         "list the names of papers, runs, methods, data and more", (_WHAT, _NAME), ("WHAT",)
     ),
@@ -94,7 +94,13 @@ COMMANDS = {
 }
 _CONFIGURATION = (
     _given("--configfile", "--configfiles", nargs="+", default=[], help="YAML or JSON"),
-    _given("--config", "-C", nargs="+", default=[], metavar="KEY=VALUE", help="overrides files"),
+    _given(
+        *("--config", "-C"),
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help=f"other values than those of files; config.yaml explains {', '.join(config.KEYS)}",
+    ),
 )
 WITH_MORE = ("run", "plan")  # commands to which Snakemake's options may be given
 

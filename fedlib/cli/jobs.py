@@ -10,7 +10,7 @@ from fedlib.workflow import shell, why
 def main(args: argparse.Namespace) -> None:
     """Print the answer."""
     plan = arguments.plan(args)
-    stage, wildcards = shell.job(*args.job)
+    stage, wildcards = shell.job(args.stage, args.name)
     if args.command == "spec":
         print(plan.spec(stage, **wildcards))
     else:
