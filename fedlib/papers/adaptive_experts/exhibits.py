@@ -79,8 +79,8 @@ TABLES = {
     ),
     "gate_only": tables.ProtocolGrid(
         "What a mixture trains",
-        "Copies of all experts and the gate (MoE), the gate alone, or nothing (IFCA, the best "
-        "single expert). The paper does not say it, and its configurations differ.",
+        "A client's copies of all experts and its gate (MoE), the gate alone, or neither (IFCA, "
+        "the best single expert). The paper does not say which, and its configurations differ.",
         BOTH,
         on("table2", where=lambda setting: setting.both_mixtures),
         protocols=MIXTURES,
@@ -146,7 +146,7 @@ FIGURES = {
     ),
     "cluster_usage_other": experts.ClusterUsage(
         "Clients by cluster on other data",
-        "Clients that end up with each cluster's model. Angles have equally many.",
+        "Clients that end up with each cluster's model. All angles have as many clients.",
         BOTH,
         on("other"),
     ),

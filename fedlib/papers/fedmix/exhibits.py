@@ -111,7 +111,7 @@ TABLES = {
         "Accuracy and communication",
         "The paper's Table 1: the server's parameters, on CIFAR-10 after the last round, on "
         "CIFAR-100 the mean of the last ten evaluations, on FEMNIST over the last 2,000 rounds. "
-        "Its 137.3 GB of FedAvg on CIFAR-10 and its 1,130 GB on CIFAR-100 break its own rule.",
+        "FedAvg's 137.3 GB on CIFAR-10 and the 1,130 GB on CIFAR-100 break the rule of all others.",
         COMPARED,
         on("accuracy"),
         averaged=each(lambda setting: AVERAGED.get(setting.data.name)),
@@ -135,7 +135,7 @@ TABLES = {
     ),
     "new_shard_by_autoencoders": tables.Views(
         "New shards: gates weighed by p(s) or by autoencoders",
-        "Appendix F: trust a client's gate as far as its autoencoder finds the input likely.",
+        "Appendix F: a client's gate counts as far as its autoencoder finds the input likely.",
         ("fedmix-vae", "fedavg"),
         on("vae"),
         columns=APPENDIX_F,
@@ -225,8 +225,8 @@ FIGURES = {
     ),
     "label_leakage": figures.LabelLeakage(
         "Labels read from a first update",
-        "The paper's Figures 9 and 10: a client's share of each label, and the share that the "
-        "change of the output bias betrays.",
+        "The paper's Figures 9 and 10: a client's share of each label, and the share read from "
+        "the change of the output bias.",
         everything,
         on("leakage"),
     ),

@@ -151,7 +151,7 @@ TABLES = {
     ),
     "reserved": server.GlobalAccuracy(
         "Size of the reserved set",
-        "Section 5.3, at M = 50: the server's examples for its gate and for relevance.",
+        "Section 5.3 of the paper, at M = 50: the server's examples, for its gate and relevance.",
         ("fedmoe",),
         on("reserved"),
         columns=by_reserved,
@@ -217,8 +217,8 @@ TABLES = {
     ),
     "alpha": tables.LearnedAlpha(
         "The share α of the routed experts",
-        "Section 5.2. Its 0.38 on CIFAR-10 cannot come of the released code, which starts at 0.9 "
-        "with a rate of 5e-7.",
+        "Section 5.2 of the paper. Its 0.38 on CIFAR-10 cannot come of the released code, which "
+        "starts at 0.9 with a rate of 5e-7.",
         ("fedmoe",),
         on("written"),
         published="text",
@@ -257,8 +257,8 @@ FIGURES = {
     ),
     "gate_of_the_code": experts.TablesOverTime(
         "The gate by expert and class, of the paper and of the released code",
-        "The code's gate balances the load alone. Means over the examples for relevance of a "
-        "class.",
+        "The code's gate only balances the load. Means over the examples of a class that measure "
+        "relevance.",
         GATES,
         on(runs=("fedmoe-code",)),
         rounds=some_rounds,

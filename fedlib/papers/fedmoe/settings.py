@@ -17,9 +17,9 @@ AVG_EXPERTS = 2  # of Avg-MoE, "FedMix (2-Exp)" (section 0)
 LOGS = 20  # most rounds in which the gate, alpha and weights are logged; ours
 UNGATED = ("ensemble", "fedavg", "fedprox", "server_finetuning")  # methods
 UNUSED = "trains on none of the server's data"
-CHOOSES = "of its states, that of least loss on the server's validation examples predicts"
+CHOOSES = "of its states, the one of least loss on the server's validation examples predicts"
 NOTES = {  # by label
-    "fedmoe": (f"gate, alpha and relevance are of the server's data; {CHOOSES}",),
+    "fedmoe": (f"trains gate and alpha, and measures relevance, on the server's data; {CHOOSES}",),
     "fedavg": (UNUSED,),
     "fedprox": (UNUSED, f"μ = {MU:g} is ours"),
     "centmoe": (f"trains on the server's data alone, without any client; {CHOOSES}",),
