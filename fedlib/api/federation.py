@@ -61,7 +61,7 @@ class Federation(federation.Federation):
         if len({*sizes.values()}) > 1:
             counts = ", ".join(f"{name} of {size}" for name, size in sizes.items())
             raise ConfigError(f"each part must be of the same clients, got {counts} clients")
-        if not all(isinstance(position, Integral) for position in unseen):
+        if any(isinstance(x, bool) or not isinstance(x, Integral) for x in unseen):
             raise ConfigError("unseen must be positions of clients in train, such as [3, 7]")
         strange = sorted({*unseen} - {*range(len(train))})
         if strange or len({*unseen}) == len(train):

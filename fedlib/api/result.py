@@ -101,8 +101,6 @@ class Result:
         Raises:
           ConfigError: if training did not evaluate this.
         """
-        if unknown := sorted(view.keys() - {*View._fields}):
-            raise ConfigError(f"plot takes {', '.join(View._fields)}, got {', '.join(unknown)}")
         from matplotlib import pyplot, ticker  # only plots need it
 
         ax = pyplot.subplots()[1] if ax is None else ax
