@@ -1,7 +1,5 @@
 """Tables and figures of pFedMoE; most are for heterogeneous or for homogeneous models."""
 
-from collections.abc import Callable, Sequence
-
 from fedlib.papers._frame import each, in_all, on, who_has_what
 from fedlib.papers.pfedmoe.settings import (
     BASELINES,
@@ -14,7 +12,6 @@ from fedlib.papers.pfedmoe.settings import (
     SAME,
     UNEVEN,
     VARIANTS,
-    Setting,
 )
 from fedlib.spec import experts, figures, tables
 from fedlib.spec.exhibits import Exhibit
@@ -43,21 +40,6 @@ AGGREGATED = [
 REPEATED = "At this scale, only these runs have three seeds."
 
 
-def on_cifar(labels: Sequence[str]) -> Callable[[Sequence[Setting]], list[Setting]]:
-    """The federations with runs of all the labels; CIFAR's alone, if a scale has them."""
-
-    def of(settings: Sequence[Setting]) -> list[Setting]:
-        cifar = [x for x in on("main")(settings) if x.data.dataset.startswith("cifar")]
-        return on("main", runs=labels)(cifar or settings)
-
-    return of
-
-
-def published(name: str) -> Callable[[Sequence[Setting]], dict[str, str]]:
-    """A function that gives the published exhibits of a setting, by federation."""
-    return each(lambda setting: setting.published and f"{name}-{setting.published}")
-
-
 OVER_DATA = {  # sweeps
     "methods": lambda shown: [VARIANTS[label].method for label in in_all(FEW)(shown)],
     "of": "federation",
@@ -68,8 +50,7 @@ OVER_DATA = {  # sweeps
 def _tables(name: str) -> dict[str, Exhibit]:
     """Tables of one setting: accuracy, gains, costs."""
     what, suffix, labels = SETTINGS[name]
-    baselines = [f"{label}{suffix}" for label in BASELINES]
-    compared = (f"pfedmoe{suffix}", *baselines)
+    compared = tuple(f"{label}{suffix}" for label in CURVES)
     mutual = [f"{label}{suffix}" for label in MUTUAL]
     return {
         f"accuracy_{name}": tables.BesidePublished(
@@ -78,7 +59,7 @@ def _tables(name: str) -> dict[str, Exhibit]:
             labels,
             on("main"),
             sources=SOURCES,
-            names=published(name),
+            names=each(lambda setting: setting.published and f"{name}-{setting.published}"),
             others={f"pfedes{suffix}": "pFedES"},
             published=f"sibling-{name}",
         ),
@@ -86,10 +67,10 @@ def _tables(name: str) -> dict[str, Exhibit]:
             f"Gain of pFedMoE over the best of {SEVEN}, {name} models",
             "Of all seven, and of mutual learning, its own category. Published: the text's ranges.",
             compared,
-            on_cifar(compared),
+            on("main", runs=compared, where=lambda setting: setting.data.dataset != "mnist"),
             of=f"pfedmoe{suffix}",
             groups=[
-                {"title": "all baselines", "labels": baselines, "gain": "gain"},
+                {"title": "all baselines", "labels": [*compared[1:]], "gain": "gain"},
                 {"title": "mutual learning", "labels": mutual, "gain": "gain_mutual"},
             ],
             published=f"range-{name}",
