@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 from support import silently
-from test_simulate import METHODS, SIZES, simulation
+from test_methods import METHODS
+from test_simulate import SIZES, simulation
 
 from fedlib import methods
 from fedlib.engine.executors import Loop

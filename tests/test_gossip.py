@@ -1,10 +1,13 @@
 """Decentralised runs: graphs, weights, and methods that mix instead of averaging (section 2.14)."""
 
+from dataclasses import replace
+
 import networkx as nx
 import numpy as np
 import pytest
 import torch
-from support import EXECUTORS, assert_close, sgd, simulation_of, tiny_task, toy_federation
+from support import EXECUTORS, assert_close, simulation_of, toy_federation
+from test_methods import make
 
 from fedlib import methods, streams, tree
 from fedlib.engine.gossip import MIXINGS, connected_graph, fastest, metropolis, mixing_matrix, slem
@@ -15,23 +18,14 @@ GRAPHS = {
     "star": nx.star_graph(5),
     "complete": nx.complete_graph(7),
 }
-DECENTRALISED = {
-    "apfl": {},
-    "fedavg": {},
-    "fedprox": {"mu": 0.5},
-    "fedem": {"num_experts": 3},
-    "pfedmm": {"num_experts": 3},
-    "pfedmm, private norms": {"num_experts": 3, "private_norms": True},
-    "gated_experts": {"num_experts": 3, "gate_features": 4},
-    "moe_fedavg": {"gate": tiny_task(classes=2, hidden=5), "training_gate": "soft"},
-}
+PRIVATE = "pfedmm, private norms"
+DECENTRALISED = [*"apfl fedavg fedprox fedem pfedmm gated_experts moe_fedavg".split(), PRIVATE]
 SIZES = (7, 12, 6, 10, 8)
 
 
 def simulation(name, executor="loop", sizes=SIZES, rounds=3, **course):
-    task = tiny_task(norm=True)
-    params = DECENTRALISED.get(name, {})
-    method = methods.load(name.partition(",")[0])(task=task, local=sgd(), **params)
+    method = make(name.partition(",")[0], norm=True)
+    method = replace(method, private_norms=True) if name == PRIVATE else method
     course = {"rounds": rounds, "aggregation": "gossip"} | course
     return simulation_of(method, toy_federation(sizes=sizes), executor, **course)
 
@@ -92,7 +86,7 @@ def test_uniform_mixing_is_server_averaging_of_equal_clients(name):
     [shared] = methods.load(name.partition(",")[0]).shared
     for client in range(3):  # the seen ones
         assert_close(tree.take(getattr(graph, shared), client), getattr(server, shared), 1e-9)
-    if name.endswith("private norms"):
+    if name == PRIVATE:
         assert_close(graph.norms, server.norms, 1e-9)
 
 

@@ -6,20 +6,18 @@ from functools import cache
 
 import numpy as np
 import pytest
-import test_methods
 import torch
 from support import (
     assert_same_result,
     cohort_of,
     federation_for,
-    modules_of,
     sgd,
     silently,
     simulation_of,
     solver_of,
-    tiny_task,
     toy_federation,
 )
+from test_methods import every_method, make
 from torch import nn
 
 from fedlib import methods
@@ -47,10 +45,6 @@ CHANGED = {
     "server_finetuning": ADAM,
     "uniform_mixture": ADAM,
 }
-METHODS = {
-    name: params | CHANGED.get(name, {}) for name, (params, _) in test_methods.METHODS.items()
-}
-every_method = pytest.mark.parametrize("name", METHODS)
 SIZES = (7, 12, 6, 10, 11)  # the last client is unseen; no batch of 4 leaves one alone
 STAMP = {"run": "test"}
 
@@ -58,12 +52,9 @@ STAMP = {"run": "test"}
 def simulation(name="fedavg", *, federation=None, dtype=torch.float32, local=None, **course):
     """A run with momentum, dropout, batch statistics and a falling rate; half take part."""
     rate = 1.0 if name == "clustered" else 0.5  # which needs everybody
-    task = tiny_task(norm=True, dropout=0.3, dtype=dtype)
-    schedule = Schedule(kind="multi_step", milestones=(2,))
-    params = METHODS[name]
-    modules = modules_of(name, params.get("num_experts", 1), dtype, norm=True, dropout=0.3)
-    local = local or solver_of(name, schedule=schedule)
-    method = methods.load(name)(task=task, local=local, **params, **modules)
+    local = local or solver_of(name, schedule=Schedule(kind="multi_step", milestones=(2,)))
+    changes = {"local": local, **CHANGED.get(name, {})}
+    method = replace(make(name, dtype=dtype, norm=True, dropout=0.3), **changes)
     federation = federation or federation_for(name, SIZES)
     return simulation_of(method, federation, **{"rounds": 3, "seed": 3, "rate": rate} | course)
 

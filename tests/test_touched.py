@@ -5,9 +5,9 @@ from collections import defaultdict
 import numpy as np
 import pytest
 import torch
-from support import EXECUTORS, executors, modules_of, sgd, tiny_task, toy_federation
+from support import EXECUTORS, executors, toy_federation
+from test_methods import make
 
-from fedlib import methods
 from fedlib.engine.device import DeviceData
 from fedlib.engine.participation import sample
 from fedlib.run import scoring
@@ -15,13 +15,7 @@ from fedlib.run.simulate import Course, Simulation
 
 CLIENTS, UNSEEN, ROUNDS, SEED = 220, 20, 3, 5
 RATE = 0.01  # of 200 seen clients: two a round
-METHODS = {
-    "fedavg": {},
-    "fedem": {"num_experts": 2},
-    "fedrep": {"head_epochs": 2},
-    "local": {},
-    "pfedmm": {"num_experts": 2},
-}
+METHODS = ("fedavg", "fedem", "fedrep", "local", "pfedmm")
 
 
 class Watched:
@@ -48,8 +42,8 @@ def run(monkeypatch):
 
     def start(name: str, executor: str) -> tuple:
         federation = toy_federation((6,) * CLIENTS, test=2, unseen=UNSEEN)
-        task = tiny_task()
-        data = DeviceData(federation, task.dtype, task.device)
+        method = make(name)
+        data = DeviceData(federation, method.task.dtype, method.task.device)
         phase, read = ["begin"], defaultdict(set)
 
         def watch(array):
@@ -65,8 +59,6 @@ def run(monkeypatch):
             return found
 
         monkeypatch.setattr(scoring, "during_training", evaluated)
-        modules = modules_of(name, 2)
-        method = methods.load(name)(task=task, local=sgd(), **modules, **METHODS[name])
         course = Course(rounds=ROUNDS, seed=SEED, rate=RATE, evaluate_every=ROUNDS)
         Simulation(method, data, course, EXECUTORS[executor]()).run(report=lambda line: None)
         return federation, read
