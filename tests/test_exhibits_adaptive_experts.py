@@ -5,11 +5,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from made_up import footer
-from matplotlib.colors import to_hex
 
 from fedlib.errors import ConfigError, DataError
 from fedlib.report import comparisons, exhibits, metrics, printed
-from fedlib.report.figures import gate_weights, style
+from fedlib.report.figures import gate_weights
 from fedlib.report.inputs import Inputs
 from fedlib.results import RunResult, View
 from fedlib.spec.exhibits import Protocol
@@ -192,24 +191,6 @@ def test_the_grid_has_published_and_reproduced_means_and_deviations_over_trials(
 
 
 # Figures
-
-
-def test_sweep_over_federations_has_a_panel_per_variant_and_a_line_per_protocol(collected):
-    figure = draw(collected, "protocol_sweep", **BY_P, panels="variant", variants=VARIANTS)
-    assert [axes.get_title() for axes in figure.axes] == ["with exploration", "without"]
-    assert figure.axes[0].get_ylim() == figure.axes[1].get_ylim()
-    assert texts(figure) == TITLES
-    means = (
-        grid(collected).numbers.set_index(["label", "protocol", "federation"])["mean"].sort_index()
-    )
-    for axes, label in zip(figure.axes, ("eps", "none"), strict=True):
-        assert axes.get_xlabel() == "Majority fraction p"
-        assert len(axes.get_lines()) == len(axes.collections) == 5  # each with a band
-        for line, way in zip(axes.get_lines(), WAYS, strict=True):
-            assert line.get_xdata().tolist() == [0.2, 1.0]
-            assert line.get_ydata() == pytest.approx(means[label, way["name"]].to_numpy())
-            look = style.PROTOCOLS[way.get("key", way["name"])]
-            assert to_hex(line.get_color()).upper() == look.color
 
 
 def test_sweep_over_runs_has_dashes_for_the_second_variant(collected):

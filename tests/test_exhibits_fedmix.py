@@ -340,25 +340,7 @@ def test_recovery_takes_the_expert_that_clients_chose_where_they_have_one_alone(
 # Leakage
 
 
-TRUE = np.array([[0.5, 0.5, 0], [1, 0, 0], [0, 0.25, 0.75], [0.2, 0.2, 0.6]])
 GUESS = np.array([[0.6, 0.5, -0.1], [0.8, 0.1, 0.1], [0, 0.25, 0.75], [0.2, 0.4, 0.4]])
-
-
-def test_a_point_is_the_read_share_of_a_client_and_label_against_the_true_one():
-    runs = [described("one-step", "label_leakage"), described("one-epoch", "label_leakage")]
-    guesses = {"one-step": GUESS, "one-epoch": TRUE}
-    about = shown(runs)
-    frames = collect(
-        about,
-        lambda run, seed: result(diagnostics={"labels": TRUE, "recovered": guesses[run["label"]]}),
-    )
-    figure = draw("label_leakage", about, frames)
-    for axes, guess in zip(figure.axes, guesses.values(), strict=True):
-        (points,) = axes.collections
-        assert points.get_offsets().tolist() == np.stack([TRUE, guess], -1).reshape(-1, 2).tolist()
-    titles = [axes.get_title() for axes in figure.axes]
-    assert titles == ["ONE-STEP, EMNIST", "ONE-EPOCH, EMNIST"]
-    assert "ONE-STEP, 4 clients: mean total variation 0.125" in footer(figure)
 
 
 def test_leakage_that_was_not_recorded_is_named():

@@ -161,23 +161,6 @@ def test_a_run_without_flops_is_named():
         draw("cost_to_target", exhibit, frames=frames, targets={"cifar10-n10": 0.5})
 
 
-def test_dots_are_what_was_sent_and_computed_until_the_target():
-    figure = draw("cost_to_target", shown(), targets={"cifar10-n10": 0.90})
-    for axes, spent, text in zip(
-        figure.axes,
-        (20 * 4 * 2**20, 20 * 1000 * 5e6),  # with one seed, after 20 rounds
-        ("83.9 M", "100 G"),
-        strict=True,
-    ):
-        assert [tick.get_text() for tick in axes.get_yticklabels()] == [x.upper() for x in CURVES]
-        assert axes.get_title() == "cifar10, N = 10: 90 %"
-        [dot] = axes.get_lines()
-        place = list(CURVES).index("pfedmoe")
-        assert (dot.get_xdata()[0], dot.get_ydata()[0]) == pytest.approx((spent, place))
-        told = [text.get_text() for text in axes.texts]
-        assert told.pop(place) == text and {*told} == {"not reached"}
-
-
 # Gains
 
 

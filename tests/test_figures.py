@@ -12,8 +12,8 @@ from pictures import faults
 
 from fedlib import methods, papers
 from fedlib.errors import ConfigError, DataError
-from fedlib.report import metrics, printed, traffic
-from fedlib.report.figures import canvas, saving, style
+from fedlib.report import metrics, printed
+from fedlib.report.figures import accuracy_over_bytes, canvas, saving, style
 from fedlib.report.figures.curves import focus
 from fedlib.report.figures.saving import wrapped
 from fedlib.spec import SCALES
@@ -178,11 +178,10 @@ def test_rounds_are_whole_numbers_in_steps_that_are_easy_to_read():
 
 
 @pytest.mark.parametrize(
-    ("most", "found"),
-    [(1.2e11, ("GB", 1e9)), (5e5, ("kB", 1e3)), (7, ("kB", 1e3)), (2.0**29, ("MB", 1e6))],
+    ("most", "unit"), [(1.2e11, "GB"), (5e5, "kB"), (7, "kB"), (2.0**29, "MB"), (1e12, "TB")]
 )
-def test_amounts_are_told_in_a_unit_of_which_there_are_1_to_1000(most, found):
-    assert traffic.scaled(most) == found
+def test_amounts_are_told_in_a_unit_of_which_there_are_1_to_1000(most, unit):
+    assert accuracy_over_bytes.unit_of(most) == unit
 
 
 def test_unlisted_methods_have_spare_looks_each_always_the_same():

@@ -15,8 +15,10 @@ from conftest import toy_run
 
 from fedlib import papers
 from fedlib.errors import ConfigError
+from fedlib.report.figures import curves
 from fedlib.spec import SCALES, Figure, Table
 from fedlib.spec.exhibits import COMMON, KINDS, PRIMARY
+from fedlib.spec.figures import Curves
 from fedlib.workflow.plan import Plan
 
 SEEN, NEW = ("seen", "default", "test"), ("seen", "new_shard", "val")
@@ -64,6 +66,8 @@ def test_a_kind_has_a_module_that_makes_it_and_uses_all_of_its_fields(stage, kin
     text = inspect.getsource(module)
     if importlib.util.find_spec(f"fedlib.report.{kind}"):  # what a page shares with it
         text += inspect.getsource(importlib.import_module(f"fedlib.report.{kind}"))
+    if issubclass(KINDS[stage][kind], Curves):
+        text += inspect.getsource(curves)
     unused = [
         field.name
         for field in dataclasses.fields(KINDS[stage][kind])[COMMON:]

@@ -7,20 +7,10 @@ unit: positive if the criterion is reached, or 0 where equality suffices.
 import numpy as np
 
 from fedlib.errors import ConfigError
-from fedlib.report.exhibits import PAPER_SCALE
 from fedlib.report.printed import difference
 from fedlib.spec.criteria import ORDERS, Criterion
 
 ROUNDING = 1e-9  # of sums of fractions
-
-
-def testable(criterion: Criterion, scale: str) -> bool:
-    """Whether a criterion can be tested at a scale.
-
-    Published numbers need the paper's rounds, data and models; orders, gains and ranges can be
-    tested at every scale.
-    """
-    return criterion.kind != "published" or scale == PAPER_SCALE
 
 
 def verdict(

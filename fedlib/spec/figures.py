@@ -18,6 +18,8 @@ from fedlib.spec.exhibits import (
     one_of,
 )
 
+UNITS = {"MB": 1e6, "GB": 2.0**30}  # bytes, of what papers print; FedMix's GB are of 2^30
+
 
 class Figure(Exhibit):
     """A figure of the paper."""
@@ -74,7 +76,7 @@ class AccuracyOverBytes(Curves):
     until: Mapping[str, float] | None = None
     shaded: str | None = None
 
-    choices: ClassVar = {**Curves.choices, "unit": ("MB", "GB"), "scale": ("log", "linear")}
+    choices: ClassVar = {**Curves.choices, "unit": UNITS, "scale": ("log", "linear")}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,11 +12,10 @@ from fedlib.report import exhibits
 from fedlib.report.figures import canvas, curves, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import TRAFFIC
-from fedlib.report.traffic import UNITS, scaled
+from fedlib.spec.figures import UNITS
 
 DECADE = 10  # below this ratio of amounts a logarithmic axis would have too few ticks
-
-
+SHOWN = {"TB": 1e12, "GB": 1e9, "MB": 1e6, "kB": 1e3}  # bytes, of what we show
 SILENT_NOTE = "A line across the panel: a method that sends nothing, at its last accuracy."
 
 
@@ -28,11 +27,10 @@ def draw(given: Inputs) -> Figure:
       DataError: if a run has no such accuracies.
     """
     exhibit, kind = given.exhibit, given.kind
-    accuracy = curves.Accuracy(kind.metric, kind.protocol, kind.split, kind.group)
     _check_until(exhibit, kind.until or {})
-    shown, unit, size = _cut(_with_traffic(given, accuracy), kind.unit, kind.until or {})
+    shown, unit, size = _cut(_with_traffic(given), kind.unit, kind.until or {})
     looks = style.looks(exhibit, kind.shaded, curves.scores(shown))
-    figure, grid = canvas.by_federation(exhibit, f"Communicated so far ({unit})", accuracy.axis())
+    figure, grid = canvas.by_federation(exhibit, f"Communicated so far ({unit})", curves.axis(kind))
     scale, silent, focused = _scale(kind.scale, shown), False, ""
     for axes, federation in grid:
         axes.set_xscale(scale)
@@ -67,16 +65,22 @@ def _cut(
     """The curves up to `until`, with `sent` in a readable unit; the unit, and its size in bytes."""
     limits = {name: limit * UNITS[unit] for name, limit in until.items()}
     shown = shown[shown["sent"] <= shown["federation"].map(limits).fillna(math.inf)]
-    unit, size = scaled(shown["sent"].max())
+    unit = unit_of(shown["sent"].max())
+    size = SHOWN[unit]
     return shown.assign(sent=shown["sent"] / size), unit, size
 
 
-def _with_traffic(given: Inputs, accuracy: curves.Accuracy) -> pd.DataFrame:
+def unit_of(most: float) -> str:
+    """The largest unit in which `most` bytes are at least 1."""
+    return next((unit for unit, size in SHOWN.items() if most >= size), "kB")
+
+
+def _with_traffic(given: Inputs) -> pd.DataFrame:
     """The curves over rounds, and in the column `sent` the bytes sent so far, mean over seeds."""
     key = ["federation", "label", "round"]
     rows = exhibits.pick(given.rows, at="round", metric="bytes", **TRAFFIC._asdict())
     sent = rows.groupby(key, sort=False)["value"].mean()
-    return curves.over_rounds(given, accuracy).join(sent.rename("sent"), on=key)
+    return curves.over_rounds(given).join(sent.rename("sent"), on=key)
 
 
 def _scale(scale: str, shown: pd.DataFrame) -> str:

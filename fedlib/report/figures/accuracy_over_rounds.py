@@ -43,8 +43,7 @@ def draw(given: Inputs) -> Figure:
       DataError: if a run has no such accuracies.
     """
     exhibit, kind = given.exhibit, given.kind
-    accuracy = curves.Accuracy(kind.metric, kind.protocol, kind.split, kind.group)
-    shown = curves.over_rounds(given, accuracy)
+    shown = curves.over_rounds(given)
     paper = {
         "end": given.printed(kind.metric),
         "peak": printed.fractions(given.published, kind.peaks, kind.metric),
@@ -52,7 +51,7 @@ def draw(given: Inputs) -> Figure:
     }
     stars = _chosen(given) if kind.chosen else {}
     looks = style.looks(exhibit, scores=curves.scores(shown))
-    figure, grid = canvas.by_federation(exhibit, "Communication round", accuracy.axis())
+    figure, grid = canvas.by_federation(exhibit, "Communication round", curves.axis(kind))
     marks, focused = set(), ""
     for axes, federation in grid:
         mine, drawn = exhibits.pick(shown, federation=federation["name"]), []

@@ -33,7 +33,7 @@ MEANING = (
 class _Shown(NamedTuple):
     """The clients of a federation, in the order in which they are drawn."""
 
-    sizes: dict[str, np.ndarray]  # [C] examples, by split
+    sizes: np.ndarray  # [C, splits] examples
     shares: np.ndarray  # [C, L] of a client's labels
     num_seen: int
     num_asked: int  # clients that were declared, or as many as there are
@@ -91,8 +91,8 @@ def _handles(found: list[_Shown]) -> list[Patch]:
     """Legend entries of the splits in use, and of some shares."""
     handles = [
         handle
-        for handle, name in zip(stacks.handles([*TITLES.values()]), SPLITS, strict=True)
-        if any(shown.sizes[name].any() for shown in found)
+        for split, handle in enumerate(stacks.handles([*TITLES.values()]))
+        if any(shown.sizes[:, split].any() for shown in found)
     ]
     shades = zip(SHARES, colormaps[style.SHADES](NORM(SHARES)), strict=True)
     return handles + [Patch(color=shade, label=f"{x:.0%} of its labels") for x, shade in shades]
@@ -106,14 +106,14 @@ def _read(manifest: dict) -> _Shown:
     # Seen clients first; then by commonest class, and by its share in descending order.
     order = np.lexsort((-shares.max(axis=1), shares.argmax(axis=1), group != CLIENTS[0]))
     order = order[is_client[order]]
-    sizes = {name: np.array(manifest["sizes"][name]) for name in SPLITS}
+    sizes = np.stack([manifest["sizes"][name] for name in SPLITS], axis=1)
     asked = manifest["spec"]["partition"].get("num_clients") or 0
     return _Shown(
-        {name: size[order] for name, size in sizes.items()},
+        sizes[order],
         shares[order],
         num_seen=int(np.sum(group == CLIENTS[0])),
         num_asked=max(asked, len(order)),
-        server=int(sum(size[~is_client].sum() for size in sizes.values())),
+        server=int(sizes[~is_client].sum()),
     )
 
 
@@ -127,10 +127,9 @@ def _counted(shown: _Shown) -> str:
 
 def _draw_sizes(axes: Axes, shown: _Shown) -> None:
     edges = np.arange(len(shown.shares) + 1) + 0.5
-    sizes = np.stack([shown.sizes[name] for name in SPLITS], axis=1)
-    stacks.draw(axes, sizes, edges)
+    stacks.draw(axes, shown.sizes, edges)
     _scale(axes, shown)
-    axes.set_ylim(0, max(sizes.sum(axis=1).max() * 1.05, 1))
+    axes.set_ylim(0, max(shown.sizes.sum(axis=1).max() * 1.05, 1))
     axes.yaxis.set_major_locator(_ticks())
     axes.set_xticks([])
 

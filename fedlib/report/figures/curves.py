@@ -1,7 +1,6 @@
 """Shared code of figures with curves of accuracy."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -11,6 +10,7 @@ from fedlib.report import comparisons, exhibits
 from fedlib.report.figures import style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY, SERVER, over_seeds
+from fedlib.spec.figures import Curves
 
 METRICS = {
     "accuracy": "all clients",
@@ -21,42 +21,35 @@ CROWD = 8  # with this many curves in a panel or more, the y axis shows where th
 SPLITS = {"test": "Test", "val": "Validation", "train": "Training"}
 
 
-class Accuracy(NamedTuple):
-    """An accuracy: its metric, the preparation of clients, and the examples."""
-
-    metric: str
-    protocol: str
-    split: str
-    group: str = PRIMARY.group
-
-    def axis(self) -> str:
-        """Its name on the y axis, without default protocol and test examples."""
-        if self.group == SERVER.group:
-            return f"{SPLITS[self.split]} accuracy, server (%)"
-        if (self.protocol, self.split) == (PRIMARY.protocol, PRIMARY.split):
-            return f"{SPLITS[self.split]} accuracy, {METRICS[self.metric]} (%)"
-        accuracy = f"{SPLITS[self.split]} accuracy (%)"  # on several lines, to fit beside a panel
-        if self.protocol == PRIMARY.protocol:
-            return f"{accuracy}\n{METRICS[self.metric]}"
-        return f"{comparisons.protocol_title(self.protocol)}\n{accuracy}\n{METRICS[self.metric]}"
+def axis(kind: Curves) -> str:
+    """The name of an accuracy on the y axis, without default protocol and test examples."""
+    split, metric = SPLITS[kind.split], METRICS[kind.metric]
+    if kind.group == SERVER.group:
+        return f"{split} accuracy, server (%)"
+    if (kind.protocol, kind.split) == (PRIMARY.protocol, PRIMARY.split):
+        return f"{split} accuracy, {metric} (%)"
+    accuracy = f"{split} accuracy (%)\n{metric}"  # on several lines, to fit beside a panel
+    if kind.protocol == PRIMARY.protocol:
+        return accuracy
+    return f"{comparisons.protocol_title(kind.protocol)}\n{accuracy}"
 
 
-def over_rounds(given: Inputs, shown: Accuracy) -> pd.DataFrame:
+def over_rounds(given: Inputs) -> pd.DataFrame:
     """`fedlib.report.metrics.over_seeds` of the accuracy of every run at every evaluated round.
 
     Raises:
       DataError: if a run has no such accuracy from evaluations during training.
     """
-    every = exhibits.pick(given.rows, at="round", group=shown.group)
-    mine = exhibits.pick(every, **shown._asdict())
+    shown = given.kind
+    every = exhibits.pick(given.rows, at="round", group=shown.group, metric=shown.metric)
+    mine = exhibits.pick(every, protocol=shown.protocol, split=shown.split)
     found = set(zip(mine["federation"], mine["label"], strict=True))
     for run in given.exhibit["runs"]:
-        where = (run["federation"], run["label"])
-        if where not in found:
-            rows = exhibits.pick(every, federation=where[0], label=where[1], metric=shown.metric)
+        if (run["federation"], run["label"]) not in found:
+            rows = exhibits.of_run(every, run)
             there = rows[["protocol", "split"]].drop_duplicates().itertuples(index=False)
             raise DataError(
-                f"{'/'.join(where)} was not evaluated with the protocol {shown.protocol!r} on "
+                f"{exhibits.name(run)} was not evaluated with the protocol {shown.protocol!r} on "
                 f"{shown.split} examples during training, only with "
                 f"{', '.join('/'.join(view) for view in there) or 'none'}; a protocol is "
                 "evaluated during training if the run's curves name it"

@@ -17,7 +17,7 @@ from fedlib.report.tables import notes, sheets
 from fedlib.report.tables.cost import quantity
 from fedlib.report.tables.render import ABSENT, Cell, Column, Sheet
 from fedlib.report.tables.sheets import Columns, TableInputs, beside, texts
-from fedlib.report.traffic import UNITS
+from fedlib.spec.figures import UNITS
 
 PUBLISHED = {"published": MEAN, "published_rounds": "rounds", "published_gb": "gb"}
 LENGTHS = ("evaluations", "rounds")

@@ -49,8 +49,10 @@ def build(given: TableInputs) -> Sheet:
     """
     exhibit, criteria = given.exhibit, given.kind.parsed()
     source = _Numbers(given)
+    # Published numbers need the paper's rounds, data and models; orders, gains and ranges do not.
+    of_paper = exhibit["scale"] == exhibits.PAPER_SCALE
     rows = [
-        _row(criterion, source, given.published, predicates.testable(criterion, exhibit["scale"]))
+        _row(criterion, source, given.published, of_paper or criterion.kind != "published")
         for criterion in criteria
     ]
     numbers = pd.DataFrame([row.numbers for row in rows])

@@ -100,18 +100,16 @@ def _reproduced(mine: pd.DataFrame, shown: list[ServerColumn]) -> dict[str, pd.D
 
 def _columnwise(rows: pd.DataFrame, shown: list[ServerColumn]) -> pd.DataFrame:
     """`over_seeds` of every run and column -> DataFrame indexed by label and the column's place."""
-    parts = []
-    for place, column in enumerate(shown):
-        value, other = (
-            exhibits.pick(rows, federation=name, metric=column.metric).set_index(["label", "seed"])[
-                "value"
-            ]
-            for name in (column.federation, column.minus)
-        )
-        value = value - other if column.minus else value
-        parts.append(value.dropna().reset_index().assign(column=place))
-    key = ["label", "column"]
-    return over_seeds(pd.concat(parts, ignore_index=True), key).set_index(key)
+    key = ["label", "seed", "federation", "metric"]
+    values = rows.set_index(key)["value"].unstack(["federation", "metric"])
+    found = {
+        place: values.get((column.federation, column.metric), np.nan)
+        - (values.get((column.minus, column.metric), np.nan) if column.minus else 0)
+        for place, column in enumerate(shown)
+    }
+    by_column = pd.DataFrame(found, index=values.index).rename_axis(columns="column")
+    by_seed = by_column.stack().dropna().rename("value").reset_index()
+    return over_seeds(by_seed, ["label", "column"]).set_index(["label", "column"])
 
 
 def _numbers(given: TableInputs, shown: list[ServerColumn], rows: list[ServerRow]) -> pd.DataFrame:

@@ -3,7 +3,6 @@
 from fedlib.report import exhibits
 from fedlib.report.metrics import INTERVAL_SEEDS
 
-EVERYBODY = {"rate": 1.0}  # unless a run says otherwise
 BEST = (
     "Best: at the round with the highest accuracy pooled over the test examples of all clients, "
     "each seed its own round; this is a selection on the test set and flatters every method."
@@ -46,7 +45,8 @@ def seeds_differ(exhibit: dict) -> list[str]:
     if len(exhibit["seeds"]) == 1:
         return []
     redrawn = [data.get("per_seed", False) for data in exhibit["federations"]]
-    cohorts = any(run.get("participation", EVERYBODY)["rate"] < 1 for run in exhibit["runs"])
+    everybody = {"rate": 1.0}  # unless a run says otherwise
+    cohorts = any(run.get("participation", everybody)["rate"] < 1 for run in exhibit["runs"])
     differ = [
         *(["partition"] if any(redrawn) else []),
         "initial parameters",
