@@ -19,9 +19,9 @@ from fedlib import seals
 from fedlib.data import downloads, sizes
 from fedlib.data.sizes import Sizes
 from fedlib.engine import choice
-from fedlib.environment import ROOT, cache_folder, environment
+from fedlib.environment import cache_folder, environment
 from fedlib.errors import ConfigError, DataError, DivergedError, of_file
-from fedlib.forecast import rates, rehearsal
+from fedlib.forecast import estimates, rates, rehearsal
 from fedlib.forecast.cells import duration
 from fedlib.forecast.costs import costs
 from fedlib.forecast.counting import Unreal
@@ -158,7 +158,7 @@ class Estimator:
         except Exception as error:
             if not is_file(method):
                 raise
-            text = str(of_file(error, str(ROOT / method), method))
+            text = str(of_file(error, str(estimates.ROOT / method), method))
             return Estimated(name, error=text, fails=True)
         jobs = {stage: cost._asdict() for stage, cost in costs.items()}
         return Estimated(name, {"key": request.key(), **jobs})
