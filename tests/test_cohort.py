@@ -9,6 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from reference import batches, cross_entropy_of, descend, descent, module_of, owned, values_of
 from support import assert_close, clients_with, cohort_of, executors, sgd, tiny_task, toy_federation
 from torch.func import grad
@@ -16,7 +18,7 @@ from torch.func import grad
 import fedlib.engine.cohort
 import fedlib.engine.waves
 from fedlib import streams, tree
-from fedlib.engine.batches import draw_batches
+from fedlib.engine.batches import draw_batches, draw_cohort
 from fedlib.engine.choice import choose, rule
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Batched, Loop
@@ -95,6 +97,20 @@ def test_a_client_trains_as_a_module_with_an_optimiser_does(executor, plan):
 def test_a_stream_is_that_of_its_numbers_however_large_they_are(seed):
     draws = np.random.default_rng([seed, 3, zlib.crc32(b"fit")]).integers(0, 2**62, 4)
     assert streams.generator(seed, 3, "fit").integers(0, 2**62, 4).tolist() == draws.tolist()
+
+
+@given(st.lists(st.integers(0, 2**33), max_size=6), st.lists(st.integers(0, 2**33), max_size=4))
+def test_the_streams_of_many_clients_are_those_of_each_alone(names, clients):
+    draws = streams.generators(*names, "fit", each=clients)
+    expected = [np.random.default_rng([*names, zlib.crc32(b"fit"), c]) for c in clients]
+    assert [d.bit_generator.state for d in draws] == [e.bit_generator.state for e in expected]
+
+
+def test_a_client_draws_its_orders_and_then_a_key_for_each_step():
+    [batches] = draw_cohort([7], sgd(batch_size=3, epochs=2), 5, "fit", clients=[8])
+    draw = streams.generator(5, "fit", 8)
+    assert batches.order.tolist() == [*draw.permutation(7), *draw.permutation(7)]
+    assert batches.keys.tolist() == draw.integers(0, 2**62, 6).tolist()
 
 
 @executors

@@ -21,6 +21,7 @@ from fedlib.tree import Rows
 SIZES = (7, 12, 6, 10, 8, 4, 9)  # the last client does not train
 # What the server makes of the clients' models is a sum, so that none needs to be kept.
 STREAMING = (
+    "afl",
     "apfl",
     "biased_fedavg",
     "fedavg",
@@ -138,7 +139,7 @@ def test_a_total_among_some_clients_is_theirs():
     cohort = cohort_of(task, federation, [4, 1, 2])
     x = torch.tensor([[1.0], [10.0], [100.0]])
     total = cohort.total(x, np.array([True, False, True]))
-    assert (total.sum.item(), total.examples) == (8 * 1 + 6 * 100, 8 + 6)
+    assert (total.sum.item(), total.weight) == (8 * 1 + 6 * 100, 8 + 6)
 
 
 def test_models_of_different_shapes_have_no_total():

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedlib import tree
 from fedlib.engine import scratch, shards
-from fedlib.engine.batches import Batches, draw_batches
+from fedlib.engine.batches import draw_cohort, refuse_single_examples
 from fedlib.engine.descent import descent
 from fedlib.engine.device import DeviceData, upload
 from fedlib.engine.executors import Executor, Loop
@@ -235,7 +235,7 @@ class Cohort:
         self.collect(total)
         if self.aggregation == "renormalised" or self.size == self.population:
             return total.mean()
-        absent = 1 - total.examples / self.population_examples
+        absent = 1 - total.weight / self.population_examples
         present = tree.map(lambda x: x / self.population_examples, total.sum)
         return tree.add(present, previous, absent)
 
@@ -298,8 +298,7 @@ class Cohort:
             what = returns(part, trained) if returns else trained
             return cut, (what, losses, keep(after) if keep else ())
 
-        cuts = slices(params, self.size, self.executor.together if returns else self.size)
-        what, losses, momenta = joined(map(train, cuts), self.size)
+        what, losses, momenta = self._joined(train, params, streams=returns is not None)
         self.journal.add(self.host_ids, losses, whole=returns is None)
         return what, memory and memory.renewed(clients, momenta if kept else None, local.epochs)
 
@@ -317,18 +316,28 @@ class Cohort:
         # A client without examples has no loss, which is no divergence.
         return tree.merge(weights, statistics), total / count.clamp(min=1), momenta
 
-    def scan(
-        self, step: Callable, carry: T, *per_client: Tree, local: Solver, stream: str = "scan"
-    ) -> T:
+    def scan(self, step: Callable, carry: T, *per_client: Tree, local: Solver,
+             stream: str = "scan", returns: Callable | None = None) -> Tree:  # fmt: skip
         """Fold `carry = step(carry, *per_client, batch)` over each client's batches -> [C, ...]
 
-        `local` determines the batches: its batch size, epochs or steps.
+        `local` determines the batches: its batch size, epochs or steps. `returns` is as in `fit`.
         """
-        self.journal.whole = True
-        # A copy, because a forward pass updates running statistics in place.
-        start, lifted = tree.clone(carry), self.executor.lift(step)
-        kinds = tree.kinds((carry, per_client))
-        return self._fold(lifted, start, *per_client, local=local, stream=stream, kinds=kinds)
+        lifted = self.executor.lift(step)
+
+        def fold(cut: slice) -> tuple[slice, Tree]:
+            part, given = self.some(cut), tree.take((carry, per_client), cut)
+            how = {"local": local, "stream": stream, "kinds": tree.kinds(given)}
+            start = tree.clone(given[0])  # a forward pass updates running statistics in place
+            done = part._fold(lifted, start, *given[1], **how)
+            return cut, returns(part, done) if returns else done
+
+        self.journal.whole |= returns is None
+        return self._joined(fold, carry, streams=returns is not None)
+
+    def _joined(self, work: Callable, models: Tree, streams: bool) -> Tree:
+        """The results of `work(slice)` of all parts of the cohort; one part unless it `streams`."""
+        together = self.executor.together if streams else self.size
+        return joined(map(work, slices(models, self.size, together)), self.size)
 
     # -- scoring ----------------------------------------------------------------------
 
@@ -371,13 +380,11 @@ class Cohort:
         return self.data.federation.split(split).sizes[self.host_ids]
 
     def _fold(self, step, carry: T, *per_client, local: Solver, stream: str, kinds) -> T:
-        sizes = self.data.federation.train.sizes
-        drawn = [
-            draw_batches(int(sizes[client]), local, self.seed, self.round, stream, client)
-            for client in self.host_ids.tolist()
-        ]
-        self._refuse_single_examples(drawn, local)
-        self.journal.examples += sum(step.size for batches in drawn for step in batches.steps)
+        sizes, clients = self._sizes("train").tolist(), self.host_ids.tolist()
+        drawn = draw_cohort(sizes, local, self.seed, self.round, stream, clients=clients)
+        if self.task.needs_pairs:
+            refuse_single_examples(sizes, clients, local)
+        self.journal.examples += sum(batches.examples for batches in drawn)
         work = self._work(f"training ({stream})", kinds)
         fixed = tuple(self._apart(x) if type(x) is dict else x for x in per_client)
         return self.executor.fold(work, drawn, local.batch_size, step, carry, fixed)
@@ -386,15 +393,3 @@ class Cohort:
         """`params` with copies of running statistics, which a forward pass updates in place."""
         rest, statistics = tree.partition(params, self.task.is_statistic)
         return tree.merge(rest, tree.clone(statistics))
-
-    def _refuse_single_examples(self, drawn: list[Batches], local: Solver) -> None:
-        """Raises DataError for training batches of one example if there is batch normalisation."""
-        if not self.task.needs_pairs:
-            return
-        for client, batches in zip(self.host_ids.tolist(), drawn, strict=True):
-            if any(step.size == 1 for step in batches.steps):
-                raise DataError(
-                    f"client {client} has {self.data.federation.train.sizes[client]} training "
-                    f"examples, so batches of {local.batch_size} leave one alone, which batch "
-                    "normalisation cannot train on; use another batch_size or drop_last"
-                )

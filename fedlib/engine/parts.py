@@ -22,47 +22,47 @@ SUMMED_BYTES = 2**20  # of small models that are added up together; they fit int
 
 
 class Total:
-    """A sum over clients, each weighted by its training examples; `Cohort.total` makes it.
+    """A weighted sum over clients; that of `Cohort.total` weights them by training examples.
 
     Attributes:
-      examples: number of these clients' training examples.
+      weight: of all these clients together: the number of their examples.
     """
 
-    def __init__(self, terms: Tree, sizes: np.ndarray):
-        """The sum of `terms`, leaves [C, ...] or `Rows`, of clients with `sizes` [C] examples.
+    def __init__(self, terms: Tree, weights: np.ndarray):
+        """The sum of `terms`, leaves [C, ...] or `Rows`, with `weights` [C].
 
         Raises:
           ValueError: for `Rows` of different shapes, which have no sum.
         """
-        tree.check_alike(terms, len(sizes))
-        self.examples = int(sizes.sum())
-        self._terms, self._sizes = terms, sizes  # of clients that are not in the sum yet
+        tree.check_alike(terms, len(weights))
+        self.weight = weights.sum().item()
+        self._terms, self._weights = terms, weights  # of clients that are not in the sum yet
         self._sum: Tree = None  # computed when needed: a part in a larger total needs none
         self._at_once = max(1, SUMMED_BYTES // max(1, _nbytes(tree.take(terms, 0))))
 
     @property
     def sum(self) -> Tree:
         """The sum -> leaves [...]"""
-        self._add(len(self._sizes))
+        self._add(len(self._weights))
         return self._sum
 
     def mean(self) -> Tree:
-        """Average over clients, weighted by examples -> leaves [...]"""
-        return tree.map(lambda x: x / self.examples, self.sum)
+        """Weighted average over clients -> leaves [...]"""
+        return tree.map(lambda x: x / self.weight, self.sum)
 
     def settled(self) -> "Total":
         """This total after adding up its terms, except for the last few of small models -> self"""
-        self._add(len(self._sizes) // self._at_once * self._at_once)
+        self._add(len(self._weights) // self._at_once * self._at_once)
         self._terms = tree.clone(self._terms)
         return self
 
     def go_on(self, others: "Total") -> "Total":
         """Add the terms of further clients, in place -> self, settled"""
-        self.examples += others.examples
+        self.weight += others.weight
         terms = others._terms
-        if len(self._sizes):
+        if len(self._weights):
             terms = tree.concatenate([tree.together(x) for x in (self._terms, terms)])
-        self._terms, self._sizes = terms, np.concatenate([self._sizes, others._sizes])
+        self._terms, self._weights = terms, np.concatenate([self._weights, others._weights])
         return self.settled()
 
     def _add(self, count: int) -> None:
@@ -72,18 +72,19 @@ class Total:
         into = tree.leaves(self._sum)
         for first in range(0, count if into else 0, self._at_once):
             block = slice(first, min(first + self._at_once, count))
-            sizes = self._sizes[block]
-            if not sizes.any():
+            given = self._weights[block]
+            if not given.any():
                 continue
-            if len(sizes) == 1:
+            if len(given) == 1:
                 own = tree.leaves(tree.take(self._terms, first))
-                torch._foreach_add_(into, own, alpha=float(sizes[0]))
+                torch._foreach_add_(into, own, alpha=float(given[0]))
                 continue
             terms = tree.leaves(tree.together(tree.take(self._terms, block)))
-            weights = upload(sizes.astype(np.float64), terms[0].device)
+            weights = upload(given.astype(np.float64), terms[0].device)
             for total, x in zip(into, terms, strict=True):
                 total += (weights.to(x.dtype).reshape(-1, *[1] * (x.dim() - 1)) * x).sum(0)
-        self._terms, self._sizes = tree.take(self._terms, slice(count, None)), self._sizes[count:]
+        self._terms = tree.take(self._terms, slice(count, None))
+        self._weights = self._weights[count:]
 
 
 def slices(models: Tree, size: int, together: int) -> list[slice]:

@@ -241,7 +241,7 @@ class Timed:
         begun = self._clock()
         result = self._inner.fold(work, drawn, *args)
         self.seconds[Kind.FOLD] += self._clock() - begun
-        self.examples[Kind.FOLD] += sum(s.size for batches in drawn for s in batches.steps)
+        self.examples[Kind.FOLD] += sum(batches.examples for batches in drawn)
         return result
 
     def each(self, work, fn, per_client, split, batch_size):

@@ -194,7 +194,7 @@ class Tally(Loop):
         """See `Executor.fold`."""
         sizes = work.data.federation.train.sizes[work.ids]
         steps = [len(batches.steps) for batches in drawn]
-        done = np.array([sum(step.size for step in batches.steps) for batches in drawn])
+        done = np.array([batches.examples for batches in drawn])
         epochs, number = _course(sizes, batch_size, steps)
         batch = 0 if batch_size == BATCH else batch_size
         if self.phase == Phase.ROUND and _group(work) == "seen":

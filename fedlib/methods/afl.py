@@ -14,6 +14,7 @@ are averaged as in FedAvg, not by lambda.
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.func import grad_and_value
@@ -21,6 +22,7 @@ from torch.func import grad_and_value
 from fedlib import tree
 from fedlib.engine import simplex
 from fedlib.engine.cohort import Cohort
+from fedlib.engine.parts import Total
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Method, Range
@@ -73,32 +75,44 @@ class AFL(Method):
     def round(self, state: State, cohort: Cohort) -> State:
         """Loss and gradient of every client, then the server's steps of w and lambda."""
         lambdas = state.lambdas if cohort.round else self.shares(cohort)
-        losses, gradients, statistics = self.examine(cohort.broadcast(state.params), cohort)
-        losses, gradients = cohort.collect((losses, gradients))
-        cohort.journal.add(cohort.host_ids, losses)  # the recorded training loss
+        losses, gradient, statistics = self.examine(state.params, lambdas, cohort)
+        cohort.journal.add(cohort.host_ids, losses, whole=False)  # the recorded training loss
 
-        own = lambdas[cohort.ids]
         w, old_statistics = tree.partition(state.params, self.task.is_statistic)
-        w, server = self.descend(w, tree.combine(gradients, own), state.server, cohort.round)
+        w, server = self.descend(w, gradient.sum, state.server, cohort.round)
         statistics = cohort.average(statistics, old_statistics)
+        own = lambdas[cohort.ids]
         own = simplex.project(own + self.lr_lambda * losses, own.sum())
         return State(tree.merge(w, statistics), cohort.put(lambdas, own), server)
 
-    def examine(self, received: Params, cohort: Cohort) -> tuple[Tensor, Params, Params]:
-        """(losses [C], gradients [C, ...], running statistics [C, ...]) on one mini-batch each."""
+    def examine(
+        self, params: Params, lambdas: Tensor, cohort: Cohort
+    ) -> tuple[Tensor, Total, Total]:
+        """(losses [C], sums of gradients and of running statistics) on a mini-batch of each client.
 
-        def step(carry: tuple, w: Params, batch: Batch) -> tuple:
+        Gradients are weighted by `lambdas` [num_clients].
+        """
+
+        def step(carry: tuple, w: Params, own: Tensor, batch: Batch) -> tuple:
             def loss(w: Params) -> tuple[Tensor, Params]:
                 renewed = tree.clone(carry[2])  # the forward pass changes it in place
                 return self.task.loss(tree.merge(w, renewed), batch), renewed
 
             gradient, (value, renewed) = grad_and_value(loss, has_aux=True)(w)
-            return value, gradient, renewed
+            return value, tree.map(lambda g: own.to(g.dtype) * g, gradient), renewed
 
-        w, statistics = tree.partition(received, self.task.is_statistic)
-        nothing = next(iter(w.values())).new_zeros(cohort.size)
-        one_batch = replace(self.local, steps=1)
-        return cohort.scan(step, (nothing, w, statistics), w, local=one_batch, stream="fit")
+        def sent(part: Cohort, examined: tuple) -> tuple:
+            losses, gradients, statistics = examined
+            return losses, Total(gradients, np.ones(part.size)), part.total(statistics)
+
+        w, statistics = tree.partition(params, self.task.is_statistic)
+        nothing = cohort.held(tree.map(torch.zeros_like, w))  # of a client without examples
+        w, statistics = cohort.broadcast((w, statistics))
+        start = lambdas.new_zeros(cohort.size), nothing, statistics
+        how = {"local": replace(self.local, steps=1), "stream": "fit", "returns": sent}
+        losses, gradient, statistics = cohort.scan(step, start, w, lambdas[cohort.ids], **how)
+        cohort.collect((losses, gradient))
+        return losses, gradient, statistics
 
     def descend(
         self, w: Params, gradient: Params, server: Memory, round: int

@@ -177,7 +177,7 @@ class IFCA(Method):
         sent, _ = cohort.fit(self.task.loss, start, local=self.solver, returns=returns)
         cohort.collect(sent[0])  # a client returns one model
         pairs = zip(sent, experts, strict=True)
-        experts = tree.stack([new.mean() if new.examples else old for new, old in pairs])
+        experts = tree.stack([new.mean() if new.weight else old for new, old in pairs])
         return self.check(state._replace(experts=experts), start, choice, cohort)
 
     def stopped(self, state: State) -> bool:

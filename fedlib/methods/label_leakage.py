@@ -22,7 +22,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from fedlib.engine.batches import draw_batches
+from fedlib.engine.batches import cut
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import SGD, Memory
 from fedlib.engine.task import Params
@@ -96,7 +96,7 @@ class LabelLeakage(FedAvg):
     def num_steps(self, cohort: Cohort) -> Tensor:
         """Local steps of each client in a round -> [C]"""
         sizes = cohort.data.federation.train.sizes[cohort.host_ids].tolist()
-        steps = [len(draw_batches(size, self.local, 0).steps) for size in sizes]
+        steps = [len(cut(size, self.local).steps) for size in sizes]
         return cohort.tensor(torch.tensor(steps))
 
     def read(self, change: Tensor, steps: Tensor) -> Tensor:

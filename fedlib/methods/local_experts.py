@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from fedlib import streams, tree
-from fedlib.engine.batches import draw_batches
+from fedlib.engine.batches import cut
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Solver
 from fedlib.engine.task import Params
@@ -165,7 +165,7 @@ class LocalExperts(Method):
         """Number of examples that these clients have trained on, with repeats."""
         sizes = cohort.data.federation.train.sizes[cohort.host_ids].tolist()
         epoch = replace(self.local, epochs=1)
-        per_epoch = [sum(step.size for step in draw_batches(n, epoch, 0).steps) for n in sizes]
+        per_epoch = [cut(n, epoch).examples for n in sizes]
         return int(state.epochs[cohort.host_ids] @ torch.tensor(per_epoch))
 
     # -- evaluation -----------------------------------------------------------------------

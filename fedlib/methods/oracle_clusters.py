@@ -62,7 +62,7 @@ class OracleClusters(Method):
         )
         cohort.collect(sent[0])  # a client returns one model
         pairs = zip(sent, tree.unstack(state.by_cluster), strict=True)
-        models = tree.stack([new.mean() if new.examples else old for new, old in pairs])
+        models = tree.stack([new.mean() if new.weight else old for new, old in pairs])
         return State(models, memory)
 
     def clusters(self, cohort: Cohort) -> np.ndarray:

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from fedlib import seals, tree
-from fedlib.engine.batches import draw_batches
+from fedlib.engine.batches import cut
 from fedlib.engine.choice import choose, rule
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Executor
@@ -124,7 +124,7 @@ def facts(method: Method, data: DeviceData, course: Course) -> dict:
 
 def num_steps(sizes: np.ndarray, solver: Solver) -> list[int]:
     """Local steps in a round of each client with `sizes` training examples."""
-    return [len(draw_batches(int(n), solver, 0).steps) for n in sizes]
+    return [len(cut(int(n), solver).steps) for n in sizes]
 
 
 def device_name(device: torch.device) -> str:

@@ -27,7 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedlib import tree
 from fedlib.engine import ambient
-from fedlib.engine.batches import draw_batches
+from fedlib.engine.batches import cut
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.executors import Loop
 from fedlib.engine.waves import Work
@@ -278,6 +278,6 @@ def _smallest(simulation: Simulation, clients: np.ndarray, number: int) -> np.nd
 def _can_train(simulation: Simulation, client: int) -> bool:
     """Whether a client has examples, and no batch of one if the model needs two."""
     size = int(simulation.federation.train.sizes[client])
-    batches = draw_batches(size, simulation.method.local, simulation.course.seed)
-    lonely = simulation.method.task.needs_pairs and any(step.size == 1 for step in batches.steps)
-    return bool(batches.steps) and not lonely
+    steps = cut(size, simulation.method.local).steps
+    lonely = simulation.method.task.needs_pairs and any(step.size == 1 for step in steps)
+    return bool(steps) and not lonely
