@@ -10,11 +10,12 @@ from typing import NamedTuple
 import pandas as pd
 from tabulate import tabulate
 
-from fedlib.report import printed
+from fedlib.report import packs
 from fedlib.report.pages import kept
-from fedlib.report.pages.contents import NEAR, compared
+from fedlib.report.pages.contents import NEAR
 from fedlib.report.tables.criteria import VERDICTS
 from fedlib.report.tables.render import ABSENT
+from fedlib.report.wall import cells
 
 HEAD = ("paper", "published", "run", "within two points", "main claim")
 ORDERS = {"descending": min, "highest": min, "ascending": max, "lowest": max}  # the wrong end
@@ -33,10 +34,13 @@ class Paper(NamedTuple):
     claims: tuple[str, ...]
 
 
-def counts(files: Iterable[Path]) -> tuple[int, int]:
-    """Published cells that stand beside ours in csv files, and those within two points."""
-    off = [cell for file in files for cell in compared(pd.read_csv(file))["difference"]]
-    return len(off), sum(abs(cell) <= NEAR for cell in off)
+def counts(numbers: Path, folder: Path) -> list[int]:
+    """Published cells, those with ours beside them in a folder, and those within two points."""
+    ours = [cells.reproduced(pack, numbers) for pack in sorted(folder.rglob(packs.FOLDER))]
+    ours = pd.concat([cells.NONE, *ours], ignore_index=True)
+    every = cells.beside(cells.published(numbers), ours)
+    run = every[every["seeds"] > 0]
+    return [len(every), len(run), int((run["difference"].abs() <= NEAR).sum())]
 
 
 def table(papers: Mapping[str, Paper], folder: Path) -> str:
@@ -51,10 +55,9 @@ def table(papers: Mapping[str, Paper], folder: Path) -> str:
     """
     rows, totals = [], [0, 0, 0]
     for name, paper in papers.items():
-        cells = int((printed.read(paper.numbers)["unit"] == "percent").sum())
-        run = counts((kept.shelf(folder, "full") / name).rglob("*.csv"))
-        totals = [a + b for a, b in zip(totals, (cells, *run), strict=True)]
-        rows.append([paper.title, cells, *run, claim(name, paper.claims, folder)])
+        found = counts(paper.numbers, kept.shelf(folder, "full") / name)
+        totals = [a + b for a, b in zip(totals, found, strict=True)]
+        rows.append([paper.title, *found, claim(name, paper.claims, folder)])
     rows.append(["all", *totals, ""])
     align = ["left", "right", "right", "right", "left"]
     return tabulate(rows, HEAD, tablefmt="pipe", disable_numparse=True, colalign=align)

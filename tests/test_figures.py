@@ -12,8 +12,15 @@ from pictures import faults
 
 from fedlib import methods, papers
 from fedlib.errors import ConfigError, DataError
-from fedlib.report import metrics, printed
-from fedlib.report.figures import accuracy_over_bytes, canvas, saving, style
+from fedlib.report import exhibits, metrics, printed
+from fedlib.report.figures import (
+    FigureInputs,
+    accuracy_over_bytes,
+    accuracy_over_rounds,
+    canvas,
+    saving,
+    style,
+)
 from fedlib.report.figures.curves import focus
 from fedlib.report.figures.saving import wrapped
 from fedlib.spec import SCALES
@@ -21,6 +28,7 @@ from fedlib.workflow.provenance import ROOT
 
 PUBLISHED = ROOT / "fedlib/papers/pfedmm/published.csv"
 LABELS = ["local", "fedavg", "fedem", "pfedmm"]
+ALL = {"group": "seen", "metric": "accuracy", "protocol": "default", "split": "test"}
 SWEEP = {"parameter": "num_experts", "methods": ["pfedmm", "fedem"], "symbol": "M"}
 
 
@@ -244,6 +252,26 @@ def test_published_waypoints_are_hollow_and_none_is_beyond_the_last_round(collec
     assert "Marks are read off the paper's figure." in footer(figure)
     plain = draw(collected, "accuracy_over_rounds", PUBLISHED, changes)
     assert [axes.get_xlim() for axes in figure.axes] == [axes.get_xlim() for axes in plain.axes]
+
+
+def test_points_of_published_curves_have_ours_beside_them(collected):
+    exhibit, tidy, clients = collected["main"]
+    params = {"peaks": "curve-peak", "waypoints": "curve-waypoints"}
+    about = {"kind": "accuracy_over_rounds", "params": params, "published": "curve-end"}
+    given = FigureInputs(exhibit | about, tidy, clients, printed.read(PUBLISHED))
+    points = accuracy_over_rounds.compared(given)
+    mine = exhibits.pick(points, federation="cifar10", label="pfedmm").set_index("column")
+    # The file has more way-points, but the runs have 30 rounds alone.
+    assert [*mine.index] == ["End of curve", "Peak of curve", "Round 20"]
+    assert mine["of"].tolist() == ["curve-end", "curve-peak", "curve-waypoints"]
+    assert mine["published"].tolist() == [0.859, 0.864, 0.837]
+    rows = exhibits.pick(tidy, federation="cifar10", label="pfedmm", at="round", **ALL)
+    curve = rows.groupby("round")["value"].mean()
+    ours = [curve[30], curve.max(), curve[20]]
+    assert mine["reproduced"].tolist() == pytest.approx(ours) and {*mine["seeds"]} == {2}
+    assert mine["difference"].tolist() == [
+        printed.difference(*pair) for pair in zip(ours, mine["published"], strict=True)
+    ]
 
 
 def test_waypoints_of_another_metric_or_without_a_round_are_not_guessed(collected):

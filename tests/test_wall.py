@@ -1,6 +1,7 @@
 """The wall: every published number, with ours beside it."""
 
 import re
+from argparse import Namespace
 from pathlib import Path
 
 import pandas as pd
@@ -8,6 +9,7 @@ import pytest
 
 from fedlib import seals
 from fedlib.cli import wall
+from fedlib.errors import ConfigError
 from fedlib.report.wall import cells, page
 from fedlib.workflow.plan import Plan
 
@@ -46,7 +48,14 @@ def test_every_published_number_is_there_once_and_what_is_kept_is_beside_it(pape
     assert (known["published"], known["reproduced"]) == (0.969, 0.97)  # as printed
     assert (known["page"], known["hours"]) == ("fedmix/REPORT.md", 0.2)  # it was timed
     ours = papers["pfedmm"][papers["pfedmm"]["seeds"] > 0]
-    assert {*ours["exhibit"]} == {"main"} and ours["is_split"].all()  # FedEM's table has the same
+    # FedEM's table has some of these numbers, too, but on its own partition.
+    assert {*ours["exhibit"]} == {"main", "curve-end", "curve-waypoints"}
+    assert ours["is_split"].all()
+    points = ours[ours["exhibit"] != "main"].set_index(["label", "metric"])
+    at_20 = points.loc["pfedmm", "accuracy_round_20"]
+    assert (at_20["published"], at_20["measured"]) == (0.802, "Round 20")
+    assert (at_20["difference"], at_20["page"]) == (-0.001, "pfedmm/pfedmm/REPORT.md")
+    assert points.loc["gated-experts", "accuracy"]["published"] == 0.774  # of the curve, not 0.828
 
 
 def test_the_kept_wall_is_what_would_be_written_now(papers):
@@ -96,6 +105,7 @@ def test_the_page_has_ours_beside_what_is_published_and_the_costs_of_other_runs(
     told = page.text(both, pd.DataFrame(COSTS), "a Xeon", ["y"])
     assert "**1 of 2 published numbers have ours beside them; 0 of these are within two" in told
     assert "1 of the 1 are on images of EMNIST's test split alone (hollow in the picture)." in told
+    assert "They come from 3 trainings;" in told
     assert "Off by more than two points: pFedMM (EMNIST, All) −3.0." in told
     rows = [[x.strip() for x in line.split("|")[1:-1]] for line in told.splitlines() if "|" in line]
     assert ["FedAvg", "80.0"] in rows and ["pFedMM", "80.0 **77.0** −3.0"] in rows
@@ -117,11 +127,13 @@ def test_heads_have_what_tells_the_numbers_of_a_source_apart():
 
 def test_the_picture_has_a_point_for_each_number_and_names_those_that_are_off(tmp_path):
     near = OURS | {"title": "Local", "difference": 0.0, "reproduced": 0.8, "is_split": False}
-    run = pd.DataFrame([{**CELL, **OURS}, {**CELL, **near}])
+    curve = OURS | {"measured": "End of curve", "reproduced": 0.7755}
+    run = pd.DataFrame([{**CELL, **OURS}, {**CELL, **near}, {**CELL, **curve}])
     page.draw(run, tmp_path / "a.svg", tmp_path / "a.png")
     text = (tmp_path / "a.svg").read_text()
-    assert "A paper: 1 of 2 within two points" in text
-    assert "pFedMM, All" in text and "Local, All" not in text and "hollow" in text
+    assert "A paper: 1 of 3 within two points" in text
+    assert text.count("pFedMM, ") == 1 and "pFedMM, All and End of curve" in text
+    assert "Local, All" not in text and "hollow" in text
     assert (tmp_path / "a.png").stat().st_size > 1000
 
 
@@ -145,3 +157,8 @@ def test_what_was_estimated_here_replaces_older_estimates_and_nothing_else(tmp_p
     assert found[["hours", "gb", "machine"]].values.tolist() == [[1, 2, "new"], [9, 9, "old"]]
     done = pd.DataFrame([{"paper": "fedmix", "federation": "cifar10", "run": "fedavg"}])
     assert len(wall.unrun(plan, found, done)) == 0 and len(wall.unrun(plan, found, done[:0])) == 1
+
+
+def test_a_wall_of_shortened_runs_is_refused():
+    with pytest.raises(ConfigError, match="scale full alone, got scale=reduced"):
+        wall.main(Namespace(configfile=[], config=["scale=reduced"]))

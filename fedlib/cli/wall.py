@@ -10,9 +10,11 @@ import pandas as pd
 
 from fedlib import files
 from fedlib.cli import arguments
+from fedlib.errors import ConfigError
 from fedlib.forecast.cells import with_published
 from fedlib.forecast.estimates import TIMED, Estimates
 from fedlib.report import packs
+from fedlib.report.exhibits import PAPER_SCALE
 from fedlib.report.pages import kept
 from fedlib.report.wall import cells, page
 from fedlib.workflow.plan import Plan
@@ -22,8 +24,14 @@ MEASURED = "measured"  # a column: whether a run without packed runs was timed
 
 
 def main(args: argparse.Namespace) -> None:
-    """Write the page and its picture."""
+    """Write the page and its picture.
+
+    Raises:
+      ConfigError: if the scale is another than full.
+    """
     plan = arguments.plan(args)
+    if plan.scale != PAPER_SCALE:
+        raise ConfigError(f"the wall has numbers of scale full alone, got scale={plan.scale}")
     folder = kept.shelf(Path("docs/results"), plan.scale)
     names = [name for name in plan.papers if Path(plan.path("published", paper=name)).exists()]
     costs = costs_of(plan, folder / COSTS)

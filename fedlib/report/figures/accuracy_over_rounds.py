@@ -31,6 +31,8 @@ MARKS = {
 CHOSEN = {"marker": "*", "linestyle": "None", "markersize": 11, "zorder": 5}
 MARKS_NOTE = "Marks are read off the paper's figure."
 CHOSEN_NOTE = "Star: the round whose model validation chose, of each seed."
+POINTS = ["federation", "label", "title", "of", "column"]
+POINTS += ["published", "reproduced", "difference", "seeds"]
 SPANS = {"end": (1.012, 1.045), "peak": (1.053, 1.086)}  # fractions of a panel's width
 
 
@@ -43,12 +45,7 @@ def draw(given: Inputs) -> Figure:
       DataError: if a run has no such accuracies.
     """
     exhibit, kind = given.exhibit, given.kind
-    shown = curves.over_rounds(given)
-    paper = {
-        "end": given.printed(kind.metric),
-        "peak": printed.fractions(given.published, kind.peaks, kind.metric),
-        "way-point": _waypoints(given.published, kind.waypoints, kind.metric),
-    }
+    shown, paper = curves.over_rounds(given), _paper(given)
     stars = _chosen(given) if kind.chosen else {}
     looks = style.looks(exhibit, scores=curves.scores(shown))
     figure, grid = canvas.by_federation(exhibit, "Communication round", curves.axis(kind))
@@ -70,6 +67,44 @@ def draw(given: Inputs) -> Figure:
         canvas.percent_axis(axes)
     handles = [*style.method_handles(exhibit, looks), *_mark_handles(marks)]
     return canvas.finish(figure, exhibit, handles, *_notes(exhibit, looks, stars, focused, marks))
+
+
+def compared(given: Inputs) -> pd.DataFrame:
+    """Published points of the paper's curves with ours beside them, as means over seeds.
+
+    Our end is at the last round, and our peak is the highest point of our curve.
+
+    Returns:
+      DataFrame of `POINTS`; "of" is the published exhibit, "difference" as printed.
+    """
+    shown, kind = curves.over_rounds(given), given.kind
+    ends, peaks, passed = _paper(given).values()
+    rows = []
+    for federation, run in given.runs:
+        where = federation["dataset"], run["label"]
+        curve = exhibits.of_run(shown, run).set_index("round").sort_index()
+        points = [
+            (given.exhibit["published"], "End of curve", curve.index[-1], ends.get(where)),
+            (kind.peaks, "Peak of curve", curve["mean"].idxmax(), peaks.get(where)),
+            *((kind.waypoints, f"Round {at}", at, value) for at, value in passed.get(where, ())),
+        ]
+        for of, name, at, value in points:
+            if value is not None and at in curve.index:
+                ours, seeds = curve.loc[at, ["mean", "seeds"]]
+                off = printed.difference(ours, value)
+                which = federation["name"], run["label"], run["title"], of, name
+                rows.append((*which, value, ours, off, seeds))
+    return pd.DataFrame(rows, columns=POINTS)
+
+
+def _paper(given: Inputs) -> dict[str, dict]:
+    """Published numbers of the curves by mark, data set and label; of way-points with rounds."""
+    kind = given.kind
+    return {
+        "end": given.printed(kind.metric),
+        "peak": printed.fractions(given.published, kind.peaks, kind.metric),
+        "way-point": _waypoints(given.published, kind.waypoints, kind.metric),
+    }
 
 
 def _notes(exhibit: dict, looks: dict, stars: dict, focused: str, marks: set[str]) -> list[str]:

@@ -1,7 +1,7 @@
 """Published numbers, and ours from packs of kept results.
 
 A published number is a row in percent of a paper's `published.csv`. It is reproduced if a kept
-table shows a number of ours beside it.
+table shows a number of ours beside it, or a kept figure a curve of ours.
 """
 
 from pathlib import Path
@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from fedlib.report import packs, printed
+from fedlib.report.figures import FigureInputs
 from fedlib.report.pages import origin
 from fedlib.report.pages.contents import METRICS, compared
 from fedlib.report.tables.sheets import TableInputs
@@ -39,29 +40,40 @@ def published(file: Path) -> pd.DataFrame:
 
 
 def reproduced(pack: Path, file: Path) -> pd.DataFrame:
-    """Our numbers in the tables of a pack that are beside a published one: columns of `NONE`."""
+    """Our numbers in a pack's tables and curves that are beside a published one.
+
+    Returns:
+      DataFrame of the columns of `NONE`.
+    """
     metrics, clients, exhibits = packs.read(pack)
     every = [NONE]
     for stage, spec, has_published in exhibits:
-        if stage == "table" and has_published:
-            sheet = TableInputs.read(spec, metrics, clients, file).made()
-            rows = compared(sheet.numbers).reindex(columns=[*TEXTS, *NUMBERS])
-            rows[[*TEXTS]] = rows[[*TEXTS]].astype(object).fillna("").astype(str)
-            known = {one["name"]: one for one in spec["federations"]}
-            averages = {"dataset": "all", "title": "all", "params": {}}
-            data = [known.get(name, averages) for name in rows["federation"]]
-            more = {
-                "dataset": [one["dataset"] for one in data],
-                "data": [one["title"] for one in data],
-                "measured": [
-                    x.column or METRICS.get(x.metric, x.metric) for x in rows.itertuples()
-                ],
-                "of": (spec["published"] or "").partition("{")[0],
-                "is_split": [one["params"].get("source") == TEST_SPLIT for one in data],
-                "pack": str(pack),
-            }
-            every.append(rows.assign(**more))
+        if not has_published:
+            continue
+        rows = _compared(stage, (spec, metrics, clients, file))
+        rows = rows.reindex(columns=[*TEXTS, *NUMBERS, "of"])
+        rows[[*TEXTS]] = rows[[*TEXTS]].astype(object).fillna("").astype(str)
+        known = {one["name"]: one for one in spec["federations"]}
+        averages = {"dataset": "all", "title": "all", "params": {}}
+        data = [known.get(name, averages) for name in rows["federation"]]
+        more = {
+            "dataset": [one["dataset"] for one in data],
+            "data": [one["title"] for one in data],
+            "measured": [x.column or METRICS.get(x.metric, x.metric) for x in rows.itertuples()],
+            "is_split": [one["params"].get("source") == TEST_SPLIT for one in data],
+            "pack": str(pack),
+        }
+        every.append(rows.assign(**more))
     return pd.concat(every, ignore_index=True)
+
+
+def _compared(stage: str, files: tuple) -> pd.DataFrame:
+    """The rows of a table or figure that have a published number, possibly none."""
+    if stage == "table":
+        rows, (spec, *_) = compared(TableInputs.read(*files).made().numbers), files
+        return rows.assign(of=(spec["published"] or "").partition("{")[0])
+    given = FigureInputs.read(*files)
+    return given.module.compared(given) if hasattr(given.module, "compared") else NONE
 
 
 def beside(numbers: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:

@@ -1,5 +1,6 @@
 """The wall as Markdown, and the picture above it."""
 
+import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -41,6 +42,7 @@ def text(
         cells=cells,
         run=run,
         near=len(run) - len(off),
+        trainings=_trainings(run),
         split=int(run["is_split"].sum()),
         off="; ".join(
             f"{row['title']} ({row['data']}, {row['measured']}) {points(row['difference'])}"
@@ -50,6 +52,11 @@ def text(
         costs=costs,
         estimated_on=estimated_on,
     )
+
+
+def _trainings(run: pd.DataFrame) -> int:
+    """How many trainings numbers come from."""
+    return int(run.groupby(["paper", "data", "title"])["seeds"].max().sum())
 
 
 def _list(run: pd.DataFrame) -> str:
@@ -147,12 +154,19 @@ def draw(run: pd.DataFrame, *files: Path) -> None:
 
 
 def _name(axes: Axes, points: pd.DataFrame, middle: float) -> None:
-    """Name points: to their left above the line and right of `middle`, else to their right."""
+    """Name points: to their left above the line and right of `middle`, else to their right.
+
+    Points of a method that are less than one percentage point apart have one name.
+    """
+    names: dict[tuple[str, float, float], list[str]] = {}
     for row in points.to_dict("records"):
-        x, y = 100 * row["published"], 100 * row["reproduced"]
+        here = row["title"], 100 * row["published"], 100 * row["reproduced"]
+        near = [name for name in names if name[0] == here[0] and math.dist(name[1:], here[1:]) < 1]
+        names.setdefault((*near, here)[0], []).append(row["measured"])
+    for (title, x, y), measured in names.items():
         side = -1 if y > x > middle else 1
         axes.annotate(
-            f"{row['title']}, {row['measured']}",
+            f"{title}, {' and '.join(measured)}",
             (x, y),
             xytext=(5 * side, 0),
             textcoords="offset points",
