@@ -62,16 +62,19 @@ def of_paper(plan: Plan, name: str, folder: Path, costs: pd.DataFrame) -> pd.Dat
     found = cells.beside(numbers, pd.concat(ours, ignore_index=True))
     known = costs[costs[MEASURED]].set_index(RUN)[["machine", "hours"]].T.to_dict("list")
     packed = {str(pack): known | cells.made(pack) for pack in places}
+    guessed = costs[~costs[MEASURED]].set_index(RUN)["hours"].to_dict()
+    unknown = float("nan")
 
     def of(row: dict) -> tuple:
         if not row["seeds"]:
-            return "", float("nan"), ""
+            return "", unknown, unknown, ""
         run, where = (name, row["federation"], row["run"]), Path(row["pack"]).parent
-        about = packed[row["pack"]].get(run, ("", float("nan")))
-        return (*about, str(where.relative_to(folder) / "REPORT.md"))
+        about = packed[row["pack"]].get(run, ("", unknown))
+        report = str(where.relative_to(folder) / "REPORT.md")
+        return (*about, guessed.get(run, unknown), report)
 
     more = [of(row) for row in found.to_dict("records")]
-    found[["machine", "hours", "page"]] = pd.DataFrame(more, found.index)
+    found[["machine", "hours", "estimate", "page"]] = pd.DataFrame(more, found.index)
     return found
 
 

@@ -28,7 +28,7 @@ def text(
 
     Args:
       cells: published numbers; see `fedlib.report.wall.cells.beside`, with paper_title, row (the
-        head of a number's row), and machine, hours and page of those that were run.
+        head of a number's row), and machine, hours, estimate and page of those that were run.
       costs: estimates of other runs: DataFrame paper_title, federation, label, hours.
       estimated_on: the machine of estimated core-hours.
       unpacked: pages whose packs have no runs.
@@ -61,7 +61,8 @@ def _trainings(run: pd.DataFrame) -> int:
 
 def _list(run: pd.DataFrame) -> str:
     """A row for each cell that was run."""
-    heads = ["Paper", "Cell", "Method", "Published", "Ours", "Difference", "Seeds", "Core-hours"]
+    heads = ["Paper", "Cell", "Method", "Published", "Ours", "Difference", "Seeds"]
+    heads += ["Core-hours", "Estimated", "Machine"]
     rows = [
         [
             f"[{markdown(row['paper_title'])}]({row['page']})",
@@ -72,12 +73,13 @@ def _list(run: pd.DataFrame) -> str:
             points(row["difference"]),
             int(row["seeds"]),
             _hours(row["hours"]),
+            _hours(row["estimate"]),
             markdown(row["machine"] or ABSENT),
         ]
         for row in run.to_dict("records")
     ]
-    align = ["left"] * 3 + ["right"] * 5 + ["left"]
-    return tabulate(rows, [*heads, "Machine"], "pipe", disable_numparse=True, colalign=align)
+    align = ["left"] * 3 + ["right"] * 6 + ["left"]
+    return tabulate(rows, heads, "pipe", disable_numparse=True, colalign=align)
 
 
 def _of_hours(costs: pd.DataFrame) -> str:
