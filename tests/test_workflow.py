@@ -1,6 +1,5 @@
 """The workflow as a whole: checks of its text, of its errors, and of what happens to it."""
 
-import base64
 import contextlib
 import os
 import re
@@ -546,10 +545,11 @@ def test_the_jobs_of_a_plan_are_those_of_a_dry_run_for_the_same_causes(folder, m
         monkeypatch.setenv(name, value)
     (folder / PLAN.path("state", **JOB)).unlink()
     (folder / PLAN.exhibits("table_md")[0]).unlink()
-    interrupted = PLAN.path("evaluation", **{**JOB, "seed": 1})
-    mark = base64.urlsafe_b64encode(interrupted.encode()).decode()
-    (folder / ".snakemake/incomplete").mkdir(exist_ok=True)
-    (folder / ".snakemake/incomplete" / mark).touch()
+    ours, other, right = (
+        PLAN.path("evaluation", **{**JOB, **of}) for of in ({}, {"seed": 1}, {"label": "fedavg"})
+    )
+    (folder / other).write_bytes((folder / ours).read_bytes())
+    workflow.mark_interrupted(folder, right)  # its result is whole, so it is not repeated
     arguments = workflow.smoke("--config", "seeds=[0,1,2]")
     _, output = workflow.dry_run(folder, arguments)
     expected, found = dry_runs.parse(output), dryrun.jobs(arguments)
@@ -557,6 +557,8 @@ def test_the_jobs_of_a_plan_are_those_of_a_dry_run_for_the_same_causes(folder, m
     assert sorted(map(told, found)) == sorted(map(told, expected))
     causes = {"forced, was interrupted, or is of something else", "not there yet"}
     assert causes < {job.cause for job in found}
+    again = [job.wildcards["label"] for job in found if job.wildcards.get("seed") == "0"]
+    assert again and "fedavg" not in again
 
 
 def told(job: dryrun.Job) -> tuple:

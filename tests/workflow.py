@@ -1,6 +1,7 @@
 """Copies of the checkout, and Snakemake on them, for the tests of the workflow."""
 
 import atexit
+import base64
 import multiprocessing
 import os
 import shutil
@@ -50,6 +51,13 @@ def clone(finished: Path, folder: Path) -> Path:
     """A copy of a folder with all its times, which Snakemake looks at."""
     subprocess.run(["cp", "-a", f"{finished}/.", folder], check=True)
     return folder
+
+
+def mark_interrupted(folder: Path, file: str) -> None:
+    """Mark a file as Snakemake does while a job writes it."""
+    marks = folder / ".snakemake/incomplete"
+    marks.mkdir(parents=True, exist_ok=True)
+    (marks / base64.urlsafe_b64encode(file.encode()).decode()).touch()
 
 
 def environment(**changes: str) -> dict:

@@ -67,14 +67,15 @@ def make_again(wrong: set[str], right: set[str]) -> None:
     """Let Snakemake treat the files `wrong` as incomplete, so that it makes needed ones again.
 
     Args:
-      right: files that are up to date, whatever Snakemake has recorded of params and inputs.
+      right: files that are up to date, whatever Snakemake has recorded of params, inputs and
+        interrupted jobs: a job may have ended, or its result was gathered since.
     """
     from snakemake.persistence import PersistenceBase
 
     incomplete = PersistenceBase.incomplete
 
     async def with_wrong(self, job) -> list:
-        found = await incomplete(self, job)
+        found = [file for file in await incomplete(self, job) if file not in right]
         more = [file for file in job.output if file in wrong and file not in found]
         if more and self.has_metadata(job) and self.params_changed(job):
             return found  # Snakemake notices the change itself, and states the reason
