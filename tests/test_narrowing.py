@@ -205,6 +205,9 @@ AGAINST = {"of": "fedem", "groups": [{"labels": ["fedavg"]}, {"labels": ["fedem"
 DIFFERENCE = {"columns": [{"federation": "mnist", "minus": "digits", "title": "Difference"}]}
 ROWS = [{"title": label.upper(), "labels": [label]} for label in ("fedavg", "fedem", "local")]
 LOSERS = {"rows": ROWS, "alone": "LOCAL"}
+CONTRASTS = {"rows": ROWS, "of": ["FEDEM"], "against": ["LOCAL", "FEDAVG"]}
+PARETO = {"rows": ROWS, "against": "LOCAL"}
+ADVICE = {**PARETO, "of": ["FEDEM"], "pick": "FEDAVG", "rules": [], "tags": {}}
 SWEPT = {"methods": ["fedavg"], "parameter": "num_clients"}
 BARS = {"pairs": [{"below": "digits", "above": "mnist"}], "bars": [], "names": ["a", "b"]}
 
@@ -220,6 +223,11 @@ BARS = {"pairs": [{"below": "digits", "above": "mnist"}], "bars": [], "names": [
         ("client_differences", {"of": "fedem"}, {"labels": ["fedem", "local"]}, BOTH),
         ("who_loses", LOSERS, {"labels": ["fedem", "fedavg"]}, ()),
         ("who_loses", LOSERS, {"runs": RUNS_OF_DIGITS}, ("digits",)),
+        ("contrasts", CONTRASTS | {"registered": "."}, {"labels": ["fedem", "fedavg"]}, ()),
+        ("contrast_points", CONTRASTS, {"labels": ["fedem", "fedavg"]}, ()),
+        ("contrast_points", CONTRASTS, {"runs": RUNS_OF_DIGITS}, ("digits",)),
+        ("pareto", PARETO, {"labels": ["fedem", "fedavg"]}, ()),
+        ("advice", ADVICE, {"labels": ["fedem", "fedavg"]}, ()),
         ("global_accuracy", DIFFERENCE, {"federations": ["mnist"]}, ()),
         ("global_accuracy", DIFFERENCE, {"labels": ["fedem"]}, ("digits", "mnist")),
         ("gain_bars", BARS, {"federations": ["mnist"]}, ()),

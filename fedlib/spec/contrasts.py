@@ -25,6 +25,11 @@ class Chosen(OfMethods):
                 for group, split in (("seen", "test"), ("seen", "val"), ("unseen", "test")):
                     yield View(group, protocol, split)
 
+    def with_row(self, title: str, pairs: list[Pair]) -> list[Pair]:
+        """The pairs of federations that have the first run of the row `title`, and another one."""
+        [label] = [row["labels"][0] for row in self.rows if row["title"] == title]
+        return against(label, (), pairs)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Standings(Chosen, Table):
@@ -60,6 +65,10 @@ class Contrasts(Chosen, Table):
     against: Sequence[str]
     registered: str
 
+    def compared(self, pairs: list[Pair]) -> list[Pair]:
+        """The pairs of federations that have the first of `against` and another run."""
+        return self.with_row(self.against[0], pairs)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ContrastPoints(Chosen, Figure):
@@ -69,6 +78,10 @@ class ContrastPoints(Chosen, Figure):
 
     of: Sequence[str]
     against: Sequence[str]
+
+    def compared(self, pairs: list[Pair]) -> list[Pair]:
+        """The pairs of federations that have the first of `against` and another run."""
+        return self.with_row(self.against[0], pairs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +95,10 @@ class Pareto(Chosen, Figure):
     question: ClassVar = "Which methods are worth what they send and compute?"
 
     against: str
+
+    def compared(self, pairs: list[Pair]) -> list[Pair]:
+        """The pairs of federations that have `against` and another run."""
+        return self.with_row(self.against, pairs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,8 +115,7 @@ class WhoLoses(Chosen, Figure):
 
     def compared(self, pairs: list[Pair]) -> list[Pair]:
         """The pairs of federations that have local training and another run."""
-        [alone] = [row["labels"][0] for row in self.rows if row["title"] == self.alone]
-        return against(alone, (), pairs)
+        return self.with_row(self.alone, pairs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,3 +152,7 @@ class Advice(Chosen, Table):
     pick: str
     tags: Mapping[str, Sequence[str]]
     rules: Sequence[Mapping]
+
+    def compared(self, pairs: list[Pair]) -> list[Pair]:
+        """The pairs of federations that have `against` and another run."""
+        return self.with_row(self.against, pairs)
