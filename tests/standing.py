@@ -36,9 +36,7 @@ class Paper(NamedTuple):
 
 def counts(numbers: Path, folder: Path) -> list[int]:
     """Published cells, those with ours beside them in a folder, and those within two points."""
-    ours = [cells.reproduced(pack, numbers) for pack in sorted(folder.rglob(packs.FOLDER))]
-    ours = pd.concat([cells.NONE, *ours], ignore_index=True)
-    every = cells.beside(cells.published(numbers), ours)
+    every = cells.of_packs(numbers, sorted(folder.rglob(packs.FOLDER)))
     run = every[every["seeds"] > 0]
     return [len(every), len(run), int((run["difference"].abs() <= NEAR).sum())]
 

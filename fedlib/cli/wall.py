@@ -55,11 +55,9 @@ def of_paper(plan: Plan, name: str, folder: Path, costs: pd.DataFrame) -> pd.Dat
     """The published numbers of a paper, with ours where its results are kept in a folder."""
     paper, published = plan.papers[name], Path(plan.path("published", paper=name))
     places = sorted((folder / name).rglob(packs.FOLDER))
-    numbers = cells.published(published).assign(paper=name, paper_title=paper.title)
     titles = {run.label: run.title for run in paper.runs}
-    numbers = numbers.assign(row=[titles.get(label, label) for label in numbers["label"]])
-    ours = [cells.NONE, *(cells.reproduced(pack, published) for pack in places)]
-    found = cells.beside(numbers, pd.concat(ours, ignore_index=True))
+    found = cells.of_packs(published, places).assign(paper=name, paper_title=paper.title)
+    found = found.assign(row=[titles.get(label, label) for label in found["label"]])
     known = costs[costs[MEASURED]].set_index(RUN)[["machine", "hours"]].T.to_dict("list")
     packed = {str(pack): known | cells.made(pack) for pack in places}
     guessed = costs[~costs[MEASURED]].set_index(RUN)["hours"].to_dict()

@@ -4,6 +4,7 @@ A published number is a row in percent of a paper's `published.csv`. It is repro
 table shows a number of ours beside it, or a kept figure a curve of ours.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pandas as pd
@@ -50,7 +51,7 @@ def reproduced(pack: Path, file: Path) -> pd.DataFrame:
     for stage, spec, has_published in exhibits:
         if not has_published:
             continue
-        rows = _compared(stage, (spec, metrics, clients, file))
+        rows = _compared(stage, spec, metrics, clients, file)
         rows = rows.reindex(columns=[*TEXTS, *NUMBERS, "of"])
         rows[[*TEXTS]] = rows[[*TEXTS]].astype(object).fillna("").astype(str)
         known = {one["name"]: one for one in spec["federations"]}
@@ -67,13 +68,19 @@ def reproduced(pack: Path, file: Path) -> pd.DataFrame:
     return pd.concat(every, ignore_index=True)
 
 
-def _compared(stage: str, files: tuple) -> pd.DataFrame:
+def _compared(stage: str, spec: dict, *files: Path) -> pd.DataFrame:
     """The rows of a table or figure that have a published number, possibly none."""
     if stage == "table":
-        rows, (spec, *_) = compared(TableInputs.read(*files).made().numbers), files
+        rows = compared(TableInputs.read(spec, *files).made().numbers)
         return rows.assign(of=(spec["published"] or "").partition("{")[0])
-    given = FigureInputs.read(*files)
+    given = FigureInputs.read(spec, *files)
     return given.module.compared(given) if hasattr(given.module, "compared") else NONE
+
+
+def of_packs(file: Path, places: Iterable[Path]) -> pd.DataFrame:
+    """The published numbers of a file, with ours from packs beside them, see `beside`."""
+    ours = [NONE, *(reproduced(pack, file) for pack in places)]
+    return beside(published(file), pd.concat(ours, ignore_index=True))
 
 
 def beside(numbers: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
