@@ -51,19 +51,15 @@ class Standings(Chosen, Table):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contrasts(Chosen, Table):
-    """Methods compared with others; the federations are the sample.
+class Contrasted(Chosen):
+    """Base class of kinds that compare methods with others; the federations are the sample.
 
     Attributes:
       of: titles of the rows that are compared; against: titles of the rows they are compared with.
-      registered: one sentence about the decisions that were fixed beforehand.
     """
-
-    question: ClassVar = "Is a method better over federations like these, and by how much?"
 
     of: Sequence[str]
     against: Sequence[str]
-    registered: str
 
     def compared(self, pairs: list[Pair]) -> list[Pair]:
         """The pairs of federations that have the first of `against` and another run."""
@@ -71,17 +67,23 @@ class Contrasts(Chosen, Table):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContrastPoints(Chosen, Figure):
-    """The contrasts as points with intervals; `of` and `against` as in `Contrasts`."""
+class Contrasts(Contrasted, Table):
+    """The contrasts with intervals and tests.
+
+    Attributes:
+      registered: one sentence about the decisions that were fixed beforehand.
+    """
 
     question: ClassVar = "Is a method better over federations like these, and by how much?"
 
-    of: Sequence[str]
-    against: Sequence[str]
+    registered: str
 
-    def compared(self, pairs: list[Pair]) -> list[Pair]:
-        """The pairs of federations that have the first of `against` and another run."""
-        return self.with_row(self.against[0], pairs)
+
+@dataclass(frozen=True, kw_only=True)
+class ContrastPoints(Contrasted, Figure):
+    """The contrasts as points with intervals."""
+
+    question: ClassVar = "Is a method better over federations like these, and by how much?"
 
 
 @dataclass(frozen=True, kw_only=True)
