@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.func import vmap
 
 from fedlib import methods, tree
-from fedlib.api import trial
 from fedlib.api.model import Model, builder
 from fedlib.api.result import Result
 from fedlib.engine.device import DeviceData
@@ -27,7 +26,7 @@ from fedlib.federation import Federation
 from fedlib.files import digest
 from fedlib.methods.base import Method
 from fedlib.results import RunResult
-from fedlib.run import hooks
+from fedlib.run import hooks, trial
 from fedlib.run.build import SENSELESS, build_simulation
 from fedlib.run.calibration import chosen
 from fedlib.run.checkpoint import load_tensors, restore
