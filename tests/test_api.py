@@ -4,6 +4,7 @@ import copy
 import itertools
 import json
 import pickle
+import random
 import re
 import subprocess
 import sys
@@ -344,7 +345,7 @@ MODELS = {
     "model cannot read inputs of 64 numbers: mat1 and mat2": nn.Linear(65, 10),
     "must end in its last layer, Linear '0'": nn.Sequential(nn.Linear(64, 10), nn.Softmax(1)),
     "model: body.1.weight is frozen": lambda: BUILD().requires_grad_(False),
-    "model draws random numbers in training": nn.Sequential(
+    "model draws from the global generator of PyTorch": nn.Sequential(
         nn.AlphaDropout(0.2), nn.Linear(64, 10)
     ),
     "model has weights of torch.float64; give model.float": nn.Linear(64, 10).double(),
@@ -408,10 +409,16 @@ def test_a_setting_that_makes_no_sense_is_refused_in_one_line(told):
     assert "\n" not in str(caught.value)
 
 
-class Noisy(FedAvg):
-    def round(self, state, cohort):
-        after = super().round(state, cohort)
-        return after._replace(params=tree.map(lambda x: x + torch.randn_like(x), after.params))
+COUNTER = itertools.count()
+
+
+def noisy(draw):
+    class Noisy(FedAvg):
+        def round(self, state, cohort):
+            after = super().round(state, cohort)
+            return after._replace(params=tree.map(lambda x: x + draw(x), after.params))
+
+    return Noisy
 
 
 class Summed(FedAvg):
@@ -456,7 +463,10 @@ METHODS_OF_USERS = {
     r"predict must return log-probabilities of shape \[20, 10\], got \[20\]": returning(
         "predict", lambda log_probs: log_probs[:, 0]
     ),
-    "Noisy draws from PyTorch's global generator": Noisy,
+    "Noisy draws from the global generator of PyTorch": noisy(torch.randn_like),
+    "Noisy draws from the global generator of NumPy": noisy(lambda x: np.random.rand()),
+    "Noisy draws from the global generator of Python": noisy(lambda x: random.random()),
+    r"Noisy gives another .params.* when a round": noisy(lambda x: next(COUNTER)),
 }
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from fedlib import draws
 from fedlib.engine.ambient import dropout_key
 from fedlib.errors import ConfigError
 from fedlib.models.layers.random import Dropout
@@ -58,7 +59,7 @@ def builder(
         in a layer with weights, draws from PyTorch's global generator or has frozen weights.
     """
     fresh = _drawn_anew(model, name) if isinstance(model, nn.Module) else partial(_copied, model)
-    with torch.random.fork_rng(devices=[]):
+    with draws.aside(0):
         probe = fresh()
         if not isinstance(probe, nn.Module):
             raise ConfigError(
@@ -211,11 +212,6 @@ def _with_own_dropout(model: nn.Module) -> nn.Module:
 
 def _check_draws(model: nn.Module, inputs: Tensor, name: str) -> None:
     """Raises ConfigError for a model that draws from the global generator in training."""
-    before = torch.get_rng_state()
-    with torch.no_grad(), dropout_key(torch.tensor(0)):
+    instead = "take nn.Dropout or fedlib.models.layers.random.Dropout as a layer"
+    with draws.refused(name, instead), torch.no_grad(), dropout_key(torch.tensor(0)):
         model(inputs)
-    if not torch.equal(before, torch.get_rng_state()):
-        raise ConfigError(
-            f"{name} draws random numbers in training, so that a run could not be repeated; take "
-            "nn.Dropout or fedlib.models.layers.random.Dropout as a layer"
-        )

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib import tree
+from fedlib.api import process
 from fedlib.api.predictor import ClientModel
 from fedlib.errors import ConfigError
 from fedlib.federation import CLIENTS, GROUPS
@@ -69,6 +70,7 @@ class Result:
         values = scores.correct.sum(1) / scores.count.sum()
         return pd.Series(values, pd.Index(self.history.round, name="round"), name="accuracy")
 
+    @process.plain()
     def evaluate(self) -> pd.DataFrame:
         """Scores of the final state under every protocol, on every split: a row for each client.
 
@@ -123,6 +125,7 @@ class Result:
         ours = METHODS.get(name) if package == "fedlib.methods" else None
         return ours.title if ours else type(self.simulation.method).__name__
 
+    @process.plain()
     def client_model(self, client: int, protocol: str = "default") -> ClientModel:
         """The predictor of a client after the last round, as a module.
 

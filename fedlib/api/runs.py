@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from fedlib import methods, tree
+from fedlib.api import process
 from fedlib.api.model import Model, builder
 from fedlib.api.result import Result
 from fedlib.engine.device import DeviceData
@@ -35,6 +36,7 @@ from fedlib.run.simulate import Course, Simulation
 A_RUN = "results/demo/runs/pfedmm/digits/fedem/seed1234"
 
 
+@process.plain()
 def simulate(
     federation: Federation,
     model: Model,
@@ -92,7 +94,7 @@ def simulate(
     known = {"rounds": rounds, "seed": seed, "evaluate_every": evaluate_every}
     known = {name: _whole(name, value) for name, value in known.items()}
     kind = _class(method, more)
-    with _threads(threads):
+    with process.threads.number(threads):
         with _in_one_line():
             settings = {"device": _device(device), "precision": precision}
             task = _task(model, federation, class_weights, settings)
@@ -107,6 +109,7 @@ def simulate(
     return Result(simulation, state, history)
 
 
+@process.plain()
 def open_run(
     folder: str | Path,
     *,
@@ -133,7 +136,7 @@ def open_run(
     history = RunResult.load(folder / "history.h5")
     manifest = _manifest(folder, history.provenance["manifest_sha256"])
     federation = Federation.load(manifest.with_suffix(".h5"), manifest)
-    with _threads(None):
+    with process.threads.number(None):
         simulation = build_simulation(
             history.spec,
             federation,
@@ -305,14 +308,3 @@ def _in_one_line(subject: str = "") -> Iterator[None]:
         raise
     except SENSELESS as error:
         raise ConfigError(f"{subject}{str(error).splitlines()[0]}") from error
-
-
-@contextlib.contextmanager
-def _threads(number: int | None) -> Iterator[None]:
-    """PyTorch uses `number` threads in this block, and the earlier number afterwards."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(number or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from fedlib import tree
+from fedlib import draws, tree
 from fedlib.engine import ambient, functional
 
 Params = dict[str, Tensor]
@@ -71,7 +71,7 @@ class Task:
         """
         self._check_precision()
         for name, training in (("_training", True), ("_evaluating", False)):
-            with torch.random.fork_rng(devices=[]):
+            with draws.aside():
                 module = self.build().to(device=self.device, dtype=self.dtype).train(training)
             for layer in module.modules():
                 if isinstance(layer, BatchNorm):
@@ -97,8 +97,7 @@ class Task:
 
     def init(self, seed: int) -> Params:
         """Fresh parameters and floating-point buffers, by name; a function of `seed` alone."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with draws.aside(seed):
             module = self.build()
         named = dict(_floats(module)) | self.pretrained
         return {name: value.detach().to(self.device, self.dtype) for name, value in named.items()}

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 
-from fedlib import models
+from fedlib import draws, models
 from fedlib.engine.task import Task
 from fedlib.errors import ConfigError
 from fedlib.federation import Federation
@@ -94,7 +94,7 @@ def refuse_misfit(spec: dict, task: Task, federation: Federation) -> None:
         return
     kind = torch.float32 if federation.tokens is None else torch.int64
     try:  # with values, because for shapes alone PyTorch imports its compilers, which takes seconds
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
+        with draws.aside(), torch.no_grad():
             task.build().eval()(torch.zeros((2, *inputs), dtype=kind))
     except (IndexError, RuntimeError, ValueError) as error:
         reason = str(error).splitlines()[0]

@@ -7,8 +7,9 @@ of one network; only their convolution weights are drawn again.
 
 from collections.abc import Callable
 
-import torch
 from torch import nn
+
+from fedlib import draws
 
 LINEAR_BIAS = 0.01
 
@@ -25,7 +26,7 @@ def initialise(module: nn.Module) -> nn.Module:
 
 def convolution_weights(build: Callable[[], nn.Module]) -> frozenset[str]:
     """Names of the convolution weights, without biases, in the module from `build`."""
-    with torch.random.fork_rng(devices=[]):
+    with draws.aside():
         module = build()
     return frozenset(
         f"{path}.weight" for path, layer in module.named_modules() if isinstance(layer, nn.Conv2d)

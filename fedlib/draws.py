@@ -1,0 +1,75 @@
+"""The global generators of PyTorch, NumPy and Python, which belong to the whole process.
+
+Runs draw from named streams (`fedlib.streams`). Modules draw their parameters from a global
+generator: here it gets a seed for that, and what a user's code draws unnoticed is found.
+"""
+
+import contextlib
+import random
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from fedlib.errors import ConfigError
+
+WORD = 2**32  # NumPy's global generator takes seeds below it
+_LOCK = threading.RLock()
+
+
+@contextlib.contextmanager
+def aside(seed: int | None = None) -> Iterator[None]:
+    """The global generators are as before after this block, which starts at `seed`, if given.
+
+    Other threads wait, so that no two of them draw from the same seed.
+    """
+    with _LOCK:
+        before, words, python = _of_torch(), np.random.get_state(), random.getstate()
+        try:
+            if seed is not None:
+                torch.manual_seed(seed)
+                np.random.seed(seed % WORD)
+                random.seed(seed)
+            yield
+        finally:
+            np.random.set_state(words)
+            random.setstate(python)
+            torch.set_rng_state(before[0])
+            for number, state in enumerate(before[1:]):
+                torch.cuda.set_rng_state(state, number)
+
+
+@contextlib.contextmanager
+def refused(who: str, instead: str) -> Iterator[None]:
+    """Raises ConfigError if this block draws from a global generator, and puts all back.
+
+    Args:
+      who: the subject of the message, such as "model".
+      instead: what would be right.
+    """
+    with aside():
+        before = _positions()
+        yield
+        drawn = [name for name, position in _positions().items() if position != before[name]]
+        if drawn:
+            raise ConfigError(
+                f"{who} draws from the global generator of {drawn[0]}, so that a run could not be "
+                f"repeated; {instead}"
+            )
+
+
+def _of_torch() -> list[torch.Tensor]:
+    """States of PyTorch's generators: of the CPU, then of each GPU that is in use."""
+    gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    return [torch.get_rng_state(), *gpus]
+
+
+def _positions() -> dict[str, object]:
+    """Where each generator stands, in a form that can be compared."""
+    kind, words, *rest = np.random.get_state(legacy=True)
+    return {
+        "PyTorch": [state.tolist() for state in _of_torch()],
+        "NumPy": (kind, words.tolist(), rest),
+        "Python": random.getstate(),
+    }

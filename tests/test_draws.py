@@ -1,0 +1,99 @@
+"""The global generators of the process: seeds pass through them, and what others draw is found."""
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from support import same_bits
+from test_api import cut, quiet
+from torch import nn
+
+import fedlib
+from fedlib import draws
+from fedlib.errors import ConfigError
+
+SGD = fedlib.SGD(lr=0.1, batch_size=16)
+DRAWS = {
+    "PyTorch": lambda: torch.rand(()).item(),
+    "NumPy": lambda: np.random.rand(),
+    "Python": random.random,
+}
+
+
+class Filled(nn.Linear):
+    """A layer whose weights come from NumPy's generator, its bias from Python's."""
+
+    def __init__(self):
+        super().__init__(64, 10)
+        self.weight.data = torch.from_numpy(np.random.normal(0, 0.1, (10, 64))).float()
+        self.bias.data.fill_(random.random())
+
+
+class Random(nn.Linear):
+    """A layer that draws from a generator in training."""
+
+    def __init__(self, draw):
+        super().__init__(64, 10)
+        self.draw = draw
+
+    def forward(self, x):
+        if self.training:
+            self.draw()
+        return super().forward(x)
+
+
+def network():
+    return nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10))
+
+
+def states(seeds, map=map, model=network, **more):
+    def run(seed):
+        return quiet(cut(), model(), local=SGD, rounds=1, seed=seed, **more).state.params
+
+    return [*map(run, seeds)]
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_what_a_block_draws_from_a_global_generator_is_found_and_taken_back(name):
+    with draws.aside(1):
+        expected = DRAWS[name]()
+    with draws.aside(1):
+        told = pytest.raises(ConfigError, match=f"it draws from .* of {name},")
+        with told, draws.refused("it", "do not"):
+            DRAWS[name]()
+        assert DRAWS[name]() == expected
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_a_model_that_draws_in_training_is_refused(name):
+    with pytest.raises(ConfigError, match=f"model draws from the global generator of {name}"):
+        quiet(cut(), lambda: Random(DRAWS[name]), local=SGD, rounds=1)
+
+
+def test_a_seed_draws_weights_of_any_of_the_generators():
+    one, other, third = states([1, 1, 2], model=lambda: Filled)
+    assert same_bits(one, other) and not same_bits(one, third)
+
+
+def test_runs_in_threads_give_the_bits_of_runs_one_after_the_other():
+    seeds = range(6)
+    before = torch.get_num_threads()
+    with ThreadPoolExecutor(4) as pool:
+        assert same_bits(states(seeds, pool.map, threads=1), states(seeds))
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize(
+    "around", [torch.inference_mode, torch.no_grad, lambda: torch.autocast("cpu")]
+)
+def test_what_the_caller_sets_for_pytorch_changes_nothing(around):
+    expected = quiet(cut(), network(), local=SGD, rounds=1)
+    with around():
+        found = quiet(cut(), network(), local=SGD, rounds=1)
+        accuracy = found.evaluate()
+        model = found.client_model(0)
+    assert same_bits(found.state, expected.state)
+    assert same_bits(model.state_dict(), expected.client_model(0).state_dict())
+    assert accuracy.equals(expected.evaluate())
