@@ -20,7 +20,7 @@ class Meaning(NamedTuple):
 
     Attributes:
       digest: of its syntax tree.
-      names: dotted names of this project in its imports, which may be modules.
+      names: dotted names in its imports, which may be modules.
     """
 
     digest: str

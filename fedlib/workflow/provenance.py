@@ -6,12 +6,13 @@ and annotations of functions. Editing a method repeats its runs, and rewording a
 nothing. The digest is the same on Python 3.11 to 3.13.
 
 A *root* is a dotted module name ("fedlib.methods.fedem") or the path of a script
-("scripts/train.py"). Modules that are loaded by name at run time (`importlib.import_module`) are
-invisible to a parser, so they must be roots of the job that loads them. `assert_covered` fails a
-job that lacks one.
+("scripts/train.py") or of a user's file ("mine/fedper.py"). Modules that are loaded by name at run
+time (`importlib.import_module`) are invisible to a parser, so they must be roots of the job that
+loads them. `assert_covered` fails a job that lacks one.
 
 Imports are absolute and relative ones, at module level or inside a function, and the parent
-packages of imported modules. Not counted are `if TYPE_CHECKING:` blocks, which never run, the
+packages of imported modules. A user's file may import further files of theirs, which count as well
+(`fedlib.workflow.own_files`). Not counted are `if TYPE_CHECKING:` blocks, which never run, the
 modules of `PLUMBING`, which change no result, and `UNCOUNTED` modules, which are loaded by name.
 
 A lazy registry is a constant at module level of a package's `__init__.py` that lists modules of
@@ -27,7 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedlib.errors import StaleCodeError
-from fedlib.workflow import meanings
+from fedlib.workflow import meanings, own_files, syntax
 from fedlib.workflow.meanings import Meaning
 
 PACKAGE = __name__.partition(".")[0]
@@ -55,7 +56,9 @@ PLUMBING = frozenset(
         "workflow.gpu",
         "workflow.layout",
         "workflow.meanings",
+        "workflow.own_files",
         "workflow.provenance",
+        "workflow.syntax",
         "workflow.warm",
     )
 )
@@ -69,7 +72,9 @@ UNCOUNTED = frozenset({f"{PACKAGE}.engine.graphs", f"{PACKAGE}.run.calibrate"})
 # Fields of a syntax tree that hold statements.
 _BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
 
-_RULES = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+_RULES = hashlib.sha256(
+    b"".join(Path(file).read_bytes() for file in (__file__, syntax.__file__))
+).hexdigest()
 
 
 def code_digest(*roots: str) -> str:
@@ -94,7 +99,10 @@ def remember() -> None:
 
 
 def closure(*roots: str) -> tuple[str, ...]:
-    """The roots and every `fedlib` module that they can import, sorted; without `PLUMBING`."""
+    """The roots and all that they can import of `fedlib` and of the user's files, sorted.
+
+    `PLUMBING` is left out.
+    """
     return _closure(ROOT, roots)
 
 
@@ -143,10 +151,14 @@ def check_code(planned: str | None, *roots: str) -> None:
 def assert_covered(*roots: str) -> None:
     """Check that every `fedlib` module this process has loaded is in the closure of `roots`.
 
+    If a user's file is among them, the files of the user's that were loaded must be, too.
+
     Raises:
       RuntimeError: with the other modules; an edit of one would not repeat this job.
     """
     loaded = {name for name in sys.modules if name == PACKAGE or name.startswith(PACKAGE + ".")}
+    if any(map(_is_own, roots)):
+        loaded.update(own_files.loaded(ROOT))
     extra = sorted(loaded.difference(closure(*roots), reachable(*PLUMBING), UNCOUNTED))
     if extra:
         raise RuntimeError(
@@ -160,7 +172,7 @@ class _Module(NamedTuple):
 
     Attributes:
       meaning: SHA-256 of its syntax tree.
-      imports: `fedlib` modules that it can import, with their parent packages.
+      imports: modules and user's files that it can import, with their parent packages.
       registry: entries of its lazy registries: module and value.
     """
 
@@ -209,17 +221,21 @@ def _scan(base: Path, name: str) -> _Module:
     if name == PACKAGE:  # it has the version, and public names, which it loads by name
         return _Module(_meaning(ast.Module([], []), name).digest, frozenset(), ())
     source, registry = path.read_bytes(), ()
-    if path.name == "__init__.py":  # its registry depends on other files
+    if path.name == "__init__.py" and not _is_own(name):  # its registry depends on other files
         tree = ast.parse(source, str(path))
         registry = _pop_registries(base, tree, name)
         found = _meaning(tree, name)
     else:
-        package = name.rpartition(".")[0]
+        package = "" if name.endswith(".py") else name.rpartition(".")[0]
         found = meanings.meaning(
             source, package, _RULES, lambda text, of: _meaning(ast.parse(text, str(path)), of)
         )
     imports = set()
     for imported in found.names:
+        if imported.partition(".")[0] != PACKAGE:
+            files = own_files.imported(imported, path, base) if _is_own(name) else ()
+            imports.update(own_files.name(file, base) for file in files)
+            continue
         for candidate in (*_parents(imported), imported):
             if _source(base, candidate) is not None:
                 imports.add(candidate)
@@ -227,9 +243,13 @@ def _scan(base: Path, name: str) -> _Module:
 
 
 def _meaning(tree: ast.Module, package: str) -> Meaning:
-    """The meaning of a file of `package`, with the names that it imports from this project."""
-    ours = {name for name in _imported(tree, package) if name.partition(".")[0] == PACKAGE}
-    digest = hashlib.sha256(_canonical(_Computing().visit(tree)).encode()).hexdigest()
+    """The meaning of a file of `package`, with the names that it imports from this project.
+
+    Of a file without a package, a script or a user's, all names that it imports.
+    """
+    names = _imported(tree, package)
+    ours = {name for name in names if not package or name.partition(".")[0] == PACKAGE}
+    digest = hashlib.sha256(syntax.meant(tree).encode()).hexdigest()
     return Meaning(digest, tuple(sorted(ours)))
 
 
@@ -244,6 +264,11 @@ def _source(base: Path, name: str) -> Path | None:
         if candidate.is_file():
             return candidate
     return None
+
+
+def _is_own(root: str) -> bool:
+    """Whether a root is a file of a user's."""
+    return root.endswith(".py") and not root.startswith("scripts/")
 
 
 def _parents(name: str) -> list[str]:
@@ -261,12 +286,15 @@ def _imported(tree: ast.Module, package: str) -> set[str]:
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             origin = node.module or ""
-            if node.level:
+            if node.level and not package:
+                origin = "." * node.level + origin
+            elif node.level:
                 parts = package.split(".")
                 origin = ".".join([*parts[: len(parts) - node.level + 1], *filter(None, [origin])])
             names.add(origin)
-            names.update(f"{origin}.{alias.name}" for alias in node.names)
-        elif _is_type_checking(node):
+            stem = origin if origin.endswith(".") else f"{origin}."
+            names.update(stem + alias.name for alias in node.names)
+        elif syntax.is_type_checking(node):
             waiting += node.orelse
         else:  # expressions hold no imports
             for block in _BLOCKS:
@@ -289,112 +317,6 @@ def _pop_registries(base: Path, tree: ast.Module, package: str) -> tuple[tuple[s
             continue
         modules = [f"{package}.{name.value}" for name in names if isinstance(name, ast.Constant)]
         if names and len(modules) == len(names) and all(_source(base, m) for m in modules):
-            entries += zip(modules, map(_canonical, said), strict=True)
+            entries += zip(modules, map(syntax.canonical, said), strict=True)
             node.value = ast.Constant(None)
     return tuple(sorted(entries))
-
-
-def _is_type_checking(node: ast.AST) -> bool:
-    if not isinstance(node, ast.If):
-        return False
-    test = node.test
-    return "TYPE_CHECKING" in (getattr(test, "id", None), getattr(test, "attr", None))
-
-
-class _Computing(ast.NodeTransformer):
-    """Removes from a syntax tree texts of errors, and annotations of functions and variables.
-
-    Annotations in a class stay, because they define the fields of a dataclass.
-    """
-
-    _in_function = False
-
-    def visit_Raise(self, node: ast.Raise) -> ast.Raise:
-        node.exc = node.exc and _Textless().visit(node.exc)
-        return node
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        node.returns = None
-        return self._inside(node, True)
-
-    visit_AsyncFunctionDef = visit_FunctionDef
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        return self._inside(node, False)
-
-    def visit_arg(self, node: ast.arg) -> ast.arg:
-        node.annotation = None
-        return node
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
-        if not self._in_function:
-            return node
-        return node.value and ast.Assign([node.target], node.value)
-
-    def _inside(self, node: ast.AST, in_function: bool) -> ast.AST:
-        before, self._in_function = self._in_function, in_function
-        self.generic_visit(node)
-        self._in_function = before
-        return node
-
-
-class _Textless(ast.NodeTransformer):
-    """Replaces every text by the empty one."""
-
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.Constant:
-        return ast.Constant("")
-
-    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
-        return ast.Constant("") if isinstance(node.value, str) else node
-
-
-def _canonical(node: object) -> str:
-    """`node` as text that depends neither on its formatting nor on the version of Python."""
-    if isinstance(node, ast.JoinedStr):
-        return _canonical_fstring(node)
-    if isinstance(node, ast.AST):
-        fields = []
-        for name in node._fields:
-            value = getattr(node, name, None)
-            if name in ("ctx", "kind", "type_comment"):
-                continue
-            if value is None and not isinstance(node, ast.Constant):
-                continue  # equal to an absent field: newer versions add optional fields
-            if isinstance(value, list):
-                if name in ("body", "orelse", "finalbody"):
-                    value = _without_idle(value)
-                if not value:
-                    continue
-            fields.append(f"{name}={_canonical(value)}")
-        return f"{type(node).__name__}({','.join(fields)})"
-    if isinstance(node, list):
-        return f"[{','.join(map(_canonical, node))}]"
-    return f"{type(node).__name__}:{node!r}"
-
-
-def _without_idle(body: list) -> list:
-    """Statements without docstrings and `if TYPE_CHECKING:` blocks, which do nothing."""
-    kept = []
-    for node in body:
-        if _is_type_checking(node):
-            kept += node.orelse
-        elif not (
-            isinstance(node, ast.Expr)
-            and isinstance(node.value, ast.Constant)
-            and isinstance(node.value.value, str)
-        ):
-            kept.append(node)
-    return kept
-
-
-def _canonical_fstring(node: ast.JoinedStr) -> str:
-    """An f-string's text with literal parts merged; versions of Python split them differently."""
-    parts: list[tuple[str, str]] = []
-    for value in node.values:
-        if not isinstance(value, ast.Constant):
-            parts.append(("value", _canonical(value)))
-        elif parts and parts[-1][0] == "text":
-            parts[-1] = ("text", parts[-1][1] + value.value)
-        elif value.value:
-            parts.append(("text", value.value))
-    return f"JoinedStr{parts!r}"

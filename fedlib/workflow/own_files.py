@@ -1,0 +1,97 @@
+"""The files that a user's file imports: all that is neither of this project nor installed.
+
+An import is looked up in the folders where a job would find it: the checkout, the folders that
+Python knows (such as those of PYTHONPATH and of packages installed as links to their source), and
+that of the importing file, which may have put itself among them. Nothing is imported for it.
+"""
+
+import importlib.util
+import site
+import sys
+import sysconfig
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+
+def imported(name: str, file: Path, checkout: Path) -> list[Path]:
+    """The user's files that importing `name` in `file` runs: its packages and itself.
+
+    Args:
+      name: dotted, with a leading dot for each level if the import is relative.
+    """
+    inner = name.lstrip(".")
+    level, parts = len(name) - len(inner), inner.split(".")
+    if level:
+        starts = [[folder] for folder in file.parents[level - 1 : level]]
+    elif parts[0] in sys.stdlib_module_names:
+        return []
+    else:
+        starts = [[checkout], _known_folders(parts[0]), [file.parent]]
+    for folders in starts:
+        if _step(folders, parts[0]) != ([], []):
+            return [path for path in _walk(folders, parts) if not is_installed(path)]
+    return []
+
+
+def loaded(checkout: Path) -> dict[str, Path]:
+    """The user's files that this process has imported, by their names in closures."""
+    files = [getattr(module, "__file__", None) for module in [*sys.modules.values()]]
+    paths = [Path(file) for file in files if isinstance(file, str) and file.endswith(".py")]
+    project = [checkout / "fedlib", checkout / "scripts"]
+    return {
+        name(path, checkout): path
+        for path in paths
+        if not is_installed(path) and not any(path.is_relative_to(x) for x in project)
+    }
+
+
+def name(path: Path, checkout: Path) -> str:
+    """The name of a file in closures: relative to the checkout if inside it."""
+    return str(path.relative_to(checkout) if path.is_relative_to(checkout) else path)
+
+
+def is_installed(path: Path) -> bool:
+    """Whether a file belongs to Python or to an installed package."""
+    return any(path.is_relative_to(folder) for folder in _installed())
+
+
+@cache
+def _installed() -> frozenset[Path]:
+    kinds = ("stdlib", "platstdlib", "purelib", "platlib")
+    folders = {*(sysconfig.get_path(kind) for kind in kinds), *site.getsitepackages()}
+    folders.add(site.getusersitepackages())
+    return frozenset(x for folder in folders for x in (Path(folder), Path(folder).resolve()))
+
+
+@cache
+def _known_folders(package: str) -> list[Path]:
+    """The folders in which Python would find a package or module."""
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        return []
+    if spec is None or not (spec.origin or spec.submodule_search_locations):
+        return []
+    places = spec.submodule_search_locations or [spec.origin]
+    return [Path(place).parent for place in places]
+
+
+def _walk(folders: list[Path], parts: list[str]) -> Iterator[Path]:
+    """The files of a package, of a package in it, and so on; a last part may be no module."""
+    for part in parts:
+        files, folders = _step(folders, part)
+        yield from files
+
+
+def _step(folders: list[Path], part: str) -> tuple[list[Path], list[Path]]:
+    """(the file of a module or package in `folders`, the folders of what it contains)"""
+    spaces = []  # of packages without a file
+    for folder in folders:
+        inside = folder / part
+        if (inside / "__init__.py").is_file():
+            return [inside / "__init__.py"], [inside]
+        if part and inside.with_name(f"{part}.py").is_file():
+            return [inside.with_name(f"{part}.py")], []
+        spaces += [inside] if inside.is_dir() else []
+    return [], spaces

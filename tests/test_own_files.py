@@ -1,0 +1,101 @@
+"""What a user's file imports: which files of theirs are in the code of its runs."""
+
+import subprocess
+import sys
+
+import pytest
+
+from fedlib.workflow import own_files, provenance
+from fedlib.workflow.provenance import ROOT
+
+SCRIPT = """
+import runpy, sys
+from fedlib.workflow import provenance
+sys.path.insert(0, sys.argv[1])
+runpy.run_path(sys.argv[1] + "/mine/own.py")
+provenance.assert_covered(sys.argv[1] + "/mine/own.py", *(n for n in sys.modules if "fedlib" in n))
+"""
+
+
+@pytest.fixture
+def digest(tmp_path, monkeypatch):
+    """Function that writes files into a new checkout -> the digest of mine/own.py there."""
+    versions = iter(range(9))
+
+    def write(files):
+        base = tmp_path / str(next(versions))
+        monkeypatch.setattr(provenance, "ROOT", base)
+        for name, text in files.items():
+            (base / name).parent.mkdir(parents=True, exist_ok=True)
+            (base / name).write_text(text)
+        return provenance.code_digest("mine/own.py")
+
+    return write
+
+
+CASES = {
+    "function": {
+        "mine/own.py": "from mine.helpers import half",
+        "mine/helpers.py": "def half(x): return x * 0.5",
+    },
+    "module": {"mine/own.py": "from mine import helpers", "mine/helpers.py": "HALF = 0.5"},
+    "package": {
+        "mine/own.py": "import mine.pack",
+        "mine/pack/__init__.py": "from .inner import HALF",
+        "mine/pack/inner.py": "HALF = 0.5",
+    },
+    "above": {
+        "mine/own.py": "def f():\n    from mine.pack.inner import a",
+        "mine/pack/inner/__init__.py": "from .. import other as a",
+        "mine/pack/other.py": "HALF = 0.5",
+    },
+    "deep": {
+        "mine/own.py": "try:\n    import mine.a.b.c\nfinally:\n    pass",
+        "mine/a/b/c.py": "def late():\n    import lib.d",
+        "lib/d.py": "from lib.e import *",
+        "lib/e.py": "HALF = 0.5",
+    },
+    "init": {
+        "mine/own.py": "import mine.helpers",
+        "mine/helpers.py": "",
+        "mine/__init__.py": "HALF = 0.5",
+    },
+    "beside": {
+        "mine/own.py": "import sys\nsys.path.insert(0, 'mine')\nfrom helpers import HALF",
+        "mine/helpers.py": "HALF = 0.5",
+    },
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_edit_of_what_it_imports_changes_its_digest_and_a_comment_does_not(case, digest):
+    files = CASES[case]
+    edited = {name: text.replace("0.5", "50") for name, text in files.items()}
+    noted = {name: f"# A remark.\n{text}" for name, text in files.items()}
+    before = digest(files)
+    assert digest(edited) != before
+    assert digest(noted | {"mine/unused.py": "X = 1"}) == before
+
+
+def test_what_python_is_told_to_find_counts_and_installed_packages_do_not(tmp_path, monkeypatch):
+    (tmp_path / "lib" / "tools_of_mine").mkdir(parents=True)
+    (tmp_path / "lib/tools_of_mine/losses.py").write_text("HALF = 0.5")
+    monkeypatch.syspath_prepend(tmp_path / "lib")
+    own_files._known_folders.cache_clear()
+    own = tmp_path / "mine/own.py"
+    found = own_files.imported("tools_of_mine.losses.HALF", own, ROOT)
+    assert found == [tmp_path / "lib/tools_of_mine/losses.py"]
+    for installed in ("os.path", "numpy.linalg", "torch", "nowhere_at_all", "..far.above", "."):
+        assert own_files.imported(installed, own, ROOT) == []
+
+
+@pytest.mark.parametrize("name", ["'mine.' + 'late'", "'mine.seen'"])
+def test_a_file_that_is_imported_by_a_computed_name_is_refused(name, tmp_path):
+    (tmp_path / "mine").mkdir()
+    text = f"import importlib, mine.seen\nimportlib.import_module({name})"
+    for file, content in {"own": text, "late": "", "seen": ""}.items():
+        (tmp_path / f"mine/{file}.py").write_text(content)
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    told = f"undeclared code dependency {tmp_path}/mine/late.py: loaded by this job"
+    assert (told in done.stderr) == ("late" in name) == (done.returncode != 0), done.stderr
