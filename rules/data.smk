@@ -7,7 +7,6 @@ rule download:
         path("receipt"),
     log:
         path("download_log"),
-    retries: 2
     localrule: True
     conda:
         "../envs/train.yaml"

@@ -4,7 +4,6 @@ import re
 import shutil
 import subprocess
 import textwrap
-from pathlib import Path
 
 import pytest
 import workflow
@@ -71,21 +70,30 @@ def test_another_workflow_uses_it_as_a_module(checkout, tmp_path):
 
 
 # As snakedeploy 0.17.1 writes it.
-DEPLOYED = """
+DEPLOYED = """from snakemake.utils import min_version
+
+
+min_version("6.10.0")
+
+
 configfile: "config/config.yaml"
 
+
+# declare https://github.com/lab/fedlib as a module
 module fedlib:
-    snakefile:
+    snakefile: 
         github("lab/fedlib", path="workflow/Snakefile", tag="v9")
     config:
         config
 
+
+# use all rules from https://github.com/lab/fedlib
 use rule * from fedlib
-"""
+"""  # noqa: W291
 
 
 @pytest.mark.skipif(not shutil.which("git"), reason="needs git")
-def test_snakedeploy_puts_it_into_a_folder_where_it_is_fetched_from_a_tag(tmp_path):
+def test_snakedeploy_puts_it_into_a_folder_where_it_is_fetched_from_a_tag_and_runs(tmp_path):
     hosted, folder, cache = (tmp_path / name for name in ("host/lab/fedlib", "mine", "cache"))
     workflow.copy_checkout(hosted)
     identity = ["-c", "user.name=Me", "-c", "user.email=me@example.org"]
@@ -98,13 +106,22 @@ def test_snakedeploy_puts_it_into_a_folder_where_it_is_fetched_from_a_tag(tmp_pa
     shutil.copytree(hosted / "profiles", folder / "profiles")
     redirected = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_VALUE_0": "https://github.com/"}
     redirected["GIT_CONFIG_KEY_0"] = f"url.file://{tmp_path}/host/.insteadOf"
-    built = Path(workflow.environment()["XDG_CACHE_HOME"]) / "fedlib"  # in the test above
-    if built.exists():
-        shutil.copytree(built, cache / "fedlib")
-    wanted = ["results/demo-module/shards/pfedmm/digits.json", "--printshellcmds"]
-    code, output = workflow.dry_run(folder, wanted, XDG_CACHE_HOME=str(cache), **redirected)
-    assert code == 0, output
-    assert re.search(rf"python {cache}/.*/fedlib-moe/\w+/scripts/partition.py ", output), output
+    done = workflow.snakemake(folder, "-p", XDG_CACHE_HOME=str(cache), **redirected)
+    assert done.returncode == 0, done.stdout
+    script = rf"python {cache}/.*/fedlib-moe/\w+/scripts/partition.py "
+    assert re.search(script, done.stdout), done.stdout
+    assert "FedAvg" in (folder / "results/demo-module/tables/pfedmm/main.md").read_text()
+
+
+def test_the_place_where_others_look_for_it_makes_the_same_as_the_first_snakefile(checkout):
+    given = ["--config", *(f"{k}={v}" for k, v in RUN.items() if k in ("tag", "rounds"))]
+    given += ["papers=pfedmm", "federations=digits", "labels=fedavg", "seeds=0"]
+    counts = []
+    for file in ("Snakefile", "workflow/Snakefile"):
+        code, output = workflow.dry_run(checkout, ["-s", file, "--quiet", "rules", *given])
+        assert code == 0, output
+        counts.append(re.findall(r"^(\w+) +(\d+)$", output, re.M))
+    assert [("train", "1") in c for c in counts] == [True, True], output
 
 
 def test_a_module_with_a_prefix_is_refused(checkout, tmp_path):
