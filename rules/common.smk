@@ -52,6 +52,8 @@ if process.is_main:
     command.tell_interrupts()
 if process.is_main and not reads:
     command.interrupt_once()
+    if process.runs_jobs:
+        internals.interrupt_by_sigterm(command.interrupt)
     try:
         hold_folder()
     except (BusyError, OSError) as error:

@@ -191,3 +191,36 @@ print("and cleaned up")
 """
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("interrupted\nand cleaned up\n", "")
+
+
+def test_sigterm_interrupts_snakemake_whatever_it_does_and_once():
+    """Its own handler would wait here for ever."""
+    script = """
+import os, signal, threading
+from types import SimpleNamespace
+from snakemake.scheduling.job_scheduler import JobScheduler
+from fedlib.workflow import command, internals
+internals.interrupt_by_sigterm(command.interrupt)
+scheduler = SimpleNamespace(_lock=threading.Lock(), _open_jobs=threading.Semaphore(0))
+signal.signal(signal.SIGTERM, JobScheduler.exit_gracefully.__get__(scheduler))
+with scheduler._lock:
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+    except KeyboardInterrupt:
+        print("interrupted")
+os.kill(os.getpid(), signal.SIGTERM)
+print(command.STOPPING.is_set())
+"""
+    words = [sys.executable, "-c", script]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("interrupted\nTrue\n", "")
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
+def test_with_closed_streams_all_is_well_and_no_file_takes_their_numbers(tmp_path, closed):
+    script = "import sys; from fedlib.workflow import command\n"
+    script += "def main(): print(1); print(2, file=sys.stderr); open(sys.argv[1], 'w').write("
+    script += "str(open(sys.argv[1]).fileno() > 2))\nsys.exit(command.run(main))"
+    words = shlex.join([sys.executable, "-c", script, str(tmp_path / "file")])
+    done = subprocess.run(["bash", "-c", f"{words} {closed}"], cwd=ROOT)
+    assert (done.returncode, (tmp_path / "file").read_text()) == (0, "True")

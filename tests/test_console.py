@@ -2,6 +2,7 @@
 
 import io
 import logging
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -120,6 +121,23 @@ def test_a_failure_is_told_with_the_end_of_its_log_and_without_snakemake_s_comma
     assert lines[:2] == ["FAILED: train pfedmm/digits/fedem/3", f"    {log} ends:"]
     assert lines[2:-1] == [f"    | {n}" for n in range(6, 20)] + ["    | error: no such data"]
     assert lines[-1].startswith("0 of 2 jobs, 1 failed")
+
+
+def test_jobs_that_end_with_an_interrupt_are_stopped_and_not_failed(told, monkeypatch):
+    made, tell = told
+    stopping = threading.Event()
+    monkeypatch.setattr(console.command, "STOPPING", stopping)
+    tell("run_info", stats={"train": 3, "total": 3})
+    for number in (1, 2):
+        begin(tell, number, **RUN)
+    stopping.set()
+    for number in (1, 2):
+        tell("job_error", logging.ERROR, jobid=number, rule_name="train", log=["x.log"])
+    tell("error", logging.ERROR, "WorkflowError:\nAt least one job did not complete successfully.")
+    made.close()
+    *said, last = made.stream.getvalue().splitlines()
+    assert said == ["stopped: train pfedmm/digits/fedem/3"] * 2
+    assert last == "0 of 3 jobs, 2 stopped, 0:00"
 
 
 def test_the_same_trouble_is_told_once(told, tmp_path):

@@ -6,8 +6,10 @@ import json
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 from fedlib.errors import BusyError, ConfigError, DataError, DivergedError, StaleCodeError, plain
 from fedlib.run_spec import RUN_ENTRIES, TUNED, check
@@ -30,6 +32,7 @@ TROUBLES = {
     errno.EFBIG: ("a file is larger than is allowed here", "allow more (ulimit -f)"),
 }
 NO_MEMORY = "can't allocate memory"  # of PyTorch's error
+STOPPING = threading.Event()  # set by the signal that stops this process and its jobs
 
 
 def run(main: Callable[[], None]) -> int:
@@ -38,6 +41,7 @@ def run(main: Callable[[], None]) -> int:
     1 is an error that the user can fix, with one line on stderr; 130 is Ctrl-C; 141 is a closed
     pipe. Any other exception is a bug of fedlib and keeps its traceback.
     """
+    _replace_closed_streams()
     try:
         main()
         sys.stdout.flush()
@@ -63,13 +67,16 @@ def interrupt_once() -> None:
     A second interrupt would stop Snakemake in its clean-up, with pages of tracebacks, while it
     waits for jobs to save their state. With this function the jobs end at once, and then Snakemake.
     """
-
-    def first(*_) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, first)
+        signal.signal(signal.SIGINT, interrupt)
+
+
+def interrupt(*_: object) -> NoReturn:
+    """Interrupt this process, by the first signal only; a handler of signals."""
+    STOPPING.set()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def tell_interrupts() -> None:
@@ -218,6 +225,15 @@ def _of_the_machine(error: BaseException | None) -> str | None:
                 return f"{what} ({said}{f': {file}' if file else ''}); {remedy} and run again"
         error = error.__cause__ or error.__context__
     return None
+
+
+def _replace_closed_streams() -> None:
+    """Give standard streams that are closed a sink, as files would take their numbers."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    sys.stdout = sys.stdout or open(os.devnull, "w")
+    sys.stderr = sys.stderr or open(os.devnull, "w")
 
 
 def _fail(message: str, code: int = 1) -> int:

@@ -53,6 +53,7 @@ class Console(logging.Handler):
       running: jobs that have started, by Snakemake's number.
       took: seconds of the jobs that have ended, by rule.
       failed: number of failed jobs.
+      stopped: number of jobs that ended because the workflow was interrupted.
       said: the first job that ended with these lines, by lines.
       log: path of Snakemake's own log, once known.
     """
@@ -61,7 +62,7 @@ class Console(logging.Handler):
         super().__init__(logging.INFO)
         self.stream, self.rewritten = stream, stream.isatty()
         self.left: Counter[str] = Counter()
-        self.total = self.failed = 0
+        self.total = self.failed = self.stopped = 0
         self.running: dict[int, Started] = {}
         self.took: dict[str, list[float]] = defaultdict(list)
         self.said: dict[tuple[str, ...], str] = {}
@@ -88,10 +89,9 @@ class Console(logging.Handler):
     def close(self) -> None:
         """Write the outcome of the workflow, if any job ran."""
         if not self.ended.is_set() and self.total:
-            failed = f", {self.failed} failed" if self.failed else ""
+            done = f"{self._done()} of {self.total} jobs"
             log = f"; Snakemake's log: {self.log}" if self.log else ""
-            done = f"{self._done()} of {self.total} jobs{failed}, {_clock(self._elapsed())}"
-            self._write(done + log)
+            self._write(", ".join([done, *self._ends(), _clock(self._elapsed())]) + log)
         self.ended.set()
         super().close()
 
@@ -124,8 +124,12 @@ class Console(logging.Handler):
 
     def _job_error(self, record: logging.LogRecord) -> None:
         job = self._ended(record.jobid)
-        self.failed += 1
         name = job.name if job else record.rule_name
+        if command.STOPPING.is_set():
+            self.stopped += 1
+            self._write(f"stopped: {name}")
+            return
+        self.failed += 1
         log = [line for file in record.log for line in _end(Path(str(file)))]
         quoted = tuple(line for line in log if line.startswith(QUOTE))
         if quoted and quoted in self.said:  # another attempt, or a run with the same error
@@ -137,7 +141,8 @@ class Console(logging.Handler):
     def _error(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
         # The log of a failed job has the reason.
-        if not self.failed and internals.COMMAND_FAILED not in text:
+        told = self.failed or command.STOPPING.is_set()
+        if not told and internals.COMMAND_FAILED not in text:
             self._write(text)
 
     def _message(self, record: logging.LogRecord) -> None:
@@ -154,8 +159,11 @@ class Console(logging.Handler):
         words = [f"{self._done()} of {self.total} jobs", _clock(self._elapsed())]
         seconds = self._seconds_left()
         words += [] if seconds is None else [f"about {_clock(seconds)} left"]
-        words += [f"{self.failed} failed"] if self.failed else []
-        return ", ".join(words) + ": " + ", ".join(job.name for job in self.running.values())
+        return (
+            ", ".join([*words, *self._ends()])
+            + ": "
+            + ", ".join(job.name for job in self.running.values())
+        )
 
     def _seconds_left(self) -> float | None:
         """Time left, estimated from the jobs that have ended; None at the beginning."""
@@ -207,7 +215,12 @@ class Console(logging.Handler):
         return job
 
     def _done(self) -> int:
-        return self.total - sum(self.left.values()) - self.failed
+        return self.total - sum(self.left.values()) - self.failed - self.stopped
+
+    def _ends(self) -> list[str]:
+        """How many jobs did not end well, and in which way."""
+        ends = {"failed": self.failed, "stopped": self.stopped}
+        return [f"{number} {end}" for end, number in ends.items() if number]
 
     def _elapsed(self) -> float:
         return time.monotonic() - self.began

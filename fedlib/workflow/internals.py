@@ -104,6 +104,17 @@ def drop_default_limit(workflow: Any) -> None:
         workflow.scheduler.job_rate_limiter = None
 
 
+def interrupt_by_sigterm(handler: Callable) -> None:
+    """Let SIGTERM stop a workflow of this machine as Ctrl-C does, by a handler that interrupts it.
+
+    Snakemake's own handler waits for a lock that the thread it interrupts may hold, and counts on
+    hearing of every job's end, so a workflow could hang for ever.
+    """
+    from snakemake.scheduling.job_scheduler import JobScheduler
+
+    JobScheduler.exit_gracefully = handler
+
+
 def run() -> None:
     """Run Snakemake with the arguments of the command line."""
     from snakemake.cli import main
