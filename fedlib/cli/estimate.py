@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fedlib import files, seals
 from fedlib.cli import arguments
+from fedlib.errors import ConfigError
 from fedlib.forecast import cells
 from fedlib.forecast.cells import RunCost, hours
 from fedlib.forecast.estimates import TIMED, Estimates
@@ -58,6 +59,12 @@ def choose(plan: Plan) -> Plan:
         )
         limit = config.budget_seconds(plan.config["budget"])
         bought = cells.affordable(bought, limit, with_published)
+    if not bought and plan.config["budget"]:
+        least = hours(min(cell.seconds for cell in every))
+        raise ConfigError(
+            f"budget={plan.config['budget']} buys no cell: the cheapest takes {least} "
+            f"{estimates.unit}-hours"
+        )
     path = Path(plan.path("budget"))
     path.parent.mkdir(parents=True, exist_ok=True)
     files.write_text(path, cells.configuration(bought) + "\n")

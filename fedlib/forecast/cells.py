@@ -2,6 +2,7 @@
 
 import heapq
 import json
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +18,7 @@ class RunCost(NamedTuple):
 
     Attributes:
       name: "paper/federation/label".
-      seconds: of its open jobs, including tuning.
+      seconds: of its open jobs, including tuning; infinity if one of them is unknown.
       mb: largest memory of one job, in megabytes.
       jobs: number of open trainings and evaluations.
       begun: whether a job is done.
@@ -70,10 +71,9 @@ def lines(
       cells: from the function of this name, cheapest first.
       file: of the estimates.
     """
-    total = sum(cell.seconds for cell in cells)
     most = max((cell.mb for cell in cells if cell.jobs), default=0.0)
     yield (
-        f"Estimated: {hours(total)} {estimates.unit}-hours on {estimates.machine}, up to "
+        f"Estimated: {_hours_of(cells)} {estimates.unit}-hours on {estimates.machine}, up to "
         f"{most / 1000:.1f} GB a job. By {estimates.unit}-hours:"
     )
     for name, paper in papers.items():
@@ -98,7 +98,9 @@ def lines(
 
 
 def hours(seconds: float) -> str:
-    """A number of hours, with three digits."""
+    """A number of hours, with three digits; infinity is an unknown one."""
+    if seconds == math.inf:
+        return "unknown"
     return _digits(seconds / 3600) if seconds >= 36 else f"{seconds / 3600:.4f}"
 
 
@@ -127,8 +129,15 @@ def _exhibits(paper: Paper, cells: Sequence[RunCost]) -> Iterator[str]:
 def _line(indent: str, name: str, cells: Sequence[RunCost]) -> str:
     todo = [cell for cell in cells if cell.jobs]
     done = f", {len(cells) - len(todo)} done" if len(todo) < len(cells) else ""
-    spent = hours(sum(cell.seconds for cell in todo))
+    spent = _hours_of(todo)
     return f"{indent}{name:<{34 - len(indent)}} {spent:>9}  {len(cells)} cells{done}"
+
+
+def _hours_of(cells: Sequence[RunCost]) -> str:
+    known = [cell.seconds for cell in cells if cell.seconds < math.inf]
+    if cells and not known:
+        return hours(math.inf)
+    return hours(sum(known)) + (" + unknown" if len(known) < len(cells) else "")
 
 
 def affordable(

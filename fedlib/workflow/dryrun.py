@@ -98,8 +98,7 @@ def summary(plan: Plan, planned: Sequence[Job], estimates: Estimates) -> Iterato
         yield f"  {rule:<10}{len(mine):>6}  {_duration(took):<14} {why}"
     if of_runs:
         yield ""
-        known = {key: [one for one in x if one < math.inf] for key, x in seconds.items()}
-        every = cells(plan.papers, known, estimates)
+        every = cells(plan.papers, seconds, estimates)
         yield from lines(plan.papers, every, estimates, plan.path("estimates"))
 
 
