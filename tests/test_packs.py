@@ -1,7 +1,9 @@
 """Kept results: what is drawn from a pack is what was drawn from the runs."""
 
 import re
+import shutil
 import tarfile
+from pathlib import Path
 
 import made_up
 import pytest
@@ -94,19 +96,26 @@ def test_a_pack_of_anybodys_is_drawn_in_its_folder_or_refused_in_a_line(
     metrics_file, clients_file, [exhibit] = packs.read(made / "kept/pack")
     shown = [exhibit, exhibit._replace(spec=exhibit.spec | change)]
     packs.write(tmp_path / "kept", metrics_file, clients_file, shown)
-    published = tmp_path / "root/fedlib/papers/pfedmm/published.csv"
-    published.parent.mkdir(parents=True)
-    published.write_bytes(PUBLISHED.read_bytes())
+    (tmp_path / "root").mkdir()
     monkeypatch.chdir(tmp_path / "root")
     args = arguments.read(["figures-from", str(tmp_path / "kept")])
     assert command.run(lambda: redraw.main(args)) == 1
     [line] = capsys.readouterr().err.splitlines()
     assert re.search(message, line), line
     written = [path for path in (tmp_path / "root").rglob("*") if path.is_file()]
-    own = tmp_path / "root/figures/from/pfedmm"
-    assert {path.parent for path in written} <= {own, published.parent}
+    own = tmp_path / "root/figures/from/kept"
+    assert {path.parent for path in written} <= {own}
     assert not list(tmp_path.rglob("*TRAVERSED*"))
-    assert published.read_bytes() == PUBLISHED.read_bytes()
+
+
+def test_two_packs_of_a_paper_are_drawn_in_two_folders(made, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("docs/results/pfedmm", "docs/results/full/pfedmm", "elsewhere"):
+        shutil.copytree(made / "kept/pack", tmp_path / name / "pack")
+    places = ["docs/results/pfedmm", "docs/results/full/pfedmm/pack", "elsewhere"]
+    found = [redraw.draw(Path(place))[1] for place in places]
+    names = ["pfedmm", "full/pfedmm", "elsewhere"]
+    assert found == [Path("figures/from", name) for name in names]
 
 
 @pytest.mark.parametrize("where", ["title", "runs", "\x1b"])

@@ -57,7 +57,9 @@ _PAPER = _given("paper", help="its name")
 _KEPT = _given("--out", type=Path, help="instead of docs/results or docs/results/full")
 _REPLACE = _given("--replace", action="store_true", help="replace what is kept, not add to it")
 _SOURCE = _given("source", type=Path, help="docs/results/PAPER, or its folder pack")
-_DRAWN = _given("--out", type=Path, help="folder (default: figures/from/PAPER)")
+_DRAWN = _given(
+    "--out", type=Path, help="folder (default: figures/from, and its name below docs/results)"
+)
 COMMANDS = {
     "run": Command("make every table and figure; further options go to Snakemake"),
     "plan": Command("print what would run, why, and for how long"),

@@ -1,13 +1,15 @@
 """Draw every table and figure of kept results again, without any run.
 
 The numbers come from the runs, see `fedlib.report.packs`; the published numbers come from this
-checkout. It writes to figures/from/PAPER and leaves docs/results unchanged.
+checkout. It writes to the folder of figures/from that is called as the one of docs/results, and
+leaves docs/results unchanged.
 """
 
 import argparse
 import re
 from pathlib import Path
 
+from fedlib.environment import ROOT
 from fedlib.errors import DataError
 from fedlib.report import packs
 from fedlib.report.figures import FigureInputs, saving
@@ -16,6 +18,7 @@ from fedlib.report.tables.sheets import TableInputs
 from fedlib.workflow import command
 from fedlib.workflow.layout import PATHS, WILDCARDS
 
+KEPT = Path("docs/results")
 # Errors of tables and figures for a specification that no paper declares.
 SENSELESS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
@@ -35,10 +38,10 @@ def draw(source: Path, out: Path | None = None) -> tuple[int, Path]:
     inner = source / packs.FOLDER
     metrics, clients, exhibits = packs.read(inner if inner.is_dir() else source)
     checked = [(exhibit, _checked(exhibit)) for exhibit in exhibits]
+    folder = out or Path("figures/from") / _name(source)
+    folder.mkdir(parents=True, exist_ok=True)
     for exhibit, spec in checked:
-        folder = out or Path("figures/from") / spec["paper"]
-        folder.mkdir(parents=True, exist_ok=True)
-        printed = Path(PATHS["published"].format(paper=spec["paper"]))
+        printed = ROOT / PATHS["published"].format(paper=spec["paper"])
         given = spec, metrics, clients, printed if exhibit.published else None
         try:
             _draw(exhibit.stage, given, folder / spec["name"])
@@ -50,6 +53,16 @@ def draw(source: Path, out: Path | None = None) -> tuple[int, Path]:
                 f"({type(error).__name__}: {error}); the pack was changed, or is of another version"
             ) from error
     return len(exhibits), folder
+
+
+def _name(source: Path) -> Path:
+    """The path of a folder below docs/results; of any other folder its name."""
+    source = source.resolve()
+    folder = source.parent if source.name == packs.FOLDER else source
+    for place in folder.parents:
+        if place.parts[-2:] == KEPT.parts:
+            return folder.relative_to(place)
+    return Path(folder.name)
 
 
 def _checked(exhibit: packs.Packed) -> dict:
