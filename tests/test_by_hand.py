@@ -4,6 +4,8 @@ values of the specification (sections 2.11, 8.2 and 8.3), which come from the of
 The loops share nothing with the engine but the order of the batches, which is drawn.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -26,8 +28,11 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, tree
+from fedlib.engine.executors import Batched, Loop
 from fedlib.engine.experts import expert_seed, responsibilities
+from fedlib.engine.graphs import Graphs
 from fedlib.engine.task import Task
+from fedlib.engine.traced import Traced
 
 
 @executors
@@ -50,6 +55,36 @@ def test_fedavg_and_fedprox(executor, mu):
     hand.rounds(client)
     name, params = ("fedavg", {}) if mu is None else ("fedprox", {"mu": mu})
     _, state = trained(name, task, federation, executor, **params)
+    assert_params(state.params, hand.shared)
+
+
+class Added(nn.Module):
+    """Two biases that are only added, as in an LSTM: they have one gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 6, bias=False), nn.Linear(6, 3)
+        self.a, self.b = nn.Parameter(torch.rand(6)), nn.Parameter(torch.rand(6))
+
+    def forward(self, x):
+        return self.head(torch.tanh(self.body(x) + (self.a + self.b)))
+
+
+@pytest.mark.parametrize("executor", [Loop, Traced, Batched, lambda: Batched(2), Graphs])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_parameters_that_share_a_gradient_decay_each_by_itself(executor, momentum):
+    federation, task = toy_federation(), Task(Added, dtype=torch.float64)
+    solver = replace(SOLVER, momentum=momentum, weight_decay=0.1)
+    cohorts = [0, 1], [0, 1, 2], [1, 2]  # so that clients are at different rates
+    hand = Reference(federation, task, solver)
+
+    def client(c, number):
+        hand.receive(c)
+        hand.learn(c, number)
+
+    hand.rounds(client, cohorts=cohorts)
+    method = methods.load("fedavg")(task=task, local=solver)
+    state = run(method, federation, cohorts, executor=executor(), aggregation="renormalised")
     assert_params(state.params, hand.shared)
 
 

@@ -103,7 +103,7 @@ class Solver:
 
         Args:
           params: by name; overwritten.
-          grads: by name; may be overwritten.
+          grads: by name; not overwritten, as parameters that are only added share one tensor.
           buffers: as from `init`; overwritten.
           lr: the current rate, or that of each stacked client [C].
           scale: factors of the rate of top-level entries of `params`, by name.
@@ -112,7 +112,7 @@ class Solver:
 
     def step(self, params: dict, grads: dict, buffers: Tree, lr: Rate, scale: dict) -> tuple:
         """(params, buffers) of ONE client after clipping and `step_`; changes no argument."""
-        params, grads, buffers = tree.clone((params, grads, buffers))
+        params, buffers = tree.clone((params, buffers))
         self.step_(params, self.clipped(grads), buffers, lr, scale)
         return params, buffers
 
@@ -212,7 +212,7 @@ class SGD(Solver):
     def _step_each(self, p: list[Tensor], g: list[Tensor], v: list[Tensor], rate: Tensor) -> None:
         """A rate [C] for each stacked client."""
         if self.weight_decay:
-            torch._foreach_add_(g, p, alpha=self.weight_decay)
+            g = torch._foreach_add(g, p, alpha=self.weight_decay)
         if self.momentum:
             torch._foreach_mul_(v, self.momentum)
             torch._foreach_add_(v, g)
