@@ -9,7 +9,7 @@ from fedlib.workflow import own_files, provenance
 from fedlib.workflow.provenance import ROOT
 
 SCRIPT = """
-import runpy, sys
+import runpy, sys, torch
 from fedlib.workflow import provenance
 sys.path.insert(0, sys.argv[1])
 runpy.run_path(sys.argv[1] + "/mine/own.py")
@@ -56,7 +56,7 @@ CASES = {
         "lib/e.py": "HALF = 0.5",
     },
     "init": {
-        "mine/own.py": "import mine.helpers",
+        "mine/own.py": "import mine.helpers, numpy.linalg, torch",
         "mine/helpers.py": "",
         "mine/__init__.py": "HALF = 0.5",
     },

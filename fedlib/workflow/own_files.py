@@ -23,21 +23,20 @@ def imported(name: str, file: Path, checkout: Path) -> list[Path]:
     inner = name.lstrip(".")
     level, parts = len(name) - len(inner), inner.split(".")
     if level:
-        starts = [[folder] for folder in file.parents[level - 1 : level]]
+        folders = list(file.parents[level - 1 : level])
     elif parts[0] in sys.stdlib_module_names:
         return []
     else:
-        starts = [[checkout], _known_folders(parts[0]), [file.parent]]
-    for folders in starts:
-        if _step(folders, parts[0]) != ([], []):
-            return [path for path in _walk(folders, parts) if not is_installed(path)]
-    return []
+        folders = [checkout, *_known_folders(parts[0]), file.parent]
+    return [path for path in _walk(folders, parts) if not is_installed(path)]
 
 
 def loaded(checkout: Path) -> dict[str, Path]:
     """The user's files that this process has imported, by their names in closures."""
     files = [getattr(module, "__file__", None) for module in [*sys.modules.values()]]
+    # Some modules give a name that is no file, such as torch.ops.
     paths = [Path(file) for file in files if isinstance(file, str) and file.endswith(".py")]
+    paths = [path for path in paths if path.is_absolute() and path.is_file()]
     project = [checkout / "fedlib", checkout / "scripts"]
     return {
         name(path, checkout): path
