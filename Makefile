@@ -77,7 +77,7 @@ workflow = $(BIN)/python -m fedlib make
 .PHONY: help install demo reduced reproduce plan why list compare report test test-fast lint format
 .PHONY: bench bench-peers bench-gpu install-slurm test-slurm test-environments
 .PHONY: check-method test-changed test-faults test-large test-soak
-.PHONY: lock clean keep gather wall which figures-from docs
+.PHONY: lock clean keep gather wall figures-from docs
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' Makefile
@@ -121,9 +121,6 @@ gather: $(STAMP)  ## take finished runs of other clones or machines: FROM=../oth
 wall: override SCALE = full
 wall: $(STAMP)  ## write docs/results/full/README.md: all published numbers, and ours
 	@$(workflow) wall
-
-which: $(STAMP)  ## write docs/which-method-when.md from what is kept of the benchmark
-	@$(workflow) which
 
 figures-from: $(STAMP)  ## draw FROM=docs/results/PAPER again, without any run
 	@$(workflow) figures-from

@@ -49,7 +49,6 @@ def test_every_command_has_a_module_that_carries_it_out():
         (["no"], "invalid choice: 'no' .choose from 'run', 'plan'"),
         (["list", "--cores", "1"], "list does not know --cores; it takes KIND, NAME, --conf"),
         (["list", "methods", "fedmix", "x"], "list does not know x; it takes KIND, NAME, "),
-        (["which", "one"], "which does not know one; it takes nothing$"),
         (["clean", "--conf", "seeds=[1]"], "clean does not know --conf 'seeds=.1.'"),
         (["why"], "the following arguments are required: STAGE"),
         (["keep"], "the following arguments are required: paper"),

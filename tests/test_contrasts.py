@@ -1,8 +1,5 @@
 """Tables of methods that choose by validation, over several federations: what they show."""
 
-import re
-import subprocess
-
 import made_up
 import numpy as np
 import pandas as pd
@@ -13,8 +10,6 @@ from made_up import footer
 from matplotlib.transforms import Bbox
 from pictures import faults
 
-from fedlib.cli import which as cli
-from fedlib.report import which
 from fedlib.report.figures import labels, who_loses
 from fedlib.report.metrics import TRAFFIC
 from fedlib.report.tables import claims
@@ -116,7 +111,6 @@ def test_a_method_that_still_gains_in_its_last_quarter_is_named():
     numbers = shown.numbers.set_index(["federation", "title"])
     assert numbers.loc[("a", "FedAvg"), "gain"] == pytest.approx(0.025)
     assert numbers["gain"].notna().sum() == 1  # Local was not evaluated on the way
-    assert re.search(r"\| FedAvg +\| +60.0↑ \| +60.0 \|", page(made))
 
 
 def test_a_client_is_hurt_if_it_is_below_local_by_more_than_chance():
@@ -170,38 +164,6 @@ def test_claims_have_a_row_each_and_say_what_was_not_tested():
     assert not any("Not tested" in note for note in built("claims", claims=told[:1]).notes)
     assert numbers["claim"].tolist() == ["MoE above FedAvg", "a server"]
     assert numbers["verdict"].tolist() == ["undecided", "not tested"]
-
-
-ADVICE = {
-    "of": ["Plus", "MoE", "Local"],
-    "against": "Plus",
-    "pick": "Pick",
-    "tags": {"a": ["x"], "b": ["x"], "c": ["x"], "d": ["y"]},
-    "rules": [{"tag": "x", "sentence": "X"}, {"tag": "", "sentence": "All"}],
-}
-
-
-def test_advice_is_made_without_the_federation_that_it_is_tested_on():
-    numbers = built("advice", **ADVICE).numbers
-    rules = numbers[numbers["part"] == "rules"].set_index("name")
-    assert rules["title"].tolist() == ["MoE", "MoE"]
-    assert rules["verdict"].tolist() == ["clear", "clear"]
-    tests = numbers[numbers["part"] == "federation"].set_index("name")
-    # Three others of two data sets tell that MoE is clear, so it is followed everywhere.
-    assert tests["mean"].round(6).to_dict() == {
-        **{"These rules": 0, "Always Plus": 0.15, "Always the best on the others": 0},
-        **{"Pick": 0.05, "Best in hindsight": 0},
-    }
-    # Without a data set only two federations are left, which tell nothing.
-    others = numbers[numbers["part"] == "dataset"].set_index("name")
-    assert others.loc["These rules", "mean"] == pytest.approx(0.15)
-
-
-def test_advice_that_fits_the_others_alone_is_shown_to_hurt():
-    # Plus is better by 0.2 on "d" than on "a": there MoE is the wrong advice.
-    numbers = built("advice", frames(shift=0.1), **ADVICE).numbers
-    tests = numbers[numbers["part"] == "federation"].set_index("name")
-    assert tests.loc["These rules", "worst"] >= 0.15 - 1e-9
 
 
 # -- accuracy against costs ------------------------------------------------------------------------
@@ -286,78 +248,3 @@ def test_heads_are_turned_where_there_are_too_many_for_their_words():
     figure = made_up.draw("who_loses", shown, *frames(), None, rows=ROWS, alone="Local")
     assert {label.get_rotation() for label in figure.axes[0].get_xticklabels()} == {90}
     assert faults(figure) == []
-
-
-# -- the page --------------------------------------------------------------------------------------
-
-
-def page(made=None, **changes):
-    fields = {**ADVICE, **changes}
-    told = [{"paper": "P", "better": "MoE", "worse": "FedAvg"}]
-    given = {
-        "standings": {"alone": "Local"},
-        "contrasts": {"of": fields["of"], "against": ["Plus"], "registered": ""},
-        "claims": {"claims": told},
-        "advice": fields,
-    }
-    sheets = {kind: built(kind, made, **own) for kind, own in given.items()}
-    return which.of_tables(sheets, fields, "0123456789abcdef", "results", "registered.py")
-
-
-def test_the_page_says_first_whether_following_it_helps():
-    sentences = page().split("\n\n")[2].split(". ")
-    assert "is better than always taking Plus**: +15.0 points [+15.0, +15.0]" in sentences[0]
-    # Without a data set nothing can be told, and what is run otherwise is run.
-    assert "is no better than always taking Plus" in sentences[1]
-    assert "with a data set left out" in sentences[1]
-    assert (
-        "no better than always taking Plus"
-        in page(frames(shift=0.1)).split("\n\n")[2].split(". ")[0]
-    )
-
-
-def test_the_page_says_where_it_cannot_tell_and_where_the_simple_method_will_do():
-    rules = [{"tag": "y", "sentence": "Y"}]
-    assert "Y: **these runs cannot tell**, as they have 1 federation of 1 data set." in page(
-        rules=rules
-    )
-    text = page(of=["Plus", "Local"])
-    assert "X: **Plus will do**. Nothing tested is reliably more than a point better" in text
-    text = page(of=["Plus", "FedAvg"])
-    assert "X: **Plus has the highest mean**. FedAvg comes nearest, at −15.0 points [" in text
-    assert re.search(r"\| FedAvg +\| +−15.0 \[.* 0.00 \| +0.00 \| +probably worse \|", text)
-
-
-@pytest.mark.parametrize(
-    ("p", "median", "verdict", "said"),
-    [
-        (0.049, -0.1, "unknown", "**worse**"),
-        (0.049, 0.1, "leaning", "**better**"),
-        (0.05, -0.1, "unknown", "probably worse"),
-        (0.05, 0.1, "clear", "probably better"),
-        (np.nan, 0.0, "equal", "equal"),
-    ],
-)
-def test_only_the_registered_test_decides_a_contrast(p, median, verdict, said):
-    row = {"p_holm": p, "median": median, "verdict": verdict, "worse": float(median < 0)}
-    assert which._verdict(row) == said
-
-
-def test_the_page_names_the_commit_in_which_the_registered_file_was_last_changed(tmp_path):
-    def git(*words):
-        who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
-        done = subprocess.run(
-            ["git", *who, *words], cwd=tmp_path, check=True, capture_output=True, text=True
-        )
-        return done.stdout.strip()
-
-    file = tmp_path / "registered.py"
-    file.write_text("A = 1\n")
-    assert cli.changed(file) == ""  # git does not know
-    git("init", "-q"), git("add", "."), git("commit", "-qm", "first")
-    first = git("rev-parse", "HEAD")
-    (tmp_path / "other").write_text("")
-    git("add", "."), git("commit", "-qm", "second")
-    assert cli.changed(file) == first
-    file.write_text("A = 2\n")  # what is not committed is registered nowhere
-    assert cli.changed(file) == ""

@@ -4,7 +4,6 @@ import json
 import re
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -16,8 +15,7 @@ from support import REPRODUCED
 
 from fedlib import papers
 from fedlib.cli import keep
-from fedlib.cli import which as cli
-from fedlib.report import packs, which
+from fedlib.report import packs
 from fedlib.report.pages import kept
 from fedlib.results import RunResult
 
@@ -124,19 +122,8 @@ def test_every_kept_table_is_written_as_ever(pack):
     assert found == expected(pack, "to_csv", "to_markdown", "to_latex")
 
 
-def test_the_kept_page_is_what_would_be_written_now(monkeypatch):
-    made = {spec["name"]: sheet for spec, sheet in sheets(ROOT / cli.KEPT / packs.FOLDER)}
-
-    def read(spec, *_):
-        return SimpleNamespace(made=lambda: made[spec["name"]])
-
-    monkeypatch.setattr(which.TableInputs, "read", read)
-    page = cli.PAGE.read_text(encoding="utf-8")
-    assert cli.page(which.commit_in(page)) == page
-
-
 def test_tunings_of_a_pack_are_none_of_its_runs():
-    found = keep.trainings(ROOT / cli.KEPT / packs.FOLDER)
+    found = keep.trainings(ROOT / "docs/results/benchmark" / packs.FOLDER)
     assert {training.seed for training in found} == {1, 2, 3}
 
 

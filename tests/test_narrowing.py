@@ -207,7 +207,6 @@ ROWS = [{"title": label.upper(), "labels": [label]} for label in ("fedavg", "fed
 LOSERS = {"rows": ROWS, "alone": "LOCAL"}
 CONTRASTS = {"rows": ROWS, "of": ["FEDEM"], "against": ["LOCAL", "FEDAVG"]}
 PARETO = {"rows": ROWS, "against": "LOCAL"}
-ADVICE = {**PARETO, "of": ["FEDEM"], "pick": "FEDAVG", "rules": [], "tags": {}}
 SWEPT = {"methods": ["fedavg"], "parameter": "num_clients"}
 BARS = {"pairs": [{"below": "digits", "above": "mnist"}], "bars": [], "names": ["a", "b"]}
 
@@ -227,7 +226,6 @@ BARS = {"pairs": [{"below": "digits", "above": "mnist"}], "bars": [], "names": [
         ("contrast_points", CONTRASTS, {"labels": ["fedem", "fedavg"]}, ()),
         ("contrast_points", CONTRASTS, {"runs": RUNS_OF_DIGITS}, ("digits",)),
         ("pareto", PARETO, {"labels": ["fedem", "fedavg"]}, ()),
-        ("advice", ADVICE, {"labels": ["fedem", "fedavg"]}, ()),
         ("global_accuracy", DIFFERENCE, {"federations": ["mnist"]}, ()),
         ("global_accuracy", DIFFERENCE, {"labels": ["fedem"]}, ("digits", "mnist")),
         ("gain_bars", BARS, {"federations": ["mnist"]}, ()),

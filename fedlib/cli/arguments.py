@@ -79,7 +79,6 @@ COMMANDS = {
         ("FROM",),
     ),
     "wall": Command("write docs/results/full/README.md: all published numbers, and ours"),
-    "which": Command("write docs/which-method-when.md from what is kept", has_plan=False),
     "keep": Command(
         "copy a paper's tables, figures and report to docs/results",
         (_PAPER, _KEPT, _REPLACE, _OLDER),

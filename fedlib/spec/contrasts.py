@@ -133,28 +133,3 @@ class Claims(Chosen, Table):
     room_for_others: ClassVar = False
 
     claims: Sequence[Mapping]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Advice(Chosen, Table):
-    """Which method to run where, and whether this advice would have helped.
-
-    Attributes:
-      of: titles of the rows that may be advised; against: title of the row taken without advice.
-      pick: title of the row in which clients pick.
-      tags: by federation, how its clients differ.
-      rules: each has a "tag" ("" for all federations) and a "sentence", its beginning on the page.
-    """
-
-    question: ClassVar = "What is to be run where, and does that advice help on other federations?"
-    by_federation: ClassVar = ("tags",)
-
-    of: Sequence[str]
-    against: str
-    pick: str
-    tags: Mapping[str, Sequence[str]]
-    rules: Sequence[Mapping]
-
-    def compared(self, pairs: list[Pair]) -> list[Pair]:
-        """The pairs of federations that have `against` and another run."""
-        return self.with_row(self.against, pairs)

@@ -1,12 +1,11 @@
 """Tables and figures of the benchmark."""
 
-from fedlib.papers._frame import Settings, each, everything, on
+from fedlib.papers._frame import Settings, everything, on
 from fedlib.papers.benchmark import registered
-from fedlib.papers.benchmark.federations import SERVED, TAGS
+from fedlib.papers.benchmark.federations import SERVED
 from fedlib.papers.benchmark.settings import DIM, METHODS, PRIOR, Setting
 from fedlib.spec import server, tables
 from fedlib.spec.contrasts import (
-    Advice,
     Claims,
     ContrastPoints,
     Contrasts,
@@ -139,16 +138,6 @@ TABLES = {
         caption="Models, sizes and federations are ours, so a claim that does not hold here may "
         "hold where its paper tested it.",
         claims=claims(),
-        **REAL | {"federations": several},
-    ),
-    "advice": Advice(
-        title="Which method when, and whether the advice would have helped",
-        caption="Each rule is made of the federations whose clients differ in the same way.",
-        of=titles("fedavg-plus", *registered.REPRESENTATIVES),
-        against=title_of("fedavg-plus"),
-        pick=PICK,
-        tags=each(lambda setting: TAGS[setting.data.name]),
-        rules=registered.RULES,
         **REAL | {"federations": several},
     ),
     "tuning": tables.Tuning(

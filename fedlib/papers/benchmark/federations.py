@@ -28,20 +28,6 @@ ZOO = (  # methods for clients whose models differ in size
 )
 SERVED = ("fedavg", "fedprox", "fedavg-adam", *ON_SERVER)  # methods that train one global model
 QUARTERS = 4  # evaluations of a run, to see whether it still gains at the end
-TAGS = {  # by federation: how clients differ
-    "digits-skew": ("labels",),
-    "digits-permuted": ("concepts", "clusters"),
-    "digits-rotated": ("features", "clusters"),
-    "mnist-writers": ("natural",),
-    "mnist-quantity": ("sizes",),
-    "mnist-two-shard": ("labels",),
-    "mnist-angled": ("features",),
-    "cifar-skew": ("labels",),
-    "cifar-permuted": ("concepts", "clusters"),
-    "cifar-rotated": ("features", "clusters"),
-    "emnist-device": ("many clients",),
-    "femnist": ("natural", "many clients"),
-}
 
 
 def _sizes(kind: str, clients: int, train: int, test: int, **more) -> dict:

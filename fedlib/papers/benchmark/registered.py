@@ -35,7 +35,7 @@ REPRESENTATIVES = (
 )
 EXCLUSIONS = (
     "Worlds are never pooled with real federations.",
-    "Known clusters and pooled data use what no method may know, and are never advised.",
+    "Known clusters and pooled data use what no method may know, and are never recommended.",
     "A method that cannot run on a federation (known clusters without clusters, Clustered FL where "
     "only some clients are in a round) is left out there; no run is left out for its result.",
     "A diverged run counts with the accuracy that it has.",
@@ -50,14 +50,4 @@ CLAIMS = (
     {"paper": "pFedMoE", "better": "pfedmoe", "worse": "local"},
     {"paper": "pFedMoE", "better": "pfedmoe", "worse": "fml"},
     {"paper": "Fed-MoE", "reason": "above FedAvg, on a server with data"},
-)
-RULES = (  # in the order in which they are asked
-    {"tag": "clusters", "sentence": "Clients are of a few kinds, each with data of its own sort"},
-    {"tag": "concepts", "sentence": "Clients call the same things by other names"},
-    {"tag": "features", "sentence": "Clients see the same classes differently (turned images)"},
-    {"tag": "labels", "sentence": "Clients have few of the classes each"},
-    {"tag": "sizes", "sentence": "Clients differ in how much data they have, and in nothing else"},
-    {"tag": "many clients", "sentence": "Clients are many and rarely there"},
-    {"tag": "natural", "sentence": "Clients are people, as they come"},
-    {"tag": "", "sentence": "Nothing is known of how clients differ"},
 )
