@@ -1,4 +1,4 @@
-# `make` lists the targets. Everything runs in .venv, which is built from requirements.lock and
+# `make` lists the targets. Everything runs in .venv, which is built from requirements/main.lock and
 # rebuilt when that changes. Works with GNU make 3.81 (macOS) and later.
 
 PYTHON    ?= python3
@@ -35,10 +35,10 @@ PIP   := $(BIN)/python -m pip install --disable-pip-version-check -q --no-compil
 
 # lock: the pinned PyTorch. own: the PyTorch that you put into .venv, or that of PYTHON. It is remembered.
 TORCH ?= $(if $(wildcard $(VENV)/.own-torch),own,lock)
-STAMP := $(VENV)/.installed-$(TORCH)-$(shell cksum < requirements.lock | cut -d ' ' -f 1)
+STAMP := $(VENV)/.installed-$(TORCH)-$(shell cksum < requirements/main.lock | cut -d ' ' -f 1)
 # Extra packages for the same .venv: to send jobs to Slurm, to check conda's environments and the
 # container file, or to build the site of the documents.
-override extra_stamp = $(STAMP)-$(1)-$(shell cat requirements-$(1).lock 2>/dev/null | cksum | cut -d ' ' -f 1)
+override extra_stamp = $(STAMP)-$(1)-$(shell cat requirements/$(1).lock 2>/dev/null | cksum | cut -d ' ' -f 1)
 SLURM_STAMP := $(call extra_stamp,slurm)
 ENVIRONMENTS_STAMP := $(call extra_stamp,environments)
 DOCS_STAMP := $(call extra_stamp,docs)
@@ -188,9 +188,9 @@ bench-gpu: $(STAMP)  ## check a GPU in ten minutes: results, and the fastest exe
 LOCKED := --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate
 lock:  ## for maintainers: remake the locks (needs uv)
 	$(UV) pip compile -q --universal --fork-strategy fewest $(LOCKED) $(ARGS) \
-	  requirements.in -o requirements.lock
+	  requirements/main.in -o requirements/main.lock
 	for extra in slurm environments docs; do $(UV) pip compile -q --universal --no-deps $(LOCKED) \
-	  $(ARGS) requirements-$$extra.in -o requirements-$$extra.lock || exit; done
+	  $(ARGS) requirements/$$extra.in -o requirements/$$extra.lock || exit; done
 
 clean: $(STAMP)  ## delete results/SCALE and figures/SCALE, after asking; data/raw stays
 	@$(workflow) clean
@@ -201,7 +201,7 @@ OTHERS_LOCK := awk '/^[a-z]/ {keep = !/^(torch|torchvision|nvidia-[^=]*|cuda-[^=
 # If pip fails, print its last error only; its whole output may be pages.
 override or_say = 2> $(VENV)/pip.log || { \
   grep -E '^ERROR|Error: ' $(VENV)/pip.log | tail -n 1 >&2; \
-  echo 'pip cannot install requirements.lock here; all that it said is in $(VENV)/pip.log' >&2; exit 1; }
+  echo 'pip cannot install requirements/main.lock here; all that it said is in $(VENV)/pip.log' >&2; exit 1; }
 
 $(STAMP):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -214,7 +214,7 @@ $(STAMP):
 	@rm -f $(VENV)/.installed-*
 ifeq ($(TORCH),own)
 	@echo 'Installing the pinned packages into $(VENV), PyTorch excepted ...'
-	@$(OTHERS_LOCK) requirements.lock > $(VENV)/requirements.txt
+	@$(OTHERS_LOCK) requirements/main.lock > $(VENV)/requirements.txt
 	@$(PIP) --require-hashes -r $(VENV)/requirements.txt $(or_say)
 	@$(BIN)/python -c 'import torch, torchvision' || { \
 	  echo 'TORCH=own needs torch >= 2.11 and its torchvision: see "Without CUDA" in docs/install.md' >&2; \
@@ -222,7 +222,7 @@ ifeq ($(TORCH),own)
 	@touch $(VENV)/.own-torch
 else
 	@echo 'Installing the pinned packages into $(VENV): 5.7 GB on Linux, "make TORCH=own" for less ...'
-	@$(PIP) --require-hashes -r requirements.lock $(or_say)
+	@$(PIP) --require-hashes -r requirements/main.lock $(or_say)
 	@rm -f $(VENV)/.own-torch
 endif
 	@# Scripts and notebooks anywhere find fedlib: in the checkout whose .venv they name, also if that is
@@ -234,5 +234,5 @@ endif
 	@touch $@
 
 $(SLURM_STAMP) $(ENVIRONMENTS_STAMP) $(DOCS_STAMP): $(STAMP)-%: $(STAMP)
-	@$(PIP) --require-hashes -r requirements-$(firstword $(subst -, ,$*)).lock $(or_say)
+	@$(PIP) --require-hashes -r requirements/$(firstword $(subst -, ,$*)).lock $(or_say)
 	@touch $@

@@ -336,6 +336,14 @@ def test_raw_files_among_the_results_are_not_deleted(tmp_path, folders):
 
 # -- make ---------------------------------------------------------------------------------
 
+LOCK = "requirements/main.lock"
+
+
+def copied(folder, part):
+    """The copy of a file of this checkout in another."""
+    (folder / part).parent.mkdir(parents=True, exist_ok=True)
+    return shutil.copy2(ROOT / part, folder / part)
+
 
 @pytest.fixture
 def checkout(tmp_path):
@@ -343,8 +351,8 @@ def checkout(tmp_path):
     folder = tmp_path / "checkout"
     for part in ("fedlib", "scripts"):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
-    for part in ("Makefile", "config.yaml", "requirements.lock"):
-        shutil.copy2(ROOT / part, folder / part)
+    for part in ("Makefile", "config.yaml", LOCK):
+        copied(folder, part)
     (folder / ".venv/bin").mkdir(parents=True)
     python = folder / ".venv/bin/python"
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
@@ -437,7 +445,7 @@ def test_a_variable_of_make_is_not_refused(given):
 
 def test_of_a_lock_that_pip_cannot_satisfy_the_last_error_is_told(tmp_path):
     shutil.copy2(ROOT / "Makefile", tmp_path)
-    (tmp_path / "requirements.lock").write_text("numpy==99\n")
+    copied(tmp_path, LOCK).write_text("numpy==99\n")
     python = tmp_path / ".venv/bin/python"
     python.parent.mkdir(parents=True)
     python.write_text(
@@ -469,7 +477,7 @@ def test_a_script_finds_fedlib_in_the_checkout_whose_venv_it_names(tmp_path):
     (packages / "pip/__main__.py").touch()  # installs nothing
     (other / ".venv").symlink_to(one / ".venv")
     shutil.copy2(ROOT / "Makefile", one)
-    (one / "requirements.lock").touch()
+    copied(one, LOCK).write_text("")
     assert run_make(one, "install").returncode == 0
     (tmp_path / "lib.py").write_text("import fedlib; print(fedlib.__file__)")
     for checkout in (one, other):

@@ -28,12 +28,12 @@ def test_the_container_has_the_python_of_conda_s_environments():
 def test_the_container_has_all_that_the_workflow_consists_of():
     copied = re.findall(r"^COPY (.*) \./", FILE.read_text(encoding="utf-8"), re.MULTILINE)
     names = {name for line in copied for name in line.split()}
-    assert names == {*workflow.PARTS, "requirements.lock"}
+    assert names == {*workflow.PARTS, "requirements/main.lock"}
 
 
 def test_what_the_container_copies_is_not_ignored():
     lines = (workflow.ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
-    assert not set(lines) & {*workflow.PARTS, "requirements.lock"}
+    assert not set(lines) & {*workflow.PARTS, "requirements/main.lock"}
 
 
 @pytest.mark.skipif(hadolint() is None, reason="needs hadolint (make test-environments)")

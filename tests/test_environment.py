@@ -41,13 +41,13 @@ FILES = {name: f"envs/{name}.yaml" for name in STAGES} | {"all": "environment.ym
 
 def locked() -> list[tuple[str, str]]:
     """(name, version) of every requirement in the lock."""
-    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    lock = (ROOT / "requirements/main.lock").read_text(encoding="utf-8")
     return re.findall(r"^([a-z0-9._-]+)==([^ ]+)", lock, re.MULTILINE)
 
 
 def direct() -> dict[str, str | None]:
-    """Packages named in requirements.in, and their versions where it pins them."""
-    lines = (ROOT / "requirements.in").read_text(encoding="utf-8").splitlines()
+    """Packages named in requirements/main.in, and their versions where it pins them."""
+    lines = (ROOT / "requirements/main.in").read_text(encoding="utf-8").splitlines()
     named = [line.partition("==") for line in lines if line and not line.startswith("#")]
     return {name: version or None for name, _, version in named}
 
@@ -84,7 +84,7 @@ def test_the_lock_has_one_version_of_each_package():
 
 
 def test_every_package_in_the_lock_has_a_hash():
-    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    lock = (ROOT / "requirements/main.lock").read_text(encoding="utf-8")
     requirements = re.split(r"^(?=[^ ])", lock, flags=re.MULTILINE)[1:]
     assert len(requirements) == len(locked())
     assert [
@@ -93,14 +93,14 @@ def test_every_package_in_the_lock_has_a_hash():
 
 
 def test_the_lock_names_no_address():
-    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    lock = (ROOT / "requirements/main.lock").read_text(encoding="utf-8")
     assert not re.search(r"://|^ *-|\bfile:| @ ", lock.replace("    --hash=", ""), re.MULTILINE)
 
 
 @pytest.mark.parametrize("extra", ["docs", "environments", "slurm"])
 def test_an_extra_is_locked_with_hashes_and_has_nothing_of_the_main_lock(extra):
-    lock = (ROOT / f"requirements-{extra}.lock").read_text(encoding="utf-8")
-    wanted = (ROOT / f"requirements-{extra}.in").read_text(encoding="utf-8")
+    lock = (ROOT / f"requirements/{extra}.lock").read_text(encoding="utf-8")
+    wanted = (ROOT / f"requirements/{extra}.in").read_text(encoding="utf-8")
     wanted = [line for line in wanted.splitlines() if not line.startswith("#")]
     requirements = re.split(r"^(?=[^ ])", lock, flags=re.MULTILINE)[1:]
     assert [text.split()[0] for text in requirements] == wanted

@@ -20,7 +20,7 @@ from fedlib.workflow.provenance import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-PINNED_ONLY = {"contourpy"}  # in requirements.in for one version on every Python
+PINNED_ONLY = {"contourpy"}  # in requirements/main.in for one version on every Python
 
 
 def pip(*arguments):
