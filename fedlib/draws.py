@@ -15,6 +15,7 @@ import torch
 from fedlib.errors import ConfigError
 
 WORD = 2**32  # NumPy's global generator takes seeds below it
+TRIES = 3  # of what a thread of the user's may disturb by a draw of its own
 _LOCK = threading.RLock()
 
 
@@ -49,9 +50,9 @@ def refused(who: str, instead: str) -> Iterator[None]:
       instead: what would be right.
     """
     with aside():
-        before = _positions()
+        before = positions()
         yield
-        drawn = [name for name, position in _positions().items() if position != before[name]]
+        drawn = [name for name, position in positions().items() if position != before[name]]
         if drawn:
             raise ConfigError(
                 f"{who} draws from the global generator of {drawn[0]}, so that a run could not be "
@@ -65,8 +66,8 @@ def _of_torch() -> list[torch.Tensor]:
     return [torch.get_rng_state(), *gpus]
 
 
-def _positions() -> dict[str, object]:
-    """Where each generator stands, in a form that can be compared."""
+def positions() -> dict[str, object]:
+    """Where each global generator stands, in a form that can be compared."""
     kind, words, *rest = np.random.get_state(legacy=True)
     return {
         "PyTorch": [state.tolist() for state in _of_torch()],

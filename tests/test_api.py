@@ -342,10 +342,12 @@ MODELS = {
     "model gives 64 numbers for an input": nn.Sequential(nn.Flatten()),
     "model gives 3 numbers for an input, and must give 10": nn.Linear(64, 3),
     "model gives 64x10 numbers": nn.Sequential(nn.Unflatten(1, (64, 1)), nn.Linear(1, 10)),
-    "model cannot read inputs of 64 numbers: mat1 and mat2": nn.Linear(65, 10),
-    "must end in its last layer, Linear '0'": nn.Sequential(nn.Linear(64, 10), nn.Softmax(1)),
+    "model cannot read inputs of 64 numbers: RuntimeError: mat1": nn.Linear(65, 10),
+    "its last layer, Linear '0', must give the logits": nn.Sequential(
+        nn.Linear(64, 10), nn.Softmax(1)
+    ),
     "model: body.1.weight is frozen": lambda: BUILD().requires_grad_(False),
-    "model draws from the global generator of PyTorch": nn.Sequential(
+    "model: AlphaDropout '0' draws from the global generator of PyTorch": nn.Sequential(
         nn.AlphaDropout(0.2), nn.Linear(64, 10)
     ),
     "model has weights of torch.float64; give model.float": nn.Linear(64, 10).double(),

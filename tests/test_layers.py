@@ -14,6 +14,7 @@ from fedlib.engine import ambient
 from fedlib.engine.device import channels_last
 from fedlib.engine.experts import each_expert
 from fedlib.models.layers.augment import CropFlip
+from fedlib.models.layers.conv import Dropout2d
 from fedlib.models.layers.fast import Depthwise, MaxPool2d, Pointwise, ReLU6
 from fedlib.models.layers.random import Dropout, gaussian, uniform_bits
 
@@ -88,6 +89,16 @@ def test_every_bit_is_set_half_the_time():
 
 def test_expert_0_has_the_masks_of_a_single_model():
     assert torch.equal(mask(KEYS[0], expert=0), mask(KEYS[0]))
+
+
+@pytest.mark.parametrize("kind", [Dropout, Dropout2d])
+def test_a_layer_that_is_used_again_draws_another_mask(kind):
+    layer, x = kind(0.5), torch.ones(200, 50, 1)
+    with ambient.dropout_key(KEYS[0]):
+        first, second = layer(x) != 0, layer(x) != 0
+    with ambient.dropout_key(KEYS[0]):
+        assert torch.equal(layer(x) != 0, first)
+    assert_independent(first, second, 0.5)
 
 
 @pytest.mark.parametrize("layer", [Dropout(0.5).eval(), Dropout(0.0)])

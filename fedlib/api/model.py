@@ -1,11 +1,11 @@
 """Any PyTorch module in the form that the engine needs: drawn from a seed, and `head(body(x))`.
 
-The head is the layer that runs last. A run of the module on two inputs finds it. The output of the
-module must be the output of this layer.
+The head is the layer that runs last, and its output must be that of the module; `fedlib.api.probe`
+finds it.
 """
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -13,32 +13,12 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from fedlib import draws
-from fedlib.engine.ambient import dropout_key
+from fedlib.api import probe
+from fedlib.api.probe import HeadApart
 from fedlib.errors import ConfigError
 from fedlib.models.layers.random import Dropout
 
 Model = nn.Module | Callable[[], nn.Module]
-
-
-class HeadApart(nn.Module):
-    """A module with its last layer as a separate module.
-
-    Attributes:
-      head: the last layer.
-      body: the module without its last layer.
-      path: name of the last layer in the module.
-    """
-
-    def __init__(self, whole: nn.Module, path: str):
-        super().__init__()
-        self.head, self.path = whole.get_submodule(path), path
-        if path:
-            whole.set_submodule(path, nn.Identity())
-        self.body = whole if path else nn.Identity()
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Output of the module: [B, ...] -> [B, L]"""
-        return self.head(self.body(x))
 
 
 def builder(
@@ -59,49 +39,77 @@ def builder(
         in a layer with weights, draws from PyTorch's global generator or has frozen weights.
     """
     fresh = _drawn_anew(model, name) if isinstance(model, nn.Module) else partial(_copied, model)
+    made = _first(fresh, model, name)
+    _check_weights(made, name)
+    _check_same(fresh, name)
     with draws.aside(0):
-        probe = fresh()
-        if not isinstance(probe, nn.Module):
-            raise ConfigError(
-                f"{name} must be a torch.nn.Module, or a function that makes one, got {model!r:.80}"
-            )
-        lazy = [path for path, x in probe.named_parameters() if is_lazy(x)]
-        if lazy:
-            raise ConfigError(f"{name}: {lazy[0]} has no shape yet; run the model once first")
-        frozen = [path for path, x in probe.named_parameters() if not x.requires_grad]
-        if frozen:
-            raise ConfigError(
-                f"{name}: {frozen[0]} is frozen; clients train all of a model, unless the method "
-                "trains a part of it (docs/methods.md)"
-            )
-        odd = [x.dtype for x in probe.parameters() if x.dtype != torch.float32]
-        if odd:
-            raise ConfigError(f"{name} has weights of {odd[0]}; give {name}.float()")
-        outputs = _run(probe.eval(), inputs, name)
-        given = tuple(outputs.shape[1:])
+        trial = _with_own_dropout(made)
+        given = tuple(probe.outputs(trial, inputs, name).shape[1:])
         single = logits is not None and logits[-1] == 2 and given == (*logits[:-1], 1)
         if logits not in (None, given) and not single:
             raise ConfigError(
-                f"{name} gives {_text(given)} numbers for an input, and must give {_text(logits)}: "
-                "a logit for each class"
+                f"{name} gives {probe.text(given)} numbers for an input, and must give "
+                f"{probe.text(logits)}: a logit for each class"
             )
-        apart = _is_apart(probe, inputs, outputs)
-        path = None if apart else _last_layer(probe, inputs, outputs, name)
-        _check_draws(_with_own_dropout(probe).train(), inputs, name)
-
+        probe.check_draws(trial, inputs, name)
+        path = probe.head(trial, inputs, name)
     return partial(_made, fresh, path)
 
 
 def whole(module: nn.Module) -> nn.Module:
     """Undo `builder`: the user's model, with PyTorch's own dropout."""
-    for path, layer in [*module.named_modules()]:
-        if type(layer) is Dropout:
-            module.set_submodule(path, nn.Dropout(layer.p))
-    if not isinstance(module, HeadApart):
-        return module
-    if module.path:
-        module.body.set_submodule(module.path, module.head)
-    return module.body if module.path else module.head
+    _replace(module, Dropout, lambda layer, _: nn.Dropout(layer.p))
+    return module.whole() if isinstance(module, HeadApart) else module
+
+
+def _first(fresh: Callable[[], nn.Module], model: Model, name: str) -> nn.Module:
+    """The module, made for the first time."""
+    try:
+        with draws.aside(0):
+            made = fresh()
+    except Exception as error:
+        raise ConfigError(f"{name} cannot be made: {probe.reason(error)}") from error
+    if not isinstance(made, nn.Module):
+        raise ConfigError(
+            f"{name} must be a torch.nn.Module, or a function that makes one, got {model!r:.80}"
+        )
+    return made
+
+
+def _check_weights(made: nn.Module, name: str) -> None:
+    if any(isinstance(layer, torch.jit.ScriptModule) for layer in made.modules()):
+        raise ConfigError(f"{name} is a TorchScript module; give the module that it was made of")
+    lazy = [path for path, x in made.named_parameters() if is_lazy(x)]
+    if lazy:
+        raise ConfigError(f"{name}: {lazy[0]} has no shape yet; run the model once first")
+    frozen = [path for path, x in made.named_parameters() if not x.requires_grad]
+    if frozen:
+        raise ConfigError(
+            f"{name}: {frozen[0]} is frozen; clients train all of a model, unless the method "
+            "trains a part of it (docs/methods.md)"
+        )
+    odd = [x.dtype for x in made.parameters() if x.dtype != torch.float32]
+    if odd:
+        raise ConfigError(f"{name} has weights of {odd[0]}; give {name}.float()")
+
+
+def _check_same(fresh: Callable[[], nn.Module], name: str) -> None:
+    """Raises ConfigError for a model that has other weights when it is made again."""
+    odd = []
+    for _ in range(draws.TRIES):
+        made = []
+        for _ in range(2):
+            with draws.aside(0):
+                again = fresh()
+            made.append(dict([*again.named_parameters(), *again.named_buffers()]))
+        one, other = made
+        odd = [x for x in one if x not in other or not torch.equal(one[x], other[x])]
+        if not odd:
+            return
+    raise ConfigError(
+        f"{name}: {odd[0]} has other values each time the model is made with the same seed, so "
+        "that a run could not be repeated; draw them with torch.nn.init"
+    )
 
 
 def _made(fresh: Callable[[], nn.Module], path: str | None) -> nn.Module:
@@ -111,12 +119,21 @@ def _made(fresh: Callable[[], nn.Module], path: str | None) -> nn.Module:
 
 def _copied(make: Callable[[], nn.Module]) -> nn.Module | None:
     """A copy of what a user's function returns, which may be a module that the user keeps."""
-    return copy.deepcopy(make()) if callable(make) else None
+    return _plain(copy.deepcopy(make())) if callable(make) else None
+
+
+def _plain(model: nn.Module) -> nn.Module:
+    """What `torch.compile` was given, in a model or in its layers."""
+    model = getattr(model, "_orig_mod", model)
+    for path, layer in [*model.named_modules()] if isinstance(model, nn.Module) else []:
+        if "_orig_mod" in layer._modules:
+            model.set_submodule(path, layer._orig_mod)
+    return model
 
 
 def _drawn_anew(model: nn.Module, name: str) -> Callable[[], nn.Module]:
-    model = copy.deepcopy(model)  # independent of later changes of the user's model
-    layers = {path: layer for path, layer in model.named_modules() if _own_weights(layer)}
+    model = _plain(copy.deepcopy(model))  # independent of later changes of the user's model
+    layers = {path: layer for path, layer in model.named_modules() if probe.owns_weights(layer)}
     fixed = [path for path, layer in layers.items() if not hasattr(layer, "reset_parameters")]
     if fixed:
         path = fixed[0]
@@ -136,82 +153,21 @@ def _reset(model: nn.Module, layers: list[str]) -> nn.Module:
     return made
 
 
-def _own_weights(layer: nn.Module) -> bool:
-    return any(True for _ in layer.parameters(recurse=False))
-
-
-def _run(model: nn.Module, inputs: Tensor, name: str) -> Tensor:
-    try:
-        with torch.no_grad():
-            outputs = model(inputs)
-    except (IndexError, RuntimeError, TypeError, ValueError) as error:
-        shape, reason = _text(inputs.shape[1:]), str(error).splitlines()[0]
-        raise ConfigError(f"{name} cannot read inputs of {shape} numbers: {reason}") from error
-    if not isinstance(outputs, Tensor) or len(outputs) != len(inputs) or outputs.dim() < 2:
-        raise ConfigError(f"{name} must give logits [B, L], one row for each input")
-    return outputs
-
-
-def _text(shape: Iterable[int]) -> str:
-    return "x".join(map(str, shape))
-
-
-def _is_apart(model: nn.Module, inputs: Tensor, outputs: Tensor) -> bool:
-    """Whether the model already is `head(body(x))`, with all weights in these two."""
-    children = dict(model.named_children())
-    own = {path.partition(".")[0] for path, _ in model.named_parameters()}
-    if not {"body", "head"} <= children.keys() or not own <= {"body", "head"}:
-        return False
-    try:
-        with torch.no_grad():
-            return torch.equal(model.head(model.body(inputs)), outputs)
-    except (RuntimeError, TypeError, ValueError):
-        return False
-
-
-def _last_layer(model: nn.Module, inputs: Tensor, outputs: Tensor, name: str) -> str:
-    """Path of the layer with weights that runs last."""
-    ran: list[tuple[str, Tensor]] = []
-    hooks = [
-        layer.register_forward_hook(lambda _, args, out, path=path: ran.append((path, out)))
-        for path, layer in model.named_modules()
-        if _own_weights(layer)
-    ]
-    with torch.no_grad():
-        model(inputs)
-    for hook in hooks:
-        hook.remove()
-    if not ran:
-        raise ConfigError(f"{name} has no layer with weights, so there is nothing to train")
-    path, last = ran[-1]
-    kind = type(model.get_submodule(path)).__name__
-    if not isinstance(last, Tensor) or not torch.equal(last, outputs):
-        raise ConfigError(
-            f"{name} must end in its last layer, {kind} {path!r}, which gives the logits; take "
-            "away what comes after it, such as a softmax"
-        )
-    apart = HeadApart(copy.deepcopy(model), path)
-    shared = {*map(id, apart.head.parameters())} & {*map(id, apart.body.parameters())}
-    with torch.no_grad():
-        once = [other for other, _ in ran].count(path) == 1 and not shared
-        if not once or not torch.equal(apart(inputs), outputs):
-            raise ConfigError(
-                f"{name}: its last layer, {kind} {path!r}, must be used once, on what the others "
-                "give, and share no weights with them"
-            )
-    return path
-
-
 def _with_own_dropout(model: nn.Module) -> nn.Module:
     """`model`, with dropout masks that are functions of seed, client and step."""
-    places = [path for path, layer in model.named_modules() if type(layer) is nn.Dropout]
-    for salt, path in enumerate(places):
-        model.set_submodule(path, Dropout(model.get_submodule(path).p, salt))
+    return _replace(model, nn.Dropout, lambda layer, salt: Dropout(layer.p, salt))
+
+
+def _replace(
+    model: nn.Module, kind: type, instead: Callable[[nn.Module, int], nn.Module]
+) -> nn.Module:
+    """`model`, with other layers for those of a kind: `instead(layer, its number)`.
+
+    A layer that is in several places stays one layer.
+    """
+    made: dict[nn.Module, nn.Module] = {}
+    for path, layer in [*model.named_modules(remove_duplicate=False)]:
+        if type(layer) is kind:
+            made[layer] = made.get(layer) or instead(layer, len(made))
+            model.set_submodule(path, made[layer])
     return model
-
-
-def _check_draws(model: nn.Module, inputs: Tensor, name: str) -> None:
-    """Raises ConfigError for a model that draws from the global generator in training."""
-    instead = "take nn.Dropout or fedlib.models.layers.random.Dropout as a layer"
-    with draws.refused(name, instead), torch.no_grad(), dropout_key(torch.tensor(0)):
-        model(inputs)

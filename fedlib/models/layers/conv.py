@@ -7,10 +7,9 @@ batched over clients and are deterministic on every device.
 
 from torch import Tensor, nn
 
-from fedlib.engine import ambient
 from fedlib.errors import ConfigError
 from fedlib.models.layers.fast import MaxPool2d
-from fedlib.models.layers.random import Dropout, uniform_bits
+from fedlib.models.layers.random import Dropout
 
 KERNEL = 5  # of every convolution in these networks
 
@@ -22,8 +21,7 @@ class Dropout2d(Dropout):
         """Zero each channel with probability p and scale the rest: [B, F, ...] -> [B, F, ...]"""
         if not self.training or self.p == 0:
             return x
-        key = ambient.current_key() + (self.salt << 32)
-        keep = uniform_bits(key, x.shape[:2], x.device) >= int(self.p * 2**32)
+        keep = self.kept(x.shape[:2], x.device)
         return x * keep.unflatten(1, (-1, *[1] * (x.dim() - 2))) / (1 - self.p)
 
 

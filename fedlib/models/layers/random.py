@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from fedlib.engine import ambient
 
 _LOW = 0xFFFFFFFF
+_PLACES = 1 << 16  # more than the dropout layers of a model
 
 
 class Dropout(nn.Module):
@@ -34,10 +35,15 @@ class Dropout(nn.Module):
         """Zero each value with probability p and scale the rest: [B, ...] -> [B, ...]"""
         if not self.training or self.p == 0:
             return x
+        return x * self.kept(x.shape, x.device) / (1 - self.p)
+
+    def kept(self, shape: torch.Size, device: torch.device) -> Tensor:
+        """A new mask for every use of the layer in a step -> `shape` bool"""
+        key = ambient.current_key()
+        salt = self.salt + _PLACES * ambient.earlier_uses(self)
         # Into the high half: in the low half, the salt would only shift the mask.
-        key = ambient.current_key() + (self.salt << 32)
-        keep = uniform_bits(key, x.shape, x.device) >= int(self.p * 2**32)
-        return x * keep / (1 - self.p)
+        key = key + (salt << 32)
+        return uniform_bits(key, shape, device) >= int(self.p * 2**32)
 
 
 def gaussian(key: Tensor | int, shape: torch.Size, device: torch.device) -> Tensor:

@@ -1,0 +1,261 @@
+"""Users' modules: which are taken, which layer is the head, and what is said of the others."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from test_api import X, cut, quiet
+from torch import nn
+from torch.nn import functional as F
+
+import fedlib
+from fedlib.api.model import builder
+from fedlib.api.probe import HeadApart
+from fedlib.engine import ambient
+from fedlib.errors import ConfigError
+
+INPUTS = torch.from_numpy(X[:2])
+LOCAL = fedlib.SGD(lr=0.1, batch_size=16)
+
+
+class Odd(nn.Module):
+    """Two layers `a` and `fc`, and a forward pass of one's own."""
+
+    def __init__(self, run, make=lambda self: None):
+        super().__init__()
+        self.a, self.fc = nn.Linear(64, 8), nn.Linear(8, 10)
+        self.run = run
+        make(self)
+
+    def forward(self, x):
+        return self.run(self, x)
+
+
+class BodyHead(nn.Module):
+    """As the engine has it, with `after` behind the head."""
+
+    def __init__(self, after):
+        super().__init__()
+        self.body, self.head, self.after = nn.Linear(64, 8), nn.Linear(8, 10), after
+
+    def forward(self, x):
+        return self.after(self, self.head(self.body(x)))
+
+
+def with_(**layers):
+    return lambda self: [setattr(self, name, make()) for name, make in layers.items()]
+
+
+def tie(self):
+    self.body = nn.Sequential(nn.Linear(64, 10), nn.Linear(10, 64))
+    self.head = nn.Linear(64, 10)
+    self.head.weight = self.body[0].weight
+    del self.a, self.fc
+
+
+def build(model):
+    return builder(model, INPUTS, "model", (10,))
+
+
+AFTER = {
+    "a clamp that small outputs do not reach": lambda self, z: z.clamp(-50, 50),
+    "a temperature in training": lambda self, z: z / 4 if self.training else z,
+    "in place": lambda self, z: z.clamp_(-50, 50),
+    "for large outputs": lambda self, z: z if z.abs().max() < 50 else z / 2,
+    "a softmax": lambda self, z: z.softmax(1),
+    "dropout": lambda self, z: F.dropout(z, 0.0, self.training) * 1,
+}
+
+
+@pytest.mark.parametrize("after", AFTER.values(), ids=AFTER)
+def test_what_follows_the_head_is_refused_whatever_its_value(after):
+    for seed in range(3):
+        torch.manual_seed(seed)  # which changed what was accepted
+        for model in (Odd(lambda s, x: after(s, s.fc(s.a(x).relu()))), BodyHead(after)):
+            with pytest.raises(ConfigError, match="last layer, Linear '(fc|head)', must give the"):
+                build(model)
+
+
+TAKEN = {
+    "size": lambda s, x: s.fc(s.a(x).relu().view(-1, s.fc.in_features)),
+    "type": lambda s, x: s.fc(s.a(x).relu().to(s.fc.weight.dtype)),
+    "device": lambda s, x: s.fc(s.a(x).relu().to(s.fc.weight.device)),
+    "shape": lambda s, x: s.fc(s.a(x).relu()[:, : s.fc.weight.shape[1]]),
+    "no change": lambda s, x: s.fc(s.a(x).relu()).float().contiguous(),
+    "own weights beside it": lambda s, x: s.fc(s.a(x) + s.shift),
+    "another name": lambda s, x: s.alias(s.a(x)),
+}
+
+
+@pytest.mark.parametrize("run", TAKEN.values(), ids=TAKEN)
+def test_the_head_is_the_last_layer_and_its_attributes_can_be_read(run):
+    def more(self):
+        self.shift, self.alias = nn.Parameter(torch.ones(8)), self.fc
+
+    made = build(lambda: Odd(run, more))()
+    assert isinstance(made, HeadApart) and isinstance(made.head, nn.Linear)
+    x = torch.randn(5, 64)
+    expected = made(x)
+    torch.testing.assert_close(made.head(made.body(x)), expected)
+    user = made.whole()
+    assert isinstance(user, Odd) and user.fc is user.alias is made.head
+    assert torch.equal(user(x), expected)
+
+
+def test_a_method_that_parts_body_and_head_trains_a_model_that_reads_its_heads_size():
+    runs = [TAKEN["size"], lambda s, x: s.fc(s.a(x).relu())]
+    done = [quiet(cut(), Odd(run), "fedrep", local=LOCAL, rounds=1).accuracy() for run in runs]
+    assert done[0].equals(done[1])
+
+
+NO_HEAD = {
+    "its weights": lambda s, x: s.fc(s.a(x) + s.fc.weight.sum()),
+    "twice": lambda s, x: s.fc(s.fc(s.a(x))[:, :8]),
+    "beside others": lambda s, x: s.fc(s.a(x)) + s.fc(s.a(-x)),
+}
+
+
+@pytest.mark.parametrize("run", NO_HEAD.values(), ids=NO_HEAD)
+def test_a_layer_that_others_read_is_no_head(run):
+    with pytest.raises(ConfigError, match="Linear 'fc', must"):
+        build(Odd(run))
+
+
+def test_tied_body_and_head_are_refused_whatever_they_are_called():
+    with pytest.raises(ConfigError, match="share no weights"):
+        build(lambda: Odd(lambda s, x: s.head(s.body(x)), tie))
+
+
+class Own(Exception):
+    pass
+
+
+RAISED = {error.__name__: error for error in (AssertionError, AttributeError, NameError, Own)}
+RAISED |= {error.__name__: error for error in (KeyError, ZeroDivisionError, OSError)}
+
+
+@pytest.mark.parametrize("name", RAISED)
+@pytest.mark.parametrize("modes", [(True, False), (True,)])
+def test_an_error_of_a_model_is_one_line_with_its_class(name, modes):
+    def run(self, x):
+        if self.training in modes:
+            raise RAISED[name]("too small\nand more")
+        return self.fc(self.a(x))
+
+    with pytest.raises(ConfigError, match=f"64 numbers.*: {name}: .*too small") as told:
+        build(Odd(run))
+    assert "\n" not in str(told.value)
+
+
+def test_an_error_in_making_a_model_is_one_line():
+    with pytest.raises(ConfigError, match="model cannot be made: TypeError: .*run"):
+        build(Odd)
+
+
+class Given(dict):
+    pass
+
+
+FORMS = {
+    r"a dict of \['logits'\]": lambda s, x: {"logits": s.fc(s.a(x))},
+    "a Given of": lambda s, x: Given(logits=s.fc(s.a(x))),
+    "a tuple of 2": lambda s, x: (s.fc(s.a(x)), x),
+    r"shape \[2\] for 2": lambda s, x: s.fc(s.a(x))[:, 0],
+    "got None": lambda s, x: None,
+    "a tuple of 1 for 2 inputs in training": lambda s, x: (
+        (s.fc(s.a(x)),) if s.training else s.fc(s.a(x))
+    ),
+}
+
+
+@pytest.mark.parametrize("told", FORMS)
+def test_what_is_given_in_place_of_logits_is_named(told):
+    with pytest.raises(ConfigError, match=told):
+        build(Odd(FORMS[told]))
+
+
+@pytest.mark.parametrize("change", [lambda x: x.sub_(0.5), lambda x: x.clamp_(-100, 100)])
+def test_a_model_that_changes_its_inputs_is_told_so(change):
+    with pytest.raises(ConfigError, match="changes its inputs in place"):
+        build(Odd(lambda s, x: s.fc(s.a(change(x)))))
+
+
+class Mine(nn.Dropout):
+    pass
+
+
+class Attending(nn.Module):
+    def __init__(self, dropout):
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(8, 2, 8, dropout, batch_first=True)
+        self.fc = nn.Linear(64, 10)
+
+    def forward(self, x):
+        return self.fc(self.layer(x.view(-1, 8, 8)).flatten(1))
+
+
+OWN = torch.Generator()
+DRAW = {
+    "Mine 'drop' draws from the global generator of PyTorch": Odd(
+        lambda s, x: s.fc(s.drop(s.a(x))), with_(drop=Mine)
+    ),
+    "MultiheadAttention 'layer.self_attn' draws .*; set its dropout to 0": lambda: Attending(0.1),
+    "model draws from the global generator of NumPy": Odd(
+        lambda s, x: s.fc(s.a(x) + np.random.rand())
+    ),
+    "model draws from the global generator of Python": Odd(
+        lambda s, x: s.fc(s.a(x) * random.random())
+    ),
+    "other outputs when it reads the same inputs": Odd(
+        lambda s, x: s.fc(s.a(x) + torch.rand(8, generator=OWN))
+    ),
+}
+
+
+@pytest.mark.parametrize("told", DRAW)
+def test_the_layer_that_draws_is_named(told):
+    with pytest.raises(ConfigError, match=told):
+        build(DRAW[told])
+
+
+def test_attention_without_dropout_is_taken():
+    assert isinstance(build(lambda: Attending(0.0))(), HeadApart)
+
+
+def test_weights_that_differ_each_time_the_model_is_made_are_refused():
+    source = np.random.default_rng(0)
+
+    def make():
+        model = nn.Linear(64, 10)
+        model.bias.data = torch.from_numpy(source.normal(size=10)).float()
+        return model
+
+    with pytest.raises(ConfigError, match="model: bias has other values each time"):
+        build(make)
+
+
+def test_one_dropout_layer_in_two_places_has_two_masks_and_stays_one_layer():
+    drop = nn.Dropout(0.5)
+    made = build(nn.Sequential(drop, drop, nn.Linear(64, 10)))()
+    with ambient.dropout_key(torch.tensor(3)):
+        kept = made.body[:2](torch.ones(500, 64)) != 0
+    # Binomial with a share of 1/4; five deviations.
+    assert abs(kept.double().mean() - 0.25) < 5 * (0.25 * 0.75 / kept.numel()) ** 0.5
+    again = Odd(lambda s, x: s.fc(s.drop(s.drop(s.a(x)))), with_(drop=nn.Dropout))
+    for executor in ("loop", "batched"):
+        quiet(cut(), again, local=LOCAL, rounds=1, executor=executor)
+
+
+def test_a_compiled_model_is_trained_as_the_plain_one():
+    model, part = Odd(TAKEN["size"]), Odd(TAKEN["size"])
+    part.a = torch.compile(part.a)
+    given = model, torch.compile(model), part
+    done = [quiet(cut(), x, local=LOCAL, rounds=1).accuracy() for x in given]
+    assert done[0].equals(done[1]) and done[0].equals(done[2])
+    assert isinstance(build(lambda: torch.compile(Odd(TAKEN["size"])))().whole(), Odd)
+
+
+def test_a_scripted_model_is_refused():
+    with pytest.raises(ConfigError, match="TorchScript"):
+        build(lambda: torch.jit.script(nn.Sequential(nn.Linear(64, 8), nn.Linear(8, 10))))
