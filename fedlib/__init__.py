@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fedlib.engine.solvers import AdamW as AdamW
     from fedlib.methods.base import Method as Method
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 _PLACES = {
     "Adam": "engine.solvers",
