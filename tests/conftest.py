@@ -97,8 +97,8 @@ def toy_paper(scale="demo", *, name="toy", federations=("digits", "mnist"), runs
         "seeds": (3, 4),
         "data": tuple(data),
         "runs": tuple(runs),
-        "tables": {"main": spec.Table("accuracy", **shown, published="table1")},
-        "figures": {"curves": spec.Figure("accuracy_over_rounds", **shown)},
+        "tables": {"main": spec.tables.Accuracy(**shown, published="table1")},
+        "figures": {"curves": spec.figures.AccuracyOverRounds(**shown)},
     }
     return spec.Paper(**declared | changes)
 

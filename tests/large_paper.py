@@ -1,19 +1,19 @@
 """A made-up paper for `test_large`, which copies this file to fedlib/papers/large.py."""
 
-from fedlib.spec import Data, Figure, Paper, Run, Table
+from fedlib.spec import Data, Paper, Run, experts, figures, tables
 
 METHODS = {"fedavg": ("FedAvg", {}), "fedem": ("FedEM", {"num_experts": 3})}
 FEDERATIONS = {"femnist-sized": "FEMNIST's size", "ten-thousand": "Many clients"}
 TABLES = {
-    "accuracy": {},
-    "cost": {},
-    "views": {"columns": [{"title": "Seen"}, {"title": "Unseen", "group": "unseen"}]},
+    tables.Accuracy: {},
+    tables.Cost: {},
+    tables.Views: {"columns": [{"title": "Seen"}, {"title": "Unseen", "group": "unseen"}]},
 }
 FIGURES = {
-    "accuracy_over_rounds": {},
-    "client_accuracy_cdf": {"unseen": True},
-    "client_differences": {"of": "fedem"},
-    "mixture_weights": {},
+    figures.AccuracyOverRounds: {},
+    figures.ClientAccuracyCdf: {"unseen": True},
+    figures.ClientDifferences: {"of": "fedem"},
+    experts.MixtureWeights: {},
 }
 
 
@@ -51,6 +51,6 @@ def declare(scale: str) -> Paper:
         seeds=(0,),
         data=data,
         runs=runs,
-        tables={kind: Table(kind, kind, **shown, params=p) for kind, p in TABLES.items()},
-        figures={kind: Figure(kind, kind, **shown, params=p) for kind, p in FIGURES.items()},
+        tables={x.kind: x(x.kind, **shown, **own) for x, own in TABLES.items()},
+        figures={x.kind: x(x.kind, **shown, **own) for x, own in FIGURES.items()},
     )

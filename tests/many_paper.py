@@ -5,7 +5,7 @@ partitions, one download, a table, a figure, the metrics, the report,
 and the rule that asks for all.
 """
 
-from fedlib.spec import Data, Figure, Paper, Run, Table
+from fedlib.spec import Data, Paper, Run, figures, tables
 
 METHODS = {"fedavg": {}, "fedprox": {"mu": 0.1}, "fedem": {"num_experts": 3}, "local": {}}
 RATES = (0.3, 0.1, 0.03, 0.01, 0.003)
@@ -55,6 +55,6 @@ def declare(scale: str) -> Paper:
         seeds=tuple(range(25)),
         data=data,
         runs=runs,
-        tables={"all": Table("accuracy", "All", **shown)},
-        figures={"all": Figure("accuracy_over_rounds", "All", **shown)},
+        tables={"all": tables.Accuracy("All", **shown)},
+        figures={"all": figures.AccuracyOverRounds("All", **shown)},
     )

@@ -8,8 +8,9 @@ from conftest import toy_paper, toy_run
 
 from fedlib import papers, seals
 from fedlib.errors import ConfigError
-from fedlib.spec import Figure
 from fedlib.spec.exhibits import KINDS, declared
+from fedlib.spec.experts import TablesOverTime
+from fedlib.spec.figures import AccuracyOverBytes, AccuracyOverRounds
 from fedlib.workflow import narrowing
 from fedlib.workflow.config import read
 from fedlib.workflow.plan import Plan
@@ -164,7 +165,7 @@ def test_a_selection_is_told_with_its_size(folder):
 def test_a_figure_shows_the_rounds_that_all_of_its_runs_come_to(declare):
     runs = [toy_run(), toy_run(label="short", method="fedavg", rounds=4)]
     labels, rounds = ("fedavg", "short"), [2, 4, 5, 20]
-    figure = Figure("tables_over_time", "Tables", "", labels, ("digits",), {"rounds": rounds})
+    figure = TablesOverTime("Tables", "", labels, ("digits",), rounds=rounds)
     declare(toy=toy_paper(federations=("digits",), runs=runs, figures={"tables": figure}))
     shown = Plan({"rounds": 6, "tag": "quick"}).papers["toy"].figures["tables"]
     assert shown.params["rounds"] == [2, 4]
@@ -175,7 +176,7 @@ def test_a_figure_of_what_is_recorded_later_is_left_out_and_that_is_told(declare
     runs[1] = replace(runs[1], label="early", params={"table_rounds": [2]})
     both, one = (("fedavg", "early"), ("fedavg",))
     figures = {
-        name: Figure("tables_over_time", name, "", labels, ("digits",))
+        name: TablesOverTime(name, "", labels, ("digits",))
         for name, labels in (("both", both), ("late", one))
     }
     declare(toy=toy_paper(federations=("digits",), runs=runs, figures=figures))
@@ -198,7 +199,7 @@ def test_what_tables_are_made_of_is_wanted_too(folder):
 
 
 BOTH = ("digits", "mnist")
-Y = Figure("accuracy_over_rounds", "T", "C.", ("fedavg", "fedem", "local"), BOTH)
+Y = AccuracyOverRounds("T", "C.", ("fedavg", "fedem", "local"), BOTH)
 RUNS_OF_DIGITS = [f"toy/digits/{label}" for label in ("fedavg", "fedem", "local")]
 RUNS_OF_DIGITS += ["toy/mnist/fedavg"]
 AGAINST = {"of": "fedem", "groups": [{"labels": ["fedavg"]}, {"labels": ["fedem", "local"]}]}
@@ -253,7 +254,7 @@ def test_what_has_nothing_left_to_compare_is_left_out_and_said(
 
 def test_what_an_exhibit_says_of_a_federation_goes_with_it(declare):
     by_federation = {"until": {"digits": 3, "mnist": 4}, "metric": "bottom10"}
-    curves = Figure("accuracy_over_bytes", "T", "C.", ("fedavg",), BOTH)
+    curves = AccuracyOverBytes("T", "C.", ("fedavg",), BOTH)
     figure = replace(curves, **by_federation)
     declare(toy=toy_paper(runs=[toy_run(f) for f in BOTH], figures={"y": figure}))
 

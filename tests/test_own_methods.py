@@ -6,10 +6,13 @@ import shutil
 import pytest
 from conftest import toy_paper, toy_run
 
-from fedlib import methods, spec
+from fedlib import methods
 from fedlib.errors import ConfigError
 from fedlib.methods.base import Method
 from fedlib.run.buildable import check as build
+from fedlib.spec.figures import AccuracyOverRounds, Sweep
+from fedlib.spec.server import GlobalAccuracy
+from fedlib.spec.tables import Accuracy, Gains
 from fedlib.workflow import narrowing, preflight, provenance
 from fedlib.workflow.plan import Plan
 
@@ -88,15 +91,15 @@ def test_it_is_the_last_row_of_what_shows_every_method_and_in_nothing_else(mine,
     shown |= {"federations": ("digits", "mnist")}
     sweep = {"parameter": "partition.alpha", "methods": ["fedavg", "fedem"]}
     tables = {
-        "main": spec.Table("accuracy", **shown),
-        "fedem": spec.Table("accuracy", **shown | {"labels": ("fedem",)}),
-        "lead": spec.Table("gains", **shown, params={"of": "fedem", "groups": []}),
+        "main": Accuracy(**shown),
+        "fedem": Accuracy(**shown | {"labels": ("fedem",)}),
+        "lead": Gains(**shown, of="fedem", groups=[]),
     }
     figures = {
-        "clients": spec.Figure("sweep", **shown, params={**sweep, "of": "federation"}),
-        "experts": spec.Figure("sweep", **shown, params={**sweep, "of": "run"}),
-        "rounds": spec.Figure("accuracy_over_rounds", **shown),
-        "shard": spec.Figure("accuracy_over_rounds", **shown, params={"protocol": "new_shard"}),
+        "clients": Sweep(**shown, **sweep, of="federation"),
+        "experts": Sweep(**shown, **sweep, of="run"),
+        "rounds": AccuracyOverRounds(**shown),
+        "shard": AccuracyOverRounds(**shown, protocol="new_shard"),
     }
     declare(toy=toy_paper(tables=tables, figures=figures))
     path = mine()
@@ -231,7 +234,7 @@ def test_what_cannot_be_built_is_refused_before_anything_runs(mine, text, messag
 
 
 SERVER = {"title": "T", "caption": "C.", "labels": ("fedavg", "fedem")} | {
-    "params": {"columns": [{"federation": "digits", "title": "Digits"}]}
+    "columns": [{"federation": "digits", "title": "Digits"}]
 }
 
 
@@ -246,7 +249,7 @@ SERVER = {"title": "T", "caption": "C.", "labels": ("fedavg", "fedem")} | {
 )
 def test_a_server_tests_no_method_without_a_predictor_for_it(mine, declare, protocols, runs):
     shown = SERVER | {"federations": ("digits", "mnist")}
-    tables = {"main": spec.Table("global_accuracy", **shown)}
+    tables = {"main": GlobalAccuracy(**shown)}
     tested = toy_paper(name="tested", tables=tables, figures={})
     declare(toy=toy_paper(), tested=tested)
     path = mine(BARE.replace("    local: Solver", f"    {protocols}\n    local: Solver"))

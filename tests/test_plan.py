@@ -12,7 +12,7 @@ from fedlib import papers
 from fedlib.data import downloads
 from fedlib.errors import ConfigError
 from fedlib.report import exhibits
-from fedlib.spec import Table
+from fedlib.spec.tables import Accuracy
 from fedlib.workflow import config, narrowing, plan, provenance, shell
 from fedlib.workflow.config import normalised
 from fedlib.workflow.layout import PATHS, STAGES
@@ -401,7 +401,7 @@ def test_filters_shrink_what_is_trained_and_shown(toy):
 
 
 def test_an_exhibit_that_is_left_without_runs_is_dropped(toy):
-    only = Table("accuracy", "Only FedEM", "", ("fedem",), ("digits",))
+    only = Accuracy("Only FedEM", "", ("fedem",), ("digits",))
     everything = toy_paper().tables["main"]
     made = toy({"labels": ["fedavg"]}, tables={"main": everything, "only": only})
     assert list(made.papers["toy"].tables) == ["main"]

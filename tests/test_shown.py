@@ -16,8 +16,8 @@ from conftest import toy_run
 from fedlib import papers
 from fedlib.errors import ConfigError
 from fedlib.report.figures import curves
-from fedlib.spec import SCALES, Figure, Table
-from fedlib.spec.exhibits import COMMON, KINDS, PRIMARY
+from fedlib.spec import SCALES
+from fedlib.spec.exhibits import COMMON, KINDS, PRIMARY, declared
 from fedlib.spec.figures import Curves
 from fedlib.workflow.plan import Plan
 
@@ -26,11 +26,11 @@ CRITERION = {"title": "A", "source": "B", "kind": "between", "at_least": 0}
 
 
 def exhibit(kind="views", **params):
-    return Table(kind, "A title", "A caption.", ("fedavg",), ("digits",), params=params)
+    return declared("table", kind, "A title", "A caption.", ("fedavg",), ("digits",), params)
 
 
 def figure(kind, **params):
-    return Figure(kind, "A title", "A caption.", ("fedavg",), ("digits",), params=params)
+    return declared("figure", kind, "A title", "A caption.", ("fedavg",), ("digits",), params)
 
 
 @pytest.mark.parametrize(
@@ -202,8 +202,8 @@ def tidy(exhibit: dict, views) -> pd.DataFrame:
 )  # fmt: skip
 def test_a_table_is_the_same_without_the_views_that_it_does_not_show(kind, params):
     exhibit = made_up.exhibit(["fedavg"], ["emnist"], kind=kind, name=kind)
-    declared = Table(kind, "A", "A.", ("fedavg",), ("emnist",), params=params)
-    asked = {SEEN, *declared.views("emnist", "fedavg")}
+    shown = declared("table", kind, "A", "A.", ("fedavg",), ("emnist",), params)
+    asked = {SEEN, *shown.views("emnist", "fedavg")}
     matched = [view for view in VIEWS if view in asked]
     assert len(matched) < len(VIEWS)
     clients = pd.DataFrame(
