@@ -211,6 +211,9 @@ $(STAMP):
 	  $(PYTHON) -m venv --clear $(if $(filter own,$(TORCH)),--system-site-packages) $(VENV) || { \
 	  echo 'Python cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv' >&2; \
 	  exit 1; }
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "$(VENV) has $$($(BIN)/python --version); Python 3.11 or newer is needed: delete $(VENV)" >&2; \
+	  exit 1; }
 	@rm -f $(VENV)/.installed-*
 ifeq ($(TORCH),own)
 	@echo 'Installing the pinned packages into $(VENV), PyTorch excepted ...'

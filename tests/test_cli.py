@@ -465,6 +465,26 @@ def test_of_a_lock_that_pip_cannot_satisfy_the_last_error_is_told(tmp_path):
     assert not [*(tmp_path / ".venv").glob(".installed*")]
 
 
+def test_a_venv_of_an_old_python_is_refused_before_pip_is_asked(tmp_path):
+    shutil.copy2(ROOT / "Makefile", tmp_path)
+    (tmp_path / "requirements.lock").touch()
+    python = tmp_path / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text("""#!/bin/sh
+        case "$*" in
+            "-m pip install"*) echo asked >&2;;
+            *pip*) ;;
+            -c*) exit 1;;
+            *) echo Python 3.10.2;;
+        esac
+        """)
+    python.chmod(0o755)
+    done = run_make(tmp_path, "install", f"PYTHON={sys.executable}")
+    assert done.returncode == 2
+    told, _ = done.stderr.splitlines()
+    assert told.startswith(".venv has Python 3.10.2; ") and told.endswith("delete .venv")
+
+
 @pytest.mark.slow
 def test_a_script_finds_fedlib_in_the_checkout_whose_venv_it_names(tmp_path):
     one, other = tmp_path / "one", tmp_path / "other"

@@ -7,6 +7,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
 
@@ -108,6 +109,16 @@ def test_an_argument_is_json_text_or_a_file(tmp_path):
 def test_an_argument_that_is_neither_is_refused(text, message):
     with pytest.raises(ConfigError, match=message):
         command.json_argument(text)
+
+
+def test_a_package_that_is_missing_is_named_with_the_python_that_has_it(capsys):
+    module = ModuleNotFoundError("No module named 'torch.nn'", name="torch.nn")
+    for error in (module, metadata.PackageNotFoundError("torch")):
+        assert command.run(raising(error)) == 1
+        [line] = capsys.readouterr().err.splitlines()
+        assert f"{sys.executable} has no torch" in line and ".venv/bin/python" in line
+    with pytest.raises(ModuleNotFoundError):  # a bug
+        command.run(raising(ModuleNotFoundError("No module", name="fedlib.x")))
 
 
 def test_whoever_reads_no_more_gets_no_traceback():

@@ -2,6 +2,9 @@
 
 import io
 import logging
+import os
+import subprocess
+import sys
 import threading
 from types import SimpleNamespace
 
@@ -9,6 +12,7 @@ import pytest
 
 from fedlib.workflow import console, internals
 from fedlib.workflow.console import ERASE, Console
+from fedlib.workflow.provenance import ROOT
 
 
 class Terminal(io.StringIO):
@@ -235,3 +239,12 @@ def test_snakemake_has_the_limit_of_jobs_in_a_second_that_the_user_gave_and_no_o
             SimpleNamespace(scheduling_settings=settings, scheduler=scheduler)
         )
         assert scheduler.job_rate_limiter == (limit if kept else None)
+
+
+def test_a_profile_of_the_user_that_snakemake_does_not_understand_is_named(tmp_path):
+    (tmp_path / "config.yaml").write_text("executor: nosuch\n")
+    words = [sys.executable, "-m", "fedlib.workflow.console", "--dry-run"]
+    environment = {**os.environ, "SNAKEMAKE_PROFILE": str(tmp_path)}
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert f"SNAKEMAKE_PROFILE={tmp_path}; unset it" in done.stderr.splitlines()[-1]

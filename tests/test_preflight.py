@@ -166,6 +166,15 @@ def test_a_folder_that_may_not_be_written_is_named_before_anything_runs(
     preflight.check(plan(run()))
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
+def test_a_place_that_takes_no_folder_is_named_although_it_may_be_written(plan, answers):
+    answers()
+    made = plan(run())
+    made.config["raw"] = "/proc/x"
+    with pytest.raises(ConfigError, match="/proc may not be written, and /proc/x/digits.json is"):
+        preflight.check(made)
+
+
 def test_a_checkout_in_a_folder_with_braces_is_refused(plan, monkeypatch, tmp_path):
     monkeypatch.setattr(preflight, "ROOT", tmp_path / "{mine}")
     with pytest.raises(ConfigError, match="{mine}: move the checkout to a path without braces"):

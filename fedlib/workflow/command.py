@@ -53,6 +53,13 @@ def run(main: Callable[[], None]) -> int:
         return BROKEN_PIPE
     except MENDABLE as error:
         return _fail(str(error))
+    except ModuleNotFoundError as error:  # also of a package's metadata
+        if not error.name or error.name.partition(".")[0] == "fedlib":
+            raise
+        return _fail(
+            f"{sys.executable} has no {error.name}; take the Python of .venv, which `make install` "
+            f"makes: .venv/bin/python"
+        )
     except Exception as error:
         reason = _of_the_machine(error)
         if reason is None:

@@ -60,7 +60,9 @@ def read(paths: Iterable[str | Path], values: Iterable[str] = ()) -> dict:
     for text in values:
         key, separator, value = text.partition("=")
         if not separator:
-            raise ConfigError(f"a configuration value is given as key=value, got {shown(text)}")
+            raise ConfigError(
+                f"a configuration value is given as key=value, without blanks, got {shown(text)}"
+            )
         config[key] = value
     return normalised(config)
 

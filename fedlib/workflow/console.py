@@ -31,6 +31,7 @@ ENOUGH = 0.05  # fraction of jobs that must have ended before the time left is s
 LAST_LINES = 15  # of a failed job's log
 QUOTE = "    | "  # before each of these lines
 ERASE = "\r\033[K"
+PROFILE, WRONG_OPTIONS = "SNAKEMAKE_PROFILE", 2  # Snakemake's variable, argparse's status
 SHOWN = {"table": ".md", "figure": ".png"}  # the first table is shown, the first figure named
 
 
@@ -257,7 +258,16 @@ def main() -> None:
     command.tell_interrupts()
     if os.environ.get(VARIABLE) == "1":
         sys.stderr = Quiet(sys.stderr)
-    internals.run()
+    try:
+        internals.run()
+    except SystemExit as end:
+        if end.code == WRONG_OPTIONS and (profile := os.environ.get(PROFILE)):
+            print(
+                f"some of these options are of {PROFILE}={profile}; unset it, or install what it "
+                "needs (for Slurm: make install-slurm)",
+                file=sys.stderr,
+            )
+        raise
 
 
 def _end(log: Path) -> list[str]:
