@@ -247,7 +247,11 @@ NONSENSE = [
     ("CONFIG", "budget=0h", "2d, got '0h'"),
     ("CONFIG", "budget=-1h", "2d, got '-1h'"),
     ("CONFIG", "runs=pfedmm/digits/nobody", "nearest: pfedmm/digits/local, "),
-    ("CONFIG", "tag=; touch x", "a configuration value is given as key=value, got 'touch'"),
+    (
+        "CONFIG",
+        "tag=; touch x",
+        "a configuration value is given as key=value, without blanks, got 'touch'",
+    ),
     ("CONFIG", "tag=$(touch x)", r"got 'x\)'"),
     ("CONFIG", "tag=`touch`", "tag must consist of at most 40 lower-case letters and digits"),
     ("CONFIG", "tag=a/../../../x", "digits, got 'a/../../../x'"),
@@ -450,7 +454,7 @@ def test_of_a_lock_that_pip_cannot_satisfy_the_last_error_is_told(tmp_path):
     python.parent.mkdir(parents=True)
     python.write_text(
         """#!/bin/sh
-        case "$*" in *--version*) exit 0;; esac
+        case "$*" in *--version*|-c*) exit 0;; esac
         printf 'Traceback:\\n  File x\\nERROR: Ignored\\nERROR: No matching numpy==99\\n' >&2
         exit 1
         """

@@ -162,6 +162,17 @@ def test_a_selection_is_told_with_its_size(folder):
     assert line.endswith("added to results/demo-own")
 
 
+def test_a_name_that_the_other_filters_leave_without_a_run_is_told(folder, declare):
+    runs = [toy_run("digits"), toy_run("mnist"), toy_run("digits", "fedem")]
+    declare(one=toy_paper(name="one", runs=runs))
+    given = {"labels": ["fedem", "fedavg"], "federations": ["mnist"]}
+    assert "labels: fedem has no run with federations=[mnist]" in [*narrowing.remarks(Plan(given))]
+    given = {"labels": ["fedem"], "federations": ["digits", "mnist"]}
+    assert "federations: mnist has no run with labels=[fedem]" in [*narrowing.remarks(Plan(given))]
+    given = {"labels": ["fedem", "fedavg"], "federations": ["mnist", "digits"]}
+    assert not [line for line in narrowing.remarks(Plan(given)) if "no run" in line]
+
+
 def test_a_figure_shows_the_rounds_that_all_of_its_runs_come_to(declare):
     runs = [toy_run(), toy_run(label="short", method="fedavg", rounds=4)]
     labels, rounds = ("fedavg", "short"), [2, 4, 5, 20]

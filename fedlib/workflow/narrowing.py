@@ -8,7 +8,7 @@ The folder of a tag shows its last configuration. Tables show a user's own metho
 configuration names them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from fedlib import seals
@@ -53,6 +53,7 @@ def remarks(plan: Plan) -> Iterator[str]:
             f"{_filters(plan)}: {len(plan.trainings())} of the {whole} trainings that scale "
             f"{plan.scale} declares, added to results/{plan.folder}{stays}"
         )
+    yield from _without_a_run(plan)
     yield from own_methods.remarks(plan.papers, plan.declared, plan.config["methods"] or ())
     for name, paper in plan.papers.items():
         for stage in ("table", "figure"):
@@ -93,8 +94,19 @@ def _lacking(exhibit: Exhibit, runs: list[Run], is_there: bool) -> Iterator[str]
         yield "left out: too little is selected of what it compares"
 
 
-def _filters(plan: Plan) -> str:
+def _without_a_run(plan: Plan) -> Iterator[str]:
+    """Lines about names of a filter that have no run, because of the other filters."""
+    runs = [run for paper in plan.papers.values() for run in paper.runs]
+    for key, attribute in (("federations", "federation"), ("labels", "label")):
+        there = {getattr(run, attribute) for run in runs}
+        for value in plan.config[key] or ():
+            if value not in there:
+                yield f"{key}: {value} has no run with {_filters(plan, {key})}"
+
+
+def _filters(plan: Plan, without: Collection[str] = ()) -> str:
     """The selection of the configuration as text: "papers=[fedmix] seeds=[0]"."""
-    given = [(key, plan.config[key]) for key in config.FILTERS if plan.config[key]]
+    keys = [key for key in config.FILTERS if key not in without]
+    given = [(key, plan.config[key]) for key in keys if plan.config[key]]
     given = [(k, v if k != "runs" or len(v) == 1 else [f"{len(v)} of them"]) for k, v in given]
     return " ".join(f"{key}=[{','.join(map(str, values))}]" for key, values in given)
