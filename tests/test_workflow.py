@@ -363,6 +363,37 @@ def test_a_run_that_is_stopped_and_then_left_alone_ends_with_the_same_bits(folde
 
 
 @slow
+def test_an_error_of_the_users_is_met_once_and_sigterm_ends_a_workflow_that_tries_again(
+    fresh, tmp_path
+):
+    folder = workflow.clone(fresh, tmp_path)
+    wrong = folder / "data/raw/mnist/raw/train-images-idx3-ubyte.gz"
+    wrong.parent.mkdir(parents=True)
+    wrong.write_text("not the official one")
+    given = ["download_all", "--cores", "1", "--config", "scale=reduced", "papers=fedmix"]
+    given += ["federations=two-shard-mnist"]
+    done = workflow.snakemake(folder, *given)
+    assert done.returncode == 1 and done.stdout.count("Error in rule download") == 1, done.stdout
+    for _ in range(3):
+        with (folder / "output").open("w") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "snakemake", "--nocolor", *given, "--retries", "99"],
+                cwd=folder,
+                env=workflow.environment(),
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        workflow.wait_for(lambda: "Trying to restart" in (folder / "output").read_text())
+        for _ in range(2):
+            os.killpg(process.pid, signal.SIGTERM)
+        try:
+            assert process.wait(60) == 1
+        finally:
+            process.kill()
+
+
+@slow
 def test_a_second_workflow_in_the_folder_is_refused_and_the_first_one_ends_well(
     folder, long_run, monkeypatch
 ):
