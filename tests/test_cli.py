@@ -471,7 +471,8 @@ def test_of_a_lock_that_pip_cannot_satisfy_the_last_error_is_told(tmp_path):
 
 def test_a_venv_of_an_old_python_is_refused_before_pip_is_asked(tmp_path):
     shutil.copy2(ROOT / "Makefile", tmp_path)
-    (tmp_path / "requirements.lock").touch()
+    (tmp_path / "requirements").mkdir()
+    (tmp_path / LOCK).touch()
     python = tmp_path / ".venv/bin/python"
     python.parent.mkdir(parents=True)
     python.write_text("""#!/bin/sh
