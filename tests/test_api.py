@@ -6,6 +6,7 @@ import json
 import pickle
 import random
 import re
+import shutil
 import subprocess
 import sys
 from collections import UserDict
@@ -173,6 +174,18 @@ def test_the_tutorial_runs(trained, tmp_path, monkeypatch):
 # -- results -----------------------------------------------------------------------
 
 
+MIXTURES = {"centmoe", "ensemble", "fedapen", "fedem", "fedjets", "fedmix", "fedmix_clients"}
+MIXTURES |= {"fedmix_vae", "fedmoe", "gated_experts", "moe_fedavg", "pfedmm", "pfedmoe"}
+MIXTURES |= {"plain_mixture", "uniform_mixture"}
+
+
+def network_of(predict):
+    try:
+        return predict.network
+    except ConfigError:
+        return None
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_a_clients_module_predicts_as_the_client_does(name):
     federation, params = federation_for(name), METHODS[name][0]
@@ -186,7 +199,13 @@ def test_a_clients_module_predicts_as_the_client_does(name):
     for row in found.itertuples():
         own = federation.test.of(row.client)
         x, y = torch.from_numpy(federation.x[own]), torch.from_numpy(federation.y[own])
-        probabilities = result.client_model(row.client, row.protocol)(x)
+        predict = result.client_model(row.client, row.protocol)
+        probabilities, network = predict(x), network_of(predict)
+        if network is not None:
+            scaled = predict._batch(x).x
+            torch.testing.assert_close(network(scaled).softmax(1), probabilities)
+        if (row.group, row.protocol) == ("seen", "default"):
+            assert (network is None) == (name in MIXTURES)
         assert (probabilities.argmax(1) == y).double().mean() == pytest.approx(row.accuracy)
         loss = -probabilities.log().gather(1, y[:, None]).mean()
         # Of seven digits some are lost, as products of other sizes are added up in other orders.
@@ -222,10 +241,41 @@ def test_the_network_of_a_client_is_the_users_own():
     assert torch.equal(pickle.loads(pickle.dumps(predict))(x), predict(x))
     assert torch.equal(predict.state_dict()["client/head/weight"], predict.network.fc[1].weight)
     assert type(predict.network.fc[0]) is nn.Dropout
+    assert torch.equal(predict(images().x[:6, 0]), predict(x))  # as `partition` takes them
     with pytest.raises(ConfigError, match="inputs must be torch.uint8"):
         predict(x / 255)
+    with pytest.raises(ConfigError, match="inputs must be torch.uint8"):
+        predict(x[:, :, :7])
     again = quiet(images(), Net(), local=fedlib.SGD(lr=0.1), rounds=2)
     assert torch.equal(again.client_model(1)(x), predict(x))  # masks of dropout are repeated
+
+
+def test_a_clients_module_takes_numbers_in_any_form():
+    predict = quiet(cut(), BUILD, local=fedlib.SGD(lr=0.1), rounds=1).client_model(0)
+    x = np.rint(X[:3] * 16)
+    expected = predict(torch.from_numpy(x))
+    for given in (x.astype(int), x.astype(np.float64), x.tolist(), pd.DataFrame(x)):
+        assert torch.equal(predict(given), expected)
+    for given in (x.astype(str), pd.DataFrame(x).astype(str), None, x.astype(np.uint8), x[0]):
+        with pytest.raises(ConfigError, match="inputs must be"):
+            predict(given)
+
+
+def test_a_clients_module_can_be_moved():
+    predict = quiet(images(), Net(), local=fedlib.SGD(lr=0.1), rounds=1).client_model(1)
+    x = torch.from_numpy(images().x[:6])
+    expected = predict(x)
+    torch.testing.assert_close(predict.double()(x), expected.double())
+    assert predict.network.norm.weight.dtype == torch.float64
+    elsewhere = predict.to("meta")
+    assert elsewhere(x).device.type == elsewhere._batch(x).x.device.type == "meta"
+
+
+def test_a_network_leaves_the_global_generator_alone():
+    predict = quiet(cut(), BUILD, "local", local=fedlib.SGD(lr=0.1), rounds=1).client_model(0)
+    before = torch.get_rng_state()
+    _ = predict.network
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 class Recurrent(nn.Module):
@@ -543,6 +593,14 @@ def test_what_a_result_does_not_have_is_told_with_what_it_has():
         result.client_model(result.accuracy().columns[0], "best")
     with pytest.raises(ConfigError, match=r"inputs must be torch.float32 of shape \[B, 64\]"):
         result.client_model(0)(torch.zeros(2, 8, 8))
+
+
+@pytest.mark.slow
+def test_a_run_that_was_copied_out_of_its_results_is_refused(trained, tmp_path):
+    for depth in ("copy", "a/b/c/d/e/f"):
+        shutil.copytree(trained, tmp_path / depth)
+        with pytest.raises(DataError, match="must be at its place in a results folder"):
+            fedlib.open_run(tmp_path / depth)
 
 
 @pytest.mark.parametrize("folder", ["nothing", "a_file/history.h5"])

@@ -4,13 +4,14 @@ import re
 from copy import copy
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedlib import tree
+from fedlib import draws, tree
 from fedlib.api.model import whole
-from fedlib.engine.device import DeviceData
-from fedlib.engine.task import Batch
+from fedlib.engine.device import TOKENS, DeviceData
+from fedlib.engine.task import Batch, Params, Task
 from fedlib.errors import ConfigError
 from fedlib.methods.base import Method
 from fedlib.run import checkpoint
@@ -19,13 +20,14 @@ from fedlib.run import checkpoint
 class ClientModel(nn.Module):
     """A client's own predictor: inputs [B, ...] -> probabilities of the classes [B, L]
 
-    For a mixture it is the whole mixture, with the client's weights. Inputs have the form of the
-    federation's; pixels are bytes. It can be pickled, if the model is a module or a class.
+    For a mixture it is the whole mixture, with the client's weights. Inputs have the form in which
+    the federation was given: pixels are bytes, and grey images may be [B, H, W]. It can be pickled,
+    if the model is a module or a class.
     """
 
     def __init__(self, method: Method, personal: Any, data: DeviceData):
         super().__init__()
-        self._method, self._personal = method, personal
+        self._method = method
         self._shape, self._type = data.x.shape[1:], data.x.dtype
         self._data = copy(data)  # to scale inputs, without the examples
         self._data.federation = self._data.x = self._data.y = self._data.rows = None
@@ -35,28 +37,17 @@ class ClientModel(nn.Module):
         for name, leaf in zip(self._names, tree.leaves(personal), strict=True):
             if isinstance(leaf, Tensor):
                 self.register_buffer(name, leaf.clone())
+        # The structure alone: weights are in the buffers, which can be moved to a device.
+        self._personal = tree.map(lambda x: None if isinstance(x, Tensor) else x, personal)
         self.eval()
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Any) -> Tensor:
         """Probabilities of the classes: [B, ...] -> [B, L]
 
         Raises:
           ConfigError: for inputs with another shape or type than the federation's.
         """
-        x = torch.as_tensor(x)
-        bytes_and_numbers = (x.dtype == torch.uint8) != (self._type == torch.uint8)
-        if x.shape[1:] != self._shape or bytes_and_numbers:
-            raise ConfigError(
-                f"inputs must be {self._type} of shape [B, {', '.join(map(str, self._shape))}], as "
-                f"the federation's, got {x.dtype} of shape {list(x.shape)}"
-            )
-        data = copy(self._data)
-        data.x = x.to(data.device)
-        index = torch.arange(len(x), device=data.device)
-        leaves = zip(self._names, tree.leaves(self._personal), strict=True)
-        own = [self._buffers.get(name, leaf) for name, leaf in leaves]
-        personal = tree.unflatten(own, self._personal)
-        return self._method.predict(personal, Batch(data.inputs(index), index, index)).exp()
+        return self._method.predict(self._own(), self._batch(self._numbers(x))).exp()
 
     @property
     def network(self) -> nn.Module:
@@ -65,15 +56,68 @@ class ClientModel(nn.Module):
         Raises:
           ConfigError: for a client that predicts with more than one model.
         """
-        method, task = self._method, self._method.task
-        kind, named = type(method), task.init(0)
-        steps = ("predict", "outputs", "decide")
-        plain = all(getattr(kind, name) is getattr(Method, name) for name in steps)
-        if not plain or not isinstance(self._personal, dict) or self._personal.keys() != {*named}:
+        personal = self._own()
+        # Of methods with several architectures, see `fedlib.methods.parts.own_models.Own`.
+        task = getattr(personal, "task", self._method.task)
+        params = getattr(personal, "model", personal)
+        if not self._predicts_with(task, params, personal):
             raise ConfigError(
-                f"a client of {kind.__name__} predicts with more than one model; use the module "
-                "that client_model gives, which does all of it"
+                f"a client of {type(self._method).__name__} predicts with more than one model's "
+                "logits; use the module that client_model gives, which does all of it"
             )
-        module = task.build().to(task.device, task.dtype)
-        module.load_state_dict(self._personal, strict=False)
+        with draws.aside(), torch.no_grad():
+            module = task.build().to(self._like)
+            for name, value in [*module.named_parameters(), *module.named_buffers()]:
+                if name in params:
+                    value.copy_(params[name])
         return whole(module).eval()
+
+    @property
+    def _like(self) -> Tensor:
+        """A tensor of the device and type of the client's weights."""
+        return next(x for x in self.buffers() if x.is_floating_point())
+
+    def _own(self) -> Any:
+        """The client's weights, where this module was moved."""
+        leaves = zip(self._names, tree.leaves(self._personal), strict=True)
+        return tree.unflatten([self._buffers.get(name, x) for name, x in leaves], self._personal)
+
+    def _numbers(self, x: Any) -> Tensor:
+        """Inputs of a user as they are in the federation; raises ConfigError if they cannot be."""
+        try:
+            x = x if isinstance(x, Tensor) else torch.from_numpy(np.array(x))
+        except (TypeError, ValueError, RuntimeError):
+            raise ConfigError(f"inputs must be an array of numbers, got {type(x)}") from None
+        if x.dim() == len(self._shape) and self._shape[0] == 1:
+            x = x.unsqueeze(1)
+        bytes_or_tokens = torch.uint8, *TOKENS
+        same = x.dtype == self._type or {x.dtype, self._type} <= {*TOKENS}
+        others = x.dtype != torch.uint8 and self._type not in bytes_or_tokens
+        if x.shape[1:] != self._shape or not (same or others) or x.is_complex():
+            raise ConfigError(
+                f"inputs must be {self._type} of shape [B, {', '.join(map(str, self._shape))}], as "
+                f"the federation's, got {x.dtype} of shape {list(x.shape)}"
+            )
+        return x.to(self._type)
+
+    def _batch(self, x: Tensor) -> Batch:
+        """A batch of these inputs, scaled, on the device where the client's weights are."""
+        data, like = copy(self._data), self._like
+        data.x, data.device, data.dtype = x.to(like.device), like.device, like.dtype
+        if data._scale is not None:
+            data._scale, data._shift = data._scale.to(like), data._shift.to(like)
+        index = torch.arange(len(x), device=data.device)
+        return Batch(data.inputs(index), index, index)
+
+    def _predicts_with(self, task: Task, params: Params, personal: Any) -> bool:
+        """Whether the client's predictions are those of one model: it is tried on two inputs."""
+        fresh = task.init(0)
+        if not isinstance(params, dict) or params.keys() != fresh.keys():
+            return False
+        if any(params[name].shape != value.shape for name, value in fresh.items()):
+            return False
+        x = torch.rand(2, *self._shape, generator=torch.Generator().manual_seed(0))
+        x = torch.zeros_like(x) if self._type in TOKENS else x
+        batch = self._batch((255 * x if self._type == torch.uint8 else x).to(self._type))
+        found, expected = self._method.predict(personal, batch), task.log_probs(params, batch)
+        return torch.equal(found.nan_to_num(), expected.nan_to_num())

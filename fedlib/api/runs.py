@@ -150,7 +150,13 @@ def open_run(
 
 def _manifest(folder: Path, sha256: str) -> Path:
     """The manifest of a run's shards, which has this digest; see `fedlib.workflow.layout`."""
-    _, federation, paper, _, results, *_ = folder.parents
+    parents = [*folder.parents]
+    if len(parents) < 6 or parents[3].name != "runs":
+        raise DataError(
+            f"{folder} must be at its place in a results folder, such as {A_RUN}: its shards are "
+            "in results/demo/shards"
+        )
+    _, federation, paper, _, results, *_ = parents
     shards = results / "shards" / paper.name
     own, shared = shards / federation.name / f"{folder.name}.json", shards / federation.name
     for manifest in (own, shared.with_name(f"{shared.name}.json")):
