@@ -75,7 +75,7 @@ try:
         )
     ESTIMATES = Estimates.read(PLAN.path("estimates"))
     if process.is_main:
-        preflight.check(PLAN)
+        PLAN = preflight.check(PLAN)
         if not any(word in READERS for word in words):
             narrowing.check(PLAN)
             internals.make_again(*stale.look(PLAN))

@@ -1,4 +1,4 @@
-"""Build the methods, models and partitions of a plan, without data.
+"""Build the methods, models and partitions of a plan, and try users' methods, without data.
 
 Reads [[stage, specification], ...] as JSON from its input, where the stage is train, tune or
 partition, and writes a list with an answer for each: null if it can be built, an error message if
@@ -14,7 +14,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib.workflow import command
+from fedlib.errors import ConfigError
+from fedlib.workflow import command, own_files, provenance
+
+TRIED: list[str] = []  # users' methods
 
 
 def main() -> None:
@@ -41,12 +44,30 @@ def _answer(stage: str, spec: dict) -> str | bool | None:
 def _check(stage: str) -> Callable[[dict], object]:
     """The function that checks specifications of a stage; its libraries take seconds to import."""
     if stage in ("train", "tune"):
-        from fedlib.run.buildable import check
-
-        return check
+        return _check_run
     from fedlib.data.build import check
 
     return check
+
+
+def _check_run(spec: dict) -> None:
+    """Build a run, and try it if its method is a user's: "trial" has what that needs."""
+    from fedlib.run.buildable import check
+
+    how = spec.pop("trial", None)
+    built = check(spec)
+    if how:
+        from fedlib.forecast import own_trial
+
+        own_trial.check(spec, built, **how)
+        TRIED.append(spec["method"])
+        if extra := sorted(
+            own_files.loaded(provenance.ROOT).keys() - {*provenance.closure(*TRIED)}
+        ):
+            raise ConfigError(
+                f"method {spec['method']} imports {', '.join(extra)} by a computed name, so that "
+                "an edit of it would repeat nothing; name it in an import statement"
+            )
 
 
 if __name__ == "__main__":

@@ -3,7 +3,9 @@
 import compileall
 import fcntl
 import gc
+import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -16,7 +18,7 @@ import workflow
 
 from fedlib import methods, papers, spec
 from fedlib.errors import ConfigError
-from fedlib.workflow import own_methods, warm
+from fedlib.workflow import own_files, own_methods, preflight, warm
 from fedlib.workflow.forkclient import SERVERS
 from fedlib.workflow.plan import Plan
 
@@ -222,3 +224,15 @@ def pytest_terminal_summary(terminalreporter):
     for fault, outcomes in sorted(_COUNTED.items()):
         told = ", ".join(f"{number} {outcome}" for outcome, number in sorted(outcomes.items()))
         terminalreporter.write_line(f"{fault}: {told}")
+
+
+@pytest.fixture
+def in_this_process(monkeypatch):
+    """Build what is declared here: PyTorch takes seconds to load."""
+    answer = runpy.run_path(str(workflow.ROOT / preflight.SCRIPT))["_answer"]
+
+    def answers(wanted):
+        return [answer(stage, json.loads(spec)) for stage, spec, *_ in wanted]
+
+    monkeypatch.setattr(preflight, "_answers", answers)
+    monkeypatch.setattr(own_files, "loaded", lambda checkout: {})  # the tests' own

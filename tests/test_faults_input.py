@@ -9,7 +9,6 @@ import dataclasses
 import gzip
 import io
 import json
-import runpy
 import time
 import zipfile
 from pathlib import Path
@@ -33,7 +32,6 @@ from fedlib.run.build import build_simulation
 from fedlib.run_spec import RUN_ENTRIES
 from fedlib.workflow import command, config, preflight
 from fedlib.workflow.plan import Plan
-from fedlib.workflow.provenance import ROOT
 
 hypothesis = pytest.importorskip("hypothesis", reason="make install")
 st = hypothesis.strategies
@@ -98,17 +96,6 @@ def refused(tally, what: str, use, *names: str) -> None:
 def planned(words: dict) -> None:
     values = config.DEFAULTS | {"papers": ["pfedmm"]} | words
     preflight.check(Plan(config.normalised(values)))
-
-
-@pytest.fixture
-def in_this_process(monkeypatch):
-    """Build what is declared here: PyTorch takes seconds to load."""
-    answer = runpy.run_path(str(ROOT / preflight.SCRIPT))["_answer"]
-
-    def answers(wanted):
-        return [answer(stage, json.loads(spec)) for stage, spec, *_ in wanted]
-
-    monkeypatch.setattr(preflight, "_answers", answers)
 
 
 @pytest.mark.usefixtures("in_this_process")

@@ -59,8 +59,7 @@ def checked(args: argparse.Namespace) -> Plan:
     gpu.slots(0)
     plan = arguments.plan(args)
     narrowing.check(plan)
-    preflight.check(plan)
-    return plan
+    return preflight.check(plan)
 
 
 def steps(args: argparse.Namespace, plan: Plan, right: Collection[str] = ()) -> list[list[str]]:

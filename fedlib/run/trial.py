@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib import draws
+from fedlib import draws, tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.device import DeviceData, upload
 from fedlib.engine.executors import Loop
@@ -70,10 +70,16 @@ def _few(data: DeviceData, seen: np.ndarray) -> DeviceData:
 
 
 def _refusing_vectors(cohort: Cohort, name: str) -> Cohort:
-    """The cohort, which refuses to minimise a loss that is no scalar."""
+    """The cohort, which refuses to minimise a loss that is no scalar, or over no parameters."""
 
     class Refusing(type(cohort)):
-        def fit(self, loss, *args, **options):
+        def fit(self, loss, params, *args, **options):
+            if not tree.leaves(self.task.trainable(params)):
+                raise ConfigError(
+                    f"{name}: cohort.fit is given nothing to train; the body of a linear model "
+                    "has no parameters"
+                )
+
             def scalar(*inner):
                 value = loss(*inner)
                 if not isinstance(value, Tensor) or value.dim():
@@ -81,7 +87,7 @@ def _refusing_vectors(cohort: Cohort, name: str) -> Cohort:
                     raise ConfigError(f"{name}: the loss must be a scalar, got {got}")
                 return value
 
-            return super().fit(scalar, *args, **options)
+            return super().fit(scalar, params, *args, **options)
 
     return Refusing(**{field.name: getattr(cohort, field.name) for field in fields(cohort)})
 

@@ -28,6 +28,7 @@ PATHS = {
     "estimates": "results/{folder}/estimates.json",
     "code": "results/{folder}/code.json",
     "older": "results/{folder}/older.json",
+    "left_out": "results/{folder}/left_out.json",
     "specification": "results/{folder}/specifications/{digest}.json",
     "budget": "results/{folder}/budget.json",
     "shares": "results/{folder}/shares.json",

@@ -54,7 +54,8 @@ def remarks(plan: Plan) -> Iterator[str]:
             f"{plan.scale} declares, added to results/{plan.folder}{stays}"
         )
     yield from _without_a_run(plan)
-    yield from own_methods.remarks(plan.papers, plan.declared, plan.config["methods"] or ())
+    given = plan.config["methods"] or ()
+    yield from own_methods.remarks(plan.papers, plan.declared, given, plan.left_out)
     for name, paper in plan.papers.items():
         for stage in ("table", "figure"):
             there = getattr(paper, stage + "s")

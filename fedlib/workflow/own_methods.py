@@ -23,7 +23,8 @@ from typing import NamedTuple
 
 from fedlib.errors import ConfigError
 from fedlib.run_spec import class_of_file, is_file
-from fedlib.spec import Paper, Run
+from fedlib.spec import Paper, Run, RunName
+from fedlib.workflow import left_out
 from fedlib.workflow.provenance import ROOT, registered
 
 LIKE = "fedavg"
@@ -115,16 +116,39 @@ def is_own(run: Run) -> bool:
 
 
 def remarks(
-    papers: Mapping[str, Paper], declared: Mapping[str, Paper], given: Iterable[str]
+    papers: Mapping[str, Paper],
+    declared: Mapping[str, Paper],
+    given: Iterable[str],
+    gone: Mapping[RunName, str],
 ) -> Iterator[str]:
-    """Lines about the `papers`, a selection of `declared`, that run each of these methods."""
+    """Lines about the `papers`, a selection of `declared`, that run each of these methods.
+
+    Args:
+      gone: runs that are left out, and why.
+    """
     for own in map(parse, given):
         where = [f"{p.name}/{r.federation}" for p in papers.values() for r in p.runs if _of(r, own)]
-        yield f"{own.title} of {own.path}, run like {own.like} on {', '.join(where)}"
-        for name in (p.name for p in papers.values() if not any(_of(r, own) for r in p.runs)):
+        if where:
+            yield f"{own.title} of {own.path}, run like {own.like} on {', '.join(where)}"
+        here = {name: why for name, why in gone.items() if name.paper in papers}
+        yield from left_out_lines(own, here, declared)
+        lacking = [p.name for p in papers.values() if not any(_of(r, own) for r in p.runs)]
+        for name in set(lacking).difference(x.paper for x in gone if x.label == own.label):
             there = _have([declared[name]], own)
             why = _untested(own) if there else f"there is no run {own.like}"
             yield f"{own.title} is not in {name}: {why}"
+
+
+def left_out_lines(
+    own: OwnMethod, gone: Mapping[RunName, str], declared: Mapping[str, Paper]
+) -> Iterator[str]:
+    """A line for each reason why runs of a method are left out, with what to give instead."""
+    mine = [name for name in gone if name.label == own.label]
+    for why in dict.fromkeys(gone[name] for name in mine):
+        names = [name for name in mine if gone[name] == why]
+        where = ", ".join(f"{name.paper}/{name.federation}" for name in names)
+        how = left_out.instead(names, declared, own.path)
+        yield f"{own.title} is left out of {where}: {why}{how}"
 
 
 def _of(run: Run, own: OwnMethod) -> bool:

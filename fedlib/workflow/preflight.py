@@ -1,5 +1,8 @@
 """Builds every method, model, solver and partition of a plan before anything runs.
 
+It also tries users' methods on a few made-up examples. One that cannot run on some federations is
+left out there.
+
 Without this check a job would find a mistake in a declaration, perhaps hours later. Building needs
 libraries that a plan does not, so another process does it (`scripts/check.py`). Successes are
 cached by specification and code, so a plan with nothing new only reads the cache.
@@ -19,15 +22,20 @@ from fedlib.data import downloads
 from fedlib.environment import cache_folder
 from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
+from fedlib.spec import RunName
+from fedlib.workflow import left_out, own_methods
+from fedlib.workflow.left_out import SCRIPT
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT, code_digest, remember
 
-SCRIPT = "scripts/check.py"
 SHOWN = 5  # complaints shown; further ones are only counted
 
 
-def check(plan: Plan) -> None:
+def check(plan: Plan) -> Plan:
     """Build everything not built before, and check that folders can be read and written.
+
+    Returns:
+      The plan without runs of a user's method that cannot be made, if others of that method can.
 
     Raises:
       ConfigError: if something cannot be built, with the paper and the run, table or figure; or for
@@ -40,8 +48,6 @@ def check(plan: Plan) -> None:
         if not known.get(built):
             new.setdefault(built, []).append(where)
     remember()  # for the jobs, which parse the same code
-    if not new:
-        return
     wrong: dict[str, list[str]] = {}
     for (built, where), answer in zip(new.items(), _answers([*new]), strict=True):
         if answer:
@@ -49,10 +55,38 @@ def check(plan: Plan) -> None:
         elif answer is None:
             known.add(built, True)
     known.write()
+    unfit = _unfit(plan, wrong)
     if wrong:
         lines = [f"{_names(where)}: {answer}" for answer, where in wrong.items()]
         more = [f"and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
         raise ConfigError("\n  ".join([*lines[:SHOWN], *more]))
+    if unfit:
+        left_out.note(plan.path("left_out"), plan.papers, unfit)
+        plan = Plan(plan.config)
+    _refuse_nothing_left(plan)
+    return plan
+
+
+def _unfit(plan: Plan, wrong: dict[str, list[str]]) -> dict[RunName, str]:
+    """Takes out of what is `wrong` the runs of users' methods -> why they cannot be made"""
+    own = {_place(name): name for name, run in plan.runs.items() if own_methods.is_own(run)}
+    unfit = {own[where]: why for why, places in wrong.items() for where in places if where in own}
+    able = {name.label for name in own.values() if name not in unfit}
+    unfit = {name: why for name, why in unfit.items() if name.label in able}
+    gone = {*map(_place, unfit)}
+    for why, places in [*wrong.items()]:
+        wrong[why] = [where for where in places if where not in gone]
+        if not wrong[why]:
+            del wrong[why]
+    return unfit
+
+
+def _refuse_nothing_left(plan: Plan) -> None:
+    """Raise ConfigError for a user's method of which every run is left out."""
+    for own in map(own_methods.parse, plan.config["methods"] or ()):
+        why = [*own_methods.left_out_lines(own, plan.left_out, plan.declared)]
+        if why and own.label not in {name.label for name in plan.runs}:
+            raise ConfigError("\n  ".join(why))
 
 
 def _check_folders(plan: Plan) -> None:
@@ -91,7 +125,10 @@ def declared(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
         spec = run.spec(run.tuning["seed"] if run.tuning else 0)
         spec |= {"groups": plan.papers[paper].tested(federation, label)}
         spec |= {"tuning": run.tuning} if run.tuning else {}
-        where = f"papers.{paper}.runs[{federation}/{label}]"
+        where = _place(name)
+        if own_methods.is_own(run):
+            data = plan.data(paper, federation).spec(0)
+            spec |= {"trial": {"data": data, "raw": plan.config["raw"]}}
         stage = "tune" if run.tuning else "train"
         yield where, (stage, canonical_json(spec), plan.code(stage, **name._asdict()), script)
     for name, paper in plan.papers.items():
@@ -101,8 +138,15 @@ def declared(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
             yield where, ("partition", canonical_json(data.spec(0)), code, script)
 
 
+def _place(name: RunName) -> str:
+    """Where a run is declared, for messages."""
+    return f"papers.{name.paper}.runs[{name.federation}/{name.label}]"
+
+
 def _answers(wanted: list[tuple[str, ...]]) -> list[str | bool | None]:
     """The answer of `scripts/check.py` for each."""
+    if not wanted:
+        return []
     done = subprocess.run(
         [sys.executable, str(ROOT / SCRIPT)],
         input=json.dumps([(stage, json.loads(spec)) for stage, spec, *_ in wanted]),

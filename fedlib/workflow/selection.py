@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fedlib.errors import ConfigError
 from fedlib.spec import Data, Paper, Run
 from fedlib.spec.exhibits import Exhibit
-from fedlib.workflow import declarations, older, overrides, own_methods
+from fedlib.workflow import declarations, left_out, older, overrides, own_methods
 from fedlib.workflow.config import CHOOSING, DEFAULTS, check, check_choice, normalised, seeds_by_run
 from fedlib.workflow.declarations import Training, trainings_of
 from fedlib.workflow.layout import PATHS
@@ -27,6 +27,7 @@ class Selection:
       whole: these papers with the methods and values of the configuration.
       papers: these papers with the configuration's seeds, rounds and selection.
       runs: of `papers`, by paper, federation and label.
+      left_out: runs that cannot be made, and the reasons; see `fedlib.workflow.left_out`.
       older: see `fedlib.workflow.older`.
     """
 
@@ -48,7 +49,8 @@ class Selection:
             declarations.check_paper(paper, name, self.scale)
         check_selection(self.config, self.papers.values())
         self.whole = self.papers
-        wanted = {name: selected(paper, self.config) for name, paper in self.papers.items()}
+        able, self.left_out = left_out.without(self.whole, self.path("left_out"))
+        wanted = {name: selected(paper, self.config) for name, paper in able.items()}
         for paper in wanted.values():
             declarations.check_seeds(paper)  # those of the configuration
         # Without `papers`, the papers are those with runs that the other filters select.

@@ -1,0 +1,131 @@
+"""A user's method in the workflow: tried before anything runs, and left out where it fails."""
+
+import pytest
+from conftest import toy_paper, toy_run
+
+from fedlib import spec
+from fedlib.errors import ConfigError
+from fedlib.forecast import own_trial
+from fedlib.run.buildable import check as build
+from fedlib.workflow import narrowing, preflight, provenance
+from fedlib.workflow.plan import Plan
+
+OWN = """
+import random
+import numpy as np
+import torch
+from fedlib.methods.fedavg import FedAvg
+
+class MyWay(FedAvg):
+    def round(self, state, cohort):
+        after = super().round(state, cohort)
+        return after._replace(params={k: v + NOISE for k, v in after.params.items()})
+
+    def predict(self, personal, batch):
+        return super().predict(personal, batch) + LOG
+"""
+DIGITS = spec.Data("digits", "digits", {"kind": "iid", "num_clients": 4}, 0, "Digits", "iid")
+HALVES = """
+from fedlib.methods.fedavg import FedAvg
+
+class MyWay(FedAvg):
+    def __post_init__(self):
+        super().__post_init__()
+        CHECK
+
+    def round(self, state, cohort):
+        body, head = self.task.split(state.params)
+        loss = lambda body, head, batch: self.task.loss(body | head, batch)
+        given = cohort.broadcast(body), cohort.held(head)
+        bodies, _ = cohort.fit(loss, *given, local=self.local)
+        return state._replace(params=cohort.average(bodies, body) | head)
+"""
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """Function that writes my_way.py, as a new process would read it -> its path"""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def write(text):
+        for found in (provenance._scan, provenance._code_digest, provenance._closure):
+            found.cache_clear()
+        (tmp_path / "my_way.py").write_text(text)
+        return str(tmp_path / "my_way.py")
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("noise", "log", "told"),
+    [
+        ("0", "0", None),
+        ("torch.randn(())", "0", "global generator of PyTorch"),
+        ("np.random.rand()", "0", "global generator of NumPy"),
+        ("random.random()", "0", "global generator of Python"),
+        ("np.random.default_rng().random()", "0", "another .* when a round is repeated"),
+        ("0", "torch.rand(()) * 1e-5", "global generator of PyTorch"),
+        ("0", "0.6931", "probabilities of an example sum to 2"),
+        ("0", "1 / 0", "my_way.py, line 13: ZeroDivisionError"),
+        ("torch.zeros(2, 1, 1)", "0", r"round must return a state like init's; .*params"),
+    ],
+)
+def test_it_is_tried_on_made_up_examples_as_simulate_does(mine, noise, log, told):
+    path = mine(OWN.replace("NOISE", noise).replace("LOG", log))
+    run = toy_run(method=path, model_params={"hidden": [3]}).spec(0)
+    data = {**DIGITS.spec(0), "partition": {**DIGITS.partition, "train_fraction": 0.8}}
+    if told is None:
+        return own_trial.check(run, build(run), data, "data/raw")
+    with pytest.raises(ConfigError, match=told):
+        own_trial.check(run, build(run), data, "data/raw")
+
+
+@pytest.fixture
+def paper(declare):
+    """A paper with models that have a body, or none, on two federations each."""
+    labels = {"digits": ("fedavg", "fedrep"), "mnist": ("fedavg",)}
+    model = {"digits": {"model_params": {"hidden": [3]}}, "mnist": {"model": "linear"}}
+    runs = [
+        toy_run(federation, label, **model[federation])
+        for federation, found in labels.items()
+        for label in found
+    ]
+    data = [
+        spec.Data(name, "digits", {"kind": "iid", "num_clients": 4, "train_fraction": 0.8}, 0, *how)
+        for name, how in (("digits", ("Digits", "iid")), ("mnist", ("Others", "iid")))
+    ]
+    toy = toy_paper(runs=runs)
+    declare(toy=toy_paper(runs=runs, data=tuple(data), tables=toy.tables, figures=toy.figures))
+
+
+@pytest.mark.usefixtures("paper", "in_this_process")
+@pytest.mark.parametrize(
+    ("check", "told"),
+    [
+        ("", "nothing to train; the body of a linear model has no parameters"),
+        ("if not self.task.split(self.task.init(0))[0]: raise ValueError('no body')", "no body"),
+    ],
+)
+def test_it_is_left_out_where_it_cannot_run_and_the_rest_is_planned(mine, check, told):
+    path = mine(HALVES.replace("CHECK", check))
+    plan = preflight.check(Plan({"methods": [path]}))
+    assert [name.federation for name in plan.runs if name.label == "own-my-way"] == ["digits"]
+    assert all("own-my-way" in x.labels for x in plan.papers["toy"].tables.values())
+    [line] = [line for line in narrowing.remarks(plan) if "left out" in line]
+    assert line.startswith("MyWay is left out of toy/mnist: ") and told in line
+    assert f"methods=[{path}:fedrep]" in line
+    assert Plan({"methods": [path]}).runs.keys() == plan.runs.keys()  # as every process plans it
+    with pytest.raises(ConfigError, match=f"MyWay is left out of toy/mnist: .*{told}"):
+        preflight.check(Plan({"methods": [path], "federations": ["mnist"]}))
+    mine(HALVES.replace("CHECK", "").replace("self.task.split(state.params)", "state.params, {}"))
+    assert len(preflight.check(Plan({"methods": [path]})).runs) == len(plan.runs) + 1
+
+
+@pytest.mark.usefixtures("paper")
+def test_a_method_that_can_run_nowhere_is_an_error(mine, monkeypatch):
+    plan = Plan({"methods": [mine(HALVES.replace("CHECK", ""))]})
+    answers = lambda wanted: ["no way" if "my_way" in each[1] else None for each in wanted]  # noqa: E731
+    monkeypatch.setattr(preflight, "_answers", answers)
+    with pytest.raises(ConfigError, match=r"runs\[digits/own-my-way\] and 1 more: no way"):
+        preflight.check(plan)
