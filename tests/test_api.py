@@ -432,10 +432,21 @@ SETTINGS = {
     "rounds must be at least 0, got -1": {"rounds": -1},
     "rounds must be a whole number, got 2.5": {"rounds": 2.5},
     "seed must be a whole number, got None": {"seed": None},
+    "seed must be in .* got -1": {"seed": -1},
+    "course must be a dict, got 'gossip'": {"course": "gossip"},
+    "course must be a dict, got \\[1\\]": {"course": [1]},
+    "executor must be a word, got None": {"executor": None},
+    **{f"threads must be .* got {x!r}": {"threads": x} for x in (-1, 0, "2", 1.5, True, 100_000)},
+    "gate_features must be 64, .* got 8": {
+        **{"method": "gated_experts", "num_experts": 2, "gate_features": 8}
+    },
+    "num_experts must be a whole number, got '3'": {"method": "fedem", "num_experts": "3"},
+    "class_weights .* not all 0, got": {"class_weights": [0] * 10},
+    "class_weights .* of at least 0": {"class_weights": [-1] + [1] * 9},
+    "class_weights .* one for each class, got 'abc'": {"class_weights": "abc"},
     "seed must be a whole number, got '3'": {"seed": "3"},
-    "local: schedule must be .*, got 'cosine'": {"local": fedlib.SGD(lr=1, schedule="cosine")},
     "progress must be a function, such as print, or None, got True": {"progress": True},
-    r"participation rate must be in \(0, 1\], got 2": {"rate": 2},
+    r"rate must be in \(0, 1\], got 2": {"rate": 2},
     "course has no agregation; nearest: aggregation": {"course": {"agregation": "gossip"}},
     "local must be a solver, .* got a torch.optim.sgd.SGD": {
         "local": torch.optim.SGD(nn.Linear(1, 1).parameters())
@@ -447,7 +458,7 @@ SETTINGS = {
     "executor must be auto, loop": {"executor": "fast"},
     "device must be one of auto, cpu, cuda, cuda:1, got 'gpu'": {"device": "gpu"},
     "gate must be a torch.nn.Module, or a function": {"method": "pfedmoe", "gate": 3},
-    "class_weights must be 10 numbers, one for each class, got shape": {"class_weights": [1, 2]},
+    "class_weights must be 10 numbers, one for each class, got 2": {"class_weights": [1, 2]},
     "pfedmoe needs .*gate": {"method": "pfedmoe"},
 }
 

@@ -1,21 +1,25 @@
 """Hyper-parameters that mean nothing, and solvers and models that fit no method, are refused."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from math import inf
 from typing import ClassVar
 
+import numpy as np
 import pytest
 from support import sgd, tiny_task
 from test_methods import every_method, make
 from torch import nn
 
 from fedlib.engine.schedules import Schedule
-from fedlib.engine.solvers import SGD, Adam
+from fedlib.engine.solvers import SGD, Adam, Solver
 from fedlib.engine.task import Task
+from fedlib.errors import ConfigError
 from fedlib.methods.base import Method, Range
 from fedlib.models import leaf_cnn, mlp, transformer
+from fedlib.run.simulate import Course
 
 # A value that means nothing to any method, by type; where ranges are bounded, what is beyond, too.
 WRONG = {str: "mine", tuple[str, ...]: ["mine"], tuple[int, ...]: [-1]}
@@ -148,10 +152,10 @@ class Declaring(Method):
     [
         ({"mode": "mine"}, "mode must be one of ('fast', 'slow'), got 'mine'"),
         ({"count": 0}, "count must be at least 1, got 0"),
-        ({"count": None}, "count must be at least 1, got None"),
-        ({"count": "two"}, "count must be at least 1, got 'two'"),
+        ({"count": None}, "count must be a whole number, got None"),
+        ({"count": "two"}, "count must be a whole number, got 'two'"),
         ({"scale": 0}, "scale must be above 0, got 0"),
-        ({"scale": float("nan")}, "scale must be above 0, got nan"),
+        ({"scale": float("nan")}, "scale must be a finite number, got nan"),
         ({"share": 0.0}, "share must be in (0, 1], got 0.0"),
         ({"share": 1.2}, "share must be in (0, 1], got 1.2"),
         ({"decay": -0.1}, "decay must be in [0, 1), got -0.1"),
@@ -164,4 +168,70 @@ def test_a_message_says_the_declared_choices_or_range_and_the_value(params, mess
 
 
 def test_the_ends_of_a_range_belong_to_it_if_it_says_so():
-    Declaring(task=tiny_task(), mode="slow", count=1, scale=inf, share=1, decay=0)
+    Declaring(task=tiny_task(), mode="slow", count=1, scale=1e300, share=1, decay=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Typed(Method):
+    count: int = 1
+    scale: float = 1.0
+    mode: str = "fast"
+    flag: bool = False
+    size: int | None = None
+    rounds: tuple[int, ...] = ()
+    gate: Task | None = None
+    server: Solver | Mapping | None = None
+    odd: float = inf
+
+
+@pytest.mark.parametrize(
+    ("params", "must"),
+    [
+        *(({"count": x}, "a whole number, got") for x in (1.5, 2.0, True, "2", None, [1])),
+        *(({"scale": x}, "a finite number, got") for x in (float("nan"), inf, "0.1", None, True)),
+        *(({"mode": x}, "a word, got") for x in (1, None, ["fast"])),
+        *(({"flag": x}, "True or False, got") for x in (0, 1, "no", None)),
+        *(({"size": x}, "a whole number or None, got") for x in (1.5, "x")),
+        *(({"rounds": x}, "a list, each of it a whole number, got") for x in (3, "12", [1.5])),
+        ({"gate": 3}, "a Task or None, got 3"),
+        ({"server": "sgd"}, "a Solver or a dict or None, got 'sgd'"),
+    ],
+)
+def test_a_value_of_another_type_than_the_annotated_one_is_refused(params, must):
+    [name] = params
+    with pytest.raises(ConfigError, match=f"^{name} must be {re.escape(must)}"):
+        Typed(task=tiny_task(), **params)
+
+
+def test_numbers_of_numpy_are_pythons_and_a_default_is_always_allowed():
+    given = {"count": np.int64(3), "scale": np.float32(0.5), "flag": np.bool_(True)}
+    made = Typed(task=tiny_task(), **given, rounds=np.arange(2), size=np.uint8(4))
+    values = made.count, made.scale, made.flag, made.size, made.rounds
+    assert values == (3, 0.5, True, 4, (0, 1)) and made.odd == inf
+    assert [type(x) for x in values] == [int, float, bool, int, tuple]
+    assert type(made.rounds[0]) is int and type(Typed(task=tiny_task(), scale=1).scale) is int
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "message"),
+    [
+        (SGD, {"epochs": 5, "steps": 3}, "epochs must be left out beside steps, got 5"),
+        (SGD, {"lr": "0.1"}, "lr must be a finite number, got '0.1'"),
+        (SGD, {"drop_last": "no"}, "drop_last must be True or False, got 'no'"),
+        (SGD, {"schedule": "cosine"}, "schedule must be a Schedule, got 'cosine'"),
+        (SGD, {"clip_norm": "1"}, "clip_norm must be a finite number or None, got '1'"),
+        (Schedule, {"kind": "multi_step"}, r"milestones must be one or more .* got \(\)"),
+        (Schedule, {"kind": "multi_step", "milestones": [-1]}, r"milestones .* got \(-1,\)"),
+        (Schedule, {"milestones": 3}, "milestones must be a list, .* got 3"),
+        (Schedule, {"factor": -1}, "factor must be at least 0, got -1"),
+        (Schedule, {"period": 1.5}, "period must be a whole number, got 1.5"),
+        (Course, {"seed": -1}, "seed must be in .* got -1"),
+        (Course, {"seed": 2**64}, f"seed must be in .* got {2**64}"),
+        (Course, {"rounds": True}, "rounds must be a whole number, got True"),
+        (Course, {"mixing": 3}, "mixing must be a word, got 3"),
+    ],
+)
+def test_solvers_schedules_and_courses_say_what_their_fields_must_be(kind, fields, message):
+    needed = {SGD: {"lr": 0.1}, Course: {"rounds": 1, "seed": 0}}.get(kind, {})
+    with pytest.raises(ConfigError, match=f"^{message}"):
+        kind(**needed | fields)

@@ -14,6 +14,7 @@ GROUND = {
     "draws",
     "environment",
     "errors",
+    "fields",
     "files",
     "hdf5",
     "locks",

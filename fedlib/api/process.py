@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 
 from fedlib.errors import ConfigError
+from fedlib.fields import typed
 
 MOST = 1024  # threads; PyTorch ends the process for some larger numbers
 
@@ -35,11 +36,9 @@ class Threads:
         Raises:
           ConfigError: unless it is None or a number that PyTorch can use.
         """
-        whole = isinstance(number, int) and not isinstance(number, bool)
-        if number is not None and not (whole and 1 <= number <= MOST):
-            raise ConfigError(
-                f"threads must be a whole number in [1, {MOST}] or None, got {number!r:.80}"
-            )
+        number = typed("threads", number, int | None)
+        if number is not None and not 1 <= number <= MOST:
+            raise ConfigError(f"threads must be in [1, {MOST}], got {number}")
         with self._lock:
             if not self._calls:
                 self._before = torch.get_num_threads()

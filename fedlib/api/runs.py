@@ -2,7 +2,6 @@
 
 import contextlib
 import inspect
-import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
@@ -19,15 +18,15 @@ from fedlib.api import process
 from fedlib.api.model import Model, builder
 from fedlib.api.result import Result
 from fedlib.engine.device import DeviceData
-from fedlib.engine.schedules import Schedule
 from fedlib.engine.solvers import SGD, Solver
 from fedlib.engine.task import Batch, Task, set_precision
 from fedlib.errors import ConfigError, DataError, nearest
 from fedlib.federation import Federation
+from fedlib.fields import typed
 from fedlib.files import digest
 from fedlib.methods.base import Method
 from fedlib.results import RunResult
-from fedlib.run import hooks, trial
+from fedlib.run import build, fitting, hooks, trial
 from fedlib.run.build import SENSELESS, build_simulation
 from fedlib.run.calibration import chosen
 from fedlib.run.checkpoint import load_tensors, restore
@@ -88,11 +87,12 @@ def simulate(
       DivergedError: as soon as a loss is not finite.
     """
     _check_federation(federation)
-    _check_solvers({"local": local, **more})
+    _check_solver(local)
     if progress is not None and not callable(progress):
         raise ConfigError(f"progress must be a function, such as print, or None, got {progress!r}")
     known = {"rounds": rounds, "seed": seed, "evaluate_every": evaluate_every}
-    known = {name: _whole(name, value) for name, value in known.items()}
+    run = _course({**known, "rate": rate}, {} if course is None else course)
+    executor = typed("executor", executor, str)
     kind = _class(method, more)
     with process.threads.number(threads):
         with _in_one_line():
@@ -100,7 +100,6 @@ def simulate(
             task = _task(model, federation, class_weights, settings)
             made = _made(kind, {"task": task, "local": local, **more}, federation, settings)
             data = DeviceData(federation, task.dtype, task.device)
-            run = _course({**known, "rate": rate}, course or {})
             way = executor if executor != "auto" or _can_be_batched(task, data) else "loop"
             simulation = Simulation(made, data, run, chosen(way, made, data, run))
         if not kind.__module__.startswith("fedlib."):
@@ -215,25 +214,11 @@ def _check_federation(given: Any) -> None:
         raise DataError("the federation has no seen clients: nobody to train")
 
 
-def _check_solvers(given: Mapping) -> None:
-    """Raises ConfigError if `local` is no solver, or the schedule of a solver is none."""
-    local = given["local"]
+def _check_solver(local: Any) -> None:
+    """Raises ConfigError if this is no solver."""
     if not isinstance(local, Solver):
         kind = f"{type(local).__module__}.{type(local).__name__}"
         raise ConfigError(f"local must be a solver, such as fedlib.SGD(lr=0.1), got a {kind}")
-    for name, solver in given.items():
-        if isinstance(solver, Solver) and not isinstance(solver.schedule, Schedule):
-            raise ConfigError(
-                f"{name}: schedule must be one like fedlib.Schedule('cosine', period=50), got "
-                f"{solver.schedule!r:.80}"
-            )
-
-
-def _whole(name: str, value: Any) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise ConfigError(f"{name} must be a whole number, got {value!r:.80}") from None
 
 
 def _device(name: str) -> torch.device:
@@ -247,23 +232,18 @@ def _device(name: str) -> torch.device:
 
 
 def _course(known: Mapping, more: Mapping) -> Course:
-    """The course of a run; raises ConfigError for unknown names in `more`."""
+    """The course of a run; raises ConfigError for unknown names in `more`, or no mapping."""
+    more = typed("course", more, Mapping)
     _check_names("course", more, {x.name for x in fields(Course)} - known.keys())
     return Course(**known, **more)
 
 
 def _task(model: Model, data: Federation, class_weights: Any, settings: Mapping) -> Task:
     """The task of a model that predicts the classes of a federation."""
-    if class_weights is not None:
-        class_weights = torch.as_tensor(class_weights, dtype=torch.float64)
-        if class_weights.shape != (data.num_classes,):
-            raise ConfigError(
-                f"class_weights must be {data.num_classes} numbers, one for each class, got "
-                f"shape {[*class_weights.shape]}"
-            )
     logits = *data.y.shape[1:], data.num_classes
-    build = builder(model, _some_inputs(data), "model", logits)
-    task = Task(build, class_weights=class_weights, **settings)
+    made = builder(model, _some_inputs(data), "model", logits)
+    weights = build.class_weights(class_weights, data.num_classes)
+    task = Task(made, class_weights=weights, **settings)
     set_precision(task)
     return task
 
@@ -281,6 +261,7 @@ def _made(kind: type[Method], given: Mapping, data: Federation, settings: Mappin
     with _in_one_line(f"{kind.__name__}: "):
         made = kind(**{**given, **further})
         hooks.check(made)
+    fitting.refuse_gate(made, data)
     return made
 
 

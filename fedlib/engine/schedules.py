@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedlib.errors import ConfigError
+from fedlib.fields import Range, check
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -26,14 +29,15 @@ class Schedule:
     period: int = 200
 
     def __post_init__(self):
-        """Raises ValueError for an unknown kind or unit of time."""
-        if self.kind not in _SCHEDULES:
-            raise ValueError(f"schedule must be one of {sorted(_SCHEDULES)}, got {self.kind!r}")
-        if self.by not in ("epoch", "round"):
-            raise ValueError(f"a schedule counts by 'epoch' or 'round', got {self.by!r}")
-        if self.period < 1:
-            raise ValueError(f"period must be at least 1, got {self.period}")
-        object.__setattr__(self, "milestones", tuple(self.milestones))
+        """Raises ConfigError for values that give no learning rate, or milestones that are none."""
+        check(
+            self,
+            {"kind": tuple(sorted(_SCHEDULES)), "by": ("epoch", "round")},
+            {"factor": Range(0), "period": Range(1)},
+        )
+        stepped = self.kind == "multi_step"
+        if stepped and min(self.milestones, default=-1) < 0:
+            raise ConfigError(f"milestones must be one or more times from 0, got {self.milestones}")
 
     def __call__(self, t: np.ndarray) -> np.ndarray:
         """Factor at each time t (integers, any shape) -> same shape, float64"""
@@ -42,6 +46,6 @@ class Schedule:
 
 _SCHEDULES: dict[str, Callable[[Schedule, np.ndarray], np.ndarray]] = {
     "constant": lambda s, t: np.ones_like(t),
-    "multi_step": lambda s, t: s.factor ** sum((t >= m) for m in s.milestones or (np.inf,)),
+    "multi_step": lambda s, t: s.factor ** sum((t >= m) for m in s.milestones),
     "cosine": lambda s, t: (1 + np.cos(np.pi * np.minimum(t / s.period, 1))) / 2,
 }

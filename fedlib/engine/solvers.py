@@ -1,11 +1,9 @@
 """Local solvers: a client's steps along gradients, and the memory of its solver between rounds."""
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
-from numbers import Integral, Real
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -14,6 +12,8 @@ from torch import Tensor
 from fedlib import tree
 from fedlib.engine.device import placed
 from fedlib.engine.schedules import Schedule
+from fedlib.errors import ConfigError
+from fedlib.fields import Range, check
 from fedlib.tree import Rows, Tree
 
 Rate = float | Tensor
@@ -77,20 +77,16 @@ class Solver:
     schedule: Schedule = field(default_factory=Schedule)
     clip_norm: float | None = None
 
-    def __post_init__(self):
-        """Raises ValueError for values that cannot train."""
-        self._check("lr", "weight_decay", *["clip_norm"] * (self.clip_norm is not None))
-        self._check("batch_size", "epochs", *["steps"] * (self.steps is not None), least=1)
-        if self.keeps not in ("run", "round"):
-            raise ValueError(f"keeps must be 'run' or 'round', got {self.keeps!r}")
+    ranges: ClassVar[dict[str, Range]] = {
+        **dict.fromkeys(("lr", "weight_decay", "clip_norm"), Range(0)),
+        **dict.fromkeys(("batch_size", "epochs", "steps"), Range(1)),
+    }
 
-    def _check(self, *names: str, least: int = 0, below: float = math.inf) -> None:
-        """Raises ValueError unless these fields are in [least, below); integers if `least` is 1."""
-        kind, limit = Integral if least else Real, f" and below {below}" if below < math.inf else ""
-        for name in names:
-            value = getattr(self, name)
-            if not isinstance(value, kind) or isinstance(value, bool) or not least <= value < below:
-                raise ValueError(f"{name} must be at least {least}{limit}, got {value!r}")
+    def __post_init__(self):
+        """Raises ConfigError for values that cannot train."""
+        check(self, {"keeps": ("run", "round")}, self.ranges)
+        if self.steps is not None and self.epochs != 1:
+            raise ConfigError(f"epochs must be left out beside steps, got {self.epochs}")
 
     def init(self, params: Tree) -> Tree:
         """Momenta before the first step of ONE client with parameters like `params`."""
@@ -171,10 +167,7 @@ class SGD(Solver):
 
     momentum: float = 0.0
 
-    def __post_init__(self):
-        """Raises ValueError for values that cannot train."""
-        super().__post_init__()
-        self._check("momentum", below=1)
+    ranges: ClassVar = Solver.ranges | {"momentum": Range(0, 1, "[)")}
 
     def init(self, params: Tree) -> Tree:
         """One velocity per parameter, or nothing."""
@@ -234,11 +227,10 @@ class Adam(Solver):
     beta2: float = 0.999
     eps: float = 1e-8
 
-    def __post_init__(self):
-        """Raises ValueError for values that cannot train."""
-        super().__post_init__()
-        self._check("beta1", "beta2", below=1)
-        self._check("eps")
+    ranges: ClassVar = Solver.ranges | {
+        **dict.fromkeys(("beta1", "beta2"), Range(0, 1, "[)")),
+        "eps": Range(0),
+    }
 
     def init(self, params: Tree) -> Tree:
         """(first moments, second moments, steps done)."""
@@ -313,19 +305,27 @@ def from_spec(spec: dict) -> Solver:
     """The solver that `Run.local` describes: {"solver": "sgd", "lr": 0.03, ...}.
 
     Raises:
-      ValueError: for an unknown solver or argument; the message names the choices.
+      ConfigError: for an unknown solver or argument; the message names the choices.
     """
     arguments = dict(spec)
     name = arguments.pop("solver", None)
-    if name not in SOLVERS:
-        raise ValueError(f"local.solver must be one of {sorted(SOLVERS)}, got {name!r}")
-    known = {f.name for f in fields(SOLVERS[name])}
-    unknown = sorted(arguments.keys() - known)
-    if unknown:
-        raise ValueError(f"local has unknown entries {unknown}; {name} takes {sorted(known)}")
-    if "schedule" in arguments:
-        arguments["schedule"] = Schedule(**arguments["schedule"])
+    if name not in [*SOLVERS]:
+        raise ConfigError(f"local.solver must be one of {sorted(SOLVERS)}, got {name!r}")
+    if "lr" not in arguments:
+        raise ConfigError("local has no lr, the learning rate")
+    _refuse_unknown("local", arguments, SOLVERS[name], name)
+    schedule = arguments.get("schedule")
+    if isinstance(schedule, Mapping):
+        _refuse_unknown("schedule", schedule, Schedule, "it")
+        arguments["schedule"] = Schedule(**schedule)
     return SOLVERS[name](**arguments)
+
+
+def _refuse_unknown(what: str, given: Mapping, kind: type, name: str) -> None:
+    known = {f.name for f in fields(kind)}
+    unknown = sorted(given.keys() - known)
+    if unknown:
+        raise ConfigError(f"{what} has unknown entries {unknown}; {name} takes {sorted(known)}")
 
 
 def gradient(loss: Callable, params: Tree, *args: Tree) -> tuple[Tree, Tensor]:

@@ -10,6 +10,7 @@ from torch import Tensor
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.task import Batch, Task
 from fedlib.federation import Federation
+from fedlib.fields import check
 from fedlib.methods.parts import settings
 from fedlib.methods.parts.settings import LogUniform as LogUniform
 from fedlib.methods.parts.settings import OneOf as OneOf
@@ -73,8 +74,8 @@ class Method:
         settings.check_space(cls.__name__, cls.SPACE, fields, cls.choices, cls.ranges)
 
     def __post_init__(self):
-        """Raises ValueError for a field outside its choices or its range."""
-        settings.check(self, self.choices, self.ranges)
+        """Raises ConfigError for a field of another type, or outside its choices or its range."""
+        check(self, self.choices, self.ranges)
 
     # -- training ----------------------------------------------------------------------------
 

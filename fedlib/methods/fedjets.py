@@ -30,9 +30,9 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Solver
 from fedlib.engine.task import Batch
+from fedlib.fields import check
 from fedlib.methods.base import Range
 from fedlib.methods.gated_mixture import GatedMixture, Model
-from fedlib.methods.parts import settings
 from fedlib.tree import Rows
 
 Held = list[list[int]]  # for each client of the cohort, its experts' numbers, ascending
@@ -63,7 +63,7 @@ class FedJETs(GatedMixture):
     def __post_init__(self):
         """Raises ValueError for invalid settings."""
         GatedMixture.__post_init__(self)
-        settings.check(self, {}, {"per_client": Range(1, self.num_routed)})
+        check(self, {}, {"per_client": Range(1, self.num_routed)})
 
     def init(self, num_clients: int, seed: int) -> State:
         """Independently drawn experts, as only their start distinguishes them."""

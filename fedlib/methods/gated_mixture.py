@@ -26,8 +26,9 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import draw_experts, each_expert
 from fedlib.engine.task import Batch, JointTask, Params, Task, nll
 from fedlib.errors import DataError
+from fedlib.fields import check
 from fedlib.methods.base import Method, Range
-from fedlib.methods.parts import server_mixture, settings
+from fedlib.methods.parts import server_mixture
 from fedlib.methods.parts.settings import LogUniform
 
 # "routed" [K, ...], "main" [R, ...] or empty, "gate", "noise" and "alpha" []
@@ -101,7 +102,7 @@ class GatedMixture(Method):
     def __post_init__(self):
         """Raises ValueError for invalid settings."""
         Method.__post_init__(self)
-        settings.check(self, {}, {"top_k": Range(1, self.num_routed)})
+        check(self, {}, {"top_k": Range(1, self.num_routed)})
 
     @cached_property
     def num_routed(self) -> int:

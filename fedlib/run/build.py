@@ -5,14 +5,16 @@ from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import numpy as np
 import torch
 
 from fedlib import methods, models, seals
 from fedlib.engine import solvers
 from fedlib.engine.device import DeviceData
 from fedlib.engine.task import Params, Task, set_precision
-from fedlib.errors import ConfigError, DataError
+from fedlib.errors import ConfigError, DataError, shown
 from fedlib.federation import Federation
 from fedlib.files import digest
 from fedlib.methods.base import Method
@@ -41,7 +43,9 @@ def build_task(spec: dict, device: str = "cpu", weights: Weights | None = None) 
             lambda: model.build(**spec["model_params"]),
             device=torch.device(device),
             pretrained=_pretrained(model, spec["weights"], weights),
-            class_weights=_class_weights(spec),
+            class_weights=class_weights(
+                spec["class_weights"], spec["model_params"].get("num_classes", 0)
+            ),
             precision=spec["precision"],
         )
     except SENSELESS as error:
@@ -114,14 +118,20 @@ def _pretrained(model: ModuleType, name: str | None, weights: Weights | None) ->
     return model.pretrained(weights[name])
 
 
-def _class_weights(spec: dict) -> torch.Tensor | None:
-    """Factors of the loss by label -> [L], or None; ValueError unless there is one per class."""
-    weights = spec["class_weights"]
-    if weights is None:
+def class_weights(given: Any, num_classes: int) -> torch.Tensor | None:
+    """Factors of the loss by label -> [L], or None; ConfigError unless there is one per class."""
+    if given is None:
         return None
-    if len(weights) != (num_classes := spec["model_params"]["num_classes"]):
-        raise ValueError(f"{len(weights)} class_weights for {num_classes} classes")
-    return torch.tensor(weights, dtype=torch.float64)
+    must = f"class_weights must be {num_classes} numbers, one for each class"
+    try:
+        weights = np.asarray(given, dtype=np.float64)
+    except (RuntimeError, TypeError, ValueError):
+        raise ConfigError(f"{must}, got {shown(given)}") from None
+    if weights.shape != (num_classes,):
+        raise ConfigError(f"{must}, got {' x '.join(map(str, weights.shape)) or 'one'}")
+    if not (weights.min() >= 0 and 0 < weights.sum() < np.inf):
+        raise ConfigError(f"{must}, of at least 0 and not all 0, got {shown(given)}")
+    return torch.tensor(weights)
 
 
 def build_method(spec: dict, task: Task, weights: Weights | None = None) -> Method:
@@ -178,6 +188,7 @@ def build_simulation(
     for each in fitting.tasks_of(method):
         _check_tokens(each, federation)
     fitting.refuse_misfit(spec, task, federation)
+    fitting.refuse_gate(method, federation)
     course = build_course(spec)
     try:
         data = DeviceData(federation, task.dtype, task.device)

@@ -101,6 +101,13 @@ def refuse_misfit(spec: dict, task: Task, federation: Federation) -> None:
         raise ConfigError(f"{name}: it cannot read inputs of {shape} numbers: {reason}") from error
 
 
+def refuse_gate(method: Method, federation: Federation) -> None:
+    """Raises ConfigError for a gate of another number of inputs than the federation's."""
+    inputs, given = math.prod(of(federation).inputs), getattr(method, "gate_features", None)
+    if given not in (None, inputs):
+        raise ConfigError(f"gate_features must be {inputs}, the numbers of an input, got {given}")
+
+
 def tasks_of(method: Method) -> list[Task]:
     """The architectures in a method's fields: the model, and all further modules."""
     values = [getattr(method, field.name) for field in fields(method)]

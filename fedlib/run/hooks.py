@@ -4,9 +4,10 @@ Otherwise a misspelt function would never be called, and the one of the base cla
 silently.
 """
 
+import dataclasses
 import difflib
-from dataclasses import fields
 
+from fedlib import fields
 from fedlib.methods.base import Curves, Method
 
 HOOKS = tuple(name for name in vars(Method) if not name.startswith("_"))
@@ -18,6 +19,7 @@ EXAMPLE = '"seen": {"default": "personalise"}'
 def check(method: Method) -> None:
     """Raise ValueError for missing or misspelt functions; suggests the right name, if any."""
     cls = type(method)
+    fields.check(method, cls.choices, cls.ranges)  # again, for classes that do not ask their base
     _refuse_silence(cls)
     own = _own_names(method)
     asked = [*method.protocols.values(), *method.final_protocols.values()]
@@ -41,7 +43,7 @@ def _own_names(method: Method) -> set[str]:
     """Public names of a method's classes, without those of the base class and hyper-parameters."""
     classes = type(method).__mro__
     found = [name for cls in classes[: classes.index(Method)] for name in vars(cls)]
-    known = {*vars(Method), *vars(Curves), *(field.name for field in fields(method))}
+    known = {*vars(Method), *vars(Curves), *(field.name for field in dataclasses.fields(method))}
     return {name for name in found if name[0] != "_" and name not in known}
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -16,8 +16,9 @@ from fedlib.engine.device import DeviceData, upload
 from fedlib.engine.executors import Executor
 from fedlib.engine.journal import Journal
 from fedlib.engine.participation import SELECTIONS, sample
-from fedlib.errors import DataError
+from fedlib.errors import ConfigError, DataError
 from fedlib.federation import GROUPS, Federation
+from fedlib.fields import Range, check
 from fedlib.methods.base import Method
 from fedlib.results import TOTALS, RunResult, View
 from fedlib.run import checkpoint, scoring
@@ -54,26 +55,21 @@ class Course:
     mixing: str = "fastest"
     evaluate_every: int = 1
 
+    ranges: ClassVar = {
+        "rounds": Range(0),
+        "seed": Range(0, 2**64, "[)"),
+        **dict.fromkeys(("rate", "edge_probability"), Range(0, 1, "(]")),
+        "evaluate_every": Range(1),
+    }
+
     def __post_init__(self):
-        """Raises ValueError for invalid values."""
-        if self.rounds < 0:
-            raise ValueError(f"rounds must be at least 0, got {self.rounds}")
-        if not 0 < self.rate <= 1:
-            raise ValueError(f"participation rate must be in (0, 1], got {self.rate}")
-        if self.selection not in SELECTIONS:
-            raise ValueError(f"selection must be one of {SELECTIONS}, got {self.selection!r}")
-        if self.aggregation not in AGGREGATIONS:
-            raise ValueError(f"aggregation must be one of {AGGREGATIONS}, got {self.aggregation!r}")
-        if self.aggregation == "gossip" and self.rate != 1:
-            raise ValueError(
-                f"a decentralised run needs a participation rate of 1, got {self.rate}"
-            )
-        if not 0 < self.edge_probability <= 1:
-            raise ValueError(f"edge_probability must be in (0, 1], got {self.edge_probability}")
+        """Raises ConfigError for invalid values."""
+        choices = {"selection": tuple(SELECTIONS), "aggregation": AGGREGATIONS}
+        check(self, choices, self.ranges)
         if self.aggregation == "gossip":
+            if self.rate != 1:
+                raise ConfigError(f"rate must be 1 in a decentralised run, got {self.rate}")
             _gossip().check_mixing(self.mixing)
-        if self.evaluate_every < 1:
-            raise ValueError(f"evaluate_every must be at least 1, got {self.evaluate_every}")
 
     def evaluates(self, round: int) -> bool:
         """Whether there is an evaluation after `round` rounds."""

@@ -22,8 +22,7 @@ from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params
 from fedlib.engine.waves import take_rows
 from fedlib.errors import DataError
-from fedlib.methods.parts import settings
-from fedlib.methods.parts.settings import Range
+from fedlib.fields import Range, check
 from fedlib.tree import Tree
 
 STOP_SPLITS = ("val", "test")
@@ -52,7 +51,7 @@ class EarlyStopping:
     def __post_init__(self):
         """Raises ValueError for counts below 1 or another split."""
         counts = dict.fromkeys(("max_epochs", "check_every", "patience"), Range(1))
-        settings.check(self, {"split": STOP_SPLITS}, counts)
+        check(self, {"split": STOP_SPLITS}, counts)
 
     def stretches(self) -> Iterator[int]:
         """Epochs before each check."""

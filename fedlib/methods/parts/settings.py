@@ -1,37 +1,10 @@
-"""Allowed values of settings (names, ranges of numbers), and the values that tuning tries."""
+"""The values that tuning tries, which must be among the allowed ones."""
 
 from collections.abc import Collection, Mapping
 from math import exp, inf, log
-from numbers import Real
 from typing import Any, NamedTuple
 
-
-class Range(NamedTuple):
-    """The numbers from `low` to `high`.
-
-    Attributes:
-      low, high: the ends; `Range(1)` is "at least 1".
-      ends: the ends that belong to the range: "[]" both, "(]" the high one, "[)" the low one, "()"
-        neither; `Range(0, ends="(]")` is "above 0".
-    """
-
-    low: float
-    high: float = inf
-    ends: str = "[]"
-
-    def holds(self, value: Any) -> bool:
-        """Whether `value` is a number of this range."""
-        if not isinstance(value, Real):
-            return False
-        above = self.low <= value if self.ends[0] == "[" else self.low < value
-        below = value <= self.high if self.ends[1] == "]" else value < self.high
-        return above and below
-
-    def __str__(self) -> str:
-        left, right = self.ends
-        if self.high == inf:
-            return f"{'at least' if left == '[' else 'above'} {self.low}"
-        return f"in {left}{self.low}, {self.high}{right}"
+from fedlib.fields import Range as Range
 
 
 class Uniform(NamedTuple):
@@ -100,21 +73,3 @@ def check_space(
                 raise ValueError(f"{where} must be one of {choices[name]}, got {value!r}")
             if name in ranges and not ranges[name].holds(value):
                 raise ValueError(f"{where} must be {ranges[name]}, got {value!r}")
-
-
-def check(
-    made: object,
-    choices: Mapping[str, tuple[str, ...]],
-    ranges: Mapping[str, Range],
-) -> None:
-    """Raises ValueError for a field of `made` outside its choices or its range.
-
-    A field whose default is None may be None.
-    """
-    for name, known in choices.items():
-        if (value := getattr(made, name)) not in known:
-            raise ValueError(f"{name} must be one of {known}, got {value!r}")
-    for name, numbers in ranges.items():
-        value, optional = getattr(made, name), getattr(type(made), name, inf) is None
-        if not (numbers.holds(value) or optional and value is None):
-            raise ValueError(f"{name} must be {numbers}, got {value!r}")
