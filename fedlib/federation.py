@@ -14,7 +14,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-import h5py
 import numpy as np
 
 from fedlib import hdf5, seals
@@ -24,7 +23,8 @@ from fedlib.files import atomic, canonical_json
 SPLITS = ("train", "val", "test")
 GROUPS = ("seen", "unseen", "server", "probe")
 CLIENTS = GROUPS[:2]  # the other two own the server's data; documents do not call them clients
-OPTIONAL = ("side", "cluster", "truth")  # arrays that most shard files do not have
+NAMES = ("client_name", "class_name")
+OPTIONAL = ("side", "cluster", "truth", *NAMES)  # arrays that most shard files do not have
 FORMAT = 1  # of the shard file; a reader refuses any other
 
 # Errors of HDF5, NumPy and JSON for a damaged file.
@@ -91,6 +91,8 @@ class Federation:
       tokens: of texts: the size of the vocabulary and the padding token; None for other inputs.
       truth: [M, L] float32, p(y | x) of the client that owns the example, known for synthetic data;
         None otherwise. Only tests use it: a prediction is right with the probability of its label.
+      client_name: [C] words, or int64 numbers, that a user calls the clients; None for `client_id`.
+      class_name: [L] words that a user calls the classes; None for numbers.
     """
 
     x: np.ndarray
@@ -108,6 +110,8 @@ class Federation:
     cluster: np.ndarray | None = None
     tokens: Tokens | None = None
     truth: np.ndarray | None = None
+    client_name: np.ndarray | None = None
+    class_name: np.ndarray | None = None
 
     def __post_init__(self):
         """Raises DataError unless every row belongs to at most one client and one split.
@@ -133,6 +137,10 @@ class Federation:
             self._check_finite()
         _check_numbers("side", self.side, len(self.x), "inputs")
         _check_numbers("cluster", self.cluster, clients, "clients")
+        for name, length in zip(NAMES, (clients, self.num_classes), strict=True):
+            names = getattr(self, name)
+            if names is not None and len({*names.tolist()}) != length:
+                raise DataError(f"{name} must have {length} different names, got {names.tolist()}")
         _check_truth(self.truth, (len(self.x), self.num_classes))
         if clients and int(self.group.max()) >= len(GROUPS):
             raise DataError(f"group must be below {len(GROUPS)}, got {int(self.group.max())}")
@@ -152,6 +160,11 @@ class Federation:
     def ids(self, group: str) -> np.ndarray:
         """Positions of the owners of `group`, one of `GROUPS` -> [C_group] int64"""
         return np.flatnonzero(self.group == GROUPS.index(group))
+
+    @property
+    def called(self) -> list[int | str]:
+        """What users call each client: its name if it has one, otherwise its number -> [C]"""
+        return (self.client_id if self.client_name is None else self.client_name).tolist()
 
     def split(self, name: str) -> Split:
         """The split called `name`: "train", "val" or "test"."""
@@ -195,6 +208,7 @@ class Federation:
             **self._settings(),
             "num_examples": len(self.x),
             "client_id": self.client_id.tolist(),
+            **{x: names.tolist() for x in NAMES if (names := getattr(self, x)) is not None},
             "group": [GROUPS[g] for g in self.group],
             "sizes": {name: self.split(name).sizes.tolist() for name in SPLITS},
             "class_histogram": [" ".join(map(str, row)) for row in self.class_histogram.tolist()],
@@ -244,21 +258,21 @@ class Federation:
                         f"it has format {file.attrs['format']}, this version reads {FORMAT}"
                     )
                 splits = {
-                    name: Split(_read(file[f"{name}/rows"]), _read(file[f"{name}/offsets"]))
+                    name: Split(hdf5.read(file[f"{name}/rows"]), hdf5.read(file[f"{name}/offsets"]))
                     for name in SPLITS
                 }
                 federation = cls(
-                    x=_read(file["x"]),
-                    y=_read(file["y"]),
+                    x=hdf5.read(file["x"]),
+                    y=hdf5.read(file["y"]),
                     num_classes=int(file.attrs["num_classes"]),
-                    group=_read(file["group"]),
-                    client_id=_read(file["client_id"]),
+                    group=hdf5.read(file["group"]),
+                    client_id=hdf5.read(file["client_id"]),
                     mean=tuple(map(float, file.attrs["mean"])),
                     std=tuple(map(float, file.attrs["std"])),
                     spec=json.loads(file.attrs["spec"]),
                     tokens=_tokens(file.attrs.get("tokens")),
                     **splits,
-                    **{name: _read(file[name]) for name in OPTIONAL if name in file},
+                    **{name: hdf5.read(file[name]) for name in OPTIONAL if name in file},
                 )
         except FileNotFoundError:
             raise DataError(f"{shards} does not exist; run the partition stage first") from None
@@ -296,7 +310,7 @@ class Federation:
             split = self.split(name)
             arrays |= {f"{name}/rows": split.rows, f"{name}/offsets": split.offsets}
         optional = {name: getattr(self, name) for name in OPTIONAL}
-        return arrays | {name: array for name, array in optional.items() if array is not None}
+        return arrays | {name: hdf5.plain(x) for name, x in optional.items() if x is not None}
 
     def _check_finite(self) -> None:
         wrong = np.flatnonzero(~np.isfinite(self.x.reshape(len(self.x), -1)).all(1))
@@ -330,20 +344,6 @@ class Federation:
             for name in SPLITS
             for at in np.flatnonzero(self.split(name).rows == row)
         ]
-
-
-def _read(dataset: h5py.Dataset) -> np.ndarray:
-    """The content of a dataset, mapped from the file if possible.
-
-    Mapped pages are not copied, and all jobs of a machine share them; a copy takes longer than the
-    checksum. Writing to the array changes a private copy. Files are replaced, never changed
-    (`fedlib.files.atomic`), so mapped content stays the same.
-    """
-    offset = dataset.id.get_offset()  # None if compressed, in chunks, or empty
-    if offset is None or offset % dataset.dtype.alignment:
-        return dataset[:]
-    mapped = np.memmap(dataset.file.filename, dataset.dtype, "c", offset, dataset.shape)
-    return np.asarray(mapped)
 
 
 def _check_truth(truth: np.ndarray | None, shape: tuple[int, int]) -> None:

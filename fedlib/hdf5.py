@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import h5py
+import numpy as np
 
 from fedlib.files import regular
 
@@ -42,6 +43,30 @@ def opened(path: str | Path) -> h5py.File:
     once they are complete (`fedlib.files.atomic`).
     """
     return h5py.File(regular(path), "r", locking=False)
+
+
+def plain(array: np.ndarray) -> np.ndarray:
+    """The array, with words in UTF-8, as HDF5 can store it."""
+    return np.char.encode(array, "utf-8") if array.dtype.kind == "U" else array
+
+
+def words(array: np.ndarray) -> np.ndarray:
+    """The array that was stored as `plain`."""
+    return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
+
+
+def read(dataset: h5py.Dataset) -> np.ndarray:
+    """The content of a dataset, mapped from the file if possible.
+
+    Mapped pages are not copied, and all jobs of a machine share them; a copy takes longer than the
+    checksum. Writing to the array changes a private copy. Files are replaced, never changed
+    (`fedlib.files.atomic`), so mapped content stays the same.
+    """
+    offset = dataset.id.get_offset()  # None if compressed, in chunks, or empty
+    if offset is None or offset % dataset.dtype.alignment or dataset.dtype.kind == "S":
+        return words(dataset[:])
+    mapped = np.memmap(dataset.file.filename, dataset.dtype, "c", offset, dataset.shape)
+    return np.asarray(mapped)
 
 
 class _Patient:

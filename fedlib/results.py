@@ -22,6 +22,7 @@ FORMAT = 3
 # A split that is the same for all: the test examples of all seen clients together, or the server's
 # if the clients have none.
 SHARED = "shared"
+CLIENT_NAME = "client_name"  # diagnostic [num_clients]: what a user calls the clients, if given
 OPTIMUM = "optimum"  # diagnostic [num_clients]: best possible expected accuracy, if it is known
 TOTALS = ("bytes_down", "bytes_up", "examples", "client_rounds")  # sums since round 0
 
@@ -127,7 +128,7 @@ class RunResult:
                 scores={view: Scores(**arrays) for view, arrays in _by_view(file, "scores")},
                 **{name: file[name][:] for name in TOTALS},
                 train_loss=file["train_loss"][:],
-                diagnostics={n: a[:] for n, a in file.get("diagnostics", {}).items()},
+                diagnostics={n: hdf5.words(a[:]) for n, a in file.get("diagnostics", {}).items()},
                 spec=json.loads(file.attrs["spec"]),
                 provenance=json.loads(file.attrs["provenance"]),
                 server_examples=file["server_examples"][:] if "server_examples" in file else None,
@@ -148,7 +149,7 @@ class RunResult:
             for name, array in found._asdict().items():
                 file[f"predictions/{'/'.join(view)}/{name}"] = array
         for name, array in self.diagnostics.items():
-            file[f"diagnostics/{name}"] = array
+            file[f"diagnostics/{name}"] = hdf5.plain(array)
         file.attrs.update(
             format=FORMAT,
             spec=canonical_json(self.spec),

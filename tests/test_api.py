@@ -19,6 +19,7 @@ import pandas as pd
 import pytest
 import safetensors.torch
 import torch
+from scipy import sparse
 from sklearn.datasets import load_digits
 from support import TinyNet, assert_same_result, federation_for, modules_of, same_bits, solver_of
 from test_methods import METHODS
@@ -353,6 +354,78 @@ def test_arrays_of_clients_are_theirs():
             assert np.array_equal(made.y[split.of(client)], y)
 
 
+def test_a_test_part_that_is_given_is_only_tested_on_unless_it_is_joined_by_name():
+    x = np.arange(400.0)[:, None]
+    parts = {"x": x[:300], "y": Y[:300], "test": (x[300:], Y[300:])}
+    kept = fedlib.partition(kind="dirichlet", num_clients=5, alpha=0.5, **parts)
+    assert {*kept.x[kept.train.rows, 0]} <= {*range(300)} and kept.test.sizes.sum() == 100
+    assert {*kept.x[kept.test.rows, 0]} == {*range(300, 400)}
+    joined = deal(**parts, join_test=True)
+    assert joined.train.sizes.sum() == 320 and joined.x[joined.train.rows].max() >= 300
+
+
+def test_clients_and_classes_keep_the_names_that_a_user_gave():
+    who = np.array(["clinic 3", "clinic 1", "clinic 2"])[np.arange(400) % 3]
+    clients = fedlib.partition(X, [f"digit {y}" for y in Y], "natural", client=who)
+    names = ["clinic 1", "clinic 2", "clinic 3"]
+    assert clients.clients == names and clients.class_name[7] == "digit 7"
+    result = quiet(clients, BUILD, local=fedlib.SGD(lr=0.1), rounds=1)
+    accuracy = result.accuracy()
+    assert accuracy.columns.tolist() == names
+    found = result.evaluate().query("split == 'test'")
+    assert found["client"].tolist() == names and result.history is not None
+    share = result.client_model("clinic 3")(clients.x[clients.test.of(2)]).argmax(1).numpy()
+    right = (share == clients.y[clients.test.of(2)]).mean()
+    assert right == pytest.approx(accuracy["clinic 3"].iloc[-1])
+    for unknown in ("clinic 4", 0, [0, 1], np.array([0, 1])):
+        with pytest.raises(ConfigError, match="no client .*; there are 'clinic 1', 'clinic 2'"):
+            result.client_model(unknown)
+
+
+@pytest.mark.parametrize("kind", ["natural", "writer", "writer_parts"])
+def test_clients_keep_the_numbers_that_a_user_gave(kind):
+    who = np.repeat([9, 1, 4], [2, 198, 200])
+    x = np.repeat(who[:, None], 4, 1)
+    clients = fedlib.partition(x, Y, kind, client=who.astype(float), seed=1)
+    assert len(clients.clients) >= 2  # some leave out who has two examples
+    for place, number in enumerate(clients.clients):
+        assert {*clients.x[clients.train.of(place), 0]} == {number}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("make", [np.copy, torch.tensor])
+def test_arrays_are_copied(make):
+    pixels = (X * 255).astype(np.uint8).reshape(-1, 1, 8, 8)
+    pixels.setflags(write=False)
+    given = make(pixels) if make is torch.tensor else pixels
+    made = deal(given)
+    before = made.x.copy()
+    torch.as_tensor(made.x)  # warns of an array that is read-only
+    if make is torch.tensor:
+        given[:] = 0
+    assert np.array_equal(made.x, before) and made.x.flags.writeable
+
+
+def test_numpys_numbers_are_taken_like_pythons():
+    fields = {"num_clients": 5, "alpha": 0.5, "min_examples": 2, "train_fraction": 0.5}
+    theirs = {"num_clients": np.int64(5), "alpha": np.float32(0.5), "min_examples": np.uint8(2)}
+    theirs |= {"train_fraction": np.float64(0.5), "num_classes": np.int64(10)}
+    made = [
+        fedlib.partition(X, Y, "dirichlet", seed=seed, **given)
+        for seed, given in ((3, fields), (np.int64(3), theirs))
+    ]
+    assert made[0].digests == made[1].digests
+    images = X.reshape(-1, 8, 8)
+    assert fedlib.partition(images, Y, "rotated", num_clients=4, rotations=np.array([0, 90]))
+
+
+def test_columns_of_flags_and_of_whole_numbers_without_gaps_are_numbers():
+    frame = pd.DataFrame({"a": X[:, 3], "b": X[:, 3] > 0.5, "c": pd.array(Y, "Int64")})
+    made = deal(frame, pd.Series(Y > 4, dtype="boolean"))
+    rows = np.column_stack([X[:, 3], X[:, 3] > 0.5, Y])
+    assert np.array_equal(made.x, rows) and made.class_name.tolist() == ["False", "True"]
+
+
 class Flower:
     """What `from_flower` asks of a FederatedDataset."""
 
@@ -550,6 +623,17 @@ def test_a_trial_changes_nothing_of_the_run_of_a_users_method():
 
 own = federation.Federation.from_arrays
 FIVE = {"num_clients": 5}
+
+
+def deal(x=X, y=Y, **more):
+    return fedlib.partition(x, y, "iid", **FIVE, **more)
+
+
+def words(fourth, values=("cat", "dog") * 200):
+    """These values with another one in fourth place."""
+    return [*values[:3], fourth, *values[4:]]
+
+
 FEDERATIONS = {
     "alpha must be a positive number, got -1": lambda: cut(alpha=-1),
     "has no parameter 'alfa'; it takes num_clients, alpha": lambda: cut(alfa=1),
@@ -569,6 +653,29 @@ FEDERATIONS = {
     r"test must be \(inputs, labels\) or .* got ndarray": lambda: cut(test=X),
     "the data: x cannot become an array": lambda: fedlib.partition([[1], [1, 2]], Y, "iid", **FIVE),
     "no partitioned split": lambda: fedlib.Federation.from_flower(Flower(), split="all"),
+    "deals regardless of clients; leave client": lambda: cut(client=Y),
+    "iid deals regardless of clients": lambda: deal(test=(X, Y, Y)),
+    "y of example 3 is missing": lambda: deal(y=words(None)),
+    "y of example 3 is missing, got 'nan'": lambda: deal(y=[*words(float("nan"))]),
+    r"the data: y of example 3 is missing": lambda: deal(y=pd.Series(words(pd.NA), dtype="string")),
+    "client of example 3 is missing": lambda: fedlib.partition(X, Y, "natural", client=words(None)),
+    "y must be integers or words, got int and str": lambda: deal(y=np.array(words(3), object)),
+    "x must be an array or a list, got NoneType": lambda: deal(None),
+    "x must be an array or a list, got generator": lambda: deal(row for row in X),
+    "x must be an array or a list, got str": lambda: deal("text"),
+    "got csr_matrix; take toarray": lambda: deal(sparse.csr_matrix(X)),
+    "client must be an array or a list": lambda: fedlib.partition(X, Y, "natural", client=3),
+    "x has masked values": lambda: deal(np.ma.masked_greater(X, 0.9)),
+    "has an integer beyond": lambda: deal(np.full(X.shape, 2**24 + 1)),
+    "column 'b' must be numbers, got": lambda: deal(pd.DataFrame({"a": Y, "b": "u"})),
+    "column 'a' has no value for example 3": lambda: deal(
+        pd.DataFrame({"a": pd.array(words(None, Y.tolist()), "Int64")})
+    ),
+    "num_classes must be an integer of at least 1, got 3.0": lambda: deal(num_classes=3.0),
+    "num_classes must be an integer .* got '3'": lambda: deal(num_classes="3"),
+    "num_classes must be an integer .* got nan": lambda: deal(num_classes=float("nan")),
+    "num_classes must be at most": lambda: deal(num_classes=10**9),
+    "all labels are 0, one class": lambda: deal(y=Y * 0),
     "no column 'img'": lambda: fedlib.Federation.from_flower(Flower(), x="img"),
 }
 

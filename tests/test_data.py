@@ -107,7 +107,7 @@ def test_every_table_of_files_is_one_of_a_data_set_or_of_weights():
         ({"dataset": None}, "no data set None"),
         ({"partition": "iid"}, "a partition is declared as {'kind': 'iid', ...}, got 'iid'"),
         ({"seed": -1}, "seed must be an integer of at least 0, got -1"),
-        ({"seed": 2**32}, r"seed must be below 2\*\*32"),
+        ({"seed": 2**32}, "seed must be at most 4294967295"),
         ({"more": 1}, "a data spec has the keys dataset, params, partition, seed, and may have re"),
         ({"dataset": "shakespeare"}, "shakespeare needs the parameter 'train_fraction'"),
         *(

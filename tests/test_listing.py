@@ -45,7 +45,7 @@ def test_what_a_name_takes_is_listed_with_default_limits_and_meaning(capsys):
     assert meaning.startswith("    E, the number of heads")
     lines = printed(capsys, "partitions", "dirichlet")
     assert "min_examples: int = 1" in lines and "num_clients: int" in lines
-    assert "train_fraction: float" in lines  # of a base class
+    assert "train_fraction: float | None = None" in lines  # of a base class
     with pytest.raises(ConfigError, match="WHAT: unknown 'fedemm'; nearest: fedem"):
         printed(capsys, "methods", "fedemm")
 

@@ -2,6 +2,7 @@
 
 import csv
 import os
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from fedlib.data.download import fetch, receipt
 from fedlib.data.examples import TEST, TRAIN
 from fedlib.data.sources import own
 from fedlib.errors import ConfigError, DataError
+from fedlib.federation import Federation
 
 HALVES = {"train_fraction": 0.5}
 
@@ -106,6 +108,17 @@ def test_without_such_a_column_the_last_one_is_the_class(folder):
     assert made.y.tolist() == [0, 1, 1, 0] and made.part.tolist() == [TRAIN] * 3 + [TEST]
 
 
+def test_a_column_is_known_by_its_name_in_any_case_and_whole_numbers_are_numbers(folder):
+    rows = [[n % 2, 5, f"{n % 3}.0"] for n in range(12)]
+    table(folder / "a.csv", ["Client", "b", "LABEL"], *rows)
+    made = read(folder, test_every=2)
+    assert made.x.shape == (12, 1) and made.y.tolist() == [0, 1, 2] * 4 and made.num_owners == 2
+    arrays(folder / "a.npz", x=made.x, y=made.y.astype(float), client=made.owner.astype(float))
+    (folder / "a.csv").unlink()
+    again = read(folder, test_every=2)
+    assert np.array_equal(again.y, made.y) and np.array_equal(again.owner, made.owner)
+
+
 def test_arrays_may_name_their_clients(folder):
     x = np.arange(8.0).reshape(4, 2)
     arrays(folder / "a.npz", x=x, y=[0, 1, 0, 1], client=np.array(["u", "u", "t", "t"]))
@@ -144,7 +157,12 @@ Y = [0, 0, 1, 1]
         ({"x": X}, "a.npz has no array 'y'"),
         ({"x": X, "y": Y[:3]}, r"y must have 4 values as x, got \(3,\)"),
         ({"x": X, "y": Y, "client": [0]}, r"client must have 4 values"),
-        ({"x": X, "y": np.array(Y) * 0.5}, "y must be integers or words, got float64"),
+        ({"x": X, "y": np.array(Y) * 0.5}, "y must be whole numbers or words, got 0.5"),
+        ({"x": X, "y": np.array([0, np.nan, 1, 1])}, "y of example 1 is missing, got 'nan'"),
+        ({"x": X, "y": np.array(["a", " NA", "b", "b"])}, "y of example 1 is missing, got ' NA'"),
+        ({"x": X, "y": np.array(["a", "\x1b[2J", "b", "b"])}, r"y has '\\x1b.*control characters"),
+        ({"x": X, "y": [0] * 4}, "all labels are 0, one class"),
+        ({"x": np.full((4, 2), 2**24 + 1), "y": Y}, "x of example 0 has an integer beyond"),
         ({"x": X, "y": [1, 1, 2, 2]}, "from 1 to 2, and none is 0; number classes from 0"),
         ({"x": X, "y": [-1, 0, 1, 1]}, "from -1 to 1; number classes from 0"),
         ({"x": X, "y": [0, 0, 0, 10**9]}, "from 0 to 1000000000; number classes from 0"),
@@ -155,8 +173,9 @@ Y = [0, 0, 1, 1]
         ({"x": X[:0], "y": []}, r"got \[0, 2\]"),
         ({"x": np.ones((4, 8, 8, 3)), "y": Y}, "channels come first in x"),
         ({"x": np.array([[1], [{}], [1], [1]], object), "y": Y}, "not an npz file of plain arrays"),
-        ({"x": X, "y": np.array(["a", "", "b", "b"])}, "y of example 1 is empty"),
-        ({"x": X, "y": Y, "client": [0.5] * 4}, "client must be integers or words"),
+        ({"x": X, "y": np.array(["a", "", "b", "b"])}, "y of example 1 is missing, got ''"),
+        ({"x": X, "y": Y, "client": [0.5] * 4}, "client must be whole numbers or words, got 0.5"),
+        ({"x": X, "y": Y, "client": [1j] * 4}, "client must be integers or words"),
     ],
 )
 def test_arrays_that_make_no_sense_are_refused_by_the_name_of_their_file(folder, made, message):
@@ -174,8 +193,16 @@ def test_arrays_that_make_no_sense_are_refused_by_the_name_of_their_file(folder,
         ("a,a,label\n1,2,0\n", "the first line must name each column, once"),
         ("a,label\n1,0\n1,0,0\n", "line 3: 3 values for 2 names"),
         ("a,label\n1,0\nblue,0\n", "line 3: a must be a number, got 'blue'"),
-        ("a,label\n1,0\nnan,0\n", "x of example 1 is not finite"),
-        ("a,label\n1,0\n1,\n", "y of example 1 is empty"),
+        ("a,label\n1,0\nnan,0\n", "line 3: a must be a number, got 'nan'"),
+        ("a,label\n1_0,0\n1,0\n", "line 2: a must be a number, got '1_0'"),
+        ("a,label\n1,0\n1,\n", "line 3: label is missing, got ''"),
+        ("a,label\n1,cat\n1, None\n", "line 3: label is missing, got 'None'"),
+        ("a,client,label\n1,b,0\n1,nan,0\n", "line 3: client is missing, got 'nan'"),
+        ("a,label\n1,1.0\n1,1.5\n", "line 3: label must be a whole number or a word, got '1.5'"),
+        ("a,label\n1,0\n1,00\n", "line 3: label is '00', which other rows write as '0'"),
+        (",a,label\n0,1,0\n1,1,0\n", "column 1 has no name; .*index=False"),
+        ("a,Unnamed: 0,label\n0,1,0\n1,1,0\n", "column 2 has no name"),
+        ("a,client,Client,label\n1,1,2,0\n", "has 2 columns called client"),
         ("client,label\n1,0\n", "has only client and label"),
     ],
 )
@@ -241,9 +268,11 @@ def test_both_parts_must_be_alike(folder):
         ({"scaling": "half"}, "no scaling 'half'; choose one of unit, standard, none"),
         ({"test_every": 1}, "test_every must be an integer of at least 2"),
         ({"num_classes": 0}, "num_classes must be an integer of at least 1"),
+        ({"num_classes": 10**9}, "num_classes must be at most"),
     ],
 )
 def test_parameters_that_make_no_sense_are_refused(folder, params, message):
+    arrays(folder / "a.npz", x=X, y=Y)
     with pytest.raises(ConfigError, match=message):
         read(folder, **params)
 
@@ -289,6 +318,56 @@ def test_a_partition_says_what_the_files_lack(folder, kind, fields, lacks):
     raw = forty(folder)
     with pytest.raises(DataError, match=f"{kind} needs {lacks}, which the files of own mine do no"):
         federation("own", kind, raw, params={"source": "mine"}, **fields)
+
+
+@pytest.mark.parametrize("kind", ["iid", "dirichlet", "pathological", "path_line", "path_dir"])
+def test_a_test_part_of_your_own_is_only_tested_on_unless_it_is_joined_by_name(folder, kind):
+    x = np.arange(400.0)[:, None]
+    arrays(folder / "train.npz", x=x[:300], y=np.arange(300) % 4)
+    arrays(folder / "test.npz", x=x[300:], y=np.arange(100) % 4)
+    fields = {"alpha": 0.5} if kind in ("dirichlet", "path_dir") else {}
+    fields |= {"classes_per_client": 2} if kind.startswith("path_") else {}
+    cut = partial(federation, "own", kind, folder.parents[1], num_clients=4, **fields)
+    params = {"source": "mine", "scaling": "none"}
+    kept = cut(params=params, val_fraction=0.1)
+    for split, given in (("train", range(300)), ("val", range(300)), ("test", range(300, 400))):
+        assert {*kept.x[kept.split(split).rows, 0].astype(int)} <= {*given}
+    assert kept.test.sizes.sum() > 90 and kept.val.sizes.sum() > 20
+    with pytest.raises(ConfigError, match="train_fraction must be absent .*join_test"):
+        cut(params=params, train_fraction=0.5)
+    joined = cut(params=params, train_fraction=0.5, join_test=True)
+    assert joined.x[joined.train.rows].max() >= 300 and joined.x[joined.test.rows].min() < 300
+
+
+@pytest.mark.parametrize("fields", [{}, HALVES | {"join_test": True}])
+def test_without_a_test_part_of_your_own_a_fraction_makes_one(folder, fields):
+    raw = forty(folder)
+    for dataset, error in (("own", DataError), ("digits", ConfigError)):
+        params = {"source": "mine"} if dataset == "own" else {}
+        with pytest.raises(error, match="iid needs a test part of your own"):
+            federation(dataset, "iid", raw, params=params, num_clients=4, **fields)
+
+
+def test_clients_and_classes_keep_their_names(folder, tmp_path):
+    names = np.repeat(["é", "b c", "z"], [10, 2, 28])
+    x, words = np.arange(160.0).reshape(40, 4), np.array(["no", "yes"])[np.arange(40) % 2]
+    arrays(folder / "a.npz", x=x, y=words, client=names)
+    cut = partial(federation, "own", raw=folder.parents[1], params={"source": "mine"})
+    made = cut("writer", train_fraction=0.5)  # leaves out the client of two examples
+    assert made.called == ["z", "é"] and made.client_id.tolist() == [0, 1]
+    assert made.class_name.tolist() == ["no", "yes"]
+    assert made.manifest()["client_name"] == ["z", "é"]
+    files = tmp_path / "a.h5", tmp_path / "a.json"
+    made.save(*files)
+    again = Federation.load(*files)
+    assert again.called == made.called and again.digests == made.digests
+    assert again.class_name.tolist() == ["no", "yes"]
+    assert cut("iid", num_clients=2, train_fraction=0.5).client_name is None
+    arrays(folder / "a.npz", x=x, y=np.arange(40) % 2, client=np.repeat([7, 3], 20))
+    assert cut("natural").called == [3, 7]
+    arrays(folder / "a.npz", x=x, y=np.arange(40) % 2, client=np.repeat([0, 1], 20))
+    manifest = cut("natural").manifest()
+    assert "client_name" not in manifest and "class_name" not in manifest
 
 
 def test_sizes_are_read_off_the_files(folder):

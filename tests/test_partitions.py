@@ -180,6 +180,7 @@ REFUSED = {
     "train_fraction": ("in (0, 1)", 0, 1),
     "unseen_fraction": ("in [0, 1)", -0.1, 1.0),
     "val_fraction": ("in [0, 1)", -0.1, 1.0),
+    "join_test": ("True or False", "no", 1),
     "majority": ("in (0, 1]", 0, 1.2),
     "p": ("in [0, 1]", 1.1),
     "share": ("in [0, 1]", 1.1),
@@ -216,6 +217,7 @@ def test_a_value_that_makes_no_sense_is_refused_with_what_would(kind):
 @pytest.mark.parametrize(
     ("kind", "change", "message"),
     [
+        ("iid", {"join_test": True, "train_fraction": None}, "join_test needs a train_fraction"),
         ("iid", {"kind": "iiid"}, "no partition kind 'iiid'; choose one of angled, dirichlet, "),
         ("iid", {"kind": None}, "no partition kind None; choose one of"),
         ("iid", {"kind": ["iid"]}, r"no partition kind \['iid'\]"),
@@ -302,9 +304,19 @@ def test_what_the_data_set_cannot_give_is_refused(kind, change, message):
         dealt(kind, **change)
 
 
-def test_a_concentration_whose_shares_underflow_is_refused():
+@pytest.mark.parametrize(("kind", "changes"), [("angled", {}), ("rotated", {"rotations": (0, 90)})])
+def test_images_that_are_not_square_cannot_be_turned(kind, changes):
+    examples = made_up()
+    wide = examples._replace(x=np.tile(examples.x, (1, 1, 1, 2)))
+    with pytest.raises(ConfigError, match="images must be square .* got 8 x 4 pixels"):
+        parsed(kind, **changes).deal(wide, 1)
+
+
+def test_a_concentration_that_floats_cannot_bear_is_refused():
     with pytest.raises(ConfigError, match="1e-05 is too small"):
         dirichlet(np.random.RandomState(0), 1e-5, 3)
+    with pytest.raises(ConfigError, match=r"1e\+308 is too large"):
+        dirichlet(np.random.RandomState(0), 1e308, 3)
 
 
 def test_clients_may_have_part_of_their_two_shards():

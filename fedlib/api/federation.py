@@ -6,6 +6,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fedlib import federation
 from fedlib.data import partitions
@@ -25,9 +26,10 @@ class Federation(federation.Federation):
     """Examples, and the client that owns each for training, validation or testing.
 
     Make it by `from_arrays`, `from_flower` or `fedlib.partition`. Inputs are [N, F], [N, H, W] or
-    [N, C, H, W], as arrays, tensors or data frames. Bytes [N, H, W] or [N, C, H, W] are pixels and
-    are divided by 255; other numbers stay as they are. Labels are integers from 0, or words, which
-    are numbered in sorted order.
+    [N, C, H, W], as arrays, tensors or data frames, and are copied. [N, H, W] gets a channel, also
+    if it is [N, C, T] of signals. Bytes [N, H, W] or [N, C, H, W] are pixels and are divided by
+    255; other numbers, bytes [N, F] and tokens among them, become float32 and stay as they are.
+    Labels are whole numbers from 0, or words, which are numbered in sorted order: `class_name`.
     """
 
     @classmethod
@@ -70,7 +72,9 @@ class Federation(federation.Federation):
                 f"{[*unseen]}"
             )
         contents = [
-            _content(f"{name} data of client {client}", *pair, client)
+            _content(f"{name} data of client {client}", *pair)._replace(
+                client=np.full(len(pair[1]), client)
+            )
             for name, pairs in parts.items()
             for client, pair in enumerate(pairs)
         ]
@@ -79,7 +83,7 @@ class Federation(federation.Federation):
             contents,
             [of_part[name] for name, pairs in parts.items() for _ in pairs],
             scaling=_scaling(contents[0]),
-            num_classes=num_classes,
+            num_classes=_python(num_classes),
         )
         group = np.isin(np.arange(len(train)), [*unseen]).astype(np.uint8)
         rows = [examples.of_owner(of_part[name]) for name in SPLITS]
@@ -131,16 +135,16 @@ class Federation(federation.Federation):
         return cls(**{field.name: getattr(packed, field.name) for field in fields(packed)})
 
     @property
-    def clients(self) -> list[int]:
-        """The clients' numbers, without those of clients that got no examples."""
-        return self.client_id[self.group < len(CLIENTS)].tolist()
+    def clients(self) -> list[int | str]:
+        """The clients' names or numbers, without those of clients that got no examples."""
+        return [x for x, g in zip(self.called, self.group, strict=True) if g < len(CLIENTS)]
 
     def __repr__(self) -> str:
         groups = [f"{len(self.ids(name))} {name}" for name in GROUPS if len(self.ids(name))]
         sizes = [f"{self.split(name).sizes.sum()} {name}" for name in SPLITS]
         return (
             f"Federation: clients {', '.join(groups)}; examples {', '.join(sizes)}; "
-            f"{self.num_classes} classes, inputs {list(self.x.shape[1:])}"
+            f"{self.num_classes} classes, inputs {list(self.x.shape[1:])} {self.x.dtype}"
         )
 
 
@@ -161,13 +165,14 @@ def partition(
       x, y: inputs and labels of all examples, see `Federation`.
       kind: "dirichlet", "iid", "pathological", "natural", ...: a name in `fedlib.data.partitions`.
       seed: of every draw.
-      client: [N] owner of each example, a number or a name, for kinds with natural clients. Clients
-        are numbered from 0 in sorted order.
-      test: inputs and labels (and clients) of a test part, for kinds with a separate test part. For
-        these, None takes every fourth example of each class or client.
+      client: [N] owner of each example, a number or a name, for kinds with natural clients, which
+        keep these.
+      test: inputs and labels (and clients) of a test part. Nobody trains on it, unless a kind that
+        joins the parts is given `join_test=True`. Without it, such kinds test on the rest of
+        `train_fraction`, and others on every fourth example of each class or client.
       num_classes: L, if some class has no example; None for the number of classes in the data.
       parameters: fields of the kind's class, such as `num_clients` and `alpha`. A `train_fraction`
-        that is left out is 0.8, as in pFedMM's settings.
+        that is left out is 0.8, as in pFedMM's settings, if nothing was given to test on.
 
     Raises:
       ConfigError: for an unknown or invalid kind or parameter.
@@ -175,33 +180,48 @@ def partition(
     """
     if kind not in [*partitions.PARTITIONS]:
         raise ConfigError(f"no partition {kind!r}; {nearest(kind, partitions.PARTITIONS)}")
-    takes = fields(partitions.load(kind))
-    needs = [x.name for x in takes if x.default is x.default_factory is MISSING]
-    if "train_fraction" in needs:
-        parameters = {"train_fraction": TRAIN_FRACTION, **parameters}
-    missing, known = [x for x in needs if x not in parameters], {x.name for x in takes}
-    if missing and parameters.keys() <= known:  # all at once, as a declaration's are not
-        where = f"help('fedlib.data.partitions.{kind}')"
-        raise ConfigError(f"partition {kind} needs {', '.join(missing)}; see {where}")
-    dealer = partitions.parse({"kind": kind, **parameters})
+    parameters = {name: _python(value) for name, value in parameters.items()}
+    dealer = _dealer(kind, parameters, divides=test is None or parameters.get("join_test", False))
+    seed = _python(seed)
     check_seed(seed)
+    if test is not None and not (isinstance(test, Sequence) and len(test) in (2, 3)):
+        raise ConfigError(
+            f"test must be (inputs, labels) or (inputs, labels, clients), got {_kind(test)}"
+        )
+    if "owner" not in dealer.needs and (client is not None or len(test or ()) == 3):
+        raise ConfigError(f"partition {kind} deals regardless of clients; leave client out")
     contents = [_content("the data", x, y, client)]
     if test is not None:
-        if not isinstance(test, Sequence) or len(test) not in (2, 3):
-            raise ConfigError(
-                f"test must be (inputs, labels) or (inputs, labels, clients), got {_kind(test)}"
-            )
         contents.append(_content("the test part", *test))
     examples = own.pooled(
         contents,
         None if test is None else [TRAIN, TEST],
         scaling=_scaling(contents[0]),
-        num_classes=num_classes,
+        num_classes=_python(num_classes),
     )
     missing = [FEATURES[need] for need in dealer.needs if need not in examples.features]
     if missing:
         raise DataError(f"partition {kind} needs {' and '.join(missing)}, which the data lack")
     return Federation._packed(dealer.deal(examples, seed))
+
+
+def _dealer(kind: str, parameters: dict, divides: bool) -> partitions.Partition:
+    """The partition; `divides` says whether a `train_fraction` makes its test part."""
+    takes = fields(partitions.load(kind))
+    known = {x.name for x in takes}
+    if "train_fraction" in known and divides:
+        parameters = {"train_fraction": TRAIN_FRACTION, **parameters}
+    needs = [x.name for x in takes if x.default is x.default_factory is MISSING]
+    missing = [name for name in needs if name not in parameters]
+    if missing and parameters.keys() <= known:  # all at once, as a declaration's are not
+        where = f"help('fedlib.data.partitions.{kind}')"
+        raise ConfigError(f"partition {kind} needs {', '.join(missing)}; see {where}")
+    return partitions.parse({"kind": kind, **parameters})
+
+
+def _python(value: Any) -> Any:
+    """A number or array of NumPy as Python's own; anything else as it is."""
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
 def _check_pairs(name: str, pairs: Any) -> None:
@@ -224,25 +244,61 @@ def _kind(given: Any) -> str:
 
 
 def _content(name: str, x: Any, y: Any, client: Any = None) -> Content:
-    """Arrays of a part, checked; `client` may be one number for all examples."""
-    x, y = _array(f"{name}: x", x), _array(f"{name}: y", y)
-    if not len(x):
+    """Arrays of a part, checked and copied."""
+    given = _inputs(f"{name}: x", x)
+    y = _labels(f"{name}: y", y)
+    if not len(given):
         raise DataError(f"{name} is empty; leave the client out or give it examples")
-    if client is not None:
-        client = _array(f"{name}: client", client)
-        client = np.broadcast_to(client, len(x)) if not client.ndim else client
-    return checked(Content(name, x, y, client))
+    client = None if client is None else _labels(f"{name}: client", client)
+    content = checked(Content(name, given, y, client))
+    shared = np.may_share_memory(content.x, given)
+    return content._replace(x=content.x.copy()) if shared else content
+
+
+def _inputs(name: str, values: Any) -> np.ndarray:
+    """Inputs of all examples as an array; columns of a data frame must be numbers."""
+    if not isinstance(values, pd.DataFrame):
+        return _array(name, values)
+    columns = []
+    for column, series in values.items():
+        kind = getattr(series.dtype, "numpy_dtype", series.dtype)  # of a nullable column
+        if getattr(kind, "kind", "O") not in "biuf":
+            raise DataError(f"{name}: column {column!r} must be numbers, got {series.dtype}")
+        if series.isna().any():
+            row = int(series.isna().argmax())
+            raise DataError(f"{name}: column {column!r} has no value for example {row}")
+        columns.append(series.to_numpy(kind))
+    return np.column_stack(columns) if columns else np.empty(values.shape)
+
+
+def _labels(name: str, values: Any) -> np.ndarray:
+    """Labels or clients as an array; objects become words or integers."""
+    array = _array(name, values)
+    if array.dtype != object:
+        return array
+    missing = pd.isna(array)
+    if missing.any():
+        raise DataError(f"{name} of example {int(np.argmax(missing))} is missing")
+    kinds = sorted({type(value).__name__ for value in array.flat})
+    for kind in (str, bool | np.bool_, Integral):
+        if all(isinstance(value, kind) for value in array.flat):
+            return array.astype({str: str, Integral: np.int64}.get(kind, bool))
+    raise DataError(f"{name} must be integers or words, got {' and '.join(kinds)}")
 
 
 def _array(name: str, values: Any) -> np.ndarray:
-    """An array; words in a column of pandas become an array of words."""
+    """An array with a row for each example, without gaps."""
     try:
         array = np.asarray(values)
     except (RuntimeError, TypeError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"{name} cannot become an array of NumPy: {reason}") from error
-    words = array.dtype == object and all(isinstance(word, str) for word in array.flat)
-    return array.astype(str) if words else array
+    if np.ma.is_masked(values):
+        raise DataError(f"{name} has masked values; fill them or leave their examples out")
+    if not array.ndim:
+        dense = "; take toarray()" if hasattr(values, "toarray") else ""
+        raise DataError(f"{name} must be an array or a list, got {type(values).__name__}{dense}")
+    return array
 
 
 def _scaling(content: Content) -> str:

@@ -1,5 +1,6 @@
 """The result of a run: accuracies as data frames, a plot, and each client's predictor."""
 
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,6 +50,8 @@ class Result:
     ) -> pd.DataFrame:
         """Accuracy of each client, in [0, 1]: a row per evaluated round, a column per client.
 
+        Columns are the clients' names if the federation has them, otherwise their numbers.
+
         Args:
           group: "seen" or "unseen" clients, or the "server".
           protocol: how clients predict; "default" is the method's own way.
@@ -58,9 +61,9 @@ class Result:
           ConfigError: if training did not evaluate this.
         """
         scores = self._scores(View(group, protocol, split))
-        number = self.simulation.federation.client_id[scores.clients]
+        names = self._names(scores)
         rounds = pd.Index(self.history.round, name="round")
-        return pd.DataFrame(_shares(scores), rounds, pd.Index(number, name="client"))
+        return pd.DataFrame(_shares(scores), rounds, pd.Index(names, name="client"))
 
     def pooled_accuracy(
         self, group: str = "seen", protocol: str = "default", split: str = "test"
@@ -77,12 +80,11 @@ class Result:
         As in the workflow's evaluation, clients of some methods train further for this.
         """
         found = evaluate.final(self.simulation.method, self.state, self._everyone)
-        number = self.simulation.federation.client_id
         frames = [
             pd.DataFrame(
                 {
                     **view._asdict(),
-                    "client": number[scores.clients],
+                    "client": self._names(scores),
                     "examples": scores.count,
                     "accuracy": _shares(scores)[-1],
                     "loss": scores.loss[-1],
@@ -126,11 +128,11 @@ class Result:
         return ours.title if ours else type(self.simulation.method).__name__
 
     @process.plain()
-    def client_model(self, client: int, protocol: str = "default") -> ClientModel:
+    def client_model(self, client: int | str, protocol: str = "default") -> ClientModel:
         """The predictor of a client after the last round, as a module.
 
         Args:
-          client: its number, as in the columns of `accuracy`.
+          client: its name or number, as in the columns of `accuracy`.
           protocol: how it predicts.
 
         Raises:
@@ -138,11 +140,11 @@ class Result:
         """
         simulation, method = self.simulation, self.simulation.method
         federation = simulation.federation
-        are_clients = federation.group < len(CLIENTS)
-        [*found] = np.flatnonzero(are_clients & (federation.client_id == client))
-        if not found:
-            known = federation.client_id[are_clients].tolist()
+        are_clients = np.flatnonzero(federation.group < len(CLIENTS))
+        known = [federation.called[c] for c in are_clients]
+        if not isinstance(client, str | Integral) or client not in known:
             raise ConfigError(f"no client {client!r}; there are {str(known)[1:-1]}")
+        found = are_clients[[known.index(client)]]
         group = GROUPS[federation.group[found[0]]]
         ways = {**method.protocols.get(group, {}), **method.final_protocols.get(group, {})}
         if protocol not in ways:
@@ -150,7 +152,7 @@ class Result:
                 f"{type(method).__name__} has no protocol {protocol!r} for {group} clients; it has "
                 f"{', '.join(ways) or 'none'}"
             )
-        cohort = simulation.cohort(np.array(found), simulation.course.rounds)
+        cohort = simulation.cohort(found, simulation.course.rounds)
         ready = evaluate.prepared(method, self.state, cohort, group, only={protocol})
         [(_, personal)] = ready
         return ClientModel(method, tree.take(personal, 0), simulation.data)
@@ -167,6 +169,10 @@ class Result:
             there = ", ".join("/".join(known) for known in self.history.scores)
             raise ConfigError(f"no accuracies of {'/'.join(view)}; there are {there}")
         return self.history.scores[view]
+
+    def _names(self, scores: Scores) -> list[int | str]:
+        called = self.simulation.federation.called
+        return [called[client] for client in scores.clients]
 
     def _everyone(self, group: str) -> Any:
         return self.simulation.everyone(group, self.simulation.course.rounds)

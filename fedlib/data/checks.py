@@ -16,10 +16,12 @@ def check_fraction(name: str, value: float, *, zero: bool = False, one: bool = F
         raise ConfigError(f"{name} must be in {interval}, got {value!r}")
 
 
-def check_count(name: str, value: int, least: int = 1) -> None:
-    """Raises ConfigError unless `value` is an integer of at least `least`."""
+def check_count(name: str, value: int, least: int = 1, most: int | None = None) -> None:
+    """Raises ConfigError unless `value` is an integer of at least `least`, and at most `most`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ConfigError(f"{name} must be an integer of at least {least}, got {value!r}")
+    if most is not None and value > most:
+        raise ConfigError(f"{name} must be at most {most}, got {value}")
 
 
 def check_counts(owner: object, *names: str, least: int = 1) -> None:
@@ -48,9 +50,7 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
 
 def check_seed(seed: int) -> None:
     """Raises ConfigError unless all random generators accept this seed."""
-    check_count("seed", seed, least=0)
-    if seed >= 2**32:
-        raise ConfigError(f"seed must be below 2**32 (numpy's legacy generator), got {seed}")
+    check_count("seed", seed, least=0, most=2**32 - 1)  # of NumPy's legacy generator
 
 
 def _is_number(value: object) -> bool:

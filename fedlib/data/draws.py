@@ -44,11 +44,13 @@ def dirichlet(
     """Shares that sum to 1 -> [size] float64
 
     Raises:
-      ConfigError: if `alpha` is so small that every share underflows to 0.
+      ConfigError: if `alpha` is so small that every share underflows to 0, or so large that their
+        sum overflows.
     """
     shares = draw.dirichlet(np.full(size, alpha))
-    if not np.all(np.isfinite(shares)):
-        raise ConfigError(f"a Dirichlet concentration of {alpha} is too small: all shares are 0")
+    if not abs(shares.sum() - 1) < 1e-6:  # NaN, too
+        extreme = "small" if alpha < 1 else "large"
+        raise ConfigError(f"a Dirichlet concentration of {alpha} is too {extreme} for floats")
     return shares
 
 

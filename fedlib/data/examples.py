@@ -21,6 +21,7 @@ FEATURES = {
     "coarse": "coarse labels",
     "images": "images",
     "owner": "natural clients, such as writers",
+    "own_test": "a test part of your own (or a train_fraction, and no join_test)",
     "part": "an official training and test part",
     "ten_classes": "ten classes",
 }
@@ -42,6 +43,8 @@ class Examples(NamedTuple):
       tokens: of texts, see `Federation`.
       cluster: [num_owners] int64 true cluster of each owner, if known.
       truth: [M, L] p(y | x) of the owner, see `Federation`, if known.
+      own_test: whether a user gave the test part, on which nobody then trains unless asked.
+      owner_name: [num_owners], class_name: [L] what a user calls them, see `Federation`.
     """
 
     x: np.ndarray
@@ -57,6 +60,9 @@ class Examples(NamedTuple):
     tokens: Tokens | None = None
     cluster: np.ndarray | None = None
     truth: np.ndarray | None = None
+    own_test: bool = False
+    owner_name: np.ndarray | None = None
+    class_name: np.ndarray | None = None
 
     @property
     def num_train(self) -> int:
@@ -71,6 +77,7 @@ class Examples(NamedTuple):
             "coarse": self.coarse is not None,
             "images": self.x.ndim == 4,
             "owner": self.owner is not None,
+            "own_test": self.own_test,
             "part": self.part is not None,
             "ten_classes": self.num_classes == 10,
         }
@@ -161,6 +168,7 @@ class Dealt(NamedTuple):
         if len(stored) < len(pool.y):  # otherwise a copy would waste memory
             pool, side = pool.take(stored), side if side is None else side[stored]
         number = np.arange(len(self.group)) if self.client_id is None else self.client_id
+        names = self._names()
         return Federation(
             x=pool.x,
             y=pool.y,
@@ -177,4 +185,17 @@ class Dealt(NamedTuple):
             cluster=self.cluster,
             truth=pool.truth if self.known else None,
             tokens=pool.tokens,
+            client_name=None if np.array_equal(names, number) else names,
+            class_name=pool.class_name,
         )
+
+    def _names(self) -> np.ndarray | None:
+        """Name of each client; None unless every client is one owner, as a user called it."""
+        pool = self.examples
+        if pool.owner_name is None or pool.owner is None:
+            return None
+        rows = map(np.concatenate, zip(self.train, self.val, self.test, strict=True))
+        found = [np.unique(pool.owner[own]) for own in rows]
+        owners = np.concatenate(found)
+        alone = len({*owners.tolist()}) == len(owners) and all(len(own) == 1 for own in found)
+        return pool.owner_name[owners] if alone else None

@@ -1,6 +1,8 @@
 """Partitions that deal a whole data set and then split every client's share.
 
-The official parts of a data set are joined first.
+The official parts of a data set are joined first. The test part of a user's own data is not: the
+joined examples are dealt, and a client trains on what it gets of the training part and is tested on
+what it gets of the test part.
 
 Source: pFedMM and FedEM (Marfoq et al., NeurIPS 2021), data preparation of the official code;
   pFedMM's specification, section 3.6.
@@ -16,7 +18,8 @@ import numpy as np
 
 from fedlib.data.checks import check_counts, check_fraction
 from fedlib.data.draws import divide, some_are_unseen
-from fedlib.data.examples import Dealt, Examples
+from fedlib.data.examples import TEST, Dealt, Examples
+from fedlib.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,26 +27,41 @@ class Joined(ABC):
     """Base class of these partitions.
 
     Attributes:
-      train_fraction: of a client's examples, validation included; the rest is its test part.
+      train_fraction: of a client's examples, validation included; the rest is its test part. None
+        if the data have a test part of their own, which decides.
       val_fraction: of the training part, 0 for none.
       unseen_fraction: of the clients, 0 for none.
       fraction: used part of the data set, in (0, 1].
+      join_test: whether to deal a user's own test part like the training part, by `train_fraction`.
     """
 
+    NEEDS: ClassVar[tuple[str, ...]] = ()  # features besides a test part
     COUNTS: ClassVar[tuple[str, ...]] = ("num_clients",)  # fields of at least 1
 
-    train_fraction: float
+    train_fraction: float | None = None
     val_fraction: float = 0.0
     unseen_fraction: float = 0.0
     fraction: float = 1.0
+    join_test: bool = False
 
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
         check_counts(self, *self.COUNTS)
         check_fraction("fraction", self.fraction, one=True)
-        check_fraction("train_fraction", self.train_fraction)
+        if self.train_fraction is not None:
+            check_fraction("train_fraction", self.train_fraction)
+        if not isinstance(self.join_test, bool):
+            raise ConfigError(f"join_test must be True or False, got {self.join_test!r}")
+        if self.join_test and self.train_fraction is None:
+            raise ConfigError("join_test needs a train_fraction, by which both parts are divided")
         check_fraction("val_fraction", self.val_fraction, zero=True)
         check_fraction("unseen_fraction", self.unseen_fraction, zero=True)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Features that the data set must have."""
+        own = self.join_test or self.train_fraction is None
+        return (*self.NEEDS, *["own_test"] * own)
 
     @abstractmethod
     def owners(self, examples: Examples, seed: int) -> list[np.ndarray]:
@@ -55,15 +73,31 @@ class Joined(ABC):
 
     def deal(self, examples: Examples, seed: int) -> Dealt:
         """The clients; as in the papers, every client is split with the same seed."""
+        is_test = None
+        if examples.own_test and not self.join_test:
+            is_test = examples.part == TEST
+            if self.train_fraction is not None:
+                raise ConfigError(
+                    "train_fraction must be absent if the data have a test part of their own; "
+                    "join_test deals both parts together"
+                )
         owners = self.owners(examples, seed)
-        parts = [self._split(rows, seed) for rows in owners]
+        parts = [self._split(rows, is_test, seed) for rows in owners]
         train, val, test = map(list, zip(*parts, strict=True))
         group = self.groups(examples, owners, seed)
         return Dealt(examples, train, val, test, group).without_the_untestable()
 
-    def _split(self, rows: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Training, validation and test rows of one client (section 3.6)."""
-        train, test = divide(rows, self.train_fraction, seed)
+    def _split(
+        self, rows: np.ndarray, is_test: np.ndarray | None, seed: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Training, validation and test rows of one client (section 3.6).
+
+        Args:
+          is_test: [M] bool, the test part; None to draw one.
+        """
+        train, test = divide(rows, self.train_fraction or 1, seed)
+        if is_test is not None:
+            train, test = train[~is_test[train]], train[is_test[train]]
         if not self.val_fraction:
             return train, train[:0], test
         return *divide(train, 1 - self.val_fraction, seed), test

@@ -96,6 +96,13 @@ class Official(ABC):
         return Dealt(pool, train, val, owners.test, group, side=side, cluster=cluster)
 
 
+def check_square(x: np.ndarray) -> None:
+    """Raises ConfigError unless images [N, F, H, W] stay of one size when they are turned."""
+    if x.shape[2] != x.shape[3]:
+        height, width = x.shape[2:]
+        raise ConfigError(f"images must be square to be turned, got {width} x {height} pixels")
+
+
 def halves(parts: Examples) -> tuple[np.ndarray, np.ndarray]:
     """Rows of the training and of the test part, in this order."""
     return tuple(np.split(np.arange(len(parts.y)), [parts.num_train]))

@@ -16,7 +16,7 @@ from fedlib.engine.device import upload
 from fedlib.errors import DataError
 from fedlib.federation import GROUPS, SPLITS, Federation
 from fedlib.methods.base import Method
-from fedlib.results import OPTIMUM, SHARED, Predictions, RunResult, View
+from fedlib.results import CLIENT_NAME, OPTIMUM, SHARED, Predictions, RunResult, View
 from fedlib.run import scoring
 from fedlib.run.checkpoint import load_tensors, restore
 from fedlib.run.progress import Progress
@@ -268,9 +268,10 @@ def parts(cohort: Cohort, numbers: int) -> list[Cohort]:
 
 
 def known(cohort_of: CohortOf) -> dict[str, np.ndarray]:
-    """True cluster and best possible accuracy of each client [num_clients], if they are known."""
+    """Cluster, best possible accuracy and name of each client [num_clients], if they are known."""
     federation = cohort_of("seen").data.federation
     found = {"cluster": federation.cluster, OPTIMUM: federation.optimum}
+    found[CLIENT_NAME] = federation.client_name
     return {name: values for name, values in found.items() if values is not None}
 
 

@@ -50,6 +50,7 @@ class Angled(Official):
 
     def deal(self, examples: Examples, seed: int) -> Dealt:
         """The clients, and the number of each image's angle as side information."""
+        official.check_square(examples.x)
         parts = examples.by_part()
         owners = self.owners(parts, seed)
         side = self.side(owners, len(parts.y), seed)

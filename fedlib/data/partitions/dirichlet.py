@@ -32,7 +32,7 @@ class Dirichlet(Joined):
         two examples, too few to train batch normalisation.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("classes",)
+    NEEDS: ClassVar[tuple[str, ...]] = ("classes",)
 
     num_clients: int
     alpha: float

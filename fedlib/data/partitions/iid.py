@@ -25,7 +25,7 @@ class Iid(Joined):
       num_clients: C.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ()
+    NEEDS: ClassVar[tuple[str, ...]] = ()
 
     num_clients: int
 

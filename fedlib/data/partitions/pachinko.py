@@ -28,7 +28,7 @@ class Pachinko(Joined):
       beta: concentration over the classes of one coarse label.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("classes", "coarse")
+    NEEDS: ClassVar[tuple[str, ...]] = ("classes", "coarse")
 
     num_clients: int
     alpha: float

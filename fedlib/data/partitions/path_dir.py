@@ -32,7 +32,7 @@ class PathDir(Joined):
       alpha: concentration; small is heterogeneous.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("classes",)
+    NEEDS: ClassVar[tuple[str, ...]] = ("classes",)
 
     num_clients: int
     classes_per_client: int

@@ -39,7 +39,7 @@ class PathLine(Joined):
       classes_per_client: of each client; C times this is a multiple of the number of classes.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("classes",)
+    NEEDS: ClassVar[tuple[str, ...]] = ("classes",)
     COUNTS: ClassVar[tuple[str, ...]] = ("num_clients", "classes_per_client")
 
     num_clients: int

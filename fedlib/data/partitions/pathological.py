@@ -27,7 +27,7 @@ class Pathological(Joined):
       shards_per_client: shards of one client, about its number of classes.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("classes",)
+    NEEDS: ClassVar[tuple[str, ...]] = ("classes",)
     COUNTS: ClassVar[tuple[str, ...]] = ("num_clients", "shards_per_client")
 
     num_clients: int

@@ -60,6 +60,8 @@ class Rotated(Official):
 
     def deal(self, examples: Examples, seed: int) -> Dealt:
         """The clients, and the number of each client's angle as its true cluster."""
+        if {90, 270} & {*self.rotations}:
+            official.check_square(examples.x)
         parts = examples.by_part()
         number = np.arange(len(self.rotations))
         cluster = np.repeat(number, self.num_clients // len(number))

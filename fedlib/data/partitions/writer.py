@@ -47,7 +47,7 @@ class Writer(Joined):
     @property
     def needs(self) -> tuple[str, ...]:
         """Features that the data set must have."""
-        return ("owner", "part") if self.unseen == "test_part" else ("owner",)
+        return (*super().needs, "owner", *["part"] * (self.unseen == "test_part"))
 
     def owners(self, examples: Examples, seed: int) -> list[np.ndarray]:
         """Rows of each of a random `fraction` of the writers -> [C] arrays of int64

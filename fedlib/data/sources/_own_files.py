@@ -5,6 +5,10 @@ right format.
 """
 
 import csv
+import math
+import re
+from array import array
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +19,10 @@ from fedlib.data.raw import local_files
 from fedlib.errors import DataError
 
 IMAGES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
+# Texts that stand for a missing value, as for pandas.
+MISSING = ("", "#N/A", "-NaN", "-nan", "<NA>", "N/A", "NA", "NULL", "NaN", "NaT", "None", "n/a")
+MISSING += ("nan", "null")
+WHOLE = re.compile(r"[+-]?[0-9]+(\.0*)?")
 MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB"}  # of Pillow, and as they are read
 
 
@@ -68,7 +76,8 @@ def _images(folder: Path) -> Content:
             )
         x = np.empty((len(names), *first.shape), np.uint8) if x is None else x
         x[row] = image
-    return Content(folder, x, _words([name.partition("/")[0] for name in names]))
+    labels = [name.partition("/")[0] for name in names]
+    return Content(folder, x, _words(labels, lambda row: f"{folder / names[row]}: the class"))
 
 
 def _image(path: Path) -> np.ndarray:
@@ -95,26 +104,69 @@ def _table(path: Path) -> Content:
     """A CSV file; all columns except the label and the client are numbers."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = [(n, row) for n, row in enumerate(csv.reader(file), 1) if row]
+            return _rows(path, ((n, row) for n, row in enumerate(csv.reader(file), 1) if row))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} is not a CSV file in UTF-8: {error}") from None
-    if len(lines) < 2:
-        raise DataError(f"{path} must have a line of names and a line for each example")
-    names = [name.strip() for name in lines[0][1]]
-    if any(map(_is_number, names)) or len(set(names)) < len(names):
-        raise DataError(f"{path}: the first line must name each column, once; got {names[:8]}")
-    for number, row in lines[1:]:
+
+
+def _rows(path: Path, lines: Iterator[tuple[int, list[str]]]) -> Content:
+    """The content of these lines, each with its number; texts of numbers are not kept."""
+    names = [name.strip() for name in next(lines, (1, []))[1]]
+    roles = _roles(path, names)
+    features = [(i, name) for i, name in enumerate(names) if i not in roles.values()]
+    if names and not features:
+        raise DataError(f"{path} has only {' and '.join(names)}; it must have columns of inputs")
+    x, texts, places = array("d"), {role: [] for role in roles}, []
+    for number, row in lines:
         if len(row) != len(names):
             raise DataError(f"{path}, line {number}: {len(row)} values for {len(names)} names")
-    others = [name for name in names if name != "client"]
-    label = "label" if "label" in others else (others or names)[-1]
-    features = [names.index(name) for name in others if name != label]
-    if not features:
-        raise DataError(f"{path} has only {' and '.join(names)}; it must have columns of inputs")
-    x = np.array([[_number(path, n, names[i], row[i]) for i in features] for n, row in lines[1:]])
-    columns = {name: [row[names.index(name)].strip() for _, row in lines[1:]] for name in names}
-    client = _words(columns["client"]) if "client" in names else None
-    return Content(path, x, _words(columns[label]), client)
+        x.extend(_number(path, number, name, row[i]) for i, name in features)
+        places.append(number)
+        for role, i in roles.items():
+            text = row[i].strip()
+            if text in MISSING:
+                raise DataError(f"{path}, line {number}: {names[i]} is missing, got {text!r}")
+            texts[role].append(text)
+    if not places:
+        raise DataError(f"{path} must have a line of names and a line for each example")
+    values = {
+        role: _words(
+            found, lambda row, role=role: f"{path}, line {places[row]}: {names[roles[role]]}"
+        )
+        for role, found in texts.items()
+    }
+    return Content(
+        path, np.frombuffer(x).reshape(len(places), -1), values["label"], values.get("client")
+    )
+
+
+def _roles(path: Path, names: list[str]) -> dict[str, int]:
+    """Positions of the columns of labels and, if there are some, clients.
+
+    Raises:
+      DataError: if a column has no name, or two have the same.
+    """
+    if any(map(_is_number, names)) or len(set(names)) < len(names):
+        raise DataError(f"{path}: the first line must name each column, once; got {names[:8]}")
+    for i, name in enumerate(names):
+        if not name or re.fullmatch(r"Unnamed: \d+", name):
+            raise DataError(
+                f"{path}: column {i + 1} has no name; write the file without row numbers "
+                "(index=False in pandas) or name the column"
+            )
+    found = {}
+    for role in ("client", "label"):
+        places = [i for i, name in enumerate(names) if name.casefold() == role]
+        if len(places) > 1:
+            raise DataError(
+                f"{path} has {len(places)} columns called {role}, in any case; keep one"
+            )
+        if places:
+            [found[role]] = places
+    rest = [i for i in range(len(names)) if i not in found.values()]
+    if "label" not in found and names:
+        found["label"] = (rest or [len(names) - 1])[-1]
+    return found
 
 
 def _is_number(text: str) -> bool:
@@ -122,20 +174,36 @@ def _is_number(text: str) -> bool:
         float(text)
     except ValueError:
         return False
-    return True
+    return text.isascii() and "_" not in text
 
 
 def _number(path: Path, line: int, column: str, text: str) -> float:
-    if not _is_number(text):
+    if not _is_number(text) or not math.isfinite(float(text)):
         raise DataError(f"{path}, line {line}: {column} must be a number, got {text!r}")
     return float(text)
 
 
-def _words(texts: list[str]) -> np.ndarray:
-    """The texts as integers if all are integers, otherwise as they are -> [N]"""
+def _words(texts: list[str], place: Callable[[int], str]) -> np.ndarray:
+    """The texts as integers if all are numbers, otherwise as they are -> [N]
+
+    Args:
+      place: of a row, for messages.
+
+    Raises:
+      DataError: if all are numbers, and one is not whole, or written in two ways.
+    """
+    if not all(map(_is_number, texts)):
+        return np.array(texts)
+    ways: dict[int, str] = {}
+    for row, text in enumerate(texts):
+        if not WHOLE.fullmatch(text):
+            raise DataError(f"{place(row)} must be a whole number or a word, got {text!r}")
+        written = ways.setdefault(int(text.partition(".")[0]), text)
+        if written != text:
+            raise DataError(f"{place(row)} is {text!r}, which other rows write as {written!r}")
     try:
-        return np.array([int(text) for text in texts], np.int64)
-    except (ValueError, OverflowError):
+        return np.array([int(text.partition(".")[0]) for text in texts], np.int64)
+    except OverflowError:
         return np.array(texts)
 
 
@@ -165,21 +233,49 @@ def checked(content: Content) -> Content:
         raise DataError(f"{path}: x must be [M, F], [M, H, W] or [M, C, H, W], got {list(x.shape)}")
     if x.ndim == 4 and x.shape[1] > 4 and x.shape[-1] <= 4:
         raise DataError(f"{path}: channels come first in x, [M, C, H, W], got {list(x.shape)}")
-    for name, values in (("y", content.y), ("client", content.client)):
-        if values is None:
-            continue
-        if values.shape != (len(x),):
-            raise DataError(f"{path}: {name} must have {len(x)} values as x, got {values.shape}")
-        if values.dtype.kind not in "iuU":
-            raise DataError(f"{path}: {name} must be integers or words, got {values.dtype}")
-        if values.dtype.kind == "U" and np.any(values == ""):
-            row = int(np.flatnonzero(values == "")[0])
-            raise DataError(f"{path}: {name} of example {row} is empty")
+    given = {"y": content.y, "client": content.client}
+    keys = {name: _keys(path, name, x, v) for name, v in given.items() if v is not None}
     x = x[:, None] if x.ndim == 3 else x
     if x.dtype != np.uint8 or x.ndim == 2:
         with np.errstate(over="ignore"):  # numbers too large for float32 become infinite: refused
-            x = x.astype(np.float32)
-        wrong = np.flatnonzero(~np.isfinite(x.reshape(len(x), -1)).all(1))
+            rounded = x.astype(np.float32)
+        whole = x.dtype.kind in "iu"  # these may not be rounded
+        with np.errstate(invalid="ignore"):
+            exact = rounded.astype(x.dtype) == x if whole else np.isfinite(rounded)
+        wrong = np.flatnonzero(~exact.reshape(len(x), -1).all(1))
         if len(wrong):
-            raise DataError(f"{path}: x of example {wrong[0]} is not finite, NaN or too large")
-    return content._replace(x=x)
+            of_whole = "has an integer beyond 2**24 that float32 would round; scale it"
+            why = of_whole if whole else "is not finite, NaN or too large"
+            raise DataError(f"{path}: x of example {wrong[0]} {why}")
+        x = rounded
+    return content._replace(x=x, **keys)
+
+
+def _keys(path: Path | str, name: str, x: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Labels or clients as integers or words -> [N]
+
+    Raises:
+      DataError: for other values, and missing ones.
+    """
+    if values.shape != (len(x),):
+        raise DataError(f"{path}: {name} must have {len(x)} values as x, got {values.shape}")
+    if values.dtype.kind not in "biufU":
+        raise DataError(f"{path}: {name} must be integers or words, got {values.dtype}")
+    texts = values if values.dtype.kind == "U" else values.astype(str)
+    missing = np.isin(np.char.strip(texts), MISSING)
+    if missing.any():
+        row = int(np.argmax(missing))
+        raise DataError(f"{path}: {name} of example {row} is missing, got {str(texts[row])!r}")
+    strange = next((text for text in np.unique(texts) if not text.isprintable()), None)
+    if strange is not None:
+        raise DataError(f"{path}: {name} has {str(strange)!r}, a name with control characters")
+    if values.dtype.kind == "b":
+        return texts
+    if values.dtype.kind == "f":
+        wrong = ~(values == np.rint(values)) | (abs(values) >= 2**53)
+        if wrong.any():
+            raise DataError(
+                f"{path}: {name} must be whole numbers or words, got {values[np.argmax(wrong)]}"
+            )
+        return values.astype(np.int64)
+    return values

@@ -7,7 +7,8 @@ The folder `source` has one of these, or two of them named train and test:
   *.npz     with arrays `x` [M, F], [M, H, W] or [M, C, H, W] and `y` [M]
 
 All but images may have a `client` for each example. Labels are integers from 0, or words, which are
-numbered in sorted order; the labels of images are the names of their folders. Without a test part,
+numbered in sorted order; the labels of images are the names of their folders. Clients and classes
+keep their names. A value that is missing is refused. Without a test part,
 every `test_every`-th example of a client, or of a class if there are no clients, is a test example.
 """
 
@@ -26,9 +27,17 @@ from fedlib.data.sources.digits import set_aside
 from fedlib.errors import ConfigError, DataError
 
 NUM_CLASSES = None  # files decide
-HAS = ("classes", "images", "owner", "part", "ten_classes")  # possible features; files decide
+HAS = (
+    "classes",
+    "images",
+    "own_test",
+    "owner",
+    "part",
+    "ten_classes",
+)  # possible features; files decide
 SCALINGS = ("unit", "standard", "none")
 PARTS = {"train": TRAIN, "test": TEST}
+MOST_CLASSES = 100_000  # every client has a count of each
 IN_PLACE = "a folder of images for each class, a .csv or .npz file, or two of these "
 IN_PLACE += "called train and test"
 
@@ -61,8 +70,6 @@ def read(
     downloads.check_folder("own", source)
     check_choice("scaling", scaling, SCALINGS)
     check_count("test_every", test_every, least=2)
-    if num_classes is not None:
-        check_count("num_classes", num_classes)
     folder = Path(raw) / "own" / source
     contents = _contents(folder)
     parts = [TRAIN, TEST] if len(contents) == 2 else None
@@ -88,9 +95,11 @@ def pooled(
     Raises:
       ConfigError, DataError: as `read`.
     """
+    if num_classes is not None:
+        check_count("num_classes", num_classes, most=MOST_CLASSES)
     x = _inputs(contents)
-    y, classes = _labels(contents, num_classes)
-    owner, num_owners = _owners(contents)
+    y, classes, words = _labels(contents, num_classes)
+    owner, names = _owners(contents)
     if parts is not None:
         part = np.repeat(np.array(parts, np.uint8), [len(c.y) for c in contents])
     else:
@@ -99,7 +108,15 @@ def pooled(
         where = contents[0].path
         raise DataError(f"{where}: no class or client has {test_every} examples, one to test on")
     x, mean, std = _scaled(x, part == TRAIN, scaling)
-    return Examples(x, y, classes, mean, std, part=part, owner=owner, num_owners=num_owners)
+    return Examples(
+        *(x, y, classes, mean, std),
+        part=part,
+        owner=owner,
+        num_owners=len(names),
+        own_test=parts is not None and TEST in parts,
+        owner_name=None if owner is None else names,
+        class_name=words if words is not None and len(words) == classes else None,
+    )
 
 
 def _contents(folder: Path) -> list[Content]:
@@ -129,16 +146,19 @@ def _inputs(contents: Sequence[Content]) -> np.ndarray:
     return np.concatenate([content.x for content in contents]) if len(contents) > 1 else first.x
 
 
-def _labels(contents: Sequence[Content], num_classes: int | None) -> tuple[np.ndarray, int]:
-    """Labels from 0 -> [M] int64, and the number of classes."""
+def _labels(
+    contents: Sequence[Content], num_classes: int | None
+) -> tuple[np.ndarray, int, np.ndarray | None]:
+    """Labels from 0 -> [M] int64, the number of classes, and their names if they are words."""
     more = ", ..." if len(contents) > 2 else ""
     paths = " and ".join(str(content.path) for content in contents[:2]) + more
     kinds = {content.y.dtype.kind in "iu" for content in contents}
     if len(kinds) > 1:
         raise DataError(f"{paths}: labels are integers in one and words in the other")
     y = np.concatenate([content.y for content in contents])
+    words = None
     if not kinds.pop():
-        _, y = np.unique(y, return_inverse=True)
+        words, y = np.unique(y, return_inverse=True)
     lowest, highest = int(y.min()), int(y.max())
     if num_classes is not None and highest >= num_classes:
         raise ConfigError(f"num_classes is {num_classes}, but {paths} has the class {highest}")
@@ -151,14 +171,18 @@ def _labels(contents: Sequence[Content], num_classes: int | None) -> tuple[np.nd
             f"{paths}: labels are from {lowest} to {highest}, and none is {absent[0]}; number "
             "classes from 0, or give num_classes if some may have no example"
         )
-    return y.astype(np.int64), classes
+    if lowest == highest:
+        raise DataError(
+            f"{paths}: all labels are {lowest if words is None else words[0]}, one class"
+        )
+    return y.astype(np.int64), classes, words
 
 
-def _owners(contents: Sequence[Content]) -> tuple[np.ndarray | None, int]:
-    """Clients, numbered in sorted order of their names -> [M] int64, and the number of clients."""
+def _owners(contents: Sequence[Content]) -> tuple[np.ndarray | None, np.ndarray]:
+    """Clients, numbered in sorted order of their names -> [M] int64, and these names."""
     with_clients = [content for content in contents if content.client is not None]
     if not with_clients:
-        return None, 0
+        return None, np.empty(0, np.int64)
     for content in contents:
         if content.client is None:
             raise DataError(f"{content.path} has no `client`, but {with_clients[0].path} has")
@@ -166,7 +190,7 @@ def _owners(contents: Sequence[Content]) -> tuple[np.ndarray | None, int]:
     if len({client.dtype.kind in "iu" for client in clients}) > 1:
         clients = [client.astype(str) for client in clients]
     names, owner = np.unique(np.concatenate(clients), return_inverse=True)
-    return owner.astype(np.int64), len(names)
+    return owner.astype(np.int64), names
 
 
 def _scaled(

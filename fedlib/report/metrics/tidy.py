@@ -17,7 +17,7 @@ from fedlib.report.metrics.definitions import (
     chosen_evaluation,
     regret,
 )
-from fedlib.results import OPTIMUM, TOTALS, RunResult, Scores, View
+from fedlib.results import CLIENT_NAME, OPTIMUM, TOTALS, RunResult, Scores, View
 
 TRAFFIC = View("all", "", "")  # of rows about the cost and loss of training
 FLOPS = "flops_per_example"  # metric, and diagnostic of an evaluation
@@ -346,6 +346,9 @@ def _with_diagnostics(clients: pd.DataFrame, found: dict[str, np.ndarray]) -> pd
             raise DataError(f"mixture weights of shape {array.shape} do not cover client {last}")
         of_something_else = name in NOT_OF_CLIENTS or ":" in name
         if of_something_else or name.startswith((EXAMPLES_OF, FLOPS_OF)) or not covers:
+            continue
+        if name == CLIENT_NAME:  # of all rows
+            columns[name] = array[clients["client"].to_numpy()].astype(str)
             continue
         values = np.full((len(clients), *array.shape[1:]), np.nan)
         values[shown] = array[clients["client"].to_numpy()[shown]]
