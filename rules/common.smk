@@ -36,7 +36,7 @@ from fedlib.workflow.layout import STAGES, WILDCARDS, templates
 from fedlib.workflow import command, console, gpu, internals, narrowing, preflight, stale
 from fedlib.workflow import warm, why
 from fedlib.workflow.plan import Plan
-from fedlib.workflow.shell import COMMANDS, option, write_specifications
+from fedlib.workflow.shell import option, write_specifications
 
 # Options that only read the folder, and are allowed while another Snakemake works in it.
 READERS = """--report --lint --list-rules --list --list-target-rules --lt --list-changes --summary

@@ -20,7 +20,9 @@ rule download:
         spec=of(PLAN.given, "download"),
         code=of(PLAN.code, "download"),
     shell:
-        COMMANDS["download"]
+        "python {resources.scripts:q}/download.py {wildcards.dataset}"
+        " --spec {params.spec:q} --code {params.code} --raw {resources.raw:q} --receipt {output:q}"
+        " {resources.mirror} >> {log:q} 2>&1"
 
 
 rule partition:
@@ -43,7 +45,9 @@ rule partition:
         spec=of(PLAN.given, "partition"),
         code=of(PLAN.code, "partition"),
     shell:
-        COMMANDS["partition"]
+        "python {resources.scripts:q}/partition.py --spec {params.spec:q}"
+        " --code {params.code} --raw {resources.raw:q} --shards {output.shards:q}"
+        " --manifest {output.manifest:q} >> {log:q} 2>&1"
 
 
 rule download_all:

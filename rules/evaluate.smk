@@ -33,7 +33,13 @@ rule evaluate:
         spec=of(PLAN.given, "evaluate"),
         code=of(PLAN.code, "evaluate"),
     shell:
-        COMMANDS["evaluate"]
+        "python {resources.scripts:q}/evaluate.py --spec {params.spec:q}"
+        " --code {params.code} --shards {input.shards:q} --manifest {input.manifest:q}"
+        " {resources.weights} {resources.settled}"
+        " --state {input.state:q} --history {input.history:q}"
+        " --checkpoints {resources.checkpoints:q} --out {output:q}"
+        " --device {resources.device} --gpus {resources.gpu} --executor {resources.executor}"
+        " >> {log:q} 2>&1"
 
 
 rule metrics:
@@ -59,4 +65,6 @@ rule metrics:
         spec=of(PLAN.given, "metrics"),
         code=of(PLAN.code, "metrics"),
     shell:
-        COMMANDS["metrics"]
+        "python {resources.scripts:q}/metrics.py --spec {params.spec:q} --code {params.code}"
+        " --runs {resources.runs:q} --parquet {output.metrics:q} --csv {output.metrics_csv:q}"
+        " --clients {output.clients:q} >> {log:q} 2>&1"

@@ -25,7 +25,10 @@ rule table:
         spec=of(PLAN.given, "table"),
         code=of(PLAN.code, "table"),
     shell:
-        COMMANDS["table"]
+        "python {resources.scripts:q}/table.py --spec {params.spec:q} --code {params.code}"
+        " --metrics {input.metrics:q} --clients {input.clients:q} {resources.published}"
+        " --csv {output.table_csv:q} --md {output.table_md:q} --tex {output.table_tex:q}"
+        " --json {output.table_json:q} >> {log:q} 2>&1"
 
 
 rule figure:
@@ -54,7 +57,11 @@ rule figure:
         spec=of(PLAN.given, "figure"),
         code=of(PLAN.code, "figure"),
     shell:
-        COMMANDS["figure"]
+        "python {resources.scripts:q}/figure.py --spec {params.spec:q} --code {params.code}"
+        " --metrics {input.metrics:q} --clients {input.clients:q} {resources.published}"
+        " {resources.manifests}"
+        " --pdf {output.figure_pdf:q} --png {output.figure_png:q} --svg {output.figure_svg:q}"
+        " --json {output.figure_json:q} >> {log:q} 2>&1"
 
 
 rule report:
@@ -80,4 +87,6 @@ rule report:
         spec=of(PLAN.given, "report"),
         code=of(PLAN.code, "report"),
     shell:
-        COMMANDS["report"]
+        "python {resources.scripts:q}/report.py --spec {params.spec:q} --code {params.code}"
+        " --results {resources.results:q} --figures {resources.figures:q}"
+        " --md {output.report:q} --html {output.report_html:q} >> {log:q} 2>&1"

@@ -30,7 +30,11 @@ rule tune:
         spec=of(PLAN.given, "tune"),
         code=of(PLAN.code, "tune"),
     shell:
-        COMMANDS["tune"]
+        "python {resources.scripts:q}/tune.py --spec {params.spec:q} --code {params.code}"
+        " --shards {input.shards:q} --manifest {input.manifest:q} {resources.weights}"
+        " --trials {output.trials:q} --choice {output.choice:q}"
+        " --checkpoints {resources.tuning:q} --device {resources.device}"
+        " --gpus {resources.gpu} --executor {resources.executor} >> {log:q} 2>&1"
 
 
 rule tunings:
@@ -73,4 +77,8 @@ rule train:
         spec=of(PLAN.given, "train"),
         code=of(PLAN.code, "train"),
     shell:
-        COMMANDS["train"]
+        "python {resources.scripts:q}/train.py --spec {params.spec:q} --code {params.code}"
+        " --shards {input.shards:q} --manifest {input.manifest:q} {resources.weights}"
+        " {resources.choice} --state {output.state:q} --history {output.history:q}"
+        " --checkpoints {resources.checkpoints:q} --device {resources.device}"
+        " --gpus {resources.gpu} --executor {resources.executor} >> {log:q} 2>&1"

@@ -1,11 +1,23 @@
 """The command of a job as its rule makes it, without Snakemake."""
 
+import ast
+import re
 import shlex
+from pathlib import Path
 from types import SimpleNamespace
 
 from fedlib.workflow.plan import Plan
-from fedlib.workflow.shell import COMMANDS, option
+from fedlib.workflow.shell import option
 
+ROOT = Path(__file__).resolve().parent.parent
+RULES = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("rules/*.smk"))
+# The text of each rule's command, by its stage.
+COMMANDS = {
+    rule: ast.literal_eval(f"({words})")
+    for rule, words in re.findall(
+        r"^rule (\w+):\n(?:(?!^rule ).*\n)*?    shell:\n((?: {8}\".*\n)+)", RULES, re.MULTILINE
+    )
+}
 # What a job needs only because it was planned earlier, and because others run beside it.
 PLANNED = (" --code {params.code}", " --gpus {resources.gpu}", " >> {log:q} 2>&1")
 FOLDERS = ("checkpoints", "tuning", "runs", "results", "figures")

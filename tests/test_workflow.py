@@ -303,7 +303,7 @@ def long_run(finished, tmp_path_factory):
 
 def start(folder, command: list[str], **changes: str) -> tuple[subprocess.Popen, int]:
     """Start the run of 40 rounds; the process, and its training job after its first checkpoint."""
-    text = folder / "fedlib/workflow/shell.py"  # rounds are short: else there is no checkpoint yet
+    text = folder / "rules/train.smk"  # rounds are short: else there is no checkpoint yet
     often = "--checkpoint-every 3 --checkpoints {resources.checkpoints:q} --device"
     if often not in text.read_text():
         train = often.removeprefix("--checkpoint-every 3 ")
