@@ -3,6 +3,7 @@
 import copy
 import itertools
 import json
+import math
 import pickle
 import random
 import re
@@ -460,8 +461,18 @@ class Tied(nn.Module):
         return self.two(self.one(x).relu())
 
 
+class Scaled(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x):
+        return x * self.factor
+
+
 MODELS = {
     "model must be a torch.nn.Module, or a function that makes one, got 3": 3,
+    "model gives NaN before its first step": nn.Sequential(Scaled(math.nan), nn.Linear(64, 10)),
     "model gives 64 numbers for an input": nn.Sequential(nn.Flatten()),
     "model gives 3 numbers for an input, and must give 10": nn.Linear(64, 3),
     "model gives 64x10 numbers": nn.Sequential(nn.Unflatten(1, (64, 1)), nn.Linear(1, 10)),

@@ -108,6 +108,8 @@ def outputs(model: nn.Module, inputs: Tensor, name: str, train: bool = False) ->
             f"{name} must give logits [B, L], one row for each input, got {what} for "
             f"{len(inputs)} inputs{when}"
         )
+    if found.isnan().any():
+        raise ConfigError(f"{name} gives NaN before its first step{when}")
     return found
 
 
