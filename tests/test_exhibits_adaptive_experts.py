@@ -89,6 +89,15 @@ def test_clients_carry_every_diagnostic_that_has_one_entry_for_each():
     assert exhibits.pick(rows, at="best")["choice"].isna().all()
 
 
+def test_rows_of_clients_have_the_names_that_a_user_gave(tmp_path):
+    names = np.array(["clinic 3", "é", "clinic 1"])
+    result = single({"client_name": names})
+    result.save(tmp_path / "a.h5")
+    rows = metrics.client_rows(RunResult.load(tmp_path / "a.h5"))
+    assert rows["client"].tolist() == [0, 1, 2] * 2
+    assert rows["client_name"].tolist() == [*names] * 2  # at the last round and at the best
+
+
 def test_diagnostics_about_something_else_are_no_columns_of_clients():
     # Three rounds and three clients: tables are known by name, not by their length.
     diagnostics = {

@@ -250,6 +250,7 @@ def test_weights_are_shown_by_example_and_by_client_and_class():
     assert every[[0, 19]].tolist() == [3 / 8, 5 / 8] and every[1:19].sum() == 0
     own = histogram.patches[2].get_data().values
     assert own[[0, 19]].tolist() == [0.75, 0.25]
+    assert [by_class.yaxis.get_major_formatter()(row) for row in (0, 1, 2)] == ["0", "1", ""]
     shades = by_class.get_images()[0].get_array()
     assert shades.mask.tolist() == [[False, True, False], [True, False, False]]
     assert shades.compressed().tolist() == pytest.approx([0.9, 0.8, 0.1, 0.3])
@@ -262,6 +263,13 @@ def test_runs_without_weights_are_named(missing):
     del recorded[missing]
     with pytest.raises(DataError, match=missing):
         draw("expert_weights", exhibit, collect(exhibit, recorded))
+
+
+def test_clients_are_called_by_their_names():
+    exhibit = shown(["pfedmoe"])
+    names = gate_weights(client_name=np.array(["b", "a"]))
+    figure = draw("expert_weights", exhibit, collect(exhibit, names))
+    assert [figure.axes[1].yaxis.get_major_formatter()(row) for row in (0, 1)] == ["b", "a"]
 
 
 # Representations

@@ -7,12 +7,19 @@ from fedlib.errors import DataError
 from fedlib.report import exhibits, recovery
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY
+from fedlib.results import CLIENT_NAME
 
 
 def of_seed(given: Inputs, run: dict, seed: int) -> pd.DataFrame:
     """The seen clients of one run and seed, in their order."""
     shown = exhibits.pick(given.client_rows, at="last", seed=seed, **PRIMARY._asdict())
     return exhibits.of_run(shown, run).sort_values("client", kind="stable")
+
+
+def called(clients: pd.DataFrame) -> list[str]:
+    """The name of each of one run's clients, or its number from 0 without names -> [C]"""
+    numbers = clients["client"].astype(str)
+    return clients.get(CLIENT_NAME, numbers).fillna(numbers).tolist()
 
 
 def matrix(clients: pd.DataFrame, name: str) -> np.ndarray:

@@ -215,3 +215,12 @@ def rounds_axis(axes: Axes) -> None:
     """Ticks of the x axis at whole rounds."""
     axes.margins(x=0.015)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=True))
+
+
+def name_clients(axes: Axes, names: list[str], first: int = 0, most: int = 12) -> None:
+    """Name up to about `most` of the clients, which stand side by side from `first` on."""
+    every = -(-len(names) // most)
+    shown = [x if len(x) <= 20 else f"{x[:19]}…" for x in names[::every]]
+    upright = any(len(x) > 3 for x in shown)
+    plain = [x.replace("$", r"\$") for x in shown]
+    axes.set_xticks(range(first, first + len(names), every), plain, rotation=90 * upright)

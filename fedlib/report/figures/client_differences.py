@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedlib.errors import DataError
-from fedlib.report import exhibits
+from fedlib.report import exhibits, of_clients
 from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY
@@ -36,6 +36,9 @@ def draw(given: Inputs) -> Figure:
         look = style.method_look(_run(exhibit, federation["name"], of)["method"])
         crowded = values.shape[1] > style.CROWDED
         (_draw_steps if crowded else _draw_bars)(axes, values, look.color)
+        if not crowded:
+            one = mine[mine["client"].isin(values.columns)].drop_duplicates("client")
+            canvas.name_clients(axes, of_clients.called(one.sort_values("client")))
         spreads["band" if crowded else "whisker"] = None
         title = _run(exhibit, federation["name"], other)["title"]
         axes.set(
@@ -66,7 +69,6 @@ def _draw_bars(axes: Axes, values: pd.DataFrame, color: str) -> None:
         spread = [mean - values.min(), values.max() - mean]
         axes.errorbar(positions, mean, spread, linestyle="None", **style.WHISKER)
     axes.axhline(0, color=style.GREY, linewidth=0.8)
-    axes.set_xticks(*_ticks(values.columns))
 
 
 def _draw_steps(axes: Axes, values: pd.DataFrame, color: str) -> None:
@@ -98,10 +100,3 @@ def differences(clients: pd.DataFrame, of: str, federation: str) -> tuple[str, p
 
 def _run(exhibit: dict, federation: str, label: str) -> dict:
     return next(r for r in exhibits.runs_of(exhibit, federation) if r["label"] == label)
-
-
-def _ticks(numbers: pd.Index, most: int = 12) -> tuple[list[int], list[str]]:
-    """Positions and names of up to about `most` clients."""
-    every = -(-len(numbers) // most)
-    positions = np.arange(0, len(numbers), every).tolist()
-    return positions, [str(numbers[position]) for position in positions]

@@ -22,6 +22,7 @@ from fedlib.report.inputs import Inputs
 TITLES = {"train": "to train", "val": "to validate", "test": "to be tested on"}
 HEIGHT = 1.25  # inches of a row of panels
 NORM = PowerNorm(0.5, 0, 1)  # of shares, so that small ones are visible
+MOST_NAMES = 10  # of clients below a panel; no names if there are more, as clients are sorted
 SHARES = (0.02, 0.1, 0.5, 1.0)  # in the legend
 BOUNDARY = {"color": "#262626", "linewidth": 1.2}
 MEANING = (
@@ -38,6 +39,7 @@ class _Shown(NamedTuple):
     num_seen: int
     num_asked: int  # clients that were declared, or as many as there are
     server: int  # examples of owners that are not clients
+    clients: list[str]  # names, or numbers from 0
 
 
 def draw(given: Inputs) -> Figure:
@@ -108,12 +110,14 @@ def _read(manifest: dict) -> _Shown:
     order = order[is_client[order]]
     sizes = np.stack([manifest["sizes"][name] for name in SPLITS], axis=1)
     asked = manifest["spec"]["partition"].get("num_clients") or 0
+    names = manifest.get("client_name", range(len(group)))
     return _Shown(
         sizes[order],
         shares[order],
         num_seen=int(np.sum(group == CLIENTS[0])),
         num_asked=max(asked, len(order)),
         server=int(sizes[~is_client].sum()),
+        clients=[str(names[client]) for client in order],
     )
 
 
@@ -146,7 +150,9 @@ def _draw_shares(axes: Axes, shown: _Shown) -> None:
         extent=(0.5, clients + 0.5, classes - 0.5, -0.5),
     )
     _scale(axes, shown)
-    axes.xaxis.set_major_locator(_ticks())
+    axes.set_xticks([])
+    if clients <= MOST_NAMES:
+        canvas.name_clients(axes, shown.clients, first=1)
     axes.yaxis.set_major_locator(_ticks())
     for spine in axes.spines.values():
         spine.set_visible(True)

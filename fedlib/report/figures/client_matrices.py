@@ -25,11 +25,12 @@ CHOSEN = "Of each run the seed of highest purity, which flatters it."
 
 
 class _Matrix(NamedTuple):
-    """Mixture weights [C, E] of one seed; clients are in the order of their clusters [C]."""
+    """Mixture weights [C, E] of one seed; clients [C] are in the order of their clusters [C]."""
 
     pi: np.ndarray
     cluster: np.ndarray
     seed: int
+    clients: list[str]
 
     def purity(self) -> float:
         return recovery.purity(recovery.assigned(self.pi), self.cluster)
@@ -68,10 +69,11 @@ def draw(given: Inputs) -> Figure:
     figure, grid = canvas.panels(titles, "", ylabel, columns=columns, height=height)
     free = iter(grid)
     for row in rows:
-        true = row[0][1].cluster
-        _draw(next(free), np.eye(int(true.max()) + 1)[true], true, "Cluster")
+        first = row[0][1]
+        true = np.eye(int(first.cluster.max()) + 1)[first.cluster]
+        _draw(next(free), true, first, "Cluster")
         for _, matrix in row:
-            image = _draw(next(free), _ordered(matrix), matrix.cluster, "Expert")
+            image = _draw(next(free), _ordered(matrix), matrix, "Expert")
     heat.scale(figure, image, grid, "weight of the expert")
     return canvas.finish(figure, exhibit, [], CHOSEN if len(exhibit["seeds"]) > 1 else "", MEANING)
 
@@ -85,7 +87,8 @@ def _read(given: Inputs, run: dict, seed: int) -> _Matrix:
     mine = of_clients.of_seed(given, run, seed)
     true = of_clients.column(mine, "cluster")
     order = np.argsort(true, kind="stable")
-    return _Matrix(of_clients.matrix(mine, "pi")[order], true[order], seed)
+    clients = np.array(of_clients.called(mine))[order].tolist()
+    return _Matrix(of_clients.matrix(mine, "pi")[order], true[order], seed, clients)
 
 
 def best(matrices: list[_Matrix]) -> _Matrix:
@@ -107,9 +110,9 @@ def _which(matrices: list[_Matrix]) -> str:
     return "" if same else f", seed {matrices[0].seed}"
 
 
-def _draw(axes: Axes, values: np.ndarray, cluster: np.ndarray, what: str) -> AxesImage:
-    image = heat.draw(axes, values, heat.experts(values.shape[1]), what, first=1)
-    for boundary in np.flatnonzero(np.diff(cluster)):
+def _draw(axes: Axes, values: np.ndarray, of: _Matrix, what: str) -> AxesImage:
+    image = heat.draw(axes, values, heat.experts(values.shape[1]), what, rows=of.clients)
+    for boundary in np.flatnonzero(np.diff(of.cluster)):
         axes.axhline(boundary + 0.5, **LINE)
     return image
 

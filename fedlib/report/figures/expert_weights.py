@@ -27,7 +27,7 @@ def draw(given: Inputs) -> Figure:
         mine = of_clients.of_seed(given, run, exhibit["seeds"][0])
         look = style.method_look(run["method"])
         draw_histogram(histogram, of_clients.matrix(mine, "local_weight_bins"), look.color)
-        image = draw_means(by_class, _by_class(mine))
+        image = draw_means(by_class, _by_class(mine), of_clients.called(mine))
     heat.scale(figure, image, grid[1::2], "mean weight of the local expert")
     return canvas.finish(
         figure,
@@ -63,9 +63,9 @@ def draw_histogram(axes: Axes, counts: np.ndarray, color: str) -> None:
     canvas.percent_axis(axes)
 
 
-def draw_means(axes: Axes, values: np.ndarray):
+def draw_means(axes: Axes, values: np.ndarray, clients: list[str]):
     """The matrix of clients by classes [C, L]."""
     every = 1 if values.shape[1] <= 10 else 10
     names = ["" if label % every else str(label) for label in range(values.shape[1])]
     axes.set_ylabel("Client")
-    return heat.draw(axes, np.ma.masked_invalid(values), names, "Class", first=1)
+    return heat.draw(axes, np.ma.masked_invalid(values), names, "Class", rows=clients)

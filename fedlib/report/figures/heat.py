@@ -19,7 +19,7 @@ def draw(
     columns: Sequence[str],
     xlabel: str = "",
     most: float = 1.0,
-    first: int = 0,
+    rows: Sequence[str] = (),
 ) -> AxesImage:
     """Draw one matrix, its first row on top, with the same colours in all such panels.
 
@@ -29,7 +29,7 @@ def draw(
       columns: names of the columns.
       xlabel: name of the x axis; "" leaves it unchanged.
       most: value of the darkest shade, the same for all panels of a figure.
-      first: number of the first row: classes are counted from 0, clients from 1.
+      rows: names of the rows; without them, their numbers from 0.
     """
     shades = {"cmap": style.SHADES, "vmin": 0, "vmax": most}
     image = axes.imshow(values, **shades, aspect="auto", interpolation="none")
@@ -38,7 +38,8 @@ def draw(
     axes.set_xticks(range(values.shape[1]), columns)
     axes.set_xlabel(xlabel or axes.get_xlabel())
     axes.yaxis.set_major_locator(MaxNLocator(nbins=10, integer=True))
-    axes.yaxis.set_major_formatter(lambda row, _: f"{row + first:g}")
+    named = dict(enumerate(rows))
+    axes.yaxis.set_major_formatter(lambda row, _: named.get(row, "") if rows else f"{row:g}")
     for spine in axes.spines.values():
         spine.set_visible(True)
     return image
