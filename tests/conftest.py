@@ -1,14 +1,17 @@
 """Fixtures that several test files share."""
 
 import compileall
+import contextlib
 import fcntl
 import gc
 import json
 import os
 import runpy
 import signal
+import site
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from types import SimpleNamespace
 
@@ -24,12 +27,27 @@ from fedlib.workflow.plan import Plan
 
 # Before PyTorch is imported: one thread is what the workflow uses, and busy cores make more slow.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# Or a test would wait until no run of this user measures executors any more.
-os.environ["XDG_CACHE_HOME"] = str(workflow.CACHE)
+# No test reads what is in the user's home: caches, settings and profiles. Packages that are there
+# stay importable.
+os.environ.setdefault("PYTHONUSERBASE", site.getuserbase())
+for name, folder in workflow.HOMES.items():
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ[name] = str(folder)
+os.environ.pop("SNAKEMAKE_PROFILE", None)
 
 IID = {"kind": "iid", "num_clients": 4, "train_fraction": 0.8}
 LOCAL = {"solver": "sgd", "lr": 0.1, "batch_size": 32}
 _COUNTED: dict[str, dict[str, int]] = {}  # outcomes of faults, see `tally`
+
+
+@contextlib.contextmanager
+def elsewhere():
+    """Work in an empty folder, and not in the checkout, whose results would be a hidden input."""
+    with (
+        tempfile.TemporaryDirectory(prefix="pytest-", ignore_cleanup_errors=True) as folder,
+        contextlib.chdir(folder),
+    ):
+        yield
 
 
 def pytest_addoption(parser):
@@ -59,9 +77,16 @@ def pytest_configure(config):
 def pytest_collection():
     # Modules and tests stay to the end, and looking for garbage among them takes seconds.
     gc.disable()
-    yield
+    with elsewhere():
+        yield
     gc.freeze()
     gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol():
+    with elsewhere():
+        return (yield)
 
 
 def pytest_collection_modifyitems(items):

@@ -15,6 +15,7 @@ from fedlib.forecast.estimates import TIMED, Estimate, Estimates, run_name
 from fedlib.workflow import config, dryrun, stale, unfinished
 from fedlib.workflow.config import budget_seconds
 from fedlib.workflow.plan import Plan
+from fedlib.workflow.provenance import ROOT
 
 SECONDS = {"digits/fedavg": 100, "digits/fedem": 300, "mnist/fedavg": 1000, "mnist/fedem": 5000}
 
@@ -78,7 +79,7 @@ def test_a_budget_buys_cells_with_a_published_number_before_all_others(plan):
 )
 def test_cells_with_a_published_number_are_those_that_a_table_shows_beside_it(paper, those, others):
     plan = Plan({"scale": "full", "papers": [paper]})
-    found = cells.with_published(plan.papers[paper], plan.path("published", paper=paper))
+    found = cells.with_published(plan.papers[paper], ROOT / plan.path("published", paper=paper))
     assert {f"{paper}/{name}" for name in those} <= found
     assert found.isdisjoint(f"{paper}/{name}" for name in others)
 
@@ -196,6 +197,26 @@ def test_a_plan_tells_hours_by_paper_exhibit_and_cell(plan):
     assert "table main" in lines and "figure curves" in lines
     first = lines.index("toy/digits/fedavg (main)")
     assert first < lines.index("toy/mnist/fedem (main)")
+
+
+def test_a_run_that_cannot_be_estimated_is_neither_done_nor_free(plan, monkeypatch):
+    jobs = [
+        dryrun.Job(stage, {key: str(value) for key, value in job.items()}, "Missing output files")
+        for stage, job in plan.jobs()
+    ]
+    lines = "\n".join(dryrun.summary(plan, jobs, Estimates()))
+    assert re.search(r"Estimated: unknown core-hours.*\n  toy +unknown  4 cells\n", lines)
+    some = Estimates(
+        "core", "an abacus", {k: x for k, x in estimates().costs.items() if "em" in k[0]}
+    )
+    assert "Estimated: 2.94 + unknown core" in "\n".join(dryrun.summary(plan, jobs, some))
+    for given, least in ((Estimates(), "unknown"), (estimates(), "0.0556")):
+        monkeypatch.setattr(estimate.Estimates, "read", lambda _, given=given: given)
+        monkeypatch.setattr(estimate.cells, "with_published", lambda *_: set())
+        with pytest.raises(
+            ConfigError, match=f"budget=1m buys no cell: the cheapest takes {least}"
+        ):
+            estimate.choose(Plan({"budget": "1m"}))
 
 
 def test_hours_are_told_to_three_digits():

@@ -602,7 +602,8 @@ def test_where_nothing_is_to_be_done_that_is_told():
     ]
 
 
-def test_the_specification_of_a_stage_can_be_printed(capsys):
+def test_the_specification_of_a_stage_can_be_printed(capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
     given = ["--configfile", workflow.SMOKE]
     jobs.main(words_of.read(["spec", "train", "pfedmm/digits/fedem/seed0", *given]))
     assert capsys.readouterr().out.strip() == PLAN.spec("train", **JOB)

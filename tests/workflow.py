@@ -17,6 +17,7 @@ PARTS = ("Snakefile", "config.yaml", "workflow", "config", "rules", "profiles", 
 PARTS += ("fedlib", "scripts")
 SMOKE = "tests/smoke.yaml"
 CACHE = Path(tempfile.gettempdir()) / f"fedlib-tests-{os.getuid()}"  # of all tests
+HOMES = {"HOME": CACHE / "home", "XDG_CONFIG_HOME": CACHE / "config", "XDG_CACHE_HOME": CACHE}
 
 # Snakemake and what it imports late take seconds to load, so runs of it are forks of one process
 # that has them loaded. It must not have fedlib: each copy of the checkout has its own.
