@@ -519,6 +519,7 @@ SETTINGS = {
     "seed must be in .* got -1": {"seed": -1},
     "course must be a dict, got 'gossip'": {"course": "gossip"},
     "course must be a dict, got \\[1\\]": {"course": [1]},
+    "epochs must be left out beside steps, got 5": {"local": fedlib.SGD(lr=0.1, epochs=5, steps=3)},
     "executor must be a word, got None": {"executor": None},
     **{f"threads must be .* got {x!r}": {"threads": x} for x in (-1, 0, "2", 1.5, True, 100_000)},
     "gate_features must be 64, .* got 8": {

@@ -215,7 +215,6 @@ def test_numbers_of_numpy_are_pythons_and_a_default_is_always_allowed():
 @pytest.mark.parametrize(
     ("kind", "fields", "message"),
     [
-        (SGD, {"epochs": 5, "steps": 3}, "epochs must be left out beside steps, got 5"),
         (SGD, {"lr": "0.1"}, "lr must be a finite number, got '0.1'"),
         (SGD, {"drop_last": "no"}, "drop_last must be True or False, got 'no'"),
         (SGD, {"schedule": "cosine"}, "schedule must be a Schedule, got 'cosine'"),

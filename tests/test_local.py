@@ -294,6 +294,7 @@ SGD_OF, COSINE = {"solver": "sgd", "lr": 0.1}, {"kind": "cosine"}
         ({"solver": "adam", "lr": 0.1, "beta2": 1}, r"beta2 must be in \[0, 1\), got 1"),
         (SGD_OF | {"batch_size": 0}, "batch_size must be at least 1, got 0"),
         (SGD_OF | {"epochs": 0}, "epochs must be at least 1, got 0"),
+        (SGD_OF | {"epochs": 5, "steps": 3}, "epochs must be left out beside steps, got 5"),
         (SGD_OF | {"steps": 0}, "steps must be at least 1, got 0"),
         (SGD_OF | {"keeps": "epoch"}, "'run', 'round'.*, got 'epoch'"),
         (SGD_OF | {"schedule": {"kind": "step"}}, "kind must be .*'multi_step'.* got 'step'"),

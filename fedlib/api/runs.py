@@ -215,10 +215,11 @@ def _check_federation(given: Any) -> None:
 
 
 def _check_solver(local: Any) -> None:
-    """Raises ConfigError if this is no solver."""
+    """Raises ConfigError if this is no solver, or has epochs and steps."""
     if not isinstance(local, Solver):
         kind = f"{type(local).__module__}.{type(local).__name__}"
         raise ConfigError(f"local must be a solver, such as fedlib.SGD(lr=0.1), got a {kind}")
+    local.refuse_both()
 
 
 def _device(name: str) -> torch.device:

@@ -85,8 +85,12 @@ class Solver:
     def __post_init__(self):
         """Raises ConfigError for values that cannot train."""
         check(self, {"keeps": ("run", "round")}, self.ranges)
+
+    def refuse_both(self) -> "Solver":
+        """This solver, as a user gives it; raises ConfigError if it has epochs and steps."""
         if self.steps is not None and self.epochs != 1:
             raise ConfigError(f"epochs must be left out beside steps, got {self.epochs}")
+        return self
 
     def init(self, params: Tree) -> Tree:
         """Momenta before the first step of ONE client with parameters like `params`."""
@@ -318,7 +322,7 @@ def from_spec(spec: dict) -> Solver:
     if isinstance(schedule, Mapping):
         _refuse_unknown("schedule", schedule, Schedule, "it")
         arguments["schedule"] = Schedule(**schedule)
-    return SOLVERS[name](**arguments)
+    return SOLVERS[name](**arguments).refuse_both()
 
 
 def _refuse_unknown(what: str, given: Mapping, kind: type, name: str) -> None:
