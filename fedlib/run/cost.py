@@ -12,13 +12,13 @@ Not counted: elementwise work (activations, dropout, batch normalisation), the o
 server's work, also on its own data, and evaluation.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Container
 from copy import copy
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import islice
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -187,13 +187,13 @@ class CountingSteps(Counting):
 
 
 class Operations(TorchDispatchMode):
-    """Counts the operations that PyTorch executes inside its block.
+    """Counts the operations that PyTorch executes inside its block, by PyTorch's own formulas.
 
-    Like `torch.utils.flop_counter.FlopCounterMode`, for the few operators of our models. That class
-    imports the compilers of torch and Triton at its first use, which takes twice as long as most
-    evaluations. It also ignores groups of channels, so its count for the weights' gradient of a
-    depthwise convolution is too large by a factor of the number of channels. Operators without a
-    formula, such as fused attention and recurrences, count as 0.
+    `torch.utils.flop_counter.FlopCounterMode` does the same with two differences: it imports the
+    compilers of torch at its first use, which takes twice as long as most evaluations, and it
+    ignores groups of channels, so its count for the weights' gradient of a depthwise convolution is
+    too large by a factor of the number of channels. Operators without a formula, such as fused
+    recurrences, count as 0.
 
     Attributes:
       flops: operations so far.
@@ -209,7 +209,7 @@ class Operations(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         """Count and execute an operator, or the operators into which it decomposes."""
-        formula = FORMULAS.get(func.overloadpacket)
+        formula = _formulas().get(func.overloadpacket)
         if formula is None:
             with self:
                 made_of = func.decompose(*args, **(kwargs or {}))
@@ -217,36 +217,23 @@ class Operations(TorchDispatchMode):
                 return made_of
         output = func(*args, **(kwargs or {}))
         if formula is not None:
-            self.flops += 2 * formula(args, output)
+            self.flops += formula(*args, **(kwargs or {}), out_val=output)
         return output
 
 
-def _product(args: tuple, output: torch.Tensor) -> int:
-    """Multiply-adds of a product of matrices or of batches of matrices."""
-    return output.numel() * args[-1].shape[-2]
+@cache
+def _formulas() -> dict[Any, Callable]:
+    """The number of operations of an operator, from its arguments and its result, by operator."""
+    # It says at its import that there are no kernels of Triton to count; there are none.
+    logging.getLogger("torch.utils.flop_counter").setLevel(logging.ERROR)
+    from torch.utils import flop_counter
 
+    def backward(gradient, x, weight, *args, out_val: object) -> int:
+        """As many as forward, for each needed gradient (input, weights) of a convolution."""
+        shapes, transposed, wanted = (x.shape, weight.shape, gradient.shape), args[4], args[-1]
+        return sum(wanted[:2]) * flop_counter.conv_flop_count(*shapes, transposed=transposed)
 
-def _convolution(args: tuple, output: torch.Tensor) -> int:
-    """Multiply-adds of a convolution: one set for each output, or each input if transposed."""
-    x, weight, _, _, _, _, transposed, *_ = args
-    return (x if transposed else output).numel() * prod(weight.shape[1:])
-
-
-def _convolution_backward(args: tuple, _: object) -> int:
-    """As many as in the forward pass, for each needed gradient (input, weights)."""
-    gradient, x, weight, _, _, _, _, transposed, _, _, wanted = args
-    return (x if transposed else gradient).numel() * prod(weight.shape[1:]) * sum(wanted[:2])
-
-
-aten = torch.ops.aten
-FORMULAS = {
-    aten.mm: _product,
-    aten.addmm: _product,
-    aten.bmm: _product,
-    aten.baddbmm: _product,
-    aten.convolution: _convolution,
-    aten.convolution_backward: _convolution_backward,
-}
+    return flop_counter.flop_registry | {torch.ops.aten.convolution_backward: backward}
 
 
 def _few_clients(simulation: Simulation, clients: np.ndarray) -> Simulation | None:
