@@ -1,5 +1,6 @@
 """Users' modules: which are taken, which layer is the head, and what is said of the others."""
 
+import copy
 import random
 
 import numpy as np
@@ -103,6 +104,16 @@ def test_the_head_is_the_last_layer_and_its_attributes_can_be_read(run):
     assert torch.equal(user(x), expected)
 
 
+def test_a_head_whose_weights_are_computed_is_taken():
+    def make(self):
+        self.fc = nn.utils.parametrizations.weight_norm(nn.Linear(8, 10))
+
+    made = build(lambda: Odd(TAKEN["size"], make))()
+    assert isinstance(made, HeadApart) and made.path == "fc"
+    x = torch.randn(5, 64)
+    torch.testing.assert_close(copy.deepcopy(made)(x), made.whole()(x))
+
+
 def test_a_method_that_parts_body_and_head_trains_a_model_that_reads_its_heads_size():
     runs = [TAKEN["size"], lambda s, x: s.fc(s.a(x).relu())]
     done = [quiet(cut(), Odd(run), "fedrep", local=LOCAL, rounds=1).accuracy() for run in runs]
@@ -200,7 +211,7 @@ DRAW = {
     "Mine 'drop' draws from the global generator of PyTorch": Odd(
         lambda s, x: s.fc(s.drop(s.a(x))), with_(drop=Mine)
     ),
-    "MultiheadAttention 'layer.self_attn' draws .*; set its dropout to 0": lambda: Attending(0.1),
+    "MultiheadAttention 'layer.self_attn' draws .*; .*dropout=0": lambda: Attending(0.1),
     "model draws from the global generator of NumPy": Odd(
         lambda s, x: s.fc(s.a(x) + np.random.rand())
     ),

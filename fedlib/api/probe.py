@@ -38,7 +38,9 @@ class Place(nn.Module):
         try:
             return super().__getattr__(name)
         except AttributeError:
-            if "_like" not in self.__dict__:  # not made yet
+            if "_like" not in self.__dict__ or name.startswith(
+                "__"
+            ):  # not made yet, or how to copy
                 raise
             return getattr(self._like[0], name)
 
@@ -115,7 +117,7 @@ def outputs(model: nn.Module, inputs: Tensor, name: str, train: bool = False) ->
 
 def check_draws(model: nn.Module, inputs: Tensor, name: str) -> None:
     """Raises ConfigError for a model that draws random numbers, or remembers earlier inputs."""
-    instead = "set its dropout to 0, or make nn.Dropout itself a layer of the model"
+    instead = "make nn.Dropout itself a layer, or switch it off, as by dropout=0 of attention"
     for train in (True, False):
 
         def run(model: nn.Module, train: bool = train) -> Tensor:
