@@ -655,6 +655,7 @@ FEDERATIONS = {
     "client 1: expected .* got 3 values": lambda: own([(X, Y), (X, Y, Y)], [(X, Y)] * 2),
     "train must be a list, a pair for each client, got dict": lambda: own({0: (X, Y)}, [(X, Y)]),
     "unseen must be positions of clients": lambda: own(*[[(X, Y)] * 2] * 2, unseen=[True, False]),
+    r"of clients in train, such as \[3, 7\]": lambda: own(*[[(X, Y)] * 2] * 2, unseen=3),
     "y must have 400 values as x": lambda: fedlib.partition(X, Y[1:], "natural"),
     "which the data lack": lambda: fedlib.partition(X, Y, "natural"),
     "train data of client 1 is empty": lambda: own([(X, Y), (X[:0], Y[:0])], [(X, Y)] * 2),

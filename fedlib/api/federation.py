@@ -1,6 +1,6 @@
 """Federations from arrays in memory, checked and packed like a user's own files."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import MISSING, fields
 from numbers import Integral
 from typing import Any
@@ -63,7 +63,7 @@ class Federation(federation.Federation):
         if len({*sizes.values()}) > 1:
             counts = ", ".join(f"{name} of {size}" for name, size in sizes.items())
             raise ConfigError(f"each part must be of the same clients, got {counts} clients")
-        if any(isinstance(x, bool) or not isinstance(x, Integral) for x in unseen):
+        if not isinstance(unseen, Collection) or not all(map(_is_whole, unseen)):
             raise ConfigError("unseen must be positions of clients in train, such as [3, 7]")
         strange = sorted({*unseen} - {*range(len(train))})
         if strange or len({*unseen}) == len(train):
@@ -236,6 +236,10 @@ def _check_pairs(name: str, pairs: Any) -> None:
                 f"{name} data of client {client}: expected a pair (inputs, labels), got "
                 f"{_kind(pair)}"
             )
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _kind(given: Any) -> str:
