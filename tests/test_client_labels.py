@@ -67,10 +67,12 @@ def test_clients_are_in_the_order_of_their_commonest_class_and_unseen_ones_last(
 def test_a_few_clients_are_called_by_their_numbers_from_0_or_by_their_names():
     found = manifest(OWNED, SEEN, num_clients=4)
     named = found | {"client_name": ["e", "d", "c$", "b", "server"]}
+    named["class_name"] = ["no", "perhaps", "yes"]
     for given, names in ((found, ["2", "1", "3", "0"]), (named, [r"c\$", "d", "b", "e"])):
         shares = draw(given).axes[1]
         assert shares.get_xticks().tolist() == [1, 2, 3, 4]
         assert [tick.get_text() for tick in shares.get_xticklabels()] == names
+    assert [tick.get_text() for tick in shares.get_yticklabels()] == named["class_name"]
 
 
 def test_clients_that_were_left_out_and_what_the_server_has_are_counted():

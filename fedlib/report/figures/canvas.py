@@ -4,7 +4,7 @@ A figure contains no title: every page that shows a figure has the title above i
 """
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -220,7 +220,11 @@ def rounds_axis(axes: Axes) -> None:
 def name_clients(axes: Axes, names: list[str], first: int = 0, most: int = 12) -> None:
     """Name up to about `most` of the clients, which stand side by side from `first` on."""
     every = -(-len(names) // most)
-    shown = [x if len(x) <= 20 else f"{x[:19]}…" for x in names[::every]]
-    upright = any(len(x) > 3 for x in shown)
-    plain = [x.replace("$", r"\$") for x in shown]
-    axes.set_xticks(range(first, first + len(names), every), plain, rotation=90 * upright)
+    upright = any(len(x) > 3 for x in names[::every])
+    places = range(first, first + len(names), every)
+    axes.set_xticks(places, short(names[::every]), rotation=90 * upright)
+
+
+def short(names: Iterable[str]) -> list[str]:
+    """Names that a user gave, as they fit beside an axis; none is read as a formula."""
+    return [(x if len(x) <= 20 else f"{x[:19]}…").replace("$", r"\$") for x in names]

@@ -22,7 +22,7 @@ from fedlib.report.inputs import Inputs
 TITLES = {"train": "to train", "val": "to validate", "test": "to be tested on"}
 HEIGHT = 1.25  # inches of a row of panels
 NORM = PowerNorm(0.5, 0, 1)  # of shares, so that small ones are visible
-MOST_NAMES = 10  # of clients below a panel; no names if there are more, as clients are sorted
+MOST_NAMES = 10  # beside a panel; sorted clients have no numbers if there are more
 SHARES = (0.02, 0.1, 0.5, 1.0)  # in the legend
 BOUNDARY = {"color": "#262626", "linewidth": 1.2}
 MEANING = (
@@ -40,6 +40,7 @@ class _Shown(NamedTuple):
     num_asked: int  # clients that were declared, or as many as there are
     server: int  # examples of owners that are not clients
     clients: list[str]  # names, or numbers from 0
+    classes: list[str]  # names; none for numbers
 
 
 def draw(given: Inputs) -> Figure:
@@ -118,6 +119,7 @@ def _read(manifest: dict) -> _Shown:
         num_asked=max(asked, len(order)),
         server=int(sizes[~is_client].sum()),
         clients=[str(names[client]) for client in order],
+        classes=manifest.get("class_name", []),
     )
 
 
@@ -154,6 +156,8 @@ def _draw_shares(axes: Axes, shown: _Shown) -> None:
     if clients <= MOST_NAMES:
         canvas.name_clients(axes, shown.clients, first=1)
     axes.yaxis.set_major_locator(_ticks())
+    if 0 < len(shown.classes) <= MOST_NAMES:
+        axes.set_yticks(range(classes), canvas.short(shown.classes))
     for spine in axes.spines.values():
         spine.set_visible(True)
 

@@ -68,4 +68,4 @@ def draw_means(axes: Axes, values: np.ndarray, clients: list[str]):
     every = 1 if values.shape[1] <= 10 else 10
     names = ["" if label % every else str(label) for label in range(values.shape[1])]
     axes.set_ylabel("Client")
-    return heat.draw(axes, np.ma.masked_invalid(values), names, "Class", rows=clients)
+    return heat.draw(axes, np.ma.masked_invalid(values), names, "Class", rows=canvas.short(clients))
