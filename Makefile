@@ -9,12 +9,9 @@ SCALE     ?=
 PAPER     ?= pfedmm
 # Folder of kept results that `figures-from` draws again; folders with runs for `gather`.
 FROM      ?=
-# For `list`: a kind, WHAT=methods, or a name of it, WHAT="methods fedem"; for `compare`: words;
-# for `why`: a job, such as WHAT="train pfedmm/digits/fedem/seed1234".
+# For `list`: a kind, WHAT=methods, or a name of it, WHAT="methods fedem"; for `why`: a job, such as
+# WHAT="train pfedmm/digits/fedem/seed1234".
 WHAT      ?=
-# Two folders of results/ for `compare`, such as A=demo B=demo-slow.
-A         ?=
-B         ?=
 # Values for Snakemake's configuration, such as CONFIG="seeds=[1] tag=quick rounds=5".
 CONFIG    ?=
 # Options for Snakemake, such as ARGS="--dry-run" or ARGS="--workflow-profile profiles/slurm"; of
@@ -44,7 +41,7 @@ ENVIRONMENTS_STAMP := $(call extra_stamp,environments)
 DOCS_STAMP := $(call extra_stamp,docs)
 
 # make itself does not report misspelt names of variables on the command line.
-override VARIABLES := A ARGS B CONFIG FILE FROM PAPER PYTHON SCALE SOAK_MINUTES TEST_JOBS TESTS TORCH UV WHAT
+override VARIABLES := ARGS CONFIG FILE FROM PAPER PYTHON SCALE SOAK_MINUTES TEST_JOBS TESTS TORCH UV WHAT
 override set_here = $(if $(filter command,$(firstword $(origin $(1)))),$(1))
 override unknown := $(filter-out $(VARIABLES) SHELL,$(foreach name,$(.VARIABLES),$(call set_here,$(name))))
 ifneq ($(unknown),)
@@ -67,14 +64,12 @@ override SCALE  := $(value SCALE)
 override PAPER  := $(value PAPER)
 override WHAT   := $(value WHAT)
 override FROM   := $(value FROM)
-override A      := $(value A)
-override B      := $(value B)
-export CONFIG ARGS SCALE PAPER WHAT FROM A B
+export CONFIG ARGS SCALE PAPER WHAT FROM
 workflow = $(BIN)/python -m fedlib make
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo reduced reproduce plan why list compare report test test-fast lint format
+.PHONY: help install demo reduced reproduce plan why list report test test-fast lint format
 .PHONY: bench bench-peers bench-gpu install-slurm test-slurm test-environments
 .PHONY: check-method test-changed test-faults test-large test-soak
 .PHONY: lock clean keep gather wall figures-from docs
@@ -105,9 +100,6 @@ why: $(STAMP)  ## print what changed since the job WHAT was done
 
 list: $(STAMP)  ## list the names of papers, runs, methods, data, ...; WHAT=methods for titles
 	@$(workflow) list
-
-compare: $(STAMP)  ## compare two folders of results: A=demo B=demo-slow
-	@$(workflow) compare
 
 report: $(STAMP)  ## write results/SCALE/report.html again
 	@$(workflow) report

@@ -147,7 +147,7 @@ def test_slots_that_are_no_number_are_refused_before_snakemake_reads_them(monkey
 
 def test_quotes_keep_the_words_of_a_value_together():
     assert plan("plan", CONFIG='seeds="0 1"').config["seeds"] == [0, 1]
-    assert read("compare", A="a", B="b", WHAT="fedem 'one step'").words == ["fedem", "one step"]
+    assert read("list", WHAT="methods 'one step'").name == "one step"
 
 
 def test_other_targets_are_commands_at_scale_about_what_is_named():
@@ -198,14 +198,6 @@ def test_kept_results_and_their_folder_are_words_of_their_own():
     assert (drawn.source, drawn.out) == (Path("docs/results/a b"), Path("x"))
     with pytest.raises(ConfigError, match="make figures-from needs FROM"):
         read("figures-from")
-
-
-def test_two_folders_of_results_are_compared():
-    args = read("compare", A="demo", B="-x", WHAT="fedem loss")
-    assert (args.folders, args.words) == (["demo", "-x"], ["fedem", "loss"])
-    for given, missing in (({}, "A and B"), ({"A": "demo"}, "B"), ({"B": "demo"}, "A")):
-        with pytest.raises(ConfigError, match=f"make compare needs {missing}, as the Makefile"):
-            read("compare", **given, WHAT="fedem")
 
 
 def test_the_report_is_written_from_what_is_there(tmp_path, monkeypatch):
@@ -439,7 +431,7 @@ def test_a_misspelt_variable_of_make_is_refused_with_those_there_are(given):
     assert done.returncode == 2
     [line] = done.stderr.splitlines()
     name = given.partition("=")[0]
-    assert f"unknown variable {name}; there are A ARGS B CONFIG FILE FROM PAPER " in line
+    assert f"unknown variable {name}; there are ARGS CONFIG FILE FROM PAPER " in line
 
 
 @pytest.mark.parametrize("given", ["CONFIG=tag=a", "SHELL=/bin/sh"])

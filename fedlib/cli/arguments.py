@@ -47,8 +47,6 @@ _STAGE = _given("stage", metavar="STAGE", help="see below")
 _JOB = _given("name", nargs="?", default="", metavar="NAME", help="see below")
 _WHAT = _given("what", nargs="?", metavar="KIND", help="to see titles, too")
 _NAME = _given("name", nargs="?", metavar="NAME", help="of this kind, to see what it takes")
-_FOLDERS = _given("folders", nargs=2, help="of results/, such as demo demo-slow")
-_WORDS = _given("words", nargs="*", help="print only rows that contain all of these")
 _SOURCES = _given("sources", nargs="+", type=Path, help="folders of results, or of what is kept")
 _OLDER = _given(
     "--older-code", action="store_true", help="take results of older code, too, and mark them"
@@ -68,9 +66,6 @@ COMMANDS = {
     "spec": Command("print the --spec of a job's script", (_STAGE, _JOB), module="jobs"),
     "list": Command(
         "list the names of papers, runs, methods, data and more", (_WHAT, _NAME), ("WHAT",)
-    ),
-    "compare": Command(
-        "compare two folders of results", (_FOLDERS, _WORDS), ("A", "B", "WHAT"), has_plan=False
     ),
     "report": Command("write the report of the results that are there"),
     "gather": Command(

@@ -2,8 +2,8 @@
 
 Values come from the environment, where no shell changes them: CONFIG (for the configuration), ARGS
 (further options), SCALE (demo, reduced or full; default: demo), PAPER (for keep), WHAT
-(for list, why and compare), A and B (for compare) and FROM (for figures-from and gather). They
-become a list of words that no shell reads.
+(for list and why) and FROM (for figures-from and gather). They become a list of words that no shell
+reads.
 """
 
 import argparse
@@ -17,9 +17,7 @@ from fedlib.errors import ConfigError
 # Targets that run everything, and their scales.
 SCALES = {"demo": "demo", "reduced": "reduced", "reproduce": "full"}
 TARGETS = (*SCALES, *arguments.COMMANDS)
-DEFAULTS = dict.fromkeys(("CONFIG", "ARGS", "SCALE", "WHAT", "A", "B", "FROM"), "") | {
-    "PAPER": "pfedmm"
-}
+DEFAULTS = dict.fromkeys(("CONFIG", "ARGS", "SCALE", "WHAT", "FROM"), "") | {"PAPER": "pfedmm"}
 
 
 def variables() -> dict[str, str]:
