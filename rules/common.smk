@@ -68,9 +68,9 @@ gc.set_threshold(100_000, 50, 1000)
 try:
     PLAN = Plan(config)
     config.update(PLAN.config)
-    for key, value in PLAN.choosing.items():
+    if budget := PLAN.config["budget"]:
         raise ConfigError(
-            f"{key} is for make, which chooses cells with it: make reproduce CONFIG={key}={value}. "
+            f"budget is for make, which chooses cells with it: make reproduce CONFIG=budget={budget}. "
             f"Here, give --configfile {PLAN.path('budget')} or name runs"
         )
     ESTIMATES = Estimates.read(PLAN.path("estimates"))

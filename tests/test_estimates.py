@@ -90,7 +90,7 @@ def test_what_is_done_costs_nothing_and_stays_selected(plan):
     assert [cell.name for cell in bought] == ["toy/mnist/fedem", "toy/digits/fedavg"]
     chosen = json.loads(cells.configuration(bought))
     runs = ["toy/digits/fedavg", "toy/mnist/fedem"]
-    assert chosen == {"runs": runs, "budget": None, "share": None}
+    assert chosen == {"runs": runs, "budget": None}
     narrowed = Plan(chosen)
     assert [*narrowed.runs] == [("toy", "digits", "fedavg"), ("toy", "mnist", "fedem")]
     assert [*narrowed.papers["toy"].tables] == ["main"]
@@ -102,48 +102,6 @@ def test_a_cell_that_was_begun_is_finished_first_so_that_no_table_loses_it(plan)
     seconds["toy/mnist/fedem", "train"] = [9000.0]  # of two seeds
     bought = cells.affordable(cells.cells(plan.papers, seconds, estimates()), 8)
     assert [cell.name for cell in bought] == ["toy/mnist/fedem"]
-
-
-def test_parts_have_every_cell_once_and_weigh_about_the_same():
-    weights = {f"cell{number}": float(number) for number in range(40)}  # 780 together
-    found = cells.parts(weights, 3)
-    assert found == cells.parts(dict(reversed(weights.items())), 3)
-    assert found.keys() == weights.keys()
-    by_part = [sum(weights[name] for name in found if found[name] == part) for part in (1, 2, 3)]
-    assert sum(by_part) == 780 and max(by_part) - min(by_part) <= 2
-    alike = cells.parts(dict.fromkeys("abcdefg", 0.0), 3)
-    assert sorted(alike.values()) == [1, 1, 1, 2, 2, 3, 3]
-
-
-def test_shares_split_what_is_missing_and_stay_the_same_while_it_is_done(
-    plan, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    names = [f"toy/{name}" for name in SECONDS]
-    (tmp_path / "results/demo").mkdir(parents=True)
-    costs = {name: {s: Estimate(1, 5e9, 9)._asdict() for s in TIMED} for name in names}
-    seals.write_json("results/demo/estimates.json", {"runs": costs})
-    left = {(name, stage): [1.0, 1.0] for name in names for stage in TIMED}
-    monkeypatch.setattr(estimate.unfinished, "seconds", lambda *_: left)
-    monkeypatch.setattr(estimate.cells, "with_published", lambda *_: set())
-
-    def runs(**asked) -> set[str]:
-        chosen = estimate.choose(Plan(asked))
-        return {name for name in map("/".join, chosen.runs) if (name, "train") in left}
-
-    shares = [runs(share=f"{part}/2") for part in (1, 2)]
-    assert [len(share) for share in shares] == [2, 2] and set.union(*shares) == {*names}
-    assert runs(share="2/2", budget="4m") == shares[1]
-    done = min(shares[1])
-    for stage in TIMED:
-        del left[done, stage]
-    assert runs(share="2/2") == shares[1] - {done} and runs(share="1/2") == shares[0]
-
-
-@pytest.mark.parametrize("text", ["0/5", "6/5", "2", "2/0", "a/b", "1/2/3"])
-def test_a_share_that_is_no_part_of_several_is_refused(plan, text):
-    with pytest.raises(ConfigError, match="share must be a part of several, such as 2/5, got"):
-        Plan({"share": text})
 
 
 def test_a_table_says_which_of_its_cells_are_not_run(plan):

@@ -1,4 +1,4 @@
-"""Estimate time and memory of all runs here, and choose the runs of a budget or share.
+"""Estimate time and memory of all runs here, and choose the runs of a budget.
 
 It trains nothing and reads no data, see `fedlib.forecast`. Runs that are done or already estimated
 are left out.
@@ -11,17 +11,17 @@ from fedlib import files, seals
 from fedlib.cli import arguments
 from fedlib.errors import ConfigError
 from fedlib.forecast import cells
-from fedlib.forecast.cells import RunCost, hours
+from fedlib.forecast.cells import hours
 from fedlib.forecast.estimates import TIMED, Estimates
 from fedlib.workflow import config, gpu, unfinished
 from fedlib.workflow.plan import Plan
 
 
 def main(args: argparse.Namespace) -> None:
-    """Estimate, and choose if the configuration has a budget or share."""
+    """Estimate, and choose if the configuration has a budget."""
     plan = arguments.plan(args)
     estimate(plan)
-    if plan.choosing:
+    if plan.config["budget"]:
         choose(plan)
 
 
@@ -47,23 +47,19 @@ def choose(plan: Plan) -> Plan:
     """Write and print the chosen runs of a plan -> the plan of these runs"""
     estimates = Estimates.read(plan.path("estimates"))
     seconds = unfinished.seconds(plan, unfinished.jobs(plan), estimates)
-    every = bought = cells.cells(plan.papers, seconds, estimates)
-    if plan.config["share"]:
-        bought = _share(plan, every, {key: len(jobs) for key, jobs in seconds.items()}, estimates)
-    if plan.config["budget"]:
-        with_published = set().union(
-            *(
-                cells.with_published(paper, Path(plan.path("published", paper=name)))
-                for name, paper in plan.papers.items()
-            )
+    every = cells.cells(plan.papers, seconds, estimates)
+    with_published = set().union(
+        *(
+            cells.with_published(paper, Path(plan.path("published", paper=name)))
+            for name, paper in plan.papers.items()
         )
-        limit = config.budget_seconds(plan.config["budget"])
-        bought = cells.affordable(bought, limit, with_published)
-    if not bought and plan.config["budget"]:
+    )
+    budget = plan.config["budget"]
+    bought = cells.affordable(every, config.budget_seconds(budget), with_published)
+    if not bought:
         least = hours(min(cell.seconds for cell in every))
         raise ConfigError(
-            f"budget={plan.config['budget']} buys no cell: the cheapest takes {least} "
-            f"{estimates.unit}-hours"
+            f"budget={budget} buys no cell: the cheapest takes {least} {estimates.unit}-hours"
         )
     path = Path(plan.path("budget"))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -71,45 +67,16 @@ def choose(plan: Plan) -> Plan:
     new = [cell for cell in bought if cell.jobs]
     spent = hours(sum(cell.seconds for cell in new))
     left = len(every) - len(bought)
-    asked = ", ".join(f"{key} {value}" for key, value in plan.choosing.items())
     print(
-        f"{asked}: {len(new)} cells to run in {spent} "
+        f"budget {budget}: {len(new)} cells to run in {spent} "
         f"{estimates.unit}-hours, {len(bought) - len(new)} done, {left} not run; see {path}",
         flush=True,
     )
     return chosen(plan)
 
 
-def _share(
-    plan: Plan, every: list[RunCost], jobs: dict[tuple[str, str], int], estimates: Estimates
-) -> list[RunCost]:
-    """The cells of the plan's share, and finished cells of other shares, which tables show, too.
-
-    Shares are equal in operations, which are the same on all machines. They are recorded on first
-    use, so that they stay the same while runs finish.
-
-    Args:
-      jobs: number of unfinished jobs, by run and stage.
-    """
-    mine, number = config.share_of(plan.config["share"])
-    weights = {
-        cell.name: sum(
-            jobs.get((cell.name, stage), 0) * cost.flops
-            for stage in TIMED
-            if (cost := estimates.costs.get((cell.name, stage)))
-        )
-        for cell in every
-    }
-    noted = seals.Cache(plan.path("shares"))
-    parts = noted.find([number, sorted(weights)], lambda: cells.parts(weights, number))
-    noted.write()
-    digest = seals.spec_digest(parts)[:6]
-    print(f"share {mine}/{number} of split {digest}, which must be the same on all machines")
-    return [cell for cell in every if parts[cell.name] == mine or not cell.jobs]
-
-
 def chosen(plan: Plan) -> Plan:
     """The plan of the runs chosen from another plan, or that plan if it chooses none."""
-    if not plan.choosing:
+    if not plan.config["budget"]:
         return plan
     return Plan({**plan.config, **config.read([plan.path("budget")])})

@@ -23,7 +23,6 @@ from fedlib.report import frames, packs
 from fedlib.report.metrics.runs import TUNING
 from fedlib.report.pages import as_markdown, contents, kept
 from fedlib.workflow import unfinished
-from fedlib.workflow.config import CHOOSING
 from fedlib.workflow.declarations import Training
 from fedlib.workflow.plan import Plan
 
@@ -64,7 +63,7 @@ def _with_kept(plan: Plan, pack: Path, args: argparse.Namespace) -> Plan:
         )
     every = sorted(here | there)
     runs = [f"{run_name(one._asdict())}/seed{one.seed}" for one in every]
-    others = dict.fromkeys(("seeds", "federations", "labels", *CHOOSING))
+    others = dict.fromkeys(("seeds", "federations", "labels", "budget"))
     whole = Plan({**plan.config, **others, "runs": runs})
     file = Path(whole.path("kept"))
     file.parent.mkdir(parents=True, exist_ok=True)

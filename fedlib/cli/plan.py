@@ -9,11 +9,11 @@ from fedlib.workflow import dryrun, narrowing
 
 
 def main(args: argparse.Namespace) -> None:
-    """Make missing estimates, choose the runs of a budget or share, and print."""
+    """Make missing estimates, choose the runs of a budget, and print."""
     plan = checked(args)  # before minutes of estimating
     estimate.estimate(plan)
     given = configured(args, plan)
-    if plan.choosing:
+    if plan.config["budget"]:
         plan = estimate.choose(plan)
     tell(narrowing.smaller(plan))
     tell(narrowing.remarks(plan))

@@ -29,7 +29,7 @@ def main(args: argparse.Namespace) -> None:
         return
     locks.hold_folder(command=args.said)
     # With options, or before the choice of cells, Snakemake may have more to do than missing files.
-    right = set() if args.options or plan.choosing else stale.look(plan).right
+    right = set() if args.options or plan.config["budget"] else stale.look(plan).right
     before = _made(plan)
     if stale.is_complete(plan, right):
         tell(narrowing.smaller(plan))
@@ -77,7 +77,7 @@ def steps(args: argparse.Namespace, plan: Plan, right: Collection[str] = ()) -> 
     again = [file for file in plan.tuned("choice") if file not in right and Path(file).exists()]
     tuned = [["tunings"]] if again else []
     runs = [[*SNAKEMAKE, *what, *args.options, *given] for what in (*cut, *tuned, [])]
-    if not plan.choosing:
+    if not plan.config["budget"]:
         return runs
     # A process of its own, because its measurements may keep a GPU busy until it ends.
     asked = arguments.configuration(args.configfile, args.config)
@@ -90,9 +90,9 @@ def configured(args: argparse.Namespace, plan: Plan) -> list[str]:
     So all processes of a run make the same cells, whatever has been finished since the choice.
     """
     files, words = args.configfile, args.config
-    if plan.choosing:
+    if plan.config["budget"]:
         files = [*files, plan.path("budget")]
-        words = [word for word in words if word.partition("=")[0].strip() not in plan.choosing]
+        words = [word for word in words if word.partition("=")[0].strip() != "budget"]
     return arguments.configuration(files, words)
 
 
@@ -125,7 +125,7 @@ def show(plan: Plan) -> None:
 
     Tables are left out if runs were chosen by their cost.
     """
-    papers = {} if plan.choosing else plan.papers
+    papers = {} if plan.config["budget"] else plan.papers
     for name, paper in papers.items():
         if paper.tables:
             path = Path(plan.path("table_md", paper=name, table=next(iter(paper.tables))))

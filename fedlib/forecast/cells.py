@@ -1,6 +1,5 @@
-"""The cost of a plan by cell: a run with all of its seeds. The cells of a budget or a share."""
+"""The cost of a plan by cell: a run with all of its seeds. The cells of a budget."""
 
-import heapq
 import json
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -163,24 +162,10 @@ def affordable(
     return bought
 
 
-def parts(weights: Mapping[str, float], number: int) -> dict[str, int]:
-    """The part of each cell, 1 to `number`; parts have about the same weight.
-
-    Cells are placed in the order of falling weight. Each goes to the lightest part; among equals,
-    to that with the fewest cells.
-    """
-    loads, found = [(0.0, 0, part) for part in range(1, number + 1)], {}
-    for name in sorted(weights, key=lambda name: (-weights[name], name)):
-        load, cells, part = heapq.heappop(loads)
-        heapq.heappush(loads, (load + weights[name], cells + 1, part))
-        found[name] = part
-    return found
-
-
 def configuration(bought: Iterable[RunCost]) -> str:
     """Text of a configuration file that selects only these cells."""
-    runs = {"runs": sorted(cell.name for cell in bought)}
-    return json.dumps({**runs, "budget": None, "share": None}, indent=1)
+    runs = sorted(cell.name for cell in bought)
+    return json.dumps({"runs": runs, "budget": None}, indent=1)
 
 
 def with_published(paper: Paper, file: str | Path) -> set[str]:

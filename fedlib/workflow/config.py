@@ -36,9 +36,8 @@ class Key(NamedTuple):
     Attributes:
       default: its value in config.yaml.
       check: of another value than None; None for names that the papers decide.
-      role: `FILTER` leaves out declared runs; with `CHOOSES` make chooses runs, see
-        `fedlib.cli.estimate`; `TAGGED` changes numbers, not only the choice of runs; `LOCAL` should
-        change no number.
+      role: `FILTER` leaves out declared runs; `TAGGED` changes numbers, not only the choice of
+        runs; `LOCAL` should change no number.
       listed: whether its value is a list.
     """
 
@@ -120,18 +119,6 @@ def budget_seconds(text: object) -> float:
             f"{shown(text)}"
         )
     return float(found[1]) * UNITS[found[2]]
-
-
-def share_of(text: object) -> tuple[int, int]:
-    """The part and the number of parts in a text such as "2/5".
-
-    Raises:
-      ConfigError: for anything else.
-    """
-    found = re.fullmatch(r"([1-9]\d{0,3})/([1-9]\d{0,3})", str(text).strip())
-    if not found or int(found[1]) > int(found[2]):
-        raise ConfigError(f"share must be a part of several, such as 2/5, got {shown(text)}")
-    return int(found[1]), int(found[2])
 
 
 def seeds_by_run(runs: Iterable[str]) -> dict[str, list[int]]:
@@ -294,7 +281,7 @@ def _parse_yaml(path: Path, text: str) -> object:
         raise ConfigError(f"{path} is not valid YAML: {reason:.500}") from None
 
 
-FILTER, CHOOSES, TAGGED, LOCAL = "filter", "chooses", "tagged", "local"
+FILTER, TAGGED, LOCAL = "filter", "tagged", "local"
 KEYS = {
     "scale": Key("demo", _one_of(*SCALES)),
     "papers": Key(None, None, FILTER, listed=True),
@@ -303,8 +290,7 @@ KEYS = {
     "labels": Key(None, None, FILTER, listed=True),
     "runs": Key(None, _check_runs, FILTER, listed=True),
     "methods": Key(None, _check_paths, listed=True),
-    "budget": Key(None, lambda _, text: budget_seconds(text), CHOOSES),
-    "share": Key(None, lambda _, text: share_of(text), CHOOSES),
+    "budget": Key(None, lambda _, text: budget_seconds(text)),
     "rounds": Key(None, check_count, TAGGED),
     "set": Key(None, None, TAGGED, listed=True),
     "sources": Key(None, None, listed=True),
@@ -317,6 +303,4 @@ KEYS = {
 }
 DEFAULTS = {name: key.default for name, key in KEYS.items()}
 LISTS = [name for name, key in KEYS.items() if key.listed]
-FILTERS, CHOOSING = (
-    [name for name, key in KEYS.items() if key.role == role] for role in (FILTER, CHOOSES)
-)
+FILTERS = [name for name, key in KEYS.items() if key.role == FILTER]

@@ -8,7 +8,7 @@ from fedlib.errors import ConfigError
 from fedlib.spec import Data, Paper, Run
 from fedlib.spec.exhibits import Exhibit
 from fedlib.workflow import declarations, left_out, older, overrides, own_methods
-from fedlib.workflow.config import CHOOSING, DEFAULTS, check, check_choice, normalised, seeds_by_run
+from fedlib.workflow.config import DEFAULTS, check, check_choice, normalised, seeds_by_run
 from fedlib.workflow.declarations import Training, trainings_of
 from fedlib.workflow.layout import PATHS
 
@@ -18,7 +18,6 @@ class Selection:
 
     Attributes:
       config: the configuration with every key present (see config.yaml).
-      choosing: its keys that choose runs by their cost.
       scale: one of `fedlib.spec.SCALES`.
       folder: name of the folder below results/ and figures/: the scale, with the tag if any.
       folder_note: difference of this folder from the scale's own, "" if there is none.
@@ -39,7 +38,6 @@ class Selection:
         """
         self.config = DEFAULTS | normalised(config)
         check(self.config)
-        self.choosing = {key: self.config[key] for key in CHOOSING if self.config[key]}
         self.scale: str = self.config["scale"]
         self.folder = "-".join(filter(None, [self.scale, self.config["tag"]]))
         self.declared, self.broken = declarations.readable(self.scale, self.config["papers"])

@@ -140,7 +140,7 @@ def _words(selection: Selection, paper: Paper) -> list[str]:
     """
     given = dict(selection.config)
     if paper.name not in selection.papers:
-        given |= dict.fromkeys((*config.LISTS, *config.CHOOSING))
+        given |= dict.fromkeys((*config.LISTS, "budget"))
         given["set"] = overrides.about(paper, selection.config["set"] or ()) or None
         given["papers"] = [paper.name]
     elif not any(given[key] for key in {*config.LISTS} - {"papers", "seeds"}):
