@@ -15,8 +15,8 @@ WHAT      ?=
 # Values for Snakemake's configuration, such as CONFIG="seeds=[1] tag=quick rounds=5".
 CONFIG    ?=
 # Options for Snakemake, such as ARGS="--dry-run" or ARGS="--workflow-profile profiles/slurm"; of
-# `bench`, such as ARGS="--items W1a,W2b --repeats 3"; of `keep`, ARGS=--replace; of `gather`,
-# ARGS=--older-code; of `lock`, for uv.
+# `bench`, such as ARGS="--items W1a,W2b --repeats 3"; of `keep`, ARGS=--replace; of `lock`, for
+# uv.
 ARGS      ?=
 # Number of tests at a time, one more than two cores, as some wait for processes; TESTS selects tests, such as TESTS="tests/test_data.py -k pachinko".
 TEST_JOBS ?= 3

@@ -176,8 +176,8 @@ def test_a_budget_is_spent_before_anything_runs_and_all_steps_share_what_it_boug
 
 
 def test_folders_to_gather_are_words_of_their_own():
-    taken = read("gather", SCALE="full", FROM="../a/results/full 'b c'", ARGS="--older-code")
-    assert taken.sources == [Path("../a/results/full"), Path("b c")] and taken.older_code
+    taken = read("gather", SCALE="full", FROM="../a/results/full 'b c'")
+    assert taken.sources == [Path("../a/results/full"), Path("b c")]
     assert taken.config == ["scale=full"]
     with pytest.raises(ConfigError, match="make gather needs FROM, as the Makefile says"):
         read("gather")

@@ -14,7 +14,7 @@ from fedlib.cli import arguments, gather, keep
 from fedlib.errors import ConfigError, DataError
 from fedlib.report import packs
 from fedlib.results import RunResult
-from fedlib.workflow import command, config, stale
+from fedlib.workflow import command
 from fedlib.workflow.declarations import Training
 from fedlib.workflow.plan import Plan
 
@@ -108,7 +108,7 @@ REFUSED = {
     ),
     "of older code": (
         lambda run: changed(run / "history.h5", provenance={"code": "0" * 16}),
-        r"history.h5 is refused: the digest of the code is 0{16} there and \w{16} here; ARGS=--old",
+        r"history.h5 is refused: the digest of the code is 0{16} there and \w{16} here$",
     ),
     "of other inputs": (
         lambda run: changed(run / "evaluation.h5", provenance={"inputs_sha256": "0" * 64}),
@@ -154,27 +154,6 @@ def test_a_tuned_run_without_its_tuning_is_refused_and_nothing_is_tuned(
     lines = capsys.readouterr().err.splitlines()
     said = "history.h5 is refused: choice.json is missing, as the tuning there is missing, too, "
     assert len(lines) == 2 and all(said in line for line in lines)
-
-
-def test_runs_of_older_code_are_taken_if_asked_and_marked(halves, whole):
-    history = run_of(halves[0]) / "history.h5"
-    changed(history, provenance={"code": "0" * 16})
-    inputs = seals.contents("results/demo-smoke/shards/pfedmm/digits.json", history)
-    changed(run_of(halves[0]) / "evaluation.h5", provenance={"inputs_sha256": inputs})
-    assert gathered(*halves, options=["--older-code"]) == 0
-    plan = Plan(config.read(["config.yaml", workflow.SMOKE]))
-    titles = {run.label: (run.title, run.notes) for run in plan.papers["pfedmm"].runs}
-    assert titles["fedavg"][0] == "FedAvg †" and "older code" in titles["fedavg"][1][-1]
-    assert titles["fedem"][0] == "FedEM"
-    assert stale.look(plan).wrong == set()
-    Path(plan.path("older")).unlink()  # as if those runs had been made here
-    assert gathered(*halves, options=["--older-code"]) == 0
-    assert stale.look(Plan(plan.config)).wrong == set()
-    job = {"paper": "pfedmm", "federation": "digits", "label": "fedavg", "seed": 0}
-    Path(plan.path("history", **job)).unlink()  # as it is not here, that code counts no more
-    plan = Plan(plan.config)
-    assert stale.accepted_code(plan, "train", job) == plan.code("train", **job) != "0" * 16
-    assert "†" not in plan.run(*[*job.values()][:3]).title
 
 
 def test_two_results_of_a_run_are_an_error_that_names_both(halves, whole, tmp_path, capsys):

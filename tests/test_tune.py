@@ -28,7 +28,6 @@ from fedlib.run.build import build_simulation
 from fedlib.run.tuned import RAN, merged, write_choice
 from fedlib.spec import SCALES
 from fedlib.workflow import stale
-from fedlib.workflow.plan import Plan
 
 TUNING = {"trials": 4, "rates": [0.01, 3.0]}
 TO_TUNE = {**SPEC, "rounds": 6, "evaluate_every": 3, "seed": 9, "tuning": TUNING}
@@ -334,21 +333,6 @@ def test_a_tuning_is_gathered_if_it_is_the_plan_s(elsewhere):
     Path("there/toy/digits/fedavg/choice.json").write_text("{}")
     with pytest.raises(DataError, match="choice.json is truncated or corrupted"):
         gather.take_tunings(plan, Path("there"))
-
-
-def test_a_tuning_of_older_code_is_gathered_if_asked_and_its_runs_are_marked(elsewhere):
-    plan, names, tuned = elsewhere
-    tuned(code="0" * 16, spec="0" * 64)
-    gather.take_tunings(plan, Path("there"), old=True)
-    assert not Path(plan.path("trials", **names)).exists()
-    tuned(code="0" * 16)
-    for _ in range(2):  # the second time it is here, and has no mark yet
-        gather.take_tunings(plan, Path("there"), old=True)
-        plan = Plan({})
-        assert plan.path("trials", **names) in stale.look(plan).right
-        assert plan.run(**names).title == "fedavg †"
-        Path(plan.path("older")).unlink()
-        assert plan.path("trials", **names) in stale.look(Plan({})).wrong
 
 
 def test_with_a_gathered_tuning_its_shards_are_made_without_which_it_would_be_repeated(

@@ -48,9 +48,6 @@ _JOB = _given("name", nargs="?", default="", metavar="NAME", help="see below")
 _WHAT = _given("what", nargs="?", metavar="KIND", help="to see titles, too")
 _NAME = _given("name", nargs="?", metavar="NAME", help="of this kind, to see what it takes")
 _SOURCES = _given("sources", nargs="+", type=Path, help="folders of results, or of what is kept")
-_OLDER = _given(
-    "--older-code", action="store_true", help="take results of older code, too, and mark them"
-)
 _PAPER = _given("paper", help="its name")
 _KEPT = _given("--out", type=Path, help="instead of docs/results or docs/results/full")
 _REPLACE = _given("--replace", action="store_true", help="replace what is kept, not add to it")
@@ -70,13 +67,13 @@ COMMANDS = {
     "report": Command("write the report of the results that are there"),
     "gather": Command(
         "take finished runs of other machines, as if they had been made here",
-        (_SOURCES, _OLDER),
+        (_SOURCES,),
         ("FROM",),
     ),
     "wall": Command("write docs/results/full/README.md: all published numbers, and ours"),
     "keep": Command(
         "copy a paper's tables, figures and report to docs/results",
-        (_PAPER, _KEPT, _REPLACE, _OLDER),
+        (_PAPER, _KEPT, _REPLACE),
         ("PAPER",),
     ),
     "figures-from": Command(

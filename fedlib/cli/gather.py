@@ -24,13 +24,12 @@ from fedlib.errors import DataError
 from fedlib.report import packs
 from fedlib.report.pages.origin import attributes
 from fedlib.results import opened
-from fedlib.workflow import older, stale, why
+from fedlib.workflow import stale, why
 from fedlib.workflow.declarations import Training
 from fedlib.workflow.layout import RESULTS_OF_RUNS
 from fedlib.workflow.plan import Plan
 
 WEIGHTS = "state.pt"
-HINT = "; ARGS=--older-code takes older code, and marks it"
 MANIFEST, STATE = "manifest_sha256", "state_sha256"  # in the provenance of results
 
 
@@ -81,22 +80,21 @@ def main(args: argparse.Namespace) -> None:
     """Gather, and print the result."""
     plan = arguments.plan(args)
     locks.hold_folder(command=args.said)
-    bring(plan, args.sources, run.configured(args, plan), args.older_code)
+    bring(plan, args.sources, run.configured(args, plan))
 
 
-def bring(plan: Plan, sources: Sequence[Path], configured: list[str], old: bool = False) -> None:
+def bring(plan: Plan, sources: Sequence[Path], configured: list[str]) -> None:
     """Gather the runs of a plan, print the result, and refuse runs that differ.
 
     Args:
       configured: Snakemake's options with the configuration.
-      old: see `gather`.
     """
     with ExitStack() as stack:
         places = [stack.enter_context(place(source)) for source in sources]
         for runs in places:
-            take_tunings(plan, runs.parent / packs.TUNED, old)
+            take_tunings(plan, runs.parent / packs.TUNED)
         _prepare(plan, places, configured)
-        done, refused = gather(plan, places, old)
+        done, refused = gather(plan, places)
         counts = [f"{number} {what}" for what, number in done.items()]
         print(f"results/{plan.folder}, runs: {', '.join(counts) or 'none to take'}", flush=True)
         if refused:
@@ -116,13 +114,10 @@ def _prepare(plan: Plan, places: list[Path], configured: list[str]) -> None:
         run.start([*run.SNAKEMAKE, *missing, *configured])
 
 
-def take_tunings(plan: Plan, there: Path, old: bool = False) -> None:
+def take_tunings(plan: Plan, there: Path) -> None:
     """Copy the plan's missing tunings from the folder of tunings `there`.
 
-    Tunings of another specification are not copied, and their runs are refused.
-
-    Args:
-      old: whether to take tunings of older code, too, and mark their runs.
+    Tunings of another specification or code are not copied, and their runs are refused.
 
     Raises:
       DataError: for a damaged file.
@@ -134,15 +129,10 @@ def take_tunings(plan: Plan, there: Path, old: bool = False) -> None:
             continue
         for file in theirs:
             seals.checked(file)
-        is_new, made = not all(file.exists() for file in ours), seals.made(theirs[1])
-        wanted = plan.digest("tune", **job), seals.contents(theirs[0])
-        if made is None or (made.spec, made.beside) != wanted:
-            continue
-        if made.code != plan.code("tune", **job):
-            if not old or not (is_new or seals.made(ours[1]) == made):
-                continue
-            older.note(plan.path("older"), {str(ours[1]): made.code})
-        if is_new:
+        made = seals.made(theirs[1])
+        wanted = plan.digest("tune", **job), plan.code("tune", **job), seals.contents(theirs[0])
+        is_new = not all(file.exists() for file in ours)
+        if is_new and made and (made.spec, made.code, made.beside) == wanted:
             copy(theirs, ours)
 
 
@@ -173,17 +163,16 @@ def of_plan(plan: Plan) -> list[RunFolder]:
     return [RunFolder(runs, training) for training in plan.trainings()]
 
 
-def gather(plan: Plan, places: Sequence[Path], old: bool = False) -> tuple[Counter, list[str]]:
+def gather(plan: Plan, places: Sequence[Path]) -> tuple[Counter, list[str]]:
     """Take the plan's runs -> (numbers of runs by outcome, reasons of refusals)
 
     Args:
       places: folders of runs, see `place`; the shards of their finished runs must be here.
-      old: whether to take runs of older code, too, and mark them.
     """
     done, refused = Counter(), []
     for there, here in finished(plan, places):
         try:
-            check(plan, there, old)
+            check(plan, there)
             done["here already" if _is_there(plan, there, here) else "taken"] += 1
         except DataError as error:
             refused.append(str(error))
@@ -220,11 +209,8 @@ def place(source: Path) -> Iterator[Path]:
     )
 
 
-def check(plan: Plan, there: RunFolder, old: bool = False) -> None:
+def check(plan: Plan, there: RunFolder) -> None:
     """Check that a finished run is the plan's.
-
-    Args:
-      old: whether it may be of older code.
 
     Raises:
       DataError: for the first field that differs, or a damaged file.
@@ -240,12 +226,11 @@ def check(plan: Plan, there: RunFolder, old: bool = False) -> None:
             raise DataError(f"{file} is refused: it does not say what it was made of")
         manifest = files.digest(read[0])
         _same(file, [(f"{MANIFEST}, of the shards,", provenance.get(MANIFEST), manifest)])
-        if not old:
-            _same(file, [("the digest of the code", made.code, plan.code(stage, **job))], HINT)
+        _same(file, [("the digest of the code", made.code, plan.code(stage, **job))])
         if choices := [x for x in plan.choice(**job) if not Path(x).exists()]:
             raise DataError(
                 f"{file} is refused: {choices[0]} is missing, as the tuning there is missing, too, "
-                f"of another specification or of older code{HINT}"
+                "of another specification or of other code"
             )
         _same(file, [("the digest of its inputs", made.inputs, seals.contents(*read))])
         states.append(provenance.get(STATE))
@@ -253,15 +238,15 @@ def check(plan: Plan, there: RunFolder, old: bool = False) -> None:
         raise DataError(f"{file} is refused: its {STATE} is not that of the history beside it")
 
 
-def _same(file: Path, fields: Iterable[tuple], remedy: str = "") -> None:
+def _same(file: Path, fields: Iterable[tuple]) -> None:
     """Raise DataError for the first (field, there, here) whose values differ."""
     for field, there, here in fields:
         if there != here:
-            raise DataError(f"{file} is refused: {field} is {there} there and {here} here{remedy}")
+            raise DataError(f"{file} is refused: {field} is {there} there and {here} here")
 
 
 def _is_there(plan: Plan, there: RunFolder, here: RunFolder) -> bool:
-    """Copy a run unless the plan has it, and note what is of older code -> whether it had it
+    """Copy a run unless the plan has it -> whether it had it
 
     Raises:
       DataError: if the two have different numbers.
@@ -275,10 +260,6 @@ def _is_there(plan: Plan, there: RunFolder, here: RunFolder) -> bool:
             is_new = True
         elif made.code == code and _numbers(theirs) != _numbers(ours):
             raise DataError(f"{theirs} and {ours} have different numbers: delete one of them")
-    codes = {stage: seals.made(file).code for stage, file in (there if is_new else here).results}
-    ours = {stage: str(file) for stage, file in here.results}
-    old = {ours[stage]: code for stage, code in codes.items() if code != plan.code(stage, **job)}
-    older.note(plan.path("older"), old)
     if is_new:
         if there.has_weights:
             there.copy_weights(here)

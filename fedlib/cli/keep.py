@@ -70,7 +70,7 @@ def _with_kept(plan: Plan, pack: Path, args: argparse.Namespace) -> Plan:
     files.write_text(file, json.dumps(whole.config, indent=1) + "\n")
     locks.hold_folder(command=args.said)
     configured = ["--configfile", str(file)]
-    gather.bring(whole, [pack.parent], configured, args.older_code)
+    gather.bring(whole, [pack.parent], configured)
     for stage, job in unfinished.jobs(whole):
         name = f"{run_name(job)}/seed{job['seed']}" if "seed" in job else run_name(job)
         raise ConfigError(f"{stage} {name} is not done: run the workflow with it first")

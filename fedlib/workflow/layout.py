@@ -27,7 +27,6 @@ PATHS = {
     "results": "results/{folder}",
     "estimates": "results/{folder}/estimates.json",
     "code": "results/{folder}/code.json",
-    "older": "results/{folder}/older.json",
     "left_out": "results/{folder}/left_out.json",
     "specification": "results/{folder}/specifications/{digest}.json",
     "budget": "results/{folder}/budget.json",

@@ -1,9 +1,8 @@
 """The plan: all jobs of a configuration, with their files, specifications and code.
 
-`Plan(config)` is a function of the configuration, the papers' declarations, the code on disk, and
-gathered runs of older code (`fedlib.workflow.older`), which it marks. The Snakefile, the commands
-of `fedlib.cli` and the tests use it. It is made each time a Snakefile is read, so it imports the
-standard library only.
+`Plan(config)` is a function of the configuration, the papers' declarations and the code on disk.
+The Snakefile, the commands of `fedlib.cli` and the tests use it. It is made each time a Snakefile
+is read, so it imports the standard library only.
 
 A *stage* is a rule with a script: download, partition, tune, train, evaluate, metrics, table,
 figure, report. Wildcards name a job of a stage, such as paper="pfedmm", federation="digits",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fedlib.errors import ConfigError
 from fedlib.spec import Data, Paper, Run
 from fedlib.spec.exhibits import Exhibit
-from fedlib.workflow import declarations, left_out, older, overrides, own_methods
+from fedlib.workflow import declarations, left_out, overrides, own_methods
 from fedlib.workflow.config import DEFAULTS, check, check_choice, normalised, seeds_by_run
 from fedlib.workflow.declarations import Training, trainings_of
 from fedlib.workflow.layout import PATHS
@@ -27,7 +27,6 @@ class Selection:
       papers: these papers with the configuration's seeds, rounds and selection.
       runs: of `papers`, by paper, federation and label.
       left_out: runs that cannot be made, and the reasons; see `fedlib.workflow.left_out`.
-      older: see `fedlib.workflow.older`.
     """
 
     def __init__(self, config: Mapping):
@@ -55,8 +54,6 @@ class Selection:
         self.papers = {name: paper for name, paper in wanted.items() if paper.runs}
         overrides.check_used(self.papers, self.config["set"] or ())
         self.folder_note = folder_note(self.config)
-        self.older = older.read(self.path("older"))
-        self.papers = {name: older.marked(x, self.older) for name, x in self.papers.items()}
         self._data = {
             (name, data.name): data for name, paper in self.papers.items() for data in paper.data
         }

@@ -122,7 +122,7 @@ class Folder:
         made = seals.made(path)
         if made is None or made.spec != self.plan.digest(stage, **job):
             return False
-        if made.code != accepted_code(self.plan, stage, job):
+        if made.code != self.plan.code(stage, **job):
             return False
         if all(Path(one).exists() for one in read) and made.inputs != self._contents(read):
             return False
@@ -149,11 +149,6 @@ class Folder:
             for path in outputs:
                 if self._time(path) < newest:
                     os.utime(path, ns=(newest, newest))
-
-
-def accepted_code(plan: Plan, stage: str, job: dict) -> str:
-    """Digest of the code of a job; of a gathered result of older code, of that code."""
-    return plan.older.get(plan.path(RESULTS[stage][0][0], **job)) or plan.code(stage, **job)
 
 
 def inputs(plan: Plan, stage: str, job: dict) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 from fedlib import seals
 from fedlib.workflow import provenance
 from fedlib.workflow.plan import Plan
-from fedlib.workflow.stale import RESULTS, accepted_code, inputs
+from fedlib.workflow.stale import RESULTS, inputs
 
 GONE = "nothing at all"  # in place of a value missing from a mapping
 REMEMBERED = 500  # code digests of a folder; a scale has about a hundred
@@ -54,7 +54,7 @@ def lines(
             now = json.loads(plan.spec(stage, **job))
             found += [_told(*one) for one in differences(specification(Path(file)), now)]
         found = found or ["specification changed"]
-    if made.code != accepted_code(plan, stage, job):
+    if made.code != plan.code(stage, **job):
         found += _of_code(plan, made.code, plan.roots(stage, **job))
     read = inputs(plan, stage, job)
     missing = [path for path in read if not Path(path).exists()]
