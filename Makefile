@@ -7,7 +7,7 @@ UV        ?= uv
 SCALE     ?=
 # Paper whose results `keep` keeps.
 PAPER     ?= pfedmm
-# Folder of kept results that `figures-from` draws again; folders with runs for `gather`.
+# Folder of kept results, such as docs/results/full/pfedmoe, for `figures-from` and `take`.
 FROM      ?=
 # For `list`: a kind, WHAT=methods, or a name of it, WHAT="methods fedem"; for `why`: a job, such as
 # WHAT="train pfedmm/digits/fedem/seed1234".
@@ -72,7 +72,7 @@ workflow = $(BIN)/python -m fedlib make
 .PHONY: help install demo reduced reproduce plan why list report test test-fast lint format
 .PHONY: bench bench-peers bench-gpu install-slurm test-slurm test-environments
 .PHONY: check-method test-changed test-faults test-large test-soak
-.PHONY: lock clean keep gather wall figures-from docs
+.PHONY: lock clean keep take wall figures-from docs
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' Makefile
@@ -107,8 +107,8 @@ report: $(STAMP)  ## write results/SCALE/report.html again
 keep: $(STAMP)  ## copy tables, figures and report of PAPER at SCALE to docs/results
 	@$(workflow) keep
 
-gather: $(STAMP)  ## take finished runs of other clones or machines: FROM=../other/results/full
-	@$(workflow) gather
+take: $(STAMP)  ## bring the runs of FROM=docs/results/full/PAPER into results/full
+	@$(workflow) take
 
 wall: override SCALE = full
 wall: $(STAMP)  ## write docs/results/full/README.md: all published numbers, and ours

@@ -92,9 +92,9 @@ def stand_in(path: str | Path, digest: str) -> None:
 
 def is_stand_in(path: str | Path) -> bool:
     """Whether `path` exists and was written by `stand_in`."""
-    if not Path(path).exists():
+    if not Path(path).is_file():
         return False
-    with files.regular(path).open("rb") as file:
+    with open(path, "rb") as file:
         return bool(_SEAL.match(file.read(len(BLANK))))
 
 
@@ -151,6 +151,13 @@ def note_hdf5(path: str | Path, made: Made) -> None:
     with Path(path).open("rb+") as file:
         file.seek(len(BLANK))
         file.write(f"\n{made}\n".encode())
+
+
+def write_made(path: str | Path, made: Made) -> None:
+    """Replace the origin in a sealed file, and seal it anew."""
+    content = _MADE.sub(str(made).encode(), Path(path).read_bytes(), count=1)
+    Path(path).write_bytes(_SEAL.sub(BLANK, content))
+    close(path)
 
 
 def checked(path: str | Path, remedy: str = "delete it and run again") -> bytes:

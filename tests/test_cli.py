@@ -175,14 +175,6 @@ def test_a_budget_is_spent_before_anything_runs_and_all_steps_share_what_it_boug
     assert len(others) == 2 and all(step.endswith(bought) for step in others)
 
 
-def test_folders_to_gather_are_words_of_their_own():
-    taken = read("gather", SCALE="full", FROM="../a/results/full 'b c'")
-    assert taken.sources == [Path("../a/results/full"), Path("b c")]
-    assert taken.config == ["scale=full"]
-    with pytest.raises(ConfigError, match="make gather needs FROM, as the Makefile says"):
-        read("gather")
-
-
 def test_a_part_of_the_workflow_ends_without_a_report(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run, "checked", lambda args: Plan({"papers": ["fedmix"]}))

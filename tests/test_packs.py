@@ -1,11 +1,13 @@
 """Kept results: what is drawn from a pack is what was drawn from the runs."""
 
+import io
 import re
 import shutil
 import tarfile
 from pathlib import Path
 
 import made_up
+import pandas as pd
 import pytest
 
 from fedlib import seals
@@ -135,18 +137,97 @@ def test_a_pack_without_exhibits_is_refused(made, tmp_path, exhibits):
         packs.read(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["../outside", "runs/../../outside", "/outside", "other/file"])
-def test_an_archive_of_runs_writes_nowhere_else(tmp_path, name):
-    with tarfile.open(tmp_path / packs.ARCHIVE, "w:xz") as archive:
-        archive.addfile(tarfile.TarInfo(name))
-    with pytest.raises(DataError, match="which is no file of a run"), packs.opened(tmp_path):
-        pass
+def changed(made, folder, metrics_row=None, client_row=None) -> Path:
+    """A pack with changed rows: of a name, the first row again with another value."""
+    metrics_file, clients_file, shown = packs.read(made / "kept/pack")
+    for file, name, row in ((metrics_file, "m", metrics_row), (clients_file, "c", client_row)):
+        frame = frames.read_parquet(file)
+        more = frame[:1].assign(**row) if row is not None else frame[:0]
+        frames.write_parquet(pd.concat([frame, more]), folder / f"{name}.parquet")
+    packs.write(folder, folder / "m.parquet", folder / "c.parquet", shown)
+    return folder
 
 
-def test_a_link_in_an_archive_of_runs_is_refused(tmp_path):
-    link = tarfile.TarInfo("runs/link")
-    link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
-    with tarfile.open(tmp_path / packs.ARCHIVE, "w:xz") as archive:
-        archive.addfile(link)
-    with pytest.raises(DataError, match="which is no file of a run"), packs.opened(tmp_path):
-        pass
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (({"value": 0.5}, None), "metrics.parquet has the number of pfedmm, .* twice"),
+        (({"value": 7.0, "seed": 9, "metric": "accuracy"}, None), "must have fractions, got 7.0"),
+        ((None, {"accuracy": 0.5}), "clients.parquet has the number of pfedmm, .* twice"),
+        ((None, {"accuracy": -0.5, "seed": 9}), "must have fractions, got -0.5"),
+    ],
+)
+def test_a_pack_with_a_number_twice_or_one_that_cannot_be_is_refused(made, tmp_path, rows, message):
+    folder = changed(made, tmp_path, *rows)
+    with pytest.raises(DataError, match=message):
+        packs.read(folder)
+
+
+def test_a_pack_of_another_paper_says_so(made):
+    with pytest.raises(DataError, match="is a pack of 'pfedmm', and not of fedmix"):
+        packs.read(made / "kept/pack", "fedmix")
+
+
+def test_a_text_that_takes_minutes_to_lay_out_is_refused(made, tmp_path):
+    *_, [exhibit] = packs.read(made / "kept/pack")
+    changed = [*exhibit._replace(spec=exhibit.spec | {"title": "long " * 2000})]
+    seals.write_json(tmp_path / "exhibits.json", {"exhibits": [changed]})
+    with pytest.raises(DataError, match="has a text of 10000 letters"):
+        packs.read(tmp_path)
+
+
+RUN = "runs/a/b/c/seed0/history.h5"
+
+
+def archive(folder, *members: tarfile.TarInfo, form: str = "w:xz") -> Path:
+    """A folder with an archive of runs, whose files have as many zeros as their headers say."""
+    with tarfile.open(folder / packs.ARCHIVE, form) as file:
+        for member in members:
+            file.addfile(member, io.BytesIO(bytes(member.size)))
+    return folder
+
+
+def member(name: str, size: int = 9, **changes) -> tarfile.TarInfo:
+    found = tarfile.TarInfo(name)
+    found.size = size
+    for key, value in changes.items():
+        setattr(found, key, value)
+    return found
+
+
+NO_RUNS = {
+    **{name: [member(name)] for name in ("../outside", "runs/../../outside", "/outside", ".", "")},
+    **{name: [member(name)] for name in ("other/file", f"{RUN}/below", "runs/a/../c/seed0/x.h5")},
+    "long": [member(RUN.replace("b", "b" * 300))],
+    "nul": [member("runs", pax_headers={"path": RUN.replace("b", "\0")})],
+    "link": [member(RUN, 0, type=tarfile.SYMTYPE, linkname="/etc/passwd")],
+    "twice": [member(RUN), member(RUN)],
+}
+
+
+@pytest.mark.parametrize("members", NO_RUNS.values(), ids=NO_RUNS)
+def test_an_archive_of_anything_but_runs_is_refused_and_writes_nowhere_else(tmp_path, members):
+    with pytest.raises(DataError, match="no file of a run"):
+        packs.opened(archive(tmp_path, *members)).__enter__()
+    assert [path.name for path in tmp_path.iterdir()] == [packs.ARCHIVE]
+
+
+def test_an_archive_that_fills_the_disk_is_refused(tmp_path, monkeypatch):
+    sparse = {"GNU.sparse.major": "0", "GNU.sparse.minor": "1", "GNU.sparse.map": "0,1"}
+    headers = sparse | {"GNU.sparse.size": str(3 << 30)}
+    with pytest.raises(DataError, match="has a sparse file"):
+        packs.opened(archive(tmp_path, member(RUN, 1, pax_headers=headers))).__enter__()
+    monkeypatch.setattr(packs, "LARGEST", 10_000)
+    with pytest.raises(DataError, match="and more than .* when unpacked"):
+        packs.opened(archive(tmp_path, member(RUN, 1 << 22))).__enter__()
+
+
+def test_an_archive_that_is_cut_or_of_another_kind_is_damaged(tmp_path):
+    whole = archive(tmp_path, member(RUN)) / packs.ARCHIVE
+    with packs.opened(tmp_path) as folder:
+        assert (folder / RUN).read_bytes() == bytes(9)
+    whole.write_bytes(whole.read_bytes()[:-5])
+    with pytest.raises(DataError, match="is damaged"):
+        packs.opened(tmp_path).__enter__()
+    with pytest.raises(DataError, match="is damaged"):
+        packs.opened(archive(tmp_path, member(RUN), form="w:gz")).__enter__()

@@ -13,7 +13,7 @@ from test_methods import METHODS, make
 from test_stages import SPEC, assert_one_line, options, run_here
 
 from fedlib import methods, papers, seals
-from fedlib.cli import gather
+from fedlib.cli import take
 from fedlib.data import partitions
 from fedlib.data.joined import Joined
 from fedlib.engine.task import Task
@@ -299,56 +299,61 @@ def test_a_plan_tunes_before_it_trains_and_only_the_choice_counts(toy):
     assert made.path("choice", **names) in read and made.path("trials", **names) not in read
 
 
+@pytest.mark.parametrize("kept", [{}, {"done": []}, {"done": {}, "notes": None}])
+def test_a_memory_of_trials_that_makes_no_sense_is_forgotten(tmp_path, kept):
+    seals.write_json(tmp_path / "finished.json", {"stamp": {"a": 1}, **kept})
+    memory = tune.Memory(tmp_path / "finished.json", {"a": 1})
+    assert memory.find("x", lambda: 0.5) == 0.5
+
+
 @pytest.fixture
 def elsewhere(tuned_alone, tmp_path, monkeypatch):
-    """A plan with one tuning, the names of its run, and a function that tunes it elsewhere."""
+    """A plan with one tuning, that tuning in a pack, and a function that tunes it elsewhere."""
     monkeypatch.chdir(tmp_path)
-    plan, names = tuned_alone(), NAMES
-    choice, trials = gather.tuning(tmp_path / "there", names)
-    for folder in (choice.parent, Path(plan.path("manifest", **names)).parent):
-        folder.mkdir(parents=True)
-    seals.write_json(plan.path("manifest", **names), {})
-    write_choice(choice, {"local.lr": 0.1}, {})
+    plan = tuned_alone()
+    result = next(x for x in take.results(plan, Path("there")) if x.stages == ("tune",))
+    seals.write_json(plan.path("manifest", **NAMES), {})
 
     def tuned(**changes):
-        spec, code = plan.digest("tune", **names), plan.code("tune", **names)
-        read = seals.contents(*stale.inputs(plan, "tune", names))
-        made = seals.Made(spec, code, read, seals.contents(choice))._replace(**changes)
-        seals.write_json(trials, {seals.MADE: str(made)})
+        write_choice(result.theirs["choice"], {"local.lr": 0.1}, {})
+        spec, code = plan.digest("tune", **NAMES), plan.code("tune", **NAMES)
+        read = seals.contents(*stale.inputs(plan, "tune", NAMES))
+        beside = seals.contents(result.theirs["choice"])
+        made = seals.Made(spec, code, read, beside)._replace(**changes)
+        seals.write_json(result.theirs["trials"], {seals.MADE: str(made)})
 
-    return plan, names, tuned
+    return plan, result, tuned
 
 
-def test_a_tuning_is_gathered_if_it_is_the_plan_s(elsewhere):
-    plan, names, tuned = elsewhere
-    here = Path(plan.path("trials", **names))
-    for changes in ({"spec": "0" * 64}, {"code": "0" * 16}):
-        tuned(**changes)
-        gather.take_tunings(plan, Path("there"))
-        assert not here.exists()
-    tuned()
-    gather.take_tunings(plan, Path("there"))
-    assert {str(here), plan.path("choice", **names)} == stale.look(plan).right
-    here.unlink()
-    Path("there/toy/digits/fedavg/choice.json").write_text("{}")
+@pytest.mark.parametrize("changes", [{"spec": "0" * 64}, {"inputs": "0" * 64}])
+def test_a_tuning_of_something_else_is_not_taken(elsewhere, changes):
+    plan, result, tuned = elsewhere
+    tuned(**changes)
+    with pytest.raises(DataError, match="trials.json is refused"):
+        take.take(plan, result)
+    assert not result.ours["trials"].exists()
+
+
+def test_a_tuning_is_taken_once_whatever_its_code_and_counts_as_done(elsewhere):
+    plan, result, tuned = elsewhere
+    tuned(code="0" * 16)
+    assert [take.take(plan, result) for _ in range(2)] == ["taken", "here already"]
+    assert {*map(str, result.ours.values())} == stale.look(plan).right
+    result.ours["trials"].unlink()
+    result.theirs["choice"].write_text("{}")
     with pytest.raises(DataError, match="choice.json is truncated or corrupted"):
-        gather.take_tunings(plan, Path("there"))
+        take.take(plan, result)
 
 
-def test_with_a_gathered_tuning_its_shards_are_made_without_which_it_would_be_repeated(
-    tuned_alone, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    plan, names = tuned_alone(), NAMES
+def test_the_shards_of_what_is_taken_are_made_first_or_it_would_be_repeated(elsewhere, monkeypatch):
+    plan, result, _ = elsewhere
     asked = []
-    monkeypatch.setattr(gather.run, "start", asked.extend)
-    gather._prepare(plan, [], [])
+    monkeypatch.setattr(take.run, "start", asked.extend)
+    take._make_inputs(plan, [result], [])
     assert asked == []
-    choice = Path(plan.path("choice", **names))
-    choice.parent.mkdir(parents=True)
-    write_choice(choice, {"local.lr": 0.1}, {})
-    gather._prepare(plan, [], [])
-    assert asked[-1] == plan.path("manifest", **names)
+    Path(plan.path("manifest", **NAMES)).unlink()
+    take._make_inputs(plan, [result], [])
+    assert asked[-1] == plan.path("manifest", **NAMES)
 
 
 def test_a_value_that_is_set_is_not_tuned(tuned_alone):

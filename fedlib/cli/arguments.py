@@ -47,7 +47,6 @@ _STAGE = _given("stage", metavar="STAGE", help="see below")
 _JOB = _given("name", nargs="?", default="", metavar="NAME", help="see below")
 _WHAT = _given("what", nargs="?", metavar="KIND", help="to see titles, too")
 _NAME = _given("name", nargs="?", metavar="NAME", help="of this kind, to see what it takes")
-_SOURCES = _given("sources", nargs="+", type=Path, help="folders of results, or of what is kept")
 _PAPER = _given("paper", help="its name")
 _KEPT = _given("--out", type=Path, help="instead of docs/results or docs/results/full")
 _REPLACE = _given("--replace", action="store_true", help="replace what is kept, not add to it")
@@ -65,10 +64,8 @@ COMMANDS = {
         "list the names of papers, runs, methods, data and more", (_WHAT, _NAME), ("WHAT",)
     ),
     "report": Command("write the report of the results that are there"),
-    "gather": Command(
-        "take finished runs of other machines, as if they had been made here",
-        (_SOURCES,),
-        ("FROM",),
+    "take": Command(
+        "bring the runs of kept results here, as if they had been made here", (_SOURCE,), ("FROM",)
     ),
     "wall": Command("write docs/results/full/README.md: all published numbers, and ours"),
     "keep": Command(

@@ -1,10 +1,10 @@
 """Copy a paper's tables and figures to docs/results/PAPER, with a report of their making.
 
-Results of scale full go to docs/results/full/PAPER. Runs that are kept there already are gathered
+Results of scale full go to docs/results/full/PAPER. Runs that are kept there already are taken
 from the pack, and tables and figures show them with the new ones; with --replace, or if all kept
 runs are here, only these results are kept. The command replaces numbers (csv), figures (pdf, png),
-REPORT.md and the folder pack, from which `make figures-from` draws everything again and `make
-gather` takes the runs. REPORT.md shows every published cell, machines, versions and times.
+REPORT.md and the folder pack, from which `make figures-from` draws everything again and `make take`
+takes the runs. REPORT.md shows every published cell, machines, versions and times.
 README.md and other files stay unchanged. Comparisons with only one finished member are left out. If
 anything is missing or damaged, nothing changes.
 """
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fedlib import files, locks
-from fedlib.cli import arguments, gather, run
+from fedlib.cli import arguments, run, take
 from fedlib.errors import ConfigError, DataError
 from fedlib.forecast.estimates import run_name
 from fedlib.report import frames, packs
@@ -49,7 +49,7 @@ def _with_kept(plan: Plan, pack: Path, args: argparse.Namespace) -> Plan:
 
     Raises:
       ConfigError: if runs cannot be added, or are not finished with all seeds.
-      DataError: if a run is refused, see `fedlib.cli.gather`.
+      DataError: if a run is refused, see `fedlib.cli.take`.
     """
     here, there = {*plan.trainings()}, trainings(pack) if pack.exists() else set()
     if there <= here:
@@ -70,7 +70,7 @@ def _with_kept(plan: Plan, pack: Path, args: argparse.Namespace) -> Plan:
     files.write_text(file, json.dumps(whole.config, indent=1) + "\n")
     locks.hold_folder(command=args.said)
     configured = ["--configfile", str(file)]
-    gather.bring(whole, [pack.parent], configured)
+    take.bring(whole, pack, configured)
     for stage, job in unfinished.jobs(whole):
         name = f"{run_name(job)}/seed{job['seed']}" if "seed" in job else run_name(job)
         raise ConfigError(f"{stage} {name} is not done: run the workflow with it first")
@@ -131,11 +131,9 @@ def _keep(plan: Plan, paper: str, folder: Path) -> tuple[int, int]:
     text = as_markdown.page(contents.gather(spec, results, folder.parent), page)
     files.write_text(page, text)
     pack = folder / packs.FOLDER
-    for job in plan.tunings():
-        gather.copy(*(gather.tuning(place / packs.TUNED, job) for place in (results, pack)))
-    for here in gather.of_plan(plan):
-        here.copy_results(here._replace(runs=pack / packs.RUNS))
-    packs.shut(pack)
+    pack.mkdir(exist_ok=True)
+    made = [path for one in take.results(plan, pack) for path in one.ours.values()]
+    packs.shut(pack, results, made)
     return len(sources), packs.write(pack, *_frames(plan, paper), _exhibits(plan, shown))
 
 

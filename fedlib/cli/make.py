@@ -2,7 +2,7 @@
 
 Values come from the environment, where no shell changes them: CONFIG (for the configuration), ARGS
 (further options), SCALE (demo, reduced or full; default: demo), PAPER (for keep), WHAT
-(for list and why) and FROM (for figures-from and gather). They become a list of words that no shell
+(for list and why) and FROM (for figures-from and take). They become a list of words that no shell
 reads.
 """
 

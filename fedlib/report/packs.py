@@ -3,28 +3,42 @@
 A pack is a folder with the tidy metrics and clients, as compressed Parquet, and the specification
 of every table and figure. All of them can be made again from it, with the same numbers as from the
 runs. An archive in the pack has the history and evaluation of every run, and tunings, so that they
-can be gathered elsewhere; it shrinks small HDF5 files to a tenth. A pack has no data and no
+can be taken elsewhere; it shrinks small HDF5 files to a tenth. A pack has no data and no
 weights.
 """
 
+import io
 import lzma
-import shutil
+import re
 import tarfile
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import NamedTuple
 
 from fedlib import seals
-from fedlib.errors import DataError, plain
+from fedlib.errors import DataError, plain, shown
+from fedlib.files import regular
 from fedlib.report import frames
+from fedlib.report.metrics import CLIENT_COLUMNS, COLUMNS, definitions
+from fedlib.spec.exhibits import OF_PREDICTIONS
 
 FOLDER = "pack"  # in a paper's kept folder
 SMALL = {"compression": "zstd", "compression_level": 19}
-RUNS, TUNED = "runs", "tuned"  # in the pack, as in a folder of results
-ARCHIVE = "runs.tar.xz"  # of these two
+RUNS, ARCHIVE = "runs", "runs.tar.xz"  # a folder in the archive
+# Files of the archive, which are those of a folder of results.
+_RUN = r"(?:(?!\.+/)[a-z0-9_.-]{1,100}/){3}"
+MEMBER = re.compile(
+    rf"runs/{_RUN}seed\d{{1,20}}/(?:history|evaluation)\.h5|tuned/{_RUN}(?:choice|trials)\.json"
+)
+# Bytes of an unpacked archive: at most LARGEST, and GROWTH times the packed ones; kept ones grow by
+# up to 18. Memory to unpack: the strongest preset of xz takes 65 MB.
+LARGEST, GROWTH, MEMORY = 2**26, 100, 2**27
 METRICS, CLIENTS, EXHIBITS = "metrics.parquet", "clients.parquet", "exhibits.json"
+# Metrics in [0, 1].
+FRACTIONS = {*(m.__name__ for m in definitions.METRICS), *OF_PREDICTIONS} - {"loss", "brier"}
+LONGEST = 2000  # letters of a text; laying out more takes minutes
 SHARED = ("federations", "runs")  # entries of many specifications, which a pack has once
 
 
@@ -64,52 +78,83 @@ def _each_once(exhibits: Sequence[Packed]) -> dict:
     return {"exhibits": packed, **shared}
 
 
-def shut(folder: Path) -> None:
-    """Put the runs and tunings of a pack into its archive; equal files give equal bytes."""
-    found = [path for name in (RUNS, TUNED) for path in (folder / name).rglob("*")]
+def shut(folder: Path, results: Path, files: Iterable[Path]) -> None:
+    """Put sealed files of a folder of results into the archive; equal files give equal bytes."""
     with tarfile.open(folder / ARCHIVE, "w:xz", preset=9) as archive:
-        for path in sorted(path for path in found if path.is_file()):
-            member = tarfile.TarInfo(path.relative_to(folder).as_posix())
-            member.size = path.stat().st_size
-            with path.open("rb") as content:
-                archive.addfile(member, content)
-    for name in (RUNS, TUNED):
-        shutil.rmtree(folder / name, ignore_errors=True)
+        for path in sorted(files):
+            content = seals.checked(path)
+            member = tarfile.TarInfo(path.relative_to(results).as_posix())
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
 
 
 @contextmanager
-def opened(folder: Path) -> Iterator[Path]:
-    """A temporary folder with the runs and tunings of a pack.
+def opened(source: Path) -> Iterator[Path]:
+    """A temporary folder with the runs and tunings of kept results, or of their pack.
+
+    Errors about its files name them by the path of the archive.
 
     Raises:
-      DataError: if the archive is damaged, or would write outside the folder.
+      DataError: if there are none, or the archive is damaged, too large, or no pack's.
     """
+    pack = source / FOLDER if (source / FOLDER).is_dir() else source
+    if not (pack / ARCHIVE).exists():
+        raise DataError(
+            f"{source} has no {ARCHIVE}: runs are taken from what is kept, such as "
+            "docs/results/full/pfedmoe; results of other machines are copied, see docs/workflow.md"
+        )
     with tempfile.TemporaryDirectory(prefix="fedlib-") as place:
         try:
-            _unpack(folder / ARCHIVE, Path(place))
-        except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
-            raise DataError(f"{folder / ARCHIVE} is damaged: {plain(str(error))}") from None
-        yield Path(place)
+            _unpack(pack / ARCHIVE, Path(place))
+            yield Path(place)
+        except DataError as error:
+            raise DataError(str(error).replace(place, str(pack / ARCHIVE))) from None
 
 
 def _unpack(archive: Path, place: Path) -> None:
     """Write the files of an archive, which must all be of runs or tunings."""
-    with tarfile.open(archive) as packed:
-        for member in packed:
-            parts = PurePosixPath(member.name).parts
-            if not member.isfile() or parts[0] not in (RUNS, TUNED) or ".." in parts:
-                raise DataError(f"{archive} has {plain(member.name)!r}, which is no file of a run")
-            file = place.joinpath(*parts)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with packed.extractfile(member) as content, file.open("wb") as out:
-                shutil.copyfileobj(content, out)
+    try:
+        with tarfile.open(fileobj=io.BytesIO(_content(archive)), mode="r:") as packed:
+            for member in packed:
+                file = place / member.name
+                if not (MEMBER.fullmatch(member.name) and member.isfile()) or file.exists():
+                    raise DataError(
+                        f"{archive} has {plain(member.name)!r:.200}, which is no file of a run"
+                    )
+                if member.sparse is not None:
+                    raise DataError(f"{archive} has a sparse file, {member.name}")
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(packed.extractfile(member).read())
+    except DataError:
+        raise
+    except (tarfile.TarError, lzma.LZMAError, EOFError, ValueError) as error:
+        raise DataError(f"{archive} is damaged: {plain(str(error))}") from None
 
 
-def read(folder: Path) -> tuple[Path, Path, list[Packed]]:
-    """Files of metrics and clients, whose digests are checked on reading, and the exhibits.
+def _content(archive: Path) -> bytes:
+    """The content of an archive, unless it is too large.
+
+    A few bytes of xz can stand for gigabytes.
+    """
+    packed, unpacker = regular(archive).read_bytes(), lzma.LZMADecompressor(memlimit=MEMORY)
+    most = LARGEST + GROWTH * len(packed)
+    content = unpacker.decompress(packed, most + 1)
+    if len(content) > most:
+        raise DataError(f"{archive} has {len(packed)} bytes, and more than {most} when unpacked")
+    if not unpacker.eof:
+        raise EOFError("it was cut")
+    return content
+
+
+def read(folder: Path, paper: str | None = None) -> tuple[Path, Path, list[Packed]]:
+    """Files of metrics and clients, and the exhibits.
+
+    Args:
+      paper: whose pack it must be; None for any.
 
     Raises:
-      DataError: if there is no pack, or its content was changed.
+      DataError: if there is no pack, its content was changed or makes no sense, or it is of another
+        paper.
     """
     if not (folder / EXHIBITS).exists():
         raise DataError(f"{folder} has no {EXHIBITS}: `make keep` packs results")
@@ -119,6 +164,8 @@ def read(folder: Path) -> tuple[Path, Path, list[Packed]]:
         raise DataError(f"{folder / EXHIBITS} has no tables and figures, each with what it shows")
     if odd := next((text for text in _texts(content) if text != plain(text)), ""):
         raise DataError(f"{folder / EXHIBITS} has a text with control characters: {odd[:80]!r}")
+    if long := next((text for text in _texts(content) if len(text) > LONGEST), ""):
+        raise DataError(f"{folder / EXHIBITS} has a text of {len(long)} letters: {long[:80]!r}")
     try:
         exhibits = [Packed(stage, _whole(spec, content), shown) for stage, spec, shown in found]
     except (LookupError, TypeError):
@@ -126,7 +173,28 @@ def read(folder: Path) -> tuple[Path, Path, list[Packed]]:
             f"{folder / EXHIBITS} has no list of federations and runs; the pack was changed, or is "
             "of another version"
         ) from None
+    others = {exhibit.spec.get("paper") for exhibit in exhibits} - {paper}
+    if paper and others:
+        raise DataError(f"{folder} is a pack of {shown(others.pop())}, and not of {paper}")
+    _check_numbers(folder)
     return folder / METRICS, folder / CLIENTS, exhibits
+
+
+def _check_numbers(folder: Path) -> None:
+    """Raise DataError if a frame has a number twice, or a fraction outside of [0, 1]."""
+    tidy = frames.read_parquet(folder / METRICS, COLUMNS)
+    clients = frames.read_parquet(folder / CLIENTS, CLIENT_COLUMNS)
+    fractions = tidy.loc[tidy["metric"].str.partition(":")[0].isin(FRACTIONS), "value"]
+    each = CLIENT_COLUMNS[: CLIENT_COLUMNS.index("count")]
+    for file, frame, keys, values in (
+        (METRICS, tidy, [x for x in COLUMNS if x != "value"], fractions),
+        (CLIENTS, clients, [*each], clients["accuracy"]),
+    ):
+        if (twice := frame.duplicated(keys)).any():
+            first = ", ".join(map(str, frame.loc[twice, keys].iloc[0]))
+            raise DataError(f"{folder / file} has the number of {first} twice")
+        if (odd := (values < 0) | (values > 1)).any():
+            raise DataError(f"{folder / file} must have fractions, got {values[odd].iloc[0]}")
 
 
 def _whole(spec: dict, content: dict) -> dict:

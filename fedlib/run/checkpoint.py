@@ -66,8 +66,8 @@ def load_tensors(path: str | Path, sha256: str) -> dict[str, Tensor]:
         raise DataError(f"{path} does not exist; run the training stage first")
     if seals.is_stand_in(path):
         raise DataError(
-            f"{path} has no weights: the run was gathered without them; gather it from where they "
-            "are, or delete this file to train it again"
+            f"{path} has no weights: the run was taken without them; copy them here, or delete "
+            "this file to train it again"
         )
     found = digest(path)
     if found != sha256:

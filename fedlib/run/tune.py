@@ -140,7 +140,8 @@ class Memory:
     def __post_init__(self):
         """Read the file, if it belongs to this job."""
         kept = seals.remembered(self.file)
-        if kept.get("stamp") == self.stamp:
+        parts = (kept.get("done"), kept.get("notes"))
+        if kept.get("stamp") == self.stamp and all(isinstance(part, dict) for part in parts):
             self.done, self.notes = kept["done"], kept["notes"]
 
     def find(self, key: str, find: Callable[[], float | None]) -> float | None:

@@ -28,6 +28,7 @@ TROUBLES = {
         (errno.EISDIR, errno.ENOTDIR, errno.ELOOP),
         ("something else is in the place of a file", "move it away"),
     ),
+    errno.ENAMETOOLONG: ("a name is too long", "shorten it"),
     errno.EIO: ("the disk does not work", "see to it"),
     errno.EFBIG: ("a file is larger than is allowed here", "allow more (ulimit -f)"),
 }

@@ -68,7 +68,7 @@ def make_again(wrong: set[str], right: set[str]) -> None:
 
     Args:
       right: files that are up to date, whatever Snakemake has recorded of params, inputs and
-        interrupted jobs: a job may have ended, or its result was gathered since.
+        interrupted jobs: a job may have ended, or its result was copied since.
     """
     from snakemake.persistence import PersistenceBase
 

@@ -268,7 +268,7 @@ class Plan(Selection):
     def _evaluated(self, paper: str, federation: str, label: str) -> dict:
         """Views of the run that exhibits show, or all views, and metrics of predictions.
 
-        They do not depend on the selection, so that runs of several selections can be gathered.
+        They do not depend on the selection, so that runs of several selections fit together.
         """
         declared, views = self.whole[paper], [EVERYTHING]
         if self.config["evaluate"] != "all":

@@ -46,7 +46,7 @@ def reproduced(pack: Path, file: Path) -> pd.DataFrame:
     Returns:
       DataFrame of the columns of `NONE`.
     """
-    metrics, clients, exhibits = packs.read(pack)
+    metrics, clients, exhibits = packs.read(pack, file.parent.name)
     every = [NONE]
     for stage, spec, has_published in exhibits:
         if not has_published:
