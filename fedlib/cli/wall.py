@@ -10,7 +10,7 @@ import pandas as pd
 
 from fedlib import files
 from fedlib.cli import arguments
-from fedlib.errors import ConfigError
+from fedlib.errors import ConfigError, DataError
 from fedlib.forecast.cells import with_published
 from fedlib.forecast.estimates import TIMED, Estimates
 from fedlib.report import packs
@@ -21,6 +21,7 @@ from fedlib.workflow.plan import Plan
 
 COSTS, RUN = "costs.csv", ["paper", "federation", "label"]
 MEASURED = "measured"  # a column: whether a run without packed runs was timed
+COLUMNS = [*RUN, "hours", "gb", "machine", MEASURED]
 
 
 def main(args: argparse.Namespace) -> None:
@@ -46,7 +47,7 @@ def main(args: argparse.Namespace) -> None:
         for pack in sorted(folder.rglob(packs.FOLDER))
         if not (pack / packs.ARCHIVE).exists()
     ]
-    text = page.text(table, left, ", ".join(left["machine"].unique()), unpacked)
+    text = page.text(table, left, ", ".join(map(str, left["machine"].unique())), unpacked)
     files.write_text(folder / "README.md", text)
     print(f"{len(table)} published numbers, {len(run)} of them reproduced: {folder}/README.md")
 
@@ -91,10 +92,25 @@ def costs_of(plan: Plan, file: Path) -> pd.DataFrame:
                 hours = round(sum(cost.seconds for cost in stages) / 3600, 2)
                 gb = round(max(cost.mb for cost in stages) / 1000, 1)
                 rows.append((*run.split("/"), hours, gb, estimates.machine, False))
-    new = pd.DataFrame(rows, columns=[*RUN, "hours", "gb", "machine", MEASURED])
-    every = pd.concat([new, pd.read_csv(file)]) if file.exists() else new
+    new = pd.DataFrame(rows, columns=COLUMNS)
+    every = pd.concat([new, _read(file)]) if file.exists() else new
     every = every.astype({MEASURED: bool})  # without estimates the column has another type
     return every.drop_duplicates([*RUN, MEASURED]).sort_values([*RUN, MEASURED])
+
+
+def _read(file: Path) -> pd.DataFrame:
+    """The costs in a file.
+
+    Raises:
+      DataError: for anything else.
+    """
+    try:
+        found = pd.read_csv(file, dtype={"hours": float, "gb": float, MEASURED: bool})[COLUMNS]
+    except (LookupError, ValueError) as error:
+        raise DataError(f"{file} must have the columns {', '.join(COLUMNS)}: {error}") from None
+    if not (found[["hours", "gb"]] >= 0).all(axis=None):
+        raise DataError(f"{file} must have hours and gb of 0 or more in every row")
+    return found
 
 
 def unrun(plan: Plan, costs: pd.DataFrame, run: pd.DataFrame) -> pd.DataFrame:

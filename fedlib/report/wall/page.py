@@ -50,7 +50,7 @@ def text(
         ),
         unpacked=[*unpacked],
         costs=costs,
-        estimated_on=estimated_on,
+        estimated_on=markdown(estimated_on),
     )
 
 
