@@ -169,12 +169,27 @@ def test_a_curve_that_lies_under_another_is_wide_and_pale(collected):
     assert below.get_linewidth() > top.get_linewidth() == colour["linewidth"]
 
 
+def test_an_svg_file_does_not_follow_the_last_bits_of_the_layout(tmp_path):
+    def drawn(shift: float) -> bytes:
+        with style.styled():
+            axes = Figure().add_axes((0.1, 0.1 + shift, 0.8, 0.8))
+            axes.plot([0, 1], [1, 0])
+            axes.figure.legend(["a"])
+        saving.save(axes.figure, tmp_path / "a.svg")
+        return (tmp_path / "a.svg").read_bytes()
+
+    assert drawn(0) == drawn(1e-15)
+    assert b"url(#p0)" in drawn(0)
+
+
 def test_flat_curves_look_flat_and_numbers_have_a_minus_sign():
     axes = Figure().subplots()
     axes.plot([0.90, 0.91])
     canvas.percent_axis(axes)
     assert np.ptp(axes.get_ylim()) == pytest.approx(canvas.SPAN)
     assert canvas.number(-0.25) == "\N{MINUS SIGN}0.25" and canvas.number(1.5, "+.1f") == "+1.5"
+    assert (canvas.number(-0.04, ".1f"), canvas.number(-0.04, "+.1f")) == ("0.0", "+0.0")
+    assert (canvas.number(-0.0), canvas.number(3.0, "+g")) == ("0", "+3")
 
 
 def test_rounds_are_whole_numbers_in_steps_that_are_easy_to_read():

@@ -79,7 +79,8 @@ def as_printed(fraction: float, decimals: int = 1) -> float:
     scaled = abs(fraction) * 10 ** (2 + decimals)
     if np.isnan(scaled):
         return np.nan
-    return float(np.copysign(np.floor(scaled + 0.5 + 1e-6) / 10**decimals, fraction))
+    rounded = np.copysign(np.floor(scaled + 0.5 + 1e-6) / 10**decimals, fraction)
+    return float(rounded) + 0.0  # no -0.0
 
 
 def fractions(

@@ -198,8 +198,9 @@ def spread_text(exhibit: dict, what: str) -> str:
 
 
 def number(value: float, form: str = ".4g") -> str:
-    """A number with a proper minus sign."""
-    return f"{value:{form}}".replace("-", "\N{MINUS SIGN}")
+    """A number with a proper minus sign, and none if it rounds to zero."""
+    sign = "+" * form.startswith("+")
+    return f"{value:{sign}z{form.removeprefix('+')}}".replace("-", "\N{MINUS SIGN}")
 
 
 def percent_axis(axes: Axes) -> None:

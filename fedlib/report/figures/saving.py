@@ -1,5 +1,6 @@
 """Saves a figure: names are broken to fit, it is laid out once, and its bytes are reproducible."""
 
+import re
 import textwrap
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from matplotlib.text import Text
 from fedlib.files import atomic
 from fedlib.report.figures.style import SETTINGS, styled
 
+CLIP = "p[0-9a-f]{10}"  # name of a clip path, as matplotlib gives it
 OVERHANG = 1.12  # greatest length of a name, relative to its axis or panel
 # Dates and versions are left out of the files, so that the same figure gives the same bytes.
 METADATA = {
@@ -36,6 +38,20 @@ def save(figure: Figure, *files: str | Path) -> None:
             figure.set_dpi(SETTINGS["savefig.dpi"])  # vector formats set and keep their own
             with atomic(path) as temporary:
                 write(temporary, metadata=METADATA[path.suffix])
+                if path.suffix == ".svg":
+                    _number_clips(temporary)
+
+
+def _number_clips(svg: Path) -> None:
+    """Number the clip paths of an SVG file.
+
+    Their names are digests of positions, whose last bits follow addresses of memory in the layout.
+    """
+    text = svg.read_text(encoding="utf-8")
+    names = dict.fromkeys(re.findall(rf'<clipPath id="({CLIP})"', text))
+    number = {name: f"p{place}" for place, name in enumerate(names)}
+    pattern = rf'(?<=id=")({CLIP})(?=")|(?<=url\(#)({CLIP})(?=\))'
+    svg.write_text(re.sub(pattern, lambda found: number[found[0]], text), encoding="utf-8")
 
 
 def fit(figure: Figure) -> None:
