@@ -79,9 +79,14 @@ def folder_instead(folder: str | Path) -> Iterator[Path]:
         else:
             new.mkdir()
         yield new
-        if folder.exists():
-            folder.rename(old)
-        new.rename(folder)
+        try:
+            if folder.exists():
+                folder.rename(old)
+            new.rename(folder)
+        except BaseException:  # Ctrl-C between the two, too
+            if old.exists() and not folder.exists():
+                old.rename(folder)
+            raise
 
 
 def write_text(path: str | Path, text: str) -> None:

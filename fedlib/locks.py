@@ -105,16 +105,17 @@ def exclusive(
         while not take(file):
             pid, host, workflow = _owner(file)
             here = host == socket.gethostname()
+            whom = f"pid {pid} on {host}" if pid else "one that has just begun"
             if succeed and here and _is_dead(workflow) and _has_open(pid, file):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(int(pid), signal.SIGTERM)
-                whom = f"pid {pid}, left by a workflow that was killed, to finish its round"
-                _await(file, report, whom, f"; `kill -9 {pid}` gives up what it did last")
+                left = f"pid {pid}, left by a workflow that was killed, to finish its round"
+                _await(file, report, left, f"; `kill -9 {pid}` gives up what it did last")
             elif wait:
-                _await(file, report, f"pid {pid} on {host}, which writes {what}")
+                _await(file, report, f"{whom}, which writes {what}")
             else:
                 raise BusyError(
-                    f"{what} is being written by another process (pid {pid} on {host}); "
+                    f"{what} is being written by another process ({whom}); "
                     "wait for it or stop it, then run again"
                 )
         _write(file, f"{os.getpid()} {socket.gethostname()} {os.environ.get(WORKFLOW, '')}")
@@ -226,4 +227,4 @@ def _owner(file: IO) -> tuple[str, str, str]:
     """(pid, host, workflow) of the job that holds an output."""
     file.seek(0)
     match = re.fullmatch(r"(\d+) (\S+) ?(.*)", file.read())
-    return match.groups() if match else ("unknown", "unknown", "")
+    return match.groups() if match else ("", "", "")  # it has not written them yet

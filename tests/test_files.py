@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -93,3 +94,24 @@ def test_canonical_json_does_not_depend_on_the_order_of_keys_and_refuses_nan():
     assert canonical_json({"b": 1, "a": [1.5, None]}) == '{"a":[1.5,null],"b":1}'
     with pytest.raises(ValueError):
         canonical_json(float("nan"))
+
+
+@pytest.mark.parametrize("fails_at", [1, 2])
+def test_a_folder_is_the_old_or_the_new_one_wherever_it_is_interrupted(
+    tmp_path, monkeypatch, fails_at
+):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept/README.md").write_text("mine")
+    rename, renamed = Path.rename, []
+
+    def interrupted(path, target):
+        renamed.append(path)
+        if len(renamed) == fails_at:
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt), files.folder_instead(tmp_path / "kept") as new:
+        (new / "README.md").write_text("new")
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    assert (tmp_path / "kept/README.md").read_text() == "mine"

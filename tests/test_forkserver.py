@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import shlex
 import signal
 import socket
@@ -287,3 +288,19 @@ def test_every_server_answers_for_its_scripts_until_all_are_stopped(tmp_path, mo
     stop(*arguments)
     assert {*tmp_path.iterdir()} == {tmp_path / f"{name}.py" for name in ("job", "task", "other")}
     assert [server.returncode for server in arguments[0]] == [0, 0]
+
+
+def test_a_server_that_ends_for_want_of_memory_is_not_just_run_again(tmp_path, servers):
+    server = servers()
+    wait = "import sys, time; print('on', flush=True); time.sleep(60)"
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (2**36, resource.RLIM_INFINITY))
+
+    for limits, remedy in ((None, "run again"), (limit, "memory is limited here, allow more")):
+        client = begin(tmp_path, wait, preexec_fn=limits)
+        assert client.stdout.readline() == "on\n"
+        server.kill()
+        _, errors = client.communicate(timeout=60)
+        assert (client.returncode, remedy in errors) == (1, True), errors
+        server = servers()

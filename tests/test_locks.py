@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import os
 import signal
 import socket
@@ -155,6 +156,14 @@ def test_a_job_that_outlives_its_workflow_does_not_hold_the_folder(tmp_path, hol
 
 
 # -- outputs ------------------------------------------------------------------------------
+
+
+def test_an_output_is_refused_while_its_holder_has_not_yet_written_who_it_is(tmp_path):
+    with (tmp_path / "lock").open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(BusyError, match=r"process \(one that has just begun\)"):
+            with exclusive(tmp_path / "lock", "it"):
+                pass
 
 
 def test_an_output_is_refused_to_a_second_process_and_names_the_first(tmp_path):
