@@ -49,7 +49,7 @@ def test_links_lead_to_headings_that_are_there(document):
         assert anchor in anchors(page), f"{page}#{anchor}"
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
+@pytest.mark.parametrize("document", [x for x in DOCUMENTS if x != "CHANGELOG.md"])  # of its time
 def test_make_targets_exist(document):
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))

@@ -29,7 +29,7 @@ from fedlib.workflow.plan import Plan
 FILES = {"tune": ("choice", "trials"), "train": ("history",), "evaluate": ("evaluation",)}
 
 
-class Result(NamedTuple):
+class PackedResult(NamedTuple):
     """A tuning, or a run with one seed, in a pack.
 
     Attributes:
@@ -78,7 +78,7 @@ def bring(plan: Plan, source: Path, configured: list[str]) -> None:
             raise DataError("\n".join(refused))
 
 
-def _make_inputs(plan: Plan, there: list[Result], configured: list[str]) -> None:
+def _make_inputs(plan: Plan, there: list[PackedResult], configured: list[str]) -> None:
     """Make the shards of what is there; made later, they would repeat it.
 
     Nothing is tuned, which may take days: a run without its tuning is refused.
@@ -89,7 +89,7 @@ def _make_inputs(plan: Plan, there: list[Result], configured: list[str]) -> None
         run.start([*run.SNAKEMAKE, *sorted(missing), *configured])
 
 
-def results(plan: Plan, pack: Path) -> list[Result]:
+def results(plan: Plan, pack: Path) -> list[PackedResult]:
     """All tunings and runs of a plan; each may be missing in the pack, and here."""
     jobs = [(("tune",), job) for job in plan.tunings()]
     jobs += [(("train", "evaluate"), training._asdict()) for training in plan.trainings()]
@@ -97,11 +97,11 @@ def results(plan: Plan, pack: Path) -> list[Result]:
     for stages, job in jobs:
         ours = {x: Path(plan.path(x, **job)) for stage in stages for x in FILES[stage]}
         theirs = {x: pack / ours[x].relative_to(plan.path("results")) for x in ours}
-        found.append(Result(stages, job, theirs, ours))
+        found.append(PackedResult(stages, job, theirs, ours))
     return found
 
 
-def take(plan: Plan, result: Result) -> str:
+def take(plan: Plan, result: PackedResult) -> str:
     """Take a tuning or a run, unless it is here -> what became of it
 
     Raises:
@@ -129,7 +129,7 @@ def take(plan: Plan, result: Result) -> str:
     return "taken"
 
 
-def _adopt(plan: Plan, result: Result) -> None:
+def _adopt(plan: Plan, result: PackedResult) -> None:
     """Check that a result is the plan's, and let its copy in the pack say that its code is.
 
     Raises:
@@ -142,7 +142,7 @@ def _adopt(plan: Plan, result: Result) -> None:
         seals.write_made(file, made._replace(code=code, inputs=seals.contents(*read)))
 
 
-def _checked(plan: Plan, stage: str, result: Result) -> seals.Made:
+def _checked(plan: Plan, stage: str, result: PackedResult) -> seals.Made:
     """What the result of a stage was made of; see `_adopt`."""
     for name in FILES[stage]:
         seals.checked(file := result.theirs[name])
@@ -159,7 +159,7 @@ def _checked(plan: Plan, stage: str, result: Result) -> seals.Made:
     return made
 
 
-def _inputs(plan: Plan, stage: str, result: Result) -> list[str]:
+def _inputs(plan: Plan, stage: str, result: PackedResult) -> list[str]:
     """The files that a stage reads; of the result's own ones, those in the pack."""
     own = {str(path): str(result.theirs[name]) for name, path in result.ours.items()}
     return [own.get(path, path) for path in stale.inputs(plan, stage, result.job)]
