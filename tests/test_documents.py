@@ -127,6 +127,6 @@ def test_a_runner_tests_every_python_that_is_named_with_targets_that_exist():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     asked = [word for line in commands if line.startswith("make ") for word in line.split()[1:]]
     targets = [word for word in asked if "=" not in word]
-    assert {"lint", "test"} <= {*targets}
+    assert ".ci/run" in commands and "test" in targets
     assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
     assert all(word.split("=")[0] in ("PYTHON", "TORCH") for word in asked if "=" in word)
