@@ -24,6 +24,8 @@ FORMAT = 3
 SHARED = "shared"
 CLIENT_NAME = "client_name"  # diagnostic [num_clients]: what a user calls the clients, if given
 OPTIMUM = "optimum"  # diagnostic [num_clients]: best possible expected accuracy, if it is known
+# Diagnostics of this project's methods that have no row for each client.
+OF_NO_CLIENT = frozenset({"divergence", "tables", "table_rounds", "table_alphas", "selected"})
 TOTALS = ("bytes_down", "bytes_up", "examples", "client_rounds")  # sums since round 0
 
 
@@ -77,6 +79,7 @@ class RunResult:
       train_loss: [R] float64, mean training loss over the cohort's clients, per round.
       diagnostics: arrays by name, such as `pi` [num_clients, E] at the last evaluation, and
         `flops_per_example` [1] of an evaluation, see `fedlib.run.cost`.
+      by_round: further numbers of each round, by name: [R] or [R, E], see `Method.by_round`.
       spec: the run's specification, seed included.
       server_examples: [T] int64, as `examples`, of steps on the server's data; None without server.
       predictions: of the final state, by view, if a table or figure needs more than counts.
@@ -96,6 +99,7 @@ class RunResult:
     provenance: dict = field(default_factory=dict)
     server_examples: np.ndarray | None = None
     predictions: dict[View, Predictions] = field(default_factory=dict)
+    by_round: dict[str, np.ndarray] = field(default_factory=dict)
 
     def save(self, path: str | Path, *beside: str | Path) -> None:
         """Write to an HDF5 file, atomically and sealed (`fedlib.seals`).
@@ -135,6 +139,7 @@ class RunResult:
                 predictions={
                     view: Predictions(**arrays) for view, arrays in _by_view(file, "predictions")
                 },
+                by_round={n: a[:] for n, a in file.get("by_round", {}).items()},
             )
 
     def _write(self, file: h5py.File) -> None:
@@ -150,6 +155,8 @@ class RunResult:
                 file[f"predictions/{'/'.join(view)}/{name}"] = array
         for name, array in self.diagnostics.items():
             file[f"diagnostics/{name}"] = hdf5.plain(array)
+        for name, array in self.by_round.items():
+            file[f"by_round/{name}"] = array
         file.attrs.update(
             format=FORMAT,
             spec=canonical_json(self.spec),

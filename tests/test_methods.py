@@ -27,7 +27,7 @@ from fedlib.engine.executors import Batched
 from fedlib.engine.graphs import Graphs
 from fedlib.engine.traced import Traced
 from fedlib.methods.fedavg import State as FedAvgState
-from fedlib.run import checkpoint, evaluate
+from fedlib.run import checkpoint, evaluate, recorded
 from fedlib.run.scoring import during_training, score
 from fedlib.workflow import own_methods
 
@@ -260,6 +260,13 @@ def test_a_round_keeps_the_structure_shapes_and_types_of_the_state(name):
     assert not changed, f"round returns other entries, shapes or types: {', '.join(changed)}"
     same = tree_structure(in_order(state)) == tree_structure(in_order(after))
     assert same, "round returns containers of other kinds than init"
+
+
+@every_method
+def test_what_is_recorded_is_of_every_client_or_of_rounds(name):
+    method, federation, state = after_two_rounds(name)
+    recorded.diagnostics(method, state, federation.num_clients)
+    recorded.by_round(method, state)
 
 
 @every_method

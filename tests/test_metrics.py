@@ -204,8 +204,34 @@ def test_clients_carry_their_mixture_weights_at_the_last_round():
     assert last["client"].tolist() == [0, 2]
     assert last[["pi_0", "pi_1"]].to_numpy() == pytest.approx(pi[[0, 2]])
     assert last["accuracy"].tolist() == [0.75, 1.0]
-    with pytest.raises(DataError, match="do not cover client 2"):
+    with pytest.raises(DataError, match="does not cover client 2"):
         metrics.client_rows(result({SEEN: seen}, (0, 1), diagnostics={"pi": pi[:2]}))
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3, 200])
+def test_numbers_of_rounds_are_rows_and_no_columns_of_clients_whatever_their_number(rounds):
+    seen = Scores(np.arange(2), np.array([4, 4]), np.array([[1.0, 2], [3, 4]]), np.ones((2, 2)))
+    values = np.append(np.arange(rounds - 1.0), np.nan)
+    recorded = {"mine": values, "each": np.stack([values, -values], 1)}
+    history = result({SEEN: seen}, (0, 2), by_round=recorded)
+    assert not {"mine", "each_0", "each_1"} & {*metrics.client_rows(history)}
+    rows = metrics.run_rows(history)
+    for name, sign in (("mine", 1), ("each_0", 1), ("each_1", -1)):
+        mine = rows[(rows["metric"] == name) & (rows["at"] == "round")]
+        known = sign * values[:2][~np.isnan(values[:2])]  # the run ends after round 2
+        assert mine["value"].tolist() == known.tolist()
+        assert mine["round"].tolist() == [*range(1, len(known) + 1)]
+    refused = result({SEEN: seen}, (0, 2), diagnostics={"mine": np.ones(1)})
+    with pytest.raises(DataError, match=r"mine of shape \(1,\) does not cover client 1"):
+        metrics.client_rows(refused)
+
+
+def test_what_a_method_records_of_rounds_is_in_its_history(tmp_path):
+    seen = Scores(np.arange(2), np.array([4, 4]), np.array([[1.0, 2], [3, 4]]), np.ones((2, 2)))
+    values = np.array([[1.0, np.nan]])
+    result({SEEN: seen}, (0, 2), by_round={"mine": values}).save(tmp_path / "history.h5")
+    found = RunResult.load(tmp_path / "history.h5").by_round
+    assert list(found) == ["mine"] and np.array_equal(found["mine"], values, equal_nan=True)
 
 
 def test_the_interval_over_seeds_is_students():

@@ -23,8 +23,12 @@ class MyWay(FedAvg):
 
     def predict(self, personal, batch):
         return super().predict(personal, batch) + LOG
+
+    def diagnostics(self, state):
+        return {"mine": RECORDED}
 """
-DIGITS = spec.Data("digits", "digits", {"kind": "iid", "num_clients": 4}, 0, "Digits", "iid")
+IID = {"kind": "iid", "num_clients": 4, "train_fraction": 0.8}
+DIGITS = spec.Data("digits", "digits", IID, 0, "Digits", "iid")
 HALVES = """
 from fedlib.methods.fedavg import FedAvg
 
@@ -57,6 +61,20 @@ def mine(tmp_path, monkeypatch):
     return write
 
 
+def test_what_it_records_must_be_of_every_client_or_of_rounds(mine):
+    def check(text):
+        path = mine(text.replace("NOISE", "0").replace("LOG", "0"))
+        run = toy_run(method=path, model_params={"hidden": [3]}).spec(0)
+        own_trial.check(run, build(run), DIGITS.spec(0), "data/raw")
+
+    with pytest.raises(ConfigError, match="mine must have a row for each of the . clients, got"):
+        check(OWN.replace("RECORDED", "torch.ones(200)"))
+    rounds = OWN.replace("def diagnostics", "def by_round")
+    check(rounds.replace("RECORDED", "torch.ones(200, 2)"))
+    with pytest.raises(ConfigError, match=r"by_round: mine must be .rounds. or .rounds, experts."):
+        check(rounds.replace("RECORDED", "torch.ones(2, 2, 2)"))
+
+
 @pytest.mark.parametrize(
     ("noise", "log", "told"),
     [
@@ -72,9 +90,10 @@ def mine(tmp_path, monkeypatch):
     ],
 )
 def test_it_is_tried_on_made_up_examples_as_simulate_does(mine, noise, log, told):
-    path = mine(OWN.replace("NOISE", noise).replace("LOG", log))
+    recorded = "torch.ones(len(state.memory.epochs))"
+    path = mine(OWN.replace("NOISE", noise).replace("LOG", log).replace("RECORDED", recorded))
     run = toy_run(method=path, model_params={"hidden": [3]}).spec(0)
-    data = {**DIGITS.spec(0), "partition": {**DIGITS.partition, "train_fraction": 0.8}}
+    data = DIGITS.spec(0)
     if told is None:
         return own_trial.check(run, build(run), data, "data/raw")
     with pytest.raises(ConfigError, match=told):
@@ -92,7 +111,7 @@ def paper(declare):
         for label in found
     ]
     data = [
-        spec.Data(name, "digits", {"kind": "iid", "num_clients": 4, "train_fraction": 0.8}, 0, *how)
+        spec.Data(name, "digits", IID, 0, *how)
         for name, how in (("digits", ("Digits", "iid")), ("mnist", ("Others", "iid")))
     ]
     toy = toy_paper(runs=runs)

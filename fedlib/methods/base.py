@@ -31,7 +31,7 @@ class Method:
       then `predict`, which calls `outputs` and `decide`
     * final evaluation: `finalists`, `personal_numbers`, `settle` (see `settler`), then the
       functions that `final_protocols` names, then `predict` and `measure`
-    * for reports and estimates only: `diagnostics`, `server_parameters`, `briefly`
+    * for reports and estimates only: `diagnostics`, `by_round`, `server_parameters`, `briefly`
 
     Attributes:
       task: model and loss.
@@ -161,7 +161,14 @@ class Method:
     # -- for showing and estimating ----------------------------------------------------------
 
     def diagnostics(self, state: Any) -> dict[str, Tensor]:
-        """Arrays to record, by name, such as mixture weights."""
+        """Numbers of each client to record, by name, such as mixture weights: [num_clients, ...].
+
+        Those of `fedlib.results.OF_NO_CLIENT` have shapes of their own.
+        """
+        return {}
+
+    def by_round(self, state: Any) -> dict[str, Tensor]:
+        """Numbers of each round to record, by name: [R] or [R, E], NaN where there is none."""
         return {}
 
     def server_parameters(self, state: Any) -> int | None:

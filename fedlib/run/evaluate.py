@@ -17,7 +17,7 @@ from fedlib.errors import DataError
 from fedlib.federation import GROUPS, SPLITS, Federation
 from fedlib.methods.base import Method
 from fedlib.results import CLIENT_NAME, OPTIMUM, SHARED, Predictions, RunResult, View
-from fedlib.run import scoring
+from fedlib.run import recorded, scoring
 from fedlib.run.checkpoint import load_tensors, restore
 from fedlib.run.progress import Progress
 from fedlib.run.scoring import (
@@ -134,8 +134,9 @@ def final(
                     shared = scored_shared(method, personals, part, everyone, group, splits)
                     for view, scores in (*own, *shared):
                         found.add(view, part, scores, cohort.size)
-    diagnostics = as_arrays(method.diagnostics(state)) | known(cohort_of)
-    return found.result(cohort_of("seen").round, diagnostics)
+    seen = cohort_of("seen")
+    diagnostics = recorded.diagnostics(method, state, seen.data.federation.num_clients)
+    return found.result(seen.round, diagnostics | known(cohort_of))
 
 
 def prepared(

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+from fedlib.run import recorded
 from fedlib.run.checkpoint import Checkpoints, flatten, save_tensors
-from fedlib.run.scoring import as_arrays
 from fedlib.run.simulate import Simulation
 
 
@@ -22,9 +22,11 @@ def train(
     state, result = simulation.run(checkpoints, **run_options)
     tensors = flatten(state)
     sha256 = save_tensors(state_file, tensors)
-    diagnostics = as_arrays(simulation.method.diagnostics(state))
+    method, num_clients = simulation.method, simulation.federation.num_clients
+    found = {
+        "diagnostics": recorded.diagnostics(method, state, num_clients),
+        "by_round": recorded.by_round(method, state),
+    }
     provenance = {**provenance, "state_sha256": sha256, "spent": checkpoints.spent()}
-    replace(result, spec=spec, provenance=provenance, diagnostics=diagnostics).save(
-        history_file, state_file
-    )
+    replace(result, spec=spec, provenance=provenance, **found).save(history_file, state_file)
     checkpoints.clear(last=False)  # needed if the workflow dies before it sees the result

@@ -19,7 +19,7 @@ from fedlib.engine.device import DeviceData, upload
 from fedlib.engine.executors import Loop
 from fedlib.errors import ConfigError, DivergedError, shown
 from fedlib.federation import GROUPS, SPLITS, Split
-from fedlib.run import checkpoint, scoring
+from fedlib.run import checkpoint, recorded, scoring
 from fedlib.run.simulate import Simulation
 
 CLIENTS = 2
@@ -119,6 +119,8 @@ def _round_and_evaluation(few: Simulation, cohort: Cohort, name: str) -> dict[st
             )
         return log_probs
 
+    recorded.diagnostics(method, after, few.federation.num_clients)
+    recorded.by_round(method, after)
     found = checkpoint.flatten(after)
     for way, personal in scoring.prepared(method, after, cohort, method.protocols.get("seen", {})):
         found[f"prediction ({way})"] = cohort.score(predict, personal, split="train")

@@ -17,7 +17,15 @@ from fedlib.report.metrics.definitions import (
     chosen_evaluation,
     regret,
 )
-from fedlib.results import CLIENT_NAME, OPTIMUM, TOTALS, RunResult, Scores, View
+from fedlib.results import (
+    CLIENT_NAME,
+    OF_NO_CLIENT,
+    OPTIMUM,
+    TOTALS,
+    RunResult,
+    Scores,
+    View,
+)
 
 TRAFFIC = View("all", "", "")  # of rows about the cost and loss of training
 FLOPS = "flops_per_example"  # metric, and diagnostic of an evaluation
@@ -30,11 +38,8 @@ BRIER_OF_CLIENTS = "brier_of_clients"  # diagnostic of a view, "brier_of_clients
 TABLE = "table"  # prefix of the metrics of a table's cells
 # Diagnostic [3]: round and loss of the model that validation chose, and its split's number, -1 none
 SELECTED = "selected"
-# Diagnostics whose first dimension is not the clients, by name.
-NOT_OF_CLIENTS = (
-    *(FLOPS, DIVERGENCE, TABLES, TABLE_ROUNDS, TABLE_ALPHAS, SELECTED, PARAMETERS),
-    embeddings.LABELS,
-)
+# Diagnostics that are no columns of clients: of no client, or more than a row of numbers.
+NO_COLUMNS = OF_NO_CLIENT | {FLOPS, PARAMETERS, embeddings.LABELS}
 LOSS_TOLERANCE = 1e-5  # relative; two executions may sum a loss in different orders
 ROW_COLUMNS = ("at", "round", "protocol", "split", "group", "metric", "value")
 CLIENT_COLUMNS = (
@@ -49,8 +54,8 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
     Rows at "last" only: views that only the evaluation of the final state has, FLOPs if it measured
     them, examples and FLOPs of clients' training for the evaluation, metrics of single predictions
     if requested, and representations of examples. Rows at "round" only, for recorded rounds:
-    divergence of the clients' updates of each expert ("divergence_0", ...), and cells of tables of
-    rows by experts ("table_0_0", ...).
+    divergence of the clients' updates of each expert ("divergence_0", ...), cells of tables of
+    rows by experts ("table_0_0", ...), and what the method records of each round.
 
     Raises:
       DataError: if the evaluation contradicts the last evaluation of the history, or a diagnostic
@@ -72,7 +77,10 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
     if short := embeddings.as_metrics(diagnostics):
         values = {name: np.array([value]) for name, value in short.items()}
         blocks.append(_block(_Curve(TRAFFIC, history.round[-1:], values), "last", slice(None)))
-    of_experts = _expert_curves(diagnostics, int(history.round[-1]))
+    done = int(history.round[-1])
+    of_experts = [*_expert_curves(diagnostics, done)]
+    for name, values in history.by_round.items():
+        of_experts += _by_round(name, values, done)
     blocks += [_block(curve, "round", slice(None)) for curve in of_experts]
     if SELECTED in diagnostics:
         curve = _selected_curve(diagnostics[SELECTED], int(history.round[-1]))
@@ -87,11 +95,11 @@ def client_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.D
     Columns are those of `CLIENT_COLUMNS` from "at" on, then the method's diagnostics of each client
     in the rows of the default protocol at "last", NaN in other rows. An array [num_clients] is a
     column of its name; an array [num_clients, E], such as mixture weights, is the columns `pi_0`,
-    `pi_1`, ... Diagnostics that do not reach the last client are not about clients. The column
-    `brier` has each client's mean Brier score, if the evaluation computed it.
+    `pi_1`, ... The column `brier` has each client's mean Brier score, if the evaluation computed
+    it.
 
     Raises:
-      DataError: if the evaluation contradicts the history, or `pi` lacks a client.
+      DataError: if the evaluation contradicts the history, or a diagnostic lacks a client.
     """
     best = best_evaluation(history)
     frames = []
@@ -222,17 +230,21 @@ def _expert_curves(diagnostics: dict[str, np.ndarray], done: int) -> Iterator[_C
 
 
 def _by_round(name: str, values: np.ndarray, done: int) -> Iterator[_Curve]:
-    """A number of each expert, by round from 1 on; NaN where nothing was recorded.
+    """A number [R], or of each expert [R, E], by round from 1 on; NaN where none was recorded.
 
     Raises:
-      DataError: if it is not [R, E].
+      DataError: if it is neither.
     """
-    if values.ndim != 2:
-        raise DataError(f"{name} must be [rounds, experts], got shape {values.shape}")
-    for expert, numbers in enumerate(values[:done].T):
-        has = ~np.isnan(numbers)
-        rounds = np.arange(1, len(numbers) + 1)[has]
-        yield _Curve(TRAFFIC, rounds, {f"{name}_{expert}": numbers[has]})
+    if values.ndim not in (1, 2):
+        raise DataError(f"{name} must be [rounds] or [rounds, experts], got shape {values.shape}")
+    columns = (
+        {name: values}
+        if values.ndim == 1
+        else {f"{name}_{expert}": numbers for expert, numbers in enumerate(values.T)}
+    )
+    for column, numbers in columns.items():
+        has = ~np.isnan(numbers[:done])
+        yield _Curve(TRAFFIC, np.arange(1, len(has) + 1)[has], {column: numbers[:done][has]})
 
 
 def _by_cell(tables: np.ndarray, rounds: np.ndarray | None, done: int) -> Iterator[_Curve]:
@@ -341,12 +353,11 @@ def _with_diagnostics(clients: pd.DataFrame, found: dict[str, np.ndarray]) -> pd
     shown = ((clients["at"] == "last") & (clients["protocol"] == PRIMARY.protocol)).to_numpy()
     columns = {}
     for name, array in found.items():
-        covers = array.ndim in (1, 2) and len(array) > last
-        if name == "pi" and not (covers and array.ndim == 2):
-            raise DataError(f"mixture weights of shape {array.shape} do not cover client {last}")
-        of_something_else = name in NOT_OF_CLIENTS or ":" in name
-        if of_something_else or name.startswith((EXAMPLES_OF, FLOPS_OF)) or not covers:
+        of_something_else = name in NO_COLUMNS or ":" in name
+        if of_something_else or name.startswith((EXAMPLES_OF, FLOPS_OF)) or array.ndim > 2:
             continue
+        if array.ndim == 0 or len(array) <= last or (name == "pi" and array.ndim == 1):
+            raise DataError(f"{name} of shape {array.shape} does not cover client {last}")
         if name == CLIENT_NAME:  # of all rows
             columns[name] = array[clients["client"].to_numpy()].astype(str)
             continue
