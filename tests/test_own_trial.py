@@ -61,6 +61,15 @@ def mine(tmp_path, monkeypatch):
     return write
 
 
+def test_memory_that_is_not_of_all_clients_is_refused(mine):
+    text = "num_clients, seed):\n        return super().init(num_clients, seed)._replace(memory="
+    text = f"    def init(self, {text}self.local.memory({{}}, 1))"
+    path = mine("from fedlib.methods.fedavg import FedAvg\nclass MyWay(FedAvg):\n" + text)
+    run = toy_run(method=path, model_params={"hidden": [3]}).spec(0)
+    with pytest.raises(ConfigError, match="memory must be of all . clients, .*, got one of 1"):
+        own_trial.check(run, build(run), DIGITS.spec(0), "data/raw")
+
+
 def test_what_it_records_must_be_of_every_client_or_of_rounds(mine):
     def check(text):
         path = mine(text.replace("NOISE", "0").replace("LOG", "0"))

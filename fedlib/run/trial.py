@@ -70,7 +70,7 @@ def _few(data: DeviceData, seen: np.ndarray) -> DeviceData:
 
 
 def _refusing_vectors(cohort: Cohort, name: str) -> Cohort:
-    """The cohort, which refuses to minimise a loss that is no scalar, or over no parameters."""
+    """The cohort, whose `fit` refuses a loss that is no scalar, no parameters, and odd memory."""
 
     class Refusing(type(cohort)):
         def fit(self, loss, params, *args, **options):
@@ -78,6 +78,12 @@ def _refusing_vectors(cohort: Cohort, name: str) -> Cohort:
                 raise ConfigError(
                     f"{name}: cohort.fit is given nothing to train; the body of a linear model "
                     "has no parameters"
+                )
+            memory, clients = options.get("memory"), self.data.federation.num_clients
+            if memory is not None and len(memory.epochs) != clients:
+                raise ConfigError(
+                    f"{name}: memory must be of all {clients} clients, such as local.memory(params,"
+                    f" num_clients) makes, got one of {len(memory.epochs)}"
                 )
 
             def scalar(*inner):
