@@ -39,7 +39,8 @@ TABLE = "table"  # prefix of the metrics of a table's cells
 # Diagnostic [3]: round and loss of the model that validation chose, and its split's number, -1 none
 SELECTED = "selected"
 # Diagnostics that are no columns of clients: of no client, or more than a row of numbers.
-NO_COLUMNS = OF_NO_CLIENT | {FLOPS, PARAMETERS, embeddings.LABELS}
+# "picks" is in kept runs of IFCA only, which record it no longer.
+NO_COLUMNS = OF_NO_CLIENT | {FLOPS, PARAMETERS, embeddings.LABELS, "picks"}
 LOSS_TOLERANCE = 1e-5  # relative; two executions may sum a loss in different orders
 ROW_COLUMNS = ("at", "round", "protocol", "split", "group", "metric", "value")
 CLIENT_COLUMNS = (
