@@ -9,7 +9,7 @@ import pytest
 from data_fixtures import federation
 from PIL import Image
 
-from fedlib.data import downloads, sizes
+from fedlib.data import build, downloads, sizes
 from fedlib.data.download import fetch, receipt
 from fedlib.data.examples import TEST, TRAIN
 from fedlib.data.sources import own
@@ -344,8 +344,11 @@ def test_without_a_test_part_of_your_own_a_fraction_makes_one(folder, fields):
     raw = forty(folder)
     for dataset, error in (("own", DataError), ("digits", ConfigError)):
         params = {"source": "mine"} if dataset == "own" else {}
-        with pytest.raises(error, match="iid needs a test part of your own"):
-            federation(dataset, "iid", raw, params=params, num_clients=4, **fields)
+        partition = {"kind": "iid", "num_clients": 4, **fields}
+        spec = {"dataset": dataset, "params": params, "seed": 1, "partition": partition}
+        for make in (build.build, sizes.sizes):  # at planning, too
+            with pytest.raises(error, match="iid needs a test part of your own"):
+                make(spec, raw)
 
 
 def test_clients_and_classes_keep_their_names(folder, tmp_path):

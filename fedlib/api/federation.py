@@ -72,9 +72,7 @@ class Federation(federation.Federation):
                 f"{[*unseen]}"
             )
         contents = [
-            _content(f"{name} data of client {client}", *pair)._replace(
-                client=np.full(len(pair[1]), client)
-            )
+            _content(f"{name} data of client {client}", *pair, only=client)
             for name, pairs in parts.items()
             for client, pair in enumerate(pairs)
         ]
@@ -247,13 +245,14 @@ def _kind(given: Any) -> str:
     return f"{len(given)} values" if isinstance(given, Sequence) else type(given).__name__
 
 
-def _content(name: str, x: Any, y: Any, client: Any = None) -> Content:
-    """Arrays of a part, checked and copied."""
+def _content(name: str, x: Any, y: Any, client: Any = None, only: int | None = None) -> Content:
+    """Arrays of a part, checked and copied; `only` is the client of all examples, if there is one."""
     given = _inputs(f"{name}: x", x)
     y = _labels(f"{name}: y", y)
     if not len(given):
         raise DataError(f"{name} is empty; leave the client out or give it examples")
     client = None if client is None else _labels(f"{name}: client", client)
+    client = client if only is None else np.full(len(given), only)
     content = checked(Content(name, given, y, client))
     shared = np.may_share_memory(content.x, given)
     return content._replace(x=content.x.copy()) if shared else content

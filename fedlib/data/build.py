@@ -33,7 +33,7 @@ def build(spec: dict, raw: str | Path) -> Federation:
     read, seed = sources.load(spec["dataset"]).read, seed_of(spec)
     drawn = {"seed": seed} if "seed" in inspect.signature(read).parameters else {}
     examples = read(Path(raw), **spec["params"], **drawn)
-    _check_examples(partition, examples, spec)
+    check_examples(partition, examples, spec)
     return dataclasses.replace(partition.deal(examples, seed).federation(), spec=spec)
 
 
@@ -88,7 +88,7 @@ def seed_of(spec: dict) -> int:
     return int(stream.integers(2**31))
 
 
-def _check_examples(partition: Partition, examples: Examples, spec: dict) -> None:
+def check_examples(partition: Partition, examples: Examples, spec: dict) -> None:
     """Raises DataError if a user's own files lack a feature that the partition needs."""
     there = examples.features
     missing = " and ".join(FEATURES[need] for need in partition.needs if need not in there)

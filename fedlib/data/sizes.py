@@ -98,6 +98,8 @@ def sizes(spec: dict, raw: str | Path = Path()) -> Sizes:
     """
     partition = build.check(spec)
     examples, shape, labels = _stand_in(spec, Path(raw))
+    if spec["dataset"] == "own":  # read from files, which decide what there is
+        build.check_examples(partition, examples, spec)
     dealt = partition.deal(examples, build.seed_of(spec))
     return _of(dealt, shape, labels)
 

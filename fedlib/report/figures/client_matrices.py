@@ -111,7 +111,9 @@ def _which(matrices: list[_Matrix]) -> str:
 
 
 def _draw(axes: Axes, values: np.ndarray, of: _Matrix, what: str) -> AxesImage:
-    image = heat.draw(axes, values, heat.experts(values.shape[1]), what, rows=of.clients)
+    image = heat.draw(
+        axes, values, heat.experts(values.shape[1]), what, rows=canvas.short(of.clients)
+    )
     for boundary in np.flatnonzero(np.diff(of.cluster)):
         axes.axhline(boundary + 0.5, **LINE)
     return image
