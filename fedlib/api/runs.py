@@ -5,21 +5,19 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.func import vmap
 
-from fedlib import methods, tree
-from fedlib.api import process
+from fedlib import methods
+from fedlib.api import agreement, process
 from fedlib.api.model import Model, builder
 from fedlib.api.result import Result
 from fedlib.engine.device import DeviceData
 from fedlib.engine.solvers import SGD, Solver
-from fedlib.engine.task import Batch, Task, set_precision
+from fedlib.engine.task import Task, set_precision
 from fedlib.errors import ConfigError, DataError, nearest
 from fedlib.federation import Federation
 from fedlib.fields import typed
@@ -100,11 +98,12 @@ def simulate(
             task = _task(model, federation, class_weights, settings)
             made = _made(kind, {"task": task, "local": local, **more}, federation, settings)
             data = DeviceData(federation, task.dtype, task.device)
-            way = executor if executor != "auto" or _can_be_batched(task, data) else "loop"
-            simulation = Simulation(made, data, run, chosen(way, made, data, run))
+            simulation = Simulation(made, data, run, chosen(executor, made, data, run))
+        report = progress or (lambda line: None)
+        simulation = agreement.tried(simulation, report)
         if not kind.__module__.startswith("fedlib."):
             trial.check(simulation)
-        state, history = simulation.run(report=progress or (lambda line: None))
+        state, history = simulation.run(report=report)
     return Result(simulation, state, history)
 
 
@@ -273,18 +272,6 @@ def _tasks(value: Any, name: str, data: Federation, settings: Mapping) -> Any:
     if isinstance(value, list | tuple):
         return tuple(_tasks(x, f"{name}[{i}]", data, settings) for i, x in enumerate(value))
     return Task(builder(value, _some_inputs(data), name), **settings)
-
-
-def _can_be_batched(task: Task, data: DeviceData) -> bool:
-    """Whether PyTorch can batch the models of several clients; it cannot with a GRU."""
-    index = torch.zeros(2, dtype=torch.int64, device=task.device)
-    batch = Batch(data.inputs(index), index, index)
-    try:
-        with torch.no_grad():
-            vmap(partial(task.logits, batch=batch))(tree.repeat(task.init(0), 2))
-    except RuntimeError:
-        return False
-    return True
 
 
 @contextlib.contextmanager

@@ -156,7 +156,7 @@ class Loop:
 
     def each(self, work, fn, per_client, split, batch_size):
         """See `Executor.each`."""
-        if _all_shared(per_client):
+        if _may_pool(work, per_client):
             return _pooled(work, fn, per_client, split, batch_size, self._workers)
         sizes = work.data.federation.split(split).sizes[work.ids]
         parts = [None] * len(sizes)
@@ -245,10 +245,10 @@ class Batched:
     @torch.no_grad()
     def each(self, work, fn, per_client, split, batch_size):
         """See `Executor.each`."""
-        if _all_shared(per_client):
+        if _may_pool(work, per_client):
             return _pooled(work, fn, per_client, split, batch_size, self._workers)
         sizes = work.data.federation.split(split).sizes[work.ids]
-        if not sizes.any():  # no examples
+        if not sizes.any() or work.task.mixes_examples:  # no examples, or none may be added
             return Loop().each(work, fn, per_client, split, batch_size)
         parts: list = [None] * len(sizes)
 
@@ -332,8 +332,10 @@ class Batched:
         self._workers.visit(visit, range(len(blocks)))
 
 
-def _all_shared(per_client: tuple) -> bool:
-    """Whether all clients compute with the same arguments."""
+def _may_pool(work: Work, per_client: tuple) -> bool:
+    """Whether all clients compute with the same arguments, and each example for itself."""
+    if work.task.mixes_examples:
+        return False
     return not tree.rows_in(per_client) and all(map(tree.is_broadcast, tree.leaves(per_client)))
 
 

@@ -8,6 +8,7 @@ import copy
 import threading
 from weakref import WeakKeyDictionary
 
+import torch
 from torch import Tensor, nn
 
 Places = dict[str, list[tuple[dict, str]]]  # by name: (a module's own dict, key in it)
@@ -18,8 +19,9 @@ _local = threading.local()
 def call(module: nn.Module, params: dict[str, Tensor], *inputs: Tensor) -> Tensor:
     """`module(*inputs)` with the parameters and floating-point buffers `params`.
 
-    Running statistics in `params` are updated in place in training mode. Safe to call from several
-    threads: each has its own copy of the module, though not of its tensors.
+    Running statistics in `params` are updated in place in training mode, also where the module
+    assigns new ones. Safe to call from several threads: each has its own copy of the module, though
+    not of its tensors.
 
     Raises:
       KeyError: unless `params` has exactly the names of the module's parameters and buffers.
@@ -33,10 +35,22 @@ def call(module: nn.Module, params: dict[str, Tensor], *inputs: Tensor) -> Tenso
         for name, spots in places.items():
             for where, key in spots:
                 where[key] = params[name]
-        return own(*inputs)
+        outputs = own(*inputs)
+        if own.training:
+            _keep_assigned(places, params)
+        return outputs
     finally:
         for where, key, value in before:
             where[key] = value
+
+
+@torch.no_grad()
+def _keep_assigned(places: Places, params: dict[str, Tensor]) -> None:
+    """Copy tensors that the module put in place of those of `params` into these."""
+    for name, spots in places.items():
+        for where, key in spots:
+            if where[key] is not params[name]:
+                params[name].copy_(where[key])
 
 
 def _prepared(module: nn.Module) -> tuple[nn.Module, Places]:

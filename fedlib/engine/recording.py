@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 aten = torch.ops.aten
@@ -23,6 +24,8 @@ FILLED = {"ones_like", "zeros_like", "full_like", "new_zeros", "new_ones", "new_
           "ones", "full", "arange", "scalar_tensor"}  # fmt: skip
 DRAWS = torch.Tag.nondeterministic_seeded
 BY_VALUE = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
+# Methods of tensors whose results are no tensors, and which execute no operation.
+EXITS = {"tolist", "numpy", "__array__", "__dlpack__"}
 
 
 class Call(NamedTuple):
@@ -51,6 +54,18 @@ class Line(NamedTuple):
     is_view: bool
 
 
+class _Exits(TorchFunctionMode):
+    """Notes whether numbers leave PyTorch inside its block: what becomes of them is not seen."""
+
+    found = ""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        name = getattr(func, "__name__", "")
+        if name in EXITS:
+            self.found = f"Tensor.{name} gives numbers to other code"
+        return func(*args, **(kwargs or {}))
+
+
 class Recorder(TorchDispatchMode):
     """Notes the operations inside its block, which are executed as usual.
 
@@ -63,9 +78,21 @@ class Recorder(TorchDispatchMode):
         super().__init__()
         self.calls: list[Call] = []
         self.refused = ""
+        self._exits = _Exits()
         self._known = {id(x) for x in inputs}
         if len(self._known) < len(inputs):
             self.refused = "one tensor in two places"
+
+    def __enter__(self):
+        """Begin to note."""
+        self._exits.__enter__()
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        """Note no more."""
+        super().__exit__(*error)
+        self._exits.__exit__(*error)
+        self.refused = self.refused or self._exits.found
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:

@@ -53,6 +53,8 @@ class Task:
       precision: of matrix products and convolutions. "float32" is that of `dtype`; "tf32" rounds
         their inputs to 10 bits of mantissa, on a GPU only (see `set_precision`); "bfloat16" is
         autocast to 7 bits, with parameters, losses and updates still in float32.
+      mixes_examples: whether the output for an example depends on the other examples of its batch,
+        in evaluation, too. Then batches are neither padded nor shared by clients.
     """
 
     build: Callable[[], nn.Module]
@@ -61,6 +63,7 @@ class Task:
     pretrained: Params = field(default_factory=dict)
     class_weights: Tensor | None = None
     precision: str = "float32"
+    mixes_examples: bool = False
 
     def __post_init__(self):
         """Builds the module in training and in evaluation mode, without values of parameters.
@@ -73,10 +76,7 @@ class Task:
         for name, training in (("_training", True), ("_evaluating", False)):
             with draws.aside():
                 module = self.build().to(device=self.device, dtype=self.dtype).train(training)
-            for layer in module.modules():
-                if isinstance(layer, BatchNorm):
-                    layer.num_batches_tracked = None  # only used if momentum is None
-            object.__setattr__(self, name, _hollow(module))
+            object.__setattr__(self, name, _hollow(without_counts(module)))
         if self.class_weights is not None:
             weights = self.class_weights.to(self.device, self.dtype)
             object.__setattr__(self, "class_weights", weights)
@@ -127,15 +127,15 @@ class Task:
     @property
     def may_pad(self) -> bool:
         """Whether training batches may be padded; that would change the statistics of a batch."""
-        return not self.statistics
+        return not (self.statistics or self.mixes_examples)
 
     @property
     def needs_pairs(self) -> bool:
         """Whether a training batch needs two examples, because of batch normalisation.
 
-        Every layer with running statistics needs them, unless it has `takes_single_examples`.
+        Every such layer needs them, unless it has `takes_single_examples`.
         """
-        return any(_needs_pairs(layer) for layer in self._training.modules())
+        return self.mixes_examples or any(map(_needs_pairs, self._training.modules()))
 
     @cached_property
     def convolves(self) -> bool:
@@ -340,6 +340,14 @@ def _floats(module: nn.Module):
     return [(name, value) for name, value in named if value.is_floating_point()]
 
 
+def without_counts(module: nn.Module) -> nn.Module:
+    """`module`, in which batch normalisation counts batches only if it needs the count."""
+    for layer in module.modules():
+        if isinstance(layer, BatchNorm) and layer.momentum is not None:
+            layer.num_batches_tracked = None
+    return module
+
+
 def _hollow(module: nn.Module) -> nn.Module:
     """`module` without memory for parameters and statistics, which every call provides.
 
@@ -360,10 +368,8 @@ def _hollow(module: nn.Module) -> nn.Module:
 
 
 def _needs_pairs(layer: nn.Module) -> bool:
-    own = layer.buffers(recurse=False)
-    return any(x.is_floating_point() for x in own) and not getattr(
-        layer, "takes_single_examples", False
-    )
+    needed = isinstance(layer, BatchNorm) and layer.training
+    return needed and not getattr(layer, "takes_single_examples", False)
 
 
 def _strip(params: Params, prefix: str) -> Params:

@@ -1,0 +1,219 @@
+"""A trial of a user's model before its run: does the engine compute what PyTorch does?
+
+The engine calls a module with one client's weights after another's, batches clients and repeats
+recorded operations. That is right for modules whose whole state is in parameters and floating-point
+buffers. So two clients take a few steps on a few examples, once as in the run and once as in
+`fedlib.api.reference`, both without dropout. Then all parameters, buffers and outputs must agree.
+If those of a fast executor do not, the run takes the loop.
+"""
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fedlib import draws, tree
+from fedlib.api.model import whole
+from fedlib.api.reference import (
+    NEAR,
+    SIZES,
+    SOLVER,
+    Plain,
+    Trained,
+    by_pytorch,
+    check_alike,
+    close,
+    mixes,
+    size,
+)
+from fedlib.engine.choice import choose, goes_one_by_one
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.device import DeviceData
+from fedlib.engine.executors import Executor
+from fedlib.engine.task import Batch, Params, Task
+from fedlib.engine.waves import Work
+from fedlib.errors import SHOWN, ConfigError
+from fedlib.federation import Federation, Split
+from fedlib.models.layers.random import Dropout
+from fedlib.run.fitting import tasks_of
+from fedlib.run.simulate import Simulation
+
+
+def tried(simulation: Simulation, report: Callable[[str], None]) -> Simulation:
+    """The simulation, with the loop or with models that mix examples where that is needed.
+
+    Args:
+      report: called with a line if the executor is another than the one chosen.
+
+    Raises:
+      ConfigError: for a model that the engine cannot train or evaluate as PyTorch does.
+    """
+    mixed, reasons = [], []
+    with draws.aside(0):
+        tasks = [task for task in tasks_of(simulation.method) if not _is_ours(task)]
+        for number, task in enumerate(tasks):
+            name = "model" if task is simulation.method.task else f"module {number}"
+            mixing, reason = _try(name, task, simulation)
+            mixed.append(mixing)
+            reasons += [reason] if reason else []
+    if any(mixed):
+        simulation = replace(simulation, method=_mixing(simulation.method))
+    if not reasons:
+        return simulation
+    executor = simulation.executor
+    report(f"clients run one by one (executor loop), not by {executor.name}: {reasons[0]}")
+    executor = choose("loop", simulation.method.task, executor.notes["workers"])
+    executor.notes |= {"setting": "loop", "chosen_by": "trial"}
+    return replace(simulation, executor=executor)
+
+
+class _Unlike(Exception):
+    """The engine does not what PyTorch does, or neither can train a model."""
+
+
+def _try(name: str, task: Task, simulation: Simulation) -> tuple[bool, str]:
+    """(whether the model mixes examples, why the run's executor cannot run it or "").
+
+    Steps of the loop have the bits of PyTorch's, so numbers may be of any type. Batched ones differ
+    by rounding, and small batches can amplify that to the size of a mistake, but not in float64.
+    """
+    types, problems = [torch.float32, torch.float64], {}
+    one_by_one = goes_one_by_one(simulation.executor.setting)
+    for dtype in types if one_by_one else types[::-1]:
+        try:
+            return _try_in(name, _quiet(task, dtype), simulation)
+        except _Unlike as problem:
+            problems[dtype] = problem
+    # What PyTorch itself cannot train in one of the types says nothing about the engine.
+    problem = min((problems[dtype] for dtype in types), key=lambda x: x.__cause__ is not None)
+    raise ConfigError(f"{name}{problem}") from problem
+
+
+def _try_in(name: str, task: Task, simulation: Simulation) -> tuple[bool, str]:
+    """`_try` in one type of numbers; raises `_Unlike`."""
+    params = task.init(0)
+    plains = [Plain.of(task, params) for _ in range(3)]
+    check_alike(name, plains, params)
+    data = DeviceData(_few(simulation.federation), task.dtype, task.device)
+    try:
+        expected = by_pytorch(name, task, data, params, plains)
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise _Unlike(f" cannot be trained: {_line(error)}") from error
+    work = Work(task, data, np.arange(len(SIZES)))
+    mixing = mixes(work, plains[0], expected.shared)
+    task = replace(task, mixes_examples=True) if mixing else task
+    reasons = []
+    for way in dict.fromkeys((simulation.executor.setting, "loop")):
+        found = _difference(way, task, data, params, expected, plains[0])
+        if not found:
+            return mixing, "".join(reasons)
+        reasons.append(found)
+    raise _Unlike(
+        f": in the engine {reasons[-1]}; a forward may read parameters as attributes of their "
+        "modules only (no other references to them, no torch.utils.checkpoint), and change "
+        "floating-point buffers, in training"
+    )
+
+
+def _difference(way: str, task: Task, data: DeviceData, params: Params,
+                expected: Trained, plain: Plain) -> str:  # fmt: skip
+    """How an executor differs from PyTorch, or ""."""
+    pads = [getattr(layer, "padding_idx", None) for layer in plain.module.modules()]
+    if not goes_one_by_one(way) and any(pad is not None for pad in pads):
+        return "the padding row of an embedding is trained by PyTorch's vmap"
+    try:
+        found = _by_engine(choose(way, task, workers=1), task, data, params)
+    except Exception as error:
+        return f"it cannot be run: {_line(error)}"
+    near = NEAR[task.dtype]
+    steps = {name: _largest(value - params[name]) for name, value in expected.params.items()}
+    excess = {}
+    for name, value in expected.params.items():
+        floor = 64 * torch.finfo(value.dtype).eps * _largest(value)
+        allowed = near * (steps[name] + max(steps.values()) / 10) + floor
+        if not close(found.params[name], value, allowed):
+            excess[name] = _largest(found.params[name] - value) / allowed
+    if excess:
+        worst = max(excess, key=lambda name: excess[name])
+        return f"{plain.called(worst)!r} is trained to other values than in PyTorch"
+    for one, other in ((found.own, expected.own), (found.shared, expected.shared)):
+        if one.shape != other.shape or not close(one, other, near * size(other)):
+            return "outputs in evaluation are others than in PyTorch"
+    return ""
+
+
+def _by_engine(executor: Executor, task: Task, data: DeviceData,
+               params: Params) -> Trained:  # fmt: skip
+    ids = torch.arange(len(SIZES), device=task.device)
+    cohort = Cohort(task, data, ids, 0, 0, executor, len(SIZES), sum(SIZES))
+    trained, _ = cohort.fit(partial(_loss, task), cohort.broadcast(params), local=SOLVER)
+    first = tree.take(trained, 0)
+    own, shared = (cohort.score(task.log_probs, x) for x in (trained, cohort.broadcast(first)))
+    return Trained(trained, own, shared)
+
+
+def _loss(task: Task, params: Params, batch: Batch) -> Tensor:
+    """A loss that any logits have: labels do not matter here."""
+    flat = task.log_probs(params, batch).flatten(1)
+    return -batch.mean(flat.gather(1, (batch.index % flat.shape[1])[:, None])[:, 0])
+
+
+def _few(federation: Federation) -> Federation:
+    """Two clients, with the first examples of those who have most."""
+    split = federation.train
+    most = np.argsort(-split.sizes[seen := federation.ids("seen")], kind="stable")[:2]
+    rows = np.concatenate([np.resize(split.of(c), n) for c, n in zip(
+        np.resize(seen[most], 2), SIZES, strict=True)])  # fmt: skip
+    none = Split.from_lists([[], []])
+    own = np.split(np.arange(len(rows)), [SIZES[0]])
+    several = {"side": None, "cluster": None, "truth": None}
+    splits = {"train": Split.from_lists(own), "val": none, "test": none}
+    who = {"group": np.zeros(2, np.uint8), "client_id": np.arange(2)}
+    return replace(
+        federation, x=federation.x[rows], y=federation.y[rows], **several, **splits, **who
+    )
+
+
+def _quiet(task: Task, dtype: torch.dtype) -> Task:
+    """The task without dropout, in full precision."""
+
+    def build() -> nn.Module:
+        made = task.build()
+        for layer in made.modules():
+            if isinstance(layer, Dropout | nn.modules.dropout._DropoutNd):
+                layer.p = 0.0
+        return made
+
+    return Task(build, dtype, task.device)
+
+
+def _is_ours(task: Task) -> bool:
+    """Whether a model is of fedlib itself; its tests do the same."""
+    return type(whole(task.build())).__module__.startswith("fedlib.")
+
+
+def _largest(numbers: Tensor) -> float:
+    return float(numbers.abs().nan_to_num(0).max())
+
+
+def _line(error: Exception) -> str:
+    text = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
+
+
+def _mixing(method: Any) -> Any:
+    """The method, whose tasks know that their models mix examples."""
+
+    def mark(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(mark, value))
+        return replace(value, mixes_examples=True) if isinstance(value, Task) else value
+
+    kept = {x.name: mark(getattr(method, x.name)) for x in fields(method) if x.init}
+    return replace(method, **kept)

@@ -1,0 +1,248 @@
+"""The trial of a user's model against plain PyTorch: what is trained right, and what is refused."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from support import assert_same_result
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import fedlib
+from fedlib.draws import positions
+from fedlib.errors import ConfigError
+
+DRAW = np.random.default_rng(0)
+Y = np.arange(64) % 3
+X = (DRAW.normal(size=(64, 6)) + np.eye(3, 6)[Y]).astype(np.float32)
+X[:, 5] = 0  # padding, where inputs are tokens
+SGD = fedlib.SGD(lr=0.1, batch_size=8)
+
+
+def cut(x=X, sizes=(17, 9), held=(12, 9)):
+    """Two clients with so many examples for training and for tests."""
+    ends = np.cumsum([0, *sizes, *held])
+    *parts, one, two = (slice(*ends) for ends in pairwise(ends.tolist()))
+    pairs = [[(x[part], Y[part]) for part in which] for which in (parts, (one, two))]
+    return fedlib.Federation.from_arrays(*pairs, num_classes=3)
+
+
+class Net(nn.Module):
+    """A layer, a step between that a test gives, and a head; with state of several kinds."""
+
+    between = staticmethod(lambda model, x: model.first(x))
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 8), nn.Linear(8, 3)
+        self.register_buffer("mean", torch.zeros(6))
+        self.calls, self.same = 0, [self.first.weight]
+
+    def forward(self, x):
+        return self.last(self.between(self, x).relu())
+
+
+def net(between, base=Net):
+    return type("Own", (base,), {"between": staticmethod(between)})
+
+
+def train(model, federation=None, rounds=2, **options):
+    options = {"local": SGD, "executor": "auto", "progress": None} | options
+    return fedlib.simulate(federation or cut(), model, "fedavg", rounds=rounds, **options)
+
+
+def by_hand(make, federation, rounds):
+    """FedAvg in plain PyTorch, in the engine's order of examples, with means of all floats."""
+    from reference import batches, owned
+
+    server, sizes = make(), federation.train.sizes
+    for number in range(rounds):
+        states = []
+        for client in range(len(sizes)):
+            own = make().train()
+            own.load_state_dict(server.state_dict())
+            optimiser = torch.optim.SGD(own.parameters(), lr=SGD.lr)
+            for batch in batches(*owned(federation, client), SGD, number, "fit", client):
+                optimiser.zero_grad()
+                nn.functional.cross_entropy(own(batch.x), batch.y).backward()
+                optimiser.step()
+            states.append(own.state_dict())
+        names = [n for n, v in states[0].items() if v.is_floating_point()]
+        mean = {n: sum(s * x[n] for s, x in zip(sizes, states, strict=True)) for n in names}
+        server.load_state_dict({n: v / sizes.sum() for n, v in mean.items()}, strict=False)
+    return server.eval()
+
+
+def seeded(make):
+    """A function that makes the same model each time."""
+
+    def build():
+        with torch.random.fork_rng():
+            torch.manual_seed(1)
+            return make()
+
+    return build
+
+
+def ema(model, x):
+    if model.training:
+        model.mean = 0.9 * model.mean + 0.1 * x.detach().mean(0)
+    return model.first(x - model.mean)
+
+
+def centred(model, x):
+    return model.first(x - x.mean(0))
+
+
+class Words(nn.Module):
+    """A text model whose padding is token 0."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.last = nn.Embedding(9, 4, padding_idx=0), nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.last(self.table(x.abs().round().long().clamp(max=8)).sum(1))
+
+
+def normalised(**options):
+    return lambda: nn.Sequential(
+        nn.Linear(6, 8), nn.BatchNorm1d(8, **options), nn.ReLU(), nn.Linear(8, 3)
+    )
+
+
+RIGHT = {
+    "constant buffer": net(lambda model, x: model.first(x - model.mean)),
+    "assigned buffer": net(ema),
+    "example minus mean of its batch": net(centred),
+    "padding row": Words,
+    "batch normalisation": normalised(),
+    "batch normalisation without statistics": normalised(track_running_stats=False),
+    "branch on a number": net(lambda m, x: m.first(x if x.sum().item() > 0 else -x)),
+    "assertion": net(lambda m, x: m.first(x) if torch.isfinite(x).all() else None),
+    "list": net(lambda m, x: m.first(x if sum(x.flatten().tolist()) > 0 else -x)),
+    "float32 only": net(lambda m, x: m.first(x.float())),
+}
+
+
+@pytest.mark.parametrize("executor", ["auto", "traced", "batched"])
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_model_is_trained_and_evaluated_as_in_plain_pytorch(name, executor):
+    single = {"constant buffer": 17, "padding row": 17}  # a batch of 1: no batch normalisation
+    federation, make = cut(sizes=(single.get(name, 15), 11)), seeded(RIGHT[name])
+    found = train(make, federation, rounds=3, executor=executor)
+    expected = by_hand(make, federation, rounds=3)
+    network = found.client_model(0).network
+    trained = dict(network.named_parameters()) | dict(network.named_buffers())
+    for key, value in expected.state_dict().items():
+        if value.is_floating_point():  # float32 has 7 digits; a few steps cost two or three
+            torch.testing.assert_close(trained[key], value, rtol=1e-3, atol=1e-4)
+    for client in (0, 1):
+        rows = federation.test.of(client)
+        right = expected(torch.from_numpy(federation.x[rows])).argmax(1)
+        share = (right.numpy() == federation.y[rows]).mean()
+        assert found.accuracy()[client].iloc[-1] == pytest.approx(share)
+
+
+def count(model, x):
+    model.steps += model.training
+    return model.first(x)
+
+
+def tick(model, x):
+    model.calls += 1
+    return model.first(x)
+
+
+GENERATOR = torch.Generator()
+
+
+def draw_by_own(model, x):
+    return model.first(x) + model.training * torch.rand(8, generator=GENERATOR)
+
+
+def switch(model, x):
+    if model.training:
+        model.seen = [*getattr(model, "seen", []), x.detach().mean()]
+    return model.first(x) / (1 + len(getattr(model, "seen", [])))
+
+
+def by_data(model, x):
+    if model.training:
+        model.mean.data = 0.9 * model.mean.data + 0.1 * x.mean(0)
+    return model.first(x - model.mean)
+
+
+def in_evaluation(model, x):
+    model.mean.add_(1e-9)
+    return model.first(x)
+
+
+class Counting(Net):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+
+
+class Masked(Net):
+    """Has another mask each time it is made."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mask", torch.rand(6) > 0.5)
+
+
+REFUSED = {
+    "num_batches_tracked": normalised(momentum=None),
+    "steps.*int64": net(count, Counting),
+    "attribute calls": net(tick),
+    "reads the same inputs again": net(draw_by_own),
+    "outputs change": net(switch),
+    "'mean' is trained": net(by_data),
+    "'mean' in evaluation": net(in_evaluation),
+    "weight' is trained": net(
+        lambda model, x: nn.functional.linear(x, model.same[0], model.first.bias)
+    ),
+    "cannot be run": net(lambda model, x: checkpoint(model.first, x, use_reentrant=False)),
+    "'mask' of torch.bool": Masked,
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_a_model_that_the_engine_cannot_train_as_pytorch_does_is_refused(message):
+    with pytest.raises(ConfigError, match=message) as error:
+        train(REFUSED[message])
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "executor", "told"),
+    [
+        ("padding row", "batched", "padding"),
+        ("branch on a number", "batched", "vmap"),
+        ("batch normalisation", "batched", ""),
+        ("batch normalisation without statistics", "batched", ""),
+    ],
+)
+def test_progress_says_why_a_fast_executor_is_not_taken(name, executor, told):
+    lines = []
+    found = train(RIGHT[name], cut(sizes=(15, 11)), executor=executor, progress=lines.append)
+    assert found.simulation.executor.name == ("loop" if told else executor)
+    about = [line for line in lines if "executor loop" in line]
+    assert len(about) == bool(told) and all(told in line for line in about)
+
+
+def test_a_clients_accuracy_does_not_depend_on_others_if_a_model_mixes_examples():
+    x = X.copy()
+    first = train(seeded(normalised(track_running_stats=False)), cut(x, (15, 11)))
+    x[38:] = 5 * x[38:] + 3  # test examples of client 1
+    second = train(seeded(normalised(track_running_stats=False)), cut(x, (15, 11)))
+    assert first.accuracy()[0].tolist() == second.accuracy()[0].tolist()
+
+
+def test_the_trial_leaves_all_generators_as_they_are_and_repeats_its_bits():
+    before = positions()
+    one, two = (train(RIGHT["batch normalisation"], cut(sizes=(15, 11))) for _ in range(2))
+    assert before == positions()
+    assert_same_result(one.history, two.history)
