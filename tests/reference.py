@@ -257,3 +257,25 @@ def predicted(method, state, federation, client, executor, way="personalise"):
     cohort = cohort_of(method.task, federation, [client], executor=executor)
     personal = getattr(method, way)(state, cohort)
     return cohort.score(method.predict, personal, split="test")[0].exp()
+
+
+def fedavg(make, federation, solver, rounds):
+    """The server's module after rounds of FedAvg with a user's model, in evaluation mode.
+
+    Everybody takes part, by plain SGD. Buffers of integers stay as they are.
+    """
+    server, sizes = make(), federation.train.sizes
+    for number in range(rounds):
+        total = dict.fromkeys(server.state_dict(), 0)
+        for client, size in enumerate(sizes.tolist()):
+            own = make().train()
+            own.load_state_dict(server.state_dict())
+            optimiser = torch.optim.SGD(own.parameters(), lr=solver.lr)
+            for batch in batches(*owned(federation, client), solver, number, "fit", client):
+                optimiser.zero_grad()
+                cross_entropy(own(batch.x), batch.y).backward()
+                optimiser.step()
+            total = {name: x + size * own.state_dict()[name] for name, x in total.items()}
+        floats = {n: x / sizes.sum() for n, x in total.items() if x.is_floating_point()}
+        server.load_state_dict(floats, strict=False)
+    return server.eval()

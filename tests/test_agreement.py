@@ -5,6 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from reference import fedavg
 from support import assert_same_result
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -50,28 +51,6 @@ def net(between, base=Net):
 def train(model, federation=None, rounds=2, **options):
     options = {"local": SGD, "executor": "auto", "progress": None} | options
     return fedlib.simulate(federation or cut(), model, "fedavg", rounds=rounds, **options)
-
-
-def by_hand(make, federation, rounds):
-    """FedAvg in plain PyTorch, in the engine's order of examples, with means of all floats."""
-    from reference import batches, owned
-
-    server, sizes = make(), federation.train.sizes
-    for number in range(rounds):
-        states = []
-        for client in range(len(sizes)):
-            own = make().train()
-            own.load_state_dict(server.state_dict())
-            optimiser = torch.optim.SGD(own.parameters(), lr=SGD.lr)
-            for batch in batches(*owned(federation, client), SGD, number, "fit", client):
-                optimiser.zero_grad()
-                nn.functional.cross_entropy(own(batch.x), batch.y).backward()
-                optimiser.step()
-            states.append(own.state_dict())
-        names = [n for n, v in states[0].items() if v.is_floating_point()]
-        mean = {n: sum(s * x[n] for s, x in zip(sizes, states, strict=True)) for n in names}
-        server.load_state_dict({n: v / sizes.sum() for n, v in mean.items()}, strict=False)
-    return server.eval()
 
 
 def seeded(make):
@@ -132,7 +111,7 @@ def test_a_model_is_trained_and_evaluated_as_in_plain_pytorch(name, executor):
     single = {"constant buffer": 17, "padding row": 17}  # a batch of 1: no batch normalisation
     federation, make = cut(sizes=(single.get(name, 15), 11)), seeded(RIGHT[name])
     found = train(make, federation, rounds=3, executor=executor)
-    expected = by_hand(make, federation, rounds=3)
+    expected = fedavg(make, federation, SGD, 3)
     network = found.client_model(0).network
     trained = dict(network.named_parameters()) | dict(network.named_buffers())
     for key, value in expected.state_dict().items():
