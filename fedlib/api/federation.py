@@ -246,7 +246,7 @@ def _kind(given: Any) -> str:
 
 
 def _content(name: str, x: Any, y: Any, client: Any = None, only: int | None = None) -> Content:
-    """Arrays of a part, checked and copied; `only` is the client of all examples, if there is one."""
+    """Arrays of a part, checked and copied; `only` is the one client of all examples, if given."""
     given = _inputs(f"{name}: x", x)
     y = _labels(f"{name}: y", y)
     if not len(given):
