@@ -72,7 +72,7 @@ def tried(simulation: Simulation, report: Callable[[str], None]) -> Simulation:
 
 
 class _Unlike(Exception):
-    """The engine does not what PyTorch does, or neither can train a model."""
+    """The engine does something else than PyTorch, or PyTorch cannot train the model."""
 
 
 def _try(name: str, task: Task, simulation: Simulation) -> tuple[bool, str]:
