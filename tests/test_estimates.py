@@ -1,18 +1,17 @@
 """What a plan is estimated to cost, and what a budget buys."""
 
 import json
+import math
 import re
+from pathlib import Path
 
 import pytest
 
-from fedlib import seals
 from fedlib.cli import estimate
-from fedlib.errors import ConfigError, DataError
-from fedlib.forecast import cells, estimating
-from fedlib.forecast import estimates as requests
-from fedlib.forecast.cells import RunCost, duration, hours
+from fedlib.errors import ConfigError
 from fedlib.forecast.estimates import TIMED, Estimate, Estimates, run_name
-from fedlib.workflow import config, dryrun, stale, unfinished
+from fedlib.workflow import cells, dryrun, stale, unfinished
+from fedlib.workflow.cells import RunCost, duration, hours
 from fedlib.workflow.config import budget_seconds
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
@@ -28,8 +27,8 @@ def plan(toy):
 def estimates() -> Estimates:
     costs = {}
     for name, seconds in SECONDS.items():
-        costs[f"toy/{name}", "train"] = Estimate(0.9 * seconds, flops=0, mb=2000)
-        costs[f"toy/{name}", "evaluate"] = Estimate(0.1 * seconds, flops=0, mb=500)
+        costs[f"toy/{name}", "train"] = Estimate(0.9 * seconds, mb=2000)
+        costs[f"toy/{name}", "evaluate"] = Estimate(0.1 * seconds, mb=500)
     return Estimates("core", "an abacus", costs)
 
 
@@ -55,40 +54,68 @@ def test_a_cell_is_a_run_with_all_its_seeds_and_the_cheapest_comes_first(plan):
     assert {cell.tables for cell in found} == {("main",)}
 
 
+def bought(found: list[RunCost], budget: float, **numbers: int) -> list[str]:
+    """Names of the cells that a budget buys, if these have published numbers."""
+    shown = {f"toy/{name.replace('_', '/')}": number for name, number in numbers.items()}
+    return [cell.name.removeprefix("toy/") for cell in cells.affordable(found, budget, shown)]
+
+
 def test_a_budget_buys_whole_cells_cheapest_first(plan):
     found = cells_of(plan)
-    for seconds, names in ((199, 0), (200, 1), (800, 2), (2799, 2), (2800, 3), (1e9, 4)):
-        assert [c.name for c in cells.affordable(found, seconds)] == [c.name for c in found][:names]
+    for seconds, number in ((199, 0), (200, 1), (800, 2), (2799, 2), (2800, 3), (1e9, 4)):
+        assert bought(found, seconds) == [*SECONDS][:number]
 
 
 def test_a_budget_buys_cells_with_a_published_number_before_all_others(plan):
     found = cells_of(plan)
-    first, second, third, _ = (cell.name for cell in found)
-    bought = cells.affordable(found, 2000 + 200, {third})
-    assert [cell.name for cell in bought] == [third, first]
-    assert [cell.name for cell in cells.affordable(found, 800, {third})] == [first, second]
+    assert bought(found, 2200, mnist_fedavg=1) == ["mnist/fedavg", "digits/fedavg"]
+    assert bought(found, 800, mnist_fedavg=1) == ["digits/fedavg", "digits/fedem"]
+
+
+def test_a_budget_buys_first_what_costs_least_for_each_published_number(plan):
+    found = cells_of(plan)  # of 200, 600, 2,000 and 10,000 seconds
+    numbers = {"digits_fedavg": 1, "digits_fedem": 4, "mnist_fedavg": 5}
+    assert bought(found, 1e9, **numbers) == [
+        *("digits/fedem", "digits/fedavg", "mnist/fedavg", "mnist/fedem")
+    ]
+    assert bought(found, 600, **numbers) == ["digits/fedem"]
+
+
+@pytest.mark.parametrize("budget", [0, 1e12])
+def test_a_cell_of_unknown_time_is_neither_bought_nor_done(plan, budget):
+    every = {(f"toy/{name}", stage): [math.inf] * 2 for name in SECONDS for stage in TIMED}
+    found = cells.cells(plan.papers, every, estimates())
+    assert bought(found, budget) == []
+    lines = "\n".join(cells.lines(plan.papers, found, estimates(), "file"))
+    assert "unknown core-hours" in lines and "done" not in lines
 
 
 @pytest.mark.parametrize(
     ("paper", "those", "others"),
     [
-        ("pfedmm", ["emnist/gated-experts", "cifar10/local"], ["synthetic/pfedmm"]),
-        ("adaptive_experts", ["cifar10-p0.2/eps"], ["cifar10-p0.2/local"]),
-        ("fedmix", ["two-shard-mnist/fedmix-vae", "femnist/fedavg"], ["cifar10/fedmix-k14"]),
+        ("pfedmm", {"emnist/gated-experts": 2, "cifar10/local": 2}, ["synthetic/pfedmm"]),
+        ("adaptive_experts", {"cifar10-p0.2/eps": 5}, ["cifar10-p0.2/local"]),
+        (
+            "fedmix",
+            {"two-shard-mnist/fedmix-vae": 3, "femnist/fedavg": 1},
+            ["cifar10/fedmix-k14"],
+        ),
+        ("fedmoe", {"femnist-m10/fedmoe": 1, "femnist-m50/fedmoe-main-2": 1}, []),
+        ("pfedmoe", {"mnist-n10/fedproto": 1, "cifar10-n50/fedgh-homogeneous": 1}, []),
     ],
 )
-def test_cells_with_a_published_number_are_those_that_a_table_shows_beside_it(paper, those, others):
+def test_published_numbers_of_a_run_are_those_that_tables_show_beside_it(paper, those, others):
     plan = Plan({"scale": "full", "papers": [paper]})
-    found = cells.with_published(plan.papers[paper], ROOT / plan.path("published", paper=paper))
-    assert {f"{paper}/{name}" for name in those} <= found
-    assert found.isdisjoint(f"{paper}/{name}" for name in others)
+    found = estimate.published(plan.papers[paper], ROOT / plan.path("published", paper=paper))
+    assert {name: found.get(f"{paper}/{name}") for name in those} == those
+    assert found.keys().isdisjoint(f"{paper}/{name}" for name in others)
 
 
 def test_what_is_done_costs_nothing_and_stays_selected(plan):
     found = cells_of(plan, done=[("mnist", "fedem")])
-    bought = cells.affordable(found, 200)
-    assert [cell.name for cell in bought] == ["toy/mnist/fedem", "toy/digits/fedavg"]
-    chosen = json.loads(cells.configuration(bought))
+    kept = cells.affordable(found, 200, {})
+    assert [cell.name for cell in kept] == ["toy/mnist/fedem", "toy/digits/fedavg"]
+    chosen = json.loads(cells.configuration(kept))
     runs = ["toy/digits/fedavg", "toy/mnist/fedem"]
     assert chosen == {"runs": runs, "budget": None}
     narrowed = Plan(chosen)
@@ -100,8 +127,7 @@ def test_a_cell_that_was_begun_is_finished_first_so_that_no_table_loses_it(plan)
     seconds = {(f"toy/{name}", "train"): [1.0] * 2 for name in SECONDS}
     seconds |= {(f"toy/{name}", "evaluate"): [1.0] * 2 for name in SECONDS}
     seconds["toy/mnist/fedem", "train"] = [9000.0]  # of two seeds
-    bought = cells.affordable(cells.cells(plan.papers, seconds, estimates()), 8)
-    assert [cell.name for cell in bought] == ["toy/mnist/fedem"]
+    assert bought(cells.cells(plan.papers, seconds, estimates()), 8) == ["mnist/fedem"]
 
 
 def test_a_table_says_which_of_its_cells_are_not_run(plan):
@@ -170,7 +196,7 @@ def test_a_run_that_cannot_be_estimated_is_neither_done_nor_free(plan, monkeypat
     assert "Estimated: 2.94 + unknown core" in "\n".join(dryrun.summary(plan, jobs, some))
     for given, least in ((Estimates(), "unknown"), (estimates(), "0.0556")):
         monkeypatch.setattr(estimate.Estimates, "read", lambda _, given=given: given)
-        monkeypatch.setattr(estimate.cells, "with_published", lambda *_: set())
+        monkeypatch.setattr(estimate, "published", lambda *_: {})
         with pytest.raises(
             ConfigError, match=f"budget=1m buys no cell: the cheapest takes {least}"
         ):
@@ -184,151 +210,21 @@ def test_hours_are_told_to_three_digits():
     ]
 
 
-def test_what_an_older_rehearsal_found_is_not_taken_for_a_newer_ones(tmp_path, monkeypatch):
-    """The cache of a user outlives a checkout; what is kept there has another form, perhaps."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    plan = Plan(
-        {"scale": "demo", "papers": ["fedmix"], "federations": ["digits"], "labels": ["fedavg"]}
-    )
-    [request] = unfinished.requests(plan)
-    before, raw = request.key(), plan.config["raw"]
-    estimator = estimating.Estimator("cpu", raw)
-    found = estimator.costs(request)
-    estimator.keep()
-    cache = tmp_path / "fedlib/forecasts.json"
-    kept = seals.read_json(cache)
-    old = {key: ["of old"] for key, value in kept.items() if "loads" in value}
-    assert len(old) == 1
-    seals.write_json(cache, kept | old)
-    edited, digest = {requests.REHEARSAL[0]: "edited"}, requests.digest
-    for module in (requests, estimating):
-        monkeypatch.setattr(module, "digest", lambda path: edited.get(path) or digest(path))
-    assert estimating.Estimator("cpu", raw).costs(request) == found
-    assert request.key() != before
-
-
-def test_runs_that_differ_in_what_changes_no_count_share_a_rehearsal(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    values = {"papers": ["fedmix"], "federations": ["digits"], "labels": ["fedavg"]}
-    [request] = unfinished.requests(Plan(values))
-    rehearsed, rehearse = [], estimating.rehearsal.rehearse
-    monkeypatch.setattr(
-        estimating.rehearsal, "rehearse", lambda *x: rehearsed.append(x) or rehearse(*x)
-    )
-    estimator = estimating.Estimator("cpu", "data/raw")
-    local = request.spec["local"]
-    changes = {"seed": 9, "rounds": 77, "tuned": "0f", "local": {**local, "lr": 2 * local["lr"]}}
-    for name, value in changes.items():
-        estimator.costs(request)
-        estimator.costs(request._replace(spec={**request.spec, name: value}))
-        assert len(rehearsed) == 1, name
-    estimator.costs(request._replace(spec={**request.spec, "local": {**local, "epochs": 7}}))
-    assert len(rehearsed) == 2
-
-
-def test_an_edit_of_an_own_method_has_it_estimated_anew(tmp_path, monkeypatch):
-    monkeypatch.setattr(requests, "ROOT", tmp_path)
-    monkeypatch.setattr(requests, "digest", lambda path: path.exists() and path.read_text())
-    method = tmp_path / "mine.py"
-    method.write_text("1")
-    spec = {"method": "mine.py", "model": "mlp", "modules": {}, "participation": {}}
-    before = requests.code_of(spec)
-    method.write_text("2")
-    assert requests.code_of(spec) != before
-
-
-@pytest.fixture
-def estimated(tmp_path, monkeypatch):
-    """Function that estimates a plan of one run with two seeds as `make plan` does; its folder."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-    selected = {"papers": ["fedmix"], "federations": ["digits"], "seeds": [1]}
-    plan = Plan(selected | {"labels": ["fedavg", "local-global"]})
-    return lambda: estimate.estimate(plan) or tmp_path / "results/demo"
-
-
-def made_up(monkeypatch, costs):
-    monkeypatch.setattr(estimating.Estimator, "costs", costs)
-    monkeypatch.setattr(estimating, "TELL_EVERY", -1)
-
-
-def test_what_has_been_estimated_is_kept_while_others_are_and_how_long_it_takes_is_told(
-    estimated, monkeypatch, tmp_path, capsys
+def test_only_runs_that_are_to_be_done_are_estimated_and_a_finished_seed_is_named(
+    tmp_path, monkeypatch
 ):
-    kept = []
+    monkeypatch.chdir(tmp_path)
+    selected = {"papers": ["fedmix"], "federations": ["digits"], "seeds": [1, 2]}
+    plan = Plan(selected | {"labels": ["fedavg", "local-global"]})
 
-    def costs(estimator, request):
-        kept.append(seals.remembered(tmp_path / "results/demo/estimates.json").get("runs", {}))
-        return {stage: Estimate(seconds=1, flops=1, mb=1) for stage in TIMED}
+    def files(label: str, seed: int) -> list[str]:
+        folder = f"results/demo/runs/fedmix/digits/{label}/seed{seed}"
+        return [f"{folder}/history.h5", f"{folder}/evaluation.h5"]
 
-    made_up(monkeypatch, costs)
-    folder = estimated()
-    assert [len(found) for found in kept] == [0, 1]  # a kill at the second loses nothing
-    assert re.search(r"^estimating: 1 of 2 runs, about \d+ s left$", capsys.readouterr().out, re.M)
-    read = Estimates.read(folder / "estimates.json")
-    assert (read.unit, len(read.costs)) == ("core", 4)
-    assert {*read.costs.values()} == {Estimate(seconds=1, flops=1, mb=1)}
-    (folder / "estimates.json").write_text('{"runs": {"x": {"train": {"secomds": 1}}}}')
-    assert Estimates.read(folder / "estimates.json").costs == {}
-    estimated()
-    assert len(kept) == 4
-    # Another version had no memory, or no evaluations.
-    runs = seals.read_json(folder / "estimates.json")["runs"]
-    without = [("fedmix/digits/fedavg", "evaluate"), ("fedmix/digits/local-global", "train", "mb")]
-    for first, stage, *field in without:
-        runs[first] = {**runs[first], stage: {}} if field else {"key": runs[first]["key"]}
-    seals.write_json(folder / "estimates.json", {"runs": runs})
-    assert Estimates.read(folder / "estimates.json").costs == {}
-    estimated()
-    assert len(kept) == 6 and len(Estimates.read(folder / "estimates.json").costs) == 4
-
-
-def test_only_runs_that_are_to_be_done_are_estimated(estimated, monkeypatch):
-    asked = []
-    costs = {stage: Estimate(seconds=1, flops=1, mb=1) for stage in TIMED}
-    made_up(monkeypatch, lambda estimator, request: asked.append(request.name) or costs)
-    fedavg = "results/demo/runs/fedmix/digits/fedavg/seed1"
-    done = {f"{fedavg}/history.h5", f"{fedavg}/evaluation.h5"}
-    done.add("results/demo/runs/fedmix/digits/local-global/seed1/evaluation.h5")
+    done = {*files("fedavg", 1), *files("fedavg", 2), files("local-global", 2)[0]}
     monkeypatch.setattr(unfinished.stale, "look", lambda plan: stale.Looked(set(), done))
-    estimated()
-    assert asked == ["fedmix/digits/local-global"]
-
-
-def test_what_keeps_runs_from_being_estimated_is_said_once(capsys, tmp_path, monkeypatch):
-    (tmp_path / "mine.py").write_text("def fail():\n    1 / 0\n")
-    monkeypatch.setattr(requests, "ROOT", tmp_path)
-    names = {}
-    exec(compile((tmp_path / "mine.py").read_text(), str(tmp_path / "mine.py"), "exec"), names)
-    missing, undealt = DataError("no such file"), estimating.UndealtError("100000 clients")
-    errors = dict(zip("abcdef", [missing] * 3 + [undealt] * 2 + [None], strict=True))
-
-    def costs(estimator, request):
-        if errors[request.name]:
-            raise errors[request.name]
-        names["fail"]()
-
-    monkeypatch.setattr(estimating.Estimator, "costs", costs)
-    estimator = estimating.Estimator("cpu", "data/raw")
-
-    def estimated(name: str, method: str = "fedavg"):
-        spec = {"method": method}
-        return estimator.estimated(requests.Request(name, spec, {}, tmp_path, "cpu", "auto"))
-
-    unknown = [*map(estimated, "abcde"), estimated("f", "mine.py")]
-    wrong = (
-        r"d and 1 more: 100000 clients\n  f: mine.py, line 2: ZeroDivisionError: division by zero"
-    )
-    with pytest.raises(ConfigError, match=wrong):
-        estimating.tell(unknown)
-    assert capsys.readouterr().out == "not estimated: a and 2 more: no such file\n"
-    with pytest.raises(ZeroDivisionError):
-        estimated("f")  # a bug of ours keeps its traceback
-
-
-def test_a_federation_that_cannot_be_dealt_is_no_plan(tmp_path):
-    given = ["papers=[pfedmm]", "federations=[digits]", "labels=[fedavg]", "tag=t"]
-    values = config.read([], [*given, "set=[digits.num_clients=100000]"])
-    [request] = unfinished.requests(Plan(values))
-    with pytest.raises(estimating.UndealtError, match="cannot be dealt to 100000 clients"):
-        estimating.Estimator("cpu", "data/raw").costs(request)
+    [request] = unfinished.requests(plan)
+    assert request.name == "fedmix/digits/local-global"
+    assert request.finished == {"train": Path(files("local-global", 2)[0])}
+    assert request.spec["seed"] == 1 and request.data["dataset"] == "digits"
+    assert "views" not in request.spec

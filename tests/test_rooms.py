@@ -35,14 +35,14 @@ ROOMS = {
     "methods.parts": {"engine", "federation", "models.layers"},
     "methods": {"methods.parts", "engine", "federation", "models.layers"},
     "run": {"methods", "models", "engine", "federation", "results"},
-    "forecast": {"run", "data", "engine", "federation", "results", "report.printed"},
+    "forecast": {"run", "data", "engine", "models", "federation", "results"},
     "report": {"federation", "results"},
     "papers": set(),
     "api": {
         *("data", "run", "methods", "models.layers", "engine", "federation", "results"),
         "report.looks",
     },
-    "workflow": {"papers", "data.downloads", "forecast.estimates", "forecast.cells"},
+    "workflow": {"papers", "data.downloads", "forecast.estimates"},
     "cli": {"workflow", "report", "forecast", "run", "engine.choice", "federation", "results"},
     "__main__": {"cli", "workflow.command"},
 }

@@ -225,7 +225,7 @@ def test_a_job_that_needs_more_memory_than_was_estimated_gets_twice_as_much(
     folder = workflow.clone(checkout, tmp_path)
     (folder / "mine").mkdir()
     (folder / "mine/hungry.py").write_text(HUNGRY)
-    little = {stage: {"seconds": 600, "flops": 0, "mb": 500} for stage in ("train", "evaluate")}
+    little = {stage: {"seconds": 600, "mb": 500} for stage in ("train", "evaluate")}
     estimates = {"unit": "core", "machine": "made up", "runs": {"pfedmm/digits/own-hungry": little}}
     seals.write_json(folder / "results/demo-slurm/estimates.json", estimates)
     method, state = "methods=[mine/hungry.py]", f"{RUNS}/own-hungry/seed0/state.pt"

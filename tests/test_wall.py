@@ -145,7 +145,7 @@ def test_what_was_estimated_here_replaces_older_estimates_and_nothing_else(tmp_p
     old = [("fedmix", "cifar10", "fedavg", 9, 9, "old", is_timed) for is_timed in (False, True)]
     columns = [*wall.RUN, "hours", "gb", "machine", wall.MEASURED]
     pd.DataFrame(old, columns=columns).to_csv(file, index=False)
-    both = {"seconds": 1800, "flops": 1, "mb": 2000}
+    both = {"seconds": 1800, "mb": 2000}
     run = {f"fedmix/cifar10{end}/fedavg": {"train": both, "evaluate": both} for end in ("", "-x")}
     seals.write_json(tmp_path / "estimates.json", {"machine": "new", "runs": run})
     plan = Plan({"scale": "full", "papers": ["fedmix"]})

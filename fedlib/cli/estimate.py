@@ -1,19 +1,22 @@
 """Estimate time and memory of all runs here, and choose the runs of a budget.
 
-It trains nothing and reads no data, see `fedlib.forecast`. Runs that are done or already estimated
-are left out.
+It trains nothing and reads no data, see `fedlib.forecast`. Runs that are done are left out.
 """
 
 import argparse
+import contextlib
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
-from fedlib import files, seals
+from fedlib import files
 from fedlib.cli import arguments
 from fedlib.errors import ConfigError
-from fedlib.forecast import cells
-from fedlib.forecast.cells import hours
-from fedlib.forecast.estimates import TIMED, Estimates
-from fedlib.workflow import config, gpu, unfinished
+from fedlib.forecast.estimates import Estimates
+from fedlib.spec import Data, Paper
+from fedlib.spec.exhibits import Exhibit
+from fedlib.workflow import cells, config, gpu, unfinished
+from fedlib.workflow.cells import hours
 from fedlib.workflow.plan import Plan
 
 
@@ -26,21 +29,12 @@ def main(args: argparse.Namespace) -> None:
 
 
 def estimate(plan: Plan) -> None:
-    """Write missing estimates to results/FOLDER/estimates.json."""
-    path = Path(plan.path("estimates"))
-    known, costs = seals.remembered(path).get("runs", {}), Estimates.read(path).costs
-    asked = [
-        request
-        for request in unfinished.requests(plan)
-        if (request.name, TIMED[0]) not in costs or known[request.name]["key"] != request.key()
-    ]
-    if not asked:
-        return
-    with gpu.device(plan.config["device"]) as device:
-        from fedlib.forecast import estimating  # takes seconds to import
+    """Write the estimates of unfinished runs to results/FOLDER/estimates.json."""
+    if asked := unfinished.requests(plan):
+        with gpu.device(plan.config["device"]) as device:
+            from fedlib.forecast import speed  # takes seconds to import
 
-        estimating.write(path, asked, device, plan.config["raw"])
-    print(f"estimated {len(asked)} run{'s' * (len(asked) != 1)} anew: {path}", flush=True)
+            speed.write(Path(plan.path("estimates")), asked, device, plan.config["raw"])
 
 
 def choose(plan: Plan) -> Plan:
@@ -48,14 +42,11 @@ def choose(plan: Plan) -> Plan:
     estimates = Estimates.read(plan.path("estimates"))
     seconds = unfinished.seconds(plan, unfinished.jobs(plan), estimates)
     every = cells.cells(plan.papers, seconds, estimates)
-    with_published = set().union(
-        *(
-            cells.with_published(paper, Path(plan.path("published", paper=name)))
-            for name, paper in plan.papers.items()
-        )
-    )
+    numbers: Counter[str] = Counter()
+    for name, paper in plan.papers.items():
+        numbers.update(published(paper, plan.path("published", paper=name)))
     budget = plan.config["budget"]
-    bought = cells.affordable(every, config.budget_seconds(budget), with_published)
+    bought = cells.affordable(every, config.budget_seconds(budget), numbers)
     if not bought:
         least = hours(min(cell.seconds for cell in every))
         raise ConfigError(
@@ -80,3 +71,46 @@ def chosen(plan: Plan) -> Plan:
     if not plan.config["budget"]:
         return plan
     return Plan({**plan.config, **config.read([plan.path("budget")])})
+
+
+def published(paper: Paper, file: str | Path) -> Mapping[str, int]:
+    """How many published numbers the tables show beside each run, by the run's name.
+
+    Args:
+      file: of the paper's own numbers; not read if no table shows any.
+
+    Raises:
+      DataError: for an invalid file.
+    """
+    from fedlib.report import printed  # takes a second to import
+
+    tables = [x for x in paper.tables.values() if x.published and x.kind != "criteria"]
+    table = printed.read(file) if tables else None
+    data = {data.name: data for data in paper.data}
+    found = {}
+    for name, run in paper.named().items():
+        dataset, rows = data[run.federation].dataset, set()
+        for shown in (x for x in tables if x.shows(run.federation, run.label)):
+            labels = {run.label, *_declared(shown, "rows", "printed", label=run.label)}
+            for exhibit in _printed(shown, data[run.federation], run.label):
+                rows |= printed.numbers(table, exhibit, dataset, labels)
+        if rows:
+            found[str(name)] = len(rows)
+    return found
+
+
+def _printed(shown: Exhibit, data: Data, label: str) -> list[str]:
+    """The names of the published exhibits that a table shows beside a run."""
+    columns = _declared(shown, "columns", "published", federation=data.name)
+    if name := shown.params.get("names", {}).get(data.name):
+        columns = [f"{source['name']}-{name}" for source in shown.params["sources"]]
+    if not columns:
+        with contextlib.suppress(KeyError):  # of another federation's partition
+            columns = [shown.published.format(**{**data.partition, "label": label})]
+    return columns
+
+
+def _declared(shown: Exhibit, what: str, entry: str, **of: str) -> list[str]:
+    """An entry of those rows or columns of a table that are `of` a label or a federation."""
+    every = [x for x in shown.params.get(what, ()) if isinstance(x, dict)]
+    return [x[entry] for x in every if entry in x and all(x.get(k) == v for k, v in of.items())]

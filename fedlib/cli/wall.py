@@ -9,9 +9,8 @@ from pathlib import Path
 import pandas as pd
 
 from fedlib import files
-from fedlib.cli import arguments
+from fedlib.cli import arguments, estimate
 from fedlib.errors import ConfigError, DataError
-from fedlib.forecast.cells import with_published
 from fedlib.forecast.estimates import TIMED, Estimates
 from fedlib.report import packs
 from fedlib.report.exhibits import PAPER_SCALE
@@ -86,7 +85,7 @@ def costs_of(plan: Plan, file: Path) -> pd.DataFrame:
     estimates = Estimates.read(plan.path("estimates"))
     rows = []
     for name, paper in plan.papers.items():
-        for run in sorted(with_published(paper, Path(plan.path("published", paper=name)))):
+        for run in sorted(estimate.published(paper, Path(plan.path("published", paper=name)))):
             stages = [estimates.costs.get((run, stage)) for stage in TIMED]
             if all(stages):
                 hours = round(sum(cost.seconds for cost in stages) / 3600, 2)

@@ -69,7 +69,6 @@ class Sizes(NamedTuple):
       tokens: vocabulary and padding of texts; None for other inputs.
       group: name of each owner's group.
       train, val, test: numbers of examples of each owner.
-      side: number of values of the side information; clusters: of true clusters; 0 for none.
     """
 
     shape: list[int]
@@ -81,8 +80,6 @@ class Sizes(NamedTuple):
     train: list[int]
     val: list[int]
     test: list[int]
-    side: int
-    clusters: int
 
 
 def sizes(spec: dict, raw: str | Path = Path()) -> Sizes:
@@ -120,8 +117,6 @@ def _of(dealt: Dealt, shape: tuple[int, ...], labels: tuple[int, ...]) -> Sizes:
         num_classes=pool.num_classes,
         tokens=None if pool.tokens is None else list(map(int, pool.tokens)),
         group=[GROUPS[number] for number in dealt.group],
-        side=0 if dealt.side is None else int(dealt.side.max(initial=0)) + 1,
-        clusters=0 if dealt.cluster is None else int(dealt.cluster.max(initial=0)) + 1,
         **owned,
     )
 

@@ -1,10 +1,6 @@
-"""Estimates the cost of training and evaluating every run on this machine, before any run.
+"""Estimates how long every run will take here, and its memory, before any run.
 
-A *rehearsal* counts the operations of a run, for each example of each client. A *forecast* is the
-cost on this machine: the rehearsed operations times the examples of the federation
-(`fedlib.data.sizes`), divided by the operations that the machine does in a second.
-
-No run is trained and no data are read. `estimating` does all of it and `costs` the arithmetic.
-`estimates` reads the result, and `cells` adds it up by run, table and figure and chooses runs.
-These two need the standard library only, because the plan and the rules import them.
+FedAvg's time for an example of the run's model is measured (`speed`), and multiplied by the run's
+examples and by a factor of the method from kept trainings (`factors.csv`, which `python -m
+benchmarks.factors` derives). A finished seed of the same run counts first (`estimates`).
 """

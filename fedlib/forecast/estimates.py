@@ -1,10 +1,11 @@
-"""Requests for the costs of runs, and their estimates in results/FOLDER/estimates.json.
+"""Estimates of time and memory, in results/FOLDER/estimates.json, and requests to a scheduler.
 
-`fedlib.forecast.estimating` writes that file. The plan reads seconds from it, the rules megabytes.
+`fedlib.forecast.speed` measures and writes that file. The plan reads seconds from it, the rules
+megabytes and minutes, so this module imports nothing large.
 """
 
 import contextlib
-import importlib.metadata
+import csv
 import math
 import os
 from collections.abc import Mapping
@@ -13,70 +14,100 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from fedlib import files, seals
-from fedlib.environment import ROOT, environment, memory
-from fedlib.run_spec import is_file, run_roots, trainings_worth
+from fedlib import seals
+from fedlib.environment import memory
+from fedlib.run_spec import trainings_worth
 
 TIMED = ("train", "evaluate")  # stages that are estimated
-# Requests to a scheduler.
+FACTORS = Path(__file__).with_name("factors.csv")
+START = 0.25  # seconds of a job besides its work, if it is a fork (`fedlib.workflow.warm`)
+SCORED = 1 / 3  # of the time of an example in training: a forward pass of three
+# Memory.
+BASE_MB = 500  # of a process with PyTorch
+COPIES = 3  # of all models of a server or a client in training: before, between, after
+ROOM_SHARE = 0.125  # as `fedlib.engine.scratch`: what clients keep beyond it is in a file
+FLOAT_BYTES = 4
+# Requests to a scheduler, which sends a job again with twice as much if it exceeds them.
 UNKNOWN_MB = 4000  # for a job without an estimate
 SPARE = 1.25  # times the estimated memory
 LEAST_MB = 1000
 NODE_MB = 700  # further memory on a cluster's node, where Snakemake starts twice for each job
 UNKNOWN_MINUTES = {"train": 480, "evaluate": 60}  # for a job without an estimate
 SLOWER = 3.0  # times the estimated time, because nodes may be slower than this machine
-# Cached values depend on the text of these modules: an edit may change their form or meaning.
-SIZES = ROOT / "fedlib/data/sizes.py"
-COSTS = ROOT / "fedlib/forecast/costs.py"
-REHEARSAL = [COSTS.with_name(f"{name}.py") for name in ("counting", "rehearsal", "rehearsed")]
-
-digest = cache(files.digest)  # each file of code is read once
 
 
 class Request(NamedTuple):
-    """A run, and settings for the estimate of its cost.
+    """A run that is to be estimated.
 
     Attributes:
       name: "paper/federation/label".
-      spec: of its evaluation, see `fedlib.run_spec.of_training`.
+      spec: of its training, see `fedlib.run_spec`.
       data: specification of its federation.
       manifest: of its federation, if it has been cut.
-      device, executor: from the configuration.
+      finished: results of the run with another seed, by stage.
+      executor: from the configuration.
     """
 
     name: str
     spec: dict
     data: dict
     manifest: Path
-    device: str
+    finished: Mapping[str, Path]
     executor: str
 
-    def key(self) -> str:
-        """Digest of all facts on which the estimate depends.
 
-        They include the code of the method and its models, but not of modules that these import: an
-        edit of the engine hardly changes the operations.
-        """
-        facts = {
-            "spec": {**self.spec, "seed": 0, "data": ""},
-            "data": self.data,
-            "cut": files.digest(self.manifest) if self.manifest.exists() else None,
-            "code": [*code_of(self.spec), *map(digest, (SIZES, *REHEARSAL, COSTS))],
-            "wanted": [self.device, self.executor],
-            "machine": _machine(),
-        }
-        return seals.spec_digest(facts)[:16]
+class DataSize(NamedTuple):
+    """The size of a federation.
+
+    Attributes:
+      shape, labels, dtype, num_classes, tokens: of examples, see `fedlib.data.sizes.Sizes`.
+      owners: number of clients and others; clients: of those that train.
+      trained: examples of the clients that train; scored: validation and test examples.
+      size: bytes of all examples.
+    """
+
+    shape: list[int]
+    labels: list[int]
+    dtype: str
+    num_classes: int
+    tokens: list[int] | None
+    owners: int
+    clients: int
+    trained: int
+    scored: int
+    size: int
 
 
-@cache
-def _machine() -> list:
-    return [environment()["cpu"], importlib.metadata.version("torch"), memory(), os.cpu_count()]
+class Speed(NamedTuple):
+    """FedAvg's speed with a model.
+
+    Attributes:
+      seconds: for an example in training.
+      numbers: parameters of the model.
+    """
+
+    seconds: float
+    numbers: int
 
 
-def code_of(spec: dict) -> list[str]:
-    """Digests of the modules of a run's method and models."""
-    names = run_roots("train", spec)[1:]
-    return [digest(ROOT / (n if is_file(n) else f"{n.replace('.', '/')}.py")) for n in names]
+class Factor(NamedTuple):
+    """Times of a method divided by FedAvg's, as kept trainings took them.
+
+    Attributes:
+      train, evaluate: medians over federations.
+      experts: number of experts of these trainings; 0 for methods without.
+    """
+
+    train: float
+    evaluate: float
+    experts: int
+
+    def of(self, stage: str, spec: Mapping) -> float:
+        """The factor of a run: a mixture of one expert is FedAvg, and each further one adds."""
+        kept, experts = getattr(self, stage), spec["params"].get("num_experts", self.experts)
+        if self.experts < 2 or type(experts) is not int:
+            return kept
+        return max(1.0, 1 + (kept - 1) * (experts - 1) / (self.experts - 1))
 
 
 class Estimate(NamedTuple):
@@ -84,13 +115,56 @@ class Estimate(NamedTuple):
 
     Attributes:
       seconds: of one core, or of a GPU.
-      flops: counted operations.
       mb: megabytes of host memory.
     """
 
     seconds: float
-    flops: float
     mb: float
+
+
+@cache
+def factors(path: Path = FACTORS) -> dict[str, Factor]:
+    """The factors of methods, by name."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return {
+            row["method"]: Factor(*(float(row[x]) for x in TIMED), int(row["experts"]))
+            for row in csv.DictReader(file)
+        }
+
+
+def estimated(spec: Mapping, size: DataSize, speed: Speed) -> dict[str, Estimate]:
+    """The costs of the jobs of a run -> {"train": Estimate, "evaluate": Estimate}
+
+    A method without kept trainings, such as a user's own, counts as FedAvg.
+    """
+    factor = factors().get(spec["method"], Factor(1.0, 1.0, 0))
+    evaluations = 1 + -(-spec["rounds"] // spec["evaluate_every"])
+    work = {
+        "train": spec["rounds"] * examples_of_round(spec, size)
+        + SCORED * evaluations * size.scored,
+        "evaluate": size.trained + SCORED * size.scored,
+    }
+    mb = megabytes(spec, size, speed)
+    return {
+        stage: Estimate(START + speed.seconds * work[stage] * factor.of(stage, spec), mb)
+        for stage in TIMED
+    }
+
+
+def examples_of_round(spec: Mapping, size: DataSize) -> float:
+    """Examples of FedAvg's clients in a round, with repeats."""
+    local, each = spec["local"], size.trained / max(size.clients, 1)
+    if local.get("steps"):
+        each = local["steps"] * min(local["batch_size"], each)
+    return size.clients * spec["participation"].get("rate", 1.0) * each * local.get("epochs", 1)
+
+
+def megabytes(spec: Mapping, size: DataSize, speed: Speed) -> float:
+    """Memory of a job: data, models of the server and of a client, and one for each client."""
+    models = FLOAT_BYTES * speed.numbers * spec["params"].get("num_experts", 1)
+    room = ROOM_SHARE * memory() / (os.cpu_count() or 1)
+    kept = min(room, 2 * FLOAT_BYTES * speed.numbers * size.owners)
+    return round(BASE_MB + (size.size + 2 * COPIES * models + kept) / 1e6, 1)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """The numbers that a paper printed, and the reproduced numbers they correspond to."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -45,16 +46,16 @@ def read(path: str | Path) -> pd.DataFrame:
     return table.assign(label=table["label"].replace(ours))
 
 
-def has(published: pd.DataFrame, exhibit: str, dataset: str, label: str) -> bool:
-    """Whether an exhibit has a number of a run on a data set.
+def numbers(published: pd.DataFrame, exhibit: str, dataset: str, labels: Collection[str]) -> set:
+    """The rows in percent of an exhibit that are about a run on a data set.
 
     Args:
-      exhibit: as a table declares it: the name, its beginning, or a pattern ("table2-p{p}").
-      label: of the run, in the exhibit's rows or at the end of its name.
+      labels: of the run; one is in the exhibit's rows, or at the end of its name.
     """
-    mine = published[published["exhibit"].str.startswith(exhibit.partition("{")[0])]
-    mine = mine[mine["dataset"] == dataset]
-    return bool(((mine["label"] == label) | mine["exhibit"].str.endswith(f"-{label}")).any())
+    mine = published[published["exhibit"] == exhibit]
+    mine = mine[(mine["dataset"] == dataset) & (mine["unit"] == "percent")]
+    whole = exhibit.endswith(tuple(f"-{label}" for label in labels))
+    return {*mine.index[mine["label"].isin([*labels]) | whole]}
 
 
 def difference(first: float, second: float, decimals: int = 1) -> float:

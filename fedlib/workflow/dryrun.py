@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedlib.errors import ConfigError
-from fedlib.forecast.cells import cells, duration, lines
 from fedlib.forecast.estimates import TIMED, Estimates
 from fedlib.workflow import unfinished
+from fedlib.workflow.cells import cells, duration, lines
 from fedlib.workflow.layout import STAGES
 from fedlib.workflow.plan import Plan
 

@@ -26,18 +26,29 @@ def jobs(plan: Plan) -> list[tuple[str, dict]]:
 
 def requests(plan: Plan) -> list[Request]:
     """Requests to `fedlib.forecast`: every run with such a job, with its first seed."""
+    right = stale.look(plan).right
     unfinished = {run_name(job) for _, job in jobs(plan)}
-    return [_request(plan, name) for name in plan.runs if str(name) in unfinished]
+    finished: dict[str, dict[str, Path]] = {}
+    for training in plan.trainings():
+        for stage in TIMED:
+            path = plan.path(RESULTS_OF_RUNS[stage], **training._asdict())
+            if path in right:
+                finished.setdefault(run_name(training._asdict()), {})[stage] = Path(path)
+    return [
+        _request(plan, name, finished.get(str(name), {}))
+        for name in plan.runs
+        if str(name) in unfinished
+    ]
 
 
-def _request(plan: Plan, name: RunName) -> Request:
+def _request(plan: Plan, name: RunName, finished: dict[str, Path]) -> Request:
     job = {**name._asdict(), "seed": plan.papers[name.paper].seeds_of(plan.run(*name))[0]}
     return Request(
         name=str(name),
-        spec=json.loads(plan.spec("evaluate", **job)),
+        spec=json.loads(plan.spec("train", **job)),
         data=plan.data(name.paper, name.federation).spec(0),
         manifest=Path(plan.path("manifest", **job)),
-        device=plan.config["device"],
+        finished=finished,
         executor=plan.config["executor"],
     )
 

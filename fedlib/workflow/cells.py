@@ -2,8 +2,7 @@
 
 import json
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from fedlib.forecast.estimates import TIMED, Estimates
@@ -86,8 +85,8 @@ def lines(
     todo = [cell for cell in cells if cell.jobs]
     if todo:
         yield (
-            "Cells, cheapest first; CONFIG=budget=10h makes as many as that buys, those with a "
-            "published number before all others:"
+            "Cells, cheapest first; CONFIG=budget=10h makes as many as that buys, "
+            "those first that cost least for each published number:"
         )
     for cell in todo[:SHOWN]:
         shown = f" ({', '.join(cell.tables)})" if cell.tables else " (figures only)"
@@ -140,19 +139,21 @@ def _hours_of(cells: Sequence[RunCost]) -> str:
 
 
 def affordable(
-    cells: Iterable[RunCost], budget: float, with_published: Collection[str] = ()
+    cells: Iterable[RunCost], budget: float, numbers: Mapping[str, int]
 ) -> list[RunCost]:
     """The cells of tables that fit into `budget` seconds; finished jobs cost nothing.
 
     Cells with finished jobs come first, at any cost, so that tables lose no results. Then come the
-    cells with a published number, then all others, in both cases the cheapest first.
+    cells with published numbers, those first that cost least for each number, then all others, the
+    cheapest first.
 
     Args:
-      with_published: names of the cells with a published number.
+      numbers: of published numbers of a cell, by its name.
     """
 
     def order(cell: RunCost) -> tuple:
-        return not cell.begun, cell.name not in with_published, cell.seconds
+        shown = numbers.get(cell.name, 0)
+        return not cell.begun, not shown, cell.seconds / max(shown, 1)
 
     bought, spent = [], 0.0
     for cell in sorted(cells, key=order):
@@ -166,26 +167,3 @@ def configuration(bought: Iterable[RunCost]) -> str:
     """Text of a configuration file that selects only these cells."""
     runs = sorted(cell.name for cell in bought)
     return json.dumps({"runs": runs, "budget": None}, indent=1)
-
-
-def with_published(paper: Paper, file: str | Path) -> set[str]:
-    """Names of the cells that a table shows beside a published number.
-
-    Args:
-      file: of the paper's own numbers; not read if no table shows any.
-
-    Raises:
-      DataError: for an invalid file.
-    """
-    from fedlib.report import printed  # takes a second to import
-
-    tables = [x for x in paper.tables.values() if x.published and x.kind != "criteria"]
-    numbers = printed.read(file) if tables else None
-    datasets = {data.name: data.dataset for data in paper.data}
-    return {
-        str(name)
-        for name, run in paper.named().items()
-        for table in tables
-        if table.shows(run.federation, run.label)
-        and printed.has(numbers, table.published, datasets[run.federation], run.label)
-    }

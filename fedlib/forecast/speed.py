@@ -1,0 +1,268 @@
+"""Measures FedAvg's speed on this machine, and writes the estimates of runs.
+
+A round of FedAvg is timed for each model, on made-up examples of the right shape. Sizes and speeds
+are kept beside the estimates, so a second plan measures nothing.
+"""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedlib import models, seals
+from fedlib.data import sizes
+from fedlib.engine.choice import choose
+from fedlib.environment import environment
+from fedlib.errors import ConfigError, DataError, DivergedError
+from fedlib.federation import GROUPS, Federation, Split, Tokens
+from fedlib.files import digest
+from fedlib.forecast.estimates import DataSize, Estimate, Request, Speed, estimated
+from fedlib.results import opened
+from fedlib.run import build, fitting
+from fedlib.run.cost import Operations
+
+TELL_EVERY = 10  # seconds between lines of progress
+# Seconds of a timed round: if one takes less, the next has more examples. One without a whole batch
+# must take longer, because the update of the parameters is a large part of it.
+ENOUGH, PLENTY = 0.1, 1.0
+GROWTH = 4
+MOST_CLIENTS = 32  # in a timed round
+MOST_STEPS = 4  # of a client
+# Most parameters of a model that is tried, which takes a dozen times their memory. The operations
+# of a larger one are counted without memory, and divided by those of a product of matrices.
+LARGEST = 3e7
+WIDE = 1024  # rows of a matrix
+SLOW = 1e-6  # learning rate that diverges on no examples
+
+
+def write(path: Path, asked: Sequence[Request], device: str, raw: str) -> None:
+    """Estimate runs, and add them to the file of estimates.
+
+    Args:
+      path: of the estimates.
+      device: "cpu" or "cuda".
+      raw: the folder data/raw, see `fedlib.data.sizes.sizes`.
+
+    Raises:
+      ConfigError: for a federation that cannot be dealt as declared.
+    """
+    unit, kind = ("GPU", "gpu") if device == "cuda" else ("core", "cpu")
+    machine, kept = environment()[kind], seals.remembered(path)
+    known = {name: dict(kept.get(name, {})) for name in ("sizes", "speeds", "runs")}
+    where = {"device": device, "machine": machine, "torch": torch.__version__}
+    unknown: dict[str, list[str]] = {}
+    last = time.monotonic()
+    try:
+        for done, request in enumerate(asked):
+            if time.monotonic() > last + TELL_EVERY:
+                print(f"estimating: {done} of {len(asked)} runs", flush=True)
+                last = time.monotonic()
+            known["runs"].pop(request.name, None)
+            try:
+                found = _estimated(request, known, where, raw)
+            except (DataError, DivergedError, _UnfitError) as error:
+                unknown.setdefault(str(error), []).append(request.name)
+            else:
+                known["runs"][request.name] = {stage: x._asdict() for stage, x in found.items()}
+    finally:
+        seals.write_json(path, {"unit": unit, "machine": machine, **known})
+    for error, (first, *others) in unknown.items():
+        more = f" and {len(others)} more" if others else ""
+        print(f"time unknown: {first}{more}: {error}", flush=True)
+
+
+class _UnfitError(ConfigError):
+    """A run whose model cannot be tried; other errors of a configuration fail the plan."""
+
+
+def _estimated(request: Request, known: dict, where: dict, raw: str) -> dict[str, Estimate]:
+    """The costs of a run; adds what it measures to `known`."""
+    spec, data = request.spec, request.data
+    cut = digest(request.manifest) if request.manifest.exists() else None
+    size = DataSize(
+        *_find(known["sizes"], [data, cut], lambda: size_of(data, request.manifest, raw))
+    )
+    facts = {
+        **{name: spec[name] for name in ("model", "model_params", "precision", "class_weights")},
+        **{name: getattr(size, name) for name in ("shape", "dtype", "num_classes")},
+        "batch_size": spec["local"]["batch_size"],
+        "round": round_of(spec, size),
+        "executor": request.executor,
+        **where,
+    }
+    how = {"device": where["device"], "executor": request.executor}
+    speed = Speed(*_find(known["speeds"], facts, lambda: speed_of(spec, size, **how)))
+    found = estimated(spec, size, speed)
+    return found | {
+        stage: spent(request.finished[stage], how["device"]) for stage in request.finished
+    }
+
+
+def _find(known: dict, facts: object, measure: Callable[[], Sequence]) -> Sequence:
+    """What `measure` found for these facts, now or before."""
+    key = seals.spec_digest(facts)[:16]
+    if key not in known:
+        known[key] = list(measure())
+    return known[key]
+
+
+def spent(results: Path, device: str) -> Estimate:
+    """The time and memory that a finished job recorded."""
+    with opened(results) as file:
+        about = json.loads(file.attrs["provenance"])["spent"]
+    seconds = about["wall_seconds" if device == "cuda" else "cpu_seconds"]
+    return Estimate(seconds, about["memory_bytes"] / 1e6)
+
+
+def size_of(data: dict, manifest: Path, raw: str) -> DataSize:
+    """The size of a federation: as its manifest says, or as declared.
+
+    Raises:
+      ConfigError: for a federation that cannot be dealt.
+      DataError: for own files that are missing or invalid.
+    """
+    found = sizes.sizes(data, raw)
+    if manifest.exists():
+        found = sizes.of_manifest(seals.read_json(manifest), found)
+    seen = [n for n, group in zip(found.train, found.group, strict=True) if group == "seen"]
+    scored = sum(found.val) + sum(found.test)
+    number = int(np.prod(found.shape)) * np.dtype(found.dtype).itemsize
+    label = int(np.prod(found.labels)) if found.labels else 8  # bytes; labels of texts are uint8
+    return DataSize(
+        *(found.shape, found.labels, found.dtype, found.num_classes, found.tokens),
+        *(len(found.group), len(seen), sum(seen), scored),
+        (sum(found.train) + scored) * (number + label),
+    )
+
+
+def round_of(spec: dict, size: DataSize) -> tuple[int, int]:
+    """(clients, examples of each) of the largest round that is timed, as powers of two."""
+    clients = size.clients * spec["participation"].get("rate", 1.0)
+    examples = size.trained / max(size.clients, 1)
+    most = MOST_CLIENTS, MOST_STEPS * spec["local"]["batch_size"]
+    near = [2 ** round(np.log2(max(x, 2))) for x in (clients, examples)]
+    return min(most[0], near[0]), max(2, min(most[1], near[1]))
+
+
+def speed_of(spec: dict, size: DataSize, *, device: str, executor: str) -> Speed:
+    """FedAvg's speed with the model of a run.
+
+    Raises:
+      _UnfitError: for a model that cannot be tried on such examples.
+    """
+    shapes, largest = fitting.Shapes(tuple(size.shape), size.num_classes), round_of(spec, size)
+    local = {"solver": "sgd", "lr": SLOW, "batch_size": spec["local"]["batch_size"]}
+    plain = {"method": "fedavg", "params": {}, "modules": {}, "participation": {}, "local": local}
+    spec = fitting.completed({**spec, **plain, "weights": None, "rounds": 1}, shapes)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        build.build_task(spec)  # says what is wrong with the model's arguments
+        with torch.device("meta"):
+            module = models.load(spec["model"]).build(**spec["model_params"])
+        numbers = sum(weights.numel() for weights in module.parameters())
+        if numbers > LARGEST:
+            return Speed(_operations(module, size) / _rate_of_products(device), numbers)
+        rounds = partial(_seconds, spec, size, device, executor)
+        return Speed(_growing(rounds, *largest, local["batch_size"]), numbers)
+    except ConfigError as error:
+        raise _UnfitError(str(error)) from None
+    finally:
+        torch.set_num_threads(before)
+
+
+def _growing(
+    seconds: Callable[[int, int], float], clients: int, examples: int, batch: int
+) -> float:
+    """Seconds for an example, in the smallest round that takes long enough, or the largest."""
+    some, each = 1, 2
+    while True:
+        took = seconds(some, each)
+        enough = ENOUGH if each >= min(batch, examples) else PLENTY
+        if took >= enough or (some, each) == (clients, examples):
+            return took / (some * each)
+        if each == examples:
+            some = min(GROWTH * some, clients)
+        each = min(GROWTH * each, examples)
+
+
+def _seconds(
+    spec: dict, size: DataSize, device: str, executor: str, clients: int, each: int
+) -> float:
+    """Seconds of a round of FedAvg."""
+    simulation = build.build_simulation(spec, made_up(size, clients, each), device=device)
+    executes = choose(executor, simulation.method.task, workers=1)
+    simulation = replace(simulation, executor=executes)
+    state, clock = simulation.init(), _clock_of(device)
+
+    def once(number: int) -> float:
+        nonlocal state
+        begun = clock()
+        state = simulation.method.round(state, simulation.everyone("seen", number))
+        return clock() - begun
+
+    once(0)  # steps are recorded then, and modules imported
+    times = [once(1)]
+    while sum(times) < ENOUGH and len(times) < GROWTH:
+        times.append(once(1 + len(times)))
+    return min(times)
+
+
+def _clock_of(device: str) -> Callable[[], float]:
+    """A clock: CPU time of the process, as other processes may be busy, or a GPU's time."""
+    if device != "cuda":
+        return time.process_time
+
+    def now() -> float:
+        torch.cuda.synchronize()
+        return time.perf_counter()
+
+    return now
+
+
+def _operations(module: torch.nn.Module, size: DataSize) -> int:
+    """Operations of a step with one example, counted without values."""
+    x = torch.zeros(1, *size.shape, device="meta", dtype=torch.int64 if size.tokens else None)
+    with Operations() as counting:
+        module(x).sum().backward()
+    return counting.flops
+
+
+def _rate_of_products(device: str) -> float:
+    """Operations per second in a product of matrices."""
+    x, clock, times = torch.zeros(WIDE, WIDE, device=device), _clock_of(device), []
+    for _ in range(GROWTH):
+        begun = clock()
+        x @ x
+        times.append(clock() - begun)
+    return 2 * WIDE**3 / min(times)
+
+
+def made_up(size: DataSize, clients: int, each: int) -> Federation:
+    """Clients with as many examples of noise each."""
+    draw, number = np.random.default_rng(0), clients * each
+    shape, dtype = (number, *size.shape), np.dtype(size.dtype)
+    most = (size.tokens or [size.num_classes if size.labels else 256])[0]
+    whole = size.tokens or dtype.kind in "iu"
+    x: Any = draw.integers(0, max(most, 1), shape) if whole else draw.standard_normal(shape)
+    channels = size.shape[0] if dtype == np.uint8 and not size.labels else 0
+    nothing = Split.from_lists([[]] * clients)
+    return Federation(
+        x=x.astype(dtype),
+        y=draw.integers(0, size.num_classes, (number, *size.labels)),
+        num_classes=size.num_classes,
+        group=np.full(clients, GROUPS.index("seen"), np.uint8),
+        client_id=np.arange(clients),
+        mean=(0.5,) * channels,
+        std=(0.5,) * channels,
+        tokens=Tokens(*size.tokens) if size.tokens else None,
+        train=Split.from_lists(np.arange(number).reshape(clients, each)),
+        val=nothing,
+        test=nothing,
+    )
