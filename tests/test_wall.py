@@ -173,7 +173,8 @@ def test_what_was_estimated_here_replaces_older_estimates_and_nothing_else(tmp_p
         lambda lines: [*lines, b"\xff,"],
     ],
 )
-def test_costs_that_are_none_are_refused_in_a_line(tmp_path, change):
+def test_costs_that_are_none_are_refused_in_a_line(tmp_path, change, monkeypatch):
+    monkeypatch.chdir(ROOT)
     file = tmp_path / wall.COSTS
     lines = (FULL / wall.COSTS).read_bytes().splitlines()
     file.write_bytes(b"\n".join(change(lines)))
