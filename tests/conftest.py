@@ -7,12 +7,14 @@ import gc
 import json
 import os
 import runpy
+import shutil
 import signal
 import site
 import subprocess
 import sys
 import tempfile
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 
 import changed
@@ -40,14 +42,20 @@ LOCAL = {"solver": "sgd", "lr": 0.1, "batch_size": 32}
 _COUNTED: dict[str, dict[str, int]] = {}  # outcomes of faults, see `tally`
 
 
+# One for each process: fixtures of a module go back to it after its last test.
+NOWHERE = tempfile.TemporaryDirectory(prefix="pytest-", ignore_cleanup_errors=True)
+
+
 @contextlib.contextmanager
 def elsewhere():
     """Work in an empty folder, and not in the checkout, whose results would be a hidden input."""
-    with (
-        tempfile.TemporaryDirectory(prefix="pytest-", ignore_cleanup_errors=True) as folder,
-        contextlib.chdir(folder),
-    ):
+    with contextlib.chdir(NOWHERE.name):
         yield
+    for path in Path(NOWHERE.name).iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()
 
 
 def pytest_addoption(parser):
