@@ -40,12 +40,15 @@ def two_groups(distances):
     return groups
 
 
-def parts(members, updates, eps1, eps2):
+def parts(members, updates, eps1, eps2, max_norm="l2"):
     """A list of client numbers, as it is or in two."""
     u = np.stack([updates[c] for c in members])
     lengths = np.sqrt((u**2).sum(1))
+    # As in the official code: NumPy's norm over an axis of length one of [clients, 1, D].
+    coordinates = np.linalg.norm(u[:, None, :], axis=1)
+    longest = (lengths if max_norm == "l2" else coordinates).max()
     mean = np.sqrt((u.mean(0) ** 2).sum())
-    if len(members) <= 2 or mean >= eps1 or lengths.max() <= eps2:
+    if len(members) <= 2 or mean >= eps1 or longest <= eps2:
         return [members]
     distances = 1 - u @ u.T / np.outer(lengths, lengths)
     return [[members[i] for i in sorted(group)] for group in two_groups(distances)]
@@ -56,11 +59,15 @@ def flat(net):
 
 
 @executors
-def test_clustered_fl(executor):
+@pytest.mark.parametrize(
+    ("eps2", "max_norm"), [(0.6, "l2"), (0.43, "coordinate"), (0.6, "coordinate")]
+)
+def test_clustered_fl(executor, eps2, max_norm):
     federation, task = toy_federation(sizes=(7, 12, 6, 10, 11, 9)), tiny_task(norm=True)
     # The mean update is 0.94 long in the first round, 0.67 in the second; the longest there is
     # 1.01, with no coordinate over 0.44. So the second round splits, the third goes on in two.
-    bounds = {"eps1": 0.9, "eps2": 0.6}
+    bounds = {"eps1": 0.9, "eps2": eps2, "max_norm": max_norm}
+    expected = 1 if (eps2, max_norm) == (0.6, "coordinate") else 2
     hand = Reference(federation, task)
     clusters, updates = [(hand.seen, hand.shared)], {}
 
@@ -77,9 +84,9 @@ def test_clustered_fl(executor):
         clusters[:] = [(part, hand.average({c: hand.nets[c] for c in part})) for part in split]
 
     hand.rounds(client, server)
-    assert len(clusters) == 2
+    assert len(clusters) == expected
     method, state = trained("clustered", task, federation, executor, **bounds)
-    assert len(tree.leaves(state.models)[0]) == 2
+    assert len(tree.leaves(state.models)[0]) == expected
     for members, params in clusters:
         ours = method.personalise(state, cohort_of(task, federation, members))
         for position in range(len(members)):
@@ -100,18 +107,19 @@ def test_cluster_id_mapping_of_section_8_2():
 
 
 @pytest.mark.parametrize(
-    ("updates", "expected"),
+    ("updates", "expected", "by_coordinate"),
     [
-        ([[2, 0], [-2, 0], [0, 0.3]], True),  # mean length 0.1, longest 2
-        ([[2, 0], [2, 0], [0, 0.3]], False),  # mean length 1.34
-        ([[1.5, 0], [-1.5, 0], [0, 0.3]], False),  # longest 1.5
-        ([[2, 0], [-2, 0]], False),  # two clients
-        ([[1.5, 1.5], [-1.5, -1.5], [0, 0.3]], True),  # longest 2.12, no coordinate over 1.5
+        ([[2, 0], [-2, 0], [0, 0.3]], True, True),  # mean length 0.1, longest 2
+        ([[2, 0], [2, 0], [0, 0.3]], False, False),  # mean length 1.34
+        ([[1.5, 0], [-1.5, 0], [0, 0.3]], False, False),  # longest 1.5
+        ([[2, 0], [-2, 0]], False, False),  # two clients
+        ([[1.5, 1.5], [-1.5, -1.5], [0, 0.3]], True, False),  # longest 2.12, no coordinate over 1.5
     ],
 )
-def test_when_a_cluster_splits(updates, expected):
-    method = methods.load("clustered")(task=tiny_task(), local=sgd())
-    assert method.disagree(torch.tensor(updates, dtype=torch.float64)) is expected
+def test_when_a_cluster_splits(updates, expected, by_coordinate):
+    for max_norm, answer in (("l2", expected), ("coordinate", by_coordinate)):
+        method = methods.load("clustered")(task=tiny_task(), local=sgd(), max_norm=max_norm)
+        assert method.disagree(torch.tensor(updates, dtype=torch.float64)) is answer
 
 
 @pytest.mark.parametrize("empty", [0, 1, 2])

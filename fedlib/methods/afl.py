@@ -5,10 +5,13 @@
             lambda <- projection of lambda + lr_lambda * F onto the simplex
 
 Source: Mohri et al., "Agnostic Federated Learning", ICML 2019.
-Deviation: the server steps with the run's solver, including momentum, weight decay and schedule.
-Absent clients have a gradient of 0, whatever the run's `aggregation` is, and keep their lambda; the
-lambdas of the cohort are projected onto the simplex with the same sum as before. Running statistics
-are averaged as in FedAvg, not by lambda.
+Official code: omarfoq/FedEM, aggregator.py (AgnosticAggregator), also used by pFedMM.
+Deviation: that code adds the losses, which are in the random order of the sampled clients, to
+weights in the order of client numbers, so lambda goes to the wrong clients even if all take part;
+here each client's loss moves its own. The server steps with the run's solver, including momentum,
+weight decay and schedule. Absent clients have a gradient of 0, whatever the run's `aggregation` is,
+and keep their lambda; the lambdas of the cohort are projected onto the simplex with the same sum as
+before. Running statistics are averaged as in FedAvg, not by lambda.
 """
 
 from dataclasses import dataclass, replace

@@ -12,11 +12,10 @@ Source: Sattler et al., "Clustered Federated Learning: Model-Agnostic Distribute
 Optimization under Privacy Constraints", IEEE TNNLS 2020.
 Official code: omarfoq/FedEM, aggregator.py (ClusteredAggregator), also used by pFedMM. The
 method's authors: felisat/clustered-federated-learning.
-Deviation: the length of an update for eps2 is its Euclidean norm; the official code takes its
-largest absolute coordinate, with which splits are rare. When a part of a split cluster splits
-again, that code confuses positions within the cluster with client numbers, so clients end up in two
-clusters or none. It never trains or assigns unseen clients; here they get the cluster whose model
-has the lowest loss on their train split.
+Deviation: the length of an update for eps2 is its Euclidean norm, unless `max_norm` says otherwise.
+When a part of a split cluster splits again, the official code confuses positions within the cluster
+with client numbers, so clients end up in two clusters or none. It never trains or assigns unseen
+clients; here they get the cluster whose model has the lowest loss on their train split.
 """
 
 from dataclasses import dataclass
@@ -54,12 +53,17 @@ class ClusteredFL(Method):
       eps1: at least 0; a cluster splits only if its mean update is shorter. 0 is FedAvg; the
         official code has 0.4.
       eps2: at least 0; a cluster splits only if some update is longer. The official code has 1.6.
+      max_norm: what is compared with eps2: the largest Euclidean norm of an update ("l2", the
+        method's authors), or the largest absolute "coordinate" of any (pFedMM's code, whose norm is
+        along an axis of length one), which is so much smaller that splits are rare.
     """
 
     local: Solver
     eps1: float = 0.4
     eps2: float = 1.6
+    max_norm: str = "l2"
 
+    choices: ClassVar = {"max_norm": ("l2", "coordinate")}
     ranges: ClassVar = dict.fromkeys(("eps1", "eps2"), Range(0))
     SPACE: ClassVar = {"eps1": Uniform(0.1, 0.8), "eps2": Uniform(0.8, 3)}
     protocols: ClassVar = {"seen": {"default": "personalise"}, "unseen": {"default": "assign"}}
@@ -134,8 +138,8 @@ class ClusteredFL(Method):
         """Whether a cluster with these updates [C, D] must split; clusters of two never do."""
         if len(updates) <= 2:
             return False
-        mean, largest = updates.mean(0).norm(), updates.norm(dim=1).max()
-        return bool((mean < self.eps1) & (largest > self.eps2))
+        lengths = updates.norm(dim=1) if self.max_norm == "l2" else updates.abs()
+        return bool((updates.mean(0).norm() < self.eps1) & (lengths.max() > self.eps2))
 
     def personalise(self, state: State, cohort: Cohort) -> Params:
         """The model of each client's cluster."""

@@ -13,7 +13,12 @@ COLUMNS = ("exhibit", "dataset", "label", "metric", "value", "unit", "source")
 UNITS = {"percent": 100.0, "points": 100.0, "number": 1.0}
 
 # Our labels of runs that a paper's file has under the paper's own name, by paper.
-PRINTED_AS = {"pfedmm": {"gated-experts": "pfedmoe"}}  # not the pFedMoE of Yi et al.
+PRINTED_AS = {
+    "pfedmm": {
+        "gated-experts": "pfedmoe",  # not the pFedMoE of Yi et al.
+        "clustered-coordinate": "clustered",  # by the rule of the published code
+    }
+}
 
 
 def read(path: str | Path) -> pd.DataFrame:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from fedlib.papers.pfedmm.settings import (
     ALPHA,
+    CORRECTED,
     EXPERTS,
     FEDEM_README,
     METHODS,
@@ -26,6 +27,7 @@ TRAIN_FRACTION = 0.8  # data scripts, tr_frac
 SPLITS = {"train_fraction": TRAIN_FRACTION}
 ALPHAS = (0.1, 0.2, 1.0, 10.0, 1e6)  # besides 0.4; 1e6: effect scripts; the others are ours
 
+CLUSTERED = ("clustered-coordinate", "clustered")
 # Training scripts: learning rates. Of the methods without a script: FedAvg's.
 EMNIST_RATES = dict.fromkeys(METHODS, 0.01) | dict.fromkeys(
     ("fedem", "gated-experts", "pfedmm"), 0.03
@@ -33,13 +35,16 @@ EMNIST_RATES = dict.fromkeys(METHODS, 0.01) | dict.fromkeys(
 CIFAR10_RATES = EMNIST_RATES | {
     "local": 0.03,
     "fedavg-plus": 0.001,
-    "clustered": 0.003,
+    **dict.fromkeys(CLUSTERED, 0.003),
     "pfedme": 0.001,
 }
 CIFAR100_RATES = EMNIST_RATES | {"fedavg-plus": 0.001, "pfedme": 0.001}
 # FedEM's scripts; pFedMM and its mixture have FedEM's rates, other methods without a script have
 # FedAvg's.
-FEMNIST_RATES = dict.fromkeys(METHODS, 0.03) | {"local": 0.01, "clustered": 0.01, "fedprox": 0.05}
+FEMNIST_RATES = dict.fromkeys(METHODS, 0.03) | {
+    **dict.fromkeys(("local", *CLUSTERED), 0.01),
+    "fedprox": 0.05,
+}
 SHAKESPEARE_RATES = dict.fromkeys(METHODS, 0.01) | dict.fromkeys(("fedem", "pfedmm"), 0.05)
 
 UNSEEN = ("fedavg", "fedavg-plus", "fedem", "pfedmm")  # if not all methods of the paper are run
@@ -161,12 +166,13 @@ AS_FEDEM = (
 # -- data sets of FedEM -------------------------------------------------------------------
 
 
+NOT_CORRECTED = tuple(label for label in METHODS if label not in CORRECTED)
 # A client per writer, 15 % of the writers (FedEM's data README and scripts).
 WRITERS = {"kind": "writer", "fraction": 0.15, "unseen": "last", **SPLITS}
 FEMNIST = replace(
     EMNIST,
     data=data("femnist", "FEMNIST", "writer", WRITERS, {"source": "nist"}),
-    labels=tuple(METHODS),
+    labels=NOT_CORRECTED,
     roles=("fedem-readme",),
     rounds=200,
     rates=FEMNIST_RATES,
@@ -188,7 +194,7 @@ SHAKESPEARE = Setting(
     gate_features=0,
     evaluate_every=5,  # FedEM's scripts, log_freq
     # The gate of the mixture is for pixels: it has no meaning for characters.
-    labels=tuple(label for label in METHODS if label != "gated-experts"),
+    labels=tuple(label for label in NOT_CORRECTED if label != "gated-experts"),
     roles=("fedem-readme",),
     of_fedem=True,
 )
