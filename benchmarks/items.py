@@ -112,8 +112,7 @@ class _Federation:
         return Item(name=name, title=title, **self.fields | changes)
 
 
-# One by one on a CPU: what `auto` takes, and what a long run may take in its place.
-TRACED = ("loop", "traced", "traced:fused", "traced:onednn")
+TRACED = ("loop", "traced", "traced:onednn")  # one by one on a CPU
 
 # Uneven as a pachinko or Dirichlet partition leaves them: the largest has about three times the
 # mean. Batch normalisation needs batches of two, so the clients of W3 are equal.

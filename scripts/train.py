@@ -47,7 +47,6 @@ def main() -> None:
     provenance.check_code(args.code, *roots)
     with gpu.device(args.device, args.gpus) as device:
         from fedlib.run import job
-        from fedlib.run.calibration import settled
         from fedlib.run.checkpoint import Checkpoints
         from fedlib.run.spent import Spent
         from fedlib.run.train import train
@@ -59,11 +58,7 @@ def main() -> None:
         stamp = {"spec": ran, "code": provenance.code_digest(*roots), "manifest": manifest}
         stamp["weights"] = job.weights(args)
         checkpoints = Checkpoints(args.checkpoints, stamp, every=args.checkpoint_every)
-        noted = checkpoints.noted()
-        checkpoints.spent = Spent(noted.get("spent", {}))
-        if args.executor == "auto":
-            simulation = settled(simulation, noted.get("executor"), tell)
-        checkpoints.notes["executor"] = simulation.executor.setting
+        checkpoints.spent = Spent(checkpoints.used())
         lock = args.checkpoints / "lock"
         what, succeed = str(args.history.parent), args.code is not None
         # A job of the workflow may take over from the orphan of a killed workflow.

@@ -163,11 +163,11 @@ def test_the_state_s_own_round_counts(tmp_path, saved):
 
 
 @pytest.mark.parametrize(
-    "change", [{"file": "../other/state-3.pt"}, {"file": 3}, {"round": "3"}, {"notes": [1]}]
+    "change", [{"file": "../other/state-3.pt"}, {"file": 3}, {"round": "3"}, {"spent": [1]}]
 )
 def test_an_index_of_another_shape_is_refused_though_its_seal_is_right(tmp_path, saved, change):
     reseal(saved, **change)
-    for ask in (saved.load, saved.noted):
+    for ask in (saved.load, saved.used):
         with pytest.raises(DataError, match=f"json names no state of a round; delete {tmp_path}"):
             ask()
 

@@ -136,24 +136,28 @@ def test_one_client_that_does_not_fit_is_an_error():
 
 @pytest.mark.parametrize(
     ("wanted", "setting"),
-    [("loop", "loop"), ("traced", "traced"), ("traced:fused", "traced:fused"),
+    [("loop", "loop"), ("traced", "traced"), ("traced:onednn", "traced:onednn"),
      ("batched", "batched:160"), ("batched:7", "batched:7"), ("graphs:2", "graphs:2"),
      ("auto", "batched:160")],
 )  # fmt: skip
 def test_an_executor_is_chosen_by_its_setting(wanted, setting):
-    executor = choose(wanted, tiny_task())
+    executor = choose(wanted, [tiny_task()])
     assert executor.setting == setting
-    assert choose(executor.setting, tiny_task()).setting == setting
+    assert executor.notes["chosen_by"] == ("rule" if wanted == "auto" else "request")
+    assert choose(executor.setting, [tiny_task()]).setting == setting
 
 
-WRONG = ["", *"vmap loop:3 loop:fused traced:3 traced: batched: batched:0 batched:x".split()]
+WRONG = [
+    "",
+    *"vmap loop:3 loop:onednn traced:3 traced:fused traced: batched: batched:0 batched:x".split(),
+]
 
 
 @pytest.mark.parametrize("wanted", WRONG)
 def test_an_unknown_executor_names_the_choices(wanted):
-    message = f"executor must be auto, loop, traced, batched or graphs, got '{wanted}'"
+    message = f"executor must be auto, loop, .*, batched, graphs, got '{wanted}'"
     with pytest.raises(ValueError, match=message):
-        choose(wanted, tiny_task())
+        choose(wanted, [tiny_task()])
 
 
 def test_a_method_depends_on_no_way_of_running_it_but_those_it_debugs_with():

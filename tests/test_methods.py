@@ -212,10 +212,9 @@ def test_every_executor_gives_the_state_and_predictors_of_the_loop(name):
     assert_close(third, rounds(executor, range(3)), ROUNDING)
     # How long clients of L2SGD train differs from round to round.
     assert (executor.notes["replays"] > 0) == (name != "l2sgd")
-    for way in ("", "fused"):  # oneDNN's products are of float32
-        executor = Traced(way=way)
-        assert_close(loop, rounds(executor), ROUNDING if way else 0)
-        assert executor.notes["traced_shapes"] > 0
+    executor = Traced()
+    assert_close(loop, rounds(executor), 0)
+    assert executor.notes["traced_shapes"] > 0
 
 
 @every_method

@@ -469,8 +469,7 @@ def test_figures_of_whole_runs_show_every_round_that_is_declared(paper):
         ({"device": "gpu"}, "device: unknown 'gpu'; known: auto, cpu, cuda"),
         (
             {"executor": "vmap"},
-            "executor: unknown 'vmap'; known: auto, loop, traced, traced:fused, "
-            "traced:onednn, batched",
+            "executor: unknown 'vmap'; known: auto, loop, traced, traced:onednn, batched, graphs",
         ),
         ({"papers": "tiy"}, "papers: unknown paper 'tiy'; known: "),
         ({"papers": []}, "papers is empty; null stands for all"),

@@ -26,11 +26,10 @@ from fedlib import methods, tree
 from fedlib.engine.device import placed
 from fedlib.engine.executors import Batched, Loop
 from fedlib.engine.graphs import Graphs
-from fedlib.engine.rewriting import available
 from fedlib.engine.solvers import SGD
 from fedlib.engine.task import JointTask, Task
 from fedlib.errors import ConfigError
-from fedlib.run import calibrate, calibration, checkpoint, cost
+from fedlib.run import checkpoint, cost
 from fedlib.run.build import build_method
 from fedlib.run_spec import run_roots
 from fedlib.tree import Rows
@@ -308,16 +307,6 @@ def test_the_cost_of_an_example_is_the_mean_over_the_kinds_by_their_examples():
     shares = seen[::2].sum() / seen.sum(), seen[1::2].sum() / seen.sum()
     measured = cost.flops_per_example(simulation(), simulation().init()) / 2
     assert measured == pytest.approx(shares[0] * steps[0] + shares[1] * steps[1], rel=1e-12)
-
-
-def test_calibration_tells_runs_apart_by_every_architecture():
-    run = simulation()
-    other = replace(run.method, large=(run.method.large[0], tiny_task(hidden=2)))
-    keys = {calibration.key(m, run.data, run.course) for m in (run.method, other)}
-    assert len(keys) == 2
-    measured = calibrate.measure(run.method, run.data, run.course)
-    others = {f"traced:{way}" for way in available()}
-    assert measured["seconds"].keys() == {"loop", "traced", "batched", *others}
 
 
 # -- declarations -------------------------------------------------------------------------

@@ -86,7 +86,7 @@ def build(item: Item, executor: str, pfedmm: bool = False, **of_task) -> Simulat
         method = methods.load("fedavg")(task=task, local=local)
     data = DeviceData(federation(item), task.dtype, task.device)
     course = Course(rounds=ROUNDS, seed=SEED, rate=item.rate, aggregation="renormalised")
-    return Simulation(method, data, course, choose(executor, task))
+    return Simulation(method, data, course, choose(executor, [task]))
 
 
 def federation(item: Item, sizes: np.ndarray | None = None) -> Federation:

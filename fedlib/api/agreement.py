@@ -66,8 +66,8 @@ def tried(simulation: Simulation, report: Callable[[str], None]) -> Simulation:
         return simulation
     executor = simulation.executor
     report(f"clients run one by one (executor loop), not by {executor.name}: {reasons[0]}")
-    executor = choose("loop", simulation.method.task, executor.notes["workers"])
-    executor.notes |= {"setting": "loop", "chosen_by": "trial"}
+    executor = choose("loop", [simulation.method.task], executor.notes["workers"])
+    executor.notes["chosen_by"] = "trial"
     return replace(simulation, executor=executor)
 
 
@@ -128,7 +128,7 @@ def _difference(way: str, task: Task, data: DeviceData, params: Params,
     if not goes_one_by_one(way) and any(pad is not None for pad in pads):
         return "the padding row of an embedding is trained by PyTorch's vmap"
     try:
-        found = _by_engine(choose(way, task, workers=1), task, data, params)
+        found = _by_engine(choose(way, [task], workers=1), task, data, params)
     except Exception as error:
         return f"it cannot be run: {_line(error)}"
     near = NEAR[task.dtype]

@@ -15,6 +15,7 @@ from fedlib import methods
 from fedlib.api import agreement, process
 from fedlib.api.model import Model, builder
 from fedlib.api.result import Result
+from fedlib.engine.choice import choose
 from fedlib.engine.device import DeviceData
 from fedlib.engine.solvers import SGD, Solver
 from fedlib.engine.task import Task, set_precision
@@ -26,8 +27,8 @@ from fedlib.methods.base import Method
 from fedlib.results import RunResult
 from fedlib.run import build, fitting, hooks, trial
 from fedlib.run.build import SENSELESS, build_simulation
-from fedlib.run.calibration import chosen
 from fedlib.run.checkpoint import load_tensors, restore
+from fedlib.run.fitting import tasks_of
 from fedlib.run.simulate import Course, Simulation
 
 A_RUN = "results/demo/runs/pfedmm/digits/fedem/seed1234"
@@ -71,7 +72,8 @@ def simulate(
       class_weights: [L] factors of the training loss by label, or None.
       device: "cpu", "cuda", "cuda:1", or "auto": a GPU if there is one.
       precision: of matrix products, see `fedlib.engine.task.Task`.
-      executor: how clients are run, see `fedlib.engine.choice.choose`; "auto" chooses a fast one.
+      executor: how clients are run, see `fedlib.engine.choice.choose`; "auto" goes by
+        its `rule`.
       threads: on a CPU, None for PyTorch's number; changes no result.
       progress: called with a line now and then; None for no progress.
       more: hyper-parameters, which are the fields of the method, such as `num_experts=3`. Further
@@ -98,7 +100,7 @@ def simulate(
             task = _task(model, federation, class_weights, settings)
             made = _made(kind, {"task": task, "local": local, **more}, federation, settings)
             data = DeviceData(federation, task.dtype, task.device)
-            simulation = Simulation(made, data, run, chosen(executor, made, data, run))
+            simulation = Simulation(made, data, run, choose(executor, tasks_of(made)))
         report = progress or (lambda line: None)
         simulation = agreement.tried(simulation, report)
         if not kind.__module__.startswith("fedlib."):

@@ -1,62 +1,76 @@
 """The choice of the executor that runs a model: by a setting, or by a rule."""
 
-import importlib
 from collections.abc import Sequence
 
 import torch
 
+from fedlib.engine import onednn
 from fedlib.engine.executors import Batched, Executor, Loop
-from fedlib.engine.rewriting import WAYS, available
+from fedlib.engine.graphs import Graphs
 from fedlib.engine.task import Task
 from fedlib.engine.traced import Traced
 
-ONE_BY_ONE = ("loop", "traced")  # client by client; the others batch clients
-NAMES = (*ONE_BY_ONE, "batched", "graphs")
+ONEDNN = "traced:onednn"
+ONE_BY_ONE = ("loop", "traced", ONEDNN)  # client by client
+BATCHED = {"batched": Batched, "graphs": Graphs}  # all clients of a block in one call
 BLOCK = 160  # clients per batch on a CPU: slightly slow for one worker, enough work for two
 
 
-def choose(wanted: str, task: Task, workers: int | None = None) -> Executor:
+def choose(wanted: str, tasks: Sequence[Task], workers: int | None = None) -> Executor:
     """The executor called `wanted`, with a worker for each thread of PyTorch on a CPU.
 
+    Its notes have its setting, and what chose it: "rule" or "request".
+
     Args:
-      wanted: "loop", "traced", "batched" or "graphs", or "auto" for `rule`. "traced" may have the
-        name of other kernels ("traced:fused", see `fedlib.engine.rewriting`); "batched" and
-        "graphs" may have a number of clients per block ("batched:64").
+      wanted: "loop", "traced", "traced:onednn" (see `fedlib.engine.onednn`), "batched" or "graphs",
+        or "auto" for `rule`. "batched" and "graphs" may have a number of clients per block
+        ("batched:64").
+      tasks: of the run, one for each architecture.
       workers: threads that share the clients on a CPU; None for as many as PyTorch has. None works
         for the first executor of a process only, because that leaves PyTorch with one thread.
 
     Raises:
       ValueError: for anything else.
     """
-    name, colon, detail = (rule([task]) if wanted == "auto" else wanted).partition(":")
-    sized = name not in ONE_BY_ONE and detail.isdecimal() and int(detail) > 0
-    if name not in NAMES or (colon and not sized and (name != "traced" or detail not in WAYS)):
-        known = f"auto, {', '.join(NAMES[:-1])} or {NAMES[-1]}"
+    setting = rule(tasks) if wanted == "auto" else wanted
+    name, colon, block = setting.partition(":")
+    sized = name in BATCHED and (not colon or (block.isdecimal() and int(block) > 0))
+    if setting not in ONE_BY_ONE and not sized:
+        known = ", ".join(("auto", *ONE_BY_ONE, *BATCHED))
         raise ValueError(f"executor must be {known}, got {wanted!r}")
-    if detail in WAYS and detail not in available():
+    if setting == ONEDNN and not onednn.available():
         raise ValueError(f"executor {wanted!r} needs oneDNN, which this PyTorch has not")
-    on_cpu = task.device.type == "cpu"
+    on_cpu = tasks[0].device.type == "cpu"
     workers = (workers or torch.get_num_threads()) if on_cpu else 1
-    if name in ONE_BY_ONE:
-        return Loop(workers) if name == "loop" else Traced(workers, detail)
-    block = int(detail) if detail else BLOCK if on_cpu else None
-    if name == "batched":
-        return Batched(block, workers)
-    # Loaded by name, so that this rare executor is not part of the code of all runs.
-    return importlib.import_module("fedlib.engine.graphs").Graphs(block, workers)
+    if sized:
+        size = int(block) if block else BLOCK if on_cpu else None
+        executor: Executor = BATCHED[name](size, workers)
+    elif name == "traced":
+        executor = Traced(workers, by_onednn=setting == ONEDNN)
+    else:
+        executor = Loop(workers)
+    chosen_by = "rule" if wanted == "auto" else "request"
+    executor.notes |= {"setting": executor.setting, "chosen_by": chosen_by}
+    return executor
 
 
 def goes_one_by_one(setting: str) -> bool:
     """Whether an executor goes client by client."""
-    return setting.partition(":")[0] in ONE_BY_ONE
+    return setting in ONE_BY_ONE
 
 
 def rule(tasks: Sequence[Task]) -> str:
-    """Setting that suits a run's models and its device; `fedlib.run.calibrate` measures one.
+    """Setting for a run, by its device and the layers of its models alone; nothing is timed.
 
     Batching pays if launching a step costs more than computing it: on a GPU except for the largest
     models, and on a CPU for small models without convolutions. For other models on a CPU, traced
-    steps cost at most as much as those of the loop, with the same bits (benchmarks/README.md).
+    steps cost at most as much as those of the loop, with the same bits; for the largest, tracing
+    gains nothing.
+
+    "traced:onednn" and "graphs" are taken on request only. oneDNN is slower than MKL on Intel's
+    processors. On AMD's it is faster for some models with wide linear layers, and slower for small
+    ones (benchmarks/results/executors.md). Captured steps have not been compared with the loop on a
+    GPU yet.
     """
     heavy = any(task.is_heavy for task in tasks)
     if tasks[0].device.type == "cuda":

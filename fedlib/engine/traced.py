@@ -10,8 +10,8 @@ they differ, or a step cannot be recorded, or `fedlib.engine.fingerprint` cannot
 function, all further steps of this shape run as in the loop. `notes` counts the shapes and gives
 the reasons.
 
-On request, steps use other kernels than the loop (`fedlib.engine.rewriting`). Then all steps use
-them, including the first ones, because it is a matter of chance which client comes first.
+On request, steps multiply matrices by oneDNN (`fedlib.engine.onednn`). Then all steps do, including
+the first ones, because it is a matter of chance which client comes first.
 """
 
 import itertools
@@ -23,16 +23,16 @@ import torch
 from torch import Tensor
 
 from fedlib import tree
+from fedlib.engine import onednn
 from fedlib.engine.executors import Advance, Loop
 from fedlib.engine.fingerprint import PLAIN, Opaque, walk
 from fedlib.engine.recording import Call, Recorder, replayed
-from fedlib.engine.rewriting import WAYS
 from fedlib.engine.task import Batch
 from fedlib.tree import Tree
 
 WARM = 1  # steps of a shape before it is recorded: many shapes come up only once
 CHECKS = 2  # next steps, which are compared with the loop's
-NEAR = 0.01  # of a step: allowed difference of other kernels; mistakes are as large as the step
+NEAR = 0.01  # of a step: allowed difference of oneDNN's products; mistakes are as large as the step
 SHAPES = 1024  # most shapes that are kept; the oldest are dropped
 
 
@@ -41,10 +41,10 @@ class Traced(Loop):
 
     name = "traced"
 
-    def __init__(self, workers: int = 1, way: str = ""):
+    def __init__(self, workers: int = 1, *, by_onednn: bool = False):
         super().__init__(workers)
-        self.way = way  # of `fedlib.engine.rewriting.WAYS`; "" for the loop's kernels
-        self.setting = f"{self.name}:{way}" if way else self.name
+        self.setting = f"{self.name}:onednn" if by_onednn else self.name
+        self._kind = ByOneDNN if by_onednn else Shape
         self._shapes: dict[Hashable, Shape] = {}
         self._lock = threading.Lock()
         self.notes |= {"traced_shapes": 0, "not_traced": Counter()}
@@ -72,7 +72,7 @@ class Traced(Loop):
             if key not in self._shapes:
                 while len(self._shapes) >= SHAPES:
                     del self._shapes[next(iter(self._shapes))]
-                self._shapes[key] = (Other if self.way else Shape)(self, kept)
+                self._shapes[key] = self._kind(self, kept)
             return self._shapes[key]
 
     def tell(self, refused: str = "") -> None:
@@ -201,8 +201,8 @@ class Shape:
         self._executor.tell(reason)
 
 
-class Other(Shape):
-    """Steps of one function on tensors of one layout, by other kernels than the loop's."""
+class ByOneDNN(Shape):
+    """Steps of one function on tensors of one layout, with oneDNN's products of matrices."""
 
     def __init__(self, executor: Traced, kept: object):
         super().__init__(executor, kept)
@@ -237,7 +237,7 @@ class Other(Shape):
 
     def _written(self, calls: list[Call], inputs: list[Tensor], outputs: list[Tensor]) -> Callable:
         self._exact = super()._written(calls, inputs, outputs)
-        return super()._written(WAYS[self._executor.way](calls, outputs), inputs, outputs)
+        return super()._written(onednn.rewritten(calls), inputs, outputs)
 
 
 class Output(int):

@@ -197,7 +197,7 @@ def _seconds(
 ) -> float:
     """Seconds of a round of FedAvg."""
     simulation = build.build_simulation(spec, made_up(size, clients, each), device=device)
-    executes = choose(executor, simulation.method.task, workers=1)
+    executes = choose(executor, [simulation.method.task], workers=1)
     simulation = replace(simulation, executor=executes)
     state, clock = simulation.init(), _clock_of(device)
 

@@ -12,6 +12,7 @@ import torch
 
 from fedlib import methods, models, seals
 from fedlib.engine import solvers
+from fedlib.engine.choice import choose
 from fedlib.engine.device import DeviceData
 from fedlib.engine.task import Params, Task, set_precision
 from fedlib.errors import ConfigError, DataError, shown
@@ -19,7 +20,6 @@ from fedlib.federation import Federation
 from fedlib.files import digest
 from fedlib.methods.base import Method
 from fedlib.run import fitting, hooks
-from fedlib.run.calibration import chosen
 from fedlib.run.simulate import Course, Simulation
 from fedlib.run_spec import run_weights
 
@@ -192,7 +192,7 @@ def build_simulation(
     course = build_course(spec)
     try:
         data = DeviceData(federation, task.dtype, task.device)
-        return Simulation(method, data, course, chosen(executor, method, data, course))
+        return Simulation(method, data, course, choose(executor, fitting.tasks_of(method)))
     except (TypeError, ValueError) as error:
         raise ConfigError(_text(error)) from error
 

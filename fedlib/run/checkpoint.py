@@ -117,15 +117,13 @@ class Checkpoints:
       stamp: identifies the run (specification, code, shards); checkpoints with others are ignored.
       seconds: least time between two checkpoints; writing takes at most a few percent of a run.
       every: write after every `every` rounds instead (for tests).
-      notes: JSON-able facts for the process that continues from the checkpoint.
-      spent: returns the time and memory that the run has used so far, a further note.
+      spent: returns the time and memory that the run has used so far, a JSON-able dict.
     """
 
     folder: Path
     stamp: dict
     seconds: float = 20.0
     every: int | None = None
-    notes: dict = field(default_factory=dict)
     spent: Callable[[], dict] = dict
     _last: float = field(default_factory=time.monotonic)
     _cost: float = 0.0
@@ -151,7 +149,7 @@ class Checkpoints:
         file = self.folder / f"state-{round}.pt"
         sha256 = save_tensors(file, tensors | {ROUND: torch.tensor(round)})
         entry = {"file": file.name, "round": round, "sha256": sha256, "stamp": self.stamp}
-        seals.write_json(self.index, entry | {"notes": self.notes | {"spent": self.spent()}})
+        seals.write_json(self.index, entry | {"spent": self.spent()})
         for old in self.folder.glob("state-*.pt"):
             if old != file:
                 old.unlink(missing_ok=True)
@@ -179,13 +177,13 @@ class Checkpoints:
             )
         return entry["round"], tensors
 
-    def noted(self) -> dict:
-        """The notes of the run's checkpoint; {} if the run has none.
+    def used(self) -> dict:
+        """What the run had spent at its checkpoint; {} if it has none.
 
         Raises:
           DataError: if it is damaged.
         """
-        return (self._entry() or {}).get("notes", {})
+        return (self._entry() or {}).get("spent", {})
 
     def _entry(self) -> dict | None:
         """The content of `checkpoint.json`; None if there is none of this run."""
@@ -195,7 +193,7 @@ class Checkpoints:
         if entry.get("stamp") != self.stamp:
             return None
         match entry:
-            case {"file": str(name), "sha256": str(), "round": int(), "notes": dict()}:
+            case {"file": str(name), "sha256": str(), "round": int(), "spent": dict()}:
                 if re.fullmatch(r"state-\d+\.pt", name):
                     return entry
         raise DataError(f"{self.index} names no state of a round; {self._remedy}")

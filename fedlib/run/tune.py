@@ -127,30 +127,26 @@ class Memory:
 
     Attributes:
       file: its path.
-      stamp: identifies the job (specification, code, shards); notes of others are ignored.
-      notes: further JSON-able facts.
+      stamp: identifies the job (specification, code, shards); a file of another is ignored.
       done: accuracy of each finished trial by name; None if it diverged.
     """
 
     file: Path
     stamp: dict
-    notes: dict = field(default_factory=dict)
     done: dict[str, float | None] = field(default_factory=dict)
 
     def __post_init__(self):
         """Read the file, if it belongs to this job."""
         kept = seals.remembered(self.file)
-        parts = (kept.get("done"), kept.get("notes"))
-        if kept.get("stamp") == self.stamp and all(isinstance(part, dict) for part in parts):
-            self.done, self.notes = kept["done"], kept["notes"]
+        if kept.get("stamp") == self.stamp and isinstance(kept.get("done"), dict):
+            self.done = kept["done"]
 
     def find(self, key: str, find: Callable[[], float | None]) -> float | None:
         """The accuracy of the trial `key`: the known one, or the result of `find`."""
         if key not in self.done:
             self.done[key] = find()
-            kept = {"stamp": self.stamp, "done": self.done, "notes": self.notes}
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            seals.write_json(self.file, kept)
+            seals.write_json(self.file, {"stamp": self.stamp, "done": self.done})
         return self.done[key]
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from fedlib import files, seals
 from fedlib.run import job
 from fedlib.run.build import build_simulation
-from fedlib.run.calibration import settled
 from fedlib.run.checkpoint import Checkpoints
 from fedlib.run.simulate import Simulation
 from fedlib.run.tune import Memory, Tuner, record, without_test
@@ -36,14 +35,8 @@ def tune(
     memory = Memory(args.checkpoints / "finished.json", stamp)
 
     def build(ran: dict) -> Simulation:
-        """The simulation of a trial, with the executor of the first trial."""
-        wanted = memory.notes.get("executor", args.executor)
-        given = {"device": device, "executor": wanted, "weights": args.weights}
-        simulation = build_simulation(ran, federation, **given)
-        if wanted == "auto":
-            simulation = settled(simulation, None, report)
-            memory.notes["executor"] = simulation.executor.setting
-        return simulation
+        given = {"device": device, "executor": args.executor, "weights": args.weights}
+        return build_simulation(ran, federation, **given)
 
     def checkpoints(name: str) -> Checkpoints:
         return Checkpoints(args.checkpoints, {**stamp, "trial": name})

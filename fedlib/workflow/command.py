@@ -162,8 +162,8 @@ def run_parser(description: str, stage: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--executor",
         default="auto",
-        help="loop, traced (:fused, :onednn), batched or graphs; auto for the fastest here, which "
-        "a long training measures before its first round (default: %(default)s)",
+        help="loop, traced, traced:onednn, batched or graphs; auto: by device "
+        "and kind of layers (default: %(default)s)",
     )
     parser.add_argument(
         "--threads",

@@ -12,8 +12,8 @@ loads them. `assert_covered` fails a job that lacks one.
 
 Imports are absolute and relative ones, at module level or inside a function, and the parent
 packages of imported modules. A user's file may import further files of theirs, which count as well
-(`fedlib.workflow.own_files`). Not counted are `if TYPE_CHECKING:` blocks, which never run, the
-modules of `PLUMBING`, which change no result, and `UNCOUNTED` modules, which are loaded by name.
+(`fedlib.workflow.own_files`). Not counted are `if TYPE_CHECKING:` blocks, which never run, and the
+modules of `PLUMBING`, which change no result.
 
 A lazy registry is a constant at module level of a package's `__init__.py` that lists modules of
 that package: `NAMES = ("mnist", ...)` or `METHODS = {"fedem": "FedEM", ...}`. An entry counts only
@@ -62,12 +62,6 @@ PLUMBING = frozenset(
         "workflow.warm",
     )
 )
-
-# Modules that compute and are loaded by name, but are in no digest. A run on a GPU may use captured
-# graphs, and a long run the executor that is measured to be fastest; both give the numbers of other
-# executors up to rounding. The run's record names them, so an edit of them need not repeat every
-# run.
-UNCOUNTED = frozenset({f"{PACKAGE}.engine.graphs", f"{PACKAGE}.run.calibrate"})
 
 # Fields of a syntax tree that hold statements.
 _BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
@@ -159,7 +153,7 @@ def assert_covered(*roots: str) -> None:
     loaded = {name for name in sys.modules if name == PACKAGE or name.startswith(PACKAGE + ".")}
     if any(map(_is_own, roots)):
         loaded.update(own_files.loaded(ROOT))
-    extra = sorted(loaded.difference(closure(*roots), reachable(*PLUMBING), UNCOUNTED))
+    extra = sorted(loaded.difference(closure(*roots), reachable(*PLUMBING)))
     if extra:
         raise RuntimeError(
             f"undeclared code dependency {', '.join(extra)}: loaded by this job, but not reachable "
