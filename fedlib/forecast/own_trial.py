@@ -2,14 +2,17 @@
 
 from typing import Any
 
-from fedlib.data.sizes import sizes
-from fedlib.engine.executors import Loop
-from fedlib.errors import ConfigError, DataError, of_file
-from fedlib.forecast import made_up
-from fedlib.forecast.estimates import ROOT
-from fedlib.run import fitting, trial
+import numpy as np
 
-TRAIN, SCORED, CLIENTS = (10, 7), 4, 3  # examples of clients in turn, others of each, clients
+from fedlib.data.sizes import Sizes, sizes
+from fedlib.environment import ROOT
+from fedlib.errors import ConfigError, DataError, of_file
+from fedlib.federation import CLIENTS, GROUPS, SPLITS, Federation, Split, Tokens
+from fedlib.run import build, fitting, trial
+
+TRAIN, SCORED = (10, 7), 4  # examples of clients in turn, and of each in other splits
+FEWEST = 3  # clients of a group; a client for each architecture, if there are more
+SLOW = 1e-6  # learning rate that diverges on no examples
 
 
 def check(spec: dict, built: Any, data: dict, raw: str) -> None:
@@ -32,9 +35,76 @@ def check(spec: dict, built: Any, data: dict, raw: str) -> None:
         return
     spec = fitting.completed(spec, fitting.Shapes(tuple(owned.shape), owned.num_classes))
     try:
-        few = made_up.simulation(spec, owned, Loop(), train=TRAIN, scored=SCORED, clients=CLIENTS)
-        trial.check(few)
+        trial.check(build.build_simulation(_few(spec), made_up(spec, owned), executor="loop"))
     except (ConfigError, DataError):
         raise
     except Exception as error:  # a user's code may raise anything
         raise of_file(error, str(ROOT / spec["method"]), spec["method"]) from error
+
+
+def made_up(spec: dict, sizes: Sizes) -> Federation:
+    """A federation with shapes, groups and splits of `sizes`, but few owners, and noise."""
+    modules = [module for module in spec["modules"].values() if isinstance(module, list | tuple)]
+    clients = max([FEWEST, *map(len, modules)])
+    groups = [group for group in GROUPS if group in sizes.group]
+    owners = [group for group in groups for _ in range(clients if group in CLIENTS else 1)]
+    splits, number = {}, 0
+    for split in SPLITS:
+        having = {g for n, g in zip(getattr(sizes, split), sizes.group, strict=True) if n}
+        each = [TRAIN[i % 2] if split == "train" else SCORED for i in range(len(owners))]
+        counts = [n if g in having else 0 for n, g in zip(each, owners, strict=True)]
+        ends = number + np.cumsum(counts)
+        rows = [np.arange(e - n, e) for e, n in zip(ends, counts, strict=True)]
+        splits[split], number = Split.from_lists(rows), int(ends[-1])
+    draw = np.random.default_rng(0)
+    channels = sizes.shape[0] if sizes.dtype == "uint8" and not sizes.labels else 0
+    return Federation(
+        x=_inputs(sizes, number, draw),
+        y=draw.integers(0, sizes.num_classes, (number, *sizes.labels)),
+        num_classes=sizes.num_classes,
+        group=np.array([GROUPS.index(group) for group in owners], np.uint8),
+        client_id=np.arange(len(owners)),
+        mean=(0.5,) * channels,
+        std=(0.5,) * channels,
+        side=np.zeros(number, np.int64),  # some methods read it, and clusters; 0 is always one
+        cluster=np.zeros(len(owners), np.int64),
+        tokens=Tokens(*sizes.tokens) if sizes.tokens else None,
+        **splits,
+    )
+
+
+def _inputs(sizes: Sizes, number: int, draw: np.random.Generator) -> np.ndarray:
+    """Noise with the shape and type of the inputs -> [number, *shape]"""
+    shape, dtype = (number, *sizes.shape), np.dtype(sizes.dtype)
+    if dtype.kind not in "iu":
+        return draw.standard_normal(shape).astype(dtype)
+    most = (sizes.tokens or [sizes.num_classes if sizes.labels else 256])[0]
+    return draw.integers(0, max(most, 1), shape).astype(dtype)
+
+
+def _few(spec: dict) -> dict:
+    """The run with all clients in its round, random weights and small learning rates."""
+    course = {k: v for k, v in spec["participation"].items() if k not in ("rate", "selection")}
+    if course.get("aggregation") == "gossip":
+        course |= {"edge_probability": 1.0, "mixing": "metropolis"}
+    modules = {
+        name: [{**one, "weights": None} for one in module]
+        if isinstance(module, list | tuple)
+        else {**module, "weights": None}
+        for name, module in spec["modules"].items()
+    }
+    slow = {name: _slow(spec[name]) for name in ("local", "params")}
+    return {**spec, "weights": None, "modules": modules, **slow,
+            "participation": {"rate": 1.0, **course}}  # fmt: skip
+
+
+def _slow(settings: dict) -> dict:
+    """Settings with learning rates that are too small to diverge on any examples."""
+
+    def slowed(name: str, value: Any) -> Any:
+        if isinstance(value, dict):
+            return _slow(value)
+        rate = "lr" in name.split("_") and type(value) in (int, float)
+        return min(value, SLOW) if rate else value
+
+    return {name: slowed(name, value) for name, value in settings.items()}
