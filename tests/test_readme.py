@@ -119,5 +119,7 @@ def test_an_edit_of_ones_own_method_repeats_its_runs_and_no_other(shapes, tmp_pa
     file = folder / "mine/fedper.py"
     file.write_text(file.read_text().replace('"""FedPer:', '"""FedPer, reworded:'))
     assert trained() == []  # it means the same
-    file.write_text(file.read_text().replace("return State(body, tree", "return State(+body, tree"))
+    file.write_text(
+        file.read_text().replace("return State(body, tree", "return State(dict(body), tree")
+    )
     assert trained() == ["own-fedper/0"]
