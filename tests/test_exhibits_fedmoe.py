@@ -11,6 +11,7 @@ from made_up import texts
 from fedlib.errors import ConfigError, DataError
 from fedlib.report import metrics, printed
 from fedlib.report.tables import render
+from fedlib.report.wall import cells
 from fedlib.results import RunResult, View
 from fedlib.workflow.provenance import ROOT
 
@@ -123,6 +124,43 @@ def test_a_gain_is_the_difference_of_two_federations():
     # It is the same in both states, which then are in one column.
     assert texts(sheet.blocks[0]) == [["FEDMOE", "+3.0 (+3.0 to +3.0)"]]
     assert [head.title for head in sheet.blocks[0].columns[1:]] == ["Gain"]
+
+
+def test_protocols_of_one_training_have_rows_and_published_numbers_of_their_own():
+    tidy, clients = collect(exhibit := shown(("fedmoe",), published="table6"))
+    ends = tidy[(tidy["at"] == "last") & (tidy["metric"] == "accuracy")]
+    server = ends[(ends["protocol"] == "default") & (ends["split"] == "test")]
+    more = [
+        server.assign(protocol=name, value=server["value"] + shift)
+        for name, shift in (("top_2", 0.02), ("last_top_2", -0.1))
+    ]
+    rows = [{"label": "fedmoe", "title": "1", "printed": "fedmoe-top-1"}]
+    rows += [{"label": "fedmoe", "title": "2", "printed": "fedmoe-top-2", "protocol": "top_2"}]
+    frames = pd.concat([tidy, *more]), clients
+    fields = {"columns": [COLUMNS[0] | {"published": "table6"}], "rows": rows}
+    sheet = made_up.build("global_accuracy", exhibit, *frames, PUBLISHED, **fields)
+    assert texts(sheet.blocks[0]) == [
+        ["1", "65.52", "76.0 (75.0 to 77.0)", "81.0 (80.0 to 82.0)", "+15.5"],
+        ["2", "65.50", "71.0 (70.0 to 72.0)", "83.0 (82.0 to 84.0)", "+17.5"],
+    ]
+    # By its key a row finds its number, whatever other numbers are equal to it.
+    ours = sheet.numbers.rename(columns={"reproduced": "x"}).assign(protocol="", of="table6")
+    table = PUBLISHED[PUBLISHED["dataset"] == "cifar10"].assign(published=PUBLISHED["value"] / 100)
+    theirs = table[table["exhibit"].isin(["table6", "table2-m50"])].drop(columns="value")
+    found = cells.beside(theirs, ours[ours["key"] == "fedmoe-top-2"].drop(columns="scale"))
+    assert found.loc[found["seeds"] > 0, "label"].tolist() == ["fedmoe-top-2"]
+
+
+def test_a_run_can_stand_in_columns_of_federations_with_the_same_data():
+    where = (federation(), federation(100))
+    exhibit = shown(("fedavg",), where, published="table2")
+    exhibit["runs"] = [run for run in exhibit["runs"] if run["federation"] == "cifar10-m50"]
+    columns = [*COLUMNS, {"federation": "cifar10-m100", "title": "M = 100"}]
+    for elsewhere, expected in (({}, ["–"]), ({"cifar10-m100": "cifar10-m50"}, ["41.0", "51.0"])):
+        rows = [{"label": "fedavg", "elsewhere": elsewhere}]
+        sheet = build("global_accuracy", exhibit, collect(exhibit), columns=columns, rows=rows)
+        [row] = texts(sheet.blocks[0])
+        assert [text.partition(" ")[0] for text in row[5:]] == expected
 
 
 def test_averages_are_over_all_columns_and_only_of_runs_that_have_all():

@@ -287,6 +287,29 @@ def test_the_best_mixture_is_kept_and_nothing_later_touches_it():
     assert_close(last.best.params["gate"], last.model["gate"], 0)
 
 
+def test_further_numbers_of_kept_experts_have_the_results_of_trainings_of_their_own():
+    settings = {"server": TRAINED | {"lr": 3.0}, "local": sgd(lr=1.0), "inner_steps": 2}
+    settings |= {"experts": 5, "init_experts": "independent"}
+    method, data = fedmoe(also_top=(2, 3, 5), **settings), federation()
+    state = run(method, data, rounds=4)
+    everybody = lambda group: cohort_of(method.task, data, data.ids(group))  # noqa: E731
+    found = evaluate.final(method, state, everybody).scores
+    rounds = {int(state.best.round)}
+    for kept in (1, 2, 3, 5):
+        alone = fedmoe(top_k=kept, **settings)
+        trained = run(alone, data, rounds=4)
+        rounds.add(int(trained.best.round))
+        expected = evaluate.final(alone, trained, everybody).scores
+        assert_close(state.model, trained.model, 0)
+        mine = state.best if kept == 1 else state.others[f"top_{kept}"]
+        assert_close(mine, trained.best, 0)
+        names = ("default", "last") if kept == 1 else (f"top_{kept}", f"last_top_{kept}")
+        for name, theirs in zip(names, ("default", "last"), strict=True):
+            both = found[View("server", name, "test")], expected[View("server", theirs, "test")]
+            assert both[0].loss == both[1].loss and both[0].correct == both[1].correct
+    assert len(rounds) > 1  # each chose for itself
+
+
 def test_the_last_mixture_and_every_clients_own_model_can_be_asked_at_the_end():
     method = fedmoe(server=TRAINED | {"lr": 3.0}, local=sgd(lr=1.0), inner_steps=2)
     data = federation()

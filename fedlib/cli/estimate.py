@@ -101,7 +101,9 @@ def published(paper: Paper, file: str | Path) -> Mapping[str, int]:
 
 def _printed(shown: Exhibit, data: Data, label: str) -> list[str]:
     """The names of the published exhibits that a table shows beside a run."""
-    columns = _declared(shown, "columns", "published", federation=data.name)
+    others = [x.items() for x in _declared(shown, "rows", "elsewhere", label=label)]
+    here = [data.name, *(name for each in others for name, of in each if of == data.name)]
+    columns = [x for f in here for x in _declared(shown, "columns", "published", federation=f)]
     if name := shown.params.get("names", {}).get(data.name):
         columns = [f"{source['name']}-{name}" for source in shown.params["sources"]]
     if not columns:

@@ -22,7 +22,8 @@ after each update; the training of the gate uses these outputs. Batch normalisat
 counters here, so all entries of a model can be averaged.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property, partialmethod
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -42,6 +43,7 @@ from fedlib.methods.trained_mixture import TrainedMixture
 from fedlib.tree import Rows
 
 OWN = "own"  # name of the protocol, and key of its models
+TOPS = (2, 3, 5)  # experts that may be kept at inference besides `top_k`: Table 6
 
 
 class Log(NamedTuple):
@@ -60,6 +62,7 @@ class State(NamedTuple):
     own: Memory  # of the server's solver
     best: Chosen  # the server's best mixture: the entries of `Model` that predict
     log: Log
+    others: dict[str, Chosen]  # likewise, by the names of `top`, for those that keep more experts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +92,9 @@ class FedMoE(TrainedMixture):
       probe: owner of the examples on which relevance is measured: the "server" (paper: one reserved
         set), or the "probe" (code).
       log_rounds: rounds after which gate and alpha are recorded, ascending, from 1.
+      also_top: numbers of experts, of `TOPS`, that inference also keeps, in protocols of the server
+        such as "top_2" (and "last_top_2", of the last round). Each chooses its own mixture, so one
+        training has the results of several with another `top_k`.
     """
 
     local: Solver
@@ -106,6 +112,7 @@ class FedMoE(TrainedMixture):
     init_experts: str = "shared"
     probe: str = "server"
     log_rounds: tuple[int, ...] = ()
+    also_top: tuple[int, ...] = ()
 
     choices: ClassVar = TrainedMixture.choices | {
         "confidence": ("prob", "logit"),
@@ -123,7 +130,6 @@ class FedMoE(TrainedMixture):
         **dict.fromkeys(("lam", "main_lam", "client_lam"), Range(0, 1)),
     }
     SPACE: ClassVar = TrainedMixture.SPACE | {"alpha": Uniform(0, 1)}
-    final_protocols: ClassVar = TrainedMixture.final_protocols | {"seen": {OWN: "own_models"}}
 
     def __post_init__(self):
         """Raises ValueError for invalid settings."""
@@ -136,6 +142,30 @@ class FedMoE(TrainedMixture):
                 f"must be at least 1, got {self.num_main}, and sync_weights 'none', got "
                 f"{self.sync_weights!r}"
             )
+        object.__setattr__(self, "also_top", tuple(self.also_top))
+        if not {*self.also_top} <= {k for k in TOPS if k <= self.num_routed} - {self.top_k}:
+            raise ValueError(
+                f"also_top must be of {TOPS}, at most the {self.num_routed} experts, and not "
+                f"top_k, {self.top_k}; got {self.also_top}"
+            )
+        if self.also_top and (self.training_gate, self.query) != ("soft", "soft"):
+            raise ValueError(
+                "also_top needs a training that does not depend on top_k: training_gate and query "
+                f"must be 'soft', got {self.training_gate!r} and {self.query!r}"
+            )
+
+    @property
+    def final_protocols(self) -> dict[str, dict[str, str]]:
+        """Clients' own models; the server's mixture of the last round, and those of `also_top`."""
+        server = {"last": "last_mixture"}
+        for name in self.top:
+            server |= {name: name, f"last_{name}": f"last_{name}"}
+        return {"seen": {OWN: "own_models"}, "unseen": {}, "server": server}
+
+    @cached_property
+    def top(self) -> "dict[str, FedMoE]":
+        """This method with another `top_k`, for each of `also_top`, by the protocol's name."""
+        return {f"top_{k}": replace(self, top_k=k, also_top=()) for k in self.also_top}
 
     def init(self, num_clients: int, seed: int) -> State:
         """One draw for all clients and experts, or one for each; gate and noise have their own."""
@@ -149,13 +179,15 @@ class FedMoE(TrainedMixture):
         model = self.assembled(tree.stack(routed), tree.stack(main) if main else {}, seed, keys[0])
         trained = self.mixture_task.trainable(self.trained_part(model))
         number, rows = model["alpha"], len(self.log_rounds)
+        best = chosen.start({name: model[name] for name in PREDICTS})
         return State(
             drawn_in_turn(models, num_clients),
             model,
             self.local.memory(self.task.trainable(ours), num_clients),
             self.server.memory(trained, num_clients),
-            chosen.start({name: model[name] for name in PREDICTS}),
+            best,
             Log(number.new_zeros(rows, self.num_labels, self.num_routed), number.new_zeros(rows)),
+            dict.fromkeys(self.top, best),
         )
 
     # -- Algorithm 1 -------------------------------------------------------------------------
@@ -171,7 +203,7 @@ class FedMoE(TrainedMixture):
 
         server, probe = cohort.everyone("server"), cohort.everyone(self.probe)
         sure = self.confidences(trained, probe)
-        model, own, best = state.model, state.own, state.best
+        model, own, best, others = state.model, state.own, state.best, state.others
         if self.gate_training == "before" and cohort.round == 0:
             model, own = self.train_gate(model, own, server, "server/before")
         for t in range(self.inner_steps):  # stage B
@@ -181,7 +213,9 @@ class FedMoE(TrainedMixture):
                 model = self.train_main(model, server, f"main/{t}")
             if self.gate_training == "inner":
                 model, own = self.train_gate(model, own, server, f"server/{t}")
-            best = self.renewed(best, model, server)
+            said = self.said_in_validation(model, server)
+            best = self.renewed(best, model, said, server)
+            others = {k: x.renewed(others[k], model, said, server) for k, x in self.top.items()}
 
         query = self.queried(model, probe)  # stage C
         found = relevance.relevance(query, sure, self.sync_reduce)
@@ -189,7 +223,7 @@ class FedMoE(TrainedMixture):
             trained = cohort.scatter(self.synchronised(trained, model, found))
         models = cohort.put(state.models, trained)
         log = self.logged(state.log, model, query, probe)
-        return State(models, model, memory, own, best, log)
+        return State(models, model, memory, own, best, log, others)
 
     def starts(self, state: State, cohort: Cohort) -> Rows:
         """The models from which the cohort trains; only main experts are counted as traffic."""
@@ -286,10 +320,29 @@ class FedMoE(TrainedMixture):
         """Each client's own model."""
         return {OWN: tree.take(state.models, cohort.host_ids)}
 
-    def predict(self, personal: Model | dict[str, Params], batch: Batch) -> Tensor:
+    def best_top(self, state: State, cohort: Cohort, name: str) -> dict[str, Model]:
+        """The mixture chosen for one of `top`."""
+        return {name: cohort.broadcast(state.others[name].params)}
+
+    def last_top(self, state: State, cohort: Cohort, name: str) -> dict[str, Model]:
+        """The mixture of the last round, for one of `top`."""
+        return {name: self.last_mixture(state, cohort)}
+
+    # As their names are those of functions, see `Method.protocols`.
+    top_2 = partialmethod(best_top, name="top_2")
+    top_3 = partialmethod(best_top, name="top_3")
+    top_5 = partialmethod(best_top, name="top_5")
+    last_top_2 = partialmethod(last_top, name="top_2")
+    last_top_3 = partialmethod(last_top, name="top_3")
+    last_top_5 = partialmethod(last_top, name="top_5")
+
+    def predict(self, personal: Model | dict[str, Params | Model], batch: Batch) -> Tensor:
         """Log-probabilities of a mixture, or of ONE client's own model -> [B, L]"""
         if OWN in personal:
             return self.task.log_probs(personal[OWN], batch)
+        if len(personal) == 1:
+            [(name, mixture)] = personal.items()
+            return self.top[name].predict(mixture, batch)
         return TrainedMixture.predict(self, personal, batch)
 
     def diagnostics(self, state: State) -> dict[str, Tensor]:

@@ -251,8 +251,17 @@ class GatedMixture(Method):
             return self.task.logits(expert, batch)
         return self.task.log_probs(expert, batch).exp()
 
-    def validation_loss(self, model: Model, server: Cohort) -> Tensor:
+    def validation_loss(self, model: Model, said: Tensor, server: Cohort) -> Tensor:
         """Mean loss of the mixture on the server's validation examples -> []
+
+        Args:
+          said: `said_in_validation`.
+        """
+        routing = tree.broadcast({name: model[name] for name in ("gate", "alpha")}, 1)
+        return server.example_mean(server.score(self.losses, routing, said, split="val"), "val")[0]
+
+    def said_in_validation(self, model: Model, server: Cohort) -> Tensor:
+        """Outputs of all experts for the server's validation examples -> [1, N, K + R, L]
 
         Raises:
           DataError: if the server has none.
@@ -262,9 +271,7 @@ class GatedMixture(Method):
                 "the server has no validation examples, by which its mixture is chosen; use a "
                 "partition that gives it some"
             )
-        routing = tree.broadcast({name: model[name] for name in ("gate", "alpha")}, 1)
-        said = self.said_by_all(model, server, "val")
-        return server.example_mean(server.score(self.losses, routing, said, split="val"), "val")[0]
+        return self.said_by_all(model, server, "val")
 
     def said_by_all(self, model: Model, server: Cohort, split: str) -> Tensor:
         """Outputs of all experts for the server's examples, one at a time -> [1, N, K + R, L]"""

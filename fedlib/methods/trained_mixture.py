@@ -107,9 +107,13 @@ class TrainedMixture(GatedMixture):
         losses = each_expert(lambda expert: self.task.losses(expert, batch), main)
         return batch.mean(losses.sum(1))
 
-    def renewed(self, best: Chosen, model: Model, server: Cohort) -> Chosen:
-        """The mixture to predict with: the best so far on the server's validation data, or last."""
-        loss = self.validation_loss(model, server)
+    def renewed(self, best: Chosen, model: Model, said: Tensor, server: Cohort) -> Chosen:
+        """The mixture to predict with: the best so far on the server's validation data, or last.
+
+        Args:
+          said: `said_in_validation`.
+        """
+        loss = self.validation_loss(model, said, server)
         mixture = {name: model[name] for name in PREDICTS}
         if self.keep == "best":
             return best.renewed(mixture, loss, server.round + 1)

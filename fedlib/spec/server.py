@@ -32,11 +32,20 @@ class ServerColumn(NamedTuple):
 
 
 class ServerRow(NamedTuple):
-    """A run, its title (by default the run's) and published label (by default the run's)."""
+    """A run.
+
+    Attributes:
+      title: by default the run's; printed: its published label, by default the run's.
+      protocol: how it predicts at the end, and with "last_" before it after the last round; by
+        default as the method does.
+      elsewhere: by name of a federation, another whose run is shown in its columns.
+    """
 
     label: str
     title: str = ""
     printed: str = ""
+    protocol: str = ""
+    elsewhere: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +79,12 @@ class GlobalAccuracy(Table):
             one_of(OF_SERVER, column.metric, f"metric of the column {column.title!r}")
 
     def views(self, federation: str, label: str) -> Iterator[View]:
-        """The state of the last round, for methods that select an earlier one."""
+        """The state of the last round, for methods that select an earlier one; rows' protocols."""
         yield View("server", "last")
+        for row in self.rows or ():
+            if row.get("protocol") and row["label"] == label:
+                yield View("server", row["protocol"])
+                yield View("server", f"last_{row['protocol']}")
 
     def metrics(self) -> Iterator[str]:
         """The metrics of the columns."""

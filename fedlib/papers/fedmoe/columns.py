@@ -1,9 +1,18 @@
 """Rows, columns and rounds of Fed-MoE's tables and figures at a scale."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 
 from fedlib.papers._frame import everything, on
-from fedlib.papers.fedmoe.settings import ABLATED, EXPERTS, FEWER, Setting
+from fedlib.papers.fedmoe.settings import (
+    ABLATED,
+    EXPERTS,
+    FEWER,
+    KEPT,
+    OURS,
+    PRINTED,
+    Setting,
+)
 
 Shown = Sequence[Setting]
 SKEW_METRICS = {  # of Figure 4: titles and published names
@@ -11,6 +20,8 @@ SKEW_METRICS = {  # of Figure 4: titles and published names
     "macro_f1": ("F1", "f1"),
     "auc": ("AUC", "auc"),
 }
+CUT_FIRST = ("server_equal", "server_majority")  # partitions of `fedlib.data.reserved`
+OF_CLIENTS = ("num_clients", "train_examples", "alpha", "share", "share_to", "rest")
 SHOWN_ROUNDS = 4  # matrices in a row
 
 
@@ -57,6 +68,30 @@ def rows(titles: Mapping[str, str], printed: Mapping[str, str]) -> Callable[[Sho
     ]
 
 
+def of_table_2(shown: Shown) -> list[dict]:
+    """A row for each method; that of CentMoE also where it would be trained on the same data."""
+    trained = {_of_server(s): s.data.name for s in shown if "centmoe" in s.labels}
+    others = [s for s in shown if "centmoe" not in s.labels and _of_server(s) in trained]
+    elsewhere = {s.data.name: trained[_of_server(s)] for s in others}
+    labels = [label for label in (*PRINTED, *OURS) if label in everything(shown)]
+    return [
+        {"label": x} | ({"elsewhere": elsewhere} if x == "centmoe" and elsewhere else {})
+        for x in labels
+    ]
+
+
+def _of_server(setting: Setting) -> str:
+    """What training on the server's data depends on, but for the order of batches.
+
+    That is the whole partition, unless the server's rows are cut before the clients'.
+    """
+    partition = setting.data.partition
+    if partition["kind"] in CUT_FIRST:
+        partition = {name: x for name, x in partition.items() if name not in OF_CLIENTS}
+    about = [setting.data.dataset, setting.data.params, partition, setting.num_rounds]
+    return json.dumps(about, sort_keys=True)
+
+
 def of_table_3(shown: Shown) -> list[dict]:
     """Rows of Avg-MoE, then of Fed-MoE, by number of experts."""
     usual = shown[0].num_experts
@@ -68,6 +103,16 @@ def of_table_3(shown: Shown) -> list[dict]:
         for x, title in titles.items()
     ]
     return [row for row in (*averaged, *routed) if row["label"] in everything(shown)]
+
+
+def of_table_6(shown: Shown) -> list[dict]:
+    """A row for each number of experts that inference keeps, all of one training."""
+    kept = {num for setting in shown for num in setting.kept()}
+    return [{"label": "fedmoe", "title": "1", "printed": "fedmoe-top-1"}] + [
+        {"label": "fedmoe", "title": str(num), "printed": label, "protocol": f"top_{num}"}
+        for label, num in KEPT.items()
+        if num in kept
+    ]
 
 
 def skew_pairs(settings: Shown) -> list[tuple[Setting, Setting]]:

@@ -8,7 +8,9 @@ from fedlib.papers.fedmoe.columns import (
     by_reserved,
     columns,
     of_figure_4,
+    of_table_2,
     of_table_3,
+    of_table_6,
     pairs,
     rows,
     skewed_and_even,
@@ -17,7 +19,6 @@ from fedlib.papers.fedmoe.columns import (
 from fedlib.papers.fedmoe.settings import (
     ABLATED,
     GATES,
-    KEPT,
     MAINS,
     OURS,
     PARTS,
@@ -54,7 +55,6 @@ WITH_BETA = {  # Table 5
     "fedmoe-beta-1e-2": "1e-2",
     "fedmoe-beta-1e-1": "1e-1",
 }
-WITH_KEPT = {"fedmoe": "1", **{f"fedmoe-top-{num}": str(num) for num in KEPT}}  # Table 6
 WITH_MAINS = {  # Table 8
     **{"fedmoe-main-0": "0", "fedmoe": "1"},
     **{f"fedmoe-main-{num}": str(num) for num in MAINS[1:]},
@@ -83,9 +83,11 @@ TABLES = {
     "accuracy": server.GlobalAccuracy(
         "Accuracy by number of clients",
         f"The paper's Table 2. {CONTRADICTIONS} CentMoE has no clients, and one number for all M "
-        "in the paper; here it has the rounds and test examples of the others.",
+        "in the paper; here it has the rounds and test examples of the others, and one number for "
+        "all M where its data are the same.",
         (*PRINTED, *OURS),
         on("main"),
+        rows=of_table_2,
         columns=columns(published=lambda setting: f"table2-m{setting.num_clients}"),
         average="table2-average",
         published="table2",
@@ -141,9 +143,16 @@ TABLES = {
         *(5, on("betas"), "Weight β of the entropy", "β", WITH_BETA),
         "How much should the gate be pushed to decide?",
     ),
-    "top_l": _ablation(
-        *(6, on(runs=("fedmoe-top-2",)), "Experts at inference", "L", WITH_KEPT),
-        "How many experts are needed to predict?",
+    "top_l": server.GlobalAccuracy(
+        "Experts at inference",
+        "The paper's Table 6, at M = 50: one training, whose server keeps a mixture for each L.",
+        ("fedmoe",),
+        on("kept"),
+        columns=columns(ABLATED),
+        head="L",
+        rows=of_table_6,
+        published="table6",
+        asks="How many experts are needed to predict?",
     ),
     "main_experts": _ablation(
         *(8, on(runs=("fedmoe-main-0",)), "Number of main experts", "Main experts", WITH_MAINS),

@@ -14,7 +14,6 @@ from fedlib.papers.fedmoe.settings import (
     EXPERTS,
     FEWER,
     GATES,
-    KEPT,
     MAINS,
     OURS,
     PARTS,
@@ -45,10 +44,16 @@ QUICK = {  # our rates, for visible effects in few rounds; lambda moves experts 
     "preset": "femnist",
 }
 DEMO = (
-    *(*PRINTED, *OURS, "fedrolex", *PARTS, "fedmoe-beta-1e-1", "fedmoe-top-2"),
+    *(*PRINTED, *OURS, "fedrolex", *PARTS, "fedmoe-beta-1e-1"),
     *("fedmoe-main-0", "avg-moe-k3", "fedmoe-wc-paper", "fedmoe-code", *WARM),
 )
-IN_ONE = ("experts", "betas", "mixtures", "alone")  # roles of the federation with all ablations
+IN_ONE = (
+    "experts",
+    "betas",
+    "mixtures",
+    "alone",
+    "kept",
+)  # roles of the federation with all ablations
 
 
 def demo() -> Scale:
@@ -87,7 +92,7 @@ def _digits(num_clients: int, labels: Labels, roles: Labels, **reserved) -> Sett
 
 REPLACED = {"lam": 1.0, "client_lam": 0.0}  # as in the released code on FEMNIST (section 3.1)
 LITE = (
-    *(*PRINTED, *OURS, *PARTS, "fedmoe-beta-1e-1", "fedmoe-top-2"),
+    *(*PRINTED, *OURS, *PARTS, "fedmoe-beta-1e-1"),
     *("fedmoe-main-0", "fedmoe-main-2", "avg-moe-k5", *(f"fedmoe-k{n}" for n in FEWER)),
     *("fedmoe-lambda-0.1", "fedmoe-lambda-0.5", "fedmoe-lambda-1", "fedmoe-fixed-alpha"),
     *(*WEIGHTS, *GATES, *WARM),
@@ -167,16 +172,15 @@ def _cifar10_lite(num_clients: int, labels: Labels, roles: Labels, **reserved) -
 # -- full ---------------------------------------------------------------------------------
 
 EVERYTHING = (*PRINTED, *OURS)
+# Without CentMoE, which has the server's data of M = 50 and is trained there.
+WITH_CLIENTS = tuple(label for label in EVERYTHING if label != "centmoe")
 ON_FEMNIST = (
-    *(*EVERYTHING, *PARTS, "fedmoe-beta-1e-1", *(f"fedmoe-top-{n}" for n in KEPT)),
+    *(*EVERYTHING, *PARTS, "fedmoe-beta-1e-1"),
     *(*(f"fedmoe-main-{n}" for n in MAINS), *WEIGHTS, "avg-moe-k5"),
     *(*(x for x in STEPS if x != "fedmoe-lambda-0.1"), *(f"fedmoe-k{n}" for n in FEWER)),
     *(f"{method}-k{num}" for num in EXPERTS for method in ("fedmoe", "avg-moe")),
 )
-ON_CIFAR10 = (
-    *(*EVERYTHING, *PARTS, *(f"fedmoe-beta-{beta}" for beta in BETAS)),
-    *(*(f"fedmoe-top-{n}" for n in KEPT), *WEIGHTS),
-)
+ON_CIFAR10 = (*(*EVERYTHING, *PARTS, *(f"fedmoe-beta-{beta}" for beta in BETAS), *WEIGHTS),)
 OF_THE_CODE = {  # unequal clients, 10,000 images for the gate, 200 for relevance (section 4.2)
     **{"kind": "server_dirichlet", "num_clients": 50, "pool_per_class": 3480, "alpha": 1.0},
     **{"probe_per_class": 20, "val_per_class": 500, "server_per_class": 1000},
@@ -185,7 +189,7 @@ OF_THE_CODE = {  # unequal clients, 10,000 images for the gate, 200 for relevanc
 
 def full() -> Scale:
     """Data and networks of section 0, rounds and rates of section 3.1."""
-    written, more = ("reserved", "written"), ("mixtures", "alone")
+    written, more = ("reserved", "written"), ("mixtures", "alone", "kept")
     mains = tuple(f"fedmoe-main-{n}" for n in MAINS)
     return (
         "full: the paper's data sets, networks and federations with the released code's rounds "
@@ -195,21 +199,21 @@ def full() -> Scale:
             _femnist(10, EVERYTHING, ("main",)),
             _femnist(50, ON_FEMNIST, ("main", "size", "experts", *more, *written)),
             _femnist(100, EVERYTHING, ("main",)),
-            _cifar10(10, EVERYTHING, ("main",)),
+            _cifar10(10, WITH_CLIENTS, ("main",)),
             _cifar10(50, ON_CIFAR10, ("main", "betas", *more, *written)),
-            _cifar10(100, (*EVERYTHING, "fedrolex"), ("main",)),
+            _cifar10(100, (*WITH_CLIENTS, "fedrolex"), ("main",)),
             *(_femnist(50, ("fedmoe",), ("reserved",), server_examples=n) for n in (320, 640)),
             *(_cifar10(50, ("fedmoe",), ("reserved",), server_per_class=n) for n in (25, 50)),
             # All examples of ten writers for the gate, another writer for relevance (section 4.1).
             _femnist(50, GATES, ("gates",), server_examples=None),
             setting_of("cifar10", OF_THE_CODE, GATES, ("gates",)),
-            _sent140(10, EVERYTHING, ("main",)),
+            _sent140(10, WITH_CLIENTS, ("main",)),
             _sent140(50, (*EVERYTHING, *mains), ("main", "even", "written")),
-            _sent140(100, EVERYTHING, ("main",)),
+            _sent140(100, WITH_CLIENTS, ("main",)),
             _sent140(50, SKEWED, ("skewed",), majority=MAJORITY),
-            _yelp(10, EVERYTHING, ("main",)),
+            _yelp(10, WITH_CLIENTS, ("main",)),
             _yelp(50, (*EVERYTHING, *WARM), ("main", "size", "even", "written")),
-            _yelp(100, EVERYTHING, ("main",)),
+            _yelp(100, WITH_CLIENTS, ("main",)),
             _yelp(50, SKEWED, ("skewed",), majority=MAJORITY),
         ),
     )

@@ -32,6 +32,7 @@ DIFFERENT = (
 )
 LAST = "last_"  # prefix of its statistics
 CHOICE = "selected_round"  # metric of methods that choose a state themselves
+PREDICTS = (SERVER.protocol, "last")  # protocols of rows without one of their own
 RUN = ["federation", "label", "seed"]
 
 
@@ -76,14 +77,23 @@ def _rows(given: TableInputs) -> list[ServerRow]:
     titles = exhibits.titles(given.exhibit)
     rows = given.kind.formed("rows") if given.kind.rows is not None else map(ServerRow, titles)
     return [
-        ServerRow(row.label, row.title or titles[row.label], row.printed or row.label)
+        row._replace(title=row.title or titles[row.label], printed=row.printed or row.label)
         for row in rows
         if row.label in titles
     ]
 
 
-def _reproduced(mine: pd.DataFrame, shown: list[ServerColumn]) -> dict[str, pd.DataFrame]:
-    """`over_seeds` of every run and column, by state; indexed by label and the column's place."""
+def _reproduced(
+    given: TableInputs, shown: list[ServerColumn], rows: list[ServerRow]
+) -> dict[str, pd.DataFrame]:
+    """`over_seeds` of every run, protocol and column, by state; see `_columnwise`."""
+    mine = given.rows
+    copies = [
+        exhibits.pick(mine, label=row.label, federation=of).assign(federation=name)
+        for row in rows
+        for name, of in row.elsewhere.items()
+    ]
+    mine = pd.concat([mine, *copies])
     runs = [tuple(run) for run in exhibits.pick(mine, metric=CHOICE)[RUN].to_numpy()]
     server = exhibits.pick(mine, group=SERVER.group, split=SERVER.split)
     predicts = exhibits.pick(server, protocol=SERVER.protocol)
@@ -92,15 +102,18 @@ def _reproduced(mine: pd.DataFrame, shown: list[ServerColumn]) -> dict[str, pd.D
     chose = pd.MultiIndex.from_frame(last[RUN]).isin(runs)
     # Metrics of the last round alone, such as F1: where a method chose, they are of that state.
     only = last[chose & ~last["metric"].isin(chosen["metric"])]
-    return {
-        "last": _columnwise(pd.concat([last[~chose], later]), shown),
-        "chosen": _columnwise(pd.concat([chosen, only]), shown),
-    }
+    states = {"last": [last[~chose], later], "chosen": [chosen, only]}
+    for protocol in dict.fromkeys(row.protocol for row in rows if row.protocol):
+        for state, name in (("chosen", protocol), ("last", f"{LAST}{protocol}")):
+            own = exhibits.pick(server, at="last", protocol=name)
+            states[state].append(own.assign(protocol=protocol))
+    return {state: _columnwise(pd.concat(found), shown) for state, found in states.items()}
 
 
 def _columnwise(rows: pd.DataFrame, shown: list[ServerColumn]) -> pd.DataFrame:
-    """`over_seeds` of every run and column -> DataFrame indexed by label and the column's place."""
-    key = ["label", "seed", "federation", "metric"]
+    """`over_seeds` -> DataFrame indexed by label, a row's protocol and the column's place"""
+    rows = rows.assign(protocol=rows["protocol"].replace(dict.fromkeys(PREDICTS, "")))
+    key = ["label", "protocol", "seed", "federation", "metric"]
     values = rows.set_index(key)["value"].unstack(["federation", "metric"])
     found = {
         place: values.get((column.federation, column.metric), np.nan)
@@ -109,13 +122,14 @@ def _columnwise(rows: pd.DataFrame, shown: list[ServerColumn]) -> pd.DataFrame:
     }
     by_column = pd.DataFrame(found, index=values.index).rename_axis(columns="column")
     by_seed = by_column.stack().dropna().rename("value").reset_index()
-    return over_seeds(by_seed, ["label", "column"]).set_index(["label", "column"])
+    key = ["label", "protocol", "column"]
+    return over_seeds(by_seed, key).set_index(key)
 
 
 def _numbers(given: TableInputs, shown: list[ServerColumn], rows: list[ServerRow]) -> pd.DataFrame:
     """All numbers of the table, as fractions -> one row per column and run."""
     federations = {federation["name"]: federation for federation in given.exhibit["federations"]}
-    found = _reproduced(given.rows, shown)
+    found = _reproduced(given, shown, rows)
     numbers = []
     for place, column in enumerate(shown):
         federation = federations[column.federation]
@@ -123,8 +137,9 @@ def _numbers(given: TableInputs, shown: list[ServerColumn], rows: list[ServerRow
             given.published, column.published or None, column.printed or column.metric
         )
         for row in rows:
-            chosen = sheets.statistics(found["chosen"], (row.label, place))
-            last = sheets.statistics(found["last"], (row.label, place), LAST)
+            key = row.label, row.protocol, place
+            chosen = sheets.statistics(found["chosen"], key)
+            last = sheets.statistics(found["last"], key, LAST)
             ours = last["last_mean"] if np.isnan(chosen["mean"]) else chosen["mean"]
             number = theirs.get((federation["dataset"], row.printed), np.nan)
             about = {"label": row.label, "title": row.title}
@@ -132,6 +147,7 @@ def _numbers(given: TableInputs, shown: list[ServerColumn], rows: list[ServerRow
                 {
                     **sheets.identity(federation, about),
                     "family": federation["family"],
+                    **({"key": row.printed} if row.protocol else {}),
                     "column": column.title,
                     "place": place,
                     "metric": column.metric,
