@@ -33,6 +33,8 @@ from fedlib.engine.experts import expert_seed, responsibilities
 from fedlib.engine.graphs import Graphs
 from fedlib.engine.task import Task
 from fedlib.engine.traced import Traced
+from fedlib.results import View
+from fedlib.run import evaluate
 
 
 @executors
@@ -149,6 +151,23 @@ def test_fresh_fine_tuning_of_absent_and_unseen_clients(executor, local, tuned, 
         examples = owned(federation, c)
         learn(net.parameters(), cross_entropy_of(net), *examples, solver, ROUNDS, "tune", c)
         assert_params(tree.take(ours, row), net.state_dict())
+
+
+def test_before_fine_tuning_all_clients_have_the_model_of_fedavg():
+    federation, task = toy_federation(), tiny_task(norm=True)
+
+    def everybody(group):
+        ids = federation.ids(group)
+        return cohort_of(task, federation, ids) if len(ids) else None
+
+    plus, fedavg = (
+        evaluate.final(*trained(name, task, federation, "loop"), everybody).scores
+        for name in ("fedavg_plus", "fedavg")
+    )
+    for group in ("seen", "unseen"):
+        default, untuned = (View(group, protocol, "test") for protocol in ("default", "untuned"))
+        assert plus[untuned].loss.tolist() == fedavg[default].loss.tolist()
+        assert plus[default].loss.tolist() != fedavg[default].loss.tolist()
 
 
 @executors

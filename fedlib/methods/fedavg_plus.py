@@ -8,8 +8,9 @@ Learning", 2019; as a baseline of FedEM and pFedMM ("FedAvg (local)").
 Deviation: none in the "default" protocol. As in the official code, its solver keeps its memory
 between evaluations: old momenta act on a new copy of the model, and its learning rate falls with
 the number of EVALUATIONS, not of rounds. "fresh" fine-tunes with a new solver at training's current
-rate: that of the client that has trained most, the same for all clients. `tune_epochs` and
-`tune_lr_scale` are ours; their defaults change nothing.
+rate: that of the client that has trained most, the same for all clients. "untuned" predicts with
+the model itself, which is FedAvg's. `tune_epochs` and `tune_lr_scale` are ours; their defaults
+change nothing.
 """
 
 from dataclasses import dataclass, replace
@@ -51,7 +52,9 @@ class FedAvgPlus(Method):
 
     ranges: ClassVar = {"tune_epochs": Range(1), "tune_lr_scale": Range(0)}
     SPACE: ClassVar = {"tune_epochs": OneOf((1, 3, 10)), "tune_lr_scale": LogUniform(1e-2, 1)}
-    final_protocols: ClassVar = {"seen": {"fresh": "adapt"}, "unseen": {"fresh": "adapt"}}
+    final_protocols: ClassVar = dict.fromkeys(
+        ("seen", "unseen"), {"fresh": "adapt", "untuned": "before_tuning"}
+    )
 
     @property
     def fedavg(self) -> FedAvg:
@@ -87,6 +90,10 @@ class FedAvgPlus(Method):
     def adapt(self, state: State, cohort: Cohort) -> Params:
         """Fine-tune with new solvers, at training's current rate."""
         return self._tune(state, cohort, state.trained.memory.afresh())[0]
+
+    def before_tuning(self, state: State, cohort: Cohort) -> Params:
+        """The model of all clients, which is FedAvg's."""
+        return self.fedavg.personalise(state.trained, cohort)
 
     def _tune(self, state: State, cohort: Cohort, memory: Memory) -> tuple[Params, Memory]:
         models = cohort.broadcast(state.trained.params)

@@ -64,13 +64,14 @@ TABLES = {
     "fresh_adaptation": tables.Views(
         "Fine-tuning of FedAvg+ with a new solver",
         "The solver that fine-tunes lives from one evaluation to the next, as in the official "
-        "code, or each fine-tuning has a new one at the rate that training has reached. Not in "
-        "the paper.",
+        "code, or each fine-tuning has a new one at the rate that training has reached. Before "
+        "fine-tuning the model is FedAvg's, at the learning rate of FedAvg+. Not in the paper.",
         ("fedavg-plus",),
         EVERYWHERE,
         columns=[
             {"title": "One solver", **POOLED},
             {"title": "New solvers", "protocol": "fresh", **POOLED},
+            {"title": "Before fine-tuning", "protocol": "untuned", **POOLED},
         ],
         asks="Does it matter how FedAvg+ is fine-tuned?",
     ),
