@@ -163,6 +163,14 @@ def test_a_run_can_stand_in_columns_of_federations_with_the_same_data():
         assert [text.partition(" ")[0] for text in row[5:]] == expected
 
 
+def test_runs_without_a_row_such_as_a_users_come_last():
+    exhibit = shown()
+    sheet = build(
+        "global_accuracy", exhibit, collect(exhibit), columns=COLUMNS, rows=[{"label": "fedmoe"}]
+    )
+    assert [row[0] for row in texts(sheet.blocks[0])] == ["FEDMOE", "FEDAVG", "AVG-MOE"]
+
+
 def test_averages_are_over_all_columns_and_only_of_runs_that_have_all():
     where = (federation(), federation(100))
     exhibit = shown(where=where, published="table2")

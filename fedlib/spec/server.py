@@ -54,7 +54,7 @@ class GlobalAccuracy(Table):
 
     Attributes:
       columns: each has the fields of a `ServerColumn`.
-      rows: each has the fields of a `ServerRow`; by default the exhibit's runs.
+      rows: each has the fields of a `ServerRow`; the exhibit's runs without one come last.
       head: of the column of titles.
       average: published exhibit of the means over all columns, for the data set "all"; "" shows the
         means without published numbers, None does not show them.

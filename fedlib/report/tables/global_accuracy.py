@@ -73,9 +73,10 @@ def _columns(given: TableInputs) -> list[ServerColumn]:
 
 
 def _rows(given: TableInputs) -> list[ServerRow]:
-    """The rows whose runs are in the exhibit, with titles and published labels."""
-    titles = exhibits.titles(given.exhibit)
-    rows = given.kind.formed("rows") if given.kind.rows is not None else map(ServerRow, titles)
+    """The rows whose runs are in the exhibit, then its other runs, such as a user's."""
+    titles, rows = exhibits.titles(given.exhibit), given.kind.formed("rows")
+    named = {row.label for row in rows}
+    rows += [ServerRow(label) for label in titles if label not in named]
     return [
         row._replace(title=row.title or titles[row.label], printed=row.printed or row.label)
         for row in rows
