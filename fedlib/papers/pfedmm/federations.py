@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from fedlib.papers.pfedmm.settings import (
     ALPHA,
+    AT_RATES,
     CORRECTED,
     EXPERTS,
     FEDEM_README,
@@ -79,7 +80,7 @@ EMNIST = Setting(  # a tenth of EMNIST byclass, a draw per class (data scripts)
     gate_features=28 * 28,
     relu_logits=True,  # learners_moe.py: the EMNIST expert ends in a ReLU
     labels=(
-        *(*METHODS, *of_experts(*EXPERTS)),
+        *(*METHODS, *of_experts(*EXPERTS), *AT_RATES),
         *("pfedmm-no-relu", "pfedmm-body-rate", "pfedmm-uniform-prior"),
         *PARTICIPATION,
     ),

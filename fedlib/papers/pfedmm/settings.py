@@ -110,6 +110,7 @@ class Change(NamedTuple):
       of: its label.
       what: the change, for the title; "" for no change.
       params: its hyper-parameters that change.
+      rate: learning rate, as a multiple of pFedMM's; None for its own.
       participation: of its clients.
     """
 
@@ -117,6 +118,7 @@ class Change(NamedTuple):
     what: str = ""
     params: dict = {}
     participation: dict = EVERYBODY
+    rate: float | None = None
 
 
 def of_experts(*numbers: int) -> tuple[str, ...]:
@@ -130,6 +132,11 @@ ABLATIONS = {  # of one part of pFedMM
     "pfedmm-body-rate": Change("pfedmm", "body at the heads' rate", {"body_lr_scale": 1.0}),
     "pfedmm-uniform-prior": Change("pfedmm", "uniform prior", {"prior": "uniform"}),
     "pfedmm-private-norms": Change("pfedmm", "private batch norm", {"private_norms": True}),
+}
+# The scripts give methods different rates, pFedMM's body M times that of its heads (section 1.6).
+AT_RATES = {
+    "fedavg-heads-rate": Change("fedavg", "rate of pFedMM's heads", rate=1.0),
+    "fedavg-body-rate": Change("fedavg", "rate of pFedMM's body", rate=float(NUM_EXPERTS)),
 }
 GOSSIP = {"rate": 1.0, "aggregation": "gossip"}
 PARTICIPATION = {
@@ -151,6 +158,7 @@ CHANGES = {
         for number in EXPERTS
     },
     **ABLATIONS,
+    **AT_RATES,
     **PARTICIPATION,
 }
 
@@ -207,7 +215,7 @@ class Setting(_frame.Setting):
             model=self.model,
             model_params=self.model_params,
             rounds=self.first or self.rounds + 1,  # the official loop has rounds 0 to R
-            local=self._solver(change.of),
+            local=self._solver(change),
             participation=change.participation,
             evaluate_every=self.evaluate_every,
             weights=self.weights,
@@ -224,14 +232,15 @@ class Setting(_frame.Setting):
             notes += (f"{not_run}, and no number is published; {learns}.",)
         return notes
 
-    def _solver(self, label: str) -> dict:
+    def _solver(self, change: Change) -> dict:
         """Scripts: multi-step schedule, counted in local epochs (section 1.6)."""
+        own, lead = self.rates[change.of], self.rates["pfedmm"]
         return {
             "solver": "sgd",
-            "lr": self.rates[label],
+            "lr": own if change.rate is None else change.rate * lead,
             "batch_size": self.batch_size,
             "drop_last": self.drop_last,
-            "momentum": 0.0 if label in NO_MOMENTUM else MOMENTUM,
+            "momentum": 0.0 if change.of in NO_MOMENTUM else MOMENTUM,
             "weight_decay": WEIGHT_DECAY,
             "schedule": {
                 "kind": "multi_step",
