@@ -71,7 +71,7 @@ workflow = $(BIN)/python -m fedlib make
 .NOTPARALLEL:
 .PHONY: help install demo reduced reproduce plan why list report test test-fast lint format
 .PHONY: bench bench-peers bench-gpu install-slurm test-slurm test-environments
-.PHONY: check-method test-changed test-faults test-large test-soak
+.PHONY: check-method test-changed test-device test-faults test-large test-soak
 .PHONY: lock clean keep take wall figures-from docs
 
 help:  ## list the targets
@@ -133,6 +133,9 @@ check-method: export FEDLIB_METHOD = $(value FILE)
 check-method: $(STAMP)  ## test a method of yours, FILE=mine/fedper.py: a line for each rule
 	@test -n "$$FEDLIB_METHOD" || { echo 'FILE names a method, such as FILE=mine/fedper.py' >&2; exit 1; }
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -v --tb=short --maxfail=2 --no-header -m contract tests/test_methods.py
+
+test-device: $(STAMP)  ## test all methods on a pretended GPU, or a real one: REAL_DEVICE=cuda
+	OMP_NUM_THREADS=1 FEDLIB_DEVICE=all $(BIN)/python -m pytest tests/device $(TESTS)
 
 test-changed: $(STAMP)  ## run the tests that uncommitted changes can reach; ARGS=main: since main
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --changed $(if $(ARGS),$(ARGS),HEAD) $(TESTS)

@@ -13,18 +13,20 @@ ROOT = Path(__file__).resolve().parents[1]
 _REPORTED = ("numpy", "h5py", "torch", "torchvision", "pandas", "pyarrow", "matplotlib")
 
 
-def environment() -> dict:
+def environment(device: object = None) -> dict:
     """Versions and hardware of this process, as a JSON-able dict.
 
-    It lists only packages that are already imported, so the call is cheap. `gpu` is the name of the
-    device that PyTorch sees, or None. `clean` says whether the checkout had no changes; None if git
+    It lists only packages that are already imported, so the call is cheap. `gpu` is the name of
+    `device`, a `torch.device`, or of the first GPU that PyTorch sees if that is none; None without
+    a GPU. `clean` says whether the checkout had no changes; None if git
     does not know.
     """
     versions = {name: _version(name) for name in _REPORTED if name in sys.modules}
     torch = sys.modules.get("torch")
     gpu = None
     if torch is not None and torch.cuda.is_available():
-        gpu = torch.cuda.get_device_name(0)
+        on_gpu = device is not None and device.type == "cuda"
+        gpu = torch.cuda.get_device_name(device if on_gpu else 0)
     commit, clean = _checkout(ROOT)
     return {
         "python": platform.python_version(),

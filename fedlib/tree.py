@@ -272,9 +272,15 @@ def check_alike(tree: Tree, size: int) -> None:
 def combine(tree: T, weights: Tensor) -> T:
     """Linear combinations over clients: [C, ...] with weights [C] -> [...], [E, C] -> [E, ...].
 
+    The result is on the device of the weights, whatever memory the clients' values are in.
+
     Raises ValueError for `Rows` of different kinds.
     """
-    return map(lambda x: torch.tensordot(weights.to(x.dtype), x, dims=1), together(tree))
+
+    def combined(x: Tensor) -> Tensor:
+        return torch.tensordot(weights.to(x.dtype), x.to(weights.device), dims=1)
+
+    return map(combined, together(tree))
 
 
 def mean(tree: T, weights: Tensor) -> T:

@@ -251,7 +251,7 @@ def per_client_weights(cohort):
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("sizes", [(0, 3, 1, 4), (3, 0, 0), (2, 2), (0, 0)])
 def test_scores_come_in_shard_order_with_zeros_beyond(executor, piece, shared, sizes, monkeypatch):
-    monkeypatch.setattr(fedlib.engine.cohort, "EVALUATION_BATCH", piece)
+    monkeypatch.setattr(fedlib.engine.cohort, "EVALUATION_BATCH", {"cpu": piece})
     federation = with_validation(sizes)
     cohort = cohort_of(tiny_task(), federation, executor=executor)
     w = per_client_weights(cohort)

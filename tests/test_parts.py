@@ -46,7 +46,7 @@ every_streaming = pytest.mark.parametrize("name", STREAMING)
 def rounds(name, executor, monkeypatch, clients, summed):
     """The state after two rounds with parts of so many clients, summed in such pieces."""
     monkeypatch.setattr(parts, "PART_BYTES", {"cpu": 0})
-    monkeypatch.setattr(parts, "SUMMED_BYTES", summed)
+    monkeypatch.setattr(parts, "SUMMED_BYTES", {"cpu": summed})
     monkeypatch.setattr(executor, "together", clients, raising=False)
     method, federation = make(name, dtype=torch.float32), federation_for(name, SIZES)
     state = method.init(federation.num_clients, 0)
@@ -94,7 +94,7 @@ def most_bytes(name, clients, monkeypatch):
     """The most bytes of tensors in a round of so many clients, parts of three of them."""
     executor = Weighing()
     monkeypatch.setattr(parts, "PART_BYTES", {"cpu": 0})
-    monkeypatch.setattr(parts, "SUMMED_BYTES", 1)
+    monkeypatch.setattr(parts, "SUMMED_BYTES", {"cpu": 1})
     monkeypatch.setattr(executor, "together", 3)
     wide = make(name, hidden=1500, dtype=torch.float32)
     method = replace(wide, local=sgd(momentum=0.0, weight_decay=0.0))

@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import commands
 import dry_runs
 import pytest
 import test_stages as stages
+import torch
 import workflow
 import yaml
 from support import assert_same_result
@@ -20,10 +22,11 @@ from support import assert_same_result
 from fedlib.cli import arguments as words_of
 from fedlib.cli import clean, jobs, make
 from fedlib.cli import keep as keeping
+from fedlib.engine.device import total_memory
 from fedlib.errors import BusyError, ConfigError, DataError
 from fedlib.forecast.estimates import Estimates
 from fedlib.results import RunResult
-from fedlib.workflow import config, dryrun
+from fedlib.workflow import config, dryrun, gpu
 from fedlib.workflow.gpu import device, lease, slots_per_device, visible
 from fedlib.workflow.plan import Plan
 
@@ -512,6 +515,40 @@ def test_a_leased_gpu_is_the_only_visible_one_and_only_meanwhile(tmp_path, monke
 def test_visible_gpus_are_those_that_cuda_would_use(monkeypatch, value, names):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
     assert visible() == names
+
+
+def test_cards_are_numbered_as_cuda_numbers_them_whatever_their_files_are_called(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    nodes = ["/dev/nvidia5", "/dev/nvidiactl", "/dev/nvidia2", "/dev/nvidia-uvm"]
+    monkeypatch.setattr(gpu.glob, "glob", lambda pattern: nodes)
+    assert visible() == ("0", "1")
+
+
+@pytest.mark.parametrize("job, holds", [(None, True), ("7", False)])
+def test_jobs_take_turns_at_a_single_card_but_not_where_a_scheduler_gave_each_its_own(
+    tmp_path, monkeypatch, capsys, job, holds
+):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setenv("FEDLIB_GPU_SLOTS", "3")
+    monkeypatch.setattr(gpu.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for variable in gpu.SCHEDULED:
+        monkeypatch.delenv(variable, raising=False)
+    if job:
+        monkeypatch.setenv("SLURM_JOB_ID", job)
+    with device("auto", 1) as name:
+        held = [path for path in tmp_path.rglob("*") if path.is_file()]
+        assert (name, bool(held)) == ("cpu", holds)
+        assert os.environ.get(gpu.SHARE) == ("3" if holds else None)
+    assert capsys.readouterr().err.count("cannot use GPU 0") == 1
+    assert gpu.SHARE not in os.environ
+
+
+def test_jobs_on_one_card_divide_its_memory(monkeypatch):
+    card = SimpleNamespace(total_memory=80)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: card)
+    monkeypatch.setenv(gpu.SHARE, "4")
+    assert total_memory(torch.device("cuda")) == 20
 
 
 def test_without_a_granted_gpu_a_job_computes_on_the_cpu(monkeypatch):

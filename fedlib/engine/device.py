@@ -1,5 +1,6 @@
 """A federation on the computing device: copied there once, and read without waiting."""
 
+import os
 from copy import copy
 from dataclasses import replace
 
@@ -85,9 +86,14 @@ def upload(values: np.ndarray | Tensor, device: torch.device) -> Tensor:
     return values.to(device)
 
 
+def is_on(x: Tensor, device: torch.device) -> bool:
+    """Whether `x` is on `device`, which may be without a number: "cuda" is any such device."""
+    return x.device.type == device.type and device.index in (None, x.device.index)
+
+
 def moved(values: Tree, device: torch.device) -> Tree:
     """`values` on `device`; leaves that are there already or are no tensors stay as they are."""
-    if all(x.device == device for x in tree.leaves(values) if isinstance(x, Tensor)):
+    if all(is_on(x, device) for x in tree.leaves(values) if isinstance(x, Tensor)):
         return values
     return tree.map(lambda x: upload(x, device) if isinstance(x, Tensor) else x, values)
 
@@ -110,7 +116,15 @@ def placed(rows: Rows) -> Rows:
 
 
 def total_memory(device: torch.device) -> int:
-    """Bytes of memory of `device`, free or not: the same in every run on a machine."""
+    """Bytes of memory of `device`, free or not: the same in every run on a machine.
+
+    Of a GPU it is this job's part, see `jobs_per_gpu`.
+    """
     if device.type == "cuda":
-        return torch.cuda.get_device_properties(device).total_memory
+        return torch.cuda.get_device_properties(device).total_memory // jobs_per_gpu()
     return memory()
+
+
+def jobs_per_gpu() -> int:
+    """How many jobs share a GPU; `fedlib.workflow.gpu` sets the variable."""
+    return int(os.environ.get("FEDLIB_GPU_JOBS", "1"))

@@ -32,7 +32,7 @@ from fedlib.engine.waves import Work, first_rows, take_rows, wave_batch
 from fedlib.tree import Tree
 
 WARM = 2  # calls of a shape before it is captured, in which libraries initialise themselves
-PROGRAMS = 8  # most programs that are kept; each has memory for a block of clients
+PROGRAMS = 8  # those used last are kept; each has memory for a block of clients
 
 
 class Graphs(Batched):
@@ -77,9 +77,11 @@ class Graphs(Batched):
         function, _ = walk(step, note, fixed)
         shapes, _ = walk((carry, per_client), lambda x: x)
         key = function, shapes, id(work.task), id(work.data), len(work.ids)
-        if key not in self._programs:
+        if key in self._programs:
+            self._programs[key] = self._programs.pop(key)  # the last used is last
+        else:
             if len(self._programs) == PROGRAMS:
-                raise Opaque(f"more than {PROGRAMS} different steps")
+                del self._programs[next(iter(self._programs))]
             _, own = walk(step, torch.clone, fixed)
             if work.data.device.type == "cuda" and self._pool is None:
                 # All graphs share the pool, because none leaves a result in it.
@@ -94,7 +96,9 @@ class Graphs(Batched):
             return body
         graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.graph(graph, pool=self._pool):
+            # Of this device: without a stream PyTorch captures on the one that is current.
+            stream = torch.cuda.Stream(device)
+            with torch.cuda.device(device), torch.cuda.graph(graph, self._pool, stream):
                 body()
         except torch.OutOfMemoryError:
             raise

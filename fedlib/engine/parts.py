@@ -12,13 +12,15 @@ import torch
 from torch import Tensor
 
 from fedlib import tree
-from fedlib.engine.device import upload
+from fedlib.engine.device import jobs_per_gpu, upload
 from fedlib.tree import Rows, Tree
 
 # Of the models of a part, without momenta. On a CPU they should fit into its cache and into memory
 # that the process already has. A GPU computes all clients of a part at once, so parts are large.
 PART_BYTES = {"cpu": 16 * 2**20, "cuda": 4 * 2**30}
-SUMMED_BYTES = 2**20  # of small models that are added up together; they fit into a cache
+# Of small models that are added up together: a CPU's cache has room for them, and on a GPU every
+# model added by itself would be a launch for each of its tensors.
+SUMMED_BYTES = {"cpu": 2**20, "cuda": 2**28}
 
 
 class Total:
@@ -38,7 +40,7 @@ class Total:
         self.weight = weights.sum().item()
         self._terms, self._weights = terms, weights  # of clients that are not in the sum yet
         self._sum: Tree = None  # computed when needed: a part in a larger total needs none
-        self._at_once = max(1, SUMMED_BYTES // max(1, _nbytes(tree.take(terms, 0))))
+        self._at_once = max(1, _of(SUMMED_BYTES, terms) // max(1, _nbytes(tree.take(terms, 0))))
 
     @property
     def sum(self) -> Tree:
@@ -95,9 +97,7 @@ def slices(models: Tree, size: int, together: int) -> list[slice]:
       size: C.
       together: least number of clients in a part, to keep the executor busy.
     """
-    on_cpu = all(x.device.type == "cpu" for x in tree.leaves(models))
-    room = PART_BYTES["cpu" if on_cpu else "cuda"]
-    number = max(room * size // max(1, _nbytes(models)), together)
+    number = max(_of(PART_BYTES, models) * size // max(1, _nbytes(models)), together)
     return [slice(first, min(first + number, size)) for first in range(0, size, number)]
 
 
@@ -133,6 +133,12 @@ def _with_part(
         return Rows((*x, *more))
     x[cut] = more
     return x
+
+
+def _of(limits: dict[str, int], values: Tree) -> int:
+    """The limit for the device on which `values` are."""
+    on_cpu = all(x.device.type == "cpu" for x in tree.leaves(values))
+    return limits["cpu"] if on_cpu else limits["cuda"] // jobs_per_gpu()
 
 
 def _nbytes(values: Tree) -> int:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedlib import tree
-from fedlib.engine.device import placed
+from fedlib.engine.device import moved, placed
 from fedlib.engine.schedules import Schedule
 from fedlib.errors import ConfigError
 from fedlib.fields import Range, check
@@ -112,6 +112,7 @@ class Solver:
 
     def step(self, params: dict, grads: dict, buffers: Tree, lr: Rate, scale: dict) -> tuple:
         """(params, buffers) of ONE client after clipping and `step_`; changes no argument."""
+        buffers = moved(buffers, tree.leaves(params)[0].device)  # they may be in host memory
         params, buffers = tree.clone((params, buffers))
         self.step_(params, self.clipped(grads), buffers, lr, scale)
         return params, buffers

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedlib import tree
 from fedlib.engine.batches import Batches, Wave
-from fedlib.engine.device import DeviceData, channels_last, upload
+from fedlib.engine.device import DeviceData, channels_last, moved, upload
 from fedlib.engine.task import Batch, Task
 from fedlib.tree import Rows, Tree
 
@@ -153,15 +153,20 @@ def take_block(values: Tree, block: np.ndarray, active: Tensor | None) -> Tree:
     """Values of the clients at the positions `block`, all of one kind, stacked: [K, ...]
 
     Args:
-      values: `Rows` are stacked on their device, everything else is as in `take_rows`.
+      values: `Rows` are stacked, everything else is as in `take_rows`; what is in host memory stays
+        there, and of `Rows` what is not.
       block: in host memory, to avoid waiting for the device.
       active: the same on the device; None if these are all clients: then stacks are not copied.
     """
 
     def pick(x: Tree) -> Tree:
         if type(x) is Rows:
-            return tree.stack([x[c] for c in block.tolist()])
-        return x if active is None else _own(x, active)
+            rows = [x[c] for c in block.tolist()]
+            return tree.stack(rows if active is None else moved(rows, active.device))
+        if active is None:
+            return x
+        here = not isinstance(x, Tensor) or x.device == active.device
+        return _own(x, active if here else torch.from_numpy(block))
 
     return tree.map_clients(pick, values)
 

@@ -91,7 +91,8 @@ class FedJETs(GatedMixture):
 
     def part(self, model: Model, own: list[int]) -> Model:
         """The download of a client with the experts `own`: of the routed experts only these."""
-        return model | {"routed": tree.map(lambda x: x[own], model["routed"])}
+        experts = tree.unstack(model["routed"])  # indexing by a list would upload it, leaf by leaf
+        return model | {"routed": tree.stack([experts[number] for number in own])}
 
     def loss(self, model: Model, places: Tensor, batch: Batch) -> Tensor:
         """The objective of the mixture on ONE client with k experts -> []
@@ -114,7 +115,7 @@ class FedJETs(GatedMixture):
             if not who:
                 return before
             rows = [tree.take(trained[c]["routed"], held[c].index(number)) for c in who]
-            return tree.mean(Rows(rows), cohort.num_examples[who])
+            return tree.mean(Rows(rows), cohort.some(np.array(who)).num_examples)
 
         experts = enumerate(tree.unstack(old["routed"]))
         rest = Rows({n: x for n, x in model.items() if n != "routed"} for model in trained)

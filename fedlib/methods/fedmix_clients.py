@@ -191,16 +191,17 @@ class FedMixClients(PooledMixture):
     def welcome(self, state: State, cohort: Cohort) -> Known:
         """The frozen experts; a new client with labels fits its gate and pi."""
         gate, pi = self.undecided(cohort.size, state.pi)
+        experts = state.experts  # the state has tensors of the host, which no graph may read
 
         def loss(own: Model, batch: Batch) -> Tensor:
             # Training mode would change the running statistics of the experts.
             of_experts = batch._replace(train=False) if self.task.statistics else batch
-            return self.objective({"experts": state.experts, **own}, batch, of_experts)
+            return self.objective({"experts": experts, **own}, batch, of_experts)
 
         local = replace(self.local, epochs=self.gate_epochs, steps=None)
         own = {"gate": gate, "pi": pi}
         own, _ = self.sorting_clients(cohort).fit(loss, own, local=local, stream="welcome")
-        return self.known({"experts": cohort.broadcast(state.experts), **own}, cohort)
+        return self.known({"experts": cohort.broadcast(experts), **own}, cohort)
 
     def finetune(self, state: State, cohort: Cohort) -> Known:
         """Each client's model after local training in a further round, before its upload."""

@@ -8,7 +8,7 @@ ignored. Both files contain the number of rounds done, and must agree.
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,6 +21,7 @@ from fedlib import mapped, seals
 from fedlib.errors import DataError
 from fedlib.files import atomic, digest
 
+CPU = torch.device("cpu")
 ROUND = "checkpoint/round"  # an entry beside those of the state
 
 
@@ -29,8 +30,8 @@ def save_tensors(path: str | Path, tensors: dict[str, Tensor]) -> str:
     with atomic(path) as temporary:
         # Through a file object: given a name, torch would write that temporary name into it.
         with temporary.open("wb") as file:
-            compact = {name: _compact(value.cpu()) for name, value in tensors.items()}
-            torch.save(compact, _LettingGo(file))
+            home = dict(zip(tensors, _copied(tensors.values(), [CPU] * len(tensors)), strict=True))
+            torch.save({name: _compact(x) for name, x in home.items()}, _LettingGo(file))
     return digest(path)
 
 
@@ -104,8 +105,20 @@ def restore(template: Any, tensors: dict[str, Tensor]) -> Any:
     if sorted(names) != sorted(tensors):
         odd = sorted(set(names) ^ set(tensors))
         raise DataError(f"state does not fit the method: entries {odd} are on one side only")
-    leaves = [tensors[name].to(leaf.device) for name, (_, leaf) in zip(names, paths, strict=True)]
-    return tree_unflatten(leaves, structure)
+    devices = [leaf.device for _, leaf in paths]
+    return tree_unflatten(_copied([tensors[name] for name in names], devices), structure)
+
+
+def _copied(tensors: Iterable[Tensor], devices: Iterable[torch.device]) -> list[Tensor]:
+    """Each tensor on its device; the same tensor, such as clients share, is copied once."""
+    copies: dict[tuple, Tensor] = {}
+    found = []
+    for x, device in zip(tensors, devices, strict=True):
+        key = id(x), device
+        if key not in copies:
+            copies[key] = x.to(device)
+        found.append(copies[key])
+    return found
 
 
 @dataclass

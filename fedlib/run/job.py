@@ -50,7 +50,7 @@ def record(
       code: digest of the code.
       more: files that the job reads besides manifest and weights.
     """
-    return environment() | {
+    return environment(simulation.data.device) | {
         "device": device,
         "threads": args.threads,
         "precision": simulation.method.task.precision,

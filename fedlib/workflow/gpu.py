@@ -8,7 +8,7 @@ the kernel unlocks however the job ends.
     with device("auto", gpus=1) as name:    # "cuda", with one card visible, or "cpu"
         ...
 
-If a scheduler such as Slurm gave this job a single card, nothing changes.
+If a scheduler such as Slurm gave this job a single card, there is no lease.
 """
 
 import contextlib
@@ -26,11 +26,15 @@ from fedlib import locks
 from fedlib.errors import ConfigError
 
 DEVICES = ("auto", "cpu", "cuda")
+# Set by schedulers that give a job a card of its own. It is "0" there, whichever it is, so jobs of
+# one node would wait for each other.
+SCHEDULED = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID")
+SHARE = "FEDLIB_GPU_JOBS"  # how many jobs may use the card, read by `fedlib.engine.device`
 
 
 @contextlib.contextmanager
 def device(wanted: str = "auto", gpus: int | None = None) -> Iterator[str]:
-    """Yields "cpu" or "cuda"; with several cards, leases one and makes it the only visible one.
+    """Yields "cpu" or "cuda"; leases a card and makes it the only visible one.
 
     Enter it before this process uses CUDA, which reads the list of visible devices once.
 
@@ -49,7 +53,7 @@ def device(wanted: str = "auto", gpus: int | None = None) -> Iterator[str]:
         return
     devices = visible()
     with contextlib.ExitStack() as stack:
-        if len(devices) > 1:
+        if len(devices) > 1 or (devices and not any(map(os.environ.get, SCHEDULED))):
             stack.enter_context(lease(devices, slots_per_device(len(devices))))
         yield _usable(wanted, devices)
 
@@ -88,12 +92,14 @@ def lease(
             with (folder / f"{_path_safe(name)}.{slot}").open("a") as file:
                 if not locks.take(file):
                     continue
-                before = os.environ.get("CUDA_VISIBLE_DEVICES")
-                os.environ["CUDA_VISIBLE_DEVICES"] = name
+                own = {"CUDA_VISIBLE_DEVICES": name, SHARE: str(per_device)}
+                before = {variable: os.environ.get(variable) for variable in own}
+                os.environ.update(own)
                 try:
                     yield name
                 finally:
-                    _restore("CUDA_VISIBLE_DEVICES", before)
+                    for variable, value in before.items():
+                        _restore(variable, value)
                 return
         if not waiting:
             print(f"waiting for one of {len(slots)} GPU slots ({folder})", file=sys.stderr)
@@ -108,8 +114,9 @@ def visible() -> tuple[str, ...]:
     """
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is None:
-        nodes = (re.fullmatch(r"/dev/nvidia(\d+)", path) for path in glob.glob("/dev/nvidia*"))
-        return tuple(map(str, sorted(int(node[1]) for node in nodes if node)))
+        # Numbered from 0, whatever the nodes are called: a container may have /dev/nvidia2 alone.
+        nodes = [path for path in glob.glob("/dev/nvidia*") if re.fullmatch(r"\D+\d+", path)]
+        return tuple(map(str, range(len(nodes))))
     names = [name.strip() for name in chosen.split(",")]
     if "-1" in names:  # CUDA ignores devices after an invalid one
         names = names[: names.index("-1")]
@@ -145,6 +152,12 @@ def _usable(wanted: str, devices: Sequence[str]) -> str:
             return "cuda"
     if wanted == "cuda":
         raise ConfigError(_missing(devices))
+    if devices:
+        print(
+            f"this PyTorch cannot use GPU {', '.join(devices)}, so this job runs on the CPU; with "
+            "device: cpu such jobs run side by side",
+            file=sys.stderr,
+        )
     return "cpu"
 
 

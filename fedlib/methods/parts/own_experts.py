@@ -118,7 +118,8 @@ class Networks:
 
     def outputs(self, members: Tensor) -> Tensor:
         """Indices of the gate's outputs for these experts and the local one; one index for two."""
-        local = members.new_tensor([self.gate.num_outputs - 1])
+        # Filled there: an upload of the number would wait in every step.
+        local = members.new_full((1,), self.gate.num_outputs - 1)
         return local if len(members) == 1 else torch.cat([members, local])
 
     def mean_weights(self, mixtures: Mixture, cohort: Cohort) -> Tensor:
@@ -128,7 +129,7 @@ class Networks:
         """
         gates = mixtures.gate, mixtures.members
         by_example = cohort.score(lambda *own: self.log_weights(*own).exp(), *gates, split="test")
-        local = mixtures.members.new_tensor([self.num_experts])
+        local = mixtures.members.new_full((1,), self.num_experts)
         weights = by_example.new_zeros(cohort.size, self.num_experts + 1)
         weights[:, torch.cat([mixtures.members[0], local])] = cohort.example_mean(
             by_example, "test"

@@ -59,4 +59,4 @@ def sync_weights(relevance: Tensor, alpha: Tensor, kind: str, main: bool) -> Ten
 
 def moved_towards(old: Tree, new: Tree, lam: float) -> Tree:
     """Moving average (1 - lam) old + lam new of all entries, running statistics included."""
-    return tree.map(lambda x, y: (1 - lam) * x + lam * y, old, new)
+    return tree.map(lambda x, y: (1 - lam) * x + lam * y.to(x.device), old, new)
