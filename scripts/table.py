@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from fedlib import seals
 from fedlib.report.tables import render
 from fedlib.report.tables.sheets import TableInputs
+from fedlib.spec.exhibits import KINDS
 from fedlib.workflow import command, provenance
 
 
@@ -18,7 +19,7 @@ def main() -> None:
     args = command.exhibit_parser(__doc__, "csv", "md", "tex", "json").parse_args()
 
     spec = command.json_argument(args.spec)
-    roots = ("scripts/table.py", f"fedlib.report.tables.{spec['kind']}")
+    roots = ("scripts/table.py", f"fedlib.report.tables.{KINDS['table'][spec['kind']].drawn_by}")
     provenance.check_code(args.code, *roots)
     sheet = TableInputs.read(spec, args.metrics, args.clients, args.published).made()
     read = seals.contents(*filter(None, (args.metrics, args.clients, args.published)))

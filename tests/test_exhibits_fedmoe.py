@@ -124,6 +124,10 @@ def test_a_gain_is_the_difference_of_two_federations():
     # It is the same in both states, which then are in one column.
     assert texts(sheet.blocks[0]) == [["FEDMOE", "+3.0 (+3.0 to +3.0)"]]
     assert [head.title for head in sheet.blocks[0].columns[1:]] == ["Gain"]
+    one = shown(("fedmoe",), where, seeds=(0,))
+    columns = [gain, {**gain, "metric": "loss", "title": "Loss"}]
+    numbers = build("global_accuracy", one, collect(one), columns=columns).numbers
+    assert numbers["mean"].notna().all() and numbers["std"].isna().all()  # each seed counts once
 
 
 def test_protocols_of_one_training_have_rows_and_published_numbers_of_their_own():

@@ -1,7 +1,7 @@
 """The inputs of a table or figure.
 
-The kind `gains` of tables is the class `Gains` of `fedlib.spec.tables`, which has its fields, and
-the module `fedlib.report.tables.gains`, whose function makes the table.
+The kind `cost` of tables is the class `Cost` of `fedlib.spec.tables`, which has its fields, and the
+module `fedlib.report.tables.cost`, whose function makes the table; grids share a few modules.
 """
 
 import importlib
@@ -80,7 +80,7 @@ class Inputs:
     @property
     def module(self) -> Any:
         """The module of its kind."""
-        return importlib.import_module(f"fedlib.report.{self.stage}s.{self.kind.kind}")
+        return importlib.import_module(f"fedlib.report.{self.stage}s.{self.kind.drawn_by}")
 
     @cached_property
     def rows(self) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 A kind is a class, such as those of `fedlib.spec.tables` and `fedlib.spec.figures`. A paper declares
 its fields. Its methods tell a plan which views must be evaluated, which part of it a selection of
-runs leaves, and whether it has room for a user's method. The module of the same name in
+runs leaves, and whether it has room for a user's method. The module `drawn_by` in
 `fedlib.report.tables` or `fedlib.report.figures` draws it.
 """
 
@@ -56,7 +56,8 @@ class Exhibit:
       published: value of the column `exhibit` in `papers/<paper>/published.csv` for its numbers;
         None if the paper prints none.
       asks: the question that it answers; by default its kind's `question`.
-      stage: "table" or "figure"; kind: the module that draws it, of classes with a `question`.
+      stage: "table" or "figure"; kind: of classes with a `question`; drawn_by: the module that does
+        it, by default the kind's.
       room_for_others: whether it can show any method, and so a user's.
       of_server: whether it shows results on the server's test examples, which its methods must
         then be able to predict.
@@ -77,6 +78,7 @@ class Exhibit:
 
     stage: ClassVar[str]
     kind: ClassVar[str]
+    drawn_by: ClassVar[str] = ""
     question: ClassVar[str]
     room_for_others: ClassVar[bool] = False
     of_server: ClassVar[bool] = False
@@ -111,6 +113,7 @@ class Exhibit:
         super().__init_subclass__(**rest)
         if "question" in vars(cls):  # the others are base classes of kinds
             cls.kind = re.sub(r"(?<!^)([A-Z])", r"_\1", cls.__name__).lower()
+            cls.drawn_by = cls.drawn_by or cls.kind
             KINDS[cls.stage][cls.kind] = cls
 
     @property

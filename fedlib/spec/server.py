@@ -101,4 +101,5 @@ class GlobalAccuracy(Table):
 class ServerSize(Table):
     """Parameters and traffic of methods with a server, beside the published numbers."""
 
+    drawn_by: ClassVar = "of_server"
     question: ClassVar = "How large are the models, and what is sent?"

@@ -1,4 +1,4 @@
-"""The kinds of tables and their fields; `fedlib.report.tables` has a module for each."""
+"""The kinds of tables and their fields; modules of `fedlib.report.tables` make them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +26,7 @@ class Table(Exhibit):
 class Accuracy(Table):
     """Accuracy over all clients and at the 10th percentile: a block per federation."""
 
+    drawn_by: ClassVar = "of_clients"
     question: ClassVar = "How accurate is each method, for all clients and for the worst tenth?"
     room_for_others: ClassVar = True
     compares: ClassVar = True
@@ -105,6 +106,7 @@ class Gains(Table):
         "<gain>_min" and "<gain>_max".
     """
 
+    drawn_by: ClassVar = "of_clients"
     question: ClassVar = "How far is the method above the best baseline?"
     is_lead: ClassVar = True
 
@@ -120,6 +122,7 @@ class Gains(Table):
 class LearnedAlpha(Table):
     """Fed-MoE's learned weight of a client's own relevance."""
 
+    drawn_by: ClassVar = "of_server"
     question: ClassVar = "Which share do clients learn?"
 
 
@@ -159,6 +162,7 @@ class ProtocolGrid(Table):
         block per family; by default a row is a federation, with its title.
     """
 
+    drawn_by: ClassVar = "of_clients"
     question: ClassVar = "Which way to predict is best?"
 
     protocols: Sequence[Mapping]
@@ -187,6 +191,7 @@ class Views(Table):
       columns: each has the fields of a `ViewColumn`.
     """
 
+    drawn_by: ClassVar = "of_clients"
     question: ClassVar = "How accurate is each method, seen in different ways?"
     room_for_others: ClassVar = True
 

@@ -206,7 +206,7 @@ def check_tuning(at: str, run: Run, seeds: Iterable[int]) -> None:
 
 
 def _check_exhibit(where: str, stage: str, exhibit: Exhibit, paper: Paper) -> None:
-    check_choice(f"{where}.kind", exhibit.kind, registered(f"report.{stage}s"))
+    check_choice(f"{where}.kind", exhibit.drawn_by, registered(f"report.{stage}s"))
     check_unique(f"{where}.labels", exhibit.labels)
     check_unique(f"{where}.federations", exhibit.federations)
     on_them = [run for run in paper.runs if run.federation in exhibit.federations]

@@ -198,8 +198,8 @@ class Plan(Selection):
             }:
                 return run_roots(stage, vars(self.run(paper, federation, label)))
             case "table" | "figure", {"paper": paper}:
-                kind = self.exhibit(stage, paper, wildcards[stage]).kind
-                return script, f"fedlib.report.{stage}s.{kind}"
+                module = self.exhibit(stage, paper, wildcards[stage]).drawn_by
+                return script, f"fedlib.report.{stage}s.{module}"
             case "download", {"dataset": _}:
                 return (script,)
             case "metrics" | "report", _:

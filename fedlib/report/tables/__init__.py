@@ -1,1 +1,1 @@
-"""Tables: a module for each kind, whose `build(given)` makes the `Sheet`."""
+"""Tables: a module for each kind, or for several grids, whose `build(given)` makes the `Sheet`."""

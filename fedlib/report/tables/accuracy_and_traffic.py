@@ -130,17 +130,16 @@ def _traffic(rows: pd.DataFrame) -> dict[str, float]:
 def _columns(mine: pd.DataFrame) -> Columns:
     """A row per run; without published numbers only reproduced ones."""
     compared = sheets.is_compared(mine)
-    rounds = _texts(mine["rounds"], ".0f")
     yield Column("Method"), texts(mine["title"])
-    yield from beside("Accuracy", mine)
+    parts = sheets.theirs(mine), {"reproduced": sheets.means(mine)}, sheets.differences(mine)
+    yield from beside("Accuracy", *parts, compared=compared)
+    rounds = _texts(mine["published_rounds"], ".0f"), {"reproduced": _texts(mine["rounds"], ".0f")}
+    yield from beside("Rounds", *rounds, compared=compared)
     if compared:
-        yield Column("published", "Rounds"), _texts(mine["published_rounds"], ".0f")
-        yield Column("reproduced", "Rounds"), rounds
         yield Column("published", "Sent (GiB)"), _texts(mine["published_gb"], "g")
         yield Column("by rule", "Sent (GiB)"), texts(map(quantity, mine["gb_by_rule"]))
         yield Column("reproduced", "Sent (GiB)"), texts(map(quantity, mine["gb"]))
     else:
-        yield Column("Rounds"), rounds
         yield Column("Sent (bytes)"), texts(map(quantity, mine["gb"] * UNITS["GB"]))
     yield Column("Message"), texts(map(quantity, mine["message"]))
     yield Column("Seeds"), texts(mine["seeds"])

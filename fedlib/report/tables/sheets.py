@@ -4,7 +4,7 @@ A kind defines the numbers of a run, and the columns made of them. The rest of a
 from the exhibit.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 import pandas as pd
@@ -17,6 +17,7 @@ from fedlib.report.tables.render import Block, Cell, Column, Sheet
 
 Columns = Iterable[tuple[Column, list[Cell]]]  # heads, each with the cells below it
 MOMENTS = ("last", "best")
+RUN = ("federation", "dataset", "label", "title")  # see `identity`
 STATISTICS = ("mean", "std", "ci95", "low", "high")
 NARROW = 5  # columns of a table that has room for settings that are the same in all rows
 SETTINGS = {"Clients", "Experts", "Rounds", "Seeds", "Trials", "federations"}  # heads of columns
@@ -126,14 +127,29 @@ def theirs(part: pd.DataFrame, decimals: int = 2) -> list[Cell]:
     return render.best_cells(part["published"].tolist(), printed, decimals)
 
 
-def beside(title: str, part: pd.DataFrame) -> Iterator[tuple[Column, list[Cell]]]:
-    """Published, reproduced and difference under a title; only ours if nothing is published."""
-    if not is_compared(part):
-        yield Column(title), means(part)
-        return
-    yield Column("published", title), theirs(part)
-    yield Column("reproduced", title), means(part)
-    yield Column("difference", title), differences(part)
+def beside(
+    title: str,
+    published: list[Cell],
+    ours: Mapping[str, list[Cell]],
+    difference: list[Cell] | None = None,
+    *,
+    compared: bool,
+    of: str = "",
+    spread: str = "ci95",
+) -> Iterator[tuple[Column, list[Cell]]]:
+    """Published numbers, ours and their difference below a title; only ours if not `compared`.
+
+    Args:
+      ours: by their heads; a single one needs none if nothing is published.
+      of: what the published numbers are of, if of something else.
+      spread: of the numbers, see `Column`.
+    """
+    shown = dict(ours)
+    if compared:
+        shown = {f"published, {of}" if of else "published": published} | shown
+        shown |= {"difference": difference} if difference else {}
+    for head, cells in shown.items():
+        yield Column(*([head, title] if len(shown) > 1 else [title]), spread=spread), cells
 
 
 def is_compared(numbers: pd.DataFrame) -> bool:
@@ -143,12 +159,8 @@ def is_compared(numbers: pd.DataFrame) -> bool:
 
 def identity(federation: dict, run: dict) -> dict[str, str]:
     """The columns that identify a row's run and federation."""
-    return {
-        "federation": federation["name"],
-        "dataset": federation["dataset"],
-        "label": run["label"],
-        "title": run["title"],
-    }
+    values = federation["name"], federation["dataset"], run["label"], run["title"]
+    return dict(zip(RUN, values, strict=True))
 
 
 def statistics(table: pd.DataFrame, key: tuple, prefix: str = "") -> dict[str, float]:

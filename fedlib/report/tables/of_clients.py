@@ -1,0 +1,269 @@
+"""Grids of the clients' accuracy: moments of a run, views of it, ways to predict, and leads.
+
+All but moments are after the last round. Examples of views are clients that trained, a new client
+with labels, and a new shard without labels. The ways to predict of `protocol_grid` are of the same
+trainings; its deviations are over trials, which are seeds here. A lead is that over the best of
+each group of other methods, such as a paper's category: a difference of two means over seeds.
+"""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedlib.errors import DataError
+from fedlib.report import comparisons, exhibits, printed
+from fedlib.report.exhibits import METRIC_TITLES
+from fedlib.report.metrics import PRIMARY
+from fedlib.report.tables import grid, notes, sheets
+from fedlib.report.tables.grid import Look, shown
+from fedlib.report.tables.render import ABSENT, Block, Column, Sheet, percent, points
+from fedlib.report.tables.sheets import RUN, STATISTICS, Columns, TableInputs, block, texts
+from fedlib.results import SHARED
+from fedlib.spec.tables import ViewColumn
+
+SPLITS = {"train": "training", "val": "validation", "test": "test", SHARED: "shared test"}
+DATASET = "unspecified"  # of published ranges of gains
+DECIMALS = 2  # as papers with several protocols print numbers
+
+
+def build(given: TableInputs) -> Sheet:
+    """The table, by its kind.
+
+    Raises:
+      ConfigError, DataError: see the kinds.
+    """
+    kinds = {one.__name__: one for one in (accuracy, views, protocol_grid, gains)}
+    return kinds[given.kind.kind](given)
+
+
+def _measured(given: TableInputs, columns: list[dict], moments: dict, **more: Any) -> pd.DataFrame:
+    """`grid.measured` of all runs at some moments, by prefix."""
+    key = "federation", "label", *PRIMARY._fields, "metric"
+    spots = ((*run, column) for run in given.runs for column in columns)
+    found = {prefix: given.over_seeds(*key, at=at) for prefix, at in moments.items()}
+    return grid.measured(given, spots, found, **more)
+
+
+def accuracy(given: TableInputs) -> Sheet:
+    """The main table of a paper; its numbers have one row per federation, run and metric."""
+    best = exhibits.pick(given.rows, at="best", metric="accuracy", **PRIMARY._asdict())
+    rounds = best.groupby(["federation", "label"])["round"].mean()
+    numbers = _measured(
+        given,
+        [{"column": title, **PRIMARY._asdict(), "metric": m} for m, title in METRIC_TITLES.items()],
+        {"": "last", "best_": "best"},
+        more=lambda data, run, _: {"best_round_mean": rounds[data["name"], run["label"]]},
+    )
+    bests = (f"best_{name}" for name in (*STATISTICS, "round_mean"))
+    return grid.sheet(
+        given,
+        numbers,
+        partial(shown, Look({"last": "", "best": "best_"}, printed=1)),
+        notes.measured(given.exhibit),
+        "All: right predictions over all test examples of the clients that train. Bottom-10%: "
+        "accuracy of the floor(C/10)-th worst of C clients, at least the worst.",
+        f"Last: after the last round. {notes.BEST}",
+        "Difference: reproduced at the best round minus published, in percentage points. "
+        + sheets.HIGHEST,
+        names=(*RUN, "metric", "published", *STATISTICS, "seeds", *bests, "difference"),
+        unpublished=_unpublished(numbers),
+    )
+
+
+def _unpublished(numbers: pd.DataFrame) -> list[str]:
+    """Notes of runs without a published number; none if all lack one, which another note says."""
+    where: dict[str, list[str]] = {}  # titles of the runs, and of the federations
+    for title, mine in numbers.groupby("block", sort=False):
+        known = mine["published"].notna().groupby(mine["title"], sort=False).any()
+        runs = ", ".join(known.index[~known]) if known.any() else "all methods"
+        where.setdefault(runs, []).extend([] if known.all() else [str(title)])
+    notes = [f"No published number: {runs} on {', '.join(on)}." for runs, on in where.items() if on]
+    return notes if sheets.is_compared(numbers) else []
+
+
+def views(given: TableInputs) -> Sheet:
+    """Views side by side; its numbers have one row per federation, run and column.
+
+    The exhibit's `published` is a pattern, see `fedlib.report.comparisons.published`; the
+    numbers are under the column's key and metric.
+
+    Raises:
+      DataError: if no run has any of the columns.
+    """
+    exhibit, declared = given.exhibit, given.kind.formed("columns")
+    columns = [grid.titled(one) | {"key": one.key or one.protocol} for one in declared]
+    numbers = _measured(given, columns, {"": "last"})
+    if numbers["mean"].isna().all():
+        raise DataError(
+            f"no run of {exhibit['name']} was evaluated as the column {declared[0].title!r} "
+            f"says: {'/'.join(declared[0][1:5])}"
+        )
+    known = numbers.groupby("column", sort=False)["mean"].count()
+    absent = "; ".join(known.index[known == 0])
+    view = (*PRIMARY._fields, "metric", "key", "published")
+    return grid.sheet(
+        given,
+        numbers,
+        partial(shown, Look({"reproduced": ""})),
+        notes.measured(exhibit),
+        f"After the last round. A dash: the run was not evaluated so. {sheets.HIGHEST}",
+        f"Not shown, as no run here was evaluated so: {absent}." if absent else "",
+        *(f"{column.title}: {_meaning(column)}." for column in declared),
+        sheets.DIFFERENCE if sheets.is_compared(numbers) else "",
+        names=(*RUN, "column", *view, *STATISTICS, "difference", "seeds"),
+    )
+
+
+def _meaning(column: ViewColumn) -> str:
+    """A column's meaning in words."""
+    text = f"{comparisons.METRICS[column.metric]}, {SPLITS[column.split]} examples of the "
+    text += comparisons.GROUPS[column.group]
+    if column.protocol == PRIMARY.protocol:
+        return text
+    return f"{text}, protocol {column.protocol.replace('_', ' ')}"
+
+
+def protocol_grid(given: TableInputs) -> Sheet:
+    """Ways to predict; its numbers have one row per federation, run and protocol.
+
+    The exhibit's `published` is a pattern, see `fedlib.report.comparisons.published`. Under each
+    protocol's key are the published metrics "accuracy" and "accuracy_std", and "num_trials" of the
+    label "all".
+
+    Raises:
+      ConfigError, DataError: see `fedlib.report.comparisons`.
+    """
+    exhibit, parameter = given.exhibit, given.kind.parameter
+    protocols = comparisons.declared(given.kind.formed("protocols"))
+    comparisons.accuracies(given, protocols)
+
+    def more(federation: dict, run: dict, column: dict) -> dict:
+        number = partial(comparisons.published, given, federation, run["label"])
+        setting = exhibits.setting(parameter, federation) if parameter else federation["title"]
+        return {
+            "block": federation["family"] if parameter else "",
+            "head": exhibits.setting_text(setting),
+            "run": run["title"],
+            "title": f"{column['column']} ({run['title']})",
+            "published_std": number(column["key"], "accuracy_std"),
+            "published_trials": number("all", "num_trials"),
+        }
+
+    common = {**PRIMARY._asdict(), "metric": comparisons.MEAN, "printed": "accuracy"}
+    columns = [common | {"column": x.title, "protocol": x.name, "key": x.key} for x in protocols]
+    numbers = _measured(given, columns, {"": "last"}, more=more, decimals=DECIMALS)
+    spread = notes.spread(exhibit, "± the standard deviation over trials (n - 1)", "deviation")
+    heads = (parameter.rpartition(".")[2] if parameter else "Data", "head"), ("Run", "run")
+    both = (sheets.DIFFERENCE, "Bold: highest of the row, published and reproduced apart.")
+    look = Look({"reproduced": ""}, heads, DECIMALS, spread="std", by_row=True, after=_trials)
+    return grid.sheet(
+        given,
+        numbers,
+        partial(shown, look),
+        f"Percent, {comparisons.METRICS[comparisons.MEAN]}, on the test examples of the clients "
+        f"that train, after the last round; {exhibits.seeds_text(exhibit)}: {spread}. "
+        f"{exhibits.rounds_text(exhibit)}",
+        *comparisons.selection_note(exhibit),
+        *(both if sheets.is_compared(numbers) else ["Bold: highest of the row."]),
+        exhibits.parameter_note(parameter),
+        names=(
+            *(*RUN, "run", "protocol", "published", "published_std", "published_trials"),
+            *(*STATISTICS, "seeds", "difference", "metric", "group"),
+        ),
+        num_keys=len(heads),
+    )
+
+
+def _trials(first: pd.DataFrame) -> Columns:
+    """The numbers of seeds, published and here."""
+    counts = first["published_trials"]
+    theirs = texts(ABSENT if np.isnan(count) else f"{count:.0f}" for count in counts)
+    here = {"reproduced": texts(first["seeds"])}
+    return sheets.beside("Trials", theirs, here, compared=sheets.is_compared(first))
+
+
+def gains(given: TableInputs) -> Sheet:
+    """Leads, beside published ranges; its numbers have one row per federation and group.
+
+    Raises:
+      DataError: if a federation lacks the method, or every method of a group.
+    """
+    exhibit, kind = given.exhibit, given.kind
+    where = {"at": "best", "metric": comparisons.MEAN, **PRIMARY._asdict()}
+    means = given.over_seeds("federation", "label", **where)["mean"]
+    numbers = pd.DataFrame(
+        _gain(exhibit, means.loc[federation["name"]], federation, group, kind.of)
+        for federation in exhibit["federations"]
+        for group in kind.groups
+    )
+    ranges = [_range(given, kind.of, group) for group in kind.groups]
+    found = grid.sheet(
+        given,
+        numbers,
+        _leads,
+        f"Gain of {exhibits.titles(exhibit)[kind.of]} over the best of a group, in percentage "
+        f"points: {comparisons.METRICS[comparisons.MEAN]}, at each seed's round with the highest "
+        f"test accuracy, a selection on the test examples; mean over "
+        f"{exhibits.seeds_text(exhibit)}. {exhibits.rounds_text(exhibit)}",
+        num_keys=2,
+        compared=not np.isnan(ranges).all(),
+    )
+    found.blocks.append(_ranges(numbers, kind.groups, ranges))
+    return found
+
+
+def _gain(exhibit: dict, here: pd.Series, federation: dict, group: dict, of: str) -> dict:
+    """The row of one federation and group; `here` are its means.
+
+    Raises:
+      DataError: if the method, or all of the group, is missing.
+    """
+    others = here[here.index.isin(group["labels"])].drop(of, errors="ignore")
+    if of not in here or others.empty:
+        raise DataError(f"{federation['name']} has no run of {of}, or none of {group['title']}")
+    best = others.idxmax()
+    return {
+        "block": federation["title"],
+        "federation": federation["name"],
+        "dataset": federation["dataset"],
+        "group": group["title"],
+        "label": best,
+        "title": exhibits.titles(exhibit)[best],
+        "other": others[best],
+        "mean": here[of],
+        "gain": printed.difference(here[of], others[best], decimals=2),
+    }
+
+
+def _range(given: TableInputs, of: str, group: dict) -> list[float]:
+    """The smallest and the largest published gain; NaN where there is none."""
+    ends = (given.printed(f"{group['gain']}_{end}") for end in ("min", "max"))
+    return [values.get((DATASET, of), np.nan) for values in ends]
+
+
+def _leads(mine: pd.DataFrame) -> Columns:
+    """A row per group."""
+    yield Column("Over the best of"), texts(mine["group"])
+    yield Column("which is"), texts(mine["title"])
+    yield Column("with"), texts(percent(value, decimals=2) for value in mine["other"])
+    yield Column("of the method"), texts(percent(value, decimals=2) for value in mine["mean"])
+    yield Column("gain"), texts(points(value, 2) for value in mine["gain"])
+
+
+def _ranges(numbers: pd.DataFrame, groups: list[dict], ranges: list[list[float]]) -> Block:
+    """Smallest and largest gain of each group, published and here."""
+    mine = [exhibits.pick(numbers, group=group["title"])["gain"] for group in groups]
+    columns = (
+        (Column("Smallest to largest gain over"), texts(group["title"] for group in groups)),
+        (Column("published"), texts(map(_ends, ranges))),
+        (Column("here"), texts(_ends([gains.min(), gains.max()]) for gains in mine)),
+    )
+    return block("Ranges", columns)
+
+
+def _ends(values: list[float]) -> str:
+    if np.isnan(values).all():
+        return ABSENT
+    return " to ".join(dict.fromkeys(points(value, 2) for value in values))
