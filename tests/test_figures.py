@@ -312,11 +312,12 @@ PEAKS = [0.9, *[0.8] * 7]  # before the last round
     [
         # 0.15 of the room between the ends below the lowest, 0.1 above the highest.
         ([[0.0, end, end] for end in ENDS], (0.8 - 0.15 * 0.14, 0.94 + 0.1 * 0.14)),
-        ([[0.0, end, end] for end in ENDS[:7]], None),  # are few
-        ([[0.0, 0.4, end] for end in ENDS], (0.4, 0.94 + 0.1 * 0.14)),  # half of each in sight
+        ([[0.0, end, end] for end in ENDS[:4]], None),  # are few
+        ([[0.0, 0.4, end] for end in ENDS], (0.4 - 0.15 * 0.14, 0.94 + 0.1 * 0.14)),
         ([[0.0, peak, 0.8] for peak in PEAKS], (0.79, 0.91)),
+        ([[0.0, 0.82, 0.5, 0.82, end] for end in ENDS], (0.5 - 0.15 * 0.14, 0.94 + 0.1 * 0.14)),
     ],
-    ids=["many", "few", "half of each stays in sight", "a peak stays in sight"],
+    ids=["many", "few", "half of each in sight", "a peak in sight", "no curve leaves"],
 )
 def test_many_curves_that_end_close_together_are_shown_where_they_end(curves, limits):
     axes = Figure().subplots()

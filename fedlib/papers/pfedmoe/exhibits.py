@@ -120,7 +120,7 @@ def _figures(name: str) -> dict[str, Exhibit]:
         ),
         f"cost_to_target_{name}": figures.CostToTarget(
             f"Communication and computation to a target, {name} models",
-            f"Clients have {what}. Without a bar: the target is not reached.",
+            f"Clients have {what}. Without a dot: the target is not reached, or nothing is sent.",
             labels,
             on("main", where=lambda setting: setting.target),
             targets=each(lambda setting: setting.target),

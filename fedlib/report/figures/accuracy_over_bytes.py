@@ -47,7 +47,7 @@ def draw(given: Inputs) -> Figure:
         style.method_handles(exhibit, looks),
         f"Communicated: all clients together, up and down; 1 {unit} is {size:,.0f} bytes.",
         *(canvas.spread_text(exhibit, "band"), focused, SILENT_NOTE if silent else ""),
-        style.others_note(exhibit, looks),
+        *(curves.checks_note(exhibit), style.others_note(exhibit, looks)),
     )
 
 

@@ -113,6 +113,7 @@ def _notes(exhibit: dict, looks: dict, stars: dict, focused: str, marks: set[str
         canvas.spread_text(exhibit, "band"),
         CHOSEN_NOTE if stars else "",
         focused,
+        curves.checks_note(exhibit),
         MARKS_NOTE if marks else "",
         *(exhibits.published_note(exhibit, shown=True) if marks else ()),
         style.others_note(exhibit, looks),

@@ -3,6 +3,7 @@
 A figure contains no title: every page that shows a figure has the title above it.
 """
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 
@@ -88,7 +89,7 @@ def finish(figure: Figure, exhibit: dict, handles: list, *sentences: str) -> Fig
     The figure grows in height alone.
     """
     hidden = sum([_uncover(axes) for axes in figure.axes])
-    note = "A wide pale line is a curve that lies under another." if hidden else ""
+    note = "A wide line is a curve that lies under another." if hidden else ""
     high, wide = figure.get_figheight(), WIDTH
     below = 0.0
     drawn, beside = _legend(figure, handles)
@@ -133,6 +134,7 @@ def _footer(figure: Figure, exhibit: dict, *sentences: str) -> Text:
     settings = exhibits.scale_text(exhibit), *exhibits.source_notes(exhibit)
     parts = [*settings, f"{seeds}.", *sentences]
     words = " ".join(part for part in parts if part)
+    words = re.sub(r"= (\d+\.\d{5,})", lambda found: f"≈ {float(found[1]):.4g}", words)
     text = figure.supxlabel("", x=0, y=0, ha="left", va="bottom", fontsize=style.SMALL)
     text.set(color=style.GREY, linespacing=1.25, in_layout=False)
     for characters in range(FOOTER, 0, -4):

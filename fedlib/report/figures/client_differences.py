@@ -16,7 +16,7 @@ from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY
 
-WORSE = "#FFFFFF"  # inside of a bar below 0
+WORSE = 0.3  # opacity of a bar below 0
 
 
 def draw(given: Inputs) -> Figure:
@@ -62,13 +62,17 @@ def draw(given: Inputs) -> Figure:
 def _draw_bars(axes: Axes, values: pd.DataFrame, color: str) -> None:
     """A bar per client, with a whisker over the seeds: values [seeds, clients]"""
     mean = values.mean()
-    colors = [color if value >= 0 else WORSE for value in mean]
+    colors = [color if value >= 0 else (color, WORSE) for value in mean]
     positions = range(len(mean))
     axes.bar(positions, mean, color=colors, edgecolor=color, linewidth=0.8)
     if len(values) > 1:
         spread = [mean - values.min(), values.max() - mean]
         axes.errorbar(positions, mean, spread, linestyle="None", **style.WHISKER)
+    for place in np.flatnonzero(mean == 0):
+        axes.annotate("0", (place, 0), (0, 2), textcoords="offset points", ha="center")
     axes.axhline(0, color=style.GREY, linewidth=0.8)
+    axes.use_sticky_edges = False  # else a line at the edge of the panel is cut
+    axes.autoscale_view(scalex=False)
 
 
 def _draw_steps(axes: Axes, values: pd.DataFrame, color: str) -> None:

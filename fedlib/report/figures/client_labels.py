@@ -58,7 +58,7 @@ def draw(given: Inputs) -> Figure:
     figure = _drawn(exhibit, found)
     redrawn = any(federation.get("per_seed", False) for federation in exhibit["federations"])
     notes = {
-        "Right of the dark line: clients that take no part in training.": any(
+        "Right of the upright line: clients that take no part in training.": any(
             shown.num_seen < len(shown.shares) for shown in found
         ),
         "Not drawn: clients left without examples to train or to be tested on.": any(

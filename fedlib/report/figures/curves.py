@@ -17,7 +17,8 @@ METRICS = {
     "bottom10": "bottom-10% client",
     "accuracy_client_mean": "mean of clients",
 }
-CROWD = 8  # with this many curves in a panel or more, the y axis shows where they end
+CROWD = 5  # with this many curves in a panel or more, the y axis shows where they end
+CHECKED = ("adaptive_experts", "ifca")  # methods that predict with their best check
 SPLITS = {"test": "Test", "val": "Validation", "train": "Training"}
 
 
@@ -79,15 +80,35 @@ def focus(axes: Axes, drawn: Sequence[pd.Series], levels: Sequence[float] = ()) 
     """Cut low first accuracies off the y axis of a crowded panel -> a note of it, or ""
 
     Args:
-      drawn: the curves, as fractions; half of each stays in sight, and so do the peaks.
+      drawn: the curves, as fractions; half of each stays in sight, and so do the peaks. A curve
+        that is in sight stays there.
       levels: other accuracies that must stay in sight.
     """
     bottom, top = axes.get_ylim()
     ends = [*(curve.iloc[-1] for curve in drawn), *levels]
     room = max(ends) - min(ends)
-    start = min(min(ends) - max(0.15 * room, 0.01), *(curve.median() for curve in drawn))
+    margin = max(0.15 * room, 0.01)
+    start = min(*ends, *(curve.median() for curve in drawn)) - margin
+    while (least := min(curve[(curve >= start).cummax()].min() for curve in drawn)) < start:
+        start = least - margin
     if len(ends) < CROWD or start - bottom < (top - bottom) / 3:
         return ""
     peak = max(*levels, *(curve.max() for curve in drawn))
     axes.set_ylim(start, peak + max(0.1 * room, 0.01))
     return "The lowest accuracies, with which curves begin, are not shown."
+
+
+def checks_note(exhibit: dict) -> str:
+    """A note that a curve shows the best of rare checks so far; "" where no method has any."""
+    stopping = {
+        run["title"]: run["params"].get("stop_every", 10)  # as the methods declare it
+        for run in exhibit["runs"]
+        if run["method"] in CHECKED and run["params"].get("stop", "all") != "never"
+    }
+    if not stopping:
+        return ""
+    every = " or ".join(map(str, sorted({*stopping.values()})))
+    return (
+        f"{', '.join(stopping)}: each point shows the models of the best check so far, and there "
+        f"is a check every {every} rounds. So these are steps, not learning curves."
+    )

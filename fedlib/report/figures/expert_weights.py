@@ -35,8 +35,8 @@ def draw(given: Inputs) -> Figure:
         [],
         canvas.first_seed_note(exhibit),
         "After the last round, test examples of the clients that train. The weights of the local "
-        "and the global expert sum to 1. Lines: clients; bars: all of them. Grey: the client has "
-        "no test examples of the class.",
+        "and the global expert sum to 1. Bars: all clients together. Grey: the client has no "
+        "test examples of the class.",
     )
 
 
@@ -53,11 +53,9 @@ def _by_class(clients: pd.DataFrame) -> np.ndarray:
 
 
 def draw_histogram(axes: Axes, counts: np.ndarray, color: str) -> None:
-    """Shares of all examples as bars, and each client's shares as a line; counts [C, bins]."""
+    """Shares of all clients' examples as bars; counts [C, bins]."""
     edges = np.linspace(0, 1, counts.shape[1] + 1)
-    axes.stairs(counts.sum(0) / counts.sum(), edges, fill=True, color=(color, 0.35))
-    for own in counts[counts.sum(1) > 0]:
-        axes.stairs(own / own.sum(), edges, color=color, linewidth=0.6, alpha=0.7)
+    axes.stairs(counts.sum(0) / counts.sum(), edges, fill=True, color=color)
     axes.set(xlim=(0, 1), xlabel="Weight of the local expert", ylabel="Test examples (%)")
     axes.set_ylim(bottom=0)
     canvas.percent_axis(axes)

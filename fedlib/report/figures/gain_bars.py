@@ -114,9 +114,11 @@ def _handles(exhibit: dict, looks: dict, names: list[str], marked: bool) -> list
         Patch(label=title, facecolor=(looks[label].color, 0.75), edgecolor=looks[label].color)
         for label, title in exhibits.titles(exhibit).items()
     ]
-    grey = {"edgecolor": style.GREY}
-    found.append(Patch(label=below, facecolor=(style.GREY, 0.75), **grey))
-    found.append(Patch(label=above, facecolor="none", linestyle=style.DASHED, **grey))
+    color = style.GREY
+    if len(found) == 1:  # its title need not be told from others
+        color = found.pop().get_edgecolor()
+    found.append(Patch(label=below, facecolor=(color, 0.75), edgecolor=color))
+    found.append(Patch(label=above, facecolor="none", linestyle=style.DASHED, edgecolor=color))
     if marked:
         for name, face in ((below, style.GREY), (above, "white")):
             entry = Line2D([], [], label=f"published, {name}", **PRINTED, markerfacecolor=face)

@@ -47,8 +47,7 @@ def draw(
 
 def scale(figure: Figure, image: AxesImage, axes: list[Axes], label: str) -> None:
     """Draw the colour bar, right of the panels."""
-    _, most = image.get_clim()
-    ticks = [0, most / 2, most]
+    ticks = MaxNLocator(nbins=2, steps=[1, 2, 5, 10])
     bar = figure.colorbar(image, ax=axes, aspect=25, pad=0.015, ticks=ticks)
     bar.set_label(label)
 

@@ -30,8 +30,11 @@ def draw(given: Inputs) -> Figure:
         true, guess = of_clients.matrix(mine, "labels"), of_clients.matrix(mine, "recovered")
         axes.axline((0, 0), slope=1, color=style.GREY, linewidth=0.8)
         axes.scatter(true, guess, **POINTS)
-        axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}")
+        most = 1.03 * max(true.max(), guess.max())  # the same on both axes, so that the line is
+        axes.set(xlim=(-0.03 * most, most), ylim=(-0.03 * most, most), aspect="equal")  # a diagonal
         canvas.percent_axis(axes)
+        axes.xaxis.set_major_locator(axes.yaxis.get_major_locator())
+        axes.xaxis.set_major_formatter(axes.yaxis.get_major_formatter())
         about.append(
             f"{run['title']}, {len(mine)} clients: mean total variation "
             f"{recovery.total_variation(guess, true).mean():.3f}, correlation "

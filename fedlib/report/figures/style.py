@@ -117,7 +117,7 @@ def looks(
     Args:
       exhibit: see `fedlib.report.exhibits`.
       shaded: registry name of a method whose runs are shades of its colour instead, from light to
-        dark in row order, for sweeps with more runs than there are dashes.
+        dark in row order, if there are more of them than dashes.
       scores: {label: score}; with more than `CROWD` labels, all but `standing_out` are grey.
     """
     dashes = (DASHED, DOTTED, DASHDOT, LONG)
@@ -129,7 +129,7 @@ def looks(
     for label, (method, look) in first.items():
         alike = [other for other, (_, theirs) in first.items() if theirs == look]
         number = alike.index(label)
-        if method == shaded and len(alike) > 1:
+        if method == shaded and len(alike) > 1 + len(dashes):
             found[label] = shade(look, number, len(alike))
         elif number:
             line = dashes[(number - 1) % len(dashes)]
