@@ -174,19 +174,21 @@ def test_what_is_wrong_with_the_workflow_itself_is_told(told):
     assert made.stream.getvalue() == "WorkflowError:\nscale: unknown 'big'\nthe clock is wrong\n"
 
 
-def test_the_first_table_is_shown_and_no_other(told, tmp_path):
+def test_the_first_table_of_accuracies_is_shown_and_no_other(told, tmp_path):
     made, tell = told
-    tell("run_info", stats={"table": 2, "figure": 1, "total": 3})
-    for number in (1, 2):
-        table = tmp_path / f"{number}.md"
+    tell("run_info", stats={"table": 3, "figure": 2, "total": 5})
+    for number, name in enumerate(("size", "accuracy1", "accuracy2")):
+        table = tmp_path / f"{name}.md"
         table.write_text(f"| table {number} |\n")
         begin(tell, number, "table", [f"{number}.csv", str(table)], paper="pfedmm", table="main")
         tell("job_finished", job_id=number)
-    begin(tell, 3, "figure", ["a.pdf", "a.png"], paper="pfedmm", figure="a")
-    tell("job_finished", job_id=3)
+    for number, name in enumerate(("skew", "accuracy_over_rounds"), 3):
+        begin(tell, number, "figure", [f"{name}.pdf", f"{name}.png"], paper="pfedmm", figure=name)
+        tell("job_finished", job_id=number)
     text = made.stream.getvalue()
-    assert f"The first table: {tmp_path / '1.md'}\n\n| table 1 |\n\n" in text
-    assert "table 2" not in text and "The first figure: a.png\n" in text
+    assert f"The first table: {tmp_path / 'accuracy1.md'}\n\n| table 1 |\n\n" in text
+    assert "table 0" not in text and "table 2" not in text
+    assert "The first figure: accuracy_over_rounds.png\n" in text and "skew" not in text
 
 
 def test_the_first_table_of_a_single_paper_is_left_to_the_end(told, tmp_path):

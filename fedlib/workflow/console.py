@@ -32,7 +32,8 @@ LAST_LINES = 15  # of a failed job's log
 QUOTE = "    | "  # before each of these lines
 ERASE = "\r\033[K"
 PROFILE, WRONG_OPTIONS = "SNAKEMAKE_PROFILE", 2  # Snakemake's variable, argparse's status
-SHOWN = {"table": ".md", "figure": ".png"}  # the first table is shown, the first figure named
+SHOWN = {"table": ".md", "figure": ".png"}  # the first table is shown, the first figure named,
+POINT = "accuracy"  # of those whose names begin so: what every paper is about
 
 
 class Started(NamedTuple):
@@ -180,13 +181,14 @@ class Console(logging.Handler):
         return max(0.0, work - begun) / at_a_time
 
     def _show(self, job: Started) -> None:
-        """Write the first table, and the path of the first figure."""
-        suffix = self.waits.pop(job.rule, None)
-        for file in job.output if suffix else ():
-            if file.endswith(suffix):
+        """Write the first table of accuracies, and the path of the first such figure."""
+        suffix = self.waits.get(job.rule, ".")
+        for file in map(Path, job.output):
+            if file.suffix == suffix and file.name.startswith(POINT):
+                del self.waits[job.rule]
                 self._write(f"The first {job.rule}: {file}")
                 if suffix == ".md":
-                    self._write(f"\n{Path(file).read_text(encoding='utf-8').strip()}\n")
+                    self._write(f"\n{file.read_text(encoding='utf-8').strip()}\n")
 
     def _tell(self) -> None:
         now = time.monotonic()
