@@ -52,8 +52,10 @@ def table(papers: Mapping[str, Paper], folder: Path) -> str:
       folder: docs/results.
     """
     rows, totals = [], [0, 0, 0]
+    lost = [*pd.read_csv(kept.shelf(folder, "full") / "lost.csv")["paper"]]  # none is within two
     for name, paper in papers.items():
         found = counts(paper.numbers, kept.shelf(folder, "full") / name)
+        found[1] += lost.count(name)
         totals = [a + b for a, b in zip(totals, found, strict=True)]
         rows.append([paper.title, *found, claim(name, paper.claims, folder)])
     rows.append(["all", *totals, ""])

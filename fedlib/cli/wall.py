@@ -1,6 +1,7 @@
 """Write docs/results/full/README.md: every published number, with ours beside it.
 
-Costs of runs come from docs/results/full/costs.csv, to which estimates of this folder are added.
+Costs of runs come from docs/results/full/costs.csv, to which estimates of this folder are added;
+docs/results/full/lost.csv has numbers of runs that were not kept, for the picture.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from fedlib.report.pages import kept
 from fedlib.report.wall import cells, page
 from fedlib.workflow.plan import Plan
 
-COSTS, RUN = "costs.csv", ["paper", "federation", "label"]
+COSTS, LOST, RUN = "costs.csv", "lost.csv", ["paper", "federation", "label"]
 MEASURED = "measured"  # a column: whether a run without packed runs was timed
 COLUMNS = [*RUN, "hours", "gb", "machine", MEASURED]
 
@@ -39,7 +40,8 @@ def main(args: argparse.Namespace) -> None:
     every = [of_paper(plan, name, folder, costs) for name in names]
     table = pd.concat(every, ignore_index=True)
     run = table[table["seeds"] > 0]
-    page.draw(run, *(folder / f"{page.PICTURE}.{form}" for form in ("svg", "png")))
+    lost = pd.read_csv(folder / LOST)
+    page.draw(run, lost, *(folder / f"{page.PICTURE}.{form}" for form in ("svg", "png")))
     left = unrun(plan, costs, run)
     unpacked = [
         f"[{pack.parent.relative_to(folder)}]({pack.parent.relative_to(folder)}/README.md)"

@@ -18,6 +18,7 @@ from fedlib.report.pages.contents import NEAR
 from fedlib.report.tables.render import ABSENT, markdown, percent, points
 
 PICTURE = "published"  # .svg and .png beside the page
+TOP = 95  # percent; points above it are shown once more, enlarged
 WHERE = ["dataset", "exhibit", "metric"]  # parts of the head of a column
 
 
@@ -118,44 +119,56 @@ def _hours(hours: float) -> str:
     return f"{hours:.1f}" if hours < 10 else f"{float(f'{hours:.2g}'):,.0f}"
 
 
-def draw(run: pd.DataFrame, *files: Path) -> None:
+def draw(run: pd.DataFrame, lost: pd.DataFrame, *files: Path) -> None:
     """Published against reproduced numbers: a point for each, a colour for each paper.
 
     Args:
       run: numbers that were reproduced.
+      lost: of runs that were not kept; crosses. They count, else misses could be left out.
     """
     with style.styled():
         figure = Figure(figsize=(canvas.WIDTH * 0.6, canvas.WIDTH * 0.6), layout="constrained")
         axes = figure.subplots()
         numbers = 100 * run[["published", "reproduced"]]
         low = 10 * (numbers.min().min() // 10) if len(run) else 0
-        ends = [low, 100]
-        axes.fill_between(
-            ends, *([x + 100 * off for x in ends] for off in (-NEAR, NEAR)), color="#EEEEEE", lw=0
-        )
-        axes.plot(ends, ends, color=style.GREY, linewidth=0.8)
+        inner = axes.inset_axes([0.11, 0.06, 0.28, 0.28])
+        _draw_points(axes, run, [low, 101])
+        _draw_points(inner, run, [TOP, 100.3])
+        inner.set(title=f"above {TOP} %", xticks=[96, 98, 100], yticks=[96, 98, 100])
+        colors = lost["paper"].map(paper_color)
+        axes.scatter(100 * lost["published"], 100 * lost["reproduced"], 22, colors, "x", zorder=3)
         handles = []
         for (key, paper), shown in run.groupby(["paper", "paper_title"]):
-            color = paper_color(key)
-            for is_split, some in shown.groupby("is_split"):
-                face = "white" if is_split else color
-                places = 100 * some["published"], 100 * some["reproduced"]
-                axes.scatter(*places, 18, face, edgecolors=color, zorder=3)
             near = int((shown["difference"].abs() <= NEAR).sum())
-            name = f"{paper}: {near} of {len(shown)} within two points"
-            handles.append(Line2D([], [], color=color, marker="o", linestyle="", label=name))
+            number = len(shown) + int((lost["paper"] == key).sum())
+            name = f"{paper}: {near} of {number} within two points"
+            look = {"color": paper_color(key), "marker": "o", "linestyle": ""}
+            handles.append(Line2D([], [], label=name, **look))
         if run["is_split"].any():
             hollow = Line2D([], [], color=style.GREY, marker="o", mfc="white", linestyle="")
             hollow.set_label("hollow: on EMNIST's test split alone")
             handles.append(hollow)
-        _name(axes, run[run["difference"].abs() > NEAR], low + 20)
-        axes.set(xlabel="Published (%)", ylabel="Reproduced (%)", xlim=ends, ylim=ends)
-        axes.set_aspect("equal")
+        whole = ~run["is_split"] & (100 * run["published"] < TOP)
+        off = run["difference"].abs() > NEAR
+        _name(axes, run[off], low + 20)
+        _name(axes, pd.concat([run[whole & ~off], lost]), low + 20, below=6)
+        axes.set(xlabel="Published (%)", ylabel="Reproduced (%)")
         axes.legend(handles=handles, loc="upper left", borderpad=0.8)
     saving.save(figure, *files)
 
 
-def _name(axes: Axes, points: pd.DataFrame, middle: float) -> None:
+def _draw_points(axes: Axes, run: pd.DataFrame, ends: list[float]) -> None:
+    """The points of a square, the line on which both are equal, and the band around it."""
+    band = [[x + 100 * off for x in ends] for off in (-NEAR, NEAR)]
+    axes.fill_between(ends, *band, color="#EEEEEE", lw=0)
+    axes.plot(ends, ends, color=style.GREY, linewidth=0.8)
+    for (paper, is_split), some in run.groupby(["paper", "is_split"]):
+        color, places = paper_color(paper), (100 * some["published"], 100 * some["reproduced"])
+        axes.scatter(*places, 18, "white" if is_split else color, edgecolors=color, zorder=3)
+    axes.set(xlim=ends, ylim=ends, aspect="equal")
+
+
+def _name(axes: Axes, points: pd.DataFrame, middle: float, below: int = 0) -> None:
     """Name points: to their left above the line and right of `middle`, else to their right.
 
     Points of a method that are less than one percentage point apart have one name.
@@ -170,7 +183,7 @@ def _name(axes: Axes, points: pd.DataFrame, middle: float) -> None:
         axes.annotate(
             f"{title}, {' and '.join(measured)}",
             (x, y),
-            xytext=(5 * side, 0),
+            xytext=(5 * side, -below),
             textcoords="offset points",
             ha="right" if side < 0 else "left",
             va="center",
