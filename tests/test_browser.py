@@ -40,6 +40,8 @@ const choose = (name, value) => {
   field.dispatchEvent(new Event("input", { bubbles: true }));
 };
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+const atFirst = seen(".exhibit").length;
+found(".rest").forEach((rest) => { rest.open = true; });
 const answered = (async () => { %s })();
 addEventListener("load", async () => {
   let answer;
@@ -227,6 +229,26 @@ def test_a_curve_that_is_chosen_stands_out_with_its_own_colour_and_dashes(ask):
     solid, dashed = ["#1f77b4", ""], ["#1f77b4", "7.4 3.2"]  # twice Matplotlib's dashes
     assert found[0] == [solid, dashed]
     assert found[1:] == [["true", True, [dashed]], ["false", False, []], ["true", True, [solid]]]
+
+
+def test_a_grey_curve_that_is_chosen_by_its_method_has_its_name_and_the_method_s_colour(ask, page):
+    text = page.replace('"method": "pFedMM"', '"method": "pFedMM", "own": "#d55e00"')
+    found = ask(
+        """
+      const state = () => [seen(".drawn .name").map((name) => name.textContent),
+        seen(".drawn polyline").map((line) => line.getAttribute("stroke"))];
+      choose("method", "pFedMM");
+      const chosen = state();
+      choose("method", "");
+      return [chosen, state()];
+        """,
+        text=text,
+    )
+    assert found == [[["pFedMM"], ["#d55e00"]], [[], []]]
+
+
+def test_two_exhibits_of_a_paper_are_open_and_the_others_folded(ask):
+    assert ask("return [atFirst, seen('.exhibit').length]") == [2, 3]
 
 
 def test_a_link_opens_what_it_leads_to(ask):

@@ -11,9 +11,10 @@ import json
 import re
 import shlex
 
+from fedlib.environment import ROOT
 from fedlib.errors import DataError
 from fedlib.report import pictures
-from fedlib.report.looks import paper_color
+from fedlib.report.looks import METHODS, paper_color
 from fedlib.report.pages import contents, filling, findings
 from fedlib.report.pages.contents import Chapter, Entry, Report
 from fedlib.report.pages.origin import FACT_TITLES
@@ -26,6 +27,9 @@ LINKS = {  # identifiers in a citation, and their addresses
     r"doi (10\.[^\s;)]+)": r"https://doi.org/\1",
     r"official code: ([\w.-]+/[\w.-]+)": r"https://github.com/\1",
 }
+AT_ONCE = 2  # exhibits of a paper that are not folded
+GREY = "#c6c6c6"  # of curves in the background of a crowded figure
+COLORS = {look.title: look.color for look in METHODS.values()}
 UNITS = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 ENLARGED = 1.3 * 4 / 3  # CSS pixels per point; 1.3 enlarges figures for a screen
 NUMBER = re.compile(r"([+−-]?\d+(?: \d{3})*(?:\.\d+)?(?:e[+-]?\d+)?)(?: ?([kMGTP])\b)?")
@@ -58,6 +62,8 @@ def _template():
         "about": _about,
         "block_family": _block_family,
         "downloads": _downloads,
+        "AT_ONCE": AT_ONCE,
+        "is_ours": lambda paper: (ROOT / f"fedlib/papers/{paper}/README.md").exists(),
         "paper_color": paper_color,
         "picture": _picture,
         "points": render.points,
@@ -123,8 +129,11 @@ def _downloads(sheet: Sheet) -> list[tuple[str, str, str]]:
     ]
 
 
-def _picture(figure: Entry) -> dict:
-    """Address of a figure, its size in CSS pixels, and its numbers."""
+def _picture(chapter: Chapter, figure: Entry) -> dict:
+    """Address of a figure, its size in CSS pixels, and its numbers.
+
+    Curves have their method and, if they are grey as one of many, its colour.
+    """
     path = figure.picture.with_name(f"{figure.picture.name}.svg")
     try:
         data = path.read_bytes()
@@ -137,6 +146,10 @@ def _picture(figure: Entry) -> dict:
     address = _address("image/svg+xml", data)
     file = f"{figure.anchor}.svg"
     panels = pictures.panels(figure.picture)
+    for series in (one for panel in panels for one in panel["series"] if one["line"]):
+        series["method"] = chapter.methods.get(series["name"])
+        if series["color"] == GREY:
+            series["own"] = COLORS.get(series["method"])
     return {"address": address, "width": width, "height": height, "file": file, "panels": panels}
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 import fedlib
 from fedlib.report.looks import paper_color
-from fedlib.report.pages.contents import NEVER_COMPARED, Chapter, Report
+from fedlib.report.pages.contents import Chapter, Report
 from fedlib.report.pages.origin import Resources
 from fedlib.report.tables.render import percent, points
 
@@ -47,7 +47,9 @@ class Picture:
 def headline(content: Report) -> str:
     """A sentence on the number of published numbers that are reproduced."""
     if not content.num_pairs:
-        return NEVER_COMPARED
+        shown = [exhibit for chapter in content.chapters for exhibit in chapter.exhibits]
+        tables = sum(bool(exhibit.sheet) for exhibit in shown)
+        return f"{tables} tables and {len(shown) - tables} figures, on other data than the papers'."
     near = sum(chapter.near for chapter in content.chapters)
     if content.is_paper_scale:
         printed = sum(chapter.printed for chapter in content.chapters)

@@ -69,6 +69,7 @@ function filter() {
   }
   const some = searched.length > 0 || Object.values(wanted).some(Boolean);
   all("nav li details").forEach((chapter) => { chapter.open = some; });
+  all(".rest").forEach((rest) => { rest.open ||= some; });
   for (const part of all(".chapter")) {
     part.hidden = !part.querySelector(".exhibit:not([hidden])");
     const link = document.querySelector(`nav a[href="#${part.getAttribute("aria-labelledby")}"]`);
@@ -114,8 +115,11 @@ addEventListener("beforeprint", () => images.forEach(show));
 // A figure can be saved, as it is or as numbers; their address is made when it is asked for.
 function csv(panels) {
   const field = (value) => (/[",\n]/.test(value ?? "") ? `"${value.replaceAll('"', '""')}"` : value ?? "");
+  const unit = (value, percent) => (percent && value !== null
+    ? Number((100 * value).toPrecision(6)) : value);
   const rows = panels.flatMap((panel) => panel.series.flatMap((series) => series.x.map((x, k) => [
-    panel.title, panel.x, panel.y, series.name, x, series.y[k], series.value?.[k],
+    panel.title, panel.x, panel.y, series.name,
+    unit(x, panel.percent[0]), unit(series.y[k], panel.percent[1]), series.value?.[k],
   ].map((value) => field(value === null ? "" : value)).join(","))));
   return ["panel,x_axis,y_axis,series,x,y,value", ...rows].join("\n");
 }
@@ -140,7 +144,18 @@ function vector(name, about, ...inside) {
   return element;
 }
 // Dashes are as long as in the picture, whose line is about half as wide.
-const stroke = ({ color, dash }) => ({ stroke: color, "stroke-dasharray": dash.map((x) => 2 * x).join(" ") });
+const stroke = ({ own, color, dash }) => ({
+  stroke: own ?? color, "stroke-dasharray": dash.map((x) => 2 * x).join(" "),
+});
+function named(panel, series) { // the name of a chosen curve, where it ends
+  const ends = series.x.map((x, k) => [x, series.y[k]]).filter(([, y]) => y !== null)
+    .map(([x, y]) => place(panel, x, y)).filter((at) => at.every((share) => share >= 0 && share <= 1));
+  const [across, down] = (ends.at(-1) ?? [1, 1]).map(
+    (share, k) => 100 * (panel.box[k] + panel.box[k + 2] * share));
+  const name = make("span", { className: "name" }, series.name);
+  Object.assign(name.style, { right: `${100 - across}%`, top: `${down}%`, color: series.own ?? series.color });
+  return name;
+}
 function draw(panel, series) { // a panel cuts off what is outside
   const known = series.x.map((x, k) => [x, series.y[k]]).filter(([, y]) => y !== null);
   const points = known.map(([x, y]) => place(panel, x, y).join()).join(" ");
@@ -161,13 +176,14 @@ function readable(figure, panels) {
     .map((point) => ({ ...point, at: point.inner.map(
       (share, k) => point.panel.box[k] + point.panel.box[k + 2] * share) }));
   const chosen = new Set();
-  const curves = new Map(panels.flatMap((panel) => panel.series).filter(
-    (series) => series.line && series.name).map((series) => [series.name, series]));
+  const curves = new Map(panels.flatMap((panel) => panel.series).reverse().filter( // the first stays
+    (series) => series.line && series.name).map((series) => [series.name, series]).reverse());
   const redraw = (near) => {
     const lines = panels.flatMap((panel) => panel.series.filter((series) => series.line
-      && (chosen.has(series.name) || series === near))
-      .map((series) => draw(panel, series)));
-    over.replaceChildren(...lines);
+      && (chosen.has(series.name) || series === near)).map((series) => [panel, series]));
+    over.replaceChildren(...lines.map((line) => draw(...line)));
+    all(".name", drawn).forEach((name) => name.remove());
+    drawn.append(...lines.filter(([, series]) => chosen.has(series.name)).map((line) => named(...line)));
     drawn.classList.toggle("chosen", chosen.size > 0);
   };
   drawn.addEventListener("pointermove", (event) => {
@@ -189,18 +205,22 @@ function readable(figure, panels) {
   });
   drawn.addEventListener("pointerleave", () => { reading.hidden = true; redraw(null); });
   if (curves.size < 2) return;
-  const buttons = [...curves].map(([name, series]) => {
+  const buttons = new Map([...curves].map(([name, series]) => {
     const sample = vector("svg", { class: "sample" },
       vector("line", { x2: "100%", y1: "50%", y2: "50%", ...stroke(series) }));
     const button = make("button", { type: "button", ariaPressed: "false" }, sample, name);
-    button.addEventListener("click", () => {
-      if (!chosen.delete(name)) chosen.add(name);
-      button.ariaPressed = String(chosen.has(name));
-      redraw(null);
-    });
-    return button;
-  });
-  const group = make("div", { className: "curves", role: "group", ariaLabel: "Curves" }, ...buttons);
+    button.addEventListener("click", () => set(name, !chosen.has(name)));
+    return [name, button];
+  }));
+  const set = (name, isChosen) => {
+    chosen[isChosen ? "add" : "delete"](name);
+    buttons.get(name).ariaPressed = String(isChosen);
+    redraw(null);
+  };
+  form.elements.method.addEventListener("input", ({ target }) => curves.forEach(
+    ({ method }, name) => set(name, target.value !== "" && method === target.value)));
+  form.addEventListener("reset", () => curves.forEach((_, name) => set(name, false)));
+  const group = make("div", { className: "curves", role: "group", ariaLabel: "Curves" }, ...buttons.values());
   figure.append(group);
 }
 for (const image of images) {
@@ -215,6 +235,13 @@ for (const image of images) {
       saveAs("csv", file.replace(/svg$/, "csv"),
         () => `data:text/csv;charset=utf-8,${encodeURIComponent(csv(panels))}`));
   }
+}
+
+// What is wider than the screen fades at its right end until one has moved there.
+for (const box of all(".wide, .drawing")) {
+  const fade = () => box.classList.toggle("more", box.scrollWidth - box.clientWidth - box.scrollLeft > 2);
+  new ResizeObserver(fade).observe(box);
+  box.addEventListener("scroll", fade, { passive: true });
 }
 
 // The contents: closed on a phone, and following the reader elsewhere.
@@ -243,6 +270,6 @@ function reveal() {
 }
 addEventListener("hashchange", reveal);
 reveal();
-const folded = all(".origin, .pairs, .notes").filter((details) => !details.open);
+const folded = all(".origin, .pairs, .notes, .rest").filter((details) => !details.open);
 addEventListener("beforeprint", () => folded.forEach((details) => { details.open = true; }));
 addEventListener("afterprint", () => folded.forEach((details) => { details.open = false; }));
