@@ -1,4 +1,4 @@
-# `make` lists the targets. Everything runs in .venv, which is built from requirements/main.lock and
+# `make` lists the targets that users need. Everything runs in .venv, which is built from requirements/main.lock and
 # rebuilt when that changes. Works with GNU make 3.81 (macOS) and later.
 
 PYTHON    ?= python3
@@ -69,19 +69,24 @@ workflow = $(BIN)/python -m fedlib make
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo reduced reproduce plan why list report test test-fast lint format
+.PHONY: help help-all install demo reduced reproduce plan why list report test test-fast lint format
 .PHONY: bench bench-peers bench-gpu install-slurm test-slurm test-environments
 .PHONY: check-method test-changed test-device test-faults test-large test-soak
 .PHONY: lock clean keep take wall figures-from docs
 
-help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' Makefile
+# What users need has ##; what only maintainers and clusters need has ###.
+help: override shown = [^\#]\#\#
+help-all: override shown = \#\#
+help help-all:
+	@awk -F ':.*## ' '/^[a-z-]+:.*$(shown) / {printf "  make %-18s %s\n", $$1, $$2}' Makefile
 	@echo
 	@echo 'Variables: $(VARIABLES), explained in the Makefile.'
 
+help-all:  ## list all targets, those for maintainers, too
+
 install: $(STAMP)  ## build .venv; every other target does this first, too
 
-install-slurm: $(SLURM_STAMP)  ## add the packages for Slurm to .venv
+install-slurm: $(SLURM_STAMP)  ### add the packages for Slurm to .venv
 
 demo: $(STAMP)  ## make every table and figure in minutes, without a download
 	@$(workflow) demo
@@ -107,11 +112,11 @@ report: $(STAMP)  ## write results/SCALE/report.html again
 keep: $(STAMP)  ## copy tables, figures and report of PAPER at SCALE to docs/results
 	@$(workflow) keep
 
-take: $(STAMP)  ## bring the runs of FROM=docs/results/full/PAPER into results/full
+take: $(STAMP)  ### bring the runs of FROM=docs/results/full/PAPER into results/full
 	@$(workflow) take
 
 wall: override SCALE = full
-wall: $(STAMP)  ## write docs/results/full/README.md: all published numbers, and ours
+wall: $(STAMP)  ### write docs/results/full/README.md: all published numbers, and ours
 	@$(workflow) wall
 
 figures-from: $(STAMP)  ## draw FROM=docs/results/PAPER again, without any run
@@ -125,7 +130,7 @@ test: $(STAMP)  ## run all tests
 # What most changes break first: the contracts of methods, declarations, plans, rooms and documents.
 FAST := methods rooms documents papers plan narrowing own_methods overrides cli cohort partition
 FAST += metrics tables seals files readme
-test-fast: $(STAMP)  ## run a quarter of the tests, in two minutes; TESTS="-k fedper" for one method
+test-fast: $(STAMP)  ### run a quarter of the tests, in two minutes; TESTS="-k fedper" for one method
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" $(SIDE_BY_SIDE) \
 	  $(if $(findstring tests/,$(TESTS)),,$(FAST:%=tests/test_%.py)) $(TESTS)
 
@@ -134,36 +139,36 @@ check-method: $(STAMP)  ## test a method of yours, FILE=mine/fedper.py: a line f
 	@test -n "$$FEDLIB_METHOD" || { echo 'FILE names a method, such as FILE=mine/fedper.py' >&2; exit 1; }
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -v --tb=short --maxfail=2 --no-header -m contract tests/test_methods.py
 
-test-device: $(STAMP)  ## test all methods on a pretended GPU, or a real one: REAL_DEVICE=cuda
+test-device: $(STAMP)  ### test all methods on a pretended GPU, or a real one: REAL_DEVICE=cuda
 	OMP_NUM_THREADS=1 FEDLIB_DEVICE=all $(BIN)/python -m pytest tests/device $(TESTS)
 
-test-changed: $(STAMP)  ## run the tests that uncommitted changes can reach; ARGS=main: since main
+test-changed: $(STAMP)  ### run the tests that uncommitted changes can reach; ARGS=main: since main
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --changed $(if $(ARGS),$(ARGS),HEAD) $(TESTS)
 
-test-faults: $(STAMP)  ## test kills, damage, full disks, bad input: hours; docs/reliability.md
+test-faults: $(STAMP)  ### test kills, damage, full disks, bad input: hours; docs/reliability.md
 	OMP_NUM_THREADS=1 FEDLIB_FAULTS=long $(BIN)/python -m pytest -s tests/test_faults_*.py $(TESTS)
 
-test-large: $(STAMP)  ## test 3,550 and 10,000 clients, and a plan of 10,016 jobs: half an hour
+test-large: $(STAMP)  ### test 3,550 and 10,000 clients, and a plan of 10,016 jobs: half an hour
 	OMP_NUM_THREADS=1 FEDLIB_FAULTS=long $(BIN)/python -m pytest -s tests/test_large.py $(TESTS)
 
 test-soak: export FEDLIB_SOAK_MINUTES = $(value SOAK_MINUTES)
-test-soak: $(STAMP)  ## repeat jobs for SOAK_MINUTES: do memory, open files or threads grow?
+test-soak: $(STAMP)  ### repeat jobs for SOAK_MINUTES: do memory, open files or threads grow?
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s tests/test_soak.py
 
-test-slurm: $(SLURM_STAMP)  ## test on a Slurm cluster of one node, which it starts; as root
+test-slurm: $(SLURM_STAMP)  ### test on a Slurm cluster of one node, which it starts; as root
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -v -m slurm tests/test_slurm.py $(TESTS)
 
-test-environments: $(ENVIRONMENTS_STAMP)  ## test conda's environments and the container file
+test-environments: $(ENVIRONMENTS_STAMP)  ### test conda's environments and the container file
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -v tests/test_conda.py tests/test_container.py $(TESTS)
 
-lint: $(STAMP)  ## check style and workflow; changes nothing
+lint: $(STAMP)  ### check style and workflow; changes nothing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyrefly check
 	$(BIN)/snakefmt --check Snakefile rules workflow
 	$(BIN)/snakemake --lint
 
-format: $(STAMP)  ## rewrite the code in the project's layout
+format: $(STAMP)  ### rewrite the code in the project's layout
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/snakefmt Snakefile rules workflow
@@ -171,17 +176,17 @@ format: $(STAMP)  ## rewrite the code in the project's layout
 docs: $(DOCS_STAMP)  ## make a site of the documents: docs/site/_build/index.html; fails on a broken link
 	$(BIN)/python -m sphinx -q -W --keep-going -c docs/site . docs/site/_build
 
-bench: $(STAMP)  ## measure the engine's speed; ARGS: see benchmarks/README.md
+bench: $(STAMP)  ### measure the engine's speed; ARGS: see benchmarks/README.md
 	$(BIN)/python -m benchmarks $(ARGS)
 
-bench-peers: $(STAMP)  ## compare the speed with other simulators, which it installs
+bench-peers: $(STAMP)  ### compare the speed with other simulators, which it installs
 	$(BIN)/python -m benchmarks --peers $(ARGS)
 
-bench-gpu: $(STAMP)  ## check a GPU in ten minutes: results, and the fastest executors
+bench-gpu: $(STAMP)  ### check a GPU in ten minutes: results, and the fastest executors
 	$(BIN)/python -m benchmarks.gpu $(ARGS)
 
 LOCKED := --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate
-lock:  ## for maintainers: remake the locks (needs uv)
+lock:  ### for maintainers: remake the locks (needs uv)
 	$(UV) pip compile -q --universal --fork-strategy fewest $(LOCKED) $(ARGS) \
 	  requirements/main.in -o requirements/main.lock
 	for extra in slurm environments docs; do $(UV) pip compile -q --universal --no-deps $(LOCKED) \

@@ -23,6 +23,13 @@ ROOT = Path(__file__).resolve().parents[1]
 KEPT_IN = ROOT / "docs/results"
 
 
+def test_a_page_says_first_if_its_runs_are_not_of_a_commit():
+    for report in KEPT_IN.rglob("REPORT.md"):
+        committed = re.search("- working tree as committed: (.*)", report.read_text())[1]
+        head = "".join(report.with_name("README.md").read_text().splitlines()[:4])
+        assert ("not committed" in head) == ("no" in committed), report
+
+
 def test_a_comparison_with_one_member_is_not_kept():
     def worth(kind, runs, published=None, stage="table"):
         return kept.is_worth_keeping(stage, {"kind": kind, "runs": runs, "published": published})
