@@ -136,7 +136,8 @@ def draw(run: pd.DataFrame, lost: pd.DataFrame, *files: Path) -> None:
         _draw_points(inner, run, [TOP, 100.3])
         inner.set(title=f"above {TOP} %", xticks=[96, 98, 100], yticks=[96, 98, 100])
         colors = lost["paper"].map(paper_color)
-        axes.scatter(100 * lost["published"], 100 * lost["reproduced"], 22, colors, "x", zorder=3)
+        crosses = 100 * lost["published"], 100 * lost["reproduced"], 22, colors
+        axes.scatter(*crosses, marker="x", zorder=3)
         handles = []
         for (key, paper), shown in run.groupby(["paper", "paper_title"]):
             near = int((shown["difference"].abs() <= NEAR).sum())
