@@ -216,6 +216,19 @@ def test_a_point_of_a_curve_is_read_off_and_its_numbers_are_saved(ask):
     assert lines[-1] == 'EMNIST,Round,Loss,"a, b",2,0,' and len(lines) == 7
 
 
+def test_saved_numbers_of_a_percent_axis_are_percent(ask, page):
+    found = ask(
+        """
+      const link = found(".exhibit .save a").find((a) => a.download === "pfedmm-figure-curves.csv");
+      link.addEventListener("click", (event) => event.preventDefault());
+      link.click();
+      return decodeURIComponent(link.href.replace(/^[^,]*,/, "")).split("\\n");
+        """,
+        text=page.replace('"percent": [false, false]', '"percent": [false, true]'),
+    )
+    assert found[3] == "EMNIST,Round,Loss,pFedMM,2,400,"
+
+
 def test_a_curve_that_is_chosen_stands_out_with_its_own_colour_and_dashes(ask):
     found = ask("""
       const drawn = document.querySelector(".drawn");
@@ -316,10 +329,13 @@ def test_on_a_phone_only_tables_and_figures_are_wider_than_the_screen(ask, page)
       const root = inner.documentElement;
       const beyond = root.scrollWidth - root.clientWidth;
       const wide = inner.querySelector(".drawn img").getBoundingClientRect().width;
-      return [beyond, root.clientWidth, inner.querySelector(".contents").open, wide];
+      await pause(50);
+      const fades = inner.querySelector(".drawing").classList.contains("more");
+      return [beyond, root.clientWidth, inner.querySelector(".contents").open, wide, fades];
         """,
         text=frame,
     )
     assert found[0] == 0 and 300 < found[1] <= 390
     assert found[2] is False
     assert found[3] >= 600  # so that words in it can be read
+    assert found[4]  # and one sees that it goes on
