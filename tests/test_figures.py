@@ -21,7 +21,7 @@ from fedlib.report.figures import (
     saving,
     style,
 )
-from fedlib.report.figures.curves import focus
+from fedlib.report.figures.curves import checks_note, focus
 from fedlib.report.figures.saving import wrapped
 from fedlib.spec import SCALES
 from fedlib.workflow.provenance import ROOT
@@ -325,6 +325,17 @@ def test_many_curves_that_end_close_together_are_shown_where_they_end(curves, li
         axes.plot(curve)
     assert bool(focus(axes, [pd.Series(curve) for curve in curves])) == bool(limits)
     assert axes.get_ylim() == pytest.approx(limits) if limits else axes.get_ylim()[0] < 0
+
+
+def test_curves_of_the_best_check_so_far_are_called_so():
+    runs = [
+        {"title": "IFCA", "method": "ifca", "params": {"stop_every": 5}},
+        {"title": "IFCA, to the end", "method": "ifca", "params": {"stop": "never"}},
+        {"title": "FedAvg", "method": "fedavg", "params": {}},
+    ]
+    note = checks_note({"runs": runs})
+    assert note.startswith("IFCA: ") and "every 5 rounds" in note
+    assert checks_note({"runs": runs[1:]}) == ""
 
 
 def test_names_are_broken_at_a_comma_where_that_does():
