@@ -10,6 +10,7 @@ import sys
 from importlib import metadata
 
 import pytest
+import torch
 
 from fedlib import errors
 from fedlib.errors import ConfigError
@@ -163,6 +164,7 @@ def test_a_training_has_as_many_cores_as_are_asked_for(monkeypatch, given, threa
         (IsADirectoryError(21, "Is a directory", "x"), r"\(Is a directory: x\); move it away and"),
         (OSError(27, "File too large", "x"), r"too large: x\); allow more \(ulimit -f\) and"),
         (OSError("HDF5: errno = 5, 'Input/output error'"), "the disk does not work"),
+        (torch.OutOfMemoryError("CUDA out of memory"), "FEDLIB_GPU_SLOTS=1"),
         (MemoryError(), "there is not enough memory; stop other jobs"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "there is not enough memory"),
     ],

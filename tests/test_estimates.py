@@ -2,12 +2,16 @@
 
 import json
 import math
+import os
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from fedlib import seals
 from fedlib.cli import estimate
+from fedlib.cli.run import share_cards
 from fedlib.errors import ConfigError
 from fedlib.forecast.estimates import TIMED, Estimate, Estimates, run_name
 from fedlib.workflow import cells, dryrun, stale, unfinished
@@ -228,3 +232,21 @@ def test_only_runs_that_are_to_be_done_are_estimated_and_a_finished_seed_is_name
     assert request.finished == {"train": Path(files("local-global", 2)[0])}
     assert request.spec["seed"] == 1 and request.data["dataset"] == "digits"
     assert "views" not in request.spec
+
+
+def test_a_gpu_has_as_many_jobs_as_its_memory_suffices_for(monkeypatch, tmp_path):
+    costs = {("a", "train"): Estimate(1, 500), ("b", "train"): Estimate(1, 1000)}
+    on_card = 8 * 1000  # the largest takes eight times its memory of the host
+    for cards, jobs in ((0, 1), (on_card, 1), (3.5 * on_card, 3), (100 * on_card, 8)):
+        assert Estimates("GPU", "a card", costs, cards).jobs_per_card() == jobs
+    assert Estimates("GPU", "a card", {}, on_card).jobs_per_card() == 1
+    path = tmp_path / "estimates.json"
+    train = {"seconds": 1, "mb": 1000}
+    seals.write_json(path, {"card_mb": 3 * on_card, "runs": {"a": {s: train for s in TIMED}}})
+    plan = SimpleNamespace(config={"device": "auto"}, path=lambda name: path)
+    monkeypatch.setattr(os, "cpu_count", lambda: 16)
+    for visible, given, slots in (("0,1", None, "6"), ("0,1", "2", "2"), ("", None, None)):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        monkeypatch.setenv("FEDLIB_GPU_SLOTS", given or "")
+        assert bool(share_cards(plan)) == (slots == "6")
+        assert (os.environ["FEDLIB_GPU_SLOTS"] or None) == slots

@@ -31,6 +31,7 @@ FLOAT_BYTES = 4
 UNKNOWN_MB = 4000  # for a job without an estimate
 SPARE = 1.25  # times the estimated memory
 LEAST_MB = 1000
+ON_CARD, MOST_ON_CARD = 8, 8  # times that memory on a GPU; jobs beside each other there
 NODE_MB = 700  # further memory on a cluster's node, where Snakemake starts twice for each job
 UNKNOWN_MINUTES = {"train": 480, "evaluate": 60}  # for a job without an estimate
 SLOWER = 3.0  # times the estimated time, because nodes may be slower than this machine
@@ -175,11 +176,13 @@ class Estimates:
       unit: "core" or "GPU", to which the seconds refer.
       machine: its name.
       costs: by run and stage.
+      card_mb: megabytes of memory of a GPU; 0 if it is unknown.
     """
 
     unit: str = "core"
     machine: str = ""
     costs: Mapping[tuple[str, str], Estimate] = field(default_factory=dict)
+    card_mb: float = 0
 
     @classmethod
     def read(cls, path: str | Path) -> "Estimates":
@@ -188,7 +191,18 @@ class Estimates:
         for name, run in kept.get("runs", {}).items():
             with contextlib.suppress(KeyError, TypeError):  # another version has other fields
                 costs |= {(name, stage): Estimate(**run[stage]) for stage in TIMED}
-        return cls(kept.get("unit", "core"), kept.get("machine", ""), costs)
+        about = kept.get("unit", "core"), kept.get("machine", "")
+        return cls(*about, costs, kept.get("card_mb", 0))
+
+    def jobs_per_card(self) -> int:
+        """Jobs that a GPU has room for at a time; 1 if their memory or that of the GPU is unknown.
+
+        Of the memory that a job takes on the host, it takes several times as much on a GPU, where
+        the models of many clients, their gradients and activations exist at once.
+        """
+        largest = max((cost.mb for cost in self.costs.values()), default=0)
+        room = self.card_mb / (ON_CARD * largest) if largest else 1
+        return max(1, min(MOST_ON_CARD, int(room)))
 
     def cost(self, stage: str, wildcards: Mapping) -> Estimate | None:
         """The cost of a job; None without an estimate."""

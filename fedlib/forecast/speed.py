@@ -54,6 +54,7 @@ def write(path: Path, asked: Sequence[Request], device: str, raw: str) -> None:
     """
     unit, kind = ("GPU", "gpu") if device == "cuda" else ("core", "cpu")
     machine, kept = environment()[kind], seals.remembered(path)
+    card = torch.cuda.get_device_properties(0).total_memory / 1e6 if unit == "GPU" else 0
     known = {name: dict(kept.get(name, {})) for name in ("sizes", "speeds", "runs")}
     where = {"device": device, "machine": machine, "torch": torch.__version__}
     unknown: dict[str, list[str]] = {}
@@ -71,7 +72,7 @@ def write(path: Path, asked: Sequence[Request], device: str, raw: str) -> None:
             else:
                 known["runs"][request.name] = {stage: x._asdict() for stage, x in found.items()}
     finally:
-        seals.write_json(path, {"unit": unit, "machine": machine, **known})
+        seals.write_json(path, {"unit": unit, "machine": machine, "card_mb": card, **known})
     for error, (first, *others) in unknown.items():
         more = f" and {len(others)} more" if others else ""
         print(f"time unknown: {first}{more}: {error}", flush=True)

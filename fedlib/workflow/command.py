@@ -224,6 +224,11 @@ def _of_the_machine(error: BaseException | None) -> str | None:
     context.
     """
     while error is not None:
+        if type(error).__name__ == "OutOfMemoryError":  # PyTorch's, which is not imported here
+            return (
+                "the GPU has not enough memory for one client; run again with FEDLIB_GPU_SLOTS=1, "
+                "which puts one job on a card, or device=cpu: it goes on from its checkpoint"
+            )
         if isinstance(error, MemoryError) or NO_MEMORY in str(error):
             return "there is not enough memory; stop other jobs or give this one more, run again"
         for number, (what, remedy) in TROUBLES.items():
