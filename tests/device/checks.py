@@ -33,6 +33,7 @@ from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Batched, Loop
 from fedlib.engine.task import Task
 from fedlib.engine.traced import Traced
+from fedlib.environment import environment
 from fedlib.models import char_lstm, load
 from fedlib.run import checkpoint, evaluate
 from fedlib.run.simulate import Course, Simulation
@@ -261,13 +262,17 @@ def shared_storage() -> list[str]:
 
 
 def other_card() -> list[str]:
-    """The second of two devices captures its own steps."""
+    """The second of two devices captures its own steps, and is the one that a result names."""
+    if torch.cuda.device_count() < 2:
+        return []
     second = torch.device(NAME, 1)
     method, federation, course, tolerance = prepared("fedavg")
     simulation = simulation_of(there(method, second), federation, "graphs", **course)
     wrong = differing(numbers(simulation), on_cpu("fedavg", "graphs"), tolerance)
     if not simulation.executor.notes["replays"]:
         wrong.append(f"nothing is replayed: {dict(simulation.executor.notes['not_replayed'])}")
+    if environment(second)["gpu"] != torch.cuda.get_device_name(second):
+        wrong.append("a result names another device")
     return wrong
 
 
