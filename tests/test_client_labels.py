@@ -61,7 +61,7 @@ def test_clients_are_in_the_order_of_their_commonest_class_and_unseen_ones_last(
     )
     assert (train.tolist(), test.tolist()) == ([3, 3, 2, 3], [2, 1, 1, 1])
     assert [line.get_xdata()[0] for line in shares.lines] == [3.5]
-    assert "Right of the dark line: clients that take no part in training." in footer(figure)
+    assert "Right of the upright line: clients that take no part in training." in footer(figure)
 
 
 def test_a_few_clients_are_called_by_their_numbers_from_0_or_by_their_names():

@@ -153,12 +153,13 @@ def test_what_is_shown_is_made_again_where_it_changes(folder):
     expected = names(PLAN, "report")
     for stage in ("table", "figure"):
         exhibits = getattr(PLAN.papers[PAPER], stage + "s")
-        kind = next(iter(exhibits.values())).kind
-        append(folder, f"fedlib/report/{stage}s/{kind}.py", "\nX = 1\n")
-        expected |= {f"{stage} {PAPER}/{key}" for key, x in exhibits.items() if x.kind == kind}
+        module = next(iter(exhibits.values())).drawn_by
+        append(folder, f"fedlib/report/{stage}s/{module}.py", "\nX = 1\n")
+        mine = {key for key, one in exhibits.items() if one.drawn_by == module}
+        expected |= {f"{stage} {PAPER}/{key}" for key in mine}
     shown = {name for name in expected if not name.startswith("report")}
-    tables = [key for key in PLAN.papers[PAPER].tables if f"table {PAPER}/{key}" not in shown]
-    captioned, deleted, *_ = tables
+    others = [key for key in PLAN.papers[PAPER].tables if f"table {PAPER}/{key}" not in shown]
+    captioned, deleted, *_ = (x for x in others if not PLAN.published("table", PAPER, x))
     new = f"_replace(paper.tables[{captioned!r}], caption='New.')"
     redeclare(folder, f"tables={{**paper.tables, {captioned!r}: {new}}}")
     (folder / PLAN.path("table_tex", paper=PAPER, table=deleted)).unlink()

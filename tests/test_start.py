@@ -44,7 +44,8 @@ def loaded(program: str) -> set[str]:
             "import fedlib.report.metrics, fedlib.report.pages.as_html\n"
             "from importlib import import_module\n"
             "from fedlib.spec.exhibits import KINDS\n"
-            "[import_module(f'fedlib.report.{s}s.{x}') for s in KINDS for x in KINDS[s]]",
+            "modules = {(s, x.drawn_by) for s in KINDS for x in KINDS[s].values()}\n"
+            "[import_module(f'fedlib.report.{s}s.{x}') for s, x in modules]",
             ("torch", "fedlib.engine", "fedlib.methods", "matplotlib.pyplot"),
             marks=pytest.mark.slow,
         ),
