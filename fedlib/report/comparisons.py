@@ -128,19 +128,16 @@ def over_trials(values: pd.DataFrame) -> pd.DataFrame:
     return over_seeds(values, key).set_index(key)
 
 
-def published(
-    given: Inputs, federation: dict, label: str, key: str, metric: str, name: str | None = None
-) -> float:
+def published(given: Inputs, federation: dict, label: str, key: str, metric: str) -> float:
     """A published number as a fraction (a count unchanged), NaN if it is not published.
 
-    The published exhibit's `name`, by default the table's, is a pattern, such as
-    "table2-p{p:.1f}-{label}", of the label of a run and the params of its federation. A number
-    counts only for its own data set.
+    The exhibit's `published` is a pattern, such as "table2-p{p:.1f}-{label}", of the label of a run
+    and the params of its federation. A number counts only for its own data set.
 
     Raises:
       ConfigError: if the pattern has a field that the federation lacks.
     """
-    pattern = name or given.exhibit["published"]
+    pattern = given.exhibit["published"]
     if given.published is None or pattern is None:
         return float("nan")
     try:

@@ -30,7 +30,6 @@ class Look:
       decimals: of our numbers; printed: of published ones, in percent.
       spread: of our numbers, see `render.with_spread`.
       by_row: whether the numbers of a row are compared, and not those of a column.
-      is_joined: whether our numbers are shown once where all are the same.
       after: the columns on the right, made of the first numbers of all rows.
     """
 
@@ -40,7 +39,6 @@ class Look:
     printed: int = 2
     spread: str = "ci95"
     by_row: bool = False
-    is_joined: bool = False
     after: Callable[[pd.DataFrame], Columns] = lambda x: [(Column("Seeds"), texts(x["seeds"]))]
 
 
@@ -85,9 +83,8 @@ def measured(
     """A row for each spot: the published number, statistics over seeds, the difference.
 
     Args:
-      spots: a column has a title "column" and what `found` is indexed by; "exhibit", "key" and
-        "printed" are those of its published numbers, by default the table's, the run's label and
-        its own metric. "of" is the title of another published setting.
+      spots: a column has a title "column" and what `found` is indexed by; "key" and "printed" are
+        label and metric of its published numbers, by default the run's label and its own metric.
       found: by prefix, see `over_seeds`; the last known one is compared with published numbers.
       more: further numbers of a spot.
       decimals: of the difference.
@@ -100,14 +97,13 @@ def measured(
             where = tuple(about[name] for name in table.index.names)
             ours |= sheets.statistics(table, where, prefix)
             mean = mean if np.isnan(ours[f"{prefix}mean"]) else ours[f"{prefix}mean"]
-        key = column.get("key") or run.get("printed") or run["label"]
-        metric, name = column.get("printed") or column["metric"], column.get("exhibit")
-        theirs = comparisons.published(given, federation, run["label"], key, metric, name)
+        key, metric = column.get("key") or run["label"], column.get("printed") or column["metric"]
+        theirs = comparisons.published(given, federation, run["label"], key, metric)
         return {
             **{**sheets.identity(federation, run), "block": federation["title"]},
             **{"family": federation["family"], **column},
             **{"published": theirs, **ours, "seeds": len(given.exhibit["seeds"])},
-            "difference": np.nan if column.get("of") else off(mean, theirs, decimals),
+            "difference": off(mean, theirs, decimals),
             **more(federation, run, column),
         }
 
@@ -122,8 +118,7 @@ def titled(column: NamedTuple) -> dict:
 
 def shown(look: Look, mine: pd.DataFrame) -> Columns:
     """The columns of a block: published, ours and difference of each column of its grid."""
-    place = "place" if "place" in mine else "column"
-    parts = [part for _, part in mine.groupby(place, sort=False)]
+    parts = [part for _, part in mine.groupby("column", sort=False)]
     for head, name in look.heads:
         yield Column(head), texts(parts[0][name])
     theirs = _cells(look, parts, "published", look.printed, _printed)
@@ -134,11 +129,9 @@ def shown(look: Look, mine: pd.DataFrame) -> Columns:
     for number, part in enumerate(parts):
         known = [head for head, prefix in look.ours.items() if part[f"{prefix}mean"].notna().any()]
         here = {head: ours[head][number] for head in known or [*ours][:1]}
-        if look.is_joined and len({*map(tuple, here.values())}) == 1:
-            here = {", ".join(here): next(iter(here.values()))}
         difference = texts(render.points(value, look.decimals) for value in part["difference"])
         compared = sheets.is_compared(mine if look.by_row else part)
-        more = {"compared": compared, "of": _same(part, "of"), "spread": look.spread}
+        more = {"compared": compared, "spread": look.spread}
         yield from beside(part["column"].iloc[0], theirs[number], here, difference, **more)
     yield from look.after(parts[0])
 
@@ -154,18 +147,11 @@ def _cells(
 
 
 def _ours(prefix: str, look: Look, part: pd.DataFrame) -> list[str]:
-    text = render.points if _same(part, "minus") else render.percent
-    return render.with_spreads(part, partial(text, decimals=look.decimals), prefix, look.spread)
+    text = partial(render.percent, decimals=look.decimals)
+    return render.with_spreads(part, text, prefix, look.spread)
 
 
 def _printed(look: Look, part: pd.DataFrame) -> list[str]:
-    if _same(part, "minus"):
-        return [render.points(value, look.printed) for value in part["published"]]
     stds = part.get("published_std", np.full(len(part), np.nan))
     pairs = zip(part["published"], stds, strict=True)
     return [render.percent(*pair, look.printed) for pair in pairs]
-
-
-def _same(part: pd.DataFrame, name: str) -> str:
-    """What all numbers of a column say; "" if they say no such thing."""
-    return part[name].iloc[0] if name in part else ""
