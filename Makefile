@@ -18,7 +18,7 @@ CONFIG    ?=
 # `bench`, such as ARGS="--items W1a,W2b --repeats 3"; of `keep`, ARGS=--replace; of `lock`, for
 # uv.
 ARGS      ?=
-# Number of tests at a time, one more than two cores, as some wait for processes; TESTS selects tests, such as TESTS="tests/test_data.py -k pachinko".
+# Number of tests at a time, one more than two cores, as some wait for processes; TESTS selects tests, such as TESTS="tests/data/test_data.py -k pachinko".
 TEST_JOBS ?= 3
 TESTS     ?=
 # For `check-method`: a file with a method of yours.
@@ -128,16 +128,18 @@ test: $(STAMP)  ## run all tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE) $(TESTS)
 
 # What most changes break first: the contracts of methods, declarations, plans, rooms and documents.
-FAST := methods rooms documents papers plan narrowing own_methods overrides cli cohort partition
-FAST += metrics tables seals files readme
+FAST := methods/test_methods project/test_rooms project/test_documents report/test_papers
+FAST += workflow/test_plan workflow/test_narrowing api/test_own_methods workflow/test_overrides
+FAST += workflow/test_cli engine/test_cohort data/test_partition report/test_metrics
+FAST += report/test_tables workflow/test_seals workflow/test_files project/test_readme
 test-fast: $(STAMP)  ### run a quarter of the tests, in two minutes; TESTS="-k fedper" for one method
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" $(SIDE_BY_SIDE) \
-	  $(if $(findstring tests/,$(TESTS)),,$(FAST:%=tests/test_%.py)) $(TESTS)
+	  $(if $(findstring tests/,$(TESTS)),,$(FAST:%=tests/%.py)) $(TESTS)
 
 check-method: export FEDLIB_METHOD = $(value FILE)
 check-method: $(STAMP)  ## test a method of yours, FILE=mine/fedper.py: a line for each rule
 	@test -n "$$FEDLIB_METHOD" || { echo 'FILE names a method, such as FILE=mine/fedper.py' >&2; exit 1; }
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -v --tb=short --maxfail=2 --no-header -m contract tests/test_methods.py
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -v --tb=short --maxfail=2 --no-header -m contract tests/methods/test_methods.py
 
 test-device: $(STAMP)  ### test all methods on a pretended GPU, or a real one: REAL_DEVICE=cuda
 	OMP_NUM_THREADS=1 FEDLIB_DEVICE=all $(BIN)/python -m pytest tests/device $(TESTS)
@@ -146,20 +148,20 @@ test-changed: $(STAMP)  ### run the tests that uncommitted changes can reach; AR
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --changed $(if $(ARGS),$(ARGS),HEAD) $(TESTS)
 
 test-faults: $(STAMP)  ### test kills, damage, full disks, bad input: hours; docs/reliability.md
-	OMP_NUM_THREADS=1 FEDLIB_FAULTS=long $(BIN)/python -m pytest -s tests/test_faults_*.py $(TESTS)
+	OMP_NUM_THREADS=1 FEDLIB_FAULTS=long $(BIN)/python -m pytest -s tests/machine/test_faults_*.py $(TESTS)
 
 test-large: $(STAMP)  ### test 3,550 and 10,000 clients, and a plan of 10,016 jobs: half an hour
-	OMP_NUM_THREADS=1 FEDLIB_FAULTS=long $(BIN)/python -m pytest -s tests/test_large.py $(TESTS)
+	OMP_NUM_THREADS=1 FEDLIB_FAULTS=long $(BIN)/python -m pytest -s tests/workflow/test_large.py $(TESTS)
 
 test-soak: export FEDLIB_SOAK_MINUTES = $(value SOAK_MINUTES)
 test-soak: $(STAMP)  ### repeat jobs for SOAK_MINUTES: do memory, open files or threads grow?
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s tests/test_soak.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s tests/machine/test_soak.py
 
 test-slurm: $(SLURM_STAMP)  ### test on a Slurm cluster of one node, which it starts; as root
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -v -m slurm tests/test_slurm.py $(TESTS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -v -m slurm tests/machine/test_slurm.py $(TESTS)
 
 test-environments: $(ENVIRONMENTS_STAMP)  ### test conda's environments and the container file
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -v tests/test_conda.py tests/test_container.py $(TESTS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -v tests/machine/test_conda.py tests/machine/test_container.py $(TESTS)
 
 lint: $(STAMP)  ### check style and workflow; changes nothing
 	$(BIN)/ruff check .

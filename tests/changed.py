@@ -81,7 +81,8 @@ def _helpers(test: Path) -> set[str]:
             needs for name, needs in _fixtures().items() if name in _text(file).arguments
         )
         names = _text(file).imports.union(*of_fixtures) - {"conftest"}
-        waiting += [TESTS / f"{name}.py" for name in names if (TESTS / f"{name}.py").exists()]
+        places = (folder / f"{name}.py" for name in names for folder in (path.parent, TESTS))
+        waiting += [place for place in places if place.exists()]
     return found
 
 

@@ -58,7 +58,7 @@ def _searched(fault: dict[str, str], checkout: Path) -> str:
 
     tests = [
         test
-        for test in changed.TESTS.glob("test_*.py")
+        for test in changed.TESTS.rglob("test_*.py")
         # What looks for the text of a fault in the code would notice every one.
         if changed.can_reach(test, [fault["file"]]) and test.name != "test_planted.py"
     ]

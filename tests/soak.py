@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import test_stages as stages
+import stages
 
 from fedlib.workflow import warm
 from fedlib.workflow.console import Console

@@ -1,7 +1,8 @@
 """All architectures by name; each builds a module that computes logits as `head(body(x))`.
 
 To add one: write `fedlib/models/<name>.py` with `build(**params) -> nn.Module`, then its name
-here, and its number of parameters in `tests/test_models.py`. A module is imported only when used.
+here, and its number of parameters in `tests/models/test_models.py`. A module is imported only when
+used.
 """
 
 from importlib import import_module

@@ -17,12 +17,12 @@ from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 
+import every_method as contract
 import numpy as np
 import pretended
-import test_methods as contract
 import torch
+from stages import SPEC, evaluation, options, run_here, shards
 from support import clients_with, federation_for, sgd
-from test_stages import SPEC, evaluation, options, run_here, shards
 from torch import Tensor, nn
 
 import fedlib

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pretended
 import pytest
-from test_methods import METHODS
+from every_method import METHODS
 
 from fedlib import models
 

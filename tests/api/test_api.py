@@ -1,0 +1,756 @@
+"""The public API: it computes what the workflow computes, and refuses bad input before that."""
+
+import copy
+import itertools
+import json
+import math
+import pickle
+import random
+import re
+import shutil
+import subprocess
+import sys
+from collections import UserDict
+from dataclasses import dataclass, replace
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import safetensors.torch
+import torch
+from every_method import METHODS
+from scipy import sparse
+from sklearn.datasets import load_digits
+from support import TinyNet, assert_same_result, federation_for, modules_of, same_bits, solver_of
+from torch import nn
+
+import fedlib
+from fedlib import tree
+from fedlib.api import federation, runs
+from fedlib.api.model import builder
+from fedlib.errors import ConfigError, DataError
+from fedlib.federation import Federation
+from fedlib.methods.base import Method
+from fedlib.methods.fedavg import FedAvg
+from fedlib.methods.fedem import FedEM
+from fedlib.models import mlp
+from fedlib.seals import spec_digest
+from fedlib.spec import Data, Run
+from fedlib.workflow import provenance
+from fedlib.workflow.provenance import ROOT
+
+X, Y = load_digits(return_X_y=True)
+X = (X / 16)[:400].astype(np.float32)
+Y = Y[:400]
+CUT = {"num_clients": 5, "alpha": 0.5, "train_fraction": 0.75, "val_fraction": 0.2}
+CUT |= {"unseen_fraction": 0.2}
+SOLVER = {"lr": 0.2, "batch_size": 16, "momentum": 0.5}
+WEIGHTS = [1.0 + label / 10 for label in range(10)]
+BUILD = partial(mlp.build, in_features=64, hidden=8, num_classes=10)
+GOSSIP = {"aggregation": "gossip"}
+quiet = partial(runs.simulate, progress=None, threads=1)
+
+
+def cut(**changes):
+    return fedlib.partition(X, Y, "dirichlet", seed=3, **CUT | changes)
+
+
+# -- the same as the workflow ------------------------------------------------------
+
+
+def script(folder, name, *arguments):
+    """Run a stage's script as the workflow does."""
+    command = [sys.executable, ROOT / f"scripts/{name}.py", *map(str, arguments)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The folder of a run that the workflow's scripts made of the same arrays."""
+    top = tmp_path_factory.mktemp("workflow")
+    (top / "raw/own/digits").mkdir(parents=True)
+    np.savez(top / "raw/own/digits/all.npz", x=X, y=Y)
+    params = {"source": "digits", "scaling": "none"}
+    data = Data("digits", "own", {"kind": "dirichlet", **CUT}, 3, "", "", params).spec()
+    cutting = top / "results/demo/shards/mine/digits"
+    shards = "--shards", f"{cutting}.h5", "--manifest", f"{cutting}.json"
+    script(top, "partition", "--spec", json.dumps(data), "--raw", "raw", *shards)
+    run = Run(
+        *("digits", "fedem", "", "fedem", "mlp", 3),
+        local={"solver": "sgd", **SOLVER},
+        model_params={"hidden": 8},
+        params={"num_experts": 2},
+        participation={"rate": 0.5, "aggregation": "damped"},
+        evaluate_every=2,
+        class_weights=WEIGHTS,
+    ).spec(7) | {"data": spec_digest(data)}
+    folder = top / "results/demo/runs/mine/digits/fedem/seed7"
+    files = "--state", folder / "state.pt", "--history", folder / "history.h5"
+    more = "--checkpoints", top / "checkpoints", "--device", "cpu", "--threads", "1"
+    script(top, "train", "--spec", json.dumps(run), *shards, *files, *more)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def both(trained):
+    """The result of the same run without files, and that of the workflow."""
+    course = {"rounds": 3, "seed": 7, "rate": 0.5, "evaluate_every": 2}
+    course |= {"local": fedlib.SGD(**SOLVER), "class_weights": WEIGHTS}
+    ours = quiet(cut(), BUILD, FedEM, num_experts=2, **course)
+    return ours, fedlib.open_run(trained)
+
+
+@pytest.mark.slow
+def test_a_partition_has_the_arrays_of_the_data_stage(both):
+    ours, theirs = (result.simulation.federation for result in both)
+    assert ours.digests == theirs.digests and ours.num_classes == theirs.num_classes
+
+
+@pytest.mark.slow
+def test_a_run_computes_every_bit_of_the_workflows(both):
+    ours, theirs = both
+    assert same_bits(ours.state, theirs.state)
+    assert_same_result(*(replace(run.history, diagnostics={}) for run in both))
+    assert ours.evaluate().equals(theirs.evaluate())
+
+
+@pytest.mark.slow
+def test_a_finished_run_is_not_opened_with_other_shards(trained, tmp_path):
+    folder = tmp_path / "demo/runs/mine/digits/fedem/seed7"
+    folder.mkdir(parents=True)
+    for name in ("state.pt", "history.h5"):
+        (folder / name).write_bytes((trained / name).read_bytes())
+    other = tmp_path / "demo/shards/mine/digits.json"
+    other.parent.mkdir(parents=True)
+    other.write_text("{}")
+    with pytest.raises(DataError, match="digits.json is not what .* was trained on"):
+        fedlib.open_run(folder)
+
+
+def test_a_module_is_drawn_like_the_function_that_made_it():
+    module = BUILD()
+    nn.init.zeros_(module.head.weight)  # what it has does not count
+    course = {"local": fedlib.SGD(lr=0.1), "rounds": 1, "seed": 5}
+    done = quiet(cut(), BUILD, **course), quiet(cut(), module, threads=2, **course)
+    assert same_bits(*(run.state for run in done))  # whatever the threads
+    assert not module.head.weight.any()
+
+
+def test_what_a_function_returns_is_used_as_it_is_and_left_alone():
+    body, course = nn.Linear(64, 8), {"local": fedlib.SGD(lr=0.1), "rounds": 1}
+    whole = nn.Sequential(body, nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, 10))
+    before = copy.deepcopy(whole)
+    for model in (lambda: whole, lambda: nn.Sequential(body, nn.Linear(8, 10))):
+        result = quiet(cut(), model, **course)
+        assert torch.equal(result.simulation.method.task.init(0)["body.0.weight"], body.weight)
+    assert str(whole) == str(before) and same_bits(whole.state_dict(), before.state_dict())
+
+
+def test_a_run_leaves_pytorchs_threads_and_generator_as_they_are(request):
+    request.addfinalizer(partial(torch.set_num_threads, torch.get_num_threads()))
+    torch.set_num_threads(3)
+    state = torch.get_rng_state()
+    quiet(cut(), BUILD, threads=2, local=fedlib.SGD(lr=0.1), rounds=1)
+    assert torch.get_num_threads() == 3 and torch.equal(state, torch.get_rng_state())
+
+
+@pytest.mark.slow
+def test_the_tutorial_runs(trained, tmp_path, monkeypatch):
+    text = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    code = "\n".join(blocks).replace("results/demo/runs/pfedmm/digits/fedem/seed1234", str(trained))
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(code, names)
+    network, predict = names["network"], names["fedavg"].client_model(7)
+    x = torch.from_numpy(names["clients"].x[:4])
+    saved = names["Net"]().eval()
+    saved.load_state_dict(safetensors.torch.load_file("client7.safetensors"))
+    assert torch.equal(saved(x), network(x))
+    torch.testing.assert_close(network(x).softmax(1), predict(x))
+
+
+# -- results -----------------------------------------------------------------------
+
+
+MIXTURES = {"centmoe", "ensemble", "fedapen", "fedem", "fedjets", "fedmix", "fedmix_clients"}
+MIXTURES |= {"fedmix_vae", "fedmoe", "gated_experts", "moe_fedavg", "pfedmm", "pfedmoe"}
+MIXTURES |= {"plain_mixture", "uniform_mixture"}
+
+
+def network_of(predict):
+    try:
+        return predict.network
+    except ConfigError:
+        return None
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_clients_module_predicts_as_the_client_does(name):
+    federation, params = federation_for(name), METHODS[name][0]
+    tasks = modules_of(name, params.get("num_experts", 1))
+    built = lambda task: tuple(map(built, task)) if isinstance(task, tuple) else task.build()  # noqa: E731
+    more = params | {field: built(task) for field, task in tasks.items()}
+    result = quiet(federation, TinyNet(4, 3), name, local=solver_of(name), rounds=1, **more)
+    found = result.evaluate()
+    found = found[(found.split == "test") & found.group.isin(["seen", "unseen"])]
+    found = found.groupby(["group", "protocol"]).tail(1)  # their last client
+    for row in found.itertuples():
+        own = federation.test.of(row.client)
+        x, y = torch.from_numpy(federation.x[own]), torch.from_numpy(federation.y[own])
+        predict = result.client_model(row.client, row.protocol)
+        probabilities, network = predict(x), network_of(predict)
+        if network is not None:
+            scaled = predict._batch(x).x
+            torch.testing.assert_close(network(scaled).softmax(1), probabilities)
+        if (row.group, row.protocol) == ("seen", "default"):
+            assert (network is None) == (name in MIXTURES)
+        assert (probabilities.argmax(1) == y).double().mean() == pytest.approx(row.accuracy)
+        loss = -probabilities.log().gather(1, y[:, None]).mean()
+        # Of seven digits some are lost, as products of other sizes are added up in other orders.
+        assert loss.item() == pytest.approx(row.loss, rel=1e-4, abs=1e-5)
+
+
+class Net(nn.Module):
+    """As in a model zoo: its last layer is called fc, inside of a sequence."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3)
+        self.norm = nn.BatchNorm2d(4)
+        self.fc = nn.Sequential(nn.Dropout(0.3), nn.Linear(4 * 36, 10))
+
+    def forward(self, x):
+        return self.fc(self.norm(self.conv(x)).relu().flatten(1))
+
+
+def images():
+    x = np.rint(X * 255).astype(np.uint8).reshape(-1, 8, 8)
+    return fedlib.partition(x, Y, "iid", num_clients=3, train_fraction=0.75)
+
+
+def test_the_network_of_a_client_is_the_users_own():
+    result = quiet(images(), Net(), local=fedlib.SGD(lr=0.1), rounds=2)
+    predict = result.client_model(1)
+    network, x = Net().eval(), torch.from_numpy(images().x[:6])
+    network.load_state_dict(predict.network.state_dict())
+    for same in (network, predict.network):
+        torch.testing.assert_close(same(x / 255).softmax(1), predict(x))
+    assert predict._data.x is None  # the examples stay behind
+    assert torch.equal(pickle.loads(pickle.dumps(predict))(x), predict(x))
+    assert torch.equal(predict.state_dict()["client/head/weight"], predict.network.fc[1].weight)
+    assert type(predict.network.fc[0]) is nn.Dropout
+    assert torch.equal(predict(images().x[:6, 0]), predict(x))  # as `partition` takes them
+    with pytest.raises(ConfigError, match="inputs must be torch.uint8"):
+        predict(x / 255)
+    with pytest.raises(ConfigError, match="inputs must be torch.uint8"):
+        predict(x[:, :, :7])
+    again = quiet(images(), Net(), local=fedlib.SGD(lr=0.1), rounds=2)
+    assert torch.equal(again.client_model(1)(x), predict(x))  # masks of dropout are repeated
+
+
+def test_a_clients_module_takes_numbers_in_any_form():
+    predict = quiet(cut(), BUILD, local=fedlib.SGD(lr=0.1), rounds=1).client_model(0)
+    x = np.rint(X[:3] * 16)
+    expected = predict(torch.from_numpy(x))
+    for given in (x.astype(int), x.astype(np.float64), x.tolist(), pd.DataFrame(x)):
+        assert torch.equal(predict(given), expected)
+    for given in (x.astype(str), pd.DataFrame(x).astype(str), None, x.astype(np.uint8), x[0]):
+        with pytest.raises(ConfigError, match="inputs must be"):
+            predict(given)
+
+
+def test_a_clients_module_can_be_moved():
+    predict = quiet(images(), Net(), local=fedlib.SGD(lr=0.1), rounds=1).client_model(1)
+    x = torch.from_numpy(images().x[:6])
+    expected = predict(x)
+    torch.testing.assert_close(predict.double()(x), expected.double())
+    assert predict.network.norm.weight.dtype == torch.float64
+    elsewhere = predict.to("meta")
+    assert elsewhere(x).device.type == elsewhere._batch(x).x.device.type == "meta"
+
+
+def test_a_network_leaves_the_global_generator_alone():
+    predict = quiet(cut(), BUILD, "local", local=fedlib.SGD(lr=0.1), rounds=1).client_model(0)
+    before = torch.get_rng_state()
+    _ = predict.network
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+class Recurrent(nn.Module):
+    """What PyTorch cannot run for several clients at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.gru, self.last = nn.GRU(8, 6, batch_first=True), nn.Linear(6, 10)
+
+    def forward(self, x):
+        return self.last(self.gru(x.reshape(-1, 8, 8))[0][:, -1])
+
+
+def test_a_model_that_cannot_be_batched_runs_client_by_client():
+    result = quiet(cut(), Recurrent(), "fedem", num_experts=2, local=fedlib.SGD(lr=0.1), rounds=1)
+    assert result.simulation.executor.name == "loop"
+    assert result.client_model(0)(X[:3]).shape == (3, 10)
+
+
+def test_an_accuracy_is_the_share_of_right_answers_by_client_and_round():
+    few = cut(num_clients=40, alpha=0.1)  # which leaves some clients without examples
+    result = quiet(few, BUILD, "local", local=fedlib.SGD(lr=0.1), rounds=3, evaluate_every=2)
+    accuracy, federation = result.accuracy(), result.simulation.federation
+    assert accuracy.index.tolist() == [0, 2, 3]
+    assert accuracy.columns.tolist() == federation.client_id[federation.ids("seen")].tolist()
+    sizes = federation.test.sizes[federation.ids("seen")]
+    pooled = (accuracy * sizes).sum(axis=1) / sizes.sum()
+    assert pooled.tolist() == pytest.approx(result.pooled_accuracy().tolist())
+    assert f"{pooled[3]:.1%} seen" in repr(result)
+    last = accuracy.columns[-1]
+    own = federation.test.of(federation.clients.index(last))
+    right = result.client_model(last)(federation.x[own]).argmax(1).numpy() == federation.y[own]
+    assert last >= federation.num_clients and right.mean() == accuracy[last][3]
+
+
+def test_a_plot_has_a_line_for_each_run_of_the_pooled_accuracy():
+    result = quiet(cut(), BUILD, local=fedlib.SGD(lr=0.1), rounds=2)
+    ax = result.plot(result.plot(label="once"), label="twice")
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["once", "twice"]
+    assert ax.yaxis.get_major_formatter()(0.5) == "50"  # percent
+    assert result.plot().get_legend().get_texts()[0].get_text() == "FedAvg"
+    assert ax.lines[0].get_ydata().tolist() == result.pooled_accuracy().tolist()
+    shaded = ax.collections[0].get_paths()[0].vertices[:, 1]
+    low, high = (result.accuracy().quantile(q, axis=1) for q in (0.1, 0.9))
+    assert (shaded.min(), shaded.max()) == pytest.approx((low.min(), high.max()))
+
+
+def test_progress_is_shown_while_a_run_goes_on(capsys):
+    fedlib.simulate(cut(), BUILD, local=fedlib.SGD(lr=0.1), rounds=2)
+    assert "round 2/2  loss" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("gate", [mlp.build(64, 4, 2), lambda: nn.Linear(64, 2)])
+def test_architectures_are_given_as_modules_or_as_what_makes_them(gate):
+    large = [mlp.build(64, [8, 4], 10), lambda: mlp.build(64, [6, 4], 10)]
+    course = {"local": fedlib.SGD(lr=0.1), "rounds": 1, "device": "auto"}
+    result = quiet(cut(), mlp.build(64, 4, 10), "pfedmoe", gate=gate, large=large, **course)
+    assert result.client_model(0)(X[:2]).sum(1).tolist() == pytest.approx([1, 1])
+    with pytest.raises(ConfigError, match="PFedMoE predicts with more than one model"):
+        _ = result.client_model(0).network
+
+
+# -- federations -------------------------------------------------------------------
+
+
+def test_arrays_of_clients_are_theirs():
+    pairs = [(X[:10], Y[:10]), (X[10:30], Y[10:30]), (X[30:35], Y[30:35])]
+    held_out = [(X[40:42], Y[40:42]), (X[42:45], Y[42:45]), (X[45:46], Y[45:46])]
+    made = fedlib.Federation.from_arrays(pairs, held_out, unseen=[1], num_classes=10)
+    assert isinstance(made, Federation) and made.clients == [0, 1, 2]
+    assert made.ids("unseen").tolist() == [1]
+    for split, given in ((made.train, pairs), (made.test, held_out)):
+        for client, (x, y) in enumerate(given):
+            assert np.array_equal(made.x[split.of(client)], x)
+            assert np.array_equal(made.y[split.of(client)], y)
+
+
+def test_a_test_part_that_is_given_is_only_tested_on_unless_it_is_joined_by_name():
+    x = np.arange(400.0)[:, None]
+    parts = {"x": x[:300], "y": Y[:300], "test": (x[300:], Y[300:])}
+    kept = fedlib.partition(kind="dirichlet", num_clients=5, alpha=0.5, **parts)
+    assert {*kept.x[kept.train.rows, 0]} <= {*range(300)} and kept.test.sizes.sum() == 100
+    assert {*kept.x[kept.test.rows, 0]} == {*range(300, 400)}
+    joined = deal(**parts, join_test=True)
+    assert joined.train.sizes.sum() == 320 and joined.x[joined.train.rows].max() >= 300
+
+
+def test_clients_and_classes_keep_the_names_that_a_user_gave():
+    who = np.array(["clinic 3", "clinic 1", "clinic 2"])[np.arange(400) % 3]
+    clients = fedlib.partition(X, [f"digit {y}" for y in Y], "natural", client=who)
+    names = ["clinic 1", "clinic 2", "clinic 3"]
+    assert clients.clients == names and clients.class_name[7] == "digit 7"
+    result = quiet(clients, BUILD, local=fedlib.SGD(lr=0.1), rounds=1)
+    accuracy = result.accuracy()
+    assert accuracy.columns.tolist() == names
+    found = result.evaluate().query("split == 'test'")
+    assert found["client"].tolist() == names and result.history is not None
+    share = result.client_model("clinic 3")(clients.x[clients.test.of(2)]).argmax(1).numpy()
+    right = (share == clients.y[clients.test.of(2)]).mean()
+    assert right == pytest.approx(accuracy["clinic 3"].iloc[-1])
+    for unknown in ("clinic 4", 0, [0, 1], np.array([0, 1])):
+        with pytest.raises(ConfigError, match="no client .*; there are 'clinic 1', 'clinic 2'"):
+            result.client_model(unknown)
+
+
+@pytest.mark.parametrize("kind", ["natural", "writer", "writer_parts"])
+def test_clients_keep_the_numbers_that_a_user_gave(kind):
+    who = np.repeat([9, 1, 4], [2, 198, 200])
+    x = np.repeat(who[:, None], 4, 1)
+    clients = fedlib.partition(x, Y, kind, client=who.astype(float), seed=1)
+    assert len(clients.clients) >= 2  # some leave out who has two examples
+    for place, number in enumerate(clients.clients):
+        assert {*clients.x[clients.train.of(place), 0]} == {number}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("make", [np.copy, torch.tensor])
+def test_arrays_are_copied(make):
+    pixels = (X * 255).astype(np.uint8).reshape(-1, 1, 8, 8)
+    pixels.setflags(write=False)
+    given = make(pixels) if make is torch.tensor else pixels
+    made = deal(given)
+    before = made.x.copy()
+    torch.as_tensor(made.x)  # warns of an array that is read-only
+    if make is torch.tensor:
+        given[:] = 0
+    assert np.array_equal(made.x, before) and made.x.flags.writeable
+
+
+def test_numpys_numbers_are_taken_like_pythons():
+    fields = {"num_clients": 5, "alpha": 0.5, "min_examples": 2, "train_fraction": 0.5}
+    theirs = {"num_clients": np.int64(5), "alpha": np.float32(0.5), "min_examples": np.uint8(2)}
+    theirs |= {"train_fraction": np.float64(0.5), "num_classes": np.int64(10)}
+    made = [
+        fedlib.partition(X, Y, "dirichlet", seed=seed, **given)
+        for seed, given in ((3, fields), (np.int64(3), theirs))
+    ]
+    assert made[0].digests == made[1].digests
+    images = X.reshape(-1, 8, 8)
+    assert fedlib.partition(images, Y, "rotated", num_clients=4, rotations=np.array([0, 90]))
+
+
+def test_columns_of_flags_and_of_whole_numbers_without_gaps_are_numbers():
+    frame = pd.DataFrame({"a": X[:, 3], "b": X[:, 3] > 0.5, "c": pd.array(Y, "Int64")})
+    made = deal(frame, pd.Series(Y > 4, dtype="boolean"))
+    rows = np.column_stack([X[:, 3], X[:, 3] > 0.5, Y])
+    assert np.array_equal(made.x, rows) and made.class_name.tolist() == ["False", "True"]
+
+
+class Flower:
+    """What `from_flower` asks of a FederatedDataset."""
+
+    partitioners = {"train": SimpleNamespace(num_partitions=3)}
+
+    def load_partition(self, number, split):
+        x = np.rint(X * 255).astype(np.uint8).reshape(-1, 8, 8, 1)
+        rows = UserDict(image=x[number::3], label=Y[number::3])
+        rows.column_names, rows.with_format = [*rows], {"numpy": rows}.get
+        return rows
+
+
+def test_a_federated_dataset_of_flower_becomes_a_federation():
+    made = fedlib.Federation.from_flower(Flower())
+    assert made.x.shape == (400, 1, 8, 8) and made.num_clients == 3
+    assert made.test.sizes.tolist() == [27, 27, 27]  # a fifth, rounded up
+    owned = np.concatenate([made.x[split.of(1)] for split in (made.train, made.test)])
+    given = Flower().load_partition(1, "train")["image"]
+    assert np.array_equal(np.sort(owned.sum((1, 2, 3))), np.sort(given.sum((1, 2, 3))))
+
+
+# -- bad input ---------------------------------------------------------------------
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(64, 64), nn.Linear(64, 64)
+        self.two.weight = self.one.weight
+
+    def forward(self, x):
+        return self.two(self.one(x).relu())
+
+
+class Scaled(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x):
+        return x * self.factor
+
+
+MODELS = {
+    "model must be a torch.nn.Module, or a function that makes one, got 3": 3,
+    "model gives NaN before its first step": nn.Sequential(Scaled(math.nan), nn.Linear(64, 10)),
+    "model gives 64 numbers for an input": nn.Sequential(nn.Flatten()),
+    "model gives 3 numbers for an input, and must give 10": nn.Linear(64, 3),
+    "model gives 64x10 numbers": nn.Sequential(nn.Unflatten(1, (64, 1)), nn.Linear(1, 10)),
+    "model cannot read inputs of 64 numbers: RuntimeError: mat1": nn.Linear(65, 10),
+    "its last layer, Linear '0', must give the logits": nn.Sequential(
+        nn.Linear(64, 10), nn.Softmax(1)
+    ),
+    "model: body.1.weight is frozen": lambda: BUILD().requires_grad_(False),
+    "model: AlphaDropout '0' draws from the global generator of PyTorch": nn.Sequential(
+        nn.AlphaDropout(0.2), nn.Linear(64, 10)
+    ),
+    "model has weights of torch.float64; give model.float": nn.Linear(64, 10).double(),
+    "model: body.0.weight has no shape yet; run the model once first": nn.ModuleDict(
+        {"body": nn.Sequential(nn.LazyLinear(8)), "head": nn.Linear(8, 10)}
+    ),
+    "MultiheadAttention 'out' has weights and no reset": nn.ModuleDict(
+        {"out": nn.MultiheadAttention(8, 2)}
+    ),
+}
+
+
+@pytest.mark.parametrize("told", MODELS)
+def test_a_model_that_cannot_be_trained_is_refused_before_any_round(told):
+    with pytest.raises(ConfigError, match=told):
+        quiet(cut(), MODELS[told], local=fedlib.SGD(lr=0.1), rounds=10**9)
+
+
+def test_a_last_layer_that_others_share_is_no_head():
+    with pytest.raises(ConfigError, match="Linear 'two', must be used once"):
+        builder(Tied, torch.ones(2, 64), "model")
+    with pytest.raises(ConfigError, match="has no layer with weights"):
+        builder(nn.Flatten, torch.ones(2, 64), "gate")
+
+
+SETTINGS = {
+    "no method 'fedawg'; nearest: fedavg": {"method": "fedawg"},
+    "method must be a name or a class of a method": {"method": Net},
+    "fedem has no num_expert; nearest: num_experts": {"num_expert": 3, "method": "fedem"},
+    "num_experts must be": {"num_experts": 0, "method": "fedem"},
+    "experts must fit into memory": {"num_experts": 10**12, "method": "fedem"},
+    "rounds must be at least 0, got -1": {"rounds": -1},
+    "rounds must be a whole number, got 2.5": {"rounds": 2.5},
+    "seed must be a whole number, got None": {"seed": None},
+    "seed must be in .* got -1": {"seed": -1},
+    "course must be a dict, got 'gossip'": {"course": "gossip"},
+    "course must be a dict, got \\[1\\]": {"course": [1]},
+    "epochs must be left out beside steps, got 5": {"local": fedlib.SGD(lr=0.1, epochs=5, steps=3)},
+    "executor must be a word, got None": {"executor": None},
+    **{f"threads must be .* got {x!r}": {"threads": x} for x in (-1, 0, "2", 1.5, True, 100_000)},
+    "gate_features must be 64, .* got 8": {
+        **{"method": "gated_experts", "num_experts": 2, "gate_features": 8}
+    },
+    "num_experts must be a whole number, got '3'": {"method": "fedem", "num_experts": "3"},
+    "class_weights .* not all 0, got": {"class_weights": [0] * 10},
+    "class_weights .* of at least 0": {"class_weights": [-1] + [1] * 9},
+    "class_weights .* one for each class, got 'abc'": {"class_weights": "abc"},
+    "seed must be a whole number, got '3'": {"seed": "3"},
+    "progress must be a function, such as print, or None, got True": {"progress": True},
+    r"rate must be in \(0, 1\], got 2": {"rate": 2},
+    "course has no agregation; nearest: aggregation": {"course": {"agregation": "gossip"}},
+    "local must be a solver, .* got a torch.optim.sgd.SGD": {
+        "local": torch.optim.SGD(nn.Linear(1, 1).parameters())
+    },
+    "the first argument must be a federation, .* got Net": {"federation": Net()},
+    "no method 'PFedMM'; nearest: pfedmm": {"method": "PFedMM"},
+    r"lr belongs to the solver: local=fedlib.SGD\(lr=...\)": {"lr": 0.1},
+    "fedem needs num_experts; see help": {"method": "fedem"},
+    "executor must be auto, loop": {"executor": "fast"},
+    "device must be one of auto, cpu, cuda, cuda:1, got 'gpu'": {"device": "gpu"},
+    "gate must be a torch.nn.Module, or a function": {"method": "pfedmoe", "gate": 3},
+    "class_weights must be 10 numbers, one for each class, got 2": {"class_weights": [1, 2]},
+    "pfedmoe needs .*gate": {"method": "pfedmoe"},
+}
+
+
+@pytest.mark.parametrize("told", SETTINGS)
+def test_a_setting_that_makes_no_sense_is_refused_in_one_line(told):
+    given = {"federation": cut(), "model": BUILD, "method": "fedavg", "threads": 1}
+    given |= {"local": fedlib.SGD(lr=0.1), "rounds": 1, "progress": None}
+    with pytest.raises(ConfigError, match=told) as caught:
+        fedlib.simulate(**given | SETTINGS[told])
+    assert "\n" not in str(caught.value)
+
+
+COUNTER = itertools.count()
+
+
+def noisy(draw):
+    class Noisy(FedAvg):
+        def round(self, state, cohort):
+            after = super().round(state, cohort)
+            return after._replace(params=tree.map(lambda x: x + draw(x), after.params))
+
+    return Noisy
+
+
+class Summed(FedAvg):
+    def round(self, state, cohort):
+        start = cohort.broadcast(state.params)
+        fitted, _ = cohort.fit(self.task.losses, start, local=self.local)
+        return state._replace(params=cohort.average(fitted, state.params))
+
+
+def returning(name, value):
+    """FedAvg with a function that makes something else of what FedAvg's returns."""
+    own = {name: lambda self, *args: value(getattr(FedAvg, name)(self, *args))}
+    return type("Wrong", (FedAvg,), own)
+
+
+class Bare(FedAvg):
+    eta: float = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoSolver(Method):
+    pass
+
+
+METHODS_OF_USERS = {
+    r"Bare is not a dataclass; write @dataclass\(frozen=True, kw_only=True\) above it": Bare,
+    "NoSolver has no field local, the clients' solver; add local: Solver": NoSolver,
+    r"Wrong.round must return a state like init's, got None": returning("round", lambda s: None),
+    r"a state like init's, got one that differs in .params\['new'\]": returning(
+        "round", lambda state: state._replace(params={**state.params, "new": torch.ones(1)})
+    ),
+    r"\['body.1.bias'\] was \(torch.float32, \[8\]\) and is \(torch.float64, ": returning(
+        "round",
+        lambda state: state._replace(
+            params=state.params | {"body.1.bias": torch.zeros(8).double()}
+        ),
+    ),
+    r"Summed: the loss must be a scalar, got shape \[10\]": Summed,
+    r"return log-probabilities; the probabilities of an example sum to 10": returning(
+        "predict", torch.zeros_like
+    ),
+    r"predict must return log-probabilities of shape \[20, 10\], got \[20\]": returning(
+        "predict", lambda log_probs: log_probs[:, 0]
+    ),
+    "Noisy draws from the global generator of PyTorch": noisy(torch.randn_like),
+    "Noisy draws from the global generator of NumPy": noisy(lambda x: np.random.rand()),
+    "Noisy draws from the global generator of Python": noisy(lambda x: random.random()),
+    r"Noisy gives another .params.* when a round": noisy(lambda x: next(COUNTER)),
+}
+
+
+@pytest.mark.parametrize("told", METHODS_OF_USERS)
+def test_what_a_users_method_returns_is_checked_before_the_run(told):
+    with pytest.raises(ConfigError, match=told):
+        quiet(cut(), BUILD, METHODS_OF_USERS[told], local=fedlib.SGD(lr=0.1), rounds=10**9)
+
+
+def test_a_trial_changes_nothing_of_the_run_of_a_users_method():
+    done = []
+    for kind, course in itertools.product((FedAvg, returning("round", lambda s: s)), ({}, GOSSIP)):
+        result = quiet(cut(), BUILD, kind, local=fedlib.SGD(lr=0.1), rounds=1, course=course)
+        done.append(result)
+    assert same_bits(done[0].state, done[2].state) and same_bits(done[1].state, done[3].state)
+    assert_same_result(done[0].history, done[2].history)
+
+
+own = federation.Federation.from_arrays
+FIVE = {"num_clients": 5}
+
+
+def deal(x=X, y=Y, **more):
+    return fedlib.partition(x, y, "iid", **FIVE, **more)
+
+
+def words(fourth, values=("cat", "dog") * 200):
+    """These values with another one in fourth place."""
+    return [*values[:3], fourth, *values[4:]]
+
+
+FEDERATIONS = {
+    "alpha must be a positive number, got -1": lambda: cut(alpha=-1),
+    "has no parameter 'alfa'; it takes num_clients, alpha": lambda: cut(alfa=1),
+    "no partition 'iidd'; nearest: iid": lambda: fedlib.partition(X, Y, "iidd"),
+    "partition iid needs num_clients; see help": lambda: fedlib.partition(X, Y, "iid"),
+    r"data of client 0: expected a pair \(inputs, labels\), got nd": lambda: own([X, X], [X, X]),
+    "client 1: expected .* got 3 values": lambda: own([(X, Y), (X, Y, Y)], [(X, Y)] * 2),
+    "train must be a list, a pair for each client, got dict": lambda: own({0: (X, Y)}, [(X, Y)]),
+    "unseen must be positions of clients": lambda: own(*[[(X, Y)] * 2] * 2, unseen=[True, False]),
+    r"of clients in train, such as \[3, 7\]": lambda: own(*[[(X, Y)] * 2] * 2, unseen=3),
+    "y must have 400 values as x": lambda: fedlib.partition(X, Y[1:], "natural"),
+    "which the data lack": lambda: fedlib.partition(X, Y, "natural"),
+    "train data of client 1 is empty": lambda: own([(X, Y), (X[:0], Y[:0])], [(X, Y)] * 2),
+    "same clients, got train of 2, test of 1": lambda: own([(X, Y)] * 2, [(X, Y)]),
+    "unseen must be some of the clients": lambda: own([(X, Y)], [(X, Y)], unseen=[0]),
+    "train data of client 1 has inputs": lambda: own([(X, Y), (X[:, :9], Y)], [(X, Y)] * 2),
+    "test must be a list, .* got NoneType": lambda: own([(X, Y)], None),
+    r"test must be \(inputs, labels\) or .* got ndarray": lambda: cut(test=X),
+    "the data: x cannot become an array": lambda: fedlib.partition([[1], [1, 2]], Y, "iid", **FIVE),
+    "no partitioned split": lambda: fedlib.Federation.from_flower(Flower(), split="all"),
+    "deals regardless of clients; leave client": lambda: cut(client=Y),
+    "iid deals regardless of clients": lambda: deal(test=(X, Y, Y)),
+    "y of example 3 is missing": lambda: deal(y=words(None)),
+    "y of example 3 is missing, got 'nan'": lambda: deal(y=[*words(float("nan"))]),
+    r"the data: y of example 3 is missing": lambda: deal(y=pd.Series(words(pd.NA), dtype="string")),
+    "client of example 3 is missing": lambda: fedlib.partition(X, Y, "natural", client=words(None)),
+    "y must be integers or words, got int and str": lambda: deal(y=np.array(words(3), object)),
+    "x must be an array or a list, got NoneType": lambda: deal(None),
+    "x must be an array or a list, got generator": lambda: deal(row for row in X),
+    "x must be an array or a list, got str": lambda: deal("text"),
+    "got csr_matrix; take toarray": lambda: deal(sparse.csr_matrix(X)),
+    "client must be an array or a list": lambda: fedlib.partition(X, Y, "natural", client=3),
+    "x has masked values": lambda: deal(np.ma.masked_greater(X, 0.9)),
+    "has an integer beyond": lambda: deal(np.full(X.shape, 2**24 + 1)),
+    "column 'b' must be numbers, got": lambda: deal(pd.DataFrame({"a": Y, "b": "u"})),
+    "column 'a' has no value for example 3": lambda: deal(
+        pd.DataFrame({"a": pd.array(words(None, Y.tolist()), "Int64")})
+    ),
+    "num_classes must be an integer of at least 1, got 3.0": lambda: deal(num_classes=3.0),
+    "num_classes must be an integer .* got '3'": lambda: deal(num_classes="3"),
+    "num_classes must be an integer .* got nan": lambda: deal(num_classes=float("nan")),
+    "num_classes must be at most": lambda: deal(num_classes=10**9),
+    "all labels are 0, one class": lambda: deal(y=Y * 0),
+    "no column 'img'": lambda: fedlib.Federation.from_flower(Flower(), x="img"),
+}
+
+
+@pytest.mark.parametrize("told", FEDERATIONS)
+def test_a_federation_that_makes_no_sense_is_refused(told):
+    with pytest.raises((ConfigError, DataError), match=told):
+        FEDERATIONS[told]()
+
+
+def test_a_client_tests_on_a_fifth_unless_another_fraction_is_given():
+    frame, words = pd.DataFrame(X), pd.Series([f"digit {y}" for y in Y])
+    clients = fedlib.partition(frame, words, "iid", **FIVE)
+    assert clients.test.sizes.tolist() == [16] * 5 and clients.num_classes == 10
+    assert fedlib.partition(X, Y, "iid", train_fraction=0.5, **FIVE).test.sizes[0] == 40
+
+
+def test_a_history_is_printed_as_names_and_shapes():
+    history = quiet(cut(), BUILD, local=fedlib.SGD(lr=0.1), rounds=3).history
+    assert "seen/default/test" in repr(history) and "bytes_up [4]" in repr(history)
+    assert len(repr(history)) < 400
+
+
+def test_what_a_result_does_not_have_is_told_with_what_it_has():
+    result = quiet(cut(), BUILD, local=fedlib.SGD(lr=0.1), rounds=1)
+    with pytest.raises(ConfigError, match="no accuracies of server/default/test; there are seen/"):
+        result.accuracy("server")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'groups'"):
+        result.plot(groups="unseen")
+    with pytest.raises(ConfigError, match="no client 99; there are 0, 1, 2, 3, 4"):
+        result.client_model(99)
+    with pytest.raises(ConfigError, match="FedAvg has no protocol 'best' for seen clients"):
+        result.client_model(result.accuracy().columns[0], "best")
+    with pytest.raises(ConfigError, match=r"inputs must be torch.float32 of shape \[B, 64\]"):
+        result.client_model(0)(torch.zeros(2, 8, 8))
+
+
+@pytest.mark.slow
+def test_a_run_that_was_copied_out_of_its_results_is_refused(trained, tmp_path):
+    for depth in ("copy", "a/b/c/d/e/f"):
+        shutil.copytree(trained, tmp_path / depth)
+        with pytest.raises(DataError, match="must be at its place in a results folder"):
+            fedlib.open_run(tmp_path / depth)
+
+
+@pytest.mark.parametrize("folder", ["nothing", "a_file/history.h5"])
+def test_what_is_no_folder_of_a_run_is_refused(folder, tmp_path):
+    (tmp_path / "a_file").write_text("")
+    with pytest.raises(DataError, match="must be the folder of a finished run, such as results"):
+        fedlib.open_run(tmp_path / folder)
+
+
+# -- what an import brings ---------------------------------------------------------
+
+
+def test_every_public_name_is_there():
+    assert all(getattr(fedlib, name) is not None for name in fedlib.__all__)
+    assert {*fedlib.__all__} <= {*dir(fedlib)}
+    with pytest.raises(AttributeError, match="has no attribute 'simulat'"):
+        _ = fedlib.simulat
+
+
+def test_no_job_depends_on_the_public_names():
+    scripts = [f"scripts/{file.name}" for file in (ROOT / "scripts").glob("*.py")]
+    assert not [name for name in provenance.closure(*scripts) if name.startswith("fedlib.api")]

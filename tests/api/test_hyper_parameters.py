@@ -1,0 +1,239 @@
+"""Hyper-parameters that mean nothing, and solvers and models that fit no method, are refused."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from math import inf
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from every_method import every_method, make
+from support import sgd, tiny_task
+from torch import nn
+
+from fedlib.engine.schedules import Schedule
+from fedlib.engine.solvers import SGD, Adam, Solver
+from fedlib.engine.task import Task
+from fedlib.errors import ConfigError
+from fedlib.methods.base import Method, Range
+from fedlib.models import leaf_cnn, mlp, transformer
+from fedlib.run.simulate import Course
+
+# A value that means nothing to any method, by type; where ranges are bounded, what is beyond, too.
+WRONG = {str: "mine", tuple[str, ...]: ["mine"], tuple[int, ...]: [-1]}
+WRONG |= dict.fromkeys((int, float, int | None, float | None), -1)
+UNBOUNDED = {"alpha"}  # of mixtures, which learn it
+
+
+def senseless(method):
+    """Hyper-parameters, each with a value."""
+    known = {field.name: field.type for field in fields(method)}
+    for name in known.keys() & method.ranges.keys():
+        low, high, ends = method.ranges[name]
+        yield name, low if ends[0] == "(" else low - 1
+        yield from [(name, high if ends[1] == ")" else high + 1)] if high < inf else []
+    for name, kind in known.items():
+        if kind in WRONG and name not in UNBOUNDED - method.ranges.keys():
+            yield name, WRONG[kind]
+
+
+@every_method
+def test_hyper_parameters_that_mean_nothing_are_refused(name):
+    method = make(name)
+    for field, value in senseless(method):
+        shown = value[0] if isinstance(value, list) else value
+        with pytest.raises(ValueError, match=f"got .*{re.escape(repr(shown))}"):
+            replace(method, **{field: value})
+    for base in type(method).__mro__:  # and what its bases declare it declares
+        assert vars(base).get("choices", {}).keys() <= method.choices.keys()
+        assert vars(base).get("ranges", {}).keys() <= method.ranges.keys()
+
+
+def flat(channels):
+    """A network whose convolution's output is the hidden layer's input."""
+    return Task(partial(leaf_cnn.build, 3, conv1=4, conv2=channels, hidden=6, dropout=0.0))
+
+
+def without_bias():
+    net = nn.Module()
+    net.body, net.head = nn.Linear(4, 2), nn.Linear(2, 3, bias=False)
+    return net
+
+
+TEXTS = Task(partial(transformer.build, 2, "bert-lite", vocabulary=20))
+FIVE_AND_SIX, TWO = (tiny_task(hidden=5), tiny_task(hidden=6)), tiny_task(classes=2)
+COSINE, DECAY = sgd(schedule=Schedule("cosine")), {"exploration": "eps_decay_b"}
+FRESH = {"start": "main", "sync_weights": "none"}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("l2sgd", {"p": 0.1, "lam": 0.2}, r"lam must be in \[0, p\] = \[0, 0.1\], got 0.2"),
+        ("l2sgd", {"local": sgd(steps=3)}, "epochs must be 1 and steps absent, got 1 and 3"),
+        ("qffl", {"local": sgd(lr=0.0)}, "lr must be above 0, as L is 1 / lr, got 0.0"),
+        *(
+            ("afl", {"local": sgd(**change)}, "one step per round")
+            for change in ({"epochs": 2}, {"steps": 3}, {"keeps": "round"})
+        ),
+        *(
+            ("fd", {"local": sgd(**change)}, "FD averages over whole epochs")
+            for change in ({"steps": 2}, {"drop_last": True})
+        ),
+        ("fd", {"large": (tiny_task(), tiny_task(classes=4))}, r"number of outputs, got \[3, 4\]"),
+        ("fedproto", {"large": FIVE_AND_SIX}, r"same number of features, got \[5, 6\]"),
+        ("fedtgp", {"large": FIVE_AND_SIX}, r"same number of features, got \[5, 6\]"),
+        ("fedgh", {"large": FIVE_AND_SIX}, "must have the same header, got .*head.1.weight"),
+        ("lg_fedavg", {"large": FIVE_AND_SIX}, r"same shapes .*'head.1.weight': \(3, 5\)"),
+        ("pfedmoe", {"large": (tiny_task(hidden=5),)}, r"as many features, got \[6, 5\]"),
+        ("pfedmoe", {"gate": tiny_task()}, "needs 2 outputs, got 3"),
+        *(
+            ("pfedmoe", {"gate_mode": mode}, f"gate_mode must be one of .*got '{mode}'")
+            for mode in ("fixed:1.5", "fixed:half", "fixed:nan", "0.5")
+        ),
+        ("ifca", {"cluster_init": "conv_only"}, "equal models of a network without convolutions"),
+        ("ifca", DECAY | {"horizon": 0}, "above 0, got 0.3 and 0"),
+        ("ifca", DECAY | {"epsilon": 0.0, "horizon": 2}, "above 0, got 0.0 and 2"),
+        ("ifca", {"lr_decay": True, "local": COSINE}, "schedule that is constant, got 'cosine'"),
+        ("adaptive_experts", {"gate": tiny_task(classes=7)}, "one needs 4 outputs, got 7"),
+        ("adaptive_experts", {"num_experts": 1, "gate": TWO}, "needs 1 output, got 2"),
+        ("local_experts", {"keep": ["last"]}, "keep must have 'best'"),
+        ("local_global", {"task": Task(lambda: mlp.build(4, 3, 2))}, "'body.0' has no parameters"),
+        ("fedmix", {"condition": "side"}, "num_sides must be at least 1 .* got 0 for 'side'"),
+        ("fedmix", {"num_sides": 8}, "0 for 'label', got 8 for 'label'"),
+        ("fedmix", {"table_rounds": [5, 2]}, r"must ascend from 0 or more, got \[5, 2\]"),
+        ("fedmix", {"private_bias": True, "task": Task(without_bias)}, "one bias, got none"),
+        *(
+            ("label_leakage", {"local": local}, "steps of SGD with a constant lr above 0, .* got")
+            for local in (
+                *(Adam(lr=0.1), SGD(lr=0.1, momentum=0.9), SGD(lr=0.1, weight_decay=1e-3)),
+                *(SGD(lr=0.0), SGD(lr=0.1, schedule=Schedule("cosine"))),
+            )
+        ),
+        ("fedjets", {"per_client": 4}, r"per_client must be in \[1, 3\], got 4"),
+        ("fedmoe", {"top_k": 4}, r"top_k must be in \[1, 3\], got 4"),
+        ("fedmoe", {"also_top": [5]}, r"also_top must be of .*, at most the 3 experts.*\(5,\)"),
+        ("fedmoe", {"also_top": [2], "top_k": 2}, r"and not top_k, 2; got \(2,\)"),
+        ("fedmoe", {"also_top": [2], "query": "kept"}, "got 'soft' and 'kept'"),
+        ("fedmoe", {"log_rounds": [0, 2]}, r"must ascend from 1 or more, got \[0, 2\]"),
+        ("fedmoe", {"start": "main"}, r"takes the place of sync.* 'none', got 'code'"),
+        ("fedmoe", FRESH | {"num_main": 0}, r"'main' needs a main expert.* at least 1, got 0"),
+        ("fedmoe", {"server": {"solver": "adagrad", "lr": 0.1}}, "solver must be .* got 'adagrad'"),
+        ("fedrolex", {"small": tiny_task(norm=True)}, "small must have the same layers"),
+        ("fedrolex", {"small": tiny_task(hidden=9)}, "not be wider .* its body.0.weight is"),
+        ("fedrolex", {"small": tiny_task(classes=2)}, "as many outputs as the model"),
+        ("fedrolex", {"task": flat(8), "small": flat(4)}, "inputs that are no layer's units one"),
+        ("fedrolex", {"task": TEXTS, "small": TEXTS}, "units of a transformer cannot roll"),
+    ],
+)
+def test_what_does_not_fit_a_method_is_refused(name, changes, message):
+    with pytest.raises(ValueError, match=message):
+        replace(make(name), **changes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declaring(Method):
+    mode: str = "fast"
+    count: int = 1
+    scale: float = 1.0
+    share: float = 0.5
+    decay: float | None = None
+
+    choices: ClassVar = {"mode": ("fast", "slow")}
+    ranges: ClassVar = {
+        "count": Range(1),
+        "scale": Range(0, ends="(]"),
+        "share": Range(0, 1, "(]"),
+        "decay": Range(0, 1, "[)"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"mode": "mine"}, "mode must be one of ('fast', 'slow'), got 'mine'"),
+        ({"count": 0}, "count must be at least 1, got 0"),
+        ({"count": None}, "count must be a whole number, got None"),
+        ({"count": "two"}, "count must be a whole number, got 'two'"),
+        ({"scale": 0}, "scale must be above 0, got 0"),
+        ({"scale": float("nan")}, "scale must be a finite number, got nan"),
+        ({"share": 0.0}, "share must be in (0, 1], got 0.0"),
+        ({"share": 1.2}, "share must be in (0, 1], got 1.2"),
+        ({"decay": -0.1}, "decay must be in [0, 1), got -0.1"),
+        ({"decay": 1}, "decay must be in [0, 1), got 1"),
+    ],
+)
+def test_a_message_says_the_declared_choices_or_range_and_the_value(params, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        Declaring(task=tiny_task(), **params)
+
+
+def test_the_ends_of_a_range_belong_to_it_if_it_says_so():
+    Declaring(task=tiny_task(), mode="slow", count=1, scale=1e300, share=1, decay=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Typed(Method):
+    count: int = 1
+    scale: float = 1.0
+    mode: str = "fast"
+    flag: bool = False
+    size: int | None = None
+    rounds: tuple[int, ...] = ()
+    gate: Task | None = None
+    server: Solver | Mapping | None = None
+    odd: float = inf
+
+
+@pytest.mark.parametrize(
+    ("params", "must"),
+    [
+        *(({"count": x}, "a whole number, got") for x in (1.5, 2.0, True, "2", None, [1])),
+        *(({"scale": x}, "a finite number, got") for x in (float("nan"), inf, "0.1", None, True)),
+        *(({"mode": x}, "a word, got") for x in (1, None, ["fast"])),
+        *(({"flag": x}, "True or False, got") for x in (0, 1, "no", None)),
+        *(({"size": x}, "a whole number or None, got") for x in (1.5, "x")),
+        *(({"rounds": x}, "a list, each of it a whole number, got") for x in (3, "12", [1.5])),
+        ({"gate": 3}, "a Task or None, got 3"),
+        ({"server": "sgd"}, "a Solver or a dict or None, got 'sgd'"),
+    ],
+)
+def test_a_value_of_another_type_than_the_annotated_one_is_refused(params, must):
+    [name] = params
+    with pytest.raises(ConfigError, match=f"^{name} must be {re.escape(must)}"):
+        Typed(task=tiny_task(), **params)
+
+
+def test_numbers_of_numpy_are_pythons_and_a_default_is_always_allowed():
+    given = {"count": np.int64(3), "scale": np.float32(0.5), "flag": np.bool_(True)}
+    made = Typed(task=tiny_task(), **given, rounds=np.arange(2), size=np.uint8(4))
+    values = made.count, made.scale, made.flag, made.size, made.rounds
+    assert values == (3, 0.5, True, 4, (0, 1)) and made.odd == inf
+    assert [type(x) for x in values] == [int, float, bool, int, tuple]
+    assert type(made.rounds[0]) is int and type(Typed(task=tiny_task(), scale=1).scale) is int
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "message"),
+    [
+        (SGD, {"lr": "0.1"}, "lr must be a finite number, got '0.1'"),
+        (SGD, {"drop_last": "no"}, "drop_last must be True or False, got 'no'"),
+        (SGD, {"schedule": "cosine"}, "schedule must be a Schedule, got 'cosine'"),
+        (SGD, {"clip_norm": "1"}, "clip_norm must be a finite number or None, got '1'"),
+        (Schedule, {"kind": "multi_step"}, r"milestones must be one or more .* got \(\)"),
+        (Schedule, {"kind": "multi_step", "milestones": [-1]}, r"milestones .* got \(-1,\)"),
+        (Schedule, {"milestones": 3}, "milestones must be a list, .* got 3"),
+        (Schedule, {"factor": -1}, "factor must be at least 0, got -1"),
+        (Schedule, {"period": 1.5}, "period must be a whole number, got 1.5"),
+        (Course, {"seed": -1}, "seed must be in .* got -1"),
+        (Course, {"seed": 2**64}, f"seed must be in .* got {2**64}"),
+        (Course, {"rounds": True}, "rounds must be a whole number, got True"),
+        (Course, {"mixing": 3}, "mixing must be a word, got 3"),
+    ],
+)
+def test_solvers_schedules_and_courses_say_what_their_fields_must_be(kind, fields, message):
+    needed = {SGD: {"lr": 0.1}, Course: {"rounds": 1, "seed": 0}}.get(kind, {})
+    with pytest.raises(ConfigError, match=f"^{message}"):
+        kind(**needed | fields)

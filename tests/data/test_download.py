@@ -1,0 +1,467 @@
+"""Raw files: only official content gets an official name, from wherever it comes."""
+
+import errno
+import gzip
+import os
+import queue
+import re
+import subprocess
+import sys
+import tarfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from data_fixtures import official, put, serving, tar, zipped
+
+from fedlib import seals
+from fedlib.data import download
+from fedlib.data.archives import unpack
+from fedlib.data.download import fetch, receipt
+from fedlib.data.raw import RawFile, RawFolder
+from fedlib.errors import ConfigError, DataError
+from fedlib.locks import exclusive
+from fedlib.workflow import preflight
+from fedlib.workflow.plan import Plan
+
+ROOT = Path(__file__).resolve().parents[2]
+CONTENT = bytes(range(256)) * 400  # 102,400 bytes
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(download, "PAUSE", 0)
+
+
+@pytest.fixture
+def server():
+    with serving() as running:
+        running.content["/a.gz"] = CONTENT
+        yield running
+
+
+def quiet(line: str) -> None:
+    pass
+
+
+def get(file: RawFile, raw: Path, mirror: str | None = None) -> bytes:
+    fetch([file], raw, mirror=mirror, report=quiet)
+    assert not list(raw.rglob("*.part"))
+    return (raw / file.path).read_bytes()
+
+
+def of(server, *paths: str) -> RawFile:
+    return official("set/raw/a.gz", CONTENT, urls=tuple(map(server.url, paths or ["/a.gz"])))
+
+
+def encrypted(members: dict[str, bytes]) -> bytes:
+    """An archive that says so of its members: the flag is in both of their headers."""
+    content = bytearray(zipped(members))
+    for start, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        content[content.index(start) + offset] |= 1
+    return bytes(content)
+
+
+def link(name: str, target: str) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = tarfile.SYMTYPE, target
+    return info
+
+
+@pytest.mark.parametrize(
+    ("part", "behaviour", "requests"),
+    [
+        (None, {}, [None]),
+        (None, {"cuts": [30_000, 20_000]}, [None, 30_000, 50_000]),
+        (None, {"cuts": [30_000], "ranges": False}, [None, 30_000]),  # sends everything again
+        (None, {"statuses": [503, 429]}, [None] * 3),
+        (CONTENT[:70_000], {}, [70_000]),  # of a run that was killed
+        (CONTENT, {}, []),  # of one that was killed just before the part got its name
+        (b"x" * 30_000, {}, [30_000, None]),
+        (CONTENT + b"more", {}, [102_404, None]),
+    ],
+    ids="whole broken no-range overloaded killed complete other long".split(),
+)
+def test_a_file_is_downloaded_whole_from_where_a_transfer_broke_off(
+    server, tmp_path, part, behaviour, requests
+):
+    if part is not None:
+        put(tmp_path, official("set/raw/a.gz.part", b""), part)
+    vars(server).update(behaviour)
+    for _ in range(2):  # and not once more
+        assert get(of(server), tmp_path) == CONTENT
+    starts = [None if start is None else f"bytes={start}-" for start in requests]
+    assert server.requests == [("/a.gz", start) for start in starts]
+
+
+@pytest.mark.parametrize("content", [CONTENT[:-1], b"x" * len(CONTENT)], ids=["short", "other"])
+def test_a_wrong_file_that_is_there_is_named_and_left_alone(server, tmp_path, content):
+    path = put(tmp_path, of(server), content)
+    with pytest.raises(DataError, match=rf"{path} has .* the official file has .* delete it"):
+        get(of(server), tmp_path)
+    assert path.read_bytes() == content
+
+
+def test_a_file_of_unknown_size_is_known_by_the_start_of_its_digest(server, tmp_path):
+    known = of(server)
+    file = RawFile(known.path, None, known.sha256[:8], urls=known.urls)
+    server.cuts = [30_000]
+    assert get(file, tmp_path) == CONTENT
+
+
+def test_a_compressed_file_stays_compressed_whatever_the_server_calls_it(server, tmp_path):
+    content = gzip.compress(CONTENT)
+    server.content["/a.gz"], server.encoding = content, "x-gzip"
+    file = official("set/a.gz", content, urls=(server.url("/a.gz"),))
+    assert get(file, tmp_path) == content
+
+
+def test_a_full_disk_is_not_taken_for_a_broken_transfer(server, tmp_path, monkeypatch):
+    def full(self, num_bytes):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(download._Progress, "add", full)
+    with pytest.raises(OSError, match="No space left on device"):
+        fetch([of(server)], tmp_path, report=quiet)
+    assert len(server.requests) == 1
+
+
+def test_what_a_server_has_instead_is_refused_and_named(server, tmp_path):
+    server.content["/a.gz"] = b"x" * len(CONTENT)
+    with pytest.raises(DataError) as error:
+        fetch([of(server)], tmp_path, report=quiet)
+    assert f"{server.url('/a.gz')}: has sha256 " in str(error.value)
+    assert of(server).sha256 in str(error.value)
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == [".download.lock"]
+    server.content["/a.gz"] = b"<html>gone</html>"
+    with pytest.raises(DataError, match="offers 17 bytes, the official file has 102,400"):
+        fetch([of(server)], tmp_path, report=quiet)
+
+
+def test_the_second_address_is_used_when_the_first_is_down_and_goes_on_from_there(server, tmp_path):
+    down = "http://127.0.0.1:1/a.gz"
+    file = official("set/raw/a.gz", CONTENT, urls=(down, server.url("/a.gz")))
+    assert get(file, tmp_path / "one") == CONTENT
+    server.content["/b.gz"] = CONTENT
+    server.cuts = [40_000, 0, 0, 0]
+    assert get(of(server, "/a.gz", "/b.gz"), tmp_path / "two") == CONTENT
+    assert server.requests[-1] == ("/b.gz", "bytes=40000-")
+    assert len(server.requests) == 1 + 1 + download.ATTEMPTS + 1  # nothing more: it is given up
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+def endless():
+    yield CHUNKED
+    for _ in range(10_000):
+        yield b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+
+
+def stalls():
+    yield OK + f"Content-Length: {len(CONTENT)}\r\n\r\n".encode()
+    time.sleep(2)
+
+
+def nonsense():
+    yield OK + b"Content-Length: abc\r\n\r\n" + CONTENT
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        (endless, "sends more than 102,400 bytes"),
+        (stalls, "(?i)read.*timed out.* \\(3 times\\)"),
+        (nonsense, "sends no number as the length of the file: 'abc'"),
+    ],
+)
+def test_a_server_that_never_ends_or_never_begins_is_given_up(
+    server, tmp_path, monkeypatch, script, message
+):
+    monkeypatch.setattr(download, "TIMEOUT", (1, 0.3))
+    server.script, file = script, official("set/a.gz", CONTENT, urls=(server.url(),))
+    began = time.monotonic()
+    with pytest.raises(DataError, match=message):
+        fetch([file], tmp_path, report=quiet)
+    assert time.monotonic() - began < 30  # and not for ever; three attempts take two seconds
+    assert not (tmp_path / "set/a.gz").exists()
+    parts = [*tmp_path.rglob("*.part")]
+    assert all(part.stat().st_size <= len(CONTENT) for part in parts)
+
+
+def test_a_file_of_unknown_length_is_not_taken_without_end(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(download, "LARGEST", 1 << 20)
+    server.script, file = endless, RawFile("set/a.gz", None, "", urls=(server.url(),))
+    with pytest.raises(DataError, match="sends more than 1,048,576 bytes"):
+        fetch([file], tmp_path, report=quiet)
+    assert (tmp_path / "set/a.gz.part").stat().st_size <= 1 << 20
+
+
+def test_a_web_page_in_place_of_an_archive_without_a_checksum_is_refused(server, tmp_path):
+    server.content["/a.zip"] = b"<!DOCTYPE html><title>Moved</title>"
+    file = RawFile("set/a.zip", None, "", urls=(server.url("/a.zip"),))
+    with pytest.raises(DataError, match="a.zip: is not a whole zip archive, perhaps a web page"):
+        fetch([file], tmp_path, report=quiet)
+    server.content["/a.zip"] = zipped({"a": CONTENT})[:-9]
+    with pytest.raises(DataError, match="is not a whole zip archive"):
+        fetch([file], tmp_path, report=quiet)
+    assert [p.name for p in tmp_path.rglob("*") if p.is_file()] == [".download.lock"]
+
+
+def test_a_folder_or_a_loop_of_links_in_place_of_a_file_is_named(tmp_path):
+    file = official("set/a.gz", CONTENT)
+    (tmp_path / "set/a.gz").mkdir(parents=True)
+    for use in (file.read, file.locate, lambda raw: fetch([file], raw, report=quiet)):
+        with pytest.raises(DataError, match=f"{tmp_path}/set/a.gz (is not a plain file|cannot be)"):
+            use(tmp_path)
+    (tmp_path / "set/a.gz").rmdir()
+    (tmp_path / "set/a.gz").symlink_to("a.gz")
+    for use in (file.read, file.locate):
+        with pytest.raises(DataError, match=f"{tmp_path}/set/a.gz (does not exist|cannot be)"):
+            use(tmp_path)
+
+
+def test_failing_everywhere_names_each_address_and_what_to_put_where(server, tmp_path):
+    file = of(server, "/x.gz", "/y.gz")
+    with pytest.raises(DataError) as error:
+        fetch([file], tmp_path, mirror=str(tmp_path), report=quiet)
+    lines = str(error.value).splitlines()
+    assert lines[0] == "could not get set/raw/a.gz; tried"
+    assert lines[1:5] == [
+        f"  {tmp_path}/set/a.gz: no such file",
+        f"  {tmp_path}/set/raw/a.gz: no such file",
+        f"  {server.url('/x.gz')}: HTTP 404 Not Found",
+        f"  {server.url('/y.gz')}: HTTP 404 Not Found",
+    ]
+    assert f"102,400 bytes, sha256 {file.sha256}) at {tmp_path / file.path}" in lines[5]
+
+
+@pytest.mark.parametrize("form", ["folder", "file", "http"])
+@pytest.mark.parametrize("place", ["set/a.gz", "set/raw/a.gz"])
+def test_a_mirror_comes_before_the_official_address(server, tmp_path, form, place):
+    put(tmp_path / "mirror", official(place, b""), CONTENT)
+    server.content[f"/pub/{place}"] = CONTENT
+    local = tmp_path / "mirror"
+    mirror = {"folder": str(local), "file": local.as_uri(), "http": server.url("/pub/")}[form]
+    assert get(of(server), tmp_path / "raw", mirror) == CONTENT
+    assert "/a.gz" not in [path for path, _ in server.requests]
+    put(tmp_path / "mirror", official(place, b""), b"x" * len(CONTENT))
+    server.content[f"/pub/{place}"] = b"x" * len(CONTENT)
+    assert get(of(server), tmp_path / "other", mirror) == CONTENT  # not the mirror's
+
+
+@pytest.mark.parametrize("mirror", ["ftp://host/data", "/no/such/folder", "file://data"])
+def test_a_mirror_that_cannot_be_is_refused(server, tmp_path, mirror):
+    with pytest.raises(ConfigError, match=f"mirror .*{mirror}"):
+        fetch([of(server)], tmp_path, mirror=mirror, report=quiet)
+    with pytest.raises(ConfigError, match=f"mirror .*{mirror}"):  # as a plan does
+        preflight.check(Plan({"mirror": mirror}))
+
+
+def test_no_password_in_a_mirror_gets_into_logs_or_messages(tmp_path, server):
+    for mirror in ("https://me:hunter2@host/data", "http://hunter2@host", "file://hunter2@host/a"):
+        with pytest.raises(ConfigError, match="into ~/.netrc, for machine host$") as error:
+            fetch([of(server)], tmp_path, mirror=mirror, report=quiet)
+        assert "hunter2" not in str(error.value)
+    with pytest.raises(ConfigError, match="is no address"):
+        fetch([of(server)], tmp_path, mirror="http://[host", report=quiet)
+
+
+def test_a_file_address_is_an_official_address_too(tmp_path):
+    (tmp_path / "a file").write_bytes(CONTENT)
+    file = official("set/a.gz", CONTENT, urls=((tmp_path / "a file").as_uri(),))
+    assert get(file, tmp_path / "raw") == CONTENT
+
+
+# Without a published checksum
+
+
+def unpublished(server) -> RawFile:
+    return RawFile("set/raw/a.gz", None, "", urls=(server.url("/a.gz"),))
+
+
+def test_a_file_without_a_published_checksum_is_taken_as_it_comes_and_described(server, tmp_path):
+    lines = []
+    fetch([unpublished(server)], tmp_path, report=lines.append)
+    sha256 = of(server).sha256
+    assert lines[-1] == f"set/raw/a.gz: no checksum is published; its sha256 is {sha256}"
+    found = receipt("set", [unpublished(server)], tmp_path)
+    assert found["files"] == [{"path": "set/raw/a.gz", "size": 102_400, "sha256": sha256}]
+    fetch([unpublished(server)], tmp_path, report=quiet)
+    assert len(server.requests) == 1
+
+
+def test_without_a_checksum_only_an_own_broken_transfer_is_continued(server, tmp_path):
+    put(tmp_path, official("set/raw/a.gz.part", b""), b"x" * 30_000)
+    server.cuts = [40_000]
+    assert get(unpublished(server), tmp_path) == CONTENT
+    assert server.requests == [("/a.gz", None), ("/a.gz", "bytes=40000-")]
+
+
+@pytest.mark.parametrize(
+    ("md5", "known"), [("", "no checksum is published"), ("0123abcd", "md5 0123abcd")]
+)
+def test_a_file_that_cannot_be_had_is_described_by_what_is_known_of_it(tmp_path, md5, known):
+    with pytest.raises(DataError, match=rf"put a.gz \({known}\) at"):
+        fetch([RawFile("set/a.gz", None, "", md5)], tmp_path, report=quiet)
+
+
+def test_a_large_file_is_located_only_if_it_is_the_official_one(tmp_path):
+    file = official("set/a.gz", CONTENT)
+    with pytest.raises(DataError, match="a.gz does not exist; run the download stage of set"):
+        file.locate(tmp_path)
+    path = put(tmp_path, file, CONTENT)
+    assert file.locate(tmp_path) == path
+    path.write_bytes(CONTENT[1:] + b"x")
+    with pytest.raises(DataError, match=f"{path} has sha256 .* delete it and run the download"):
+        file.locate(tmp_path)
+
+
+def test_what_another_program_makes_is_listed_by_name(tmp_path):
+    folder = RawFolder("set/made", "*.json", "the maker")
+    with pytest.raises(DataError, match=r"set/made has no \*.json; put there what the maker makes"):
+        fetch([folder], tmp_path, report=quiet)
+    for name in ("b.json", "a.json", "notes.txt"):
+        put(tmp_path, official(f"set/made/{name}", b""), name.encode())
+    fetch([folder], tmp_path, report=quiet)
+    found = receipt("set", [folder], tmp_path)
+    assert [file["path"] for file in found["files"]] == ["set/made/a.json", "set/made/b.json"]
+    assert folder.dataset == "set"
+
+
+@pytest.mark.parametrize("pack", [tar, zipped])
+def test_only_the_needed_members_of_an_archive_are_unpacked(server, tmp_path, pack):
+    content = pack({"d/other": b"o", "d/a": b"first", "d/b": b"second"})
+    server.content["/d"] = content
+    archive = official("set/d.archive", content, urls=(server.url("/d"),))
+    files = [
+        official(f"set/d/{name}", text, archive=archive, member=f"d/{name}")
+        for name, text in [("b", b"second"), ("a", b"first")]
+    ]
+    fetch(files, tmp_path, report=quiet)
+    assert [(tmp_path / file.path).read_bytes() for file in files] == [b"second", b"first"]
+    assert not (tmp_path / "set/d/other").exists()
+    assert server.requests == [("/d", None)]
+
+
+def test_an_unpacked_folder_or_a_mirror_with_the_members_needs_no_archive(tmp_path):
+    archive = official("set/d.tar.gz", b"never fetched", urls=("http://127.0.0.1:1/",))
+    file = official("set/d/a", CONTENT, archive=archive, member="d/a")
+    put(tmp_path / "there", file, CONTENT)
+    for raw, mirror in (("there", None), ("raw", str(tmp_path / "there"))):
+        assert get(file, tmp_path / raw, mirror) == CONTENT
+        assert not (tmp_path / raw / archive.path).exists()
+
+
+def test_a_wrong_archive_is_not_opened(server, tmp_path, monkeypatch):
+    server.content["/d"] = tar({"d/a": CONTENT})
+    archive = official("set/d.tar.gz", b"x" * len(server.content["/d"]), urls=(server.url("/d"),))
+    file = official("set/d/a", CONTENT, archive=archive, member="d/a")
+    monkeypatch.setattr(download, "unpack", lambda *args: pytest.fail("opened"))
+    with pytest.raises(DataError, match="could not get set/d.tar.gz"):
+        fetch([file], tmp_path, report=quiet)
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (tar({"../evil": b"e", "d/a": CONTENT}), "evil"),
+        (tar({"/evil": b"e", "d/a": CONTENT}), "evil"),
+        (tar({"l": link("l", "../.."), "d/a": CONTENT}), "l"),
+        (tar({"d/a": link("d/a", "b"), "d/b": CONTENT}), "d/a is not a plain file"),
+        (zipped({"../evil": b"e", "d/a": CONTENT}), "evil leads outside"),
+        (zipped({"/evil": b"e", "d/a": CONTENT}), "evil leads outside"),
+        (tar({"d/a": CONTENT})[:-40], "broken or unsafe"),
+        (b"neither", "broken or unsafe"),
+        (tar({"d/b": CONTENT}), "has no d/a"),
+        (tar({"d/a": CONTENT[:-1]}), "d/a in .* has 102,399 bytes"),
+        (encrypted({"d/a": CONTENT}), "broken or unsafe .*encrypted"),
+    ],
+    ids="up absolute link-out link-member zip-up zip-absolute cut no-archive lacks other "
+    "encrypted".split(),
+)
+def test_an_unsafe_or_broken_archive_is_refused(tmp_path, content, complaint):
+    archive = official("set/archive", content)
+    file = official("set/d/a", CONTENT, archive=archive, member="d/a")
+    put(tmp_path / "raw", archive, content)
+    with pytest.raises(DataError, match=complaint):
+        unpack(archive, [file], tmp_path / "raw")
+    assert not list(tmp_path.rglob("evil"))
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == [tmp_path / "raw/set/archive"]
+
+
+@pytest.mark.parametrize("size", [None, 100])
+@pytest.mark.parametrize("pack", [tar, zipped])
+def test_an_archive_that_unpacks_to_far_more_than_it_is_leaves_nothing(tmp_path, pack, size):
+    content = pack({"d/a": bytes(10_000_000)})
+    archive = official("set/archive", content)
+    file = RawFile("set/d/a", size, "", archive=archive, member="d/a")
+    put(tmp_path, archive, content)
+    most = size or 100 * len(content)
+    assert most < 3_000_000
+    with pytest.raises(DataError, match=f"d/a in .*archive has more than {most:,} bytes"):
+        unpack(archive, [file], tmp_path)
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == [tmp_path / "set/archive"]
+
+
+@pytest.mark.parametrize("name", ["../a", "/etc/a", "set/../../a", "set\\..\\a"])
+def test_a_raw_file_cannot_lie_outside_the_folder(name):
+    with pytest.raises(ValueError, match="must be a relative path"):
+        RawFile(name, 1, "")
+
+
+def test_the_receipt_depends_on_content_alone(server, tmp_path):
+    a, b = of(server), official("set/b", b"b")
+    for raw in (tmp_path / "one", tmp_path / "two"):
+        put(raw, a, CONTENT)
+        put(raw, b, b"b")
+    content = receipt("set", [a, b], tmp_path / "one")
+    assert content == receipt("set", [b, a], tmp_path / "two")
+    assert content["files"][0] == {"path": "set/b", "size": 1, "sha256": b.sha256}
+
+
+def test_who_comes_second_to_a_data_set_waits_and_takes_what_the_first_has_brought(
+    server, tmp_path
+):
+    told = queue.Queue()
+    with ThreadPoolExecutor() as pool:
+        with exclusive(tmp_path / "set/.download.lock", "it"):
+            second = pool.submit(fetch, [of(server)], tmp_path, report=told.put)
+            assert re.match(rf"waiting for pid {os.getpid()} on .*/set$", told.get(timeout=60))
+            put(tmp_path, of(server), CONTENT)
+        second.result(timeout=60)
+    assert server.requests == []
+
+
+def test_progress_says_percent_rate_and_time_left(monkeypatch):
+    now, lines = [100.0], []
+    monkeypatch.setattr(download.time, "monotonic", lambda: now[0])
+    progress = download._Progress("a.gz", 1_000_000, 10_000_000, lines.append)
+    for seconds in (4, 5, 6, 10):  # 2 MB have arrived by second 5
+        now[0] = 100 + seconds
+        progress.add(1_000_000)
+    assert lines == [
+        "a.gz: 3.0 MB, 0.40 MB/s, 30%, 18 s left",  # 2 MB in 5 s; 7 MB are missing
+        "a.gz: 5.0 MB, 0.40 MB/s, 50%, 12 s left",  # 4 MB in 10 s
+    ]
+
+
+def run_script(*arguments: object) -> subprocess.CompletedProcess:
+    command = [sys.executable, ROOT / "scripts/download.py", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_the_script_writes_a_receipt_even_where_nothing_is_needed(tmp_path):
+    done = run_script("digits", "--raw", tmp_path, "--receipt", tmp_path / "digits.json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert seals.read_json(tmp_path / "digits.json") == {"dataset": "digits", "files": []}
+
+
+def test_the_script_refuses_another_list_of_files_than_was_planned(tmp_path):
+    asked = ["mnist", "--spec", '{"sources":["mnist"],"files":"0000"}']
+    done = run_script(*asked, "--raw", tmp_path)
+    assert done.returncode == 1
+    message = "error: the list of files of mnist changed since this job was planned; run again\n"
+    assert done.stderr == message

@@ -1,0 +1,457 @@
+"""Blocks, workers, replayed steps and waiting for the device: how work is run changes no result."""
+
+import contextlib
+from dataclasses import fields, replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from every_method import every_method, make
+from stages import SPEC, options, run_here, shards
+from support import (
+    assert_close,
+    cohort_of,
+    federation_for,
+    sgd,
+    solver_of,
+    tiny_task,
+    toy_federation,
+)
+from torch import Tensor
+from torch.func import grad
+
+import fedlib.engine.device
+import fedlib.engine.executors
+import fedlib.engine.graphs
+from fedlib import tree
+from fedlib.engine import device
+from fedlib.engine.choice import choose
+from fedlib.engine.device import DeviceData
+from fedlib.engine.executors import Batched, Loop
+from fedlib.engine.fingerprint import Opaque, walk
+from fedlib.engine.graphs import Graphs
+from fedlib.engine.schedules import Schedule
+from fedlib.engine.solvers import SGD, Adam
+from fedlib.engine.task import Task, set_precision
+from fedlib.engine.traced import Traced
+from fedlib.results import RunResult
+from fedlib.run.simulate import Course, Simulation
+from fedlib.workflow.command import run_parser
+from fedlib.workflow.provenance import closure
+
+UNEVEN = (7, 12, 6, 10, 3)
+ROUNDING = 1e-10  # float64, with room for what batch normalisation makes of another order of sums
+
+
+def rounds(method, federation, executor, count=4):
+    """The state after some rounds, and scores of models that differ from client to client."""
+    state = method.init(federation.num_clients, 0)
+    cohort = replace(cohort_of(method.task, federation), executor=executor)
+    for number in range(count):
+        state = method.round(state, cohort.in_round(number))
+    everyone = cohort_of(method.task, federation, range(federation.num_clients), round=count)
+    personal = method.personalise(state, replace(everyone, executor=executor))
+    models = tree.repeat(method.task.init(0), everyone.size)
+    return state, personal, replace(everyone, executor=executor).score(method.task.losses, models)
+
+
+def trained(executor, task=None, local=None, federation=None, count=4):
+    """(parameters, solver memory) after some rounds of averaging."""
+    task, federation = task or tiny_task(), federation or toy_federation(UNEVEN, unseen=0)
+    local = local or sgd(epochs=2)
+    params = task.init(0)
+    memory = local.memory(task.trainable(params), federation.num_clients)
+    first = replace(cohort_of(task, federation), executor=executor)
+    for number in range(count):
+        cohort = first.in_round(number)
+        start = cohort.broadcast(params)
+        models, memory = cohort.fit(task.loss, start, local=local, memory=memory)
+        params = cohort.average(models, params)
+    return params, memory
+
+
+# -- blocks and workers -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wanted", ["loop", "traced", "batched:1"])
+def test_threads_are_given_by_option_or_environment_and_recorded(wanted, tmp_path, monkeypatch):
+    spec, states = SPEC | {"rounds": 2}, []
+    shards(tmp_path)
+    for threads in (1, 2, 3):
+        monkeypatch.setenv("FEDLIB_THREADS", "3" if threads == 3 else "1")
+        folder, asked = tmp_path / f"run{threads}", None if threads == 3 else threads
+        assert run_here("train", options(folder, spec, executor=wanted, threads=asked)) == 0
+        told = RunResult.load(folder / "history.h5").provenance
+        assert told["threads"] == told["execution"]["workers"] == threads
+        assert (told["execution"]["setting"], told["precision"]) == (wanted, "float32")
+        states.append((folder / "state.pt").read_bytes())
+    assert states[0] == states[1] == states[2]
+
+
+@pytest.mark.parametrize("threads", ["0", "two", "-1"])
+def test_a_number_of_threads_that_is_none_is_refused(threads, monkeypatch, capsys):
+    monkeypatch.setenv("FEDLIB_THREADS", threads)
+    with pytest.raises(SystemExit):
+        given = ["--spec", "{}", "--shards", "a.h5", "--manifest", "a.json"]
+        run_parser("of this test", "train").parse_args(given)
+    message = f"threads must be a whole number from 1 on, got '{threads}'"
+    assert message in capsys.readouterr().err
+
+
+def test_blocks_are_even_and_of_clients_with_similar_numbers_of_steps():
+    # 7 clients in blocks of at most 3 are 3 blocks, of 3, 2 and 2; the busiest go together.
+    blocks = Batched(3)._blocks([5, 9, 1, 8, 2, 7, 3])
+    assert [block.tolist() for block in blocks] == [[1, 3, 5], [0, 6], [2, 4]]
+
+
+def test_a_block_that_does_not_fit_into_memory_is_halved_for_good():
+    fitting = trained(Batched())
+    sizes = []
+
+    class Small(Batched):
+        """A device with room for two clients: it notices in the second wave."""
+
+        def _vmap(self, fn, *args):
+            clients = tree.leaves(args)[0].shape[0]
+            sizes.append(clients)
+            if clients > 2 and len(sizes) > 1:
+                raise torch.OutOfMemoryError("of this test")
+            return super()._vmap(fn, *args)
+
+    small = Small(4)  # two blocks, of 3 and 2 clients
+    assert_close(fitting, trained(small))
+    assert (small.chunk, small.notes["chunk_halved_to"]) == (2, 2)
+    assert sizes.count(3) == 2  # in the first wave, and in the second, which failed
+    assert small.setting == "batched:2"
+
+
+def test_one_client_that_does_not_fit_is_an_error():
+    class Full(Batched):
+        def _vmap(self, fn, *args):
+            raise torch.OutOfMemoryError("of this test")
+
+    with pytest.raises(torch.OutOfMemoryError, match="of this test"):
+        trained(Full(2))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "setting"),
+    [("loop", "loop"), ("traced", "traced"), ("traced:onednn", "traced:onednn"),
+     ("batched", "batched:160"), ("batched:7", "batched:7"), ("graphs:2", "graphs:2"),
+     ("auto", "batched:160")],
+)  # fmt: skip
+def test_an_executor_is_chosen_by_its_setting(wanted, setting):
+    executor = choose(wanted, [tiny_task()])
+    assert executor.setting == setting
+    assert executor.notes["chosen_by"] == ("rule" if wanted == "auto" else "request")
+    assert choose(executor.setting, [tiny_task()]).setting == setting
+
+
+WRONG = [
+    "",
+    *"vmap loop:3 loop:onednn traced:3 traced:fused traced: batched: batched:0 batched:x".split(),
+]
+
+
+@pytest.mark.parametrize("wanted", WRONG)
+def test_an_unknown_executor_names_the_choices(wanted):
+    message = f"executor must be auto, loop, .*, batched, graphs, got '{wanted}'"
+    with pytest.raises(ValueError, match=message):
+        choose(wanted, [tiny_task()])
+
+
+def test_a_method_depends_on_no_way_of_running_it_but_those_it_debugs_with():
+    # `choice` knows all executors, and none of them knows it: no circle.
+    engine = "fedlib.engine."
+    assert not {engine + "graphs", engine + "traced"} & {*closure("fedlib.methods.fedavg")}
+    known = closure(engine + "graphs", engine + "cohort", engine + "solvers")
+    assert engine + "choice" not in known
+    assert {engine + "traced", engine + "executors"} <= {*closure(engine + "choice")}
+
+
+# -- solver memory on the host ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", [SGD(lr=0.1, momentum=0.9), Adam(lr=0.1)])
+def test_memory_goes_to_the_host_when_all_clients_together_take_too_much(solver, monkeypatch):
+    moves = []
+    monkeypatch.setattr(fedlib.engine.device, "moved", lambda x, to: moves.append(to) or x)
+    params = {"w": torch.zeros(3, 2)}
+    size = sum(x.nbytes for x in tree.leaves(solver.init(params)))
+    # 4 clients' rows fill a quarter of 16 rows exactly; those of 5 do not fit.
+    monkeypatch.setattr(fedlib.engine.device, "total_memory", lambda device: 16 * size)
+    solver.memory(params, 4)
+    assert moves == []
+    solver.memory(params, 5)
+    assert moves == [torch.device("cpu")]
+    assert fedlib.engine.device.DEVICE_SHARE == 0.25
+
+
+@pytest.mark.parametrize("executor", [Loop, Traced, Batched, lambda: Batched(2), Graphs])
+def test_rows_are_brought_to_the_device_and_taken_back(executor, monkeypatch):
+    # A copy stands for the one on a device: what is done to it has to come back into the rows.
+    at_home = trained(executor())
+    brought = []
+
+    def copied(values, to):
+        brought.append(to)
+        return tree.clone(values)
+
+    monkeypatch.setattr(fedlib.engine.executors, "moved", copied)
+    assert_close(at_home, trained(executor()), 0)
+    assert set(brought) == {torch.device("cpu")}
+    _, memory = at_home
+    pointers = {x.data_ptr() for row in memory.buffers for x in tree.leaves(row)}
+    assert len(pointers) == sum(len(tree.leaves(row)) for row in memory.buffers)
+
+
+# -- replayed steps -----------------------------------------------------------------------
+
+
+def test_steps_are_replayed_from_the_third_wave_of_a_shape_on():
+    # Shards of 8 in batches of 4, by 2 clients: 2 waves of one shape in each round, 6 in three.
+    executor = Graphs()
+    trained(executor, local=sgd(), federation=toy_federation((8, 8), unseen=0), count=3)
+    assert executor.notes["captured_shapes"] == 1
+    assert executor.notes["replays"] == 2 * 3 - fedlib.engine.graphs.WARM
+    assert not executor.notes["not_replayed"]
+
+
+@pytest.mark.parametrize(
+    "local",
+    [
+        sgd(schedule=Schedule("cosine", period=9)),
+        sgd(schedule=Schedule("multi_step", by="round", milestones=(2,)), epochs=2),
+        Adam(lr=0.01, batch_size=4, schedule=Schedule("cosine", period=5)),
+    ],
+    ids=["cosine", "multi_step by round", "adam"],
+)
+def test_a_replayed_step_uses_the_rate_of_its_round(local):
+    executor = Graphs()
+    assert_close(trained(Batched(), local=local, count=6), trained(executor, local=local, count=6))
+    assert executor.notes["replays"] > 0
+
+
+@pytest.mark.parametrize("executor", [Graphs, Traced])
+def test_a_step_that_is_repeated_uses_what_its_function_closed_over_in_its_round(executor):
+    task, federation = tiny_task(), toy_federation((8, 8), unseen=0)
+    executor, found = executor(), []
+    first = cohort_of(task, federation)
+    reference = Loop() if executor.name == "traced" else Batched()
+    for number in range(4):
+        pull = torch.full((), float(number)).double()  # another tensor in every round
+
+        def loss(params, batch, pull=pull):
+            return task.loss(params, batch) + pull * tree.sqnorm(params)
+
+        models = []
+        for e in (executor, reference):
+            cohort = replace(first, round=number, executor=e)
+            models.append(cohort.fit(loss, cohort.broadcast(task.init(0)), local=sgd())[0])
+        assert_close(*models)
+        found.append(models[0]["head.1.bias"])
+    assert executor.notes["replays" if executor.name == "graphs" else "traced_shapes"] > 0
+    assert not torch.allclose(found[2], found[3])
+
+
+@pytest.mark.parametrize("name", ["fedrolex", "pooled"])
+def test_all_rounds_of_a_method_share_a_program(name):
+    executor = Graphs()
+    rounds(make(name), federation_for(name), executor, 3)
+    assert len(executor._programs) == 1 and executor.notes["replays"] > 0
+
+
+def test_steps_that_look_at_their_cohort_are_not_replayed_and_the_reason_is_noted():
+    task, federation, executor = tiny_task(), toy_federation(), Graphs()
+    found = []
+    for e in (executor, Loop()):
+        cohort = replace(cohort_of(task, federation), executor=e)
+
+        def step(params, batch, cohort=cohort):
+            gradient = grad(lambda p: task.loss(p, batch))(params)
+            return tree.add(params, gradient, -0.1 / (1 + cohort.round))
+
+        found.append(cohort.scan(step, cohort.broadcast(task.init(0)), local=sgd()))
+    assert_close(*found)
+    assert list(executor.notes["not_replayed"].values()) == [1]
+    assert "may change from round to round" in next(iter(executor.notes["not_replayed"]))
+
+
+def test_no_more_programs_are_kept_than_there_is_memory_for(monkeypatch):
+    # A number in the function, unlike a tensor, makes another function.
+    monkeypatch.setattr(fedlib.engine.graphs, "PROGRAMS", 2)
+    task, federation, executor = tiny_task(), toy_federation(), Graphs()
+    cohort = replace(cohort_of(task, federation), executor=executor)
+    for number in range(4):
+        loss = lambda params, batch, n=number: n * task.loss(params, batch)  # noqa: E731
+        cohort.fit(loss, cohort.broadcast(task.init(0)), local=sgd())
+    assert len(executor._programs) == 2 and not executor.notes["not_replayed"]
+
+
+def test_a_step_that_cannot_be_captured_is_called_instead(monkeypatch):
+    # What `capture` does on a GPU where capture fails; there is none to fail on here.
+    class Refusing:
+        def __init__(self, graph, pool, stream):
+            raise RuntimeError("operation not permitted when stream is capturing\nmore")
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: None)
+    monkeypatch.setattr(torch.cuda, "graph", Refusing)
+    monkeypatch.setattr(torch.cuda, "device", contextlib.nullcontext)
+    monkeypatch.setattr(torch.cuda, "Stream", torch.device)
+    executor, calls = Graphs(), []
+    captured = executor.capture(lambda: calls.append(1), torch.device("cuda"))
+    captured()
+    assert calls == [1]
+    reason = "operation not permitted when stream is capturing"
+    assert executor.notes["not_replayed"] == {reason: 1}
+    assert executor.notes["captured_shapes"] == 0
+
+
+def test_functions_are_told_apart_by_all_but_the_values_of_their_tensors():
+    def make(factor, shift):
+        return lambda x: factor * x + shift
+
+    def key(function):
+        return walk(function, lambda x: x)[0]
+
+    ones, twos = torch.ones(2), 2 * torch.ones(2)
+    assert key(make(3, ones)) == key(make(3, twos))
+    assert key(make(3, ones)) != key(make(4, ones))  # another number
+    assert key(make(3, ones)) != key(make(3, torch.ones(1, 2)))  # another shape
+    assert key(make(3, ones)) != key(lambda x: 3 * x - ones)  # other code
+    _, copy = walk(make(3, ones), lambda x: x + 10)
+    assert copy(torch.zeros(2)).tolist() == [11, 11]
+    assert make(3, ones)(torch.zeros(2)).tolist() == [1, 1]
+    with pytest.raises(Opaque, match="a Generator, which may change from round to round"):
+        walk(make(3, np.random.default_rng(0)), lambda x: x)
+
+
+# -- precision ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("executor", [Loop, Traced, Batched, lambda: Graphs(2)])
+def test_bfloat16_trains_with_parameters_in_float32(executor):
+    federation = toy_federation((8, 16, 8), unseen=0)
+    losses, parameters = {}, {}
+    for precision in ("float32", "bfloat16"):
+        task = replace(tiny_task(dtype=torch.float32, norm=True), precision=precision)
+        run = trained(executor(), task=task, federation=federation, count=8)
+        cohort = cohort_of(task, federation)
+        scores = [
+            cohort.score(task.losses, cohort.broadcast(p)).mean() for p in (task.init(0), run[0])
+        ]
+        assert all(x.dtype == torch.float32 for x in run[0].values())
+        assert scores[0].dtype == torch.float32
+        losses[precision], parameters[precision] = scores, run[0]["head.1.weight"]
+    for before, after in losses.values():
+        assert after < 0.7 * before  # it learns
+    # 8 bits of mantissa are visible after some tens of steps, and yet it is the same training.
+    difference = (parameters["bfloat16"] - parameters["float32"]).abs().max()
+    assert 1e-4 < difference < 0.3 * parameters["float32"].abs().max()
+
+
+def test_products_in_bfloat16_have_its_mantissa():
+    # The body is tanh(w x) with x = 1 and w = 1 + 2^-12, which bfloat16 rounds to 1.
+    weights = {"body.0.weight": torch.tensor([[1 + 2**-12]]), "body.0.bias": torch.zeros(1)}
+    federation = toy_federation(features=1)
+    found = {}
+    for precision in ("float32", "bfloat16"):
+        task = replace(tiny_task(features=1, hidden=1, dtype=torch.float32), precision=precision)
+        cohort = cohort_of(task, federation)
+
+        def features(w, batch, task=task):
+            return task.features(w, batch._replace(x=torch.ones_like(batch.x)))
+
+        found[precision] = cohort.score(features, cohort.broadcast(weights))[0, 0].item()
+    assert found["float32"] == pytest.approx(np.tanh(1 + 2**-12), rel=1e-6)
+    assert found["bfloat16"] == pytest.approx(np.tanh(1), rel=2**-8)
+    assert found["bfloat16"] != pytest.approx(np.tanh(1 + 2**-12), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"precision": "float16"}, "precision must be one of .*, got 'float16'"),
+        ({"precision": "tf32"}, "precision tf32 needs a GPU, the device is cpu"),
+        (
+            {"precision": "bfloat16", "dtype": torch.float64},
+            "precision bfloat16 is of float32 models, got torch.float64",
+        ),
+    ],
+)
+def test_a_precision_that_cannot_be_had_is_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Task(tiny_task().build, **settings)
+
+
+@pytest.mark.parametrize(("precision", "tf32"), [("float32", False), ("tf32", True)])
+def test_a_gpu_rounds_to_tf32_only_where_that_was_asked_for(precision, tf32):
+    switches = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = [switch.allow_tf32 for switch in switches]
+    try:
+        for switch in switches:
+            switch.allow_tf32 = not tf32
+        set_precision(SimpleNamespace(device=torch.device("cuda"), precision=precision))
+        assert [switch.allow_tf32 for switch in switches] == [tf32, tf32]
+    finally:
+        for switch, value in zip(switches, before, strict=True):
+            switch.allow_tf32 = value
+
+
+# -- no waiting inside a round ------------------------------------------------------------
+
+# Their rounds look at a number on the device to decide what comes next.
+DECIDE = {
+    "adaptive_experts": "trains the experts that somebody chose",
+    "centmoe": "keeps the best of its mixtures",
+    "clustered": "clusters by what it finds",
+    "fedjets": "sends the experts that clients' gates trust",
+    "fedkd": "sends as many numbers as its singular values ask for",
+    "fedmoe": "keeps the best of its mixtures",
+    "ifca": "trains the models that somebody chose",
+    "local_experts": "stops the clients that no longer improve",
+    "server_finetuning": "keeps the best of its copies",
+    "uniform_mixture": "keeps the best of its mixtures",
+}
+
+
+@every_method
+def test_a_round_never_waits_for_the_device(name, monkeypatch):
+    # Tensors of PyTorch's device "meta" have shapes and no values: whoever asks for one, as
+    # `tolist`, `float` or `if` do, gets an error. Only a device that has values makes one wait.
+    if name in DECIDE:
+        pytest.skip(DECIDE[name])
+    federation = federation_for(name, (4, 6, 6))  # a step is slow there
+    monkeypatch.setattr(torch, "_fused_sgd_", lambda *args, **settings: None)  # "meta" has none
+    somewhere = make(name, norm=True)
+    nowhere = {field.name: moved(getattr(somewhere, field.name)) for field in fields(somewhere)}
+    local = solver_of(name, schedule=Schedule("cosine", period=9))
+    method = replace(somewhere, **nowhere | {"local": local})
+    data = DeviceData(federation, method.task.dtype, method.task.device)
+    executor = Batched(2)
+    simulation = Simulation(method, data, Course(rounds=2, seed=0), executor)
+    state, seen = simulation.init(), federation.ids("seen")
+    for number, ids in enumerate((seen, seen[1:])):
+        state = method.round(state, simulation.cohort(ids, number))
+    assert next(iter(tree.leaves(state))).device.type == "meta"
+
+
+def moved(value):
+    """Tasks on the device "meta"; other values as they are."""
+    if isinstance(value, tuple) and value and isinstance(value[0], Task):
+        return tuple(map(moved, value))
+    return replace(value, device=torch.device("meta")) if isinstance(value, Task) else value
+
+
+def test_asking_a_device_without_values_is_an_error():
+    # The premise of the test above.
+    x = torch.zeros(2, device="meta")
+    for ask in (Tensor.tolist, float, bool):
+        with pytest.raises((RuntimeError, NotImplementedError)):
+            ask(x.sum())
+
+
+def test_what_is_on_the_device_is_not_copied_there_again():
+    x = torch.zeros(3)
+    assert device.upload(x, torch.device("cpu")) is x

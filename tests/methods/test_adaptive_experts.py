@@ -1,0 +1,594 @@
+"""Adaptive Expert Models: what clients do on their own, against a loop of torch.optim, and mixtures
+worked out on paper."""
+
+import copy
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from conftest import toy_paper
+from reference import Reference, assert_params, batches, descend, module_of, owned
+from stages import evaluation, finish, options, run_here, start
+from support import (
+    batch_of,
+    clients_with,
+    cohort_of,
+    sgd,
+    simulation_of,
+    tiny_task,
+    toy_federation,
+)
+from torch import nn
+from torch.nn.functional import nll_loss
+
+from fedlib import methods, streams, tree
+from fedlib.engine.solvers import AdamW
+from fedlib.engine.task import Batch, Task
+from fedlib.errors import ConfigError, DataError, DivergedError
+from fedlib.methods.adaptive_experts import Ensemble, Mixture
+from fedlib.methods.parts import early_stopping
+from fedlib.methods.parts.own_experts import Features, Frozen
+from fedlib.results import RunResult, View
+from fedlib.run import evaluate, progress
+from fedlib.run.build import build_method, build_task
+from fedlib.run_spec import run_roots
+from fedlib.seals import spec_digest
+from fedlib.spec import Run
+from fedlib.workflow.plan import Plan
+from fedlib.workflow.provenance import code_digest
+
+BATCH = 4
+LOCAL, FINETUNE, GATE = 0.03, 0.02, 0.05  # learning rates
+SIZES = (7, 12, 6, 10, 9)
+
+
+def make(num_experts=3, *, network=None, gate_outputs=None, **params):
+    network = network or {}
+    outputs = 1 if num_experts == 1 else num_experts + 1
+    settings = {
+        **{"cluster_init": "full", "stop_every": 1, "lr_decay": True},
+        **{"local_lr": LOCAL, "local_weight_decay": 0.1, "local_epochs": 9},
+        **{"local_check_every": 2, "local_patience": 2, "finetune_lr": FINETUNE},
+        **{"gate_lr": GATE, "gate_weight_decay": 0.2, "gate_epochs": 8, "gate_patience": 2},
+    }
+    return methods.load("adaptive_experts")(
+        task=tiny_task(**network),
+        local=sgd(momentum=0.0, batch_size=BATCH),
+        num_experts=num_experts,
+        expert=tiny_task(hidden=5, **network),
+        gate=tiny_task(classes=gate_outputs or outputs, hidden=3, **network),
+        **settings | params,
+    )
+
+
+def trained(method, federation, executor="loop", rounds=2):
+    """State after some rounds and an evaluation of everybody, and the cohort of that."""
+    state = method.init(federation.num_clients, 0)
+    for number in range(rounds):
+        cohort = cohort_of(method.task, federation, executor=executor, round=number)
+        state = method.round(state, cohort)
+    for group in ("unseen", "seen"):
+        ids = federation.ids(group)
+        cohort = cohort_of(method.task, federation, ids, executor=executor, round=rounds)
+        state = method.observe(state, cohort, group)
+    return state, cohort
+
+
+def all_finals(method, state, cohort, group="seen"):
+    return dict(evaluate.prepared(method, state, cohort, group))
+
+
+# -- by hand -------------------------------------------------------------------------------
+
+
+class OnItsOwn(Reference):
+    """One client with real modules, AdamW, LambdaLR and the official code's early stopping."""
+
+    def __init__(self, federation, client, round):
+        super().__init__(federation)
+        self.client, self.round = client, round
+
+    def shard(self, split):
+        return owned(self.federation, self.client, split)
+
+    def train(
+        self, nets, trained, log_probs, stream, *, lr, decay, decays, epochs, every, patience
+    ):
+        """State dicts of `nets` at the best check and at the end."""
+        parameters = [p for net in trained for p in net.parameters()]
+        optimiser = torch.optim.AdamW(parameters, lr=lr, weight_decay=decay)
+
+        def rate(epoch):
+            return ((lr - lr / 100) * 0.9999**epoch + lr / 100) / lr if decays else 1.0
+
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimiser, rate)
+        best, least, counter, done, checks = None, math.inf, 0, 0, 0
+        while done < epochs and counter < patience:
+            # The engine shuffles from one check to the next.
+            solver = sgd(batch_size=BATCH, epochs=min(every, epochs - done) if done else 1)
+            for net in nets:
+                net.train()
+            between = f"{stream}/{checks}"
+            drawn = batches(*self.shard("train"), solver, self.round, between, self.client)
+            loss = lambda b: nll_loss(log_probs(nets, b.x), b.y)  # noqa: E731
+            descend([(optimiser, scheduler)], drawn, loss)
+            done += solver.epochs
+            if (done - 1) % every:
+                break  # too few epochs are left for a check
+            for net in nets:
+                net.eval()
+            x, y = self.shard("test")
+            with torch.no_grad():
+                loss = nll_loss(log_probs(nets, x), y).item()
+            counter, checks = counter + 1, checks + 1
+            if loss < least:
+                least, counter = loss, 0
+                best = [copy.deepcopy(net.state_dict()) for net in nets]
+        return best, [net.state_dict() for net in nets]
+
+
+def gate_weights(gate, x, outputs):
+    """Of the experts with these outputs of the gate; of two, only the local one has an output."""
+    logits = gate(x)[:, outputs]
+    if len(outputs) > 1:
+        return torch.softmax(logits, dim=1)
+    local = torch.sigmoid(logits)
+    return torch.cat([1 - local, local], dim=1)
+
+
+def moe(gate, experts, x, outputs):
+    """Equation 5, with probabilities."""
+    weights = gate_weights(gate, x, outputs)
+    return torch.log(sum(weights[:, [e]] * f(x).softmax(1) for e, f in enumerate(experts)))
+
+
+SEVERAL, ONE_OF_THEM = (0, 2, 2, 0, 1), (1, 1, 1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("executor", "gate_only", "member", "choices"),
+    [
+        ("batched", True, "best", SEVERAL),
+        ("loop", False, "last", SEVERAL),
+        ("loop", True, "best", ONE_OF_THEM),
+        ("batched", False, "best", ONE_OF_THEM),
+    ],
+)
+def test_the_personal_stage_is_that_of_torch_optim(executor, member, gate_only, choices):
+    # The last client is unseen: its choice makes no expert a member.
+    federation, num = toy_federation(SIZES), 3
+    method = make(num, member=member, gate_only=gate_only, both_mixtures=True)
+    state, cohort = trained(method, federation, executor)
+    state = state._replace(choice=torch.tensor(choices))
+    finals = all_finals(method, state, cohort)
+    used = sorted(set(choices[:-1]))
+    outputs = [*used, num] if len(used) > 1 else [num]
+    models = [tree.take(method.restored(state), j) for j in range(num)]
+    keys = streams.keys(federation.num_clients, 0, "gate")
+    stops, patient = [], {"epochs": 9, "every": 2, "patience": 2}
+    for row, client in enumerate(federation.ids("seen").tolist()):
+        alone = OnItsOwn(federation, client, round=2)
+
+        own = method.expert.init(int(streams.keys(1, 0, "local")[0]))
+        own = module_of(method.expert, own)
+        best, last = OnItsOwn(federation, client, round=0).train(
+            [own], [own], lambda nets, x: nets[0](x).log_softmax(1), "local", lr=LOCAL, decay=0.1,
+            decays=True, **patient,
+        )  # fmt: skip
+        assert_params(tree.take(finals["local"].own, row), best[0])
+        stops.append(any(not torch.equal(best[0][n], last[0][n]) for n in best[0]))
+        member_params = {"best": best, "last": last}[member][0]
+
+        tuned = module_of(method.task, models[choices[client]])
+        best, _ = alone.train(
+            [tuned], [tuned], lambda nets, x: nets[0](x).log_softmax(1), "finetune",
+            lr=FINETUNE, decay=0.0, decays=True, **patient,
+        )  # fmt: skip
+        assert_params(tree.take(finals["finetuned"], row), best[0])
+
+        ensemble = tree.take(finals["ensemble"], row)
+        assert_params(ensemble.own, member_params)
+        for e, j in enumerate(used):
+            assert_params(tree.take(ensemble.experts, e), models[j])
+
+        other = "moe_joint" if gate_only else "moe_gate"
+        for protocol, alone_trained in (("moe", gate_only), (other, not gate_only)):
+            gate = module_of(method.gate, method.gate.init(int(keys[client])))
+            experts = [module_of(method.task, models[j]) for j in used]
+            experts.append(module_of(method.expert, member_params))
+            best, _ = alone.train(
+                [*experts, gate], [gate] if alone_trained else [*experts, gate],
+                lambda nets, x: moe(nets[-1], nets[:-1], x, outputs), "mixture", lr=GATE,
+                decay=0.2, decays=False, epochs=8, every=2, patience=2,
+            )  # fmt: skip
+            mixture = tree.take(finals[protocol], row)
+            assert mixture.members.tolist() == used
+            assert_params(mixture.gate, best[-1])
+            assert_params(mixture.own, best[-2])
+            for e in range(len(used)):
+                assert_params(tree.take(mixture.experts, e), best[e])
+            x, _ = alone.shard("test")
+            batch = batch_of(x)
+            for module, params in zip([*experts, gate], best, strict=True):
+                module.load_state_dict(params)
+            expected = moe(gate, experts, x, outputs)
+            torch.testing.assert_close(method.predict(mixture, batch), expected)
+    assert any(stops) or member == "best"  # some client's best was not its last
+
+
+# -- worked examples -------------------------------------------------------------------------
+
+LOGITS = torch.tensor([[2.0, 0, 1], [0, 1.5, 0], [0.5, 0, 2.5]], dtype=torch.float64)
+
+
+class Bias(nn.Module):
+    """A model whose logits are its bias, whatever the input."""
+
+    def __init__(self, outputs=3):
+        super().__init__()
+        self.body, self.head = nn.Flatten(), nn.Linear(1, outputs)
+
+    def forward(self, x):
+        return self.head(self.body(x) * 0)
+
+
+def says(logits):
+    """Parameters of a `Bias` model with these logits [..., L]."""
+    bias = torch.as_tensor(logits, dtype=torch.float64)
+    return {"head.weight": torch.zeros(*bias.shape, 1, dtype=torch.float64), "head.bias": bias}
+
+
+def speakers(num_experts=2, **params):
+    outputs = 1 if num_experts == 1 else num_experts + 1
+    task, gate = (Task(lambda n=n: Bias(n), dtype=torch.float64) for n in (3, outputs))
+    return replace(make(num_experts), task=task, expert=task, gate=gate, **params)
+
+
+ONE = Batch(torch.zeros(1, 1, dtype=torch.float64), torch.zeros(1), torch.zeros(1).long())
+
+
+def test_an_ensemble_of_three():
+    ensemble = Ensemble(says(LOGITS[:2]), says(LOGITS[2]))
+    found = speakers().predict(ensemble, ONE).exp()[0]
+    expected = [0.244728, 0.090031, 0.665241]  # specification, section 3.4
+    torch.testing.assert_close(found.tolist(), expected, rtol=0, atol=5e-7)  # six digits given
+
+
+@pytest.mark.parametrize(("num_experts", "gate"), [(1, [0.7]), (2, [5.0, -4.0, 0.7])])
+def test_of_two_experts_a_sigmoid_weighs_the_local_one(num_experts, gate):
+    # One cluster, or two of which one is in use: then only the last output counts.
+    method = speakers(num_experts)
+    outputs = method.networks.outputs(torch.tensor([0]))
+    assert outputs.tolist() == [len(gate) - 1]
+    mixture = Mixture(says(LOGITS[:1]), says(LOGITS[2]), says(gate), torch.tensor([0]))
+    g = 1 / (1 + math.exp(-0.7))
+    f = np.exp(LOGITS.numpy()) / np.exp(LOGITS.numpy()).sum(1, keepdims=True)
+    found = method.predict(mixture, ONE).exp()[0]
+    torch.testing.assert_close(found.numpy(), (1 - g) * f[0] + g * f[2])
+
+
+def test_a_certain_gate_has_a_finite_loss_and_gradient():
+    # Weight e^-800 is no number above 0: mixed as probabilities its logarithm would be infinite.
+    method = speakers()
+    gate = torch.tensor([800.0, 0.0, 0.0], dtype=torch.float64, requires_grad=True)
+    right_only = says([[-900.0, 0, 0], [0.0, 0, 0]])
+    mixture = Mixture(right_only, says(LOGITS[2]), says(gate), torch.arange(2))
+    loss = -method.predict(mixture, ONE)[0, 0]
+    loss.backward()
+    assert loss.isfinite() and gate.grad.isfinite().all()
+
+
+# -- experts in use --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({}, [0, 1, 2]),  # of the seen clients
+        ({"personal_clients": 2}, [0, 2]),  # Main_fed.py: of its evaluation clients, 0 and 1
+        ({"personal_clients": 2, "expert_set": "all"}, [0, 1, 2]),
+    ],
+)
+def test_the_experts_in_use_are_those_of_the_clients_that_train_on_their_own(params, expected):
+    federation, method = toy_federation(SIZES), make(3, **params)
+    state = method.init(5, 0)._replace(choice=torch.tensor([2, 0, 1, 1, 0]))
+    for group in ("seen", "unseen"):
+        cohort = cohort_of(method.task, federation, federation.ids(group))
+        assert method.members(state, cohort).tolist() == expected
+
+
+def test_only_the_first_clients_train_on_their_own(monkeypatch):
+    federation = toy_federation(SIZES)
+    few, everybody = make(2, personal_clients=2), make(2)
+    run = simulation(few, federation)
+    state, _ = run.run(report=lambda line: None)
+    state = state._replace(choice=torch.tensor([0, 1, 1, 0, 1]))  # both in use either way
+    monkeypatch.setattr(evaluate, "FINAL_BYTES", 8 * few.personal_numbers())
+    found = evaluate.final(few, state, lambda group: run.everyone(group, 2))
+    whole = evaluate.final(everybody, state, lambda group: run.everyone(group, 2))
+    for view, scores in whole.scores.items():
+        own = found.scores[view]
+        size = len(scores.clients) if view.protocol == "default" else 2
+        np.testing.assert_array_equal(own.clients, scores.clients[:size])
+        np.testing.assert_array_equal(own.correct, scores.correct[:, :size])
+        # Float64; kernels round by where in a stack a client's numbers lie.
+        np.testing.assert_allclose(own.loss, scores.loss[:, :size], rtol=1e-9)
+    weights = found.diagnostics["gate_weights"]
+    unseen = federation.ids("unseen")
+    assert np.isnan(weights).all(axis=1).tolist() == [
+        client not in (0, 1, *unseen) for client in range(federation.num_clients)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("views", "trains"),
+    [
+        ([], set()),
+        ([("seen", "default", "train")], set()),
+        ([("seen", "finetuned", "test")], {"local", "finetune"}),
+        ([("seen", "ensemble", "test")], {"local"}),
+        ([("unseen", "moe", "test")], {"local", "mixture"}),
+    ],
+)
+def test_nobody_trains_for_what_is_not_asked_for(monkeypatch, views, trains):
+    federation, method = toy_federation(SIZES), make(2)
+    run = simulation(method, federation)
+    state, _ = run.run(report=lambda line: None)
+    trained, fit = set(), early_stopping.fit
+
+    def noted(*args, stream, **options):
+        trained.add(stream)
+        return fit(*args, stream=stream, **options)
+
+    monkeypatch.setattr(early_stopping, "fit", noted)
+    found = evaluate.final(method, state, lambda group: run.everyone(group, 2), views=views)
+    held_out = {View(group, "default", "test") for group in ("seen", "unseen")}
+    assert set(found.scores) == held_out | {View(*view) for view in views}
+    assert trained == trains
+
+
+# -- early stopping, one rule at a time ------------------------------------------------------
+
+
+def on_their_own(federation, losses_at, keep=("best", "last"), **stopping):
+    """(kept parameters, epochs of every stretch) of clients whose loss is a function of epochs."""
+    task = tiny_task()
+    cohort = cohort_of(task, federation)
+    stretches = []
+
+    class Script(early_stopping.Cohort):
+        """A cohort in which an epoch adds 1 to the parameter."""
+
+        def fit(self, loss, params, *per_client, local, memory, stream):
+            stretches.append((self.ids.tolist(), local.epochs))
+            return tree.map(lambda x: x + local.epochs, params), memory
+
+        def score(self, fn, params, *per_client, split):
+            done = params["epochs"].flatten().tolist()
+            values = [losses_at(c, e) for c, e in zip(self.ids.tolist(), done, strict=True)]
+            return torch.tensor(values, dtype=torch.float64)[:, None].repeat(1, 4)
+
+    fields = {name: getattr(cohort, name) for name in cohort.__dataclass_fields__}
+    kept = early_stopping.fit(
+        Script(**fields),
+        lambda params, batch: None,
+        {"epochs": torch.zeros(cohort.size, 1, dtype=torch.float64)},
+        local=AdamW(lr=1.0, batch_size=BATCH),
+        stopping=early_stopping.EarlyStopping(**stopping),
+        stream="test",
+        keep=keep,
+    ).models
+    return {name: x["epochs"].flatten().tolist() for name, x in kept.items()}, stretches
+
+
+def test_checks_come_after_the_first_epoch_and_every_fifth_after_it():
+    kept, stretches = on_their_own(toy_federation(), lambda c, e: -e, max_epochs=20)
+    # After epochs 1, 6, 11 and 16, which is the best; four more make 20.
+    assert stretches == [([0, 1, 2], n) for n in (1, 5, 5, 5, 4)]
+    assert kept == {"best": [16] * 3, "last": [20] * 3}
+    assert on_their_own(toy_federation(), lambda c, e: -e, max_epochs=1)[0]["last"] == [1] * 3
+    _, stretches = on_their_own(toy_federation(), lambda c, e: -e, ("best",), max_epochs=20)
+    assert [n for _, n in stretches] == [1, 5, 5, 5]  # of no use to the best
+
+
+def test_each_client_stops_for_itself():
+    # Lowest losses at epoch 6, 1 and 16; equal is no better, and two failures are too many.
+    def loss(client, epochs):
+        return {0: abs(epochs - 6), 1: 0.0, 2: -min(epochs, 16)}[client]
+
+    kept, stretches = on_their_own(toy_federation(), loss, max_epochs=200, patience=2)
+    assert kept == {"best": [6, 1, 16], "last": [16, 11, 26]}
+    assert [ids for ids, _ in stretches] == [[0, 1, 2]] * 3 + [[0, 2]] + [[2]] * 2
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_client_whose_loss_is_not_finite_has_no_best_model(value):
+    with pytest.raises(DivergedError, match=f"client 1 diverged by .*: test loss is {value}"):
+        on_their_own(toy_federation(), lambda c, e: value if e > 1 and c == 1 else 1.0)
+
+
+def test_a_client_with_nothing_to_stop_on_is_named():
+    federation = toy_federation()
+    with pytest.raises(DataError, match="client 0 has no val examples, on which"):
+        on_their_own(federation, lambda c, e: 0.0, split="val")
+
+
+# -- evaluation in parts ---------------------------------------------------------------------
+
+
+def simulation(method, federation):
+    return simulation_of(method, federation, rounds=2)
+
+
+def test_a_final_evaluation_is_the_same_in_parts(monkeypatch):
+    federation, clients = toy_federation((*SIZES, 8), unseen=2), 3
+    method = make(2)
+    run = simulation(method, federation)
+    state, _ = run.run(report=lambda line: None)
+    whole = evaluate.final(method, state, lambda group: run.everyone(group, 2))
+    size = 8 * method.personal_numbers()  # float64
+    monkeypatch.setattr(evaluate, "FINAL_BYTES", clients * size + size // 2)
+    everyone = run.everyone("seen", 2)
+    sizes = [part.size for part in evaluate.parts(everyone, method.personal_numbers())]
+    assert sizes == [3, 1]
+    lines = []
+    monkeypatch.setattr(progress, "SECONDS", 0.0)
+    parts = evaluate.final(method, state, lambda group: run.everyone(group, 2), report=lines.append)
+    names = {"default", "ifca", "local", "finetuned", "ensemble", "moe"}
+    expected = {View(g, p, s) for g in ("seen", "unseen") for p in names for s in ("train", "test")}
+    assert {*parts.scores} == {*whole.scores} == expected
+    for view, scores in whole.scores.items():
+        for name, array in vars(scores).items():
+            # Float64; kernels round by where in a stack a client's numbers lie.
+            np.testing.assert_allclose(getattr(parts.scores[view], name), array, rtol=1e-9)
+    assert "evaluated seen moe of 4/4 clients" in lines
+    assert f"evaluated seen local of {clients}/4 clients" in lines
+
+
+@pytest.mark.parametrize("choices", [(0, 2, 2, 0, 1), (1, 1, 1, 1, 0)])
+def test_gates_are_recorded_by_client_and_expert(monkeypatch, choices):
+    method, federation = make(3), toy_federation(SIZES)
+    run = simulation(method, federation)
+    state, _ = run.run(report=lambda line: None)
+    state = state._replace(choice=torch.tensor(choices))
+    monkeypatch.setattr(evaluate, "FINAL_BYTES", 3 * 8 * method.personal_numbers())
+    final = evaluate.final(method, state, lambda group: run.everyone(group, 2))
+    found = final.diagnostics["gate_weights"]
+    assert found.shape == (len(SIZES), 4)
+    np.testing.assert_allclose(found.sum(1), 1)  # the unseen client's too
+    everyone = run.everyone("seen", 2)
+    mixtures = all_finals(method, state, everyone)["moe"]
+    used = sorted(set(choices[:-1]))
+    for row, client in enumerate(everyone.ids.tolist()):
+        gate = module_of(method.gate, tree.take(mixtures.gate, row)).eval()
+        x, _ = owned(federation, client, "test")
+        weights = gate_weights(gate, x, [*used, 3] if len(used) > 1 else [3])
+        expected = np.zeros(4)
+        expected[[*used, 3]] = weights.mean(0).detach().numpy()
+        np.testing.assert_allclose(found[client], expected, rtol=1e-9)  # float64, in two parts
+    trained = {f"examples_{name}" for name in ("settle", "finetuned", "moe")}
+    assert set(final.diagnostics) == {"choice", "gate_weights"} | trained
+
+
+# -- declarations ----------------------------------------------------------------------------
+
+CNN = {"num_classes": 3, "conv1": 2, "conv2": 2, "hidden": 4, "dropout": 0.5}
+IMAGE = {"in_channels": 1, "side": 16}
+DECLARED = Run(
+    federation="toy",
+    label="moe",
+    title="MoE",
+    method="adaptive_experts",
+    model="leaf_cnn",
+    model_params=CNN | IMAGE,
+    modules={
+        "expert": {"model": "leaf_cnn", "params": CNN | IMAGE | {"conv1": 3}},
+        "gate": {"model": "gate_cnn", "params": CNN | IMAGE},
+    },
+    rounds=3,
+    local={"solver": "sgd", "lr": 0.05, "batch_size": 5},
+    params={
+        **{"num_experts": 2, "exploration": "eps", "epsilon": 0.33, "local_lr": 1e-3},
+        **{"gate_lr": 1e-3, "local_epochs": 7, "gate_epochs": 4},
+    },
+).spec(seed=1) | {"data": spec_digest({})}
+
+
+def images():
+    """Four clients with 10 grey images of 16 x 16 pixels to train on and 5 to test on."""
+    draw = np.random.default_rng(0)
+    rows = np.arange(60).reshape(4, 15)
+    x, y = draw.integers(0, 256, (60, 1, 16, 16)).astype(np.uint8), draw.integers(0, 3, 60)
+    owned = [(own[:10], own[10:]) for own in rows]
+    return clients_with(x, y, owned, 3, mean=(0.5,), std=(0.5,))
+
+
+@pytest.mark.slow
+def test_a_declared_run_goes_through_its_commands(tmp_path):
+    images().save(tmp_path / "toy.h5", tmp_path / "toy.json")
+    run_spec = DECLARED | {"rounds": 1}
+    assert run_here("train", options(tmp_path / "run", run_spec)) == 0
+    # As a process, with a digest: every module that it loads must be in the code of the job.
+    code = code_digest(*run_roots("evaluate", run_spec))
+    outcome = finish(start("evaluate", evaluation(tmp_path / "run", run_spec, code=code)))
+    assert outcome[0] == 0, outcome
+    stored = RunResult.load(tmp_path / "run" / "evaluation.h5")
+    assert View("seen", "moe", "test") in stored.scores
+    assert stored.diagnostics["flops_per_example"][0] > 0
+
+
+def test_modules_are_part_of_the_method_and_of_the_code_of_a_job():
+    method = build_method(DECLARED, build_task(DECLARED))
+    assert method.expert.init(0)["body.0.weight"].shape[0] == 3
+    assert method.gate.num_outputs == 3
+    assert run_roots("train", DECLARED) == (
+        "scripts/train.py",
+        "fedlib.methods.adaptive_experts",
+        "fedlib.models.leaf_cnn",
+        "fedlib.models.gate_cnn",
+    )
+
+
+@pytest.mark.parametrize(
+    ("modules", "message"),
+    [
+        ({"expert": {"model": "vgg", "params": {}}}, "module expert: no model 'vgg'; there are"),
+        ({"expert": {"model": "linear"}}, r"module expert: it has a model, .*, got \['mod"),
+        ({"expert": {"model": "linear", "params": {"wide": 1}}}, "module expert: .*'wide'"),
+        ({"router": DECLARED["modules"]["gate"]}, r"unknown modules \['router'\]; it takes "),
+        ({"gate": DECLARED["modules"]["gate"]}, "missing .* 'expert'"),
+    ],
+)
+def test_modules_that_make_no_sense_are_one_line(modules, message):
+    spec = DECLARED | {"modules": modules}
+    with pytest.raises(ConfigError, match=message):
+        build_method(spec, build_task(spec))
+
+
+def test_a_plan_knows_the_modules_of_its_runs(declare):
+    spec = {name: DECLARED[name] for name in ("modules", "model_params", "params")}
+    run = Run("digits", "moe", "MoE", "adaptive_experts", "leaf_cnn", 3, DECLARED["local"], **spec)
+    declare(toy=toy_paper(federations=("digits",), runs=[run]))
+    roots = Plan({"papers": ["toy"]}).roots("train", paper="toy", federation="digits", label="moe")
+    assert roots == run_roots("train", DECLARED)
+
+
+# -- experts that nobody trains ------------------------------------------------------------------
+
+NETWORKS = ("task", "expert", "gate")
+FROZEN = {  # what is known of training examples
+    "nothing random": ("leaf_cnn", {"hidden": 4, "dropout": 0.0}, Features),
+    "dropout in the head": ("leaf_cnn", {"hidden": 4, "dropout": 0.5}, Features),
+    "dropout in the body": ("ifca_cnn", {"hidden1": 4, "hidden2": 3, "dropout": 0.5}, tuple),
+}
+
+
+@pytest.mark.parametrize("executor", ["loop", "batched"])
+@pytest.mark.parametrize("name", FROZEN)
+def test_what_is_known_of_experts_trains_the_gates_that_whole_ones_do(executor, name, monkeypatch):
+    model, network, kind = FROZEN[name]
+    network |= {"num_classes": 3, "conv1": 2, "conv2": 2} | IMAGE
+    modules = DECLARED["modules"] | {"expert": {"model": model, "params": network | {"conv1": 3}}}
+    spec = DECLARED | {"model": model, "model_params": network, "modules": modules}
+    method = build_method(spec, build_task(spec))
+    tasks = {name: replace(getattr(method, name), dtype=torch.float64) for name in NETWORKS}
+    method = replace(method, **tasks, gate_only=True, gate_lr=0.1)
+    cohort = cohort_of(method.task, images(), executor=executor)
+    state = method.init(4, 0)._replace(choice=torch.tensor([0, 1, 1, 0]))
+    settled = method.settle(state, cohort)
+    frozen = method.networks.frozen(*method.assemble(settled, cohort), cohort, "test")
+    assert type(frozen.train) is kind and type(frozen.check) is torch.Tensor
+    found = method.mix(settled, cohort)
+    unknown = lambda networks, experts, own, *_: Frozen(experts, own)  # noqa: E731
+    monkeypatch.setattr(type(method.networks), "frozen", unknown)
+    whole = method.mix(settled, cohort)
+    start = method.draw_gates(cohort)
+    for key, value in whole.gate.items():
+        # Float64, a few dozen steps of Adam; features are computed in other batches.
+        torch.testing.assert_close(found.gate[key], value, rtol=1e-7, atol=1e-9)
+        assert not torch.equal(value, start[key])
+    for field in ("experts", "own"):
+        mine, theirs = getattr(found, field), getattr(whole, field)
+        assert all(torch.equal(mine[key], theirs[key]) for key in theirs)

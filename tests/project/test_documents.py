@@ -1,0 +1,132 @@
+"""What the documents say exists."""
+
+import re
+
+import pytest
+import yaml
+
+import fedlib
+from fedlib.workflow.provenance import ROOT
+
+DOCUMENTS = sorted(
+    path.relative_to(ROOT).as_posix()
+    for pattern in (
+        "*.md",
+        "docs/*.md",
+        "docs/*/README.md",
+        "data/raw/*.md",
+        "results/*.md",
+        "figures/*.md",
+    )
+    for path in ROOT.glob(pattern)
+)
+
+
+def read(document: str) -> str:
+    return (ROOT / document).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_lead_somewhere(document):
+    targets = re.findall(r"\]\(([^)#]+)[^)]*\)", read(document))
+    files = [target for target in targets if "://" not in target]
+    folder = (ROOT / document).parent
+    assert [target for target in files if not (folder / target).exists()] == []
+
+
+def anchors(document: str) -> set[str]:
+    """What a link can name after a #: headings, as GitHub spells them, and HTML anchors."""
+    headings = re.findall(r"^#+ (.*)$", read(document), re.MULTILINE)
+    plain = (re.sub(r"[^\w\s-]", "", heading.lower()) for heading in headings)
+    return {*re.findall(r'<a id="([^"]+)"', read(document)), *(x.replace(" ", "-") for x in plain)}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_lead_to_headings_that_are_there(document):
+    here = (ROOT / document).parent
+    for target, anchor in re.findall(r"\]\(([^)#:]*\.md)?#([^)]+)\)", read(document)):
+        page = (here / target).resolve().relative_to(ROOT).as_posix() if target else document
+        assert anchor in anchors(page), f"{page}#{anchor}"
+
+
+@pytest.mark.parametrize("document", [x for x in DOCUMENTS if x != "CHANGELOG.md"])  # of its time
+def test_make_targets_exist(document):
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    code = re.findall(r"`[^`\n]+`", read(document)) + re.findall(
+        r"^(?: {4}|make).*$", read(document), re.MULTILINE
+    )
+    named = set(re.findall(r"\bmake ([a-z-]+)", "\n".join(code)))
+    assert named - targets == set()
+
+
+def test_the_index_of_kept_results_counts_what_their_pages_count():
+    rows = re.findall(
+        r"\]\((.*)/README.md\).*\| (\d+) \| (\d+) \|$", read("docs/results/README.md"), re.M
+    )
+    pages = (ROOT / "docs/results").rglob("REPORT.md")
+    counted = [path for path in pages if "within two percentage points" in path.read_text("utf-8")]
+    kept = {path.parent for path in counted}
+    assert {ROOT / "docs/results" / name for name, *_ in rows} == kept
+    for name, cells, near in rows:
+        page = read(f"docs/results/{name}/REPORT.md")
+        assert f"{near} of {cells} within two percentage points" in page, name
+
+
+def test_the_fast_tests_exist():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    names = " ".join(re.findall(r"^FAST :?\+?= (.*)$", makefile, re.MULTILINE)).split()
+    assert len(names) > 10
+    assert [name for name in names if not (ROOT / f"tests/{name}.py").exists()] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_scripts_exist(document):
+    named = set(re.findall(r"scripts/\w+\.py", read(document)))
+    assert sorted(name for name in named if not (ROOT / name).exists()) == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_modules_exist(document):
+    text = read(document)
+    paths = re.findall(r"`(fedlib/[\w./]+\.\w+)`", text)
+    dotted = [name.split(".") for name in re.findall(r"`(fedlib(?:\.\w+)+)`", text)]
+    there = {file.relative_to(ROOT).as_posix() for file in (ROOT / "fedlib").rglob("*")}
+    there |= {name.removesuffix(".py") for name in there}
+    there |= {f"fedlib/{name}" for name in dir(fedlib)}
+    # The last part of a dotted name may be something in a module.
+    missing = [d for d in dotted if not {"/".join(d), "/".join(d[:-1])} & there]
+    written = {
+        "fedlib/methods/fedper.py",
+        "fedlib/papers/shapes.py",
+    }  # by whoever follows the README
+    assert [path for path in paths if path not in there | written] + missing == []
+
+
+TEXTS = ("*.py", "*.md", "*.smk", "*.yaml", "*.toml", "Makefile", "Snakefile")
+IGNORED = {".venv", ".venvs", ".git", ".snakemake", "results", "figures", "raw"}
+
+
+def test_no_file_keeps_the_marks_of_a_conflict():
+    marks = re.compile(r"^(<{7} |>{7} |={7}$)", re.MULTILINE)
+    files = [
+        path
+        for pattern in TEXTS
+        for path in ROOT.rglob(pattern)
+        if not IGNORED.intersection(path.relative_to(ROOT).parts)
+    ]
+    assert ROOT / "README.md" in files
+    assert [path for path in files if marks.search(path.read_text(encoding="utf-8"))] == []
+
+
+def test_a_runner_tests_every_python_that_is_named_with_targets_that_exist():
+    jobs = yaml.safe_load(read(".github/workflows/tests.yml"))["jobs"]
+    (named,) = re.findall(r"and Python ([\d., or]+?) with", read("README.md"))
+    assert jobs["lock"]["strategy"]["matrix"]["python"] == re.findall(r"[\d.]+\d", named)
+    commands = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    asked = [word for line in commands if line.startswith("make ") for word in line.split()[1:]]
+    targets = [word for word in asked if "=" not in word]
+    assert ".ci/run" in commands and "test" in targets
+    assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
+    assert all(word.split("=")[0] in ("PYTHON", "TORCH") for word in asked if "=" in word)

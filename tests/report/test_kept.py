@@ -1,0 +1,159 @@
+"""What is kept of a paper, and what its packs say."""
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pictures
+import pytest
+import same
+import standing
+from support import REPRODUCED
+
+from fedlib import papers
+from fedlib.cli import keep
+from fedlib.report import packs
+from fedlib.report.pages import kept
+from fedlib.results import RunResult
+
+ROOT = Path(__file__).resolve().parents[2]
+KEPT_IN = ROOT / "docs/results"
+
+
+def test_a_page_says_first_if_its_runs_are_not_of_a_commit():
+    for report in KEPT_IN.rglob("REPORT.md"):
+        committed = re.search("- working tree as committed: (.*)", report.read_text())[1]
+        head = "".join(report.with_name("README.md").read_text().splitlines()[:4])
+        assert ("not committed" in head) == ("no" in committed), report
+
+
+def test_a_comparison_with_one_member_is_not_kept():
+    def worth(kind, runs, published=None, stage="table"):
+        return kept.is_worth_keeping(stage, {"kind": kind, "runs": runs, "published": published})
+
+    one, two = [{"label": "fedavg"}], [{"label": "fedavg"}, {"label": "fedem"}]
+    for kind in ("accuracy", "gains"):
+        assert not worth(kind, one) and worth(kind, two)
+    for kind in ("sweep", "accuracy_over_bytes", "gain_bars"):
+        assert not worth(kind, one, stage="figure") and worth(kind, two, stage="figure")
+    assert worth("accuracy", one, "main")
+    assert worth("accuracy_over_rounds", one, "curve-end", stage="figure")
+    assert not worth("gains", one, "main")  # over nobody
+    # About a run by itself.
+    assert worth("criteria", one) and worth("label_leakage", one, stage="figure")
+
+
+def criteria(folder, *rows):
+    names = ("criterion", "kind", "value", "reached")
+    folder.mkdir(parents=True)
+    pd.DataFrame([("a", *rows[0]), ("b", *rows[1])], columns=names).to_csv(folder / "criteria.csv")
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ([("highest", "9.0, 8.0", "yes"), ("descending", "+2.0, −1.0", "yes")], "shown"),
+        ([("highest", "9.0, 8.0", "yes"), ("highest", "7.0, 8.0", "no")], "in part (1 of 2)"),
+        ([("highest", "7.0, 8.0, 9.0", "no"), ("highest", "7.0, 8.0", "no")], "opposite"),
+        ([("highest", "8.0, 7.0, 9.0", "no"), ("highest", "7.0, 8.0", "no")], "not shown"),
+    ],
+)
+def test_a_main_claim_is_shown_or_not_or_opposite(tmp_path, rows, told):
+    criteria(tmp_path / "toy", *rows)
+    assert standing.claim("toy", ["a", "b"], tmp_path) == f"{told}, at scale reduced"
+    assert standing.claim("toy", ["c"], tmp_path) == "–"
+    criteria(tmp_path / "full/toy/inner", ("highest", "1.0, 2.0", "not run"), rows[1])
+    assert standing.claim("toy", ["a"], tmp_path).endswith("at scale reduced")
+    assert standing.claim("toy", ["b"], tmp_path).endswith("at scale full")
+
+
+def test_the_table_of_papers_on_the_front_page_is_what_is_kept():
+    stand = {}
+    for name in REPRODUCED:
+        declared = [papers.load(name).declare(scale) for scale in ("full", "reduced")]
+        found = [x for one in declared for x in one.tables["criteria"].params["criteria"]]
+        claims = tuple(x["title"] for x in found if x.get("main"))
+        assert claims, f"{name} has no criterion that is about its main claim"
+        numbers = ROOT / f"fedlib/papers/{name}/published.csv"
+        stand[name] = standing.Paper(declared[0].title, numbers, claims)
+    assert standing.table(stand, KEPT_IN) in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+KEPT = sorted(KEPT_IN.rglob("pack"))
+each_pack = pytest.mark.parametrize(
+    "pack", KEPT, ids=lambda pack: str(pack.parent.relative_to(KEPT_IN))
+)
+
+
+@each_pack
+def test_what_is_kept_is_what_is_drawn_from_its_pack_and_worth_it(pack):
+    _, _, exhibits = packs.read(pack)
+    specs = [(exhibit.stage, exhibit.spec) for exhibit in exhibits]
+    drawn = {
+        f"{spec['name']}.{form}"
+        for stage, spec in specs
+        for form in {"table": ("csv",), "figure": ("pdf", "png")}[stage]
+    }
+    files = {path.name for path in pack.parent.iterdir() if path.suffix in (".csv", ".pdf", ".png")}
+    assert drawn == files
+    assert [spec["name"] for stage, spec in specs if not kept.is_worth_keeping(stage, spec)] == []
+    page = (pack.parent / "REPORT.md").read_text(encoding="utf-8")
+    assert len(re.findall(r"^### <a id=.*</a>(?:Table|Figure) ", page, re.M)) == len(specs)
+
+
+EXPECTED = json.loads((ROOT / "tests/kept.json").read_bytes())["kept"]
+
+
+def expected(pack, *forms: str) -> dict[str, str]:
+    """Digests of a pack. Where one is meant to change, `tests/same.py` writes them again."""
+    where = f"{pack.parent.relative_to(ROOT)}: "
+    return {
+        name: digest
+        for name, digest in EXPECTED.items()
+        if name.startswith(where) and name.endswith(forms)
+    }
+
+
+@cache
+def sheets(pack):
+    """Its tables and their specifications."""
+    return [*same.sheets_of(pack)]
+
+
+@each_pack
+def test_every_kept_table_is_written_as_ever(pack):
+    found = dict(form for spec, sheet in sheets(pack) for form in same.table_of(pack, spec, sheet))
+    assert found == expected(pack, "to_csv", "to_markdown", "to_latex")
+
+
+def test_tunings_of_a_pack_are_none_of_its_runs():
+    found = keep.trainings(ROOT / "docs/results/benchmark" / packs.FOLDER)
+    assert {training.seed for training in found} == {1, 2, 3}
+
+
+LAID_OUT = set()  # kinds of figures
+
+
+@pytest.mark.slow
+@each_pack
+def test_every_kept_figure_shows_what_it_always_did_and_no_words_leave_it_or_lie_on_others(pack):
+    shown = {}
+    for spec, figure in same.drawn(pack):
+        shown |= dict(same.figure_of(pack, spec, figure))
+        if spec["kind"] not in LAID_OUT:
+            assert pictures.faults(figure) == [], spec["name"]
+            LAID_OUT.add(spec["kind"])
+    assert shown == expected(pack, "figure")
+
+
+def result(**changes) -> RunResult:
+    zero = np.zeros(1, np.int64)
+    return RunResult(zero, {}, zero, zero, zero, zero, np.zeros(0), **changes)
+
+
+def test_what_has_the_papers_settings_is_kept_by_itself():
+    folders = [kept.shelf(Path("x"), scale) for scale in ("full", "reduced")]
+    assert folders == [Path("x/full"), Path("x")]

@@ -1,0 +1,191 @@
+"""The wall: every published number, with ours beside it."""
+
+import contextlib
+import re
+from argparse import Namespace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from fedlib import seals
+from fedlib.cli import wall
+from fedlib.errors import ConfigError, DataError
+from fedlib.report.wall import cells, page
+from fedlib.workflow.plan import Plan
+
+ROOT = Path(__file__).resolve().parents[2]
+FULL = ROOT / "docs/results/full"
+CELL = {
+    **{
+        "paper": "fedmix",
+        "paper_title": "A paper",
+        "source": "Its table",
+        "exhibit": "main",
+        "row": "FedAvg",
+    },
+    **{"dataset": "emnist", "metric": "accuracy", "published": 0.8, "seeds": 0},
+}
+OURS = {
+    **{"title": "pFedMM", "data": "EMNIST", "measured": "All", "is_split": True, "seeds": 3},
+    **{"reproduced": 0.77, "difference": -0.03, "machine": "Xeon", "hours": 1.25, "estimate": 1.55},
+    "page": "x.md",
+}
+COSTS = [{"paper_title": "A paper", "federation": "emnist", "label": "fedem", "hours": 12.3}]
+
+
+@pytest.fixture(scope="module")
+def papers():
+    """The published numbers of FedMix and pFedMM."""
+    plan = Plan({"scale": "full", "papers": ["fedmix", "pfedmm"]})
+    with contextlib.chdir(ROOT):  # as the command does
+        costs = wall.costs_of(plan, FULL / wall.COSTS)
+        return {name: wall.of_paper(plan, name, FULL, costs) for name in plan.papers}
+
+
+def test_every_published_number_is_there_once_and_what_is_kept_is_beside_it(papers):
+    assert {name: len(found) for name, found in papers.items()} == {"fedmix": 23, "pfedmm": 135}
+    run = papers["fedmix"][papers["fedmix"]["seeds"] > 0].set_index(["exhibit", "label"])
+    assert len(run) == 6
+    known = run.loc["appendix-f-fedavg", "new_shard"]
+    assert (known["published"], known["reproduced"]) == (0.969, 0.97)  # as printed
+    assert (known["page"], known["hours"]) == ("fedmix/REPORT.md", 0.2)  # it was timed
+    ours = papers["pfedmm"][papers["pfedmm"]["seeds"] > 0]
+    # FedEM's table has some of these numbers, too, but on its own partition.
+    assert {*ours["exhibit"]} == {"main", "curve-end", "curve-waypoints"}
+    assert ours["is_split"].all()
+    points = ours[ours["exhibit"] != "main"].set_index(["label", "metric"])
+    at_20 = points.loc["pfedmm", "accuracy_round_20"]
+    assert (at_20["published"], at_20["measured"]) == (0.802, "Round 20")
+    assert (at_20["difference"], at_20["page"]) == (-0.001, "pfedmm/pfedmm/REPORT.md")
+    assert points.loc["gated-experts", "accuracy"]["published"] == 0.774  # of the curve, not 0.828
+
+
+def test_the_kept_wall_is_what_would_be_written_now(papers):
+    written = (FULL / "README.md").read_text(encoding="utf-8")
+    for found in papers.values():
+        for _, numbers in found.groupby("source"):
+            assert page.grid(numbers) in written
+
+
+def test_other_pages_count_as_the_wall_does():
+    wall, front, changes, results = (
+        (ROOT / name).read_text(encoding="utf-8")
+        for name in (
+            "docs/results/full/README.md",
+            "README.md",
+            "CHANGELOG.md",
+            "docs/results/README.md",
+        )
+    )
+    run, every, near = re.search(r"(\d+) of (\d+) published .*; (\d+) of these", wall).groups()
+    ran = int(run) + len(pd.read_csv(FULL / "lost.csv"))  # counted there, too
+    assert re.search(rf"^\| all +\| +{every} \| +{ran} \| +{near} \|", front, re.MULTILINE)
+    [split] = re.findall(r"(\d+) of the \d+ are on images of EMNIST's test split alone", wall)
+    assert f"{split} of the {ran} are on images of EMNIST's test split alone" in front
+    assert f"* {run} of {every} published numbers were run" in changes
+    assert f"{split} of them on images of EMNIST's test split alone; {near} are" in changes
+    assert f"all {every} published numbers, with ours\nbeside the {run} that were run" in results
+
+
+def ours(**changes) -> pd.DataFrame:
+    row = {"dataset": "cifar10", "published": 0.7, "label": "eps", "protocol": "moe", "key": ""}
+    return pd.DataFrame([row | {"metric": "", "of": "table2-p", "seeds": 1} | changes])
+
+
+def test_a_number_is_beside_the_published_one_that_has_most_of_its_names():
+    labels = {"table2-p0.2-none": "moe", "table2-p0.2-eps": "moe", "table3-eps": "moe"}
+    rows = [{"exhibit": name, "label": label} for name, label in labels.items()]
+    numbers = pd.DataFrame(rows).assign(dataset="cifar10", published=0.7)
+    assert cells.beside(numbers, ours())["seeds"].tolist() == [0, 1, 0]
+    for other in ({"dataset": "cifar100"}, {"published": 0.71}, {"of": "table4"}):
+        assert not cells.beside(numbers, ours(**other))["seeds"].any()
+    assert not cells.beside(numbers, ours(label="none-2", protocol="ifca"))["seeds"].any()
+    assert cells.beside(numbers, cells.NONE)["seeds"].tolist() == [0, 0, 0]
+
+
+def test_the_page_has_ours_beside_what_is_published_and_the_costs_of_other_runs():
+    both = pd.DataFrame([CELL, {**CELL, **OURS, "row": "pFedMM"}])
+    told = page.text(both, pd.DataFrame(COSTS), "a Xeon", ["y"])
+    assert "**1 of 2 published numbers have ours beside them; 0 of these are within two" in told
+    assert "1 of the 1 are on images of EMNIST's test split alone (hollow in the picture)." in told
+    assert "They come from 3 trainings;" in told
+    assert "Off by more than two points: pFedMM (EMNIST, All) −3.0." in told
+    rows = [[x.strip() for x in line.split("|")[1:-1]] for line in told.splitlines() if "|" in line]
+    assert ["FedAvg", "80.0"] in rows and ["pFedMM", "80.0 **77.0** −3.0"] in rows
+    cell = ["[A paper](x.md)", "EMNIST, All", "pFedMM", "80.0", "**77.0**", "−3.0", "3"]
+    assert [*cell, "1.2", "1.6", "Xeon"] in rows
+    assert ["fedem", "12"] in rows
+    assert "The packs of y are of a version" in told and "They are for a Xeon." in told
+
+
+def test_heads_have_what_tells_the_numbers_of_a_source_apart():
+    three = [CELL | {"exhibit": f"table2-m{m}", "row": "FedAvg"} for m in (10, 50)]
+    assert page.grid(pd.DataFrame(three)).startswith("|        | m10   | m50   |")
+    two = [CELL, CELL | {"dataset": "cifar10", "metric": "f1"}]
+    assert page.grid(pd.DataFrame(two)).startswith(
+        "|        | emnist, accuracy   | cifar10, f1   |"
+    )
+
+
+def test_the_picture_has_a_point_for_each_number_and_names_those_that_are_off(tmp_path):
+    near = OURS | {"title": "Local", "difference": 0.0, "reproduced": 0.8, "is_split": False}
+    curve = OURS | {"measured": "End of curve", "reproduced": 0.7755}
+    run = pd.DataFrame([{**CELL, **OURS}, {**CELL, **near}, {**CELL, **curve}])
+    lost = {"paper": CELL["paper"], "title": "FedAvg", "measured": "not kept", "published": 0.8}
+    page.draw(
+        run, pd.DataFrame([lost | {"reproduced": 0.7}]), tmp_path / "a.svg", tmp_path / "a.png"
+    )
+    text = (tmp_path / "a.svg").read_text()
+    assert "A paper: 1 of 4 within two points" in text and "FedAvg, not kept" in text
+    assert text.count("pFedMM, ") == 1 and "pFedMM, All and End of curve" in text
+    assert "Local, All" in text and "hollow" in text  # solid, so it has a name, too
+    assert (tmp_path / "a.png").stat().st_size > 1000
+
+
+def test_what_was_estimated_here_replaces_older_estimates_and_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    file = tmp_path / "costs.csv"
+    old = [("fedmix", "cifar10", "fedavg", 9, 9, "old", is_timed) for is_timed in (False, True)]
+    columns = [*wall.RUN, "hours", "gb", "machine", wall.MEASURED]
+    pd.DataFrame(old, columns=columns).to_csv(file, index=False)
+    both = {"seconds": 1800, "mb": 2000}
+    run = {f"fedmix/cifar10{end}/fedavg": {"train": both, "evaluate": both} for end in ("", "-x")}
+    seals.write_json(tmp_path / "estimates.json", {"machine": "new", "runs": run})
+    plan = Plan({"scale": "full", "papers": ["fedmix"]})
+    path = plan.path
+    monkeypatch.setattr(
+        plan,
+        "path",
+        lambda name, **x: tmp_path / "estimates.json" if name == "estimates" else path(name, **x),
+    )
+    found = wall.costs_of(plan, file)
+    assert found[["hours", "gb", "machine"]].values.tolist() == [[1, 2, "new"], [9, 9, "old"]]
+    done = pd.DataFrame([{"paper": "fedmix", "federation": "cifar10", "run": "fedavg"}])
+    assert len(wall.unrun(plan, found, done)) == 0 and len(wall.unrun(plan, found, done[:0])) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda lines: [],
+        lambda lines: lines[:1] * 2,
+        lambda lines: [line.rpartition(b",")[0] for line in lines],
+        lambda lines: [lines[0], lines[1].replace(b",4.85,", b",abc,")],
+        lambda lines: [lines[0], lines[1].replace(b",4.85,", b",-4.85,")],
+        lambda lines: [lines[0], lines[1].replace(b",4.85,", b",,")],
+        lambda lines: [*lines, b"\xff,"],
+    ],
+)
+def test_costs_that_are_none_are_refused_in_a_line(tmp_path, change, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    file = tmp_path / wall.COSTS
+    lines = (FULL / wall.COSTS).read_bytes().splitlines()
+    file.write_bytes(b"\n".join(change(lines)))
+    with pytest.raises(DataError, match="costs.csv must have"):
+        wall.costs_of(Plan({"scale": "full", "papers": ["fedmix"]}), file)
+
+
+def test_a_wall_of_shortened_runs_is_refused():
+    with pytest.raises(ConfigError, match="scale full alone, got scale=reduced"):
+        wall.main(Namespace(configfile=[], config=["scale=reduced"]))

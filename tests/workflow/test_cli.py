@@ -1,0 +1,494 @@
+"""The command line, and what `make` asks of it: checked first, and carried out without a shell."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedlib.cli import arguments, clean, estimate, make, report, run
+from fedlib.cli import plan as planning
+from fedlib.errors import ConfigError
+from fedlib.workflow.plan import Plan
+
+ROOT = Path(__file__).resolve().parents[2]
+# What follows the name of the program in the call of Snakemake that runs everything.
+OPTIONS = "--cores 1 --rerun-triggers mtime code".split()
+
+
+def read(target: str, **values: str):
+    """The arguments of the command for a target of the Makefile."""
+    return make.read(target, make.DEFAULTS | values)
+
+
+def plan(target: str, **values: str) -> Plan:
+    return arguments.plan(read(target, **values))
+
+
+def steps(target: str, **values: str) -> list[str]:
+    """The processes of a run as text, without the name of Python."""
+    args = read(target, **values)
+    found = run.steps(args, arguments.plan(args))
+    assert all(step[0] == sys.executable for step in found)
+    return [" ".join(step[1:]) for step in found]
+
+
+def test_every_command_has_a_module_that_carries_it_out():
+    for name, command in arguments.COMMANDS.items():
+        text = (ROOT / f"fedlib/cli/{command.module or name}.py").read_text(encoding="utf-8")
+        assert "\ndef main(args: argparse.Namespace) -> None:\n" in text
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["no"], "invalid choice: 'no' .choose from 'run', 'plan'"),
+        (["list", "--cores", "1"], "list does not know --cores; it takes KIND, NAME, --conf"),
+        (["list", "methods", "fedmix", "x"], "list does not know x; it takes KIND, NAME, "),
+        (["clean", "--conf", "seeds=[1]"], "clean does not know --conf 'seeds=.1.'"),
+        (["why"], "the following arguments are required: STAGE"),
+        (["keep"], "the following arguments are required: paper"),
+    ],
+)
+def test_words_that_are_no_command_are_refused_in_a_line(words, message):
+    with pytest.raises(ConfigError, match=message) as raised:
+        arguments.read(words)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_target_that_does_not_exist_is_refused_with_those_there_are():
+    with pytest.raises(ConfigError, match="make has the targets demo, .*clean; got 'demos'"):
+        read("demos")
+
+
+def test_a_run_cuts_the_shards_and_then_makes_everything(tmp_path, monkeypatch):
+    # A folder of results in which settings have been chosen would be another case.
+    monkeypatch.setattr(run, "Path", tmp_path.joinpath)
+    given = "--config scale=demo seeds=[1] labels=[fedem,pfedmm]"
+    assert steps("demo", CONFIG="seeds=[1] labels=[fedem,pfedmm]") == [
+        f"-m fedlib.workflow.console partitions {given}",
+        f"-m fedlib.workflow.console {given}",
+    ]
+    args = read("demo", CONFIG="seeds=[1] labels=[fedem,pfedmm]")
+    plan = arguments.plan(args)
+    [only] = run.steps(args, plan, plan.manifests())  # they are cut already
+    assert "partitions" not in only
+
+
+@pytest.mark.parametrize(
+    "target, scale", [("demo", "demo"), ("reduced", "reduced"), ("reproduce", "full")]
+)
+def test_each_target_has_its_scale_and_each_tag_its_folder(target, scale):
+    _, last = steps(target, CONFIG="tag=quick rounds=3")
+    assert last == f"-m fedlib.workflow.console --config scale={scale} tag=quick rounds=3"
+    assert plan(target, CONFIG="tag=quick").folder == f"{scale}-quick"
+
+
+def test_options_of_snakemake_come_before_the_configuration():
+    args = read("demo", ARGS=" ".join(OPTIONS), CONFIG="tag=a")
+    for step in run.steps(args, arguments.plan(args)):
+        at = step.index("--cores")
+        assert step[at : at + len(OPTIONS) + 3] == [*OPTIONS, "--config", "scale=demo", "tag=a"]
+
+
+def test_a_plan_is_of_the_jobs_that_snakemake_runs_with_these_options(monkeypatch):
+    given = []
+    monkeypatch.setattr(estimate, "estimate", lambda plan: None)
+    monkeypatch.setattr(planning.dryrun, "jobs", lambda words: given.append(words) or [])
+    planning.main(read("plan", ARGS="-R train", CONFIG="papers=[pfedmm]"))
+    assert given == [["-R", "train", "--config", "scale=demo", "papers=[pfedmm]"]]
+
+
+def test_options_of_snakemake_may_be_given_to_the_command_too():
+    args = arguments.read(["run", "--config", "scale=full", "--cores", "1", "--forceall"])
+    assert (args.config, args.options) == (["scale=full"], ["--cores", "1", "--forceall"])
+
+
+@pytest.mark.parametrize("option", ["-n", "-np", "--dry-run", "--dryrun"])
+def test_a_preview_is_known_by_its_options(option):
+    assert run.is_preview(read("demo", ARGS=f"--cores 1 {option}").options)
+    assert not run.is_preview(read("demo", ARGS="--cores 1").options)
+
+
+def test_a_configuration_file_counts_for_folder_and_steps(tmp_path):
+    file = tmp_path / "my own.yaml"
+    file.write_text("tag: mine\n")
+    args = read("demo", ARGS=f"--configfile '{file}' --cores 1")
+    assert (arguments.plan(args).folder, args.options) == ("demo-mine", ["--cores", "1"])
+    for step in run.steps(args, arguments.plan(args)):
+        assert step[step.index("--configfile") + 1] == str(file)
+
+
+@pytest.mark.parametrize("given", ["seeds=[0, 1]", "seeds=[ 0 , 1 ] tag=a", "tag=a seeds=[0,\n1]"])
+def test_brackets_keep_the_items_of_a_list_together(given):
+    args = read("plan", CONFIG=given)
+    assert arguments.plan(args).config["seeds"] == [0, 1]
+    assert len(args.config) == 2 + ("tag" in given)
+
+
+@pytest.mark.parametrize(
+    "target, scale, better", [("demo", "reduced", "reduced"), ("reduced", "full", "reproduce")]
+)
+def test_a_scale_that_is_not_that_of_the_target_is_refused(target, scale, better):
+    with pytest.raises(ConfigError, match=f"^make {target} is at .*={scale}; .*: make {better}$"):
+        read(target, SCALE=scale)
+    assert plan("demo", SCALE="demo").scale == "demo"
+
+
+def test_slots_that_are_no_number_are_refused_before_snakemake_reads_them(monkeypatch):
+    monkeypatch.setenv("FEDLIB_GPU_SLOTS", "x")
+    with pytest.raises(ConfigError, match="FEDLIB_GPU_SLOTS must be a whole number .* got 'x'"):
+        run.main(read("demo"))
+
+
+def test_quotes_keep_the_words_of_a_value_together():
+    assert plan("plan", CONFIG='seeds="0 1"').config["seeds"] == [0, 1]
+    assert read("list", WHAT="methods 'one step'").name == "one step"
+
+
+def test_other_targets_are_commands_at_scale_about_what_is_named():
+    kept = read("keep", SCALE="reduced", PAPER="fedmix", ARGS="--replace")
+    assert (kept.command, kept.paper, kept.config) == ("keep", "fedmix", ["scale=reduced"])
+    assert kept.replace
+    assert read("keep").paper == "pfedmm"
+    asked = read("why", WHAT="train pfedmm/digits/fedem/seed0")
+    assert (asked.stage, asked.name) == ("train", "pfedmm/digits/fedem/seed0")
+    with pytest.raises(ConfigError, match="^WHAT or ARGS: .* are required: STAGE$"):
+        read("why")
+    profile = ["--workflow-profile", "profiles/slurm"]
+    assert read("plan", ARGS=" ".join(profile)).options == profile  # which only runs use
+
+
+def test_others_read_which_target_and_variables_were_given():
+    assert read("demo", CONFIG="tag=a").said == "make demo CONFIG='tag=a'"
+    assert read("clean", SCALE="full", PAPER="pfedmm").said == "make clean SCALE='full'"
+
+
+def test_a_budget_is_spent_before_anything_runs_and_all_steps_share_what_it_bought():
+    estimate, *others = steps("reproduce", CONFIG="budget=10h seeds=[1]")
+    assert estimate == "-m fedlib estimate --config scale=full budget=10h seeds=[1]"
+    bought = "--configfile results/full/budget.json --config scale=full seeds=[1]"
+    assert len(others) == 2 and all(step.endswith(bought) for step in others)
+
+
+def test_a_part_of_the_workflow_ends_without_a_report(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run, "checked", lambda args: Plan({"papers": ["fedmix"]}))
+    monkeypatch.setattr(run, "steps", lambda *_: [[sys.executable, "-c", ""]])
+    run.main(read("demo", ARGS="partitions"))
+    told = capsys.readouterr()
+    assert "Report:" not in told.out and "Nothing to do" not in told.out + told.err
+
+
+def test_kept_results_and_their_folder_are_words_of_their_own():
+    drawn = read("figures-from", FROM="'docs/results/a b'", ARGS="--out x")
+    assert (drawn.source, drawn.out) == (Path("docs/results/a b"), Path("x"))
+    with pytest.raises(ConfigError, match="make figures-from needs FROM"):
+        read("figures-from")
+
+
+def test_the_report_is_written_from_what_is_there(tmp_path, monkeypatch):
+    args = read("report", SCALE="reduced")
+    made = arguments.plan(args)
+    monkeypatch.setattr(arguments, "plan", lambda args: made)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="results/reduced has nothing to report yet; run the"):
+        report.main(args)
+    files = [f"table_{form}" for form in ("csv", "md", "tex", "json")]
+    there = [made.path(file, paper="fedmix", table="criteria") for file in files]
+    for path in map(Path, [*there, made.path("metrics", paper="fedmix")]):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    given = tmp_path / "given.json"
+    (tmp_path / "scripts").mkdir()
+    echo = f"import json, sys; open({str(given)!r}, 'w').write(json.dumps([sys.argv, input()]))"
+    (tmp_path / "scripts/report.py").write_text(echo)
+    with pytest.raises(SystemExit, match="^0$"):
+        report.main(args)
+    words, text = json.loads(given.read_text())
+    [paper] = json.loads(text)["papers"]
+    assert paper["name"] == "fedmix" and not paper["figures"]
+    assert [table["name"] for table in paper["tables"]] == ["criteria"]
+    assert " ".join(words) == (
+        "scripts/report.py --spec @/dev/stdin"
+        " --md results/reduced/REPORT.md --html results/reduced/report.html"
+        " --results results/reduced --figures figures/reduced"
+    )
+
+
+def test_an_option_that_a_command_does_not_know_is_refused():
+    with pytest.raises(ConfigError, match="PAPER or ARGS: keep does not know --snakmake; it takes"):
+        read("keep", ARGS="--snakmake")
+
+
+NONSENSE = [
+    ("CONFIG", "budget=10", "budget must be a number of minutes, hours or days, such as 30m"),
+    ("CONFIG", "budget=0h", "2d, got '0h'"),
+    ("CONFIG", "budget=-1h", "2d, got '-1h'"),
+    ("CONFIG", "runs=pfedmm/digits/nobody", "nearest: pfedmm/digits/local, "),
+    (
+        "CONFIG",
+        "tag=; touch x",
+        "a configuration value is given as key=value, without blanks, got 'touch'",
+    ),
+    ("CONFIG", "tag=$(touch x)", r"got 'x\)'"),
+    ("CONFIG", "tag=`touch`", "tag must consist of at most 40 lower-case letters and digits"),
+    ("CONFIG", "tag=a/../../../x", "digits, got 'a/../../../x'"),
+    ("CONFIG", "tag=*", r"digits, got '\*'"),
+    ("CONFIG", "tag=" + "a" * 255, "at most 40"),
+    ("CONFIG", "tag='a", 'CONFIG: No closing quotation in "tag=\'a"'),
+    ("CONFIG", "seeds=[1,2", r"seeds must be null or a list of whole numbers, got '\[1,2'"),
+    ("CONFIG", "labels=fedem]", r"labels must be null or a list of names, got 'fedem\]'"),
+    ("CONFIG", "seeds=" + "1" * 26, r"seeds must be in \[0, 4294967295\]"),
+    ("CONFIG", "raw=/etc/passwd", "raw must be a folder, got '/etc/passwd', which is a file"),
+    ("CONFIG", "raw='{threads} b'", "raw must be a path without braces"),
+    ("CONFIG", "raw=http://x", "raw must be a folder, got 'http://x'"),
+    ("CONFIG", "mirror=ftp://x", r"mirror must be a folder or an address \(http://, "),
+    ("CONFIG", "scale=full", "the scale is given by the target or by SCALE"),
+    ("ARGS", "--config tag=a", "give configuration values as CONFIG=..., not in ARGS"),
+    ("ARGS", "--config=tag=a", "give configuration values as CONFIG=..., not in ARGS"),
+    ("ARGS", "-C tag=a", "give configuration values as CONFIG=..., not in ARGS"),
+    ("ARGS", "--configfile", "ARGS: .*expected at least one argument"),
+    ("ARGS", "--configfile no.yaml", "cannot read no.yaml: No such file"),
+    ("ARGS", "'", "ARGS: No closing quotation"),
+    ("SCALE", "demo data", "scale: unknown 'demo data'; known: demo, reduced, full"),
+    ("SCALE", "../x", "scale: unknown '../x'"),
+]
+
+
+@pytest.mark.parametrize("name, value, message", NONSENSE)
+def test_a_value_that_makes_no_sense_is_refused(name, value, message):
+    with pytest.raises(ConfigError, match=message) as raised:
+        plan("clean", **{name: value})
+    assert "\n" not in str(raised.value)
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path):
+    (tmp_path / "x.yaml").write_bytes(b"\xff\xfetag: a")
+    with pytest.raises(ConfigError, match=f"{tmp_path}/x.yaml is not text in UTF-8"):
+        plan("demo", ARGS=f"--configfile {tmp_path}/x.yaml")
+
+
+# -- cleaning -----------------------------------------------------------------------------
+
+
+def content(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+@pytest.fixture
+def folders(tmp_path, monkeypatch):
+    """Function that finds the folders to be cleaned for a CONFIG, in a folder of its own."""
+    plans = {given: plan("clean", CONFIG=given) for given in ("", "tag=a", "raw=results/demo/raw")}
+    monkeypatch.chdir(tmp_path)
+    return lambda given="": clean.made_folders(plans[given])
+
+
+def test_clean_deletes_the_folders_of_one_scale_and_tag_and_nothing_else(tmp_path, folders):
+    for name in ("results/demo", "results/demo-a", "figures/demo-a", "data/raw"):
+        (tmp_path / name / "x").mkdir(parents=True)
+    (tmp_path / "results/demo-a/x/file").write_bytes(bytes(1_250_000))
+    found = folders("tag=a")
+    assert [(str(path), clean.size(path)) for path in found] == [
+        ("results/demo-a", "1.2 MB in 1 file"),
+        ("figures/demo-a", "0.0 MB in 0 files"),
+    ]
+    clean.clean(found)
+    assert content(tmp_path) == [
+        *("data", "data/raw", "data/raw/x", "figures", "results", "results/demo"),
+        "results/demo/x",
+    ]
+
+
+def test_clean_deletes_a_link_and_not_what_it_leads_to(tmp_path, folders):
+    (tmp_path / "disk/x").mkdir(parents=True)
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/demo").symlink_to(tmp_path / "disk")
+    [link] = folders()
+    assert clean.size(link) == f"a link to {tmp_path / 'disk'}, which stays"
+    clean.clean([link])
+    assert content(tmp_path) == ["disk", "disk/x", "results"]
+
+
+def test_raw_files_among_the_results_are_not_deleted(tmp_path, folders):
+    (tmp_path / "results/demo/raw").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="raw: the raw files in .*results/demo/raw are in "):
+        folders("raw=results/demo/raw")
+    assert content(tmp_path) == ["results", "results/demo", "results/demo/raw"]
+
+
+# -- make ---------------------------------------------------------------------------------
+
+LOCK = "requirements/main.lock"
+
+
+def copied(folder, part):
+    """The copy of a file of this checkout in another."""
+    (folder / part).parent.mkdir(parents=True, exist_ok=True)
+    return shutil.copy2(ROOT / part, folder / part)
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A checkout whose .venv is the Python of the tests, with results that must stay."""
+    folder = tmp_path / "checkout"
+    for part in ("fedlib", "scripts"):
+        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+    for part in ("Makefile", "config.yaml", LOCK):
+        copied(folder, part)
+    (folder / ".venv/bin").mkdir(parents=True)
+    python = folder / ".venv/bin/python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    installed = subprocess.run(
+        ["make", "-pn", "help"], cwd=folder, env=clean_environment(), capture_output=True, text=True
+    )
+    (folder / re.search(r"^STAMP := (\S+)$", installed.stdout, re.M)[1]).touch()
+    for name in ("results/demo/x", "results/demo-a/x", "data/raw/x", "data/x", "demo/x"):
+        (folder / name).mkdir(parents=True)
+    (tmp_path / "x").mkdir()
+    return folder
+
+
+def clean_environment() -> dict:
+    ours = {*make.DEFAULTS, "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES", "PYTHON", "TORCH"}
+    return {name: value for name, value in os.environ.items() if name not in ours}
+
+
+def run_make(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
+    environment = clean_environment() | {"PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(
+        ["make", *arguments], cwd=folder, env=environment, capture_output=True, text=True
+    )
+
+
+@pytest.mark.slow
+def test_make_says_that_a_python_is_not_used_where_there_is_one(checkout):
+    told = run_make(checkout, "help", "PYTHON=python9").stdout.splitlines()
+    assert told[0].startswith("PYTHON=python9 only makes .venv, which is there; to make it anew")
+    assert told[1:] == run_make(checkout, "help").stdout.splitlines()
+
+
+@pytest.mark.slow
+def test_make_deletes_and_runs_nothing_for_a_value_that_makes_no_sense(checkout):
+    before = content(checkout.parent)
+    values = ["CONFIG=tag=; touch x", "CONFIG=tag=`touch`", "CONFIG=tag='; touch x'"]
+    values += ["CONFIG=tag=$$(touch x)", "CONFIG=tag=$(shell touch x)", "CONFIG=$(error no)"]
+    values += ["SCALE=$(shell touch x)"]
+    for value in values:
+        done = run_make(checkout, "clean", value)
+        assert done.returncode == 2, value
+        assert done.stderr.startswith("error: "), (value, done.stderr)
+        assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) == 2, done.stderr
+        assert content(checkout.parent) == before, value
+
+
+@pytest.mark.slow
+def test_make_clean_deletes_one_folder_of_results(checkout):
+    done = run_make(checkout, "clean", "CONFIG=tag=a")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("results/demo-a: 0.0 MB in 0 files\nDeleted.\n")
+    assert content(checkout / "results") == ["demo", "demo/x"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("answer, stays", [("", True), ("y", False)])
+def test_who_sits_at_a_terminal_is_asked_before_anything_is_deleted(checkout, answer, stays):
+    ours, theirs = os.openpty()
+    os.write(ours, f"{answer}\n".encode())
+    done = subprocess.run(
+        [sys.executable, "-m", "fedlib", "clean"],
+        cwd=checkout,
+        env=clean_environment(),
+        stdin=theirs,
+        capture_output=True,
+        text=True,
+    )
+    for end in (ours, theirs):
+        os.close(end)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("results/demo: 0.0 MB in 0 files\n")
+    assert "Delete? [y/N]" in done.stdout + done.stderr
+    assert (checkout / "results/demo").exists() == stays
+
+
+@pytest.mark.parametrize("given", ["config=tag=a", "VENV=x"])
+def test_a_misspelt_variable_of_make_is_refused_with_those_there_are(given):
+    done = run_make(ROOT, "-n", "help", given)
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    name = given.partition("=")[0]
+    assert f"unknown variable {name}; there are ARGS CONFIG FILE FROM PAPER " in line
+
+
+@pytest.mark.parametrize("given", ["CONFIG=tag=a", "SHELL=/bin/sh"])
+def test_a_variable_of_make_is_not_refused(given):
+    assert run_make(ROOT, "-n", "help", given).returncode == 0
+
+
+def test_of_a_lock_that_pip_cannot_satisfy_the_last_error_is_told(tmp_path):
+    shutil.copy2(ROOT / "Makefile", tmp_path)
+    copied(tmp_path, LOCK).write_text("numpy==99\n")
+    python = tmp_path / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text(
+        """#!/bin/sh
+        case "$*" in *--version*|-c*) exit 0;; esac
+        printf 'Traceback:\\n  File x\\nERROR: Ignored\\nERROR: No matching numpy==99\\n' >&2
+        exit 1
+        """
+    )
+    python.chmod(0o755)
+    done = run_make(tmp_path, "install", f"PYTHON={sys.executable}")
+    assert done.returncode == 2
+    first, second, _ = done.stderr.splitlines()  # the last is make's own
+    assert first == "ERROR: No matching numpy==99"
+    assert second.endswith("all that it said is in .venv/pip.log")
+    assert "Traceback" in (tmp_path / ".venv/pip.log").read_text()
+    assert not [*(tmp_path / ".venv").glob(".installed*")]
+
+
+def test_a_venv_of_an_old_python_is_refused_before_pip_is_asked(tmp_path):
+    shutil.copy2(ROOT / "Makefile", tmp_path)
+    (tmp_path / "requirements").mkdir()
+    (tmp_path / LOCK).touch()
+    python = tmp_path / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text("""#!/bin/sh
+        case "$*" in
+            "-m pip install"*) echo asked >&2;;
+            *pip*) ;;
+            -c*) exit 1;;
+            *) echo Python 3.10.2;;
+        esac
+        """)
+    python.chmod(0o755)
+    done = run_make(tmp_path, "install", f"PYTHON={sys.executable}")
+    assert done.returncode == 2
+    told, _ = done.stderr.splitlines()
+    assert told.startswith(".venv has Python 3.10.2; ") and told.endswith("delete .venv")
+
+
+@pytest.mark.slow
+def test_a_script_finds_fedlib_in_the_checkout_whose_venv_it_names(tmp_path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    for checkout in (one, other):
+        (checkout / "fedlib").mkdir(parents=True)
+        (checkout / "fedlib/__init__.py").touch()
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", one / ".venv"], check=True)
+    [packages] = one.glob(".venv/lib/python3*/site-packages")
+    (packages / "pip").mkdir()
+    (packages / "pip/__main__.py").touch()  # installs nothing
+    (other / ".venv").symlink_to(one / ".venv")
+    shutil.copy2(ROOT / "Makefile", one)
+    copied(one, LOCK).write_text("")
+    assert run_make(one, "install").returncode == 0
+    (tmp_path / "lib.py").write_text("import fedlib; print(fedlib.__file__)")
+    for checkout in (one, other):
+        line = [checkout / ".venv/bin/python", tmp_path / "lib.py"]
+        found = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True)
+        assert found.stdout.strip() == str(checkout / "fedlib/__init__.py"), found.stderr

@@ -1,0 +1,202 @@
+"""Lock, conda environments, imports and the CI entry point agree with each other."""
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fedlib.workflow import provenance
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Where conda, or an import statement, has another name for what pip calls a package.
+PIP_NAME = {
+    "PIL": "pillow",
+    "matplotlib-base": "matplotlib",
+    "pytorch": "torch",
+    "sklearn": "scikit-learn",
+    "snakemake-minimal": "snakemake",
+    "yaml": "pyyaml",
+}
+
+# Which scripts run in which environment, and the packages whose modules those scripts load by name.
+STAGES = {
+    "train": (
+        ("download", "partition", "tune", "train", "evaluate"),
+        ("fedlib.data.sources", "fedlib.data.partitions", "fedlib.methods", "fedlib.models"),
+    ),
+    "report": (
+        ("metrics", "table", "figure", "report"),
+        ("fedlib.report.tables", "fedlib.report.figures"),
+    ),
+}
+FILES = {name: f"envs/{name}.yaml" for name in STAGES} | {"all": "environment.yml"}
+
+
+def locked() -> list[tuple[str, str]]:
+    """(name, version) of every requirement in the lock."""
+    lock = (ROOT / "requirements/main.lock").read_text(encoding="utf-8")
+    return re.findall(r"^([a-z0-9._-]+)==([^ ]+)", lock, re.MULTILINE)
+
+
+def direct() -> dict[str, str | None]:
+    """Packages named in requirements/main.in, and their versions where it pins them."""
+    lines = (ROOT / "requirements/main.in").read_text(encoding="utf-8").splitlines()
+    named = [line.partition("==") for line in lines if line and not line.startswith("#")]
+    return {name: version or None for name, _, version in named}
+
+
+def environment(name: str) -> dict[str, str]:
+    """Packages of a conda environment and their versions, by pip's names."""
+    content = yaml.safe_load((ROOT / FILES[name]).read_text(encoding="utf-8"))
+    pinned = [line.split("=") for line in content["dependencies"]]
+    return {PIP_NAME.get(package, package): version for package, version in pinned}
+
+
+def third_party(path: Path) -> set[str]:
+    """What a file imports beyond the standard library and this project, by pip's names."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names.add(node.module.partition(".")[0])
+    return {PIP_NAME.get(name, name) for name in names - sys.stdlib_module_names - {"fedlib"}}
+
+
+def source(module: str) -> Path:
+    """File of a module or script, as `fedlib.workflow.provenance` names them."""
+    if module.endswith(".py"):
+        return ROOT / module
+    path = ROOT.joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def test_the_lock_has_one_version_of_each_package():
+    names = [name for name, _ in locked()]
+    assert len(names) == len(set(names)) > len(direct())
+
+
+def test_every_package_in_the_lock_has_a_hash():
+    lock = (ROOT / "requirements/main.lock").read_text(encoding="utf-8")
+    requirements = re.split(r"^(?=[^ ])", lock, flags=re.MULTILINE)[1:]
+    assert len(requirements) == len(locked())
+    assert [
+        text for text in requirements if not re.search(r"--hash=sha256:[0-9a-f]{64}", text)
+    ] == []
+
+
+def test_the_lock_names_no_address():
+    lock = (ROOT / "requirements/main.lock").read_text(encoding="utf-8")
+    assert not re.search(r"://|^ *-|\bfile:| @ ", lock.replace("    --hash=", ""), re.MULTILINE)
+
+
+@pytest.mark.parametrize("extra", ["docs", "environments", "slurm"])
+def test_an_extra_is_locked_with_hashes_and_has_nothing_of_the_main_lock(extra):
+    lock = (ROOT / f"requirements/{extra}.lock").read_text(encoding="utf-8")
+    wanted = (ROOT / f"requirements/{extra}.in").read_text(encoding="utf-8")
+    wanted = [line for line in wanted.splitlines() if not line.startswith("#")]
+    requirements = re.split(r"^(?=[^ ])", lock, flags=re.MULTILINE)[1:]
+    assert [text.split()[0] for text in requirements] == wanted
+    assert all(re.search(r"--hash=sha256:[0-9a-f]{64}", text) for text in requirements)
+    assert "://" not in lock
+    assert {line.partition("==")[0] for line in wanted} & dict(locked()).keys() == set()
+
+
+def test_every_direct_dependency_is_locked_at_the_version_asked_for():
+    versions = dict(locked())
+    assert direct().keys() - versions.keys() == set()
+    assert {name: versions[name] for name, pin in direct().items() if pin} == {
+        name: pin for name, pin in direct().items() if pin
+    }
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_conda_environment_has_the_versions_of_the_lock(name):
+    packages = environment(name)
+    assert packages.pop("python").startswith("3.")
+    versions = dict(locked())
+    assert packages == {package: versions.get(package) for package in packages}
+
+
+def test_one_environment_has_all_that_the_workflow_needs():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    needed = [*project["dependencies"], *extras["figures"], *extras["text"], *extras["workflow"]]
+    named = {re.match(r"[\w-]+", requirement)[0] for requirement in needed}
+    assert environment("all").keys() == {"python", *named}
+    assert {environment(name)["python"] for name in FILES} == {environment("all")["python"]}
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_a_conda_environment_uses_conda_forge_alone(name):
+    content = yaml.safe_load((ROOT / f"envs/{name}.yaml").read_text(encoding="utf-8"))
+    assert content["channels"] == ["conda-forge", "nodefaults"]
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_a_conda_environment_has_what_its_scripts_import(name):
+    scripts, packages = STAGES[name]
+    roots = [f"scripts/{script}.py" for script in scripts]
+    for package in packages:
+        roots += [f"{package}.{path.stem}" for path in source(package).parent.glob("[!_]*.py")]
+    imported = set().union(*(third_party(source(name)) for name in provenance.closure(*roots)))
+    assert imported - environment(name).keys() == set()
+
+
+def test_every_third_party_import_is_a_direct_dependency():
+    files = [*ROOT.glob("fedlib/**/*.py"), *ROOT.glob("scripts/*.py")]
+    undeclared = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in files
+        for name in third_party(path) - direct().keys()
+    }
+    assert undeclared == set()
+
+
+@pytest.mark.parametrize(
+    "second, code, last",
+    [
+        ("Nothing to do: x", 0, "test"),
+        ("Nothing to do: x\n1 of 1 jobs", 1, "demo"),
+        ("", 1, "demo"),
+    ],
+)
+def test_ci_does_what_a_newcomer_does_and_the_second_demo_must_do_nothing(
+    tmp_path, second, code, last
+):
+    (tmp_path / ".ci").mkdir()
+    shutil.copy2(ROOT / ".ci/run", tmp_path / ".ci/run")
+    make = tmp_path / "make"
+    make.write_text("""#!/bin/sh
+        echo $2 >> made
+        [ "$(grep -c demo made) $2" != "2 demo" ] || echo "$SECOND"
+        """)
+    make.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SECOND": second}
+    assert subprocess.run([tmp_path / ".ci/run"], env=environment).returncode == code
+    made = (tmp_path / "made").read_text().split()
+    assert made[:3] == ["lint", "demo", "demo"] and made[-1] == last
+
+
+def test_no_tracked_file_names_a_package_index():
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout")
+    index = re.compile(r"--(extra-)?index-url|pypi\.org|pythonhosted\.org|pytorch\.org/whl")
+    files = [ROOT / name for name in listed.stdout.split("\0") if name]
+    found = [
+        str(path.relative_to(ROOT))
+        for path in files
+        if path.is_file() and index.search(path.read_text(encoding="utf-8", errors="ignore"))
+    ]
+    assert found == []

@@ -1,0 +1,322 @@
+"""How long runs will take, and how much memory: sizes, arithmetic and FedAvg's speed here."""
+
+import json
+import statistics
+import time
+from pathlib import Path
+
+import h5py
+import pytest
+import torch
+from stages import SPEC
+
+from fedlib import seals
+from fedlib.data import build, sizes
+from fedlib.errors import ConfigError, DataError
+from fedlib.forecast import estimates, speed
+from fedlib.forecast.estimates import DataSize, Estimate, Factor, Request, Speed
+from fedlib.methods import METHODS
+from fedlib.run.build import build_simulation
+
+IID = {"kind": "iid", "num_clients": 8, "train_fraction": 0.75}
+DIGITS = {"dataset": "digits", "params": {}, "partition": IID, "seed": 3}
+MLP = {"model": "mlp", "model_params": {"in_features": 64, "hidden": [8], "num_classes": 10}}
+FIRST, SECOND = 64 * 8, 8 * 10  # multiply-adds of the layers
+STEP = 2 * (3 * (FIRST + SECOND) - FIRST)
+
+
+def run(method="fedavg", rounds=10, batch_size=16, **changes) -> dict:
+    local = {"solver": "sgd", "lr": 0.1, "batch_size": batch_size}
+    return {**SPEC, **MLP, "method": method, "rounds": rounds, "local": local, "params": {}} | {
+        "modules": {},
+        "participation": {"rate": 0.5},
+        "evaluate_every": 5,
+        **changes,
+    }
+
+
+owned = sizes.sizes
+
+
+# -- sizes --------------------------------------------------------------------------------
+
+
+WORLD = {"seed": 1, "partition": {"kind": "natural"}, "dataset": "worlds"}
+
+
+@pytest.mark.parametrize("world", ["regions", "heads"])
+def test_a_world_has_inputs_that_are_long_enough_for_its_concepts(world):
+    of_two = {"world": world, "num_clients": 2, "train_examples": 5}
+    assert sizes.sizes({**WORLD, "params": of_two}).shape == [20]
+
+
+def test_the_sizes_of_a_federation_are_those_of_the_federation():
+    federation, expected = build.build(DIGITS, "."), sizes.sizes(DIGITS)
+    for split in ("train", "val", "test"):
+        assert getattr(expected, split) == federation.split(split).sizes.tolist()
+    assert expected.shape == list(federation.x.shape[1:])
+    assert expected.group == ["seen"] * 8
+
+
+@pytest.mark.parametrize("dataset", ["cifar10", "mnist"])
+def test_what_is_not_there_is_dealt_as_many_examples_as_it_has(dataset):
+    stand_in = owned({**DIGITS, "dataset": dataset})
+    total = {"cifar10": 60_000, "mnist": 70_000}[dataset]
+    assert sum(stand_in.train) + sum(stand_in.test) == total
+    assert sum(stand_in.train) == pytest.approx(0.75 * total, abs=8)
+
+
+def test_texts_have_the_vocabulary_and_length_of_their_tokeniser():
+    texts = {"dataset": "yelp", "params": {"train_per_class": 100, "test_per_class": 10}}
+    found = owned({**DIGITS, **texts})
+    assert (found.shape, found.tokens, found.dtype) == ([64], [50_257, 50_256], "int32")
+    assert sum(found.train) + sum(found.test) == 5 * 110
+
+
+def test_a_manifest_knows_better_than_the_declaration():
+    declared = sizes.sizes(DIGITS)
+    counts = {"train": [5, 6], "val": [0, 0], "test": [1, 2]}
+    found = sizes.of_manifest({"sizes": counts, "group": ["seen", "unseen"]}, declared)
+    assert (found.train, found.test, found.group) == ([5, 6], [1, 2], ["seen", "unseen"])
+    assert found.shape == declared.shape
+
+
+# -- arithmetic ---------------------------------------------------------------------------
+
+# 20 of 25 owners are clients that train, on 50 examples each; 300 examples are scored.
+FEW = DataSize(
+    [64], [], "float32", 10, None, owners=25, clients=20, trained=1000, scored=300, size=1e6
+)
+FAST = Speed(seconds=0.001, numbers=1000)
+
+
+def seconds(spec: dict, size: DataSize = FEW) -> tuple[float, float]:
+    """Of training and evaluation, besides the start of their jobs."""
+    found = estimates.estimated(spec, size, FAST)
+    return tuple(pytest.approx(found[stage].seconds - estimates.START) for stage in estimates.TIMED)
+
+
+@pytest.fixture
+def factors(monkeypatch):
+    """Factors that are easy to multiply."""
+    known = {"fedavg": Factor(1.0, 0.5, 0), "fedem": Factor(2.5, 3.0, 3), "ditto": Factor(2, 1, 0)}
+    monkeypatch.setattr(estimates, "factors", lambda: known)
+
+
+def test_fedavg_takes_its_time_per_example_for_rounds_and_evaluations(factors):
+    # Ten of 20 clients in each of 10 rounds; a scored example is a third of one in training, and
+    # evaluations come after 0, 5 and 10 rounds.
+    assert seconds(run()) == (0.001 * (10 * 500 + 3 * 100), 0.5 * 0.001 * (1000 + 100))
+    assert seconds(run(rounds=11))[0] == 0.001 * (11 * 500 + 4 * 100)
+    whole = {"participation": {}, "local": run()["local"] | {"epochs": 3}}
+    assert seconds(run(**whole))[0] == 0.001 * (10 * 3000 + 3 * 100)
+
+
+def test_a_fixed_number_of_steps_has_batches_of_at_most_what_a_client_has(factors):
+    steps = run()["local"] | {"steps": 7}
+    assert seconds(run(local=steps))[0] == 0.001 * (10 * 10 * 7 * 16 + 3 * 100)
+    steps |= {"batch_size": 1000}
+    assert seconds(run(local=steps))[0] == 0.001 * (10 * 10 * 7 * 50 + 3 * 100)
+
+
+def test_a_method_has_its_factor_and_one_without_kept_trainings_counts_as_fedavg(factors):
+    train, evaluate = 0.001 * 5300, 0.001 * 1100
+    assert seconds(run("ditto")) == (2 * train, evaluate)
+    assert seconds(run("mine/fedper.py")) == (train, evaluate)
+
+
+@pytest.mark.parametrize(("experts", "factor"), [(1, 1.0), (2, 1.75), (3, 2.5), (9, 7.0)])
+def test_a_mixture_of_one_expert_is_fedavg_and_each_further_one_adds(factors, experts, factor):
+    spec = run("fedem", params={"num_experts": experts})
+    assert seconds(spec)[0] == factor * 0.001 * 5300
+
+
+def test_memory_is_that_of_data_models_and_what_clients_keep_unless_it_goes_to_a_file(monkeypatch):
+    def more(numbers: int, **params) -> float:
+        found = estimates.megabytes(run(params=params), FEW, Speed(1, numbers))
+        return found - estimates.BASE_MB - 1  # the data are 1 MB
+
+    monkeypatch.setattr(estimates, "memory", lambda: 1e15)
+    million = 10**6
+    assert more(0) == 0
+    assert more(million) == pytest.approx(6 * 4 + 2 * 4 * 25)
+    assert more(million, num_experts=3) == pytest.approx(3 * 6 * 4 + 2 * 4 * 25)
+    monkeypatch.setattr(estimates, "memory", lambda: 0)
+    assert more(million) == pytest.approx(6 * 4)
+
+
+def test_the_kept_factors_are_of_methods_that_there_are_and_fedavg_s_is_one():
+    found = estimates.factors()
+    assert found.keys() <= METHODS.keys() and len(found) > 30
+    assert found["fedavg"].train == 1.0
+    assert all(0.3 < x.train < 30 and x.evaluate > 0 for x in found.values())
+
+
+# -- speed --------------------------------------------------------------------------------
+
+
+def size_of(**changes) -> DataSize:
+    return speed.size_of(DIGITS, Path("nowhere"), ".")._replace(**changes)
+
+
+def test_the_size_of_a_federation_is_that_of_its_clients_and_examples(tmp_path):
+    found = size_of()
+    assert (found.owners, found.clients, found.trained + found.scored) == (8, 8, 1797)
+    assert found.size == 1797 * (64 + 8)
+    counts = {"train": [5, 6], "val": [1, 0], "test": [1, 2]}
+    manifest = tmp_path / "manifest.json"
+    seals.write_json(manifest, {"sizes": counts, "group": ["seen", "unseen"]})
+    cut = speed.size_of(DIGITS, manifest, ".")
+    assert (cut.owners, cut.clients, cut.trained, cut.scored) == (2, 1, 5, 4)
+    assert cut.size == 15 * (64 + 8)
+
+
+def test_a_round_that_is_timed_has_about_the_clients_and_examples_of_the_run():
+    assert speed.round_of(run(), FEW) == (8, 64)  # of 10 and 50; at most four batches of 16
+    assert speed.round_of(run(batch_size=4), FEW) == (8, 16)
+    many = FEW._replace(clients=2000, trained=2000)
+    assert speed.round_of(run(), many) == (speed.MOST_CLIENTS, 2)
+
+
+def test_a_round_grows_until_it_takes_long_enough_to_be_measured():
+    tried = []
+
+    def took(clients: int, each: int) -> float:
+        tried.append((clients, each))
+        return 0.001 * clients * each
+
+    assert speed._growing(took, 8, 16, batch=16) == pytest.approx(0.001)
+    assert tried == [(1, 2), (1, 8), (1, 16), (4, 16), (8, 16)]
+    tried.clear()
+    speed._growing(took, 8, 1000, batch=100)
+    assert tried == [(1, 2), (1, 8), (1, 32), (1, 128)]  # 0.13 s
+    tried.clear()
+    speed._growing(took, 8, 5000, batch=5000)
+    assert tried[-1] == (1, 2048)  # 2 s, without a whole batch
+
+
+def test_fedavg_is_timed_with_a_model_of_so_many_numbers():
+    found = speed.speed_of(run("fedem"), size_of(), device="cpu", executor="auto")
+    assert found.numbers == FIRST + 8 + SECOND + 10
+    assert 1e-7 < found.seconds < 1e-2
+
+
+def test_a_model_too_large_to_be_tried_takes_its_operations(monkeypatch):
+    monkeypatch.setattr(speed, "LARGEST", 0)
+    monkeypatch.setattr(speed, "_rate_of_products", lambda device: 1e9)
+    found = speed.speed_of(run(), size_of(), device="cpu", executor="auto")
+    assert found.seconds == STEP / 1e9
+
+
+@pytest.mark.parametrize(
+    "like",
+    [
+        {"shape": [3, 8, 8], "dtype": "uint8"},
+        {"shape": [80], "labels": [80], "dtype": "uint8"},  # characters
+        {"shape": [64], "tokens": [50_257, 50_256], "dtype": "int32"},
+        {"shape": [20], "dtype": "float32"},
+    ],
+)
+def test_made_up_examples_are_like_those_of_the_federation(like):
+    size = FEW._replace(**like)
+    made = speed.made_up(size, 3, 4)  # a federation checks what it is made of
+    assert made.train.sizes.tolist() == [4, 4, 4]
+    assert (list(made.x.shape[1:]), made.x.dtype) == (size.shape, size.dtype)
+    assert list(made.y.shape[1:]) == size.labels and made.x.std() > 0.1
+
+
+# -- the file of estimates ----------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(tmp_path):
+    """Function that estimates requests into a file; returns what the file has."""
+
+    def write(*requests: Request) -> dict:
+        speed.write(tmp_path / "estimates.json", requests, "cpu", ".")
+        return seals.read_json(tmp_path / "estimates.json")
+
+    return write
+
+
+def request(name="toy/digits/fedavg", spec=None, finished=None, **data) -> Request:
+    place = Path("nowhere")
+    return Request(name, spec or run(), DIGITS | data, place, finished or {}, "auto")
+
+
+def test_what_was_measured_is_kept_beside_the_estimates_and_not_measured_again(asked, monkeypatch):
+    first = asked(request())
+    assert {*first["runs"]["toy/digits/fedavg"]} == {"train", "evaluate"}
+    for name in ("size_of", "speed_of"):
+        monkeypatch.setattr(speed, name, lambda *args, **how: 1 / 0)
+    again = asked(request("toy/digits/ditto", run("ditto", rounds=99)))
+    assert again["speeds"] == first["speeds"] and again["sizes"] == first["sizes"]
+    assert {*again["runs"]} == {"toy/digits/fedavg", "toy/digits/ditto"}
+    with pytest.raises(ZeroDivisionError):
+        asked(request(spec=run(batch_size=1)))
+
+
+def finished(path, cpu: float) -> dict:
+    spent = {"cpu_seconds": cpu, "wall_seconds": 2 * cpu, "memory_bytes": 7e8}
+    with h5py.File(path, "w", userblock_size=seals.USERBLOCK) as file:
+        file.attrs.update({"format": 3, "provenance": json.dumps({"spent": spent})})
+    seals.close_hdf5(path)
+    return {"train": path}
+
+
+def test_another_seed_that_is_finished_counts_before_all_else(asked, tmp_path):
+    found = asked(request(finished=finished(tmp_path / "history.h5", 1234.5)))["runs"]
+    assert found["toy/digits/fedavg"]["train"] == {"seconds": 1234.5, "mb": 700.0}
+    assert found["toy/digits/fedavg"]["evaluate"]["seconds"] < 60
+    assert speed.spent(tmp_path / "history.h5", "cuda") == Estimate(2469.0, 700.0)
+
+
+def test_a_run_that_cannot_be_estimated_is_told_once_and_has_no_estimate(
+    asked, monkeypatch, capsys
+):
+    asked(request("a"), request("b"))
+
+    def missing(data, manifest, raw):
+        raise DataError("no such file")
+
+    monkeypatch.setattr(speed, "size_of", missing)
+    misfit = run(model_params={"in_features": 3, "hidden": [8], "num_classes": 10})
+    left = asked(request("b", seed=4), request("c", seed=4), request("d", misfit))
+    told = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[1].strip() for line in told] == ["b and 1 more", "d"]
+    assert told[0].startswith("time unknown: b and 1 more: no such file")
+    assert {*left["runs"]} == {"a"}
+
+
+def test_a_federation_that_cannot_be_dealt_is_no_plan(asked):
+    with pytest.raises(ConfigError, match="100000 clients"):
+        asked(request(partition={**IID, "num_clients": 100_000}))
+
+
+@pytest.mark.slow
+def test_the_estimated_time_of_training_is_about_what_training_takes():
+    """Of a run that takes half a second: within a factor of 3, as the machine may be busy.
+
+    Other work makes a moment three times as slow as the next one. So the speed is measured before
+    each of three trainings, and the medians are compared.
+    """
+    spec, size = run(rounds=40, participation={"rate": 1.0}), size_of()
+
+    def expected() -> float:
+        here = speed.speed_of(spec, size, device="cpu", executor="loop")
+        return estimates.estimated(spec, size, here)["train"].seconds - estimates.START
+
+    def spent() -> float:
+        simulation = build_simulation(spec, build.build(DIGITS, "."), executor="loop")
+        begun = time.process_time()
+        simulation.run(report=lambda line: None)
+        return time.process_time() - begun
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        measured = [(expected(), spent()) for _ in range(3)]
+    finally:
+        torch.set_num_threads(before)
+    forecast, took = map(statistics.median, zip(*measured, strict=True))
+    assert 1 / 3 < forecast / took < 3, measured

@@ -1,0 +1,355 @@
+import ast
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from fedlib.errors import StaleCodeError
+from fedlib.workflow import meanings, provenance
+from fedlib.workflow.meanings import Meaning
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """Function that writes a package called fedlib, and makes digests be those of its code."""
+
+    class Writer:
+        versions = 0
+
+        def __call__(self, sources=(), **modules):
+            # A folder for each version, because what was parsed is remembered by its path.
+            Writer.versions += 1
+            base = tmp_path / str(Writer.versions)
+            for name, source in {"__init__": "", **dict(sources), **modules}.items():
+                file = base / ("" if name.startswith("scripts/") else "fedlib") / f"{name}.py"
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(textwrap.dedent(source))
+            monkeypatch.setattr(provenance, "ROOT", base)
+
+        def digest(self, source, **others):
+            self(a=source, **others)
+            return provenance.code_digest("fedlib.a")
+
+    return Writer()
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """File in which meanings are remembered; a process that knows none."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    meanings.known.cache_clear()
+    yield tmp_path / "cache" / "fedlib" / "meanings.json"
+    meanings.known.cache_clear()
+
+
+SOURCE = """
+    def f(x, *, y=1):
+        total = x + y  # add
+        if total is None:
+            raise ValueError(f"no total of {x}", y)
+        return f"{x:>{y}} is {total}"
+
+    class C:
+        z: int = 2
+    """
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        SOURCE.replace("  # add", ""),
+        SOURCE.replace("# add", "# something else altogether"),
+        '"""A docstring."""\n' + textwrap.dedent(SOURCE),
+        SOURCE.replace("total = x", '"""What f does."""\n        total = x'),
+        SOURCE.replace("x + y", "(\n            x\n            + y\n        )"),
+        SOURCE.replace('f"{x:>{y}} is {total}"', "f'{x:>{y}} ' f'is {total}'"),
+        SOURCE + "\n\n",
+        SOURCE.replace('f"no total of {x}"', '"no sum"'),
+        SOURCE.replace("f(x, *, y=1):", "f(x: int, *, y: float = 1) -> str:"),
+        SOURCE.replace("total = x", "total: float = x"),
+        SOURCE.replace("total = x", "late: str\n        total = x"),
+    ],
+    ids="no-comment comment module-doc doc layout quotes blank-lines error arguments variable "
+    "declaration".split(),
+)
+def test_text_that_means_the_same_has_the_same_digest(package, same):
+    assert package.digest(same) == package.digest(SOURCE)
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ("x + y", "x - y"),
+        ("y=1", "y=1.0"),
+        ("y=1", "y=True"),
+        ("*, y", "y"),
+        ("is {total}", "is  {total}"),
+        (":>{y}", ":<{y}"),
+        ("return", "yield"),
+        ("ValueError", "TypeError"),
+        ('{x}", y)', '{x}", x)'),
+        ("is None", "is not None"),
+        ("z: int", "z: ClassVar[int]"),
+        ("z: int = 2", "z = 2"),
+    ],
+)
+def test_every_change_of_meaning_changes_the_digest(package, old, new):
+    assert package.digest(SOURCE.replace(old, new)) != package.digest(SOURCE)
+
+
+@pytest.fixture
+def restarted(package, monkeypatch):
+    """Function: the digest of modules as a new process finds it, and the files that it parses."""
+    parse = ast.parse
+
+    def restart(**modules):
+        package(**modules)
+        meanings.known.cache_clear()
+        parsed = []
+        monkeypatch.setattr(
+            ast, "parse", lambda *given: parsed.append(Path(given[1]).name) or parse(*given)
+        )
+        digest = provenance.code_digest("fedlib.a")
+        provenance.remember()
+        return digest, [name for name in parsed if name != "__init__.py"]
+
+    return restart
+
+
+def test_a_file_is_parsed_once_by_all_processes(restarted):
+    code = {"a": "import fedlib.b", "b": "X = 1"}
+    digest, parsed = restarted(**code)
+    assert sorted(parsed) == ["a.py", "b.py"]
+    assert restarted(**code) == (digest, [])
+
+
+def test_an_edit_is_parsed_again_and_nothing_else(restarted):
+    before, _ = restarted(a="import fedlib.b", b="X = 1")
+    after, parsed = restarted(a="import fedlib.b", b="X = 2")
+    assert after != before and parsed == ["b.py"]
+    assert restarted(a="import fedlib.b", b="X = 1") == (before, [])
+
+
+def test_the_same_text_in_another_package_means_something_else(restarted):
+    """A relative import is of another module there."""
+    names = [
+        meanings.meaning(
+            *(b"from . import x", package, "rules"),
+            lambda text, of: provenance._meaning(ast.parse(text), of),
+        ).names
+        for package in ("fedlib.one", "fedlib.two")
+    ]
+    assert names == [("fedlib.one", "fedlib.one.x"), ("fedlib.two", "fedlib.two.x")]
+
+
+def test_what_was_remembered_by_other_rules_is_not_used():
+    found = []
+    for rules in ("1", "2", "1"):
+        meanings.meaning(
+            b"", "fedlib", rules, lambda *_, by=rules: found.append(by) or Meaning(by, ())
+        )
+    assert found == ["1", "2"]
+
+
+def test_what_is_an_attribute_docstring_does_not_count(package):
+    assert package.digest("X = 1\n'The X.'") == package.digest("X = 1")
+
+
+def test_closure_follows_every_kind_of_import(package):
+    package(
+        {
+            "pkg/__init__": "from ..h import x",
+            "pkg/e": "from . import sibling\nfrom .. import i",
+            "pkg/sibling": "",
+            "pkg/unused": "",
+        },
+        a="import fedlib.b\nfrom fedlib import c\nfrom . import d\nfrom .pkg import e",
+        b="def late():\n    from fedlib.f import g",
+        c="import numpy\nimport fedlibrary",
+        d="",
+        f="",
+        h="",
+        i="",
+        unused="",
+    )
+    names = "b c d f h i pkg pkg.e pkg.sibling".split()
+    expected = ["fedlib", "fedlib.a", *(f"fedlib.{name}" for name in names)]
+    assert provenance.closure("fedlib.a") == tuple(sorted(expected))
+
+
+def test_the_parent_packages_of_a_root_are_in_its_closure(package):
+    package({"pkg/__init__": "import fedlib.b", "pkg/a": ""}, b="")
+    assert provenance.closure("fedlib.pkg.a") == (
+        "fedlib",
+        "fedlib.b",
+        "fedlib.pkg",
+        "fedlib.pkg.a",
+    )
+
+
+def test_imports_may_be_circular(package):
+    package(a="import fedlib.b", b="import fedlib.a")
+    assert provenance.closure("fedlib.a") == ("fedlib", "fedlib.a", "fedlib.b")
+
+
+def test_a_script_is_a_root_by_its_path(package):
+    package({"scripts/do": "import fedlib.a"}, a="")
+    assert provenance.closure("scripts/do.py") == ("fedlib", "fedlib.a", "scripts/do.py")
+
+
+def test_what_only_a_type_checker_imports_does_not_count(package):
+    guarded = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import fedlib.b\n"
+    package(a=guarded, b="")
+    assert provenance.closure("fedlib.a") == ("fedlib", "fedlib.a")
+    without = package.digest("from typing import TYPE_CHECKING\n", b="")
+    assert package.digest(guarded, b="") == without
+
+
+def test_what_runs_where_there_is_no_type_checker_does_count(package):
+    package(
+        a="import typing\nif typing.TYPE_CHECKING:\n  import fedlib.b\nelse:\n  import fedlib.c",
+        b="",
+        c="",
+    )
+    assert provenance.closure("fedlib.a") == ("fedlib", "fedlib.a", "fedlib.c")
+
+
+def test_an_import_counts_in_every_kind_of_block(package):
+    source = """
+        try:
+            import fedlib.b
+        except ImportError:
+            import fedlib.c
+        else:
+            import fedlib.d
+        finally:
+            import fedlib.e
+        try: pass
+        except* ValueError: import fedlib.f
+        match 1:
+            case 1: import fedlib.g
+        with open("x"):
+            for _ in ():
+                while False: import fedlib.h
+                else: import fedlib.i
+            else: import fedlib.j
+        class K:
+            async def late(self):
+                async with self:
+                    async for _ in self:
+                        if self: pass
+                        elif not self: import fedlib.k
+                        else: import fedlib.l
+        """
+    package(a=source, **dict.fromkeys("bcdefghijkl", ""))
+    assert provenance.closure("fedlib.a") == (
+        "fedlib",
+        *(f"fedlib.{name}" for name in "abcdefghijkl"),
+    )
+
+
+def test_a_change_anywhere_in_the_closure_changes_the_digest(package):
+    before = package.digest("import fedlib.b", b="import fedlib.c", c="X = 1")
+    assert package.digest("import fedlib.b", b="import fedlib.c", c="X = 2") != before
+
+
+def test_a_change_outside_of_the_closure_does_not(package):
+    before = package.digest("import fedlib.b", b="", c="X = 1")
+    assert package.digest("import fedlib.b", b="", c="X = 2") == before
+
+
+def test_moving_code_between_modules_changes_the_digest(package):
+    before = package.digest("import fedlib.b", b="X = 1", c="")
+    assert package.digest("import fedlib.c", b="", c="X = 1") != before
+
+
+REGISTRIES = {
+    "class": 'METHODS = {"one": "One", "two": "Two"}',
+    "target": 'KINDS: dict = {"one": "fedlib.pkg.one:One", "two": "fedlib.pkg.two:Two"}',
+    "names": 'NAMES = ("one", "two")',
+}
+
+
+@pytest.mark.parametrize("registry", REGISTRIES.values(), ids=REGISTRIES)
+def test_registering_a_module_changes_no_other_digest(package, registry):
+    modules = {f"pkg/{name}": "" for name in ("one", "two", "three")}
+    package({"pkg/__init__": registry, **modules})
+    before = provenance.code_digest("fedlib.pkg.one")
+    added = registry.replace("two", "three").replace("Two", "Three")
+    package({"pkg/__init__": added, **modules})
+    assert provenance.code_digest("fedlib.pkg.one") == before
+    assert provenance.registered("pkg") == ("one", "three")
+
+
+def test_changing_what_is_registered_for_a_module_changes_its_digest(package):
+    modules = {"pkg/one": "", "pkg/two": ""}
+    package({"pkg/__init__": REGISTRIES["class"], **modules})
+    one, two = (provenance.code_digest(f"fedlib.pkg.{name}") for name in ("one", "two"))
+    package({"pkg/__init__": REGISTRIES["class"].replace("One", "Other"), **modules})
+    assert provenance.code_digest("fedlib.pkg.one") != one
+    assert provenance.code_digest("fedlib.pkg.two") == two
+
+
+def test_other_constants_of_a_package_count(package):
+    package({"pkg/__init__": 'SPLITS = ("train", "test")', "pkg/one": ""})
+    before = provenance.code_digest("fedlib.pkg.one")
+    package({"pkg/__init__": 'SPLITS = ("train", "val")', "pkg/one": ""})
+    assert provenance.code_digest("fedlib.pkg.one") != before
+
+
+def test_without_a_registry_all_modules_and_packages_are_registered(package):
+    files = ("pkg/__init__", "pkg/one", "pkg/two/__init__", "pkg/two/part", "pkg/_helper")
+    package(dict.fromkeys(files, ""))
+    assert provenance.registered("pkg") == ("one", "two")
+
+
+def test_a_root_that_does_not_exist_is_refused(package):
+    package(a="")
+    with pytest.raises(ModuleNotFoundError, match=r"no fedlib\.nothing in .*must exist"):
+        provenance.code_digest("fedlib.nothing")
+
+
+def test_planned_code_is_compared_with_the_code_on_disk():
+    digest = provenance.code_digest("fedlib.spec")
+    provenance.check_code(digest, "fedlib.spec")
+    provenance.check_code(None, "fedlib.spec")
+    with pytest.raises(StaleCodeError, match=f"planned 0123456789abcdef, found {digest}"):
+        provenance.check_code("0123456789abcdef", "fedlib.spec")
+
+
+def test_a_job_that_loads_what_was_not_declared_fails():
+    script = (
+        "import importlib\nfrom fedlib.workflow import provenance\n"
+        "importlib.import_module('fedlib.spec')\n"
+        "provenance.assert_covered('fedlib.spec')\n"
+        "provenance.assert_covered('fedlib')"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert "line 5" in done.stderr
+    assert "undeclared code dependency fedlib.spec, fedlib.spec.contrasts, " in done.stderr
+    assert "import it statically or add it to the job's roots" in done.stderr
+
+
+def test_plumbing_is_in_no_digest(package):
+    def digest(size, rounds):
+        package(
+            {
+                "run/__init__": "",
+                "run/checkpoint": f"SIZE = {size}",
+                "run/simulate": f"ROUNDS = {rounds}",
+            },
+            a="from fedlib.run import checkpoint, simulate",
+        )
+        return provenance.code_digest("fedlib.a")
+
+    assert digest(1, 1) == digest(2, 1) != digest(1, 2)
+
+
+def test_plumbing_reaches_nothing_that_computes():
+    ground = {"fedlib", "fedlib.run", "fedlib.run_spec"}
+    reached = set(provenance.reachable(*provenance.PLUMBING))
+    assert reached <= provenance.PLUMBING | ground

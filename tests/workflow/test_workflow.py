@@ -1,0 +1,669 @@
+"""The workflow as a whole: checks of its text, of its errors, and of what happens to it."""
+
+import contextlib
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import commands
+import dry_runs
+import pytest
+import stages
+import torch
+import workflow
+import yaml
+from support import assert_same_result
+
+from fedlib.cli import arguments as words_of
+from fedlib.cli import clean, jobs, make
+from fedlib.cli import keep as keeping
+from fedlib.engine.device import total_memory
+from fedlib.errors import BusyError, ConfigError, DataError
+from fedlib.forecast.estimates import Estimates
+from fedlib.results import RunResult
+from fedlib.workflow import config, dryrun, gpu
+from fedlib.workflow.gpu import device, lease, slots_per_device, visible
+from fedlib.workflow.plan import Plan
+
+ROOT = workflow.ROOT
+PAPER, LABEL = "pfedmm", "fedem"
+PLAN = Plan(config.read([ROOT / "config.yaml", ROOT / workflow.SMOKE]))
+JOB = {"paper": PAPER, "federation": "digits", "label": LABEL, "seed": 0}
+slow = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory):
+    """A copy of the checkout in which nothing was run. Read it, or clone it to change it."""
+    return workflow.copy_checkout(tmp_path_factory.mktemp("fresh"))
+
+
+def fedlib(folder, *arguments: str, **changes: str) -> subprocess.CompletedProcess:
+    """What `python -m fedlib` does in another checkout."""
+    return subprocess.run(
+        [sys.executable, "-m", "fedlib", *arguments],
+        cwd=folder,
+        env=workflow.environment(**changes),
+        capture_output=True,
+        text=True,
+    )
+
+
+# --- Text -----------------------------------------------------------------------------------------
+
+
+def test_the_oldest_snakemake_is_the_same_everywhere_and_knows_priorities_that_are_functions():
+    text = (ROOT / "Snakefile").read_text()
+    oldest = re.search(r'^min_version\("(.*)"\)', text, re.MULTILINE)[1]
+    assert "priority: turn(" in "".join(rules().values())
+    assert tuple(map(int, oldest.split("."))) >= (9, 17)  # 9.16.3: "have to be numeric"
+    tested = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text())["jobs"]["snakemake"]
+    assert tested["strategy"]["matrix"]["snakemake"] == [f"snakemake=={oldest}.0", "snakemake"]
+    assert f'"snakemake>={oldest}"' in (ROOT / "pyproject.toml").read_text()
+
+
+def rules() -> dict[str, str]:
+    """Text of every rule by name."""
+    text = "\n\n".join(file.read_text() for file in [ROOT / "Snakefile", *ROOT.glob("rules/*.smk")])
+    parts = re.split(r"^rule (\w+):$", text, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_every_rule_says_what_it_is_for():
+    assert all(text.lstrip().startswith('"""') for text in rules().values())
+
+
+GIVEN = {"spec": "given", "code": "code"}
+
+
+def test_jobs_are_given_a_specification_and_a_code_digest_and_nothing_else():
+    """Snakemake compares params as a set of values: others could be swapped unnoticed."""
+    for name, text in rules().items():
+        params = re.search(r"    params:\n((?: {8}.*\n)+)", text)
+        if params:
+            lines = [line.strip() for line in params[1].splitlines()]
+            assert lines == [f'{key}=of(PLAN.{of}, "{name}"),' for key, of in GIVEN.items()]
+
+
+def test_only_shell_commands_are_used():
+    """`script:` repeats everything after a checkout, and `run:` costs seconds for each job."""
+    assert not [n for n, text in rules().items() if re.search(r"^ {4}(script|run):", text, re.M)]
+
+
+def test_the_snakefile_is_a_page():
+    assert len((ROOT / "Snakefile").read_text().splitlines()) <= 40
+
+
+def test_both_profiles_have_the_same_triggers():
+    default, slurm = (
+        yaml.safe_load((ROOT / f"profiles/{name}/config.yaml").read_text())
+        for name in ("default", "slurm")
+    )
+    shared = ("rerun-triggers", "scheduler", "keep-going", "rerun-incomplete")
+    assert {key: default[key] for key in shared} == {key: slurm[key] for key in shared}
+    # Not of GPUs: a limit of 0 would clip what jobs ask Slurm for.
+    assert "resources" not in slurm
+
+
+# --- Errors ---------------------------------------------------------------------------------------
+
+
+@slow
+def test_a_wrong_configuration_is_a_line_and_not_a_traceback(fresh):
+    code, output = workflow.dry_run(fresh, workflow.smoke("--config", "lables=fedem"))
+    assert code == 1
+    assert "config: unknown 'lables'; known: scale, papers, seeds" in output
+    assert "Traceback" not in output
+    assert len(output.splitlines()) <= 6
+
+
+@slow
+def test_a_file_that_no_run_makes_is_refused_with_the_choices(fresh):
+    path = PLAN.path("state", **JOB | {"label": "fedm"})
+    code, output = workflow.dry_run(fresh, workflow.smoke(path))
+    assert code == 1
+    assert "no run pfedmm/digits/fedm; this configuration has pfedmm/digits/" in output
+
+
+# --- Running --------------------------------------------------------------------------------------
+
+
+@slow
+def test_the_smoke_run_makes_every_table_figure_and_the_report(finished):
+    missing = [path for path in PLAN.targets() if not (finished / path).is_file()]
+    assert missing == []
+    said = finished.with_suffix(".log").read_text(encoding="utf-8")
+    assert f"Report: {PLAN.path('report_html')} (open it in a browser)" in said
+
+
+@pytest.fixture
+def keep(monkeypatch):
+    """Function that keeps results of a folder, with the configuration of the tests."""
+
+    def kept(folder, out, *options: str) -> None:
+        monkeypatch.chdir(folder)
+        given = ["--configfile", workflow.SMOKE, "--out", str(out), *options]
+        keeping.main(words_of.read(["keep", PAPER, *given]))
+
+    return kept
+
+
+def pretend(folder, paper: str) -> None:
+    """Let a folder look as if another paper had been finished there."""
+    plan = Plan({**PLAN.config, "papers": [paper], "labels": None, "federations": None})
+    for path in (*plan.targets(), plan.path("metrics", paper=paper)):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).touch()
+
+
+@slow
+def test_results_are_kept_with_every_number_and_figure_and_how_they_were_made(
+    folder, tmp_path, keep
+):
+    pretend(folder, "fedmix")  # whose results are not what is to be kept
+    out = tmp_path / "kept"
+    stale, written = (out / PAPER / name for name in ("stale.png", "README.md"))
+    stale.parent.mkdir(parents=True)
+    stale.touch()
+    written.write_text("by hand")
+    keep(folder, out)
+    assert [path.name for path in out.iterdir()] == [PAPER]
+    kept = {path.name for path in (out / PAPER).iterdir()}
+    # Comparisons with one member here, and what shows data alone.
+    alone = {"effect_of_experts", "heterogeneity", "client_labels"}
+    tables, figures = (
+        {*x} - alone for x in (PLAN.papers[PAPER].tables, PLAN.papers[PAPER].figures)
+    )
+    assert kept == {
+        "README.md",
+        "REPORT.md",
+        "pack",
+        *(f"{name}.csv" for name in tables),
+        *(f"{name}.{kind}" for name in figures for kind in ("pdf", "png")),
+    }
+    assert written.read_text() == "by hand"
+    page = (out / PAPER / "REPORT.md").read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)]*\.(?:png|pdf))\)", page)
+    assert len(links) == 2 * len(figures) and set(links) <= kept
+    assert "Machines and versions" in page and "FedMix:" not in page
+
+
+@slow
+def test_damaged_results_leave_what_is_kept_as_it_was(folder, tmp_path, keep):
+    out = tmp_path / "kept"
+    keep(folder, out)
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    first = next(iter(PLAN.papers[PAPER].tables))
+    damaged = folder / PLAN.path("table_csv", paper=PAPER, table=first)
+    damaged.write_bytes(damaged.read_bytes()[:-9])
+    with pytest.raises(DataError, match=f"{first}.csv"):
+        keep(folder, out)
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+@slow
+def test_results_that_are_not_there_are_not_kept(fresh, tmp_path, keep):
+    with pytest.raises(DataError, match="does not exist; run the workflow with this configuration"):
+        keep(fresh, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@slow
+def test_a_finished_workflow_says_so_in_a_line(folder):
+    done = fedlib(folder, "make", "demo", ARGS=f"--configfile {workflow.SMOKE}")
+    assert (done.returncode, done.stderr) == (0, "")
+    *_, last = done.stdout.splitlines()  # the others say what is selected and left out
+    assert last == f"Nothing to do: {PLAN.path('report_html')} is up to date."
+    logs = folder / ".snakemake/log"
+    number = len([*logs.iterdir()])
+    assert fedlib(folder, "make", "demo", ARGS=f"--configfile {workflow.SMOKE}").stdout.endswith(
+        f"{last}\n"
+    )
+    assert len([*logs.iterdir()]) == number  # without Snakemake
+    os.utime(folder / "rules/train.smk")  # of which no result has a digest
+    assert fedlib(folder, "make", "demo", ARGS=f"--configfile {workflow.SMOKE}").returncode == 0
+    assert len([*logs.iterdir()]) == number + 1
+
+
+@slow
+@pytest.mark.parametrize(
+    "variables, gpus",
+    [
+        ({"FEDLIB_GPU_SLOTS": "8"}, 1),  # a job asks for one, however many there are
+        ({"FEDLIB_GPU_SLOTS": "", "CUDA_VISIBLE_DEVICES": "-1"}, 0),
+    ],
+)
+def test_jobs_are_granted_a_gpu_where_there_is_one(fresh, variables, gpus):
+    arguments = [PLAN.path("state", **JOB), *workflow.smoke("--config", "device=auto")]
+    _, output = workflow.dry_run(fresh, [*arguments, "--printshellcmds"], **variables)
+    assert set(re.findall(r"--gpus (\d+)", output)) == {str(gpus)}
+
+
+@slow
+def test_the_commands_by_hand_are_those_of_the_rules(fresh):
+    code, output = workflow.dry_run(fresh, workflow.smoke("--printshellcmds"))
+    assert code == 0
+    of_rules = set()
+    for line in re.findall(r"^Shell command: (python .*)", output, re.MULTILINE):
+        line = re.sub(r" --code \w+| --gpus \d+| >> \S+ 2>&1$", "", line)
+        of_rules.add(re.sub(r" +", " ", line.strip()))
+    by_hand = {commands.command(PLAN, stage, **job) for stage, job in PLAN.jobs()}
+    assert of_rules == by_hand
+
+
+@slow
+def test_a_job_that_loads_undeclared_code_fails_and_leaves_no_output(folder):
+    with open(folder / f"fedlib/methods/{LABEL}.py", "a") as file:
+        file.write("\n\n__import__('importlib').import_module('fedlib.methods.local')\n")
+    state = PLAN.path("state", **JOB)
+    done = workflow.snakemake(folder, state, *workflow.smoke())
+    assert done.returncode == 1
+    assert "undeclared code dependency fedlib.methods.local" in done.stdout
+    assert not (folder / state).exists()
+
+
+@slow
+def test_a_job_refuses_code_that_changed_since_it_was_planned(finished):
+    command = commands.command(PLAN, "partition", paper=PAPER, federation="digits")
+    done = subprocess.run(
+        ["bash", "-c", f"{command} --code 0123456789abcdef".replace("python", sys.executable, 1)],
+        cwd=finished,
+        env=workflow.environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "changed since this job was planned (planned 0123456789abcdef" in done.stderr
+
+
+# --- Interruptions --------------------------------------------------------------------------------
+
+
+def assert_same(one: Path, other: Path) -> None:
+    """Every number of two result files is the same; only the provenance may differ."""
+    first, second = RunResult.load(one), RunResult.load(other)
+    assert first.spec == second.spec
+    assert_same_result(first, second)
+
+
+LONG = "rounds=40"
+
+
+@pytest.fixture(scope="module")
+def long_run(finished, tmp_path_factory):
+    """An uninterrupted run of 40 rounds."""
+    folder = workflow.clone(finished, tmp_path_factory.mktemp("long"))
+    line = commands.command(Plan(PLAN.config | {"rounds": 40}), "train", **JOB)
+    with contextlib.chdir(folder):
+        assert stages.run_here("train", shlex.split(line)[2:]) == 0
+    return folder / HISTORY
+
+
+def start(folder, command: list[str], **changes: str) -> tuple[subprocess.Popen, int]:
+    """Start the run of 40 rounds; the process, and its training job after its first checkpoint."""
+    text = folder / "rules/train.smk"  # rounds are short: else there is no checkpoint yet
+    often = "--checkpoint-every 3 --checkpoints {resources.checkpoints:q} --device"
+    if often not in text.read_text():
+        train = often.removeprefix("--checkpoint-every 3 ")
+        text.write_text(text.read_text().replace(train, often))
+    process = subprocess.Popen(
+        [sys.executable, *command],
+        cwd=folder,
+        env=workflow.environment(**changes),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    checkpoints = folder / PLAN.path("checkpoints", **JOB)
+    lock = checkpoints / "lock"
+    try:
+        workflow.wait_for(lambda: (checkpoints / "checkpoint.json").exists() and lock.read_text())
+        return process, int(lock.read_text().split()[0])
+    except BaseException:
+        process.kill()
+        raise
+
+
+HISTORY = PLAN.path("history", **JOB)
+TRAINING = ["-m", "snakemake", "--nocolor", HISTORY, *workflow.smoke("--config", LONG)]
+
+
+def go_on(folder, wanted: str) -> None:
+    """Make a file of the run of 40 rounds, whatever of it is there."""
+    done = workflow.snakemake(folder, wanted, *workflow.smoke("--config", LONG))
+    assert done.returncode == 0, done.stdout
+
+
+STOPPED = "the same command goes on from there"
+
+
+def log_of(folder) -> str:
+    """What the training of 40 rounds wrote."""
+    return (folder / PLAN.path("train_log", **JOB)).read_text()
+
+
+@slow
+def test_a_run_that_is_stopped_and_then_left_alone_ends_with_the_same_bits(folder, long_run):
+    process, job = start(folder, TRAINING)
+    if sys.platform == "linux":
+        assert "forkserver.py" in Path(f"/proc/{job}/cmdline").read_text()
+    os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C in a terminal does
+    assert process.wait(120) != 0
+    assert STOPPED in log_of(folder) or "done in" in log_of(folder), log_of(folder)
+    if "done in" not in log_of(folder):
+        process, _ = start(folder, TRAINING, FEDLIB_WARM="0")
+        process.kill()  # its job runs on, and the next run takes over
+        process.wait()
+    go_on(folder, PLAN.path("evaluation", **JOB))
+    assert "resuming after round" in log_of(folder)
+    assert_same(folder / HISTORY, long_run)
+    assert not (folder / PLAN.path("checkpoints", **JOB) / "checkpoint.json").exists()
+
+
+@slow
+def test_an_error_of_the_users_is_met_once_and_sigterm_ends_a_workflow_that_tries_again(
+    fresh, tmp_path
+):
+    folder = workflow.clone(fresh, tmp_path)
+    wrong = folder / "data/raw/mnist/raw/train-images-idx3-ubyte.gz"
+    wrong.parent.mkdir(parents=True)
+    wrong.write_text("not the official one")
+    given = ["download_all", "--cores", "1", "--config", "scale=reduced", "papers=fedmix"]
+    given += ["federations=two-shard-mnist"]
+    done = workflow.snakemake(folder, *given)
+    assert done.returncode == 1 and done.stdout.count("Error in rule download") == 1, done.stdout
+    for _ in range(3):
+        with (folder / "output").open("w") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "snakemake", "--nocolor", *given, "--retries", "99"],
+                cwd=folder,
+                env=workflow.environment(),
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        workflow.wait_for(lambda: "Trying to restart" in (folder / "output").read_text())
+        for _ in range(2):
+            os.killpg(process.pid, signal.SIGTERM)
+        try:
+            assert process.wait(60) == 1
+        finally:
+            process.kill()
+
+
+@slow
+def test_a_second_workflow_in_the_folder_is_refused_and_the_first_one_ends_well(
+    folder, long_run, monkeypatch
+):
+    monkeypatch.chdir(folder)
+    values = {"CONFIG": f"{LONG} labels={LABEL}"}
+    values["ARGS"] = f"--until train --configfile {workflow.SMOKE}"
+    first, job = start(folder, ["-m", "fedlib", "make", "demo"], **values)
+    try:
+        os.kill(job, signal.SIGSTOP)  # so that it is there until all have tried
+        message = f"{folder} is in use by pid {first.pid} on "
+        other = fedlib(folder, "make", "demo", **values)
+        assert other.returncode == 1
+        # The lines that say what is selected, and what is left out.
+        said = r"papers=.* added to results/demo-smoke\n(.* is left out: .*\n)*"
+        assert re.fullmatch(said, other.stdout)
+        assert other.stderr.startswith(f"error: {message}"), other.stderr
+        assert f"(make demo CONFIG='{LONG}" in other.stderr and other.stderr.count("\n") == 1
+        with pytest.raises(BusyError, match=re.escape(message)):
+            given = {"CONFIG": values["CONFIG"], "ARGS": f"--configfile {workflow.SMOKE}"}
+            clean.main(make.read("clean", make.DEFAULTS | given))
+        for arguments in ([], ["--unlock"]):
+            done = workflow.snakemake(folder, *arguments, *workflow.smoke("--config", LONG))
+            assert done.returncode == 1
+            assert message in done.stdout and "Traceback" not in done.stdout, done.stdout
+        code, _ = workflow.dry_run(folder, workflow.smoke("--config", LONG))
+        assert code == 0  # looking is free
+        assert list((folder / ".snakemake/locks").iterdir())
+        os.kill(job, signal.SIGCONT)
+        assert first.wait(300) == 0
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(job, signal.SIGCONT)
+        first.terminate()
+        first.wait(60)
+    assert_same(folder / HISTORY, long_run)
+
+
+@slow
+def test_results_of_another_scale_are_not_replaced_by_accident(finished, tmp_path, keep):
+    page = tmp_path / PAPER / "REPORT.md"
+    page.parent.mkdir()
+    page.write_text("# Reproduction report: reduced\n")
+    message = f"^{page} keeps the results of reduced, and these are of demo-smoke: name the"
+    with pytest.raises(ConfigError, match=message):
+        keep(finished, tmp_path)
+    assert [path.name for path in page.parent.iterdir()] == ["REPORT.md"]
+    keep(finished, tmp_path, "--replace")
+    assert page.read_text().startswith("# Reproduction report: demo-smoke\n")
+    keep(finished, tmp_path)
+
+
+# --- GPUs -----------------------------------------------------------------------------------------
+
+HOLD = """
+import sys, time
+from fedlib.workflow.gpu import lease
+with lease(["0", "1"], folder=sys.argv[1], poll=0.01) as name:
+    start = time.monotonic()
+    time.sleep(0.1)
+    print(name, start, time.monotonic(), flush=True)
+"""
+
+
+def test_no_two_jobs_have_the_same_gpu_at_a_time(tmp_path):
+    jobs = [
+        subprocess.Popen(
+            [sys.executable, "-c", HOLD, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(6)
+    ]
+    spans = {"0": [], "1": []}
+    for job in jobs:
+        name, start, end = job.communicate()[0].split()
+        spans[name].append((float(start), float(end)))
+    for mine in spans.values():
+        mine.sort()
+        assert all(end <= start for (_, end), (start, _) in zip(mine, mine[1:], strict=False))
+    assert sum(map(len, spans.values())) == 6
+
+
+def test_a_job_that_was_killed_gives_its_gpu_back(tmp_path):
+    forever = (
+        HOLD.replace("0.1", "1000")
+        .replace("    print", "    pass; print")
+        .replace("    time.sleep", "    print(name, flush=True); time.sleep")
+    )
+    job = subprocess.Popen(
+        [sys.executable, "-c", forever, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert job.stdout.readline().strip() == "0"
+    with lease(["0"], per_device=2, folder=tmp_path) as name:  # only the second slot is free
+        assert name == "0"
+    job.kill()
+    job.communicate()
+    with lease(["0"], folder=tmp_path) as name:
+        assert name == "0"
+
+
+def test_every_gpu_has_one_job_before_any_has_two(tmp_path):
+    with contextlib.ExitStack() as stack:
+        names = [stack.enter_context(lease(["0", "1"], 2, folder=tmp_path)) for _ in range(4)]
+    assert names == ["0", "1", "0", "1"]
+
+
+def test_a_leased_gpu_is_the_only_visible_one_and_only_meanwhile(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+    with lease(visible(), folder=tmp_path):
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == "2"
+        assert visible() == ("2",)
+    assert visible() == ("2", "3")
+
+
+@pytest.mark.parametrize(
+    "value, names", [("", ()), ("-1", ()), ("0", ("0",)), ("1, 0", ("1", "0")), ("0,-1,1", ("0",))]
+)
+def test_visible_gpus_are_those_that_cuda_would_use(monkeypatch, value, names):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
+    assert visible() == names
+
+
+def test_cards_are_numbered_as_cuda_numbers_them_whatever_their_files_are_called(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    nodes = ["/dev/nvidia5", "/dev/nvidiactl", "/dev/nvidia2", "/dev/nvidia-uvm"]
+    monkeypatch.setattr(gpu.glob, "glob", lambda pattern: nodes)
+    assert visible() == ("0", "1")
+
+
+@pytest.mark.parametrize("job, holds", [(None, True), ("7", False)])
+def test_jobs_take_turns_at_a_single_card_but_not_where_a_scheduler_gave_each_its_own(
+    tmp_path, monkeypatch, capsys, job, holds
+):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setenv("FEDLIB_GPU_SLOTS", "3")
+    monkeypatch.setattr(gpu.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for variable in gpu.SCHEDULED:
+        monkeypatch.delenv(variable, raising=False)
+    if job:
+        monkeypatch.setenv("SLURM_JOB_ID", job)
+    with device("auto", 1) as name:
+        held = [path for path in tmp_path.rglob("*") if path.is_file()]
+        assert (name, bool(held)) == ("cpu", holds)
+        assert os.environ.get(gpu.SHARE) == ("3" if holds else None)
+    assert capsys.readouterr().err.count("cannot use GPU 0") == 1
+    assert gpu.SHARE not in os.environ
+
+
+def test_jobs_on_one_card_divide_its_memory(monkeypatch):
+    card = SimpleNamespace(total_memory=80)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: card)
+    monkeypatch.setenv(gpu.SHARE, "4")
+    assert total_memory(torch.device("cuda")) == 20
+
+
+def test_without_a_granted_gpu_a_job_computes_on_the_cpu(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    for wanted, gpus in (("auto", 0), ("cpu", 1), ("cpu", None)):
+        with device(wanted, gpus) as name:
+            assert name == "cpu"
+
+
+def test_where_there_is_no_gpu_auto_is_the_cpu_and_cuda_an_error(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with device("auto", 1) as name:
+        assert name == "cpu"
+    with pytest.raises(ConfigError, match="device is cuda, but this machine has no GPU"):
+        with device("cuda", 1):
+            pass
+    with pytest.raises(ConfigError, match="device must be one of auto, cpu, cuda, got 'gpu'"):
+        with device("gpu"):
+            pass
+
+
+@slow
+def test_a_gpu_that_is_not_there_is_missed_before_anything_is_computed(fresh):
+    arguments = ["--cores", "1", *workflow.smoke("--config", "device=cuda")]
+    done = workflow.snakemake(fresh, *arguments, CUDA_VISIBLE_DEVICES="")
+    assert done.returncode == 1
+    assert "device is cuda, but this machine has no GPU; use device: auto or cpu" in done.stdout
+    assert not list(fresh.rglob("*.h5"))
+
+
+@pytest.mark.parametrize("slots, per_device", [(None, 1), ("2", 1), ("3", 2), ("8", 4), ("0", 1)])
+def test_slots_are_spread_over_the_gpus(monkeypatch, slots, per_device):
+    monkeypatch.delenv("FEDLIB_GPU_SLOTS", raising=False)
+    if slots:
+        monkeypatch.setenv("FEDLIB_GPU_SLOTS", slots)
+    assert slots_per_device(2) == per_device
+
+
+def test_a_number_of_slots_that_is_none_is_refused(monkeypatch):
+    monkeypatch.setenv("FEDLIB_GPU_SLOTS", "many")
+    with pytest.raises(ConfigError, match="must be a whole number of jobs, got 'many'"):
+        slots_per_device(1)
+
+
+# --- What would run -------------------------------------------------------------------------------
+
+
+@slow
+def test_what_would_run_is_told_with_reasons_and_times(folder):
+    with open(folder / f"fedlib/methods/{LABEL}.py", "a") as file:
+        file.write("\nX = 1\n")
+    done = fedlib(folder, "plan", "--configfile", workflow.SMOKE)
+    assert re.search(r"^  train +2  [\d.]+ (s|min) +code changed$", done.stdout, re.M), done
+    assert re.search(r"^  metrics +1  .* follows from the above$", done.stdout, re.M)
+    assert re.search(r"^Estimated: .* core-hours on ", done.stdout, re.M)
+
+
+@slow
+def test_the_jobs_of_a_plan_are_those_of_a_dry_run_for_the_same_causes(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    for name, value in workflow.environment().items():
+        monkeypatch.setenv(name, value)
+    (folder / PLAN.path("state", **JOB)).unlink()
+    (folder / PLAN.exhibits("table_md")[0]).unlink()
+    ours, other, right = (
+        PLAN.path("evaluation", **{**JOB, **of}) for of in ({}, {"seed": 1}, {"label": "fedavg"})
+    )
+    (folder / other).write_bytes((folder / ours).read_bytes())
+    workflow.mark_interrupted(folder, right)  # its result is whole, so it is not repeated
+    arguments = workflow.smoke("--config", "seeds=[0,1,2]")
+    _, output = workflow.dry_run(folder, arguments)
+    expected, found = dry_runs.parse(output), dryrun.jobs(arguments)
+    assert len(found) == len(expected) > 4
+    assert sorted(map(told, found)) == sorted(map(told, expected))
+    causes = {"forced, was interrupted, or is of something else", "not there yet"}
+    assert causes < {job.cause for job in found}
+    again = [job.wildcards["label"] for job in found if job.wildcards.get("seed") == "0"]
+    assert again and "fedavg" not in again
+
+
+def told(job: dryrun.Job) -> tuple:
+    return job.rule, sorted(job.wildcards.items()), job.cause
+
+
+def test_where_nothing_is_to_be_done_that_is_told():
+    assert list(dryrun.summary(PLAN, [], Estimates())) == [
+        "results/demo-smoke is up to date: nothing to do"
+    ]
+
+
+def test_the_specification_of_a_stage_can_be_printed(capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    given = ["--configfile", workflow.SMOKE]
+    jobs.main(words_of.read(["spec", "train", "pfedmm/digits/fedem/seed0", *given]))
+    assert capsys.readouterr().out.strip() == PLAN.spec("train", **JOB)
+    with pytest.raises(ConfigError, match="^no run pfedmm/digits/fedm; "):
+        jobs.main(words_of.read(["spec", "train", "pfedmm/digits/fedm/seed0"]))
+
+
+CHANGED = "Params have changed since last execution: Union of exclusive params before and now: "
+
+
+@pytest.mark.parametrize(
+    "reason, cause",
+    [
+        ("Missing output files: a, b", "not there yet"),
+        ("Forced execution", "forced, was interrupted, or is of something else"),
+        (f"{CHANGED}before: '0123456789abcdef' now: 'fedcba9876543210'", "code changed"),
+        (CHANGED + """before: '{"a":"b"}' now: '{"a":"c"}'""", "specification changed"),
+        (CHANGED + """before: '{"a":1}', '0123456789abcdef'""", "specification and code changed"),
+        ("Code has changed since last execution", "rule changed"),
+        ("Updated input files: a", "input changed"),
+        ("Input files updated by another job: a", "follows from the above"),
+        ("Something new", "Something new"),
+    ],
+)
+def test_snakemake_s_reasons_are_put_into_a_few_words(reason, cause):
+    assert dryrun.Job("train", {}, reason).cause == cause
