@@ -128,8 +128,8 @@ def over_trials(values: pd.DataFrame) -> pd.DataFrame:
     return over_seeds(values, key).set_index(key)
 
 
-def published(given: Inputs, federation: dict, label: str, key: str, metric: str) -> float:
-    """A published number as a fraction (a count unchanged), NaN if it is not published.
+def published(given: Inputs, federation: dict, label: str, key: str, metric: str) -> printed.Number:
+    """A published number as a fraction (a count unchanged), `printed.NONE` if it is not published.
 
     The exhibit's `published` is a pattern, such as "table2-p{p:.1f}-{label}", of the label of a run
     and the params of its federation. A number counts only for its own data set.
@@ -139,7 +139,7 @@ def published(given: Inputs, federation: dict, label: str, key: str, metric: str
     """
     pattern = given.exhibit["published"]
     if given.published is None or pattern is None:
-        return float("nan")
+        return printed.NONE
     try:
         name = pattern.format(**{**federation["partition"], "label": label})
     except (KeyError, IndexError, ValueError) as error:
@@ -148,4 +148,4 @@ def published(given: Inputs, federation: dict, label: str, key: str, metric: str
             f"{', '.join(federation['partition'])}: {error}"
         ) from None
     found = printed.fractions(given.published, name, metric)
-    return found.get((federation["dataset"], key), float("nan"))
+    return found.get((federation["dataset"], key), printed.NONE)

@@ -8,6 +8,7 @@ import pandas as pd
 
 from fedlib.errors import DataError
 
+ROW = "published_row"  # column of a table's numbers with the `Number.row` of published ones
 COLUMNS = ("exhibit", "dataset", "label", "metric", "value", "unit", "source")
 # Units per fraction of 1; a "number" is not a fraction but a count or a learning rate.
 UNITS = {"percent": 100.0, "points": 100.0, "number": 1.0}
@@ -19,6 +20,25 @@ PRINTED_AS = {
         "clustered-coordinate": "clustered",  # by the rule of the published code
     }
 }
+
+
+class Number(float):
+    """A published number as a fraction, or a count; its `row` of the paper's file tells it apart.
+
+    Attributes:
+      row: from 0; NaN of a number that is not published.
+    """
+
+    row: float
+
+    def __new__(cls, value: float, row: float = np.nan) -> "Number":
+        """A number of a row."""
+        number = super().__new__(cls, value)
+        number.row = row
+        return number
+
+
+NONE = Number(np.nan)
 
 
 def read(path: str | Path) -> pd.DataFrame:
@@ -91,12 +111,11 @@ def as_printed(fraction: float, decimals: int = 1) -> float:
 
 def fractions(
     published: pd.DataFrame | None, exhibit: str | None, metric: str = "accuracy"
-) -> dict[tuple[str, str], float]:
-    """{(dataset, label): number as a fraction} of one exhibit; empty if none are published."""
+) -> dict[tuple[str, str], Number]:
+    """{(dataset, label): number} of one exhibit; empty if none are published."""
     if published is None or exhibit is None:
         return {}
     rows = published[(published["exhibit"] == exhibit) & (published["metric"] == metric)]
-    values = (rows["value"] / rows["unit"].map(UNITS).astype(float)).round(
-        8
-    )  # 47.6 percent is 0.476
-    return dict(zip(zip(rows["dataset"], rows["label"], strict=True), values, strict=True))
+    values = (rows["value"] / rows["unit"].map(UNITS).astype(float)).round(8)  # 0.476, not 0.47600…
+    numbers = map(Number, values, rows.index)
+    return dict(zip(zip(rows["dataset"], rows["label"], strict=True), numbers, strict=True))

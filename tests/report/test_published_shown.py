@@ -10,6 +10,7 @@ from support import REPRODUCED
 
 from fedlib.report import comparisons, metrics, printed
 from fedlib.report.figures import FigureInputs
+from fedlib.report.pages import contents
 from fedlib.report.tables.sheets import TableInputs
 from fedlib.spec.exhibits import OF_PREDICTIONS
 from fedlib.workflow.plan import Plan
@@ -93,10 +94,10 @@ def made_up(exhibit: Mapping) -> tuple[pd.DataFrame, pd.DataFrame]:
     return pd.concat(runs, ignore_index=True), pd.concat(owners, ignore_index=True)
 
 
-def looked_up(paper: str, monkeypatch) -> set[tuple[str, str, str, str]]:
-    """What all tables and figures of the full scale look up."""
+def looked_up(paper: str, monkeypatch) -> tuple[set[tuple[str, str, str, str]], pd.DataFrame]:
+    """What all tables and figures of the full scale look up, and what they put beside ours."""
     plan = Plan({"scale": "full", "papers": [paper], "seeds": [SEED]})
-    seen, pairs = set(), set()
+    seen, pairs, beside = set(), set(), []
     fractions = printed.fractions
 
     def noting(numbers, exhibit, metric="accuracy"):
@@ -112,8 +113,13 @@ def looked_up(paper: str, monkeypatch) -> set[tuple[str, str, str, str]]:
             exhibit = json.loads(plan.spec(stage, paper=paper, **{stage: name}))
             datasets = {data["name"]: data["dataset"] for data in exhibit["federations"]}
             pairs = {(datasets[run["federation"]], run["label"]) for run in exhibit["runs"]}
-            inputs(exhibit, *made_up(exhibit), file).made()
-    return seen
+            given = inputs(exhibit, *made_up(exhibit), file)
+            made = given.made()
+            if stage == "table":
+                beside.append(contents.compared(made.numbers))
+            elif hasattr(given.module, "compared"):
+                beside.append(given.module.compared(given))
+    return seen, pd.concat(beside)
 
 
 @pytest.mark.slow
@@ -121,5 +127,10 @@ def looked_up(paper: str, monkeypatch) -> set[tuple[str, str, str, str]]:
 def test_every_published_number_is_shown_at_scale_full_or_there_is_a_reason(paper, monkeypatch):
     file = printed.read(ROOT / f"fedlib/papers/{paper}/published.csv")
     rows = set(file[list(printed.COLUMNS[:4])].itertuples(index=False, name=None))
-    shown = looked_up(paper, monkeypatch)
+    shown, beside = looked_up(paper, monkeypatch)
     assert rows - shown == NOT_SHOWN[paper].keys()
+    mine = file.loc[beside[printed.ROW]]  # the row that a number came from
+    values = (mine["value"] / mine["unit"].map(printed.UNITS)).round(8)
+    assert beside["published"].tolist() == values.tolist()
+    known = beside["dataset"].fillna("").tolist()
+    assert all(ours in ("", of) for ours, of in zip(known, mine["dataset"], strict=True))

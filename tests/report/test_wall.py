@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from support import REPRODUCED
 
 from fedlib import seals
 from fedlib.cli import wall
 from fedlib.errors import ConfigError, DataError
+from fedlib.report import printed
 from fedlib.report.wall import cells, page
 from fedlib.workflow.plan import Plan
 
@@ -88,20 +90,19 @@ def test_other_pages_count_as_the_wall_does():
     assert f"all {every} published numbers, with ours\nbeside the {run} that were run" in results
 
 
-def ours(**changes) -> pd.DataFrame:
-    row = {"dataset": "cifar10", "published": 0.7, "label": "eps", "protocol": "moe", "key": ""}
-    return pd.DataFrame([row | {"metric": "", "of": "table2-p", "seeds": 1} | changes])
-
-
-def test_a_number_is_beside_the_published_one_that_has_most_of_its_names():
-    labels = {"table2-p0.2-none": "moe", "table2-p0.2-eps": "moe", "table3-eps": "moe"}
-    rows = [{"exhibit": name, "label": label} for name, label in labels.items()]
-    numbers = pd.DataFrame(rows).assign(dataset="cifar10", published=0.7)
-    assert cells.beside(numbers, ours())["seeds"].tolist() == [0, 1, 0]
-    for other in ({"dataset": "cifar100"}, {"published": 0.71}, {"of": "table4"}):
-        assert not cells.beside(numbers, ours(**other))["seeds"].any()
-    assert not cells.beside(numbers, ours(label="none-2", protocol="ifca"))["seeds"].any()
-    assert cells.beside(numbers, cells.NONE)["seeds"].tolist() == [0, 0, 0]
+@pytest.mark.parametrize("paper", REPRODUCED)
+def test_every_published_number_has_ours_beside_it_whichever_others_have_its_value(paper):
+    file = ROOT / f"fedlib/papers/{paper}/published.csv"
+    table, numbers = printed.read(file), cells.published(file)
+    perfect = pd.DataFrame(
+        {"title": "/".join([exhibit, *where, metric]), printed.ROW: number.row, "seeds": 1}
+        for exhibit, metric in {*zip(numbers["exhibit"], numbers["metric"], strict=True)}
+        for where, number in printed.fractions(table, exhibit, metric).items()
+    ).reindex(columns=cells.NONE.columns)
+    found = cells.beside(numbers, perfect.sample(frac=1, random_state=1))
+    names = numbers[["exhibit", "dataset", "label", "metric"]].agg("/".join, axis=1)
+    assert found["title"].tolist() == names.tolist()
+    assert not cells.beside(numbers, cells.NONE)["seeds"].any()
 
 
 def test_the_page_has_ours_beside_what_is_published_and_the_costs_of_other_runs():

@@ -31,8 +31,8 @@ MARKS = {
 CHOSEN = {"marker": "*", "linestyle": "None", "markersize": 11, "zorder": 5}
 MARKS_NOTE = "Marks are read off the paper's figure."
 CHOSEN_NOTE = "Star: the round whose model validation chose, of each seed."
-POINTS = ["federation", "label", "title", "of", "column"]
-POINTS += ["published", "reproduced", "difference", "seeds"]
+POINTS = ["federation", "label", "title", "column"]
+POINTS += ["published", printed.ROW, "reproduced", "difference", "seeds"]
 SPANS = {"end": (1.012, 1.045), "peak": (1.053, 1.086)}  # fractions of a panel's width
 
 
@@ -75,25 +75,25 @@ def compared(given: Inputs) -> pd.DataFrame:
     Our end is at the last round, and our peak is the highest point of our curve.
 
     Returns:
-      DataFrame of `POINTS`; "of" is the published exhibit, "difference" as printed.
+      DataFrame of `POINTS`; "difference" as printed.
     """
-    shown, kind = curves.over_rounds(given), given.kind
+    shown = curves.over_rounds(given)
     ends, peaks, passed = _paper(given).values()
     rows = []
     for federation, run in given.runs:
         where = federation["dataset"], run["label"]
         curve = exhibits.of_run(shown, run).set_index("round").sort_index()
         points = [
-            (given.exhibit["published"], "End of curve", curve.index[-1], ends.get(where)),
-            (kind.peaks, "Peak of curve", curve["mean"].idxmax(), peaks.get(where)),
-            *((kind.waypoints, f"Round {at}", at, value) for at, value in passed.get(where, ())),
+            ("End of curve", curve.index[-1], ends.get(where)),
+            ("Peak of curve", curve["mean"].idxmax(), peaks.get(where)),
+            *((f"Round {at}", at, value) for at, value in passed.get(where, ())),
         ]
-        for of, name, at, value in points:
+        for name, at, value in points:
             if value is not None and at in curve.index:
                 ours, seeds = curve.loc[at, ["mean", "seeds"]]
                 off = printed.difference(ours, value)
-                which = federation["name"], run["label"], run["title"], of, name
-                rows.append((*which, value, ours, off, seeds))
+                which = federation["name"], run["label"], run["title"], name
+                rows.append((*which, value, value.row, ours, off, seeds))
     return pd.DataFrame(rows, columns=POINTS)
 
 
@@ -139,7 +139,7 @@ def _waypoints(published: pd.DataFrame | None, exhibit: str | None, metric: str)
     Raises:
       DataError: if the name of one of the exhibit's metrics does not end in a round.
     """
-    points: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    points: dict[tuple[str, str], list[tuple[int, printed.Number]]] = {}
     if published is None or exhibit is None:
         return points
     prefix = f"{metric}_round_"

@@ -88,6 +88,7 @@ def _numbers(given: TableInputs, averaged: dict[str, dict]) -> pd.DataFrame:
             **_accuracy(curve, averaged.get(federation["name"], {"evaluations": 1})),
             **_traffic(exhibits.pick(traffic, **about)),
             **{name: known.get(where, np.nan) for name, known in paper.items()},
+            printed.ROW: paper["published"].get(where, printed.NONE).row,
             "seeds": len(given.exhibit["seeds"]),
         }
 

@@ -18,7 +18,8 @@ from fedlib.report.tables.render import Cell, Column, Sheet, best_cells, percent
 from fedlib.report.tables.sheets import Columns, TableInputs, differences, means, texts
 
 FAILED = "does not converge"
-NUMBER = ("published", "published_std", "converged", "source")  # columns about a published number
+# Columns about a published number.
+NUMBER = ("published", printed.ROW, "published_std", "converged", "source")
 
 
 def build(given: TableInputs) -> Sheet:
@@ -59,13 +60,14 @@ def _published(given: TableInputs, federation: dict, label: str) -> dict:
     for source in given.kind.sources if name else ():
         value, std, converged = (
             printed.fractions(given.published, f"{source['name']}-{name}", metric).get(
-                (federation["dataset"], label), np.nan
+                (federation["dataset"], label), printed.NONE
             )
             for metric in (MEAN, f"{MEAN}_std", "converged")
         )
         if not np.isnan([value, converged]).all():
-            return dict(zip(NUMBER, (value, std, converged != 0, source["name"]), strict=True))
-    return dict(zip(NUMBER, (np.nan, np.nan, True, ""), strict=True))
+            number = (value, value.row, std, converged != 0, source["name"])
+            return dict(zip(NUMBER, number, strict=True))
+    return dict(zip(NUMBER, (np.nan, np.nan, np.nan, True, ""), strict=True))
 
 
 def _numbers(given: TableInputs) -> pd.DataFrame:

@@ -142,7 +142,7 @@ def _numbers(given: TableInputs, shown: list[ServerColumn], rows: list[ServerRow
             chosen = sheets.statistics(found["chosen"], key)
             last = sheets.statistics(found["last"], key, LAST)
             ours = last["last_mean"] if np.isnan(chosen["mean"]) else chosen["mean"]
-            number = theirs.get((federation["dataset"], row.printed), np.nan)
+            number = theirs.get((federation["dataset"], row.printed), printed.NONE)
             about = {"label": row.label, "title": row.title}
             numbers.append(
                 {
@@ -154,6 +154,7 @@ def _numbers(given: TableInputs, shown: list[ServerColumn], rows: list[ServerRow
                     "metric": column.metric,
                     "minus": column.minus,
                     "published": number,
+                    printed.ROW: number.row,
                     "of": column.of,
                     **chosen,
                     **last,
@@ -165,7 +166,7 @@ def _numbers(given: TableInputs, shown: list[ServerColumn], rows: list[ServerRow
 
 
 def _averages(
-    numbers: pd.DataFrame, theirs: dict[tuple[str, str], float], rows: list[ServerRow]
+    numbers: pd.DataFrame, theirs: dict[tuple[str, str], printed.Number], rows: list[ServerRow]
 ) -> pd.DataFrame:
     """The mean of each run over all columns, NaN unless it has all of them.
 
@@ -175,13 +176,14 @@ def _averages(
     for row in rows:
         mine = exhibits.pick(numbers, label=row.label, title=row.title)
         means = mine[["mean", f"{LAST}mean"]].mean(skipna=False)
-        number = theirs.get((ALL, row.printed), np.nan)
+        number = theirs.get((ALL, row.printed), printed.NONE)
         if not abs(mine["published"].mean(skipna=False) - number) <= ROUNDED:
-            number = np.nan
+            number = printed.NONE
         spread = {state + name: np.nan for state in ("", LAST) for name in sheets.STATISTICS}
         ours = means.fillna(means[f"{LAST}mean"])["mean"]
         about = mine.iloc[0].to_dict() | {"federation": ALL, "dataset": ALL, "family": AVERAGE}
-        about |= {"column": "All columns", "place": 0, "published": number, **spread, **means}
+        about |= {"column": "All columns", "place": 0, **spread, **means}
+        about |= {"published": number, printed.ROW: number.row}
         found.append(about | {"difference": printed.off(ours, number), "seeds": 1})
     return pd.DataFrame(found)
 

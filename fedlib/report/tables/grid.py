@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.report import comparisons, exhibits
-from fedlib.report.printed import off
+from fedlib.report.printed import ROW, off
 from fedlib.report.tables import render, sheets
 from fedlib.report.tables.render import Cell, Column, Sheet
 from fedlib.report.tables.sheets import Columns, TableInputs, beside, texts
@@ -58,7 +58,7 @@ def sheet(
       numbers: a row for each number, with the heading of its "block"; none is in the csv alone.
       columns: of a block, made of its numbers, such as `partial(shown, look)`.
       said: see `TableInputs.sheet`.
-      names: of the numbers in the csv, in order; by default all but "block".
+      names: of the numbers in the csv, in order, if `measured`; by default all but "block".
       num_keys: columns of text.
       compared: whether any number is published, if numbers do not say.
       unpublished: notes that follow.
@@ -69,7 +69,7 @@ def sheet(
     ]
     compared = sheets.is_compared(numbers) if compared is None else compared
     note = exhibits.published_note(given.exhibit, shown=compared)
-    csv = numbers[[*names]] if names else numbers.drop(columns="block")
+    csv = numbers[[*names, ROW]] if names else numbers.drop(columns="block")
     return given.sheet(csv, blocks, *said, *note, *unpublished)
 
 
@@ -102,7 +102,7 @@ def measured(
         return {
             **{**sheets.identity(federation, run), "block": federation["title"]},
             **{"family": federation["family"], **column},
-            **{"published": theirs, **ours, "seeds": len(given.exhibit["seeds"])},
+            **{"published": theirs, ROW: theirs.row, **ours, "seeds": len(given.exhibit["seeds"])},
             "difference": off(mean, theirs, decimals),
             **more(federation, run, column),
         }

@@ -19,7 +19,7 @@ from fedlib import seals
 from fedlib.errors import DataError
 from fedlib.files import write_text
 from fedlib.report.metrics import INTERVAL_SEEDS
-from fedlib.report.printed import as_printed
+from fedlib.report.printed import ROW, as_printed
 from fedlib.report.tables import tex
 
 DIGEST = "csv_sha256"  # of the numbers, in the JSON
@@ -260,11 +260,11 @@ def read(csv: str | Path, json: str | Path, spec: str | None = None) -> Sheet:
 
 
 def to_csv(sheet: Sheet) -> str:
-    """The numbers of a table as csv; a missing number is an empty field.
+    """The numbers of a table as csv, without `printed.ROW`; a missing number is an empty field.
 
     A text that a spreadsheet would take for a formula gets a leading '.
     """
-    numbers = sheet.numbers.rename(columns=_no_formula)
+    numbers = sheet.numbers.drop(columns=ROW, errors="ignore").rename(columns=_no_formula)
     texts = numbers.select_dtypes(exclude=["number", "bool"])
     numbers = numbers.assign(**{str(name): texts[name].map(_no_formula) for name in texts})
     return numbers.to_csv(index=False, lineterminator="\n", float_format="%.8g")

@@ -17,11 +17,11 @@ from fedlib.report.tables.sheets import TableInputs
 
 TEST_SPLIT = "test"  # source of raw files: the images of EMNIST's test split alone
 RESULTS = ("history", "evaluation")  # files of a run
-TEXTS = ("federation", "label", "title", "metric", "protocol", "column", "key")
-NUMBERS = ("published", "reproduced", "difference", "seeds")
-# Of ours: name of the data, of what is measured; beginning of the name of the published exhibit;
-# whether the images are those of EMNIST's test split alone; the pack.
-MORE = ("dataset", "data", "measured", "of", "is_split", "pack")
+TEXTS = ("federation", "label", "title", "metric", "column")
+NUMBERS = (printed.ROW, "published", "reproduced", "difference", "seeds")
+# Of ours: name of the data, of what is measured; whether the images are those of EMNIST's test
+# split alone; the pack.
+MORE = ("data", "measured", "is_split", "pack")
 NONE = pd.DataFrame(
     {name: pd.Series(dtype="object") for name in (*TEXTS, *MORE)}
     | {name: pd.Series(dtype="float64") for name in NUMBERS}
@@ -32,10 +32,10 @@ def published(file: Path) -> pd.DataFrame:
     """The published numbers of a paper, as fractions.
 
     Returns:
-      DataFrame exhibit, dataset, label, metric, source, published.
+      DataFrame by row of the file: exhibit, dataset, label, metric, source, published.
     """
     table = printed.read(file)
-    table = table[table["unit"] == "percent"].reset_index(drop=True)
+    table = table[table["unit"] == "percent"]
     fractions = (table["value"] / printed.UNITS["percent"]).round(8)
     return table.drop(columns=["value", "unit"]).assign(published=fractions)
 
@@ -52,13 +52,12 @@ def reproduced(pack: Path, file: Path) -> pd.DataFrame:
         if not has_published:
             continue
         rows = _compared(stage, spec, metrics, clients, file)
-        rows = rows.reindex(columns=[*TEXTS, *NUMBERS, "of"])
+        rows = rows.reindex(columns=[*TEXTS, *NUMBERS])
         rows[[*TEXTS]] = rows[[*TEXTS]].astype(object).fillna("").astype(str)
         known = {one["name"]: one for one in spec["federations"]}
-        averages = {"dataset": "all", "title": "all", "params": {}}
+        averages = {"title": "all", "params": {}}
         data = [known.get(name, averages) for name in rows["federation"]]
         more = {
-            "dataset": [one["dataset"] for one in data],
             "data": [one["title"] for one in data],
             "measured": [x.column or METRICS.get(x.metric, x.metric) for x in rows.itertuples()],
             "is_split": [one["params"].get("source") == TEST_SPLIT for one in data],
@@ -71,8 +70,7 @@ def reproduced(pack: Path, file: Path) -> pd.DataFrame:
 def _compared(stage: str, spec: dict, *files: Path) -> pd.DataFrame:
     """The rows of a table or figure that have a published number, possibly none."""
     if stage == "table":
-        rows = compared(TableInputs.read(spec, *files).made().numbers)
-        return rows.assign(of=(spec["published"] or "").partition("{")[0])
+        return compared(TableInputs.read(spec, *files).made().numbers)
     given = FigureInputs.read(spec, *files)
     return given.module.compared(given) if hasattr(given.module, "compared") else NONE
 
@@ -84,26 +82,11 @@ def of_packs(file: Path, places: Iterable[Path]) -> pd.DataFrame:
 
 
 def beside(numbers: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
-    """Published numbers with ours beside them, and 0 seeds where there is none.
-
-    Both have the data set and the published number, and the names of our run or of its protocol are
-    the number's label or the end of its exhibit's name.
-    """
-    ours = ours.rename(columns={"label": "run", "metric": "measure"}).reset_index(names="ours")
-    both = numbers.reset_index(names="number").merge(ours, on=["dataset", "published"])
-    both = both.assign(fits=[_fits(row) for row in both.to_dict("records")])
-    both = both[both["fits"] > 0].sort_values("fits", ascending=False, kind="stable")
-    both = both.drop_duplicates("ours").drop_duplicates("number").set_index("number")
-    found = numbers.join(both[[*both.columns.difference(numbers.columns)]])
+    """Published numbers with ours of the same row beside them, and 0 seeds where there is none."""
+    ours = ours.rename(columns={"label": "run", "metric": "measure"})
+    ours = ours.drop_duplicates(printed.ROW).set_index(printed.ROW).drop(columns="published")
+    found = numbers.join(ours)
     return found.assign(seeds=found["seeds"].fillna(0).astype(int))
-
-
-def _fits(row: dict) -> int:
-    """How many of a number's names are those of a row of ours."""
-    names = {row["run"], row["protocol"], row["key"]} - {""}
-    if not row["exhibit"].startswith(row["of"]):
-        return 0
-    return (row["label"] in names) + any(row["exhibit"].endswith(f"-{name}") for name in names)
 
 
 def made(pack: Path) -> dict[tuple[str, ...], tuple[str, float]]:
