@@ -8,6 +8,8 @@ This module is not in `fedlib.spec`, because the code of a job must not include 
 declarations of a paper.
 """
 
+import ast
+import functools
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -34,6 +36,7 @@ RUN_ENTRIES = frozenset(
 )
 TUNED = "tuned"
 RUNG = 4  # at a rung, after 1 / RUNG of the rounds, 1 / RUNG of the trials go on
+LOOK = re.compile(r"^    look = (.+)", re.MULTILINE)  # in the class of a method
 EVALUATED = ("views", "predictions")  # further entries of the specification of an evaluation
 
 
@@ -76,6 +79,14 @@ def run_roots(stage: str, run: Mapping) -> tuple[str, ...]:
 def is_file(method: str) -> bool:
     """Whether a method is given by its file, "mine/fedper.py", and not by its registered name."""
     return isinstance(method, str) and method.endswith(".py")
+
+
+@functools.cache
+def methods() -> dict[str, tuple]:
+    """The project's methods, each with the `look` of its class, read without importing it."""
+    files = sorted(Path(__file__).with_name("methods").glob("*.py"))
+    found = {file.stem: LOOK.search(file.read_text(encoding="utf-8")) for file in files}
+    return {name: ast.literal_eval(look[1]) for name, look in found.items() if look}
 
 
 def class_of_file(file: str, classes: Iterable[str]) -> str:

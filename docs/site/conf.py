@@ -36,8 +36,9 @@ BELOW = {
     "benchmarks/README": ("results/*.md",),
 }
 # Pages of all that a registry has.
+METHODS = {name: methods.load(name).__name__ for name in methods.METHODS}
 KINDS = {
-    "docs/site/all_methods": {"fedlib.methods": methods.METHODS},
+    "docs/site/all_methods": {"fedlib.methods": METHODS},
     "docs/site/all_partitions": {"fedlib.data.partitions": partitions.PARTITIONS},
 }
 

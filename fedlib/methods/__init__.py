@@ -1,4 +1,4 @@
-"""All methods by name. To add one: write its file, a line here and a line in `report/looks.py`.
+"""All methods by name, which is that of their file; those whose class has a `look`.
 
 A method is imported when it is loaded, so a run's code digest contains no other method. A method
 outside this package is named by its file, such as "mine/fedper.py".
@@ -11,58 +11,9 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 from fedlib.errors import ConfigError
-from fedlib.run_spec import class_of_file, is_file
+from fedlib.run_spec import class_of_file, is_file, methods
 
-METHODS = {
-    "adaptive_experts": "AdaptiveExperts",
-    "afl": "AFL",
-    "apfl": "APFL",
-    "biased_fedavg": "BiasedFedAvg",
-    "centmoe": "CentMoE",
-    "clustered": "ClusteredFL",
-    "ditto": "Ditto",
-    "ensemble": "Ensemble",
-    "fd": "FD",
-    "fedapen": "FedAPEN",
-    "fedavg": "FedAvg",
-    "fedavg_adam": "FedAvgAdam",
-    "fedavg_plus": "FedAvgPlus",
-    "fedem": "FedEM",
-    "fedgh": "FedGH",
-    "fedjets": "FedJETs",
-    "fedkd": "FedKD",
-    "fedmix": "FedMix",
-    "fedmix_clients": "FedMixClients",
-    "fedmix_vae": "FedMixVAE",
-    "fedmoe": "FedMoE",
-    "fedprox": "FedProx",
-    "fedrep": "FedRep",
-    "fedrolex": "FedRolex",
-    "fedproto": "FedProto",
-    "fedtgp": "FedTGP",
-    "fml": "FML",
-    "gated_experts": "GatedExperts",
-    "ifca": "IFCA",
-    "l2sgd": "L2SGD",
-    "label_leakage": "LabelLeakage",
-    "lg_fedavg": "LGFedAvg",
-    "local": "Local",
-    "local_experts": "LocalExperts",
-    "local_global": "LocalGlobal",
-    "moe_fedavg": "MoEFedAvg",
-    "oracle_clusters": "OracleClusters",
-    "pfedme": "PFedMe",
-    "pfedme_moreau": "PFedMeMoreau",
-    "pfedmm": "PFedMM",
-    "pfedmoe": "PFedMoE",
-    "plain_mixture": "PlainMixture",
-    "pooled": "Pooled",
-    "qffl": "QFFL",
-    "server_finetuning": "ServerFinetuning",
-    "uniform_mixture": "UniformMixture",
-}
-
-
+METHODS = tuple(methods())
 ROOT = Path(__file__).resolve().parents[2]  # names of files are relative to this folder
 
 
@@ -77,7 +28,9 @@ def load(name: str) -> type:
         return _from_file(name)
     if name not in METHODS:
         raise KeyError(f"no method {name!r}; there are {', '.join(METHODS)}")
-    return getattr(import_module(f"fedlib.methods.{name}"), METHODS[name])
+    module = import_module(f"fedlib.methods.{name}")
+    classes = (value for value in vars(module).values() if isinstance(value, type))
+    return next(x for x in classes if x.__module__ == module.__name__ and "look" in vars(x))
 
 
 def _from_file(name: str) -> type:

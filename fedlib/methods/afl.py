@@ -55,6 +55,7 @@ class AFL(Method):
     local: Solver
     lr_lambda: float = 0.0
 
+    look = "AFL", "#AA4499", "d", "dotted"
     ranges: ClassVar = {"lr_lambda": Range(0)}
     SPACE: ClassVar = {"lr_lambda": LogUniform(1e-3, 1)}
 

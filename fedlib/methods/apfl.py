@@ -38,6 +38,7 @@ class APFL(TwoModels):
 
     alpha: float = 0.5
 
+    look = "APFL", "#44AA99", ">", "long"
     ranges: ClassVar = {"alpha": Range(0, 1)}
     SPACE: ClassVar = {"alpha": Uniform(0.1, 0.9)}
 

@@ -35,6 +35,8 @@ class Method:
 
     Attributes:
       task: model and loss.
+      look: of a method of the project: title, colour, marker, line and maybe its width, as in
+        `fedlib.report.looks`. An edit repeats tables and figures alone.
       choices: the allowed values of a field, by field name.
       ranges: the allowed numbers of a field, by field name; a field whose default is None may be
         None. A class that adds to `choices` or `ranges` merges them with those of its base.

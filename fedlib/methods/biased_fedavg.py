@@ -37,6 +37,7 @@ class BiasedFedAvg(FedAvgAdam):
     private: str = "head.bias"
     new_client_epochs: int = 10
 
+    look = "Biased FedAvg", "#0077BB", (4, 0, 20), "long"
     ranges: ClassVar = FedAvgAdam.ranges | {"new_client_epochs": Range(1)}
     ways: ClassVar = {
         "seen": {"default": "personalise", "new_shard": "mean_bias", "finetuned": "finetune"},

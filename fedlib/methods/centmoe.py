@@ -45,6 +45,7 @@ class CentMoE(GatedMixture):
     num_main: int = 0
     training_gate: str = "top_k"
 
+    look = "CentMoE", "#5E6B73", (9, 0, 0), "dashed"
     final_protocols: ClassVar = {**Method.final_protocols, "server": {"last": "last_mixture"}}
     clients_train: ClassVar = False
 

@@ -63,6 +63,7 @@ class ClusteredFL(Method):
     eps2: float = 1.6
     max_norm: str = "l2"
 
+    look = "Clustered FL", "#56B4E9", "D", "long"
     choices: ClassVar = {"max_norm": ("l2", "coordinate")}
     ranges: ClassVar = dict.fromkeys(("eps1", "eps2"), Range(0))
     SPACE: ClassVar = {"eps1": Uniform(0.1, 0.8), "eps2": Uniform(0.8, 3)}

@@ -34,6 +34,7 @@ class Ditto(TwoModels):
 
     lam: float = 1.0
 
+    look = "Ditto", "#4477AA", (4, 0, 45), "dashed"
     ranges: ClassVar = {"lam": Range(0)}
     SPACE: ClassVar = {"lam": LogUniform(1e-2, 10)}
 

@@ -43,6 +43,7 @@ class Ensemble(Method):
 
     local: Solver
 
+    look = "Ensemble of clients", "#8F7A3E", (5, 1, 36), "dotted"
     protocols: ClassVar = {**Method.protocols, "server": {"default": "personalise"}}
     final_protocols: ClassVar = {**Method.final_protocols, "seen": {"own": "own_models"}}
 

@@ -64,6 +64,7 @@ class FD(ClassStatistics):
 
     lam: float = 1.0
 
+    look = "FD", "#8C564B", (3, 0, 90), "dotted"
     ranges: ClassVar = {"lam": Range(0)}
     SPACE: ClassVar = {"lam": LogUniform(1e-2, 10)}
 

@@ -78,6 +78,7 @@ class FedAPEN(MutualLearning):
     lam_lr: float = 1e-3
     lam_epochs: int = 10
 
+    look = "FedAPEN", "#8C510A", (7, 1, 0), "long"
     ranges: ClassVar = {"holdout": Range(0, 1, "()")}
     SPACE: ClassVar = {"lam_lr": LogUniform(1e-4, 1e-1)}
     protocols: ClassVar = {

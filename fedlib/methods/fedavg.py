@@ -34,6 +34,7 @@ class FedAvg(Method):
 
     local: Solver
 
+    look = "FedAvg", "#000000", "o", "solid"
     protocols: ClassVar = {**Method.protocols, "server": {"default": "personalise"}}
     shared: ClassVar = ("params",)
 

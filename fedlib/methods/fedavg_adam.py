@@ -59,6 +59,7 @@ class FedAvgAdam(Curves):
     server_lr: float = 1e-3
     horizon: int = 0
 
+    look = "FedAvg (server Adam)", "#1A1A1A", (16, 0, 0), "solid"
     ranges: ClassVar = {"horizon": Range(0)}
     SPACE: ClassVar = {"server_lr": LogUniform(1e-3, 1e-1)}
     ways: ClassVar = {

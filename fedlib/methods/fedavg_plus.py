@@ -50,6 +50,7 @@ class FedAvgPlus(Method):
     tune_epochs: int | None = None
     tune_lr_scale: float = 1.0
 
+    look = "FedAvg+", "#E69F00", "P", "dashdot"
     ranges: ClassVar = {"tune_epochs": Range(1), "tune_lr_scale": Range(0)}
     SPACE: ClassVar = {"tune_epochs": OneOf((1, 3, 10)), "tune_lr_scale": LogUniform(1e-2, 1)}
     final_protocols: ClassVar = dict.fromkeys(

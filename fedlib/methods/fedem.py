@@ -57,6 +57,7 @@ class FedEM(Method):
     local: Solver
     num_experts: int
 
+    look = "FedEM", "#0072B2", "X", "solid"
     ranges: ClassVar = {"num_experts": Range(1)}
     SPACE: ClassVar = {"num_experts": OneOf((2, 3, 4))}
     shared: ClassVar = ("experts",)

@@ -54,6 +54,7 @@ class FedGH(ClassStatistics):
 
     server_lr: float | None = None
 
+    look = "FedGH", "#A6761D", (3, 0, 270), "long"
     SPACE: ClassVar = {"server_lr": LogUniform(1e-3, 1)}
     ways: ClassVar = {
         "seen": {"default": "personalise", "aggregated": "with_global_header"},

@@ -60,6 +60,8 @@ class FedJETs(GatedMixture):
     num_main: int = 0
     per_client: int = 2
 
+    look = "FedJETs", "#3F7FBF", (7, 0, 26), "long"
+
     def __post_init__(self):
         """Raises ValueError for invalid settings."""
         GatedMixture.__post_init__(self)

@@ -83,6 +83,7 @@ class FedKD(MutualLearning):
     first_energy: float = 0.95
     last_energy: float = 0.98
 
+    look = "FedKD", "#B07AA1", (5, 1, 0), "dashdot"
     ranges: ClassVar = {
         "horizon": Range(1),
         "first_energy": Range(0, 1, "(]"),

@@ -102,6 +102,7 @@ class FedMix(PooledMixture):
     entropy_weight: float = 1.0
     table_rounds: tuple[int, ...] = ()
 
+    look = "FedMix", "#CC3311", (6, 1, 0), "solid", 2.1
     choices: ClassVar = {"condition": ("label", "side"), "gates": ("private", "shared")}
     ranges: ClassVar = PooledMixture.ranges | {"pruning": Range(0, 1), "entropy_weight": Range(0)}
     SPACE: ClassVar = {

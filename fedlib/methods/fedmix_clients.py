@@ -81,6 +81,7 @@ class FedMixClients(PooledMixture):
     beta: float = 1.0
     damping: float = 0.25
 
+    look = "FedMix by clients", "#33BBEE", (3, 0, 0), "solid"
     ranges: ClassVar = PooledMixture.ranges | {
         "beta": Range(0, ends="(]"),
         "damping": Range(0, 1, "(]"),

@@ -75,6 +75,7 @@ class FedMixVAE(FedMix):
     vae_epochs: int = 200
     vae_patience: int = 3
 
+    look = "FedMix with VAEs", "#EE7733", (6, 0, 0), "dashed"
     ways: ClassVar = {
         group: {**known, "new_shard_vae": "experienced"} for group, known in FedMix.ways.items()
     }

@@ -114,6 +114,7 @@ class FedMoE(TrainedMixture):
     log_rounds: tuple[int, ...] = ()
     also_top: tuple[int, ...] = ()
 
+    look = "Fed-MoE", "#B8336A", (9, 1, 0), "solid", 2.1
     choices: ClassVar = TrainedMixture.choices | {
         "confidence": ("prob", "logit"),
         "relevance_reduce": relevance.REDUCTIONS,

@@ -62,6 +62,7 @@ class FedProto(ClassStatistics):
 
     lam: float = 1.0
 
+    look = "FedProto", "#1B9E77", (6, 0, 30), "dashed"
     ranges: ClassVar = {"lam": Range(0)}
     SPACE: ClassVar = {"lam": LogUniform(1e-2, 10)}
     ways: ClassVar = {

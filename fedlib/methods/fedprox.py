@@ -29,6 +29,7 @@ class FedProx(FedAvg):
 
     mu: float
 
+    look = "FedProx", "#999933", "s", "dashed"
     ranges: ClassVar = {"mu": Range(0)}
     SPACE: ClassVar = {"mu": LogUniform(1e-3, 1)}
 

@@ -50,6 +50,7 @@ class FedRep(Method):
     local: Solver
     head_epochs: int = 1
 
+    look = "FedRep", "#5F9EA0", (8, 0, 0), "long"
     ranges: ClassVar = {"head_epochs": Range(1)}
     SPACE: ClassVar = {"head_epochs": OneOf((1, 2, 5))}
     protocols: ClassVar = {

@@ -54,6 +54,7 @@ class FedRolex(Method):
     small: Task
     local: Solver
 
+    look = "FedRolex", "#7D5BA6", (10, 1, 0), "dashed"
     protocols: ClassVar = {**Method.protocols, "server": {"default": "personalise"}}
 
     def __post_init__(self):

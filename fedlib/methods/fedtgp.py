@@ -73,6 +73,7 @@ class FedTGP(FedProto):
     server_epochs: int = 100
     cap: float = 100.0
 
+    look = "FedTGP", "#66A61E", (5, 0, 0), "dashdot"
     ranges: ClassVar = FedProto.ranges | {"cap": Range(0)}
     SPACE: ClassVar = FedProto.SPACE | {"server_lr": LogUniform(1e-3, 1)}
 

@@ -55,6 +55,7 @@ class FML(MutualLearning):
     alpha: float = 0.5
     beta: float = 0.5
 
+    look = "FML", "#5E8C31", (3, 1, 0), "dashed"
     ranges: ClassVar = dict.fromkeys(("alpha", "beta"), Range(0, 1))
     SPACE: ClassVar = dict.fromkeys(("alpha", "beta"), Uniform(0.1, 0.9))
     shared: ClassVar = ("small",)

@@ -64,6 +64,7 @@ class GatedExperts(Method):
     num_experts: int
     gate_features: int
 
+    look = "MoE (pFedMM's)", "#CC79A7", "p", "dashdot"
     ranges: ClassVar = dict.fromkeys(("num_experts", "gate_features"), Range(1))
     SPACE: ClassVar = {"num_experts": OneOf((2, 3, 4))}
     protocols: ClassVar = {

@@ -97,6 +97,7 @@ class IFCA(Method):
     stop_split: str = "test"
     lr_decay: bool = False
 
+    look = "IFCA", "#2255AA", "H", "solid"
     choices: ClassVar = {
         "exploration": EXPLORATIONS,
         "cluster_init": CLUSTER_INITS,

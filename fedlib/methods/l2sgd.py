@@ -48,6 +48,7 @@ class L2SGD(Method):
     p: float = 0.1
     lam: float = 0.0
 
+    look = "L2SGD", "#882255", "<", "dashdot"
     ranges: ClassVar = {"p": Range(0, 1, "()")}
     SPACE: ClassVar = {"lam": Uniform(0, 0.1)}
     protocols: ClassVar = {"seen": {"default": "personalise"}, "unseen": {"default": "average"}}

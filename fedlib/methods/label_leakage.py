@@ -45,6 +45,7 @@ class LabelLeakage(FedAvg):
       local: plain SGD at a constant rate, as the estimate depends on the step size.
     """
 
+    look = "Label leakage", "#4B4B8F", (7, 0, 0), "dotted"
     shared: ClassVar = ()  # without a server nobody estimates
 
     def __post_init__(self):

@@ -38,6 +38,7 @@ class State(NamedTuple):
 class LGFedAvg(PrivateModels):
     """FedAvg of the header alone; all start with the header of `task`."""
 
+    look = "LG-FedAvg", "#B8860B", (4, 0, 10), "dashdot"
     protocols: ClassVar = {
         "seen": {"default": "personalise", "aggregated": "aggregate"},
         "unseen": {},

@@ -32,6 +32,7 @@ class Local(PrivateModels):
     the run had.
     """
 
+    look = "Local", "#7A7A7A", "v", "dotted"
     final_protocols: ClassVar = {"seen": {}, "unseen": {"trained": "train_alone"}}
 
     def init(self, num_clients: int, seed: int) -> State:

@@ -74,6 +74,7 @@ class LocalExperts(Method):
     groups: tuple[str, ...] = field(default=CLIENTS, compare=False)
     at_once: int = field(default=10, compare=False)
 
+    look = "Local experts", "#9C8F6B", (12, 0, 0), "dotted"
     ranges: ClassVar = dict.fromkeys(("personal_clients", "at_once"), Range(1))
     final_protocols: ClassVar = {name: {"local": "personalise"} for name in CLIENTS}
 

@@ -48,6 +48,7 @@ class LocalGlobal(FedAvgAdam):
     private: str = "body.0"
     new_client_epochs: int = 10
 
+    look = "Local/Global", "#C9A227", (5, 0, 36), "dashdot"
     ranges: ClassVar = FedAvgAdam.ranges | {"new_client_epochs": Range(1)}
     ways: ClassVar = {
         "seen": {"default": "personalise", "new_shard": "everybody", "finetuned": "finetune"},

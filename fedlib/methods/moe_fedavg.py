@@ -37,6 +37,7 @@ class MoEFedAvg(GatedMixture):
     local: Solver
     num_main: int = 0
 
+    look = "Avg-MoE", "#2E8B8B", (4, 1, 45), "dashdot"
     shared: ClassVar = ("model",)
 
     def init(self, num_clients: int, seed: int) -> State:

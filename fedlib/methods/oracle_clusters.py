@@ -40,6 +40,7 @@ class OracleClusters(Method):
     local: Solver
     num_clusters: int
 
+    look = "Known clusters", "#228833", (5, 0, 18), "long"
     ranges: ClassVar = {"num_clusters": Range(1)}
 
     def init(self, num_clients: int, seed: int) -> State:

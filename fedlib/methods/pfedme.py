@@ -44,6 +44,7 @@ class PFedMe(Method):
     local: Solver
     mu: float
 
+    look = "pFedMe", "#009E73", "^", "dashed"
     ranges: ClassVar = {"mu": Range(0)}
     SPACE: ClassVar = {"mu": LogUniform(1e-2, 30)}
     protocols: ClassVar = {

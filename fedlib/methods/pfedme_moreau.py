@@ -57,6 +57,7 @@ class PFedMeMoreau(Method):
     inner_steps: int = 5
     beta: float = 1.0
 
+    look = "pFedMe (Moreau)", "#117733", "8", "dashdot"
     ranges: ClassVar = {
         "lam": Range(0),
         "inner_lr": Range(0),

@@ -72,6 +72,7 @@ class PFedMM(FedEM):
     concentration: float = 1.0
     private_norms: bool = False
 
+    look = "pFedMM", "#D55E00", "*", "solid", 2.1
     choices: ClassVar = {"prior": PRIORS}
     ranges: ClassVar = FedEM.ranges | {"concentration": Range(1), "body_lr_scale": Range(0)}
     SPACE: ClassVar = FedEM.SPACE | {"body_lr_scale": OneOf((None, 1.0))}

@@ -75,6 +75,7 @@ class PFedMoE(PrivateModels):
     gate_lr_scale: float = 1.0
     recorded: int = 0
 
+    look = "pFedMoE", "#6A3D9A", (8, 1, 0), "solid", 2.1
     ranges: ClassVar = dict.fromkeys(("gate_lr_scale", "recorded"), Range(0))
     SPACE: ClassVar = {"gate_lr_scale": LogUniform(1e-2, 3)}
     protocols: ClassVar = {

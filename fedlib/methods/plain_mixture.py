@@ -60,6 +60,7 @@ class PlainMixture(Method):
     num_experts: int
     table_rounds: tuple[int, ...] = ()
 
+    look = "Plain mixture", "#AA7744", (3, 0, 180), "dashdot"
     ranges: ClassVar = {"num_experts": Range(1)}
 
     def __post_init__(self):

@@ -42,6 +42,8 @@ class Pooled(Method):
 
     local: Solver
 
+    look = "Pooled data", "#555555", (6, 1, 15), "dashdot"
+
     def init(self, num_clients: int, seed: int) -> State:
         """A new model; the solver's memory is empty."""
         params = self.task.init(seed)

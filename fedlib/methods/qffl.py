@@ -49,6 +49,7 @@ class QFFL(Method):
     local: Solver
     q: float = 1.0
 
+    look = "q-FFL", "#332288", "h", "dashed"
     ranges: ClassVar = {"q": Range(0)}
     SPACE: ClassVar = {"q": LogUniform(1e-2, 10)}
 

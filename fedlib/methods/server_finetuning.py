@@ -47,6 +47,7 @@ class ServerFinetuning(Method):
     local: Solver
     server: Solver | Mapping
 
+    look = "FedAvg, tuned on the server", "#6B8E23", (10, 0, 0), "long"
     protocols: ClassVar = {**Method.protocols, "server": {"default": "personalise"}}
     final_protocols: ClassVar = {**Method.final_protocols, "server": {"last": "last_copy"}}
 

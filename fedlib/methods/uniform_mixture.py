@@ -21,6 +21,8 @@ from fedlib.methods.fedmoe import FedMoE
 class UniformMixture(FedMoE):
     """Fed-MoE without relevance in the experts' update; the clients' update still has it."""
 
+    look = "Uniform mixture", "#D98CB3", (8, 0, 22), "dashed"
+
     def client_weights(self, found: Tensor) -> Tensor:
         """Equal weights for all clients -> [K, C]"""
         return torch.full_like(found, 1 / found.shape[1])

@@ -16,8 +16,9 @@ packages of imported modules. A user's file may import further files of theirs, 
 modules of `PLUMBING`, which change no result.
 
 A lazy registry is a constant at module level of a package's `__init__.py` that lists modules of
-that package: `NAMES = ("mnist", ...)` or `METHODS = {"fedem": "FedEM", ...}`. An entry counts only
-if its module does, so registering a method repeats nothing.
+that package: `NAMES = ("mnist", ...)` or `KINDS = {"dirichlet": "Dirichlet", ...}`. An entry counts
+only if its module does, so registering a model repeats nothing. The `look` of a method's class
+counts for tables and figures only.
 """
 
 import ast
@@ -27,6 +28,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from fedlib import run_spec
 from fedlib.errors import StaleCodeError
 from fedlib.workflow import meanings, own_files, syntax
 from fedlib.workflow.meanings import Meaning
@@ -63,6 +65,7 @@ PLUMBING = frozenset(
     )
 )
 
+LOOKS = f"{PACKAGE}.report.looks"  # shows the methods' looks
 # Fields of a syntax tree that hold statements.
 _BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
 
@@ -115,6 +118,8 @@ def registered(package: str) -> tuple[str, ...]:
 
     They are the names in its lazy registry; without a registry, all its modules and packages.
     """
+    if package == "methods":
+        return tuple(run_spec.methods())
     package = f"{PACKAGE}.{package}"
     entries = _scan(ROOT, package).registry if _source(ROOT, package) else ()
     modules = {module.rpartition(".")[2] for module, _ in entries}
@@ -188,6 +193,7 @@ def _contribution(base: Path, name: str, modules: tuple[str, ...]) -> str:
     """Digest of a module's meaning, with the entries of its registries for `modules`."""
     module = _scan(base, name)
     entries = [entry for entry in module.registry if entry[0] in modules]
+    entries += run_spec.methods().items() if name == LOOKS else ()
     return hashlib.sha256(f"{module.meaning} {entries}".encode()).hexdigest()
 
 

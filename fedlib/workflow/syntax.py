@@ -17,7 +17,7 @@ def is_type_checking(node: ast.AST) -> bool:
 
 
 class _Computing(ast.NodeTransformer):
-    """Removes from a syntax tree texts of errors, and annotations of functions and variables.
+    """Removes texts of errors, looks of methods, and annotations of functions and variables.
 
     Annotations in a class stay, because they define the fields of a dataclass.
     """
@@ -35,6 +35,7 @@ class _Computing(ast.NodeTransformer):
     visit_AsyncFunctionDef = visit_FunctionDef
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        node.body = [statement for statement in node.body if not _is_look(statement)]
         return self._inside(node, False)
 
     def visit_arg(self, node: ast.arg) -> ast.arg:
@@ -51,6 +52,16 @@ class _Computing(ast.NodeTransformer):
         self.generic_visit(node)
         self._in_function = before
         return node
+
+
+def _is_look(node: ast.AST) -> bool:
+    """Whether a statement of a class is the `look` of a method, a title, a colour and so on."""
+    match node:
+        case ast.Assign(
+            [ast.Name("look")], ast.Tuple([ast.Constant(str()), ast.Constant(str()), *_])
+        ):
+            return True
+    return False
 
 
 class _Textless(ast.NodeTransformer):

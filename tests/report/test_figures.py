@@ -10,7 +10,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from pictures import faults
 
-from fedlib import methods, papers
+from fedlib import papers
 from fedlib.errors import ConfigError, DataError
 from fedlib.report import exhibits, metrics, printed
 from fedlib.report.figures import (
@@ -110,10 +110,9 @@ def test_settings_of_the_caller_neither_matter_nor_change(collected, tmp_path):
 
 
 def test_every_method_has_a_title_and_a_look_of_its_own():
-    assert methods.METHODS.keys() == style.METHODS.keys()
     assert not {look.color for look in style.METHODS.values()} & set(style.SPARE)
     for name in ("title", "color", "marker"):
-        assert len({getattr(look, name) for look in style.METHODS.values()}) == len(methods.METHODS)
+        assert len({getattr(look, name) for look in style.METHODS.values()}) == len(style.METHODS)
 
 
 def test_runs_of_one_method_share_its_colour_and_differ_in_dashes():

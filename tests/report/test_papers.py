@@ -9,7 +9,7 @@ import pytest
 import same
 from support import run_of
 
-from fedlib import methods, models, papers
+from fedlib import models, papers
 from fedlib.data import downloads, sources
 from fedlib.data.build import build, check
 from fedlib.errors import ConfigError
@@ -178,17 +178,6 @@ def test_class_weights_must_be_as_many_as_the_classes():
 
 
 def test_registries_and_folders_agree():
-    assert set(methods.METHODS) == {p.stem for p in (ROOT / "fedlib/methods").glob("*.py")} - {
-        "__init__",
-        "base",
-        "class_statistics",
-        "gated_mixture",
-        "mutual_learning",
-        "pooled_mixture",
-        "private_models",
-        "trained_mixture",
-        "two_models",
-    }
     assert set(models.MODELS) == {p.stem for p in (ROOT / "fedlib/models").glob("*.py")} - {
         "__init__"
     }

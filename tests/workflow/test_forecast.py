@@ -147,7 +147,7 @@ def test_memory_is_that_of_data_models_and_what_clients_keep_unless_it_goes_to_a
 
 def test_the_kept_factors_are_of_methods_that_there_are_and_fedavg_s_is_one():
     found = estimates.factors()
-    assert found.keys() <= METHODS.keys() and len(found) > 30
+    assert found.keys() <= {*METHODS} and len(found) > 30
     assert found["fedavg"].train == 1.0
     assert all(0.3 < x.train < 30 and x.evaluate > 0 for x in found.values())
 

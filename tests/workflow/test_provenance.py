@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fedlib import run_spec
 from fedlib.errors import StaleCodeError
 from fedlib.workflow import meanings, provenance
 from fedlib.workflow.meanings import Meaning
@@ -72,9 +73,10 @@ SOURCE = """
         SOURCE.replace("f(x, *, y=1):", "f(x: int, *, y: float = 1) -> str:"),
         SOURCE.replace("total = x", "total: float = x"),
         SOURCE.replace("total = x", "late: str\n        total = x"),
+        SOURCE.replace("z: int = 2", 'z: int = 2\n        look = "C", "#000000", "o"'),
     ],
     ids="no-comment comment module-doc doc layout quotes blank-lines error arguments variable "
-    "declaration".split(),
+    "declaration look".split(),
 )
 def test_text_that_means_the_same_has_the_same_digest(package, same):
     assert package.digest(same) == package.digest(SOURCE)
@@ -292,6 +294,14 @@ def test_changing_what_is_registered_for_a_module_changes_its_digest(package):
     package({"pkg/__init__": REGISTRIES["class"].replace("One", "Other"), **modules})
     assert provenance.code_digest("fedlib.pkg.one") != one
     assert provenance.code_digest("fedlib.pkg.two") == two
+
+
+def test_the_looks_of_methods_count_for_what_shows_them(monkeypatch):
+    before = provenance.modules("fedlib.report.tables.cost")
+    looks = run_spec.methods() | {"fedavg": ("FedAvg", "#FFFFFF", "o", "solid")}
+    monkeypatch.setattr(run_spec, "methods", lambda: looks)
+    after = provenance.modules("fedlib.report.tables.cost")
+    assert [name for name in before if before[name] != after[name]] == ["fedlib.report.looks"]
 
 
 def test_other_constants_of_a_package_count(package):
