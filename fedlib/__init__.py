@@ -12,10 +12,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedlib.api import callbacks as callbacks
     from fedlib.api.federation import Federation as Federation
     from fedlib.api.federation import partition as partition
     from fedlib.api.predictor import ClientModel as ClientModel
     from fedlib.api.result import Result as Result
+    from fedlib.api.result import load as load
     from fedlib.api.runs import open_run as open_run
     from fedlib.api.runs import simulate as simulate
     from fedlib.engine.schedules import Schedule as Schedule
@@ -35,6 +37,8 @@ _PLACES = {
     "Result": "api.result",
     "SGD": "engine.solvers",
     "Schedule": "engine.schedules",
+    "callbacks": "api.callbacks",
+    "load": "api.result",
     "open_run": "api.runs",
     "partition": "api.federation",
     "simulate": "api.runs",
@@ -45,7 +49,8 @@ __all__ = list(_PLACES)
 def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"fedlib.{_PLACES[name]}"), name)
+    module = import_module(f"fedlib.{_PLACES[name]}")
+    return module if name == "callbacks" else getattr(module, name)
 
 
 def __dir__() -> list[str]:

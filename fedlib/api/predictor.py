@@ -106,7 +106,7 @@ class ClientModel(nn.Module):
         data.x, data.device, data.dtype = x.to(like.device), like.device, like.dtype
         if data._scale is not None:
             data._scale, data._shift = data._scale.to(like), data._shift.to(like)
-        index = torch.arange(len(x), device=data.device)
+        index = torch.arange(x.shape[0], device=data.device)
         return Batch(data.inputs(index), index, index)
 
     def _predicts_with(self, task: Task, params: Params, personal: Any) -> bool:

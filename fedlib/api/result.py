@@ -1,16 +1,26 @@
-"""The result of a run: accuracies as data frames, a plot, and each client's predictor."""
+"""The result of a run: accuracies as data frames, a plot, and each client's predictor.
 
+`Result.save` keeps it in a folder, and `load` brings it back, without any code of the user's.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from numbers import Integral
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import torch
+from torch import Tensor, nn
 
 from fedlib import tree
-from fedlib.api import process
+from fedlib.api import probe, process
+from fedlib.api.callbacks import unknown_view
 from fedlib.api.predictor import ClientModel
-from fedlib.errors import ConfigError
+from fedlib.errors import ConfigError, DataError
 from fedlib.federation import CLIENTS, GROUPS
+from fedlib.files import digest, folder_instead
 from fedlib.report.looks import METHODS
 from fedlib.results import RunResult, Scores, View
 from fedlib.run import evaluate
@@ -19,6 +29,7 @@ from fedlib.run.simulate import Simulation
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+HISTORY = "history.h5"  # of a saved result
 SPREAD = (0.1, 0.9)  # quantiles over clients between which a plot is shaded
 
 
@@ -32,18 +43,17 @@ class History(RunResult):
         return f"History: scores of {scores}; arrays {', '.join(arrays)}"
 
 
-class Result:
-    """A finished run.
+class Accuracies:
+    """The accuracies of a run.
 
     Attributes:
       history: everything recorded in the run, such as traffic and losses.
-      state: the method's state after the last round.
-      simulation: method, federation and course.
+      called: the clients' names, or numbers, by position in the federation.
+      title: of the method.
     """
 
-    def __init__(self, simulation: Simulation, state: Any, history: RunResult):
-        self.simulation, self.state = simulation, state
-        self.history = History(**vars(history))
+    def __init__(self, history: RunResult, called: Sequence[int | str], title: str):
+        self.history, self.called, self.title = History(**vars(history)), called, title
 
     def accuracy(
         self, group: str = "seen", protocol: str = "default", split: str = "test"
@@ -73,6 +83,97 @@ class Result:
         values = scores.correct.sum(1) / scores.count.sum()
         return pd.Series(values, pd.Index(self.history.round, name="round"), name="accuracy")
 
+    def plot(self, ax: "Axes | None" = None, label: str | None = None, **view: str) -> "Axes":
+        """Accuracy over rounds: pooled, and shaded between the 10th and 90th percentile of clients.
+
+        Args:
+          ax: where to draw, such as the result of another `plot`; None makes a new figure.
+          label: in the legend; None is the method's title.
+          view: `group`, `protocol` and `split`, as for `accuracy`.
+
+        Raises:
+          ConfigError: if training did not evaluate this.
+        """
+        from matplotlib import pyplot, ticker  # only plots need it
+
+        ax = pyplot.subplots()[1] if ax is None else ax
+        pooled, clients = self.pooled_accuracy(**view), self.accuracy(**view)
+        [line] = ax.plot(pooled, label=label or self.title)
+        low, high = (clients.quantile(q, axis=1) for q in SPREAD)
+        ax.fill_between(clients.index, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
+        ax.set(xlabel="Communication round", ylabel="Accuracy (%)")
+        ax.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
+        ax.yaxis.set_major_formatter(lambda share, _: f"{100 * share:g}")
+        ax.legend()
+        if not ax.get_title():
+            ax.set_title("All clients together; shaded: 10th to 90th percentile of clients", size=9)
+        return ax
+
+    def __repr__(self) -> str:
+        rounds = int(self.history.round[-1])
+        after = f"{self.title} after {rounds} round{'s' * (rounds != 1)}"
+        views = [view for view in self.history.scores if view[1:] == ("default", "test")]
+        each = [f"{self.pooled_accuracy(view.group).iloc[-1]:.1%} {view.group}" for view in views]
+        return f"{type(self).__name__}: {after}; test accuracy {', '.join(each) or 'none'}"
+
+    def _scores(self, view: View) -> Scores:
+        if view not in self.history.scores:
+            raise unknown_view(view, self.history.scores)
+        return self.history.scores[view]
+
+    def _names(self, scores: Scores) -> list[int | str]:
+        return [self.called[client] for client in scores.clients]
+
+
+class SavedResult(Accuracies):
+    """What `Result.save` has kept; it needs neither the method nor the model."""
+
+    def __init__(self, folder: Path, history: RunResult):
+        kept = history.provenance
+        super().__init__(history, kept["called"], kept["title"])
+        self._folder, self._predictors = folder, dict(kept["predictors"])
+
+    def client_model(self, client: int | str) -> nn.Module:
+        """The predictor of a client after the last round: inputs [B, ...] -> probabilities [B, L]
+
+        Raises:
+          ConfigError: for a client whose predictor was not saved.
+          DataError: for a file that is damaged.
+        """
+        if client not in self._predictors:
+            known = ", ".join(map(repr, self._predictors)) or "none"
+            raise ConfigError(f"no predictor of client {client!r}; there are {known}")
+        name, sha256 = self._predictors[client]
+        path = self._folder / name
+        if not path.exists() or digest(path) != sha256:
+            raise DataError(f"{path} is missing or damaged; save the result again")
+        return torch.export.load(path).module()
+
+
+def load(folder: str | Path) -> SavedResult:
+    """What `Result.save` wrote into a folder.
+
+    Raises:
+      DataError: if a file is missing or damaged.
+    """
+    folder = Path(folder)
+    if not (folder / HISTORY).exists():
+        raise DataError(f"{folder} must be a folder that Result.save wrote; it has no {HISTORY}")
+    return SavedResult(folder, RunResult.load(folder / HISTORY))
+
+
+class Result(Accuracies):
+    """A finished run.
+
+    Attributes:
+      state: the method's state after the last round.
+      simulation: method, federation and course.
+    """
+
+    def __init__(self, simulation: Simulation, state: Any, history: RunResult):
+        super().__init__(history, simulation.federation.called, _title(type(simulation.method)))
+        self.simulation, self.state = simulation, state
+
     @process.plain()
     def evaluate(self) -> pd.DataFrame:
         """Scores of the final state under every protocol, on every split: a row for each client.
@@ -93,39 +194,6 @@ class Result:
             for view, scores in found.scores.items()
         ]
         return pd.concat(frames, ignore_index=True)
-
-    def plot(self, ax: "Axes | None" = None, label: str | None = None, **view: str) -> "Axes":
-        """Accuracy over rounds: pooled, and shaded between the 10th and 90th percentile of clients.
-
-        Args:
-          ax: where to draw, such as the result of another `plot`; None makes a new figure.
-          label: in the legend; None is the method's title.
-          view: `group`, `protocol` and `split`, as for `accuracy`.
-
-        Raises:
-          ConfigError: if training did not evaluate this.
-        """
-        from matplotlib import pyplot, ticker  # only plots need it
-
-        ax = pyplot.subplots()[1] if ax is None else ax
-        pooled, clients = self.pooled_accuracy(**view), self.accuracy(**view)
-        [line] = ax.plot(pooled, label=label or self._title)
-        low, high = (clients.quantile(q, axis=1) for q in SPREAD)
-        ax.fill_between(clients.index, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
-        ax.set(xlabel="Communication round", ylabel="Accuracy (%)")
-        ax.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
-        ax.yaxis.set_major_formatter(lambda share, _: f"{100 * share:g}")
-        ax.legend()
-        if not ax.get_title():
-            ax.set_title("All clients together; shaded: 10th to 90th percentile of clients", size=9)
-        return ax
-
-    @property
-    def _title(self) -> str:
-        """The method's title in tables and figures; the name of its class if it is a user's."""
-        package, _, name = type(self.simulation.method).__module__.rpartition(".")
-        ours = METHODS.get(name) if package == "fedlib.methods" else None
-        return ours.title if ours else type(self.simulation.method).__name__
 
     @process.plain()
     def client_model(self, client: int | str, protocol: str = "default") -> ClientModel:
@@ -157,22 +225,41 @@ class Result:
         [(_, personal)] = ready
         return ClientModel(method, tree.take(personal, 0), simulation.data)
 
-    def __repr__(self) -> str:
-        rounds = self.simulation.course.rounds
-        after = f"{self._title} after {rounds} round{'s' * (rounds != 1)}"
-        views = [view for view in self.history.scores if view[1:] == ("default", "test")]
-        each = [f"{self.pooled_accuracy(view.group).iloc[-1]:.1%} {view.group}" for view in views]
-        return f"Result: {after}; test accuracy {', '.join(each) or 'none'}"
+    @process.plain()
+    def save(self, folder: str | Path, clients: Iterable[int | str] | None = None) -> None:
+        """Write the accuracies, the history and clients' predictors, for `fedlib.load`.
 
-    def _scores(self, view: View) -> Scores:
-        if view not in self.history.scores:
-            there = ", ".join("/".join(known) for known in self.history.scores)
-            raise ConfigError(f"no accuracies of {'/'.join(view)}; there are {there}")
-        return self.history.scores[view]
+        Args:
+          folder: one that is new or empty.
+          clients: names or numbers of the clients whose predictors are kept, each as a program of
+            `torch.export` that needs no code of yours; None for all.
 
-    def _names(self, scores: Scores) -> list[int | str]:
-        called = self.simulation.federation.called
-        return [called[client] for client in scores.clients]
+        Raises:
+          ConfigError: for an unknown client, a folder with other files, or a predictor that
+            `torch.export` cannot follow.
+        """
+        folder = Path(folder)
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise ConfigError(f"{folder} is there and not empty; give a new folder")
+        inputs = self.simulation.federation.x[:2]
+        models = {client: self.client_model(client) for client in self._wanted(clients)}
+        with folder_instead(folder) as made:
+            predictors = []
+            for number, (client, model) in enumerate(models.items()):
+                _export(model, torch.from_numpy(inputs), made / f"{number}.pt2", client)
+                predictors.append([client, [f"{number}.pt2", digest(made / f"{number}.pt2")]])
+            kept = {"called": self.called, "title": self.title, "predictors": predictors}
+            plain = {x.name: getattr(self.history, x.name) for x in fields(RunResult)}
+            RunResult(**{**plain, "provenance": {**self.history.provenance, **kept}}).save(
+                made / HISTORY
+            )
+
+    def _wanted(self, clients: Iterable[int | str] | None) -> list[int | str]:
+        """All clients if None."""
+        if clients is not None:
+            return [*clients]
+        group = self.simulation.federation.group
+        return [x for x, g in zip(self.called, group, strict=True) if g < len(CLIENTS)]
 
     def _everyone(self, group: str) -> Any:
         return self.simulation.everyone(group, self.simulation.course.rounds)
@@ -181,3 +268,22 @@ class Result:
 def _shares(scores: Scores) -> np.ndarray:
     """Accuracy of each client at each evaluation, NaN without examples -> [T, C]"""
     return scores.correct / np.where(scores.count, scores.count, np.nan)
+
+
+def _title(kind: type) -> str:
+    """A method's title in tables and figures; the name of its class if it is a user's."""
+    package, _, name = kind.__module__.rpartition(".")
+    ours = METHODS.get(name) if package == "fedlib.methods" else None
+    return ours.title if ours else kind.__name__
+
+
+def _export(model: ClientModel, inputs: Tensor, path: Path, client: int | str) -> None:
+    """Write a predictor of any number of inputs as a program of `torch.export`."""
+    try:
+        sizes = ({0: torch.export.Dim("batch")},)
+        torch.export.save(torch.export.export(model, (inputs,), dynamic_shapes=sizes), path)
+    except Exception as error:  # of the user's model, or of any part of PyTorch
+        raise ConfigError(
+            f"torch.export cannot follow the predictor of client {client!r} "
+            f"({probe.reason(error)}); save(..., clients=[]) keeps the accuracies alone"
+        ) from error

@@ -3,7 +3,7 @@
 import contextlib
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from fedlib import methods
-from fedlib.api import agreement, process
+from fedlib.api import agreement, following, process
+from fedlib.api.callbacks import Callback
 from fedlib.api.model import Model, builder
 from fedlib.api.result import Result
 from fedlib.engine.choice import choose
@@ -52,6 +53,8 @@ def simulate(
     executor: str = "auto",
     threads: int | None = None,
     progress: Callable[[str], None] | None = print,
+    callbacks: Iterable[Callback] = (),
+    checkpoint: str | Path | None = None,
     **more: Any,
 ) -> Result:
     """Train a method on a federation.
@@ -76,6 +79,10 @@ def simulate(
         its `rule`.
       threads: on a CPU, None for PyTorch's number; changes no result.
       progress: called with a line now and then; None for no progress.
+      callbacks: called with an `Evaluation` after each evaluation; the run ends there if one
+        returns True. `fedlib.callbacks` has some. In a notebook Ctrl-C ends the run, too, and the
+        result is of the rounds until then.
+      checkpoint: a folder of this run's own; the same call goes on from there, with the same bits.
       more: hyper-parameters, which are the fields of the method, such as `num_experts=3`. Further
         architectures are modules, or functions that return one: `gate=nn.Linear(64, 3)`, or a list
         of several.
@@ -105,8 +112,7 @@ def simulate(
         simulation = agreement.tried(simulation, report)
         if not kind.__module__.startswith("fedlib."):
             trial.check(simulation)
-        state, history = simulation.run(report=report)
-    return Result(simulation, state, history)
+        return Result(*following.run(simulation, callbacks, checkpoint, report))
 
 
 @process.plain()

@@ -151,6 +151,7 @@ class Simulation:
         checkpoints: Checkpoints | None = None,
         report: Callable[[str], None] = print,
         stop: Callable[[], bool] = lambda: False,
+        ends: Callable[[int, "Record"], bool] = lambda done, record: False,
     ) -> tuple[Any, RunResult]:
         """(state after all rounds, everything recorded).
 
@@ -158,6 +159,8 @@ class Simulation:
           checkpoints: to resume from and to save; None keeps nothing.
           report: called with a line of progress now and then.
           stop: called after every round; True saves a checkpoint and ends the process.
+          ends: called with the rounds done and the record, at the start and after every round; True
+            ends the run there, with a checkpoint and an evaluation.
 
         Raises:
           DivergedError: as soon as a loss is not finite, in training or in an evaluation.
@@ -167,19 +170,25 @@ class Simulation:
         self._refuse_clients_without_examples()
         state, record, begun = self._begin(checkpoints, report)
         progress = Rounds(self.course.rounds, begun, report)
-        for done in range(begun + 1, self.course.rounds + 1):
+        done, ended = begun, ends(begun, record)
+        while done < self.course.rounds and not ended:
+            done += 1
             if not self.method.stopped(state):
                 state = self._round(state, record, done)
             if self.course.evaluates(done):
                 state = self._evaluate(state, record, done)
+            ended = ends(done, record)
             if progress.due(done):
                 progress.tell(done, record.trained, record.loss(), record.accuracies())
             stopping = stop()
-            if checkpoints and done < self.course.rounds and (stopping or checkpoints.due(done)):
+            due = checkpoints and (stopping or ended or checkpoints.due(done))
+            if checkpoints and due and done < self.course.rounds:
                 checkpoints.save(done, _pack(state, record))
             if stopping and done < self.course.rounds:
                 report(f"stopped after round {done}; the same command goes on from there")
                 raise SystemExit(143)
+        if record.round[-1] != done:  # it ends between two evaluations
+            state = self._evaluate(state, record, done)
         return state, record.result(self)
 
     def _refuse_clients_without_examples(self) -> None:

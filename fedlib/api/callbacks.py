@@ -1,0 +1,199 @@
+"""What is called after every evaluation of a run, and may end it: `simulate(..., callbacks=[...])`.
+
+A callback is a function of an `Evaluation`; the run ends there if it returns True. If it has a
+method `close`, that is called at the end of the run, whatever ended it. The classes here do what
+people do most often; each but the first needs a package, which it imports when it is made.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedlib.errors import ConfigError
+from fedlib.fields import Range, check
+from fedlib.results import View
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The results of one evaluation, while the run goes on.
+
+    Attributes:
+      round, rounds: rounds done, of how many; round 0 is before training.
+      train_loss: mean training loss of the last round; None before the first.
+      bytes_down, bytes_up: sent from the server to all clients and back since round 0.
+      accuracies: accuracy of each client, in [0, 1], by view: a series with the clients' names.
+      pooled: accuracy over the examples of all clients together, by view.
+    """
+
+    round: int
+    rounds: int
+    train_loss: float | None
+    bytes_down: int
+    bytes_up: int
+    accuracies: Mapping[View, pd.Series]
+    pooled: Mapping[View, float]
+
+    def accuracy(
+        self, group: str = "seen", protocol: str = "default", split: str = "test"
+    ) -> pd.Series:
+        """Accuracy of each client; arguments and errors as those of `Result.accuracy`."""
+        return self._of(self.accuracies, View(group, protocol, split))
+
+    def pooled_accuracy(
+        self, group: str = "seen", protocol: str = "default", split: str = "test"
+    ) -> float:
+        """Accuracy over the examples of all clients; arguments as those of `accuracy`."""
+        return self._of(self.pooled, View(group, protocol, split))
+
+    def numbers(self) -> dict[str, float]:
+        """Everything but the single clients, by name: what loggers write."""
+        found = {"/".join(("accuracy", *view)): value for view, value in self.pooled.items()}
+        found |= {"bytes_down": self.bytes_down, "bytes_up": self.bytes_up}
+        return found if self.train_loss is None else {**found, "train_loss": self.train_loss}
+
+    @staticmethod
+    def _of(found: Mapping[View, Any], view: View) -> Any:
+        if view not in found:
+            raise unknown_view(view, found)
+        return found[view]
+
+
+Callback = Callable[[Evaluation], Any]
+
+
+@dataclass(kw_only=True)
+class EarlyStopping:
+    """Ends a run whose pooled accuracy has not risen for some evaluations.
+
+    The result has the state of the last round, and not that of the best one.
+
+    Attributes:
+      patience: evaluations without a rise after which the run ends.
+      group, protocol, split: whose accuracy; "val" needs a federation with validation examples.
+    """
+
+    patience: int = 5
+    group: str = "seen"
+    protocol: str = "default"
+    split: str = "val"
+    _best: float = field(default=-np.inf, init=False)
+    _since: int = field(default=0, init=False)
+
+    def __post_init__(self):
+        check(self, {}, {"patience": Range(1)})
+
+    def __call__(self, evaluation: Evaluation) -> bool:
+        """True after `patience` evaluations without a rise."""
+        found = evaluation.pooled_accuracy(self.group, self.protocol, self.split)
+        self._since = 0 if found > self._best else self._since + 1
+        self._best = max(self._best, found)
+        return self._since >= self.patience
+
+
+class TensorBoard:
+    """Writes curves for `tensorboard --logdir FOLDER`; needs the package tensorboard.
+
+    Args:
+      folder: of this run's events; a subfolder of FOLDER for each run compares them.
+      clients: whether there is a histogram of the clients' accuracies, too.
+    """
+
+    def __init__(self, folder: str | Path, clients: bool = True):
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise _needs("TensorBoard", "tensorboard") from error
+        self._writer, self._clients = SummaryWriter(str(folder)), clients
+
+    def __call__(self, evaluation: Evaluation) -> None:
+        """Write the numbers of an evaluation."""
+        for name, value in evaluation.numbers().items():
+            self._writer.add_scalar(name, value, evaluation.round)
+        for view, clients in evaluation.accuracies.items() if self._clients else ():
+            values = clients.dropna().to_numpy()
+            self._writer.add_histogram("/".join(("clients", *view)), values, evaluation.round)
+
+    def close(self) -> None:
+        """Write what is not written yet."""
+        self._writer.close()
+
+
+class MLflow:
+    """Logs to the active run of MLflow; needs the package mlflow."""
+
+    def __init__(self):
+        try:
+            import mlflow
+        except ImportError as error:
+            raise _needs("MLflow", "mlflow") from error
+        self._log = mlflow.log_metrics
+
+    def __call__(self, evaluation: Evaluation) -> None:
+        """Log the numbers of an evaluation."""
+        self._log(evaluation.numbers(), step=evaluation.round)
+
+
+class WandB:
+    """Logs to Weights & Biases; needs the package wandb.
+
+    Args:
+      settings: those of `wandb.init`; `mode="offline"` needs no account.
+    """
+
+    def __init__(self, **settings: Any):
+        try:
+            import wandb  # pyrefly: ignore[missing-import]
+        except ImportError as error:
+            raise _needs("WandB", "wandb") from error
+        self._run = wandb.init(**settings)
+
+    def __call__(self, evaluation: Evaluation) -> None:
+        """Log the numbers of an evaluation."""
+        self._run.log(evaluation.numbers(), step=evaluation.round)
+
+    def close(self) -> None:
+        """End the run of Weights & Biases."""
+        self._run.finish()
+
+
+class ProgressBar:
+    """A bar of tqdm, in notebooks, too; needs the package tqdm. Give `progress=None` with it."""
+
+    def __init__(self):
+        try:
+            from tqdm.auto import tqdm
+        except ImportError as error:
+            raise _needs("ProgressBar", "tqdm") from error
+        self._make, self._bar = tqdm, None
+
+    def __call__(self, evaluation: Evaluation) -> None:
+        """Move the bar, and show the accuracies."""
+        if self._bar is None:
+            self._bar = self._make(total=evaluation.rounds, unit="round")
+        self._bar.update(evaluation.round - self._bar.n)
+        told = {view.group: f"{x:.1%}" for view, x in evaluation.pooled.items() if _is_main(view)}
+        self._bar.set_postfix(told)
+
+    def close(self) -> None:
+        """Leave the bar as it is."""
+        if self._bar is not None:
+            self._bar.close()
+
+
+def _is_main(view: View) -> bool:
+    return view[1:] == ("default", "test")
+
+
+def unknown_view(view: View, known: Iterable[View]) -> ConfigError:
+    """The error for a view that training did not evaluate."""
+    there = ", ".join("/".join(x) for x in known)
+    return ConfigError(f"no accuracies of {'/'.join(view)}; there are {there}")
+
+
+def _needs(name: str, package: str) -> ConfigError:
+    return ConfigError(f"fedlib.callbacks.{name} needs {package}: pip install {package}")

@@ -1,0 +1,161 @@
+"""A run in memory, from its first round to its last: callbacks, checkpoints and Ctrl-C."""
+
+import contextlib
+import hashlib
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from fedlib import seals
+from fedlib.api.callbacks import Callback, Evaluation
+from fedlib.engine.task import Task
+from fedlib.errors import ConfigError
+from fedlib.results import RunResult
+from fedlib.run import scoring
+from fedlib.run.checkpoint import Checkpoints, flatten
+from fedlib.run.simulate import Record, Simulation
+
+
+def run(
+    simulation: Simulation,
+    callbacks: Iterable[Callback],
+    checkpoint: str | Path | None,
+    report: Callable[[str], None],
+) -> tuple[Simulation, Any, RunResult]:
+    """(the simulation, with the rounds that it has done, its state, everything recorded).
+
+    Args:
+      callbacks: called after each evaluation, also after those before a checkpoint.
+      checkpoint: folder to resume from and to save to, or None.
+
+    Raises:
+      ConfigError: for something else than functions or a folder.
+    """
+    callbacks = [*callbacks]
+    for odd in (x for x in callbacks if isinstance(x, type) or not callable(x)):
+        made = "; make one, by ()" if isinstance(odd, type) else ""
+        raise ConfigError(f"callbacks must be functions of an Evaluation, got {odd!r:.80}{made}")
+    saved = None if checkpoint is None else _checkpoints(checkpoint, simulation)
+    told = 0  # evaluations that callbacks know
+
+    with _ctrl_c() as pressed, contextlib.ExitStack() as stack:
+        for callback in callbacks:
+            stack.callback(getattr(callback, "close", lambda: None))
+
+        def ends(done: int, record: Record) -> bool:
+            nonlocal told
+            answers = [
+                callback(_evaluation(simulation, record, at)) is True
+                for at in range(told, len(record.round))
+                for callback in callbacks
+            ]
+            told = len(record.round)
+            return any(answers) or pressed()
+
+        state, history = simulation.run(saved, report, ends=ends)
+    rounds = int(history.round[-1])
+    if rounds < simulation.course.rounds:
+        report(f"ended after {rounds} of {simulation.course.rounds} rounds")
+    return replace(simulation, course=replace(simulation.course, rounds=rounds)), state, history
+
+
+def _evaluation(simulation: Simulation, record: Record, at: int) -> Evaluation:
+    """The evaluation number `at`."""
+    federation, number = simulation.federation, record.round[at]
+    accuracies, pooled = {}, {}
+    for view, found in record.scores.items():
+        scores = found[at]
+        names = [federation.called[client] for client in federation.ids(view.group)]
+        shares = scores.correct / np.where(scores.count, scores.count, np.nan)
+        accuracies[view] = pd.Series(shares, pd.Index(names, name="client"), name="accuracy")
+        pooled[view] = float(scores.correct.sum() / scores.count.sum())
+    return Evaluation(
+        round=number,
+        rounds=simulation.course.rounds,
+        train_loss=record.train_loss[:number][-1] if record.train_loss[:number] else None,
+        bytes_down=record.bytes_down[at],
+        bytes_up=record.bytes_up[at],
+        accuracies=accuracies,
+        pooled=pooled,
+    )
+
+
+def _checkpoints(folder: str | Path, simulation: Simulation) -> Checkpoints:
+    """Checkpoints of this run, which those of a run with another model, data or setting are not.
+
+    What a model computes cannot be read from it, so its losses before training stand for it.
+    """
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"checkpoint must be a folder, got the file {folder}")
+    method, state = simulation.method, simulation.init()
+    tensors = {name: x.cpu().numpy() for name, x in flatten(state).items()}
+    _, found = scoring.during_training(method, state, lambda name: simulation.everyone(name, 0))
+    losses = {"/".join(view): scores.loss for view, scores in found.items()}
+    plain = {x.name: getattr(method, x.name) for x in fields(method)}
+    plain = {name: repr(x) for name, x in plain.items() if not _is_of_tasks(x)}
+    stamp = {
+        "federation": seals.spec_digest(simulation.federation.digests),
+        "begins": _digest(tensors | losses),
+        "method": f"{type(method).__module__}.{type(method).__qualname__}",
+        "settings": plain | {"course": repr(replace(simulation.course, rounds=0))},
+        "executor": simulation.executor.setting,
+        "device": str(simulation.data.device),
+        "torch": torch.__version__,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    saved = Checkpoints(folder, stamp)
+    if saved.index.exists():
+        other = seals.read_json(saved.index).get("stamp", {})
+        if odd := [name for name in stamp if other.get(name) != stamp[name]]:
+            raise ConfigError(
+                f"{folder} has the checkpoint of a run with another {' and '.join(odd)}; give each "
+                "run a folder of its own"
+            )
+    return saved
+
+
+def _is_of_tasks(value: Any) -> bool:
+    several = isinstance(value, tuple) and any(isinstance(x, Task) for x in value)
+    return isinstance(value, Task) or several
+
+
+def _digest(arrays: dict[str, np.ndarray]) -> str:
+    """A digest of arrays and their names."""
+    found = hashlib.sha256()
+    for name, array in sorted(arrays.items()):
+        found.update(f"{name}{array.dtype.str}{array.shape}".encode())
+        found.update(np.ascontiguousarray(array).data)
+    return found.hexdigest()
+
+
+@contextlib.contextmanager
+def _ctrl_c() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C was pressed in a notebook or an interactive Python; twice interrupts.
+
+    A script is interrupted as always, as it would go on with its next run otherwise.
+    """
+    here = threading.current_thread() is threading.main_thread() and hasattr(sys, "ps1")
+    if not here or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield lambda: False
+        return
+    pressed = []
+
+    def note(number: int, frame: Any) -> None:
+        if pressed:
+            raise KeyboardInterrupt
+        pressed.append(number)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: bool(pressed)
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

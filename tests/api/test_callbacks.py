@@ -1,0 +1,250 @@
+"""What a run tells while it goes on, how it is ended and resumed, and what is kept of it."""
+
+import signal
+import sys
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+
+import fedlib
+from fedlib.errors import ConfigError, DataError
+
+X, Y = load_digits(return_X_y=True)
+X, Y = (X / 16)[:300].astype(np.float32), Y[:300]
+CUT = {"num_clients": 4, "alpha": 0.5, "val_fraction": 0.2, "unseen_fraction": 0.25, "seed": 3}
+ROUNDS = 5
+
+
+def simulate(method="fedavg", width=6, federation=None, **changes):
+    """A small run, always with the same model."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, width), nn.ReLU(), nn.Linear(width, 10))
+    local = fedlib.SGD(lr=0.2, batch_size=16, momentum=0.5)
+    settings = {"rounds": ROUNDS, "local": local, "progress": None, "threads": 1}
+    federation = federation or fedlib.partition(X, Y, "dirichlet", **CUT)
+    return fedlib.simulate(federation, model, method, **settings | changes)
+
+
+def same(one, other):
+    """Whether two results have the same scores and states, bit for bit."""
+    frames = [(x.accuracy(), x.accuracy(split="val"), x.pooled_accuracy()) for x in (one, other)]
+    tensors = [torch.cat([t.ravel() for t in x.client_model(1).buffers()]) for x in (one, other)]
+    return all(a.equals(b) for a, b in zip(*frames, strict=True)) and torch.equal(*tensors)
+
+
+def test_an_evaluation_tells_what_the_result_has():
+    told = []
+    result = simulate("fedem", num_experts=2, evaluate_every=2, callbacks=[told.append])
+    assert [e.round for e in told] == [0, 2, 4, 5] == result.history.round.tolist()
+    assert told[0].train_loss is None and {e.rounds for e in told} == {ROUNDS}
+    for row, evaluation in enumerate(told):
+        for view in result.history.scores:
+            expected = result.accuracy(*view).iloc[row]
+            assert evaluation.accuracy(*view).equals(expected.rename("accuracy"))
+            assert evaluation.pooled_accuracy(*view) == result.pooled_accuracy(*view).iloc[row]
+        assert evaluation.bytes_down == result.history.bytes_down[row]
+        assert evaluation.bytes_up == result.history.bytes_up[row]
+    assert [e.train_loss for e in told[1:]] == result.history.train_loss[[1, 3, 4]].tolist()
+    with pytest.raises(ConfigError, match="seen/default/train.*there are seen/default/val"):
+        told[0].accuracy(split="train")
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_a_callback_ends_the_run_after_its_round(every):
+    result = simulate(evaluate_every=every, callbacks=[lambda e: e.round >= 2])
+    assert result.history.round.tolist() == [*range(0, 3, every)]
+    assert same(result, simulate(rounds=2, evaluate_every=every))
+
+
+def test_early_stopping_counts_evaluations_without_a_rise():
+    values, stop = [0.1, 0.3, 0.2, 0.3, 0.4, 0.4, 0.4], fedlib.callbacks.EarlyStopping(patience=2)
+    view = ("seen", "default", "val")
+    told = [
+        fedlib.callbacks.Evaluation(i, 9, None, 0, 0, {}, {view: v}) for i, v in enumerate(values)
+    ]
+    assert [*map(stop, told)] == [False, False, False, True, False, False, True]
+    with pytest.raises(ConfigError, match="patience must be"):
+        fedlib.callbacks.EarlyStopping(patience=0)
+
+
+@pytest.mark.parametrize(
+    "odd", [fedlib.callbacks.EarlyStopping, 3, "print"], ids=["a class", "a number", "a word"]
+)
+def test_what_is_no_callback_is_refused_before_the_run(odd):
+    with pytest.raises(ConfigError, match="callbacks must be functions"):
+        simulate(callbacks=[odd])
+
+
+def test_callbacks_are_closed_whatever_ends_the_run():
+    class Fails:
+        closed = 0
+
+        def __call__(self, evaluation):
+            if evaluation.round == 2:
+                raise RuntimeError("a disk of the user's is full")
+
+        def close(self):
+            self.closed += 1
+
+    failing = Fails()
+    with pytest.raises(RuntimeError, match="is full"):
+        simulate(callbacks=[failing])
+    assert failing.closed == 1
+
+
+# -- checkpoints --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "more"),
+    [
+        ("fedavg", {}),
+        ("fedem", {"num_experts": 2}),
+        ("ditto", {"lam": 0.1}),
+    ],
+)
+def test_a_run_goes_on_with_the_same_bits(tmp_path, method, more):
+    more = more | {"rate": 0.7, "evaluate_every": 2}
+    folder, told = tmp_path / "new/run", []
+    simulate(method, checkpoint=folder, callbacks=[lambda e: e.round == 2], **more)
+    lines: list[str] = []
+    resumed = simulate(
+        method, checkpoint=folder, callbacks=[told.append], **more | {"progress": lines.append}
+    )
+    assert lines[0] == "resuming after round 2"
+    assert [e.round for e in told] == [0, 2, 4, 5]  # those before the checkpoint, too
+    assert same(resumed, simulate(method, **more))
+
+
+@pytest.mark.parametrize(
+    ("odd", "changes"),
+    [
+        ("begins", {"width": 7}),
+        ("settings", {"local": fedlib.SGD(lr=0.1, batch_size=16, momentum=0.5)}),
+        ("settings", {"rate": 0.5}),
+        ("method", {"method": "fedprox", "mu": 0.0}),
+        ("federation", {"federation": fedlib.partition(X, Y, "dirichlet", **CUT | {"seed": 4})}),
+    ],
+)
+def test_the_checkpoint_of_another_run_is_refused(tmp_path, odd, changes):
+    simulate(checkpoint=tmp_path, callbacks=[lambda e: e.round == 2])
+    with pytest.raises(ConfigError, match=f"a run with another .*{odd}"):
+        simulate(checkpoint=tmp_path, **changes)
+
+
+def test_a_checkpoint_is_a_folder(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="must be a folder"):
+        simulate(checkpoint=tmp_path / "file")
+
+
+# -- Ctrl-C -------------------------------------------------------------------------------
+
+
+def press(evaluation):
+    if evaluation.round == 2:
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_in_a_notebook_ctrl_c_ends_the_run_and_leaves_its_result(monkeypatch):
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        result = simulate(callbacks=[press])
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert same(result, simulate(rounds=2))
+
+
+def test_in_a_script_ctrl_c_interrupts(monkeypatch):
+    monkeypatch.delattr(sys, "ps1", raising=False)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            simulate(callbacks=[press])
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+# -- loggers ------------------------------------------------------------------------------
+
+
+class Package(ModuleType):
+    """A package that notes every call of anything in it."""
+
+    def __init__(self, name, calls):
+        super().__init__(name)
+        self.calls = calls
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+        def call(*args, **options):
+            self.calls.append((name, args, options))
+            return self
+
+        return call
+
+
+@pytest.mark.parametrize(
+    ("kind", "package", "made", "writes", "ends"),
+    [
+        ("TensorBoard", "torch.utils.tensorboard", {"folder": "runs"}, "add_scalar", "close"),
+        ("MLflow", "mlflow", {}, "log_metrics", None),
+        ("WandB", "wandb", {"mode": "offline"}, "log", "finish"),
+        ("ProgressBar", "tqdm.auto", {}, "set_postfix", "close"),
+    ],
+)
+def test_loggers_get_every_evaluation(monkeypatch, kind, package, made, writes, ends):
+    calls: list[tuple] = []
+    fake = Package(package, calls)
+    fake.n = 0
+    if "." in package and not package.startswith("torch"):
+        monkeypatch.setitem(sys.modules, package.split(".")[0], Package(package, calls))
+    monkeypatch.setitem(sys.modules, package, fake)
+    told = []
+    simulate(callbacks=[getattr(fedlib.callbacks, kind)(**made), told.append])
+    names = [name for name, *_ in calls]
+    scalars = sum(len(e.numbers()) for e in told) if writes == "add_scalar" else ROUNDS + 1
+    assert names.count(writes) == scalars
+    assert ends is None or names[-1] == ends
+    written = str(calls)
+    assert (
+        all(str(value) in written for e in told for value in e.numbers().values() if e.round == 3)
+        or kind == "ProgressBar"
+    )
+
+
+def test_a_logger_without_its_package_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    with pytest.raises(ConfigError, match="MLflow needs mlflow: pip install mlflow"):
+        fedlib.callbacks.MLflow()
+
+
+# -- kept results -------------------------------------------------------------------------
+
+
+@pytest.mark.slow  # torch.export takes seconds for the first model
+def test_a_result_comes_back_without_code_of_the_users(tmp_path):
+    result = simulate("fedem", num_experts=2)
+    result.save(tmp_path / "kept", clients=[2])
+    kept = fedlib.load(tmp_path / "kept")
+    assert str(kept) == str(result).replace("Result", "SavedResult")
+    assert kept.accuracy("unseen").equals(result.accuracy("unseen"))
+    x = torch.from_numpy(X[:7])
+    assert torch.equal(kept.client_model(2)(x), result.client_model(2)(x))
+    with pytest.raises(ConfigError, match="no predictor of client 1; there are 2"):
+        kept.client_model(1)
+    with pytest.raises(ConfigError, match="not empty"):
+        result.save(tmp_path / "kept")
+    (tmp_path / "kept/0.pt2").write_bytes(b"damaged")
+    with pytest.raises(DataError, match="missing or damaged"):
+        kept.client_model(2)
+    with pytest.raises(DataError, match="no history.h5"):
+        fedlib.load(tmp_path)
