@@ -129,7 +129,7 @@ test: $(STAMP)  ## run all tests
 
 # What most changes break first: the contracts of methods, declarations, plans, rooms and documents.
 FAST := methods/test_methods project/test_rooms project/test_documents report/test_papers
-FAST += workflow/test_plan workflow/test_narrowing api/test_own_methods workflow/test_overrides
+FAST += workflow/test_plan workflow/test_remarks api/test_own_methods workflow/test_overrides
 FAST += workflow/test_cli engine/test_cohort data/test_partition report/test_metrics
 FAST += report/test_tables workflow/test_seals workflow/test_files project/test_readme
 test-fast: $(STAMP)  ### run a quarter of the tests, in two minutes; TESTS="-k fedper" for one method

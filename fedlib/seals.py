@@ -8,7 +8,7 @@ a truncated or changed file never reaches a parser.
 A result also contains the digests of its specification, code and inputs (`Made`). A job's
 specification includes the digests of its inputs' specifications, so one digest covers all stages
 before it. Readers compare it with the digest that they need (`check_spec`), and the workflow
-remakes files with another one (`fedlib.workflow.stale`).
+remakes files with another one (`fedlib.workflow.freshness`).
 
 This module needs the standard library only.
 """

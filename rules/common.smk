@@ -33,9 +33,7 @@ from fedlib.errors import BusyError, ConfigError, DataError
 from fedlib.forecast.estimates import NODE_MB, Estimates
 from fedlib.locks import hold_folder
 from fedlib.workflow.layout import STAGES, WILDCARDS, templates
-from fedlib.workflow import command, console, gpu, internals, narrowing, preflight, stale
-from fedlib.workflow import warm, why
-from fedlib.workflow.plan import Plan
+from fedlib.workflow import command, console, freshness, gpu, internals, preflight, warm
 from fedlib.workflow.shell import option, write_specifications
 
 # Options that only read the folder, and are allowed while another Snakemake works in it.
@@ -66,7 +64,7 @@ gc.set_threshold(100_000, 50, 1000)
 
 
 try:
-    PLAN = Plan(config)
+    PLAN = freshness.make_plan(config)
     config.update(PLAN.config)
     if budget := PLAN.config["budget"]:
         raise ConfigError(
@@ -77,10 +75,9 @@ try:
     if process.is_main:
         PLAN = preflight.check(PLAN)
         if not any(word in READERS for word in words):
-            narrowing.check(PLAN)
-            internals.make_again(*stale.look(PLAN))
+            internals.make_again(*freshness.check(PLAN))
         if not reads:
-            why.note(PLAN)
+            freshness.record_modules(PLAN)
             write_specifications(PLAN)
 except (ConfigError, DataError) as error:
     raise WorkflowError(str(error)) from None

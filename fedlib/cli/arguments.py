@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedlib.errors import ConfigError
-from fedlib.workflow import config
+from fedlib.workflow import config, freshness
 from fedlib.workflow.layout import STAGES
 from fedlib.workflow.plan import Plan
 
@@ -132,7 +132,7 @@ def plan(args: argparse.Namespace) -> Plan:
     An installed package has no config.yaml, which has the default values.
     """
     own = [file for file in (Path("config.yaml"),) if file.exists()]
-    return Plan(config.read([*own, *args.configfile], args.config))
+    return freshness.make_plan(config.read([*own, *args.configfile], args.config))
 
 
 def configuration(files: Sequence[str], words: Sequence[str]) -> list[str]:

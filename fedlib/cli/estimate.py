@@ -5,6 +5,7 @@ It trains nothing and reads no data, see `fedlib.forecast`. Runs that are done a
 
 import argparse
 import contextlib
+import json
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,11 +13,12 @@ from pathlib import Path
 from fedlib import files
 from fedlib.cli import arguments
 from fedlib.errors import ConfigError
-from fedlib.forecast.estimates import Estimates
-from fedlib.spec import Data, Paper
+from fedlib.forecast.estimates import TIMED, Estimates, Request
+from fedlib.spec import Data, Paper, RunName
 from fedlib.spec.exhibits import Exhibit
-from fedlib.workflow import cells, config, gpu, unfinished
+from fedlib.workflow import cells, config, freshness, gpu
 from fedlib.workflow.cells import hours
+from fedlib.workflow.layout import RESULTS_OF_RUNS
 from fedlib.workflow.plan import Plan
 
 
@@ -30,18 +32,41 @@ def main(args: argparse.Namespace) -> None:
 
 def estimate(plan: Plan) -> None:
     """Write the estimates of unfinished runs to results/FOLDER/estimates.json."""
-    if asked := unfinished.requests(plan):
+    if asked := list_requests(plan):
         with gpu.device(plan.config["device"]) as device:
             from fedlib.forecast import speed  # takes seconds to import
 
             speed.write(Path(plan.path("estimates")), asked, device, plan.config["raw"])
 
 
+def list_requests(plan: Plan) -> list[Request]:
+    """Requests to `fedlib.forecast`: every run with an open job, with its first seed."""
+    current, found = freshness.check(plan).current, {}
+    for _, job in freshness.list_open_jobs(plan):
+        name = RunName(*(job[key] for key in RunName._fields))
+        seeds = plan.papers[name.paper].seeds_of(plan.run(*name))
+        first, *others = ({**name._asdict(), "seed": seed} for seed in seeds)
+        files = {
+            stage: Path(path)
+            for one in (first, *others)
+            for stage in TIMED
+            if (path := plan.path(RESULTS_OF_RUNS[stage], **one)) in current
+        }
+        found[name] = Request(
+            name=str(name),
+            spec=json.loads(plan.spec("train", **first)),
+            data=plan.data(name.paper, name.federation).spec(0),
+            manifest=Path(plan.path("manifest", **first)),
+            finished=files,
+            executor=plan.config["executor"],
+        )
+    return [found[name] for name in plan.runs if name in found]
+
+
 def choose(plan: Plan) -> Plan:
     """Write and print the chosen runs of a plan -> the plan of these runs"""
     estimates = Estimates.read(plan.path("estimates"))
-    seconds = unfinished.seconds(plan, unfinished.jobs(plan), estimates)
-    every = cells.cells(plan.papers, seconds, estimates)
+    every = cells.cells(plan, freshness.list_open_jobs(plan), estimates)
     numbers: Counter[str] = Counter()
     for name, paper in plan.papers.items():
         numbers.update(published(paper, plan.path("published", paper=name)))
@@ -70,7 +95,7 @@ def chosen(plan: Plan) -> Plan:
     """The plan of the runs chosen from another plan, or that plan if it chooses none."""
     if not plan.config["budget"]:
         return plan
-    return Plan({**plan.config, **config.read([plan.path("budget")])})
+    return freshness.make_plan({**plan.config, **config.read([plan.path("budget")])})
 
 
 def published(paper: Paper, file: str | Path) -> Mapping[str, int]:

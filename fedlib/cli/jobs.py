@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from fedlib.cli import arguments
-from fedlib.workflow import shell, why
+from fedlib.workflow import freshness, shell
 
 
 def main(args: argparse.Namespace) -> None:
@@ -14,7 +14,7 @@ def main(args: argparse.Namespace) -> None:
     if args.command == "spec":
         print(plan.spec(stage, **wildcards))
     else:
-        print("\n".join(why.lines(plan, stage, wildcards, specification=_of_result)))
+        print("\n".join(freshness.explain(plan, stage, wildcards, _of_result)))
 
 
 def _of_result(path: Path) -> dict:

@@ -22,7 +22,7 @@ from fedlib.forecast.estimates import run_name
 from fedlib.report import frames, packs
 from fedlib.report.metrics.runs import TUNING
 from fedlib.report.pages import as_markdown, contents, kept
-from fedlib.workflow import unfinished
+from fedlib.workflow import freshness
 from fedlib.workflow.declarations import Training
 from fedlib.workflow.plan import Plan
 
@@ -51,32 +51,35 @@ def _with_kept(plan: Plan, pack: Path, args: argparse.Namespace) -> Plan:
       ConfigError: if runs cannot be added, or are not finished with all seeds.
       DataError: if a run is refused, see `fedlib.cli.take`.
     """
-    here, there = {*plan.trainings()}, trainings(pack) if pack.exists() else set()
-    if there <= here:
+    there = trainings(pack) if pack.exists() else set()
+    if not there.difference(plan.trainings()):
         return plan
-    if not (pack / packs.ARCHIVE).exists():
-        name = run_name(min(there - here)._asdict())
-        raise ConfigError(
-            f"{pack} has runs that are not selected here, such as {name}, and as a pack of an "
-            "older version it cannot be added to; select them, too, or give --replace "
-            "(ARGS=--replace) to keep these results instead"
-        )
-    every = sorted(here | there)
-    runs = [f"{run_name(one._asdict())}/seed{one.seed}" for one in every]
-    others = dict.fromkeys(("seeds", "federations", "labels", "budget"))
-    whole = Plan({**plan.config, **others, "runs": runs})
-    file = Path(whole.path("kept"))
-    file.parent.mkdir(parents=True, exist_ok=True)
-    files.write_text(file, json.dumps(whole.config, indent=1) + "\n")
     locks.hold_folder(command=args.said)
-    configured = ["--configfile", str(file)]
-    take.bring(whole, pack, configured)
-    for stage, job in unfinished.jobs(whole):
+    if (pack / packs.ARCHIVE).exists():
+        runs = [_text(one) for one in sorted(there)]
+        others = dict.fromkeys(("seeds", "federations", "labels", "budget"))
+        kept_there = Plan({**plan.config, **others, "runs": runs})
+        file = Path(plan.path("kept"))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        files.write_text(file, json.dumps(kept_there.config, indent=1) + "\n")
+        take.bring(kept_there, pack, ["--configfile", str(file)])
+        plan = arguments.plan(args)
+    if lacking := sorted(there.difference(plan.trainings())):
+        raise ConfigError(
+            f"{pack} has runs that cannot be shown with these, such as {_text(lacking[0])}; select "
+            "them, too, or give --replace (ARGS=--replace) to keep these results instead"
+        )
+    for stage, job in freshness.list_open_jobs(plan):
         name = f"{run_name(job)}/seed{job['seed']}" if "seed" in job else run_name(job)
         raise ConfigError(f"{stage} {name} is not done: run the workflow with it first")
-    run.tell(_fewer_seeds(whole))
-    run.start([*run.SNAKEMAKE, *map(str, _sources(whole)), *configured])
-    return whole
+    run.tell(_fewer_seeds(plan))
+    run.start([*run.SNAKEMAKE, *map(str, _sources(plan)), *run.configured(args, plan)])
+    return plan
+
+
+def _text(training: Training) -> str:
+    """The name of a training in configurations."""
+    return f"{'/'.join(training[:3])}/seed{training.seed}"
 
 
 def _fewer_seeds(plan: Plan) -> Iterator[str]:

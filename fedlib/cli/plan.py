@@ -5,7 +5,7 @@ import argparse
 from fedlib.cli import estimate
 from fedlib.cli.run import checked, configured, tell
 from fedlib.forecast.estimates import Estimates
-from fedlib.workflow import dryrun, narrowing
+from fedlib.workflow import dryrun, remarks
 
 
 def main(args: argparse.Namespace) -> None:
@@ -15,7 +15,7 @@ def main(args: argparse.Namespace) -> None:
     given = configured(args, plan)
     if plan.config["budget"]:
         plan = estimate.choose(plan)
-    tell(narrowing.smaller(plan))
-    tell(narrowing.remarks(plan))
+    tell(remarks.count_clients(plan))
+    tell(remarks.describe(plan))
     estimates = Estimates.read(plan.path("estimates"))
     tell(dryrun.summary(plan, dryrun.jobs([*args.options, *given]), estimates))

@@ -14,7 +14,7 @@ from fedlib.cli import arguments
 from fedlib.environment import ROOT, refresh_index
 from fedlib.errors import DataError
 from fedlib.forecast.estimates import Estimates
-from fedlib.workflow import command, console, gpu, narrowing, preflight, stale
+from fedlib.workflow import command, console, freshness, gpu, preflight, remarks
 from fedlib.workflow.plan import Plan
 
 SNAKEMAKE = (sys.executable, "-m", "fedlib.workflow.console")
@@ -23,19 +23,19 @@ SNAKEMAKE = (sys.executable, "-m", "fedlib.workflow.console")
 def main(args: argparse.Namespace) -> None:
     """Check the configuration, lock the folder, and run Snakemake in it."""
     plan = checked(args)
-    tell(narrowing.remarks(plan))
+    tell(remarks.describe(plan))
     if is_preview(args.options):
         for step in steps(args, plan):
             start(step)
         return
     locks.hold_folder(command=args.said)
     # With options, or before the choice of cells, Snakemake may have more to do than missing files.
-    right = set() if args.options or plan.config["budget"] else stale.look(plan).right
+    current = set() if args.options or plan.config["budget"] else freshness.check(plan).current
     before = _made(plan)
-    if stale.is_complete(plan, right):
-        tell(narrowing.smaller(plan))
+    if freshness.is_complete(plan, current):
+        tell(remarks.count_clients(plan))
     else:
-        _run(args, plan, right)
+        _run(args, plan, current)
     made = _made(plan)
     if plan.path("report_html") not in made:
         return  # only a part was requested, such as by ARGS=partitions
@@ -45,14 +45,14 @@ def main(args: argparse.Namespace) -> None:
         show(plan)
 
 
-def _run(args: argparse.Namespace, plan: Plan, right: Collection[str]) -> None:
-    """Run the steps; `right` are the results that are up to date."""
+def _run(args: argparse.Namespace, plan: Plan, current: Collection[str]) -> None:
+    """Run the steps; `current` are the results that are up to date."""
     _spare_jobs()
     tell(share_cards(plan))
-    *first, last = steps(args, plan, right)
+    *first, last = steps(args, plan, current)
     for step in first:
         start(step)
-    tell(narrowing.smaller(plan))  # what is cut into clients now
+    tell(remarks.count_clients(plan))  # what is cut into clients now
     start(last)
 
 
@@ -75,23 +75,22 @@ def checked(args: argparse.Namespace) -> Plan:
     """The plan of a command that will run or estimate, after all possible checks."""
     gpu.slots(0)
     plan = arguments.plan(args)
-    narrowing.check(plan)
     return preflight.check(plan)
 
 
-def steps(args: argparse.Namespace, plan: Plan, right: Collection[str] = ()) -> list[list[str]]:
+def steps(args: argparse.Namespace, plan: Plan, current: Collection[str] = ()) -> list[list[str]]:
     """The processes of a run, one after the other.
 
     The first Snakemake makes the shards, the second repeats earlier tunings. If a file has the same
     content as before, the next Snakemake repeats nothing for it.
 
     Args:
-      right: results that are up to date; a process that would make only these is left out.
+      current: results that are up to date; a process that would make only these is left out.
     """
     given = configured(args, plan)
-    cut = [] if {*plan.manifests()}.issubset(right) else [["partitions"]]
+    cut = [] if {*plan.manifests()}.issubset(current) else [["partitions"]]
     # A first tuning cannot have the same result as before.
-    again = [file for file in plan.tuned("choice") if file not in right and Path(file).exists()]
+    again = [file for file in plan.tuned("choice") if file not in current and Path(file).exists()]
     tuned = [["tunings"]] if again else []
     runs = [[*SNAKEMAKE, *what, *args.options, *given] for what in (*cut, *tuned, [])]
     if not plan.config["budget"]:

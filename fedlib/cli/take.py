@@ -22,7 +22,7 @@ from fedlib.errors import DataError
 from fedlib.report import packs
 from fedlib.report.pages.origin import attributes
 from fedlib.results import opened
-from fedlib.workflow import stale, why
+from fedlib.workflow import freshness
 from fedlib.workflow.plan import Plan
 
 # What packs have of each stage; the last file says what it was made of.
@@ -83,7 +83,7 @@ def _make_inputs(plan: Plan, there: list[PackedResult], configured: list[str]) -
 
     Nothing is tuned, which may take days: a run without its tuning is refused.
     """
-    read = {path for x in there for path in stale.inputs(plan, x.stages[0], x.job)}
+    read = {path for x in there for path in freshness.list_inputs(plan, x.stages[0], x.job)}
     missing = [path for path in read - {*plan.tuned("choice")} if not Path(path).exists()]
     if missing:
         run.start([*run.SNAKEMAKE, *sorted(missing), *configured])
@@ -149,7 +149,7 @@ def _checked(plan: Plan, stage: str, result: PackedResult) -> seals.Made:
     made, read = seals.made(file), _inputs(plan, stage, result)
     if made is None or made.spec != plan.digest(stage, **result.job):
         spec = json.loads(plan.spec(stage, **result.job))
-        fields = why.differences(attributes(file)[1], spec) if stage != "tune" else iter(())
+        fields = freshness.compare(attributes(file)[1], spec) if stage != "tune" else iter(())
         field, there, here = next(fields, ("its specification", "another", "the plan's"))
         raise DataError(f"{file} is refused: {field} is {there} there and {here} here")
     if made.inputs != seals.contents(*read):
@@ -162,7 +162,7 @@ def _checked(plan: Plan, stage: str, result: PackedResult) -> seals.Made:
 def _inputs(plan: Plan, stage: str, result: PackedResult) -> list[str]:
     """The files that a stage reads; of the result's own ones, those in the pack."""
     own = {str(path): str(result.theirs[name]) for name, path in result.ours.items()}
-    return [own.get(path, path) for path in stale.inputs(plan, stage, result.job)]
+    return [own.get(path, path) for path in freshness.list_inputs(plan, stage, result.job)]
 
 
 def _state(history: Path) -> str:

@@ -5,8 +5,9 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from fedlib.forecast.estimates import TIMED, Estimates
-from fedlib.spec import Paper, Run
+from fedlib.forecast.estimates import TIMED, Estimates, run_name
+from fedlib.spec import Paper, Run, RunName
+from fedlib.workflow.plan import Plan
 
 SHOWN = 24  # most cells that are listed, cheapest first
 
@@ -19,7 +20,6 @@ class RunCost(NamedTuple):
       seconds: of its open jobs, including tuning; infinity if one of them is unknown.
       mb: largest memory of one job, in megabytes.
       jobs: number of open trainings and evaluations.
-      begun: whether a job is done.
       tables: names of the paper's tables that show it.
     """
 
@@ -27,37 +27,39 @@ class RunCost(NamedTuple):
     seconds: float
     mb: float
     jobs: int
-    begun: bool
     tables: tuple[str, ...]
 
 
-def cells(
-    papers: Mapping[str, Paper],
-    seconds: Mapping[tuple[str, str], Sequence[float]],
-    estimates: Estimates,
-) -> list[RunCost]:
+def cells(plan: Plan, jobs: Iterable[tuple[str, Mapping]], estimates: Estimates) -> list[RunCost]:
     """Every run that a table or figure shows, cheapest first.
 
     Args:
-      papers: of the plan, by name.
-      seconds: of the open jobs, by run and stage.
+      jobs: the open ones, as (stage, wildcards).
     """
+    left: dict[str, list[tuple[str, float]]] = {}
+    for stage, job in jobs:
+        left.setdefault(run_name(job), []).append((stage, seconds(plan, stage, job, estimates)))
     every = [
-        _cell(paper, str(name), run, seconds, estimates)
-        for paper in papers.values()
+        _cell(paper, str(name), run, left.get(str(name), []), estimates)
+        for paper in plan.papers.values()
         for name, run in paper.named().items()
     ]
     return sorted(every, key=lambda cell: (cell.seconds, cell.name))
 
 
-def _cell(paper: Paper, name: str, run: Run, seconds: Mapping, estimates: Estimates) -> RunCost:
-    left = [s for stage in TIMED for s in seconds.get((name, stage), ())]
+def seconds(plan: Plan, stage: str, job: Mapping, estimates: Estimates) -> float:
+    """Estimated seconds of a tuning, a training or an evaluation; infinity if unknown."""
+    tuning = plan.run(*(job[key] for key in RunName._fields)).tuning
+    found = estimates.seconds(stage, job, tuning)
+    return math.inf if found is None else found
+
+
+def _cell(paper: Paper, name: str, run: Run, left: list, estimates: Estimates) -> RunCost:
+    jobs = sum(stage in TIMED for stage, _ in left)
     costs = [estimates.costs.get((name, stage)) for stage in TIMED]
     mb = max((cost.mb for cost in costs if cost), default=0.0)
-    begun = len(left) < len(TIMED) * len(paper.seeds_of(run))
     tables = [key for key, x in paper.tables.items() if x.shows(run.federation, run.label)]
-    left_to_tune = sum(seconds.get((name, "tune"), ()))
-    return RunCost(name, sum(left) + left_to_tune, mb, len(left), begun, tuple(tables))
+    return RunCost(name, sum(s for _, s in left), mb, jobs, tuple(tables))
 
 
 def lines(
@@ -143,9 +145,8 @@ def affordable(
 ) -> list[RunCost]:
     """The cells of tables that fit into `budget` seconds; finished jobs cost nothing.
 
-    Cells with finished jobs come first, at any cost, so that tables lose no results. Then come the
-    cells with published numbers, those first that cost least for each number, then all others, the
-    cheapest first.
+    First come the cells with published numbers, those first that cost least for each number, then
+    all others, the cheapest first.
 
     Args:
       numbers: of published numbers of a cell, by its name.
@@ -153,11 +154,11 @@ def affordable(
 
     def order(cell: RunCost) -> tuple:
         shown = numbers.get(cell.name, 0)
-        return not cell.begun, not shown, cell.seconds / max(shown, 1)
+        return not shown, cell.seconds / max(shown, 1)
 
     bought, spent = [], 0.0
     for cell in sorted(cells, key=order):
-        if cell.begun or (cell.tables and spent + cell.seconds <= budget):
+        if cell.tables and spent + cell.seconds <= budget:
             bought.append(cell)
             spent += cell.seconds
     return bought

@@ -17,15 +17,14 @@ from typing import NamedTuple
 
 from fedlib.errors import ConfigError
 from fedlib.forecast.estimates import TIMED, Estimates
-from fedlib.workflow import unfinished
-from fedlib.workflow.cells import cells, duration, lines
+from fedlib.workflow.cells import cells, duration, lines, seconds
 from fedlib.workflow.layout import STAGES
 from fedlib.workflow.plan import Plan
 
 # Snakemake's reasons and their meanings; the first that applies is the cause.
 CAUSES = (
     # Besides the jobs that its options force, Snakemake forces those with incomplete results, and
-    # `fedlib.workflow.stale` marks results of another specification as incomplete.
+    # `fedlib.workflow.freshness` marks results of another specification as incomplete.
     ("Forced execution", "forced, was interrupted, or is of something else"),
     ("Missing output files", "not there yet"),
     ("Params have changed", "specification or code changed"),
@@ -87,18 +86,17 @@ def summary(plan: Plan, planned: Sequence[Job], estimates: Estimates) -> Iterato
         return
     yield f"results/{plan.folder}: {len(planned)} jobs to run"
     of_runs = [(job.rule, job.wildcards) for job in planned if job.rule in (*TIMED, "tune")]
-    seconds = unfinished.seconds(plan, of_runs, estimates)
     for rule in STAGES:
         mine = [job for job in planned if job.rule == rule]
         if not mine:
             continue
         causes = Counter(job.cause for job in mine).most_common()
         why = ", ".join(c if n == len(mine) else f"{n} {c}" for c, n in causes)
-        took = [one for (_, stage), several in seconds.items() for one in several if stage == rule]
+        took = [seconds(plan, rule, job, estimates) for stage, job in of_runs if stage == rule]
         yield f"  {rule:<10}{len(mine):>6}  {_duration(took):<14} {why}"
     if of_runs:
         yield ""
-        every = cells(plan.papers, seconds, estimates)
+        every = cells(plan, of_runs, estimates)
         yield from lines(plan.papers, every, estimates, plan.path("estimates"))
 
 

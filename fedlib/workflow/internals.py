@@ -63,34 +63,36 @@ def process(workflow: Any) -> Process:
     )
 
 
-def make_again(wrong: set[str], right: set[str]) -> None:
-    """Let Snakemake treat the files `wrong` as incomplete, so that it makes needed ones again.
+def make_again(outdated: set[str], current: set[str], kept: set[str]) -> None:
+    """Let Snakemake treat `outdated` files as incomplete, so that it makes needed ones again.
 
     Args:
-      right: files that are up to date, whatever Snakemake has recorded of params, inputs and
+      current: files that are up to date, whatever Snakemake has recorded of params, inputs and
         interrupted jobs: a job may have ended, or its result was copied since.
+      kept: files that are so whatever the rules were.
     """
     from snakemake.persistence import PersistenceBase
 
     incomplete = PersistenceBase.incomplete
 
-    async def with_wrong(self, job) -> list:
-        found = [file for file in await incomplete(self, job) if file not in right]
-        more = [file for file in job.output if file in wrong and file not in found]
+    async def with_outdated(self, job) -> list:
+        found = [file for file in await incomplete(self, job) if file not in current]
+        more = [file for file in job.output if file in outdated and file not in found]
         if more and self.has_metadata(job) and self.params_changed(job):
             return found  # Snakemake notices the change itself, and states the reason
         return [*found, *more]
 
-    def without_right(changed: Callable) -> Callable:
+    def without(same: set[str], changed: Callable) -> Callable:
         def of(self, job, file=None) -> Any:
-            is_right = right.issuperset(job.output if file is None else [file])
-            return () if is_right else changed(self, job, file)
+            is_same = same.issuperset(job.output if file is None else [file])
+            return () if is_same else changed(self, job, file)
 
         return of
 
-    PersistenceBase.incomplete = with_wrong
-    for name in ("params_changed", "input_changed"):
-        setattr(PersistenceBase, name, without_right(getattr(PersistenceBase, name)))
+    PersistenceBase.incomplete = with_outdated
+    for name, same in (("params", current), ("input", current), ("code", kept)):
+        changed = getattr(PersistenceBase, f"{name}_changed")
+        setattr(PersistenceBase, f"{name}_changed", without(same, changed))
 
 
 def drop_default_limit(workflow: Any) -> None:

@@ -11,7 +11,7 @@ that determines its output besides its input files, and the *digest* of its code
 (`fedlib.workflow.provenance`). The job runs again if one of them changes.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 
 from fedlib.data import downloads
@@ -35,9 +35,9 @@ LONG = ("metrics", "table", "figure", "report")
 class Plan(Selection):
     """The jobs of a configuration."""
 
-    def __init__(self, config: Mapping):
+    def __init__(self, config: Mapping, finished: Collection[Training] = ()):
         """See `Selection`; caches values that thousands of jobs need."""
-        super().__init__(config)
+        super().__init__(config, finished)
         self.digest, self._spec_of_run = cache(self.digest), cache(self._spec_of_run)
         self._evaluated = cache(self._evaluated)
 
@@ -105,6 +105,8 @@ class Plan(Selection):
 
         Empty if there is no such run, if it is not selected, or if its weights are elsewhere.
         """
+        if Training(paper, federation, label, int(seed)) in self.finished:
+            return []
         settler = self.runs.get((paper, federation, self.run(paper, federation, label).settled_by))
         if settler is None or int(seed) not in self.paper(paper).seeds_of(settler):
             return []

@@ -62,7 +62,7 @@ def check(plan: Plan) -> Plan:
         raise ConfigError("\n  ".join([*lines[:SHOWN], *more]))
     if unfit:
         left_out.note(plan.path("left_out"), plan.papers, unfit)
-        plan = Plan(plan.config)
+        plan = Plan(plan.config, plan.finished)
     _refuse_nothing_left(plan)
     return plan
 

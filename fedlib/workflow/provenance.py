@@ -19,19 +19,24 @@ A lazy registry is a constant at module level of a package's `__init__.py` that 
 that package: `NAMES = ("mnist", ...)` or `KINDS = {"dirichlet": "Dirichlet", ...}`. An entry counts
 only if its module does, so registering a model repeats nothing. The `look` of a method's class
 counts for tables and figures only.
+
+Parsing all modules of a job takes longer than many jobs, so a user's processes share a cache of
+meanings. A meaning depends on the bytes of the file, its package and the parsing code, so an edit
+never gets an old one.
 """
 
 import ast
+import atexit
 import hashlib
 import sys
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from fedlib import run_spec
+from fedlib import run_spec, seals
+from fedlib.environment import cache_folder
 from fedlib.errors import StaleCodeError
-from fedlib.workflow import meanings, own_files, syntax
-from fedlib.workflow.meanings import Meaning
+from fedlib.workflow import own_files, syntax
 
 PACKAGE = __name__.partition(".")[0]
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,7 +62,6 @@ PLUMBING = frozenset(
         "workflow.forkserver",
         "workflow.gpu",
         "workflow.layout",
-        "workflow.meanings",
         "workflow.own_files",
         "workflow.provenance",
         "workflow.syntax",
@@ -92,7 +96,15 @@ def modules(*roots: str) -> dict[str, str]:
 
 def remember() -> None:
     """Save the parsed files for later processes, such as the jobs of a plan."""
-    meanings.known().write()
+    meanings().write()
+
+
+@cache
+def meanings() -> seals.Cache:
+    """The cache of meanings, which is also written when the process ends."""
+    found = seals.Cache(cache_folder() / "meanings.json")
+    atexit.register(found.write)
+    return found
 
 
 def closure(*roots: str) -> tuple[str, ...]:
@@ -219,19 +231,20 @@ def _scan(base: Path, name: str) -> _Module:
     """The contribution of a module; cached, because the closures of jobs overlap."""
     path = _source(base, name)
     if name == PACKAGE:  # it has the version, and public names, which it loads by name
-        return _Module(_meaning(ast.Module([], []), name).digest, frozenset(), ())
+        return _Module(_meaning(ast.Module([], []), name)[0], frozenset(), ())
     source, registry = path.read_bytes(), ()
     if path.name == "__init__.py" and not _is_own(name):  # its registry depends on other files
         tree = ast.parse(source, str(path))
         registry = _pop_registries(base, tree, name)
-        found = _meaning(tree, name)
+        digest, names = _meaning(tree, name)
     else:
         package = "" if name.endswith(".py") else name.rpartition(".")[0]
-        found = meanings.meaning(
-            source, package, _RULES, lambda text, of: _meaning(ast.parse(text, str(path)), of)
+        facts = [_RULES, *sys.version_info[:2], package, hashlib.sha256(source).hexdigest()]
+        digest, names = meanings().find(
+            facts, lambda: _meaning(ast.parse(source, str(path)), package)
         )
     imports = set()
-    for imported in found.names:
+    for imported in names:
         if imported.partition(".")[0] != PACKAGE:
             files = own_files.imported(imported, path, base) if _is_own(name) else ()
             imports.update(own_files.name(file, base) for file in files)
@@ -239,18 +252,18 @@ def _scan(base: Path, name: str) -> _Module:
         for candidate in (*_parents(imported), imported):
             if _source(base, candidate) is not None:
                 imports.add(candidate)
-    return _Module(found.digest, frozenset(imports), registry)
+    return _Module(digest, frozenset(imports), registry)
 
 
-def _meaning(tree: ast.Module, package: str) -> Meaning:
-    """The meaning of a file of `package`, with the names that it imports from this project.
+def _meaning(tree: ast.Module, package: str) -> tuple[str, list[str]]:
+    """(digest of a file's tree, dotted names that it imports from this project)
 
     Of a file without a package, a script or a user's, all names that it imports.
     """
     names = _imported(tree, package)
     ours = {name for name in names if not package or name.partition(".")[0] == PACKAGE}
     digest = hashlib.sha256(syntax.meant(tree).encode()).hexdigest()
-    return Meaning(digest, tuple(sorted(ours)))
+    return digest, sorted(ours)
 
 
 @cache

@@ -2,10 +2,10 @@
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from fedlib.errors import ConfigError
-from fedlib.spec import Data, Paper, Run
+from fedlib.spec import Data, Paper, Run, RunName
 from fedlib.spec.exhibits import Exhibit
 from fedlib.workflow import declarations, left_out, overrides, own_methods
 from fedlib.workflow.config import DEFAULTS, check, check_choice, normalised, seeds_by_run
@@ -24,13 +24,18 @@ class Selection:
       broken: errors of unreadable papers that the configuration does not name, by name.
       declared: papers by name, as declared.
       whole: these papers with the methods and values of the configuration.
-      papers: these papers with the configuration's seeds, rounds and selection.
+      papers: these papers with the configuration's seeds, rounds and selection, and what else of
+        them is finished.
+      finished: the trainings of `papers` that are not selected.
       runs: of `papers`, by paper, federation and label.
       left_out: runs that cannot be made, and the reasons; see `fedlib.workflow.left_out`.
     """
 
-    def __init__(self, config: Mapping):
+    def __init__(self, config: Mapping, finished: Collection[Training] = ()):
         """Check `config` and the declarations it selects.
+
+        Args:
+          finished: other trainings whose results may be shown, see `selected`.
 
         Raises:
           ConfigError: with the key, its value and the choices.
@@ -47,7 +52,7 @@ class Selection:
         check_selection(self.config, self.papers.values())
         self.whole = self.papers
         able, self.left_out = left_out.without(self.whole, self.path("left_out"))
-        wanted = {name: selected(paper, self.config) for name, paper in able.items()}
+        wanted = {name: selected(paper, self.config, finished) for name, paper in able.items()}
         for paper in wanted.values():
             declarations.check_seeds(paper)  # those of the configuration
         # Without `papers`, the papers are those with runs that the other filters select.
@@ -60,6 +65,7 @@ class Selection:
         self.runs = {
             name: run for paper in self.papers.values() for name, run in paper.named().items()
         }
+        self.finished = {*finished}.intersection(self.trainings())
 
     def trainings(self, paper: str | None = None) -> list[Training]:
         """Every training run of `paper`, or of all papers."""
@@ -158,28 +164,40 @@ def check_selection(config: Mapping, declared: Iterable[Paper]) -> None:
         )
 
 
-def selected(paper: Paper, config: Mapping) -> Paper:
-    """The paper with the configuration's seeds, rounds and selection."""
-    wanted = config["federations"], config["labels"]
-    seeds, single = config["seeds"], seeds_by_run(config["runs"] or ())
-    runs = tuple(
-        _changed(run, config["rounds"], single.get(str(name)) or (() if seeds else run.seeds))
-        for name, run in paper.named().items()
-        if _passes(run.federation, wanted[0])
-        and (_passes(run.label, wanted[1]) or own_methods.is_own(run))
-        and (str(name) in single or not single)
-    )
+def selected(paper: Paper, config: Mapping, finished: Collection[Training] = ()) -> Paper:
+    """The paper with the configuration's seeds, rounds and selection.
+
+    Args:
+      finished: further trainings. Of a run that is not selected they count if they have all seeds
+        of the selection, so that tables show all seeds of what is selected.
+    """
+    single = seeds_by_run(config["runs"] or ())
+    chosen = [name for name, run in paper.named().items() if _is_chosen(name, run, config)]
+    needed = {seed for name in chosen for seed in single.get(str(name), ())}
+    runs = []
+    for name, run in paper.named().items() if chosen else ():
+        seeds = tuple(single.get(str(name)) or config["seeds"] or paper.seeds_of(run))
+        more = {x.seed for x in finished if x[:3] == name}
+        if name in chosen or more.issuperset({*seeds, *needed}):
+            rounds = min(run.rounds, config["rounds"] or run.rounds)
+            seeds = _ordered(more.union(seeds), paper.seeds_of(run)) if more else seeds
+            own = run.seeds if seeds == paper.seeds_of(run) else seeds
+            runs.append(dataclasses.replace(run, rounds=rounds, seeds=own))
     used = {run.federation for run in runs}
     return dataclasses.replace(
         paper,
-        seeds=tuple(paper.seeds if seeds is None else seeds),
         data=tuple(
             _from_source(data, config["sources"]) for data in paper.data if data.name in used
         ),
-        runs=runs,
+        runs=tuple(runs),
         tables=_narrowed(paper.tables, runs),
         figures=_narrowed(paper.figures, runs),
     )
+
+
+def _ordered(seeds: Collection[int], declared: tuple[int, ...]) -> tuple[int, ...]:
+    """Seeds in the order of declaration, and then the others."""
+    return (*(x for x in declared if x in seeds), *sorted({*seeds}.difference(declared)))
 
 
 def _from_source(data: Data, sources: list[str] | None) -> Data:
@@ -193,17 +211,17 @@ def _from_source(data: Data, sources: list[str] | None) -> Data:
     return data
 
 
-def _passes(value: str, wanted: list[str] | None) -> bool:
-    return wanted is None or value in wanted
+def _is_chosen(name: RunName, run: Run, config: Mapping) -> bool:
+    """Whether a run passes the filters; a user's own methods pass that of labels."""
+    federations, labels, runs = (config[key] for key in ("federations", "labels", "runs"))
+    return (
+        (federations is None or run.federation in federations)
+        and (labels is None or run.label in labels or own_methods.is_own(run))
+        and (runs is None or str(name) in seeds_by_run(runs))
+    )
 
 
-def _changed(run: Run, cap: int | None, seeds: Sequence[int]) -> Run:
-    """The run with these seeds (none: the paper's) and at most `cap` rounds."""
-    rounds = run.rounds if cap is None else min(cap, run.rounds)
-    return dataclasses.replace(run, rounds=rounds, seeds=tuple(seeds))
-
-
-def _narrowed(exhibits: Mapping[str, Exhibit], runs: tuple[Run, ...]) -> dict[str, Exhibit]:
+def _narrowed(exhibits: Mapping[str, Exhibit], runs: Sequence[Run]) -> dict[str, Exhibit]:
     """The exhibits of these runs, without exhibits that have nothing left to show."""
     narrowed = {name: exhibit.narrowed(runs) for name, exhibit in exhibits.items()}
     return {name: exhibit for name, exhibit in narrowed.items() if exhibit is not None}

@@ -13,7 +13,7 @@ from fedlib.run.buildable import check as build
 from fedlib.spec.figures import AccuracyOverRounds, Sweep
 from fedlib.spec.server import GlobalAccuracy
 from fedlib.spec.tables import Accuracy, Gains
-from fedlib.workflow import narrowing, preflight, provenance
+from fedlib.workflow import freshness, preflight, provenance, remarks
 from fedlib.workflow.plan import Plan
 
 HEAD = """
@@ -255,7 +255,7 @@ def test_a_server_tests_no_method_without_a_predictor_for_it(mine, declare, prot
     path = mine(BARE.replace("    local: Solver", f"    {protocols}\n    local: Solver"))
     plan = Plan({"methods": [path]})
     assert [key[2] for key in plan.runs].count("own-my-way") == runs
-    told = [line for line in narrowing.remarks(plan) if "is not in" in line]
+    told = [line for line in remarks.describe(plan) if "is not in" in line]
     why = "the server has the test examples there, and `protocols` of MyWay name no predictor"
     assert told == ([f"MyWay is not in tested: {why} for the group server"] if runs == 2 else [])
     assert ("own-my-way" in plan.papers["tested"].tables["main"].labels) == (runs == 4)
@@ -288,18 +288,16 @@ def test_a_method_that_a_later_command_does_not_name_blocks_nothing_and_may_be_d
     for file in files:
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).touch()
-    narrowing.check(with_it)
-    narrowing.check(Plan({}))
     for folder in tmp_path.glob("results/demo/runs/*/*/own-my-way"):
         shutil.rmtree(folder)
-    assert list(narrowing.remarks(Plan({}))) == []
+    assert list(remarks.describe(freshness.make_plan({}))) == []
 
 
 def test_a_line_says_where_it_is_run_and_where_not(mine, declare):
     other = toy_paper(name="other", runs=[toy_run(label="fedem")])
     declare(toy=toy_paper(), other=other)
     path = mine()
-    assert list(narrowing.remarks(Plan({"methods": [path]}))) == [
+    assert list(remarks.describe(Plan({"methods": [path]}))) == [
         f"MyWay of {path}, run like fedavg on toy/digits, toy/mnist",
         "MyWay is not in other: there is no run fedavg",
     ]

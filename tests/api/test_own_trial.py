@@ -7,7 +7,7 @@ from fedlib import spec
 from fedlib.errors import ConfigError
 from fedlib.forecast import own_trial
 from fedlib.run.buildable import check as build
-from fedlib.workflow import narrowing, preflight, provenance
+from fedlib.workflow import preflight, provenance, remarks
 from fedlib.workflow.plan import Plan
 
 OWN = """
@@ -140,7 +140,7 @@ def test_it_is_left_out_where_it_cannot_run_and_the_rest_is_planned(mine, check,
     plan = preflight.check(Plan({"methods": [path]}))
     assert [name.federation for name in plan.runs if name.label == "own-my-way"] == ["digits"]
     assert all("own-my-way" in x.labels for x in plan.papers["toy"].tables.values())
-    [line] = [line for line in narrowing.remarks(plan) if "left out" in line]
+    [line] = [line for line in remarks.describe(plan) if "left out" in line]
     assert line.startswith("MyWay is left out of toy/mnist: ") and told in line
     assert f"methods=[{path}:fedrep]" in line
     assert Plan({"methods": [path]}).runs.keys() == plan.runs.keys()  # as every process plans it

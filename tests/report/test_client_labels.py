@@ -14,7 +14,7 @@ from fedlib.errors import DataError
 from fedlib.federation import GROUPS, Federation, Split
 from fedlib.report.figures import saving
 from fedlib.report.pages import kept
-from fedlib.workflow import stale
+from fedlib.workflow import freshness
 from fedlib.workflow.plan import Plan
 
 NUMBERS = {"paper": "adaptive_experts", "figure": "client_labels"}
@@ -104,7 +104,7 @@ def test_the_figure_is_given_the_manifest_of_each_federation_of_its_first_seed()
     assert [Path(x).parent.name for x in found] == [x["name"] for x in spec["federations"]]
     assert {Path(path).name for path in found} == {"seed3.json"}
     assert f"--manifests {' '.join(found)}" in commands.command(plan, "figure", **NUMBERS)
-    assert stale.inputs(plan, "figure", NUMBERS)[-len(found) :] == found
+    assert freshness.list_inputs(plan, "figure", NUMBERS)[-len(found) :] == found
     other = NUMBERS | {"figure": "gate_weights"}
     assert plan.shown_data(**other) == [] and "--manifests" not in commands.command(
         plan, "figure", **other

@@ -27,7 +27,7 @@ from fedlib.run import buildable, tune
 from fedlib.run.build import build_simulation
 from fedlib.run.tuned import RAN, merged, write_choice
 from fedlib.spec import SCALES
-from fedlib.workflow import stale
+from fedlib.workflow import freshness
 
 TUNING = {"trials": 4, "rates": [0.01, 3.0]}
 TO_TUNE = {**SPEC, "rounds": 6, "evaluate_every": 3, "seed": 9, "tuning": TUNING}
@@ -295,7 +295,7 @@ def test_a_plan_tunes_before_it_trains_and_only_the_choice_counts(toy):
     one = json.loads(made.spec("train", **names, seed=3))
     assert one["tuned"] == seals.spec_digest(spec)
     assert "tuned" not in json.loads(made.spec("train", **names | {"federation": "mnist"}, seed=3))
-    read = stale.inputs(made, "train", {**names, "seed": 3})
+    read = freshness.list_inputs(made, "train", {**names, "seed": 3})
     assert made.path("choice", **names) in read and made.path("trials", **names) not in read
 
 
@@ -317,7 +317,7 @@ def elsewhere(tuned_alone, tmp_path, monkeypatch):
     def tuned(**changes):
         write_choice(result.theirs["choice"], {"local.lr": 0.1}, {})
         spec, code = plan.digest("tune", **NAMES), plan.code("tune", **NAMES)
-        read = seals.contents(*stale.inputs(plan, "tune", NAMES))
+        read = seals.contents(*freshness.list_inputs(plan, "tune", NAMES))
         beside = seals.contents(result.theirs["choice"])
         made = seals.Made(spec, code, read, beside)._replace(**changes)
         seals.write_json(result.theirs["trials"], {seals.MADE: str(made)})
@@ -338,7 +338,7 @@ def test_a_tuning_is_taken_once_whatever_its_code_and_counts_as_done(elsewhere):
     plan, result, tuned = elsewhere
     tuned(code="0" * 16)
     assert [take.take(plan, result) for _ in range(2)] == ["taken", "here already"]
-    assert {*map(str, result.ours.values())} == stale.look(plan).right
+    assert {*map(str, result.ours.values())} == freshness.check(plan).current
     result.ours["trials"].unlink()
     result.theirs["choice"].write_text("{}")
     with pytest.raises(DataError, match="choice.json is truncated or corrupted"):

@@ -16,7 +16,7 @@ import pytest
 import stages
 import workflow
 
-from fedlib.workflow import config, provenance, shell, stale
+from fedlib.workflow import config, freshness, provenance, shell
 from fedlib.workflow.layout import PATHS, STAGES
 from fedlib.workflow.plan import Plan
 
@@ -122,7 +122,7 @@ def folder(finished, tmp_path_factory, module_patch):
         shell.write_specifications(plan, folder)
         taken = {path for x in SWAPS.values() if x.source == name for path, _ in x.moves()}
         for stage, wildcards in plan.jobs():
-            outputs = sum(stale.RESULTS.get(stage, ()), ())
+            outputs = sum(freshness.RESULTS.get(stage, ()), ())
             is_taken = taken & {plan.path(output, **wildcards) for output in outputs}
             is_read = stage in ("download", "partition") or name == "other" and "seed" in wildcards
             if is_taken or is_read:
@@ -164,7 +164,7 @@ def test_a_file_of_something_else_is_refused_by_its_reader_and_made_again(
         stage, job = swap.reader
         code = stages.run_here(stage, arguments(stage, job))
         told = capfd.readouterr().err.strip().splitlines()
-        found = stale.look(PLAN).wrong
+        found = freshness.check(PLAN).outdated
     finally:
         put_back(kept)
     assert code == 1 and len(told) == 1 and told[0].startswith("error: "), told
@@ -174,7 +174,7 @@ def test_a_file_of_something_else_is_refused_by_its_reader_and_made_again(
         vouchers = {path for path in found if Path(path).parent in {Path(x).parent for x in places}}
         assert vouchers, found
     tally("a file of something else", "refused, and made again")
-    assert stale.look(PLAN).wrong == set()
+    assert freshness.check(PLAN).outdated == set()
 
 
 # --- What is exchanged while nobody looks ---------------------------------------------------------
@@ -246,6 +246,6 @@ def test_a_copy_of_results_costs_nothing(copy):
 
 
 def test_every_stage_whose_results_are_read_says_of_what_they_are():
-    assert {*STAGES} - {*stale.RESULTS} == {"download"}
-    files = {file for kinds in stale.RESULTS.values() for kind in kinds for file in kind}
+    assert {*STAGES} - {*freshness.RESULTS} == {"download"}
+    files = {file for kinds in freshness.RESULTS.values() for kind in kinds for file in kind}
     assert {*SHEET, *PICTURES, "figure_json"} <= files <= {*PATHS}

@@ -1,7 +1,6 @@
 """What a plan is estimated to cost, and what a budget buys."""
 
 import json
-import math
 import os
 import re
 from pathlib import Path
@@ -13,8 +12,8 @@ from fedlib import seals
 from fedlib.cli import estimate
 from fedlib.cli.run import share_cards
 from fedlib.errors import ConfigError
-from fedlib.forecast.estimates import TIMED, Estimate, Estimates, run_name
-from fedlib.workflow import cells, dryrun, stale, unfinished
+from fedlib.forecast.estimates import TIMED, Estimate, Estimates
+from fedlib.workflow import cells, dryrun, freshness
 from fedlib.workflow.cells import RunCost, duration, hours
 from fedlib.workflow.config import budget_seconds
 from fedlib.workflow.plan import Plan
@@ -36,13 +35,10 @@ def estimates() -> Estimates:
     return Estimates("core", "an abacus", costs)
 
 
-def cells_of(plan: Plan, done=()) -> list[RunCost]:
-    seconds = {}
-    for stage, job in plan.jobs():
-        if stage in TIMED and (job["federation"], job["label"]) not in done:
-            found = estimates().seconds(stage, job, None)
-            seconds.setdefault((run_name(job), stage), []).append(found)
-    return cells.cells(plan.papers, seconds, estimates())
+def cells_of(plan: Plan, done=(), known=None) -> list[RunCost]:
+    jobs = [(stage, job) for stage, job in plan.jobs() if stage in TIMED]
+    jobs = [(x, job) for x, job in jobs if (job["federation"], job["label"]) not in done]
+    return cells.cells(plan, jobs, known or estimates())
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("30m", 1800), ("10h", 36000), ("1.5d", 129600)])
@@ -87,8 +83,7 @@ def test_a_budget_buys_first_what_costs_least_for_each_published_number(plan):
 
 @pytest.mark.parametrize("budget", [0, 1e12])
 def test_a_cell_of_unknown_time_is_neither_bought_nor_done(plan, budget):
-    every = {(f"toy/{name}", stage): [math.inf] * 2 for name in SECONDS for stage in TIMED}
-    found = cells.cells(plan.papers, every, estimates())
+    found = cells_of(plan, known=Estimates())
     assert bought(found, budget) == []
     lines = "\n".join(cells.lines(plan.papers, found, estimates(), "file"))
     assert "unknown core-hours" in lines and "done" not in lines
@@ -125,13 +120,6 @@ def test_what_is_done_costs_nothing_and_stays_selected(plan):
     narrowed = Plan(chosen)
     assert [*narrowed.runs] == [("toy", "digits", "fedavg"), ("toy", "mnist", "fedem")]
     assert [*narrowed.papers["toy"].tables] == ["main"]
-
-
-def test_a_cell_that_was_begun_is_finished_first_so_that_no_table_loses_it(plan):
-    seconds = {(f"toy/{name}", "train"): [1.0] * 2 for name in SECONDS}
-    seconds |= {(f"toy/{name}", "evaluate"): [1.0] * 2 for name in SECONDS}
-    seconds["toy/mnist/fedem", "train"] = [9000.0]  # of two seeds
-    assert bought(cells.cells(plan.papers, seconds, estimates()), 8) == ["mnist/fedem"]
 
 
 def test_a_table_says_which_of_its_cells_are_not_run(plan):
@@ -226,8 +214,8 @@ def test_only_runs_that_are_to_be_done_are_estimated_and_a_finished_seed_is_name
         return [f"{folder}/history.h5", f"{folder}/evaluation.h5"]
 
     done = {*files("fedavg", 1), *files("fedavg", 2), files("local-global", 2)[0]}
-    monkeypatch.setattr(unfinished.stale, "look", lambda plan: stale.Looked(set(), done))
-    [request] = unfinished.requests(plan)
+    monkeypatch.setattr(freshness, "check", lambda plan: freshness.Freshness(set(), done, set()))
+    [request] = estimate.list_requests(plan)
     assert request.name == "fedmix/digits/local-global"
     assert request.finished == {"train": Path(files("local-global", 2)[0])}
     assert request.spec["seed"] == 1 and request.data["dataset"] == "digits"

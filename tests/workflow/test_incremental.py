@@ -218,9 +218,15 @@ def test_another_seed_is_trained_and_the_others_are_kept(folder):
     assert would_run(folder, "--config", "seeds=[0,1,2]") == expected
 
 
-def test_fewer_runs_repeat_what_shows_them(folder):
-    fewer = Plan(PLAN.config | {"labels": ["fedem"]})
-    assert would_run(folder, "--config", "labels=fedem") == names(fewer, *AFTER_RUNS)
+def test_fewer_runs_repeat_the_report_alone_whose_words_select_them(folder):
+    assert would_run(folder, "--config", "labels=fedem") == names(PLAN, "report")
+
+
+def test_an_edit_repeats_the_selected_runs_alone_and_the_others_stay_in_tables(folder):
+    append(folder, "fedlib/engine/cohort.py", "\nEDITED = 1\n")
+    runs = Plan(PLAN.config | {"labels": ["fedem"]})
+    found = would_run(folder, "--config", "labels=fedem")
+    assert found == names(runs, "train", "evaluate", "metrics", "table", "figure", "report")
 
 
 # --- Files ----------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from fedlib.data import downloads
 from fedlib.errors import ConfigError
 from fedlib.report import exhibits
 from fedlib.spec.tables import Accuracy
-from fedlib.workflow import config, narrowing, plan, provenance, shell
+from fedlib.workflow import config, plan, provenance, remarks, shell
 from fedlib.workflow.config import normalised
 from fedlib.workflow.layout import PATHS, STAGES
 from fedlib.workflow.plan import Plan, Training
@@ -673,11 +673,11 @@ def test_a_paper_that_cannot_be_read_is_one_line_and_leaves_the_others_alone(
     monkeypatch.delitem(sys.modules, "fedlib.papers.broken", raising=False)
     whole = Plan({})
     assert "pfedmm" in whole.papers and "broken" not in whole.papers
-    [line] = [line for line in narrowing.remarks(whole) if "left out" in line]
+    [line] = [line for line in remarks.describe(whole) if "left out" in line]
     assert re.search(f"^paper broken is left out: fedlib/papers/{told}", line)
     with pytest.raises(ConfigError, match=f"papers: fedlib/papers/{told}"):
         Plan({"papers": ["broken"]})
-    assert list(narrowing.remarks(Plan({"papers": ["pfedmm"]})))[0].startswith("papers=[pfedmm]")
+    assert list(remarks.describe(Plan({"papers": ["pfedmm"]})))[0].startswith("papers=[pfedmm]")
 
 
 def test_a_paper_in_a_folder_is_named_by_the_file_that_cannot_be_read(tmp_path, monkeypatch):

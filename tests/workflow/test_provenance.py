@@ -8,8 +8,7 @@ import pytest
 
 from fedlib import run_spec
 from fedlib.errors import StaleCodeError
-from fedlib.workflow import meanings, provenance
-from fedlib.workflow.meanings import Meaning
+from fedlib.workflow import provenance
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -42,9 +41,9 @@ def package(tmp_path, monkeypatch):
 def cache(tmp_path, monkeypatch):
     """File in which meanings are remembered; a process that knows none."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    meanings.known.cache_clear()
+    provenance.meanings.cache_clear()
     yield tmp_path / "cache" / "fedlib" / "meanings.json"
-    meanings.known.cache_clear()
+    provenance.meanings.cache_clear()
 
 
 SOURCE = """
@@ -110,7 +109,7 @@ def restarted(package, monkeypatch):
 
     def restart(**modules):
         package(**modules)
-        meanings.known.cache_clear()
+        provenance.meanings.cache_clear()
         parsed = []
         monkeypatch.setattr(
             ast, "parse", lambda *given: parsed.append(Path(given[1]).name) or parse(*given)
@@ -136,25 +135,18 @@ def test_an_edit_is_parsed_again_and_nothing_else(restarted):
     assert restarted(a="import fedlib.b", b="X = 1") == (before, [])
 
 
-def test_the_same_text_in_another_package_means_something_else(restarted):
+def test_the_same_text_in_another_package_means_something_else(package):
     """A relative import is of another module there."""
-    names = [
-        meanings.meaning(
-            *(b"from . import x", package, "rules"),
-            lambda text, of: provenance._meaning(ast.parse(text), of),
-        ).names
-        for package in ("fedlib.one", "fedlib.two")
-    ]
-    assert names == [("fedlib.one", "fedlib.one.x"), ("fedlib.two", "fedlib.two.x")]
+    code = {"__init__": "", "b": "from . import x", "x": ""}
+    package({f"{name}/{file}": text for name in ("one", "two") for file, text in code.items()})
+    for name in ("one", "two"):
+        assert f"fedlib.{name}.x" in provenance.closure(f"fedlib.{name}.b")
 
 
-def test_what_was_remembered_by_other_rules_is_not_used():
-    found = []
-    for rules in ("1", "2", "1"):
-        meanings.meaning(
-            b"", "fedlib", rules, lambda *_, by=rules: found.append(by) or Meaning(by, ())
-        )
-    assert found == ["1", "2"]
+def test_what_was_remembered_by_other_rules_is_not_used(restarted, monkeypatch):
+    restarted(a="")
+    monkeypatch.setattr(provenance, "_RULES", "others")
+    assert restarted(a="")[1] == ["a.py"]
 
 
 def test_what_is_an_attribute_docstring_does_not_count(package):

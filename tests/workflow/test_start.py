@@ -36,7 +36,7 @@ def loaded(program: str) -> set[str]:
         ),
         (
             "from fedlib.workflow.plan import Plan; plan = Plan({})\n"
-            "import fedlib.workflow.unfinished\n"
+            "import fedlib.workflow.freshness\n"
             "[(plan.spec(s, **w), plan.code(s, **w)) for s, w in plan.jobs()]",
             ("torch", "numpy", "pandas", "yaml"),
         ),

@@ -1,18 +1,19 @@
-"""A selection adds to what a folder shows, or is refused; what is left out is said."""
+"""A selection adds to what a folder shows; what is left out is said."""
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from conftest import toy_paper, toy_run
 
 from fedlib import papers, seals
-from fedlib.errors import ConfigError
 from fedlib.spec.exhibits import KINDS, declared
 from fedlib.spec.experts import TablesOverTime
 from fedlib.spec.figures import AccuracyOverBytes, AccuracyOverRounds
-from fedlib.workflow import narrowing
+from fedlib.workflow import remarks
 from fedlib.workflow.config import read
+from fedlib.workflow.freshness import RESULTS, check, list_inputs, make_plan
 from fedlib.workflow.plan import Plan
 
 
@@ -27,39 +28,91 @@ def folder(tmp_path, monkeypatch, declare):
     return tmp_path
 
 
-def finish(folder, **config):
-    """Leave behind the files that a finished workflow would."""
-    plan = Plan(config)
-    files = ("state", "history", "evaluation")
-    paths = [
-        path for paper in plan.papers for file in files for path in plan.run_files(file, paper)
-    ]
-    paths += [plan.path("metrics", paper=paper) for paper in plan.papers] + plan.targets()
-    for path in paths:
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).touch()
+def finish(plan, **wrong):
+    """Leave behind what a finished workflow would; origins of runs are `wrong` in these values."""
+    for path in (*plan.receipts(), *plan.targets(), plan.path("metrics", paper="one")):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).touch()
+    for stage, job in plan.jobs():
+        if stage in ("partition", "train", "evaluate"):
+            (says,), beside, _ = RESULTS[stage]
+            path, *others = (Path(plan.path(file, **job)) for file in (says, *beside))
+            for one in (path, *others):
+                one.parent.mkdir(parents=True, exist_ok=True)
+                one.touch()
+            read = seals.contents(*list_inputs(plan, stage, job))
+            digests = plan.digest(stage, **job), plan.code(stage, **job), read
+            made = seals.Made(*digests, seals.contents(*others))
+            path.write_text(str(made._replace(**wrong if stage != "partition" else {})))
 
 
+def seeds(**config):
+    """The seeds of the runs that the table of paper one shows, and those of the table."""
+    plan = make_plan(config)
+    spec = json.loads(plan.spec("table", paper="one", table="main"))
+    runs = [(run["federation"], run["label"]) for run in spec["runs"]]
+    names = [f"{federation}/{label}" for federation, label in runs]
+    every = [plan.papers["one"].seeds_of(plan.run("one", *run)) for run in runs]
+    return dict(zip(names, every, strict=True)), spec["seeds"]
+
+
+FEDEM, FEDAVG = (("digits/fedem", "mnist/fedem"), ("digits/fedavg", "mnist/fedavg"))
+
+
+@pytest.mark.parametrize("made", [{}, {"code": "0" * 16}])  # code of now, and older code
 @pytest.mark.parametrize(
-    "selection, lost, first",
+    "selection",
     [
-        ({"seeds": [3]}, 4, "digits/fedavg/seed4"),
-        ({"seeds": [9]}, 8, "digits/fedavg/seed3"),
-        ({"labels": ["fedem"]}, 4, "digits/fedavg/seed3"),
-        ({"federations": ["digits"], "papers": ["one"]}, 4, "mnist/fedavg/seed3"),
+        *({"seeds": [4]}, {"labels": ["fedem"]}, {"federations": ["digits"], "papers": ["one"]}),
+        {"runs": ["one/digits/fedem/seed4"]},
     ],
 )
-def test_tables_of_a_scale_do_not_lose_finished_runs(folder, selection, lost, first):
-    finish(folder)
-    message = (
-        rf"{[*selection][-1]}=.* would drop {lost} finished runs from the tables of one in "
-        rf"results/demo, such as {first}; add a tag, such as tag=part, for a folder of its own, or "
-        "select them too$"
-    )
-    with pytest.raises(ConfigError, match=message):
-        narrowing.check(Plan(selection))
-    narrowing.check(Plan(selection | {"tag": "part"}))
-    narrowing.check(Plan({"scale": "full"} | selection))  # nothing is there
+def test_tables_show_what_is_finished_beside_what_is_selected(folder, selection, made):
+    finish(Plan({}), **made)
+    whole, plan = Plan({}), make_plan(selection)
+    for stage, name in (
+        ("metrics", {}),
+        ("table", {"table": "main"}),
+        ("figure", {"figure": "curves"}),
+    ):
+        assert plan.spec(stage, paper="one", **name) == whole.spec(stage, paper="one", **name)
+    selected = {*Plan(selection).trainings("one")}
+    assert plan.finished & {*plan.trainings("one")} == {*whole.trainings("one")} - selected
+    found, files = check(plan), {*plan.run_files("history", "one")}
+    again = {plan.path("history", **x._asdict()) for x in selected} if made else set()
+    assert found.outdated & files == again and found.current & files == files - again
+
+
+def test_seeds_of_earlier_selections_stay_in_tables(folder):
+    finish(Plan({"seeds": [7], "labels": ["fedem"]}))
+    assert seeds(seeds=[3], labels=["fedem"]) == (dict.fromkeys(FEDEM, (3, 7)), [3, 7])
+    finish(Plan({"seeds": [3], "labels": ["fedem"]}))
+    both = {**dict.fromkeys(FEDAVG, (3, 4)), **dict.fromkeys(FEDEM, (3, 4, 7))}
+    assert seeds() == (both, [3, 4])
+
+
+def test_a_run_that_lacks_a_selected_seed_is_not_shown_and_that_is_told(folder):
+    finish(Plan({"labels": ["fedem"], "seeds": [3]}))
+    assert seeds(labels=["fedavg"]) == (dict.fromkeys(FEDAVG, (3, 4)), [3, 4])
+    [_, line] = remarks.describe(make_plan({"labels": ["fedavg"]}))
+    assert line.startswith("4 finished trainings are not shown, such as one/digits/fedem/seed3")
+    assert seeds(labels=["fedavg"], seeds=[3])[0] == dict.fromkeys((*FEDAVG, *FEDEM), (3,))
+    runs = ["one/digits/fedavg/seed9", "one/mnist/fedavg/seed9"]
+    assert seeds(runs=runs) == (dict.fromkeys(FEDAVG, (9,)), [9])
+
+
+@pytest.mark.parametrize("made", [{"spec": "0" * 64}, {"inputs": "0" * 64}])
+def test_runs_of_other_settings_or_data_are_not_shown_and_that_is_told(folder, made):
+    finish(Plan({}), **made)
+    assert seeds(labels=["fedem"])[0] == dict.fromkeys(FEDEM, (3, 4))
+    assert any("8 finished" in x for x in remarks.describe(make_plan({"labels": ["fedem"]})))
+
+
+def test_runs_whose_data_would_be_cut_again_are_not_shown(folder):
+    finish(Plan({}))
+    Path(Plan({}).path("shards", paper="one", federation="digits")).unlink()
+    shown, _ = seeds(labels=["fedem"])
+    assert shown == dict.fromkeys(("digits/fedem", *FEDEM[1:], "mnist/fedavg"), (3, 4))
 
 
 def test_clients_that_a_partition_could_not_fill_are_told(folder):
@@ -69,35 +122,11 @@ def test_clients_that_a_partition_could_not_fill_are_told(folder):
         path = folder / plan.path("manifest", paper="one", federation=name)
         path.parent.mkdir(parents=True, exist_ok=True)
         seals.write_json(path, {"spec": asked, "group": groups})
-    assert list(narrowing.smaller(plan)) == [
+    assert list(remarks.count_clients(plan)) == [
         "one/digits: 2 of 3 clients; the others would have too few examples to train and to be "
         "tested, and are left out"
     ]
-    assert list(narrowing.smaller(Plan({"papers": ["two"]}))) == []  # nothing is cut yet
-
-
-def test_one_run_is_one_run(folder):
-    finish(folder, seeds=[3], labels=["fedem"], federations=["digits"])
-    message = r"would drop 1 finished run from the tables of one .*, or select it too$"
-    with pytest.raises(ConfigError, match=message):
-        narrowing.check(Plan({"seeds": [4]}))
-
-
-def test_a_selection_may_grow_step_by_step_and_everything_is_never_refused(folder):
-    finish(folder, seeds=[3], labels=["fedem"])
-    with pytest.raises(ConfigError, match="such as digits/fedem/seed3"):
-        narrowing.check(Plan({"seeds": [4], "labels": ["fedem"]}))
-    for wider in ({"seeds": [3, 4], "labels": ["fedem"]}, {"seeds": [4, 3]}, {}):
-        narrowing.check(Plan(wider))
-        finish(folder, **wider)
-    finish(folder, seeds=[7], tag="")
-    narrowing.check(Plan({}))  # seed 7 is not declared
-
-
-def test_runs_without_tables_are_not_missed_in_any(folder):
-    finish(folder)
-    (folder / Plan({}).path("metrics", paper="one")).unlink()
-    narrowing.check(Plan({"papers": ["one"], "seeds": [3]}))
+    assert list(remarks.count_clients(Plan({"papers": ["two"]}))) == []  # nothing is cut yet
 
 
 def test_the_report_keeps_papers_that_are_not_selected_with_what_is_there_of_them(folder):
@@ -106,7 +135,7 @@ def test_the_report_keeps_papers_that_are_not_selected_with_what_is_there_of_the
         return {p["name"]: [x["name"] for x in (*p["tables"], *p["figures"])] for p in papers}
 
     assert reported(papers=["two"]) == {"two": ["main", "curves"]}
-    finish(folder)
+    finish(Plan({}))
     assert list(reported(papers=["two"])) == ["one", "two"]  # as without a selection
     assert reported(papers=["two"]) == {"two": ["main", "curves"], "one": ["main", "curves"]}
     (folder / Plan({}).path("figure_png", paper="one", figure="curves")).unlink()
@@ -129,7 +158,7 @@ def test_the_report_keeps_papers_that_are_not_selected_with_what_is_there_of_the
     ],
 )
 def test_each_chapter_of_the_report_is_made_again_by_words_that_select_it(folder, config, words):
-    finish(folder)
+    finish(Plan({}))
     chapters = json.loads(Plan(config).spec("report"))["papers"]
     told = {chapter["name"]: chapter["words"] for chapter in chapters}
     assert list(told) == ["one", "two"] and told | words == told
@@ -144,7 +173,7 @@ def test_a_chapter_that_is_not_selected_keeps_what_was_set_by_its_own_names(fold
         two=lambda scale: toy_paper(scale, name="two", runs=runs, federations=("digits",)),
     )
     tag = {"tag": "own", "rounds": 3}
-    finish(folder, **tag)
+    finish(Plan(tag))
     values = ["fedavg.local.lr=0.2", "fedem.local.lr=0.2"]
     chapters = json.loads(Plan({"papers": ["two"], "set": values, **tag}).spec("report"))["papers"]
     words = chapters[0]["words"]
@@ -153,24 +182,25 @@ def test_a_chapter_that_is_not_selected_keeps_what_was_set_by_its_own_names(fold
 
 
 def test_a_selection_is_told_with_its_size(folder):
-    assert list(narrowing.remarks(Plan({}))) == []
-    assert list(narrowing.remarks(Plan({"papers": ["two"], "seeds": [3]}))) == [
+    assert list(remarks.describe(Plan({}))) == []
+    assert list(remarks.describe(Plan({"papers": ["two"], "seeds": [3]}))) == [
         "papers=[two] seeds=[3]: 4 of the 16 trainings that scale demo declares, added to "
-        "results/demo; what is there of other papers stays"
+        "results/demo"
     ]
-    [line] = narrowing.remarks(Plan({"labels": ["fedem"], "tag": "own"}))
-    assert line.endswith("added to results/demo-own")
+    finish(Plan({"labels": ["fedem"], "tag": "own"}))
+    [line] = remarks.describe(make_plan({"labels": ["fedavg"], "tag": "own"}))
+    assert line.endswith("added to results/demo-own; tables also show the 8 finished there")
 
 
 def test_a_name_that_the_other_filters_leave_without_a_run_is_told(folder, declare):
     runs = [toy_run("digits"), toy_run("mnist"), toy_run("digits", "fedem")]
     declare(one=toy_paper(name="one", runs=runs))
     given = {"labels": ["fedem", "fedavg"], "federations": ["mnist"]}
-    assert "labels: fedem has no run with federations=[mnist]" in [*narrowing.remarks(Plan(given))]
+    assert "labels: fedem has no run with federations=[mnist]" in [*remarks.describe(Plan(given))]
     given = {"labels": ["fedem"], "federations": ["digits", "mnist"]}
-    assert "federations: mnist has no run with labels=[fedem]" in [*narrowing.remarks(Plan(given))]
+    assert "federations: mnist has no run with labels=[fedem]" in [*remarks.describe(Plan(given))]
     given = {"labels": ["fedem", "fedavg"], "federations": ["mnist", "digits"]}
-    assert not [line for line in narrowing.remarks(Plan(given)) if "no run" in line]
+    assert not [line for line in remarks.describe(Plan(given)) if "no run" in line]
 
 
 def test_a_figure_shows_the_rounds_that_all_of_its_runs_come_to(declare):
@@ -196,7 +226,7 @@ def test_a_figure_of_what_is_recorded_later_is_left_out_and_that_is_told(declare
         "both": ("early",)
     }
     why = "digits/fedavg, which ends after 4 rounds, before it records what is shown there"
-    assert list(narrowing.remarks(plan)) == [
+    assert list(remarks.describe(plan)) == [
         f"figure toy/both is without {why}",
         f"figure toy/late is without {why}",
     ]
@@ -259,7 +289,7 @@ def test_what_has_nothing_left_to_compare_is_left_out_and_said(
     plan = Plan({"tag": "part"} | selection)
     found = (plan.papers["toy"].tables | plan.papers["toy"].figures).get("x")
     assert (found.federations if found else ()) == left
-    said = [line for line in narrowing.remarks(plan) if "toy/x is left out: too little" in line]
+    said = [line for line in remarks.describe(plan) if "toy/x is left out: too little" in line]
     assert len(said) == (not left)
 
 

@@ -1,57 +1,33 @@
-"""Checks which declared or finished runs a configuration leaves out.
-
-The folder of a scale shows the declarations of that scale. A configuration that selects papers,
-runs or seeds adds to it: trained runs stay, and papers that are not selected keep their tables and
-their place in the report. But tables show the selected runs only. A configuration that would drop
-finished runs from tables is refused; to be accepted, it must select those runs, too, or have a tag.
-The folder of a tag shows its last configuration. Tables show a user's own methods only while the
-configuration names them.
-"""
+"""Lines for the user about what a configuration selects, and what is left out."""
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from fedlib import seals
-from fedlib.errors import ConfigError
 from fedlib.spec import Run
 from fedlib.spec.exhibits import Exhibit
 from fedlib.workflow import config, own_methods
 from fedlib.workflow.declarations import declared, readable, trainings_of
+from fedlib.workflow.freshness import list_others
 from fedlib.workflow.plan import Plan
 
 CLIENTS = ("seen", "unseen")  # as in fedlib.federation, which needs NumPy
 
 
-def check(plan: Plan) -> None:
-    """Refuse a configuration that would drop finished runs from tables in the folder of a scale.
-
-    Raises:
-      ConfigError: with the paper, one of its runs and the remedy.
-    """
-    for name in () if plan.config["tag"] else plan.papers:
-        if not Path(plan.path("metrics", paper=name)).exists():
-            continue
-        others = {*trainings_of(declared(name, plan.scale))}.difference(plan.trainings(name))
-        files = {x: Path(plan.path("evaluation", **x._asdict())) for x in sorted(others)}
-        lost = ["/".join(x[1:3]) + f"/seed{x.seed}" for x in files if files[x].exists()]
-        if lost:
-            runs, them = ("runs", "them") if len(lost) > 1 else ("run", "it")
-            raise ConfigError(
-                f"{_filters(plan) or 'this configuration'} would drop {len(lost)} finished {runs} "
-                f"from the tables of {name} in results/{plan.folder}, such as {lost[0]}; add a "
-                f"tag, such as tag=part, for a folder of its own, or select {them} too"
-            )
-
-
-def remarks(plan: Plan) -> Iterator[str]:
-    """Lines for the user about runs and exhibits that are left out."""
+def describe(plan: Plan) -> Iterator[str]:
+    """Lines about the selection, and about runs and exhibits that are left out."""
     yield from (f"paper {name} is left out: {why}" for name, why in plan.broken.items())
     if _filters(plan):
         whole = sum(len(trainings_of(paper)) for paper in readable(plan.scale)[0].values())
-        stays = "" if plan.config["tag"] else "; what is there of other papers stays"
+        also = f"; tables also show the {len(plan.finished)} finished there" * bool(plan.finished)
         yield (
-            f"{_filters(plan)}: {len(plan.trainings())} of the {whole} trainings that scale "
-            f"{plan.scale} declares, added to results/{plan.folder}{stays}"
+            f"{_filters(plan)}: {len(plan.trainings()) - len(plan.finished)} of the {whole} "
+            f"trainings that scale {plan.scale} declares, added to results/{plan.folder}{also}"
+        )
+    if others := list_others(plan):
+        yield (
+            f"{len(others)} finished trainings are not shown, such as {'/'.join(others[0][:3])}/"
+            f"seed{others[0].seed}: they have other settings or data, or not all seeds"
         )
     yield from _without_a_run(plan)
     given = plan.config["methods"] or ()
@@ -65,7 +41,7 @@ def remarks(plan: Plan) -> Iterator[str]:
                     yield f"{stage} {name}/{key} is {remark}"
 
 
-def smaller(plan: Plan) -> Iterator[str]:
+def count_clients(plan: Plan) -> Iterator[str]:
     """Lines about federations with fewer clients than declared."""
     made: dict[str, tuple[int, int]] = {}
     for names in plan.partitions():
@@ -97,9 +73,9 @@ def _lacking(exhibit: Exhibit, runs: list[Run], is_there: bool) -> Iterator[str]
 
 def _without_a_run(plan: Plan) -> Iterator[str]:
     """Lines about names of a filter that have no run, because of the other filters."""
-    runs = [run for paper in plan.papers.values() for run in paper.runs]
+    selected = {*plan.trainings()} - plan.finished
     for key, attribute in (("federations", "federation"), ("labels", "label")):
-        there = {getattr(run, attribute) for run in runs}
+        there = {getattr(training, attribute) for training in selected}
         for value in plan.config[key] or ():
             if value not in there:
                 yield f"{key}: {value} has no run with {_filters(plan, {key})}"

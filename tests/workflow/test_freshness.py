@@ -8,7 +8,7 @@ from conftest import toy_run
 
 from fedlib.results import RunResult
 from fedlib.seals import contents
-from fedlib.workflow import provenance, why
+from fedlib.workflow import freshness, provenance
 
 JOB = {"paper": "toy", "federation": "digits", "label": "fedavg", "seed": 3}
 
@@ -24,7 +24,7 @@ def done(plan, tmp_path, monkeypatch):
     """A folder in which the run is done."""
     monkeypatch.chdir(tmp_path)
     made = plan()
-    why.note(made)
+    freshness.record_modules(made)
     manifest = tmp_path / made.path("manifest", **JOB)
     manifest.parent.mkdir(parents=True)
     manifest.write_text("{}")
@@ -44,7 +44,7 @@ def told(plan):
     def specification(path):
         return RunResult.load(path).spec
 
-    return list(why.lines(plan, "train", JOB, specification=specification))
+    return list(freshness.explain(plan, "train", JOB, specification))
 
 
 def test_what_is_done_is_up_to_date(plan, done):
@@ -91,5 +91,5 @@ def test_a_job_that_was_not_done_says_so(plan, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (line,) = told(plan())
     assert line.endswith("history.h5 is not there yet, or is of an older version")
-    (line,) = why.lines(plan(), "download", {"dataset": "mnist"})
+    (line,) = freshness.explain(plan(), "download", {"dataset": "mnist"}, dict)
     assert line == "a download job keeps no record of what it was made of"

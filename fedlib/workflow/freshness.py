@@ -1,0 +1,336 @@
+"""Which results are up to date, which jobs are open, and why a job would run again.
+
+Snakemake compares times, and specifications with its records in .snakemake. Both fail if folders
+were exchanged, renamed or copied. So every result contains digests of its specification, code and
+inputs (`fedlib.seals.Made`). Results with other digests are made again. Results that are up to date
+get times no older than their inputs', so Snakemake accepts them, and a copy of results costs
+nothing. Snakemake's records of earlier files in their places are ignored.
+
+A selection says what to compute. Tables also show what else of a paper is finished with the same
+settings and data, whatever its code (`make_plan`).
+
+Of large files only the first bytes are read. When a workflow starts, the folder of results records
+the modules behind each digest of code, so that a change can be explained.
+"""
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import cache
+from glob import glob
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fedlib import seals
+from fedlib.data import downloads
+from fedlib.errors import DataError
+from fedlib.spec import RunName
+from fedlib.workflow import layout, provenance
+from fedlib.workflow.declarations import Training
+from fedlib.workflow.plan import Plan
+from fedlib.workflow.provenance import ROOT
+
+# Files of each stage: those with `seals.Made`, those whose digest it contains, and others.
+RESULTS = {
+    "partition": (("shards",), ("manifest",), ()),
+    "tune": (("trials",), ("choice",), ()),
+    "train": (("history",), ("state",), ()),
+    "evaluate": (("evaluation",), (), ()),
+    "metrics": (("metrics",), ("clients",), ("metrics_csv",)),
+    "table": (("table_json",), ("table_csv", "table_md", "table_tex"), ()),
+    "figure": (("figure_json",), ("figure_pdf", "figure_png", "figure_svg"), ()),
+    "report": (("report", "report_html"), (), ()),
+}
+OF_RUNS = ("tune", "train", "evaluate")
+LARGE = "train"  # stage whose state is read only if its time shows that it was replaced
+# Files that no result has a digest of: the rules themselves, and the code of downloads.
+UNSEALED = ("Snakefile", "rules/*.smk", "fedlib/data/download.py", "fedlib/data/downloads/*")
+GONE = "nothing at all"  # in place of a value missing from a mapping
+REMEMBERED = 500  # code digests of a folder; a scale has about a hundred
+
+
+class Freshness(NamedTuple):
+    """Paths of results.
+
+    Attributes:
+      outdated: must be made again.
+      current: are up to date.
+      kept: those of the current ones that are not selected.
+    """
+
+    outdated: set[str]
+    current: set[str]
+    kept: set[str]
+
+
+def make_plan(config: Mapping) -> Plan:
+    """The plan of a configuration, and of what else of its papers is finished in its folder."""
+    plan = Plan(config)
+    others = {*list_others(plan)}
+    if not others:
+        return plan
+    whole = Plan(config, others)
+    folder = _Folder(whole)
+    return Plan(config, {x for x in others.intersection(whole.trainings()) if folder.has(x)})
+
+
+def list_others(plan: Plan) -> list[Training]:
+    """The trainings of a plan's papers that are evaluated in its folder and not of the plan."""
+    found = set()
+    for paper in plan.papers:
+        declared = plan.whole[paper].named()
+        for file in glob(plan.path("evaluation", paper=paper, federation="*", label="*", seed="*")):
+            *name, seed = Path(file).parts[-5:-1]
+            if RunName(*name) in declared and seed[4:].isdecimal():
+                found.add(Training(*name, int(seed[4:])))
+    return sorted(found.difference(plan.trainings()))
+
+
+def check(plan: Plan) -> Freshness:
+    """The existing results that are of the plan, and those that are not.
+
+    It sets the times of results that are up to date to the order of their dependences.
+    """
+    folder, outdated, current, kept = _Folder(plan), set(), set(), set()
+    for stage, job in plan.jobs():
+        if stage not in RESULTS:
+            continue
+        outputs = {path for kind in folder.outputs(stage, job) for path in kind}
+        match folder.is_current(stage, job):
+            case True:
+                folder.put_times_right(stage, job)
+                current |= outputs
+                kept |= outputs if _is_kept(plan, stage, job) else set()
+            case False:
+                outdated |= {*folder.outputs(stage, job)[0]}
+    again = {x for one in plan.trainings() for x in _without_weights(plan, one._asdict(), current)}
+    return Freshness(outdated | again, current - again, kept - again)
+
+
+def is_complete(plan: Plan, current: Collection[str]) -> bool:
+    """Whether all results of a plan are `current`, so that Snakemake would find nothing to do.
+
+    False also for a user's own data, and if one of `UNSEALED` changed after the report: Snakemake
+    may then find something to do.
+    """
+    folder = _Folder(plan)
+    jobs = [(stage, job) for stage, job in plan.jobs() if stage in RESULTS]
+    results = {path for one in jobs for kind in folder.outputs(*one) for path in kind}
+    if not results.issubset(current) or any(downloads.table(x).local for x in plan.datasets()):
+        return False
+    unsealed = [path for pattern in UNSEALED for path in ROOT.glob(pattern)]
+    newest = max(path.stat().st_mtime_ns for path in unsealed)
+    return newest <= Path(plan.path("report_html")).stat().st_mtime_ns
+
+
+def list_open_jobs(plan: Plan) -> list[tuple[str, dict]]:
+    """The tunings, trainings and evaluations that are to be done -> [(stage, wildcards)]"""
+    current, found = check(plan).current, []
+    for stage, job in plan.jobs():
+        if stage in OF_RUNS:
+            needed = {"evaluate": ("train", "evaluate")}.get(stage, (stage,))
+            files = {plan.path(RESULTS[one][0][0], **job) for one in needed}
+            if not files.issubset(current):
+                found.append((stage, job))
+    return found
+
+
+def list_inputs(plan: Plan, stage: str, job: dict) -> list[str]:
+    """Files that a job reads, in the order of the digest `Made.inputs`.
+
+    Files are left out if their digest is in another file (shards, state, numbers of tables), or if
+    they only save time (of a run in `Run.settled_by`).
+    """
+    match stage:
+        case "tune":
+            return [plan.path("manifest", **job), *plan.weights(**job)]
+        case "partition":
+            dataset = plan.data(job["paper"], job["federation"]).dataset
+            return [plan.path("receipt", dataset=dataset)]
+        case "train":
+            return [plan.path("manifest", **job), *plan.weights(**job), *plan.choice(**job)]
+        case "evaluate":
+            return [plan.path("manifest", **job), *plan.weights(**job), plan.path("history", **job)]
+        case "metrics":
+            runs = (*plan.run_files("history", **job), *plan.run_files("evaluation", **job))
+            return [*runs, *plan.tuned("trials", **job)]
+        case "table" | "figure":
+            printed = plan.published(stage, job["paper"], job[stage])
+            frames = [plan.path(name, paper=job["paper"]) for name in ("metrics", "clients")]
+            data = plan.shown_data(**job) if stage == "figure" else []
+            return [*frames, *(str(ROOT / file) for file in printed), *data]
+    shown = layout.shown(
+        json.loads(plan.spec("report")), plan.path("results"), plan.path("figures")
+    )
+    return [*shown, *map(str, layout.templates(ROOT))]
+
+
+class _Folder:
+    """The files of a plan; each is read once."""
+
+    def __init__(self, plan: Plan):
+        self.plan = plan
+        self.content = cache(seals.content)
+
+    def outputs(self, stage: str, job: dict) -> list[list[str]]:
+        """The results of a job, see `RESULTS`."""
+        return [[self.plan.path(file, **job) for file in kind] for kind in RESULTS[stage]]
+
+    def has(self, training: Training) -> bool:
+        """Whether a training is finished, with all that it was made of."""
+        job, run = training._asdict(), RunName(*training[:3])._asdict()
+        tuned = [("tune", run)] if self.plan.run(**run).tuning else []
+        data = {"paper": training.paper, "federation": training.federation}
+        cuts = {self.plan.replicate(**one) for one in (job, *(run for _ in tuned))}
+        jobs = [("partition", {**data, "replicate": cut}) for cut in cuts]
+        return all(
+            self.is_current(*one) for one in (*jobs, *tuned, ("train", job), ("evaluate", job))
+        )
+
+    def is_current(self, stage: str, job: dict) -> bool | None:
+        """Whether the results of a job are the plan's, as far as their digests tell.
+
+        None if one is missing, which Snakemake notices itself.
+        """
+        says, beside, others = self.outputs(stage, job)
+        if not all(Path(path).exists() for path in (*says, *beside, *others)):
+            return None
+        try:
+            return all(self._is_of(path, stage, job, beside) for path in says)
+        except (DataError, OSError):
+            return False  # a file cannot be read
+
+    def put_times_right(self, stage: str, job: dict) -> None:
+        """Make outputs no older than their inputs, and nothing newer than now."""
+        read = [*list_inputs(self.plan, stage, job), *_list_companions(self.plan, stage, job)]
+        outputs = [path for kind in self.outputs(stage, job) for path in kind]
+        read = [path for path in read if Path(path).exists()]
+        with contextlib.suppress(OSError):  # another user's files, or a read-only disk
+            for path in (*read, *outputs):
+                if self._time(path) > time.time_ns():
+                    os.utime(path)
+            newest = max(map(self._time, read), default=0)
+            for path in outputs:
+                if self._time(path) < newest:
+                    os.utime(path, ns=(newest, newest))
+
+    def _is_of(self, path: str, stage: str, job: dict, beside: list[str]) -> bool:
+        made, read = seals.made(path), list_inputs(self.plan, stage, job)
+        if made is None or made.spec != self.plan.digest(stage, **job):
+            return False
+        if made.code != self.plan.code(stage, **job) and not _is_kept(self.plan, stage, job):
+            return False
+        if all(Path(one).exists() for one in read) and made.inputs != self._contents(read):
+            return False
+        if stage == LARGE and max(map(self._time, beside)) <= self._time(path):
+            return True
+        return made.beside == self._contents(beside)
+
+    def _contents(self, paths: list[str]) -> str:
+        return seals.combined(self.content(path) for path in paths)
+
+    def _time(self, path: str) -> int:
+        return Path(path).stat().st_mtime_ns
+
+
+def _is_kept(plan: Plan, stage: str, job: dict) -> bool:
+    """Whether a job is of a run that is shown and not selected."""
+    if stage not in OF_RUNS:
+        return False
+    *name, seed = job.values() if "seed" in job else (*job.values(), None)
+    seeds = plan.paper(name[0]).seeds_of(plan.run(*name)) if seed is None else [seed]
+    return plan.finished.issuperset(Training(*name, one) for one in seeds)
+
+
+def _list_companions(plan: Plan, stage: str, job: dict) -> list[str]:
+    """Other files that a job reads, whose times Snakemake compares."""
+    match stage:
+        case "evaluate":
+            return [plan.path("state", **job), *plan.settled_files(**job)]
+        case "report":
+            return plan.exhibits("table_csv", "figure_pdf", "figure_png", "figure_svg")
+    return []
+
+
+def _without_weights(plan: Plan, job: dict, current: Collection[str]) -> Iterator[str]:
+    """The results of a training whose weights its evaluation needs, if they are elsewhere."""
+    state = plan.path("state", **job)
+    if plan.path("evaluation", **job) not in current and seals.is_stand_in(state):
+        yield from (state, plan.path("history", **job))
+
+
+# --- Why a job would run again --------------------------------------------------------------------
+
+
+def record_modules(plan: Plan) -> None:
+    """Record the modules behind every digest of code in the plan."""
+    path = Path(plan.path("code"))
+    known = seals.Cache(path, REMEMBERED)
+    for roots in {plan.roots(stage, **job) for stage, job in plan.jobs()}:
+        known.find(provenance.code_digest(*roots), lambda roots=roots: provenance.modules(*roots))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    known.write()
+
+
+def explain(
+    plan: Plan, stage: str, job: dict, specification: Callable[[Path], dict]
+) -> Iterator[str]:
+    """A line for each change since a job was done, or one line that nothing changed.
+
+    Args:
+      specification: reads that of a training or an evaluation from its result.
+    """
+    if stage not in RESULTS:
+        yield f"a {stage} job keeps no record of what it was made of"
+        return
+    file = plan.path(RESULTS[stage][0][0], **job)
+    made = seals.made(file) if Path(file).exists() else None
+    if made is None:
+        yield f"{file} is not there yet, or is of an older version"
+        return
+    found: list[str] = []
+    if made.spec != plan.digest(stage, **job):
+        if stage in ("train", "evaluate"):
+            now = json.loads(plan.spec(stage, **job))
+            found += [_describe(*one) for one in compare(specification(Path(file)), now)]
+        found = found or ["specification changed"]
+    if made.code != plan.code(stage, **job):
+        found += _compare_code(plan, made.code, plan.roots(stage, **job))
+    read = list_inputs(plan, stage, job)
+    missing = [path for path in read if not Path(path).exists()]
+    if missing:
+        found += [f"{path} is missing" for path in missing]
+    elif made.inputs != seals.contents(*read):
+        found.append(f"an input has other content: {', '.join(read)}")
+    yield from found or [f"{file} is up to date"]
+
+
+def compare(before: Mapping, now: Mapping, where: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Differences of two mappings of JSON: dotted name, and both values, `GONE` for a missing one.
+
+    Args:
+      where: prefix of the names.
+    """
+    for name in sorted(before.keys() | now.keys()):
+        old, new = before.get(name, GONE), now.get(name, GONE)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            yield from compare(old, new, f"{where}{name}.")
+        elif old != new:
+            yield where + name, old, new
+
+
+def _compare_code(plan: Plan, then: str, roots: tuple[str, ...]) -> list[str]:
+    """Modules that differ from those behind the digest `then`."""
+    before = seals.Cache(plan.path("code")).get(then)
+    if before is None:
+        return [f"code changed; {plan.path('code')} does not have the modules it had before"]
+    return [_describe(*x, show=False) for x in compare(before, provenance.modules(*roots))]
+
+
+def _describe(name: str, old: object, new: object, show: bool = True) -> str:
+    """A difference in words, with both values if `show`."""
+    change = "is new" if old == GONE else "is gone" if new == GONE else "changed"
+    texts = ["null" if value == GONE else json.dumps(value) for value in (old, new)]
+    return f"{name} {change}" + f": {texts[0]} before, {texts[1]} now" * show
