@@ -1,10 +1,9 @@
 """Bring the runs of kept results into results/FOLDER, as if they had been made here.
 
 Specification and data must be the plan's: a run that differs is refused with a line, and the others
-are taken. Its code may differ: the report lists the commit of each run. Weights, histories and
-tunings that were made here are never replaced, and a run that has other numbers here is an error. A
-small file stands in for the weights, which packs lack; nothing is trained again unless something
-needs them.
+are taken. Its code may differ: the report lists the commit of each run. What was made here is never
+replaced. A small file stands in for the weights, which packs lack; nothing is trained again unless
+something needs them.
 """
 
 import argparse
@@ -14,14 +13,11 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-import h5py
-
 from fedlib import files, locks, seals
 from fedlib.cli import arguments, run
 from fedlib.errors import DataError
 from fedlib.report import packs
 from fedlib.report.pages.origin import attributes
-from fedlib.results import opened
 from fedlib.workflow import freshness
 from fedlib.workflow.plan import Plan
 
@@ -105,45 +101,35 @@ def take(plan: Plan, result: PackedResult) -> str:
     """Take a tuning or a run, unless it is here -> what became of it
 
     Raises:
-      DataError: if it is not the plan's, or has other numbers here.
+      DataError: if its specification or an input differs, or a file is damaged.
     """
-    if not all(path.exists() for path in result.theirs.values()):
+    theirs, ours = result.theirs, result.ours
+    if not all(path.exists() for path in theirs.values()):
         return "unfinished there"
-    _adopt(plan, result)
-    here = {name: path for name, path in result.ours.items() if path.exists()}
-    for name, path in here.items():
-        _check_numbers(result.theirs[name], path)
-    weights = [Path(plan.path("state", **result.job))] if "history" in result.ours else []
-    is_own = any(path.exists() for path in (*here.values(), *weights))
-    is_own = is_own and not any(map(seals.is_stand_in, weights))
-    same = [files.digest(path) == files.digest(result.theirs[name]) for name, path in here.items()]
-    if here == result.ours and (is_own or all(same)):
+    found = [(stage, _checked(plan, stage, result)) for stage in result.stages]
+    weights = [Path(plan.path("state", **result.job))] if "history" in ours else []
+    if any(x.exists() and not seals.is_stand_in(x) for x in weights or ours.values()):
         return "here already"
-    if is_own:
-        return "begun here, and left so"
-    with files.folder_instead(next(iter(result.ours.values())).parent) as new:
-        for path in result.theirs.values():
+    # After all checks, as the evaluation was made from the history as it is. From now on their code
+    # is the plan's.
+    for stage, made in found:
+        read = seals.contents(*_inputs(plan, stage, result))
+        made = made._replace(code=plan.code(stage, **result.job), inputs=read)
+        seals.write_made(theirs[FILES[stage][-1]], made)
+    if all(
+        x.exists() and files.digest(x) == files.digest(theirs[name]) for name, x in ours.items()
+    ):
+        return "here already"
+    with files.folder_instead(next(iter(ours.values())).parent) as new:
+        for path in theirs.values():
             shutil.copyfile(path, new / path.name)
         for path in weights:
-            seals.stand_in(new / path.name, _state(result.theirs["history"]))
+            seals.stand_in(new / path.name, _state(theirs["history"]))
     return "taken"
 
 
-def _adopt(plan: Plan, result: PackedResult) -> None:
-    """Check that a result is the plan's, and let its copy in the pack say that its code is.
-
-    Raises:
-      DataError: if its specification or an input differs, or a file is damaged.
-    """
-    found = [(stage, _checked(plan, stage, result)) for stage in result.stages]
-    for stage, made in found:  # after all checks: the evaluation was made from the history as it is
-        code, read = plan.code(stage, **result.job), _inputs(plan, stage, result)
-        file = result.theirs[FILES[stage][-1]]
-        seals.write_made(file, made._replace(code=code, inputs=seals.contents(*read)))
-
-
 def _checked(plan: Plan, stage: str, result: PackedResult) -> seals.Made:
-    """What the result of a stage was made of; see `_adopt`."""
+    """What the result of a stage was made of; see `take`."""
     for name in FILES[stage]:
         seals.checked(file := result.theirs[name])
     made, read = seals.made(file), _inputs(plan, stage, result)
@@ -168,24 +154,3 @@ def _inputs(plan: Plan, stage: str, result: PackedResult) -> list[str]:
 def _state(history: Path) -> str:
     """Digest of the weights of a history."""
     return str(attributes(history)[0].get("state_sha256"))
-
-
-def _check_numbers(theirs: Path, ours: Path) -> None:
-    """Raise DataError if two results of one specification have different numbers."""
-    if theirs.suffix != ".h5" or seals.made(ours).spec != seals.made(theirs).spec:
-        return
-    if _numbers(theirs) != _numbers(ours):
-        raise DataError(f"{ours} has other numbers than {theirs}: delete it to take those")
-
-
-def _numbers(path: Path) -> dict[str, bytes]:
-    """All arrays of a result, without its provenance."""
-    arrays: dict[str, bytes] = {}
-
-    def add(name: str, item: h5py.Dataset | h5py.Group) -> None:
-        if isinstance(item, h5py.Dataset):
-            arrays[name] = item[()].tobytes()
-
-    with opened(path) as file:
-        file.visititems(add)
-    return arrays

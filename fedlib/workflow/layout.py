@@ -30,7 +30,6 @@ PATHS = {
     "left_out": "results/{folder}/left_out.json",
     "specification": "results/{folder}/specifications/{digest}.json",
     "budget": "results/{folder}/budget.json",
-    "kept": "results/{folder}/kept.json",
     "figures": "figures/{folder}",
     **{f"table_{form}": f"{_TABLE}.{form}" for form in ("csv", "md", "tex", "json")},
     **{f"figure_{form}": f"{_FIGURE}.{form}" for form in ("pdf", "png", "svg", "json")},

@@ -174,10 +174,13 @@ def selected(paper: Paper, config: Mapping, finished: Collection[Training] = ())
     single = seeds_by_run(config["runs"] or ())
     chosen = [name for name, run in paper.named().items() if _is_chosen(name, run, config)]
     needed = {seed for name in chosen for seed in single.get(str(name), ())}
+    done: dict[tuple, set[int]] = {}
+    for *name, seed in finished:
+        done.setdefault(tuple(name), set()).add(seed)
     runs = []
     for name, run in paper.named().items() if chosen else ():
         seeds = tuple(single.get(str(name)) or config["seeds"] or paper.seeds_of(run))
-        more = {x.seed for x in finished if x[:3] == name}
+        more = done.get(name, set())
         if name in chosen or more.issuperset({*seeds, *needed}):
             rounds = min(run.rounds, config["rounds"] or run.rounds)
             seeds = _ordered(more.union(seeds), paper.seeds_of(run)) if more else seeds

@@ -16,8 +16,6 @@ from fedlib.errors import ConfigError
 from fedlib.workflow.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
-# What follows the name of the program in the call of Snakemake that runs everything.
-OPTIONS = "--cores 1 --rerun-triggers mtime code".split()
 
 
 def read(target: str, **values: str):
@@ -37,32 +35,19 @@ def steps(target: str, **values: str) -> list[str]:
     return [" ".join(step[1:]) for step in found]
 
 
-def test_every_command_has_a_module_that_carries_it_out():
-    for name, command in arguments.COMMANDS.items():
-        text = (ROOT / f"fedlib/cli/{command.module or name}.py").read_text(encoding="utf-8")
-        assert "\ndef main(args: argparse.Namespace) -> None:\n" in text
-
-
 @pytest.mark.parametrize(
     "words, message",
     [
         (["no"], "invalid choice: 'no' .choose from 'run', 'plan'"),
         (["list", "--cores", "1"], "list does not know --cores; it takes KIND, NAME, --conf"),
-        (["list", "methods", "fedmix", "x"], "list does not know x; it takes KIND, NAME, "),
         (["clean", "--conf", "seeds=[1]"], "clean does not know --conf 'seeds=.1.'"),
-        (["why"], "the following arguments are required: STAGE"),
-        (["keep"], "the following arguments are required: paper"),
+        (["why"], "required: STAGE"),
     ],
 )
 def test_words_that_are_no_command_are_refused_in_a_line(words, message):
     with pytest.raises(ConfigError, match=message) as raised:
         arguments.read(words)
     assert "\n" not in str(raised.value)
-
-
-def test_a_target_that_does_not_exist_is_refused_with_those_there_are():
-    with pytest.raises(ConfigError, match="make has the targets demo, .*clean; got 'demos'"):
-        read("demos")
 
 
 def test_a_run_cuts_the_shards_and_then_makes_everything(tmp_path, monkeypatch):
@@ -89,10 +74,9 @@ def test_each_target_has_its_scale_and_each_tag_its_folder(target, scale):
 
 
 def test_options_of_snakemake_come_before_the_configuration():
-    args = read("demo", ARGS=" ".join(OPTIONS), CONFIG="tag=a")
+    args = read("demo", ARGS="--cores 1 -R train", CONFIG="tag=a")
     for step in run.steps(args, arguments.plan(args)):
-        at = step.index("--cores")
-        assert step[at : at + len(OPTIONS) + 3] == [*OPTIONS, "--config", "scale=demo", "tag=a"]
+        assert " ".join(step).endswith("--cores 1 -R train --config scale=demo tag=a")
 
 
 def test_a_plan_is_of_the_jobs_that_snakemake_runs_with_these_options(monkeypatch):
@@ -103,14 +87,9 @@ def test_a_plan_is_of_the_jobs_that_snakemake_runs_with_these_options(monkeypatc
     assert given == [["-R", "train", "--config", "scale=demo", "papers=[pfedmm]"]]
 
 
-def test_options_of_snakemake_may_be_given_to_the_command_too():
-    args = arguments.read(["run", "--config", "scale=full", "--cores", "1", "--forceall"])
-    assert (args.config, args.options) == (["scale=full"], ["--cores", "1", "--forceall"])
-
-
-@pytest.mark.parametrize("option", ["-n", "-np", "--dry-run", "--dryrun"])
-def test_a_preview_is_known_by_its_options(option):
-    assert run.is_preview(read("demo", ARGS=f"--cores 1 {option}").options)
+def test_a_preview_is_known_by_its_options():
+    for option in ("-n", "-np", "--dry-run", "--dryrun"):
+        assert run.is_preview(read("demo", ARGS=f"--cores 1 {option}").options)
     assert not run.is_preview(read("demo", ARGS="--cores 1").options)
 
 
@@ -123,19 +102,17 @@ def test_a_configuration_file_counts_for_folder_and_steps(tmp_path):
         assert step[step.index("--configfile") + 1] == str(file)
 
 
-@pytest.mark.parametrize("given", ["seeds=[0, 1]", "seeds=[ 0 , 1 ] tag=a", "tag=a seeds=[0,\n1]"])
-def test_brackets_keep_the_items_of_a_list_together(given):
-    args = read("plan", CONFIG=given)
-    assert arguments.plan(args).config["seeds"] == [0, 1]
-    assert len(args.config) == 2 + ("tag" in given)
+def test_brackets_and_quotes_keep_the_items_of_a_list_together():
+    args = read("plan", CONFIG="seeds=[0,\n1] tag=a labels='fedem fedavg'")
+    config = arguments.plan(args).config
+    assert len(args.config) == 4 and config["seeds"] == [0, 1]
+    assert config["labels"] == ["fedem", "fedavg"]
+    assert read("list", WHAT="methods 'one step'").name == "one step"
 
 
-@pytest.mark.parametrize(
-    "target, scale, better", [("demo", "reduced", "reduced"), ("reduced", "full", "reproduce")]
-)
-def test_a_scale_that_is_not_that_of_the_target_is_refused(target, scale, better):
-    with pytest.raises(ConfigError, match=f"^make {target} is at .*={scale}; .*: make {better}$"):
-        read(target, SCALE=scale)
+def test_a_scale_that_is_not_that_of_the_target_is_refused():
+    with pytest.raises(ConfigError, match="^make reduced is at .*=full; .*: make reproduce$"):
+        read("reduced", SCALE="full")
     assert plan("demo", SCALE="demo").scale == "demo"
 
 
@@ -143,11 +120,6 @@ def test_slots_that_are_no_number_are_refused_before_snakemake_reads_them(monkey
     monkeypatch.setenv("FEDLIB_GPU_SLOTS", "x")
     with pytest.raises(ConfigError, match="FEDLIB_GPU_SLOTS must be a whole number .* got 'x'"):
         run.main(read("demo"))
-
-
-def test_quotes_keep_the_words_of_a_value_together():
-    assert plan("plan", CONFIG='seeds="0 1"').config["seeds"] == [0, 1]
-    assert read("list", WHAT="methods 'one step'").name == "one step"
 
 
 def test_other_targets_are_commands_at_scale_about_what_is_named():
@@ -213,50 +185,28 @@ def test_the_report_is_written_from_what_is_there(tmp_path, monkeypatch):
     [paper] = json.loads(text)["papers"]
     assert paper["name"] == "fedmix" and not paper["figures"]
     assert [table["name"] for table in paper["tables"]] == ["criteria"]
-    assert " ".join(words) == (
-        "scripts/report.py --spec @/dev/stdin"
-        " --md results/reduced/REPORT.md --html results/reduced/report.html"
-        " --results results/reduced --figures figures/reduced"
-    )
-
-
-def test_an_option_that_a_command_does_not_know_is_refused():
-    with pytest.raises(ConfigError, match="PAPER or ARGS: keep does not know --snakmake; it takes"):
-        read("keep", ARGS="--snakmake")
+    assert " --md results/reduced/REPORT.md --html results/reduced/report.html" in " ".join(words)
 
 
 NONSENSE = [
     ("CONFIG", "budget=10", "budget must be a number of minutes, hours or days, such as 30m"),
     ("CONFIG", "budget=0h", "2d, got '0h'"),
-    ("CONFIG", "budget=-1h", "2d, got '-1h'"),
     ("CONFIG", "runs=pfedmm/digits/nobody", "nearest: pfedmm/digits/local, "),
-    (
-        "CONFIG",
-        "tag=; touch x",
-        "a configuration value is given as key=value, without blanks, got 'touch'",
-    ),
-    ("CONFIG", "tag=$(touch x)", r"got 'x\)'"),
-    ("CONFIG", "tag=`touch`", "tag must consist of at most 40 lower-case letters and digits"),
+    ("CONFIG", "tag=; touch x", "key=value, without blanks, got 'touch'"),
     ("CONFIG", "tag=a/../../../x", "digits, got 'a/../../../x'"),
-    ("CONFIG", "tag=*", r"digits, got '\*'"),
     ("CONFIG", "tag=" + "a" * 255, "at most 40"),
-    ("CONFIG", "tag='a", 'CONFIG: No closing quotation in "tag=\'a"'),
-    ("CONFIG", "seeds=[1,2", r"seeds must be null or a list of whole numbers, got '\[1,2'"),
-    ("CONFIG", "labels=fedem]", r"labels must be null or a list of names, got 'fedem\]'"),
-    ("CONFIG", "seeds=" + "1" * 26, r"seeds must be in \[0, 4294967295\]"),
+    ("CONFIG", "tag='a", "CONFIG: No closing quotation"),
+    ("CONFIG", "seeds=[1,2", r"seeds must be .* list of whole numbers, got '\[1,2'"),
     ("CONFIG", "raw=/etc/passwd", "raw must be a folder, got '/etc/passwd', which is a file"),
     ("CONFIG", "raw='{threads} b'", "raw must be a path without braces"),
     ("CONFIG", "raw=http://x", "raw must be a folder, got 'http://x'"),
     ("CONFIG", "mirror=ftp://x", r"mirror must be a folder or an address \(http://, "),
     ("CONFIG", "scale=full", "the scale is given by the target or by SCALE"),
-    ("ARGS", "--config tag=a", "give configuration values as CONFIG=..., not in ARGS"),
     ("ARGS", "--config=tag=a", "give configuration values as CONFIG=..., not in ARGS"),
     ("ARGS", "-C tag=a", "give configuration values as CONFIG=..., not in ARGS"),
-    ("ARGS", "--configfile", "ARGS: .*expected at least one argument"),
     ("ARGS", "--configfile no.yaml", "cannot read no.yaml: No such file"),
-    ("ARGS", "'", "ARGS: No closing quotation"),
+    ("ARGS", "--snakmake", "ARGS: clean does not know --snakmake; it takes"),
     ("SCALE", "demo data", "scale: unknown 'demo data'; known: demo, reduced, full"),
-    ("SCALE", "../x", "scale: unknown '../x'"),
 ]
 
 
@@ -265,6 +215,8 @@ def test_a_value_that_makes_no_sense_is_refused(name, value, message):
     with pytest.raises(ConfigError, match=message) as raised:
         plan("clean", **{name: value})
     assert "\n" not in str(raised.value)
+    with pytest.raises(ConfigError, match="make has the targets demo, .*clean; got 'demos'"):
+        read("demos", **{name: value})
 
 
 def test_a_file_that_is_not_text_is_refused(tmp_path):
@@ -293,15 +245,11 @@ def test_clean_deletes_the_folders_of_one_scale_and_tag_and_nothing_else(tmp_pat
         (tmp_path / name / "x").mkdir(parents=True)
     (tmp_path / "results/demo-a/x/file").write_bytes(bytes(1_250_000))
     found = folders("tag=a")
-    assert [(str(path), clean.size(path)) for path in found] == [
-        ("results/demo-a", "1.2 MB in 1 file"),
-        ("figures/demo-a", "0.0 MB in 0 files"),
-    ]
+    assert [*map(str, found)] == ["results/demo-a", "figures/demo-a"]
+    assert [*map(clean.size, found)] == ["1.2 MB in 1 file", "0.0 MB in 0 files"]
     clean.clean(found)
-    assert content(tmp_path) == [
-        *("data", "data/raw", "data/raw/x", "figures", "results", "results/demo"),
-        "results/demo/x",
-    ]
+    assert {"results/demo/x", "data/raw/x", "figures"} <= {*content(tmp_path)}
+    assert not [name for name in content(tmp_path) if "demo-a" in name]
 
 
 def test_clean_deletes_a_link_and_not_what_it_leads_to(tmp_path, folders):
@@ -367,32 +315,16 @@ def run_make(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.slow
-def test_make_says_that_a_python_is_not_used_where_there_is_one(checkout):
-    told = run_make(checkout, "help", "PYTHON=python9").stdout.splitlines()
-    assert told[0].startswith("PYTHON=python9 only makes .venv, which is there; to make it anew")
-    assert told[1:] == run_make(checkout, "help").stdout.splitlines()
-
-
-@pytest.mark.slow
 def test_make_deletes_and_runs_nothing_for_a_value_that_makes_no_sense(checkout):
     before = content(checkout.parent)
-    values = ["CONFIG=tag=; touch x", "CONFIG=tag=`touch`", "CONFIG=tag='; touch x'"]
-    values += ["CONFIG=tag=$$(touch x)", "CONFIG=tag=$(shell touch x)", "CONFIG=$(error no)"]
-    values += ["SCALE=$(shell touch x)"]
+    values = ["CONFIG=tag=`touch`", "CONFIG=tag='; touch x'", "CONFIG=tag=$$(touch x)"]
+    values += ["CONFIG=tag=$(shell touch x)", "CONFIG=$(error no)", "SCALE=$(shell touch x)"]
     for value in values:
         done = run_make(checkout, "clean", value)
         assert done.returncode == 2, value
         assert done.stderr.startswith("error: "), (value, done.stderr)
         assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) == 2, done.stderr
         assert content(checkout.parent) == before, value
-
-
-@pytest.mark.slow
-def test_make_clean_deletes_one_folder_of_results(checkout):
-    done = run_make(checkout, "clean", "CONFIG=tag=a")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("results/demo-a: 0.0 MB in 0 files\nDeleted.\n")
-    assert content(checkout / "results") == ["demo", "demo/x"]
 
 
 @pytest.mark.slow
@@ -416,18 +348,13 @@ def test_who_sits_at_a_terminal_is_asked_before_anything_is_deleted(checkout, an
     assert (checkout / "results/demo").exists() == stays
 
 
-@pytest.mark.parametrize("given", ["config=tag=a", "VENV=x"])
-def test_a_misspelt_variable_of_make_is_refused_with_those_there_are(given):
-    done = run_make(ROOT, "-n", "help", given)
-    assert done.returncode == 2
-    [line] = done.stderr.splitlines()
-    name = given.partition("=")[0]
-    assert f"unknown variable {name}; there are ARGS CONFIG FILE FROM PAPER " in line
-
-
-@pytest.mark.parametrize("given", ["CONFIG=tag=a", "SHELL=/bin/sh"])
-def test_a_variable_of_make_is_not_refused(given):
-    assert run_make(ROOT, "-n", "help", given).returncode == 0
+def test_a_misspelt_variable_of_make_is_refused_with_those_there_are():
+    for given in ("config=tag=a", "VENV=x"):
+        done = run_make(ROOT, "-n", "help", given)
+        [line] = done.stderr.splitlines()
+        name = given.partition("=")[0]
+        assert f"unknown variable {name}; there are ARGS CONFIG FILE FROM PAPER " in line
+    assert run_make(ROOT, "-n", "help", "CONFIG=tag=a").returncode == 0
 
 
 def test_of_a_lock_that_pip_cannot_satisfy_the_last_error_is_told(tmp_path):

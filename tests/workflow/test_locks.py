@@ -212,12 +212,6 @@ def test_the_job_of_a_living_workflow_is_no_orphan(tmp_path, hold):
         os.kill(int(leader.said), signal.SIGKILL)
 
 
-def test_a_job_that_was_started_by_hand_is_no_orphan(tmp_path, hold):
-    with process(JOB, tmp_path / "lock", 0) as holder:
-        hold(tmp_path)
-        refused(tmp_path, holder.pid)
-
-
 def test_another_job_of_the_same_workflow_is_no_orphan(tmp_path, hold):
     hold(tmp_path)
     with process(JOB, tmp_path / "lock", 0) as holder:

@@ -58,20 +58,10 @@ def test_jobs_come_after_what_they_read(toy):
 # --- Paths ----------------------------------------------------------------------------------------
 
 
-def test_a_tag_gives_a_folder_of_its_own(toy):
-    made = toy({"scale": "reduced", "tag": "quick"})
+def test_a_tag_gives_a_folder_of_its_own_and_raw_files_may_be_elsewhere(toy):
+    made = toy({"scale": "reduced", "tag": "quick", "raw": "/shared/raw"})
     assert made.path("report") == "results/reduced-quick/REPORT.md"
     assert made.path("figure_pdf", paper="toy", figure="f") == "figures/reduced-quick/toy/f.pdf"
-
-
-def test_wildcards_that_are_not_given_stay(toy):
-    assert toy().path("state", paper="toy", seed=0) == (
-        "results/demo/runs/toy/{federation}/{label}/seed0/state.pt"
-    )
-
-
-def test_the_folder_of_raw_files_may_be_elsewhere(toy):
-    made = toy({"raw": "/shared/raw"})
     assert made.receipts() == ["/shared/raw/digits.json", "/shared/raw/mnist.json"]
 
 
@@ -81,14 +71,6 @@ def test_no_two_outputs_share_a_path(toy):
     paths += made.run_files("checkpoints", "toy")
     assert len(set(paths)) == len(paths)
     assert len(set(PATHS.values())) == len(PATHS)
-
-
-@pytest.mark.parametrize("weights", downloads.weights())
-def test_pretrained_weights_are_downloaded_like_a_data_set(weights, toy):
-    made = toy(runs=[toy_run(), toy_run(label="fedem", weights=weights)])
-    assert weights in made.datasets()
-    assert made.weights("toy", "digits", "fedavg") == []
-    assert made.weights("toy", "digits", "fedem") == [f"data/raw/{weights}.json"]
 
 
 def test_each_module_of_a_run_may_have_weights_and_none_is_downloaded_twice(toy):
@@ -106,8 +88,9 @@ def test_each_module_of_a_run_may_have_weights_and_none_is_downloaded_twice(toy)
     run = {"paper": "toy", "federation": "digits", "label": "fedem", "seed": 3}
     line = commands.command(made, "train", **run)
     assert f" --weights {' '.join(receipts)} " in line
+    assert made.weights("toy", "digits", "fedavg") == []
     modules["gate"]["weights"] = "imagenet"
-    with pytest.raises(ConfigError, match=r"modules\[gate\].weights: unknown 'imagenet'; known: "):
+    with pytest.raises(ConfigError, match=r"modules\[gate\].weights: unknown 'imagenet'"):
         toy(runs=[toy_run(modules=modules)])
 
 
@@ -183,9 +166,7 @@ def test_there_is_a_partition_for_the_seeds_of_every_run_on_it(recut):
 def test_a_partition_of_one_seed_is_named_by_it(recut):
     stage, wildcards = shell.job("partition", "toy/digits/seed4")
     assert recut().path("shards", **wildcards) == "results/demo/shards/toy/digits/seed4.h5"
-    command = commands.command(recut(), stage, **wildcards)
-    assert '"replicate":4' in command
-    assert command.endswith("--manifest results/demo/shards/toy/digits/seed4.json")
+    assert '"replicate":4' in commands.command(recut(), stage, **wildcards)
     stage, wildcards = shell.job("train", "toy/digits/fedem/seed4")
     train = commands.command(recut(), stage, **wildcards)
     assert " --shards results/demo/shards/toy/digits/seed4.h5 " in train
@@ -220,13 +201,6 @@ def test_a_training_specification_is_the_run_s_and_the_seed_s(toy):
     }
 
 
-def test_a_specification_does_not_depend_on_the_order_of_keys(toy):
-    there = toy(runs=[toy_run(params={"a": 1, "b": {"c": 2, "d": 3}})])
-    back = toy(runs=[toy_run(params={"b": {"d": 3, "c": 2}, "a": 1})])
-    for stage, wildcards in there.jobs():
-        assert there.spec(stage, **wildcards) == back.spec(stage, **wildcards)
-
-
 def test_what_is_only_shown_is_in_the_exhibits_and_not_in_the_training(toy):
     plain, shown = toy(), toy(runs=[toy_run(title="Shown", notes=("odd",)), toy_run(label="fedem")])
     job = {"paper": "toy", "federation": "digits", "label": "fedavg", "seed": 3}
@@ -236,33 +210,11 @@ def test_what_is_only_shown_is_in_the_exhibits_and_not_in_the_training(toy):
 
 def test_an_exhibit_has_its_runs_row_by_row(toy):
     spec = json.loads(toy().spec("table", paper="toy", table="main"))
-    assert [(run["label"], run["federation"]) for run in spec["runs"]] == [
-        ("fedavg", "digits"),
-        ("fedavg", "mnist"),
-        ("fedem", "digits"),
-        ("fedem", "mnist"),
-    ]
-    assert spec["federations"][0] == {
-        "name": "digits",
-        "dataset": "digits",
-        "params": {},
-        "partition": {"kind": "iid", "num_clients": 4, "train_fraction": 0.8},
-        "seed": 0,
-        "title": "Digits",
-        "family": "Digits",
-        "partition_label": "iid",
-        "notes": ["digits is small"],
-        "per_seed": False,
-    }
-    head = {key: spec[key] for key in ("paper", "name", "kind", "seeds", "scale", "published")}
-    assert head == {
-        "paper": "toy",
-        "name": "main",
-        "kind": "accuracy",
-        "seeds": [3, 4],
-        "scale": "demo",
-        "published": "table1",
-    }
+    cells = [f"{run['label']} {run['federation']}" for run in spec["runs"]]
+    assert cells == ["fedavg digits", "fedavg mnist", "fedem digits", "fedem mnist"]
+    assert [data["title"] for data in spec["federations"]] == ["Digits", "Mnist"]
+    told = [spec[key] for key in ("paper", "name", "kind", "seeds", "scale", "published")]
+    assert told == ["toy", "main", "accuracy", [3, 4], "demo", "table1"]
 
 
 def test_a_run_may_have_seeds_of_its_own_and_exhibits_show_those_that_all_have(toy):
@@ -304,25 +256,14 @@ def test_single_runs_may_be_selected_with_single_seeds(toy):
         made("fedem/3")
 
 
-def test_an_exhibit_whose_runs_have_no_seed_in_common_is_refused(toy):
-    with pytest.raises(ConfigError, match="labels: there is no seed that all of its runs have"):
-        toy(runs=[toy_run(), toy_run(label="fedem", seeds=(5,))], federations=("digits",))
-
-
 def test_metrics_are_told_every_run_and_its_seeds(toy):
     asked = toy({"seeds": [7]})
     spec = json.loads(asked.spec("metrics", paper="toy"))
     fedem = {"paper": "toy", "federation": "digits", "label": "fedem", "seed": 7}
-    assert len(spec["runs"]) == 4
-    assert spec["runs"][1] == {
-        "federation": "digits",
-        "dataset": "digits",
-        "partition": "iid",
-        "label": "fedem",
-        "method": "fedem",
-        "seeds": [7],
-        "specs": [[asked.digest(stage, **fedem) for stage in ("train", "evaluate")]],
-    }
+    told = {key: spec["runs"][1][key] for key in ("federation", "label", "seeds", "specs")}
+    digests = [asked.digest(stage, **fedem) for stage in ("train", "evaluate")]
+    names = {"federation": "digits", "label": "fedem"}
+    assert len(spec["runs"]) == 4 and told == {**names, "seeds": [7], "specs": [digests]}
 
 
 def test_specifications_that_list_runs_are_files_as_an_argument_is_limited(toy, tmp_path):
@@ -409,21 +350,6 @@ def test_an_exhibit_that_is_left_without_runs_is_dropped(toy):
         made.spec("table", paper="toy", table="only")
 
 
-def test_a_federation_leaves_an_exhibit_with_its_last_run(toy):
-    runs = [toy_run("digits", "fedavg"), toy_run("mnist", "fedem")]
-    made = toy({"labels": ["fedavg"]}, runs=runs)
-    assert made.papers["toy"].tables["main"].federations == ("digits",)
-
-
-def test_runs_need_not_exist_for_every_pair_of_an_exhibit(toy):
-    made = toy(runs=[toy_run("digits", "fedavg"), toy_run("mnist", "fedem")])
-    spec = json.loads(made.spec("table", paper="toy", table="main"))
-    assert [(run["label"], run["federation"]) for run in spec["runs"]] == [
-        ("fedavg", "digits"),
-        ("fedem", "mnist"),
-    ]
-
-
 def test_capped_rounds_are_in_the_specifications_and_in_every_exhibit(toy):
     runs = [toy_run(), toy_run(label="fedem", rounds=3)]
     made = toy({"rounds": 5, "tag": "quick"}, runs=runs)
@@ -435,28 +361,16 @@ def test_capped_rounds_are_in_the_specifications_and_in_every_exhibit(toy):
     assert toy().folder_note == ""
 
 
-def rounds_shown(paper):
-    """The rounds that figures over rounds name: by figure, or by figure and federation."""
-    over = {n: f for n, f in paper.figures.items() if hasattr(f, "rounds")}
-    return {name: figure.params.get("rounds") for name, figure in over.items()}
+def test_figures_ask_for_no_round_that_capped_runs_never_come_to():
+    def shown(paper):
+        return [x.rounds for x in paper.figures.values() if getattr(x, "rounds", None)]
 
-
-@pytest.mark.parametrize("cap", [1, 3])
-def test_figures_ask_for_no_round_that_capped_runs_never_come_to(cap):
-    given = {"papers": ["fedmoe"], "rounds": cap, "tag": "x"}
-    made = Plan(config.read([ROOT / "config.yaml"]) | given)
-    shown = rounds_shown(made.papers["fedmoe"])
-    assert len(shown) == 2
-    for rounds in shown.values():
+    made = Plan({"papers": ["fedmoe"], "rounds": 3, "tag": "x"})
+    for rounds in shown(made.papers["fedmoe"]):
         for asked in rounds.values() if isinstance(rounds, dict) else [rounds]:
-            assert asked and max(asked) <= cap
-
-
-@pytest.mark.parametrize("paper", ["fedmix", "fedmoe"])
-def test_figures_of_whole_runs_show_every_round_that_is_declared(paper):
-    # Federations of one figure have 100 rounds and 5.
-    made = Plan(config.read([ROOT / "config.yaml"]) | {"papers": [paper], "scale": "full"})
-    assert rounds_shown(made.papers[paper]) == rounds_shown(made.declared[paper])
+            assert asked and max(asked) <= 3
+    whole = Plan({"papers": ["fedmoe"], "scale": "full"})  # federations have 100 rounds and 5
+    assert shown(whole.papers["fedmoe"]) == shown(whole.declared["fedmoe"]) != []
 
 
 # --- Errors ---------------------------------------------------------------------------------------
@@ -467,29 +381,22 @@ def test_figures_of_whole_runs_show_every_round_that_is_declared(paper):
     [
         ({"paper": ["toy"]}, "config: unknown 'paper'; known: scale, papers, "),
         ({"device": "gpu"}, "device: unknown 'gpu'; known: auto, cpu, cuda"),
-        (
-            {"executor": "vmap"},
-            "executor: unknown 'vmap'; known: auto, loop, traced, traced:onednn, batched, graphs",
-        ),
-        ({"papers": "tiy"}, "papers: unknown paper 'tiy'; known: "),
-        ({"papers": []}, "papers is empty; null stands for all"),
+        ({"executor": "vmap"}, "executor: unknown 'vmap'; known: auto, loop, traced"),
+        ({"papers": []}, "papers is empty"),
         ({"labels": ["fedm"]}, "labels: unknown 'fedm'; toy at scale demo: fedavg, fedem"),
         ({"federations": "emnist"}, "federations: unknown 'emnist'; toy .*: digits, mnist"),
-        ({"seeds": ["one"]}, "seeds must be null or a list of whole numbers, got \\['one'\\]"),
-        ({"seeds": [-1]}, "seeds must be in \\[0, 4294967295\\], got \\[-1\\]"),
+        ({"seeds": ["one"]}, r"seeds must be .* whole numbers, got \['one'\]"),
+        ({"seeds": [-1]}, r"seeds must be in \[0, 4294967295\], got \[-1\]"),
         ({"seeds": [1, 1]}, "seeds: 1 is given 2 times"),
-        ({"seeds": [True]}, "seeds must be null or a list of whole numbers"),
         ({"rounds": 5}, "rounds: 5 needs a tag, such as tag: mine"),
         ({"rounds": 0, "tag": "a"}, "rounds must be a whole number from 1, got 0"),
-        ({"rounds": "few", "tag": "a"}, "rounds must be a whole number from 1, got 'few'"),
         ({"raw": 3}, "raw must be a path, got 3"),
-        ({"mirror": ["a"]}, "mirror must be a path, got \\['a'\\]"),
+        ({"federations": ["digits"], "labels": ["local"]}, "toy has no run left"),
     ],
 )
 def test_a_wrong_configuration_is_named_with_the_choices(toy, given, message):
-    real_names = "tiy" in str(given)
     with pytest.raises(ConfigError, match=message):
-        Plan(given) if real_names else toy(given)
+        toy(given, runs=[toy_run(), toy_run(label="fedem"), toy_run("mnist", "local")])
 
 
 def test_raw_files_may_come_from_another_source_which_is_noted(declare):
@@ -514,12 +421,6 @@ def test_raw_files_may_come_from_another_source_which_is_noted(declare):
         Plan({"sources": ["mnist"]})
 
 
-def test_a_selection_without_any_run_is_refused(toy):
-    runs = [toy_run("digits", "fedavg"), toy_run("mnist", "fedem")]
-    with pytest.raises(ConfigError, match="toy has no run left; .* digits/fedavg, mnist/fedem"):
-        toy({"federations": ["digits"], "labels": ["fedem"]}, runs=runs)
-
-
 def test_filters_leave_out_a_paper_without_such_runs_unless_it_is_named(declare):
     other = [toy_run("digits", "local")]
     declare(one=toy_paper(name="one"), two=toy_paper(name="two", runs=other))
@@ -528,71 +429,35 @@ def test_filters_leave_out_a_paper_without_such_runs_unless_it_is_named(declare)
         Plan({"labels": ["fedem"], "papers": ["one", "two"]})
 
 
-MAIN = toy_paper().tables["main"]
+MAIN, DATA = toy_paper().tables["main"], toy_paper().data
+
+
+def wrong(**changes):
+    """Data of which the second has these changes."""
+    return {"data": (DATA[0], replace(DATA[1], **changes))}
 
 
 @pytest.mark.parametrize(
     "changes, message",
     [
         ({"name": "tiy"}, r"papers.toy: declare\('demo'\) returned the paper 'tiy' at 'demo'"),
-        ({"scale": "full"}, "returned the paper 'toy' at 'full'"),
         ({"seeds": (1, 1)}, r"papers.toy.seeds: 1 is given 2 times"),
         ({"runs": [toy_run(), toy_run()]}, "papers.toy.runs: 'digits/fedavg' is given 2 times"),
         ({"runs": [toy_run(label="a/b")]}, "papers.toy.runs: the name 'a/b' must match"),
         ({"runs": [toy_run(label="..")]}, "papers.toy.runs: the name '..' must match"),
-        (
-            {"runs": [toy_run(method="fedm")]},
-            r"papers.toy.runs\[digits/fedavg\].method: unknown 'fedm'; nearest: fedem",
-        ),
-        (
-            {"runs": [toy_run(model="cnn")]},
-            r"papers.toy.runs\[digits/fedavg\].model: unknown 'cnn'; known: .*mlp",
-        ),
-        (
-            {"runs": [toy_run(weights="imagenet")]},
-            r"papers.toy.runs\[digits/fedavg\].weights: unknown 'imagenet'; known: ",
-        ),
-        (
-            {"runs": [toy_run("emnist")]},
-            r"papers.toy.runs\[emnist/fedavg\].federation: unknown 'emnist'; known: digits, mnist",
-        ),
-        ({"runs": [toy_run("em\nnist")]}, r"papers.toy.runs: the name 'em\\nnist' must match"),
-        (
-            {"runs": [toy_run(modules={"gate": "mlp"})]},
-            r"runs\[0\].modules must be dict\[str, dict \| list\[dict\]\], got {'gate': 'mlp'}",
-        ),
-        (
-            {"runs": [toy_run(modules={"experts": [{"model": "mlp"}, 3]})]},
-            r"runs\[0\].modules must be .*, got {'experts': \[{'model': 'mlp'}, 3\]}",
-        ),
-        (
-            {"runs": [toy_run(modules={"ga\nte": {"model": "mlp"}})]},
-            r"\[digits/fedavg\].modules: 'ga\\nte' is the name of no method's field",
-        ),
-        (
-            {"runs": [toy_run(params={"mu": float("inf")})]},
-            r"papers.toy.runs\[0\].params must be JSON, got {'mu': inf}: ",
-        ),
-        (
-            {"data": tuple(replace(d, params={"x": b""}) for d in toy_paper().data)},
-            r"papers.toy.data\[digits\].params must be JSON, got {'x': b''}: .*bytes",
-        ),
-        (
-            {"federations": ("digits", "minst")},
-            r"papers.toy.data\[minst\].dataset: unknown 'minst'; known: .*mnist",
-        ),
-        (
-            {"data": tuple(replace(d, partition={"kind": "idd"}) for d in toy_paper().data)},
-            r"papers.toy.data\[digits\].partition.kind: unknown 'idd'; nearest: iid",
-        ),
-        (
-            {"tables": {"main": replace(MAIN, labels=("fedavg", "fedm"))}},
-            r"papers.toy.tables\[main\].labels: unknown 'fedm'; .* have runs: fedavg, fedem",
-        ),
-        (
-            {"tables": {"main": replace(MAIN, federations=("digits", "emnist"))}},
-            r"papers.toy.tables\[main\].federations: unknown 'emnist'; .* on: digits, mnist",
-        ),
+        ({"runs": [toy_run(method="fedm")]}, r"\[digits/fedavg\].method: unknown 'fedm'; .*fedem"),
+        ({"runs": [toy_run(model="cnn")]}, r"\[digits/fedavg\].model: unknown 'cnn'; .*mlp"),
+        ({"runs": [toy_run(weights="imagenet")]}, r"avg\].weights: unknown 'imagenet'"),
+        ({"runs": [toy_run("emnist")]}, r"federation: unknown 'emnist'; known: digits, mnist"),
+        ({"runs": [toy_run(modules={"gate": "mlp"})]}, r"modules must be .*, got {'gate': 'mlp'}"),
+        ({"runs": [toy_run(modules={"ga\nte": {"model": "mlp"}})]}, r"\.modules: 'ga\\nte' is"),
+        ({"runs": [toy_run(params={"mu": float("inf")})]}, "params must be JSON, got {'mu': inf}"),
+        ({"runs": [toy_run(), toy_run(label="fedem", seeds=(5,))]}, r"main\].labels: .* no seed"),
+        (wrong(params={"x": b""}), r"data\[mnist\].params must be JSON, got {'x': b''}"),
+        (wrong(partition={"kind": "idd"}), r"data\[mnist\].partition.kind: unknown 'idd'"),
+        ({"federations": ("digits", "minst")}, r"data\[minst\].dataset: unknown 'minst'"),
+        ({"tables": {"main": replace(MAIN, labels=("fedavg", "fedm"))}}, "labels: unknown 'fedm'"),
+        ({"tables": {"main": replace(MAIN, federations=("emnist",))}}, "unknown 'emnist'"),
         ({"tables": {"a/b": MAIN}}, "papers.toy.tables: the name 'a/b' must match"),
     ],
 )
@@ -611,17 +476,13 @@ def test_config_yaml_has_the_defaults():
 @pytest.mark.parametrize(
     "given, meant",
     [
-        ({"papers": "pfedmm"}, {"papers": ["pfedmm"]}),
         ({"papers": "pfedmm, fedmix"}, {"papers": ["pfedmm", "fedmix"]}),
         ({"labels": "[fedem, fedavg-plus]"}, {"labels": ["fedem", "fedavg-plus"]}),
         ({"seeds": 0}, {"seeds": [0]}),
         ({"seeds": "0 1"}, {"seeds": [0, 1]}),
-        ({"seeds": ["0", "1"]}, {"seeds": [0, 1]}),
-        ({"seeds": "null"}, {"seeds": None}),
-        ({"rounds": "5"}, {"rounds": 5}),
-        ({"tag": 5}, {"tag": "5"}),
+        ({"seeds": "null", "rounds": "5"}, {"seeds": None, "rounds": 5}),
+        ({"tag": 5, "mirror": ""}, {"tag": "5", "mirror": None}),
         ({"tag": None}, {"tag": ""}),
-        ({"mirror": ""}, {"mirror": None}),
     ],
 )
 def test_values_of_the_command_line_are_read_as_yaml_would(given, meant):
@@ -656,12 +517,9 @@ def test_a_file_that_is_no_configuration_is_refused(tmp_path, name, content, mes
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("def declare(scale:", r"broken.py, line 1: SyntaxError: '\(' was never closed"),
-        (
-            "import nowhere_at_all",
-            "broken.py, line 1: ModuleNotFoundError: No module named 'nowher",
-        ),
-        ("x = 1", r"broken.py has no function declare\(scale\), which returns its Paper"),
+        ("def declare(scale:", "broken.py, line 1: SyntaxError"),
+        ("import nowhere_at_all", "broken.py, line 1: ModuleNotFoundError"),
+        ("x = 1", "broken.py has no function declare"),
         ("def declare(scale):\n    return 1 / 0", "broken.py, line 2: ZeroDivisionError: "),
     ],
 )
@@ -680,26 +538,11 @@ def test_a_paper_that_cannot_be_read_is_one_line_and_leaves_the_others_alone(
     assert list(remarks.describe(Plan({"papers": ["pfedmm"]})))[0].startswith("papers=[pfedmm]")
 
 
-def test_a_paper_in_a_folder_is_named_by_the_file_that_cannot_be_read(tmp_path, monkeypatch):
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "broken/__init__.py").write_text("def declare(scale):\n    return 1 / 0")
-    monkeypatch.setattr(papers, "__path__", [*papers.__path__, str(tmp_path)])
-    monkeypatch.delitem(sys.modules, "fedlib.papers.broken", raising=False)
-    told = "papers: fedlib/papers/broken/__init__.py, line 2: ZeroDivisionError: "
-    with pytest.raises(ConfigError, match=told):
-        Plan({"papers": ["broken"]})
-
-
 def test_a_seed_that_is_not_declared_is_no_job(toy):
     names = {"paper": "toy", "federation": "digits", "label": "fedem"}
     for stage in ("train", "evaluate"):
         with pytest.raises(ConfigError, match="no run toy/digits/fedem/seed7; it is declared with"):
             toy().spec(stage, **names, seed=7)
-
-
-def test_a_word_without_a_value_is_refused():
-    with pytest.raises(ConfigError, match="given as key=value, .*got 'demo'"):
-        config.read([], ["demo"])
 
 
 # --- Cost -----------------------------------------------------------------------------------------

@@ -64,7 +64,6 @@ def answers(monkeypatch):
         ({"method": "fedsgd"}, "method fedsgd: no method 'fedsgd'; there are "),
         ({"model": "vgg"}, "model vgg: no model 'vgg'; there are "),
         ({"params": {"num_experts": 0}}, "fedem: num_experts must be at least 1, got 0"),
-        ({"local": LOCAL | {"momentum": -1}}, r"fedem: momentum must be in \[0, 1\), got -1"),
         ({"local": LOCAL | {"batch_size": 0}}, "fedem: batch_size must be at least 1, got 0"),
         ({"local": LOCAL | {"lr": "a"}}, "fedem: lr must be a finite number, got 'a'"),
         ({"model_params": MODEL | {"hide": 1}}, "model mlp: .* unexpected keyword argument 'hide'"),
@@ -77,10 +76,7 @@ def answers(monkeypatch):
             "Local needs a server",
         ),
         ({"class_weights": (1, 2)}, "class_weights must be 10 numbers, .* got 2"),
-        (
-            {"model_params": MODEL | {"hidden": 0}},
-            r"model mlp: sizes must be at least 1, got .*weight of shape \[0, 64\]",
-        ),
+        ({"model_params": MODEL | {"hidden": 0}}, r"mlp: sizes must be .* shape \[0, 64\]"),
     ],
 )
 def test_a_run_that_could_not_be_built_is_refused(changes, message):
@@ -112,15 +108,6 @@ def test_a_complaint_names_all_that_share_it_and_nothing_wrong_is_remembered(pla
     asked = answers()
     preflight.check(made)  # the good ones are known by now
     assert asked == ["train", "partition"]
-
-
-def test_what_is_wrong_with_several_is_said_once(plan, answers):
-    # Two pieces: they differ in a specification.
-    made = plan(run(), run(label="fedem", params={"num_experts": 2}))
-    answers(train="no such module")
-    message = r"^papers.toy.runs\[digits/fedavg\] and 1 more: no such module$"
-    with pytest.raises(ConfigError, match=message):
-        preflight.check(made)
 
 
 def test_many_complaints_are_counted(plan, answers):

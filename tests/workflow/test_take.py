@@ -16,7 +16,6 @@ from fedlib.report import packs
 from fedlib.report.pages.origin import attributes
 from fedlib.results import RunResult
 from fedlib.workflow import command
-from fedlib.workflow.declarations import Training
 from fedlib.workflow.plan import Plan
 
 RESULTS = "results/demo-smoke"
@@ -189,19 +188,6 @@ def test_weights_and_histories_of_ones_own_are_never_replaced(finished, whole, t
     assert seals.is_stand_in(run.with_name("seed1") / "state.pt")
 
 
-def test_two_results_of_a_run_with_other_numbers_are_an_error_that_names_both(
-    finished, whole, there, capsys
-):
-    run = own(finished, "fedavg/seed0")
-    changed(run / "history.h5", train_loss=RunResult.load(run / "history.h5").train_loss + 1e-7)
-    (run / "evaluation.h5").unlink()
-    before = contents(run)
-    assert there[1]() == 1
-    [line] = capsys.readouterr().err.splitlines()
-    assert re.search(f"{run}/history.h5 has other numbers than .*fedavg/seed0/history.h5", line)
-    assert contents(run) == before
-
-
 def test_what_is_only_trained_there_and_what_is_not_asked_for_is_said(whole, there, capsys):
     runs, taken = there
     (runs / "fedavg/seed0/evaluation.h5").unlink()
@@ -250,47 +236,23 @@ def kept(*words) -> None:
     keep.main(arguments.read(given))
 
 
-def test_what_is_kept_is_added_to_on_another_machine(finished, whole, monkeypatch):
+def test_runs_that_are_kept_and_not_here_are_taken_first(finished, whole, monkeypatch):
     monkeypatch.chdir(finished)
     kept("--out", whole / "kept")
     page = whole / "kept/pfedmm"
     tables = {path.name: path.read_bytes() for path in page.glob("*.csv")}
-    packed = page / "pack" / packs.ARCHIVE
-    content = packed.read_bytes()
     with packs.opened(page) as folder:
         assert len([*folder.glob("runs/pfedmm/digits/*/seed*/*.h5")]) == 8
         assert not [*folder.rglob("state.pt")]
-    (page / "main.csv").unlink()
     monkeypatch.chdir(whole)
     for seed in (0, 1):  # FedAvg alone is here
         own(finished, f"fedavg/seed{seed}")
-    weights = contents(Path(RESULTS, RUNS, "fedavg/seed0"))
+    with pytest.raises(ConfigError, match="has 2 runs that .*pfedmm/digits/fedem/seed0: .*FROM="):
+        kept("--config", "labels=[fedavg]")
+    take.main(arguments.read(["take", *workflow.smoke(), "--", str(page)]))
+    with pytest.raises(DataError, match="is not up to date; run the workflow"):
+        kept("--config", "labels=[fedavg]")
+    done = workflow.snakemake(whole, *workflow.smoke("--config", "labels=[fedavg]"))
+    assert done.returncode == 0, done.stdout[-3000:]
     kept("--config", "labels=[fedavg]")
     assert tables == {path.name: path.read_bytes() for path in page.glob("*.csv")}
-    assert packed.read_bytes() == content
-    age(Path(RESULTS, RUNS, "fedavg/seed0"))
-    with pytest.raises(ConfigError, match="evaluate pfedmm/digits/fedavg/seed0 is not done"):
-        kept("--config", "labels=[fedavg]")
-    assert contents(Path(RESULTS, RUNS, "fedavg/seed0"))["state.pt"] == weights["state.pt"]
-    packed.write_bytes(content[:-100])
-    with pytest.raises(DataError, match=r"runs\.tar\.xz is damaged"):
-        kept("--config", "labels=[fedavg]")
-    packed.unlink()
-    with pytest.raises(ConfigError, match="such as pfedmm/digits/fedem, and as a pack of an older"):
-        kept("--config", "labels=[fedavg]")
-
-
-def test_what_is_kept_is_added_to_with_other_seeds(finished, whole, monkeypatch, capfd):
-    monkeypatch.chdir(finished)
-    kept("--out", whole / "kept")
-    monkeypatch.chdir(whole)
-    every, missing = keep.trainings, Training("pfedmm", "digits", "fedavg", 1)
-    monkeypatch.setattr(keep, "trainings", lambda pack: every(pack) - {missing})
-    kept("--config", "labels=[fedem]", "seeds=[0]")
-    assert "table main shows the seeds that all of its runs have: 0\n" in capfd.readouterr().out
-    with packs.opened(whole / "kept/pfedmm/pack") as folder:
-        runs = folder / "runs/pfedmm/digits"
-        seeds = [*runs.glob("*/seed*")]
-    assert [str(one.relative_to(runs)) for one in sorted(seeds)] == [
-        *("fedavg/seed0", "fedem/seed0", "fedem/seed1")
-    ]
