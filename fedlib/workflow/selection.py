@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from fedlib.errors import ConfigError
-from fedlib.spec import Data, Paper, Run, RunName
+from fedlib.spec import Data, Paper, Run
 from fedlib.spec.exhibits import Exhibit
 from fedlib.workflow import declarations, left_out, overrides, own_methods
 from fedlib.workflow.config import DEFAULTS, check, check_choice, normalised, seeds_by_run
@@ -172,7 +172,13 @@ def selected(paper: Paper, config: Mapping, finished: Collection[Training] = ())
         of the selection, so that tables show all seeds of what is selected.
     """
     single = seeds_by_run(config["runs"] or ())
-    chosen = [name for name, run in paper.named().items() if _is_chosen(name, run, config)]
+    chosen = {
+        name
+        for name, run in paper.named().items()
+        if (config["federations"] is None or run.federation in config["federations"])
+        and (config["labels"] is None or run.label in config["labels"] or own_methods.is_own(run))
+        and (not single or str(name) in single)
+    }
     needed = {seed for name in chosen for seed in single.get(str(name), ())}
     done: dict[tuple, set[int]] = {}
     for *name, seed in finished:
@@ -212,16 +218,6 @@ def _from_source(data: Data, sources: list[str] | None) -> Data:
             params = {**data.params, "source": source}
             return dataclasses.replace(data, params=params, notes=(*data.notes, note))
     return data
-
-
-def _is_chosen(name: RunName, run: Run, config: Mapping) -> bool:
-    """Whether a run passes the filters; a user's own methods pass that of labels."""
-    federations, labels, runs = (config[key] for key in ("federations", "labels", "runs"))
-    return (
-        (federations is None or run.federation in federations)
-        and (labels is None or run.label in labels or own_methods.is_own(run))
-        and (runs is None or str(name) in seeds_by_run(runs))
-    )
 
 
 def _narrowed(exhibits: Mapping[str, Exhibit], runs: Sequence[Run]) -> dict[str, Exhibit]:
