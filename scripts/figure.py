@@ -22,11 +22,12 @@ def main() -> None:
     spec = command.json_argument(args.spec)
     roots = ("scripts/figure.py", f"fedlib.report.figures.{spec['kind']}")
     provenance.check_code(args.code, *roots)
-    given = args.metrics, args.clients, args.published
-    figure = FigureInputs.read(spec, *given, args.manifests).made()
+    published = next(iter(args.published), None)
+    given = spec, args.metrics, args.clients, published, args.manifests
+    figure = FigureInputs.read(*given).made()
     pictures = [args.pdf, args.png, args.svg]
     saving.save(figure, *pictures)
-    read = [*filter(None, given), *args.manifests]
+    read = [args.metrics, args.clients, *args.published, *args.manifests]
     code = provenance.code_digest(*roots)
     vouch(args.json, pictures, spec, code, read, numbers.of(figure))
     provenance.assert_covered(*roots)

@@ -48,7 +48,9 @@ def main(args: argparse.Namespace) -> None:
         for pack in sorted(folder.rglob(packs.FOLDER))
         if not (pack / packs.ARCHIVE).exists()
     ]
-    text = page.text(table, left, ", ".join(map(str, left["machine"].unique())), unpacked)
+    machine = ", ".join(map(str, left["machine"].unique()))
+    far = [curves(plan, name, folder) for name in names]
+    text = page.text(table, left, machine, unpacked, pd.concat(far, ignore_index=True))
     files.write_text(folder / "README.md", text)
     print(f"{len(table)} published numbers, {len(run)} of them reproduced: {folder}/README.md")
 
@@ -76,6 +78,16 @@ def of_paper(plan: Plan, name: str, folder: Path, costs: pd.DataFrame) -> pd.Dat
     more = [of(row) for row in found.to_dict("records")]
     found[["machine", "hours", "estimate", "page"]] = pd.DataFrame(more, found.index)
     return found
+
+
+def curves(plan: Plan, name: str, folder: Path) -> pd.DataFrame:
+    """How far a paper's curves are from ours in a folder; see `fedlib.report.wall.cells`."""
+    titles = {run.label: run.title for run in plan.papers[name].runs}
+    file = Path(plan.path("published", paper=name))
+    places = sorted((folder / name).rglob(packs.FOLDER))
+    found = [cells.distances(pack, file) for pack in places]
+    every = pd.concat([pd.DataFrame(columns=["nearest"]), *found], ignore_index=True)
+    return every.assign(nearest=every["nearest"].replace(titles), paper=plan.papers[name].title)
 
 
 def costs_of(plan: Plan, file: Path) -> pd.DataFrame:

@@ -29,6 +29,7 @@ class Inputs:
       metrics, clients: frames, see `fedlib.report.metrics`.
       published: the paper's own numbers, see `fedlib.report.printed`; None if it has none.
       manifests: of the exhibit's federations, first seed, if it shows their data.
+      curves: the paper's own, see `fedlib.report.printed.curves`; of a figure.
       stage: "table" or "figure".
     """
 
@@ -37,6 +38,7 @@ class Inputs:
     clients: pd.DataFrame
     published: pd.DataFrame | None
     manifests: Sequence[dict] = ()
+    curves: pd.DataFrame | None = None
 
     stage: ClassVar[str]
 
@@ -64,6 +66,7 @@ class Inputs:
             frames.read_of(clients, exhibit.get("metrics"), ("client",)),
             printed.read(published) if published else None,
             [seals.read_json(path, has=("class_histogram", "sizes")) for path in manifests],
+            printed.curves(published) if published and cls.stage == "figure" else None,
         )
 
     @cached_property

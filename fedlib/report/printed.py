@@ -13,6 +13,8 @@ COLUMNS = ("exhibit", "dataset", "label", "metric", "value", "unit", "source")
 # Units per fraction of 1; a "number" is not a fraction but a count or a learning rate.
 UNITS = {"percent": 100.0, "points": 100.0, "number": 1.0}
 
+CURVES = "curves.csv"
+
 # Our labels of runs that a paper's file has under the paper's own name, by paper.
 PRINTED_AS = {
     "pfedmm": {
@@ -20,6 +22,10 @@ PRINTED_AS = {
         "clustered-coordinate": "clustered",  # by the rule of the published code
     }
 }
+
+# Two of our labels whose published numbers and curves have each other's name, by paper and data
+# set: the paper's curve of one is ours of the other.
+EXCHANGED = {("pfedmm", "emnist"): ("local", "fedprox")}
 
 
 class Number(float):
@@ -67,8 +73,26 @@ def read(path: str | Path) -> pd.DataFrame:
     repeated = table[table.duplicated(key)]
     if len(repeated):
         raise DataError(f"{path}: {'/'.join(map(str, repeated.iloc[0][key]))} is given twice")
-    ours = {printed: label for label, printed in PRINTED_AS.get(Path(path).parent.name, {}).items()}
-    return table.assign(label=table["label"].replace(ours))
+    return table.assign(label=table["label"].replace(_ours(Path(path))))
+
+
+def curves(published: Path) -> pd.DataFrame | None:
+    """The curves of a paper's figures, beside the file of its numbers; None if it has none.
+
+    Returns:
+      DataFrame dataset, label, round, accuracy, a fraction.
+    """
+    file = published.with_name(CURVES)
+    if not file.exists():
+        return None
+    table = pd.read_csv(file)
+    labels = table["label"].replace(_ours(published))
+    return table.assign(label=labels, accuracy=table["accuracy"] / UNITS["percent"])
+
+
+def _ours(path: Path) -> dict[str, str]:
+    """Our labels by those of a paper's files, where they differ."""
+    return {printed: label for label, printed in PRINTED_AS.get(path.parent.name, {}).items()}
 
 
 def numbers(published: pd.DataFrame, exhibit: str, dataset: str, labels: Collection[str]) -> set:

@@ -202,7 +202,11 @@ def exhibit_parser(description: str, *forms: str) -> argparse.ArgumentParser:
     parser.add_argument("--metrics", type=Path, required=True, help="tidy metrics, .parquet")
     parser.add_argument("--clients", type=Path, required=True, help="clients, .parquet")
     parser.add_argument(
-        "--published", type=Path, nargs="?", help="the paper's own numbers, .csv, if it has any"
+        "--published",
+        type=Path,
+        nargs="+",
+        default=[],
+        help="the paper's own numbers, .csv, and the curves beside them, if it has any",
     )
     for form in forms:
         parser.add_argument(f"--{form}", type=Path, required=True, help=f"output, .{form}")

@@ -36,6 +36,7 @@ PATHS = {
     "report": "results/{folder}/REPORT.md",
     "report_html": "results/{folder}/report.html",
     "published": "fedlib/papers/{paper}/published.csv",
+    "curves": "fedlib/papers/{paper}/curves.csv",
 }
 _PLACES = {
     "download": "download/{dataset}",

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 
 from fedlib.data import downloads
+from fedlib.environment import ROOT
 from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
 from fedlib.run_spec import TUNED, run_roots, run_weights
@@ -125,9 +126,15 @@ class Plan(Selection):
         return [self.path("choice", **name._asdict())] if self.run(*name).tuning else []
 
     def published(self, stage: str, paper: str, name: str) -> list[str]:
-        """The paper's own numbers, relative to the repository; empty if the exhibit has none."""
-        has = self.exhibit(stage, paper, name).published is not None
-        return [self.path("published", paper=paper)] if has else []
+        """The paper's own numbers, relative to the repository; empty if the exhibit has none.
+
+        A figure also has the paper's curves, if there are any.
+        """
+        if self.exhibit(stage, paper, name).published is None:
+            return []
+        curves = self.path("curves", paper=paper)
+        has_curves = stage == "figure" and (ROOT / curves).exists()
+        return [self.path("published", paper=paper), *[curves] * has_curves]
 
     def shown_data(self, paper: str, figure: str) -> list[str]:
         """Manifests of a figure's federations, of its first seed; empty if it shows no data."""

@@ -1,12 +1,13 @@
 """Figures: what is on their axes, that a method looks the same everywhere, and stable bytes."""
 
+from dataclasses import replace
+
 import made_up
 import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
 from made_up import footer
-from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from pictures import faults
 
@@ -239,33 +240,32 @@ def test_published_ends_are_marked_only_where_the_data_set_matches(collected):
     assert "published end" not in texts(draw(collected, "accuracy_over_rounds", PUBLISHED))
 
 
-def marks(axes) -> dict:
-    """{(x, y, ...): colour} of the lines in a panel that are markers only."""
-    return {
-        tuple(np.ravel(line.get_xydata()).round(8)): to_hex(line.get_markeredgecolor()).upper()
-        for line in axes.get_lines()
-        if line.get_linestyle() == "None"
-    }
-
-
-def test_published_waypoints_are_hollow_and_none_is_beyond_the_last_round(collected):
-    changes = {"published": "curve-end"}
-    figure = draw(
-        collected, "accuracy_over_rounds", PUBLISHED, changes, waypoints="curve-waypoints"
-    )
-    # The runs have 30 rounds; the file has FedAvg, FedEM and pFedMM at round 20 of CIFAR-10.
-    emnist, cifar10 = (marks(axes) for axes in figure.axes)
-    assert emnist == {(20, 0.802): style.METHODS["pfedmm"].color}
-    assert cifar10 == {
-        (20, accuracy): style.METHODS[method].color
-        for method, accuracy in (("fedavg", 0.739), ("fedem", 0.802), ("pfedmm", 0.837))
-    }
-    hollow = [line for line in figure.axes[1].get_lines() if line.get_linestyle() == "None"]
-    assert {line.get_markerfacecolor() for line in hollow} == {"white"}
-    assert texts(figure)[-2:] == ["published end", "published way-point"]
-    assert "Marks are read off the paper's figure." in footer(figure)
-    plain = draw(collected, "accuracy_over_rounds", PUBLISHED, changes)
-    assert [axes.get_xlim() for axes in figure.axes] == [axes.get_xlim() for axes in plain.axes]
+def test_a_published_curve_is_thin_and_its_distance_and_the_nearest_one_are_told(collected):
+    exhibit, tidy, clients = collected["main"]
+    rows = exhibits.pick(tidy, federation="emnist", at="round", **ALL)
+    ours = rows.groupby(["label", "round"])["value"].mean()
+    off = {"pfedmm": ("pfedmm", 0.01), "local": ("fedem", 0.0), "fedem": ("local", 0.0)}
+    drawn = [
+        {"dataset": "emnist", "label": name, "round": at, "accuracy": ours[label, at] + more}
+        for name, (label, more) in off.items()
+        for at in range(1, 31)
+    ]
+    beyond = {"dataset": "emnist", "label": "pfedmm", "round": 40, "accuracy": 0.9}
+    theirs = pd.DataFrame([*drawn, beyond])
+    about = {"kind": "accuracy_over_rounds", "params": {}, "published": "curve-end"}
+    given = FigureInputs(exhibit | about, tidy, clients, printed.read(PUBLISHED), curves=theirs)
+    far = accuracy_over_rounds.distances(given).set_index("label")
+    assert far.loc["pfedmm", ["rounds", "nearest"]].tolist() == [21, "pfedmm"]  # from round 10 on
+    assert far.loc["pfedmm", "rms"] == pytest.approx(0.01)
+    assert far["nearest"].to_dict() == {"local": "fedem", "fedem": "local", "pfedmm": "pfedmm"}
+    figure = given.made()
+    thin = [x for x in figure.axes[0].get_lines() if x.get_label() == "pFedMM, published"]
+    assert [x.get_xdata()[-1] for x in thin] == [30]  # our last round
+    assert thin[0].get_color() == style.METHODS["pfedmm"].color
+    assert texts(figure)[-2:] == ["published curve", "published end"]
+    assert "(that of FedEM 0.0)" in footer(figure) and "pFedMM 1.0." in footer(figure)
+    worst = replace(given, exhibit=exhibit | about | {"params": {"metric": "bottom10"}})
+    assert accuracy_over_rounds.distances(worst).empty
 
 
 def test_points_of_published_curves_have_ours_beside_them(collected):
@@ -288,18 +288,12 @@ def test_points_of_published_curves_have_ours_beside_them(collected):
     ]
 
 
-def test_waypoints_of_another_metric_or_without_a_round_are_not_guessed(collected):
-    waypoints = {"waypoints": "curve-waypoints", "metric": "bottom10"}
-    figure = draw(collected, "accuracy_over_rounds", PUBLISHED, **waypoints)
-    assert not any(marks(axes) for axes in figure.axes)
+def test_waypoints_without_a_round_are_not_guessed(collected):
     exhibit, tidy, clients = collected["main"]
     table = printed.read(PUBLISHED).replace("accuracy_round_20", "accuracy_round_end")
-    with pytest.raises(
-        DataError, match="must be accuracy_round_<number>, got 'accuracy_round_end'"
-    ):
-        made_up.draw(
-            "accuracy_over_rounds", exhibit, tidy, clients, table, waypoints="curve-waypoints"
-        )
+    about = {"kind": "accuracy_over_rounds", "params": {"waypoints": "curve-waypoints"}}
+    with pytest.raises(DataError, match="got 'accuracy_round_end'"):
+        accuracy_over_rounds.compared(FigureInputs(exhibit | about, tidy, clients, table))
 
 
 ENDS = [0.8 + 0.02 * number for number in range(8)]

@@ -256,6 +256,14 @@ def test_single_runs_may_be_selected_with_single_seeds(toy):
         made("fedem/3")
 
 
+def test_a_figure_reads_the_curves_beside_the_published_numbers_and_a_table_does_not():
+    plan = Plan({"scale": "reduced", "papers": ["pfedmm"]})
+    numbers = "fedlib/papers/pfedmm/published.csv"
+    assert plan.published("table", "pfedmm", "main") == [numbers]
+    curves = [numbers, "fedlib/papers/pfedmm/curves.csv"]
+    assert plan.published("figure", "pfedmm", "accuracy_over_rounds") == curves
+
+
 def test_metrics_are_told_every_run_and_its_seeds(toy):
     asked = toy({"seeds": [7]})
     spec = json.loads(asked.spec("metrics", paper="toy"))

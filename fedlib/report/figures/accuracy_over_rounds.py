@@ -15,25 +15,18 @@ from fedlib.report.figures import canvas, curves, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import TRAFFIC
 
-# Published numbers of the paper's curves, and their marks. Dashes stand right of a panel: a thick
-# one for the end and, next to it, a thin one for the peak, whose round is mostly unknown.
-MARKS = {
-    "end": {"linestyle": "None", "marker": "_", "markersize": 11, "markeredgewidth": 2.0},
-    "peak": {"linestyle": "None", "marker": "_", "markersize": 11, "markeredgewidth": 0.8},
-    "way-point": {
-        "marker": "o",
-        "linestyle": "None",
-        "markersize": 7,
-        "markerfacecolor": "white",
-        "markeredgewidth": 1.1,
-    },
-}
+# The end of a published curve is a dash right of the panel.
+END = {"linestyle": "None", "marker": "_", "markersize": 11, "markeredgewidth": 2.0}
+END_SPAN = (1.012, 1.045)  # fractions of a panel's width
+THIN = {"linewidth": 0.9, "alpha": 0.75}  # a published curve
+MUCH = 0.02  # nearer than its own published curve
+STEEP = 10  # curves are compared from this round on: before, a round is several points
 CHOSEN = {"marker": "*", "linestyle": "None", "markersize": 11, "zorder": 5}
-MARKS_NOTE = "Marks are read off the paper's figure."
+MARKS_NOTE = "What is published is read off the paper's figure, straight where curves hide others."
 CHOSEN_NOTE = "Star: the round whose model validation chose, of each seed."
 POINTS = ["federation", "label", "title", "column"]
 POINTS += ["published", printed.ROW, "reproduced", "difference", "seeds"]
-SPANS = {"end": (1.012, 1.045), "peak": (1.053, 1.086)}  # fractions of a panel's width
+FAR = ["federation", "label", "title", "rounds", "rms", "nearest", "nearest_rms"]
 
 
 def draw(given: Inputs) -> Figure:
@@ -45,28 +38,36 @@ def draw(given: Inputs) -> Figure:
       DataError: if a run has no such accuracies.
     """
     exhibit, kind = given.exhibit, given.kind
-    shown, paper = curves.over_rounds(given), _paper(given)
+    shown, ends = curves.over_rounds(given), given.printed(kind.metric)
     stars = _chosen(given) if kind.chosen else {}
     looks = style.looks(exhibit, scores=curves.scores(shown))
     figure, grid = canvas.by_federation(exhibit, "Communication round", curves.axis(kind))
     marks, focused = set(), ""
     for axes, federation in grid:
         mine, drawn = exhibits.pick(shown, federation=federation["name"]), []
+        levels = [level for (where, _), level in ends.items() if where == federation["dataset"]]
         for run in exhibits.runs_of(exhibit, federation["name"]):
             curve = exhibits.pick(mine, label=run["label"])
             curves.draw_curve(axes, curve, looks[run["label"]], exhibit["runs"])
             drawn.append(curve["mean"])
             if (look := looks[run["label"]]) != style.OTHERS:
                 _mark_chosen(axes, curve, stars.get((federation["name"], run["label"]), []), look)
-                where = federation["dataset"], run["label"]
-                marks |= _mark_published(axes, paper, where, curve, look)
+                theirs = _theirs(given, federation).get(run["label"], pd.Series())
+                theirs = theirs[theirs.index <= curve["round"].max()]
+                if len(theirs) > 1:
+                    name = f"{run['title']}, published"
+                    axes.plot(theirs, color=look.color, label=name, **THIN)
+                    marks.add("curve")
+                    drawn.append(theirs)
+                marks |= _mark_end(axes, ends.get((federation["dataset"], run["label"])), look)
         canvas.rounds_axis(axes)
-        beside = (level for name in SPANS for level in paper[name].items())
-        levels = [level for (where, _), level in beside if where == federation["dataset"]]
         focused = curves.focus(axes, drawn, levels) or focused
         canvas.percent_axis(axes)
     handles = [*style.method_handles(exhibit, looks), *_mark_handles(marks)]
-    return canvas.finish(figure, exhibit, handles, *_notes(exhibit, looks, stars, focused, marks))
+    far = _far_note(distances(given))
+    return canvas.finish(
+        figure, exhibit, handles, *_notes(exhibit, looks, stars, focused, marks), far
+    )
 
 
 def compared(given: Inputs) -> pd.DataFrame:
@@ -77,8 +78,10 @@ def compared(given: Inputs) -> pd.DataFrame:
     Returns:
       DataFrame of `POINTS`; "difference" as printed.
     """
-    shown = curves.over_rounds(given)
-    ends, peaks, passed = _paper(given).values()
+    shown, kind = curves.over_rounds(given), given.kind
+    ends = given.printed(kind.metric)
+    peaks = printed.fractions(given.published, kind.peaks, kind.metric)
+    passed = _waypoints(given.published, kind.waypoints, kind.metric)
     rows = []
     for federation, run in given.runs:
         where = federation["dataset"], run["label"]
@@ -97,14 +100,47 @@ def compared(given: Inputs) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=POINTS)
 
 
-def _paper(given: Inputs) -> dict[str, dict]:
-    """Published numbers of the curves by mark, data set and label; of way-points with rounds."""
-    kind = given.kind
-    return {
-        "end": given.printed(kind.metric),
-        "peak": printed.fractions(given.published, kind.peaks, kind.metric),
-        "way-point": _waypoints(given.published, kind.waypoints, kind.metric),
-    }
+def distances(given: Inputs) -> pd.DataFrame:
+    """How far published curves are from ours, from round `STEEP` on.
+
+    Returns:
+      DataFrame of `FAR`: the rounds of a run's own published curve and ours, their root mean square
+      difference, and the label and difference of the published curve that is nearest to ours.
+    """
+    shown, rows = curves.over_rounds(given), []
+    for federation, run in given.runs:
+        ours = exhibits.of_run(shown, run).set_index("round")["mean"]
+        off = {name: (x - ours).dropna() for name, x in _theirs(given, federation).items()}
+        off = {name: x[x.index >= STEEP] for name, x in off.items()}
+        rms = {name: float((x**2).mean() ** 0.5) for name, x in off.items() if len(x) >= STEEP}
+        if run["label"] in rms:
+            nearest = min(rms, key=rms.__getitem__)
+            own = len(off[run["label"]]), rms[run["label"]]
+            about = federation["name"], run["label"], run["title"]
+            rows.append((*about, *own, nearest, rms[nearest]))
+    return pd.DataFrame(rows, columns=FAR)
+
+
+def _theirs(given: Inputs, federation: dict) -> dict[str, pd.Series]:
+    """The paper's curves on a federation's data set, by label: accuracies by round."""
+    if given.curves is None or given.kind.metric != "accuracy":
+        return {}
+    mine = exhibits.pick(given.curves, dataset=federation["dataset"])
+    return {label: part.set_index("round")["accuracy"] for label, part in mine.groupby("label")}
+
+
+def _far_note(far: pd.DataFrame) -> str:
+    """A sentence about `distances`; "" without any."""
+    titles = dict(zip(far["label"], far["title"], strict=True))
+    parts = []
+    for row in far.to_dict("records"):
+        text = f"{row['title']} {canvas.number(100 * row['rms'], '.1f')}"
+        if row["rms"] - row["nearest_rms"] > MUCH:
+            nearest = titles.get(row["nearest"], row["nearest"])
+            text += f" (that of {nearest} {canvas.number(100 * row['nearest_rms'], '.1f')})"
+        parts.append(text)
+    about = f"Distance of published curves from round {STEEP} on, root mean square, points: "
+    return f"{about}{', '.join(parts)}." if parts else ""
 
 
 def _notes(exhibit: dict, looks: dict, stars: dict, focused: str, marks: set[str]) -> list[str]:
@@ -152,35 +188,22 @@ def _waypoints(published: pd.DataFrame | None, exhibit: str | None, metric: str)
     return points
 
 
-def _mark_published(
-    axes: Axes, paper: dict, where: tuple[str, str], curve: pd.DataFrame, look: style.Look
-) -> set[str]:
-    """Mark published numbers of the curve (data set, label) -> the `MARKS` that were drawn.
-
-    Args:
-      paper: by mark, the numbers by data set and label; of way-points, with their rounds.
-    """
-    drawn = set()
-    passed = [(x, y) for x, y in paper["way-point"].get(where, ()) if x <= curve["round"].max()]
-    if passed:
-        point = MARKS["way-point"] | {"markeredgecolor": look.color}
-        axes.plot(*zip(*passed, strict=True), **point, clip_on=False, zorder=4)
-        drawn.add("way-point")
-    for name, span in SPANS.items():
-        if where in paper[name]:
-            dash = {"color": look.color, "solid_capstyle": "butt", "clip_on": False}
-            dash["linewidth"] = MARKS[name]["markeredgewidth"]
-            level = [paper[name][where]] * 2
-            axes.plot(span, level, transform=axes.get_yaxis_transform(), **dash)
-            drawn.add(name)
-    return drawn
+def _mark_end(axes: Axes, end: float | None, look: style.Look) -> set[str]:
+    """Mark the end of a published curve, if it is known -> the marks that were drawn."""
+    if end is None:
+        return set()
+    dash = {"color": look.color, "solid_capstyle": "butt", "clip_on": False}
+    dash["linewidth"] = END["markeredgewidth"]
+    axes.plot(END_SPAN, [end] * 2, transform=axes.get_yaxis_transform(), **dash)
+    return {"end"}
 
 
 def _mark_handles(marks: set[str]) -> list[Line2D]:
     """Legend entries of the marks that were drawn, in grey because they are for every method."""
     grey = {"color": style.GREY, "markeredgecolor": style.GREY}
+    every = {"curve": THIN, "end": END}
     return [
         Line2D([], [], label=f"published {name}", **grey, **look)
-        for name, look in MARKS.items()
+        for name, look in every.items()
         if name in marks
     ]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from fedlib.report import packs, printed
-from fedlib.report.figures import FigureInputs
+from fedlib.report.figures import FigureInputs, accuracy_over_rounds
 from fedlib.report.pages import origin
 from fedlib.report.pages.contents import METRICS, compared
 from fedlib.report.tables.sheets import TableInputs
@@ -87,6 +87,44 @@ def beside(numbers: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
     ours = ours.drop_duplicates(printed.ROW).set_index(printed.ROW).drop(columns="published")
     found = numbers.join(ours)
     return found.assign(seeds=found["seeds"].fillna(0).astype(int))
+
+
+def exchanged(numbers: pd.DataFrame) -> pd.DataFrame:
+    """Those of the numbers of `beside` that were run and whose names are exchanged.
+
+    Args:
+      numbers: with the column paper.
+
+    Returns:
+      They, with the published number under the other name, the difference from it, and as_printed,
+      the difference from that under their own.
+    """
+    other = {
+        (*place, name): pair[1 - i]
+        for place, pair in printed.EXCHANGED.items()
+        for i, name in enumerate(pair)
+    }
+    key = ["paper", "dataset", "label"]
+    names = [other.get(row, "") for row in numbers[key].itertuples(index=False, name=None)]
+    mine = numbers.assign(other=names)[numbers["seeds"] > 0].query("other != ''")
+    place = ["paper", "dataset", "exhibit", "metric"]
+    theirs = mine[[*place, "label", "published"]].rename(columns={"label": "other"})
+    both = mine.drop(columns="published").merge(theirs, on=[*place, "other"])
+    pairs = zip(both["reproduced"], both["published"], strict=True)
+    off = [printed.difference(*pair) for pair in pairs]
+    return both.assign(as_printed=both["difference"], difference=off)
+
+
+def distances(pack: Path, file: Path) -> pd.DataFrame:
+    """How far published curves are from ours in a pack, see `accuracy_over_rounds.distances`."""
+    *frames, every = packs.read(pack, file.parent.name)
+    found = []
+    for stage, spec, has_published in every:
+        if has_published and spec["kind"] == "accuracy_over_rounds" and stage == "figure":
+            titles = {one["name"]: one["title"] for one in spec["federations"]}
+            far = accuracy_over_rounds.distances(FigureInputs.read(spec, *frames, file))
+            found.append(far.assign(data=far["federation"].map(titles)))
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
 
 def made(pack: Path) -> dict[tuple[str, ...], tuple[str, float]]:

@@ -16,6 +16,7 @@ from fedlib.report.looks import paper_color
 from fedlib.report.pages import filling
 from fedlib.report.pages.contents import NEAR
 from fedlib.report.tables.render import ABSENT, markdown, percent, points
+from fedlib.report.wall.cells import exchanged
 
 PICTURE = "published"  # .svg and .png beside the page
 TOP = 95  # percent; points above it are shown once more, enlarged
@@ -23,7 +24,11 @@ WHERE = ["dataset", "exhibit", "metric"]  # parts of the head of a column
 
 
 def text(
-    cells: pd.DataFrame, costs: pd.DataFrame, estimated_on: str, unpacked: Iterable[str]
+    cells: pd.DataFrame,
+    costs: pd.DataFrame,
+    estimated_on: str,
+    unpacked: Iterable[str],
+    far: pd.DataFrame,
 ) -> str:
     """The page.
 
@@ -33,16 +38,20 @@ def text(
       costs: estimates of other runs: DataFrame paper_title, federation, label, hours.
       estimated_on: the machine of estimated core-hours.
       unpacked: pages whose packs have no runs.
+      far: distances of published curves, see `fedlib.report.wall.cells.distances`.
     """
     run = cells[cells["seeds"] > 0]
-    off = run[run["difference"].abs() > NEAR]
+    off, other = run[run["difference"].abs() > NEAR], exchanged(cells)
     return filling.markdown(
         "wall.md.j2",
-        {"listed": _list, "grid": grid, "hours": _of_hours},
+        {"listed": _list, "grid": grid, "hours": _of_hours, "curves": _of_curves},
         picture=PICTURE,
         cells=cells,
         run=run,
         near=len(run) - len(off),
+        exchanged=other,
+        near_exchanged=len(run) - len(off) + _more(other),
+        far=far,
         trainings=_trainings(run),
         split=int(run["is_split"].sum()),
         off="; ".join(
@@ -53,6 +62,29 @@ def text(
         costs=costs,
         estimated_on=markdown(estimated_on),
     )
+
+
+def _more(exchanged: pd.DataFrame) -> int:
+    """How many more numbers are near if their names are exchanged."""
+    now, before = (exchanged[name].abs() <= NEAR for name in ("difference", "as_printed"))
+    return int(now.sum() - before.sum())
+
+
+def _of_curves(far: pd.DataFrame) -> str:
+    """A row for each published curve beside ours."""
+    heads = ["Method", "Rounds", "Distance", "Nearest published curve", "Distance"]
+    rows = [
+        [
+            markdown(f"{row['title']}, {row['data']}"),
+            row["rounds"],
+            f"{100 * row['rms']:.1f}",
+            markdown(row["nearest"]),
+            f"{100 * row['nearest_rms']:.1f}",
+        ]
+        for row in far.to_dict("records")
+    ]
+    align = ["left", "right", "right", "left", "right"]
+    return tabulate(rows, heads, "pipe", disable_numparse=True, colalign=align)
 
 
 def _trainings(run: pd.DataFrame) -> int:
