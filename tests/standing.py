@@ -10,14 +10,22 @@ from typing import NamedTuple
 import pandas as pd
 from tabulate import tabulate
 
-from fedlib.report import packs
+from fedlib.report import exhibits, packs
+from fedlib.report.metrics import PRIMARY
 from fedlib.report.pages import kept
 from fedlib.report.pages.contents import NEAR
 from fedlib.report.tables.criteria import VERDICTS
 from fedlib.report.tables.render import ABSENT
 from fedlib.report.wall import cells
 
-HEAD = ("paper", "published", "run", "within two points", "main claim")
+HEAD = ("paper", "published", "printed by the paper", "from elsewhere", "cannot be run")
+HEAD += ("run", "within two points", "main claim")
+# Words in the sources of numbers that a paper does not print: they are of other papers, or computed
+# from those; and of numbers that were read off its figure.
+ELSEWHERE, READ_OFF = "FedEM README|pFedES|inferred:", "digitised by us"
+# Where the methods of a main claim have other learning rates: a page and a label of the better
+# method, and those of the other one at its rate.
+EQUAL_RATES = {"pfedmm": (("pfedmm", "fedem"), ("full/pfedmm/rates", "fedavg-heads-rate"))}
 ORDERS = {"descending": min, "highest": min, "ascending": max, "lowest": max}  # the wrong end
 
 
@@ -27,18 +35,56 @@ class Paper(NamedTuple):
     Attributes:
       title: what its row is called; numbers: file of its published numbers.
       claims: titles of the criteria that are its main claim.
+      never: labels of published methods that the project lacks, and metrics that it does not show.
     """
 
     title: str
     numbers: Path
     claims: tuple[str, ...]
+    never: frozenset[str]
 
 
-def counts(numbers: Path, folder: Path) -> list[int]:
-    """Published cells, those with ours beside them in a folder, and those within two points."""
-    every = cells.of_packs(numbers, sorted(folder.rglob(packs.FOLDER)))
-    run = every[every["seeds"] > 0]
-    return [len(every), len(run), int((run["difference"].abs() <= NEAR).sum())]
+def counts(paper: Paper, folder: Path, lost: int = 0) -> pd.Series:
+    """How many published numbers there are, by what they are, and how many were run and are near.
+
+    "more" are near only if names are exchanged, see `fedlib.report.wall.cells.exchanged`.
+
+    Args:
+      folder: of kept results; lost: how many runs of printed numbers were not kept, and were not
+        within two points.
+    """
+    every = cells.of_packs(paper.numbers, sorted(folder.rglob(packs.FOLDER)))
+    elsewhere = every["source"].str.contains(ELSEWHERE)
+    read_off = every["source"].str.contains(READ_OFF)
+    is_printed, is_run = ~elsewhere & ~read_off, every["seeds"] > 0
+    near = is_run & (every["difference"].abs() <= NEAR)
+    other = cells.exchanged(every.assign(paper=paper.numbers.parent.name))
+    more = (other["difference"].abs() <= NEAR) & (other["as_printed"].abs() > NEAR)
+    never = every["label"].isin(paper.never) | every["metric"].isin(paper.never)
+    return pd.Series(
+        {
+            "published": len(every),
+            "printed": is_printed.sum(),
+            "read_off": read_off.sum(),
+            "elsewhere": elsewhere.sum(),
+            "never": never.sum(),
+            "run": is_run.sum() + lost,
+            "near": near.sum(),
+            "printed_run": (is_run & is_printed).sum() + lost,
+            "printed_near": (near & is_printed).sum(),
+            "more": more.sum(),
+            "printed_more": (more & ~other["source"].str.contains(READ_OFF)).sum(),
+        }
+    )
+
+
+def all_counts(papers: Mapping[str, Paper], folder: Path) -> pd.DataFrame:
+    """`counts` of each paper at scale full: a row for each, and one for all."""
+    shelf = kept.shelf(folder, "full")
+    lost = [*pd.read_csv(shelf / "lost.csv")["paper"]]
+    found = {name: counts(x, shelf / name, lost.count(name)) for name, x in papers.items()}
+    table = pd.DataFrame(found).T
+    return pd.concat([table, table.sum().to_frame("all").T])
 
 
 def table(papers: Mapping[str, Paper], folder: Path) -> str:
@@ -51,15 +97,14 @@ def table(papers: Mapping[str, Paper], folder: Path) -> str:
       papers: by name.
       folder: docs/results.
     """
-    rows, totals = [], [0, 0, 0]
-    lost = [*pd.read_csv(kept.shelf(folder, "full") / "lost.csv")["paper"]]  # none is within two
-    for name, paper in papers.items():
-        found = counts(paper.numbers, kept.shelf(folder, "full") / name)
-        found[1] += lost.count(name)
-        totals = [a + b for a, b in zip(totals, found, strict=True)]
-        rows.append([paper.title, *found, claim(name, paper.claims, folder)])
-    rows.append(["all", *totals, ""])
-    align = ["left", "right", "right", "right", "left"]
+    rows = []
+    for name, found in all_counts(papers, folder).iterrows():
+        title, claims = (papers[name].title, papers[name].claims) if name in papers else ("all", ())
+        of_figure = f" + {found['read_off']}" if found["read_off"] else ""
+        numbers = found["published"], f"{found['printed']}{of_figure}", found["elsewhere"]
+        what = claim(name, claims, folder) if claims else ""
+        rows.append([title, *numbers, *found[["never", "run", "near"]], what])
+    align = ["left", *["right"] * 6, "left"]
     return tabulate(rows, HEAD, tablefmt="pipe", disable_numparse=True, colalign=align)
 
 
@@ -75,8 +120,23 @@ def claim(name: str, titles: Iterable[str], folder: Path) -> str:
             mine = found[found["criterion"].isin(list(titles))]
             judged = mine[mine["reached"].isin([VERDICTS[True], VERDICTS[False]])]
             if len(judged):
-                return f"{_verdict(judged)}, at scale {scale}"
+                equal = "" if _holds_at_equal_rates(name, folder) else "; not at equal rates"
+                return f"{_verdict(judged)}, at scale {scale}{equal}"
     return ABSENT
+
+
+def _holds_at_equal_rates(name: str, folder: Path) -> bool:
+    """Whether one method is above another at its learning rate, in the last round of both."""
+    if name not in EQUAL_RATES:
+        return True
+    curves = []
+    for page, label in EQUAL_RATES[name]:
+        rows = pd.read_parquet(folder / page / packs.FOLDER / packs.METRICS)
+        where = {"label": label, "at": "round", "metric": "accuracy", **PRIMARY._asdict()}
+        curves.append(exhibits.pick(rows, **where).groupby("round")["value"].mean())
+    better, other = curves
+    last = min(better.index[-1], other.index[-1])
+    return bool(better[last] > other[last])
 
 
 def _verdict(judged: pd.DataFrame) -> str:
