@@ -23,6 +23,7 @@ ROPE = 0.01  # accuracies that differ by at most one point are practically equal
 LEVEL = 0.95
 SAMPLES = 20_000  # of the posterior
 RESAMPLES = 2_000
+FEW = 3
 PRIOR = 0.5  # weight of the prior's one observation, which is 0
 FEWEST_FEDERATIONS, FEWEST_DATASETS = 3, 2
 CLEAR, LEANING, EQUAL, IN_FRONT = 0.9, 0.75, 0.75, 0.75
@@ -125,7 +126,8 @@ def bootstrap(paired: pd.DataFrame, over: str, seed: int = 0) -> tuple[float, fl
         "dataset" draws data sets, with all federations of each (would other federations agree?).
 
     Returns:
-      NaN for both ends if a federation has one seed, or if there is one data set.
+      NaN for both ends if a federation has one seed, or if there are `FEW` draws or less, whose
+      interval would be from the least to the greatest of them.
     """
     draw = streams.generator(seed, "bootstrap", over)
     if over == "dataset":
@@ -133,12 +135,12 @@ def bootstrap(paired: pd.DataFrame, over: str, seed: int = 0) -> tuple[float, fl
         total, number = groups.sum().to_numpy(), groups.count().to_numpy()
         chosen = draw.integers(len(total), size=(RESAMPLES, len(total)))
         means = total[chosen].sum(1) / number[chosen].sum(1)
-        enough = len(total) > 1
+        enough = len(total) > FEW
     else:
         parts = [part.to_numpy() for _, part in paired.groupby("federation", sort=False)["value"]]
         again = [part[draw.integers(len(part), size=(RESAMPLES, len(part)))] for part in parts]
         means = np.mean([part.mean(1) for part in again], axis=0)
-        enough = all(len(part) > 1 for part in parts)
+        enough = len(paired) > FEW and all(len(part) > 1 for part in parts)
     if not enough:
         return np.nan, np.nan
     low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])

@@ -144,13 +144,12 @@ def test_contrasts_are_of_federations_and_have_a_row_for_each_pair():
     assert "fewer than six federations" in footer(figure)
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "verdict"),
-    [(0.1, 0.2, "holds"), (-0.1, 0.2, "undecided"), (-0.2, -0.1, "reversed")]
-    + [(np.nan, np.nan, "undecided"), (0.0004, 0.1, "undecided"), (0.0005, 0.1, "holds")],
-)
-def test_a_claim_is_judged_by_its_interval_as_printed(low, high, verdict):
-    assert claims.verdict(low, high) == verdict
+def test_claims_are_judged_together():
+    medians, ps = [0.1, -0.1, 0.1, 0.1, np.nan], [0.01, 0.012, 0.03, 0.04, np.nan]
+    found = claims.judged(pd.DataFrame({"median": medians, "p": ps}))
+    assert found["p_holm"][:4].tolist() == pytest.approx([0.04, 0.04, 0.06, 0.06])
+    verdicts = ["holds", "reversed", "undecided", "undecided", "not tested"]
+    assert found["verdict"].tolist() == verdicts
 
 
 def test_claims_have_a_row_each_and_say_what_was_not_tested():

@@ -110,8 +110,10 @@ def test_data_sets_drawn_again_say_less_than_seeds_drawn_again():
     paired["value"] += paired["dataset"].map(effects)
     spans = [np.diff(statistics.bootstrap(paired, over))[0] for over in ("seed", "dataset")]
     assert spans[1] > 2 * spans[0]
-    alone = paired[paired["dataset"] == "mnist"]
-    assert np.isnan(statistics.bootstrap(alone, "dataset")).all()
+    three = paired[paired["dataset"].isin([*paired["dataset"].unique()][:3])]
+    assert np.isnan(statistics.bootstrap(three, "dataset")).all()  # it would be their range
+    one = paired[paired["federation"] == "f0"]
+    assert len(one) == 3 and np.isnan(statistics.bootstrap(one, "seed")).all()
 
 
 def test_only_seeds_and_federations_that_both_methods_have_are_compared():

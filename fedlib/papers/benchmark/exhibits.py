@@ -136,7 +136,7 @@ TABLES = {
     "claims": Claims(
         title="The papers' orders of methods, on clients that they did not choose",
         caption="Models, sizes and federations are ours, so a claim that does not hold here may "
-        "hold where its paper tested it.",
+        f"hold where its paper tested it. {registered.LOOKS}",
         claims=claims(),
         **REAL | {"federations": several},
     ),

@@ -1,15 +1,14 @@
 """Orders of methods that papers claim, each over all federations: holds, undecided or reversed.
 
-A claim holds if the interval of the median difference, as printed, is above 0, and is reversed if
-it is below.
+A claim is decided if its p, adjusted by Holm for all claims that were tested, is at most 0.05.
 """
 
 from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 
-from fedlib.report import contrasts
-from fedlib.report.printed import as_printed
+from fedlib.report import contrasts, statistics
 from fedlib.report.tables import render
 from fedlib.report.tables.contrasts import spans
 from fedlib.report.tables.render import Column, Sheet
@@ -26,14 +25,15 @@ def build(given: TableInputs) -> Sheet:
     """The table; its numbers have a row for each claim."""
     kind = given.kind
     values = contrasts.accuracies(given, kind.rows)
-    numbers = pd.DataFrame(_row(values, claim) for claim in kind.claims)
+    numbers = judged(pd.DataFrame(_row(values, claim) for claim in kind.claims))
     return given.sheet(
         numbers,
         [block("", _columns(numbers), num_keys=2)],
         "Points of accuracy, the mean over seen clients: the first method less the second, the "
-        "Hodges-Lehmann median over federations with its 95 % interval. Six federations or more "
-        "have one. A claim holds if the interval as printed is above 0, and is reversed if it is "
-        "below; otherwise, or without an interval, it is undecided.",
+        "Hodges-Lehmann median over federations with its 95 % interval, which six federations or "
+        "more have. p: Wilcoxon's signed-rank test, adjusted by Holm for all claims that were "
+        "tested. A claim holds, or is reversed, if that is at most 0.05; the intervals are of each "
+        "claim by itself.",
         UNTESTED_NOTE if (numbers["verdict"] == UNTESTED).any() else "",
     )
 
@@ -41,20 +41,28 @@ def build(given: TableInputs) -> Sheet:
 def _row(values: pd.DataFrame, claim: Mapping) -> dict:
     better, worse = claim.get("better", ""), claim.get("worse", "")
     text = f"{better} above {worse}" if better else claim["reason"]
-    row = {"paper": claim["paper"], "claim": text, "verdict": UNTESTED, "federations": 0}
+    row = {"paper": claim["paper"], "claim": text, "federations": 0}
     differences = contrasts.paired(values, better, worse)
+    names = "ahead", "median", "low", "high", "p"
     if differences.empty:
-        return row | dict.fromkeys(("ahead", "median", "low", "high"), float("nan"))
+        return row | dict.fromkeys(names, float("nan"))
     found = contrasts.contrast(differences)
-    row |= {name: found[name] for name in ("federations", "ahead", "median", "low", "high")}
-    return row | {"verdict": verdict(found["low"], found["high"])}
+    return row | {name: found[name] for name in ("federations", *names)}
 
 
-def verdict(low: float, high: float) -> str:
-    """The verdict of an interval, as printed, on a claim; an unknown one leaves it undecided."""
-    if as_printed(low) > 0:
-        return HOLDS
-    return REVERSED if as_printed(high) < 0 else UNDECIDED
+def judged(numbers: pd.DataFrame) -> pd.DataFrame:
+    """The claims with p_holm, adjusted for all that were tested, and verdict.
+
+    Args:
+      numbers: a row for each claim: median, and p, NaN if it was not tested.
+    """
+    tested = numbers["p"].notna()
+    adjusted = pd.Series(statistics.holm(numbers.loc[tested, "p"]), numbers.index[tested])
+    found = numbers.assign(p_holm=adjusted, verdict=UNTESTED)
+    found.loc[tested, "verdict"] = UNDECIDED
+    decided = found["p_holm"] <= 1 - statistics.LEVEL
+    found.loc[decided, "verdict"] = np.where(found["median"] > 0, HOLDS, REVERSED)[decided]
+    return found
 
 
 def _columns(part: pd.DataFrame) -> Columns:
@@ -64,4 +72,6 @@ def _columns(part: pd.DataFrame) -> Columns:
     yield Column("federations"), texts(part["federations"])
     yield Column("median"), texts(map(render.points, part["median"]))
     yield Column("95 % interval"), spans(part, "low", "high")
+    p_values = ["" if pd.isna(p) else f"{p:.3g}" for p in part["p_holm"]]
+    yield Column("p (Holm)"), texts(p or render.ABSENT for p in p_values)
     yield Column("verdict"), texts(part["verdict"])
