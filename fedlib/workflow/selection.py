@@ -147,6 +147,13 @@ def check_selection(config: Mapping, declared: Iterable[Paper]) -> None:
         beginnings = name.rpartition("/")[0], name.partition("/")[0]
         near = ([k for k in known if k.startswith(f"{start}/")] for start in beginnings)
         check_choice("runs", name, next(filter(None, near), known), where)
+    whole = {**config, "rounds": None}
+    longest = max((run.rounds for one in declared for run in selected(one, whole).runs), default=0)
+    if longest and (config["rounds"] or 0) > longest:
+        raise ConfigError(
+            f"rounds: {config['rounds']} limits nothing, as no selected run has more than "
+            f"{longest}; to have more, set=[LABEL.rounds={config['rounds']}]"
+        )
     named = {data.dataset for paper in declared for data in paper.data if "source" in data.params}
     for choice in config["sources"] or ():
         dataset, separator, source = choice.partition(":")

@@ -369,6 +369,13 @@ def test_capped_rounds_are_in_the_specifications_and_in_every_exhibit(toy):
     assert toy().folder_note == ""
 
 
+def test_a_limit_of_rounds_that_no_run_reaches_is_refused(toy):
+    runs = [toy_run(rounds=11), toy_run(label="fedem", rounds=30)]
+    toy({"rounds": 20, "tag": "quick"}, runs=runs)
+    with pytest.raises(ConfigError, match=r"rounds: 20 .* than 11; .*set=\[LABEL.rounds=20\]"):
+        toy({"rounds": 20, "tag": "quick", "labels": ["fedavg"]}, runs=runs)
+
+
 def test_figures_ask_for_no_round_that_capped_runs_never_come_to():
     def shown(paper):
         return [x.rounds for x in paper.figures.values() if getattr(x, "rounds", None)]
