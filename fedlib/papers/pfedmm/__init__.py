@@ -19,8 +19,8 @@ declare = _frame.paper(
     "pfedmm",
     "pFedMM",
     "Mixture of Experts for Personalized Federated Learning under Mixture Data Distributions in "
-    "Edge Computing Networks (official code, of 2026, which names "
-    "neither authors nor venue: https://github.com/Archipes/pFedMM)",
+    "Edge Computing Networks, 2026 (its official code, Archipes/pFedMM, names neither authors nor "
+    "venue)",
     scales,
     exhibits,
     ACCEPTANCE,
