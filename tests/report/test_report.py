@@ -389,6 +389,7 @@ def test_a_claim_has_the_papers_numbers_and_ours_on_one_scale(project):
     assert first.rows == (("paper", "2.5, 1.0", (1.0, 0.25)), ("here", "0.5", (0.0,)))
     assert (first.verdict, second.verdict) == ("yes", "no")
     assert second.rows == (("here", "1.5", (0.5,)),)
+    assert first.ends == second.ends == ("0.5", "2.5")
 
 
 def test_a_table_stands_below_the_first_figure_that_shows_half_of_its_runs(project):

@@ -130,7 +130,7 @@ def _downloads(sheet: Sheet) -> list[tuple[str, str, str]]:
 
 
 def _picture(chapter: Chapter, figure: Entry) -> dict:
-    """Address of a figure, its size in CSS pixels, and its numbers.
+    """Address of a figure, its size in CSS pixels, its numbers, and whether shades show them.
 
     Curves have their method and, if they are grey as one of many, its colour.
     """
@@ -146,11 +146,14 @@ def _picture(chapter: Chapter, figure: Entry) -> dict:
     address = _address("image/svg+xml", data)
     file = f"{figure.anchor}.svg"
     panels = pictures.panels(figure.picture)
-    for series in (one for panel in panels for one in panel["series"] if one["line"]):
+    every = [series for panel in panels for series in panel["series"]]
+    for series in (one for one in every if one["line"]):
         series["method"] = chapter.methods.get(series["name"])
         if series["color"] == GREY:
             series["own"] = COLORS.get(series["method"])
-    return {"address": address, "width": width, "height": height, "file": file, "panels": panels}
+    size = {"width": width, "height": height}
+    shades = any("value" in series for series in every)
+    return size | {"address": address, "file": file, "panels": panels, "has_shades": shades}
 
 
 def _address(kind: str, data: bytes) -> str:

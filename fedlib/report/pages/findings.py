@@ -36,12 +36,14 @@ class Picture:
       zero: position of 0 if the numbers are differences; else None.
       rows: the paper's and ours: source, text of its numbers, and their positions in [0, 1], the
         first of the paper's own method.
+      ends: the least and the greatest number of all pictures of a paper, as text.
     """
 
     title: str
     verdict: str
     zero: float | None
     rows: tuple[tuple[str, str, tuple[float, ...]], ...]
+    ends: tuple[str, str]
 
 
 def headline(content: Report) -> str:
@@ -112,9 +114,14 @@ def scatter(content: Report) -> Iterator[Point]:
 def claims(chapter: Chapter) -> list[Picture]:
     """The first claims of a paper whose runs are done, all on one scale."""
     found = [claim for table in chapter.tables for claim in table.sheet.claims][:SHOWN]
-    every = [value for claim in found for values in claim.numbers.values() for value in values]
-    every += [0.0] * any(claim.is_difference for claim in found)
-    low, high = min(every, default=0.0), max(every, default=0.0)
+    every = [
+        pair
+        for claim in found
+        for who, values in claim.numbers.items()
+        for pair in zip(values, claim.texts[who].split(", "), strict=False)
+    ]
+    every += [(0.0, "0")] * any(claim.is_difference for claim in found)
+    (low, lowest), (high, highest) = (end(every, default=(0.0, "")) for end in (min, max))
 
     def placed(value: float) -> float:
         return (value - low) / ((high - low) or 1.0)
@@ -129,6 +136,7 @@ def claims(chapter: Chapter) -> list[Picture]:
                 for who in ("paper", "here")
                 if who in claim.numbers
             ),
+            (lowest, highest),
         )
         for claim in found
     ]
