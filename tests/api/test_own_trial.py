@@ -11,7 +11,6 @@ from fedlib.workflow import preflight, provenance, remarks
 from fedlib.workflow.plan import Plan
 
 OWN = """
-import random
 import numpy as np
 import torch
 from fedlib.methods.fedavg import FedAvg
@@ -88,14 +87,9 @@ def test_what_it_records_must_be_of_every_client_or_of_rounds(mine):
     ("noise", "log", "told"),
     [
         ("0", "0", None),
-        ("torch.randn(())", "0", "global generator of PyTorch"),
-        ("np.random.rand()", "0", "global generator of NumPy"),
-        ("random.random()", "0", "global generator of Python"),
         ("np.random.default_rng().random()", "0", "another .* when a round is repeated"),
         ("0", "torch.rand(()) * 1e-5", "global generator of PyTorch"),
-        ("0", "0.6931", "probabilities of an example sum to 2"),
-        ("0", "1 / 0", "my_way.py, line 13: ZeroDivisionError"),
-        ("torch.zeros(2, 1, 1)", "0", r"round must return a state like init's; .*params"),
+        ("0", "1 / 0", "my_way.py, line 12: ZeroDivisionError"),
     ],
 )
 def test_it_is_tried_on_made_up_examples_as_simulate_does(mine, noise, log, told):

@@ -1,14 +1,12 @@
 """Users' modules: which are taken, which layer is the head, and what is said of the others."""
 
 import copy
-import random
 
 import numpy as np
 import pytest
 import torch
 from test_api import X, cut, quiet
 from torch import nn
-from torch.nn import functional as F
 
 import fedlib
 from fedlib.api.model import builder
@@ -63,9 +61,7 @@ AFTER = {
     "a clamp that small outputs do not reach": lambda self, z: z.clamp(-50, 50),
     "a temperature in training": lambda self, z: z / 4 if self.training else z,
     "in place": lambda self, z: z.clamp_(-50, 50),
-    "for large outputs": lambda self, z: z if z.abs().max() < 50 else z / 2,
     "a softmax": lambda self, z: z.softmax(1),
-    "dropout": lambda self, z: F.dropout(z, 0.0, self.training) * 1,
 }
 
 
@@ -83,7 +79,6 @@ TAKEN = {
     "type": lambda s, x: s.fc(s.a(x).relu().to(s.fc.weight.dtype)),
     "device": lambda s, x: s.fc(s.a(x).relu().to(s.fc.weight.device)),
     "shape": lambda s, x: s.fc(s.a(x).relu()[:, : s.fc.weight.shape[1]]),
-    "no change": lambda s, x: s.fc(s.a(x).relu()).float().contiguous(),
     "own weights beside it": lambda s, x: s.fc(s.a(x) + s.shift),
     "another name": lambda s, x: s.alias(s.a(x)),
 }
@@ -136,14 +131,15 @@ def test_a_layer_that_others_read_is_no_head(run):
 def test_tied_body_and_head_are_refused_whatever_they_are_called():
     with pytest.raises(ConfigError, match="share no weights"):
         build(lambda: Odd(lambda s, x: s.head(s.body(x)), tie))
+    with pytest.raises(ConfigError, match="has no layer with weights"):
+        builder(nn.Flatten, INPUTS, "gate")
 
 
 class Own(Exception):
     pass
 
 
-RAISED = {error.__name__: error for error in (AssertionError, AttributeError, NameError, Own)}
-RAISED |= {error.__name__: error for error in (KeyError, ZeroDivisionError, OSError)}
+RAISED = {error.__name__: error for error in (AttributeError, KeyError, OSError, Own)}
 
 
 @pytest.mark.parametrize("name", RAISED)
@@ -164,13 +160,8 @@ def test_an_error_in_making_a_model_is_one_line():
         build(Odd)
 
 
-class Given(dict):
-    pass
-
-
 FORMS = {
     r"a dict of \['logits'\]": lambda s, x: {"logits": s.fc(s.a(x))},
-    "a Given of": lambda s, x: Given(logits=s.fc(s.a(x))),
     "a tuple of 2": lambda s, x: (s.fc(s.a(x)), x),
     r"shape \[2\] for 2": lambda s, x: s.fc(s.a(x))[:, 0],
     "got None": lambda s, x: None,
@@ -206,7 +197,6 @@ class Attending(nn.Module):
         return self.fc(self.layer(x.view(-1, 8, 8)).flatten(1))
 
 
-OWN = torch.Generator()
 DRAW = {
     "Mine 'drop' draws from the global generator of PyTorch": Odd(
         lambda s, x: s.fc(s.drop(s.a(x))), with_(drop=Mine)
@@ -215,12 +205,6 @@ DRAW = {
     "model draws from the global generator of NumPy": Odd(
         lambda s, x: s.fc(s.a(x) + np.random.rand())
     ),
-    "model draws from the global generator of Python": Odd(
-        lambda s, x: s.fc(s.a(x) * random.random())
-    ),
-    "other outputs when it reads the same inputs": Odd(
-        lambda s, x: s.fc(s.a(x) + torch.rand(8, generator=OWN))
-    ),
 }
 
 
@@ -228,10 +212,6 @@ DRAW = {
 def test_the_layer_that_draws_is_named(told):
     with pytest.raises(ConfigError, match=told):
         build(DRAW[told])
-
-
-def test_attention_without_dropout_is_taken():
-    assert isinstance(build(lambda: Attending(0.0))(), HeadApart)
 
 
 def test_weights_that_differ_each_time_the_model_is_made_are_refused():
