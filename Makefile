@@ -23,8 +23,6 @@ TEST_JOBS ?= 3
 TESTS     ?=
 # For `check-method`: a file with a method of yours.
 FILE      ?=
-# Duration of `test-soak`.
-SOAK_MINUTES ?= 120
 
 VENV  := .venv
 BIN   := $(VENV)/bin
@@ -41,7 +39,7 @@ ENVIRONMENTS_STAMP := $(call extra_stamp,environments)
 DOCS_STAMP := $(call extra_stamp,docs)
 
 # make itself does not report misspelt names of variables on the command line.
-override VARIABLES := ARGS CONFIG FILE FROM PAPER PYTHON SCALE SOAK_MINUTES TEST_JOBS TESTS TORCH UV WHAT
+override VARIABLES := ARGS CONFIG FILE FROM PAPER PYTHON SCALE TEST_JOBS TESTS TORCH UV WHAT
 override set_here = $(if $(filter command,$(firstword $(origin $(1)))),$(1))
 override unknown := $(filter-out $(VARIABLES) SHELL,$(foreach name,$(.VARIABLES),$(call set_here,$(name))))
 ifneq ($(unknown),)
@@ -69,9 +67,9 @@ workflow = $(BIN)/python -m fedlib make
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help help-all install demo reduced reproduce plan why list report test test-fast lint format
-.PHONY: bench bench-peers bench-gpu install-slurm test-slurm test-environments
-.PHONY: check-method test-changed test-device test-faults test-large test-soak
+.PHONY: help help-all install demo reduced reproduce plan why list report test lint format
+.PHONY: bench bench-gpu install-slurm test-slurm test-environments
+.PHONY: check-method test-changed test-device test-long
 .PHONY: lock clean keep take wall figures-from docs
 
 # What users need has ##; what only maintainers and clusters need has ###.
@@ -127,15 +125,6 @@ SIDE_BY_SIDE = -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder
 test: $(STAMP)  ## run all tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE) $(TESTS)
 
-# What most changes break first: the contracts of methods, declarations, plans, rooms and documents.
-FAST := methods/test_methods project/test_rooms project/test_documents report/test_papers
-FAST += workflow/test_plan workflow/test_remarks api/test_own_methods workflow/test_overrides
-FAST += workflow/test_cli engine/test_cohort data/test_partition report/test_metrics
-FAST += report/test_tables workflow/test_seals workflow/test_files project/test_readme
-test-fast: $(STAMP)  ### run a quarter of the tests, in two minutes; TESTS="-k fedper" for one method
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" $(SIDE_BY_SIDE) \
-	  $(if $(findstring tests/,$(TESTS)),,$(FAST:%=tests/%.py)) $(TESTS)
-
 check-method: export FEDLIB_METHOD = $(value FILE)
 check-method: $(STAMP)  ## test a method of yours, FILE=mine/fedper.py: a line for each rule
 	@test -n "$$FEDLIB_METHOD" || { echo 'FILE names a method, such as FILE=mine/fedper.py' >&2; exit 1; }
@@ -147,15 +136,11 @@ test-device: $(STAMP)  ### test all methods on a pretended GPU, or a real one: R
 test-changed: $(STAMP)  ### run the tests that uncommitted changes can reach; ARGS=main: since main
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --changed $(if $(ARGS),$(ARGS),HEAD) $(TESTS)
 
-test-faults: $(STAMP)  ### test kills, damage, full disks, bad input: hours; docs/reliability.md
-	OMP_NUM_THREADS=1 FEDLIB_FAULTS=long $(BIN)/python -m pytest -s tests/machine/test_faults_*.py $(TESTS)
-
-test-large: $(STAMP)  ### test 3,550 and 10,000 clients, and a plan of 10,016 jobs: half an hour
-	OMP_NUM_THREADS=1 FEDLIB_FAULTS=long $(BIN)/python -m pytest -s tests/workflow/test_large.py $(TESTS)
-
-test-soak: export FEDLIB_SOAK_MINUTES = $(value SOAK_MINUTES)
-test-soak: $(STAMP)  ### repeat jobs for SOAK_MINUTES: do memory, open files or threads grow?
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s tests/machine/test_soak.py
+# The tests of memory repeat jobs for FEDLIB_SOAK_MINUTES; tests/workflow/test_large.py has up to 10,000 clients and jobs.
+LONG_TESTS = tests/machine/test_faults_*.py tests/workflow/test_large.py tests/machine/test_soak.py
+test-long: $(STAMP)  ### test kills, damage, full disks, bad input, large plans: hours; TESTS="-k large"
+	OMP_NUM_THREADS=1 FEDLIB_FAULTS=long FEDLIB_SOAK_MINUTES=$${FEDLIB_SOAK_MINUTES:-120} \
+	  $(BIN)/python -m pytest -s $(LONG_TESTS) $(TESTS)
 
 test-slurm: $(SLURM_STAMP)  ### test on a Slurm cluster of one node, which it starts; as root
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -v -m slurm tests/machine/test_slurm.py $(TESTS)
@@ -178,11 +163,8 @@ format: $(STAMP)  ### rewrite the code in the project's layout
 docs: $(DOCS_STAMP)  ## make a site of the documents: docs/site/_build/index.html; fails on a broken link
 	$(BIN)/python -m sphinx -q -W --keep-going -c docs/site . docs/site/_build
 
-bench: $(STAMP)  ### measure the engine's speed; ARGS: see benchmarks/README.md
+bench: $(STAMP)  ### measure the engine's speed; ARGS=--peers: also other simulators, which it installs
 	$(BIN)/python -m benchmarks $(ARGS)
-
-bench-peers: $(STAMP)  ### compare the speed with other simulators, which it installs
-	$(BIN)/python -m benchmarks --peers $(ARGS)
 
 bench-gpu: $(STAMP)  ### check a GPU in ten minutes: results, and the fastest executors
 	$(BIN)/python -m benchmarks.gpu $(ARGS)

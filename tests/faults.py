@@ -1,4 +1,4 @@
-"""How often faults are provoked: briefly by `make test`, at length by `make test-faults`."""
+"""How often faults are provoked: briefly by `make test`, at length by `make test-long`."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from fedlib import seals
 
 LONG = os.environ.get("FEDLIB_FAULTS") == "long"
-at_length = pytest.mark.skipif(not LONG, reason="a test of `make test-faults` or `make test-large`")
+at_length = pytest.mark.skipif(not LONG, reason="a test of `make test-long`")
 
 
 def often(briefly: int, at_length: int) -> int:

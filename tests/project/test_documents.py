@@ -73,13 +73,6 @@ def test_the_index_of_kept_results_counts_what_their_pages_count():
         assert f"{near} of {cells} within two percentage points" in page, name
 
 
-def test_the_fast_tests_exist():
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    names = " ".join(re.findall(r"^FAST :?\+?= (.*)$", makefile, re.MULTILINE)).split()
-    assert len(names) > 10
-    assert [name for name in names if not (ROOT / f"tests/{name}.py").exists()] == []
-
-
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_scripts_exist(document):
     named = set(re.findall(r"scripts/\w+\.py", read(document)))
