@@ -1,5 +1,6 @@
 """The trial of a user's method (`fedlib.run.trial`) before there are data, on made-up examples."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,51 +36,58 @@ def check(spec: dict, built: Any, data: dict, raw: str) -> None:
         return
     spec = fitting.completed(spec, fitting.Shapes(tuple(owned.shape), owned.num_classes))
     try:
-        trial.check(build.build_simulation(_few(spec), made_up(spec, owned), executor="loop"))
+        trial.check(build.build_simulation(_few(spec), _few_owners(spec, owned), executor="loop"))
     except (ConfigError, DataError):
         raise
     except Exception as error:  # a user's code may raise anything
         raise of_file(error, str(ROOT / spec["method"]), spec["method"]) from error
 
 
-def made_up(spec: dict, sizes: Sizes) -> Federation:
-    """A federation with shapes, groups and splits of `sizes`, but few owners, and noise."""
+def _few_owners(spec: dict, sizes: Sizes) -> Federation:
+    """A federation with shapes, groups and splits of `sizes`, but few owners."""
     modules = [module for module in spec["modules"].values() if isinstance(module, list | tuple)]
     clients = max([FEWEST, *map(len, modules)])
     groups = [group for group in GROUPS if group in sizes.group]
     owners = [group for group in groups for _ in range(clients if group in CLIENTS else 1)]
-    splits, number = {}, 0
+    counts = {}
     for split in SPLITS:
         having = {g for n, g in zip(getattr(sizes, split), sizes.group, strict=True) if n}
         each = [TRAIN[i % 2] if split == "train" else SCORED for i in range(len(owners))]
-        counts = [n if g in having else 0 for n, g in zip(each, owners, strict=True)]
-        ends = number + np.cumsum(counts)
-        rows = [np.arange(e - n, e) for e, n in zip(ends, counts, strict=True)]
-        splits[split], number = Split.from_lists(rows), int(ends[-1])
-    draw = np.random.default_rng(0)
-    channels = sizes.shape[0] if sizes.dtype == "uint8" and not sizes.labels else 0
+        counts[split] = [n if g in having else 0 for n, g in zip(each, owners, strict=True)]
+    return make_up(sizes, owners, counts)
+
+
+def make_up(like: Any, owners: Sequence[str], counts: Mapping[str, Sequence[int]]) -> Federation:
+    """A federation of noise with the shapes of another one.
+
+    Args:
+      like: has the fields of `fedlib.data.sizes.Sizes` that are about single examples.
+      owners: the group of each.
+      counts: how many examples each has, by split.
+    """
+    draw, splits, number = np.random.default_rng(0), {}, 0
+    for split in SPLITS:
+        each = counts.get(split, [0] * len(owners))
+        rows = [np.arange(e - n, e) for e, n in zip(number + np.cumsum(each), each, strict=True)]
+        splits[split], number = Split.from_lists(rows), number + sum(each)
+    shape, dtype = (number, *like.shape), np.dtype(like.dtype)
+    most = (like.tokens or [like.num_classes if like.labels else 256])[0]
+    is_whole = dtype.kind in "iu"
+    x: Any = draw.integers(0, max(most, 1), shape) if is_whole else draw.standard_normal(shape)
+    channels = like.shape[0] if dtype == np.uint8 and not like.labels else 0
     return Federation(
-        x=_inputs(sizes, number, draw),
-        y=draw.integers(0, sizes.num_classes, (number, *sizes.labels)),
-        num_classes=sizes.num_classes,
+        x=x.astype(dtype),
+        y=draw.integers(0, like.num_classes, (number, *like.labels)),
+        num_classes=like.num_classes,
         group=np.array([GROUPS.index(group) for group in owners], np.uint8),
         client_id=np.arange(len(owners)),
         mean=(0.5,) * channels,
         std=(0.5,) * channels,
         side=np.zeros(number, np.int64),  # some methods read it, and clusters; 0 is always one
         cluster=np.zeros(len(owners), np.int64),
-        tokens=Tokens(*sizes.tokens) if sizes.tokens else None,
+        tokens=Tokens(*like.tokens) if like.tokens else None,
         **splits,
     )
-
-
-def _inputs(sizes: Sizes, number: int, draw: np.random.Generator) -> np.ndarray:
-    """Noise with the shape and type of the inputs -> [number, *shape]"""
-    shape, dtype = (number, *sizes.shape), np.dtype(sizes.dtype)
-    if dtype.kind not in "iu":
-        return draw.standard_normal(shape).astype(dtype)
-    most = (sizes.tokens or [sizes.num_classes if sizes.labels else 256])[0]
-    return draw.integers(0, max(most, 1), shape).astype(dtype)
 
 
 def _few(spec: dict) -> dict:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,9 +19,9 @@ from fedlib.data import sizes
 from fedlib.engine.choice import choose
 from fedlib.environment import environment
 from fedlib.errors import ConfigError, DataError, DivergedError
-from fedlib.federation import GROUPS, Federation, Split, Tokens
 from fedlib.files import digest
 from fedlib.forecast.estimates import DataSize, Estimate, Request, Speed, estimated
+from fedlib.forecast.own_trial import make_up
 from fedlib.results import opened
 from fedlib.run import build, fitting
 from fedlib.run.cost import Operations
@@ -197,7 +196,8 @@ def _seconds(
     spec: dict, size: DataSize, device: str, executor: str, clients: int, each: int
 ) -> float:
     """Seconds of a round of FedAvg."""
-    simulation = build.build_simulation(spec, made_up(size, clients, each), device=device)
+    federation = make_up(size, ["seen"] * clients, {"train": [each] * clients})
+    simulation = build.build_simulation(spec, federation, device=device)
     executes = choose(executor, [simulation.method.task], workers=1)
     simulation = replace(simulation, executor=executes)
     state, clock = simulation.init(), _clock_of(device)
@@ -243,27 +243,3 @@ def _rate_of_products(device: str) -> float:
         x @ x
         times.append(clock() - begun)
     return 2 * WIDE**3 / min(times)
-
-
-def made_up(size: DataSize, clients: int, each: int) -> Federation:
-    """Clients with as many examples of noise each."""
-    draw, number = np.random.default_rng(0), clients * each
-    shape, dtype = (number, *size.shape), np.dtype(size.dtype)
-    most = (size.tokens or [size.num_classes if size.labels else 256])[0]
-    whole = size.tokens or dtype.kind in "iu"
-    x: Any = draw.integers(0, max(most, 1), shape) if whole else draw.standard_normal(shape)
-    channels = size.shape[0] if dtype == np.uint8 and not size.labels else 0
-    nothing = Split.from_lists([[]] * clients)
-    return Federation(
-        x=x.astype(dtype),
-        y=draw.integers(0, size.num_classes, (number, *size.labels)),
-        num_classes=size.num_classes,
-        group=np.full(clients, GROUPS.index("seen"), np.uint8),
-        client_id=np.arange(clients),
-        mean=(0.5,) * channels,
-        std=(0.5,) * channels,
-        tokens=Tokens(*size.tokens) if size.tokens else None,
-        train=Split.from_lists(np.arange(number).reshape(clients, each)),
-        val=nothing,
-        test=nothing,
-    )

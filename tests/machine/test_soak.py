@@ -1,4 +1,4 @@
-"""Memory, open files and threads of processes that work for hours: `make test-long TESTS="-k soak"`.
+"""Memory, open files and threads of processes that work for hours: a test of `make test-long`.
 
 docs/reliability.md says what was run.
 """
@@ -64,7 +64,7 @@ def test_what_a_process_holds_is_counted():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not MINUTES, reason="a test of `make test-long TESTS="-k soak"`")
+@pytest.mark.skipif(not MINUTES, reason="a test of `make test-long`")
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_nothing_grows_while_jobs_are_done_over_and_over(capsys):
     words = [sys.executable, Path(soak.__file__), str(60 * MINUTES)]

@@ -219,7 +219,7 @@ def test_a_model_too_large_to_be_tried_takes_its_operations(monkeypatch):
 )
 def test_made_up_examples_are_like_those_of_the_federation(like):
     size = FEW._replace(**like)
-    made = speed.made_up(size, 3, 4)  # a federation checks what it is made of
+    made = speed.make_up(size, ["seen"] * 3, {"train": [4] * 3})  # a federation checks itself
     assert made.train.sizes.tolist() == [4, 4, 4]
     assert (list(made.x.shape[1:]), made.x.dtype) == (size.shape, size.dtype)
     assert list(made.y.shape[1:]) == size.labels and made.x.std() > 0.1

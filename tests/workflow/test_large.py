@@ -1,6 +1,6 @@
 """Large federations, from raw files to figures: what each stage takes, and that it takes all.
 
-`make test-long TESTS="-k large"`: 3,550 clients with as many images as FEMNIST, and 10,000 clients with twenty
+`make test-long`: 3,550 clients with as many images as FEMNIST, and 10,000 clients with twenty
 each. docs/reliability.md has its table.
 """
 
