@@ -128,16 +128,19 @@ def over_trials(values: pd.DataFrame) -> pd.DataFrame:
     return over_seeds(values, key).set_index(key)
 
 
-def published(given: Inputs, federation: dict, label: str, key: str, metric: str) -> printed.Number:
+def published(
+    given: Inputs, federation: dict, label: str, key: str, metric: str, exhibit: str = ""
+) -> printed.Number:
     """A published number as a fraction (a count unchanged), `printed.NONE` if it is not published.
 
-    The exhibit's `published` is a pattern, such as "table2-p{p:.1f}-{label}", of the label of a run
-    and the params of its federation. A number counts only for its own data set.
+    `exhibit`, by default the exhibit's `published`, is a pattern, such as
+    "table2-p{p:.1f}-{label}", of the label of a run and the params of its federation. A number
+    counts only for its own data set.
 
     Raises:
       ConfigError: if the pattern has a field that the federation lacks.
     """
-    pattern = given.exhibit["published"]
+    pattern = exhibit or given.exhibit["published"]
     if given.published is None or pattern is None:
         return printed.NONE
     try:

@@ -60,6 +60,7 @@ class GlobalAccuracy(Table):
         means without published numbers, None does not show them.
     """
 
+    drawn_by: ClassVar = "of_server"
     question: ClassVar = "How accurate is the model on the server's test examples?"
     room_for_others: ClassVar = True
     of_server: ClassVar = True

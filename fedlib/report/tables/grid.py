@@ -30,6 +30,7 @@ class Look:
       decimals: of our numbers; printed: of published ones, in percent.
       spread: of our numbers, see `render.with_spread`.
       by_row: whether the numbers of a row are compared, and not those of a column.
+      is_joined: whether equal columns of ours are one.
       after: the columns on the right, made of the first numbers of all rows.
     """
 
@@ -39,6 +40,7 @@ class Look:
     printed: int = 2
     spread: str = "ci95"
     by_row: bool = False
+    is_joined: bool = False
     after: Callable[[pd.DataFrame], Columns] = lambda x: [(Column("Seeds"), texts(x["seeds"]))]
 
 
@@ -83,8 +85,9 @@ def measured(
     """A row for each spot: the published number, statistics over seeds, the difference.
 
     Args:
-      spots: a column has a title "column" and what `found` is indexed by; "key" and "printed" are
-        label and metric of its published numbers, by default the run's label and its own metric.
+      spots: a column has a title "column" and what `found` is indexed by; "exhibit", "key" and
+        "printed" are those of its published numbers, by default the table's, the run's label and
+        its own metric. "of" is the title of another published setting, without a difference.
       found: by prefix, see `over_seeds`; the last known one is compared with published numbers.
       more: further numbers of a spot.
       decimals: of the difference.
@@ -98,12 +101,13 @@ def measured(
             ours |= sheets.statistics(table, where, prefix)
             mean = mean if np.isnan(ours[f"{prefix}mean"]) else ours[f"{prefix}mean"]
         key, metric = column.get("key") or run["label"], column.get("printed") or column["metric"]
-        theirs = comparisons.published(given, federation, run["label"], key, metric)
+        where = run["label"], key, metric, column.get("exhibit", "")
+        theirs = comparisons.published(given, federation, *where)
         return {
             **{**sheets.identity(federation, run), "block": federation["title"]},
             **{"family": federation["family"], **column},
             **{"published": theirs, ROW: theirs.row, **ours, "seeds": len(given.exhibit["seeds"])},
-            "difference": off(mean, theirs, decimals),
+            "difference": np.nan if column.get("of") else off(mean, theirs, decimals),
             **more(federation, run, column),
         }
 
@@ -118,7 +122,8 @@ def titled(column: NamedTuple) -> dict:
 
 def shown(look: Look, mine: pd.DataFrame) -> Columns:
     """The columns of a block: published, ours and difference of each column of its grid."""
-    parts = [part for _, part in mine.groupby("column", sort=False)]
+    place = "place" if "place" in mine else "column"
+    parts = [part for _, part in mine.groupby(place, sort=False)]
     for head, name in look.heads:
         yield Column(head), texts(parts[0][name])
     theirs = _cells(look, parts, "published", look.printed, _printed)
@@ -129,9 +134,11 @@ def shown(look: Look, mine: pd.DataFrame) -> Columns:
     for number, part in enumerate(parts):
         known = [head for head, prefix in look.ours.items() if part[f"{prefix}mean"].notna().any()]
         here = {head: ours[head][number] for head in known or [*ours][:1]}
+        if look.is_joined and len({*map(tuple, here.values())}) == 1:
+            here = {", ".join(here): [*here.values()][0]}
         difference = texts(render.points(value, look.decimals) for value in part["difference"])
         compared = sheets.is_compared(mine if look.by_row else part)
-        more = {"compared": compared, "spread": look.spread}
+        more = {"compared": compared, "of": _same(part, "of"), "spread": look.spread}
         yield from beside(part["column"].iloc[0], theirs[number], here, difference, **more)
     yield from look.after(parts[0])
 
@@ -147,11 +154,18 @@ def _cells(
 
 
 def _ours(prefix: str, look: Look, part: pd.DataFrame) -> list[str]:
-    text = partial(render.percent, decimals=look.decimals)
-    return render.with_spreads(part, text, prefix, look.spread)
+    text = render.points if _same(part, "minus") else render.percent
+    return render.with_spreads(part, partial(text, decimals=look.decimals), prefix, look.spread)
 
 
 def _printed(look: Look, part: pd.DataFrame) -> list[str]:
+    if _same(part, "minus"):
+        return [render.points(value, look.printed) for value in part["published"]]
     stds = part.get("published_std", np.full(len(part), np.nan))
     pairs = zip(part["published"], stds, strict=True)
     return [render.percent(*pair, look.printed) for pair in pairs]
+
+
+def _same(part: pd.DataFrame, name: str) -> str:
+    """What all numbers of a column say; "" if they say no such thing."""
+    return part[name].iloc[0] if name in part else ""

@@ -134,17 +134,19 @@ def beside(
     difference: list[Cell] | None = None,
     *,
     compared: bool,
+    of: str = "",
     spread: str = "ci95",
 ) -> Iterator[tuple[Column, list[Cell]]]:
     """Published numbers, ours and their difference below a title; only ours if not `compared`.
 
     Args:
       ours: by their heads; a single one needs none if nothing is published.
+      of: title of the published setting, if it is another one.
       spread: of the numbers, see `Column`.
     """
     shown = dict(ours)
     if compared:
-        shown = {"published": published} | shown
+        shown = {f"published, {of}" if of else "published": published} | shown
         shown |= {"difference": difference} if difference else {}
     for head, cells in shown.items():
         yield Column(*([head, title] if len(shown) > 1 else [title]), spread=spread), cells
