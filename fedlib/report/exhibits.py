@@ -1,4 +1,4 @@
-"""Shared code of tables and figures: rows of the metrics, titles, notes.
+"""Shared code of tables and figures: rows of the metrics, titles, settings.
 
 An exhibit is the JSON object that `fedlib.workflow.plan` makes of a declared table or figure:
 {"paper", "name", "kind", "title", "caption", "params", "scale", "scale_note", "folder_note",
@@ -25,11 +25,6 @@ PARAMETER_TITLES = {
     "partition.alpha": "Dirichlet concentration",
     "partition.classes_per_client": "Classes per client",
     "partition.p": "Majority fraction",
-}
-PARAMETER_NOTES = {  # explanations of parameters' values
-    "partition.alpha": "Small {0}: the clients' data differ much. Large {0}: they are alike.",
-    "partition.p": "Majority fraction: share of a client's data that is of its two majority "
-    "classes; 0.2 of ten classes is close to IID.",
 }
 
 
@@ -201,97 +196,3 @@ def setting_text(setting: float | str) -> str:
 def parameter_title(parameter: str, symbol: str) -> str:
     """A parameter as the name of an axis, "Number of experts M"."""
     return f"{PARAMETER_TITLES.get(parameter, parameter)} {symbol}".strip()
-
-
-def parameter_note(parameter: str | None, symbol: str = "") -> str:
-    """An explanation of a parameter's values, with the paper's `symbol`; "" if none is needed."""
-    return PARAMETER_NOTES.get(parameter or "", "").format(symbol or "α")
-
-
-def seeds_text(exhibit: dict) -> str:
-    """The number of seeds and their values, "3 seeds (1, 2, 3)"."""
-    seeds = exhibit["seeds"]
-    return f"{len(seeds)} seed{'s' * (len(seeds) > 1)} ({', '.join(map(str, seeds))})"
-
-
-def source_notes(exhibit: dict) -> list[str]:
-    """The notes of data whose raw files are from another source than declared."""
-    notes = [note for data in exhibit["federations"] for note in data["notes"]]
-    return list(dict.fromkeys(note for note in notes if "from the raw files of source" in note))
-
-
-def scale_text(exhibit: dict) -> str:
-    """The scale and its meaning, in one or two sentences, with the note of the folder."""
-    about = exhibit["scale_note"].removeprefix(f"{exhibit['scale']}:")
-    parts = [f"Scale {exhibit['scale']}", about, exhibit["folder_note"]]
-    first, *rest = [part.strip().rstrip(".") for part in parts if part.strip()]
-    return f"{first}: {'; '.join(rest)}." if rest else f"{first}."
-
-
-def rounds_text(exhibit: dict) -> str:
-    """Communication rounds of the runs, per family if several; "40 to 100" where runs differ."""
-    rounds: dict[str, set[int]] = {}
-    for federation in exhibit["federations"]:
-        of_family = rounds.setdefault(federation["family"], set())
-        of_family.update(run["rounds"] for run in runs_of(exhibit, federation["name"]))
-    parts = [
-        f"{min(found)}"
-        + (f" to {max(found)}" if len(found) > 1 else "")
-        + (f" on {family}" if len(rounds) > 1 else "")
-        for family, found in rounds.items()
-        if found
-    ]
-    return f"Communication rounds: {'; '.join(parts)}."
-
-
-def data_notes(exhibit: dict) -> list[str]:
-    """Differences of the data from the paper's; a note of a whole family appears once."""
-    families: dict[str, dict[str, list[str]]] = {}  # family, text, titles of its federations
-    for federation in exhibit["federations"]:
-        texts = families.setdefault(federation["family"], {})
-        texts.setdefault(federation_text(federation), []).append(federation["title"])
-    return [
-        f"{family if len(texts) == 1 else '; '.join(titles)}: {text}"
-        for family, texts in families.items()
-        for text, titles in texts.items()
-        if text
-    ]
-
-
-def federation_text(federation: dict) -> str:
-    """The notes of a federation as sentences, without its title at their beginning."""
-    title = federation["title"]
-    family = federation.get("family", title)  # the report has no use for families
-    return _sentences(
-        [note.removeprefix(f"{title}:").removeprefix(f"{family}:") for note in federation["notes"]]
-    )
-
-
-def run_notes(exhibit: dict) -> list[str]:
-    """Notes of the runs; a note that several runs share appears once."""
-    who: dict[str, list[str]] = {}
-    for run in exhibit["runs"]:
-        for note in run["notes"]:
-            named = who.setdefault(_sentences([note]), [])
-            if run["title"] not in named:
-                named.append(run["title"])
-    return [f"{', '.join(named)}: {note}" for note, named in who.items()]
-
-
-def published_note(exhibit: dict, shown: bool) -> list[str]:
-    """Why published and reproduced numbers differ, or why no published number is `shown`."""
-    if exhibit["published"] is None:
-        return []
-    if not shown:
-        return ["The paper prints none of these numbers."]
-    if exhibit["scale"] == PAPER_SCALE:
-        changed = " These runs have its settings, except those named after the scale."
-        return [f"Published numbers are the paper's own.{changed * bool(exhibit['folder_note'])}"]
-    return [
-        "Published numbers are of the paper's own data, rounds and seeds; these runs are at scale "
-        f"{exhibit['scale']}, so their difference is no test of the paper."
-    ]
-
-
-def _sentences(notes: list[str]) -> str:
-    return " ".join(note if note.endswith(".") else f"{note}." for note in map(str.strip, notes))

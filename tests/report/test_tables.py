@@ -11,7 +11,7 @@ import pytest
 
 from fedlib import papers
 from fedlib.errors import DataError
-from fedlib.report import exhibits, metrics, printed
+from fedlib.report import exhibits, metrics, notes, printed
 from fedlib.report.tables import render, sheets
 from fedlib.report.tables.render import Block, Cell, Column, Sheet
 from fedlib.workflow.provenance import ROOT
@@ -165,10 +165,10 @@ def test_what_holds_for_a_family_is_said_once():
         federation["notes"] = ["EMNIST: half of the images"]
         for run in exhibits.runs_of(exhibit, federation["name"]):
             run["rounds"] = rounds
-    assert exhibits.data_notes(exhibit) == ["EMNIST: half of the images."]
-    assert exhibits.rounds_text(exhibit) == "Communication rounds: 30 to 40."
+    assert notes.of_data(exhibit) == ["EMNIST: half of the images."]
+    assert notes.rounds(exhibit) == "Communication rounds: 30 to 40."
     exhibit["federations"][1]["notes"] = ["one client is empty"]
-    assert exhibits.data_notes(exhibit) == [
+    assert notes.of_data(exhibit) == [
         *("EMNIST, alpha = 0.1: half of the images.", "EMNIST, alpha = 10: one client is empty.")
     ]
 

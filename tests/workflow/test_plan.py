@@ -11,7 +11,7 @@ from conftest import toy_paper, toy_run
 from fedlib import papers
 from fedlib.data import downloads
 from fedlib.errors import ConfigError
-from fedlib.report import exhibits
+from fedlib.report import notes
 from fedlib.spec.tables import Accuracy
 from fedlib.workflow import config, plan, provenance, remarks, shell
 from fedlib.workflow.config import normalised
@@ -425,7 +425,7 @@ def test_raw_files_may_come_from_another_source_which_is_noted(declare):
     assert given.params == {**declared.params, "source": "qmnist"}
     assert given.notes[-1].endswith("raw files of source qmnist instead of mnist.")
     figure = json.loads(other.spec("figure", paper="toy", figure="curves"))
-    assert exhibits.source_notes(figure) == [given.notes[-1]]
+    assert notes.sources(figure) == [given.notes[-1]]
     told = json.loads(other.spec("download", dataset="mnist"))
     assert told["sources"] == ["qmnist"]
     assert told["files"] != json.loads(plain.spec("download", dataset="mnist"))["files"]

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from fedlib.errors import DataError
-from fedlib.report import exhibits, printed
+from fedlib.report import exhibits, notes, printed
 from fedlib.report.figures import canvas, curves, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import TRAFFIC
@@ -151,7 +151,7 @@ def _notes(exhibit: dict, looks: dict, stars: dict, focused: str, marks: set[str
         focused,
         curves.checks_note(exhibit),
         MARKS_NOTE if marks else "",
-        *(exhibits.published_note(exhibit, shown=True) if marks else ()),
+        *(notes.published(exhibit, shown=True) if marks else ()),
         style.others_note(exhibit, looks),
     ]
 

@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
-from fedlib.report import exhibits
+from fedlib.report import notes
 from fedlib.report.figures import style
 
 WIDTH = 7.2  # inches, for every figure, so that type looks equally large in all of them
@@ -130,8 +130,8 @@ def _legend(figure: Figure, handles: list) -> tuple[Legend | None, bool]:
 
 def _footer(figure: Figure, exhibit: dict, *sentences: str) -> Text:
     """Small grey lines, as wide as the figure."""
-    seeds = exhibits.seeds_text(exhibit).replace(" ", "\N{NO-BREAK SPACE}", 2)  # "1 seed (0)"
-    settings = exhibits.scale_text(exhibit), *exhibits.source_notes(exhibit)
+    seeds = notes.seeds(exhibit).replace(" ", "\N{NO-BREAK SPACE}", 2)  # "1 seed (0)"
+    settings = notes.scale(exhibit), *notes.sources(exhibit)
     parts = [*settings, f"{seeds}.", *sentences]
     words = " ".join(part for part in parts if part)
     words = re.sub(r"= (\d+\.\d{5,})", lambda found: f"≈ {float(found[1]):.4g}", words)

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from fedlib.report import exhibits, printed
+from fedlib.report import exhibits, notes, printed
 from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import SERVER, over_seeds
@@ -58,9 +58,9 @@ def draw(given: Inputs) -> Figure:
         axes.set_ylim(0, 1.12)  # room for the numbers above the bars
         axes.grid(False, axis="x")
         canvas.percent_axis(axes)
-    notes = canvas.spread_text(exhibit, "whisker"), *exhibits.published_note(exhibit, shown=marked)
+    said = canvas.spread_text(exhibit, "whisker"), *notes.published(exhibit, shown=marked)
     handles = _handles(exhibit, looks, kind.names, marked)
-    return canvas.finish(figure, exhibit, handles, GAIN, *notes)
+    return canvas.finish(figure, exhibit, handles, GAIN, *said)
 
 
 def _values(

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from fedlib.errors import ConfigError
-from fedlib.report import comparisons, exhibits
+from fedlib.report import comparisons, exhibits, notes
 from fedlib.report.figures import canvas, style
 from fedlib.report.figures.sweep import EVEN, lay_out, positions, scale_of
 from fedlib.report.inputs import Inputs
@@ -47,7 +47,7 @@ def draw(given: Inputs) -> Figure:
         canvas.percent_axis(axes)
     if kind.panels == "variant":  # whose panels are to be compared
         _level(grid)
-    about = exhibits.parameter_note(kind.parameter, kind.symbol)
+    about = notes.parameter(kind.parameter, kind.symbol)
     handles = _handles(shown, kinds, kind.panels, crossed)
     return canvas.finish(figure, exhibit, handles, about, *_notes(exhibit, scale, crossed))
 
@@ -87,7 +87,7 @@ def _notes(exhibit: dict, scale: str, crossed: bool) -> list[str]:
         canvas.spread_text(exhibit, "band"),
         EVEN if scale == "even" else "",
         *comparisons.selection_note(exhibit),
-        *exhibits.published_note(exhibit, shown=crossed),
+        *notes.published(exhibit, shown=crossed),
     ]
 
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
-from fedlib.report import exhibits
+from fedlib.report import exhibits, notes
 from fedlib.report.figures import canvas, curves, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY, over_seeds
@@ -47,7 +47,7 @@ def draw(given: Inputs) -> Figure:
     even = EVEN if scale == "even" else ""
     meaning = (
         canvas.spread_text(exhibit, "bar"),
-        exhibits.parameter_note(kind.parameter, kind.symbol),
+        notes.parameter(kind.parameter, kind.symbol),
     )
     return canvas.finish(figure, exhibit, handles, "After the last round.", *meaning, even)
 

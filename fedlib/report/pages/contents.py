@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from fedlib.errors import DataError
-from fedlib.report import exhibits, pictures
+from fedlib.report import exhibits, notes, pictures
 from fedlib.report.pages.origin import Origin, origin
 from fedlib.report.printed import difference
 from fedlib.report.tables import render
@@ -252,23 +252,24 @@ def _facts(
 ) -> tuple[tuple[str, ...], frozenset[str]]:
     """Sentences about scale, seeds and data, and notes of tables that repeat them."""
     about = {name: spec[name] for name in ("scale", "folder_note")}
-    scale = exhibits.scale_text({**about, "scale_note": paper["scale_note"]})
+    scale = notes.scale({**about, "scale_note": paper["scale_note"]})
     titles = [data["title"] for data in paper["federations"]]  # the first of each family
-    texts = [exhibits.federation_text(data) for data in paper["federations"]]
-    notes = dict(zip(map(families.get, titles), texts, strict=True))
+    texts = [notes.of_federation(data) for data in paper["federations"]]
+    by_family = dict(zip(map(families.get, titles), texts, strict=True))
     seeds = f"Seeds: {', '.join(map(str, paper['seeds']))}."
-    known = {f"{head}: {text}" for head, text in (*notes.items(), *zip(titles, texts, strict=True))}
+    heads = *by_family.items(), *zip(titles, texts, strict=True)
+    known = {f"{head}: {text}" for head, text in heads}
     default = "as in the paper." if paper["printed"] else ""
-    return (scale, seeds, *_of_data(notes, default)), frozenset({scale, *known})
+    return (scale, seeds, *_of_data(by_family, default)), frozenset({scale, *known})
 
 
-def _of_data(notes: Mapping[str, str], default: str) -> list[str]:
-    """A sentence for each note, with all its families of data; `default` replaces the note "".
+def _of_data(texts: Mapping[str, str], default: str) -> list[str]:
+    """A sentence for each text, with all its families of data; `default` replaces "".
 
     Families without either get none.
     """
     titles: dict[str, list[str]] = {}
-    for title, text in notes.items():
+    for title, text in texts.items():
         titles.setdefault(text or default, []).append(title)
     return [f"{'; '.join(alike)}: {text}" for text, alike in titles.items() if text]
 

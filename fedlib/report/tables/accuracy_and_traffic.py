@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from fedlib.errors import ConfigError, DataError
-from fedlib.report import exhibits, printed
+from fedlib.report import exhibits, notes, printed
 from fedlib.report.comparisons import MEAN
 from fedlib.report.metrics import PRIMARY, TRAFFIC, summary
-from fedlib.report.tables import notes, sheets
+from fedlib.report.tables import sheets
 from fedlib.report.tables.cost import quantity
 from fedlib.report.tables.render import ABSENT, Cell, Column, Sheet
 from fedlib.report.tables.sheets import Columns, TableInputs, beside, texts
@@ -48,7 +48,7 @@ def build(given: TableInputs) -> Sheet:
         + " Message: numbers that a client receives or sends in a round, on average. k, M, G, T: "
         "thousands, millions, ...",
         *(_compared_notes(exhibit) if compared else []),
-        *exhibits.published_note(exhibit, shown=compared),
+        *notes.published(exhibit, shown=compared),
     )
 
 

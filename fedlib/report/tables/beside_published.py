@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from fedlib.errors import ConfigError
-from fedlib.report import comparisons, exhibits, printed
+from fedlib.report import comparisons, exhibits, notes, printed
 from fedlib.report.comparisons import MEAN
 from fedlib.report.metrics import PRIMARY
-from fedlib.report.tables import notes, sheets
+from fedlib.report.tables import sheets
 from fedlib.report.tables.render import Cell, Column, Sheet, best_cells, percent
 from fedlib.report.tables.sheets import Columns, TableInputs, differences, means, texts
 
@@ -51,7 +51,7 @@ def _published_note(exhibit: dict, compared: bool) -> list[str]:
     """A caution about comparing both kinds of numbers, or a note that none are published."""
     if compared and exhibit["scale"] == exhibits.PAPER_SCALE:
         return ["Published numbers are those of the marked sources, with settings of their own."]
-    return exhibits.published_note(exhibit, shown=compared)
+    return notes.published(exhibit, shown=compared)
 
 
 def _published(given: TableInputs, federation: dict, label: str) -> dict:

@@ -10,9 +10,8 @@ from functools import partial
 
 import pandas as pd
 
-from fedlib.report import exhibits, of_clients, recovery
+from fedlib.report import notes, of_clients, recovery
 from fedlib.report.metrics import summary
-from fedlib.report.tables import notes
 from fedlib.report.tables.render import Cell, Column, Sheet, with_spread
 from fedlib.report.tables.sheets import Columns, TableInputs, texts
 
@@ -38,7 +37,7 @@ def build(given: TableInputs) -> Sheet:
     return given.sheet(
         numbers,
         given.blocks(numbers, partial(_columns, weighted=kind.choice is None)),
-        f"{exhibits.seeds_text(exhibit)}: {notes.spread(exhibit)}. {exhibits.rounds_text(exhibit)}",
+        notes.measured(exhibit, ""),
         f"A client's expert is {whose} after the last round. Purity: "
         "share of clients whose true cluster is the commonest of their expert's clients; 1 "
         "also where two experts serve one cluster. Experts used: in how many seeds how many "

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.errors import DataError
-from fedlib.report import exhibits
+from fedlib.report import exhibits, notes
 from fedlib.report.metrics import FLOPS, TRAFFIC
 from fedlib.report.tables.render import ABSENT, Column, Sheet
 from fedlib.report.tables.sheets import Columns, TableInputs, texts
@@ -41,7 +41,7 @@ def build(given: TableInputs) -> Sheet:
     return given.sheet(
         numbers,
         given.blocks(numbers, partial(_columns, personal=kind.personal, compared=compared)),
-        f"Means over {exhibits.seeds_text(exhibit)}. {exhibits.rounds_text(exhibit)}",
+        f"Means over {notes.seeds(exhibit)}. {notes.rounds(exhibit)}",
         "Sent: bytes that a client receives and sends in a round, and the whole run with all "
         "clients together; four bytes per number. Without a server, what clients send each "
         "other is counted once, as up.",

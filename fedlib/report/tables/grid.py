@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from fedlib.report import comparisons, exhibits
+from fedlib.report import comparisons, notes
 from fedlib.report.printed import ROW, off
 from fedlib.report.tables import render, sheets
 from fedlib.report.tables.render import Cell, Column, Sheet
@@ -70,7 +70,7 @@ def sheet(
         for heading, mine in numbers.groupby("block", sort=False)
     ]
     compared = sheets.is_compared(numbers) if compared is None else compared
-    note = exhibits.published_note(given.exhibit, shown=compared)
+    note = notes.published(given.exhibit, shown=compared)
     csv = numbers[[*names, ROW]] if names else numbers.drop(columns="block")
     return given.sheet(csv, blocks, *said, *note, *unpublished)
 

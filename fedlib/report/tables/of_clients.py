@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from fedlib.errors import DataError
-from fedlib.report import comparisons, exhibits, printed
+from fedlib.report import comparisons, exhibits, notes, printed
 from fedlib.report.exhibits import METRIC_TITLES
 from fedlib.report.metrics import PRIMARY
-from fedlib.report.tables import grid, notes, sheets
+from fedlib.report.tables import grid, sheets
 from fedlib.report.tables.grid import Look, shown
 from fedlib.report.tables.render import ABSENT, Block, Column, Sheet, percent, points
 from fedlib.report.tables.sheets import RUN, STATISTICS, Columns, TableInputs, block, texts
@@ -79,8 +79,8 @@ def _unpublished(numbers: pd.DataFrame) -> list[str]:
         known = mine["published"].notna().groupby(mine["title"], sort=False).any()
         runs = ", ".join(known.index[~known]) if known.any() else "all methods"
         where.setdefault(runs, []).extend([] if known.all() else [str(title)])
-    notes = [f"No published number: {runs} on {', '.join(on)}." for runs, on in where.items() if on]
-    return notes if sheets.is_compared(numbers) else []
+    found = [f"No published number: {runs} on {', '.join(on)}." for runs, on in where.items() if on]
+    return found if sheets.is_compared(numbers) else []
 
 
 def views(given: TableInputs) -> Sheet:
@@ -154,7 +154,6 @@ def protocol_grid(given: TableInputs) -> Sheet:
     common = {**PRIMARY._asdict(), "metric": comparisons.MEAN, "printed": "accuracy"}
     columns = [common | {"column": x.title, "protocol": x.name, "key": x.key} for x in protocols]
     numbers = _measured(given, columns, {"": "last"}, more=more, decimals=DECIMALS)
-    spread = notes.spread(exhibit, "± the standard deviation over trials (n - 1)", "deviation")
     heads = (parameter.rpartition(".")[2] if parameter else "Data", "head"), ("Run", "run")
     both = (sheets.DIFFERENCE, "Bold: highest of the row, published and reproduced apart.")
     look = Look({"reproduced": ""}, heads, DECIMALS, spread="std", by_row=True, after=_trials)
@@ -162,12 +161,15 @@ def protocol_grid(given: TableInputs) -> Sheet:
         given,
         numbers,
         partial(shown, look),
-        f"Percent, {comparisons.METRICS[comparisons.MEAN]}, on the test examples of the clients "
-        f"that train, after the last round; {exhibits.seeds_text(exhibit)}: {spread}. "
-        f"{exhibits.rounds_text(exhibit)}",
+        notes.measured(
+            exhibit,
+            f"Percent, {comparisons.METRICS[comparisons.MEAN]}, on the test examples of the "
+            "clients that train, after the last round; ",
+            "deviation",
+        ),
         *comparisons.selection_note(exhibit),
         *(both if sheets.is_compared(numbers) else ["Bold: highest of the row."]),
-        exhibits.parameter_note(parameter),
+        notes.parameter(parameter),
         names=(
             *(*RUN, "run", "protocol", "published", "published_std", "published_trials"),
             *(*STATISTICS, "seeds", "difference", "metric", "group"),
@@ -206,7 +208,7 @@ def gains(given: TableInputs) -> Sheet:
         f"Gain of {exhibits.titles(exhibit)[kind.of]} over the best of a group, in percentage "
         f"points: {comparisons.METRICS[comparisons.MEAN]}, at each seed's round with the highest "
         f"test accuracy, a selection on the test examples; mean over "
-        f"{exhibits.seeds_text(exhibit)}. {exhibits.rounds_text(exhibit)}",
+        f"{notes.seeds(exhibit)}. {notes.rounds(exhibit)}",
         num_keys=2,
         compared=not np.isnan(ranges).all(),
     )

@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 
 from fedlib.errors import DataError
-from fedlib.report import exhibits, printed
+from fedlib.report import exhibits, notes, printed
 from fedlib.report.metrics import PARAMETERS, SERVER, TRAFFIC, over_seeds, summary
-from fedlib.report.tables import grid, notes, sheets
+from fedlib.report.tables import grid, sheets
 from fedlib.report.tables.cost import quantity
 from fedlib.report.tables.grid import Look
 from fedlib.report.tables.render import ABSENT, Column, Sheet, with_spreads
@@ -268,8 +268,7 @@ def learned_alpha(given: TableInputs) -> Sheet:
         given,
         numbers,
         _alphas,
-        f"Plain numbers; {exhibits.seeds_text(exhibit)}: {notes.spread(exhibit)}. "
-        f"{exhibits.rounds_text(exhibit)}",
+        notes.measured(exhibit, "Plain numbers; "),
         LEARNED,
         num_keys=2,
     )

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.errors import DataError
-from fedlib.report import comparisons, exhibits, intervals
+from fedlib.report import comparisons, exhibits, intervals, notes
 from fedlib.report.intervals import INTERVAL_CLIENTS, Interval
 from fedlib.report.metrics import PRIMARY
 from fedlib.report.tables import sheets
@@ -69,7 +69,7 @@ def build(given: TableInputs) -> Sheet:
             for heading, part in _parts(federation, numbers)
         ],
         f"Percent, on the test examples of clients that train, after the last round; means over "
-        f"{exhibits.seeds_text(exhibit)}. {exhibits.rounds_text(exhibit)}",
+        f"{notes.seeds(exhibit)}. {notes.rounds(exhibit)}",
         f"Ahead by: {name} minus the row, client by client, in percentage points, before the "
         "accuracies are rounded.",
         *MEANING,

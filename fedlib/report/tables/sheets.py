@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 import pandas as pd
 
-from fedlib.report import exhibits
+from fedlib.report import exhibits, notes
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import over_seeds
-from fedlib.report.tables import notes, render
+from fedlib.report.tables import render
 from fedlib.report.tables.render import Block, Cell, Column, Sheet
 
 Columns = Iterable[tuple[Column, list[Cell]]]  # heads, each with the cells below it
@@ -68,12 +68,8 @@ class TableInputs(Inputs):
             title=about["title"],
             caption=about["caption"],
             blocks=blocks,
-            notes=[
-                exhibits.scale_text(about),
-                *filter(None, (*said, same)),
-                *notes.particulars(about),
-            ],
-            numbers=numbers.assign(scale=about["scale"], scale_note=exhibits.scale_text(about)),
+            notes=notes.of_table(about, *said, same),
+            numbers=numbers.assign(scale=about["scale"], scale_note=notes.scale(about)),
         )
 
 

@@ -1,0 +1,153 @@
+"""The words below tables and figures: measurement, scale, seeds, data and cautions."""
+
+from fedlib.report.exhibits import PAPER_SCALE, runs_of
+from fedlib.report.metrics import INTERVAL_SEEDS
+
+PARAMETERS = {  # explanations of parameters' values
+    "partition.alpha": "Small {0}: the clients' data differ much. Large {0}: they are alike.",
+    "partition.p": "Majority fraction: share of a client's data that is of its two majority "
+    "classes; 0.2 of ten classes is close to IID.",
+}
+SPREADS = {  # from `INTERVAL_SEEDS` seeds on
+    "interval": "the mean ± half-width of its 95 % interval (Student's t)",
+    "deviation": "± the standard deviation over trials (n - 1)",
+}
+BEST = (
+    "Best: at the round with the highest accuracy pooled over the test examples of all clients, "
+    "each seed its own round; this is a selection on the test set and flatters every method."
+)
+
+
+def of_table(exhibit: dict, *said: str) -> list[str]:
+    """All notes of a table: the scale, `said` without "", and particulars of data and runs."""
+    particulars = *seeds_differ(exhibit), *of_data(exhibit), *of_runs(exhibit)
+    return [scale(exhibit), *filter(None, said), *particulars]
+
+
+def measured(exhibit: dict, unit: str = "Percent; ", what: str = "interval") -> str:
+    """The unit, seeds, the meaning of the number beside a mean, `what` of `SPREADS`, and rounds."""
+    return f"{unit}{seeds(exhibit)}: {_spread(exhibit, what)}. {rounds(exhibit)}"
+
+
+def _spread(exhibit: dict, what: str) -> str:
+    number = len(exhibit["seeds"])
+    if number >= INTERVAL_SEEDS:
+        return SPREADS[what]
+    if number > 1:
+        return f"the mean (smallest to largest seed); so few give no {what}"
+    return f"one run each, so no {what} can be given"
+
+
+def seeds_differ(exhibit: dict) -> list[str]:
+    """A sentence about what an exhibit's seeds draw anew and what they share; none for one seed."""
+    if len(exhibit["seeds"]) == 1:
+        return []
+    redrawn = [data.get("per_seed", False) for data in exhibit["federations"]]
+    everybody = {"rate": 1.0}  # unless a run says otherwise
+    cohorts = any(run.get("participation", everybody)["rate"] < 1 for run in exhibit["runs"])
+    differ = [
+        *(["partition"] if any(redrawn) else []),
+        "initial parameters",
+        *(["cohorts"] if cohorts else []),
+        "order of the batches",
+    ]
+    same = [
+        *([] if all(redrawn) else ["partition into clients"]),
+        *([] if cohorts else ["cohorts (everybody trains in every round)"]),
+    ]
+    drawn = f"Seeds differ in {', '.join(differ[:-1])} and {differ[-1]}"
+    return [f"{drawn}; they share the {' and the '.join(same)}." if same else f"{drawn}."]
+
+
+def parameter(name: str | None, symbol: str = "") -> str:
+    """An explanation of a parameter's values, with the paper's `symbol`; "" if none is needed."""
+    return PARAMETERS.get(name or "", "").format(symbol or "α")
+
+
+def seeds(exhibit: dict) -> str:
+    """The number of seeds and their values, "3 seeds (1, 2, 3)"."""
+    numbers = exhibit["seeds"]
+    return f"{len(numbers)} seed{'s' * (len(numbers) > 1)} ({', '.join(map(str, numbers))})"
+
+
+def sources(exhibit: dict) -> list[str]:
+    """The notes of data whose raw files are from another source than declared."""
+    notes = [note for data in exhibit["federations"] for note in data["notes"]]
+    return list(dict.fromkeys(note for note in notes if "from the raw files of source" in note))
+
+
+def scale(exhibit: dict) -> str:
+    """The scale and its meaning, in one or two sentences, with the note of the folder."""
+    about = exhibit["scale_note"].removeprefix(f"{exhibit['scale']}:")
+    parts = [f"Scale {exhibit['scale']}", about, exhibit["folder_note"]]
+    first, *rest = [part.strip().rstrip(".") for part in parts if part.strip()]
+    return f"{first}: {'; '.join(rest)}." if rest else f"{first}."
+
+
+def rounds(exhibit: dict) -> str:
+    """Communication rounds of the runs, per family if several; "40 to 100" where runs differ."""
+    every: dict[str, set[int]] = {}
+    for federation in exhibit["federations"]:
+        of_family = every.setdefault(federation["family"], set())
+        of_family.update(run["rounds"] for run in runs_of(exhibit, federation["name"]))
+    parts = [
+        f"{min(found)}"
+        + (f" to {max(found)}" if len(found) > 1 else "")
+        + (f" on {family}" if len(every) > 1 else "")
+        for family, found in every.items()
+        if found
+    ]
+    return f"Communication rounds: {'; '.join(parts)}."
+
+
+def of_data(exhibit: dict) -> list[str]:
+    """Differences of the data from the paper's; a note of a whole family appears once."""
+    families: dict[str, dict[str, list[str]]] = {}  # family, text, titles of its federations
+    for federation in exhibit["federations"]:
+        texts = families.setdefault(federation["family"], {})
+        texts.setdefault(of_federation(federation), []).append(federation["title"])
+    return [
+        f"{family if len(texts) == 1 else '; '.join(titles)}: {text}"
+        for family, texts in families.items()
+        for text, titles in texts.items()
+        if text
+    ]
+
+
+def of_federation(federation: dict) -> str:
+    """The notes of a federation as sentences, without its title at their beginning."""
+    title = federation["title"]
+    family = federation.get("family", title)  # the report has no use for families
+    return _sentences(
+        [note.removeprefix(f"{title}:").removeprefix(f"{family}:") for note in federation["notes"]]
+    )
+
+
+def of_runs(exhibit: dict) -> list[str]:
+    """Notes of the runs; a note that several runs share appears once."""
+    who: dict[str, list[str]] = {}
+    for run in exhibit["runs"]:
+        for note in run["notes"]:
+            named = who.setdefault(_sentences([note]), [])
+            if run["title"] not in named:
+                named.append(run["title"])
+    return [f"{', '.join(named)}: {note}" for note, named in who.items()]
+
+
+def published(exhibit: dict, shown: bool) -> list[str]:
+    """Why published and reproduced numbers differ, or why no published number is `shown`."""
+    if exhibit["published"] is None:
+        return []
+    if not shown:
+        return ["The paper prints none of these numbers."]
+    if exhibit["scale"] == PAPER_SCALE:
+        changed = " These runs have its settings, except those named after the scale."
+        return [f"Published numbers are the paper's own.{changed * bool(exhibit['folder_note'])}"]
+    return [
+        "Published numbers are of the paper's own data, rounds and seeds; these runs are at scale "
+        f"{exhibit['scale']}, so their difference is no test of the paper."
+    ]
+
+
+def _sentences(notes: list[str]) -> str:
+    return " ".join(note if note.endswith(".") else f"{note}." for note in map(str.strip, notes))
