@@ -13,7 +13,6 @@ from pictures import faults
 from fedlib.errors import DataError
 from fedlib.federation import GROUPS, Federation, Split
 from fedlib.report.figures import saving
-from fedlib.report.pages import kept
 from fedlib.workflow import freshness
 from fedlib.workflow.plan import Plan
 
@@ -116,10 +115,3 @@ def test_without_its_manifests_the_figure_says_what_it_lacks():
         made_up.draw(
             "client_labels", made_up.exhibit(["fedavg"], ("emnist", "cifar10")), *[None] * 3
         )
-
-
-def test_what_shows_data_alone_is_not_kept_with_results():
-    runs = [{"label": "fedavg"}, {"label": "fedem"}]
-    assert not kept.is_worth_keeping(
-        "figure", {"kind": "client_labels", "runs": runs, "published": None}
-    )

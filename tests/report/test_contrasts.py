@@ -82,37 +82,6 @@ def test_a_method_shows_its_run_and_clients_pick_for_themselves():
     assert found["worst_tenth"].round(6).tolist() == [0.6, 0.5, 0.7, 0.8, 0.9]
 
 
-def test_standings_say_how_far_probabilities_can_be_trusted_as_far_as_that_is_known():
-    sheet = built("standings", alone="Local")
-    found = sheet.numbers[sheet.numbers["federation"] == "a"].set_index("title")
-    assert found["brier"].round(6).to_dict() == found["mean"].round(6).to_dict()  # of these frames
-    assert found["nll"].tolist() == pytest.approx(list(2 * found["mean"]))
-    place = [column.title for column in sheet.blocks[0].columns].index("ECE (chance)")
-    cells = [row[place].text for row in sheet.blocks[0].rows]
-    assert cells == ["4.2 (1.1)", "–", "4.2 (1.1)", "–", "4.2 (1.1)"]
-    # Packs of before do not know the score.
-    metrics, clients = frames()
-    older = built("standings", (metrics, clients.drop(columns="brier")), alone="Local")
-    assert older.numbers["brier"].isna().all()
-
-
-def test_a_method_that_still_gains_in_its_last_quarter_is_named():
-    metrics, clients = frames()
-    about = {"paper": "p", "seed": 1, "at": "round", "group": "seen", "protocol": "default"}
-    about |= {"split": "val", "metric": "accuracy_client_mean", "federation": "a"}
-    curve = {0: 0.1, 10: 0.4, 20: 0.5, 30: 0.6, 40: 0.625}
-    rows = [{**about, "label": "fedavg", "round": t, "value": v} for t, v in curve.items()]
-    rows += [{**about, "label": "local", "round": t, "value": v} for t, v in ((0, 0.1), (40, 0.6))]
-    made = pd.concat([metrics, pd.DataFrame(rows)]), clients
-    shown = built("standings", made, alone="Local")
-    unknown = built("standings", alone="Local")
-    gains = [sum(note.startswith("Gain: ") for note in x.notes) for x in (shown, unknown)]
-    assert gains == [1, 0]
-    numbers = shown.numbers.set_index(["federation", "title"])
-    assert numbers.loc[("a", "FedAvg"), "gain"] == pytest.approx(0.025)
-    assert numbers["gain"].notna().sum() == 1  # Local was not evaluated on the way
-
-
 def test_a_client_is_hurt_if_it_is_below_local_by_more_than_chance():
     numbers = built("standings", alone="Local").numbers
     found = numbers[numbers["federation"] == "a"].set_index("title")["hurt"]
@@ -150,19 +119,6 @@ def test_claims_are_judged_together():
     assert found["p_holm"][:4].tolist() == pytest.approx([0.04, 0.04, 0.06, 0.06])
     verdicts = ["holds", "reversed", "undecided", "undecided", "not tested"]
     assert found["verdict"].tolist() == verdicts
-
-
-def test_claims_have_a_row_each_and_say_what_was_not_tested():
-    told = [
-        {"paper": "P", "better": "MoE", "worse": "FedAvg"},
-        {"paper": "Q", "reason": "a server"},
-    ]
-    sheet = built("claims", claims=told)
-    numbers = sheet.numbers
-    assert sum(note.startswith("Not tested: ") for note in sheet.notes) == 1
-    assert not any("Not tested" in note for note in built("claims", claims=told[:1]).notes)
-    assert numbers["claim"].tolist() == ["MoE above FedAvg", "a server"]
-    assert numbers["verdict"].tolist() == ["undecided", "not tested"]
 
 
 # -- accuracy against costs ------------------------------------------------------------------------
@@ -221,23 +177,6 @@ def test_slices_are_means_of_equal_parts_of_the_sorted_gains():
     assert np.isnan(found[-1])  # the gap
     # Of 30 clients a slice has one and a half.
     assert who_loses.sliced(pd.Series(np.arange(30.0)))[:2] == pytest.approx([1 / 3, 5 / 3])
-
-
-def test_strips_go_from_loss_to_gain_and_a_line_ends_those_who_lose_by_more_than_chance():
-    figure = made_up.draw("who_loses", exhibit(), *frames(), None, rows=ROWS, alone="Local")
-    axes = figure.axes[0]
-    # Alone the clients have 0.6 and 0.9; the hurt are as in the table above.
-    gains = {"MoE": (0, 30), "Pick": (0, 20), "FedAvg": (-40, 10), "Plus": (-20, 20)}
-    assert [label.get_text() for label in axes.get_yticklabels()] == [*gains]
-    first = np.ma.filled(axes.images[0].get_array(), np.nan)[:, :21]
-    for strip, (low, high) in zip(first, gains.values(), strict=True):
-        np.testing.assert_allclose(strip, [low] * 10 + [high] * 10 + [np.nan], atol=1e-12)
-    [lines] = axes.collections
-    starts = [line[0].tolist() for line in lines.get_segments()]
-    assert starts == [[21 * place + 9.5, row - 0.5] for row in (2, 3) for place in range(4)]
-    [right] = axes.child_axes
-    assert [label.get_text() for label in right.get_yticklabels()] == ["0 %", "0 %", "50 %", "50 %"]
-    assert faults(figure) == []
 
 
 def test_heads_are_turned_where_there_are_too_many_for_their_words():

@@ -120,27 +120,6 @@ def ordered(*labels: str, **changes) -> dict:
     return about("descending") | {"terms": [cell(label) for label in labels]} | changes
 
 
-def test_the_table_has_a_verdict_from_means_over_seeds_and_the_paper_s_own_numbers():
-    orders = [ordered("pfedmm", "fedem", "fedavg"), ordered("fedavg", "pfedmm")]
-    sheet = build(orders, scale="reduced")
-    texts = [[c.text for c in row] for row in sheet.blocks[0].rows]
-    assert texts == [
-        [
-            *("it holds", "Table 1", "pFedMM: 84.2 > FedEM: 83.5 > FedAvg: 81.2"),
-            *("pFedMM: 80.0 > FedEM: 75.0 > FedAvg: 70.0", "yes", "1"),  # seed 1
-        ],
-        [
-            *("it holds", "Table 1", "pFedMM: 84.2 > FedAvg: 81.2"),
-            *("pFedMM: 82.0 > FedAvg: 71.0", "no", "2"),
-        ],
-    ]
-    # In the order of the terms, for machines.
-    assert sheet.numbers["terms"].tolist() == ["pFedMM; FedEM; FedAvg", "FedAvg; pFedMM"]
-    assert sheet.numbers["value"].tolist() == ["80.0, 75.0, 70.0", "71.0, 82.0"]
-    assert sheet.numbers["margin"].tolist() == pytest.approx([0.75 - 0.70, 0.71 - 0.82])
-    assert any(note.startswith("1 reached, 1 not reached, 0 not testable") for note in sheet.notes)
-
-
 def test_a_main_claim_has_its_numbers_beside_their_texts_where_none_is_missing():
     gain = {"terms": [[cell("pfedmm", None), cell("fedavg", None)]]}
     claimed = [
@@ -257,12 +236,6 @@ def test_a_criterion_may_have_a_published_number_of_its_own():
         build([ordered("pfedmm", "fedavg", published={"label": "pfedmm"})])
 
 
-def test_runs_with_seeds_of_their_own_are_taken_with_all_of_them():
-    sheet = build([ordered("pfedmm", "fedavg")], seeds=[1])
-    assert sheet.numbers["value"].tolist() == ["82.0, 71.0"]
-    assert "Acceptance" not in render.to_markdown(sheet)
-
-
 # Numbers that follow from what was recorded
 
 
@@ -304,20 +277,6 @@ def test_measures_of_clusters_are_per_seed():
         measures.MEASURES["purity"](run, None, clients[:0])
 
 
-def test_divergence_is_the_mean_over_experts_and_rounds():
-    where = {"at": "round", "group": "all", "protocol": "", "split": ""}
-    values = {(1, 0): [1.0, 2.0], (1, 1): [3.0, 6.0], (2, 0): [5.0, 7.0]}
-    tidy = pd.DataFrame(
-        {**where, "seed": seed, "round": r, "metric": f"divergence_{expert}", "value": value}
-        for (seed, expert), by_round in values.items()
-        for r, value in enumerate(by_round, start=1)
-    )
-    run = {"federation": "emnist", "label": "fedavg"}
-    assert measures.divergence(run, tidy, None).to_dict() == {1: 3.0, 2: 6.0}
-    with pytest.raises(DataError, match="emnist/fedavg has no divergence"):
-        measures.divergence(run, tidy[:0], None)
-
-
 def test_a_criterion_needs_runs_with_a_seed_in_common():
     tidy = rows({("emnist", "fedem"): [0.75], ("emnist", "pfedmm"): [0.80]})
     tidy.loc[tidy["label"] == "fedem", "seed"] = 7
@@ -328,63 +287,10 @@ def test_a_criterion_needs_runs_with_a_seed_in_common():
 # What papers declare
 
 
-@pytest.mark.parametrize(
-    ("rule", "kind", "terms", "arguments"),
-    [
-        ("a > b > c", "descending", ["a", "b", "c"], {}),
-        ("a - b < c - d", "ascending", ["a - b", "c - d"], {}),
-        ("a >= b", "descending", ["a", "b"], {"or_equal": True}),
-        ("a + 0.2 < b", "ascending", ["a", "b"], {"by": 0.2}),
-        ("a > b, c", "highest", ["a", "b", "c"], {}),
-        ("a < b, c", "lowest", ["a", "b", "c"], {}),
-        ("a - b >= 0.1", "between", ["a - b"], {"at_least": 0.1}),
-        ("a (x, y) - b <= -0.1", "between", ["a (x, y) - b"], {"at_most": -0.1}),
-        ("-0.1 <= a - b <= 0.2", "between", ["a - b"], {"at_least": -0.1, "at_most": 0.2}),
-        ("a, b within 0.05", "spread", ["a", "b"], {"at_most": 0.05}),
-        ("a, b as published within 0.03", "published", ["a", "b"], {"tolerance": 0.03}),
-        ("a, b of 3 seeds", "seeds", ["a", "b"], {"at_least": 3}),
-    ],
-)
-def test_a_rule_is_a_kind_with_terms_and_arguments(rule, kind, terms, arguments):
-    assert _criteria.parsed(rule) == (kind, terms, arguments)
-
-
 @pytest.mark.parametrize("rule", ["a", "a, b", "a > b < c", "a = b"])
 def test_a_text_that_is_no_rule_is_refused(rule):
     with pytest.raises(ConfigError, match="is no rule of a criterion"):
         _criteria.parsed(rule)
-
-
-def test_criteria_are_rows_whose_cases_are_declared_together_without_runs_that_do_not_exist(
-    tmp_path,
-):
-    (tmp_path / "criteria.csv").write_text(
-        "of,title,source,number,rule,note,main\n"
-        "all,{name}: a best,Table 1,best,a > b:last,,main\n"
-        "all,{name}: less is sent,Text,bytes,a@x < c (the third),both ways,\n"
-    )
-
-    def number(federation, label, name):
-        known = federation == "x" or label != "b"
-        return _criteria.cell(federation, label, metric=name) if known else None
-
-    cases = [_criteria.Case(name, {"name": name.upper()}) for name in ("x", "y")]
-    found = [*_criteria.criteria(tmp_path / "criteria.csv", {"all": cases}.get, number)]
-    assert [criterion["title"] for criterion in found] == [
-        *("X: a best", "X: less is sent", "Y: less is sent")  # y has no b
-    ]
-    assert found[0] == {
-        **{"title": "X: a best", "source": "Table 1", "kind": "descending", "main": True},
-        "terms": [
-            {"federation": "x", "label": "a", "metric": "best"},
-            {"federation": "x", "label": "b", "metric": "last"},
-        ],
-    }
-    assert (found[2]["unit"], found[2]["note"]) == ("number", "both ways")
-    assert found[2]["terms"] == [
-        {"federation": "x", "label": "a", "metric": "bytes"},
-        {"federation": "y", "label": "c", "metric": "bytes", "name": "the third"},
-    ]
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -424,14 +330,3 @@ def test_the_papers_own_numbers_reach_the_criteria_about_them(name):
             assert predicates.verdict(criterion, theirs, theirs, 1)[0], criterion.title
             checked += 1
     assert checked > 5
-
-
-def test_a_cost_is_that_of_the_whole_run():
-    where = {"paper": "pfedmm", "federation": "emnist", "at": "last", "metric": "bytes"}
-    where |= {"group": "all", "protocol": "", "split": "", "seed": 1, "round": 30}
-    sent = {"fedavg": 100.0, "pfedmm": 60.0}
-    tidy = pd.DataFrame({**where, "label": label, "value": value} for label, value in sent.items())
-    cells = [{"federation": "emnist", "label": label, "metric": "bytes"} for label in sent]
-    sheet = build([about("descending", unit="number") | {"terms": cells}], tidy=tidy)
-    shown = [c.text for c in sheet.blocks[0].rows[0]][2:4]
-    assert shown == ["FedAvg: 100 B > pFedMM: 60.0 B", "holds here"]

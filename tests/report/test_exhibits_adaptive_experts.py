@@ -21,7 +21,6 @@ WAYS = [
     *({"name": "moe"}, {"name": "default", "key": "ifca"}, {"name": "ensemble"}),
     *({"name": "finetuned"}, {"name": "local"}),
 ]
-TITLES = ["MoE", "IFCA", "Ensemble", "Fine-tuned", "Local"]
 VARIANTS = {
     "parameter": "exploration",
     "values": [
@@ -78,17 +77,6 @@ def single(diagnostics, clients=3, rounds=2) -> RunResult:
     return made_up.result({view: scores}, np.arange(rounds + 1), diagnostics=diagnostics)
 
 
-def test_clients_carry_every_diagnostic_that_has_one_entry_for_each():
-    choice, gates = np.array([2, 0, 1]), np.array([[0.9, 0.1], [np.nan, 1.0], [0.3, 0.7]])
-    rows = metrics.client_rows(single({"choice": choice, "gate_weights": gates}))
-    last = exhibits.pick(rows, at="last")
-    assert last["choice"].tolist() == [2, 0, 1]
-    assert last[["gate_weights_0", "gate_weights_1"]].to_numpy() == pytest.approx(
-        gates, nan_ok=True
-    )
-    assert exhibits.pick(rows, at="best")["choice"].isna().all()
-
-
 def test_rows_of_clients_have_the_names_that_a_user_gave(tmp_path):
     names = np.array(["clinic 3", "é", "clinic 1"])
     result = single({"client_name": names})
@@ -96,17 +84,6 @@ def test_rows_of_clients_have_the_names_that_a_user_gave(tmp_path):
     rows = metrics.client_rows(RunResult.load(tmp_path / "a.h5"))
     assert rows["client"].tolist() == [0, 1, 2] * 2
     assert rows["client_name"].tolist() == [*names] * 2  # at the last round and at the best
-
-
-def test_diagnostics_about_something_else_are_no_columns_of_clients():
-    # Three rounds and three clients: tables are known by name, not by their length.
-    diagnostics = {
-        "tables": np.ones((3, 2, 2)),
-        "table_rounds": np.arange(3),
-        "flops_per_example": np.ones(3),
-    }
-    rows = metrics.client_rows(single(diagnostics, rounds=3))
-    assert not {"tables_0", "table_rounds", "flops_per_example"} & set(rows)
 
 
 def test_a_diagnostic_may_not_take_the_name_of_a_column():
@@ -183,31 +160,7 @@ def grid(collected, **changes):
     )
 
 
-def test_the_grid_has_published_and_reproduced_means_and_deviations_over_trials(collected):
-    numbers = grid(collected).numbers
-    where = {"federation": "cifar10-p1.0", "label": "none", "protocol": "default"}
-    row = exhibits.pick(numbers, **where).iloc[0]
-    _, tidy, _ = collected["p"]
-    by_seed = exhibits.pick(tidy, metric="accuracy_client_mean", at="last", **where)["value"]
-    assert (row["published"], row["published_std"], row["published_trials"]) == (0.6097, 0.0207, 6)
-    assert row["mean"] == pytest.approx(by_seed.mean())
-    squares = sum((one - row["mean"]) ** 2 for one in by_seed)
-    assert row["std"] == pytest.approx(np.sqrt(squares / (3 - 1)))
-    assert row["difference"] == pytest.approx(round(by_seed.mean(), 4) - 0.6097)
-    assert (row["title"], row["seeds"]) == ("IFCA (No exploration)", 3)
-    assert len(numbers) == 2 * 2 * 5
-
-
 # Figures
-
-
-def test_sweep_over_runs_has_dashes_for_the_second_variant(collected):
-    figure = draw(collected, "protocol_sweep", "j", **BY_J)
-    (axes,) = figure.axes
-    assert axes.get_title() == "CIFAR-10, p = 0.2" and axes.get_xlabel() == "Number of experts J"
-    assert [line.get_linestyle() for line in axes.get_lines()] == ["-", "--"] * 5
-    assert all(line.get_xdata().tolist() == [3, 6] for line in axes.get_lines())
-    assert texts(figure) == [*TITLES, "with exploration", "without"]
 
 
 def test_published_numbers_are_crosses_where_settings_and_data_match(collected):
@@ -240,22 +193,6 @@ def heights(axes) -> list[list[float]]:
     """Of the bars of each variant."""
     groups = [bars for bars in axes.containers if hasattr(bars, "patches")]
     return [[patch.get_height() for patch in bars.patches] for bars in groups]
-
-
-def test_cluster_usage_is_the_mean_of_what_each_seed_has_sorted(collected):
-    figure = draw(collected, "cluster_usage")
-    assert texts(figure) == ["ε-greedy", "No exploration", "even use"]
-    _, _, clients = collected["p"]
-    for axes, federation in zip(figure.axes, ("cifar10-p0.2", "cifar10-p1.0"), strict=True):
-        for drawn, label in zip(heights(axes), ("eps", "none"), strict=True):
-            expected = np.zeros(6)
-            for seed in (1, 2, 3):
-                where = {"federation": federation, "label": label, "seed": seed, "at": "last"}
-                chosen = exhibits.pick(clients, protocol="default", **where)["choice"]
-                counts = [sum(chosen == cluster) for cluster in range(6)]
-                expected += np.array(sorted(counts, reverse=True)) / 3
-            assert drawn == pytest.approx(expected)
-            assert sum(drawn) == pytest.approx(24)  # all clients
 
 
 def test_usage_of_what_nobody_chose_or_cannot_exist_is_refused(collected):

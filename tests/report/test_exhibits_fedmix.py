@@ -4,15 +4,12 @@ import made_up
 import numpy as np
 import pandas as pd
 import pytest
-from made_up import footer
 
 from fedlib.errors import ConfigError, DataError
-from fedlib.report import metrics, of_clients, printed
+from fedlib.report import metrics, of_clients
 from fedlib.report.tables import render
 from fedlib.results import RunResult, View
-from fedlib.workflow.provenance import ROOT
 
-PUBLISHED = printed.read(ROOT / "fedlib/papers/fedmix/published.csv")
 DEFAULT = View("seen", "default", "test")
 NEW_SHARD = View("seen", "new_shard", "val")
 GIB = 2**30
@@ -118,17 +115,6 @@ def curves():
     return about, collect(about, curve_of)
 
 
-@pytest.mark.parametrize("kind", ["accuracy_over_rounds", "accuracy_over_bytes"])
-def test_a_curve_is_of_the_protocol_split_and_metric_that_are_asked_for(curves, kind):
-    which = {"protocol": "new_shard", "split": "val", "metric": "accuracy_client_mean"}
-    figure = draw(kind, *curves, **which)
-    line = figure.axes[0].get_lines()[1]
-    expected = CURVES.mean(axis=1) + 0.02 - 0.05  # mean over clients, then over seeds
-    assert line.get_ydata() == pytest.approx(expected)
-    name = "New shard, no labels\nValidation accuracy (%)\nmean of clients"
-    assert figure.axes[0].get_ylabel() == name
-
-
 def test_a_federation_is_shown_up_to_its_limit():
     runs = [described("fedmix-k4", federation=name) for name in ("emnist", "cifar10")]
     about = shown(runs, ("emnist", "cifar10"))
@@ -177,17 +163,6 @@ def diverging():
     return about, collect(about, make)
 
 
-def test_divergence_is_a_sliding_mean_over_rounds_and_experts(diverging):
-    figure = draw("gradient_divergence", *diverging, window=2)
-    fedavg, mixture = (line.get_ydata().tolist() for line in figure.axes[0].get_lines())
-    # Seed 2 is 2 higher, so the mean over seeds 1. FedAvg: 1, 3, 5, 1; experts' means: 2, 4, 5, 1.
-    assert fedavg == [1 + 1, 2 + 1, 4 + 1, 3 + 1]
-    assert mixture == [2 + 1, 3 + 1, 4.5 + 1, 3 + 1]
-    band = figure.axes[0].collections[0].get_paths()[0].vertices
-    assert (band[:, 1].min(), band[:, 1].max()) == (1, 6)
-    assert "Means over the last 2 rounds, fewer at the start." in footer(figure)
-
-
 def test_divergence_of_what_was_not_recorded_is_refused(diverging, curves):
     with pytest.raises(DataError, match="emnist/fedavg recorded no divergence in any round"):
         draw("gradient_divergence", *curves)
@@ -209,23 +184,6 @@ def over_time():
         return result(diagnostics={"tables": values, "table_rounds": rounds})
 
     return about, collect(about, make), make
-
-
-def test_tables_have_a_panel_per_run_and_round_with_the_numbers_of_one_seed(over_time):
-    about, frames, make = over_time
-    figure = draw("tables_over_time", about, frames)
-    *panels, bar = figure.axes
-    titles = [axes.get_title() for axes in panels]
-    assert titles == ["Round 10", "Round 20", "Round 30", "Round 30"]
-    drawn = np.stack([np.asarray(axes.images[0].get_array()) for axes in panels])
-    expected = [make(run, 1).diagnostics["tables"] for run in about["runs"]]
-    assert drawn == pytest.approx(np.concatenate(expected))
-    assert [axes.get_ylabel() for axes in panels] == ["K3\nLabel", "", "", "PLAIN\nLabel"]
-    # In the columns of rounds 20 and 30 nothing is below the upper row.
-    assert [axes.get_xlabel() for axes in panels] == ["", "Expert", "Expert", "Expert"]
-    assert {axes.images[0].get_clim() for axes in panels} == {(0, 1)}
-    assert bar.get_ylabel() == "q(expert | label)"
-    assert "Seed 1 only: experts of" in footer(figure)
 
 
 def test_tables_that_were_not_recorded_are_refused(over_time, curves):
@@ -263,24 +221,6 @@ def clustered():
     return about, collect(about, make)
 
 
-def test_clients_stand_by_cluster_beside_the_true_one_in_the_best_seed(clustered):
-    figure = draw("client_matrices", *clustered)
-    true, three, four = figure.axes[:-1]
-    order = [1, 3, 0, 2, 4, 5]
-    assert np.asarray(true.images[0].get_array()).tolist() == np.eye(3)[CLUSTER[order]].tolist()
-    # Run k3, seed 2: clusters 0, 1, 2 rely on experts 0, 2, 1, and stand in that order.
-    expected = weights_of({"label": "k3"}, 2)[order][:, [0, 2, 1]]
-    assert np.asarray(three.images[0].get_array()) == pytest.approx(expected)
-    assert three.get_title() == "K3, seed 2\npurity 1.00, 3 experts used"
-    # Run k4: seed 1 has one expert and purity 2 / 6; in seed 2 expert 0 serves clusters 1, 1, 2
-    # and expert 1 clusters 0, 0, 2.
-    assert four.get_title() == "K4, seed 2\npurity 0.67, 2 experts used"
-    assert true.get_title() == "True cluster"
-    assert "seed of highest purity" in footer(figure)
-    lines = [line.get_ydata()[0] for line in true.get_lines()]
-    assert lines == [1.5, 3.5]
-
-
 def test_true_clusters_that_differ_between_seeds_are_said_to_be_of_one():
     # With a partition of its own for every seed: run k3 is best in seed 2, run k4 in seed 1.
     about = shown([described(label, "fedmix_clients") for label in CHOICES])
@@ -308,18 +248,6 @@ def test_clusters_or_weights_that_were_not_recorded_are_named(clustered, curves)
         draw("client_matrices", about, without)
     with pytest.raises(DataError, match="emnist/fedavg has no pi_0, pi_1, ... of every client"):
         build("cluster_recovery", *curves)
-
-
-def test_recovery_has_a_row_of_numbers_per_seed(clustered):
-    numbers = build("cluster_recovery", *clustered).numbers.set_index(["label", "seed"])
-    assert numbers["purity"].to_dict() == pytest.approx(
-        {("k3", 1): 4 / 6, ("k3", 2): 1, ("k4", 1): 2 / 6, ("k4", 2): 4 / 6}
-    )
-    assert numbers["experts_used"].tolist() == [2, 3, 1, 2]
-    assert numbers["recovered"].tolist() == [0, 1, 0, 0]
-    assert numbers["experts"].tolist() == [3, 3, 4, 4]
-    assert numbers["highest_weight"].to_numpy() == pytest.approx(SURE)
-    assert set(numbers["clusters"]) == {3} and set(numbers["clients"]) == {6}
 
 
 def test_recovery_takes_the_expert_that_clients_chose_where_they_have_one_alone(clustered):
@@ -381,35 +309,6 @@ def traffic():
     return about, collect(about, traffic_of)
 
 
-def test_accuracy_and_traffic_stand_beside_what_is_published(traffic):
-    numbers = build("accuracy_and_traffic", *traffic, PUBLISHED).numbers
-    row = numbers.set_index(["federation", "label"]).loc["cifar10", "fedmix-k4"]
-    assert row["mean"] == pytest.approx(0.85 + 0.02)  # mean over clients at round 30, then seeds
-    assert row["std"] == pytest.approx(0.04 / np.sqrt(2))
-    assert row["published"] == 0.7988
-    assert row["difference"] == 0.0712  # 87.0 - 79.88
-    assert (row["published_rounds"], row["rounds"]) == (2000, 30)
-    assert row["gb"] == pytest.approx(2 * 80 * 30 / GIB)
-    assert (row["message"], row["cohort"]) == (10, 2)  # numbers each way, clients
-    assert row["published_gb"] == 522.5
-    assert row["gb_by_rule"] == pytest.approx(8 * 10 * 2 * 2000 / GIB)
-    assert row["gb_ratio"] == pytest.approx(row["gb_by_rule"] / 522.5)
-
-
-def test_accuracy_is_the_mean_of_the_last_evaluations_or_rounds(traffic):
-    averaged = {"cifar10": {"evaluations": 3}, "cifar100": {"rounds": 20}}
-    sheet = build("accuracy_and_traffic", *traffic, averaged=averaged)
-    means = sheet.numbers.drop_duplicates("federation")
-    # Client means 0.2, 0.6, 0.75, 0.85 at rounds 0, 10, 20, 30; the last 20 rounds begin after 10.
-    assert means["mean"].tolist() == pytest.approx([2.2 / 3 + 0.02, 1.6 / 2 + 0.02])
-    assert means["evaluations"].tolist() == [3, 2]
-    text = render.to_markdown(sheet)
-    assert (
-        "after the last round; CIFAR-10 the mean of the last 3 evaluations; CIFAR-100 the" in text
-    )
-    assert "mean of the evaluations in the last 20 rounds" in text
-
-
 @pytest.mark.parametrize(
     ("params", "complaint"),
     [
@@ -454,26 +353,6 @@ def viewed():
         return result(views)
 
     return about, collect(about, make)
-
-
-def test_views_stand_side_by_side_with_what_is_published_of_each(viewed):
-    numbers = build("views", *viewed, PUBLISHED, columns=COLUMNS).numbers
-    found = numbers.set_index(["label", "column"])
-    assert found["mean"].to_dict() == pytest.approx(
-        {
-            ("fedavg", "Known"): 0.87,
-            ("fedavg", "New shard"): 0.75,
-            ("fedavg", "New client"): np.nan,
-            ("fedmix-vae", "Known"): 0.87,
-            ("fedmix-vae", "New shard"): 0.75,
-            ("fedmix-vae", "New client"): 0.91,
-        },
-        nan_ok=True,
-    )
-    assert found.loc[("fedmix-vae", "Known"), "published"] == 0.977
-    assert found.loc[("fedmix-vae", "New shard"), "published"] == 0.9663
-    assert found.loc[("fedavg", "New shard"), "published"] == 0.969
-    assert np.isnan(found.loc[("fedmix-vae", "New client"), "published"])
 
 
 def test_a_column_that_no_selected_run_has_is_left_out_and_said(viewed):

@@ -4,13 +4,11 @@ import made_up
 import numpy as np
 import pandas as pd
 import pytest
-from made_up import texts
 from matplotlib.collections import PathCollection
 
 from fedlib.errors import ConfigError, DataError
 from fedlib.report import embeddings, metrics, printed
 from fedlib.report.figures import style
-from fedlib.report.tables import render
 from fedlib.results import RunResult, View
 from fedlib.workflow.provenance import ROOT
 
@@ -90,22 +88,6 @@ def beside():
     return build("beside_published", shown(published="sibling-heterogeneous"), **BESIDE)
 
 
-def test_every_published_cell_has_the_mark_of_its_source(beside):
-    found = {row[0]: row[1] for row in texts(beside.blocks[0])}
-    assert found["STANDALONE"] == "96.53 ± 0.68 s" and found["PFEDMOE"] == "96.58 i"
-    assert found["FEDKD"].startswith("80.20 ± ") and found["FEDKD"].endswith(" s")
-    assert "s: of a sibling paper." in beside.notes and "i: not printed." in beside.notes
-
-
-def test_a_failure_to_converge_is_shown_as_such_and_is_no_number(beside):
-    rows = {row[0]: row for row in texts(beside.blocks[0])}
-    assert rows["FML"][1] == "does not converge s"
-    assert rows["FML"][4] == render.ABSENT  # no difference to it
-    assert rows["FML"][3] == "39.0 (38.0 to 40.0)"  # ours did
-    own = beside.numbers.set_index("label").loc["fml"]
-    assert not own["converged"] and np.isnan(own["published"])
-
-
 def test_best_is_the_round_of_the_highest_pooled_accuracy_of_each_seed(beside):
     numbers = beside.numbers.set_index("label")
     assert numbers.loc["pfedmoe", "mean"] == pytest.approx(0.79)  # last, of 0.80 and 0.78
@@ -164,25 +146,6 @@ def test_a_run_without_flops_is_named():
 # Gains
 
 
-def test_gains_are_over_the_best_of_each_group():
-    sheet = build(
-        "gains",
-        shown(published="range-heterogeneous"),
-        of="pfedmoe",
-        groups=[
-            {"title": "all", "labels": ["standalone", "fml", "fedkd"], "gain": "gain"},
-            {"title": "mutual", "labels": ["fml", "fedkd"], "gain": "gain_mutual"},
-        ],
-    )
-    found = sheet.numbers.set_index("group")
-    assert found["label"].to_dict() == {"all": "standalone", "mutual": "fedkd"}
-    assert found["gain"].tolist() == pytest.approx([0.2, 0.4])  # 0.89 - 0.69, 0.89 - 0.49
-    assert texts(sheet.blocks[-1]) == [
-        ["all", "+0.05 to +2.80", "+20.00"],
-        ["mutual", "+16.38 to +22.16", "+40.00"],
-    ]
-
-
 def test_gains_over_a_group_that_did_not_run_are_refused():
     with pytest.raises(DataError, match="no run of pfedmoe, or none of others"):
         build("gains", shown(), of="pfedmoe",
@@ -190,18 +153,6 @@ def test_gains_over_a_group_that_did_not_run_are_refused():
 
 
 # Clients
-
-
-def test_bars_are_the_differences_to_the_best_other_of_each_client():
-    exhibit = shown()
-    frame, clients = collect(exhibit)
-    mine = (clients["label"] == "pfedmoe") & (clients["client"] == 1) & (clients["at"] == "last")
-    clients.loc[mine, "accuracy"] -= 0.15
-    figure = draw("client_differences", exhibit, (frame, clients), of="pfedmoe")
-    (axes,) = figure.axes
-    heights = [bar.get_height() for bar in axes.patches]
-    assert heights == pytest.approx([0.10, -0.05])  # last round: 0.80 - 0.70, seeds alike
-    assert axes.get_title().endswith("best other: STANDALONE")
 
 
 def test_differences_of_more_clients_than_bars_can_show_are_one_sorted_curve():
@@ -240,19 +191,6 @@ def gate_weights(**changes) -> dict:
     bins[0, 19], bins[1, 0], bins[1, 19] = 4, 3, 1
     means = np.array([[0.9, np.nan, 0.8], [np.nan, 0.1, 0.3]])
     return {"local_weight_bins": bins, "local_weights": means, **changes}
-
-
-def test_weights_are_shown_by_example_and_means_by_client_and_class():
-    exhibit = shown(["pfedmoe"])
-    figure = draw("expert_weights", exhibit, collect(exhibit, gate_weights()))
-    histogram, by_class = figure.axes[:2]
-    every = histogram.patches[0].get_data().values
-    assert every[[0, 19]].tolist() == [3 / 8, 5 / 8] and every[1:19].sum() == 0
-    assert len(histogram.patches) == 1
-    assert [by_class.yaxis.get_major_formatter()(row) for row in (0, 1, 2)] == ["0", "1", ""]
-    shades = by_class.get_images()[0].get_array()
-    assert shades.mask.tolist() == [[False, True, False], [True, False, False]]
-    assert shades.compressed().tolist() == pytest.approx([0.9, 0.8, 0.1, 0.3])
 
 
 @pytest.mark.parametrize("missing", ["local_weight_bins", "local_weights"])
@@ -336,10 +274,3 @@ def test_names_must_be_as_many_as_the_kinds():
 def test_a_run_without_representations_is_refused():
     with pytest.raises(DataError, match="recorded no representations"):
         draw("representations", shown(["pfedmoe"]), kinds=["r"])
-
-
-def test_without_anything_published_there_is_no_such_column():
-    sheet = build("beside_published", shown(), sources=SOURCES, names={})
-    assert [column.title for column in sheet.blocks[0].columns] == [
-        "Method", "last", "best", "Seeds",
-    ]  # fmt: skip

@@ -214,19 +214,6 @@ def test_unlisted_methods_have_spare_looks_each_always_the_same():
     assert style.method_look("fedper") == looks[0]
 
 
-def test_curves_are_the_mean_over_seeds_in_fractions(collected):
-    exhibit, tidy, _ = collected["main"]
-    axes = draw(collected, "accuracy_over_rounds").axes[0]
-    rows = tidy[(tidy["federation"] == "emnist") & (tidy["label"] == "pfedmm")]
-    rows = rows[(rows["at"] == "round") & (rows["metric"] == "accuracy")]
-    rows = rows[rows["group"] == "seen"]
-    expected = rows.groupby("round")["value"].mean()
-    drawn = axes.get_lines()[LABELS.index("pfedmm")]
-    assert drawn.get_xdata() == pytest.approx(expected.index)
-    assert drawn.get_ydata() == pytest.approx(expected)
-    assert len(axes.collections) == len(LABELS)  # the bands
-
-
 def test_published_ends_are_marked_only_where_the_data_set_matches(collected):
     exhibit, tidy, clients = collected["main"]
     federations = [dict(federation) for federation in exhibit["federations"]]
@@ -266,6 +253,15 @@ def test_a_published_curve_is_thin_and_its_distance_and_the_nearest_one_are_told
     assert "(that of FedEM 0.0)" in footer(figure) and "pFedMM 1.0." in footer(figure)
     worst = replace(given, exhibit=exhibit | about | {"params": {"metric": "bottom10"}})
     assert accuracy_over_rounds.distances(worst).empty
+
+
+def marks(axes) -> dict:
+    """{(x, y, ...): colour} of the lines in a panel that are markers only."""
+    return {
+        tuple(np.ravel(line.get_xydata()).round(8)): to_hex(line.get_markeredgecolor()).upper()
+        for line in axes.get_lines()
+        if line.get_linestyle() == "None"
+    }
 
 
 def test_points_of_published_curves_have_ours_beside_them(collected):
@@ -368,17 +364,6 @@ def test_amounts_along_an_axis_do_not_lie_on_one_another(collected, ends):
     values = (ends[0] * (ends[1] / ends[0]) ** place).where(sent, tidy["value"])
     figure = made_up.draw("accuracy_over_bytes", exhibit, tidy.assign(value=values), clients, None)
     assert faults(figure) == []
-
-
-def test_cdf_ends_at_one_and_dashes_are_the_unseen(collected):
-    axes = draw(collected, "client_accuracy_cdf").axes[0]
-    assert len(axes.get_lines()) == len(LABELS)
-    assert all(line.get_ydata()[-1] == 1 for line in axes.get_lines())
-    assert len(axes.get_lines()[0].get_xdata()) == 1 + 2 * 16  # 16 seen clients, 2 seeds
-    figure = draw(collected, "client_accuracy_cdf", unseen=True)
-    # Local has no default protocol for unseen clients.
-    assert len(figure.axes[0].get_lines()) == 2 * len(LABELS) - 1
-    assert {"seen clients", "unseen clients"} <= set(texts(figure))
 
 
 def test_mixture_weights_of_runs_without_any_are_said_to_be_missing(collected):

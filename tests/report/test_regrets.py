@@ -6,8 +6,6 @@ import made_up
 import numpy as np
 import pandas as pd
 import pytest
-from made_up import footer
-from matplotlib.colors import to_hex
 
 from fedlib.errors import DataError
 from fedlib.report import metrics
@@ -56,16 +54,6 @@ def texts(axes):
     return [text.get_text() for text in axes.texts]
 
 
-def test_a_cell_has_the_mean_regret_of_a_method_in_a_world():
-    axes = drawn("regret").axes[0]
-    assert texts(axes) == ["3.0", "30.0", "15.0", "5.0"]
-
-
-def test_the_footer_says_how_much_worse_the_worst_seed_is():
-    # Local in "one": 0.2 and 0.1, or 5 points above the mean; FedAvg in "own": 0.25 and 0.35.
-    assert "up to 5.0 points above the mean" in footer(drawn("regret"))
-
-
 def test_a_client_may_pick_the_run_of_its_best_validation_accuracy():
     # Two clients and seeds. FedAvg is better for client 0, Local for client 1.
     accuracies = {"fedavg": [0.9, 0.5], "local": [0.8, 0.7]}
@@ -95,24 +83,6 @@ PHASE = {
     "theory": {"0": 32, "1": 16},
     "law": "theory",
 }
-
-
-def test_a_cell_of_the_phase_diagram_is_its_best_method():
-    panels = drawn("phase_diagram", **PHASE).axes
-    best, fedavg = panels[:2]
-    # Columns are 8 and 64, rows 0 (below) and 1; two of the four cells have no federation.
-    assert texts(best) == ["3.0", "5.0"]
-    assert [axes.get_title() for axes in panels[:3]] == ["Best method", "FedAvg", "Local"]
-    faces = [to_hex(patch.get_facecolor()) for patch in best.patches]
-    assert len(set(faces)) == 2
-    np.testing.assert_allclose(fedavg.images[0].get_array().filled(np.nan)[0, 0], 3)
-
-
-def test_the_line_of_theory_is_between_its_neighbours():
-    best, *_ = drawn("phase_diagram", **PHASE).axes
-    [line] = best.get_lines()
-    # 16 is a third of the way from 8 to 64, by factors of 2.
-    np.testing.assert_allclose(line.get_xydata(), [[2 / 3, 0], [1 / 3, 1]])
 
 
 def test_a_line_of_theory_with_one_end_is_neither_drawn_nor_in_the_legend():

@@ -107,26 +107,6 @@ def test_contents_name_every_exhibit_and_lead_to_it(page):
     assert read[:-1] == ["Figure 1", "Table 1", "Table 2"]  # they share half of their runs
 
 
-def test_the_front_says_scale_seeds_and_data(page, elements):
-    facts = [
-        "Scale demo: embedded data, 20 clients, 30 rounds.",
-        "Seeds: 1, 2.",
-        "EMNIST: half of the images.",
-        "CIFAR-10: as in the paper.",
-    ]
-    assert "**This is scale demo, not the papers' own.**" in page
-    assert "\n".join(f"- {fact}" for fact in facts) in page
-    (told,) = elements.all("ul", **{"class": "facts"})
-    assert told[1] == " ".join(facts)
-
-
-def test_federations_of_which_the_same_is_to_say_are_named_together(project):
-    paper = project.spec["papers"][0]
-    same = [{**data, "notes": ["digits."]} for data in paper["federations"]]
-    found = gathered(project, spec={**project.spec, "papers": [{**paper, "federations": same}]})
-    assert found.chapters[0].facts[2:] == ("EMNIST; CIFAR-10: digits.",)
-
-
 def test_the_page_ends_with_every_published_number_and_counts_those_within_two_points(
     project, page, elements
 ):
@@ -156,14 +136,6 @@ def test_differences_are_those_of_the_printed_numbers_also_where_those_are_count
     assert list(found["difference"]) == [-0.013, -0.021]
     assert list(found["title"]) == ["10", "20"]  # rows may be called by a number
     assert contents.compared(pd.DataFrame({"what": [1]})).empty
-
-
-def test_every_published_number_is_beside_ours(project):
-    numbers = project.sheets["main"].numbers.dropna(subset="published")
-    (chapter,) = gathered(project).chapters
-    assert len(chapter.pairs) == len(numbers) == 8  # two methods, data sets and metrics
-    rounded = numbers["best_mean"].round(3)
-    assert list(chapter.pairs["reproduced"]) == pytest.approx(list(rounded))  # as the table has it
 
 
 def test_every_note_is_below_its_tables(page, html):
@@ -207,16 +179,6 @@ def test_without_the_runs_there_is_no_section_on_machines(project, tmp_path):
     found = gathered(project, results=tmp_path)
     assert "Machines" not in as_markdown.page(found, tmp_path / "REPORT.md")
     assert "How the runs were made" not in as_html.page(found)
-
-
-def test_without_published_numbers_the_summary_says_so(project, tmp_path):
-    sheet = made_up_report.criteria()
-    render.write(
-        sheet, *(tmp_path / f"tables/pfedmm/criteria.{x}" for x in ("csv", "md", "tex", "json"))
-    )
-    found = gathered(project, spec=made_up_report.spec({"criteria": sheet}), results=tmp_path)
-    assert contents.NEVER_COMPARED in as_markdown.page(found, tmp_path / "REPORT.md")
-    assert "on other data than the papers" in as_html.page(found)
 
 
 @pytest.mark.parametrize(
@@ -362,15 +324,6 @@ def test_every_published_number_is_a_point(project, elements):
     for point, (_, row) in zip(points, pairs.iterrows(), strict=True):
         assert low + (high - low) * point.x / findings.SIDE == pytest.approx(row["published"])
         assert high - (high - low) * point.y / findings.SIDE == pytest.approx(row["reproduced"])
-
-
-def test_a_single_number_has_a_square_around_it(project):
-    content = gathered(project)
-    pairs = content.chapters[0].pairs.head(1).assign(published=0.5, reproduced=0.5)
-    alone = replace(content, chapters=(replace(content.chapters[0], pairs=pairs),))
-    assert findings.limits(alone) == (0.5, 0.6)
-    (point,) = findings.scatter(alone)
-    assert (point.x, point.y) == (0, findings.SIDE)
 
 
 def test_the_front_counts_what_is_near_at_the_papers_own_scale_alone(project):

@@ -1,7 +1,6 @@
 """Tables: their numbers, their text, and the notes that keep them honest."""
 
 import io
-import json
 from dataclasses import replace
 
 import made_up
@@ -9,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import papers
 from fedlib.errors import DataError
 from fedlib.report import exhibits, metrics, notes, printed
 from fedlib.report.tables import render, sheets
@@ -53,20 +51,6 @@ def main_exhibit(**changes) -> dict:
     changes = {"published": "main", "federations": ["emnist"], **changes}
     federations = changes.pop("federations")
     return made_up.exhibit(["fedavg", "pfedmm"], federations, **changes)
-
-
-def test_main_table_has_published_last_best_and_their_difference():
-    numbers = build(main_exhibit(), main_metrics()).numbers
-    row = numbers[(numbers["label"] == "pfedmm") & (numbers["metric"] == "accuracy")].iloc[0]
-    assert row["published"] == pytest.approx(0.842)
-    assert row["mean"] == pytest.approx(0.81)
-    assert row["std"] == pytest.approx(0.02 / np.sqrt(2))
-    assert (row["low"], row["high"]) == pytest.approx((0.80, 0.82)) and np.isnan(row["ci95"])
-    assert row["seeds"] == 2
-    assert row["best_mean"] == pytest.approx(0.85)
-    assert row["best_round_mean"] == pytest.approx((21 + 22) / 2)
-    assert row["difference"] == pytest.approx(0.85 - 0.842)
-    assert row["scale"] == "demo"
 
 
 @pytest.mark.parametrize(
@@ -118,11 +102,6 @@ def test_a_number_published_for_another_data_set_is_not_shown():
     assert "All: last" in text and "All: published" not in text
 
 
-def test_scale_full_does_not_say_how_many_seeds_are_shown_as_fewer_may_be_selected():
-    for name in papers.names():
-        assert "seed" not in papers.load(name).declare("full").scale_note
-
-
 def test_runs_without_a_published_number_are_listed_where_others_have_one():
     labels = ["fedavg", "pfedmm", "fedem-m5"]
     exhibit = made_up.exhibit(labels, ["emnist"], seeds=[1], published="main")
@@ -136,14 +115,6 @@ def test_runs_without_a_published_number_are_listed_where_others_have_one():
     exhibit["federations"][0]["dataset"] = "qmnist"
     text = render.to_markdown(build(exhibit, tidy))
     assert "No published number" not in text and "prints none of these" in text
-
-
-def test_a_federation_without_any_published_number_is_named_beside_one_that_has_some():
-    exhibit = main_exhibit(federations=["emnist", "cifar10"])
-    exhibit["federations"][1]["dataset"] = "digits"
-    tidy = pd.concat([main_metrics(), main_metrics().assign(federation="cifar10")])
-    text = render.to_markdown(build(exhibit, tidy))
-    assert "- No published number: all methods on CIFAR-10." in text
 
 
 def test_a_missing_run_is_named():
@@ -312,31 +283,6 @@ def paired_clients(accuracies: dict, clients=8, group="seen") -> pd.DataFrame:
         )
         for (label, protocol), values in accuracies.items()
     )
-
-
-def test_methods_are_compared_client_by_client_apart_from_the_spread_over_seeds():
-    best = np.linspace(0.5, 0.9, 8)
-    near = best - [0.05, -0.05, 0.1, -0.1, 0, 0, 0.1, 0]
-    everybody = {("fedavg", "default"): best - 0.1, ("fedem", "default"): near}
-    exhibit = made_up.exhibit(["fedavg", "fedem", "pfedmm"], ["emnist"], (1,))
-    rows = paired_clients(everybody | {("pfedmm", "default"): best})
-    found = build(exhibit, main_metrics(1), rows, "paired_differences", of="pfedmm")
-    [block] = found.blocks
-    json.dumps([[cell.bold for cell in row] for row in block.rows])  # as files have them
-    assert [column.title for column in block.columns[1:4]] == [
-        "Accuracy [over clients]",
-        "pFedMM ahead by [over clients]",
-        "p",
-    ]
-    cells = [[cell.text for cell in row[:4]] for row in block.rows]
-    assert cells[0] == ["FedAvg", "60.0 [48.3, 71.7]", "+10.0 [+10.0, +10.0]", "< 0.001"]
-    assert cells[1][2].startswith("+1.3 [−") and float(cells[1][3]) > 0.05
-    assert cells[2] == ["pFedMM", "70.0 [58.3, 81.7]", "–", "–"]  # t(7) = 2.365, sd 0.140
-    assert [row[2].bold for row in block.rows] == [True, False, False]
-    assert 0 <= block.rows[0][3].value < 0.001 and block.rows[2][3].value is None  # to sort by
-    assert any("what other seeds would give is not in it" in note for note in found.notes)
-    row = found.numbers.set_index(["label", "metric"]).loc[("fedavg", "accuracy")]
-    assert (row["difference"], row["num_clients"]) == (pytest.approx(0.1), 8)
 
 
 def test_all_examples_are_shown_apart_where_clients_have_unlike_many():
