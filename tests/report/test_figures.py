@@ -391,7 +391,6 @@ SWEPT = {"methods": ["fedavg", "pfedmm"], "of": "federation", "parameter": "part
     [
         ((0.1,), {"parameter": "alpha"}, "federation emnist-alpha0.1 does not state alpha; it has"),
         ((0.1,), {"parameter": "partition.alpha.x"}, "does not state partition.alpha.x"),
-        ((0.1,), {"parameter": "partition"}, "does not state partition; it has partition"),
         ((0.1,), {"of": "data"}, "of must be run or federation, got 'data'"),
         ((0.1,), {"of": "run", "parameter": "mu"}, "emnist-alpha0.1/fedavg does not state mu"),
         ((0.1, 0.1), {}, "two runs of fedavg on EMNIST with partition.alpha = 0.1"),

@@ -5,7 +5,6 @@ import re
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pictures
 import pytest
@@ -18,7 +17,6 @@ from fedlib import papers
 from fedlib.cli import keep
 from fedlib.report import packs
 from fedlib.report.pages import kept
-from fedlib.results import RunResult
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT_IN = ROOT / "docs/results"
@@ -158,11 +156,6 @@ def test_every_kept_figure_shows_what_it_always_did_and_no_words_leave_it_or_lie
             assert pictures.faults(figure) == [], spec["name"]
             LAID_OUT.add(spec["kind"])
     assert shown == expected(pack, "figure")
-
-
-def result(**changes) -> RunResult:
-    zero = np.zeros(1, np.int64)
-    return RunResult(zero, {}, zero, zero, zero, zero, np.zeros(0), **changes)
 
 
 def test_what_has_the_papers_settings_is_kept_by_itself():

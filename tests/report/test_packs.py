@@ -82,11 +82,9 @@ def test_a_folder_without_a_pack_is_told_so(tmp_path):
     ("change", "message"),
     [
         ({"name": "../../../TRAVERSED"}, "name of a pack.s table must be .*'../../../TRAVERSED'"),
-        ({"name": "/tmp/TRAVERSED"}, "name of a pack.s table must be"),
-        ({"paper": "../../../TRAVERSED"}, "paper of a pack.s table must be"),
+        ({"paper": "/tmp/TRAVERSED"}, "paper of a pack.s table must be"),
         ({"name": None}, "name of a pack.s table must be .*got None"),
         ({"kind": "../x"}, "no kind .../x.; choose from"),
-        ({"kind": ["accuracy"]}, "table main cannot be drawn from .*TypeError"),
         ({"params": {"x": 1}}, "the kind accuracy has no field x"),
         ({"params": None}, "table main cannot be drawn from .*TypeError"),
     ],

@@ -6,10 +6,7 @@ import importlib.util
 import inspect
 import json
 import re
-import zlib
 
-import made_up
-import pandas as pd
 import pytest
 from conftest import toy_run
 
@@ -165,57 +162,4 @@ def test_no_paper_scores_training_examples_that_it_does_not_show(scale):
     assert views and not [view for view in views if view[1][2] not in ("val", "test", "shared")]
 
 
-def test_local_global_on_femnist_scores_nothing_but_its_own_prediction():
-    plan = Plan({"scale": "full", "papers": ["fedmix"]})
-    cell = {"paper": "fedmix", "federation": "femnist", "label": "local-global", "seed": 0}
-    assert json.loads(plan.spec("evaluate", **cell))["views"] == []
-
-
 # -- kinds that read more than they say ----------------------------------------------------------
-
-VIEWS = [(g, p, s) for g in ("seen", "unseen") for p in ("default", "moe", "local", "carry")
-         for s in ("test", "val", "train")]  # fmt: skip
-
-
-def tidy(exhibit: dict, views) -> pd.DataFrame:
-    """Accuracies of made-up runs, other ones for every view, at the last round."""
-    rows = [
-        {**run, "group": g, "protocol": p, "split": s, "metric": metric, "at": "last", "round": 30}
-        for run in made_up.metrics_spec(exhibit)["runs"]
-        for g, p, s in views
-        for metric in ("accuracy", "bottom10", "accuracy_client_mean")
-    ]
-    frame = pd.DataFrame(rows).explode("seeds").rename(columns={"seeds": "seed"})
-    text = frame[["federation", "label", "group", "protocol", "split", "metric"]].agg("".join, 1)
-    value = [zlib.crc32(f"{name}{seed}".encode()) % 1000 / 1000
-             for name, seed in zip(text, frame["seed"], strict=True)]  # fmt: skip
-    return frame.assign(paper=exhibit["paper"], value=value, seed=frame["seed"].astype(int))
-
-
-@pytest.mark.parametrize(
-    ("kind", "params"),
-    [
-        ("protocol_grid", {"protocols": [{"name": "moe"}, {"name": "local"}], "parameter": None}),
-        ("views", {"columns": [{"title": "A", "split": "train"},
-                               {"title": "B", "group": "unseen", "protocol": "carry"}]}),
-    ],
-)  # fmt: skip
-def test_a_table_is_the_same_without_the_views_that_it_does_not_show(kind, params):
-    exhibit = made_up.exhibit(["fedavg"], ["emnist"], kind=kind, name=kind)
-    shown = declared("table", kind, "A", "A.", ("fedavg",), ("emnist",), params)
-    asked = {SEEN, *shown.views("emnist", "fedavg")}
-    matched = [view for view in VIEWS if view in asked]
-    assert len(matched) < len(VIEWS)
-    clients = pd.DataFrame(
-        [
-            {"paper": exhibit["paper"], "federation": "emnist", "label": "fedavg", "seed": seed,
-             "at": "last", "protocol": "default", "split": "test", "group": group, "client": client,
-             "count": 5, "accuracy": 0.5}
-            for seed in exhibit["seeds"] for client, group in enumerate(("seen", "unseen"))
-        ]
-    )  # fmt: skip
-    whole, part = (
-        made_up.build(kind, exhibit, tidy(exhibit, views), clients, None, **params).numbers
-        for views in (VIEWS, matched)
-    )
-    pd.testing.assert_frame_equal(whole, part)

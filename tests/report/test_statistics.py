@@ -173,20 +173,6 @@ def test_a_pooled_interval_is_that_of_leaving_out_each_client_in_turn():
     assert high == pytest.approx(min(135 / 200 + half, 1))
 
 
-def test_a_pooled_accuracy_varies_as_if_whole_clients_were_drawn_again():
-    rng = np.random.default_rng(1)
-    count = rng.integers(20, 200, 300)
-    found = interval(clients(count, correct := rng.binomial(count, 0.7)), pooled=True)
-    assert found.mean == correct.sum() / count.sum()
-
-    def pool(correct, count, axis):
-        return correct.sum(axis) / count.sum(axis)
-
-    drawn = stats.bootstrap((correct, count), pool, paired=True, rng=rng, method="percentile")
-    # Many clients, so the two agree but for the 9999 drawings: a few percent of the width.
-    assert found[1:3] == pytest.approx(drawn.confidence_interval, abs=0.05 * (found[2] - found[1]))
-
-
 def drawn(rng, number, loss=0.0):
     """Two methods on clients of very uneven sizes, of which large ones are easier."""
     count = np.maximum(5, rng.lognormal(4, 0.8, number)).astype(int)

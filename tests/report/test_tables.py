@@ -69,14 +69,6 @@ def test_a_mean_has_the_spread_that_so_many_seeds_can_give(seeds, cell, note):
     assert ("±" in text, "Student" in text) == (seeds == 3, seeds == 3)
 
 
-@pytest.mark.parametrize("note", ["", "set: emnist.fraction = 0.7"])
-def test_at_full_scale_nothing_excuses_a_difference(note):
-    text = render.to_markdown(build(main_exhibit(scale="full", folder_note=note), main_metrics()))
-    assert "no test of the paper" not in text
-    assert "- Published numbers are the paper's own." in text
-    assert ("settings, except those named after the scale." in text) == bool(note)
-
-
 def test_a_table_says_what_its_seeds_differ_in():
     exhibit = main_exhibit()
     for data, drawn in ((False, "they share the partition into clients and"), (True, "")):
@@ -262,12 +254,6 @@ def test_the_pfedmoe_of_pfedmm_is_looked_up_as_gated_experts():
     assert found["emnist", "gated-experts"] == 0.828
     assert not any(label == "pfedmoe" for _, label in found)
     assert exhibits.method_title("gated_experts") == "MoE (pFedMM's)"
-
-
-def test_names_are_printed_otherwise_only_in_the_file_of_the_paper(tmp_path):
-    other = tmp_path / "other.csv"
-    other.write_text(PUBLISHED.read_text())
-    assert "pfedmoe" in set(printed.read(other)["label"])
 
 
 def paired_clients(accuracies: dict, clients=8, group="seen") -> pd.DataFrame:
