@@ -4,6 +4,7 @@ import made_up
 import numpy as np
 import pandas as pd
 import pytest
+from made_up import footer
 
 from fedlib.errors import ConfigError, DataError
 from fedlib.report import metrics, of_clients
@@ -160,6 +161,17 @@ def diverging():
     return about, collect(about, make)
 
 
+def test_divergence_is_a_sliding_mean_over_rounds_and_experts(diverging):
+    figure = draw("gradient_divergence", *diverging, window=2)
+    fedavg, mixture = (line.get_ydata().tolist() for line in figure.axes[0].get_lines())
+    # Seed 2 is 2 higher, so the mean over seeds 1. FedAvg: 1, 3, 5, 1; experts' means: 2, 4, 5, 1.
+    assert fedavg == [1 + 1, 2 + 1, 4 + 1, 3 + 1]
+    assert mixture == [2 + 1, 3 + 1, 4.5 + 1, 3 + 1]
+    band = figure.axes[0].collections[0].get_paths()[0].vertices
+    assert (band[:, 1].min(), band[:, 1].max()) == (1, 6)
+    assert "Means over the last 2 rounds, fewer at the start." in footer(figure)
+
+
 def test_divergence_of_what_was_not_recorded_is_refused(diverging, curves):
     with pytest.raises(DataError, match="emnist/fedavg recorded no divergence in any round"):
         draw("gradient_divergence", *curves)
@@ -304,6 +316,20 @@ def traffic():
     about = shown(runs, ("cifar10", "cifar100"), published="table1")
     about["federations"][1]["dataset"] = "qmnist"  # of which nothing is published
     return about, collect(about, traffic_of)
+
+
+def test_accuracy_is_the_mean_of_the_last_evaluations_or_rounds(traffic):
+    averaged = {"cifar10": {"evaluations": 3}, "cifar100": {"rounds": 20}}
+    sheet = build("accuracy_and_traffic", *traffic, averaged=averaged)
+    means = sheet.numbers.drop_duplicates("federation")
+    # Client means 0.2, 0.6, 0.75, 0.85 at rounds 0, 10, 20, 30; the last 20 rounds begin after 10.
+    assert means["mean"].tolist() == pytest.approx([2.2 / 3 + 0.02, 1.6 / 2 + 0.02])
+    assert means["evaluations"].tolist() == [3, 2]
+    text = render.to_markdown(sheet)
+    assert (
+        "after the last round; CIFAR-10 the mean of the last 3 evaluations; CIFAR-100 the" in text
+    )
+    assert "mean of the evaluations in the last 20 rounds" in text
 
 
 @pytest.mark.parametrize(
