@@ -16,7 +16,7 @@ from fedlib.report.pages import kept
 from fedlib.report.pages.contents import NEAR
 from fedlib.report.tables.criteria import VERDICTS
 from fedlib.report.tables.render import ABSENT
-from fedlib.report.wall import cells
+from fedlib.report.wall import pairs
 
 HEAD = ("paper", "published", "printed by the paper", "from elsewhere", "cannot be run")
 HEAD += ("run", "within two points", "main claim")
@@ -47,18 +47,18 @@ class Paper(NamedTuple):
 def counts(paper: Paper, folder: Path, lost: int = 0) -> pd.Series:
     """How many published numbers there are, by what they are, and how many were run and are near.
 
-    "more" are near only if names are exchanged, see `fedlib.report.wall.cells.exchanged`.
+    "more" are near only if names are exchanged, see `fedlib.report.wall.pairs.exchanged`.
 
     Args:
       folder: of kept results; lost: how many runs of printed numbers were not kept, and were not
         within two points.
     """
-    every = cells.of_packs(paper.numbers, sorted(folder.rglob(packs.FOLDER)))
+    every = pairs.of_packs(paper.numbers, sorted(folder.rglob(packs.FOLDER)))
     elsewhere = every["source"].str.contains(ELSEWHERE)
     read_off = every["source"].str.contains(READ_OFF)
     is_printed, is_run = ~elsewhere & ~read_off, every["seeds"] > 0
     near = is_run & (every["difference"].abs() <= NEAR)
-    other = cells.exchanged(every.assign(paper=paper.numbers.parent.name))
+    other = pairs.exchanged(every.assign(paper=paper.numbers.parent.name))
     more = (other["difference"].abs() <= NEAR) & (other["as_printed"].abs() > NEAR)
     never = every["label"].isin(paper.never) | every["metric"].isin(paper.never)
     return pd.Series(

@@ -16,7 +16,7 @@ from fedlib.forecast.estimates import TIMED, Estimates
 from fedlib.report import packs
 from fedlib.report.exhibits import PAPER_SCALE
 from fedlib.report.pages import kept
-from fedlib.report.wall import cells, page
+from fedlib.report.wall import page, pairs
 from fedlib.workflow.plan import Plan
 
 COSTS, LOST, RUN = "costs.csv", "lost.csv", ["paper", "federation", "label"]
@@ -60,10 +60,10 @@ def of_paper(plan: Plan, name: str, folder: Path, costs: pd.DataFrame) -> pd.Dat
     paper, published = plan.papers[name], Path(plan.path("published", paper=name))
     places = sorted((folder / name).rglob(packs.FOLDER))
     titles = {run.label: run.title for run in paper.runs}
-    found = cells.of_packs(published, places).assign(paper=name, paper_title=paper.title)
+    found = pairs.of_packs(published, places).assign(paper=name, paper_title=paper.title)
     found = found.assign(row=[titles.get(label, label) for label in found["label"]])
     known = costs[costs[MEASURED]].set_index(RUN)[["machine", "hours"]].T.to_dict("list")
-    packed = {str(pack): known | cells.made(pack) for pack in places}
+    packed = {str(pack): known | pairs.made(pack) for pack in places}
     guessed = costs[~costs[MEASURED]].set_index(RUN)["hours"].to_dict()
     unknown = float("nan")
 
@@ -81,11 +81,11 @@ def of_paper(plan: Plan, name: str, folder: Path, costs: pd.DataFrame) -> pd.Dat
 
 
 def curves(plan: Plan, name: str, folder: Path) -> pd.DataFrame:
-    """How far a paper's curves are from ours in a folder; see `fedlib.report.wall.cells`."""
+    """How far a paper's curves are from ours in a folder; see `fedlib.report.wall.pairs`."""
     titles = {run.label: run.title for run in plan.papers[name].runs}
     file = Path(plan.path("published", paper=name))
     places = sorted((folder / name).rglob(packs.FOLDER))
-    found = [cells.distances(pack, file) for pack in places]
+    found = [pairs.distances(pack, file) for pack in places]
     every = pd.concat([pd.DataFrame(columns=["nearest"]), *found], ignore_index=True)
     return every.assign(nearest=every["nearest"].replace(titles), paper=plan.papers[name].title)
 

@@ -130,7 +130,7 @@ def over_trials(values: pd.DataFrame) -> pd.DataFrame:
 
 def published(
     given: Inputs, federation: dict, label: str, key: str, metric: str, exhibit: str = ""
-) -> printed.Number:
+) -> printed.Value:
     """A published number as a fraction (a count unchanged), `printed.NONE` if it is not published.
 
     `exhibit`, by default the exhibit's `published`, is a pattern, such as

@@ -99,7 +99,7 @@ class Inputs:
         """The same rows of `clients`."""
         return exhibits.select(self.exhibit, self.clients)
 
-    def printed(self, metric: str = "accuracy") -> dict[tuple[str, str], printed.Number]:
+    def printed(self, metric: str = "accuracy") -> dict[tuple[str, str], printed.Value]:
         """The exhibit's own published numbers, by data set and label."""
         return printed.fractions(self.published, self.exhibit["published"], metric)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.errors import DataError
-from fedlib.report import exhibits, of_clients, recovery
+from fedlib.report import diagnostics, exhibits, recovery
 from fedlib.report.metrics import DIVERGENCE, PRIMARY, TRAFFIC
 
 Measure = Callable[[dict, pd.DataFrame, pd.DataFrame], pd.Series]
@@ -33,8 +33,8 @@ def _of_clusters(measure: Callable[[np.ndarray, np.ndarray], float]) -> Measure:
         for seed, mine in shown.groupby("seed"):
             has_choice = "choice" in mine and mine["choice"].notna().any()
             choice = "choice" if has_choice else None
-            chosen, _, _ = of_clients.settled(mine, run, choice)
-            values[seed] = measure(chosen, of_clients.column(mine, "cluster"))
+            chosen, _, _ = diagnostics.settled(mine, run, choice)
+            values[seed] = measure(chosen, diagnostics.column(mine, "cluster"))
         if not values:
             raise DataError(f"{exhibits.name(run)} has no clients")
         return pd.Series(values, dtype=float)

@@ -8,7 +8,7 @@ import pandas as pd
 
 from fedlib.errors import DataError
 
-ROW = "published_row"  # column of a table's numbers with the `Number.row` of published ones
+ROW = "published_row"  # column of a table's numbers with the `Value.row` of published ones
 COLUMNS = ("exhibit", "dataset", "label", "metric", "value", "unit", "source")
 # Units per fraction of 1; a "number" is not a fraction but a count or a learning rate.
 UNITS = {"percent": 100.0, "points": 100.0, "number": 1.0}
@@ -28,7 +28,7 @@ PRINTED_AS = {
 EXCHANGED = {("pfedmm", "emnist"): ("local", "fedprox")}
 
 
-class Number(float):
+class Value(float):
     """A published number as a fraction, or a count; its `row` of the paper's file tells it apart.
 
     Attributes:
@@ -37,14 +37,14 @@ class Number(float):
 
     row: float
 
-    def __new__(cls, value: float, row: float = np.nan) -> "Number":
+    def __new__(cls, value: float, row: float = np.nan) -> "Value":
         """A number of a row."""
         number = super().__new__(cls, value)
         number.row = row
         return number
 
 
-NONE = Number(np.nan)
+NONE = Value(np.nan)
 
 
 def read(path: str | Path) -> pd.DataFrame:
@@ -135,11 +135,11 @@ def as_printed(fraction: float, decimals: int = 1) -> float:
 
 def fractions(
     published: pd.DataFrame | None, exhibit: str | None, metric: str = "accuracy"
-) -> dict[tuple[str, str], Number]:
+) -> dict[tuple[str, str], Value]:
     """{(dataset, label): number} of one exhibit; empty if none are published."""
     if published is None or exhibit is None:
         return {}
     rows = published[(published["exhibit"] == exhibit) & (published["metric"] == metric)]
     values = (rows["value"] / rows["unit"].map(UNITS).astype(float)).round(8)  # 0.476, not 0.47600…
-    numbers = map(Number, values, rows.index)
+    numbers = map(Value, values, rows.index)
     return dict(zip(zip(rows["dataset"], rows["label"], strict=True), numbers, strict=True))

@@ -20,7 +20,7 @@ class Published(NamedTuple):
     metric: str
 
 
-class Cell(NamedTuple):
+class Number(NamedTuple):
     """A number of a run: one of a view, of `fedlib.report.measures.MEASURES`, or a cost.
 
     Attributes:
@@ -54,7 +54,7 @@ class Criterion(NamedTuple):
     title: str
     source: str
     kind: str
-    terms: Sequence[Sequence[Cell]]
+    terms: Sequence[Sequence[Number]]
     unit: str = "percent"
     note: str = ""
     published: Published | None = None
@@ -71,7 +71,7 @@ class Criteria(Table):
     """Acceptance criteria; see `fedlib.papers._criteria` and `fedlib.report.tables.criteria`.
 
     Attributes:
-      criteria: the fields of a `Criterion` each, a term being those of a `Cell` or a list of two.
+      criteria: the fields of a `Criterion` each, a term being those of a `Number` or a list of two.
     """
 
     question: ClassVar = "Do these runs show what the paper says?"
@@ -115,8 +115,8 @@ def _parsed(declared: Mapping) -> Criterion:
     return found._replace(terms=terms, published=_published(found.published, name))
 
 
-def _cells(term: Mapping | Sequence[Mapping], name: str) -> list[Cell]:
-    cells = [as_form(Cell, one, f"{name}: a cell") for one in _listed(term)]
+def _cells(term: Mapping | Sequence[Mapping], name: str) -> list[Number]:
+    cells = [as_form(Number, one, f"{name}: a cell") for one in _listed(term)]
     return [cell._replace(published=_published(cell.published, name)) for cell in cells]
 
 

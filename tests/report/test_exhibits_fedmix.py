@@ -7,7 +7,7 @@ import pytest
 from made_up import footer
 
 from fedlib.errors import ConfigError, DataError
-from fedlib.report import metrics, of_clients
+from fedlib.report import diagnostics, metrics
 from fedlib.report.tables import render
 from fedlib.results import RunResult, View
 
@@ -290,9 +290,9 @@ def test_leakage_that_was_not_recorded_is_named():
 def test_a_matrix_has_the_columns_of_its_run_alone():
     frame = pd.DataFrame({"federation": "f", "label": "a", "pi_10": [1.0], "pi_2": [2.0]})
     frame = frame.assign(pi_11=np.nan, pi_x=3.0, pit_0=4.0)
-    assert of_clients.matrix(frame, "pi").tolist() == [[2, 1]]
+    assert diagnostics.matrix(frame, "pi").tolist() == [[2, 1]]
     with pytest.raises(DataError, match="f/a has no pi_0, pi_1, ... of every client"):
-        of_clients.matrix(pd.concat([frame, frame.assign(pi_2=np.nan)]), "pi")
+        diagnostics.matrix(pd.concat([frame, frame.assign(pi_2=np.nan)]), "pi")
 
 
 # Accuracy and traffic

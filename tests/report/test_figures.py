@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from made_up import footer
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from pictures import faults
 

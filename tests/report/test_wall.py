@@ -13,7 +13,7 @@ from fedlib import seals
 from fedlib.cli import wall
 from fedlib.errors import ConfigError, DataError
 from fedlib.report import printed
-from fedlib.report.wall import cells, page
+from fedlib.report.wall import page, pairs
 from fedlib.workflow.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -94,25 +94,25 @@ def test_other_pages_count_as_the_wall_does():
 @pytest.mark.parametrize("paper", REPRODUCED)
 def test_every_published_number_has_ours_beside_it_whichever_others_have_its_value(paper):
     file = ROOT / f"fedlib/papers/{paper}/published.csv"
-    table, numbers = printed.read(file), cells.published(file)
+    table, numbers = printed.read(file), pairs.published(file)
     perfect = pd.DataFrame(
         {"title": "/".join([exhibit, *where, metric]), printed.ROW: number.row, "seeds": 1}
         for exhibit, metric in {*zip(numbers["exhibit"], numbers["metric"], strict=True)}
         for where, number in printed.fractions(table, exhibit, metric).items()
-    ).reindex(columns=cells.NONE.columns)
-    found = cells.beside(numbers, perfect.sample(frac=1, random_state=1))
+    ).reindex(columns=pairs.NONE.columns)
+    found = pairs.beside(numbers, perfect.sample(frac=1, random_state=1))
     names = numbers[["exhibit", "dataset", "label", "metric"]].agg("/".join, axis=1)
     assert found["title"].tolist() == names.tolist()
-    assert not cells.beside(numbers, cells.NONE)["seeds"].any()
+    assert not pairs.beside(numbers, pairs.NONE)["seeds"].any()
 
 
 def test_numbers_whose_names_are_exchanged_are_also_compared_with_the_other_name(papers):
-    found = cells.exchanged(papers["pfedmm"]).set_index(["exhibit", "label", "metric"])
+    found = pairs.exchanged(papers["pfedmm"]).set_index(["exhibit", "label", "metric"])
     assert len(found) == 6  # of the table and of the ends of curves; FedEM's own table has none
     known = found.loc["main", "local", "bottom10"]
     assert (known["published"], known["reproduced"]) == (0.666, 0.669)
     assert (known["difference"], known["as_printed"]) == (0.003, 0.193)
-    assert cells.exchanged(papers["fedmix"]).empty
+    assert pairs.exchanged(papers["fedmix"]).empty
 
 
 def test_the_page_has_ours_beside_what_is_published_and_the_costs_of_other_runs():

@@ -175,7 +175,7 @@ def _waypoints(published: pd.DataFrame | None, exhibit: str | None, metric: str)
     Raises:
       DataError: if the name of one of the exhibit's metrics does not end in a round.
     """
-    points: dict[tuple[str, str], list[tuple[int, printed.Number]]] = {}
+    points: dict[tuple[str, str], list[tuple[int, printed.Value]]] = {}
     if published is None or exhibit is None:
         return points
     prefix = f"{metric}_round_"

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedlib.errors import DataError
-from fedlib.report import exhibits, of_clients
+from fedlib.report import diagnostics, exhibits
 from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY
@@ -38,7 +38,7 @@ def draw(given: Inputs) -> Figure:
         (_draw_steps if crowded else _draw_bars)(axes, values, look.color)
         if not crowded:
             one = mine[mine["client"].isin(values.columns)].drop_duplicates("client")
-            canvas.name_clients(axes, of_clients.called(one.sort_values("client")))
+            canvas.name_clients(axes, diagnostics.names(one.sort_values("client")))
         spreads["band" if crowded else "whisker"] = None
         title = _run(exhibit, federation["name"], other)["title"]
         axes.set(

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from fedlib.report import exhibits, of_clients, recovery
+from fedlib.report import diagnostics, exhibits, recovery
 from fedlib.report.figures import canvas, heat
 from fedlib.report.inputs import Inputs
 
@@ -84,11 +84,11 @@ def _read(given: Inputs, run: dict, seed: int) -> _Matrix:
     Raises:
       DataError: if they are not recorded.
     """
-    mine = of_clients.of_seed(given, run, seed)
-    true = of_clients.column(mine, "cluster")
+    mine = diagnostics.of_seed(given, run, seed)
+    true = diagnostics.column(mine, "cluster")
     order = np.argsort(true, kind="stable")
-    clients = np.array(of_clients.called(mine))[order].tolist()
-    return _Matrix(of_clients.matrix(mine, "pi")[order], true[order], seed, clients)
+    clients = np.array(diagnostics.names(mine))[order].tolist()
+    return _Matrix(diagnostics.matrix(mine, "pi")[order], true[order], seed, clients)
 
 
 def best(matrices: list[_Matrix]) -> _Matrix:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from fedlib.errors import DataError
-from fedlib.report import exhibits, of_clients
+from fedlib.report import diagnostics, exhibits
 from fedlib.report.figures import canvas, ranked, style
 from fedlib.report.inputs import Inputs
 
@@ -41,7 +41,8 @@ def draw(given: Inputs) -> Figure:
 
 def _counts(clients: pd.DataFrame, run: dict) -> np.ndarray:
     """Clients per expert in descending order, of each seed -> [seeds, E]"""
-    number, chosen = int(exhibits.setting("num_experts", run)), of_clients.column(clients, "choice")
+    number = int(exhibits.setting("num_experts", run))
+    chosen = diagnostics.column(clients, "choice")
     if chosen.min() < 0 or chosen.max() >= number:
         name = exhibits.name(run)
         raise DataError(f"choice of {name} must be in [0, {number - 1}], one of its experts")

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedlib.errors import DataError
-from fedlib.report import of_clients
+from fedlib.report import diagnostics
 from fedlib.report.figures import canvas, heat, style
 from fedlib.report.inputs import Inputs
 
@@ -24,10 +24,10 @@ def draw(given: Inputs) -> Figure:
     exhibit = given.exhibit
     figure, grid = canvas.panels(canvas.by_run(exhibit, 2), columns=2)
     for run, histogram, by_class in zip(exhibit["runs"], grid[::2], grid[1::2], strict=True):
-        mine = of_clients.of_seed(given, run, exhibit["seeds"][0])
+        mine = diagnostics.of_seed(given, run, exhibit["seeds"][0])
         look = style.method_look(run["method"])
-        draw_histogram(histogram, of_clients.matrix(mine, "local_weight_bins"), look.color)
-        image = draw_means(by_class, _by_class(mine), of_clients.called(mine))
+        draw_histogram(histogram, diagnostics.matrix(mine, "local_weight_bins"), look.color)
+        image = draw_means(by_class, _by_class(mine), diagnostics.names(mine))
     heat.scale(figure, image, grid[1::2], "mean weight of the local expert")
     return canvas.finish(
         figure,
@@ -46,9 +46,9 @@ def _by_class(clients: pd.DataFrame) -> np.ndarray:
     Raises:
       DataError: if no client has any.
     """
-    values = clients[of_clients.numbered(clients, "local_weights")]
+    values = clients[diagnostics.numbered(clients, "local_weights")]
     if not values.notna().any(axis=None):
-        raise DataError(f"the run has no local_weights_0, ...; {of_clients.ADVICE}")
+        raise DataError(f"the run has no local_weights_0, ...; {diagnostics.ADVICE}")
     return values.to_numpy()
 
 

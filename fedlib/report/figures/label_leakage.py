@@ -8,7 +8,7 @@ have a small panel for each client; FedMix's README, section 7.5.
 
 from matplotlib.figure import Figure
 
-from fedlib.report import of_clients, recovery
+from fedlib.report import diagnostics, recovery
 from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
 
@@ -26,8 +26,8 @@ def draw(given: Inputs) -> Figure:
     figure, grid = canvas.panels(canvas.by_run(exhibit), *names, height=2.6)
     about = []
     for axes, run in zip(grid, exhibit["runs"], strict=True):
-        mine = of_clients.of_seed(given, run, exhibit["seeds"][0])
-        true, guess = of_clients.matrix(mine, "labels"), of_clients.matrix(mine, "recovered")
+        mine = diagnostics.of_seed(given, run, exhibit["seeds"][0])
+        true, guess = diagnostics.matrix(mine, "labels"), diagnostics.matrix(mine, "recovered")
         axes.axline((0, 0), slope=1, color=style.GREY, linewidth=0.8)
         axes.scatter(true, guess, **POINTS)
         most = 1.03 * max(true.max(), guess.max())  # the same on both axes, so that the line is

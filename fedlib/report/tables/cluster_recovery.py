@@ -10,7 +10,7 @@ from functools import partial
 
 import pandas as pd
 
-from fedlib.report import notes, of_clients, recovery
+from fedlib.report import diagnostics, notes, recovery
 from fedlib.report.metrics import summary
 from fedlib.report.tables.render import Cell, Column, Sheet, with_spread
 from fedlib.report.tables.sheets import Columns, TableInputs, texts
@@ -29,7 +29,7 @@ def build(given: TableInputs) -> Sheet:
 
     def of_run(federation: dict, run: dict) -> Iterator[dict]:
         for seed in exhibit["seeds"]:
-            clients = of_clients.of_seed(given, run, seed)
+            clients = diagnostics.of_seed(given, run, seed)
             yield {"seed": seed, **_recovery(run, clients, kind.choice)}
 
     numbers = given.numbers(of_run)
@@ -48,8 +48,8 @@ def build(given: TableInputs) -> Sheet:
 
 def _recovery(run: dict, clients: pd.DataFrame, choice: str | None) -> dict[str, float]:
     """Agreement of the experts of one run's clients with their clusters."""
-    chosen, experts, highest = of_clients.settled(clients, run, choice)
-    true = of_clients.column(clients, "cluster")
+    chosen, experts, highest = diagnostics.settled(clients, run, choice)
+    true = diagnostics.column(clients, "cluster")
     purity, used = recovery.purity(chosen, true), recovery.num_used(chosen)
     num_clusters = recovery.num_used(true)
     return {

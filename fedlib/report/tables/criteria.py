@@ -23,8 +23,7 @@ from fedlib.report.tables.cost import in_bytes
 from fedlib.report.tables.render import ABSENT, Block, Cell, Claim, Column, Sheet
 from fedlib.report.tables.sheets import TableInputs
 from fedlib.results import TOTALS
-from fedlib.spec.criteria import Cell as Number
-from fedlib.spec.criteria import Criterion, Published
+from fedlib.spec.criteria import Criterion, Number, Published
 
 NOT_RUN = "not run"
 UNTESTABLE = "not testable"  # at this scale

@@ -1,6 +1,6 @@
 """A table as a grid: a row for each run, and published numbers beside ours under each head.
 
-A kind (`of_clients`, `of_server`) declares which numbers there are, and their `Look`.
+A kind (`of_clients`, `of_server`) declares which numbers there are, and their `Layout`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,7 +21,7 @@ Spot = tuple[dict, Mapping, dict]  # federation, run and column of a number
 
 
 @dataclass(frozen=True)
-class Look:
+class Layout:
     """How the numbers of a grid are shown.
 
     Attributes:
@@ -58,7 +58,7 @@ def sheet(
 
     Args:
       numbers: a row for each number, with the heading of its "block"; none is in the csv alone.
-      columns: of a block, made of its numbers, such as `partial(shown, look)`.
+      columns: of a block, made of its numbers, such as `partial(shown, layout)`.
       said: see `TableInputs.sheet`.
       names: of the numbers in the csv, in order, if `measured`; by default all but "block".
       num_keys: columns of text.
@@ -120,50 +120,50 @@ def titled(column: NamedTuple) -> dict:
     return {"column": fields.pop("title"), **fields}
 
 
-def shown(look: Look, mine: pd.DataFrame) -> Columns:
+def shown(layout: Layout, mine: pd.DataFrame) -> Columns:
     """The columns of a block: published, ours and difference of each column of its grid."""
     place = "place" if "place" in mine else "column"
     parts = [part for _, part in mine.groupby(place, sort=False)]
-    for head, name in look.heads:
+    for head, name in layout.heads:
         yield Column(head), texts(parts[0][name])
-    theirs = _cells(look, parts, "published", look.printed, _printed)
+    theirs = _cells(layout, parts, "published", layout.printed, _printed)
     ours = {
-        head: _cells(look, parts, f"{prefix}mean", look.decimals, partial(_ours, prefix))
-        for head, prefix in look.ours.items()
+        head: _cells(layout, parts, f"{prefix}mean", layout.decimals, partial(_ours, prefix))
+        for head, prefix in layout.ours.items()
     }
     for number, part in enumerate(parts):
-        known = [head for head, prefix in look.ours.items() if part[f"{prefix}mean"].notna().any()]
+        known = [head for head, x in layout.ours.items() if part[f"{x}mean"].notna().any()]
         here = {head: ours[head][number] for head in known or [*ours][:1]}
-        if look.is_joined and len({*map(tuple, here.values())}) == 1:
+        if layout.is_joined and len({*map(tuple, here.values())}) == 1:
             here = {", ".join(here): [*here.values()][0]}
-        difference = texts(render.points(value, look.decimals) for value in part["difference"])
-        compared = sheets.is_compared(mine if look.by_row else part)
-        more = {"compared": compared, "of": _same(part, "of"), "spread": look.spread}
+        difference = texts(render.points(value, layout.decimals) for value in part["difference"])
+        compared = sheets.is_compared(mine if layout.by_row else part)
+        more = {"compared": compared, "of": _same(part, "of"), "spread": layout.spread}
         yield from beside(part["column"].iloc[0], theirs[number], here, difference, **more)
-    yield from look.after(parts[0])
+    yield from layout.after(parts[0])
 
 
 def _cells(
-    look: Look, parts: list[pd.DataFrame], name: str, decimals: int, text: Callable
+    layout: Layout, parts: list[pd.DataFrame], name: str, decimals: int, text: Callable
 ) -> list[list[Cell]]:
     """The cells of a number in each of the parts; the highest of the row or column is bold."""
-    values, words = [part[name].tolist() for part in parts], [text(look, part) for part in parts]
-    turned = partial(zip, strict=True) if look.by_row else lambda *lists: lists
+    values, words = [part[name].tolist() for part in parts], [text(layout, part) for part in parts]
+    turned = partial(zip, strict=True) if layout.by_row else lambda *lists: lists
     pairs = zip(turned(*values), turned(*words), strict=True)
     return [*map(list, turned(*(render.best_cells([*x], [*y], decimals) for x, y in pairs)))]
 
 
-def _ours(prefix: str, look: Look, part: pd.DataFrame) -> list[str]:
+def _ours(prefix: str, layout: Layout, part: pd.DataFrame) -> list[str]:
     text = render.points if _same(part, "minus") else render.percent
-    return render.with_spreads(part, partial(text, decimals=look.decimals), prefix, look.spread)
+    return render.with_spreads(part, partial(text, decimals=layout.decimals), prefix, layout.spread)
 
 
-def _printed(look: Look, part: pd.DataFrame) -> list[str]:
+def _printed(layout: Layout, part: pd.DataFrame) -> list[str]:
     if _same(part, "minus"):
-        return [render.points(value, look.printed) for value in part["published"]]
+        return [render.points(value, layout.printed) for value in part["published"]]
     stds = part.get("published_std", np.full(len(part), np.nan))
     pairs = zip(part["published"], stds, strict=True)
-    return [render.percent(*pair, look.printed) for pair in pairs]
+    return [render.percent(*pair, layout.printed) for pair in pairs]
 
 
 def _same(part: pd.DataFrame, name: str) -> str:

@@ -17,7 +17,7 @@ from fedlib.report import comparisons, exhibits, notes, printed
 from fedlib.report.exhibits import METRIC_TITLES
 from fedlib.report.metrics import PRIMARY
 from fedlib.report.tables import grid, sheets
-from fedlib.report.tables.grid import Look, shown
+from fedlib.report.tables.grid import Layout, shown
 from fedlib.report.tables.render import ABSENT, Block, Column, Sheet, percent, points
 from fedlib.report.tables.sheets import RUN, STATISTICS, Columns, TableInputs, block, texts
 from fedlib.results import SHARED
@@ -60,7 +60,7 @@ def accuracy(given: TableInputs) -> Sheet:
     return grid.sheet(
         given,
         numbers,
-        partial(shown, Look({"last": "", "best": "best_"}, printed=1)),
+        partial(shown, Layout({"last": "", "best": "best_"}, printed=1)),
         notes.measured(given.exhibit),
         "All: right predictions over all test examples of the clients that train. Bottom-10%: "
         "accuracy of the floor(C/10)-th worst of C clients, at least the worst.",
@@ -106,7 +106,7 @@ def views(given: TableInputs) -> Sheet:
     return grid.sheet(
         given,
         numbers,
-        partial(shown, Look({"reproduced": ""})),
+        partial(shown, Layout({"reproduced": ""})),
         notes.measured(exhibit),
         f"After the last round. A dash: the run was not evaluated so. {sheets.HIGHEST}",
         f"Not shown, as no run here was evaluated so: {absent}." if absent else "",
@@ -156,11 +156,11 @@ def protocol_grid(given: TableInputs) -> Sheet:
     numbers = _measured(given, columns, {"": "last"}, more=more, decimals=DECIMALS)
     heads = (parameter.rpartition(".")[2] if parameter else "Data", "head"), ("Run", "run")
     both = (sheets.DIFFERENCE, "Bold: highest of the row, published and reproduced apart.")
-    look = Look({"reproduced": ""}, heads, DECIMALS, spread="std", by_row=True, after=_trials)
+    layout = Layout({"reproduced": ""}, heads, DECIMALS, spread="std", by_row=True, after=_trials)
     return grid.sheet(
         given,
         numbers,
-        partial(shown, look),
+        partial(shown, layout),
         notes.measured(
             exhibit,
             f"Percent, {comparisons.METRICS[comparisons.MEAN]}, on the test examples of the "

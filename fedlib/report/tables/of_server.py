@@ -18,7 +18,7 @@ from fedlib.report import exhibits, notes, printed
 from fedlib.report.metrics import PARAMETERS, SERVER, TRAFFIC, over_seeds, summary
 from fedlib.report.tables import grid, sheets
 from fedlib.report.tables.cost import quantity
-from fedlib.report.tables.grid import Look
+from fedlib.report.tables.grid import Layout
 from fedlib.report.tables.render import ABSENT, Column, Sheet, with_spreads
 from fedlib.report.tables.sheets import STATISTICS, Columns, TableInputs, beside, texts
 from fedlib.spec.server import ServerColumn, ServerRow
@@ -95,7 +95,7 @@ def global_accuracy(given: TableInputs) -> Sheet:
     return grid.sheet(
         given,
         numbers,
-        partial(grid.shown, Look(ours, heads, is_joined=True, after=lambda _: ())),
+        partial(grid.shown, Layout(ours, heads, is_joined=True, after=lambda _: ())),
         notes.measured(exhibit),
         f"{MEASURED} {DIFFERENT}" if is_different else MEASURED,
         names=(
@@ -161,7 +161,7 @@ def _by_spot(rows: pd.DataFrame, columns: list[ServerColumn]) -> pd.DataFrame:
 
 
 def _averages(
-    numbers: pd.DataFrame, theirs: dict[tuple[str, str], printed.Number], rows: list[ServerRow]
+    numbers: pd.DataFrame, theirs: dict[tuple[str, str], printed.Value], rows: list[ServerRow]
 ) -> pd.DataFrame:
     """The mean of each run over all columns, NaN unless it has all of them.
 

@@ -1,4 +1,4 @@
 """The wall: every published number of all papers, with ours beside it.
 
-`cells` finds both; `page` writes them, and draws those that were run.
+`pairs` finds both; `page` writes them, and draws those that were run.
 """

@@ -16,7 +16,7 @@ from fedlib.report.looks import paper_color
 from fedlib.report.pages import filling
 from fedlib.report.pages.contents import NEAR
 from fedlib.report.tables.render import ABSENT, markdown, percent, points
-from fedlib.report.wall.cells import exchanged
+from fedlib.report.wall.pairs import exchanged
 
 PICTURE = "published"  # .svg and .png beside the page
 TOP = 95  # percent; points above it are shown once more, enlarged
@@ -33,12 +33,12 @@ def text(
     """The page.
 
     Args:
-      cells: published numbers; see `fedlib.report.wall.cells.beside`, with paper_title, row (the
+      cells: published numbers; see `fedlib.report.wall.pairs.beside`, with paper_title, row (the
         head of a number's row), and machine, hours, estimate and page of those that were run.
       costs: estimates of other runs: DataFrame paper_title, federation, label, hours.
       estimated_on: the machine of estimated core-hours.
       unpacked: pages whose packs have no runs.
-      far: distances of published curves, see `fedlib.report.wall.cells.distances`.
+      far: distances of published curves, see `fedlib.report.wall.pairs.distances`.
     """
     run = cells[cells["seeds"] > 0]
     off, other = run[run["difference"].abs() > NEAR], exchanged(cells)

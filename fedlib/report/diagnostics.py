@@ -16,7 +16,7 @@ def of_seed(given: Inputs, run: dict, seed: int) -> pd.DataFrame:
     return exhibits.of_run(shown, run).sort_values("client", kind="stable")
 
 
-def called(clients: pd.DataFrame) -> list[str]:
+def names(clients: pd.DataFrame) -> list[str]:
     """The name of each of one run's clients, or its number from 0 without names -> [C]"""
     numbers = clients["client"].astype(str)
     return clients.get(CLIENT_NAME, numbers).fillna(numbers).tolist()
