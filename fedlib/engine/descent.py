@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from torch import Tensor
+
 from fedlib.engine.solvers import Solver, gradient
 
 
@@ -23,8 +25,12 @@ def descent(
         batch = args_and_batch[-1]
         grads, value = gradient(loss, weights, statistics, *args_and_batch)
         grads = local.clipped(grads, stacked=value.dim() > 0)
-        epoch = min(batch.epoch, local.epochs - 1)
-        lr = rates[..., epoch] if common is None else common[epoch]
+        if isinstance(batch.epoch, Tensor):
+            epoch = batch.epoch[:1].clamp(max=local.epochs - 1)
+            lr = rates.index_select(-1, epoch).squeeze(-1)
+        else:
+            epoch = min(batch.epoch, local.epochs - 1)
+            lr = rates[..., epoch] if common is None else common[epoch]
         local.step_(weights, grads, buffers, lr, lr_scale)
         total += value * batch.size
         count += batch.size

@@ -14,6 +14,7 @@ there. Steps that `fedlib.engine.fingerprint` cannot compare run as in `Batched`
 both kinds and gives the reasons.
 """
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable
 from functools import partial
@@ -44,7 +45,7 @@ class Graphs(Batched):
     def __init__(self, chunk: int | None = None, workers: int = 1):
         super().__init__(chunk)  # the buffers are for one thread
         self._programs: dict[Hashable, Program] = {}
-        self._pool = None
+        self._side: tuple | None = None  # memory and stream of all captures
         self.notes |= {"captured_shapes": 0, "replays": 0, "not_replayed": Counter()}
 
     def _fold_block(self, work, drawn, batch_size, step, carry, per_client) -> Tree:
@@ -83,29 +84,41 @@ class Graphs(Batched):
             if len(self._programs) == PROGRAMS:
                 del self._programs[next(iter(self._programs))]
             _, own = walk(step, torch.clone, fixed)
-            if work.data.device.type == "cuda" and self._pool is None:
-                # All graphs share the pool, because none leaves a result in it.
-                self._pool = torch.cuda.graph_pool_handle()
             self._programs[key] = Program(work, own, self)
         return self._programs[key], closed
 
     def capture(self, body: Callable[[], None], device: torch.device) -> Callable[[], None]:
-        """A function with the effect of `body`, captured if the device can capture."""
+        """A function with the effect of `body`, captured if the device can capture.
+
+        Raises:
+          RuntimeError: if nothing was captured, as `body` may have run elsewhere instead.
+        """
         self.notes["captured_shapes"] += 1
         if device.type != "cuda":
             return body
-        graph = torch.cuda.CUDAGraph()
+        # Graphs share their memory, because none leaves a result in it; that needs one stream.
+        self._side = self._side or (torch.cuda.graph_pool_handle(), torch.cuda.Stream(device))
+        graph, (pool, stream) = torch.cuda.CUDAGraph(), self._side
         try:
-            # Of this device: without a stream PyTorch captures on the one that is current.
-            stream = torch.cuda.Stream(device)
-            with torch.cuda.device(device), torch.cuda.graph(graph, self._pool, stream):
+            # After an error `torch.cuda.graph` stays on the stream; `stream` always leaves it.
+            with (
+                warnings.catch_warnings(record=True) as told,
+                torch.cuda.device(device),
+                torch.cuda.stream(stream),
+                torch.cuda.graph(graph, pool, stream),
+            ):
+                warnings.simplefilter("always")
                 body()
-        except torch.OutOfMemoryError:
-            raise
         except RuntimeError as error:
+            self._side = None  # PyTorch would refuse another capture into the same memory
+            cause = error.__context__ or error  # the end of a capture only says that it failed
+            if isinstance(cause, torch.OutOfMemoryError):
+                raise cause from None
             self.notes["captured_shapes"] -= 1
-            self.notes["not_replayed"][str(error).splitlines()[0]] += 1
+            self.notes["not_replayed"][str(cause).splitlines()[0]] += 1
             return body
+        if any("Graph is empty" in str(line.message) for line in told):
+            raise RuntimeError(f"the captured step has no kernels on {device}")
         return graph.replay
 
 
@@ -146,7 +159,7 @@ class Program:
             place.ids, place.shape = ids[wave.clients], (len(wave.clients), width)
             padded = bool((wave.sizes < width).any())
             everyone = len(wave.clients) == self.size
-            key = self._lane_count(wave), width, padded, wave.epoch, everyone
+            key = self._lane_count(wave), width, padded, everyone
             if key not in self.shapes:
                 self.shapes[key] = Shape(partial(self._step, *key), inputs)
             self.shapes[key].call(inputs, self.executor, self.data)
@@ -155,11 +168,10 @@ class Program:
         """A copy of the clients' carry."""
         return tree.clone(tree.take(self.carry, slice(self.size)))
 
-    def _step(
-        self, lanes: int, width: int, padded: bool, epoch: int, everyone: bool, inputs: Tensor
-    ) -> None:
+    def _step(self, lanes: int, width: int, padded: bool, everyone: bool, inputs: Tensor) -> None:
         """Run one wave on the buffers."""
-        active, index, keys, sizes = inputs.split([lanes, lanes * width, lanes, lanes])
+        active, index, keys, sizes, epoch = inputs.split([lanes, lanes * width, lanes, lanes, 1])
+        epoch = epoch.expand(lanes)
         first, index = self.first[active], index.reshape(lanes, width)
         batch = wave_batch(self.data, first, index, keys, sizes if padded else None, epoch)
         if everyone:
@@ -180,7 +192,8 @@ class Program:
         index = np.pad(wave.index, ((0, more), (0, width - wave.index.shape[1])))
         clients = np.pad(wave.clients, (0, more), constant_values=self.size)
         sizes = np.pad(wave.sizes, (0, more), constant_values=1)
-        return np.concatenate([clients, index.ravel(), np.pad(wave.keys, (0, more)), sizes])
+        keys = np.pad(wave.keys, (0, more))
+        return np.concatenate([clients, index.ravel(), keys, sizes, [wave.epoch]])
 
     def _keep(self, x: Tensor) -> Tensor:
         self.closed.append(x)

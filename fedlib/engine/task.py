@@ -24,7 +24,7 @@ class Batch(NamedTuple):
     index: Tensor  # [B] position of each example in its client's shard, in [0, N)
     mask: Tensor | None = None  # [B] 1 for a real example, 0 for padding; None: all are real
     key: Tensor | None = None  # [] int64, from which dropout masks are drawn
-    epoch: int = 0  # local epoch of this call of `fit`, counted from 0
+    epoch: int | Tensor = 0  # local epoch of this call of `fit`, from 0; [] in replayed steps
     train: bool = False  # whether dropout and batch statistics are active
 
     def mean(self, values: Tensor) -> Tensor:

@@ -116,7 +116,7 @@ def first_rows(work: Work) -> Tensor:
 
 
 def wave_batch(data: DeviceData, first: Tensor, index: Tensor, keys: Tensor,
-               sizes: Tensor | None, epoch: int) -> Batch:  # fmt: skip
+               sizes: Tensor | None, epoch: int | Tensor) -> Batch:  # fmt: skip
     """The training batches of K clients, stacked.
 
     Args:
@@ -124,7 +124,7 @@ def wave_batch(data: DeviceData, first: Tensor, index: Tensor, keys: Tensor,
       index: [K, B] positions in each client's shard.
       keys: [K].
       sizes: [K] real examples of each batch; None if all are.
-      epoch: of all these batches.
+      epoch: of all these batches; [K], the same for all, if a step is replayed.
     """
     rows = data.rows["train"][first[:, None] + index]
     mask = None if sizes is None else _mask(index, sizes, data.dtype)
