@@ -86,7 +86,7 @@ try:
     gpu.slots(0)  # checks the environment variables that the default profile reads
     # Jobs on a cluster may have a GPU there.
     if process.is_main and process.runs_jobs and not reads:
-        gpu.check_there(config["device"])
+        config["device"] = gpu.settled(config["device"])
     # Cores of a training or an evaluation: scripts/train.py and evaluate.py read the same variable.
     WORKERS = command.threads(process.cores)
 except ConfigError as error:

@@ -48,6 +48,9 @@ def main(args: argparse.Namespace) -> None:
 def _run(args: argparse.Namespace, plan: Plan, current: Collection[str]) -> None:
     """Run the steps; `current` are the results that are up to date."""
     _spare_jobs()
+    if (device := gpu.settled(plan.config["device"])) != plan.config["device"]:
+        args.config = [*args.config, f"device={device}"]
+        plan = arguments.plan(args)
     tell(share_cards(plan))
     *first, last = steps(args, plan, current)
     for step in first:

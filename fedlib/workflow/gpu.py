@@ -16,6 +16,7 @@ import glob
 import math
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -58,10 +59,25 @@ def device(wanted: str = "auto", gpus: int | None = None) -> Iterator[str]:
         yield _usable(wanted, devices)
 
 
-def check_there(wanted: str) -> None:
-    """Raise ConfigError if "cuda" is wanted and no GPU is visible."""
-    if wanted == "cuda" and not visible():
-        raise ConfigError(_missing(()))
+def settled(wanted: str) -> str:
+    """The device for all jobs: "cpu", with a line, where PyTorch cannot use what GPUs there are.
+
+    Otherwise every job would take its turn at a GPU, and compute on the CPU. Another process asks
+    PyTorch, as this one must not use CUDA.
+
+    Raises:
+      ConfigError: if "cuda" is wanted, and there is no GPU that PyTorch can use.
+    """
+    devices = visible()
+    if wanted == "cpu" or (wanted == "auto" and not devices):
+        return wanted
+    asked = [sys.executable, "-c", "import sys, torch; sys.exit(not torch.cuda.is_available())"]
+    if devices and not subprocess.run(asked, stderr=subprocess.DEVNULL).returncode:
+        return wanted
+    if wanted == "cuda":
+        raise ConfigError(_missing(devices))
+    print(f"this PyTorch cannot use GPU {', '.join(devices)}: all jobs run on the CPU", flush=True)
+    return "cpu"
 
 
 @contextlib.contextmanager

@@ -122,6 +122,17 @@ def test_slots_that_are_no_number_are_refused_before_snakemake_reads_them(monkey
         run.main(read("demo"))
 
 
+def test_snakemake_is_told_of_a_gpu_that_cannot_be_used(monkeypatch):
+    args, steps = read("demo"), []
+    for name in ("_spare_jobs", "share_cards", "tell"):
+        monkeypatch.setattr(run, name, lambda *_: None)
+    monkeypatch.setattr(run.narrowing, "smaller", lambda plan: [])
+    monkeypatch.setattr(run.gpu, "settled", lambda wanted: "cpu")
+    monkeypatch.setattr(run, "start", steps.append)
+    run._run(args, arguments.plan(args), ())
+    assert steps and all("device=cpu" in step for step in steps)
+
+
 def test_other_targets_are_commands_at_scale_about_what_is_named():
     kept = read("keep", SCALE="reduced", PAPER="fedmix", ARGS="--replace")
     assert (kept.command, kept.paper, kept.config) == ("keep", "fedmix", ["scale=reduced"])

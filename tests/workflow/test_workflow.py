@@ -537,12 +537,23 @@ def test_without_a_gpu_or_a_granted_one_auto_is_the_cpu_and_cuda_an_error(monkey
 
 
 @slow
-def test_a_gpu_that_is_not_there_is_missed_before_anything_is_computed(fresh):
+@pytest.mark.parametrize("card, said", [("", "no GPU"), ("0", "GPU 0, .* cannot use it")])
+def test_a_gpu_that_cannot_be_used_is_missed_before_anything_is_computed(fresh, card, said):
     arguments = ["--cores", "1", *workflow.smoke("--config", "device=cuda")]
-    done = workflow.snakemake(fresh, *arguments, CUDA_VISIBLE_DEVICES="")
+    done = workflow.snakemake(fresh, *arguments, CUDA_VISIBLE_DEVICES=card)
     assert done.returncode == 1
-    assert "device is cuda, but this machine has no GPU; use device: auto or cpu" in done.stdout
+    assert re.search(f"device is cuda, but this machine has {said}", done.stdout)
     assert not list(fresh.rglob("*.h5"))
+
+
+def test_where_pytorch_cannot_use_the_gpu_all_jobs_run_on_the_cpu(monkeypatch, capsys):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    for wanted, code, device in (("auto", 0, "auto"), ("cuda", 0, "cuda"), ("cpu", 1, "cpu")):
+        answer = SimpleNamespace(returncode=code)
+        monkeypatch.setattr(gpu.subprocess, "run", lambda *_, a=answer, **__: a)
+        assert (gpu.settled(wanted), capsys.readouterr().out) == (device, "")
+    assert gpu.settled("auto") == "cpu"
+    assert "cannot use GPU 0" in capsys.readouterr().out
 
 
 def test_slots_are_spread_over_the_gpus(monkeypatch):
