@@ -7,7 +7,7 @@ function closes over shared values, and gets per-client values as arguments (lea
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from fedlib.engine.executors import Executor, Loop
 from fedlib.engine.journal import Journal
 from fedlib.engine.parts import Total, joined, slices
 from fedlib.engine.remembered import Remembered
+from fedlib.engine.room import halving
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Params, Task
 from fedlib.engine.traffic import each, of_chosen
@@ -30,8 +31,7 @@ from fedlib.engine.waves import Work
 from fedlib.errors import DataError
 from fedlib.tree import Rows, T, Tree
 
-# Examples per forward pass without gradients. A GPU takes as long for a few as for thousands, but
-# the activations of heavy models would fill it.
+# Examples per forward pass without gradients; a GPU takes as long for a few as for thousands.
 EVALUATION_BATCH = {"cpu": 512, "cuda": 8192}
 CACHED_IMAGES = 128  # the same for images on a CPU, whose cache should hold the activations
 
@@ -348,14 +348,15 @@ class Cohort:
 
         N is the largest client's number of examples; zeros follow a client's last example.
         """
-        device = self.task.device.type
-        size = EVALUATION_BATCH["cuda" if device == "cuda" and not self.task.is_heavy else "cpu"]
-        if device == "cpu" and self.data.federation.x.ndim == 4:
+        on_cpu = self.task.device.type == "cpu"
+        size = EVALUATION_BATCH["cpu" if on_cpu or self.task.is_heavy else "cuda"]
+        if on_cpu and self.data.federation.x.ndim == 4:
             size = min(size, CACHED_IMAGES)
 
         def score() -> Tensor:
             work = self._work(f"scoring ({split})", tree.kinds(per_client))
-            return self.executor.each(work, fn, per_client, split, size)
+            batches = partial(self.executor.each, work, fn, per_client, split)
+            return batches(size) if self.task.mixes_examples else halving(batches, size)
 
         if self.remembered is None:
             return score()

@@ -22,6 +22,7 @@ from fedlib.engine import ambient
 from fedlib.engine.batches import Batches, waves
 from fedlib.engine.device import moved, upload
 from fedlib.engine.failure import named
+from fedlib.engine.room import give_back
 from fedlib.engine.subnormal import flushed
 from fedlib.engine.task import Batch
 from fedlib.engine.waves import (
@@ -385,8 +386,7 @@ def _fits(fn: Callable[[np.ndarray], None], block: np.ndarray) -> bool:
             raise
     else:
         return True
-    if torch.cuda.is_initialized():
-        torch.cuda.empty_cache()
+    give_back()
     return False
 
 

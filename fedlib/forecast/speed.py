@@ -13,9 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fedlib import models, seals
 from fedlib.data import sizes
+from fedlib.engine import ambient
 from fedlib.engine.choice import choose
 from fedlib.environment import environment
 from fedlib.errors import ConfigError, DataError, DivergedError
@@ -95,12 +97,14 @@ def _estimated(request: Request, known: dict, where: dict, raw: str) -> dict[str
         "round": round_of(spec, size),
         "executor": request.executor,
         **where,
+        "fields": Speed._fields,
     }
     how = {"device": where["device"], "executor": request.executor}
     speed = Speed(*_find(known["speeds"], facts, lambda: speed_of(spec, size, **how)))
     found = estimated(spec, size, speed)
+    done = {stage: spent(file, how["device"]) for stage, file in request.finished.items()}
     return found | {
-        stage: spent(request.finished[stage], how["device"]) for stage in request.finished
+        stage: now._replace(card_mb=found[stage].card_mb) for stage, now in done.items()
     }
 
 
@@ -167,10 +171,12 @@ def speed_of(spec: dict, size: DataSize, *, device: str, executor: str) -> Speed
         with torch.device("meta"):
             module = models.load(spec["model"]).build(**spec["model_params"])
         numbers = sum(weights.numel() for weights in module.parameters())
-        if numbers > LARGEST:
-            return Speed(_operations(module, size) / _rate_of_products(device), numbers)
+        is_large = numbers > LARGEST
+        operations, *kept = counted(module, size) if is_large or device == "cuda" else (0, 0, 0)
+        if is_large:
+            return Speed(operations / _rate_of_products(device), numbers, *kept)
         rounds = partial(_seconds, spec, size, device, executor)
-        return Speed(_growing(rounds, *largest, local["batch_size"]), numbers)
+        return Speed(_growing(rounds, *largest, local["batch_size"]), numbers, *kept)
     except ConfigError as error:
         raise _UnfitError(str(error)) from None
     finally:
@@ -208,10 +214,13 @@ def _seconds(
         state = simulation.method.round(state, simulation.everyone("seen", number))
         return clock() - begun
 
-    once(0)  # steps are recorded then, and modules imported
-    times = [once(1)]
+    # Steps are recorded in the first round and modules imported, or captured in the third at last.
+    warm = 1 + 2 * executes.replays
+    for number in range(warm):
+        once(number)
+    times = [once(warm)]
     while sum(times) < ENOUGH and len(times) < GROWTH:
-        times.append(once(1 + len(times)))
+        times.append(once(warm + len(times)))
     return min(times)
 
 
@@ -227,17 +236,29 @@ def _clock_of(device: str) -> Callable[[], float]:
     return now
 
 
-def _operations(module: torch.nn.Module, size: DataSize) -> int:
-    """Operations of a step with one example, counted without values."""
-    x = torch.zeros(1, *size.shape, device="meta", dtype=torch.int64 if size.tokens else None)
-    with Operations() as counting:
+def counted(module: torch.nn.Module, size: DataSize) -> tuple[float, float, float]:
+    """Operations of a step with one example, `Speed.kept` and `Speed.widest`; without values."""
+    whole = torch.int64 if size.tokens or size.labels else None
+    x = torch.zeros(2, *size.shape, device="meta", dtype=whole)  # two, for batch normalisation
+    key, kept = torch.zeros((), device="meta", dtype=torch.int64), {}
+
+    def note(saved: Tensor) -> Tensor:
+        kept[saved.untyped_storage()._cdata] = saved
+        return saved
+
+    hooks = torch.autograd.graph.saved_tensors_hooks(note, lambda saved: saved)
+    with Operations() as counting, ambient.dropout_key(key), hooks:
         module(x).sum().backward()
-    return counting.flops
+    for weights in module.parameters():
+        kept.pop(weights.untyped_storage()._cdata, None)
+    sizes = [saved.untyped_storage().nbytes() / len(x) for saved in kept.values()]
+    return counting.flops / len(x), sum(sizes), max(sizes, default=0)
 
 
 def _rate_of_products(device: str) -> float:
-    """Operations per second in a product of matrices."""
-    x, clock, times = torch.zeros(WIDE, WIDE, device=device), _clock_of(device), []
+    """Operations per second in a product of matrices; not of zeros, which take less power."""
+    x = torch.from_numpy(np.random.default_rng(0).standard_normal((WIDE, WIDE), np.float32))
+    x, clock, times = x.to(device), _clock_of(device), []
     for _ in range(GROWTH):
         begun = clock()
         x @ x

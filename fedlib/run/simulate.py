@@ -169,12 +169,13 @@ class Simulation:
         """
         self._refuse_clients_without_examples()
         state, record, begun = self._begin(checkpoints, report)
-        progress = Rounds(self.course.rounds, begun, report)
+        progress, room = Rounds(self.course.rounds, begun, report), None
         done, ended = begun, ends(begun, record)
         while done < self.course.rounds and not ended:
             done += 1
             if not self.method.stopped(state):
                 state = self._round(state, record, done)
+            room = self._room(room, report)
             if self.course.evaluates(done):
                 state = self._evaluate(state, record, done)
             ended = ends(done, record)
@@ -190,6 +191,16 @@ class Simulation:
         if record.round[-1] != done:  # it ends between two evaluations
             state = self._evaluate(state, record, done)
         return state, record.result(self)
+
+    def _room(self, before: int | None, report: Callable[[str], None]) -> int | None:
+        """For how many clients at a time the GPU has room; None for all. A change is reported."""
+        now = self.executor.notes.get("chunk_halved_to")
+        if now != before:
+            report(
+                f"the GPU has room for {now} clients at a time, and goes on with as many; fewer "
+                "jobs on a card (FEDLIB_GPU_SLOTS) leave room for more"
+            )
+        return now
 
     def _refuse_clients_without_examples(self) -> None:
         seen = self.federation.ids("seen")

@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 
 import every_method as contract
+import memory
 import numpy as np
 import pretended
 import torch
@@ -76,10 +77,10 @@ def simulation_of(method, federation, how, **course) -> Simulation:
     return Simulation(method, data, Course(rounds=ROUNDS, seed=0, **course), EXECUTORS[how]())
 
 
-def numbers(simulation, folder=None, stop=lambda: False) -> dict:
+def numbers(simulation, folder=None, stop=lambda: False, tell=lambda line: None) -> dict:
     """Everything that a training and its final evaluation say, by name."""
     points = checkpoint.Checkpoints(Path(folder), {}, every=1) if folder else None
-    state, history = simulation.run(points, lambda line: None, stop)
+    state, history = simulation.run(points, tell, stop)
     method, rounds = simulation.method, simulation.course.rounds
     ended = evaluate.final(
         method, state, lambda group: simulation.everyone(group, rounds), predictions=True
@@ -217,7 +218,7 @@ MODELS = {
     "leaf_cnn": ({"conv1": 2, "conv2": 3, "hidden": 6, "dropout": 0.3}, COLOURS),
     "lenet5": ({}, COLOURS),
     "linear": ({"in_features": 784}, IMAGES),
-    "mlp": ({"in_features": 784, "hidden": [6]}, IMAGES),
+    "mlp": ({"in_features": 784, "hidden": [200]}, IMAGES),
     "mobilenet_v2": ({}, COLOURS),
     "pfedmoe_cnn": ({}, COLOURS),
     "pfedmoe_gate": ({}, COLOURS),
@@ -249,18 +250,6 @@ def model(name: str, how: str, method: str) -> list[str]:
     at_home = methods.load(method)(task=task, local=local, **more)
     ours, theirs = (numbers(simulation_of(m, federation, how)) for m in (there(at_home), at_home))
     return differing(ours, theirs, LOOSER.get(name, 1e-6))
-
-
-def shared_storage() -> list[str]:
-    """A checkpoint of clients that share tensors is as large as one made on a CPU."""
-    sizes = []
-    for device in ("cpu", GPU):
-        state = there(contract.make("fedrep"), torch.device(device)).init(100, 0)
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "state.pt"
-            checkpoint.save_tensors(file, checkpoint.flatten(state))
-            sizes.append(file.stat().st_size)
-    return [] if sizes[0] == sizes[1] else [f"{sizes[1]} bytes, from a CPU {sizes[0]}"]
 
 
 def other_card() -> list[str]:
@@ -317,7 +306,8 @@ def refusals() -> list[str]:
     graph = torch.cuda.CUDAGraph()
 
     def captured(work) -> None:
-        with torch.cuda.graph(graph, stream=torch.cuda.Stream(x.device)):
+        side = torch.cuda.Stream(x.device)
+        with torch.cuda.stream(side), torch.cuda.graph(graph, stream=side):
             work()
 
     wrong = []
@@ -339,6 +329,29 @@ def refusals() -> list[str]:
     return wrong + ([] if x.sum().item() == 3 else ["a replay does not compute"])
 
 
+def captures() -> list[str]:
+    """A step that cannot be captured is called, the next is captured; one without kernels fails."""
+    executor, x = graphs.Graphs(), torch.zeros(3, device=GPU)
+
+    def reads() -> None:
+        x.sum().item()
+
+    wrong = [] if executor.capture(reads, x.device) is reads else ["a wait is captured"]
+    if torch.cuda.current_stream(x.device) != torch.cuda.default_stream(x.device):
+        wrong.append("it stays on the stream of the capture")
+    replay = executor.capture(lambda: x.add_(1), x.device)
+    replay()
+    replay()
+    notes = executor.notes["captured_shapes"], sum(executor.notes["not_replayed"].values())
+    if notes != (1, 1) or x.tolist() != [2, 2, 2]:
+        wrong.append(f"the next capture: {x.tolist()}, {executor.notes}")
+    if any("previous error" in reason for reason in executor.notes["not_replayed"]):
+        wrong.append("the reason is not noted")
+    with contextlib.suppress(RuntimeError):
+        wrong.append(f"captured without kernels: {executor.capture(lambda: None, x.device)}")
+    return wrong
+
+
 def main() -> None:
     """Answer until the standard input ends; what a check prints is not an answer."""
     answers = os.fdopen(os.dup(1), "w")
@@ -346,7 +359,7 @@ def main() -> None:
     for line in sys.stdin:
         check, arguments = json.loads(line)
         try:
-            wrong = globals()[check](*arguments)
+            wrong = (globals().get(check) or getattr(memory, check))(*arguments)
         except Exception:
             wrong = [traceback.format_exc()]
         answers.write(json.dumps(wrong) + "\n")

@@ -36,7 +36,7 @@ thread_local c10::DeviceIndex current = 0;
 // -- what a host waits for ----------------------------------------------------------------------
 
 std::atomic<bool> capturing{false}, listening{false};
-std::atomic<int64_t> launches{0}, in_use{0}, room{0};
+std::atomic<int64_t> launches{0}, in_use{0}, peak{0}, room{0};
 PyObject* listener = nullptr;
 
 void tell(const std::string& what) {
@@ -65,7 +65,7 @@ struct OfDevice final : c10::Allocator {
     TORCH_CHECK_WITH(OutOfMemoryError, !room || in_use + int64_t(size) <= room, "out of memory");
     auto* block = static_cast<char*>(c10::alloc_cpu(size + HEADER));
     *reinterpret_cast<int64_t*>(block) = size;
-    in_use += size;
+    if ((in_use += size) > peak) peak = int64_t(in_use);
     std::memset(block + HEADER, 0xFF, size);
     return {block + HEADER, block + HEADER, &give_back, device};
   }
@@ -409,6 +409,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("current", [] { return int(current); });
   m.def("room", [](int64_t bytes) { room = bytes; });
   m.def("in_use", [] { return int64_t(in_use); });
+  m.def("peak", [] { return int64_t(peak); });
+  m.def("forget_peak", [] { peak = int64_t(in_use); });
   m.def("launches", [] { return int64_t(launches); });
   m.def("memory_of", [](const Tensor& x) {
     return reinterpret_cast<int64_t>(x.storage().unsafeGetStorageImpl());

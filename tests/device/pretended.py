@@ -22,6 +22,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import warnings
 from collections import Counter
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -34,6 +35,8 @@ NAME = "pretended"
 SOURCE = Path(__file__).with_suffix(".cpp")
 TOTAL_MEMORY = 80 * 2**30
 core: ModuleType | None = None  # the extension
+streams: list = [SimpleNamespace(device=None)]  # the default, then those entered; the last is used
+lost: set = set()  # memory of captures that failed
 
 
 def missing() -> str | None:
@@ -97,17 +100,22 @@ def install() -> None:
         "CUDAGraph": Graph,
         "Stream": lambda device=None, **_: SimpleNamespace(device=_index(device)),
         "current_device": core.current,
+        "current_stream": lambda device=None: streams[-1],
+        "default_stream": lambda device=None: streams[0],
         "device": current,
         "get_device_name": lambda device=None: f"Pretended GPU {_index(device)}",
         "get_device_properties": lambda device=None: SimpleNamespace(
             name=torch.cuda.get_device_name(device), total_memory=TOTAL_MEMORY
         ),
         "graph": capture,
-        "max_memory_allocated": lambda device=None: core.in_use(),
+        "graph_pool_handle": object,
+        "stream": stream,
+        "memory_allocated": lambda device=None: core.in_use(),
+        "max_memory_allocated": lambda device=None: core.peak(),
+        "reset_peak_memory_stats": lambda device=None: core.forget_peak(),
         **{name: _always(known[name]) for name in ("is_available", "device_count")},
-        "graph_pool_handle": _always((0, 1)),
     }
-    for name in ("synchronize", "empty_cache", "manual_seed_all", "reset_peak_memory_stats"):
+    for name in ("synchronize", "empty_cache", "manual_seed_all"):
         cuda[name] = _always(None)
     for name, function in cuda.items():
         setattr(torch.cuda, name, function)
@@ -132,6 +140,17 @@ def current(device):
         yield
     finally:
         core.exchange(before)
+
+
+@contextlib.contextmanager
+def stream(entered):
+    """As `torch.cuda.stream`."""
+    before = len(streams)
+    streams.append(entered)
+    try:
+        yield
+    finally:
+        del streams[before:]
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -229,18 +248,27 @@ class _Recording(TorchDispatchMode):
 
 @contextlib.contextmanager
 def capture(graph: Graph, pool=None, stream=None, **options):
-    """As `torch.cuda.graph`."""
+    """As `torch.cuda.graph`, which after an error stays on its stream, and on its memory."""
+    if pool and pool in lost:
+        raise RuntimeError("beginAllocateToPool: already recording to mempool_id")
     recording = _Recording(graph, core.current() if stream is None else stream.device)
+    streams.append(stream)
     core.capturing(True)
     try:
         with recording:
             yield
+    except RuntimeError:
+        lost.add(pool)
+        raise RuntimeError("operation failed due to a previous error during capture")  # noqa: B904
     finally:
         core.capturing(False)
         for x, content in recording.before.values():
             core.fill(x, content)
         for x in recording.made.values():
             core.forget(x)  # nothing has computed it yet
+    streams.pop()
+    if not graph.calls:
+        warnings.warn("The CUDA Graph is empty.", stacklevel=2)
 
 
 def _tensors(x) -> list[Tensor]:

@@ -1,6 +1,5 @@
 """Blocks, workers, replayed steps and waiting for the device: how work is run changes no result."""
 
-import contextlib
 from dataclasses import fields, replace
 from types import SimpleNamespace
 
@@ -126,6 +125,22 @@ def test_a_block_that_does_not_fit_into_memory_is_halved_for_good():
     assert small.setting == "batched:2"
 
 
+@pytest.mark.parametrize("executor", [Loop, Batched])
+def test_examples_are_scored_in_as_large_batches_as_there_is_room_for(executor):
+    task, federation, sizes = tiny_task(), toy_federation((7, 12), unseen=0), []
+
+    def own_number(params, batch):
+        sizes.append(len(batch.index))
+        if len(batch.index) > 4:
+            raise torch.OutOfMemoryError("of this test")
+        return batch.index
+
+    cohort = cohort_of(task, federation, executor=executor())
+    scores = cohort.score(own_number, cohort.broadcast(task.init(0)))
+    assert [scores[0, :7].tolist(), scores[1].tolist()] == [[*range(7)], [*range(12)]]
+    assert max(sizes) > 4
+
+
 def test_one_client_that_does_not_fit_is_an_error():
     class Full(Batched):
         def _vmap(self, fn, *args):
@@ -188,33 +203,15 @@ def test_memory_goes_to_the_host_when_all_clients_together_take_too_much(solver,
     assert fedlib.engine.device.DEVICE_SHARE == 0.25
 
 
-@pytest.mark.parametrize("executor", [Loop, Traced, Batched, lambda: Batched(2), Graphs])
-def test_rows_are_brought_to_the_device_and_taken_back(executor, monkeypatch):
-    # A copy stands for the one on a device: what is done to it has to come back into the rows.
-    at_home = trained(executor())
-    brought = []
-
-    def copied(values, to):
-        brought.append(to)
-        return tree.clone(values)
-
-    monkeypatch.setattr(fedlib.engine.executors, "moved", copied)
-    assert_close(at_home, trained(executor()), 0)
-    assert set(brought) == {torch.device("cpu")}
-    _, memory = at_home
-    pointers = {x.data_ptr() for row in memory.buffers for x in tree.leaves(row)}
-    assert len(pointers) == sum(len(tree.leaves(row)) for row in memory.buffers)
-
-
 # -- replayed steps -----------------------------------------------------------------------
 
 
 def test_steps_are_replayed_from_the_third_wave_of_a_shape_on():
-    # Shards of 8 in batches of 4, by 2 clients: 2 waves of one shape in each round, 6 in three.
-    executor = Graphs()
-    trained(executor, local=sgd(), federation=toy_federation((8, 8), unseen=0), count=3)
+    # Shards of 8 in batches of 4, by 2 clients: 2 waves of one shape in each epoch.
+    executor, federation = Graphs(), toy_federation((8, 8), unseen=0)
+    trained(executor, local=sgd(epochs=5), federation=federation, count=3)
     assert executor.notes["captured_shapes"] == 1
-    assert executor.notes["replays"] == 2 * 3 - fedlib.engine.graphs.WARM
+    assert executor.notes["replays"] == 2 * 5 * 3 - fedlib.engine.graphs.WARM
     assert not executor.notes["not_replayed"]
 
 
@@ -287,25 +284,6 @@ def test_no_more_programs_are_kept_than_there_is_memory_for(monkeypatch):
         loss = lambda params, batch, n=number: n * task.loss(params, batch)  # noqa: E731
         cohort.fit(loss, cohort.broadcast(task.init(0)), local=sgd())
     assert len(executor._programs) == 2 and not executor.notes["not_replayed"]
-
-
-def test_a_step_that_cannot_be_captured_is_called_instead(monkeypatch):
-    # What `capture` does on a GPU where capture fails; there is none to fail on here.
-    class Refusing:
-        def __init__(self, graph, pool, stream):
-            raise RuntimeError("operation not permitted when stream is capturing\nmore")
-
-    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: None)
-    monkeypatch.setattr(torch.cuda, "graph", Refusing)
-    monkeypatch.setattr(torch.cuda, "device", contextlib.nullcontext)
-    monkeypatch.setattr(torch.cuda, "Stream", torch.device)
-    executor, calls = Graphs(), []
-    captured = executor.capture(lambda: calls.append(1), torch.device("cuda"))
-    captured()
-    assert calls == [1]
-    reason = "operation not permitted when stream is capturing"
-    assert executor.notes["not_replayed"] == {reason: 1}
-    assert executor.notes["captured_shapes"] == 0
 
 
 def test_functions_are_told_apart_by_all_but_the_values_of_their_tensors():

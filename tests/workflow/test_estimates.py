@@ -223,14 +223,14 @@ def test_only_runs_that_are_to_be_done_are_estimated_and_a_finished_seed_is_name
 
 
 def test_a_gpu_has_as_many_jobs_as_its_memory_suffices_for(monkeypatch, tmp_path):
-    costs = {("a", "train"): Estimate(1, 500), ("b", "train"): Estimate(1, 1000)}
-    on_card = 8 * 1000  # the largest takes eight times its memory of the host
-    for cards, jobs in ((0, 1), (on_card, 1), (3.5 * on_card, 3), (100 * on_card, 8)):
-        assert Estimates("GPU", "a card", costs, cards).jobs_per_card() == jobs
-    assert Estimates("GPU", "a card", {}, on_card).jobs_per_card() == 1
+    costs = {("a", "train"): Estimate(1, 9999, 500), ("b", "train"): Estimate(1, 9999, 800)}
+    each = 1000  # of the largest, with a quarter to spare
+    for card, jobs in ((0, 1), (each, 1), (3.5 * each, 3), (100 * each, 8)):
+        assert Estimates("GPU", "a card", costs, card).jobs_per_card() == jobs
+    assert Estimates("GPU", "a card", {}, each).jobs_per_card() == 1
     path = tmp_path / "estimates.json"
-    train = {"seconds": 1, "mb": 1000}
-    seals.write_json(path, {"card_mb": 3 * on_card, "runs": {"a": {s: train for s in TIMED}}})
+    train = {"seconds": 1, "mb": 9999, "card_mb": 800}
+    seals.write_json(path, {"card_mb": 3 * each, "runs": {"a": {s: train for s in TIMED}}})
     plan = SimpleNamespace(config={"device": "auto"}, path=lambda name: path)
     monkeypatch.setattr(os, "cpu_count", lambda: 16)
     for visible, given, slots in (("0,1", None, "6"), ("0,1", "2", "2"), ("", None, None)):

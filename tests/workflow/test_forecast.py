@@ -10,7 +10,7 @@ import pytest
 import torch
 from stages import SPEC
 
-from fedlib import seals
+from fedlib import models, seals
 from fedlib.data import build, sizes
 from fedlib.errors import ConfigError, DataError
 from fedlib.forecast import estimates, speed
@@ -206,6 +206,27 @@ def test_a_model_too_large_to_be_tried_takes_its_operations(monkeypatch):
     monkeypatch.setattr(speed, "_rate_of_products", lambda device: 1e9)
     found = speed.speed_of(run(), size_of(), device="cpu", executor="auto")
     assert found.seconds == STEP / 1e9
+    assert (found.kept, found.widest) == (4 * (64 + 8), 4 * 64)  # what the layers multiply
+
+
+@pytest.mark.parametrize("name, params, like", [
+    ("transformer", {"size": "bert-lite", "num_classes": 2}, {"tokens": [1000, 0], "shape": [9]}),
+    ("mobilenet_v2", {"num_classes": 2}, {"shape": [3, 32, 32]}),
+    ("char_lstm", {"num_classes": 90}, {"shape": [8], "labels": [8]}),
+])  # fmt: skip
+def test_steps_of_models_with_dropout_normalisation_and_texts_are_counted(name, params, like):
+    with torch.device("meta"):
+        module = models.load(name).build(**params)
+    operations, kept, widest = speed.counted(module, FEW._replace(**like))
+    assert operations > 2 * sum(w.numel() for w in module.parameters() if w.dim() == 4)
+    assert kept > widest > 0
+
+
+def test_the_rate_of_products_is_not_that_of_zeros(monkeypatch):
+    given = []
+    monkeypatch.setattr(torch.Tensor, "__matmul__", lambda x, y: given.append(x))
+    speed._rate_of_products("cpu")
+    assert given and all((x != 0).all() for x in given)
 
 
 @pytest.mark.parametrize(
@@ -266,7 +287,8 @@ def finished(path, cpu: float) -> dict:
 
 def test_another_seed_that_is_finished_counts_before_all_else(asked, tmp_path):
     found = asked(request(finished=finished(tmp_path / "history.h5", 1234.5)))["runs"]
-    assert found["toy/digits/fedavg"]["train"] == {"seconds": 1234.5, "mb": 700.0}
+    train = found["toy/digits/fedavg"]["train"]
+    assert (train["seconds"], train["mb"]) == (1234.5, 700.0) and train["card_mb"] > 500
     assert found["toy/digits/fedavg"]["evaluate"]["seconds"] < 60
     assert speed.spent(tmp_path / "history.h5", "cuda") == Estimate(2469.0, 700.0)
 

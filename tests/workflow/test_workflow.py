@@ -548,10 +548,10 @@ def test_a_gpu_that_cannot_be_used_is_missed_before_anything_is_computed(fresh, 
 
 def test_where_pytorch_cannot_use_the_gpu_all_jobs_run_on_the_cpu(monkeypatch, capsys):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    for wanted, code, device in (("auto", 0, "auto"), ("cuda", 0, "cuda"), ("cpu", 1, "cpu")):
+    for wanted, code, told in (("auto", 0, "auto"), ("cuda", 0, "cuda"), ("cpu", 1, "cpu")):
         answer = SimpleNamespace(returncode=code)
         monkeypatch.setattr(gpu.subprocess, "run", lambda *_, a=answer, **__: a)
-        assert (gpu.settled(wanted), capsys.readouterr().out) == (device, "")
+        assert (gpu.settled(wanted), capsys.readouterr().out) == (told, "")
     assert gpu.settled("auto") == "cpu"
     assert "cannot use GPU 0" in capsys.readouterr().out
 

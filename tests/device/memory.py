@@ -1,0 +1,91 @@
+"""How much of a device's memory jobs and checkpoints take; checks for `checks.py`."""
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import checks
+import every_method as contract
+import numpy as np
+import pretended
+import torch
+from stages import SPEC
+
+from fedlib.federation import Split
+from fedlib.forecast import estimates, speed
+from fedlib.forecast.estimates import DataSize
+from fedlib.models import load
+from fedlib.run import checkpoint
+from fedlib.run.build import build_simulation
+
+
+def job(name: str, method: str, local: dict, clients: int, each: int) -> tuple:
+    """(simulation of a large job, its estimated megabytes)."""
+    params, about = checks.MODELS[name]
+    spec = SPEC | {"model": name, "model_params": {"num_classes": 5} | params, "method": method}
+    spec |= {"params": {"num_experts": 3} if method == "fedem" else {}, "participation": {}}
+    spec |= {"local": {"batch_size": 16, "lr": 0.01} | local, "rounds": 2}
+    number, half = clients * each, each // 2
+    size = DataSize(list(about["shape"]), [], "float32", 5, None, clients, clients,
+                    clients * half, number - clients * half, 0)  # fmt: skip
+    federation, rows = speed.made_up(size, clients, each), np.arange(number).reshape(clients, each)
+    train, test = Split.from_lists(rows[:, :half]), Split.from_lists(rows[:, half:])
+    with torch.device("meta"):
+        module = load(name).build(**spec["model_params"])
+    numbers = sum(weights.numel() for weights in module.parameters())
+    found = estimates.Speed(1, numbers, *speed.counted(module, size)[1:])
+    size = size._replace(size=federation.x.nbytes)
+    made = build_simulation(spec, replace(federation, train=train, test=test), device=checks.NAME)
+    return made, estimates.card_megabytes(spec, size, found) - estimates.BASE_MB
+
+
+def took(simulation, **options) -> tuple[dict, float]:
+    """(what it says, megabytes that it allocated at most, data included)."""
+    data = simulation.data
+    torch.cuda.reset_peak_memory_stats()
+    begun = torch.cuda.memory_allocated()
+    found = checks.numbers(simulation, **options)
+    new = torch.cuda.max_memory_allocated() - begun
+    return found, (new + data.x.nbytes + data.y.nbytes) / 1e6
+
+
+def estimated(*about) -> list[str]:
+    """A job allocates at most its estimate, and no less than a sixth of it."""
+    simulation, most = job(*about)
+    _, mb = took(simulation)
+    return [] if most / 6 < mb < most else [f"{mb:.0f} MB, {most:.0f} expected"]
+
+
+def exhausted(*about) -> list[str]:
+    """With too little room a job goes on smaller; with none it fails, and goes on later."""
+    whole, mb = took(job(*about)[0])
+    simulation, told, wrong = job(*about)[0], [], []
+    room = pretended.core.room
+    try:
+        room(pretended.core.in_use() + int(0.7e6 * mb))
+        less = checks.numbers(simulation, tell=told.append)
+        if not any("room for" in line for line in told):
+            wrong.append(f"nobody is told that it goes on smaller: {told}")
+        wrong += checks.differing(less, whole, 1e-4)
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                checks.numbers(job(*about)[0], folder, lambda: room(1))
+                wrong.append("it needs no memory")
+            except torch.OutOfMemoryError:
+                room(0)
+            wrong += checks.differing(checks.numbers(job(*about)[0], folder), whole, 1e-4)
+    finally:
+        room(0)
+    return wrong
+
+
+def shared_storage() -> list[str]:
+    """A checkpoint of clients that share tensors is as large as one made on a CPU."""
+    sizes = []
+    for device in ("cpu", checks.GPU):
+        state = checks.there(contract.make("fedrep"), torch.device(device)).init(100, 0)
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "state.pt"
+            checkpoint.save_tensors(file, checkpoint.flatten(state))
+            sizes.append(file.stat().st_size)
+    return [] if sizes[0] == sizes[1] else [f"{sizes[1]} bytes, from a CPU {sizes[0]}"]
