@@ -126,7 +126,7 @@ def test_snakemake_is_told_of_a_gpu_that_cannot_be_used(monkeypatch):
     args, steps = read("demo"), []
     for name in ("_spare_jobs", "share_cards", "tell"):
         monkeypatch.setattr(run, name, lambda *_: None)
-    monkeypatch.setattr(run.narrowing, "smaller", lambda plan: [])
+    monkeypatch.setattr(run.remarks, "count_clients", lambda plan: [])
     monkeypatch.setattr(run.gpu, "settled", lambda wanted: "cpu")
     monkeypatch.setattr(run, "start", steps.append)
     run._run(args, arguments.plan(args), ())
