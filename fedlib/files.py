@@ -16,6 +16,12 @@ from pathlib import Path
 from fedlib.errors import DataError
 
 
+def modules(folder: Path) -> tuple[str, ...]:
+    """Names of the modules in a package's folder, sorted; not those that begin with "_"."""
+    names = [file.stem for file in folder.glob("*.py")]
+    return tuple(sorted(name for name in names if not name.startswith("_")))
+
+
 @contextlib.contextmanager
 def atomic(path: str | Path) -> Iterator[Path]:
     """Yields a temporary path beside `path`; on success it is flushed and renamed to `path`.

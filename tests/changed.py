@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from fedlib import papers
 from fedlib.workflow import provenance
 from fedlib.workflow.provenance import ROOT
 
@@ -131,7 +132,7 @@ def _named(words: set[str], modules: set[str]) -> set[str]:
     found = set()
     for package in REGISTRIES:
         if f"fedlib.{package}" in modules:
-            names = {*provenance.registered(package)}
+            names = {*(papers.names() if package == "papers" else provenance.registered(package))}
             everything = package == "papers" and ALL_PAPERS in modules
             found |= {
                 f"fedlib.{package}.{name}" for name in (names if everything else names & words)

@@ -36,10 +36,9 @@ BELOW = {
     "benchmarks/README": ("results/*.md",),
 }
 # Pages of all that a registry has.
-METHODS = {name: methods.load(name).__name__ for name in methods.METHODS}
 KINDS = {
-    "docs/site/all_methods": {"fedlib.methods": METHODS},
-    "docs/site/all_partitions": {"fedlib.data.partitions": partitions.PARTITIONS},
+    "docs/site/all_methods": (methods, methods.METHODS),
+    "docs/site/all_partitions": (partitions, partitions.PARTITIONS),
 }
 
 
@@ -53,18 +52,18 @@ def add_navigation(app, page: str, source: list[str]) -> None:
         found = [file for pattern in patterns for file in sorted(folder.glob(pattern))]
         names = [f"/{file.resolve().relative_to(ROOT).with_suffix('')}" for file in found]
         source[0] += "\n\n".join(["", "```{toctree}\n:hidden:", "\n".join(names) + "\n```\n"])
-    for package, kinds in KINDS.get(page, {}).items():
-        source[0] += "".join(entry(package, name, kinds[name]) for name in sorted(kinds))
+    if page in KINDS:
+        package, names = KINDS[page]
+        source[0] += "".join(entry(package.load(name), name) for name in names)
     here = page.replace("/", "-")
     for anchor in re.findall(r'<a id="([^"]+)"></a>', source[0]):
         source[0] = source[0].replace(f"](#{anchor})", f"](#{here}-{anchor})")
     source[0] = re.sub(r'^(#+) <a id="([^"]+)"></a>', rf"({here}-\2)=\n\1 ", source[0], flags=re.M)
 
 
-def entry(package: str, name: str, kind: str) -> str:
+def entry(kind: type, name: str) -> str:
     """A module of a registry: what it says of itself, and its class."""
-    module = f"{package}.{name}"
-    what = f".. automodule:: {module}", f".. autoclass:: {module}.{kind}"
+    what = f".. automodule:: {kind.__module__}", f".. autoclass:: {kind.__module__}.{kind.__name__}"
     return "\n".join(["", name, "-" * len(name), "", *what, ""])
 
 

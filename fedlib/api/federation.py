@@ -176,7 +176,7 @@ def partition(
       ConfigError: for an unknown or invalid kind or parameter.
       DataError: for invalid arrays, or arrays without information that the kind needs.
     """
-    if kind not in [*partitions.PARTITIONS]:
+    if kind not in partitions.PARTITIONS:
         raise ConfigError(f"no partition {kind!r}; {nearest(kind, partitions.PARTITIONS)}")
     parameters = {name: _python(value) for name, value in parameters.items()}
     dealer = _dealer(kind, parameters, divides=test is None or parameters.get("join_test", False))

@@ -1,31 +1,15 @@
-"""All architectures by name; each builds a module that computes logits as `head(body(x))`.
+"""All architectures by name, the files of this folder; each builds `head(body(x))`.
 
-To add one: write `fedlib/models/<name>.py` with `build(**params) -> nn.Module`, then its name
-here, and its number of parameters in `tests/models/test_models.py`. A module is imported only when
-used.
+To add one: write `fedlib/models/<name>.py` with `build(**params) -> nn.Module`, and its number of
+parameters in `tests/models/test_models.py`. A module is imported only when it is used.
 """
 
 from importlib import import_module
+from pathlib import Path
 
-MODELS = (
-    "char_lstm",
-    "cifar_resnet18",
-    "constant",
-    "emnist_cnn",
-    "fedmoe_cnn",
-    "gate_cnn",
-    "ifca_cnn",
-    "leaf_cnn",
-    "lenet5",
-    "linear",
-    "mlp",
-    "mobilenet_v2",
-    "pfedmoe_cnn",
-    "pfedmoe_gate",
-    "resnet20",
-    "transformer",
-    "vae",
-)
+from fedlib.files import modules
+
+MODELS = modules(Path(__file__).parent)
 
 
 def load(name: str):

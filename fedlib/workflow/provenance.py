@@ -15,10 +15,7 @@ packages of imported modules. A user's file may import further files of theirs, 
 (`fedlib.workflow.own_files`). Not counted are `if TYPE_CHECKING:` blocks, which never run, and the
 modules of `PLUMBING`, which change no result.
 
-A lazy registry is a constant at module level of a package's `__init__.py` that lists modules of
-that package: `NAMES = ("mnist", ...)` or `KINDS = {"dirichlet": "Dirichlet", ...}`. An entry counts
-only if its module does, so registering a model repeats nothing. The `look` of a method's class
-counts for tables and figures only.
+The `look` of a method's class counts for tables and figures only.
 
 Parsing all modules of a job takes longer than many jobs, so a user's processes share a cache of
 meanings. A meaning depends on the bytes of the file, its package and the parsing code, so an edit
@@ -31,9 +28,8 @@ import hashlib
 import sys
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
-from fedlib import run_spec, seals
+from fedlib import files, run_spec, seals
 from fedlib.environment import cache_folder
 from fedlib.errors import StaleCodeError
 from fedlib.workflow import own_files, syntax
@@ -90,8 +86,7 @@ def code_digest(*roots: str) -> str:
 
 def modules(*roots: str) -> dict[str, str]:
     """The input of `code_digest`: each module of the closure, and the digest of its meaning."""
-    names = _closure(ROOT, roots)
-    return {name: _contribution(ROOT, name, names)[:12] for name in names}
+    return {name: _contribution(ROOT, name)[:12] for name in _closure(ROOT, roots)}
 
 
 def remember() -> None:
@@ -122,25 +117,14 @@ def reachable(*roots: str) -> tuple[str, ...]:
 
 def imports(module: str) -> frozenset[str]:
     """The `fedlib` modules that a module names in its import statements, with their packages."""
-    return _scan(ROOT, module).imports
+    return _scan(ROOT, module)[1]
 
 
 def registered(package: str) -> tuple[str, ...]:
-    """Names that `fedlib.<package>` can load, sorted, without importing it.
-
-    They are the names in its lazy registry; without a registry, all its modules and packages.
-    """
+    """Names that `fedlib.<package>` can load, sorted, without importing it."""
     if package == "methods":
         return tuple(run_spec.methods())
-    package = f"{PACKAGE}.{package}"
-    entries = _scan(ROOT, package).registry if _source(ROOT, package) else ()
-    modules = {module.rpartition(".")[2] for module, _ in entries}
-    if not modules:
-        folder = ROOT.joinpath(*package.split("."))
-        files = {file.stem for file in folder.glob("*.py")}
-        packages = {file.parent.name for file in folder.glob("*/__init__.py")}
-        modules = {name for name in files | packages if not name.startswith("_")}
-    return tuple(sorted(modules))
+    return files.modules(ROOT.joinpath(PACKAGE, *package.split(".")))
 
 
 def check_code(planned: str | None, *roots: str) -> None:
@@ -178,35 +162,18 @@ def assert_covered(*roots: str) -> None:
         )
 
 
-class _Module(NamedTuple):
-    """The contribution of a source file to digests.
-
-    Attributes:
-      meaning: SHA-256 of its syntax tree.
-      imports: modules and user's files that it can import, with their parent packages.
-      registry: entries of its lazy registries: module and value.
-    """
-
-    meaning: str
-    imports: frozenset[str]
-    registry: tuple[tuple[str, str], ...]
-
-
 @cache
 def _code_digest(base: Path, roots: tuple[str, ...]) -> str:
     digest = hashlib.sha256()
-    modules = _closure(base, roots)
-    for name in modules:
-        digest.update(f"{name} {_contribution(base, name, modules)}\n".encode())
+    for name in _closure(base, roots):
+        digest.update(f"{name} {_contribution(base, name)}\n".encode())
     return digest.hexdigest()[:16]
 
 
-def _contribution(base: Path, name: str, modules: tuple[str, ...]) -> str:
-    """Digest of a module's meaning, with the entries of its registries for `modules`."""
-    module = _scan(base, name)
-    entries = [entry for entry in module.registry if entry[0] in modules]
-    entries += run_spec.methods().items() if name == LOOKS else ()
-    return hashlib.sha256(f"{module.meaning} {entries}".encode()).hexdigest()
+def _contribution(base: Path, name: str) -> str:
+    """Digest of a module's meaning, with the methods' looks for what shows them."""
+    looks = [*run_spec.methods().items()] if name == LOOKS else []
+    return hashlib.sha256(f"{_scan(base, name)[0]} {looks}".encode()).hexdigest()
 
 
 @cache
@@ -221,38 +188,35 @@ def _closure(
         if _source(base, name) is None:
             raise ModuleNotFoundError(f"no {name} in {base}: the root of a code digest must exist")
         seen.add(name)
-        met = [*_scan(base, name).imports, *([] if name.endswith(".py") else _parents(name))]
+        met = [*_scan(base, name)[1], *([] if name.endswith(".py") else _parents(name))]
         waiting += [module for module in met if module not in left_out]
     return tuple(sorted(seen))
 
 
 @cache
-def _scan(base: Path, name: str) -> _Module:
-    """The contribution of a module; cached, because the closures of jobs overlap."""
+def _scan(base: Path, name: str) -> tuple[str, frozenset[str]]:
+    """(digest of a module's meaning, modules and user's files that it can import)
+
+    Cached, because the closures of jobs overlap.
+    """
     path = _source(base, name)
     if name == PACKAGE:  # it has the version, and public names, which it loads by name
-        return _Module(_meaning(ast.Module([], []), name)[0], frozenset(), ())
-    source, registry = path.read_bytes(), ()
-    if path.name == "__init__.py" and not _is_own(name):  # its registry depends on other files
-        tree = ast.parse(source, str(path))
-        registry = _pop_registries(base, tree, name)
-        digest, names = _meaning(tree, name)
-    else:
-        package = "" if name.endswith(".py") else name.rpartition(".")[0]
-        facts = [_RULES, *sys.version_info[:2], package, hashlib.sha256(source).hexdigest()]
-        digest, names = meanings().find(
-            facts, lambda: _meaning(ast.parse(source, str(path)), package)
-        )
+        return _meaning(ast.Module([], []), name)[0], frozenset()
+    source, package = path.read_bytes(), "" if name.endswith(".py") else name
+    if path.name != "__init__.py":
+        package = package.rpartition(".")[0]
+    facts = [_RULES, *sys.version_info[:2], package, hashlib.sha256(source).hexdigest()]
+    digest, names = meanings().find(facts, lambda: _meaning(ast.parse(source, str(path)), package))
     imports = set()
     for imported in names:
         if imported.partition(".")[0] != PACKAGE:
-            files = own_files.imported(imported, path, base) if _is_own(name) else ()
-            imports.update(own_files.name(file, base) for file in files)
+            found = own_files.imported(imported, path, base) if _is_own(name) else ()
+            imports.update(own_files.name(file, base) for file in found)
             continue
         for candidate in (*_parents(imported), imported):
             if _source(base, candidate) is not None:
                 imports.add(candidate)
-    return _Module(digest, frozenset(imports), registry)
+    return digest, frozenset(imports)
 
 
 def _meaning(tree: ast.Module, package: str) -> tuple[str, list[str]]:
@@ -313,23 +277,3 @@ def _imported(tree: ast.Module, package: str) -> set[str]:
             for block in _BLOCKS:
                 waiting += getattr(node, block, ())
     return names
-
-
-def _pop_registries(base: Path, tree: ast.Module, package: str) -> tuple[tuple[str, str], ...]:
-    """Take the lazy registries out of a package's tree, and return their entries."""
-    entries = []
-    for node in tree.body:
-        value = getattr(node, "value", None)
-        if not isinstance(node, ast.Assign | ast.AnnAssign):
-            continue
-        if isinstance(value, ast.Dict):
-            names, said = value.keys, value.values
-        elif isinstance(value, ast.Tuple | ast.List):
-            names = said = value.elts
-        else:
-            continue
-        modules = [f"{package}.{name.value}" for name in names if isinstance(name, ast.Constant)]
-        if names and len(modules) == len(names) and all(_source(base, m) for m in modules):
-            entries += zip(modules, map(syntax.canonical, said), strict=True)
-            node.value = ast.Constant(None)
-    return tuple(sorted(entries))

@@ -9,7 +9,7 @@ import pytest
 import same
 from support import run_of
 
-from fedlib import models, papers
+from fedlib import papers
 from fedlib.data import downloads, sources
 from fedlib.data.build import build, check
 from fedlib.errors import ConfigError
@@ -175,9 +175,3 @@ def test_class_weights_must_be_as_many_as_the_classes():
     spec = run_of(declare("pfedmm", "full"), "shakespeare", "fedavg").spec(0)
     with pytest.raises(ConfigError, match="class_weights must be 100 numbers, .* got 99"):
         build_task(spec | {"class_weights": spec["class_weights"][1:]})
-
-
-def test_registries_and_folders_agree():
-    assert set(models.MODELS) == {p.stem for p in (ROOT / "fedlib/models").glob("*.py")} - {
-        "__init__"
-    }

@@ -228,33 +228,6 @@ def test_a_change_anywhere_in_the_closure_and_nowhere_else_changes_the_digest(pa
     assert package.digest("import fedlib.b", b="import fedlib.c\nX = 1", c="", d="") != before
 
 
-REGISTRIES = {
-    "class": 'METHODS = {"one": "One", "two": "Two"}',
-    "target": 'KINDS: dict = {"one": "fedlib.pkg.one:One", "two": "fedlib.pkg.two:Two"}',
-    "names": 'NAMES = ("one", "two")',
-}
-
-
-@pytest.mark.parametrize("registry", REGISTRIES.values(), ids=REGISTRIES)
-def test_registering_a_module_changes_no_other_digest(package, registry):
-    modules = {f"pkg/{name}": "" for name in ("one", "two", "three")}
-    package({"pkg/__init__": registry, **modules})
-    before = provenance.code_digest("fedlib.pkg.one")
-    added = registry.replace("two", "three").replace("Two", "Three")
-    package({"pkg/__init__": added, **modules})
-    assert provenance.code_digest("fedlib.pkg.one") == before
-    assert provenance.registered("pkg") == ("one", "three")
-
-
-def test_changing_what_is_registered_for_a_module_changes_its_digest(package):
-    modules = {"pkg/one": "", "pkg/two": ""}
-    package({"pkg/__init__": REGISTRIES["class"], **modules})
-    one, two = (provenance.code_digest(f"fedlib.pkg.{name}") for name in ("one", "two"))
-    package({"pkg/__init__": REGISTRIES["class"].replace("One", "Other"), **modules})
-    assert provenance.code_digest("fedlib.pkg.one") != one
-    assert provenance.code_digest("fedlib.pkg.two") == two
-
-
 def test_the_looks_of_methods_count_for_what_shows_them(monkeypatch):
     before = provenance.modules("fedlib.report.tables.cost")
     looks = run_spec.methods() | {"fedavg": ("FedAvg", "#FFFFFF", "o", "solid")}
@@ -270,10 +243,12 @@ def test_other_constants_of_a_package_count(package):
     assert provenance.code_digest("fedlib.pkg.one") != before
 
 
-def test_without_a_registry_all_modules_and_packages_are_registered(package):
-    files = ("pkg/__init__", "pkg/one", "pkg/two/__init__", "pkg/two/part", "pkg/_helper")
-    package(dict.fromkeys(files, ""))
-    assert provenance.registered("pkg") == ("one", "two")
+def test_a_new_module_is_registered_by_its_file_and_changes_no_other_digest(package):
+    package(dict.fromkeys(("pkg/__init__", "pkg/one", "pkg/part/two", "pkg/_it"), ""))
+    before = provenance.code_digest("fedlib.pkg.one")
+    package(dict.fromkeys(("pkg/__init__", "pkg/one", "pkg/three"), ""))
+    assert provenance.code_digest("fedlib.pkg.one") == before
+    assert provenance.registered("pkg") == ("one", "three")
 
 
 def test_a_root_that_does_not_exist_is_refused(package):

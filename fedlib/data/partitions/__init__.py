@@ -1,40 +1,21 @@
-"""Partitions by kind: each is a module with a frozen dataclass whose fields are its parameters.
+"""Partitions by kind: each is a module of this folder with a frozen dataclass, its parameters.
 
+The class is called like the module: PathLine in path_line.py.
 A module is imported only when it is used, so that the code digest of a job contains no other
 partition.
 """
 
 import importlib
 from dataclasses import MISSING, fields
+from pathlib import Path
 from typing import ClassVar, Protocol
 
 from fedlib.data.checks import check_choice
 from fedlib.data.examples import Dealt, Examples
 from fedlib.errors import ConfigError
+from fedlib.files import modules
 
-PARTITIONS = {
-    "angled": "Angled",
-    "dirichlet": "Dirichlet",
-    "hierarchical": "Hierarchical",
-    "hsu": "Hsu",
-    "iid": "Iid",
-    "majority": "Majority",
-    "natural": "Natural",
-    "pachinko": "Pachinko",
-    "path_dir": "PathDir",
-    "path_line": "PathLine",
-    "pathological": "Pathological",
-    "permuted": "Permuted",
-    "quantity": "Quantity",
-    "rotated": "Rotated",
-    "server_dirichlet": "ServerDirichlet",
-    "server_equal": "ServerEqual",
-    "server_majority": "ServerMajority",
-    "two_shard": "TwoShard",
-    "writer": "Writer",
-    "writer_groups": "WriterGroups",
-    "writer_parts": "WriterParts",
-}
+PARTITIONS = modules(Path(__file__).parent)
 
 
 class Partition(Protocol):
@@ -65,7 +46,8 @@ def kind_of(declared: object) -> str:
 
 def load(kind: str) -> type[Partition]:
     """The class of a kind of partition."""
-    return getattr(importlib.import_module(f"fedlib.data.partitions.{kind}"), PARTITIONS[kind])
+    module = importlib.import_module(f"fedlib.data.partitions.{kind}")
+    return getattr(module, kind.title().replace("_", ""))
 
 
 def parse(declared: dict) -> Partition:

@@ -1,4 +1,4 @@
-"""Data sets by name; each is a module that reads raw files.
+"""Data sets by name; each is a module of this folder that reads raw files.
 
 A module has `NUM_CLASSES`, None if the files decide; `HAS`, the `fedlib.data.examples.FEATURES` of
 its examples, or a dict of these by source; and `read(raw, **params)`, which returns `Examples`. If
@@ -10,26 +10,14 @@ set.
 """
 
 import importlib
+from pathlib import Path
 from types import ModuleType
 
 from fedlib.data import downloads
 from fedlib.data.checks import check_choice
+from fedlib.files import modules
 
-NAMES = (
-    "cifar10",
-    "cifar100",
-    "digits",
-    "emnist",
-    "femnist",
-    "mnist",
-    "own",
-    "sent140",
-    "shakespeare",
-    "synthetic",
-    "synthetic_text",
-    "worlds",
-    "yelp",
-)
+NAMES = modules(Path(__file__).parent)
 
 
 def load(name: object) -> ModuleType:
