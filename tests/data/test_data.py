@@ -466,12 +466,6 @@ def test_synthetic_labels_are_those_of_their_component_without_noise(monkeypatch
     assert np.array_equal(built.y[sure], (built.x @ theta > 0)[sure])
 
 
-def test_synthetic_labels_are_balanced():
-    # 26,000 test examples of mixed clients: a standard deviation of 0.5 / sqrt(26,000) = 0.003.
-    built = made_up({"num_clients": 26, "dim": 20, "test_size": 1000})
-    assert abs(built.y[built.test.rows].mean() - 0.5) < 0.02
-
-
 # The script
 
 

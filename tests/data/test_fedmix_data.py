@@ -6,7 +6,7 @@ from data_fixtures import CIFAR10, NOWHERE, class_counts, federation, numbered
 
 from fedlib.data.partitions.angled import ANGLES, Angled, turn
 from fedlib.data.partitions.hierarchical import Hierarchical
-from fedlib.data.partitions.hsu import Hsu, among, client_shares
+from fedlib.data.partitions.hsu import Hsu, among
 from fedlib.data.partitions.permuted import Permuted
 from fedlib.data.partitions.two_shard import TwoShard
 from fedlib.data.sources import digits
@@ -69,14 +69,6 @@ def test_label_skew_has_the_statistics_of_the_specification(skewed):
     assert 3.9 < (table > 0).sum(1).mean() < 5.4  # published split: 4.8
     # Golden values of section 5.1: E[sum q^2] is 0.579 there, 0.18 with 1.0 per class.
     assert 0.5 < ((table / 500) ** 2).sum(1).mean() < 0.66
-
-
-def test_shares_vary_by_their_concentration():
-    # Var(q_1) = (1/n)(1 - 1/n) / (sum of concentrations + 1), of 20,000 draws within 5 %.
-    for concentration in (0.25, 1.0):
-        shares = client_shares(np.random.default_rng(0), concentration, 20_000, 4)
-        assert shares.sum(1) == pytest.approx(1)
-        assert shares[:, 0].var() == pytest.approx(0.1875 / (4 * concentration + 1), rel=0.05)
 
 
 def test_a_client_is_tested_on_the_classes_that_it_trains_on(skewed):

@@ -146,14 +146,6 @@ def labelled(num_classes: int, train_per_class: int):
     return numbered(np.arange(num_train + num_classes * 10) % num_classes, num_train)
 
 
-def test_a_hundred_clients_have_190_sentences_of_either_class():
-    cut = {"pool_per_class": 19_000, "server_per_class": 500, "val_per_class": 250}
-    built = dealt(majority(100, 380, 0.5, **cut | {"probe_per_class": 0}), 1, labelled(2, 20_000))
-    assert (classes_of(built) == 190).all()
-    assert np.array_equal(rows_of(built, "seen"), np.arange(38_000))  # all are used
-    assert len(rows_of(built, "server")) == 1000
-
-
 @pytest.mark.parametrize("num_clients", [10, 50, 100])
 def test_clients_have_their_share_of_one_of_two_classes_in_turn(num_clients):
     # Fed-MoE's code: floor(pool / N) texts, floor(0.7 of these) of the client's class.
@@ -218,12 +210,6 @@ def test_clients_are_groups_of_the_first_writers_and_server_and_probe_have_the_l
     assert built.test.sizes[built.ids("seen")].sum() == 0
 
 
-def test_writers_in_between_are_left_out():
-    built = groups(1)
-    assert owners_of(built, "seen", "train").keys() == {0, 1, 2}
-    assert owners_of(built, "server", "train").keys() == {6, 7}
-
-
 def test_one_reserved_set_has_exactly_so_many_examples_and_no_probe():
     fields = {"probe_writers": 0, "server_writers": 3, "server_examples": 15}
     one, other = groups(seed=1, **fields), groups(seed=2, **fields)
@@ -231,9 +217,3 @@ def test_one_reserved_set_has_exactly_so_many_examples_and_no_probe():
     assert sum(owners_of(one, "server", "train").values()) == 15
     assert owners_of(one, "server", "train").keys() <= {6, 7, 8}
     assert not np.array_equal(rows_of(one, "server"), rows_of(other, "server"))
-
-
-def test_without_a_validation_part_the_clients_have_all_of_their_writers():
-    built = groups(val_fraction=0)
-    assert sizes(built).tolist() == [20 + 11 + 9, 30 + 12 + 25]
-    assert built.val.sizes.sum() == 0

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from support import EXECUTORS, assert_close, clients_with, cohort_of, executors, sgd
+from support import assert_close, clients_with, cohort_of, executors, sgd
 from torch import nn
 from torch.func import functional_call, grad
 
@@ -148,15 +148,6 @@ def test_the_spelled_out_lstm_is_the_fused_one():
     parameters = list(module.parameters())
     grads = [torch.autograd.grad(y.square().sum(), parameters) for y in (fused, spelled_out)]
     torch.testing.assert_close(*grads, **CLOSE)
-
-
-def test_both_executors_train_the_same_lstm():
-    # Uneven clients and batches of 4, so that waves are padded; class weights as for Shakespeare.
-    task, federation = lstm_task(class_weights=WEIGHTS), text_federation()
-    method = methods.load("fedem")(task=task, local=sgd(epochs=2), num_experts=2)
-    start = method.init(len(SIZES), 0)
-    cohorts = (cohort_of(task, federation, executor=executor) for executor in EXECUTORS)
-    assert_close(*(method.round(start, cohort) for cohort in cohorts))
 
 
 @executors

@@ -82,11 +82,3 @@ def test_training_reads_the_training_examples_of_those_who_take_part_and_of_nobo
     theirs = owned(federation, "train", np.unique(cohorts))
     for array in ("x", "y"):
         assert read["training", array] == theirs
-
-
-def test_an_evaluation_reads_the_test_examples_of_all_clients(run):
-    federation, read = run("fedavg", "batched")
-    everybody = owned(federation, "test", range(CLIENTS))
-    assert len(everybody) == 2 * CLIENTS
-    for array in ("x", "y"):
-        assert read["evaluation", array] >= everybody

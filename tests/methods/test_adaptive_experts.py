@@ -8,9 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import toy_paper
 from reference import Reference, assert_params, batches, descend, module_of, owned
-from stages import evaluation, finish, options, run_here, start
 from support import (
     batch_of,
     clients_with,
@@ -30,14 +28,12 @@ from fedlib.errors import ConfigError, DataError, DivergedError
 from fedlib.methods.adaptive_experts import Ensemble, Mixture
 from fedlib.methods.parts import early_stopping
 from fedlib.methods.parts.own_experts import Features, Frozen
-from fedlib.results import RunResult, View
+from fedlib.results import View
 from fedlib.run import evaluate, progress
 from fedlib.run.build import build_method, build_task
 from fedlib.run_spec import run_roots
 from fedlib.seals import spec_digest
 from fedlib.spec import Run
-from fedlib.workflow.plan import Plan
-from fedlib.workflow.provenance import code_digest
 
 BATCH = 4
 LOCAL, FINETUNE, GATE = 0.03, 0.02, 0.05  # learning rates
@@ -505,20 +501,6 @@ def images():
     return clients_with(x, y, owned, 3, mean=(0.5,), std=(0.5,))
 
 
-@pytest.mark.slow
-def test_a_declared_run_goes_through_its_commands(tmp_path):
-    images().save(tmp_path / "toy.h5", tmp_path / "toy.json")
-    run_spec = DECLARED | {"rounds": 1}
-    assert run_here("train", options(tmp_path / "run", run_spec)) == 0
-    # As a process, with a digest: every module that it loads must be in the code of the job.
-    code = code_digest(*run_roots("evaluate", run_spec))
-    outcome = finish(start("evaluate", evaluation(tmp_path / "run", run_spec, code=code)))
-    assert outcome[0] == 0, outcome
-    stored = RunResult.load(tmp_path / "run" / "evaluation.h5")
-    assert View("seen", "moe", "test") in stored.scores
-    assert stored.diagnostics["flops_per_example"][0] > 0
-
-
 def test_modules_are_part_of_the_method_and_of_the_code_of_a_job():
     method = build_method(DECLARED, build_task(DECLARED))
     assert method.expert.init(0)["body.0.weight"].shape[0] == 3
@@ -545,14 +527,6 @@ def test_modules_that_make_no_sense_are_one_line(modules, message):
     spec = DECLARED | {"modules": modules}
     with pytest.raises(ConfigError, match=message):
         build_method(spec, build_task(spec))
-
-
-def test_a_plan_knows_the_modules_of_its_runs(declare):
-    spec = {name: DECLARED[name] for name in ("modules", "model_params", "params")}
-    run = Run("digits", "moe", "MoE", "adaptive_experts", "leaf_cnn", 3, DECLARED["local"], **spec)
-    declare(toy=toy_paper(federations=("digits",), runs=[run]))
-    roots = Plan({"papers": ["toy"]}).roots("train", paper="toy", federation="digits", label="moe")
-    assert roots == run_roots("train", DECLARED)
 
 
 # -- experts that nobody trains ------------------------------------------------------------------

@@ -8,7 +8,6 @@ import support
 import torch
 from reference import Mixture, cross_entropy_of, learn, module_of, owned
 from support import (
-    EXECUTORS,
     assert_close,
     batch_of,
     cohort_of,
@@ -164,28 +163,6 @@ def test_a_round_is_the_papers_algorithm_by_hand(executor, settings):
     expected = hand.shared() | {"routed": tree.stack([*hand.experts().values()])}
     assert_close({name: after.model[name] for name in expected}, expected, tolerance)
     assert after.best.loss.item() == pytest.approx(min(losses), rel=1e-10)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"num_main": 0},
-        {"num_main": 3, "sync_weights": "convex"},
-        {"top_k": 2, "gate_value": "renorm"} | CODE,
-        {"routed_lr_scale": 1.0, "main_lr_scale": 0.5} | CODE,
-        {"gate_training": "before", "main_solver": {"solver": "adam", "lr": 0.01}},
-        {"confidence": "logit", "sync_weights": "none", "keep": "last"},
-        {"warm_start": {"solver": "adam", "lr": 0.01}},
-        {"num_main": 2, **FRESH, "warm_start": {"solver": "adam", "lr": 0.01}},
-        {"query": "kept", "balance_weight": 1.0},
-    ],
-    ids=lambda settings: next(iter(settings)),
-)
-def test_every_setting_is_the_same_on_both_executors(settings):
-    network = {"norm": True, "dropout": 0.3}
-    method = fedmoe(network=network, log_rounds=[1, 2], **settings)
-    loop, batched = (run(method, executor=executor) for executor in EXECUTORS)
-    assert_close(loop, batched, 1e-10)
 
 
 # -- settings --------------------------------------------------------------------------------------

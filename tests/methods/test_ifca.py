@@ -28,8 +28,7 @@ from fedlib.errors import DataError
 from fedlib.federation import Split
 from fedlib.methods import ifca
 from fedlib.models import leaf_cnn
-from fedlib.run import evaluate, scoring
-from fedlib.run.cost import flops_per_example
+from fedlib.run import scoring
 from fedlib.run.simulate import Simulation
 
 
@@ -274,18 +273,6 @@ def test_a_run_that_stopped_computes_one_more_evaluation_and_repeats_it(monkeypa
             assert scores.loss[at].tolist() == found[view].loss.tolist()
     cohort = len(simulation.federation.ids("seen"))
     assert result.client_rounds[-1] == trained * cohort  # nobody takes part any more
-
-
-def test_a_run_that_stops_is_evaluated_and_measured():
-    simulation = stopping()
-    method = simulation.method
-    state, result = simulation.run(report=lambda line: None)
-    rounds = len(result.train_loss)
-    assert rounds < 6 and method.stopped(state)
-    assert len(set(result.bytes_down[rounds:].tolist())) == 1
-    final = evaluate.final(method, state, lambda group: simulation.everyone(group, 6))
-    assert final.diagnostics["choice"].tolist() == state.choice.tolist()
-    assert flops_per_example(simulation, state) > 0
 
 
 def test_without_early_stopping_nothing_is_remembered_and_no_held_out_data_are_needed():

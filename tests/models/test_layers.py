@@ -16,7 +16,7 @@ from fedlib.engine.experts import each_expert
 from fedlib.models.layers.augment import CropFlip
 from fedlib.models.layers.conv import Dropout2d
 from fedlib.models.layers.fast import Depthwise, MaxPool2d, Pointwise, ReLU6
-from fedlib.models.layers.random import Dropout, gaussian, uniform_bits
+from fedlib.models.layers.random import Dropout, gaussian
 
 SHAPE = torch.Size([200, 50])
 SIGMAS = 5  # true chance goes beyond in one of two million comparisons
@@ -78,17 +78,6 @@ def test_values_of_one_mask_are_independent(p):
         flat = kept.flatten()
         assert_independent(flat[lag:], flat[:-lag], p)  # neighbours
         assert_independent(kept[lag:], kept[:-lag], p)  # the same feature of other examples
-
-
-def test_every_bit_is_set_half_the_time():
-    bits = uniform_bits(KEYS[0], SHAPE, torch.device("cpu"))
-    assert 0 <= int(bits.min()) and int(bits.max()) < 2**32
-    shares = torch.stack([(bits >> bit & 1).double().mean() for bit in range(32)])
-    assert (shares - 0.5).abs().max() < SIGMAS * 0.5 / SHAPE.numel() ** 0.5
-
-
-def test_expert_0_has_the_masks_of_a_single_model():
-    assert torch.equal(mask(KEYS[0], expert=0), mask(KEYS[0]))
 
 
 @pytest.mark.parametrize("kind", [Dropout, Dropout2d])
@@ -240,11 +229,6 @@ def test_stacked_clients_get_the_pictures_of_each_client(shared):
     alone = torch.stack([augmented(*pair) for pair in zip(own, KEYS, strict=True)])
     assert torch.equal(batched, alone)
     assert not torch.equal(alone[0], alone[1])
-
-
-def test_evaluation_augments_nothing_and_needs_no_key():
-    x = pictures(3)
-    assert CropFlip(PAD).eval()(x) is x
 
 
 def test_a_negative_pad_is_refused():

@@ -7,7 +7,6 @@ import pytest
 import torch
 from support import batch_of, tiny_task
 from torch import nn
-from torch.nn import functional as F
 
 from fedlib import models, streams
 from fedlib.engine import ambient, functional
@@ -187,22 +186,6 @@ def test_switchable_normalisation_is_the_golden_one():
     expected = torch.tensor(expected, dtype=torch.float64)
     found = SwitchNorm1d(3).double()(x)
     torch.testing.assert_close(found, expected, rtol=0, atol=GOLDEN)
-
-
-@pytest.mark.parametrize("share", range(3))
-def test_each_statistic_alone_is_the_normalisation_of_that_name(share):
-    # Instance, layer and batch normalisation, as torch has them.
-    torch.manual_seed(0)
-    x = torch.randn(4, 3, 5, 5, dtype=torch.float64)
-    norm = SwitchNorm2d(3).double()
-    for shares in (norm.mean_shares, norm.var_shares):
-        shares.data[share] = 1000.0
-    expected = [
-        F.instance_norm(x, eps=EPSILON),
-        F.layer_norm(x, x.shape[1:], eps=EPSILON),
-        F.batch_norm(x, None, None, training=True, eps=EPSILON),
-    ][share]
-    torch.testing.assert_close(norm(x), expected, rtol=0, atol=1e-12)
 
 
 def test_two_dimensional_switchable_normalisation_mixes_the_statistics_by_their_shares():

@@ -9,17 +9,13 @@ import pytest
 import torch
 from conftest import toy_run
 from data_fixtures import made_up_texts
-from support import silently, simulation_of, tiny_task, toy_federation
+from support import tiny_task, toy_federation
 from test_transformer import official, tiny  # noqa: F401
 
-from fedlib import files, methods, seals
+from fedlib import files, seals
 from fedlib.engine.device import DeviceData
-from fedlib.engine.solvers import Adam
-from fedlib.engine.task import Task
 from fedlib.errors import ConfigError, DataError
 from fedlib.federation import Federation, Tokens
-from fedlib.models import transformer
-from fedlib.report import metrics
 from fedlib.run.build import build_modules, build_simulation, build_task, weight_files
 from fedlib.workflow.command import run_parser
 
@@ -137,22 +133,6 @@ def test_made_up_texts_are_a_function_of_their_seed():
 def test_made_up_texts_that_make_no_sense_are_refused(change, message):
     with pytest.raises(ConfigError, match=message):
         texts(**change)
-
-
-@pytest.mark.slow
-def test_a_transformer_learns_made_up_texts_from_several_clients():
-    federation = made_up_texts(num_clients=4, train_examples=100, signal=0.5)
-
-    def build():
-        return transformer.build(5, "gpt2-lite", vocabulary=200, max_length=16)
-
-    method = methods.load("fedavg")(task=Task(build), local=Adam(lr=2e-3, batch_size=20, epochs=2))
-    run = simulation_of(method, federation, rounds=6, evaluate_every=6)
-    _, history = silently(run)
-    scores = history.scores[metrics.SERVER]
-    first, last = scores.correct[:, 0] / scores.count[0]
-    # Chance is 0.2, with a deviation of 0.018 over 500 examples.
-    assert first < 0.4 and last > 0.6
 
 
 # -- declared models, and weights of each module ---------------------------------------------------

@@ -4,14 +4,10 @@ import math
 
 import pytest
 import torch
-from data_fixtures import made_up_texts
 from safetensors.torch import save
-from support import EXECUTORS, assert_close, cohort_of, sgd
 from torch import nn
 
-from fedlib import methods, tree
 from fedlib.data import downloads
-from fedlib.engine.graphs import Graphs
 from fedlib.engine.task import Batch, Task
 from fedlib.errors import ConfigError, DataError
 from fedlib.models import transformer
@@ -295,34 +291,6 @@ def test_its_cost_is_that_of_its_matrix_products(layout):
 
 
 # -- executors --------------------------------------------------------------------------------
-
-
-def federation(**changes):
-    """Uneven batches of made-up texts, so that waves are padded."""
-    sizes = {"num_clients": 3, "train_examples": 7, "test_examples": 3, "length": 6}
-    server = {"server_train": 8, "server_val": 4, "server_test": 6, "probe": 4}
-    words = {"vocabulary": WORDS, "own_words": 4, "shortest": 2}
-    return made_up_texts(**{**sizes, **server, **words, **changes})
-
-
-@every_layout
-def test_every_executor_trains_the_same_transformer(layout):
-    task, data = task_of(layout, classes=5, dropout=0.2), federation()
-    method = methods.load("fedem")(task=task, local=sgd(), num_experts=2)
-    start, graphs = method.init(data.num_clients, 0), Graphs()
-
-    def trained(executor):
-        state, cohort = start, cohort_of(task, data, executor=executor)
-        for number in range(3):
-            state = method.round(state, cohort.in_round(number))
-        return state
-
-    states = [trained(executor) for executor in (*EXECUTORS, graphs)]
-    for state in states[1:]:
-        assert_close(states[0], state, 1e-10)
-    assert graphs.notes["replays"] > 0
-    moved = tree.sub(tree.leaves(states[0])[:1], tree.leaves(start)[:1])
-    assert tree.sqnorm(moved) > 0
 
 
 def test_a_text_longer_than_the_positions_is_refused():
