@@ -29,7 +29,7 @@ from torch.nn.functional import cross_entropy
 
 from fedlib import methods, tree
 from fedlib.engine.executors import Batched, Loop
-from fedlib.engine.experts import expert_seed, responsibilities
+from fedlib.engine.experts import expert_seed
 from fedlib.engine.graphs import Graphs
 from fedlib.engine.task import Task
 from fedlib.engine.traced import Traced
@@ -332,15 +332,6 @@ def golden_method():
     task = Task(TinyLinear, dtype=torch.float64)
     solver = sgd(lr=0.1, batch_size=3)
     return methods.load("pfedmm")(task=task, local=solver, num_experts=2)
-
-
-def test_posterior_of_section_2_11():
-    losses = torch.tensor([[0.854355, 0.798139, 0.744397], [0.744397, 0.913015, 0.854355]]).double()
-    q = responsibilities(torch.tensor([0.5, 0.5]).double(), losses.T)
-    expected = torch.tensor([0.472538, 0.528688, 0.527462]).double()
-    torch.testing.assert_close(q[:, 0], expected, rtol=0, atol=1e-6)
-    pi = torch.tensor([0.509563, 0.490437]).double()
-    torch.testing.assert_close(q.mean(0), pi, rtol=0, atol=1e-6)
 
 
 @executors

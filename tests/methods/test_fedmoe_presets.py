@@ -12,7 +12,6 @@ from fedlib.engine.solvers import from_spec
 from fedlib.papers.fedmoe import presets
 
 EXPERTS = {"femnist": 5, "cifar10": 5, "sent140": 3, "yelp": 3}
-each_dataset = pytest.mark.parametrize("dataset", presets.SETTINGS)
 
 
 def made(dataset, preset):
@@ -38,16 +37,6 @@ def test_every_preset_trains(dataset, preset):
     state = run(method, with_server(toy_federation(), by_rule=True), rounds=1)
     assert torch.isfinite(state.best.loss)
     assert presets.SETTINGS[dataset].cohort == method.num_routed
-
-
-@each_dataset
-def test_the_papers_preset_is_algorithm_1(dataset):
-    method = made(dataset, "paper")
-    assert method.training_gate == "soft" and method.combine == "probabilities"
-    assert (method.entropy, method.entropy_weight) == ("per_example", 1e-3)
-    assert method.balance_weight == method.l2_weight == 0 and not method.trains_experts
-    assert method.probe == "server" and method.gate_training == "inner" and method.lam == 0.1
-    assert method.main_lam is method.client_lam is None and method.main_solver is None
 
 
 def test_a_cosine_falls_over_all_epochs_of_the_run():
