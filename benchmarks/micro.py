@@ -168,17 +168,21 @@ def start(cores: int) -> dict:
     from benchmarks.contenders import ours
     from fedlib.spec import Run
 
-    spec = Run(
-        federation="bench",
-        label="fedavg",
-        title="FedAvg",
-        method="fedavg",
-        model="emnist_cnn",
-        model_params={"num_classes": 62},
-        rounds=1,
-        local={"solver": "sgd", "lr": LR, "batch_size": 32},
-        participation={"rate": 0.1},
-    ).spec(seed=0)
+    spec = (
+        Run(
+            federation="bench",
+            label="fedavg",
+            title="FedAvg",
+            method="fedavg",
+            model="emnist_cnn",
+            model_params={"num_classes": 62},
+            rounds=1,
+            local={"solver": "sgd", "lr": LR, "batch_size": 32},
+            participation={"rate": 0.1},
+        )
+        .spec(seed=0)
+        .to_json()
+    )
     with tempfile.TemporaryDirectory() as folder:
         file, manifest = Path(folder, "shards.h5"), Path(folder, "manifest.json")
         ours.federation(ITEMS["W1a"]).save(file, manifest)

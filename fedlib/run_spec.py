@@ -1,79 +1,248 @@
-"""The entries of a run's specification, and the names in them.
+"""The specification of a run as a record: its entries, their types, and the names in them.
 
-They are those of `fedlib.spec.Run.spec`, and "data": the digest of the federation's specification
-(`fedlib.seals.spec_digest` of `fedlib.spec.Data.spec`). A tuned run also has "tuned": the digest of
-the specification of its tuning.
-
-This module is not in `fedlib.spec`, because the code of a job must not include the other
-declarations of a paper.
+Its JSON is what a plan gives to the jobs of a run, and what their results contain. This module is
+not in `fedlib.spec`, because the code of a job must not include the other declarations of a paper.
 """
 
 import ast
 import functools
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from types import UnionType
+from typing import Any, NamedTuple, Self, get_args, get_origin, get_type_hints
 
-from fedlib.errors import ConfigError
+from fedlib.errors import ConfigError, shown
 
-RUN_ENTRIES = frozenset(
-    {
-        "class_weights",
-        "data",
-        "evaluate_every",
-        "local",
-        "method",
-        "model",
-        "model_params",
-        "modules",
-        "params",
-        "participation",
-        "precision",
-        "rounds",
-        "seed",
-        "weights",
-    }
-)
-TUNED = "tuned"
 RUNG = 4  # at a rung, after 1 / RUNG of the rounds, 1 / RUNG of the trials go on
 LOOK = re.compile(r"^    look = (.+)", re.MULTILINE)  # in the class of a method
 EVALUATED = ("views", "predictions")  # further entries of the specification of an evaluation
+TUNED, TUNING = "tuned", "tuning"  # further entries of a tuned run, and of its tuning
 
 
-def check(spec: Mapping) -> None:
-    """Raises ConfigError unless the entries of a run are names and tables as they should be."""
-    for entry in ("method", "model"):
-        own = entry == "method" and is_file(spec[entry])
-        if not own and (not isinstance(spec[entry], str) or not re.fullmatch(r"\w+", spec[entry])):
-            raise ConfigError(f"{entry} must be a name, got {spec[entry]!r:.80}")
-    if not isinstance(spec["weights"], str | None):
-        raise ConfigError(f"weights must be a name or null, got {spec['weights']!r:.80}")
-    if not isinstance(spec["data"], str):
-        raise ConfigError(f"data must be the digest of a specification, got {spec['data']!r:.80}")
-    if not isinstance(spec.get(TUNED), str | None):
-        raise ConfigError(f"tuned must be the digest of a tuning, got {spec[TUNED]!r:.80}")
-    for entry in ("local", "model_params", "modules", "params", "participation"):
-        if not isinstance(spec[entry], dict):
-            raise ConfigError(f"{entry} must be a JSON object, got {spec[entry]!r:.80}")
-    for place, module in architectures(spec["modules"]).items():
-        if not isinstance(module, dict):
-            raise ConfigError(f"modules: {place!r:.80} must be a JSON object, got {module!r:.80}")
-        if not isinstance(module.get("weights"), str | None):
-            raise ConfigError(f"modules: weights of {place!r:.80} must be a name or null")
+class Architecture(NamedTuple):
+    """A registered model, the keyword arguments of its `build`, and its pretrained weights."""
+
+    model: str
+    params: dict
+    weights: str | None = None
 
 
-def run_roots(stage: str, run: Mapping) -> tuple[str, ...]:
-    """Roots of the code of a job of `stage` that trains or evaluates `run`.
+class Tuning(NamedTuple):
+    """How a run is tuned before its training, see `fedlib.run.tune`.
 
-    Args:
-      run: entries of its specification, at least method, model, modules and participation.
+    Attributes:
+      trials: their number, the first one as declared.
+      rates: [least, most] rate of the local solver.
+      rung: whether most trials stop after a quarter of the rounds.
+      protocol: of the clients' predictions.
+      fixed: names that are not tuned, such as "local.lr".
+      seed: of the split and the trials.
     """
-    further = architectures(run["modules"]).values()
-    names = [f"fedlib.models.{x}" for x in (run["model"], *(one["model"] for one in further))]
-    if run["participation"].get("aggregation") == "gossip":
-        names.append("fedlib.engine.gossip")
-    method = run["method"] if is_file(run["method"]) else f"fedlib.methods.{run['method']}"
-    return f"scripts/{stage}.py", method, *dict.fromkeys(names)
+
+    trials: int
+    rates: tuple[float, ...]
+    rung: bool = False
+    protocol: str = "default"
+    fixed: tuple[str, ...] = ()
+    seed: int = 0
+
+    @property
+    def trainings(self) -> float:
+        """Its cost, in trainings."""
+        return self.trials / RUNG + -(-self.trials // RUNG) if self.rung else self.trials
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What determines the result of a run besides its data and its seed.
+
+    Attributes:
+      method, model: registry names (`fedlib.methods`, `fedlib.models`); a user's method is a file.
+      model_params: keyword arguments of the model's `build`; `in_features` and `num_classes` may be
+        left out, because they follow from the data.
+      rounds: communication rounds.
+      modules: further architectures that the method needs, by the name of its field: {"gate":
+        {"model": "gate_cnn", "params": {...}}}, the fields of an `Architecture`. Where clients have
+        different architectures, a list of these: a client has the one at its number modulo the
+        list's length (`Cohort.in_turn`), unless the method decides otherwise.
+      local: the local solver: {"solver": "sgd", "lr": 0.03, "batch_size": 128, ...}, keyword
+        arguments of the dataclass of that name in `fedlib.engine.solvers`.
+      params: the method's hyper-parameters (its dataclass fields).
+      participation: {"rate": fraction of the seen clients in a round, "aggregation": "damped" or
+        "renormalised"}, and other fields of `fedlib.run.simulate.Course` that are not at their
+        defaults.
+      evaluate_every: rounds between evaluations; round 0 and the last are always evaluated.
+      weights: pretrained weights of `model`, a table of `fedlib.data.downloads`; None for random
+        ones.
+      class_weights: [L] factors of the training loss by label, see `fedlib.engine.task.Task`, or
+        None.
+      precision: of matrix products and convolutions, see `fedlib.engine.task.Task`.
+    """
+
+    method: str
+    model: str
+    rounds: int
+    local: dict
+    model_params: dict = field(default_factory=dict)
+    modules: dict[str, dict | list[dict]] = field(default_factory=dict)
+    params: dict = field(default_factory=dict)
+    participation: dict = field(default_factory=lambda: {"rate": 1.0, "aggregation": "damped"})
+    evaluate_every: int = 1
+    weights: str | None = None
+    class_weights: tuple[float, ...] | None = None
+    precision: str = "float32"
+
+    @property
+    def architecture(self) -> Architecture:
+        """That of the model."""
+        return Architecture(self.model, self.model_params, self.weights)
+
+    @property
+    def further(self) -> dict[str, Architecture | tuple[Architecture, ...]]:
+        """Those of `modules`, by name; a list becomes a tuple.
+
+        Raises:
+          ConfigError: for a module that has not the fields of an `Architecture`.
+        """
+        return {
+            name: tuple(_architecture(f"{name}[{i}]", one) for i, one in enumerate(module))
+            if isinstance(module, list | tuple)
+            else _architecture(name, module)
+            for name, module in self.modules.items()
+        }
+
+    @property
+    def architectures(self) -> dict[str, Architecture]:
+        """Those of `modules`, by their place in the declaration, "gate" or "large[1]"."""
+        places = {}
+        for name, one in self.further.items():
+            several = not isinstance(one, Architecture)
+            places |= {f"{name}[{i}]": x for i, x in enumerate(one)} if several else {name: one}
+        return places
+
+    def pretrained(self) -> tuple[str, ...]:
+        """Names of all pretrained weights: those of the model, then those of the modules."""
+        names = (self.weights, *(one.weights for one in self.architectures.values()))
+        return tuple(dict.fromkeys(filter(None, names)))
+
+    def roots(self, stage: str) -> tuple[str, ...]:
+        """Roots of the code of a job of `stage` that trains or evaluates the run."""
+        models = (self.model, *(one.model for one in self.architectures.values()))
+        names = [f"fedlib.models.{model}" for model in models]
+        if self.participation.get("aggregation") == "gossip":
+            names.append("fedlib.engine.gossip")
+        method = self.method if is_file(self.method) else f"fedlib.methods.{self.method}"
+        return f"scripts/{stage}.py", method, *dict.fromkeys(names)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec(Recipe):
+    """The specification of a training, and with further entries of an evaluation or a tuning.
+
+    Attributes:
+      seed: of the training.
+      data: digest of the federation's specification (`fedlib.spec.Data.spec`).
+      tuned: of a tuned run, digest of the specification of its tuning.
+      tuning: of a tuning, the fields of `Tuning` without the seed.
+      views, predictions: of an evaluation, see `fedlib.run.evaluate.final`.
+    """
+
+    seed: int
+    data: str = ""
+    tuned: str | None = None
+    tuning: dict | None = None
+    views: list[list[str]] | None = None
+    predictions: list[str] | None = None
+
+    @classmethod
+    def from_json(cls, entries: Mapping, *more: str) -> Self:
+        """The specification in a JSON object.
+
+        Args:
+          more: names of the further entries that it has.
+
+        Raises:
+          ConfigError: unless it has exactly these entries, of the right types.
+        """
+        needed = {x.name for x in fields(cls)} - {*EVALUATED, TUNED, TUNING} | {*more}
+        missing = sorted(needed - entries.keys())
+        unknown = sorted(entries.keys() - needed - {TUNED})
+        if missing or unknown:
+            raise ConfigError(f"the run specification lacks {missing} and has unknown {unknown}")
+        spec = cls(**entries)
+        check_types("", spec)
+        names = {f"model of {place!r:.80}": x.model for place, x in spec.architectures.items()}
+        names |= {"model": spec.model} | ({} if is_file(spec.method) else {"method": spec.method})
+        for what, name in names.items():
+            if not re.fullmatch(r"\w+", name):
+                raise ConfigError(f"{what} must be a name, got {name!r:.80}")
+        return spec
+
+    def to_json(self) -> dict:
+        """The JSON object of `from_json`."""
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if value is not None or name not in (*EVALUATED, TUNED, TUNING)
+        }
+
+    @property
+    def search(self) -> Tuning:
+        """The `tuning` of a specification that has one."""
+        return Tuning(**(self.tuning or {}))
+
+    def training(self) -> Self:
+        """That of the training in the specification of an evaluation."""
+        return replace(self, **dict.fromkeys(EVALUATED))
+
+    def set(self, values: Mapping[str, Any]) -> Self:
+        """That of an untuned run with other values, each by its entry and name: "local.lr"."""
+        changed: dict[str, Any] = {TUNED: None, TUNING: None}
+        for where, value in values.items():
+            entry, name = where.split(".")
+            changed[entry] = {**changed.get(entry, getattr(self, entry)), name: value}
+        return replace(self, **changed)
+
+
+def _architecture(place: str, module: Any) -> Architecture:
+    named = isinstance(module, dict) and {"model", "params"} <= module.keys()
+    if not (named and module.keys() <= {*Architecture._fields}):
+        must = "must have a model, params, maybe weights"
+        raise ConfigError(f"modules[{place!r:.80}] {must}, got {shown(module)}")
+    one = Architecture(**module)
+    check_types(f"modules[{place!r:.80}].", one)
+    return one
+
+
+def check_types(at: str, record: Any) -> None:
+    """Raise ConfigError, which starts with `at`, for a field of another type than it declares."""
+    for name, hint in get_type_hints(type(record)).items():
+        value = getattr(record, name)
+        if not is_a(value, hint):
+            raise ConfigError(f"{at}{name} must be {in_words(hint)}, got {shown(value)}")
+
+
+def in_words(hint: object) -> str:
+    """A type, for messages."""
+    kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    return " or ".join(x.__name__ if isinstance(x, type) else str(x) for x in kinds)
+
+
+def is_a(value: object, hint: object) -> bool:
+    """Whether a value and its items are of a type; lists count as tuples, and tuples as lists."""
+    if isinstance(hint, UnionType):
+        return any(is_a(value, kind) for kind in get_args(hint))
+    kind, inner = get_origin(hint) or hint, get_args(hint)
+    if kind in (tuple, list) and inner:
+        return isinstance(value, tuple | list) and all(is_a(x, inner[0]) for x in value)
+    if kind is dict and inner:
+        named = isinstance(value, dict) and all(is_a(key, inner[0]) for key in value)
+        return named and all(is_a(x, inner[1]) for x in value.values())
+    if kind is float:
+        return type(value) in (int, float)
+    return isinstance(value, kind) and not (kind is int and type(value) is bool)
 
 
 def is_file(method: str) -> bool:
@@ -110,34 +279,3 @@ def class_of_file(file: str, classes: Iterable[str]) -> str:
 
 def _plain(name: str) -> str:
     return name.replace("_", "").lower()
-
-
-def run_weights(run: Mapping) -> tuple[str, ...]:
-    """Names of the pretrained weights of a run: those of its model, then those of its modules.
-
-    Args:
-      run: entries of its specification, at least weights and modules.
-    """
-    further = architectures(run["modules"]).values()
-    named = [run["weights"], *(module.get("weights") for module in further)]
-    return tuple(dict.fromkeys(filter(None, named)))
-
-
-def of_training(spec: Mapping) -> dict:
-    """The training's part of the specification of an evaluation: all entries but `EVALUATED`."""
-    return {name: value for name, value in spec.items() if name not in EVALUATED}
-
-
-def trainings_worth(tuning: Mapping) -> float:
-    """Cost of a tuning, in trainings; see `fedlib.run.tune`."""
-    trials = tuning["trials"]
-    return trials / RUNG + -(-trials // RUNG) if tuning.get("rung") else trials
-
-
-def architectures(modules: Mapping) -> dict[str, dict]:
-    """The further architectures of a run (`Run.modules`), by their place in the declaration."""
-    found = {}
-    for name, module in modules.items():
-        listed = isinstance(module, list | tuple)
-        found |= {f"{name}[{i}]": m for i, m in enumerate(module)} if listed else {name: module}
-    return found

@@ -28,7 +28,7 @@ def checkout():
 CHECKOUT = checkout()
 sys.path.insert(0, str(CHECKOUT))
 
-from fedlib.run_spec import trainings_worth
+from fedlib.run_spec import Tuning
 from fedlib.errors import BusyError, ConfigError, DataError
 from fedlib.forecast.estimates import NODE_MB, Estimates
 from fedlib.locks import hold_folder
@@ -180,5 +180,5 @@ def minutes(stage):
 
 def tuning_minutes(wildcards, attempt):
     """Resource function: minutes for a tuning, which is many trainings in one job."""
-    times = trainings_worth(PLAN.run(**wildcards).tuning)
+    times = Tuning(**PLAN.run(**wildcards).tuning).trainings
     return ESTIMATES.minutes("train", dict(wildcards.items()), times) * attempt

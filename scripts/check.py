@@ -15,6 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib.errors import ConfigError
+from fedlib.run_spec import TUNING, RunSpec
 from fedlib.workflow import command, own_files, provenance
 
 TRIED: list[str] = []  # users' methods
@@ -52,20 +53,21 @@ def _check(stage: str) -> Callable[[dict], object]:
 
 def _check_run(spec: dict) -> None:
     """Build a run, and try it if its method is a user's: "trial" has what that needs."""
-    from fedlib.run.buildable import check
+    from fedlib.run.check import check
 
-    how = spec.pop("trial", None)
-    built = check(spec)
+    how, groups = spec.pop("trial", None), spec.pop("groups", ())
+    run = RunSpec.from_json(spec, *{TUNING} & spec.keys())
+    built = check(run, groups)
     if how:
         from fedlib.forecast import own_trial
 
-        own_trial.check(spec, built, **how)
-        TRIED.append(spec["method"])
+        own_trial.check(run, built, **how)
+        TRIED.append(run.method)
         if extra := sorted(
             own_files.loaded(provenance.ROOT).keys() - {*provenance.closure(*TRIED)}
         ):
             raise ConfigError(
-                f"method {spec['method']} imports {', '.join(extra)} by a computed name, so that "
+                f"method {run.method} imports {', '.join(extra)} by a computed name, so that "
                 "an edit of it would repeat nothing; name it in an import statement"
             )
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib.run_spec import EVALUATED, run_roots
-from fedlib.workflow.command import described, run, run_argument, run_parser
+from fedlib.run_spec import EVALUATED, RunSpec
+from fedlib.workflow.command import described, json_argument, run, run_parser
 
 
 def arguments() -> argparse.Namespace:
@@ -33,10 +33,10 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Parse the command line and evaluate."""
     args = arguments()
-    spec = run_argument(args.spec, *EVALUATED)
+    spec = RunSpec.from_json(json_argument(args.spec), *EVALUATED)
     from fedlib.workflow import gpu, provenance
 
-    roots = run_roots("evaluate", spec)
+    roots = spec.roots("evaluate")
     provenance.check_code(args.code, *roots)
     with gpu.device(args.device, args.gpus) as device:
         from fedlib.run import job
@@ -45,10 +45,9 @@ def main() -> None:
         from fedlib.run.evaluate import evaluate_state
         from fedlib.run.predicted import summarised
         from fedlib.run.spent import Spent
-        from fedlib.run.tuned import trained
 
         spent = Spent()
-        simulation = job.simulation(args, trained(spec, args.history), device)
+        simulation = job.simulation(args, job.trained(spec, args.history), device)
         result = evaluate_state(
             simulation,
             spec,
@@ -60,7 +59,7 @@ def main() -> None:
             spent=spent,
             report=lambda line: print(line, flush=True),
         )
-        result = summarised(result, spec["predictions"])
+        result = summarised(result, spec.predictions)
         result.save(args.out)
         for view, scores in result.scores.items():
             accuracy = scores.correct[-1].sum() / max(scores.count.sum(), 1)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib.run_spec import run_roots
-from fedlib.workflow.command import Stop, described, run, run_argument, run_parser, tell
+from fedlib.run_spec import RunSpec
+from fedlib.workflow.command import Stop, described, json_argument, run, run_parser, tell
 
 
 def arguments() -> argparse.Namespace:
@@ -38,25 +38,23 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Parse the command line and train."""
     args = arguments()
-    spec = run_argument(args.spec)
+    spec = RunSpec.from_json(json_argument(args.spec))
     # After parsing, so that --help is fast and needs no PyTorch.
-    from fedlib import files, locks
+    from fedlib import locks
     from fedlib.workflow import gpu, provenance
 
-    roots = run_roots("train", spec)
+    roots = spec.roots("train")
     provenance.check_code(args.code, *roots)
     with gpu.device(args.device, args.gpus) as device:
         from fedlib.run import job
         from fedlib.run.checkpoint import Checkpoints
         from fedlib.run.spent import Spent
         from fedlib.run.train import train
-        from fedlib.run.tuned import RAN, to_train
 
-        ran = to_train(spec, args.choice)
+        ran = job.apply_choice(spec, args.choice)
         simulation = job.simulation(args, ran, device)
-        manifest = files.digest(args.manifest)
-        stamp = {"spec": ran, "code": provenance.code_digest(*roots), "manifest": manifest}
-        stamp["weights"] = job.weights(args)
+        code = provenance.code_digest(*roots)
+        stamp = job.stamp(args, ran, code)
         checkpoints = Checkpoints(args.checkpoints, stamp, every=args.checkpoint_every)
         checkpoints.spent = Spent(checkpoints.used())
         lock = args.checkpoints / "lock"
@@ -66,8 +64,8 @@ def main() -> None:
             started = time.monotonic()
             print(_headline(args, ran, simulation, device), flush=True)
             chosen = [args.choice] if args.choice else []
-            record = job.record(args, simulation, device, stamp["code"], *chosen)
-            record |= {RAN: ran} if chosen else {}
+            record = job.record(args, simulation, device, code, *chosen)
+            record |= {job.RAN: ran.to_json()} if chosen else {}
             train(
                 simulation,
                 spec,
@@ -83,12 +81,12 @@ def main() -> None:
         provenance.assert_covered(*roots)
 
 
-def _headline(args: argparse.Namespace, spec: dict, simulation, device: str) -> str:
+def _headline(args: argparse.Namespace, spec: RunSpec, simulation, device: str) -> str:
     seen, unseen = (len(simulation.federation.ids(group)) for group in ("seen", "unseen"))
     return (
-        f"{spec['method']} on {args.shards}: {spec['model']}, "
-        f"{seen} seen and {unseen} unseen clients, {spec['rounds']} rounds, "
-        f"seed {spec['seed']}, {device}, {simulation.executor.name}, pid {os.getpid()}"
+        f"{spec.method} on {args.shards}: {spec.model}, "
+        f"{seen} seen and {unseen} unseen clients, {spec.rounds} rounds, "
+        f"seed {spec.seed}, {device}, {simulation.executor.name}, pid {os.getpid()}"
     )
 
 

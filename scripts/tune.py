@@ -10,8 +10,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib.run_spec import run_roots
-from fedlib.workflow.command import Stop, described, run, run_argument, run_parser, tell
+from fedlib.run_spec import TUNING, RunSpec
+from fedlib.workflow.command import Stop, described, json_argument, run, run_parser, tell
 
 
 def arguments() -> argparse.Namespace:
@@ -28,15 +28,15 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Parse the command line and tune."""
     args = arguments()
-    spec = run_argument(args.spec, "tuning")
+    spec = RunSpec.from_json(json_argument(args.spec), TUNING)
     # After parsing, so that --help is fast and needs no PyTorch.
     from fedlib import locks
     from fedlib.workflow import gpu, provenance
 
-    roots = run_roots("tune", spec)
+    roots = spec.roots("tune")
     provenance.check_code(args.code, *roots)
     with gpu.device(args.device, args.gpus) as device:
-        from fedlib.run.tuning import tune
+        from fedlib.run.tune import tune
 
         lock, succeed = args.checkpoints / "lock", args.code is not None
         what = str(args.trials.parent)

@@ -138,9 +138,15 @@ def published() -> Iterator[tuple[str, str]]:
 def declared_by(paper: Paper) -> Iterator[tuple[str, str]]:
     """Data, runs and exhibits of a paper at one scale."""
     shown = {**paper.tables, **paper.figures}
+    trained = [r.spec(0).to_json() for r in paper.runs]
+    for spec in trained:
+        del spec["data"]  # which the part of the data has
     parts = {
         "data": [[data.name, data.per_seed, data.spec()] for data in paper.data],
-        "runs": [[r.federation, r.label, paper.seeds_of(r), r.spec(0)] for r in paper.runs],
+        "runs": [
+            [r.federation, r.label, paper.seeds_of(r), spec]
+            for r, spec in zip(paper.runs, trained, strict=True)
+        ],
         "exhibits": [
             [name, x.kind, x.labels, x.federations, x.published, x.params]
             for name, x in shown.items()

@@ -34,7 +34,7 @@ RUN = spec.Run(
     participation={"rate": 0.7, "aggregation": "damped"},
     evaluate_every=10,
 )
-SPEC = RUN.spec(seed=3) | {"data": spec_digest({})}
+SPEC = RUN.spec(3, spec_digest({})).to_json()
 
 
 def options(folder, run_spec=SPEC, **changes):

@@ -39,7 +39,7 @@ from fedlib.engine.waves import Work
 from fedlib.errors import SHOWN, ConfigError
 from fedlib.federation import Federation, Split
 from fedlib.models.layers.random import Dropout
-from fedlib.run.fitting import tasks_of
+from fedlib.run.build import tasks_of
 from fedlib.run.simulate import Simulation
 
 

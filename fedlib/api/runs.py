@@ -26,11 +26,12 @@ from fedlib.fields import typed
 from fedlib.files import digest
 from fedlib.methods.base import Method
 from fedlib.results import RunResult
-from fedlib.run import build, fitting, hooks, trial
-from fedlib.run.build import SENSELESS, build_simulation
+from fedlib.run import build, hooks, trial
+from fedlib.run.build import SENSELESS, build_simulation, tasks_of
 from fedlib.run.checkpoint import load_tensors, restore
-from fedlib.run.fitting import tasks_of
+from fedlib.run.job import trained
 from fedlib.run.simulate import Course, Simulation
+from fedlib.run_spec import RunSpec
 
 A_RUN = "results/demo/runs/pfedmm/digits/fedem/seed1234"
 
@@ -144,7 +145,7 @@ def open_run(
     federation = Federation.load(manifest.with_suffix(".h5"), manifest)
     with process.threads.number(None):
         simulation = build_simulation(
-            history.spec,
+            trained(RunSpec.from_json(history.spec), folder / "history.h5"),
             federation,
             device=device,
             executor=executor,
@@ -269,7 +270,7 @@ def _made(kind: type[Method], given: Mapping, data: Federation, settings: Mappin
     with _in_one_line(f"{kind.__name__}: "):
         made = kind(**{**given, **further})
         hooks.check(made)
-    fitting.refuse_gate(made, data)
+    build.refuse_gate(made, data)
     return made
 
 

@@ -14,6 +14,7 @@ from fedlib import files
 from fedlib.cli import arguments
 from fedlib.errors import ConfigError
 from fedlib.forecast.estimates import TIMED, Estimates, Request
+from fedlib.run_spec import RunSpec
 from fedlib.spec import Data, Paper, RunName
 from fedlib.spec.exhibits import Exhibit
 from fedlib.workflow import cells, config, freshness, gpu
@@ -54,7 +55,7 @@ def list_requests(plan: Plan) -> list[Request]:
         }
         found[name] = Request(
             name=str(name),
-            spec=json.loads(plan.spec("train", **first)),
+            spec=RunSpec.from_json(json.loads(plan.spec("train", **first))),
             data=plan.data(name.paper, name.federation).spec(0),
             manifest=Path(plan.path("manifest", **first)),
             finished=files,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from fedlib import seals
 from fedlib.environment import memory
-from fedlib.run_spec import trainings_worth
+from fedlib.run_spec import RunSpec, Tuning
 
 TIMED = ("train", "evaluate")  # stages that are estimated
 FACTORS = Path(__file__).with_name("factors.csv")
@@ -48,7 +48,7 @@ class Request(NamedTuple):
 
     Attributes:
       name: "paper/federation/label".
-      spec: of its training, see `fedlib.run_spec`.
+      spec: of its training.
       data: specification of its federation.
       manifest: of its federation, if it has been cut.
       finished: results of the run with another seed, by stage.
@@ -56,7 +56,7 @@ class Request(NamedTuple):
     """
 
     name: str
-    spec: dict
+    spec: RunSpec
     data: dict
     manifest: Path
     finished: Mapping[str, Path]
@@ -113,9 +113,9 @@ class Factor(NamedTuple):
     evaluate: float
     experts: int
 
-    def of(self, stage: str, spec: Mapping) -> float:
+    def of(self, stage: str, spec: RunSpec) -> float:
         """The factor of a run: a mixture of one expert is FedAvg, and each further one adds."""
-        kept, experts = getattr(self, stage), spec["params"].get("num_experts", self.experts)
+        kept, experts = getattr(self, stage), spec.params.get("num_experts", self.experts)
         if self.experts < 2 or type(experts) is not int:
             return kept
         return max(1.0, 1 + (kept - 1) * (experts - 1) / (self.experts - 1))
@@ -145,16 +145,15 @@ def factors(path: Path = FACTORS) -> dict[str, Factor]:
         }
 
 
-def estimated(spec: Mapping, size: DataSize, speed: Speed) -> dict[str, Estimate]:
+def estimated(spec: RunSpec, size: DataSize, speed: Speed) -> dict[str, Estimate]:
     """The costs of the jobs of a run -> {"train": Estimate, "evaluate": Estimate}
 
     A method without kept trainings, such as a user's own, counts as FedAvg.
     """
-    factor = factors().get(spec["method"], Factor(1.0, 1.0, 0))
-    evaluations = 1 + -(-spec["rounds"] // spec["evaluate_every"])
+    factor = factors().get(spec.method, Factor(1.0, 1.0, 0))
+    evaluations = 1 + -(-spec.rounds // spec.evaluate_every)
     work = {
-        "train": spec["rounds"] * examples_of_round(spec, size)
-        + SCORED * evaluations * size.scored,
+        "train": spec.rounds * examples_of_round(spec, size) + SCORED * evaluations * size.scored,
         "evaluate": size.trained + SCORED * size.scored,
     }
     memory = megabytes(spec, size, speed), card_megabytes(spec, size, speed)
@@ -164,27 +163,27 @@ def estimated(spec: Mapping, size: DataSize, speed: Speed) -> dict[str, Estimate
     }
 
 
-def examples_of_round(spec: Mapping, size: DataSize) -> float:
+def examples_of_round(spec: RunSpec, size: DataSize) -> float:
     """Examples of FedAvg's clients in a round, with repeats."""
-    local, each = spec["local"], size.trained / max(size.clients, 1)
+    local, each = spec.local, size.trained / max(size.clients, 1)
     if local.get("steps"):
         each = local["steps"] * min(local["batch_size"], each)
-    return size.clients * spec["participation"].get("rate", 1.0) * each * local.get("epochs", 1)
+    return size.clients * spec.participation.get("rate", 1.0) * each * local.get("epochs", 1)
 
 
-def megabytes(spec: Mapping, size: DataSize, speed: Speed) -> float:
+def megabytes(spec: RunSpec, size: DataSize, speed: Speed) -> float:
     """Memory of a job: data, models of the server and of a client, and one for each client."""
-    models = FLOAT_BYTES * speed.numbers * spec["params"].get("num_experts", 1)
+    models = FLOAT_BYTES * speed.numbers * spec.params.get("num_experts", 1)
     room = ROOM_SHARE * memory() / (os.cpu_count() or 1)
     kept = min(room, 2 * FLOAT_BYTES * speed.numbers * size.owners)
     return round(BASE_MB + (size.size + 2 * COPIES * models + kept) / 1e6, 1)
 
 
-def card_megabytes(spec: Mapping, size: DataSize, speed: Speed) -> float:
+def card_megabytes(spec: RunSpec, size: DataSize, speed: Speed) -> float:
     """Memory of a job on a GPU: CUDA, data, and all clients of a round at once."""
-    experts, local = spec["params"].get("num_experts", 1), spec["local"]
+    experts, local = spec.params.get("num_experts", 1), spec.local
     model = max(1, FLOAT_BYTES * speed.numbers * experts)
-    clients = size.clients * spec["participation"].get("rate", 1.0)
+    clients = size.clients * spec.participation.get("rate", 1.0)
     clients = max(1, min(clients, CARD_PART / model))
     momenta = MOMENTA.get(local.get("solver"), 1 if local.get("momentum") else 0)
     models = CARD_COPIES * (1 + momenta) * clients * model
@@ -244,8 +243,9 @@ class Estimates:
         if train is None or evaluate is None:
             return None
         # Trials that are chosen by a further protocol are evaluated with it.
-        evaluations = tuning["trials"] * (tuning.get("protocol", "default") != "default")
-        return train.seconds * trainings_worth(tuning) + evaluate.seconds * evaluations
+        how = Tuning(**(tuning or {}))
+        evaluations = how.trials * (how.protocol != "default")
+        return train.seconds * how.trainings + evaluate.seconds * evaluations
 
     def megabytes(self, stage: str, wildcards: Mapping) -> int:
         """Megabytes to request from a scheduler."""

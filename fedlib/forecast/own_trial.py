@@ -1,6 +1,7 @@
 """The trial of a user's method (`fedlib.run.trial`) before there are data, on made-up examples."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,18 +10,19 @@ from fedlib.data.sizes import Sizes, sizes
 from fedlib.environment import ROOT
 from fedlib.errors import ConfigError, DataError, of_file
 from fedlib.federation import CLIENTS, GROUPS, SPLITS, Federation, Split, Tokens
-from fedlib.run import build, fitting, trial
+from fedlib.run import build, trial
+from fedlib.run_spec import RunSpec
 
 TRAIN, SCORED = (10, 7), 4  # examples of clients in turn, and of each in other splits
 FEWEST = 3  # clients of a group; a client for each architecture, if there are more
 SLOW = 1e-6  # learning rate that diverges on no examples
 
 
-def check(spec: dict, built: Any, data: dict, raw: str) -> None:
+def check(spec: RunSpec, built: Any, data: dict, raw: str) -> None:
     """Try a run of a user's method.
 
     Args:
-      spec: from `fedlib.spec.Run.spec`.
+      spec: of the run.
       built: the method, without values. A very large model is not tried before its job.
       data: specification of its federation.
       raw: the folder data/raw, see `fedlib.data.sizes.sizes`.
@@ -28,25 +30,25 @@ def check(spec: dict, built: Any, data: dict, raw: str) -> None:
     Raises:
       ConfigError: for what `fedlib.run.trial.check` refuses, and for errors in the user's file.
     """
-    if any(task.is_heavy for task in fitting.tasks_of(built)):
+    if any(task.is_heavy for task in build.tasks_of(built)):
         return
     try:
         owned = sizes(data, raw)
     except (ConfigError, DataError):  # told by the check of the federation, or by its job
         return
-    spec = fitting.completed(spec, fitting.Shapes(tuple(owned.shape), owned.num_classes))
+    few, data = _few(spec), _few_owners(spec, owned)
     try:
-        trial.check(build.build_simulation(_few(spec), _few_owners(spec, owned), executor="loop"))
+        trial.check(build.build_simulation(few, data, executor="loop", weights=None))
     except (ConfigError, DataError):
         raise
     except Exception as error:  # a user's code may raise anything
-        raise of_file(error, str(ROOT / spec["method"]), spec["method"]) from error
+        raise of_file(error, str(ROOT / spec.method), spec.method) from error
 
 
-def _few_owners(spec: dict, sizes: Sizes) -> Federation:
+def _few_owners(spec: RunSpec, sizes: Sizes) -> Federation:
     """A federation with shapes, groups and splits of `sizes`, but few owners."""
-    modules = [module for module in spec["modules"].values() if isinstance(module, list | tuple)]
-    clients = max([FEWEST, *map(len, modules)])
+    listed = [len(one) for one in spec.modules.values() if isinstance(one, list | tuple)]
+    clients = max([FEWEST, *listed])
     groups = [group for group in GROUPS if group in sizes.group]
     owners = [group for group in groups for _ in range(clients if group in CLIENTS else 1)]
     counts = {}
@@ -90,20 +92,13 @@ def make_up(like: Any, owners: Sequence[str], counts: Mapping[str, Sequence[int]
     )
 
 
-def _few(spec: dict) -> dict:
-    """The run with all clients in its round, random weights and small learning rates."""
-    course = {k: v for k, v in spec["participation"].items() if k not in ("rate", "selection")}
+def _few(spec: RunSpec) -> RunSpec:
+    """The run with all clients in its round, and small learning rates."""
+    course = {k: v for k, v in spec.participation.items() if k not in ("rate", "selection")}
     if course.get("aggregation") == "gossip":
         course |= {"edge_probability": 1.0, "mixing": "metropolis"}
-    modules = {
-        name: [{**one, "weights": None} for one in module]
-        if isinstance(module, list | tuple)
-        else {**module, "weights": None}
-        for name, module in spec["modules"].items()
-    }
-    slow = {name: _slow(spec[name]) for name in ("local", "params")}
-    return {**spec, "weights": None, "modules": modules, **slow,
-            "participation": {"rate": 1.0, **course}}  # fmt: skip
+    slow = {"local": _slow(spec.local), "params": _slow(spec.params)}
+    return replace(spec, **slow, participation={"rate": 1.0, **course})
 
 
 def _slow(settings: dict) -> dict:

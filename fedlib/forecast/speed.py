@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib import models, seals
+from fedlib import seals
 from fedlib.data import sizes
 from fedlib.engine import ambient
 from fedlib.engine.choice import choose
@@ -25,14 +25,16 @@ from fedlib.files import digest
 from fedlib.forecast.estimates import DataSize, Estimate, Request, Speed, estimated
 from fedlib.forecast.own_trial import make_up
 from fedlib.results import opened
-from fedlib.run import build, fitting
+from fedlib.run import build
 from fedlib.run.cost import Operations
+from fedlib.run_spec import RunSpec
 
 TELL_EVERY = 10  # seconds between lines of progress
 # Seconds of a timed round: if one takes less, the next has more examples. One without a whole batch
 # must take longer, because the update of the parameters is a large part of it.
 ENOUGH, PLENTY = 0.1, 1.0
 GROWTH = 4
+OF_MODEL = ("model", "model_params", "precision", "class_weights")  # entries of a run
 MOST_CLIENTS = 32  # in a timed round
 MOST_STEPS = 4  # of a client
 # Most parameters of a model that is tried, which takes a dozen times their memory. The operations
@@ -91,9 +93,9 @@ def _estimated(request: Request, known: dict, where: dict, raw: str) -> dict[str
         *_find(known["sizes"], [data, cut], lambda: size_of(data, request.manifest, raw))
     )
     facts = {
-        **{name: spec[name] for name in ("model", "model_params", "precision", "class_weights")},
+        **{name: getattr(spec, name) for name in OF_MODEL},
         **{name: getattr(size, name) for name in ("shape", "dtype", "num_classes")},
-        "batch_size": spec["local"]["batch_size"],
+        "batch_size": spec.local["batch_size"],
         "round": round_of(spec, size),
         "executor": request.executor,
         **where,
@@ -145,31 +147,31 @@ def size_of(data: dict, manifest: Path, raw: str) -> DataSize:
     )
 
 
-def round_of(spec: dict, size: DataSize) -> tuple[int, int]:
+def round_of(spec: RunSpec, size: DataSize) -> tuple[int, int]:
     """(clients, examples of each) of the largest round that is timed, as powers of two."""
-    clients = size.clients * spec["participation"].get("rate", 1.0)
+    clients = size.clients * spec.participation.get("rate", 1.0)
     examples = size.trained / max(size.clients, 1)
-    most = MOST_CLIENTS, MOST_STEPS * spec["local"]["batch_size"]
+    most = MOST_CLIENTS, MOST_STEPS * spec.local["batch_size"]
     near = [2 ** round(np.log2(max(x, 2))) for x in (clients, examples)]
     return min(most[0], near[0]), max(2, min(most[1], near[1]))
 
 
-def speed_of(spec: dict, size: DataSize, *, device: str, executor: str) -> Speed:
+def speed_of(spec: RunSpec, size: DataSize, *, device: str, executor: str) -> Speed:
     """FedAvg's speed with the model of a run.
 
     Raises:
       _UnfitError: for a model that cannot be tried on such examples.
     """
-    shapes, largest = fitting.Shapes(tuple(size.shape), size.num_classes), round_of(spec, size)
-    local = {"solver": "sgd", "lr": SLOW, "batch_size": spec["local"]["batch_size"]}
-    plain = {"method": "fedavg", "params": {}, "modules": {}, "participation": {}, "local": local}
-    spec = fitting.completed({**spec, **plain, "weights": None, "rounds": 1}, shapes)
+    shapes, largest = build.Shapes(tuple(size.shape), size.num_classes), round_of(spec, size)
+    local = {"solver": "sgd", "lr": SLOW, "batch_size": spec.local["batch_size"]}
+    plain = {"params": {}, "modules": {}, "participation": {}, "local": local, "weights": None}
+    spec = replace(spec, method="fedavg", rounds=1, **plain)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        build.build_task(spec)  # says what is wrong with the model's arguments
+        task = build.build_task(spec, shapes)  # says what is wrong with the model's arguments
         with torch.device("meta"):
-            module = models.load(spec["model"]).build(**spec["model_params"])
+            module = task.build()
         numbers = sum(weights.numel() for weights in module.parameters())
         is_large = numbers > LARGEST
         operations, *kept = counted(module, size) if is_large or device == "cuda" else (0, 0, 0)
@@ -199,7 +201,7 @@ def _growing(
 
 
 def _seconds(
-    spec: dict, size: DataSize, device: str, executor: str, clients: int, each: int
+    spec: RunSpec, size: DataSize, device: str, executor: str, clients: int, each: int
 ) -> float:
     """Seconds of a round of FedAvg."""
     federation = make_up(size, ["seen"] * clients, {"train": [each] * clients})

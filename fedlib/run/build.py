@@ -1,16 +1,22 @@
-"""Builds a run from its declaration: method, model and solver from JSON."""
+"""Builds a run from its specification: its models, its method, its course.
 
-from collections.abc import Sequence
+Sizes that follow from the data, `in_features` and `num_classes`, may be left out of a declaration;
+models that do not fit the data are refused.
+"""
+
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 
-from fedlib import methods, models, seals
+from fedlib import draws, methods, models, seals
 from fedlib.engine import solvers
 from fedlib.engine.choice import choose
 from fedlib.engine.device import DeviceData
@@ -19,103 +25,180 @@ from fedlib.errors import ConfigError, DataError, shown
 from fedlib.federation import Federation
 from fedlib.files import digest
 from fedlib.methods.base import Method
-from fedlib.run import fitting, hooks
+from fedlib.run import hooks
 from fedlib.run.simulate import Course, Simulation
-from fedlib.run_spec import run_weights
+from fedlib.run_spec import Architecture, RunSpec
 
 # Errors of models, methods and PyTorch about invalid arguments.
 SENSELESS = (KeyError, OverflowError, RuntimeError, TypeError, ValueError)
+SIZES = ("in_features", "num_classes")
 Weights = dict[str, Path]  # files of pretrained weights, by their name in declarations
 
 
-def build_task(spec: dict, device: str = "cpu", weights: Weights | None = None) -> Task:
-    """The task of a run specification (`fedlib.spec.Run.spec`), on `device`.
+class Shapes(NamedTuple):
+    """The sizes that a model needs to know of its data.
+
+    Attributes:
+      inputs: shape of an input.
+      num_classes: L.
+    """
+
+    inputs: tuple[int, ...] = (1,)
+    num_classes: int = 2
+
+    @classmethod
+    def of(cls, federation: Federation) -> Self:
+        """Those of a federation."""
+        return cls(tuple(federation.x.shape[1:]), federation.num_classes)
+
+    def complete(self, build: Callable, params: Mapping, sizes: Sequence[str]) -> dict[str, Any]:
+        """Arguments of a model's `build`, with those of `sizes` that it needs and lacks."""
+        known = {"in_features": math.prod(self.inputs), "num_classes": self.num_classes}
+        takes = inspect.signature(build).parameters
+        needed = [name for name in sizes if name in takes and takes[name].default is inspect._empty]
+        return {**{name: known[name] for name in needed}, **params}
+
+
+UNKNOWN = Shapes()  # stand-in before the data exist
+
+
+def build_simulation(
+    spec: RunSpec,
+    federation: Federation,
+    *,
+    device: str = "cpu",
+    executor: str = "auto",
+    weights: Sequence[Path] | None = (),
+) -> Simulation:
+    """The run of a specification, ready to start on `federation`.
 
     Args:
-      weights: files of the run's pretrained weights, see `weight_files`.
+      weights: receipts of the pretrained weights of the run's model and modules; None to start
+        from random ones.
+
+    Raises:
+      ConfigError: if an entry of `spec` or the executor is unknown or invalid, or does not fit the
+        federation.
+      DataError: if there is no client to train, or a file of weights is missing or changed.
+    """
+    if len(federation.ids("seen")) == 0:
+        raise DataError("the federation has no seen clients: nobody to train")
+    files = None if weights is None else weight_files(spec, weights)
+    shapes = Shapes.of(federation)
+    task = build_task(spec, shapes, device, files)
+    set_precision(task)
+    method = build_method(spec, task, shapes, files)
+    for each in tasks_of(method):
+        _check_tokens(each, federation)
+    _refuse_misfit(spec, task, federation)
+    refuse_gate(method, federation)
+    course = build_course(spec)
+    try:
+        data = DeviceData(federation, task.dtype, task.device)
+        return Simulation(method, data, course, choose(executor, tasks_of(method)))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(_text(error)) from error
+
+
+def build_task(
+    spec: RunSpec,
+    shapes: Shapes = UNKNOWN,
+    device: str = "cpu",
+    weights: Weights | None = None,
+    make: Callable[..., Task] = Task,
+) -> Task:
+    """The task of a run's model, on `device`.
+
+    Args:
+      shapes: of the data.
+      weights: files of the run's pretrained weights, see `weight_files`; None to load none.
+      make: makes a task of its fields.
 
     Raises:
       ConfigError: for an unknown model or argument, or weights that the model cannot use.
     """
-    try:
-        model = models.load(spec["model"])
-        return Task(
-            lambda: model.build(**spec["model_params"]),
-            device=torch.device(device),
-            pretrained=_pretrained(model, spec["weights"], weights),
-            class_weights=class_weights(
-                spec["class_weights"], spec["model_params"].get("num_classes", 0)
-            ),
-            precision=spec["precision"],
-        )
-    except SENSELESS as error:
-        raise ConfigError(f"model {spec['model']}: {_text(error)}") from error
+    make = partial(make, precision=spec.precision, device=torch.device(device))
+    return _task("model", spec.architecture, shapes, SIZES, weights, make, spec.class_weights)
 
 
-def build_modules(
-    spec: dict, task: Task, weights: Weights | None = None
-) -> dict[str, Task | tuple[Task, ...]]:
-    """The further architectures of a run, on the device and in the precision of `task` -> by name.
+def build_method(
+    spec: RunSpec,
+    task: Task,
+    shapes: Shapes = UNKNOWN,
+    weights: Weights | None = None,
+    make: Callable[..., Task] = Task,
+) -> Method:
+    """The method of a run; its further architectures are on the device of `task`.
 
-    A declared list, of which every client has one architecture, becomes a tuple.
+    Lists of architectures, of which a client has one, get both sizes that they omit. Others get
+    only `in_features`, because the classes of a gate are experts.
 
     Raises:
-      ConfigError: for an unknown model or argument, or weights that a model cannot use.
+      ConfigError: for an unknown or invalid method, solver, model or argument.
     """
+    make = partial(make, dtype=task.dtype, device=task.device, precision=task.precision)
 
-    def build(where: str, module: dict) -> Task:
-        try:
-            if not {"model", "params"} <= module.keys() <= {"model", "params", "weights"}:
-                raise ValueError(f"it has a model, params, maybe weights, got {sorted(module)}")
-            model = models.load(module["model"])
-            return Task(
-                partial(model.build, **module["params"]),
-                dtype=task.dtype,
-                device=task.device,
-                pretrained=_pretrained(model, module.get("weights"), weights),
-                precision=task.precision,
-            )
-        except SENSELESS as error:
-            raise ConfigError(f"module {where}: {_text(error)}") from error
+    def module(where: str, one: Architecture, *sizes: str) -> Task:
+        return _task(f"module {where}:", one, shapes, sizes, weights, make)
 
-    return {
-        name: tuple(build(f"{name}[{i}]", one) for i, one in enumerate(module))
-        if isinstance(module, list | tuple)
-        else build(name, module)
-        for name, module in spec["modules"].items()
+    modules = {
+        name: module(name, one, "in_features")
+        if isinstance(one, Architecture)
+        else tuple(module(f"{name}[{i}]", each, *SIZES) for i, each in enumerate(one))
+        for name, one in spec.further.items()
     }
+    try:
+        kind = methods.load(spec.method)
+        known = {field.name for field in fields(kind)} - {"task", "local"}
+        for what, given in (("hyper-parameters", spec.params), ("modules", modules)):
+            unknown = sorted(given.keys() - known)
+            if unknown:
+                raise ValueError(f"unknown {what} {unknown}; it takes {sorted(known)}")
+        method = kind(task=task, local=solvers.from_spec(spec.local), **modules, **spec.params)
+        hooks.check(method)
+        return method
+    except SENSELESS as error:
+        raise ConfigError(f"method {spec.method}: {_text(error)}") from error
 
 
-def weight_files(spec: dict, receipts: Sequence[Path]) -> Weights:
-    """The files of a run's pretrained weights, by name; checks their checksums.
+def build_course(spec: RunSpec) -> Course:
+    """The course of a run: number of rounds, participation and evaluations.
+
+    Raises:
+      ConfigError: for an unknown or invalid argument.
+    """
+    own = {"rounds": spec.rounds, "seed": spec.seed, "evaluate_every": spec.evaluate_every}
+    try:
+        return Course(**own, **spec.participation)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"course: {_text(error)}") from error
+
+
+def _task(
+    what: str,
+    architecture: Architecture,
+    shapes: Shapes,
+    sizes: Sequence[str],
+    weights: Weights | None,
+    make: Callable[..., Task],
+    factors: Sequence[float] | None = None,
+) -> Task:
+    """The task of an architecture, called `what` in errors.
 
     Args:
-      receipts: of their downloads, in any order.
-
-    Raises:
-      ConfigError: unless these are the receipts of the weights that the run declares.
-      DataError: for a receipt whose file is missing or changed.
+      sizes: names of the arguments that may be left out.
+      factors: class weights.
     """
-    files = {_receipt(receipt)[0]: receipt for receipt in receipts}
-    asked = run_weights(spec)
-    if {*asked} != {*files} or len(files) != len(receipts):
-        given = ", ".join(map(str, receipts)) or "none"
-        raise ConfigError(
-            f"the run asks for weights {', '.join(map(repr, asked)) or 'of nothing'}, --weights "
-            f"is {given}"
+    try:
+        model = models.load(architecture.model)
+        params = shapes.complete(model.build, architecture.params, sizes)
+        return make(
+            partial(model.build, **params),
+            pretrained=_pretrained(model, architecture.weights, weights),
+            class_weights=class_weights(factors, params.get("num_classes", 0)),
         )
-    return {name: verified_file(receipt) for name, receipt in files.items()}
-
-
-def _pretrained(model: ModuleType, name: str | None, weights: Weights | None) -> Params:
-    """Parameters of `model` from the file of the weights `name`; {} for None."""
-    if name is None:
-        return {}
-    if not hasattr(model, "pretrained"):
-        raise ValueError(f"it cannot start from the weights {name!r}: it has no name map for any")
-    if name not in (weights or {}):
-        raise ValueError(f"the file of the weights {name!r} is not given")
-    return model.pretrained(weights[name])
+    except SENSELESS as error:
+        raise ConfigError(f"{what} {architecture.model}: {_text(error)}") from error
 
 
 def class_weights(given: Any, num_classes: int) -> torch.Tensor | None:
@@ -134,80 +217,38 @@ def class_weights(given: Any, num_classes: int) -> torch.Tensor | None:
     return torch.tensor(weights)
 
 
-def build_method(spec: dict, task: Task, weights: Weights | None = None) -> Method:
-    """The method of a run specification; `weights` are as for `build_task`.
-
-    Raises:
-      ConfigError: for an unknown or invalid method, solver or hyper-parameter.
-    """
-    return assemble(spec, task, build_modules(spec, task, weights))
-
-
-def assemble(spec: dict, task: Task, modules: dict[str, Task | tuple[Task, ...]]) -> Method:
-    """As `build_method`, with architectures that are already built."""
-    try:
-        method = methods.load(spec["method"])
-        known = {field.name for field in fields(method)} - {"task", "local"}
-        for what, given in (("hyper-parameters", spec["params"]), ("modules", modules)):
-            unknown = sorted(given.keys() - known)
-            if unknown:
-                raise ValueError(f"unknown {what} {unknown}; it takes {sorted(known)}")
-        solver = solvers.from_spec(spec["local"])
-        made = method(task=task, local=solver, **modules, **spec["params"])
-        hooks.check(made)
-        return made
-    except SENSELESS as error:
-        raise ConfigError(f"method {spec['method']}: {_text(error)}") from error
+def _pretrained(model: ModuleType, name: str | None, weights: Weights | None) -> Params:
+    """Parameters of `model` from the file of the weights `name`; {} for None, or no files."""
+    if name is None:
+        return {}
+    if not hasattr(model, "pretrained"):
+        raise ValueError(f"it cannot start from the weights {name!r}: it has no name map for any")
+    if weights is None:
+        return {}
+    if name not in weights:
+        raise ValueError(f"the file of the weights {name!r} is not given")
+    return model.pretrained(weights[name])
 
 
-def build_simulation(
-    spec: dict,
-    federation: Federation,
-    *,
-    device: str = "cpu",
-    executor: str = "auto",
-    weights: Sequence[Path] = (),
-) -> Simulation:
-    """The run of a specification, ready to start on `federation`.
+def weight_files(spec: RunSpec, receipts: Sequence[Path]) -> Weights:
+    """The files of a run's pretrained weights, by name; checks their checksums.
 
     Args:
-      weights: receipts of the pretrained weights of the run's model and modules.
+      receipts: of their downloads, in any order.
 
     Raises:
-      ConfigError: if an entry of `spec` or the executor is unknown or invalid, or does not fit the
-        federation.
-      DataError: if there is no client to train, or a file of weights is missing or changed.
+      ConfigError: unless these are the receipts of the weights that the run declares.
+      DataError: for a receipt whose file is missing or changed.
     """
-    if len(federation.ids("seen")) == 0:
-        raise DataError("the federation has no seen clients: nobody to train")
-    files = weight_files(spec, weights)
-    spec = fitting.completed(spec, fitting.of(federation))
-    task = build_task(spec, device, files)
-    set_precision(task)
-    method = build_method(spec, task, files)
-    for each in fitting.tasks_of(method):
-        _check_tokens(each, federation)
-    fitting.refuse_misfit(spec, task, federation)
-    fitting.refuse_gate(method, federation)
-    course = build_course(spec)
-    try:
-        data = DeviceData(federation, task.dtype, task.device)
-        return Simulation(method, data, course, choose(executor, fitting.tasks_of(method)))
-    except (TypeError, ValueError) as error:
-        raise ConfigError(_text(error)) from error
-
-
-def build_course(spec: dict) -> Course:
-    """The course of a run: number of rounds, participation and evaluations.
-
-    Raises:
-      ConfigError: for an unknown or invalid argument.
-    """
-    names = ("rounds", "seed", "evaluate_every")
-    try:
-        return Course(**{name: spec[name] for name in names}, **spec["participation"])
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"course: {_text(error)}") from error
+    files = {_receipt(receipt)[0]: receipt for receipt in receipts}
+    asked = spec.pretrained()
+    if {*asked} != {*files} or len(files) != len(receipts):
+        given = ", ".join(map(str, receipts)) or "none"
+        raise ConfigError(
+            f"the run asks for weights {', '.join(map(repr, asked)) or 'of nothing'}, --weights "
+            f"is {given}"
+        )
+    return {name: verified_file(receipt) for name, receipt in files.items()}
 
 
 def _check_tokens(task: Task, federation: Federation) -> None:
@@ -221,6 +262,46 @@ def _check_tokens(task: Task, federation: Federation) -> None:
             f"the model reads texts of up to {vocabulary} tokens, padding {pad}; the federation's "
             f"inputs have {found}; set the model's vocabulary and pad"
         )
+
+
+def _refuse_misfit(spec: RunSpec, task: Task, federation: Federation) -> None:
+    """Raise ConfigError, with the right sizes, for a model that does not fit the federation."""
+    inputs, num_classes = Shapes.of(federation)
+    given = spec.model_params.get("in_features", math.prod(inputs))
+    name, shape = f"model {spec.model}", "x".join(map(str, inputs)) or "1"
+    if given != math.prod(inputs):
+        raise ConfigError(
+            f"{name}: in_features must be {math.prod(inputs)}, as inputs are {shape} numbers, got "
+            f"{given}; it may be left out"
+        )
+    outputs = task.num_outputs
+    if outputs != num_classes and (outputs, num_classes) != (1, 2):
+        raise ConfigError(
+            f"{name}: num_classes must be {num_classes}, as the data have so many, got {outputs}; "
+            "it may be left out"
+        )
+    if task.is_heavy:  # drawing such a model takes seconds, and its first step would fail as well
+        return
+    kind = torch.float32 if federation.tokens is None else torch.int64
+    try:  # with values, because for shapes alone PyTorch imports its compilers, which takes seconds
+        with draws.aside(), torch.no_grad():
+            task.build().eval()(torch.zeros((2, *inputs), dtype=kind))
+    except (IndexError, RuntimeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"{name}: it cannot read inputs of {shape} numbers: {reason}") from error
+
+
+def refuse_gate(method: Method, federation: Federation) -> None:
+    """Raises ConfigError for a gate of another number of inputs than the federation's."""
+    inputs, given = math.prod(Shapes.of(federation).inputs), getattr(method, "gate_features", None)
+    if given not in (None, inputs):
+        raise ConfigError(f"gate_features must be {inputs}, the numbers of an input, got {given}")
+
+
+def tasks_of(method: Method) -> list[Task]:
+    """The architectures in a method's fields: the model, and all further modules."""
+    values = [getattr(method, field.name) for field in fields(method)]
+    return [x for v in values for x in (v if isinstance(v, tuple) else (v,)) if isinstance(x, Task)]
 
 
 def verified_file(receipt: Path) -> Path:

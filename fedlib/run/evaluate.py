@@ -31,7 +31,7 @@ from fedlib.run.scoring import (
 )
 from fedlib.run.settle import settled_state
 from fedlib.run.simulate import Simulation
-from fedlib.run_spec import of_training
+from fedlib.run_spec import RunSpec
 
 FINAL_BYTES = 4 * 2**30  # memory for the models of the clients that are prepared together
 EVERYTHING = View("*", "*", "*")  # pattern that requests all views
@@ -283,7 +283,7 @@ def shared_owners(federation: Federation, ids: np.ndarray) -> np.ndarray:
 
 def evaluate_state(
     simulation: Simulation,
-    spec: dict,
+    spec: RunSpec,
     provenance: dict,
     *,
     state_file: Path,
@@ -318,8 +318,8 @@ def evaluate_state(
         state,
         lambda group: simulation.everyone(group, simulation.course.rounds),
         report,
-        spec["views"],
-        spec["predictions"],
+        spec.views or (),
+        bool(spec.predictions),
         common,
     )
     numbers = measure(simulation, state, result)
@@ -327,16 +327,16 @@ def evaluate_state(
     made = {"state_sha256": history.provenance["state_sha256"], "spent": spent()}
     return replace(
         result,
-        spec=spec,
+        spec=spec.to_json(),
         provenance=provenance | made,
         diagnostics=result.diagnostics | measured,
     )
 
 
-def _history(file: Path, spec: dict, provenance: dict) -> RunResult:
+def _history(file: Path, spec: RunSpec, provenance: dict) -> RunResult:
     """The history of the training; DataError if it has another specification or other shards."""
     history = RunResult.load(file)
-    if history.spec != of_training(spec):
+    if history.spec != spec.training().to_json():
         raise DataError(
             f"{file} was written for another run specification; train again, "
             "or evaluate with the specification it was trained with"

@@ -1,4 +1,8 @@
-"""Common parts of the jobs that train, tune and evaluate a run: the run itself, and its record."""
+"""Common parts of the jobs of a run: its specification, the run itself, and its record.
+
+A tuned run is trained as declared, but with the values that `fedlib.run.tune` chose. The history of
+the run contains that specification.
+"""
 
 import argparse
 from pathlib import Path
@@ -7,12 +11,56 @@ import torch
 
 from fedlib import files, seals
 from fedlib.environment import environment
+from fedlib.errors import DataError
 from fedlib.federation import Federation
+from fedlib.results import RunResult
 from fedlib.run.build import build_simulation
 from fedlib.run.simulate import Simulation
+from fedlib.run_spec import RunSpec
+
+RAN = "ran"  # in the provenance of a history: the specification with which a tuned run was trained
+VALUES, TUNING = "values", "tuning"  # of a choice: values by name, digest of the tuning
 
 
-def simulation(args: argparse.Namespace, spec: dict, device: str) -> Simulation:
+def apply_choice(spec: RunSpec, choice: Path | None) -> RunSpec:
+    """The specification with which to train.
+
+    Args:
+      choice: file of `fedlib.run.tune.tune`; None for a run that is not tuned.
+
+    Raises:
+      DataError: if the choice of a tuned run is missing or belongs to another tuning, or if there
+        is one for a run that is not tuned.
+    """
+    if spec.tuned is None:
+        if choice:
+            raise DataError(f"{choice} is given to a run that is not tuned; leave out --choice")
+        return spec
+    if choice is None:
+        raise DataError("the run is tuned: give what was chosen for it as --choice")
+    found = seals.read_json(choice, has=(VALUES, TUNING))
+    seals.check_spec(choice, found[TUNING], spec.tuned)
+    return spec.set(found[VALUES])
+
+
+def trained(spec: RunSpec, history: Path) -> RunSpec:
+    """The specification with which the run of a history was trained.
+
+    Args:
+      spec: of the run as declared.
+
+    Raises:
+      DataError: if the history of a tuned run does not contain it.
+    """
+    if spec.tuned is None:
+        return spec.training()
+    ran = RunResult.load(history).provenance.get(RAN)
+    if ran is None:
+        raise DataError(f"{history} does not say what was chosen for its run; train it again")
+    return RunSpec.from_json(ran)
+
+
+def simulation(args: argparse.Namespace, spec: RunSpec, device: str) -> Simulation:
     """The run of a command line, with its number of threads.
 
     Args:
@@ -28,17 +76,23 @@ def simulation(args: argparse.Namespace, spec: dict, device: str) -> Simulation:
     return build_simulation(spec, own, device=device, executor=args.executor, weights=args.weights)
 
 
-def federation(args: argparse.Namespace, spec: dict) -> Federation:
+def federation(args: argparse.Namespace, spec: RunSpec) -> Federation:
     """The declared federation of a run; see `simulation`."""
     torch.set_num_threads(args.threads)
     found = Federation.load(args.shards, args.manifest)
-    seals.check_spec(args.manifest, seals.spec_digest(found.spec), spec["data"])
+    seals.check_spec(args.manifest, seals.spec_digest(found.spec), spec.data)
     return found
 
 
 def weights(args: argparse.Namespace) -> dict[str, str]:
     """Digests of the receipts of pretrained weights, by name."""
     return {receipt.stem: files.digest(receipt) for receipt in args.weights}
+
+
+def stamp(args: argparse.Namespace, spec: RunSpec, code: str) -> dict:
+    """What identifies the job that trains or tunes `spec`; `code` is the digest of its code."""
+    manifest = files.digest(args.manifest)
+    return {"spec": spec.to_json(), "code": code, "manifest": manifest, "weights": weights(args)}
 
 
 def record(

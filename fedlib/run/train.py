@@ -6,11 +6,12 @@ from pathlib import Path
 from fedlib.run import recorded
 from fedlib.run.checkpoint import Checkpoints, flatten, save_tensors
 from fedlib.run.simulate import Simulation
+from fedlib.run_spec import RunSpec
 
 
 def train(
     simulation: Simulation,
-    spec: dict,
+    spec: RunSpec,
     provenance: dict,
     *,
     state_file: Path,
@@ -23,10 +24,11 @@ def train(
     tensors = flatten(state)
     sha256 = save_tensors(state_file, tensors)
     method, num_clients = simulation.method, simulation.federation.num_clients
-    found = {
-        "diagnostics": recorded.diagnostics(method, state, num_clients),
-        "by_round": recorded.by_round(method, state),
-    }
-    provenance = {**provenance, "state_sha256": sha256, "spent": checkpoints.spent()}
-    replace(result, spec=spec, provenance=provenance, **found).save(history_file, state_file)
+    replace(
+        result,
+        spec=spec.to_json(),
+        provenance={**provenance, "state_sha256": sha256, "spent": checkpoints.spent()},
+        diagnostics=recorded.diagnostics(method, state, num_clients),
+        by_round=recorded.by_round(method, state),
+    ).save(history_file, state_file)
     checkpoints.clear(last=False)  # needed if the workflow dies before it sees the result

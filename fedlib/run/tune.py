@@ -14,8 +14,9 @@ Source: equal budgets, with the selection as a part of the method, as in DomainB
 Lopez-Paz, ICLR 2021); the rung is one of successive halving (Jamieson and Talwalkar, AISTATS 2016).
 """
 
+import argparse
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -30,16 +31,56 @@ from fedlib.errors import ConfigError, DivergedError
 from fedlib.federation import Federation, Split
 from fedlib.methods.base import LogUniform, OneOf, Tried
 from fedlib.results import RunResult, View
+from fedlib.run import job
+from fedlib.run.build import build_simulation
 from fedlib.run.checkpoint import Checkpoints
 from fedlib.run.evaluate import final
 from fedlib.run.simulate import Simulation
-from fedlib.run.tuned import TUNING, merged
-from fedlib.run_spec import RUNG
+from fedlib.run_spec import RUNG, RunSpec
 
 RATE = "local.lr"
 DIMENSIONS = 8  # of every point, so that rates do not depend on the number that a method uses
 EDGE = 0.1  # share of a range at each end that counts as its edge
 VALIDATION = View("seen", "default", "val")
+
+
+def tune(
+    args: argparse.Namespace,
+    spec: RunSpec,
+    device: str,
+    code: str,
+    report: Callable[[str], None],
+    stop: Callable[[], bool],
+) -> None:
+    """Run all trials, then write the choice and, last, the trials, which have its digest.
+
+    Args:
+      args: of `scripts/tune.py`.
+      spec: of the run, with "tuning".
+      device: from `fedlib.workflow.gpu.device`.
+      code: digest of the code.
+      report, stop: as in `Simulation.run`.
+    """
+    federation = without_test(job.federation(args, spec))
+    stamp = job.stamp(args, spec, code)
+    memory = Memory(args.checkpoints / "finished.json", stamp)
+
+    def build(ran: RunSpec) -> Simulation:
+        given = {"device": device, "executor": args.executor, "weights": args.weights}
+        return build_simulation(ran, federation, **given)
+
+    def checkpoints(name: str) -> Checkpoints:
+        return Checkpoints(args.checkpoints, {**stamp, "trial": name})
+
+    trials = Tuner(spec, build, memory, checkpoints, report, stop).run()
+    found = record(spec, trials)
+    digest = seals.spec_digest(spec.to_json())
+    seals.write_json(args.choice, {job.VALUES: found["values"], job.TUNING: digest})
+    read = seals.contents(args.manifest, *args.weights)
+    made = seals.Made(digest, code, read, seals.contents(args.choice))
+    seals.write_json(args.trials, found | {seals.MADE: str(made)})
+    memory.file.unlink(missing_ok=True)
+    Checkpoints(args.checkpoints, {}).clear()
 
 
 class Trial(NamedTuple):
@@ -54,7 +95,7 @@ class Trial(NamedTuple):
     accuracy: dict[int, float | None]
 
 
-def space_of(spec: Mapping) -> dict[str, Tried]:
+def space_of(spec: RunSpec) -> dict[str, Tried]:
     """The tuned values of a run, by entry and name, the rate first.
 
     Args:
@@ -63,13 +104,12 @@ def space_of(spec: Mapping) -> dict[str, Tried]:
     Raises:
       ConfigError: if the method's `SPACE` has too many names.
     """
-    own = methods.load(spec["method"]).SPACE
+    own = methods.load(spec.method).SPACE
     if len(own) >= DIMENSIONS:
-        raise ConfigError(f"method {spec['method']}: SPACE has {len(own)} names, at most 7 may be")
-    whole = {RATE: LogUniform(*spec[TUNING]["rates"])}
+        raise ConfigError(f"method {spec.method}: SPACE has {len(own)} names, at most 7 may be")
+    whole = {RATE: LogUniform(*spec.search.rates)}
     whole |= {f"params.{name}": tried for name, tried in own.items()}
-    fixed = spec[TUNING].get("fixed", ())
-    return {name: tried for name, tried in whole.items() if name not in fixed}
+    return {name: tried for name, tried in whole.items() if name not in spec.search.fixed}
 
 
 def points(count: int, seed: int) -> np.ndarray:
@@ -79,20 +119,21 @@ def points(count: int, seed: int) -> np.ndarray:
     return sobol.draw(max(count, 1), dtype=torch.float64).numpy()[:count]
 
 
-def settings(spec: Mapping) -> list[dict[str, Any]]:
+def settings(spec: RunSpec) -> list[dict[str, Any]]:
     """The values of each trial of a run, the declared ones first; `spec` as in `space_of`.
 
     Only the declared ones, if there is nothing to tune.
     """
-    space, method = space_of(spec), methods.load(spec["method"])
+    space, method = space_of(spec), methods.load(spec.method)
 
     def declared(where: str) -> Any:
         entry, name = where.split(".")
-        return spec[entry][name] if name in spec[entry] else getattr(method, name)
+        values = getattr(spec, entry)
+        return values[name] if name in values else getattr(method, name)
 
     first = {name: declared(name) for name in space}
-    others = points(spec[TUNING]["trials"] - 1, spec["seed"]) if space else ()
-    coordinate = {name: place for place, name in enumerate(_coordinates(spec, method))}
+    others = points(spec.search.trials - 1, spec.seed) if space else ()
+    coordinate = {name: place for place, name in enumerate(_coordinates(method))}
     return [first] + [
         {name: tried.at(float(point[coordinate[name]])) for name, tried in space.items()}
         for point in others
@@ -162,8 +203,8 @@ class Tuner:
       report, stop: as in `Simulation.run`.
     """
 
-    spec: Mapping
-    build: Callable[[dict], Simulation]
+    spec: RunSpec
+    build: Callable[[RunSpec], Simulation]
     memory: Memory
     checkpoints: Callable[[str], Checkpoints | None] = lambda name: None
     report: Callable[[str], None] = print
@@ -176,9 +217,9 @@ class Tuner:
           DivergedError: if all of them diverged.
         """
         trials = [Trial(values, {}) for values in settings(self.spec)]
-        rounds = self.spec["rounds"]
+        rounds = self.spec.rounds
         going = range(len(trials))
-        if self.spec[TUNING].get("rung") and len(trials) > RUNG and rounds > RUNG:
+        if self.spec.search.rung and len(trials) > RUNG and rounds > RUNG:
             early = math.ceil(rounds / RUNG)
             for number in going:
                 self._try(trials, number, early)
@@ -186,9 +227,9 @@ class Tuner:
         for number in sorted(going):
             self._try(trials, number, rounds)
         if not best(trials, rounds):
-            least = self.spec[TUNING]["rates"][0]
+            least = self.spec.search.rates[0]
             raise DivergedError(
-                f"all {len(trials)} trials of {self.spec['method']} diverged, so none can be "
+                f"all {len(trials)} trials of {self.spec.method} diverged, so none can be "
                 f"chosen; lower the rates, which begin at {least:g}, or tune in more trials"
             )
         return trials
@@ -203,9 +244,9 @@ class Tuner:
         self.report(f"trial {number} after {rounds} rounds: {came_to} ({values})")
 
     def _train(self, values: dict, rounds: int, name: str) -> float | None:
-        spec = {**merged(self.spec, values), "rounds": rounds}
+        spec = replace(self.spec.set(values), rounds=rounds)
         checkpoints = self.checkpoints(name)
-        view = VALIDATION._replace(protocol=self.spec[TUNING].get("protocol", "default"))
+        view = VALIDATION._replace(protocol=self.spec.search.protocol)
         try:
             simulation = self.build(spec)
             state, result = simulation.run(checkpoints, lambda line: None, self.stop)
@@ -225,13 +266,13 @@ def best(trials: Sequence[Trial], rounds: int) -> list[int]:
     return sorted((n for n in found if found[n] is not None), key=lambda n: -found[n])
 
 
-def record(spec: Mapping, trials: Sequence[Trial]) -> dict:
+def record(spec: RunSpec, trials: Sequence[Trial]) -> dict:
     """The record of a tuning, JSON-able; `spec` as in `space_of`."""
     space = space_of(spec)
-    chosen = best(trials, spec["rounds"])[0]
+    chosen = best(trials, spec.rounds)[0]
     values = trials[chosen].values
     return {
-        "spec": dict(spec),
+        "spec": spec.to_json(),
         "space": {name: [type(tried).__name__, *tried] for name, tried in space.items()},
         "trials": [
             {
@@ -254,6 +295,6 @@ def at_edge(tried: Tried, value: Any) -> bool:
     return not EDGE <= tried.share(value) <= 1 - EDGE
 
 
-def _coordinates(spec: Mapping, method: type) -> list[str]:
+def _coordinates(method: type) -> list[str]:
     """The name of each coordinate of a point, tuned or fixed."""
     return [RATE, *(f"params.{name}" for name in method.SPACE)]

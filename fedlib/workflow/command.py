@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import NoReturn
 
 from fedlib.errors import BusyError, ConfigError, DataError, DivergedError, StaleCodeError, plain
-from fedlib.run_spec import RUN_ENTRIES, TUNED, check
 
 MENDABLE = (BusyError, ConfigError, DataError, DivergedError, StaleCodeError)
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
@@ -119,23 +118,6 @@ def json_argument(text: str) -> dict:
     if not isinstance(value, dict):
         raise ConfigError(f"expected a JSON object, got {text[:80]!r}")
     return value
-
-
-def run_argument(text: str, *more: str) -> dict:
-    """The run specification in a command-line argument, as `fedlib.spec.Run.spec` makes it.
-
-    Args:
-      more: names of further entries.
-
-    Raises:
-      ConfigError: unless it is a JSON object with exactly these entries, of the right types.
-    """
-    spec, entries = json_argument(text), RUN_ENTRIES.union(more)
-    missing, unknown = sorted(entries - spec.keys()), sorted(spec.keys() - entries - {TUNED})
-    if missing or unknown:
-        raise ConfigError(f"the run specification lacks {missing} and has unknown {unknown}")
-    check(spec)
-    return spec
 
 
 def run_parser(description: str, stage: str) -> argparse.ArgumentParser:

@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from types import UnionType
-from typing import NamedTuple, get_args, get_origin, get_type_hints
+from typing import NamedTuple
 
 from fedlib import papers
 from fedlib.data import downloads
 from fedlib.errors import ConfigError, shown
 from fedlib.files import canonical_json
-from fedlib.run_spec import architectures, is_file
+from fedlib.run_spec import Tuning, check_types, is_file
 from fedlib.spec import Data, Paper, Run
 from fedlib.spec.exhibits import Exhibit
 from fedlib.workflow import own_methods
@@ -70,7 +69,7 @@ def check_paper(paper: Paper, name: str, scale: str) -> None:
         )
     for number, run in enumerate(paper.runs):
         at = f"{where}.runs[{number}]"
-        _check_types(at, run)
+        check_types(f"{at}.", run)
         _check_json(at, run)
     _check_names(f"{where}.data", "federation", [data.name for data in paper.data])
     _check_names(f"{where}.runs", "federation", {run.federation for run in paper.runs})
@@ -110,15 +109,6 @@ def check_seeds(paper: Paper) -> None:
                 raise ConfigError(f"{at}: there is no seed that all of its runs have")
 
 
-def _check_types(at: str, run: Run) -> None:
-    """Raise ConfigError for a field whose value is of a wrong type."""
-    for name, hint in get_type_hints(Run).items():
-        value = getattr(run, name)
-        if not _is_a(value, hint):
-            text = shown(value)
-            raise ConfigError(f"{at}.{name} must be {_in_words(hint)}, got {text}")
-
-
 def _check_json(at: str, declared: Run | Data) -> None:
     """Raise ConfigError for values that JSON cannot express, such as infinity."""
     for name, value in vars(declared).items():
@@ -127,26 +117,6 @@ def _check_json(at: str, declared: Run | Data) -> None:
         except (TypeError, ValueError) as error:
             text = shown(value)
             raise ConfigError(f"{at}.{name} must be JSON, got {text}: {error}") from None
-
-
-def _in_words(hint: object) -> str:
-    kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-    return " or ".join(x.__name__ if isinstance(x, type) else str(x) for x in kinds)
-
-
-def _is_a(value: object, hint: object) -> bool:
-    """Whether a value and its items are of a type; lists count as tuples, and tuples as lists."""
-    if isinstance(hint, UnionType):
-        return any(_is_a(value, kind) for kind in get_args(hint))
-    kind, inner = get_origin(hint) or hint, get_args(hint)
-    if kind in (tuple, list) and inner:
-        return isinstance(value, tuple | list) and all(_is_a(x, inner[0]) for x in value)
-    if kind is dict and inner:
-        named = isinstance(value, dict) and all(_is_a(key, inner[0]) for key in value)
-        return named and all(_is_a(x, inner[1]) for x in value.values())
-    if kind is float:
-        return type(value) in (int, float)
-    return isinstance(value, kind) and not (kind is int and type(value) is bool)
 
 
 def _check_run(at: str, run: Run, paper: Paper, known: Mapping[str, tuple[str, ...]]) -> None:
@@ -161,10 +131,14 @@ def _check_run(at: str, run: Run, paper: Paper, known: Mapping[str, tuple[str, .
     check_choice(f"{at}.model", run.model, models)
     if odd := [name for name in run.modules if not name.isidentifier()]:
         raise ConfigError(f"{at}.modules: {odd[0]!r} is the name of no method's field")
-    for name, module in architectures(run.modules).items():
-        check_choice(f"{at}.modules[{name}].model", module.get("model"), models)
-        if module.get("weights") is not None:
-            check_choice(f"{at}.modules[{name}].weights", module["weights"], weights)
+    try:
+        architectures = run.architectures
+    except ConfigError as error:
+        raise ConfigError(f"{at}.{error}") from None
+    for name, module in architectures.items():
+        check_choice(f"{at}.modules[{name}].model", module.model, models)
+        if module.weights is not None:
+            check_choice(f"{at}.modules[{name}].weights", module.weights, weights)
     if run.weights is not None:
         check_choice(f"{at}.weights", run.weights, weights)
     if run.settled_by:
@@ -180,16 +154,12 @@ def check_tuning(at: str, run: Run, seeds: Iterable[int]) -> None:
     """
     if run.tuning is None:
         return
-    at, kinds = f"{at}.tuning", {"seed": int, "trials": int, "rates": list[float]}
-    kinds |= {"rung": bool, "protocol": str, "fixed": list[str]}
+    at, needed = f"{at}.tuning", ("seed", "trials", "rates")
     for name in run.tuning:
-        check_choice(at, name, kinds)
-    for name in ("seed", "trials", "rates"):
-        if name not in run.tuning:
-            raise ConfigError(f"{at} needs {name}")
-    for name, value in run.tuning.items():
-        if not _is_a(value, kinds[name]):
-            raise ConfigError(f"{at}.{name} must be {_in_words(kinds[name])}, got {shown(value)}")
+        check_choice(at, name, Tuning._fields)
+    if missing := [name for name in needed if name not in run.tuning]:
+        raise ConfigError(f"{at} needs {missing[0]}")
+    check_types(f"{at}.", Tuning(**run.tuning))
     check_count(f"{at}.trials", run.tuning["trials"])
     if run.tuning["seed"] in seeds:
         raise ConfigError(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedlib import seals
-from fedlib.run_spec import is_file, run_roots
+from fedlib.run_spec import is_file
 from fedlib.spec import Paper, Run, RunName
 from fedlib.workflow.provenance import code_digest
 
@@ -78,7 +78,7 @@ def _key(paper: Paper, run: Run) -> str:
     """Digest of what decides whether a user's run can be made, "" for other runs."""
     if not is_file(run.method):
         return ""
-    spec = {k: v for k, v in run.spec(0).items() if k not in ("rounds", "evaluate_every")}
+    spec = replace(run.spec(0), rounds=0, evaluate_every=0).to_json()
     [data] = [data for data in paper.data if data.name == run.federation]
-    code = code_digest(SCRIPT, *run_roots("train", vars(run)))
+    code = code_digest(SCRIPT, *run.roots("train"))
     return seals.spec_digest([spec, data.spec(0), run.tuning, code])

@@ -12,13 +12,14 @@ that determines its output besides its input files, and the *digest* of its code
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 
 from fedlib.data import downloads
 from fedlib.environment import ROOT
 from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
-from fedlib.run_spec import TUNED, run_roots, run_weights
+from fedlib.run_spec import RunSpec
 from fedlib.seals import is_stand_in, spec_digest
 from fedlib.spec import RunName
 from fedlib.spec.exhibits import EVERYTHING
@@ -39,15 +40,14 @@ class Plan(Selection):
     def __init__(self, config: Mapping, finished: Collection[Training] = ()):
         """See `Selection`; caches values that thousands of jobs need."""
         super().__init__(config, finished)
-        self.digest, self._spec_of_run = cache(self.digest), cache(self._spec_of_run)
-        self._evaluated = cache(self._evaluated)
+        self.digest, self._evaluated = cache(self.digest), cache(self._evaluated)
 
     # --- Jobs ----------------------------------------------------------------------------------
 
     def datasets(self) -> list[str]:
         """Data sets to download, pretrained weights included, sorted."""
         used = {data.dataset for data in self._data.values()}
-        return sorted(used.union(*(run_weights(vars(run)) for run in self.runs.values())))
+        return sorted(used.union(*(run.pretrained() for run in self.runs.values())))
 
     def jobs(self) -> Iterator[tuple[str, dict]]:
         """Every job as (stage, wildcards), each after the jobs whose output it reads."""
@@ -98,7 +98,7 @@ class Plan(Selection):
 
         Weights are downloaded like data sets.
         """
-        names = run_weights(vars(self.run(paper, federation, label)))
+        names = self.run(paper, federation, label).pretrained()
         return [self.path("receipt", dataset=name) for name in names]
 
     def settled_files(self, paper: str, federation: str, label: str, seed: object) -> list[str]:
@@ -205,7 +205,7 @@ class Plan(Selection):
                 "federation": federation,
                 "label": label,
             }:
-                return run_roots(stage, vars(self.run(paper, federation, label)))
+                return self.run(paper, federation, label).roots(stage)
             case "table" | "figure", {"paper": paper}:
                 module = self.exhibit(stage, paper, wildcards[stage]).drawn_by
                 return script, f"fedlib.report.{stage}s.{module}"
@@ -231,11 +231,12 @@ class Plan(Selection):
                 seed = self.replicate(**wildcards).removeprefix("/seed")
                 return self.data(paper, federation).spec(int(seed) if seed else None)
             case "tune", {**names}:
-                return self._tuning(**names)
+                return self._tuning(**names).to_json()
             case "train", {"seed": seed, **names}:
-                return self._run_spec(int(seed), **names)
+                return self._run_spec(int(seed), **names).to_json()
             case "evaluate", {"seed": seed, **names}:
-                return self._run_spec(int(seed), **names) | self._evaluated(**names)
+                training = self._run_spec(int(seed), **names)
+                return replace(training, **self._evaluated(**names)).to_json()
             case "metrics", {"paper": paper}:
                 return specs.of_metrics(self, self.digest, self.paper(paper))
             case "table" | "figure", {"paper": paper}:
@@ -246,33 +247,28 @@ class Plan(Selection):
                 return specs.of_report(self, self.digest)
         raise _no_job(stage, wildcards)
 
-    def _run_spec(self, seed: int, **names: str) -> dict:
+    def _run_spec(self, seed: int, **names: str) -> RunSpec:
         """`Run.spec` with the digest of the partition for training."""
         run = self.run(**names)
         if seed not in (seeds := self.paper(names["paper"]).seeds_of(run)):
             name, known = RunName(**names), ", ".join(map(str, seeds))
             raise ConfigError(f"no run {name}/seed{seed}; it is declared with {known}")
         spec = self._on(seed, **names)
-        return spec | ({TUNED: self.digest("tune", **names)} if run.tuning else {})
+        return replace(spec, tuned=self.digest("tune", **names)) if run.tuning else spec
 
-    def _tuning(self, paper: str, federation: str, label: str) -> dict:
+    def _tuning(self, paper: str, federation: str, label: str) -> RunSpec:
         """`Run.spec` with the tuning's seed and partition, and the declared tuning."""
         tuning = self.run(paper, federation, label).tuning
         if not tuning:
             raise ConfigError(f"{paper}/{federation}/{label} is not tuned")
         how = {name: value for name, value in tuning.items() if name != "seed"}
-        return self._on(tuning["seed"], paper, federation, label) | {"tuning": how}
+        return replace(self._on(tuning["seed"], paper, federation, label), tuning=how)
 
-    def _on(self, seed: int, paper: str, federation: str, label: str) -> dict:
+    def _on(self, seed: int, paper: str, federation: str, label: str) -> RunSpec:
         """`Run.spec` with a seed, and the digest of that seed's partition."""
         data = {"paper": paper, "federation": federation}
         data["replicate"] = self.replicate(**data, seed=seed)
-        spec = self._spec_of_run(paper, federation, label)
-        return {**spec, "seed": seed, "data": self.digest("partition", **data)}
-
-    def _spec_of_run(self, paper: str, federation: str, label: str) -> dict:
-        """`Run.spec`, the same for all seeds and stages."""
-        return self.run(paper, federation, label).spec(0)
+        return self.run(paper, federation, label).spec(seed, self.digest("partition", **data))
 
     def _evaluated(self, paper: str, federation: str, label: str) -> dict:
         """Views of the run that exhibits show, or all views, and metrics of predictions.

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from fedlib import seals
@@ -123,8 +124,8 @@ def declared(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
     for name, run in plan.runs.items():
         paper, federation, label = name
         spec = run.spec(run.tuning["seed"] if run.tuning else 0)
+        spec = replace(spec, tuning=run.tuning).to_json()
         spec |= {"groups": plan.papers[paper].tested(federation, label)}
-        spec |= {"tuning": run.tuning} if run.tuning else {}
         where = _place(name)
         if own_methods.is_own(run):
             data = plan.data(paper, federation).spec(0)

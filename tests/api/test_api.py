@@ -77,15 +77,22 @@ def trained(tmp_path_factory):
     cutting = top / "results/demo/shards/mine/digits"
     shards = "--shards", f"{cutting}.h5", "--manifest", f"{cutting}.json"
     script(top, "partition", "--spec", json.dumps(data), "--raw", "raw", *shards)
-    run = Run(
-        *("digits", "fedem", "", "fedem", "mlp", 3),
-        local={"solver": "sgd", **SOLVER},
-        model_params={"hidden": 8},
-        params={"num_experts": 2},
-        participation={"rate": 0.5, "aggregation": "damped"},
-        evaluate_every=2,
-        class_weights=WEIGHTS,
-    ).spec(7) | {"data": spec_digest(data)}
+    run = (
+        Run(
+            *("digits", "fedem", ""),
+            method="fedem",
+            model="mlp",
+            rounds=3,
+            local={"solver": "sgd", **SOLVER},
+            model_params={"hidden": 8},
+            params={"num_experts": 2},
+            participation={"rate": 0.5, "aggregation": "damped"},
+            evaluate_every=2,
+            class_weights=WEIGHTS,
+        )
+        .spec(7, spec_digest(data))
+        .to_json()
+    )
     folder = top / "results/demo/runs/mine/digits/fedem/seed7"
     files = "--state", folder / "state.pt", "--history", folder / "history.h5"
     more = "--checkpoints", top / "checkpoints", "--device", "cpu", "--threads", "1"

@@ -9,7 +9,8 @@ from conftest import toy_paper, toy_run
 from fedlib import methods
 from fedlib.errors import ConfigError
 from fedlib.methods.base import Method
-from fedlib.run.buildable import check as build
+from fedlib.run.check import check as build
+from fedlib.run_spec import RunSpec
 from fedlib.spec.figures import AccuracyOverRounds, Sweep
 from fedlib.spec.server import GlobalAccuracy
 from fedlib.spec.tables import Accuracy, Gains
@@ -270,7 +271,9 @@ def test_what_the_text_does_not_tell_of_predictors_is_found_before_anything_runs
     def check(protocols: str) -> None:
         text = BARE + f"\n    protocols = {protocols}\n"
         specs = dict(preflight.declared(Plan({"methods": [mine(text)], **config})))
-        build(json.loads(specs["papers.fedmoe.runs[digits-m6/own-my-way]"][1]))
+        given = json.loads(specs["papers.fedmoe.runs[digits-m6/own-my-way]"][1])
+        groups, _ = given.pop("groups"), given.pop("trial")
+        build(RunSpec.from_json(given), groups)
 
     with pytest.raises(ConfigError, match="of the server here, .*seen"):
         check("dict(seen={'default': 'personalise'})")

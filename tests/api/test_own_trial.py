@@ -6,7 +6,7 @@ from conftest import toy_paper, toy_run
 from fedlib import spec
 from fedlib.errors import ConfigError
 from fedlib.forecast import own_trial
-from fedlib.run.buildable import check as build
+from fedlib.run.check import check as build
 from fedlib.workflow import preflight, provenance, remarks
 from fedlib.workflow.plan import Plan
 

@@ -31,7 +31,7 @@ from fedlib.engine.task import JointTask, Task
 from fedlib.errors import ConfigError
 from fedlib.run import checkpoint, cost
 from fedlib.run.build import build_method
-from fedlib.run_spec import run_roots
+from fedlib.run_spec import RunSpec
 from fedlib.tree import Rows
 from fedlib.workflow.plan import Plan
 
@@ -313,15 +313,15 @@ def test_the_cost_of_an_example_is_the_mean_over_the_kinds_by_their_examples():
 
 MLP = {"in_features": 4, "num_classes": 3}
 WIDE = {"model": "mlp", "params": MLP | {"hidden": 9}}
-DECLARED = {
-    "participation": {"rate": 1.0, "aggregation": "damped"},
-    "method": "zoo",
-    "model": "mlp",
-    "model_params": MLP | {"hidden": 3},
-    "modules": {"large": [WIDE, {"model": "linear", "params": MLP}]},
-    "params": {},
-    "local": {"solver": "sgd", "lr": 0.1, "clip_norm": 50},
-}
+DECLARED = RunSpec(
+    method="zoo",
+    model="mlp",
+    model_params=MLP | {"hidden": 3},
+    modules={"large": [WIDE, {"model": "linear", "params": MLP}]},
+    local={"solver": "sgd", "lr": 0.1, "clip_norm": 50},
+    rounds=1,
+    seed=0,
+)
 
 
 def test_a_list_of_modules_is_a_tuple_of_tasks(monkeypatch):
@@ -331,13 +331,13 @@ def test_a_list_of_modules_is_a_tuple_of_tasks(monkeypatch):
     assert [len(task.init(0)) for task in method.large] == [4, 2]
     assert all(isinstance(task, Task) and task.dtype == torch.float64 for task in method.large)
     assert method.local.clip_norm == 50
-    models = run_roots("train", DECLARED)[2:]  # in the code of a job
+    models = DECLARED.roots("train")[2:]  # in the code of a job
     assert models == ("fedlib.models.mlp", "fedlib.models.linear")
 
 
 def test_a_module_of_a_list_that_makes_no_sense_is_named():
-    wrong = DECLARED | {"modules": {"large": [WIDE, {"model": "mlp"}]}}
-    with pytest.raises(ConfigError, match=r"module large\[1\]: it has a model, params, maybe w"):
+    wrong = replace(DECLARED, modules={"large": [WIDE, {"model": "mlp"}]})
+    with pytest.raises(ConfigError, match=r"modules\['large\[1\]'\] must have a model, params"):
         build_method(wrong, tiny_task())
 
 

@@ -31,7 +31,6 @@ from fedlib.methods.parts.own_experts import Features, Frozen
 from fedlib.results import View
 from fedlib.run import evaluate, progress
 from fedlib.run.build import build_method, build_task
-from fedlib.run_spec import run_roots
 from fedlib.seals import spec_digest
 from fedlib.spec import Run
 
@@ -489,7 +488,7 @@ DECLARED = Run(
         **{"num_experts": 2, "exploration": "eps", "epsilon": 0.33, "local_lr": 1e-3},
         **{"gate_lr": 1e-3, "local_epochs": 7, "gate_epochs": 4},
     },
-).spec(seed=1) | {"data": spec_digest({})}
+).spec(1, spec_digest({}))
 
 
 def images():
@@ -505,7 +504,7 @@ def test_modules_are_part_of_the_method_and_of_the_code_of_a_job():
     method = build_method(DECLARED, build_task(DECLARED))
     assert method.expert.init(0)["body.0.weight"].shape[0] == 3
     assert method.gate.num_outputs == 3
-    assert run_roots("train", DECLARED) == (
+    assert DECLARED.roots("train") == (
         "scripts/train.py",
         "fedlib.methods.adaptive_experts",
         "fedlib.models.leaf_cnn",
@@ -516,15 +515,18 @@ def test_modules_are_part_of_the_method_and_of_the_code_of_a_job():
 @pytest.mark.parametrize(
     ("modules", "message"),
     [
-        ({"expert": {"model": "vgg", "params": {}}}, "module expert: no model 'vgg'; there are"),
-        ({"expert": {"model": "linear"}}, r"module expert: it has a model, .*, got \['mod"),
-        ({"expert": {"model": "linear", "params": {"wide": 1}}}, "module expert: .*'wide'"),
-        ({"router": DECLARED["modules"]["gate"]}, r"unknown modules \['router'\]; it takes "),
-        ({"gate": DECLARED["modules"]["gate"]}, "missing .* 'expert'"),
+        (
+            {"expert": {"model": "vgg", "params": {}}},
+            "module expert: vgg: no model 'vgg'",
+        ),
+        ({"expert": {"model": "linear"}}, r"modules\['expert'\] must have a model, .*, got \{'mod"),
+        ({"expert": {"model": "linear", "params": {"wide": 1}}}, "expert: linear: .*'wide'"),
+        ({"router": DECLARED.modules["gate"]}, r"unknown modules \['router'\]; it takes "),
+        ({"gate": DECLARED.modules["gate"]}, "missing .* 'expert'"),
     ],
 )
 def test_modules_that_make_no_sense_are_one_line(modules, message):
-    spec = DECLARED | {"modules": modules}
+    spec = replace(DECLARED, modules=modules)
     with pytest.raises(ConfigError, match=message):
         build_method(spec, build_task(spec))
 
@@ -544,8 +546,8 @@ FROZEN = {  # what is known of training examples
 def test_what_is_known_of_experts_trains_the_gates_that_whole_ones_do(executor, name, monkeypatch):
     model, network, kind = FROZEN[name]
     network |= {"num_classes": 3, "conv1": 2, "conv2": 2} | IMAGE
-    modules = DECLARED["modules"] | {"expert": {"model": model, "params": network | {"conv1": 3}}}
-    spec = DECLARED | {"model": model, "model_params": network, "modules": modules}
+    modules = DECLARED.modules | {"expert": {"model": model, "params": network | {"conv1": 3}}}
+    spec = replace(DECLARED, model=model, model_params=network, modules=modules)
     method = build_method(spec, build_task(spec))
     tasks = {name: replace(getattr(method, name), dtype=torch.float64) for name in NETWORKS}
     method = replace(method, **tasks, gate_only=True, gate_lr=0.1)

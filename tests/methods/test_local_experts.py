@@ -28,6 +28,7 @@ from fedlib.methods.parts.own_experts import Networks
 from fedlib.results import RunResult
 from fedlib.run.build import build_method, build_task
 from fedlib.run.settle import settles
+from fedlib.run_spec import RunSpec
 from fedlib.seals import spec_digest
 from fedlib.spec import SCALES
 from fedlib.workflow.plan import Plan
@@ -53,7 +54,7 @@ def mixture(**changes):
         local={"solver": "sgd", "lr": 0.05, "batch_size": 4},
         params=params | changes.pop("params", {}),
     )
-    return run.spec(seed=3) | {"data": spec_digest({})} | changes
+    return run.spec(3, spec_digest({})).to_json() | changes
 
 
 def locals_of(**changes):
@@ -67,7 +68,7 @@ def locals_of(**changes):
         local={"solver": "adamw", "lr": 0.01, "batch_size": 4, "weight_decay": 0.1},
         params=params | {"at_once": 3} | changes.pop("params", {}),
     )
-    return run.spec(seed=3) | {"data": spec_digest({})} | changes
+    return run.spec(3, spec_digest({})).to_json() | changes
 
 
 @pytest.fixture(scope="module")
@@ -156,10 +157,10 @@ def test_a_run_in_which_not_all_have_trained_is_no_help_and_no_harm(folder, tmp_
     ],
 )
 def test_what_would_not_be_trained_likewise_is_not_settled(changes):
-    spec = mixture()
+    spec = RunSpec(**mixture())
     ours = build_method(spec, build_task(spec))
-    assert settles(ours, spec, locals_of())
-    assert not settles(ours, spec, locals_of(**changes))
+    assert settles(ours, spec, RunSpec(**locals_of()))
+    assert not settles(ours, spec, RunSpec(**locals_of(**changes)))
 
 
 def test_another_run_is_refused_in_one_line(folder, tmp_path, call):
@@ -278,7 +279,7 @@ def test_declared_local_experts_are_what_the_runs_would_train(scale, monkeypatch
             method = build_method(spec, build_task(spec))
             assert settles(method, spec, other), (run.federation, run.label)
             shown = {x for t in paper.tables.values() for x in t.labels}
-            assert other["params"]["groups"] in (["seen"], ["unseen"]) and run.settled_by in shown
+            assert other.params["groups"] in (["seen"], ["unseen"]) and run.settled_by in shown
             checked += 1
     assert checked >= 5
 

@@ -16,7 +16,8 @@ from fedlib import files, seals
 from fedlib.engine.device import DeviceData
 from fedlib.errors import ConfigError, DataError
 from fedlib.federation import Federation, Tokens
-from fedlib.run.build import build_modules, build_simulation, build_task, weight_files
+from fedlib.run.build import build_method, build_simulation, build_task, weight_files
+from fedlib.run_spec import RunSpec
 from fedlib.workflow.command import run_parser
 
 CPU = torch.device("cpu")
@@ -142,7 +143,7 @@ MODEL = {"num_classes": 5, "size": "tiny-bert", "vocabulary": 30}
 GATE = {"model": "transformer", "params": {"num_classes": 3, "size": "tiny-gpt2"}}
 
 
-def declared(**changes) -> dict:
+def declared(**changes) -> RunSpec:
     return toy_run(**{"model": "transformer", "model_params": MODEL, "rounds": 1} | changes).spec(0)
 
 
@@ -160,17 +161,16 @@ def receipts(tmp_path):
 
 
 def test_a_model_and_a_module_start_from_weights_of_their_own(receipts):
-    gate = {**GATE, "weights": "decoder_weights"}
-    spec = declared(weights="encoder_weights", modules={"gate": gate})
+    listed = [{**GATE, "weights": "decoder_weights"}, GATE]
+    spec = declared(method="local", weights="encoder_weights", modules={"large": listed})
     # In another order than the run names them.
     found = weight_files(spec, [receipts["decoder_weights"], receipts["encoder_weights"]])
     task = build_task(spec, weights=found)
-    module = build_modules(spec, task, found)["gate"]
+    module, alone = build_method(spec, task, weights=found).large
     ours, theirs = task.init(3)["body.words.weight"], official("bert")
     expected = theirs["bert.embeddings.word_embeddings.weight"].float()
     assert torch.equal(ours, expected)
     assert torch.equal(module.init(3)["body.words.weight"], official("gpt2")["wte.weight"].float())
-    alone = build_modules(declared(modules={"gate": GATE}), task)["gate"]
     assert not torch.equal(alone.init(3)["body.words.weight"], official("gpt2")["wte.weight"])
 
 
@@ -207,8 +207,8 @@ def test_a_module_without_a_name_map_cannot_have_weights(receipts):
     module = {"model": "mlp", "params": {}, "weights": "encoder_weights"}
     spec = declared(modules={"gate": module})
     found = weight_files(spec, [receipts["encoder_weights"]])
-    with pytest.raises(ConfigError, match="module gate: it cannot start from the weights 'enc"):
-        build_modules(spec, tiny_task(), found)
+    with pytest.raises(ConfigError, match="module gate: mlp: it cannot start from the weights"):
+        build_method(spec, tiny_task(), weights=found)
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,7 @@ def test_an_evaluation_stores_what_was_measured(tmp_path):
     files = {"state_file": tmp_path / "state.pt", "history_file": tmp_path / "history.h5"}
     checkpoints = Checkpoints(tmp_path / "checkpoints", {}, every=60)
     train(run, declared, {}, **files, checkpoints=checkpoints, report=lambda line: None)
-    asked = declared | {"views": [], "predictions": []}
+    asked = replace(declared, views=[], predictions=[])
     evaluate_state(run, asked, {}, **files, measure=cost.measured).save(tmp_path / "evaluation.h5")
     stored = RunResult.load(tmp_path / "evaluation.h5").diagnostics
     assert stored["flops_per_example"].tolist() == [2 * 2 * (STEP + FORWARD)]

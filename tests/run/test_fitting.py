@@ -9,10 +9,9 @@ from support import toy_federation
 from fedlib.engine.batches import draw_batches
 from fedlib.engine.solvers import SGD
 from fedlib.errors import ConfigError
-from fedlib.run import fitting
-from fedlib.run.build import build_simulation
+from fedlib.run.build import Shapes, build_method, build_simulation, build_task
 
-SHAPES = fitting.Shapes((1, 8, 8), 10)
+SHAPES = Shapes((1, 8, 8), 10)
 MODEL = {"in_features": 4, "hidden": [8], "num_classes": 3}
 
 
@@ -24,19 +23,35 @@ def simulation(**changes):
     return build_simulation(spec(**changes), toy_federation(), executor="loop")
 
 
+def sizes(task):
+    """Inputs and outputs of a network."""
+    first, *_, last = [value.shape for name, value in task.init(0).items() if "weight" in name]
+    return first[1], last[0]
+
+
 def test_what_is_left_out_is_what_the_data_have():
-    bare = spec(model_params={"hidden": 8}, modules={"gate": {"model": "mlp", "params": {}}})
-    full = fitting.completed(bare, SHAPES)
-    assert full["model_params"] == {"hidden": 8, "in_features": 64, "num_classes": 10}
-    assert full["modules"]["gate"]["params"] == {"in_features": 64}  # its classes are experts
-    listed = spec(modules={"large": [{"model": "linear", "params": {}}]})
-    [large] = fitting.completed(listed, SHAPES)["modules"]["large"]
-    assert large["params"] == {"in_features": 64, "num_classes": 10}
+    bare = spec(model_params={"hidden": 8})
+    assert sizes(build_task(bare, SHAPES)) == (64, 10)
+    own = {"model": "mlp", "params": {"hidden": 8, "num_classes": 3}}
+    params = {"num_experts": 2, "local_lr": 0.1, "gate_lr": 0.1, "cluster_init": "full"}
+    mixed = replace(bare, method="adaptive_experts", params=params)
+    mixed = replace(mixed, modules={"expert": own, "gate": own})
+    method = build_method(mixed, build_task(bare, SHAPES), SHAPES)
+    assert sizes(method.gate) == (64, 3)
+
+
+def test_a_gate_has_to_say_its_classes_which_are_experts():
+    gated = spec(
+        method="gated_experts", modules={"gate": {"model": "mlp", "params": {"hidden": 8}}}
+    )
+    with pytest.raises(ConfigError, match="module gate: mlp: .*num_classes"):
+        build_method(gated, build_task(gated, SHAPES), SHAPES)
 
 
 @pytest.mark.parametrize("params", [MODEL, {"num_classes": 2, "in_features": 1, "hidden": 3}])
 def test_what_is_declared_stays(params):
-    assert fitting.completed(spec(model_params=params), SHAPES) == spec(model_params=params)
+    found = sizes(build_task(spec(model_params=params), SHAPES))
+    assert found == (params["in_features"], params["num_classes"])
 
 
 def test_a_model_without_sizes_is_the_one_with_them():

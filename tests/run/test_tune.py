@@ -23,14 +23,16 @@ from fedlib.methods.fedprox import FedProx
 from fedlib.methods.parts.settings import LogUniform, OneOf, Uniform
 from fedlib.report.metrics.runs import of_tuning, result_files
 from fedlib.results import RunResult, View
-from fedlib.run import buildable, tune
+from fedlib.run import check, tune
 from fedlib.run.build import build_simulation
-from fedlib.run.tuned import RAN, merged, write_choice
+from fedlib.run.job import RAN
+from fedlib.run_spec import RunSpec
 from fedlib.spec import SCALES
 from fedlib.workflow import freshness
 
 TUNING = {"trials": 4, "rates": [0.01, 3.0]}
 TO_TUNE = {**SPEC, "rounds": 6, "evaluate_every": 3, "seed": 9, "tuning": TUNING}
+TUNED = RunSpec(**TO_TUNE)
 
 
 def federation():
@@ -55,6 +57,10 @@ def asked(folder, spec=TO_TUNE):
     outputs = {"trials": folder / "trials.json", "choice": folder / "choice.json"}
     absent = dict.fromkeys(("state", "history", "checkpoint-every"))
     return options(folder, spec, **outputs, **absent)
+
+
+def write_choice(path, values, digest):
+    seals.write_json(path, {"values": values, "tuning": digest})
 
 
 def found(folder):
@@ -85,8 +91,8 @@ GOLDEN = [[0.85861653, 0.09135267], [0.00258473, 0.94702516], [0.36681114, 0.341
 
 
 def test_the_first_trial_is_as_declared_and_all_methods_try_the_same_rates():
-    other = {**TO_TUNE, "method": "fedprox", "params": {"mu": 0.5}}
-    ours, theirs = tune.settings(TO_TUNE), tune.settings(other)
+    other = replace(TUNED, method="fedprox", params={"mu": 0.5})
+    ours, theirs = tune.settings(TUNED), tune.settings(other)
     assert ours[0] == {"local.lr": 0.05, "params.num_experts": 2}
     assert theirs[0] == {"local.lr": 0.05, "params.mu": 0.5}
     rates = [trial["local.lr"] for trial in ours]
@@ -95,12 +101,11 @@ def test_the_first_trial_is_as_declared_and_all_methods_try_the_same_rates():
 
 
 def test_what_is_fixed_is_not_tried():
-    fixed = {**TO_TUNE, "tuning": {**TUNING, "fixed": ["local.lr"]}}
+    fixed = replace(TUNED, tuning={**TUNING, "fixed": ["local.lr"]})
     assert {trial["local.lr"] for trial in tune.settings(fixed) if len(trial) == 2} == set()
     tried = [trial["params.num_experts"] for trial in tune.settings(fixed)]
-    assert tried == [trial["params.num_experts"] for trial in tune.settings(TO_TUNE)]
-    nothing = {**fixed, "method": "fedavg", "params": {}}
-    assert tune.settings(nothing) == [{}]
+    assert tried == [trial["params.num_experts"] for trial in tune.settings(TUNED)]
+    assert tune.settings(replace(fixed, method="fedavg", params={})) == [{}]
 
 
 def test_ranges_are_gone_through_evenly_and_their_outer_tenths_are_edges():
@@ -141,23 +146,22 @@ def test_a_space_that_leaves_what_a_field_may_be_is_refused_with_its_class(space
 
 def test_the_choice_is_that_of_a_loop_of_ordinary_trainings(folder):
     view, means = View("seen", "default", "val"), []
-    for values in tune.settings(TO_TUNE):
-        spec = {name: entry for name, entry in TO_TUNE.items() if name != "tuning"}
-        spec |= {"local": {**SPEC["local"], "lr": values["local.lr"]}}
-        spec |= {"params": {"num_experts": values["params.num_experts"]}}
-        scores = trained(spec).scores[view]
+    for values in tune.settings(TUNED):
+        local = {**SPEC["local"], "lr": values["local.lr"]}
+        params = {"num_experts": values["params.num_experts"]}
+        scores = trained(replace(TUNED, tuning=None, local=local, params=params)).scores[view]
         means.append((scores.correct[-1] / scores.count).mean())
     made = found(folder / "whole")
     assert [trial["accuracy"]["6"] for trial in made["trials"]] == pytest.approx(means, abs=0)
     assert made["chosen"] == int(np.argmax(means)) and len({*means}) > 1
     chosen = seals.read_json(folder / "whole" / "choice.json")
-    assert chosen["values"] == tune.settings(TO_TUNE)[made["chosen"]] == made["values"]
+    assert chosen["values"] == tune.settings(TUNED)[made["chosen"]] == made["values"]
 
 
 def test_nothing_of_a_trial_can_see_a_test_example():
     seen = tune.without_test(federation())
     assert not seen.test.sizes.any() and seen.truth is None
-    assert {view.split for view in trained(merged(TO_TUNE, {}), whole=False).scores} == {"val"}
+    assert {view.split for view in trained(TUNED.set({}), whole=False).scores} == {"val"}
 
 
 def test_a_killed_job_goes_on_with_its_trials_and_writes_the_same_bytes(
@@ -252,14 +256,15 @@ def test_a_run_is_trained_by_what_was_chosen_and_its_history_says_so(folder, cap
     assert run_here("train", words) == 0
     history = RunResult.load(place / "history.h5")
     assert history.spec == tuned
-    assert history.provenance[RAN] == merged(declared, values) != declared
-    by_hand = trained(merged(declared, values))
+    ran = RunSpec(**declared).set(values)
+    assert history.provenance[RAN] == ran.to_json() != declared
+    by_hand = trained(ran)
     np.testing.assert_array_equal(history.train_loss, by_hand.train_loss)
     asked_for = {"views": [["*", "*", "*"]], "predictions": [], **tuned}
     absent = {"checkpoints": None, "checkpoint-every": None, "out": place / "evaluation.h5"}
     assert run_here("evaluate", options(place, asked_for, **absent)) == 0
     capsys.readouterr()
-    write_choice(folder / "another.json", values, {**TO_TUNE, "seed": 8})
+    write_choice(folder / "another.json", values, seals.spec_digest({**TO_TUNE, "seed": 8}))
     for choice, message in (
         (folder / "another.json", "another.json is the result of something else"),
         (None, "the run is tuned: give what was chosen for it as --choice"),
@@ -315,7 +320,7 @@ def elsewhere(tuned_alone, tmp_path, monkeypatch):
     seals.write_json(plan.path("manifest", **NAMES), {})
 
     def tuned(**changes):
-        write_choice(result.theirs["choice"], {"local.lr": 0.1}, {})
+        write_choice(result.theirs["choice"], {"local.lr": 0.1}, seals.spec_digest({}))
         spec, code = plan.digest("tune", **NAMES), plan.code("tune", **NAMES)
         read = seals.contents(*freshness.list_inputs(plan, "tune", NAMES))
         beside = seals.contents(result.theirs["choice"])
@@ -388,7 +393,7 @@ def test_a_selection_cannot_report_the_seed_that_tunes(tuned_alone):
 def cheats(paper):
     """What in a paper lets test examples, or the seed that tunes, have a say."""
     for run in paper.runs:
-        method = buildable.check(run.spec(0))
+        method = check.check(run.spec(0))
         own = {name: x for name, x in vars(method).items() if not isinstance(x, Task)}
         yield from (f"{run.label}.{name}" for name, value in own.items() if value == "test")
         if run.tuning is None or run.tuning["seed"] in paper.seeds_of(run):

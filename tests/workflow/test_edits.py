@@ -8,7 +8,6 @@ import pytest
 from workflow import ROOT
 
 from fedlib.forecast.estimates import run_name
-from fedlib.run_spec import architectures
 from fedlib.workflow import config, provenance
 from fedlib.workflow.plan import Plan
 
@@ -101,8 +100,7 @@ def test_an_edit_of_gossip_repeats_the_decentralised_runs():
 @pytest.mark.parametrize("model", ["mlp", "linear", "vae", "lenet5"])
 def test_an_edit_of_a_model_repeats_the_runs_that_train_it(model):
     def trains(run):
-        further = architectures(run.modules).values()
-        return model in {run.model, *(module["model"] for module in further)}
+        return model in {run.model, *(one.model for one in run.architectures.values())}
 
     check_runs(f"models/{model}", trains)
 

@@ -218,8 +218,8 @@ def test_only_runs_that_are_to_be_done_are_estimated_and_a_finished_seed_is_name
     [request] = estimate.list_requests(plan)
     assert request.name == "fedmix/digits/local-global"
     assert request.finished == {"train": Path(files("local-global", 2)[0])}
-    assert request.spec["seed"] == 1 and request.data["dataset"] == "digits"
-    assert "views" not in request.spec
+    assert request.spec.seed == 1 and request.data["dataset"] == "digits"
+    assert request.spec.views is None
 
 
 def test_a_gpu_has_as_many_jobs_as_its_memory_suffices_for(monkeypatch, tmp_path):

@@ -3,6 +3,7 @@
 import json
 import statistics
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -17,6 +18,7 @@ from fedlib.forecast import estimates, speed
 from fedlib.forecast.estimates import DataSize, Estimate, Factor, Request, Speed
 from fedlib.methods import METHODS
 from fedlib.run.build import build_simulation
+from fedlib.run_spec import RunSpec
 
 IID = {"kind": "iid", "num_clients": 8, "train_fraction": 0.75}
 DIGITS = {"dataset": "digits", "params": {}, "partition": IID, "seed": 3}
@@ -25,14 +27,11 @@ FIRST, SECOND = 64 * 8, 8 * 10  # multiply-adds of the layers
 STEP = 2 * (3 * (FIRST + SECOND) - FIRST)
 
 
-def run(method="fedavg", rounds=10, batch_size=16, **changes) -> dict:
+def run(method="fedavg", rounds=10, batch_size=16, **changes) -> RunSpec:
     local = {"solver": "sgd", "lr": 0.1, "batch_size": batch_size}
-    return {**SPEC, **MLP, "method": method, "rounds": rounds, "local": local, "params": {}} | {
-        "modules": {},
-        "participation": {"rate": 0.5},
-        "evaluate_every": 5,
-        **changes,
-    }
+    given = {"method": method, "rounds": rounds, "local": local, "params": {}, "modules": {}}
+    given |= {"participation": {"rate": 0.5}, "evaluate_every": 5, **MLP, **changes}
+    return replace(RunSpec(**SPEC), **given)
 
 
 owned = sizes.sizes
@@ -90,7 +89,7 @@ FEW = DataSize(
 FAST = Speed(seconds=0.001, numbers=1000)
 
 
-def seconds(spec: dict, size: DataSize = FEW) -> tuple[float, float]:
+def seconds(spec: RunSpec, size: DataSize = FEW) -> tuple[float, float]:
     """Of training and evaluation, besides the start of their jobs."""
     found = estimates.estimated(spec, size, FAST)
     return tuple(pytest.approx(found[stage].seconds - estimates.START) for stage in estimates.TIMED)
@@ -108,12 +107,12 @@ def test_fedavg_takes_its_time_per_example_for_rounds_and_evaluations(factors):
     # evaluations come after 0, 5 and 10 rounds.
     assert seconds(run()) == (0.001 * (10 * 500 + 3 * 100), 0.5 * 0.001 * (1000 + 100))
     assert seconds(run(rounds=11))[0] == 0.001 * (11 * 500 + 4 * 100)
-    whole = {"participation": {}, "local": run()["local"] | {"epochs": 3}}
+    whole = {"participation": {}, "local": run().local | {"epochs": 3}}
     assert seconds(run(**whole))[0] == 0.001 * (10 * 3000 + 3 * 100)
 
 
 def test_a_fixed_number_of_steps_has_batches_of_at_most_what_a_client_has(factors):
-    steps = run()["local"] | {"steps": 7}
+    steps = run().local | {"steps": 7}
     assert seconds(run(local=steps))[0] == 0.001 * (10 * 10 * 7 * 16 + 3 * 100)
     steps |= {"batch_size": 1000}
     assert seconds(run(local=steps))[0] == 0.001 * (10 * 10 * 7 * 50 + 3 * 100)

@@ -193,7 +193,7 @@ def test_a_training_specification_is_the_run_s_and_the_seed_s(toy):
     made = toy()
     job = {"paper": "toy", "federation": "digits", "label": "fedem"}
     data = {"data": made.digest("partition", paper="toy", federation="digits")}
-    expected = toy_run(label="fedem").spec(4) | data
+    expected = toy_run(label="fedem").spec(4).to_json() | data
     assert json.loads(made.spec("train", **job, seed="4")) == expected
     assert json.loads(made.spec("evaluate", **job, seed=4)) == expected | {
         "views": [],

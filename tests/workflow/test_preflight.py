@@ -11,7 +11,8 @@ from conftest import LOCAL, toy_paper, toy_run
 from fedlib import models
 from fedlib.data.build import check as cut
 from fedlib.errors import ConfigError
-from fedlib.run.buildable import check as build
+from fedlib.run.check import check as build
+from fedlib.run_spec import TUNING, RunSpec
 from fedlib.spec import SCALES, Data
 from fedlib.workflow import preflight
 from fedlib.workflow.plan import Plan
@@ -68,7 +69,7 @@ def answers(monkeypatch):
         ({"local": LOCAL | {"lr": "a"}}, "fedem: lr must be a finite number, got 'a'"),
         ({"model_params": MODEL | {"hide": 1}}, "model mlp: .* unexpected keyword argument 'hide'"),
         ({"modules": {"gate": GATE}}, r"fedem: unknown modules \['gate'\]"),
-        ({"weights": "mobilenet_v2_weights"}, "model mlp: it cannot start from pretrained weights"),
+        ({"weights": "mobilenet_v2_weights"}, "model mlp: it cannot start from the weights"),
         ({"participation": {"rat": 1}}, "course: .* unexpected keyword argument 'rat'"),
         ({"participation": {"rate": 2}}, r"rate must be in \(0, 1\], got 2"),
         (
@@ -214,7 +215,12 @@ def test_everything_that_is_declared_can_be_built():
         if "tuning" in spec:
             spec["tuning"]["trials"] = 3  # in nothing else the scales differ
         pieces[stage, json.dumps({**spec, **{key: 1 for key in UNBUILT & spec.keys()}})] = where
-    checks, wrong = {"tune": build, "train": build, "partition": cut}, {}
+
+    def run(spec):
+        groups = spec.pop("groups")
+        build(RunSpec.from_json(spec, *{TUNING} & spec.keys()), groups)
+
+    checks, wrong = {"tune": run, "train": run, "partition": cut}, {}
     for (stage, spec), where in pieces.items():
         try:
             checks[stage](json.loads(spec))

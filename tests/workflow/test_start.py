@@ -77,7 +77,7 @@ def test_training_and_evaluation_import_pytorch_but_no_compiler_and_no_tables(tm
     views = {"train": {}, "evaluate": {"views": [], "predictions": []}}
     program = ["import runpy, sys"]
     for stage, option in own.items():
-        given = json.dumps(run.spec(3) | {"data": spec_digest({})} | views[stage])
+        given = json.dumps(run.spec(3, spec_digest({})).to_json() | views[stage])
         program += [
             f"sys.argv[:] = {[f'scripts/{stage}.py', f'--spec={given}', *common, option]!r}",
             "try: runpy.run_path(sys.argv[0], run_name='__main__')",
