@@ -1,4 +1,8 @@
-"""Shared by all rules: the plan, and functions that look up its entries."""
+"""Shared by all rules: the plan, and functions that ask it about a job.
+
+The plan (`fedlib.workflow.plan`) has all jobs of the configuration, with their files and
+specifications: path("state") is a pattern of files, ask(path, "state") the file of a job.
+"""
 
 import gc
 import os
@@ -36,6 +40,8 @@ from fedlib.workflow.layout import STAGES, WILDCARDS, templates
 from fedlib.workflow import command, console, freshness, gpu, internals, preflight, warm
 from fedlib.workflow.shell import option, write_specifications
 
+# --- This process ---------------------------------------------------------------------------------
+
 # Options that only read the folder, and are allowed while another Snakemake works in it.
 READERS = """--report --lint --list-rules --list --list-target-rules --lt --list-changes --summary
 --detailed-summary --dag --rulegraph --filegraph""".split()
@@ -62,6 +68,8 @@ if process.is_main and not reads:
 # the planning time.
 gc.set_threshold(100_000, 50, 1000)
 
+
+# --- The plan -------------------------------------------------------------------------------------
 
 try:
     PLAN = freshness.make_plan(config)
@@ -99,6 +107,8 @@ wildcard_constraints:
     **WILDCARDS,
 
 
+# --- Jobs -----------------------------------------------------------------------------------------
+
 # Jobs run with the Python that runs Snakemake, unless --sdm conda gives them another one.
 PYTHON = Path(sys.executable).parent
 os.environ.update(PATH=os.pathsep.join([str(PYTHON), os.environ.get("PATH", os.defpath)]))
@@ -125,6 +135,8 @@ onsuccess:
         logger.info(f"Report: {path('report_html')} (open it in a browser)")
 
 
+# --- Functions for rules --------------------------------------------------------------------------
+
 TURNS = PLAN.turns()
 
 
@@ -134,8 +146,8 @@ def turn(stage):
     return lambda wildcards: later - len(STAGES) * TURNS.index(wildcards.paper)
 
 
-def of(answer, *about):
-    """Function of a job's wildcards: the answer of the plan, such as of(path, "state")."""
+def ask(answer, *about):
+    """Function of a job's wildcards: what the plan says of it, such as ask(path, "state")."""
     return lambda wildcards: answer(*about, **wildcards)
 
 

@@ -17,8 +17,8 @@ rule download:
         raw=config["raw"],
         mirror=option("mirror", config["mirror"] or ""),
     params:
-        spec=of(PLAN.given, "download"),
-        code=of(PLAN.code, "download"),
+        spec=ask(PLAN.given, "download"),
+        code=ask(PLAN.code, "download"),
     shell:
         "python {resources.scripts:q}/download.py {wildcards.dataset}"
         " --spec {params.spec:q} --code {params.code} --raw {resources.raw:q} --receipt {output:q}"
@@ -42,8 +42,8 @@ rule partition:
         mem_mb=memory(),
         raw=config["raw"],
     params:
-        spec=of(PLAN.given, "partition"),
-        code=of(PLAN.code, "partition"),
+        spec=ask(PLAN.given, "partition"),
+        code=ask(PLAN.code, "partition"),
     shell:
         "python {resources.scripts:q}/partition.py --spec {params.spec:q}"
         " --code {params.code} --raw {resources.raw:q} --shards {output.shards:q}"

@@ -4,12 +4,12 @@
 rule evaluate:
     """Score the final state of a run on all clients, unseen ones included."""
     input:
-        shards=ancient(of(path, "shards")),
-        manifest=of(path, "manifest"),
-        weights=of(PLAN.weights),
+        shards=ancient(ask(path, "shards")),
+        manifest=ask(path, "manifest"),
+        weights=ask(PLAN.weights),
         state=path("state"),
         history=path("history"),
-        settled=of(PLAN.settled_files),
+        settled=ask(PLAN.settled_files),
     output:
         path("evaluation"),
     log:
@@ -28,10 +28,10 @@ rule evaluate:
         weights=optional_input("weights"),
         settled=optional_input("settled"),
         # Cleared here, because Snakemake now knows that the training is complete.
-        checkpoints=of(path, "checkpoints"),
+        checkpoints=ask(path, "checkpoints"),
     params:
-        spec=of(PLAN.given, "evaluate"),
-        code=of(PLAN.code, "evaluate"),
+        spec=ask(PLAN.given, "evaluate"),
+        code=ask(PLAN.code, "evaluate"),
     shell:
         "python {resources.scripts:q}/evaluate.py --spec {params.spec:q}"
         " --code {params.code} --shards {input.shards:q} --manifest {input.manifest:q}"
@@ -45,9 +45,9 @@ rule evaluate:
 rule metrics:
     """All runs of a paper as one tidy table, and one with a row per client."""
     input:
-        histories=of(PLAN.run_files, "history"),
-        evaluations=of(PLAN.run_files, "evaluation"),
-        trials=of(PLAN.tuned, "trials"),
+        histories=ask(PLAN.run_files, "history"),
+        evaluations=ask(PLAN.run_files, "evaluation"),
+        trials=ask(PLAN.tuned, "trials"),
     output:
         metrics=path("metrics"),
         metrics_csv=path("metrics_csv"),
@@ -60,10 +60,10 @@ rule metrics:
     resources:
         scripts=SCRIPTS,
         mem_mb=memory(),
-        runs=of(path, "runs"),
+        runs=ask(path, "runs"),
     params:
-        spec=of(PLAN.given, "metrics"),
-        code=of(PLAN.code, "metrics"),
+        spec=ask(PLAN.given, "metrics"),
+        code=ask(PLAN.code, "metrics"),
     shell:
         "python {resources.scripts:q}/metrics.py --spec {params.spec:q} --code {params.code}"
         " --runs {resources.runs:q} --parquet {output.metrics:q} --csv {output.metrics_csv:q}"

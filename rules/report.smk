@@ -22,8 +22,8 @@ rule table:
         scripts=SCRIPTS,
         published=optional_input("published"),
     params:
-        spec=of(PLAN.given, "table"),
-        code=of(PLAN.code, "table"),
+        spec=ask(PLAN.given, "table"),
+        code=ask(PLAN.code, "table"),
     shell:
         "python {resources.scripts:q}/table.py --spec {params.spec:q} --code {params.code}"
         " --metrics {input.metrics:q} --clients {input.clients:q} {resources.published}"
@@ -37,7 +37,7 @@ rule figure:
         metrics=path("metrics"),
         clients=path("clients"),
         published=published("figure"),
-        manifests=of(PLAN.shown_data),
+        manifests=ask(PLAN.shown_data),
     output:
         figure_pdf=path("figure_pdf"),
         figure_png=path("figure_png"),
@@ -54,8 +54,8 @@ rule figure:
         published=optional_input("published"),
         manifests=optional_input("manifests"),
     params:
-        spec=of(PLAN.given, "figure"),
-        code=of(PLAN.code, "figure"),
+        spec=ask(PLAN.given, "figure"),
+        code=ask(PLAN.code, "figure"),
     shell:
         "python {resources.scripts:q}/figure.py --spec {params.spec:q} --code {params.code}"
         " --metrics {input.metrics:q} --clients {input.clients:q} {resources.published}"
@@ -84,8 +84,8 @@ rule report:
         results=path("results"),
         figures=path("figures"),
     params:
-        spec=of(PLAN.given, "report"),
-        code=of(PLAN.code, "report"),
+        spec=ask(PLAN.given, "report"),
+        code=ask(PLAN.code, "report"),
     shell:
         "python {resources.scripts:q}/report.py --spec {params.spec:q} --code {params.code}"
         " --results {resources.results:q} --figures {resources.figures:q}"

@@ -1,12 +1,15 @@
-"""Tuning and training: from shards, a method and a seed to a trained state and its history."""
+"""Tuning and training: from shards, a method and a seed to a trained state and its history.
+
+ask(...) is what the plan says of a job: its files, specification and code.
+"""
 
 
 rule tune:
     """Choose a run's settings by validation on a separate cut; a killed job keeps its trials."""
     input:
-        shards=ancient(of(path, "shards")),
-        manifest=of(path, "manifest"),
-        weights=of(PLAN.weights),
+        shards=ancient(ask(path, "shards")),
+        manifest=ask(path, "manifest"),
+        weights=ask(PLAN.weights),
     output:
         trials=path("trials"),
         choice=path("choice"),
@@ -25,10 +28,10 @@ rule tune:
         device=config["device"],
         executor=config["executor"],
         weights=optional_input("weights"),
-        tuning=of(path, "tuning"),
+        tuning=ask(path, "tuning"),
     params:
-        spec=of(PLAN.given, "tune"),
-        code=of(PLAN.code, "tune"),
+        spec=ask(PLAN.given, "tune"),
+        code=ask(PLAN.code, "tune"),
     shell:
         "python {resources.scripts:q}/tune.py --spec {params.spec:q} --code {params.code}"
         " --shards {input.shards:q} --manifest {input.manifest:q} {resources.weights}"
@@ -47,10 +50,10 @@ rule tunings:
 rule train:
     """Train one method on one federation with one seed; a killed run continues where it stopped."""
     input:
-        shards=ancient(of(path, "shards")),
-        manifest=of(path, "manifest"),
-        weights=of(PLAN.weights),
-        choice=of(PLAN.choice),
+        shards=ancient(ask(path, "shards")),
+        manifest=ask(path, "manifest"),
+        weights=ask(PLAN.weights),
+        choice=ask(PLAN.choice),
     output:
         state=path("state"),
         history=path("history"),
@@ -72,10 +75,10 @@ rule train:
         weights=optional_input("weights"),
         choice=optional_input("choice"),
         # No output, because the folder stays if the run fails.
-        checkpoints=of(path, "checkpoints"),
+        checkpoints=ask(path, "checkpoints"),
     params:
-        spec=of(PLAN.given, "train"),
-        code=of(PLAN.code, "train"),
+        spec=ask(PLAN.given, "train"),
+        code=ask(PLAN.code, "train"),
     shell:
         "python {resources.scripts:q}/train.py --spec {params.spec:q} --code {params.code}"
         " --shards {input.shards:q} --manifest {input.manifest:q} {resources.weights}"

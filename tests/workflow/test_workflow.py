@@ -85,7 +85,7 @@ def test_jobs_are_given_a_specification_and_a_code_digest_and_nothing_else():
         params = re.search(r"    params:\n((?: {8}.*\n)+)", text)
         if params:
             lines = [line.strip() for line in params[1].splitlines()]
-            assert lines == [f'{key}=of(PLAN.{of}, "{name}"),' for key, of in GIVEN.items()]
+            assert lines == [f'{key}=ask(PLAN.{of}, "{name}"),' for key, of in GIVEN.items()]
         assert not re.search(r"^ {4}(script|run):", text, re.M)
 
 
