@@ -34,50 +34,24 @@ def run(method="fedavg", rounds=10, batch_size=16, **changes) -> RunSpec:
     return replace(RunSpec(**SPEC), **given)
 
 
-owned = sizes.sizes
-
-
 # -- sizes --------------------------------------------------------------------------------
-
-
-WORLD = {"seed": 1, "partition": {"kind": "natural"}, "dataset": "worlds"}
-
-
-@pytest.mark.parametrize("world", ["regions", "heads"])
-def test_a_world_has_inputs_that_are_long_enough_for_its_concepts(world):
-    of_two = {"world": world, "num_clients": 2, "train_examples": 5}
-    assert sizes.sizes({**WORLD, "params": of_two}).shape == [20]
 
 
 def test_the_sizes_of_a_federation_are_those_of_the_federation():
     federation, expected = build.build(DIGITS, "."), sizes.sizes(DIGITS)
     for split in ("train", "val", "test"):
         assert getattr(expected, split) == federation.split(split).sizes.tolist()
-    assert expected.shape == list(federation.x.shape[1:])
-    assert expected.group == ["seen"] * 8
-
-
-@pytest.mark.parametrize("dataset", ["cifar10", "mnist"])
-def test_what_is_not_there_is_dealt_as_many_examples_as_it_has(dataset):
-    stand_in = owned({**DIGITS, "dataset": dataset})
-    total = {"cifar10": 60_000, "mnist": 70_000}[dataset]
-    assert sum(stand_in.train) + sum(stand_in.test) == total
-    assert sum(stand_in.train) == pytest.approx(0.75 * total, abs=8)
+    assert expected.shape == list(federation.x.shape[1:]) and expected.group == ["seen"] * 8
+    stand_in = sizes.sizes({**DIGITS, "dataset": "mnist"})
+    assert sum(stand_in.train) + sum(stand_in.test) == 70_000
+    assert sum(stand_in.train) == pytest.approx(0.75 * 70_000, abs=8)
 
 
 def test_texts_have_the_vocabulary_and_length_of_their_tokeniser():
     texts = {"dataset": "yelp", "params": {"train_per_class": 100, "test_per_class": 10}}
-    found = owned({**DIGITS, **texts})
+    found = sizes.sizes({**DIGITS, **texts})
     assert (found.shape, found.tokens, found.dtype) == ([64], [50_257, 50_256], "int32")
     assert sum(found.train) + sum(found.test) == 5 * 110
-
-
-def test_a_manifest_knows_better_than_the_declaration():
-    declared = sizes.sizes(DIGITS)
-    counts = {"train": [5, 6], "val": [0, 0], "test": [1, 2]}
-    found = sizes.of_manifest({"sizes": counts, "group": ["seen", "unseen"]}, declared)
-    assert (found.train, found.test, found.group) == ([5, 6], [1, 2], ["seen", "unseen"])
-    assert found.shape == declared.shape
 
 
 # -- arithmetic ---------------------------------------------------------------------------
@@ -170,13 +144,6 @@ def test_the_size_of_a_federation_is_that_of_its_clients_and_examples(tmp_path):
     assert cut.size == 15 * (64 + 8)
 
 
-def test_a_round_that_is_timed_has_about_the_clients_and_examples_of_the_run():
-    assert speed.round_of(run(), FEW) == (8, 64)  # of 10 and 50; at most four batches of 16
-    assert speed.round_of(run(batch_size=4), FEW) == (8, 16)
-    many = FEW._replace(clients=2000, trained=2000)
-    assert speed.round_of(run(), many) == (speed.MOST_CLIENTS, 2)
-
-
 def test_a_round_grows_until_it_takes_long_enough_to_be_measured():
     tried = []
 
@@ -184,26 +151,21 @@ def test_a_round_grows_until_it_takes_long_enough_to_be_measured():
         tried.append((clients, each))
         return 0.001 * clients * each
 
+    assert speed.round_of(run(), FEW) == (8, 64)  # of 10 and 50; at most four batches of 16
     assert speed._growing(took, 8, 16, batch=16) == pytest.approx(0.001)
     assert tried == [(1, 2), (1, 8), (1, 16), (4, 16), (8, 16)]
     tried.clear()
     speed._growing(took, 8, 1000, batch=100)
     assert tried == [(1, 2), (1, 8), (1, 32), (1, 128)]  # 0.13 s
-    tried.clear()
-    speed._growing(took, 8, 5000, batch=5000)
-    assert tried[-1] == (1, 2048)  # 2 s, without a whole batch
-
-
-def test_fedavg_is_timed_with_a_model_of_so_many_numbers():
-    found = speed.speed_of(run("fedem"), size_of(), device="cpu", executor="auto")
-    assert found.numbers == FIRST + 8 + SECOND + 10
-    assert 1e-7 < found.seconds < 1e-2
 
 
 def test_a_model_too_large_to_be_tried_takes_its_operations(monkeypatch):
+    how = {"device": "cpu", "executor": "auto"}
+    tried = speed.speed_of(run("fedem"), size_of(), **how)
+    assert tried.numbers == FIRST + 8 + SECOND + 10 and 1e-7 < tried.seconds < 1e-2
     monkeypatch.setattr(speed, "LARGEST", 0)
     monkeypatch.setattr(speed, "_rate_of_products", lambda device: 1e9)
-    found = speed.speed_of(run(), size_of(), device="cpu", executor="auto")
+    found = speed.speed_of(run(), size_of(), **how)
     assert found.seconds == STEP / 1e9
     assert (found.kept, found.widest) == (4 * (64 + 8), 4 * 64)  # what the layers multiply
 
