@@ -243,15 +243,6 @@ def test_emnist_can_be_its_test_split_alone_and_asks_for_no_other_file(raw):
     assert np.flatnonzero(part == TEST).tolist() == [5, 11, 17]  # every sixth
 
 
-def test_clients_of_cifar100_have_as_many_images_each(raw):
-    fields = {"num_clients": 6, "alpha": 0.4, "beta": 10.0, "train_fraction": 0.8}
-    built = federation("cifar100", "pachinko", raw, **fields)
-    assert built.train.sizes.tolist() == [80] * 6 and built.test.sizes.tolist() == [20] * 6
-    fields = {"num_clients": 5, "alpha": 0.1, "beta": 10, "train_examples": 100}
-    built = federation("cifar100", "hierarchical", raw, test_examples=20, **fields)
-    assert built.train.sizes.tolist() == [100] * 5 and built.test.sizes.tolist() == [20] * 5
-
-
 def test_the_hierarchy_of_cifar100_is_read_off_the_labels():
     fine = np.arange(300) % 100
     assert cifar100.hierarchy(fine, fine % 20).tolist() == [f % 20 for f in range(100)]
@@ -427,21 +418,6 @@ def test_synthetic_clients_have_their_training_and_test_examples():
     assert built.train.sizes.tolist() == [int(0.75 * size) for size in sizes]
     assert built.test.sizes.tolist() == [30] * 5
     assert built.x.dtype == np.float32 and built.x.shape[1] == 4
-
-
-def test_the_last_fifth_of_the_synthetic_clients_is_unseen():
-    # FedEM's data script trains on the first int(train_tasks_frac * n) clients (section 3.2).
-    params = {"num_clients": 30, "dim": 2, "test_size": 2}
-    built = made_up(params, unseen_fraction=0.2)
-    assert built.ids("seen").tolist() == list(range(24))
-    assert built.ids("unseen").tolist() == list(range(24, 30))
-
-
-def test_natural_clients_come_as_given_or_in_random_order():
-    given = made_up(SYNTHETIC)
-    assert given.client_id.tolist() == list(range(5))
-    sizes = made_up(SYNTHETIC, order="random").train.sizes
-    assert sorted(sizes) == sorted(given.train.sizes) and any(sizes != given.train.sizes)
 
 
 def test_a_natural_client_keeps_its_order_unless_a_validation_part_is_drawn():

@@ -11,7 +11,6 @@ from data_fixtures import class_counts, numbered
 from fedlib.data.draws import divide, unseen_clients
 from fedlib.data.joined import Joined
 from fedlib.data.partitions.dirichlet import Dirichlet
-from fedlib.data.partitions.iid import Iid
 from fedlib.data.partitions.pachinko import Pachinko
 from fedlib.data.partitions.path_dir import PathDir
 from fedlib.data.partitions.path_line import PathLine
@@ -128,35 +127,11 @@ def test_unseen_clients_are_the_official_ones():
 # What makes each partition what it is; what holds for all is in test_partitions.py
 
 
-def test_iid_clients_differ_in_size_by_at_most_one():
-    sizes = [len(rows) for rows in Iid(9, **SPLIT).owners(of_classes(700), 0)]
-    assert sorted(sizes) == [77] * 2 + [78] * 7  # 700 = 9 * 77 + 7
-
-
-def test_alpha_decides_how_evenly_labels_are_dealt_and_labels_of_a_group_go_together():
-    data = of_classes(1000)
-    # 100 examples of a label: 20 per client on average, standard deviation sqrt(100 * .2 * .8) = 4.
-    even = class_counts(data.y, Dirichlet(5, 1e6, **SPLIT).owners(data, 0))
-    assert np.abs(even - 20).max() <= 4 * 4
-    one = class_counts(data.y, Dirichlet(5, 0.01, **SPLIT).owners(data, 0))
-    assert np.median(one.max(axis=0)) == 100
-    data = of_classes(10_000)
-    group = class_counts(data.y, Dirichlet(4, 0.4, num_groups=1, **SPLIT).owners(data, 0))
-    # Shares of ten labels, 0.1 each; standard deviation sqrt(0.1 * 0.9 / n).
-    num = group.sum(1, keepdims=True).clip(1)
-    assert (np.abs(group / num - 0.1) <= 4 * np.sqrt(0.09 / num)).all()
-
-
 def test_pathological_clients_have_as_many_labels_as_shards():
     data = of_classes(1000)
     table = class_counts(data.y, Pathological(10, 2, **SPLIT).owners(data, 0))
     # 20 shards of 50 examples and 100 examples of each label: no shard has two labels.
     assert (table.sum(1) == 100).all() and ((table > 0).sum(1) <= 2).all()
-
-
-def test_pachinko_takes_the_last_example_of_every_class():
-    owners = Pachinko(7, 0.4, 10.0, **SPLIT).owners(of_classes(700, coarse=np.arange(10) // 5), 3)
-    assert [len(rows) for rows in owners] == [100] * 7
 
 
 def test_a_writer_is_a_client_and_small_ones_are_left_out():
@@ -191,25 +166,6 @@ def line(num_clients, per_client, data=OF_10) -> np.ndarray:
 def test_clients_have_the_sizes_of_the_published_procedure(data, num_clients, per_client, expected):
     sizes = line(num_clients, per_client, data).sum(1)
     assert (sizes.min(), sizes.max()) == expected
-
-
-@pytest.mark.parametrize(
-    ("data", "per_client", "twice"),
-    [(OF_10, 4, 2), (OF_10, 6, 3), (OF_10, 8, 6), (OF_100, 30, 2), (OF_100, 70, 6), (OF_100, 90, 8)]
-    + [(OF_10, per_client, 1) for per_client in (1, 2, 5, 10)],
-)
-def test_fewer_clients_get_a_class_twice_than_by_the_published_procedure(data, per_client, twice):
-    assert ((line(10, per_client, data) > 0).sum(axis=1) < per_client).sum() < twice
-
-
-@pytest.mark.parametrize("partition", [PathLine(50, 2, **SPLIT), PathDir(50, 2, 1.0, **SPLIT)])
-def test_every_class_has_as_many_owners(partition):
-    # Of each class, rounding loses less than one example for each of its ten owners.
-    table = class_counts(OF_10.y, partition.owners(OF_10, 42))
-    assert (4000 - 10 < table.sum(0)).all() and (table.sum(0) <= 4000).all()
-    if isinstance(partition, PathLine):
-        assert (table > 0).sum(0).tolist() == [10] * 10
-        assert (table > 0).sum(1).tolist() == [2] * 50
 
 
 def test_shares_are_as_even_as_their_interval_or_their_concentration():

@@ -5,11 +5,11 @@ Sections: fedlib/papers/adaptive_experts/README.md.
 
 import numpy as np
 import pytest
-from data_fixtures import CIFAR10, NOWHERE, class_counts, federation, numbered
+from data_fixtures import CIFAR10, NOWHERE, class_counts, federation
 from data_fixtures import owned as rows_of
 
 from fedlib.data.examples import Examples
-from fedlib.data.official import hold_out, round_half_up
+from fedlib.data.official import round_half_up
 from fedlib.data.partitions.majority import Majority
 from fedlib.data.partitions.rotated import Rotated
 from fedlib.data.sources import digits
@@ -21,11 +21,6 @@ def counts(num_clients, p, part="train") -> np.ndarray:
     """Examples of each class of each client of CIFAR-10 -> [C, L]"""
     owners = Majority(num_clients, p, 500, 100).owners(CIFAR10, SEED)
     return class_counts(CIFAR10.y, getattr(owners, part))
-
-
-def of_digits(p, seed=SEED, **given):
-    sizes = {"num_clients": 10, "train_examples": 24, "test_examples": 8}
-    return federation("digits", "majority", seed=seed, p=p, **sizes, **given)
 
 
 # Section 4.1, majority classes
@@ -85,55 +80,7 @@ def test_halves_are_rounded_up(value, expected):
     assert round_half_up(value) == expected  # 0.29 * 50 is 14.499999999999998
 
 
-@pytest.mark.parametrize(("fraction", "num_val"), [(0.0, 0), (0.2, 5), (0.5, 12)])
-def test_clients_hold_out_other_validation_examples_but_always_the_same(fraction, num_val):
-    rows = np.arange(100, 124)  # 0.2 * 24 = 4.8
-    (train, val), again, other = (hold_out(rows, fraction, SEED, client) for client in (3, 3, 4))
-    assert len(val) == num_val and sorted([*train, *val]) == rows.tolist()
-    assert val.tolist() == again[1].tolist()
-    assert not num_val or val.tolist() != other[1].tolist()
-
-
-@pytest.mark.parametrize(
-    ("fraction", "number"), [(0.0, 0), (0.3, 3), (0.29, 2), (0.35, 3), (0.5, 5)]
-)
-def test_how_many_opt_out_of_training(fraction, number):
-    some = of_digits(0.6, unseen_fraction=fraction).ids("unseen")
-    assert len(some) == number  # of 10, rounded down: 0.29 of them are 2.9
-    assert {*some} <= {*of_digits(0.6, unseen_fraction=0.8).ids("unseen")}
-    held = of_digits(0.6, unseen_fraction=fraction, val_fraction=0.25)
-    assert some.tolist() == held.ids("unseen").tolist()
-
-
 # Section 4.2, turned images
-
-
-def of_parts(num: int, num_train: int) -> Examples:
-    return numbered(np.zeros(num, int), num_train)
-
-
-@pytest.mark.parametrize(
-    ("rotations", "train", "test"), [((0, 180), 500, 100), ((0, 90, 180, 270), 1000, 200)]
-)
-def test_every_angle_deals_the_whole_data_set_to_its_clients(rotations, train, test):
-    # 50,000 training images to 200 / 2 or 200 / 4 clients, and 10,000 test images.
-    owners = Rotated(200, rotations).owners(of_parts(60_000, 50_000), SEED)
-    assert [len(rows) for rows in owners.train] == [train] * 200
-    assert [len(rows) for rows in owners.test] == [test] * 200
-    block = 200 // len(rotations)
-    for number in range(len(rotations)):
-        clients = slice(number * block, (number + 1) * block)
-        start = 60_000 * number
-        dealt = [np.sort(np.concatenate(part[clients])) for part in owners]
-        assert np.array_equal(dealt[0], np.arange(start, start + 50_000))
-        assert np.array_equal(dealt[1], np.arange(start + 50_000, start + 60_000))
-
-
-def test_the_angles_are_dealt_in_orders_of_their_own():
-    train = Rotated(4, (0, 180)).owners(of_parts(120, 100), SEED).train
-    assert not np.array_equal(train[0], train[2] - 120)
-    # Every client has examples from all over the data set, not a block of it.
-    assert all(rows.max() - rows.min() > 50 for rows in train)
 
 
 def test_the_angle_is_the_true_cluster_of_a_client_and_only_what_is_dealt_is_stored():

@@ -71,13 +71,6 @@ def test_the_parts_of_a_class_are_where_the_specification_has_them(per_class):
         assert np.array_equal(ours, theirs)  # clients own the same, whatever the server owns
 
 
-def test_without_a_probe_the_server_is_the_last_owner():
-    built = dealt(paper())
-    assert built.ids("probe").tolist() == []
-    assert built.ids("server").tolist() == [50]
-    assert len(rows_of(built, "server")) == 1000  # the size of the paper's reserved set
-
-
 def test_a_majority_class_has_its_share_of_the_reserved_examples():
     built = dealt(paper(majority=0.6))
     counts = np.bincount(rows_of(built, "server") % 10, minlength=10)
@@ -115,17 +108,6 @@ def test_an_unequal_client_to_whom_nothing_is_dealt_is_dropped():
     built = dealt(code(200, **fields), examples=examples)
     assert len(built.ids("seen")) <= 30  # of 3 * 10 examples
     assert sizes(built).min() == 1 and built.client_id.max() == 200  # the server's number
-
-
-@pytest.mark.parametrize(("num_clients", "size"), [(10, 3000), (50, 750), (100, 375)])
-def test_equal_clients_have_the_size_of_the_paper_and_share_a_pool_that_is_just_enough(
-    num_clients, size
-):
-    assert set(sizes(dealt(paper(num_clients, size)))) == {size}
-    pool = num_clients * size // 10
-    built = dealt(paper(num_clients, size, pool_per_class=pool))
-    assert set(sizes(built)) == {size}
-    assert np.array_equal(rows_of(built, "seen"), np.arange(10 * pool))  # all are used
 
 
 def test_classes_of_equal_clients_vary_as_dirichlet_draws_of_each_client():

@@ -9,13 +9,12 @@ from support import batch_of, tiny_task
 from torch import nn
 
 from fedlib import models, streams
-from fedlib.engine import ambient, functional
+from fedlib.engine import ambient
 from fedlib.engine.task import JointTask, Task, log_probs
 from fedlib.methods.fedmix_clients import SortingTask
 from fedlib.methods.gated_mixture import MixtureTask
 from fedlib.models import gate_cnn, ifca_cnn, leaf_cnn
 from fedlib.models.layers.conv import Dropout2d, LocalResponse
-from fedlib.models.layers.random import Dropout
 from fedlib.models.layers.switch_norm import EPSILON, SwitchNorm1d, SwitchNorm2d
 from fedlib.models.pfedmoe_gate import HIDDEN_NORMS, INPUT_NORMS
 
@@ -123,21 +122,6 @@ def test_channels_are_dropped_whole_and_the_rest_is_scaled(p):
     assert len(torch.unique(kept[:, :, 0, 0], dim=0)) > 1  # examples differ
 
 
-def test_dropping_channels_after_the_pool_is_the_same_as_before_it_and_before_the_relu():
-    x = torch.randn(6, 5, 10, 10, generator=torch.Generator().manual_seed(0))
-    pool, drop = nn.MaxPool2d(2), Dropout2d(0.5)
-    with ambient.dropout_key(KEYS[0]):
-        before = pool(drop(x).relu())
-    with ambient.dropout_key(KEYS[0]):
-        assert torch.equal(drop(pool(x)).relu(), before)
-
-
-def test_the_two_dropouts_of_a_gate_have_masks_of_their_own():
-    drops = [m for m in EVERY["gate"]().modules() if isinstance(m, Dropout)]
-    assert [type(m) for m in drops] == [Dropout2d, Dropout]
-    assert len({m.salt for m in drops}) == 2
-
-
 # Section 5.4
 
 
@@ -209,18 +193,6 @@ def test_two_dimensional_switchable_normalisation_mixes_the_statistics_by_their_
     assert norm.running_var.tolist() == pytest.approx([0.9 + 0.125, 0.9 + 0.525])
 
 
-def test_running_statistics_tell_evaluation_what_training_saw():
-    torch.manual_seed(0)
-    x = 3 + 2 * torch.randn(64, 5, dtype=torch.float64)
-    norm = SwitchNorm1d(5).double()
-    for _ in range(200):  # 0.9^200 is nothing
-        norm(x)
-    torch.testing.assert_close(norm.running_mean, x.mean(0), rtol=1e-8, atol=0)
-    torch.testing.assert_close(norm.running_var, x.var(0, correction=0), rtol=1e-8, atol=0)
-    trained = norm(x)
-    torch.testing.assert_close(norm.eval()(x), trained, rtol=0, atol=1e-7)
-
-
 @pytest.mark.parametrize("input_norm", INPUT_NORMS)
 @pytest.mark.parametrize("hidden_norm", HIDDEN_NORMS)
 def test_a_gate_takes_single_examples_and_judges_each_alone(input_norm, hidden_norm):
@@ -245,12 +217,3 @@ def test_a_gate_asks_the_engine_for_no_second_example(input_norm, hidden_norm):
     assert not tiny_task().extended(JointTask, others=(task,)).needs_pairs
     for kind in (MixtureTask, SortingTask):
         assert normed.extended(kind).needs_pairs and not task.extended(kind).needs_pairs
-
-
-def test_the_engine_renews_the_running_statistics_of_a_gate():
-    task = Task(lambda: gate(side=4), dtype=torch.float64)
-    params = task.init(0)
-    assert task.statistics == {"body.1.running_mean", "body.1.running_var"}
-    before = params["body.1.running_mean"].clone()
-    functional.call(task._training, params, torch.randn(8, 3, 4, 4, dtype=torch.float64))
-    assert not torch.equal(params["body.1.running_mean"], before)
