@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import MISSING, fields
 from numbers import Integral
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from fedlib.data.sources._own_files import Content, checked
 from fedlib.errors import ConfigError, DataError, nearest
 from fedlib.federation import CLIENTS, GROUPS, SPLITS
 
+WHOLE = (np.int32, np.int64)  # types of tokens
 TRAIN_FRACTION = 0.8  # of a client's examples, where a partition needs one
 Arrays = tuple[Any, Any]  # inputs [N, ...] and labels [N]: anything that NumPy makes arrays of
 
@@ -26,9 +28,10 @@ class Federation(federation.Federation):
     """Examples, and the client that owns each for training, validation or testing.
 
     Make it by `from_arrays`, `from_flower` or `fedlib.partition`. Inputs are [N, F], [N, H, W] or
-    [N, C, H, W], as arrays, tensors or data frames, and are copied. [N, H, W] gets a channel, also
-    if it is [N, C, T] of signals. Bytes [N, H, W] or [N, C, H, W] are pixels and are divided by
-    255; other numbers, bytes [N, F] and tokens among them, become float32 and stay as they are.
+    [N, C, H, W], as arrays, tensors or data frames, and are copied. [N, H, W] gets a channel, but
+    [N, C, T] with `signals=True`. Bytes [N, H, W] or [N, C, H, W] are pixels and are divided by
+    255; integers [N, T] of 32 or 64 bits are tokens and stay integers; other numbers become
+    float32. A list of N texts becomes tokens [N, length], see `fedlib.data.own_texts`.
     Labels are whole numbers from 0, or words, which are numbered in sorted order: `class_name`.
     """
 
@@ -41,6 +44,10 @@ class Federation(federation.Federation):
         *,
         unseen: Sequence[int] = (),
         num_classes: int | None = None,
+        signals: bool = False,
+        length: int | None = None,
+        tokeniser: str | Path | None = None,
+        vocabulary: int | None = None,
     ) -> "Federation":
         """A federation of clients that already have their data.
 
@@ -50,6 +57,10 @@ class Federation(federation.Federation):
           val: the same for validation, for methods that stop early; None for none.
           unseen: positions of clients that do not train and are tested at the end.
           num_classes: L, if some class has no example; None for the number of classes in the data.
+          signals: whether inputs [N, C, T] stay what they are, and get no channel.
+          length: of texts: tokens of each.
+          tokeniser: of texts: a file as tokenizer.json of Hugging Face; None for their own words.
+          vocabulary: of texts without `tokeniser`: most words.
 
         Raises:
           ConfigError: if a part has not a pair for each client, or no client is left to train.
@@ -72,7 +83,7 @@ class Federation(federation.Federation):
                 f"{[*unseen]}"
             )
         contents = [
-            _content(f"{name} data of client {client}", *pair, only=client)
+            _content(f"{name} data of client {client}", *pair, only=client, signals=signals)
             for name, pairs in parts.items()
             for client, pair in enumerate(pairs)
         ]
@@ -82,6 +93,7 @@ class Federation(federation.Federation):
             [of_part[name] for name, pairs in parts.items() for _ in pairs],
             scaling=_scaling(contents[0]),
             num_classes=_python(num_classes),
+            **{"length": length, "file": tokeniser, "vocabulary": vocabulary},
         )
         group = np.isin(np.arange(len(train)), [*unseen]).astype(np.uint8)
         rows = [examples.of_owner(of_part[name]) for name in SPLITS]
@@ -155,6 +167,10 @@ def partition(
     client: Any = None,
     test: tuple | None = None,
     num_classes: int | None = None,
+    signals: bool = False,
+    length: int | None = None,
+    tokeniser: str | Path | None = None,
+    vocabulary: int | None = None,
     **parameters: Any,
 ) -> Federation:
     """A data set, dealt to clients in the same way as by the workflow.
@@ -169,6 +185,7 @@ def partition(
         joins the parts is given `join_test=True`. Without it, such kinds test on the rest of
         `train_fraction`, and others on every fourth example of each class or client.
       num_classes: L, if some class has no example; None for the number of classes in the data.
+      signals, length, tokeniser, vocabulary: as for `Federation.from_arrays`.
       parameters: fields of the kind's class, such as `num_clients` and `alpha`. A `train_fraction`
         that is left out is 0.8, as in pFedMM's settings, if nothing was given to test on.
 
@@ -188,14 +205,15 @@ def partition(
         )
     if "owner" not in dealer.needs and (client is not None or len(test or ()) == 3):
         raise ConfigError(f"partition {kind} deals regardless of clients; leave client out")
-    contents = [_content("the data", x, y, client)]
+    contents = [_content("the data", x, y, client, signals=signals)]
     if test is not None:
-        contents.append(_content("the test part", *test))
+        contents.append(_content("the test part", *test, signals=signals))
     examples = own.pooled(
         contents,
         None if test is None else [TRAIN, TEST],
         scaling=_scaling(contents[0]),
         num_classes=_python(num_classes),
+        **{"length": length, "file": tokeniser, "vocabulary": vocabulary},
     )
     missing = [FEATURES[need] for need in dealer.needs if need not in examples.features]
     if missing:
@@ -245,7 +263,15 @@ def _kind(given: Any) -> str:
     return f"{len(given)} values" if isinstance(given, Sequence) else type(given).__name__
 
 
-def _content(name: str, x: Any, y: Any, client: Any = None, only: int | None = None) -> Content:
+def _content(
+    name: str,
+    x: Any,
+    y: Any,
+    client: Any = None,
+    *,
+    only: int | None = None,
+    signals: bool = False,
+) -> Content:
     """Arrays of a part, checked and copied; `only` is the one client of all examples, if given."""
     given = _inputs(f"{name}: x", x)
     y = _labels(f"{name}: y", y)
@@ -253,7 +279,8 @@ def _content(name: str, x: Any, y: Any, client: Any = None, only: int | None = N
         raise DataError(f"{name} is empty; leave the client out or give it examples")
     client = None if client is None else _labels(f"{name}: client", client)
     client = client if only is None else np.full(len(given), only)
-    content = checked(Content(name, given, y, client))
+    tokens = given.ndim == 2 and given.dtype in WHOLE and not isinstance(x, pd.DataFrame)
+    content = checked(Content(name, given, y, client, tokens), signals)
     shared = np.may_share_memory(content.x, given)
     return content._replace(x=content.x.copy()) if shared else content
 

@@ -96,9 +96,10 @@ def outputs(model: nn.Module, inputs: Tensor, name: str, train: bool = False) ->
             model.train(train)
             found = model(given)
     except Exception as error:
+        whole = "" if inputs.is_floating_point() else "; integers stay integers: are they tokens?"
         numbers = text(inputs.shape[1:])
         raise ConfigError(
-            f"{name} cannot read inputs of {numbers} numbers{when}: {reason(error)}"
+            f"{name} cannot read inputs of {numbers} numbers{when}: {reason(error)}{whole}"
         ) from error
     if given._version:
         raise ConfigError(

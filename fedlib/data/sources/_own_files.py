@@ -31,15 +31,17 @@ class Content(NamedTuple):
 
     Attributes:
       path: of the file or folder, or a name for messages.
-      x: [N, ...] inputs, uint8 [N, C, H, W] or float32.
+      x: [N, ...] inputs: uint8 [N, C, H, W], float32, int64 tokens [N, T], or texts [N].
       y: [N] labels, integers or words.
       client: [N] client of each example, integers or words; None if the file has no clients.
+      tokens: whether whole numbers in `x` stay what they are.
     """
 
     path: Path | str
     x: np.ndarray
     y: np.ndarray
     client: np.ndarray | None = None
+    tokens: bool = False
 
 
 def load(path: Path) -> Content:
@@ -101,7 +103,7 @@ def _told(image: np.ndarray) -> str:
 
 
 def _table(path: Path) -> Content:
-    """A CSV file; all columns except the label and the client are numbers."""
+    """A CSV file; columns other than label, client and text are numbers."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             return _rows(path, ((n, row) for n, row in enumerate(csv.reader(file), 1) if row))
@@ -114,8 +116,12 @@ def _rows(path: Path, lines: Iterator[tuple[int, list[str]]]) -> Content:
     names = [name.strip() for name in next(lines, (1, []))[1]]
     roles = _roles(path, names)
     features = [(i, name) for i, name in enumerate(names) if i not in roles.values()]
-    if names and not features:
-        raise DataError(f"{path} has only {' and '.join(names)}; it must have columns of inputs")
+    if names and bool(features) == ("text" in roles):
+        columns = " and ".join(name for _, name in features) or "none"
+        raise DataError(
+            f"{path} must have a column text or columns of numbers as inputs; besides client, "
+            f"label and text it has {columns}"
+        )
     x, texts, places = array("d"), {role: [] for role in roles}, []
     for number, row in lines:
         if len(row) != len(names):
@@ -124,24 +130,24 @@ def _rows(path: Path, lines: Iterator[tuple[int, list[str]]]) -> Content:
         places.append(number)
         for role, i in roles.items():
             text = row[i].strip()
-            if text in MISSING:
+            if text in MISSING and (role != "text" or not text):
                 raise DataError(f"{path}, line {number}: {names[i]} is missing, got {text!r}")
             texts[role].append(text)
     if not places:
         raise DataError(f"{path} must have a line of names and a line for each example")
+    given = np.array(texts.pop("text"), object) if "text" in roles else None
     values = {
         role: _words(
             found, lambda row, role=role: f"{path}, line {places[row]}: {names[roles[role]]}"
         )
         for role, found in texts.items()
     }
-    return Content(
-        path, np.frombuffer(x).reshape(len(places), -1), values["label"], values.get("client")
-    )
+    numbers = np.frombuffer(x).reshape(len(places), -1) if given is None else given
+    return Content(path, numbers, values["label"], values.get("client"))
 
 
 def _roles(path: Path, names: list[str]) -> dict[str, int]:
-    """Positions of the columns of labels and, if there are some, clients.
+    """Positions of the columns of labels and, if there are some, clients and texts.
 
     Raises:
       DataError: if a column has no name, or two have the same.
@@ -155,7 +161,7 @@ def _roles(path: Path, names: list[str]) -> dict[str, int]:
                 "(index=False in pandas) or name the column"
             )
     found = {}
-    for role in ("client", "label"):
+    for role in ("client", "label", "text"):
         places = [i for i, name in enumerate(names) if name.casefold() == role]
         if len(places) > 1:
             raise DataError(
@@ -210,32 +216,54 @@ def _words(texts: list[str], place: Callable[[int], str]) -> np.ndarray:
 def _npz(path: Path) -> Content:
     try:
         with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in ("x", "y", "client") if name in file.files}
+            named = ("x", "tokens", "y", "client")
+            arrays = {name: file[name] for name in named if name in file.files}
     except (AttributeError, MemoryError, OSError, ValueError, *BROKEN) as error:
         raise DataError(f"{path} is not an npz file of plain arrays: {error}") from None
+    tokens = "tokens" in arrays and "x" not in arrays
+    if tokens:
+        arrays["x"] = arrays.pop("tokens")
     missing = [name for name in ("x", "y") if name not in arrays]
     if missing:
         raise DataError(f"{path} has no array {missing[0]!r}; x and y must be there")
     words = {k: v.astype(str) if v.dtype.kind in "OS" else v for k, v in arrays.items() if k != "x"}
-    return Content(path, arrays["x"], **words)
+    return Content(path, arrays["x"], **words, tokens=tokens)
 
 
-def checked(content: Content) -> Content:
-    """The same with uint8 or float32 inputs, images with a channel added if they have none.
+def _integers(path: Path | str, values: np.ndarray) -> np.ndarray:
+    """Tokens as int64; raises DataError for something else than integers [M, T] from 0."""
+    if values.dtype.kind not in "iu" or values.ndim != 2 or values.size and values.min() < 0:
+        raise DataError(
+            f"{path}: tokens must be integers from 0, [M, T], got {values.dtype} {[*values.shape]} "
+            f"from {values.min() if values.size else 'none'}; other numbers must be floats"
+        )
+    return values.astype(np.int64)
+
+
+def checked(content: Content, signals: bool = False) -> Content:
+    """The same with inputs as `Content` says, images with a channel added if they have none.
+
+    Args:
+      content: as it was given.
+      signals: whether [N, C, T] stays what it is.
 
     Raises:
       DataError: for invalid arrays.
     """
     path, x = content.path, content.x
+    given = {"y": content.y, "client": content.client}
+    keys = {name: _keys(path, name, x, v) for name, v in given.items() if v is not None}
+    if x.dtype.kind in "OU" and x.ndim == 1 and all(isinstance(text, str) for text in x):
+        return content._replace(x=x.astype(object), **keys)
+    if content.tokens:
+        return content._replace(x=_integers(path, x), **keys)
     if x.dtype.kind not in "biuf":
         raise DataError(f"{path}: x must be numbers, got the type {x.dtype}")
     if x.ndim not in (2, 3, 4) or 0 in x.shape:
         raise DataError(f"{path}: x must be [M, F], [M, H, W] or [M, C, H, W], got {list(x.shape)}")
     if x.ndim == 4 and x.shape[1] > 4 and x.shape[-1] <= 4:
         raise DataError(f"{path}: channels come first in x, [M, C, H, W], got {list(x.shape)}")
-    given = {"y": content.y, "client": content.client}
-    keys = {name: _keys(path, name, x, v) for name, v in given.items() if v is not None}
-    x = x[:, None] if x.ndim == 3 else x
+    x = x[:, None] if x.ndim == 3 and not signals else x
     if x.dtype != np.uint8 or x.ndim == 2:
         with np.errstate(over="ignore"):  # numbers too large for float32 become infinite: refused
             rounded = x.astype(np.float32)

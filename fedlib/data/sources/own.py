@@ -3,17 +3,20 @@
 The folder `source` has one of these, or two of them named train and test:
 
   folders   of 8-bit images, all grey or all colour and of one size; one folder for each class
-  *.csv     with names in its first line; column `label`, or else the last one, is the class
-  *.npz     with arrays `x` [M, F], [M, H, W] or [M, C, H, W] and `y` [M]
+  *.csv     with names in its first line; column `label`, or else the last one, is the class; the
+            others are numbers, or one is called `text`
+  *.npz     with arrays `x` [M, F], [M, H, W] or [M, C, H, W], or `tokens` [M, T], and `y` [M]
 
 All but images may have a `client` for each example. Labels are integers from 0, or words, which are
 numbered in sorted order; the labels of images are the names of their folders. Clients and classes
-keep their names. A value that is missing is refused. Without a test part,
+keep their names. A value that is missing is refused. Texts become tokens by tokenizer.json beside
+the files, as Hugging Face's `tokenizers` write it, or by their own words. Without a test part,
 every `test_every`-th example of a client, or of a class if there are no clients, is a test example.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +28,7 @@ from fedlib.data.sources import _own_files
 from fedlib.data.sources._own_files import Content
 from fedlib.data.sources.digits import set_aside
 from fedlib.errors import ConfigError, DataError
+from fedlib.federation import Tokens
 
 NUM_CLASSES = None  # files decide
 HAS = (
@@ -38,6 +42,7 @@ HAS = (
 SCALINGS = ("unit", "standard", "none")
 PARTS = {"train": TRAIN, "test": TEST}
 MOST_CLASSES = 100_000  # every client has a count of each
+TOKENISER = "tokenizer.json"
 IN_PLACE = "a folder of images for each class, a .csv or .npz file, or two of these "
 IN_PLACE += "called train and test"
 
@@ -49,10 +54,13 @@ def read(
     scaling: str = "unit",
     num_classes: int | None = None,
     test_every: int = 4,
+    length: int | None = None,
+    vocabulary: int | None = None,
 ) -> Examples:
     """The examples in the order of the files: paths are sorted, rows keep their order.
 
-    Inputs are uint8 for images and other uint8 arrays [M, C, H, W], otherwise float32.
+    Inputs are uint8 for images and other uint8 arrays [M, C, H, W], whole numbers [M, T] for texts
+    and tokens, otherwise float32.
 
     Args:
       raw: the folder data/raw.
@@ -62,6 +70,9 @@ def read(
         each one's mean in the training part and divides by its deviation; "none" changes nothing.
       num_classes: L, if some class has no example; None for the number of classes in the files.
       test_every: see above; not used with a test part.
+      length: tokens of each text; None without texts.
+      vocabulary: most words, without a tokenizer.json; None for 10,000, see
+        `fedlib.data.own_texts`.
 
     Raises:
       ConfigError: for an invalid parameter.
@@ -73,7 +84,11 @@ def read(
     folder = Path(raw) / "own" / source
     contents = _contents(folder)
     parts = [TRAIN, TEST] if len(contents) == 2 else None
-    return pooled(contents, parts, scaling=scaling, num_classes=num_classes, test_every=test_every)
+    file = folder / TOKENISER
+    texts = {"length": length, "vocabulary": vocabulary, "file": file if file.exists() else None}
+    return pooled(
+        contents, parts, scaling=scaling, num_classes=num_classes, test_every=test_every, **texts
+    )
 
 
 def pooled(
@@ -83,6 +98,7 @@ def pooled(
     scaling: str,
     num_classes: int | None = None,
     test_every: int = 4,
+    **texts: Any,
 ) -> Examples:
     """The examples of several files or arrays, concatenated.
 
@@ -91,6 +107,7 @@ def pooled(
       parts: `TRAIN`, `VAL` or `TEST` for each; None sets aside test examples of each client or
         class.
       scaling, num_classes, test_every: as for `read`.
+      texts: `length`, `vocabulary` and `file`, see `fedlib.data.own_texts.tokeniser`.
 
     Raises:
       ConfigError, DataError: as `read`.
@@ -107,12 +124,14 @@ def pooled(
     if not np.any(part == TEST):
         where = contents[0].path
         raise DataError(f"{where}: no class or client has {test_every} examples, one to test on")
-    x, mean, std = _scaled(x, part == TRAIN, scaling)
+    x, tokens = _tokens(x, part == TRAIN, texts)
+    x, mean, std = (x, (), ()) if tokens else _scaled(x, part == TRAIN, scaling)
     return Examples(
         *(x, y, classes, mean, std),
         part=part,
         owner=owner,
         num_owners=len(names),
+        tokens=tokens,
         own_test=parts is not None and TEST in parts,
         owner_name=None if owner is None else names,
         class_name=words if words is not None and len(words) == classes else None,
@@ -124,6 +143,7 @@ def _contents(folder: Path) -> list[Content]:
     if not local_files(folder):
         raise DataError(f"{folder} has no files; put there {IN_PLACE}")
     entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    entries = [path for path in entries if path.name != TOKENISER]
     of_parts = {path.stem: path for path in entries if path.stem in PARTS}
     if len(entries) == 2 and set(of_parts) == set(PARTS):
         return [_own_files.load(of_parts[name]) for name in PARTS]
@@ -144,6 +164,18 @@ def _inputs(contents: Sequence[Content]) -> np.ndarray:
                 f"they must be as in {first.path}, {first.x.shape[1:]} and {first.x.dtype}"
             )
     return np.concatenate([content.x for content in contents]) if len(contents) > 1 else first.x
+
+
+def _tokens(x: np.ndarray, train: np.ndarray, texts: dict) -> tuple[np.ndarray, Tokens | None]:
+    """Tokens for texts, whole numbers as they are; None for all other inputs."""
+    if x.dtype == object:
+        from fedlib.data import own_texts  # only texts need it
+
+        found = own_texts.tokeniser(x[train], **texts)
+        return found.rows(x, len(x)), found.tokens
+    if odd := [name for name, value in texts.items() if value is not None]:
+        raise ConfigError(f"{' and '.join(odd)} is for texts, and these inputs are numbers")
+    return x, Tokens(int(x.max()) + 1, 0) if x.dtype == np.int64 else None
 
 
 def _labels(
