@@ -4,6 +4,7 @@ The head is the layer that runs last, and its output must be that of the module;
 finds it.
 """
 
+import contextlib
 import copy
 from collections.abc import Callable
 from functools import partial
@@ -15,6 +16,7 @@ from torch.nn.parameter import is_lazy
 from fedlib import draws
 from fedlib.api import probe
 from fedlib.api.probe import HeadApart
+from fedlib.engine.functional import Fixed
 from fedlib.errors import ConfigError
 from fedlib.models.layers.random import Dropout
 
@@ -22,13 +24,19 @@ Model = nn.Module | Callable[[], nn.Module]
 
 
 def builder(
-    model: Model, inputs: Tensor, name: str, logits: tuple[int, ...] | None = None
+    model: Model,
+    inputs: Tensor,
+    name: str,
+    logits: tuple[int, ...] | None = None,
+    given: int | None = None,
 ) -> Callable[[], nn.Module]:
-    """A function that makes `model` with newly drawn parameters, with `body` and `head`.
+    """A function that makes `model`, drawn from a seed or as it is, with `body` and `head`.
 
     Args:
       model: a module, whose layers are drawn again by their own `reset_parameters`; or a function
         without arguments that returns a module, such as a class, whose values are used as they are.
+      given: seed of the run if a module's values are used as they are, too. With other seeds, which
+        are those of further experts, the head is drawn anew; equal experts would stay equal.
       inputs: [2, ...], two example inputs.
       name: of the model, for messages.
       logits: shape of its output for one input, [L] or, for sequences, [T, L]; for two classes
@@ -38,26 +46,44 @@ def builder(
       ConfigError: if `model` is not such a module or function, cannot read the inputs, does not end
         in a layer with weights, draws from PyTorch's global generator or has frozen weights.
     """
-    fresh = _drawn_anew(model, name) if isinstance(model, nn.Module) else partial(_copied, model)
+    drawn = isinstance(model, nn.Module) and given is None
+    fresh = _drawn_anew(model, name) if drawn else partial(_copied, model)
     made = _first(fresh, model, name)
     _check_weights(made, name)
     _check_same(fresh, name)
     with draws.aside(0):
         trial = _with_own_dropout(made)
-        given = tuple(probe.outputs(trial, inputs, name).shape[1:])
-        single = logits is not None and logits[-1] == 2 and given == (*logits[:-1], 1)
-        if logits not in (None, given) and not single:
+        found = tuple(probe.outputs(trial, inputs, name).shape[1:])
+        single = logits is not None and logits[-1] == 2 and found == (*logits[:-1], 1)
+        if logits not in (None, found) and not single:
             raise ConfigError(
-                f"{name} gives {probe.text(given)} numbers for an input, and must give "
+                f"{name} gives {probe.text(found)} numbers for an input, and must give "
                 f"{probe.text(logits)}: a logit for each class"
             )
         probe.check_draws(trial, inputs, name)
         path = probe.head(trial, inputs, name)
-    return partial(_made, fresh, path)
+    return partial(_made, fresh, path, given)
+
+
+def is_given(model: Model) -> bool:
+    """Whether a function returns the same values whatever the seed."""
+    if isinstance(model, nn.Module) or not callable(model):
+        return False
+    with contextlib.suppress(Exception):  # which `builder` tells
+        made = []
+        for seed in (0, 1):
+            with draws.aside(seed):
+                made.append([x.clone() for x in model().state_dict().values()])
+        return all(map(torch.equal, *made))
+    return False
 
 
 def whole(module: nn.Module) -> nn.Module:
-    """Undo `builder`: the user's model, with PyTorch's own dropout."""
+    """Undo `builder`: the user's model, with PyTorch's own dropout and parameters."""
+    for layer in module.modules():
+        for name, value in layer._parameters.items():
+            if isinstance(value, Fixed):
+                layer._parameters[name] = nn.Parameter(value.detach(), False)
     _replace(module, Dropout, lambda layer, _: nn.Dropout(layer.p))
     return module.whole() if isinstance(module, HeadApart) else module
 
@@ -82,12 +108,8 @@ def _check_weights(made: nn.Module, name: str) -> None:
     lazy = [path for path, x in made.named_parameters() if is_lazy(x)]
     if lazy:
         raise ConfigError(f"{name}: {lazy[0]} has no shape yet; run the model once first")
-    frozen = [path for path, x in made.named_parameters() if not x.requires_grad]
-    if frozen:
-        raise ConfigError(
-            f"{name}: {frozen[0]} is frozen; clients train all of a model, unless the method "
-            "trains a part of it (docs/methods.md)"
-        )
+    if not any(x.requires_grad for x in made.parameters()):
+        raise ConfigError(f"{name}: all of its parameters are frozen, so there is nothing to train")
     odd = [x.dtype for x in made.parameters() if x.dtype != torch.float32]
     if odd:
         raise ConfigError(f"{name} has weights of {odd[0]}; give {name}.float()")
@@ -112,14 +134,31 @@ def _check_same(fresh: Callable[[], nn.Module], name: str) -> None:
     )
 
 
-def _made(fresh: Callable[[], nn.Module], path: str | None) -> nn.Module:
-    made = _with_own_dropout(fresh())
-    return made if path is None else HeadApart(made, path)
+def _made(fresh: Callable[[], nn.Module], path: str | None, given: int | None) -> nn.Module:
+    made = _fixed(_with_own_dropout(fresh()))
+    apart = made if path is None else HeadApart(made, path)
+    if given is not None and torch.initial_seed() % 2**64 != given:
+        for layer in apart.head.modules():
+            if probe.owns_weights(layer) and hasattr(layer, "reset_parameters"):
+                layer.reset_parameters()
+    return apart
 
 
-def _copied(make: Callable[[], nn.Module]) -> nn.Module | None:
-    """A copy of what a user's function returns, which may be a module that the user keeps."""
-    return _plain(copy.deepcopy(make())) if callable(make) else None
+def _fixed(model: nn.Module) -> nn.Module:
+    """`model`, whose frozen parameters are no part of what clients train and send."""
+    fixed: dict[nn.Parameter, Fixed] = {}  # a tied one stays tied
+    for layer in model.modules():
+        for name, value in layer._parameters.items():
+            if value is not None and not value.requires_grad:
+                layer._parameters[name] = fixed.setdefault(value, Fixed(value.detach(), False))
+    return model
+
+
+def _copied(model: Model) -> nn.Module | None:
+    """A copy of a module, or of what a function returns, which may be one that the user keeps."""
+    if not callable(model):
+        return None
+    return _plain(copy.deepcopy(model if isinstance(model, nn.Module) else model()))
 
 
 def _plain(model: nn.Module) -> nn.Module:
@@ -134,6 +173,7 @@ def _plain(model: nn.Module) -> nn.Module:
 def _drawn_anew(model: nn.Module, name: str) -> Callable[[], nn.Module]:
     model = _plain(copy.deepcopy(model))  # independent of later changes of the user's model
     layers = {path: layer for path, layer in model.named_modules() if probe.owns_weights(layer)}
+    layers = {path: layer for path, layer in layers.items() if not _is_frozen(layer)}
     fixed = [path for path, layer in layers.items() if not hasattr(layer, "reset_parameters")]
     if fixed:
         path = fixed[0]
@@ -143,6 +183,12 @@ def _drawn_anew(model: nn.Module, name: str) -> Callable[[], nn.Module]:
         )
 
     return partial(_reset, model, [*layers])
+
+
+def _is_frozen(layer: nn.Module) -> bool:
+    """Whether all parameters of a layer's own are frozen, so that it keeps its values."""
+    own = [*layer.parameters(recurse=False)]
+    return bool(own) and not any(x.requires_grad for x in own)
 
 
 def _reset(model: nn.Module, layers: list[str]) -> nn.Module:

@@ -164,7 +164,7 @@ def check_alike(name: str, plains: list[Plain], params: Params) -> None:
 def _train(name: str, task: Task, plain: Plain, batches: list[Batch]) -> None:
     """Train a module in place."""
     module, numbers, before = plain.module.train(), {}, plain.copies()
-    weights = [*module.parameters()]
+    weights = [x for x in module.parameters() if x.requires_grad]
     velocities = [torch.zeros_like(x) for x in weights]
     for step, batch in enumerate(batches):
         with torch.enable_grad():

@@ -14,7 +14,7 @@ from torch import Tensor
 from fedlib import methods
 from fedlib.api import agreement, following, process
 from fedlib.api.callbacks import Callback
-from fedlib.api.model import Model, builder
+from fedlib.api.model import Model, builder, is_given
 from fedlib.api.result import Result
 from fedlib.engine.choice import choose
 from fedlib.engine.device import DeviceData
@@ -33,6 +33,7 @@ from fedlib.run.job import trained
 from fedlib.run.simulate import Course, Simulation
 from fedlib.run_spec import RunSpec
 
+STARTS = ("drawn", "given")
 A_RUN = "results/demo/runs/pfedmm/digits/fedem/seed1234"
 
 
@@ -47,6 +48,7 @@ def simulate(
     seed: int = 0,
     rate: float = 1.0,
     evaluate_every: int = 1,
+    start: str = "drawn",
     course: dict | None = None,
     class_weights: Any = None,
     device: str = "cpu",
@@ -64,14 +66,17 @@ def simulate(
 
     Args:
       federation: the clients, see `fedlib.Federation` and `fedlib.partition`.
-      model: a `torch.nn.Module` whose last layer is the head; its parameters are drawn again from
-        `seed`. Or a function that returns one, whose values are used as they are.
+      model: a `torch.nn.Module` whose last layer is the head, or a function that returns one.
+        Parameters that are frozen (`requires_grad_(False)`) stay, and are not sent.
       method: a class derived from `fedlib.methods.base.Method`, or the name of one of fedlib's.
       local: the clients' solver, such as `fedlib.SGD(lr=0.1)`.
       rounds: communication rounds.
       seed: of initial parameters, cohorts and shuffling.
       rate: fraction of the seen clients in a round, in (0, 1].
       evaluate_every: rounds between evaluations; round 0 and the last are always evaluated.
+      start: "drawn" draws a module's parameters again from `seed`, but for frozen ones; "given"
+        takes the module's own, as a function's always are. Of several experts, those after the
+        first then have a new head, as in FedEM and pFedMM.
       course: further fields of `fedlib.run.simulate.Course`, such as {"aggregation": "gossip"}.
       class_weights: [L] factors of the training loss by label, or None.
       device: "cpu", "cuda", "cuda:1", or "auto": a GPU if there is one.
@@ -105,11 +110,14 @@ def simulate(
     with process.threads.number(threads):
         with _in_one_line():
             settings = {"device": _device(device), "precision": precision}
-            task = _task(model, federation, class_weights, settings)
+            first = _first_seed(start, model, seed)
+            task = _task(model, federation, class_weights, settings, first)
             made = _made(kind, {"task": task, "local": local, **more}, federation, settings)
             data = DeviceData(federation, task.dtype, task.device)
             simulation = Simulation(made, data, run, choose(executor, tasks_of(made)))
         report = progress or (lambda line: None)
+        if first is not None:
+            report("starts from the weights of the model that was given")
         simulation = agreement.tried(simulation, report)
         if not kind.__module__.startswith("fedlib."):
             trial.check(simulation)
@@ -247,10 +255,19 @@ def _course(known: Mapping, more: Mapping) -> Course:
     return Course(**known, **more)
 
 
-def _task(model: Model, data: Federation, class_weights: Any, settings: Mapping) -> Task:
-    """The task of a model that predicts the classes of a federation."""
+def _first_seed(start: str, model: Model, seed: int) -> int | None:
+    """The seed whose model has the weights that were given; None if all are drawn."""
+    if start not in STARTS:
+        raise ConfigError(f"start must be one of {', '.join(STARTS)}, got {start!r}")
+    return seed if start == "given" or is_given(model) else None
+
+
+def _task(
+    model: Model, data: Federation, class_weights: Any, settings: Mapping, given: int | None = None
+) -> Task:
+    """The task of a model that predicts the classes of a federation; `given` as of `builder`."""
     logits = *data.y.shape[1:], data.num_classes
-    made = builder(model, _some_inputs(data), "model", logits)
+    made = builder(model, _some_inputs(data), "model", logits, given)
     weights = build.class_weights(class_weights, data.num_classes)
     task = Task(made, class_weights=weights, **settings)
     set_precision(task)

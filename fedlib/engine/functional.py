@@ -11,6 +11,15 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+
+class Fixed(nn.Parameter):
+    """A parameter that is the same in all models and never trained: no part of their parameters."""
+
+    def __reduce_ex__(self, protocol: object) -> tuple:
+        """A copy has this class, too, which PyTorch would not keep."""
+        return Fixed, (self.detach(), False)
+
+
 Places = dict[str, list[tuple[dict, str]]]  # by name: (a module's own dict, key in it)
 
 _local = threading.local()
@@ -70,7 +79,7 @@ def _places(module: nn.Module) -> Places:
     for prefix, part in module.named_modules():
         for where in (part._parameters, part._buffers):
             for key, value in where.items():
-                if value is None or not value.is_floating_point():
+                if value is None or not value.is_floating_point() or isinstance(value, Fixed):
                     continue
                 name = names.setdefault(id(value), f"{prefix}.{key}" if prefix else key)
                 places.setdefault(name, []).append((where, key))

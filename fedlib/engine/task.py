@@ -337,7 +337,8 @@ def mean_from(dim: int, values: Tensor) -> Tensor:
 
 def _floats(module: nn.Module):
     named = [*module.named_parameters(), *module.named_buffers()]
-    return [(name, value) for name, value in named if value.is_floating_point()]
+    floats = [(name, value) for name, value in named if value.is_floating_point()]
+    return [pair for pair in floats if not isinstance(pair[1], functional.Fixed)]
 
 
 def without_counts(module: nn.Module) -> nn.Module:
@@ -358,6 +359,8 @@ def _hollow(module: nn.Module) -> nn.Module:
         for where in (part._parameters, part._buffers):
             for name, value in where.items():
                 if value is None or not value.is_floating_point():
+                    continue
+                if isinstance(value, functional.Fixed):
                     continue
                 if value not in hollow:
                     shape = value.detach().to("meta")

@@ -443,7 +443,7 @@ MODELS = {
     "model gives NaN before its first step": nn.Sequential(Scaled(math.nan), nn.Linear(64, 10)),
     "model gives 3 numbers for an input, and must give 10": nn.Linear(64, 3),
     "model gives 64x10 numbers": nn.Sequential(nn.Unflatten(1, (64, 1)), nn.Linear(1, 10)),
-    "model: body.1.weight is frozen": lambda: BUILD().requires_grad_(False),
+    "model: all of its parameters are frozen": lambda: BUILD().requires_grad_(False),
     "model has weights of torch.float64; give model.float": nn.Linear(64, 10).double(),
     "model: body.0.weight has no shape yet; run the model once first": nn.ModuleDict(
         {"body": nn.Sequential(nn.LazyLinear(8)), "head": nn.Linear(8, 10)}

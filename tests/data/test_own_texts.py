@@ -141,7 +141,7 @@ def test_a_csv_file_of_texts_is_read(tmp_path):
     assert examples.x.shape == (8, 4) and examples.y.tolist() == LABELS
     assert examples.owner_name.tolist() == ["ann", "bob"]
     size = {"vocabulary": examples.tokens.vocabulary, "pad": 0, "max_length": 4}
-    model = transformer.build(2, "bert-lite", **size)
+    model = transformer.build(2, "bert-lite", **size).eval()
     assert model(torch.from_numpy(examples.x)).shape == (8, 2)
 
 
