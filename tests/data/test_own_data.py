@@ -203,7 +203,7 @@ def test_arrays_that_make_no_sense_are_refused_by_the_name_of_their_file(folder,
         (",a,label\n0,1,0\n1,1,0\n", "column 1 has no name; .*index=False"),
         ("a,Unnamed: 0,label\n0,1,0\n1,1,0\n", "column 2 has no name"),
         ("a,client,Client,label\n1,1,2,0\n", "has 2 columns called client"),
-        ("client,label\n1,0\n", "has only client and label"),
+        ("client,label\n1,0\n", "must have a column text or columns of numbers"),
     ],
 )
 def test_tables_that_make_no_sense_are_refused(folder, text, message):
