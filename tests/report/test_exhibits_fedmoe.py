@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from made_up import texts
 
-from fedlib.errors import ConfigError, DataError
+from fedlib.errors import ConfigError
 from fedlib.report import metrics, printed
 from fedlib.report.tables import render
 from fedlib.results import RunResult, View
@@ -176,25 +176,6 @@ def test_a_column_or_row_of_another_form_is_refused():
         build("global_accuracy", shown(), columns=[COLUMNS[0] | {"title": "M", "metric": "bytes"}])
     with pytest.raises(ConfigError, match="each of rows has label"):
         build("global_accuracy", shown(), columns=COLUMNS, rows=[{"title": "A"}])
-
-
-# What the server keeps, and what is sent
-
-
-def test_a_run_without_a_size_is_an_error():
-    exhibit = shown(("fedmoe",))
-    tidy, clients = collect(exhibit)
-    without = tidy[tidy["metric"] != metrics.PARAMETERS]
-    with pytest.raises(DataError, match="cifar10-m50/fedmoe has no server_parameters"):
-        build("server_size", exhibit, (without, clients))
-
-
-# alpha
-
-
-def test_a_run_without_alpha_is_an_error():
-    with pytest.raises(DataError, match="cifar10-m50/fedavg recorded no alpha in any round"):
-        build("learned_alpha", shown(("fedavg",)))
 
 
 # Accuracy over rounds

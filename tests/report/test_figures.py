@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from made_up import footer
-from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from pictures import faults
 
@@ -254,15 +253,6 @@ def test_a_published_curve_is_thin_and_its_distance_and_the_nearest_one_are_told
     assert "(that of FedEM 0.0)" in footer(figure) and "pFedMM 1.0." in footer(figure)
     worst = replace(given, exhibit=exhibit | about | {"params": {"metric": "bottom10"}})
     assert accuracy_over_rounds.distances(worst).empty
-
-
-def marks(axes) -> dict:
-    """{(x, y, ...): colour} of the lines in a panel that are markers only."""
-    return {
-        tuple(np.ravel(line.get_xydata()).round(8)): to_hex(line.get_markeredgecolor()).upper()
-        for line in axes.get_lines()
-        if line.get_linestyle() == "None"
-    }
 
 
 def test_points_of_published_curves_have_ours_beside_them(collected):

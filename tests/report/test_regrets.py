@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib.errors import DataError
 from fedlib.report import metrics
 from fedlib.results import OPTIMUM, View
 from fedlib.spec.worlds import rows_left
@@ -69,11 +68,6 @@ def test_a_client_may_pick_the_run_of_its_best_validation_accuracy():
     pick = {"title": "Pick", "labels": [*accuracies], "home": [], "pick": True}
     axes = drawn("regret", clients=clients, rows=(*ROWS, pick)).axes[0]
     assert texts(axes)[4:] == ["25.0", "25.0"]  # 0.8 and 0.6 of 0.95
-
-
-def test_runs_without_a_known_optimum_are_refused():
-    with pytest.raises(DataError, match="own/local has no regret"):
-        drawn("regret", {**NUMBERS, ("own", "local"): ([None, None], [0.5, 0.5])})
 
 
 PHASE = {

@@ -160,6 +160,3 @@ def test_no_paper_scores_training_examples_that_it_does_not_show(scale):
         for view in json.loads(plan.spec("evaluate", **cell._asdict()))["views"]
     }
     assert views and not [view for view in views if view[1][2] not in ("val", "test", "shared")]
-
-
-# -- kinds that read more than they say ----------------------------------------------------------
