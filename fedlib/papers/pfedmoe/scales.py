@@ -74,7 +74,7 @@ def demo() -> Scale:
                 *("digits", 10),
                 labels=(*MAIN, *same(NEW), "pfedmoe-fixed"),
                 roles=("main", "gate", "representations", "classes"),
-                target=0.75,
+                target=0.6,
                 **small,
             ),
             _varied("digits", 4, labels=("pfedmoe",), **small),
