@@ -21,7 +21,7 @@ BEST = (
 def of_table(exhibit: dict, *said: str) -> list[str]:
     """All notes of a table: the scale, `said` without "", and particulars of data and runs."""
     particulars = *seeds_differ(exhibit), *of_data(exhibit), *of_runs(exhibit)
-    return [scale(exhibit), *filter(None, said), *particulars]
+    return [scale(exhibit), *filter(None, (*said, rates(exhibit))), *particulars]
 
 
 def measured(exhibit: dict, unit: str = "Percent; ", what: str = "interval") -> str:
@@ -98,6 +98,21 @@ def rounds(exhibit: dict) -> str:
         if found
     ]
     return f"Communication rounds: {'; '.join(parts)}."
+
+
+def rates(exhibit: dict) -> str:
+    """The learning rates of local steps where they differ between methods that nobody tuned."""
+    where: dict[str, list[str]] = {}
+    for federation in exhibit["federations"]:
+        every: dict[float, list[str]] = {}
+        for run in runs_of(exhibit, federation["name"]):
+            lr = None if run.get("tuning") else run.get("local", {}).get("lr")
+            if lr is not None:
+                every.setdefault(lr, []).append(run["title"])
+        text = "; ".join(f"{lr:g} ({', '.join(every[lr])})" for lr in sorted(every))
+        if len(every) > 1:
+            where.setdefault(text, []).append(federation["title"])
+    return " ".join(f"Learning rates on {', '.join(on)}: {text}." for text, on in where.items())
 
 
 def of_data(exhibit: dict) -> list[str]:

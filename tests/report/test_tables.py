@@ -69,6 +69,20 @@ def test_a_mean_has_the_spread_that_so_many_seeds_can_give(seeds, cell, note):
     assert ("±" in text, "Student" in text) == (seeds == 3, seeds == 3)
 
 
+def test_a_table_names_the_learning_rates_of_methods_that_differ_in_them():
+    exhibit = main_exhibit()
+    fedavg, pfedmm = exhibit["runs"]
+    fedavg, other = (run | {"local": {"lr": lr}} for run, lr in ((fedavg, 0.01), (pfedmm, 0.03)))
+
+    def told(*runs: dict) -> bool:
+        notes = build(exhibit | {"runs": [*runs]}, main_metrics()).notes
+        return "Learning rates on EMNIST: 0.01 (FedAvg); 0.03 (pFedMM)." in notes
+
+    assert told(fedavg, other)
+    assert not told(fedavg, other | {"local": fedavg["local"]})
+    assert not told(fedavg, other | {"tuning": {"trials": 12}})
+
+
 def test_a_table_says_what_its_seeds_differ_in():
     exhibit = main_exhibit()
     for data, drawn in ((False, "they share the partition into clients and"), (True, "")):
