@@ -46,11 +46,13 @@ _PLACES = {
 __all__ = list(_PLACES)
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f"fedlib.{_PLACES[name]}")
-    return module if name == "callbacks" else getattr(module, name)
+if not TYPE_CHECKING:  # so that type checkers know which names there are
+
+    def __getattr__(name: str) -> Any:
+        if name not in _PLACES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = import_module(f"fedlib.{_PLACES[name]}")
+        return module if name == "callbacks" else getattr(module, name)
 
 
 def __dir__() -> list[str]:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib import federation
+from fedlib.api import datasets
 from fedlib.data import partitions
 from fedlib.data.checks import check_seed
 from fedlib.data.draws import divide
@@ -27,11 +28,12 @@ Arrays = tuple[Any, Any]  # inputs [N, ...] and labels [N]: anything that NumPy 
 class Federation(federation.Federation):
     """Examples, and the client that owns each for training, validation or testing.
 
-    Make it by `from_arrays`, `from_flower` or `fedlib.partition`. Inputs are [N, F], [N, H, W] or
-    [N, C, H, W], as arrays, tensors or data frames, and are copied. [N, H, W] gets a channel, but
-    [N, C, T] with `signals=True`. Bytes [N, H, W] or [N, C, H, W] are pixels and are divided by
-    255; integers [N, T] of 32 or 64 bits are tokens and stay integers; other numbers become
-    float32. A list of N texts becomes tokens [N, length], see `fedlib.data.own_texts`.
+    Make it by `from_arrays`, `from_datasets`, `from_flower` or `fedlib.partition`. Inputs are
+    [N, F], [N, H, W] or [N, C, H, W], as arrays, tensors or data frames, and are copied. [N, H, W]
+    gets a channel, but not signals [N, C, T] with `signals=True`. Bytes [N, H, W] or [N, C, H, W]
+    are pixels and are divided by 255; integers [N, T] of 32 or 64 bits are tokens and stay
+    integers; other numbers become float32. A list of N texts becomes tokens [N, length], see
+    `fedlib.data.own_texts`.
     Labels are whole numbers from 0, or words, which are numbered in sorted order: `class_name`.
     """
 
@@ -126,17 +128,47 @@ class Federation(federation.Federation):
         partitioners = dataset.partitioners
         if split not in partitioners:
             raise ConfigError(f"no partitioned split {split!r}; there are {sorted(partitioners)}")
-        train, test = [], []
-        for number in range(partitioners[split].num_partitions):
-            found = dataset.load_partition(number, split).with_format("numpy")
-            for column in (x, y):
-                if column not in found.column_names:
-                    raise ConfigError(f"no column {column!r}; there are {found.column_names}")
-            inputs, labels = _channels_first(np.asarray(found[x][:])), np.asarray(found[y][:])
-            pair = divide(np.arange(len(labels)), 1 - test_fraction, seed)
-            train.append((inputs[pair[0]], labels[pair[0]]))
-            test.append((inputs[pair[1]], labels[pair[1]]))
-        return cls.from_arrays(train, test)
+        numbers = range(partitioners[split].num_partitions)
+        found = [dataset.load_partition(number, split) for number in numbers]
+        return cls.from_datasets(found, x=x, y=y, test_fraction=test_fraction, seed=seed)
+
+    @classmethod
+    def from_datasets(
+        cls,
+        train: Sequence[Any],
+        test: Sequence[Any] | None = None,
+        *,
+        x: str = "image",
+        y: str = "label",
+        test_fraction: float = 0.2,
+        seed: int = 0,
+        **more: Any,
+    ) -> "Federation":
+        """A federation of clients with a data set each.
+
+        Args:
+          train: for each client a `torch.utils.data.Dataset` or `DataLoader` of pairs (input,
+            label), or a `datasets.Dataset` of Hugging Face. All of it is read, in its order.
+          test: the same for testing; None draws the test examples from `train`.
+          x, y: names of the columns of inputs and labels, of Hugging Face's data sets.
+          test_fraction, seed: of that draw, for each client.
+          more: further arguments of `from_arrays`, such as `unseen`, or `length` for texts.
+
+        Raises:
+          ConfigError: for a column that does not exist, or data that give no pairs.
+          DataError: as `from_arrays`.
+        """
+        pairs = [
+            [datasets.arrays(data, x, y, f"data of client {i}") for i, data in enumerate(part)]
+            for part in (train, test or ())
+        ]
+        if test is not None:
+            return cls.from_arrays(*pairs, **more)
+        parts = [
+            (pair, divide(np.arange(len(pair[1])), 1 - test_fraction, seed)) for pair in pairs[0]
+        ]
+        taken = ([_rows(pair, rows[i]) for pair, rows in parts] for i in (0, 1))
+        return cls.from_arrays(*taken, **more)
 
     @classmethod
     def _packed(cls, dealt: Dealt) -> "Federation":
@@ -336,7 +368,7 @@ def _scaling(content: Content) -> str:
     return "unit" if content.x.dtype == np.uint8 else "none"
 
 
-def _channels_first(images: np.ndarray) -> np.ndarray:
-    """Images [N, H, W, C] -> [N, C, H, W]; other arrays as they are"""
-    last = images.ndim == 4 and images.shape[-1] <= 4 < images.shape[1]
-    return images.transpose(0, 3, 1, 2) if last else images
+def _rows(pair: Arrays, rows: np.ndarray) -> Arrays:
+    """These examples of a pair of inputs and labels."""
+    x, y = pair
+    return [x[row] for row in rows] if isinstance(x, list) else x[rows], y[rows]

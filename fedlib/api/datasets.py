@@ -1,0 +1,53 @@
+"""Inputs and labels of a data set of PyTorch, a loader, or a data set of Hugging Face."""
+
+from typing import Any
+
+import numpy as np
+
+from fedlib.errors import ConfigError
+
+PAIRS = "a data set or loader that gives (input, label), or a data set of Hugging Face"
+
+
+def arrays(data: Any, x: str, y: str, name: str) -> tuple[Any, np.ndarray]:
+    """All inputs and labels, in the order of the data set.
+
+    Args:
+      data: has columns, as data sets of Hugging Face; or gives pairs, one by one or in batches.
+      x, y: names of the columns, not used for pairs.
+      name: for messages.
+
+    Raises:
+      ConfigError: for a column that does not exist, or data that give no pairs.
+    """
+    if hasattr(data, "column_names"):
+        data = data.with_format("numpy")
+        for column in (x, y):
+            if column not in data.column_names:
+                raise ConfigError(f"no column {column!r}; there are {data.column_names}")
+        return _inputs(data[x][:]), np.asarray(data[y][:])
+    batches = type(data).__name__ == "DataLoader"
+    try:
+        # PyTorch's map-style data sets need no end for `for`, but have a length.
+        given = (
+            data
+            if batches or not hasattr(data, "__len__")
+            else map(data.__getitem__, range(len(data)))
+        )
+        inputs, labels = zip(*given, strict=True)
+    except (AttributeError, TypeError, ValueError):
+        raise ConfigError(f"{name} must be {PAIRS}, got {type(data).__name__}") from None
+    if batches:
+        return _inputs(np.concatenate([*map(np.asarray, inputs)])), np.concatenate(labels)
+    return _inputs([x if isinstance(x, str) else np.asarray(x) for x in inputs]), np.array(
+        [*map(np.asarray, labels)]
+    )
+
+
+def _inputs(values: Any) -> Any:
+    """Inputs as an array, images [N, H, W, C] as [N, C, H, W]; texts as they are."""
+    if len(values) and isinstance(values[0], str):
+        return [*values]
+    images = np.asarray(values)
+    last = images.ndim == 4 and images.shape[-1] <= 4 < images.shape[1]
+    return images.transpose(0, 3, 1, 2) if last else images

@@ -1,0 +1,81 @@
+"""Federations of data sets that clients already have."""
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+
+import fedlib
+from fedlib.errors import ConfigError
+
+X = np.arange(48).reshape(12, 4).astype(np.float32)
+Y = np.arange(12) % 2
+PARTS = (slice(0, 6), slice(6, 12))
+
+
+class Pairs(Dataset):
+    """Pairs without an end for loops, as PyTorch allows."""
+
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+
+    def __len__(self):
+        return len(self.y)
+
+    def __getitem__(self, i):
+        return self.x[i % len(self.x)], int(self.y[i % len(self.y)])
+
+
+class Stream(IterableDataset):
+    def __init__(self, x, y):
+        self.pairs = [*zip(x, y, strict=True)]
+
+    def __iter__(self):
+        return iter(self.pairs)
+
+
+def tensors(x, y):
+    return TensorDataset(torch.from_numpy(x), torch.from_numpy(y))
+
+
+KINDS = {
+    "pairs": Pairs,
+    "stream": Stream,
+    "tensors": tensors,
+    "loader": lambda x, y: DataLoader(tensors(x, y), batch_size=4),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_data_sets_of_pytorch_become_a_federation(kind):
+    given = [KINDS[kind](X[part], Y[part]) for part in PARTS]
+    pairs = [(X[part], Y[part]) for part in PARTS]
+    expected = fedlib.Federation.from_arrays(pairs, pairs)
+    made = fedlib.Federation.from_datasets(given, given)
+    assert made.digests == expected.digests
+
+
+def test_without_a_test_part_a_fraction_of_each_client_tests():
+    given = [tensors(X[part], Y[part]) for part in PARTS]
+    made = fedlib.Federation.from_datasets(given, test_fraction=1 / 3, unseen=[1])
+    assert made.train.sizes.tolist() == [4, 4] and made.test.sizes.tolist() == [2, 2]
+    assert len(made.ids("unseen")) == 1
+    assert {*made.x[:, 0].tolist()} == {*X[:, 0].tolist()}
+
+
+def test_texts_of_hugging_face_become_tokens():
+    datasets = pytest.importorskip("datasets")
+    texts = ["good day", "bad day", "so good", "so bad"] * 3
+    made = datasets.Dataset.from_dict({"text": texts, "label": Y.tolist(), "user": ["a", "b"] * 6})
+    halves = [made.select(range(6)), made.select(range(6, 12))]
+    clients = fedlib.Federation.from_datasets(halves, x="text", length=3)
+    assert clients.tokens is not None and clients.x.shape == (12, 3)
+    text, label, user = made["text"], made["label"], made["user"]
+    dealt = fedlib.partition(text, label, "natural", client=user, length=3)
+    assert dealt.clients == ["a", "b"]
+
+
+@pytest.mark.parametrize("odd", [3, X, "abc", [1, 2, 3]], ids=["number", "array", "word", "list"])
+def test_what_gives_no_pairs_is_refused(odd):
+    with pytest.raises(ConfigError, match="data of client 0 must be a data set or loader"):
+        fedlib.Federation.from_datasets([odd])
