@@ -102,7 +102,7 @@ def check(plan: Plan) -> Freshness:
             case True:
                 folder.put_times_right(stage, job)
                 current |= outputs
-                kept |= outputs if _is_kept(plan, stage, job) else set()
+                kept |= outputs if stage in OF_RUNS and plan.is_kept(**job) else set()
             case False:
                 outdated |= {*folder.outputs(stage, job)[0]}
     again = {x for one in plan.trainings() for x in _without_weights(plan, one._asdict(), current)}
@@ -220,7 +220,8 @@ class _Folder:
         made, read = seals.made(path), list_inputs(self.plan, stage, job)
         if made is None or made.spec != self.plan.digest(stage, **job):
             return False
-        if made.code != self.plan.code(stage, **job) and not _is_kept(self.plan, stage, job):
+        is_kept = stage in OF_RUNS and self.plan.is_kept(**job)
+        if not is_kept and made.code != self.plan.code(stage, **job):
             return False
         if all(Path(one).exists() for one in read) and made.inputs != self._contents(read):
             return False
@@ -233,15 +234,6 @@ class _Folder:
 
     def _time(self, path: str) -> int:
         return Path(path).stat().st_mtime_ns
-
-
-def _is_kept(plan: Plan, stage: str, job: dict) -> bool:
-    """Whether a job is of a run that is shown and not selected."""
-    if stage not in OF_RUNS:
-        return False
-    *name, seed = job.values() if "seed" in job else (*job.values(), None)
-    seeds = plan.paper(name[0]).seeds_of(plan.run(*name)) if seed is None else [seed]
-    return plan.finished.issuperset(Training(*name, one) for one in seeds)
 
 
 def _list_companions(plan: Plan, stage: str, job: dict) -> list[str]:

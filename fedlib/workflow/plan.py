@@ -106,7 +106,7 @@ class Plan(Selection):
 
         Empty if there is no such run, if it is not selected, or if its weights are elsewhere.
         """
-        if Training(paper, federation, label, int(seed)) in self.finished:
+        if self.is_kept(paper, federation, label, int(seed)):
             return []
         settler = self.runs.get((paper, federation, self.run(paper, federation, label).settled_by))
         if settler is None or int(seed) not in self.paper(paper).seeds_of(settler):

@@ -122,6 +122,8 @@ def declared(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
     """
     script = code_digest(SCRIPT)
     for name, run in plan.runs.items():
+        if plan.is_kept(*name):
+            continue
         paper, federation, label = name
         spec = run.spec(run.tuning["seed"] if run.tuning else 0)
         spec = replace(spec, tuning=run.tuning).to_json()

@@ -111,6 +111,12 @@ class Selection:
         key = (paper, federation, label)
         return _find("run", self.runs, key, "this configuration has")
 
+    def is_kept(self, paper: str, federation: str, label: str, seed: int | None = None) -> bool:
+        """Whether a run, or its training with a seed, is shown and not selected."""
+        seeds = self.paper(paper).seeds_of(self.run(paper, federation, label))
+        mine = seeds if seed is None else [seed]
+        return self.finished.issuperset(Training(paper, federation, label, x) for x in mine)
+
     def data(self, paper: str, federation: str) -> Data:
         """A declared federation."""
         return _find("federation", self._data, (paper, federation), "this configuration has")

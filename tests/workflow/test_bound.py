@@ -77,11 +77,8 @@ SWAPS = {
     "metrics, of another tag": Swap(METRICS, RUN, RESULTS, "other"),
     "metrics, of older data": Swap(METRICS, RUN, RESULTS, "older"),
     "metrics, of another seed": Swap(METRICS, RUN, RESULTS, origin={"seed": 0}),
-    "metrics, of another method": Swap(METRICS, RUN, RESULTS, origin={"label": "fedavg"}),
     "metrics, history for evaluation": Swap(METRICS, RUN, RESULTS[1:], called=RESULTS[:1]),
-    "metrics, evaluation for history": Swap(METRICS, RUN, RESULTS[:1], called=RESULTS[1:]),
     "metrics, shards for history": Swap(METRICS, RUN, RESULTS[:1], called=("shards",)),
-    "evaluate, run of older data": Swap(EVALUATE, RUN, ("state", "history"), "older"),
     "evaluate, shards of older data": Swap(EVALUATE, RUN, CUT, "older"),
     "evaluate, state of another run": Swap(EVALUATE, RUN, ("state",), "other"),
     "evaluate, table for manifest": Swap(
@@ -90,11 +87,7 @@ SWAPS = {
     "train, shards of older data": Swap(TRAIN, RUN, CUT, "older"),
     "table, frames of another tag": Swap(("table", TABLE), PAPER, FRAMES, "other"),
     "table, clients for metrics": Swap(("table", TABLE), PAPER, ("metrics",), called=("clients",)),
-    "table, history for metrics": Swap(
-        ("table", TABLE), PAPER, ("metrics",), origin=RUN, called=("history",)
-    ),
     "figure, frames of another tag": Swap(("figure", FIGURE), PAPER, FRAMES, "other"),
-    "report, another table": Swap(REPORT, TABLE, SHEET, origin={"table": "cost"}),
     "report, table of another tag": Swap(REPORT, TABLE, SHEET, "other"),
     "report, picture of another tag": Swap(REPORT, FIGURE, ("figure_svg",), "other"),
     "report, figure of another tag": Swap(REPORT, FIGURE, (*PICTURES, "figure_json"), "other"),
@@ -214,10 +207,6 @@ def test_a_folder_of_fewer_rounds_under_another_name_is_made_anew(copy):
     shutil.rmtree(copy / "results/demo-q9/tables")
     table = planned("tag=q9", "rounds=9").path("table_md", **TABLE)
     assert would_run(copy, table, config=("tag=q9", "rounds=9")) == RUNS | {"metrics", "table"}
-
-
-def test_other_rounds_under_the_same_tag_are_noticed_without_snakemake_s_records(copy):
-    assert would_run(copy, config=("rounds=5",)) == RUNS | ALL
 
 
 def test_runs_that_were_exchanged_are_made_again_whatever_the_clock_says(copy):

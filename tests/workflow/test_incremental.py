@@ -82,14 +82,6 @@ def declare(scale):
     )
 
 
-def of_label(label: str, change: str) -> str:
-    """A redeclaration of the runs with one label."""
-    return (
-        f"runs=tuple(_replace(run, {change}) if run.label == {label!r} else run "
-        "for run in paper.runs)"
-    )
-
-
 # --- Nothing --------------------------------------------------------------------------------------
 
 
@@ -186,11 +178,6 @@ def test_the_command_of_a_rule_repeats_the_rule(folder):
 # --- Declarations ---------------------------------------------------------------------------------
 
 
-def test_a_hyper_parameter_repeats_the_runs_that_have_it(folder):
-    redeclare(folder, of_label("fedem", "local={**run.local, 'lr': 0.123}"))
-    assert would_run(folder) == FEDEM
-
-
 # --- A partition for every seed -------------------------------------------------------------------
 
 
@@ -212,14 +199,11 @@ def test_every_seed_is_trained_on_its_own_partition_where_that_is_declared(folde
 # --- Configuration --------------------------------------------------------------------------------
 
 
-def test_another_seed_is_trained_and_the_others_are_kept(folder):
+def test_a_selection_trains_what_is_new_and_repeats_what_shows_it(folder):
+    assert would_run(folder, "--config", "labels=fedem") == names(PLAN, "report")  # its words
     more = Plan(PLAN.config | {"seeds": [0, 1, 2]})
     expected = names(more, *RUNS, seed=2) | names(more, *AFTER_RUNS)
     assert would_run(folder, "--config", "seeds=[0,1,2]") == expected
-
-
-def test_fewer_runs_repeat_the_report_alone_whose_words_select_them(folder):
-    assert would_run(folder, "--config", "labels=fedem") == names(PLAN, "report")
 
 
 def test_an_edit_repeats_the_selected_runs_alone_and_the_others_stay_in_tables(folder):
