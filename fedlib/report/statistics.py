@@ -55,13 +55,13 @@ def hodges_lehmann(differences: Sequence[float]) -> Shift:
     values = np.asarray(differences, np.float64)
     rows, columns = np.triu_indices(len(values))
     means = np.sort((values[rows] + values[columns]) / 2)
-    below = _below(len(values))
+    below = num_below(len(values))
     low, high = (means[below], means[-1 - below]) if below >= 0 else (np.nan, np.nan)
     p = stats.wilcoxon(values).pvalue if np.any(values) else 1.0
     return Shift(float(np.median(means)), float(low), float(high), float(p))
 
 
-def _below(num: int) -> int:
+def num_below(num: int) -> int:
     """Number of sorted means of pairs below an interval of `LEVEL`; -1 if there is no interval.
 
     The distribution of the test's T is that of sums of ranks 1 to `num` with random signs.

@@ -163,7 +163,7 @@ def test_names_lie_on_no_point_and_on_no_other_name_if_there_is_room(points):
     found = labels.places(np.array(points), [name] * len(points), size)
     boxes = []
     for number, offset in found.items():
-        free = dict(labels._candidates(np.array(points[number]), name))[offset]
+        free = dict(labels.candidates(np.array(points[number]), name))[offset]
         assert labels.inside(panel, free) and not free.count_overlaps(boxes)
         boxes.append(free)
 

@@ -304,7 +304,7 @@ def test_declared_criteria_are_well_formed_and_are_about_numbers_that_exist(name
         cells = [cell for term in criterion.terms for cell in term]
         assert {cell.metric for cell in cells} <= known, criterion.title
         for beside in (criterion.published, *(cell.published for cell in cells)):
-            assert beside is None or not np.isnan(criteria._number(beside, file)), beside
+            assert beside is None or not np.isnan(criteria.published_number(beside, file)), beside
     titles = [criterion.title for criterion in declared]
     assert len(set(titles)) == len(titles)
     runs = {(run.federation, run.label) for run in paper.runs}
@@ -325,7 +325,7 @@ def test_the_papers_own_numbers_reach_the_criteria_about_them(name):
     declared = papers.load(name).declare("full").tables["criteria"].parsed()
     checked = 0
     for criterion in declared:
-        theirs = [criteria._printed(term, file) for term in criterion.terms]
+        theirs = [criteria.published_term(term, file) for term in criterion.terms]
         if criterion.kind != "seeds" and not np.isnan(theirs).any():
             assert predicates.verdict(criterion, theirs, theirs, 1)[0], criterion.title
             checked += 1

@@ -178,7 +178,7 @@ def test_usage_of_what_nobody_chose_or_cannot_exist_is_refused(collected):
 
 def test_a_run_with_fewer_experts_has_empty_places_before_the_local_one():
     three = np.array([[0.3, 0.1, 0.6]])
-    drawn = gate_weights._padded(three, 4)
+    drawn = gate_weights.padded(three, 4)
     assert drawn.tolist() == [[0.3, 0.1, 0.0, 0.0, 0.6]]
 
 

@@ -165,7 +165,7 @@ def test_a_curve_that_lies_under_another_is_wide_and_pale(collected):
     grey, colour = style.OTHERS.curve(), style.METHODS["pfedmm"].curve()
     axes = Figure().subplots()
     (top,), (below,) = axes.plot([0, 1], **colour), axes.plot([0, 1], **grey)
-    assert canvas._uncover(axes)  # although the grey one was drawn last
+    assert canvas.uncover(axes)  # although the grey one was drawn last
     assert below.get_linewidth() > top.get_linewidth() == colour["linewidth"]
 
 

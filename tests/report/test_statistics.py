@@ -48,7 +48,7 @@ def test_the_bayesian_signed_rank_test_gives_what_baycomp_gives(differences, gol
 def test_an_interval_leaves_out_as_many_means_of_pairs_as_tables_of_wilcoxon_say():
     # Critical values of T, two-sided 5 %: Wilcoxon, 1945; of five or fewer there is none.
     critical = {5: -1, 6: 0, 7: 2, 8: 3, 9: 5, 10: 8, 11: 10, 12: 13}
-    assert {n: statistics._below(n) for n in critical} == critical
+    assert {n: statistics.num_below(n) for n in critical} == critical
     found = statistics.hodges_lehmann([1.0, 2, 3, 4, 5, 6])
     assert (found.median, found.low, found.high, found.p) == (3.5, 1, 6, 2 / 2**6)
 

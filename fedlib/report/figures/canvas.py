@@ -88,7 +88,7 @@ def finish(figure: Figure, exhibit: dict, handles: list, *sentences: str) -> Fig
     A small legend stands beside panels that form one column, any other legend below the panels.
     The figure grows in height alone.
     """
-    hidden = sum([_uncover(axes) for axes in figure.axes])
+    hidden = sum([uncover(axes) for axes in figure.axes])
     note = "A wide line is a curve that lies under another." if hidden else ""
     high, wide = figure.get_figheight(), WIDTH
     below = 0.0
@@ -144,7 +144,7 @@ def _footer(figure: Figure, exhibit: dict, *sentences: str) -> Text:
     return text
 
 
-def _uncover(axes: Axes) -> bool:
+def uncover(axes: Axes) -> bool:
     """Make hidden curves wide and pale, so that they are visible -> whether there are any"""
     lines = [
         line

@@ -33,7 +33,7 @@ def draw(given: Inputs) -> Figure:
     for axes, federation in grid:
         values = ranked.by_label(given, federation["name"], _weights)
         most = max(found.shape[1] for found in values) - 1
-        ranked.draw_bars(axes, [_padded(found, most) for found in values], color)
+        ranked.draw_bars(axes, [padded(found, most) for found in values], color)
         axes.axvline(most + 0.5, color=style.GREY, linewidth=0.8)
         axes.set_xticks(range(1, most + 2), [*map(str, range(1, most + 1)), "local"])
     return ranked.finish(figure, exhibit, ranked.handles(exhibit, color), MEAN_WEIGHT)
@@ -56,7 +56,7 @@ def _weights(clients: pd.DataFrame, run: dict) -> np.ndarray:
     return np.concatenate([-np.sort(-means[:, :-1], axis=1), means[:, -1:]], axis=1)
 
 
-def _padded(values: np.ndarray, experts: int) -> np.ndarray:
+def padded(values: np.ndarray, experts: int) -> np.ndarray:
     """`values` with columns of 0 before the last, so that all variants have `experts` experts."""
     missing = experts + 1 - values.shape[1]
     return np.insert(values, [values.shape[1] - 1] * missing, 0.0, axis=1)

@@ -78,7 +78,7 @@ def places(
     taken = [*others, *markers]
     found = {}
     for number in np.lexsort((points[:, 0], -points[:, 1])).tolist():  # from the top
-        every = [*_candidates(points[number], names[number])]
+        every = [*candidates(points[number], names[number])]
         free = (p for p in every if inside(panel, p[1]) and not p[1].count_overlaps(taken))
         found[number], box = next(free, every[0])  # without room, beside its point
         taken.append(box)
@@ -90,7 +90,7 @@ def inside(panel: Bbox, box: Bbox) -> bool:
     return panel.contains(*box.p0) and panel.contains(*box.p1)
 
 
-def _candidates(point: np.ndarray, name: str) -> Iterator[tuple[tuple[float, float], Bbox]]:
+def candidates(point: np.ndarray, name: str) -> Iterator[tuple[tuple[float, float], Bbox]]:
     """Places for a name, nearest first, and right and left before others."""
     width, height = LETTER * style.SMALL * len(name), LINE * style.SMALL
     for reach in REACH:

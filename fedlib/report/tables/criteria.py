@@ -182,7 +182,7 @@ def _row(
     """The row of one criterion, without a verdict unless it is `testable`."""
     terms = criterion.terms
     run = all(source.has(cell) for term in terms for cell in term)
-    theirs = [_printed(term, published) for term in terms]
+    theirs = [published_term(term, published) for term in terms]
     reached = margin = None
     ours: list[float] = []
     seeds = 0
@@ -199,7 +199,7 @@ def _row(
     texts = {who: _texts(criterion, values[who]) for who in values}
     named = {who: _named(criterion, names, values[who], texts[who]) for who in values}
     if criterion.published:
-        values["paper"] = [_number(criterion.published, published)]
+        values["paper"] = [published_number(criterion.published, published)]
         named["paper"] = f"{values['paper'][0]:.4g}"
         texts["paper"] = [named["paper"]]
     numbers = {
@@ -251,13 +251,13 @@ def _difference(numbers: list[float], unit: str) -> float:
     return printed.difference(*numbers) if unit == "percent" else float(numbers[0] - numbers[1])
 
 
-def _printed(term: Sequence[Number], published: pd.DataFrame | None) -> float:
+def published_term(term: Sequence[Number], published: pd.DataFrame | None) -> float:
     """The term in the paper's own numbers; NaN if the paper does not print all of them."""
-    numbers = [_number(cell.published, published) for cell in term]
+    numbers = [published_number(cell.published, published) for cell in term]
     return float(numbers[0] - numbers[1]) if len(numbers) == 2 else numbers[0]
 
 
-def _number(where: Published | None, published: pd.DataFrame | None) -> float:
+def published_number(where: Published | None, published: pd.DataFrame | None) -> float:
     """The published number at `where` as a fraction, or as a count; NaN if there is none."""
     if where is None:
         return np.nan
