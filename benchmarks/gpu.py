@@ -3,7 +3,7 @@
 python -m benchmarks.gpu                          goes on where the last run of it stopped
 python -m benchmarks.gpu --device cpu --items W2b the same questions of a CPU, as a rehearsal
 
-Writes benchmarks/results/<GPU>.gpu.md, and every answer to the .json beside it.
+Writes <GPU>.gpu.md into benchmarks/results, and every answer to the .json beside it.
 """
 
 import argparse
@@ -34,7 +34,7 @@ MAGNIFIED = 10  # and those that are so many times what becomes of rounding on a
 def main() -> None:
     """Parse the command line, ask, write."""
     args = arguments()
-    file = bench.RESULTS / f"{slug(args.device)}.gpu.json"
+    file = args.out / f"{slug(args.device)}.gpu.json"
     about = machine(args.device, args.cores)
     before = json.loads(file.read_text()) if file.exists() and not args.fresh else {}
     answers = before.get("answers", {}) if before.get("machine") == about else {}
@@ -44,7 +44,7 @@ def main() -> None:
         answers[key] = found
         print(f"{len(answers)}/{len(wanted)} {key}: {brief(found)}", flush=True)
         results = {"machine": about, "seconds": args.seconds, "answers": answers}
-        bench.RESULTS.mkdir(exist_ok=True)
+        args.out.mkdir(exist_ok=True)
         write_text(file, json.dumps(results, indent=1, sort_keys=True) + "\n")
         write_text(file.with_suffix(".md"), report(results))
 
@@ -69,6 +69,7 @@ def arguments() -> argparse.Namespace:
     add("--minutes", type=float, default=10, help="after which it stops; the next run goes on")
     add("--seconds", type=float, default=1.5, help="length of a measurement, about")
     add("--cores", type=int, default=page.cores(), help="of the CPU")
+    add("--out", type=Path, default=bench.RESULTS, help="folder (default: %(default)s)")
     add("--fresh", action="store_true", help="forget the answers that are there")
     args = parser.parse_args()
     if args.device == "cuda" and not torch.cuda.is_available():

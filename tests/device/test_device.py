@@ -92,25 +92,6 @@ def ask(tmp_path_factory):
     process.wait()
 
 
-BARE = """
-import importlib, pkgutil, sys
-for name in sys.argv[1:]:
-    sys.modules[name] = None  # importing it fails
-import benchmarks.gpu, benchmarks.probes, fedlib.methods, fedlib.models
-for module in ("run.train", "run.evaluate", "run.job", "workflow.command", "workflow.gpu", "api"):
-    importlib.import_module(f"fedlib.{module}")
-[fedlib.methods.load(name) for name in fedlib.methods.METHODS]
-[fedlib.models.load(name) for name in fedlib.models.MODELS]
-"""
-LEFT_OUT = "matplotlib pandas PIL pyarrow requests safetensors scipy sklearn snakemake tokenizers"
-
-
-def test_a_borrowed_machine_needs_pytorch_numpy_and_h5py_alone():
-    words = [sys.executable, "-W", "ignore", "-c", BARE, *LEFT_OUT.split(), "torchvision", "yaml"]
-    done = subprocess.run(words, cwd=PATHS[-1], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
-
-
 @only_pretended
 def test_the_pretended_device_refuses_what_a_gpu_refuses(ask):
     ask("refusals")
