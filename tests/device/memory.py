@@ -1,41 +1,43 @@
 """How much of a device's memory jobs and checkpoints take; checks for `checks.py`."""
 
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import checks
 import every_method as contract
-import numpy as np
 import pretended
 import torch
 from stages import SPEC
 
-from fedlib.federation import Split
 from fedlib.forecast import estimates, speed
 from fedlib.forecast.estimates import DataSize
+from fedlib.forecast.own_trial import make_up
 from fedlib.models import load
 from fedlib.run import checkpoint
 from fedlib.run.build import build_simulation
+from fedlib.run_spec import RunSpec
 
 
 def job(name: str, method: str, local: dict, clients: int, each: int) -> tuple:
     """(simulation of a large job, its estimated megabytes)."""
     params, about = checks.MODELS[name]
-    spec = SPEC | {"model": name, "model_params": {"num_classes": 5} | params, "method": method}
-    spec |= {"params": {"num_experts": 3} if method == "fedem" else {}, "participation": {}}
-    spec |= {"local": {"batch_size": 16, "lr": 0.01} | local, "rounds": 2}
-    number, half = clients * each, each // 2
+    spec = RunSpec.from_json(
+        SPEC
+        | {"model": name, "model_params": {"num_classes": 5} | params, "method": method}
+        | {"params": {"num_experts": 3} if method == "fedem" else {}, "participation": {}}
+        | {"local": {"batch_size": 16, "lr": 0.01} | local, "rounds": 2}
+    )
+    half = each // 2
     size = DataSize(list(about["shape"]), [], "float32", 5, None, clients, clients,
-                    clients * half, number - clients * half, 0)  # fmt: skip
-    federation, rows = speed.made_up(size, clients, each), np.arange(number).reshape(clients, each)
-    train, test = Split.from_lists(rows[:, :half]), Split.from_lists(rows[:, half:])
+                    clients * half, clients * (each - half), 0)  # fmt: skip
+    counts = {"train": [half] * clients, "test": [each - half] * clients}
+    federation = make_up(size, ["seen"] * clients, counts)
     with torch.device("meta"):
-        module = load(name).build(**spec["model_params"])
+        module = load(name).build(**spec.model_params)
     numbers = sum(weights.numel() for weights in module.parameters())
     found = estimates.Speed(1, numbers, *speed.counted(module, size)[1:])
     size = size._replace(size=federation.x.nbytes)
-    made = build_simulation(spec, replace(federation, train=train, test=test), device=checks.NAME)
+    made = build_simulation(spec, federation, device=checks.NAME)
     return made, estimates.card_megabytes(spec, size, found) - estimates.BASE_MB
 
 
