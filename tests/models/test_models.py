@@ -239,17 +239,6 @@ def test_a_model_has_the_number_of_parameters_of_its_specification(size):
     assert tree.numel(drawn) == size.body + size.head + size.statistics
 
 
-@pytest.mark.parametrize(
-    ("name", "classes", "private", "rest"),
-    [("lenet5", 10, conv5(3, 32), 876_106), ("resnet20", 100, RESNET20[0], 261_092)],
-)
-def test_clients_of_local_global_send_what_the_specification_says(name, classes, private, rest):
-    # Section 8 of FedMix's: all but the lowest part.
-    drawn = task_of(name, {"num_classes": classes}).init(0)
-    lower = {entry: value for entry, value in drawn.items() if entry.startswith("body.0.")}
-    assert tree.numel(lower) == private == tree.numel(drawn) - rest
-
-
 @pytest.mark.parametrize(("features", "total"), [(28 * 28, 100_998), (3 * 32 * 32, 393_862)])
 def test_a_gate_of_two_experts_has_the_number_of_parameters_of_the_specification(features, total):
     drawn = dict(Gate(features, num_experts=2).named_parameters())
