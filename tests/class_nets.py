@@ -14,7 +14,6 @@ NAMES = ["fd", "fedproto", "fedgh", "fedtgp"]
 # Held are the classes {0, 2}, {0, 1, 2}, {0, 1, 2}, so that in the second round a class is unknown
 # that clients 1 and 2 hold. The fourth client is unseen.
 ROUNDS = [[0], [1, 2], [0, 1, 2]]
-HELD = [2, 3, 3]
 L, F = 3, 5
 
 

@@ -29,13 +29,6 @@ def test_without_a_list_everybody_has_the_task():
     assert tree.kinds(own.init(4, seed=0)) is None
 
 
-def test_the_joint_task_knows_the_running_statistics_of_all():
-    assert both.joint().statistics == deep.statistics != frozenset()
-    normed = tiny_task(norm=True)
-    assert both.joint(normed).statistics == deep.statistics | normed.statistics
-    assert OwnModels.among(narrow, ()).joint().statistics == frozenset()
-
-
 def test_class_weights_of_the_task_are_those_of_all_architectures():
     weights = torch.tensor([1.0, 2.0, 3.0]).double()
     own = OwnModels.among(replace(narrow, class_weights=weights), (narrow, deep))

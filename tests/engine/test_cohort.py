@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference import batches, cross_entropy_of, descend, descent, module_of, owned, values_of
 from support import assert_close, clients_with, cohort_of, executors, sgd, tiny_task, toy_federation
-from torch.func import grad
 
 import fedlib.engine.cohort
 import fedlib.engine.waves
@@ -112,23 +111,6 @@ def test_a_client_draws_its_orders_and_then_a_key_for_each_step():
     assert batches.keys.tolist() == draw.integers(0, 2**62, 6).tolist()
 
 
-@executors
-@pytest.mark.parametrize("plan", PLANS)
-def test_each_clients_steps_come_in_the_order_of_its_plan(executor, plan):
-    task, federation = tiny_task(), toy_federation(UNEVEN, unseen=0)
-    local = sgd(**PLANS[plan])
-    seen = visited(cohort_of(task, federation, executor=executor, round=2, seed=9), local)
-    for client, size in enumerate(UNEVEN):
-        planned = draw_batches(size, local, 9, 2, "scan", client)
-        order, steps = planned.order, planned.steps
-        expected = [[order[start:stop].mean(), stop - start, epoch] for start, stop, epoch in steps]
-        done = len(expected)
-        # Exact: sums of small integers, divided once.
-        assert seen["floats"][client, :, :done].T.tolist() == expected
-        assert seen["keys"][client, :done].tolist() == planned.keys.tolist()
-        assert (seen["keys"][client, done:] == -1).all()
-
-
 @pytest.mark.parametrize(
     ("local", "sizes"),
     [
@@ -177,22 +159,6 @@ def test_batches_depend_on_seed_round_stream_and_client_alone(executor):
 
 
 # -- gradients and losses -----------------------------------------------------------------
-
-
-@executors
-def test_a_scan_with_gradients_can_spell_out_what_fit_does(executor):
-    task, federation = tiny_task(), toy_federation(UNEVEN, unseen=0)
-    local = sgd(momentum=0.0, weight_decay=0.0, epochs=2)
-    cohort = cohort_of(task, federation, executor=executor)
-
-    def step(params, batch):
-        gradient = grad(lambda p: task.loss(p, batch))(params)
-        return tree.add(params, gradient, -local.lr)
-
-    start = cohort.broadcast(task.init(0))
-    scanned = cohort.scan(step, start, local=local, stream="fit")
-    fitted, _ = cohort.fit(task.loss, start, local=local)
-    assert_close(scanned, fitted)
 
 
 @executors
@@ -354,14 +320,6 @@ def test_anchored_cohorts_have_the_first_clients_always_and_any_of_the_others():
 def test_another_selection_is_refused(refuse):
     with pytest.raises(ValueError, match=r"selection must be one of .*, got 'random'"):
         refuse(selection="random")
-
-
-def test_every_client_is_sampled_equally_often():
-    rounds, rate = 2000, 0.3
-    draws = [sample(np.arange(10), rate, seed=0, round=r) for r in range(rounds)]
-    counts = np.bincount(np.concatenate(draws), minlength=10)
-    # Each is binomial(2000, 0.3); five standard deviations fail one draw in two million.
-    assert np.abs(counts - rounds * rate).max() < 5 * (rounds * rate * (1 - rate)) ** 0.5
 
 
 # -- data and executors -------------------------------------------------------------------

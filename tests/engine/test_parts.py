@@ -14,7 +14,6 @@ from fedlib.engine import executors, parts
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.executors import Loop
 from fedlib.engine.gossip import GossipCohort
-from fedlib.engine.parts import Total
 from fedlib.engine.traced import Traced
 from fedlib.tree import Rows
 
@@ -140,12 +139,6 @@ def test_a_total_among_some_clients_is_theirs():
     x = torch.tensor([[1.0], [10.0], [100.0]])
     total = cohort.total(x, np.array([True, False, True]))
     assert (total.sum.item(), total.weight) == (8 * 1 + 6 * 100, 8 + 6)
-
-
-def test_models_of_different_shapes_have_no_total():
-    rows = Rows([{"w": torch.zeros(2)}, {"w": torch.zeros(3)}])
-    with pytest.raises(ValueError, match="2 clients have trees of different shapes"):
-        Total(rows, np.array([1, 1]))
 
 
 def test_without_a_server_everybody_keeps_what_a_total_would_add_up():

@@ -500,18 +500,6 @@ def images():
     return clients_with(x, y, owned, 3, mean=(0.5,), std=(0.5,))
 
 
-def test_modules_are_part_of_the_method_and_of_the_code_of_a_job():
-    method = build_method(DECLARED, build_task(DECLARED))
-    assert method.expert.init(0)["body.0.weight"].shape[0] == 3
-    assert method.gate.num_outputs == 3
-    assert DECLARED.roots("train") == (
-        "scripts/train.py",
-        "fedlib.methods.adaptive_experts",
-        "fedlib.models.leaf_cnn",
-        "fedlib.models.gate_cnn",
-    )
-
-
 @pytest.mark.parametrize(
     ("modules", "message"),
     [

@@ -65,15 +65,6 @@ def test_the_estimate_is_the_formula_on_a_loop_in_plain_pytorch(executor, batch_
     assert_params(state.params, hand.average(hand.nets))
 
 
-def test_several_steps_give_a_distribution_even_where_the_bias_fell_far():
-    method = make(local=plain(lr=1.0))
-    change = torch.tensor([[3.0, 1.0, -4.0], [3.0, 1.0, -4.0]]).double()
-    # One step: change + 1/3. Two: (1.5, 0.5, -2) + 1/3, below 0 for the last, so the first two
-    # are divided by their sum 2 + 2/3.
-    expected = torch.tensor([[10 / 3, 4 / 3, -11 / 3], [11 / 16, 5 / 16, 0]]).double()
-    torch.testing.assert_close(method.read(change, torch.tensor([1, 2])), expected)
-
-
 def test_only_the_first_round_is_read_and_only_those_who_took_part_in_it():
     federation = toy_federation()
     method = make()
