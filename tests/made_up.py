@@ -1,6 +1,6 @@
 """Runs, metrics and exhibits that nobody trained, for the tests of metrics, tables and figures."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,7 @@ from fedlib.report.tables.render import Sheet
 from fedlib.report.tables.sheets import TableInputs
 from fedlib.results import TOTALS, RunResult, Scores, View
 from fedlib.seals import spec_digest
+from fedlib.spec import ExhibitSpec, Run
 
 TITLES = {
     "local": "Local",
@@ -216,7 +217,7 @@ def describe(federation, label, rounds=30, **changes) -> dict:
         "label": label,
         "title": TITLES[base] + label[len(base) :].replace("-m", ", M = "),
         "method": base.replace("-", "_"),
-        "rounds": rounds,
+        **{"rounds": rounds, "model": "mlp", "local": {}},
         "params": {"num_experts": int(label[-1])} if label[-1].isdigit() else {},
         "notes": [],
         **changes,
@@ -226,6 +227,7 @@ def describe(federation, label, rounds=30, **changes) -> dict:
 def federation(name: str, title: str, **changes) -> dict:
     """A federation, as exhibits describe it."""
     about = {"dataset": name, "params": {}, "partition": {}, "seed": 1, "family": title}
+    about["partition_label"] = ""
     return {"name": name, "title": title, **about, "notes": [], **changes}
 
 
@@ -339,15 +341,24 @@ def collect(exhibit, make) -> tuple[pd.DataFrame, pd.DataFrame]:
     return tuple(pd.concat(frame, ignore_index=True) for frame in frames)
 
 
+def read(given: dict) -> ExhibitSpec:
+    """The record of an exhibit, which may lack what is not looked at."""
+    about = exhibit([], ()) | given
+    run = {"model": "mlp", "rounds": 1, "local": {}, "federation": "", "label": ""}
+    names = {field.name for field in fields(Run)}
+    runs = [{**run, **{k: v for k, v in one.items() if k in names}} for one in about["runs"]]
+    return ExhibitSpec.from_json({**about, "runs": runs})
+
+
 def build(kind: str, exhibit: dict, tidy, clients, published=None, **params) -> Sheet:
     """A table of this kind, whatever that of the exhibit is."""
-    exhibit = exhibit | {"kind": kind, "params": params}
+    exhibit = read(exhibit | {"kind": kind, "params": params})
     return TableInputs(exhibit, tidy, clients, published).made()
 
 
 def draw(kind: str, exhibit: dict, tidy, clients, published=None, manifests=(), **params) -> Figure:
     """A figure of this kind."""
-    exhibit = exhibit | {"kind": kind, "params": params}
+    exhibit = read(exhibit | {"kind": kind, "params": params})
     return FigureInputs(exhibit, tidy, clients, published, manifests).made()
 
 

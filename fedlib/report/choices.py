@@ -11,6 +11,7 @@ import pandas as pd
 from fedlib.report import exhibits
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY, TRAFFIC
+from fedlib.spec import Data
 
 COSTS = ("bytes", "flops", "personal_flops")
 
@@ -23,14 +24,14 @@ class Choice(NamedTuple):
       labels: of the run, or of the runs among which every client picks one.
     """
 
-    federation: dict
+    federation: Data
     row: Mapping
     labels: list[str]
 
     @property
     def about(self) -> dict[str, str]:
         """Its federation, data set and title, as columns name them."""
-        names = {"federation": self.federation["name"], "dataset": self.federation["dataset"]}
+        names = {"federation": self.federation.name, "dataset": self.federation.dataset}
         return names | {"title": self.row["title"]}
 
     @property
@@ -52,9 +53,9 @@ class Choice(NamedTuple):
 def choices(given: Inputs, rows: Iterable[Mapping]) -> list[Choice]:
     """A choice for each federation and row of the exhibit that ran on it, in order."""
     found = []
-    for federation in given.exhibit["federations"]:
-        name = federation["name"]
-        there = {run["label"] for run in exhibits.runs_of(given.exhibit, name)}
+    for federation in given.exhibit.federations:
+        name = federation.name
+        there = {run.label for run in exhibits.runs_of(given.exhibit, name)}
         taken: list[str] = []  # labels of the rows above
         for row in rows:
             labels = [label for label in row["labels"] if label in there]
@@ -68,7 +69,7 @@ def choices(given: Inputs, rows: Iterable[Mapping]) -> list[Choice]:
 
 def rows_of(given: Inputs, choice: Choice, **where: str) -> pd.DataFrame:
     """The metrics of the run; no rows if clients pick."""
-    name = choice.federation["name"]
+    name = choice.federation.name
     return exhibits.pick(given.rows, federation=name, label=choice.label, **where)
 
 
@@ -80,7 +81,7 @@ def of_clients(given: Inputs, choice: Choice, group: str = "seen") -> pd.DataFra
     """
     mine = exhibits.pick(
         given.client_rows,
-        federation=choice.federation["name"],
+        federation=choice.federation.name,
         at="last",
         group=group,
         protocol=choice.protocol,
@@ -98,7 +99,7 @@ def of_clients(given: Inputs, choice: Choice, group: str = "seen") -> pd.DataFra
 
 def costs(given: Inputs, choice: Choice) -> dict[str, float]:
     """Bytes and FLOPs of training, with personal training; summed over runs where clients pick."""
-    where = {"federation": choice.federation["name"], "at": "last", **TRAFFIC._asdict()}
+    where = {"federation": choice.federation.name, "at": "last", **TRAFFIC._asdict()}
     rows = exhibits.pick(given.rows, **where)
     rows = rows[rows["label"].isin(choice.labels) & rows["metric"].isin(COSTS)]
     found = rows.groupby(["label", "metric"])["value"].mean().groupby("metric").sum()

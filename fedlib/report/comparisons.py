@@ -17,6 +17,7 @@ from fedlib.errors import ConfigError, DataError
 from fedlib.report import exhibits, printed
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY, over_seeds
+from fedlib.spec import Data, ExhibitSpec
 from fedlib.spec.exhibits import Protocol
 
 TITLES = {  # of keys that are not registry names of methods
@@ -68,13 +69,13 @@ def declared(protocols: list[Protocol]) -> list[Protocol]:
     return found
 
 
-def variants(exhibit: dict, declared: dict) -> Variants:
+def variants(exhibit: ExhibitSpec, declared: dict) -> Variants:
     """The variants of an exhibit's runs.
 
     Raises:
       ConfigError: if a run does not state the parameter, or has a value that is not listed.
     """
-    runs = {(run["federation"], run["label"]): run for run in exhibit["runs"]}
+    runs = {(run.federation, run.label): run for run in exhibit.runs}
     if declared.keys() != {"parameter", "values"}:
         raise ConfigError(f"variants have a parameter and values, got {', '.join(declared)}")
     values = [variant["value"] for variant in declared["values"]]
@@ -107,15 +108,15 @@ def accuracies(given: Inputs, shown: list[Protocol]) -> pd.DataFrame:
         if not (mine["protocol"] == protocol.name).any():
             there = ", ".join(sorted(set(mine["protocol"]))) or "none"
             raise DataError(
-                f"no run of {given.exhibit['name']} was evaluated with the protocol "
+                f"no run of {given.exhibit.name} was evaluated with the protocol "
                 f"{protocol.name!r}; there are {there}"
             )
     return mine[mine["protocol"].isin([protocol.name for protocol in shown])][[*key, "value"]]
 
 
-def selection_note(exhibit: dict) -> list[str]:
+def selection_note(exhibit: ExhibitSpec) -> list[str]:
     """A sentence that runs stop early by test accuracy, if any declares this; else none."""
-    if not any(run["params"].get("stop_split") == "test" for run in exhibit["runs"]):
+    if not any(run.params.get("stop_split") == "test" for run in exhibit.runs):
         return []
     return [
         "Early stopping and model selection use the test examples, so these numbers are optimistic."
@@ -129,7 +130,7 @@ def over_trials(values: pd.DataFrame) -> pd.DataFrame:
 
 
 def published(
-    given: Inputs, federation: dict, label: str, key: str, metric: str, exhibit: str = ""
+    given: Inputs, federation: Data, label: str, key: str, metric: str, exhibit: str = ""
 ) -> printed.Value:
     """A published number as a fraction (a count unchanged), `printed.NONE` if it is not published.
 
@@ -140,15 +141,15 @@ def published(
     Raises:
       ConfigError: if the pattern has a field that the federation lacks.
     """
-    pattern = exhibit or given.exhibit["published"]
+    pattern = exhibit or given.exhibit.published
     if given.published is None or pattern is None:
         return printed.NONE
     try:
-        name = pattern.format(**{**federation["partition"], "label": label})
+        name = pattern.format(**{**federation.partition, "label": label})
     except (KeyError, IndexError, ValueError) as error:
         raise ConfigError(
-            f"published {pattern!r} does not fit {federation['name']}, which has "
-            f"{', '.join(federation['partition'])}: {error}"
+            f"published {pattern!r} does not fit {federation.name}, which has "
+            f"{', '.join(federation.partition)}: {error}"
         ) from None
     found = printed.fractions(given.published, name, metric)
-    return found.get((federation["dataset"], key), printed.NONE)
+    return found.get((federation.dataset, key), printed.NONE)

@@ -8,9 +8,10 @@ from fedlib.report import exhibits, recovery
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY
 from fedlib.results import CLIENT_NAME
+from fedlib.spec import Run
 
 
-def of_seed(given: Inputs, run: dict, seed: int) -> pd.DataFrame:
+def of_seed(given: Inputs, run: Run, seed: int) -> pd.DataFrame:
     """The seen clients of one run and seed, in their order."""
     shown = exhibits.pick(given.client_rows, at="last", seed=seed, **PRIMARY._asdict())
     return exhibits.of_run(shown, run).sort_values("client", kind="stable")
@@ -53,7 +54,7 @@ def column(clients: pd.DataFrame, name: str) -> np.ndarray:
     return clients[name].to_numpy().astype(np.int64)
 
 
-def settled(clients: pd.DataFrame, run: dict, choice: str | None) -> tuple[np.ndarray, int, float]:
+def settled(clients: pd.DataFrame, run: Run, choice: str | None) -> tuple[np.ndarray, int, float]:
     """The experts of one run's clients [C], the number of experts, and the mean highest weight.
 
     Args:
@@ -78,4 +79,4 @@ ADVICE = "its method does not record them, or the metrics stage must run again"
 def _run(clients: pd.DataFrame) -> str:
     if clients.empty:
         return "the run"
-    return exhibits.name(clients.iloc[0])
+    return "{federation}/{label}".format(**clients.iloc[0])

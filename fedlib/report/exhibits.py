@@ -1,14 +1,13 @@
 """Shared code of tables and figures: rows of the metrics, titles, settings.
 
-An exhibit is the JSON object that `fedlib.workflow.plan` makes of a declared table or figure:
-{"paper", "name", "kind", "title", "caption", "params", "scale", "scale_note", "folder_note",
-"seeds", "federations": [Data.describe()], "runs": [Run.describe()], "published"}. Federations that
-differ in one parameter alone have the same "family"; that of a single federation is its title.
+An exhibit is here the specification of its job. Federations that differ in one parameter alone have
+the same `family`; that of a single federation is its title.
 """
 
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -16,6 +15,7 @@ import pandas as pd
 from fedlib.errors import ConfigError, DataError
 from fedlib.report.looks import METHODS
 from fedlib.run_spec import is_file
+from fedlib.spec import Data, ExhibitSpec, Run
 
 PAPER_SCALE, DEMO_SCALE = "full", "demo"
 PANELS = {"run": "title", "federation": "family"}  # field that names a sweep's panel, by its `of`
@@ -28,25 +28,21 @@ PARAMETER_TITLES = {
 }
 
 
-def select(exhibit: dict, frame: pd.DataFrame) -> pd.DataFrame:
+def select(exhibit: ExhibitSpec, frame: pd.DataFrame) -> pd.DataFrame:
     """The rows of a metrics or clients table that belong to the exhibit's runs and seeds.
 
     Raises:
       DataError: if a run of the exhibit has no rows.
     """
-    needed = {
-        (run["federation"], run["label"], seed)
-        for run in exhibit["runs"]
-        for seed in exhibit["seeds"]
-    }
+    needed = {(run.federation, run.label, seed) for run in exhibit.runs for seed in exhibit.seeds}
     keys = ["federation", "label", "seed"]
-    mine = frame[(frame["paper"] == exhibit["paper"]) & frame["seed"].isin(exhibit["seeds"])]
+    mine = frame[(frame["paper"] == exhibit.paper) & frame["seed"].isin(exhibit.seeds)]
     present = set(mine[keys].drop_duplicates().itertuples(index=False, name=None))
     missing = sorted(needed - present)
     if missing:
         federation, label, seed = missing[0]
         raise DataError(
-            f"{exhibit['name']} needs the run {federation}/{label} with seed {seed}, which the "
+            f"{exhibit.name} needs the run {federation}/{label} with seed {seed}, which the "
             "metrics do not have; run the metrics stage again"
         )
     runs = {key[:2] for key in needed}
@@ -62,44 +58,46 @@ def pick(frame: pd.DataFrame, **values: str) -> pd.DataFrame:
     return frame[keep]
 
 
-def of_run(frame: pd.DataFrame, run: Mapping) -> pd.DataFrame:
+def of_run(frame: pd.DataFrame, run: Run) -> pd.DataFrame:
     """The rows of one run."""
-    return pick(frame, federation=run["federation"], label=run["label"])
+    return pick(frame, federation=run.federation, label=run.label)
 
 
-def name(run: Mapping) -> str:
+def name(run: Run) -> str:
     """The name of a run in errors, FEDERATION/LABEL."""
-    return f"{run['federation']}/{run['label']}"
+    return f"{run.federation}/{run.label}"
 
 
-def titles(exhibit: dict) -> dict[str, str]:
+def titles(exhibit: ExhibitSpec) -> dict[str, str]:
     """Title of every label of the exhibit, in row order."""
     found: dict[str, str] = {}
-    for run in exhibit["runs"]:
-        found.setdefault(run["label"], run["title"])
+    for run in exhibit.runs:
+        found.setdefault(run.label, run.title)
     return found
 
 
-def runs_of(exhibit: dict, federation: str) -> list[dict]:
+def runs_of(exhibit: ExhibitSpec, federation: str) -> list[Run]:
     """The exhibit's runs on one federation, in row order."""
-    return [run for run in exhibit["runs"] if run["federation"] == federation]
+    return [run for run in exhibit.runs if run.federation == federation]
 
 
-def method_title(method: str, runs: Iterable[Mapping] = ()) -> str:
+def method_title(method: str, titles: Sequence[str] = ()) -> str:
     """The title of a method in tables and figures; its registry name if it has no title.
 
-    If two or more `runs` of the method all have one title, it is that title, because a paper may
-    have a name of its own ("Standalone"). A method from a user's file, "mine/fedper.py", has the
-    title of its first run.
+    If two or more runs of the method all have one title, it is that title, because a paper may have
+    a name of its own ("Standalone"). A method from a user's file, "mine/fedper.py", has the title
+    of its first run.
+
+    Args:
+      titles: of the method's runs.
     """
-    titles = [run["title"] for run in runs if run["method"] == method]
     alike = len(titles) > 1 and len(set(titles)) == 1
     if alike or (titles and is_file(method)):
         return titles[0]
     return METHODS[method].title if method in METHODS else Path(method).stem
 
 
-def placed(exhibit: dict, parameter: str, of: str = "run") -> pd.DataFrame:
+def placed(exhibit: ExhibitSpec, parameter: str, of: str = "run") -> pd.DataFrame:
     """All runs of a sweep -> DataFrame federation, dataset, panel, label, method, setting.
 
     Args:
@@ -112,77 +110,76 @@ def placed(exhibit: dict, parameter: str, of: str = "run") -> pd.DataFrame:
     Raises:
       ConfigError: if a run does not state the parameter.
     """
-    federations = {federation["name"]: federation for federation in exhibit["federations"]}
+    federations = {federation.name: federation for federation in exhibit.federations}
     rows = [
         {
-            "federation": run["federation"],
-            "dataset": federations[run["federation"]]["dataset"],
-            "panel": federations[run["federation"]][PANELS[of]],
-            "label": run["label"],
-            "method": run["method"],
-            "setting": setting(parameter, run if of == "run" else federations[run["federation"]]),
+            "federation": run.federation,
+            "dataset": federations[run.federation].dataset,
+            "panel": getattr(federations[run.federation], PANELS[of]),
+            "label": run.label,
+            "method": run.method,
+            "setting": setting(parameter, run if of == "run" else federations[run.federation]),
         }
-        for run in exhibit["runs"]
+        for run in exhibit.runs
     ]
     return pd.DataFrame(
         rows, columns=["federation", "dataset", "panel", "label", "method", "setting"]
     )
 
 
-def swept(exhibit: dict, parameter: str, methods: list[str], of: str = "run") -> pd.DataFrame:
+def swept(
+    exhibit: ExhibitSpec, parameter: str, methods: list[str], of: str = "run"
+) -> pd.DataFrame:
     """`placed` runs of these methods (registry names).
 
     Raises:
       ConfigError: see `placed`, or if two runs of a method and panel have the same value.
     """
-    mine = [run for run in exhibit["runs"] if run["method"] in methods]
-    table = placed(exhibit | {"runs": mine}, parameter, of)
+    mine = [run for run in exhibit.runs if run.method in methods]
+    table = placed(replace(exhibit, runs=mine), parameter, of)
     twice = table[table.duplicated(["panel", "method", "setting"])]
     if len(twice):
         first = twice.iloc[0]
         raise ConfigError(
-            f"{exhibit['name']} has two runs of {first['method']} on {first['panel']} with "
+            f"{exhibit.name} has two runs of {first['method']} on {first['panel']} with "
             f"{parameter} = {first['setting']}"
         )
     return table
 
 
-def check_shown(exhibit: dict, field: str, names: Iterable[str]) -> None:
+def check_shown(exhibit: ExhibitSpec, field: str, names: Iterable[str]) -> None:
     """Raise ConfigError if a field by federation names one that the exhibit does not show."""
-    shown = [federation["name"] for federation in exhibit["federations"]]
+    shown = [federation.name for federation in exhibit.federations]
     for name in names:
         if name not in shown:
             raise ConfigError(
-                f"{field} is about {name}, which {exhibit['name']} does not show; it shows "
+                f"{field} is about {name}, which {exhibit.name} does not show; it shows "
                 f"{', '.join(shown)}"
             )
 
 
-def panels(exhibit: dict, of: str) -> list[str]:
+def panels(exhibit: ExhibitSpec, of: str) -> list[str]:
     """Titles of the panels of a sweep, see `swept`, in the order of the federations."""
-    return list(dict.fromkeys(federation[PANELS[of]] for federation in exhibit["federations"]))
+    return list(dict.fromkeys(getattr(one, PANELS[of]) for one in exhibit.federations))
 
 
-def setting(parameter: str, owner: dict) -> float | str:
-    """The value of `parameter`, a dotted path, in a described run's params or a federation.
+def setting(parameter: str, owner: Run | Data) -> float | str:
+    """The value of `parameter`, a dotted path, in a run's params or a federation.
 
     Raises:
       ConfigError: if the owner lacks it.
     """
-    is_run = "label" in owner
     cut = ("partition", "params", "seed")
-    stated = owner["params"] if is_run else {name: owner[name] for name in cut}
+    stated = owner.params if isinstance(owner, Run) else {x: getattr(owner, x) for x in cut}
     try:
         value = functools.reduce(lambda inner, key: inner[key], parameter.split("."), stated)
     except (KeyError, TypeError):  # no such key, or a path below a number
         value = None
     if isinstance(value, int | float | str):
         return value
-    name = (
-        f"run {owner['federation']}/{owner['label']}" if is_run else f"federation {owner['name']}"
-    )
+    which = f"run {name(owner)}" if isinstance(owner, Run) else f"federation {owner.name}"
     raise ConfigError(
-        f"{name} does not state {parameter}; it has {', '.join(stated) or 'no params'}"
+        f"{which} does not state {parameter}; it has {', '.join(stated) or 'no params'}"
     )
 
 

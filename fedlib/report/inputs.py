@@ -5,7 +5,7 @@ module `fedlib.report.tables.cost`, whose function makes the table; grids share 
 """
 
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,8 @@ from fedlib import seals
 from fedlib.errors import DataError
 from fedlib.report import exhibits, frames, printed
 from fedlib.report.metrics import TRAFFIC
-from fedlib.spec.exhibits import declared
+from fedlib.spec import Data, Run
+from fedlib.spec.exhibits import ExhibitSpec, declared
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Inputs:
       stage: "table" or "figure".
     """
 
-    exhibit: dict
+    exhibit: ExhibitSpec
     metrics: pd.DataFrame
     clients: pd.DataFrame
     published: pd.DataFrame | None
@@ -45,7 +46,7 @@ class Inputs:
     @classmethod
     def read(
         cls,
-        exhibit: dict,
+        exhibit: Mapping,
         metrics: Path,
         clients: Path,
         published: Path | None,
@@ -54,16 +55,16 @@ class Inputs:
         """The inputs from files.
 
         Args:
-          exhibit: its "metrics" is the digest of the specification of both frames, absent from
-            packs of earlier versions.
+          exhibit: the JSON object of an `ExhibitSpec`.
 
         Raises:
           DataError: if a file is missing, damaged or of another specification.
         """
+        spec = ExhibitSpec.from_json(exhibit)
         return cls(
-            exhibit,
-            frames.read_of(metrics, exhibit.get("metrics"), ("metric", "value")),
-            frames.read_of(clients, exhibit.get("metrics"), ("client",)),
+            spec,
+            frames.read_of(metrics, spec.metrics, ("metric", "value")),
+            frames.read_of(clients, spec.metrics, ("client",)),
             printed.read(published) if published else None,
             [seals.read_json(path, has=("class_histogram", "sizes")) for path in manifests],
             printed.curves(published) if published and cls.stage == "figure" else None,
@@ -77,8 +78,8 @@ class Inputs:
           ConfigError: for an unknown kind or wrong fields.
         """
         about = self.exhibit
-        own = about["title"], about["caption"], (), (), {**about["params"]}
-        return declared(self.stage, about["kind"], *own)
+        own = about.title, about.caption, (), (), about.params
+        return declared(self.stage, about.kind, *own)
 
     @property
     def module(self) -> Any:
@@ -101,9 +102,9 @@ class Inputs:
 
     def printed(self, metric: str = "accuracy") -> dict[tuple[str, str], printed.Value]:
         """The exhibit's own published numbers, by data set and label."""
-        return printed.fractions(self.published, self.exhibit["published"], metric)
+        return printed.fractions(self.published, self.exhibit.published, metric)
 
-    def recorded(self, run: dict, name: str, **where: object) -> pd.DataFrame:
+    def recorded(self, run: Run, name: str, **where: object) -> pd.DataFrame:
         """A run's records by round of the metric `name`, or of `name`_0, `name`_1, ...
 
         Raises:
@@ -119,10 +120,10 @@ class Inputs:
         return mine
 
     @property
-    def runs(self) -> Iterable[tuple[dict, dict]]:
+    def runs(self) -> Iterable[tuple[Data, Run]]:
         """(federation, run) of every run, federation by federation."""
         return (
             (federation, run)
-            for federation in self.exhibit["federations"]
-            for run in exhibits.runs_of(self.exhibit, federation["name"])
+            for federation in self.exhibit.federations
+            for run in exhibits.runs_of(self.exhibit, federation.name)
         )

@@ -11,11 +11,12 @@ import pandas as pd
 from fedlib.errors import DataError
 from fedlib.report import diagnostics, exhibits, recovery
 from fedlib.report.metrics import DIVERGENCE, PRIMARY, TRAFFIC
+from fedlib.spec import Run
 
-Measure = Callable[[dict, pd.DataFrame, pd.DataFrame], pd.Series]
+Measure = Callable[[Run, pd.DataFrame, pd.DataFrame], pd.Series]
 
 
-def divergence(run: dict, metrics: pd.DataFrame, clients: pd.DataFrame) -> pd.Series:
+def divergence(run: Run, metrics: pd.DataFrame, clients: pd.DataFrame) -> pd.Series:
     """Divergence of the clients' updates of an expert, mean over experts and rounds."""
     rows = exhibits.pick(metrics, at="round", **TRAFFIC._asdict())
     rows = rows[rows["metric"].str.startswith(f"{DIVERGENCE}_")]
@@ -27,7 +28,7 @@ def divergence(run: dict, metrics: pd.DataFrame, clients: pd.DataFrame) -> pd.Se
 def _of_clusters(measure: Callable[[np.ndarray, np.ndarray], float]) -> Measure:
     """A measure made of a function of the clients' experts [C] and true clusters [C]."""
 
-    def measured(run: dict, metrics: pd.DataFrame, clients: pd.DataFrame) -> pd.Series:
+    def measured(run: Run, metrics: pd.DataFrame, clients: pd.DataFrame) -> pd.Series:
         shown = exhibits.pick(clients, at="last", **PRIMARY._asdict())
         values = {}
         for seed, mine in shown.groupby("seed"):

@@ -16,7 +16,7 @@ from fedlib.spec import (  # noqa: F401 - registered, by which `declared` finds 
     tables,
     worlds,
 )
-from fedlib.spec.exhibits import PRIMARY, Exhibit, View
+from fedlib.spec.exhibits import PRIMARY, Exhibit, ExhibitSpec, View  # noqa: F401
 from fedlib.spec.trainings import Data, Run, RunName
 
 SCALES = ("demo", "reduced", "full")

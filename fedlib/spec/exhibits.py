@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self
 
 from fedlib.errors import ConfigError
-from fedlib.spec.trainings import Run
+from fedlib.run_spec import check_types
+from fedlib.spec.trainings import Data, Run
 
 KINDS: dict[str, dict[str, type["Exhibit"]]] = {"table": {}, "figure": {}}
 # As in `fedlib.run.predicted`, which is not imported here: plans need no NumPy.
@@ -174,6 +175,54 @@ class Exhibit:
         return dataclasses.replace(self, labels=(*self.labels, label))
 
 
+@dataclass(frozen=True, kw_only=True)
+class ExhibitSpec:
+    """The specification of the job that makes a table or figure.
+
+    Attributes:
+      paper: of the paper; name: of the exhibit in it.
+      kind, title, caption, params, published: as in `Exhibit`.
+      scale, scale_note, folder_note: of the runs, for readers.
+      seeds: that all of the runs have.
+      federations: in column order; runs: in row order.
+      metrics: digest of the specification of the metrics; packs of earlier versions have none.
+    """
+
+    paper: str
+    name: str
+    kind: str
+    title: str
+    caption: str
+    params: dict
+    scale: str
+    scale_note: str
+    folder_note: str
+    seeds: Sequence[int]
+    federations: Sequence[Data]
+    runs: Sequence[Run]
+    published: str | None
+    metrics: str | None = None
+
+    @classmethod
+    def from_json(cls, entries: Mapping) -> Self:
+        """The specification in a JSON object.
+
+        Raises:
+          ConfigError: for an entry of a wrong type.
+        """
+        federations = [Data(**one) for one in entries["federations"]]
+        runs = [Run(**one) for one in entries["runs"]]
+        spec = cls(**{**entries, "federations": federations, "runs": runs})
+        check_types("", spec)
+        return spec
+
+    def to_json(self) -> dict:
+        """The JSON object of `from_json`."""
+        described = {name: [one.describe() for one in getattr(self, name)] for name in LISTED}
+        return {**vars(self), **described}
+
+
+LISTED = ("federations", "runs")
 COMMON = len(dataclasses.fields(Exhibit))  # fields that all kinds have
 
 

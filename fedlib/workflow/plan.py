@@ -140,9 +140,9 @@ class Plan(Selection):
         """Manifests of a figure's federations, of its first seed; empty if it shows no data."""
         if not self.exhibit("figure", paper, figure).shows_data:
             return []
-        spec = self._spec("figure", paper=paper, figure=figure)
-        seed, names = spec["seeds"][0], [data["name"] for data in spec["federations"]]
-        return [self.path("manifest", paper=paper, federation=x, seed=seed) for x in names]
+        spec = specs.of_exhibit(self, self.digest, "figure", self.paper(paper), figure)
+        about = {"paper": paper, "seed": spec.seeds[0]}
+        return [self.path("manifest", federation=x.name, **about) for x in spec.federations]
 
     def run_files(self, file: str, paper: str | None = None) -> list[str]:
         """`file` ("history", "evaluation") of all runs of a paper, or of all papers."""
@@ -240,9 +240,8 @@ class Plan(Selection):
             case "metrics", {"paper": paper}:
                 return specs.of_metrics(self, self.digest, self.paper(paper))
             case "table" | "figure", {"paper": paper}:
-                return specs.of_exhibit(
-                    self, self.digest, stage, self.paper(paper), wildcards[stage]
-                )
+                name = wildcards[stage]
+                return specs.of_exhibit(self, self.digest, stage, self.paper(paper), name).to_json()
             case "report", _:
                 return specs.of_report(self, self.digest)
         raise _no_job(stage, wildcards)

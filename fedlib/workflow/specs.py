@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fedlib import papers
 from fedlib.spec import Data, Paper, Run
-from fedlib.spec.exhibits import Exhibit
+from fedlib.spec.exhibits import Exhibit, ExhibitSpec
 from fedlib.workflow import config, overrides
 from fedlib.workflow.declarations import common_seeds, readable
 from fedlib.workflow.layout import PATHS
@@ -42,7 +42,9 @@ def of_metrics(selection: Selection, digest: Digest, paper: Paper) -> dict:
     return {"paper": paper.name, "runs": runs}
 
 
-def of_exhibit(selection: Selection, digest: Digest, stage: str, paper: Paper, name: str) -> dict:
+def of_exhibit(
+    selection: Selection, digest: Digest, stage: str, paper: Paper, name: str
+) -> ExhibitSpec:
     """The contents and the runs of a table or figure (`stage`)."""
     exhibit = selection.exhibit(stage, paper.name, name)
     federations = [selection.data(paper.name, federation) for federation in exhibit.federations]
@@ -52,22 +54,22 @@ def of_exhibit(selection: Selection, digest: Digest, stage: str, paper: Paper, n
         for federation in exhibit.federations
         if (run := selection.runs.get((paper.name, federation, label)))
     ]
-    return {
-        "paper": paper.name,
-        "name": name,
-        "kind": exhibit.kind,
-        "title": exhibit.title,
-        "caption": exhibit.caption + _not_run(selection, stage, paper, name, runs),
-        "params": exhibit.params,
-        "scale": selection.scale,
-        "scale_note": paper.scale_note,
-        "folder_note": selection.folder_note,
-        "seeds": common_seeds(paper, runs),
-        "federations": [data.describe() for data in federations],
-        "runs": [run.describe() for run in runs],
-        "published": exhibit.published,
-        "metrics": digest("metrics", paper=paper.name),
-    }
+    return ExhibitSpec(
+        paper=paper.name,
+        name=name,
+        kind=exhibit.kind,
+        title=exhibit.title,
+        caption=exhibit.caption + _not_run(selection, stage, paper, name, runs),
+        params=exhibit.params,
+        scale=selection.scale,
+        scale_note=paper.scale_note,
+        folder_note=selection.folder_note,
+        seeds=common_seeds(paper, runs),
+        federations=federations,
+        runs=runs,
+        published=exhibit.published,
+        metrics=digest("metrics", paper=paper.name),
+    )
 
 
 def _not_run(selection: Selection, stage: str, paper: Paper, name: str, runs: list[Run]) -> str:

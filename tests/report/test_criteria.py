@@ -258,7 +258,7 @@ def clients_of(choice: dict[int, list]) -> pd.DataFrame:
 
 
 def test_measures_of_clusters_are_per_seed():
-    run = {"federation": "emnist", "label": "fedavg", "params": {"num_experts": 3}}
+    [run] = made_up.read({"runs": [made_up.describe("emnist", "pfedmm-m3")]}).runs
     clients = clients_of({1: [0, 0, 2, 2], 2: [0, 0, 0, 2]})
     found = {
         name: measures.MEASURES[name](run, None, clients).tolist()

@@ -114,22 +114,25 @@ def test_wrong_protocols_are_refused(declared, complaint):
 def test_a_run_that_is_none_of_the_variants_is_named(collected):
     some = {**VARIANTS, "values": VARIANTS["values"][:1]}
     with pytest.raises(ConfigError, match=r"run cifar10-p0.2/none has exploration = 'none'"):
-        comparisons.variants(collected["p"][0], some)
+        comparisons.variants(made_up.read(collected["p"][0]), some)
     with pytest.raises(ConfigError, match="variants have a parameter and values, got values"):
-        comparisons.variants(collected["p"][0], {"values": []})
+        comparisons.variants(made_up.read(collected["p"][0]), {"values": []})
 
 
 def test_accuracies_of_what_does_not_exist_are_refused(collected):
-    given = Inputs(*collected["p"], None)
+    exhibit, *frames = collected["p"]
+    given = Inputs(made_up.read(exhibit), *frames, None)
     with pytest.raises(DataError, match="the protocol 'x'; there are default, ensemble"):
         comparisons.accuracies(given, comparisons.declared([Protocol("moe"), Protocol("x")]))
 
 
 def test_a_published_number_is_found_by_pattern_for_its_own_data_only():
     def value(pattern, *where):
-        return comparisons.published(Inputs({"published": pattern}, None, None, PUBLISHED), *where)
+        exhibit = made_up.read({"published": pattern})
+        return comparisons.published(Inputs(exhibit, None, None, PUBLISHED), *where)
 
-    (here,), (other,) = made_up.majority(1), made_up.majority(1, dataset="digits")
+    both = [*made_up.majority(1), *made_up.majority(1, dataset="digits")]
+    here, other = made_up.read({"federations": both}).federations
     assert value(PATTERN, here, "eps", "moe", "accuracy") == 0.9076
     assert value(PATTERN, here, "none", "ifca", "accuracy_std") == 0.0207
     assert value(PATTERN, here, "eps", "all", "num_trials") == 14

@@ -24,7 +24,7 @@ from fedlib.report.figures import (
 )
 from fedlib.report.figures.curves import checks_note, focus
 from fedlib.report.figures.saving import wrapped
-from fedlib.spec import SCALES
+from fedlib.spec import SCALES, ExhibitSpec
 from fedlib.workflow.provenance import ROOT
 
 PUBLISHED = ROOT / "fedlib/papers/pfedmm/published.csv"
@@ -119,20 +119,20 @@ def test_every_method_has_a_title_and_a_look_of_its_own():
 def test_runs_of_one_method_share_its_colour_and_differ_in_dashes():
     labels = ("pfedmm", "pfedmm-m2", "pfedmm-m3", "fedavg")
     runs = [made_up.describe("emnist", label) for label in labels]
-    looks = list(style.looks({"runs": runs}).values())[:3]
+    looks = list(style.looks(made_up.read({"runs": runs})).values())[:3]
     assert {look.color for look in looks} == {style.METHODS["pfedmm"].color}
     assert len({str(look.line) for look in looks}) == 3
     assert [look.hollow for look in looks] == [False, True, True]
-    alone = style.looks({"runs": runs[:3]}).values()  # where a colour would tell no method
+    alone = style.looks(
+        made_up.read({"runs": runs[:3]})
+    ).values()  # where a colour would tell no method
     assert len({look.color for look in alone}) == 3
 
 
-def crowd(*methods: str, paper: str = "pfedmm") -> dict:
+def crowd(*methods: str, paper: str = "pfedmm") -> ExhibitSpec:
     """An exhibit of a run of each method, labelled like it."""
-    return {
-        "paper": paper,
-        "runs": [{"label": m, "title": m, "method": m, "params": {}} for m in methods],
-    }
+    runs = [{"label": m, "title": m, "method": m} for m in methods]
+    return made_up.read({"paper": paper, "runs": runs})
 
 
 def test_of_more_than_eight_methods_five_are_in_colour_and_the_others_grey():
@@ -240,7 +240,9 @@ def test_a_published_curve_is_thin_and_its_distance_and_the_nearest_one_are_told
     beyond = {"dataset": "emnist", "label": "pfedmm", "round": 40, "accuracy": 0.9}
     theirs = pd.DataFrame([*drawn, beyond])
     about = {"kind": "accuracy_over_rounds", "params": {}, "published": "curve-end"}
-    given = FigureInputs(exhibit | about, tidy, clients, printed.read(PUBLISHED), curves=theirs)
+    given = FigureInputs(
+        made_up.read(exhibit | about), tidy, clients, printed.read(PUBLISHED), curves=theirs
+    )
     far = accuracy_over_rounds.distances(given).set_index("label")
     assert far.loc["pfedmm", ["rounds", "nearest"]].tolist() == [21, "pfedmm"]  # from round 10 on
     assert far.loc["pfedmm", "rms"] == pytest.approx(0.01)
@@ -259,7 +261,7 @@ def test_points_of_published_curves_have_ours_beside_them(collected):
     exhibit, tidy, clients = collected["main"]
     params = {"peaks": "curve-peak", "waypoints": "curve-waypoints"}
     about = {"kind": "accuracy_over_rounds", "params": params, "published": "curve-end"}
-    given = FigureInputs(exhibit | about, tidy, clients, printed.read(PUBLISHED))
+    given = FigureInputs(made_up.read(exhibit | about), tidy, clients, printed.read(PUBLISHED))
     points = accuracy_over_rounds.compared(given)
     mine = exhibits.pick(points, federation="cifar10", label="pfedmm").set_index("column")
     # The file has more way-points, but the runs have 30 rounds alone.
@@ -279,7 +281,9 @@ def test_waypoints_without_a_round_are_not_guessed(collected):
     table = printed.read(PUBLISHED).replace("accuracy_round_20", "accuracy_round_end")
     about = {"kind": "accuracy_over_rounds", "params": {"waypoints": "curve-waypoints"}}
     with pytest.raises(DataError, match="got 'accuracy_round_end'"):
-        accuracy_over_rounds.compared(FigureInputs(exhibit | about, tidy, clients, table))
+        accuracy_over_rounds.compared(
+            FigureInputs(made_up.read(exhibit | about), tidy, clients, table)
+        )
 
 
 ENDS = [0.8 + 0.02 * number for number in range(8)]
@@ -312,9 +316,9 @@ def test_curves_of_the_best_check_so_far_are_called_so():
         {"title": "IFCA, to the end", "method": "ifca", "params": {"stop": "never"}},
         {"title": "FedAvg", "method": "fedavg", "params": {}},
     ]
-    note = checks_note({"runs": runs})
+    note = checks_note(made_up.read({"runs": runs}))
     assert note.startswith("IFCA: ") and "every 5 rounds" in note
-    assert checks_note({"runs": runs[1:]}) == ""
+    assert checks_note(made_up.read({"runs": runs[1:]})) == ""
 
 
 def test_names_are_broken_at_a_comma_where_that_does():
@@ -342,7 +346,7 @@ def test_no_two_methods_of_a_paper_share_a_colour_or_a_mark_and_no_two_runs_of_a
     figures = [x for x in paper.figures.values() if x.kind in DISTINGUISHED]
     for figure in figures:
         runs = [run.describe() for run in paper.runs if figure.shows(run.federation, run.label)]
-        drawn = style.looks({"runs": runs}, figure.params.get("shaded")).values()
+        drawn = style.looks(made_up.read({"runs": runs}), figure.params.get("shaded")).values()
         assert len({(x.color, x.marker, x.line, x.hollow) for x in drawn}) == len(drawn)
 
 

@@ -86,7 +86,7 @@ def test_a_folder_without_a_pack_is_told_so(tmp_path):
         ({"name": None}, "name of a pack.s table must be .*got None"),
         ({"kind": "../x"}, "no kind .../x.; choose from"),
         ({"params": {"x": 1}}, "the kind accuracy has no field x"),
-        ({"params": None}, "table main cannot be drawn from .*TypeError"),
+        ({"params": None}, "params must be dict, got None"),
     ],
 )
 def test_a_pack_of_anybodys_is_drawn_in_its_folder_or_refused_in_a_line(

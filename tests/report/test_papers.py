@@ -98,7 +98,7 @@ def test_what_a_table_or_figure_varies_is_stated_by_all_that_it_shows(name, scal
             shown = [run for run in paper.runs if (run.label, run.federation) in cells]
         assert shown
         for owner in shown:
-            assert setting(parameter, owner.describe()) is not None  # else ConfigError
+            assert setting(parameter, owner) is not None  # else ConfigError
 
 
 @every_scale

@@ -140,12 +140,14 @@ def test_what_holds_for_a_family_is_said_once():
     exhibit = alpha_exhibit(0.1, 10)
     for federation, rounds in zip(exhibit["federations"], (30, 40), strict=True):
         federation["notes"] = ["EMNIST: half of the images"]
-        for run in exhibits.runs_of(exhibit, federation["name"]):
-            run["rounds"] = rounds
-    assert notes.of_data(exhibit) == ["EMNIST: half of the images."]
-    assert notes.rounds(exhibit) == "Communication rounds: 30 to 40."
+        for run in exhibit["runs"]:
+            if run["federation"] == federation["name"]:
+                run["rounds"] = rounds
+    spec = made_up.read(exhibit)
+    assert notes.of_data(spec) == ["EMNIST: half of the images."]
+    assert notes.rounds(spec) == "Communication rounds: 30 to 40."
     exhibit["federations"][1]["notes"] = ["one client is empty"]
-    assert notes.of_data(exhibit) == [
+    assert notes.of_data(made_up.read(exhibit)) == [
         *("EMNIST, alpha = 0.1: half of the images.", "EMNIST, alpha = 10: one client is empty.")
     ]
 
@@ -254,10 +256,8 @@ def test_a_wrong_file_of_published_numbers_is_refused(tmp_path, text, complaint)
 
 
 def test_a_method_is_called_as_all_of_its_runs_are():
-    runs = [{"method": "local", "title": "Standalone"}] * 2
-    assert exhibits.method_title("local", runs) == "Standalone"
-    runs = [{"method": "pfedmm", "title": f"pFedMM (M={m})"} for m in (1, 3)]
-    assert exhibits.method_title("pfedmm", runs) == "pFedMM"
+    assert exhibits.method_title("local", ["Standalone"] * 2) == "Standalone"
+    assert exhibits.method_title("pfedmm", ["pFedMM (M=1)", "pFedMM (M=3)"]) == "pFedMM"
 
 
 def test_the_pfedmoe_of_pfedmm_is_looked_up_as_gated_experts():

@@ -12,6 +12,7 @@ from fedlib import papers
 from fedlib.data import downloads
 from fedlib.errors import ConfigError
 from fedlib.report import notes
+from fedlib.spec import ExhibitSpec
 from fedlib.spec.tables import Accuracy
 from fedlib.workflow import config, plan, provenance, remarks, shell
 from fedlib.workflow.config import normalised
@@ -425,7 +426,7 @@ def test_raw_files_may_come_from_another_source_which_is_noted(declare):
     assert given.params == {**declared.params, "source": "qmnist"}
     assert given.notes[-1].endswith("raw files of source qmnist instead of mnist.")
     figure = json.loads(other.spec("figure", paper="toy", figure="curves"))
-    assert notes.sources(figure) == [given.notes[-1]]
+    assert notes.sources(ExhibitSpec.from_json(figure)) == [given.notes[-1]]
     told = json.loads(other.spec("download", dataset="mnist"))
     assert told["sources"] == ["qmnist"]
     assert told["files"] != json.loads(plain.spec("download", dataset="mnist"))["files"]

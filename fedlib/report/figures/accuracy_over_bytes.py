@@ -12,6 +12,7 @@ from fedlib.report import exhibits
 from fedlib.report.figures import canvas, curves, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import TRAFFIC
+from fedlib.spec import ExhibitSpec, Run
 from fedlib.spec.figures import UNITS
 
 DECADE = 10  # below this ratio of amounts a logarithmic axis would have too few ticks
@@ -34,10 +35,10 @@ def draw(given: Inputs) -> Figure:
     scale, silent, focused = _scale(kind.scale, shown), False, ""
     for axes, federation in grid:
         axes.set_xscale(scale)
-        runs = exhibits.runs_of(exhibit, federation["name"])
+        runs = exhibits.runs_of(exhibit, federation.name)
         drawn = [exhibits.of_run(shown, x) for x in runs]
         for run, curve in zip(runs, drawn, strict=True):
-            silent |= _draw_curve(axes, curve, looks[run["label"]], exhibit["runs"])
+            silent |= _draw_curve(axes, curve, looks[run.label], exhibit.runs)
         focused = curves.focus(axes, [curve["mean"] for curve in drawn]) or focused
         canvas.percent_axis(axes)
         _mark(axes)
@@ -51,7 +52,7 @@ def draw(given: Inputs) -> Figure:
     )
 
 
-def _check_until(exhibit: dict, until: dict[str, float]) -> None:
+def _check_until(exhibit: ExhibitSpec, until: dict[str, float]) -> None:
     """Raise ConfigError unless `until` has limits above 0, only for the exhibit's federations."""
     exhibits.check_shown(exhibit, "until", until)
     for federation, limit in until.items():
@@ -101,7 +102,7 @@ def _mark(axes: Axes) -> None:
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
 
 
-def _draw_curve(axes: Axes, curve: pd.DataFrame, look: style.Look, runs: list[dict]) -> bool:
+def _draw_curve(axes: Axes, curve: pd.DataFrame, look: style.Look, runs: list[Run]) -> bool:
     """Draw one run; True if it sends nothing."""
     if not (curve["sent"] > 0).any():
         line = {name: look.curve()[name] for name in ("color", "linestyle", "linewidth")}

@@ -14,6 +14,7 @@ from fedlib.report import exhibits, notes, printed
 from fedlib.report.figures import canvas, curves, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import TRAFFIC
+from fedlib.spec import Data, ExhibitSpec
 
 # The end of a published curve is a dash right of the panel.
 END = {"linestyle": "None", "marker": "_", "markersize": 11, "markeredgewidth": 2.0}
@@ -44,22 +45,22 @@ def draw(given: Inputs) -> Figure:
     figure, grid = canvas.by_federation(exhibit, "Communication round", curves.axis(kind))
     marks, focused = set(), ""
     for axes, federation in grid:
-        mine, drawn = exhibits.pick(shown, federation=federation["name"]), []
-        levels = [level for (where, _), level in ends.items() if where == federation["dataset"]]
-        for run in exhibits.runs_of(exhibit, federation["name"]):
-            curve = exhibits.pick(mine, label=run["label"])
-            curves.draw_curve(axes, curve, looks[run["label"]], exhibit["runs"])
+        mine, drawn = exhibits.pick(shown, federation=federation.name), []
+        levels = [level for (where, _), level in ends.items() if where == federation.dataset]
+        for run in exhibits.runs_of(exhibit, federation.name):
+            curve = exhibits.pick(mine, label=run.label)
+            curves.draw_curve(axes, curve, looks[run.label], exhibit.runs)
             drawn.append(curve["mean"])
-            if (look := looks[run["label"]]) != style.OTHERS:
-                _mark_chosen(axes, curve, stars.get((federation["name"], run["label"]), []), look)
-                theirs = _theirs(given, federation).get(run["label"], pd.Series())
+            if (look := looks[run.label]) != style.OTHERS:
+                _mark_chosen(axes, curve, stars.get((federation.name, run.label), []), look)
+                theirs = _theirs(given, federation).get(run.label, pd.Series())
                 theirs = theirs[theirs.index <= curve["round"].max()]
                 if len(theirs) > 1:
-                    name = f"{run['title']}, published"
+                    name = f"{run.title}, published"
                     axes.plot(theirs, color=look.color, label=name, **THIN)
                     marks.add("curve")
                     drawn.append(theirs)
-                marks |= _mark_end(axes, ends.get((federation["dataset"], run["label"])), look)
+                marks |= _mark_end(axes, ends.get((federation.dataset, run.label)), look)
         canvas.rounds_axis(axes)
         focused = curves.focus(axes, drawn, levels) or focused
         canvas.percent_axis(axes)
@@ -84,7 +85,7 @@ def compared(given: Inputs) -> pd.DataFrame:
     passed = _waypoints(given.published, kind.waypoints, kind.metric)
     rows = []
     for federation, run in given.runs:
-        where = federation["dataset"], run["label"]
+        where = federation.dataset, run.label
         curve = exhibits.of_run(shown, run).set_index("round").sort_index()
         points = [
             ("End of curve", curve.index[-1], ends.get(where)),
@@ -95,7 +96,7 @@ def compared(given: Inputs) -> pd.DataFrame:
             if value is not None and at in curve.index:
                 ours, seeds = curve.loc[at, ["mean", "seeds"]]
                 off = printed.difference(ours, value)
-                which = federation["name"], run["label"], run["title"], name
+                which = federation.name, run.label, run.title, name
                 rows.append((*which, value, value.row, ours, off, seeds))
     return pd.DataFrame(rows, columns=POINTS)
 
@@ -113,19 +114,19 @@ def distances(given: Inputs) -> pd.DataFrame:
         off = {name: (x - ours).dropna() for name, x in _theirs(given, federation).items()}
         off = {name: x[x.index >= STEEP] for name, x in off.items()}
         rms = {name: float((x**2).mean() ** 0.5) for name, x in off.items() if len(x) >= STEEP}
-        if run["label"] in rms:
+        if run.label in rms:
             nearest = min(rms, key=rms.__getitem__)
-            own = len(off[run["label"]]), rms[run["label"]]
-            about = federation["name"], run["label"], run["title"]
+            own = len(off[run.label]), rms[run.label]
+            about = federation.name, run.label, run.title
             rows.append((*about, *own, nearest, rms[nearest]))
     return pd.DataFrame(rows, columns=FAR)
 
 
-def _theirs(given: Inputs, federation: dict) -> dict[str, pd.Series]:
+def _theirs(given: Inputs, federation: Data) -> dict[str, pd.Series]:
     """The paper's curves on a federation's data set, by label: accuracies by round."""
     if given.curves is None or given.kind.metric != "accuracy":
         return {}
-    mine = exhibits.pick(given.curves, dataset=federation["dataset"])
+    mine = exhibits.pick(given.curves, dataset=federation.dataset)
     return {label: part.set_index("round")["accuracy"] for label, part in mine.groupby("label")}
 
 
@@ -143,7 +144,9 @@ def _far_note(far: pd.DataFrame) -> str:
     return f"{about}{', '.join(parts)}." if parts else ""
 
 
-def _notes(exhibit: dict, looks: dict, stars: dict, focused: str, marks: set[str]) -> list[str]:
+def _notes(
+    exhibit: ExhibitSpec, looks: dict, stars: dict, focused: str, marks: set[str]
+) -> list[str]:
     """Sentences below the figure."""
     return [
         canvas.spread_text(exhibit, "band"),

@@ -19,6 +19,7 @@ from matplotlib.ticker import MaxNLocator
 
 from fedlib.report import notes
 from fedlib.report.figures import style
+from fedlib.spec import Data, ExhibitSpec
 
 WIDTH = 7.2  # inches, for every figure, so that type looks equally large in all of them
 HEIGHTS = {1: 2.3, 2: 2.1}  # inches of a row, by the number of panels in it
@@ -74,15 +75,15 @@ def side_by_side(number: int) -> int:
 
 
 def by_federation(
-    exhibit: dict, xlabel: str, ylabel: str
-) -> tuple[Figure, list[tuple[Axes, dict]]]:
+    exhibit: ExhibitSpec, xlabel: str, ylabel: str
+) -> tuple[Figure, list[tuple[Axes, Data]]]:
     """`panels` for an exhibit's federations, each panel with its federation."""
-    federations = exhibit["federations"]
-    figure, grid = panels([federation["title"] for federation in federations], xlabel, ylabel)
+    federations = exhibit.federations
+    figure, grid = panels([federation.title for federation in federations], xlabel, ylabel)
     return figure, list(zip(grid, federations, strict=True))
 
 
-def finish(figure: Figure, exhibit: dict, handles: list, *sentences: str) -> Figure:
+def finish(figure: Figure, exhibit: ExhibitSpec, handles: list, *sentences: str) -> Figure:
     """The figure with its legend, and a small grey footer: scale, seeds and `sentences`.
 
     A small legend stands beside panels that form one column, any other legend below the panels.
@@ -128,10 +129,11 @@ def _legend(figure: Figure, handles: list) -> tuple[Legend | None, bool]:
     return drawn, False
 
 
-def _footer(figure: Figure, exhibit: dict, *sentences: str) -> Text:
+def _footer(figure: Figure, exhibit: ExhibitSpec, *sentences: str) -> Text:
     """Small grey lines, as wide as the figure."""
     seeds = notes.seeds(exhibit).replace(" ", "\N{NO-BREAK SPACE}", 2)  # "1 seed (0)"
-    settings = notes.scale(exhibit), *notes.sources(exhibit)
+    scale = notes.scale(exhibit.scale, exhibit.scale_note, exhibit.folder_note)
+    settings = scale, *notes.sources(exhibit)
     parts = [*settings, f"{seeds}.", *sentences]
     words = " ".join(part for part in parts if part)
     words = re.sub(r"= (\d+\.\d{5,})", lambda found: f"≈ {float(found[1]):.4g}", words)
@@ -178,23 +180,23 @@ def _inches(figure: Figure, artist: Artist) -> tuple[float, float]:
     return box.width / figure.dpi, box.height / figure.dpi
 
 
-def first_seed_note(exhibit: dict, why: str = "") -> str:
+def first_seed_note(exhibit: ExhibitSpec, why: str = "") -> str:
     """A note that only the first seed is shown, and why; empty if there is one seed."""
-    if len(exhibit["seeds"]) == 1:
+    if len(exhibit.seeds) == 1:
         return ""
-    return f"Seed {exhibit['seeds'][0]} only{': ' * bool(why)}{why}."
+    return f"Seed {exhibit.seeds[0]} only{': ' * bool(why)}{why}."
 
 
-def by_run(exhibit: dict, each: int = 1) -> list[str]:
+def by_run(exhibit: ExhibitSpec, each: int = 1) -> list[str]:
     """A title for each of an exhibit's runs, repeated `each` times: "FedAvg, EMNIST"."""
-    where = {federation["name"]: federation["title"] for federation in exhibit["federations"]}
-    titles = [f"{run['title']}, {where[run['federation']]}" for run in exhibit["runs"]]
+    where = {federation.name: federation.title for federation in exhibit.federations}
+    titles = [f"{run.title}, {where[run.federation]}" for run in exhibit.runs]
     return [title for title in titles for _ in range(each)]
 
 
-def spread_text(exhibit: dict, what: str) -> str:
+def spread_text(exhibit: ExhibitSpec, what: str) -> str:
     """The meaning of the band or bar around a mean, if there is more than one seed."""
-    if len(exhibit["seeds"]) == 1:
+    if len(exhibit.seeds) == 1:
         return ""
     return f"Mean over seeds; {what} from the smallest to the largest seed."
 

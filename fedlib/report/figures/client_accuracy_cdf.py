@@ -12,8 +12,9 @@ from fedlib.report import comparisons, exhibits
 from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY
+from fedlib.spec import Run
 
-Steps = Callable[[dict, pd.DataFrame], Iterable[tuple[pd.DataFrame, dict]]]
+Steps = Callable[[Run, pd.DataFrame], Iterable[tuple[pd.DataFrame, dict]]]
 AXES = ("Test accuracy of a client (%)", "Fraction of clients at or below")
 
 
@@ -25,12 +26,12 @@ def draw(given: Inputs) -> Figure:
     steps, handles, note = (_methods if given.kind.protocols is None else _protocols)(given, rows)
     figure, grid = canvas.by_federation(exhibit, *AXES)
     for axes, federation in grid:
-        for run in exhibits.runs_of(exhibit, federation["name"]):
+        for run in exhibits.runs_of(exhibit, federation.name):
             for values, curve in steps(run, exhibits.of_run(rows, run)):
                 _draw_steps(axes, values["accuracy"], curve)
         axes.set_ylim(0, 1.02)
         axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}")
-    seeds = "Clients of all seeds together." if len(exhibit["seeds"]) > 1 else ""
+    seeds = "Clients of all seeds together." if len(exhibit.seeds) > 1 else ""
     return canvas.finish(figure, exhibit, handles, "After the last round.", seeds, note)
 
 
@@ -40,16 +41,16 @@ def _methods(given: Inputs, rows: pd.DataFrame) -> tuple[Steps, list[Line2D], st
     seen = exhibits.pick(rows, group=PRIMARY.group, protocol=PRIMARY.protocol)
     looks = style.looks(exhibit, scores=seen.groupby("label")["accuracy"].mean())
 
-    def steps(run: dict, mine: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, dict]]:
-        look, mine = looks[run["label"]], exhibits.pick(mine, protocol=PRIMARY.protocol)
+    def steps(run: Run, mine: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, dict]]:
+        look, mine = looks[run.label], exhibits.pick(mine, protocol=PRIMARY.protocol)
         seen = exhibits.pick(mine, group="seen")
-        first, every = style.markers(exhibit["runs"], run["label"], len(seen), count=5)
+        first, every = style.markers(exhibit.runs, run.label, len(seen), count=5)
         # The first point of the steps is at zero, on the edge of the panel.
-        solid = {"linestyle": "-", "markevery": (first + 1, every), "label": run["title"]}
+        solid = {"linestyle": "-", "markevery": (first + 1, every), "label": run.title}
         yield seen, look.curve() | solid
         if unseen and look != style.OTHERS:
             thin = {"linestyle": style.DASHED, "linewidth": 1.0, "marker": ""}
-            thin["label"] = f"{run['title']}, unseen"
+            thin["label"] = f"{run.title}, unseen"
             yield exhibits.pick(mine, group="unseen"), look.curve() | thin
 
     handles = style.method_handles(exhibit, looks)
@@ -68,8 +69,8 @@ def _protocols(given: Inputs, rows: pd.DataFrame) -> tuple[Steps, list[Line2D], 
     shown = comparisons.declared(kind.formed("protocols"))
     kinds = comparisons.variants(exhibit, kind.variants)
 
-    def steps(run: dict, mine: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, dict]]:
-        number = kinds.of[run["federation"], run["label"]]
+    def steps(run: Run, mine: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, dict]]:
+        number = kinds.of[run.federation, run.label]
         for protocol in shown:
             look = style.variant_look(style.protocol_look(protocol.key), number)
             values = exhibits.pick(mine, protocol=protocol.name, group=PRIMARY.group)

@@ -15,6 +15,7 @@ from fedlib.report import diagnostics, exhibits
 from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY
+from fedlib.spec import ExhibitSpec, Run
 
 WORSE = 0.3  # opacity of a bar below 0
 
@@ -31,18 +32,18 @@ def draw(given: Inputs) -> Figure:
     figure, grid = canvas.by_federation(exhibit, "", "Difference of accuracies (points)")
     spreads: dict[str, None] = {}
     for axes, federation in grid:
-        mine = exhibits.pick(shown, federation=federation["name"])
-        other, values = differences(mine, of, federation["name"])
-        look = style.method_look(_run(exhibit, federation["name"], of)["method"])
+        mine = exhibits.pick(shown, federation=federation.name)
+        other, values = differences(mine, of, federation.name)
+        look = style.method_look(_run(exhibit, federation.name, of).method)
         crowded = values.shape[1] > style.CROWDED
         (_draw_steps if crowded else _draw_bars)(axes, values, look.color)
         if not crowded:
             one = mine[mine["client"].isin(values.columns)].drop_duplicates("client")
             canvas.name_clients(axes, diagnostics.names(one.sort_values("client")))
         spreads["band" if crowded else "whisker"] = None
-        title = _run(exhibit, federation["name"], other)["title"]
+        title = _run(exhibit, federation.name, other).title
         axes.set(
-            title=f"{federation['title']}\nbest other: {title}",
+            title=f"{federation.title}\nbest other: {title}",
             xlabel="Client, sorted by difference" if crowded else "Client",
         )
         axes.grid(False, axis="x")
@@ -102,5 +103,5 @@ def differences(clients: pd.DataFrame, of: str, federation: str) -> tuple[str, p
     return best, values[of] - values[best]
 
 
-def _run(exhibit: dict, federation: str, label: str) -> dict:
-    return next(r for r in exhibits.runs_of(exhibit, federation) if r["label"] == label)
+def _run(exhibit: ExhibitSpec, federation: str, label: str) -> Run:
+    return next(r for r in exhibits.runs_of(exhibit, federation) if r.label == label)

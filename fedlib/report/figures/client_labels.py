@@ -18,6 +18,7 @@ from fedlib.errors import DataError
 from fedlib.federation import CLIENTS, SPLITS
 from fedlib.report.figures import canvas, stacks, style
 from fedlib.report.inputs import Inputs
+from fedlib.spec import ExhibitSpec
 
 TITLES = {"train": "to train", "val": "to validate", "test": "to be tested on"}
 HEIGHT = 1.25  # inches of a row of panels
@@ -50,13 +51,13 @@ def draw(given: Inputs) -> Figure:
       DataError: if the manifest of a federation is missing.
     """
     exhibit, found = given.exhibit, [*map(_read, given.manifests)]
-    if len(found) != len(exhibit["federations"]):
+    if len(found) != len(exhibit.federations):
         raise DataError(
-            f"{exhibit['name']} needs a manifest of each of its {len(exhibit['federations'])} "
+            f"{exhibit.name} needs a manifest of each of its {len(exhibit.federations)} "
             f"federations, got {len(found)}"
         )
     figure = _drawn(exhibit, found)
-    redrawn = any(federation.get("per_seed", False) for federation in exhibit["federations"])
+    redrawn = any(federation.per_seed for federation in exhibit.federations)
     notes = {
         "Right of the upright line: clients that take no part in training.": any(
             shown.num_seen < len(shown.shares) for shown in found
@@ -70,11 +71,11 @@ def draw(given: Inputs) -> Figure:
     return canvas.finish(figure, exhibit, _handles(found), MEANING, *true)
 
 
-def _drawn(exhibit: dict, found: list[_Shown]) -> Figure:
+def _drawn(exhibit: ExhibitSpec, found: list[_Shown]) -> Figure:
     """Rows of panels of sizes, each above a row of shares."""
     columns = canvas.side_by_side(len(found))
     rows = [found[first : first + columns] for first in range(0, len(found), columns)]
-    names = iter(federation["title"] for federation in exhibit["federations"])
+    names = iter(federation.title for federation in exhibit.federations)
     titles: list[str | None] = []
     for row in rows:
         gaps = [None] * (columns - len(row))

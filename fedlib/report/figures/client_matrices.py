@@ -14,6 +14,7 @@ from matplotlib.image import AxesImage
 from fedlib.report import diagnostics, exhibits, recovery
 from fedlib.report.figures import canvas, heat
 from fedlib.report.inputs import Inputs
+from fedlib.spec import ExhibitSpec, Run
 
 LINE = {"color": "#D55E00", "linewidth": 0.8}
 MEANING = (
@@ -51,17 +52,17 @@ def draw(given: Inputs) -> Figure:
     exhibit = given.exhibit
     rows = [
         [
-            (run, best([_read(given, run, seed) for seed in exhibit["seeds"]]))
-            for run in exhibits.runs_of(exhibit, federation["name"])
+            (run, best([_read(given, run, seed) for seed in exhibit.seeds]))
+            for run in exhibits.runs_of(exhibit, federation.name)
         ]
-        for federation in exhibit["federations"]
+        for federation in exhibit.federations
     ]
     columns = 1 + max(len(row) for row in rows)
     number = max(len(matrix.pi) for row in rows for _, matrix in row)
     height = min(max(2.2, 0.9 + 0.09 * number), 6.0)
     titles = []
-    for federation, row in zip(exhibit["federations"], rows, strict=True):
-        several = f"{federation['title']}\n" if len(rows) > 1 else ""
+    for federation, row in zip(exhibit.federations, rows, strict=True):
+        several = f"{federation.title}\n" if len(rows) > 1 else ""
         titles.append(f"{several}True cluster{_which([matrix for _, matrix in row])}")
         titles += [_title(exhibit, run, matrix) for run, matrix in row]
         titles += [None] * (columns - 1 - len(row))
@@ -75,10 +76,10 @@ def draw(given: Inputs) -> Figure:
         for _, matrix in row:
             image = _draw(next(free), _ordered(matrix), matrix, "Expert")
     heat.scale(figure, image, grid, "weight of the expert")
-    return canvas.finish(figure, exhibit, [], CHOSEN if len(exhibit["seeds"]) > 1 else "", MEANING)
+    return canvas.finish(figure, exhibit, [], CHOSEN if len(exhibit.seeds) > 1 else "", MEANING)
 
 
-def _read(given: Inputs, run: dict, seed: int) -> _Matrix:
+def _read(given: Inputs, run: Run, seed: int) -> _Matrix:
     """Weights and clusters of the seen clients of a run, sorted by cluster.
 
     Raises:
@@ -119,8 +120,8 @@ def _draw(axes: Axes, values: np.ndarray, of: _Matrix, what: str) -> AxesImage:
     return image
 
 
-def _title(exhibit: dict, run: dict, matrix: _Matrix) -> str:
-    seed = f", seed {matrix.seed}" if len(exhibit["seeds"]) > 1 else ""
+def _title(exhibit: ExhibitSpec, run: Run, matrix: _Matrix) -> str:
+    seed = f", seed {matrix.seed}" if len(exhibit.seeds) > 1 else ""
     used = matrix.num_used()
     experts = f"{used} expert{'s' * (used > 1)} used"
-    return f"{run['title']}{seed}\npurity {matrix.purity():.2f}, {experts}"
+    return f"{run.title}{seed}\npurity {matrix.purity():.2f}, {experts}"

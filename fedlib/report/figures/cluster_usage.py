@@ -13,6 +13,7 @@ from fedlib.errors import DataError
 from fedlib.report import diagnostics, exhibits
 from fedlib.report.figures import canvas, ranked, style
 from fedlib.report.inputs import Inputs
+from fedlib.spec import Run
 
 EVEN = {"color": style.GREY, "linestyle": style.DOTTED, "linewidth": 1.0}
 
@@ -30,7 +31,7 @@ def draw(given: Inputs) -> Figure:
     color = style.protocol_look("ifca").color
     figure, grid = canvas.by_federation(exhibit, "Cluster, most popular first", "Clients")
     for axes, federation in grid:
-        counts = ranked.by_label(given, federation["name"], _counts)
+        counts = ranked.by_label(given, federation.name, _counts)
         ranked.draw_bars(axes, counts, color)
         axes.axhline(counts[0][0].sum() / counts[0].shape[1], **EVEN)
         axes.locator_params("y", integer=True)
@@ -39,7 +40,7 @@ def draw(given: Inputs) -> Figure:
     return ranked.finish(figure, exhibit, handles, CHOICE)
 
 
-def _counts(clients: pd.DataFrame, run: dict) -> np.ndarray:
+def _counts(clients: pd.DataFrame, run: Run) -> np.ndarray:
     """Clients per expert in descending order, of each seed -> [seeds, E]"""
     number = int(exhibits.setting("num_experts", run))
     chosen = diagnostics.column(clients, "choice")

@@ -25,7 +25,7 @@ def draw(given: Inputs) -> Figure:
     values = contrasts.accuracies(given, kind.rows)
     found = contrasts.all_contrasts(values, kind.of, kind.against)
     others = [*dict.fromkeys(found["against"])]
-    datasets = [*dict.fromkeys(one["dataset"] for one in exhibit["federations"])]
+    datasets = [*dict.fromkeys(one.dataset for one in exhibit.federations)]
     colors = dict(zip(datasets, style.PALETTE, strict=False))
     figure, grid = canvas.panels(
         [f"Against {other}" for other in others],

@@ -20,6 +20,7 @@ from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import FLOPS, PRIMARY, TRAFFIC
 from fedlib.report.tables.cost import quantity
+from fedlib.spec import ExhibitSpec, Run
 
 PANELS = {  # cost: name of its axis
     "bytes": "Sent by all clients together (bytes)",
@@ -40,17 +41,17 @@ def draw(given: Inputs) -> Figure:
     """
     exhibit, targets = given.exhibit, given.kind.targets
     _check(exhibit, targets)
-    where = [(federation, field) for federation in exhibit["federations"] for field in PANELS]
-    most = max(len(exhibits.runs_of(exhibit, f["name"])) for f in exhibit["federations"])
+    where = [(federation, field) for federation in exhibit.federations for field in PANELS]
+    most = max(len(exhibits.runs_of(exhibit, f.name)) for f in exhibit.federations)
     height = AROUND + ROW_HEIGHT * most
-    titles = [f"{f['title']}: {100 * targets[f['name']]:g} %" for f, _ in where]
+    titles = [f"{f.title}: {100 * targets[f.name]:g} %" for f, _ in where]
     figure, grid = canvas.panels(titles, columns=len(PANELS), height=height)
     looks = style.looks(exhibit)
     for axes, (federation, field) in zip(grid, where, strict=True):
-        runs = exhibits.runs_of(exhibit, federation["name"])
-        spent = [_spent(given, run, field, targets[federation["name"]]) for run in runs]
+        runs = exhibits.runs_of(exhibit, federation.name)
+        spent = [_spent(given, run, field, targets[federation.name]) for run in runs]
         _draw_dots(axes, spent, runs, looks)
-        axes.set_yticks(range(len(runs)), [run["title"] for run in runs])
+        axes.set_yticks(range(len(runs)), [run.title for run in runs])
         axes.set_xlabel(PANELS[field])
     return canvas.finish(
         figure,
@@ -63,15 +64,15 @@ def draw(given: Inputs) -> Figure:
     )
 
 
-def _check(exhibit: dict, targets: dict[str, float]) -> None:
-    for federation in exhibit["federations"]:
-        if not 0 < targets.get(federation["name"], 0) <= 1:
+def _check(exhibit: ExhibitSpec, targets: dict[str, float]) -> None:
+    for federation in exhibit.federations:
+        if not 0 < targets.get(federation.name, 0) <= 1:
             raise ConfigError(
-                f"targets must have a number in (0, 1] for {federation['name']}, got {targets}"
+                f"targets must have a number in (0, 1] for {federation.name}, got {targets}"
             )
 
 
-def _spent(given: Inputs, run: dict, cost: str, target: float) -> pd.Series:
+def _spent(given: Inputs, run: Run, cost: str, target: float) -> pd.Series:
     """What a run had sent ("bytes") or computed ("flops") when it reached the target, by seed."""
     mine = exhibits.of_run(given.rows, run)
     curve = exhibits.pick(mine, at="round", metric=MEAN, **PRIMARY._asdict())
@@ -90,7 +91,7 @@ def _spent(given: Inputs, run: dict, cost: str, target: float) -> pd.Series:
     return reached
 
 
-def _draw_dots(axes: Axes, spent: list[pd.Series], runs: list[dict], looks: dict) -> None:
+def _draw_dots(axes: Axes, spent: list[pd.Series], runs: list[Run], looks: dict) -> None:
     """A dot per run, from the top, with its number; `spent` has the seeds that reach the target."""
     means = [values.mean() if len(values) else np.nan for values in spent]
     shown = [mean for mean in means if mean > 0]  # not NaN
@@ -100,7 +101,7 @@ def _draw_dots(axes: Axes, spent: list[pd.Series], runs: list[dict], looks: dict
     for place, (values, mean, run) in enumerate(zip(spent, means, runs, strict=True)):
         end = values.max() if mean > 0 else left
         if mean > 0:
-            axes.plot(mean, place, "o", color=looks[run["label"]].color, label=run["title"])
+            axes.plot(mean, place, "o", color=looks[run.label].color, label=run.title)
             if len(values) > 1:
                 spread = [[mean - values.min()], [values.max() - mean]]
                 axes.errorbar(mean, place, xerr=spread, linestyle="None", **style.WHISKER)

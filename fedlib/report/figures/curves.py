@@ -10,6 +10,7 @@ from fedlib.report import comparisons, exhibits
 from fedlib.report.figures import style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY, SERVER, over_seeds
+from fedlib.spec import ExhibitSpec, Run
 from fedlib.spec.figures import Curves
 
 METRICS = {
@@ -45,8 +46,8 @@ def over_rounds(given: Inputs) -> pd.DataFrame:
     every = exhibits.pick(given.rows, at="round", group=shown.group, metric=shown.metric)
     mine = exhibits.pick(every, protocol=shown.protocol, split=shown.split)
     found = set(zip(mine["federation"], mine["label"], strict=True))
-    for run in given.exhibit["runs"]:
-        if (run["federation"], run["label"]) not in found:
+    for run in given.exhibit.runs:
+        if (run.federation, run.label) not in found:
             rows = exhibits.of_run(every, run)
             there = rows[["protocol", "split"]].drop_duplicates().itertuples(index=False)
             raise DataError(
@@ -65,12 +66,12 @@ def scores(shown: pd.DataFrame) -> dict[str, float]:
 
 
 def draw_curve(
-    axes: Axes, curve: pd.DataFrame, look: style.Look, runs: list[dict], x: str = "round"
+    axes: Axes, curve: pd.DataFrame, look: style.Look, runs: list[Run], x: str = "round"
 ) -> None:
     """Draw a run's mean over seeds along `x`, with marks, and a band from least to most."""
     label = curve["label"].iloc[0]
     marked = style.markers(runs, label, len(curve))
-    title = next(run["title"] for run in runs if run["label"] == label)
+    title = next(run.title for run in runs if run.label == label)
     axes.plot(curve[x], curve["mean"], markevery=marked, label=title, **look.curve())
     if (curve["seeds"] > 1).any():
         axes.fill_between(curve[x], curve["low"], curve["high"], **style.band(look, runs))
@@ -98,12 +99,12 @@ def focus(axes: Axes, drawn: Sequence[pd.Series], levels: Sequence[float] = ()) 
     return "The lowest accuracies, with which curves begin, are not shown."
 
 
-def checks_note(exhibit: dict) -> str:
+def checks_note(exhibit: ExhibitSpec) -> str:
     """A note that a curve shows the best of rare checks so far; "" where no method has any."""
     stopping = {
-        run["title"]: run["params"].get("stop_every", 10)  # as the methods declare it
-        for run in exhibit["runs"]
-        if run["method"] in CHECKED and run["params"].get("stop", "all") != "never"
+        run.title: run.params.get("stop_every", 10)  # as the methods declare it
+        for run in exhibit.runs
+        if run.method in CHECKED and run.params.get("stop", "all") != "never"
     }
     if not stopping:
         return ""

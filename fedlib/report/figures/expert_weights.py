@@ -23,9 +23,9 @@ def draw(given: Inputs) -> Figure:
     """
     exhibit = given.exhibit
     figure, grid = canvas.panels(canvas.by_run(exhibit, 2), columns=2)
-    for run, histogram, by_class in zip(exhibit["runs"], grid[::2], grid[1::2], strict=True):
-        mine = diagnostics.of_seed(given, run, exhibit["seeds"][0])
-        look = style.method_look(run["method"])
+    for run, histogram, by_class in zip(exhibit.runs, grid[::2], grid[1::2], strict=True):
+        mine = diagnostics.of_seed(given, run, exhibit.seeds[0])
+        look = style.method_look(run.method)
         draw_histogram(histogram, diagnostics.matrix(mine, "local_weight_bins"), look.color)
         image = draw_means(by_class, _by_class(mine), diagnostics.names(mine))
     heat.scale(figure, image, grid[1::2], "mean weight of the local expert")

@@ -17,6 +17,7 @@ from fedlib.report import exhibits, notes, printed
 from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import SERVER, over_seeds
+from fedlib.spec import ExhibitSpec
 from fedlib.spec.figures import GainBar
 
 WIDTH = 0.8  # of a metric's group of bars, as a share of the distance between groups
@@ -33,7 +34,7 @@ def draw(given: Inputs) -> Figure:
     """
     exhibit, kind = given.exhibit, given.kind
     groups = kind.formed("bars")
-    there = {federation["name"]: federation for federation in exhibit["federations"]}
+    there = {federation.name: federation for federation in exhibit.federations}
     shown = [
         (there[below], there[above])
         for below, above in kind.formed("pairs")
@@ -43,15 +44,15 @@ def draw(given: Inputs) -> Figure:
     found = over_seeds(last, KEY).set_index(KEY)
     looks = style.looks(exhibit)
     ylabel = f"{', '.join(bar.title for bar in groups)} (%)"
-    figure, grid = canvas.panels([below["family"] for below, _ in shown], "", ylabel)
+    figure, grid = canvas.panels([below.family for below, _ in shown], "", ylabel)
     marked = False
     for axes, (below, above) in zip(grid, shown, strict=True):
-        labels = [run["label"] for run in exhibits.runs_of(exhibit, below["name"])]
+        labels = [run.label for run in exhibits.runs_of(exhibit, below.name)]
         for number, label in enumerate(labels):
             x = np.arange(len(groups)) + ((number + 0.5) / len(labels) - 0.5) * WIDTH
-            ends = [_values(found, f["name"], label, groups) for f in (below, above)]
+            ends = [_values(found, one.name, label, groups) for one in (below, above)]
             _draw(axes, x, WIDTH / len(labels), ends, looks[label].color)
-            theirs = _published(given, (below["dataset"], label), groups)
+            theirs = _published(given, (below.dataset, label), groups)
             marked |= _mark(axes, x, theirs)
             _number(axes, x, ends, theirs)
         axes.set_xticks(range(len(groups)), [bar.title for bar in groups])
@@ -108,7 +109,7 @@ def _mark(axes: Axes, x: np.ndarray, theirs: np.ndarray) -> bool:
     return bool(np.isfinite(theirs[0]).any())
 
 
-def _handles(exhibit: dict, looks: dict, names: list[str], marked: bool) -> list:
+def _handles(exhibit: ExhibitSpec, looks: dict, names: list[str], marked: bool) -> list:
     below, above = names
     found = [
         Patch(label=title, facecolor=(looks[label].color, 0.75), edgecolor=looks[label].color)

@@ -12,6 +12,7 @@ from fedlib.errors import DataError
 from fedlib.report import exhibits
 from fedlib.report.figures import canvas, ranked, style
 from fedlib.report.inputs import Inputs
+from fedlib.spec import Run
 
 MEAN_WEIGHT = (
     "Mean over the test examples of each of the clients that train, then over clients; an expert "
@@ -31,7 +32,7 @@ def draw(given: Inputs) -> Figure:
     names = "Expert, shared ones by weight", "Mean weight of the gate"
     figure, grid = canvas.by_federation(exhibit, *names)
     for axes, federation in grid:
-        values = ranked.by_label(given, federation["name"], _weights)
+        values = ranked.by_label(given, federation.name, _weights)
         most = max(found.shape[1] for found in values) - 1
         ranked.draw_bars(axes, [padded(found, most) for found in values], color)
         axes.axvline(most + 0.5, color=style.GREY, linewidth=0.8)
@@ -39,7 +40,7 @@ def draw(given: Inputs) -> Figure:
     return ranked.finish(figure, exhibit, ranked.handles(exhibit, color), MEAN_WEIGHT)
 
 
-def _weights(clients: pd.DataFrame, run: dict) -> np.ndarray:
+def _weights(clients: pd.DataFrame, run: Run) -> np.ndarray:
     """Mean weights, of shared experts in descending order, the local one last -> [seeds, E + 1]"""
     number = int(exhibits.setting("num_experts", run))
     clients = clients[clients["count"] > 0]  # weights are means over test examples

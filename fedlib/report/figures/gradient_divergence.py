@@ -25,9 +25,9 @@ def draw(given: Inputs) -> Figure:
     looks = style.looks(exhibit)
     figure, grid = canvas.by_federation(exhibit, "Communication round", "Gradient divergence")
     for axes, federation in grid:
-        for run in exhibits.runs_of(exhibit, federation["name"]):
+        for run in exhibits.runs_of(exhibit, federation.name):
             curve = _windowed(given.recorded(run, DIVERGENCE), window)
-            curves.draw_curve(axes, curve, looks[run["label"]], exhibit["runs"])
+            curves.draw_curve(axes, curve, looks[run.label], exhibit.runs)
         canvas.rounds_axis(axes)
         axes.set_ylim(bottom=0)
     smoothed = f"Means over the last {window} rounds, fewer at the start." if window > 1 else ""

@@ -25,8 +25,8 @@ def draw(given: Inputs) -> Figure:
     names = "True share of a label (%)", "Share that is read (%)"
     figure, grid = canvas.panels(canvas.by_run(exhibit), *names, height=2.6)
     about = []
-    for axes, run in zip(grid, exhibit["runs"], strict=True):
-        mine = diagnostics.of_seed(given, run, exhibit["seeds"][0])
+    for axes, run in zip(grid, exhibit.runs, strict=True):
+        mine = diagnostics.of_seed(given, run, exhibit.seeds[0])
         true, guess = diagnostics.matrix(mine, "labels"), diagnostics.matrix(mine, "recovered")
         axes.axline((0, 0), slope=1, color=style.GREY, linewidth=0.8)
         axes.scatter(true, guess, **POINTS)
@@ -36,7 +36,7 @@ def draw(given: Inputs) -> Figure:
         axes.xaxis.set_major_locator(axes.yaxis.get_major_locator())
         axes.xaxis.set_major_formatter(axes.yaxis.get_major_formatter())
         about.append(
-            f"{run['title']}, {len(mine)} clients: mean total variation "
+            f"{run.title}, {len(mine)} clients: mean total variation "
             f"{recovery.total_variation(guess, true).mean():.3f}, correlation "
             f"{recovery.correlation(guess, true):.3f}."
         )

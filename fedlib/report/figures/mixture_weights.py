@@ -18,18 +18,18 @@ def draw(given: Inputs) -> Figure:
     """
     exhibit = given.exhibit
     shown = exhibits.pick(given.client_rows, at="last", **PRIMARY._asdict())
-    shown = shown[shown["seed"] == exhibit["seeds"][0]]
+    shown = shown[shown["seed"] == exhibit.seeds[0]]
     weights = _weights(shown)
     rows = {
-        f"{title}, {federation['title']}": exhibits.pick(
-            weights, label=label, federation=federation["name"]
+        f"{title}, {federation.title}": exhibits.pick(
+            weights, label=label, federation=federation.name
         )
         for label, title in exhibits.titles(exhibit).items()
-        for federation in exhibit["federations"]
+        for federation in exhibit.federations
     }
     found = {title: mine for title, mine in rows.items() if len(mine)}
     names = [*found] or ["None has mixture weights"], "Client, sorted", "Mixture weight"
-    columns = min(len(exhibit["federations"]), canvas.MAX_COLUMNS)
+    columns = min(len(exhibit.federations), canvas.MAX_COLUMNS)
     figure, grid = canvas.panels(*names, columns=columns, height=1.7)
     for axes, mine in zip(grid, found.values(), strict=False):
         _draw(axes, mine[_experts(mine)].dropna(axis="columns").to_numpy())

@@ -21,6 +21,7 @@ from fedlib.report import exhibits
 from fedlib.report.figures import canvas, heat, style
 from fedlib.report.figures.regret import chosen, notes
 from fedlib.report.inputs import Inputs
+from fedlib.spec import ExhibitSpec
 
 LINE = {"color": style.FRAME, "linestyle": "--", "linewidth": 1.4}
 PALE = 0.45  # opacity of a method's colour in its cells
@@ -61,11 +62,11 @@ def _placed(given: Inputs) -> pd.DataFrame:
     kind = given.kind
     where = pd.DataFrame(
         {
-            "federation": federation["name"],
+            "federation": federation.name,
             "x": exhibits.setting(kind.x, federation),
             "y": exhibits.setting(kind.y, federation),
         }
-        for federation in given.exhibit["federations"]
+        for federation in given.exhibit.federations
     )
     return chosen(given).merge(where, on="federation")
 
@@ -76,7 +77,7 @@ def _table(found: pd.DataFrame, title: str, xs: Sequence[float], ys: Sequence[fl
     return own.reindex(index=ys, columns=xs).to_numpy()
 
 
-def _color(exhibit: dict, row: dict) -> str:
+def _color(exhibit: ExhibitSpec, row: dict) -> str:
     looks = style.looks(exhibit)
     return next(looks[label].color for label in row["labels"] if label in looks)
 

@@ -14,6 +14,7 @@ from fedlib.report import comparisons, exhibits, notes
 from fedlib.report.figures import canvas, style
 from fedlib.report.figures.sweep import EVEN, lay_out, positions, scale_of
 from fedlib.report.inputs import Inputs
+from fedlib.spec import ExhibitSpec
 from fedlib.spec.figures import ProtocolSweep
 
 PUBLISHED = {"linestyle": "None", "marker": "x", "markersize": 5, "markeredgewidth": 1.2}
@@ -52,7 +53,7 @@ def draw(given: Inputs) -> Figure:
     return canvas.finish(figure, exhibit, handles, about, *_notes(exhibit, scale, crossed))
 
 
-def _places(exhibit: dict, kind: ProtocolSweep, kinds: comparisons.Variants) -> pd.DataFrame:
+def _places(exhibit: ExhibitSpec, kind: ProtocolSweep, kinds: comparisons.Variants) -> pd.DataFrame:
     """The place of every run -> DataFrame federation, label, setting, panel, dashes."""
     places = exhibits.placed(exhibit, kind.parameter, kind.of)
     order = exhibits.panels(exhibit, kind.of)
@@ -68,7 +69,7 @@ def _places(exhibit: dict, kind: ProtocolSweep, kinds: comparisons.Variants) -> 
     if len(twice):
         first = twice.iloc[0]
         raise ConfigError(
-            f"{exhibit['name']} has two runs of the same variant in the panel {first['panel']!r} "
+            f"{exhibit.name} has two runs of the same variant in the panel {first['panel']!r} "
             f"with {kind.parameter} = {first['setting']}; give the variants"
         )
     return places[["federation", "label", "setting", "panel", "dashes"]]
@@ -80,7 +81,7 @@ def _points(places: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
     return places.merge(summary, on=["federation", "label"]).sort_values("x", kind="stable")
 
 
-def _notes(exhibit: dict, scale: str, crossed: bool) -> list[str]:
+def _notes(exhibit: ExhibitSpec, scale: str, crossed: bool) -> list[str]:
     """Notes below the panels."""
     return [
         "After the last round, on the clients that train.",
@@ -108,7 +109,7 @@ def _mark_published(
     axes: Axes, given: Inputs, places: pd.DataFrame, protocol: comparisons.Protocol
 ) -> bool:
     """Mark the published numbers of a protocol in a panel; whether there are any."""
-    federations = {federation["name"]: federation for federation in given.exhibit["federations"]}
+    federations = {federation.name: federation for federation in given.exhibit.federations}
     found = places.assign(
         value=[
             comparisons.published(given, federations[name], label, protocol.key, "accuracy")

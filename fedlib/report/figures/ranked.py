@@ -16,12 +16,13 @@ from fedlib.report import comparisons, exhibits
 from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY
+from fedlib.spec import ExhibitSpec, Run
 
 FILLS = (1.0, 0.35, 0.15)  # opacity of the variants
 
 
 def by_label(
-    given: Inputs, federation: str, measure: Callable[[pd.DataFrame, dict], np.ndarray]
+    given: Inputs, federation: str, measure: Callable[[pd.DataFrame, Run], np.ndarray]
 ) -> list[np.ndarray]:
     """`measure(clients, run)` of the seen clients of each label -> [[seeds, E]]
 
@@ -29,7 +30,7 @@ def by_label(
       ConfigError: if the federation does not have exactly one run of each label.
     """
     shown = exhibits.pick(given.client_rows, at="last", federation=federation, **PRIMARY._asdict())
-    runs = {run["label"]: run for run in exhibits.runs_of(given.exhibit, federation)}
+    runs = {run.label: run for run in exhibits.runs_of(given.exhibit, federation)}
     titles = exhibits.titles(given.exhibit)
     if runs.keys() != titles.keys():
         raise ConfigError(
@@ -39,7 +40,7 @@ def by_label(
     return [measure(exhibits.pick(shown, label=label), runs[label]) for label in titles]
 
 
-def finish(figure: Figure, exhibit: dict, entries: list, what: str) -> Figure:
+def finish(figure: Figure, exhibit: ExhibitSpec, entries: list, what: str) -> Figure:
     """Add the legend, and notes about bars and whiskers."""
     whisker = canvas.spread_text(exhibit, "whisker")
     notes = comparisons.selection_note(exhibit)
@@ -71,7 +72,7 @@ def bar(number: int, color: str) -> dict:
     return {"facecolor": (color, FILLS[number % len(FILLS)]), "edgecolor": color, "linewidth": 0.8}
 
 
-def handles(exhibit: dict, color: str) -> list[Patch]:
+def handles(exhibit: ExhibitSpec, color: str) -> list[Patch]:
     """Legend entries of the labels."""
     titles = exhibits.titles(exhibit).values()
     return [Patch(label=title, **bar(number, color)) for number, title in enumerate(titles)]

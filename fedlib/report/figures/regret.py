@@ -27,7 +27,7 @@ def draw(given: Inputs) -> Figure:
     """The figure."""
     exhibit, rows = given.exhibit, given.kind.rows
     found = chosen(given)
-    federations = {one["name"]: one["title"] for one in exhibit["federations"]}
+    federations = {one.name: one.title for one in exhibit.federations}
     titles = [row["title"] for row in rows]
     table = found.pivot(index="title", columns="federation", values="mean")
     table = 100 * table.reindex(index=titles, columns=[*federations])
@@ -71,7 +71,7 @@ def _by_seed(given: Inputs, choice: Choice) -> pd.DataFrame:
     found = rows_of(given, choice, at="last", metric="regret", **PRIMARY._asdict())
     if found.empty:
         raise DataError(
-            f"{choice.federation['name']}/{choice.label} has no regret: nobody knows the best "
+            f"{choice.federation.name}/{choice.label} has no regret: nobody knows the best "
             "accuracy on its data"
         )
     return found[["seed", "value"]]
@@ -81,7 +81,7 @@ def notes(given: Inputs, found: pd.DataFrame) -> list[str]:
     """Notes on how to read the numbers."""
     worst = found["high"] - found["mean"]
     spread = f"The worst seed is up to {100 * worst.max():.1f} points above the mean."
-    several = len(given.exhibit["seeds"]) > 1
+    several = len(given.exhibit.seeds) > 1
     return [
         "Regret: the best possible accuracy less the method's, both in expectation over the label; "
         "low is good, and 0 cannot be beaten.",

@@ -18,6 +18,7 @@ from fedlib.errors import ConfigError
 from fedlib.report import embeddings, exhibits
 from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
+from fedlib.spec import Run
 
 PERPLEXITY = 30.0  # the software's default; at most a third of the points
 SEED = 0  # of the embedding
@@ -33,14 +34,14 @@ def draw(given: Inputs) -> Figure:
       DataError: if a run recorded no representations.
     """
     exhibit, kinds = given.exhibit, given.kind.kinds
-    shown = exhibits.pick(given.rows, at="last", seed=exhibit["seeds"][0])
-    several = len(exhibit["runs"]) > 1
+    shown = exhibits.pick(given.rows, at="last", seed=exhibit.seeds[0])
+    several = len(exhibit.runs) > 1
     titles = [
         f"{run}\n{kind}" if several else kind for run in canvas.by_run(exhibit) for kind in kinds
     ]
     figure, grid = canvas.panels(titles, columns=len(kinds))
     seen: dict[str, set[int]] = {"class": set(), "client": set()}
-    for row, run in enumerate(exhibit["runs"]):
+    for row, run in enumerate(exhibit.runs):
         points = _points(shown, run, len(kinds))
         panels = grid[row * len(kinds) : (row + 1) * len(kinds)]
         _draw_row(panels, points)
@@ -57,9 +58,9 @@ def draw(given: Inputs) -> Figure:
     )
 
 
-def _points(shown: pd.DataFrame, run: dict, kinds: int) -> embeddings.Points:
+def _points(shown: pd.DataFrame, run: Run, kinds: int) -> embeddings.Points:
     """The vectors of a run; ConfigError unless they are of `kinds` kinds."""
-    about = {"federation": run["federation"], "label": run["label"]}
+    about = {"federation": run.federation, "label": run.label}
     points = embeddings.of_metrics(exhibits.pick(shown, **about))
     if points.vectors.shape[1] != kinds:
         raise ConfigError(

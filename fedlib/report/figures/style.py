@@ -17,6 +17,7 @@ from matplotlib.lines import Line2D
 from fedlib.report import exhibits
 from fedlib.report.looks import DASHDOT, DASHED, DOTTED, LONG, METHODS, SOLID, Look
 from fedlib.run_spec import is_file
+from fedlib.spec import ExhibitSpec, Run
 
 SIZE = 8  # points of all words but the footer's, which are `SMALL`
 SMALL = 7
@@ -107,7 +108,7 @@ def variant_look(look: Look, number: int) -> Look:
 
 
 def looks(
-    exhibit: dict, shaded: str | None = None, scores: Mapping[str, float] | None = None
+    exhibit: ExhibitSpec, shaded: str | None = None, scores: Mapping[str, float] | None = None
 ) -> dict[str, Look]:
     """The look of every label -> {label: Look}
 
@@ -122,8 +123,8 @@ def looks(
     """
     dashes = (DASHED, DOTTED, DASHDOT, LONG)
     first: dict[str, tuple[str, Look]] = {}
-    for run in exhibit["runs"]:
-        first.setdefault(run["label"], (run["method"], _run_look(run)))
+    for run in exhibit.runs:
+        first.setdefault(run.label, (run.method, _run_look(run)))
     single = len({method for method, _ in first.values()}) == 1
     found: dict[str, Look] = {}
     for label, (method, look) in first.items():
@@ -141,18 +142,18 @@ def looks(
     return {label: look if label in standing else OTHERS for label, look in found.items()}
 
 
-def standing_out(exhibit: dict, scores: Mapping[str, float]) -> list[str]:
+def standing_out(exhibit: ExhibitSpec, scores: Mapping[str, float]) -> list[str]:
     """The labels drawn in colour: all, if there are up to `CROWD`, else `STANDING` of them.
 
     These are the first runs of the paper's own method, of every method from a user's file, of
     FedAvg and of Local, and then the runs with the highest scores.
     """
-    runs = {run["label"]: run["method"] for run in reversed(exhibit["runs"])}
+    runs = {run.label: run.method for run in reversed(exhibit.runs)}
     if len(runs) <= CROWD:
         return list(runs)
     first = {method: label for label, method in runs.items()}  # of equals, the exhibit's first
     own = [method for method in first if is_file(method)]
-    known = [first[m] for m in (exhibit["paper"], *own, "fedavg", "local") if m in first]
+    known = [first[m] for m in (exhibit.paper, *own, "fedavg", "local") if m in first]
     best = sorted(runs, key=lambda label: -scores.get(label, 0.0))
     return list(dict.fromkeys([*known, *best]))[:STANDING]
 
@@ -166,27 +167,27 @@ def shade(look: Look, number: int, count: int) -> Look:
     return replace(look, color=to_hex(mixed).upper(), line=line, hollow=number % 2 > 0, width=1.5)
 
 
-def _run_look(run: dict) -> Look:
+def _run_look(run: Run) -> Look:
     """The look of a run's method, or of its variant of the method."""
     for (method, flag), look in VARIANTS.items():
-        if run["method"] == method and run["params"].get(flag):
+        if run.method == method and run.params.get(flag):
             return look
-    return method_look(run["method"])
+    return method_look(run.method)
 
 
-def markers(runs: Iterable[dict], label: str, points: int, count: int = 7) -> tuple[int, int]:
+def markers(runs: Iterable[Run], label: str, points: int, count: int = 7) -> tuple[int, int]:
     """First marked point and distance between marks, for about `count` marks on `points` points.
 
     Runs start at different points, so that their markers do not cover one another.
     """
-    labels = list(dict.fromkeys(run["label"] for run in runs))
+    labels = list(dict.fromkeys(run.label for run in runs))
     every = max(1, points // count)
     return labels.index(label) * every // len(labels), every
 
 
-def band(look: Look, runs: Iterable[dict]) -> dict:
+def band(look: Look, runs: Iterable[Run]) -> dict:
     """Keyword arguments of `Axes.fill_between`; paler where many bands may overlap."""
-    many = len({run["label"] for run in runs}) > MANY
+    many = len({run.label for run in runs}) > MANY
     alpha = 0.0 if look == OTHERS else 0.08 if many else 0.15
     return {"color": look.color, "alpha": alpha, "linewidth": 0}
 
@@ -200,7 +201,7 @@ def styled() -> Iterator[None]:
         yield
 
 
-def method_handles(exhibit: dict, looked: Mapping[str, Look]) -> list[Line2D]:
+def method_handles(exhibit: ExhibitSpec, looked: Mapping[str, Look]) -> list[Line2D]:
     """Legend entries of the exhibit's runs, in row order; grey runs share one entry."""
     handles = [
         Line2D([], [], label=title, **looked[label].curve())
@@ -212,7 +213,7 @@ def method_handles(exhibit: dict, looked: Mapping[str, Look]) -> list[Line2D]:
     return handles + [Line2D([], [], label=label, **OTHERS.curve())] * (others > 0)
 
 
-def others_note(exhibit: dict, looked: Mapping[str, Look]) -> str:
+def others_note(exhibit: ExhibitSpec, looked: Mapping[str, Look]) -> str:
     """A note about grey runs, if there are any."""
     names = [title for label, title in exhibits.titles(exhibit).items() if looked[label] == OTHERS]
     return f"In grey: {', '.join(names)}." if names else ""

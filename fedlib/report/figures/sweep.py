@@ -13,6 +13,7 @@ from fedlib.report import exhibits, notes
 from fedlib.report.figures import canvas, curves, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY, over_seeds
+from fedlib.spec import Run
 
 LOG_ABOVE = 10  # up to this ratio of the largest to the smallest value, the axis is linear
 EVEN = "Values stand at even distances, not to scale."
@@ -43,7 +44,7 @@ def draw(given: Inputs) -> Figure:
         lay_out(axes, settings, scale)
         axes.margins(x=0.08, y=0.12)
         canvas.percent_axis(axes)
-    handles = _handles(points, kind.methods, exhibit["runs"])
+    handles = _handles(points, kind.methods, exhibit.runs)
     even = EVEN if scale == "even" else ""
     meaning = (
         canvas.spread_text(exhibit, "bar"),
@@ -94,8 +95,9 @@ def _draw_points(axes: Axes, points: pd.DataFrame, look: style.Look) -> None:
     axes.errorbar(points["x"], points["mean"], **bar, **look.curve())
 
 
-def _handles(points: pd.DataFrame, methods: list[str], runs: list[dict]) -> list[Line2D]:
-    names = {method: exhibits.method_title(method, runs) for method in methods}
+def _handles(points: pd.DataFrame, methods: list[str], runs: list[Run]) -> list[Line2D]:
+    titles = {method: [run.title for run in runs if run.method == method] for method in methods}
+    names = {method: exhibits.method_title(method, titles[method]) for method in methods}
     return [
         Line2D([], [], label=name, **style.method_look(method).curve())
         for method, name in names.items()

@@ -15,6 +15,7 @@ from fedlib.report import exhibits
 from fedlib.report.figures import canvas, heat
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import TABLE
+from fedlib.spec import ExhibitSpec, Run
 
 
 def draw(given: Inputs) -> Figure:
@@ -24,14 +25,14 @@ def draw(given: Inputs) -> Figure:
       DataError: if a run recorded no table, or none at one of the rounds.
     """
     exhibit, kind = given.exhibit, given.kind
-    found = [_tables(given, run) for run in exhibit["runs"]]
+    found = [_tables(given, run) for run in exhibit.runs]
     columns = max(map(len, found))
     titles = [[f"Round {number}" for number in tables] for tables in found]
     padded = [title for row in titles for title in row + [None] * (columns - len(row))]
     figure, grid = canvas.panels(padded, "Expert", columns=columns)
     most = 1.0 if max(np.nanmax(x) for tables in found for x in tables.values()) > 0.5 else 0.5
     free = iter(grid)
-    for run, tables in zip(exhibit["runs"], found, strict=True):
+    for run, tables in zip(exhibit.runs, found, strict=True):
         for place, table in enumerate(tables.values()):
             image = heat.draw(axes := next(free), table, heat.experts(table.shape[1]), most=most)
             axes.set_ylabel("" if place else f"{_named(exhibit, run)}{kind.rows}")
@@ -42,13 +43,13 @@ def draw(given: Inputs) -> Figure:
     return canvas.finish(figure, exhibit, [], seed, nothing)
 
 
-def _tables(given: Inputs, run: dict) -> dict[int, np.ndarray]:
+def _tables(given: Inputs, run: Run) -> dict[int, np.ndarray]:
     """A run's tables [rows, E], of the first seed, by round: of all recorded or the shown rounds.
 
     Raises:
       DataError: if a shown round, or any round at all, is not recorded.
     """
-    cells = given.recorded(run, TABLE, seed=given.exhibit["seeds"][0])
+    cells = given.recorded(run, TABLE, seed=given.exhibit.seeds[0])
     place = cells["metric"].str.extract(r"_(?P<row>\d+)_(?P<expert>\d+)$").astype(int)
     found = {
         int(number): _known(table.pivot(index="row", columns="expert", values="value").to_numpy())
@@ -68,9 +69,9 @@ def _known(table: np.ndarray) -> np.ndarray:
     return np.where(table.any(axis=1, keepdims=True), table, np.nan)
 
 
-def _named(exhibit: dict, run: dict) -> str:
+def _named(exhibit: ExhibitSpec, run: Run) -> str:
     """Lines for the name of an axis: the run and its federation, where there are several."""
-    federations = {federation["name"]: federation for federation in exhibit["federations"]}
-    names = [federations[run["federation"]]["title"]] if len(federations) > 1 else []
-    names += [run["title"]] if len(exhibits.titles(exhibit)) > 1 else []
+    federations = {federation.name: federation for federation in exhibit.federations}
+    names = [federations[run.federation].title] if len(federations) > 1 else []
+    names += [run.title] if len(exhibits.titles(exhibit)) > 1 else []
     return "".join(f"{name}\n" for name in names)

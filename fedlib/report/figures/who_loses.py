@@ -31,7 +31,7 @@ def draw(given: Inputs) -> Figure:
     exhibit, kind = given.exhibit, given.kind
     found = contrasts.gains(given, kind.rows, kind.alone)
     groups = found[found["title"] != kind.alone].groupby(["title", "federation"])
-    names = {one["name"]: one["title"] for one in exhibit["federations"]}
+    names = {one.name: one.title for one in exhibit.federations}
     hurt = groups["hurt"].mean().unstack()[[*names]]
     hurt = hurt.loc[hurt.mean(axis=1).sort_values(kind="stable").index]
     heads, rotation, room = _heads([*names.values()])

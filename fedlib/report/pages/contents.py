@@ -243,18 +243,19 @@ def in_order(tables: list[Entry], figures: list[Entry]) -> tuple[Entry, ...]:
 def _method_titles(paper: dict) -> dict[str, str]:
     """Title of every method of a paper."""
     titles = dict(paper["methods"].values())
-    runs = [{"title": title, "method": method} for title, method in titles.items()]
-    return {run["method"]: exhibits.method_title(run["method"], runs) for run in runs}
+    return {
+        method: exhibits.method_title(method, [x for x, other in titles.items() if other == method])
+        for method in titles.values()
+    }
 
 
 def _facts(
     spec: dict, paper: dict, families: Mapping[str, str]
 ) -> tuple[tuple[str, ...], frozenset[str]]:
     """Sentences about scale, seeds and data, and notes of tables that repeat them."""
-    about = {name: spec[name] for name in ("scale", "folder_note")}
-    scale = notes.scale({**about, "scale_note": paper["scale_note"]})
+    scale = notes.scale(spec["scale"], paper["scale_note"], spec["folder_note"])
     titles = [data["title"] for data in paper["federations"]]  # the first of each family
-    texts = [notes.of_federation(data) for data in paper["federations"]]
+    texts = [notes.of_federation(data["notes"], data["title"]) for data in paper["federations"]]
     by_family = dict(zip(map(families.get, titles), texts, strict=True))
     seeds = f"Seeds: {', '.join(map(str, paper['seeds']))}."
     heads = *by_family.items(), *zip(titles, texts, strict=True)

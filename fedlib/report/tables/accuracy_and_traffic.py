@@ -17,6 +17,7 @@ from fedlib.report.tables import sheets
 from fedlib.report.tables.cost import quantity
 from fedlib.report.tables.render import ABSENT, Cell, Column, Sheet
 from fedlib.report.tables.sheets import Columns, TableInputs, beside, texts
+from fedlib.spec import Data, ExhibitSpec, Run
 from fedlib.spec.figures import UNITS
 
 PUBLISHED = {"published": MEAN, "published_rounds": "rounds", "published_gb": "gb"}
@@ -62,7 +63,7 @@ def comm_gib(numbers: float, clients: float, rounds: float) -> float:
     return 2 * 4 * numbers * clients * rounds / UNITS["GB"]
 
 
-def _check(exhibit: dict, averaged: dict[str, dict]) -> None:
+def _check(exhibit: ExhibitSpec, averaged: dict[str, dict]) -> None:
     exhibits.check_shown(exhibit, "averaged", averaged)
     for federation, over in averaged.items():
         if len(over) != 1 or not over.keys() <= {*LENGTHS} or min(over.values()) < 1:
@@ -78,18 +79,18 @@ def _numbers(given: TableInputs, averaged: dict[str, dict]) -> pd.DataFrame:
     traffic = exhibits.pick(given.rows, at="last", **TRAFFIC._asdict())
     paper = {ours: given.printed(theirs) for ours, theirs in PUBLISHED.items()}
 
-    def of_run(federation: dict, run: dict) -> Iterator[dict]:
-        where = federation["dataset"], run["label"]
-        about = {"federation": federation["name"], "label": run["label"]}
+    def of_run(federation: Data, run: Run) -> Iterator[dict]:
+        where = federation.dataset, run.label
+        about = {"federation": federation.name, "label": run.label}
         curve = exhibits.pick(curves, **about)
         if curve.empty:
             raise DataError(f"{exhibits.name(run)} was not evaluated during training")
         yield {
-            **_accuracy(curve, averaged.get(federation["name"], {"evaluations": 1})),
+            **_accuracy(curve, averaged.get(federation.name, {"evaluations": 1})),
             **_traffic(exhibits.pick(traffic, **about)),
             **{name: known.get(where, np.nan) for name, known in paper.items()},
             printed.ROW: paper["published"].get(where, printed.NONE).row,
-            "seeds": len(given.exhibit["seeds"]),
+            "seeds": len(given.exhibit.seeds),
         }
 
     numbers = given.numbers(of_run)
@@ -150,24 +151,24 @@ def _texts(values: pd.Series, form: str) -> list[Cell]:
     return texts(ABSENT if np.isnan(value) else f"{value:{form}}" for value in values)
 
 
-def _averaged_text(exhibit: dict, averaged: dict[str, dict]) -> str:
+def _averaged_text(exhibit: ExhibitSpec, averaged: dict[str, dict]) -> str:
     """The evaluations that accuracies are means of; by default "after the last round"."""
     named = []
-    for federation in exhibit["federations"]:
-        for length, number in averaged.get(federation["name"], {}).items():
+    for federation in exhibit.federations:
+        for length, number in averaged.get(federation.name, {}).items():
             of = {
                 "evaluations": f"last {number} evaluations",
                 "rounds": f"evaluations in the last {number} rounds",
             }
-            named.append(f"{federation['title']} the mean of the {of[length]}")
+            named.append(f"{federation.title} the mean of the {of[length]}")
     return "; ".join(["after the last round", *named])
 
 
-def _compared_notes(exhibit: dict) -> list[str]:
+def _compared_notes(exhibit: ExhibitSpec) -> list[str]:
     rule = (
         f"{sheets.DIFFERENCE} By rule: 8 bytes × message × clients "
         "per round × published rounds, with message and clients of these runs."
     )
-    if exhibit["scale"] == exhibits.PAPER_SCALE:
+    if exhibit.scale == exhibits.PAPER_SCALE:
         return [rule]
-    return [rule, f"At scale {exhibit['scale']} models and rounds may be smaller than the paper's."]
+    return [rule, f"At scale {exhibit.scale} models and rounds may be smaller than the paper's."]

@@ -5,6 +5,8 @@ source has its mark, and a failure to converge is shown in words.
 """
 
 from functools import partial
+from itertools import starmap
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,6 +18,7 @@ from fedlib.report.metrics import PRIMARY
 from fedlib.report.tables import sheets
 from fedlib.report.tables.render import Cell, Column, Sheet, best_cells, percent
 from fedlib.report.tables.sheets import Columns, TableInputs, differences, means, texts
+from fedlib.spec import Data, ExhibitSpec
 
 FAILED = "does not converge"
 # Columns about a published number.
@@ -31,7 +34,7 @@ def build(given: TableInputs) -> Sheet:
       ConfigError: if `names` has a federation that is not shown.
     """
     exhibit, kind = given.exhibit, given.kind
-    shown = [federation["name"] for federation in exhibit["federations"]]
+    shown = [federation.name for federation in exhibit.federations]
     if unknown := [name for name in kind.names if name not in shown]:
         raise ConfigError(f"names must be of {', '.join(shown)}, got {', '.join(unknown)}")
     numbers = _numbers(given)
@@ -47,20 +50,20 @@ def build(given: TableInputs) -> Sheet:
     )
 
 
-def _published_note(exhibit: dict, compared: bool) -> list[str]:
+def _published_note(exhibit: ExhibitSpec, compared: bool) -> list[str]:
     """A caution about comparing both kinds of numbers, or a note that none are published."""
-    if compared and exhibit["scale"] == exhibits.PAPER_SCALE:
+    if compared and exhibit.scale == exhibits.PAPER_SCALE:
         return ["Published numbers are those of the marked sources, with settings of their own."]
     return notes.published(exhibit, shown=compared)
 
 
-def _published(given: TableInputs, federation: dict, label: str) -> dict:
+def _published(given: TableInputs, federation: Data, label: str) -> dict:
     """`NUMBER` of the first source that has one, as fractions; NaN if there is none."""
-    name = given.kind.names.get(federation["name"])
+    name = given.kind.names.get(federation.name)
     for source in given.kind.sources if name else ():
         value, std, converged = (
             printed.fractions(given.published, f"{source['name']}-{name}", metric).get(
-                (federation["dataset"], label), printed.NONE
+                (federation.dataset, label), printed.NONE
             )
             for metric in (MEAN, f"{MEAN}_std", "converged")
         )
@@ -70,18 +73,25 @@ def _published(given: TableInputs, federation: dict, label: str) -> dict:
     return dict(zip(NUMBER, (np.nan, np.nan, np.nan, True, ""), strict=True))
 
 
+class Unrun(NamedTuple):
+    """A method that is published but not run here."""
+
+    label: str
+    title: str
+
+
 def _numbers(given: TableInputs) -> pd.DataFrame:
     """All numbers of the table, as fractions."""
     found = given.at_moments("federation", "label", metric=MEAN, **PRIMARY._asdict())
-    unrun = [{"label": label, "title": title} for label, title in (given.kind.others or {}).items()]
+    unrun = [*starmap(Unrun, (given.kind.others or {}).items())]
     rows = []
-    for federation in given.exhibit["federations"]:
-        runs = exhibits.runs_of(given.exhibit, federation["name"])
+    for federation in given.exhibit.federations:
+        runs = exhibits.runs_of(given.exhibit, federation.name)
         for run in [*runs, *unrun]:
-            number = _published(given, federation, run["label"])
+            number = _published(given, federation, run.label)
             if run in unrun and not number["source"]:
                 continue
-            key = (federation["name"], run["label"])
+            key = (federation.name, run.label)
             last, best = (sheets.statistics(found[at], key) for at in sheets.MOMENTS)
             rows.append(
                 {
@@ -90,7 +100,7 @@ def _numbers(given: TableInputs) -> pd.DataFrame:
                     **number,
                     **last,
                     **{f"best_{name}": value for name, value in best.items()},
-                    "seeds": 0 if run in unrun else len(given.exhibit["seeds"]),
+                    "seeds": 0 if run in unrun else len(given.exhibit.seeds),
                     "difference": printed.off(best["mean"], number["published"]),
                 }
             )

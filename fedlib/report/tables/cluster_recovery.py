@@ -14,6 +14,7 @@ from fedlib.report import diagnostics, notes, recovery
 from fedlib.report.metrics import summary
 from fedlib.report.tables.render import Cell, Column, Sheet, with_spread
 from fedlib.report.tables.sheets import Columns, TableInputs, texts
+from fedlib.spec import Data, Run
 
 WEIGHT_NOTE = "Highest weight: mean over clients; 1 if every client relies on one expert alone."
 
@@ -27,8 +28,8 @@ def build(given: TableInputs) -> Sheet:
     """
     exhibit, kind = given.exhibit, given.kind
 
-    def of_run(federation: dict, run: dict) -> Iterator[dict]:
-        for seed in exhibit["seeds"]:
+    def of_run(federation: Data, run: Run) -> Iterator[dict]:
+        for seed in exhibit.seeds:
             clients = diagnostics.of_seed(given, run, seed)
             yield {"seed": seed, **_recovery(run, clients, kind.choice)}
 
@@ -46,7 +47,7 @@ def build(given: TableInputs) -> Sheet:
     )
 
 
-def _recovery(run: dict, clients: pd.DataFrame, choice: str | None) -> dict[str, float]:
+def _recovery(run: Run, clients: pd.DataFrame, choice: str | None) -> dict[str, float]:
     """Agreement of the experts of one run's clients with their clusters."""
     chosen, experts, highest = diagnostics.settled(clients, run, choice)
     true = diagnostics.column(clients, "cluster")

@@ -16,6 +16,7 @@ from fedlib.report import exhibits, notes
 from fedlib.report.metrics import FLOPS, TRAFFIC
 from fedlib.report.tables.render import ABSENT, Column, Sheet
 from fedlib.report.tables.sheets import Columns, TableInputs, texts
+from fedlib.spec import Data, ExhibitSpec, Run
 
 REFERENCE = "fedavg"  # a method, and also the label to prefer where it has several runs
 NEEDED = ("bytes_down", "bytes_up", "bytes", "examples", "client_rounds", FLOPS, "flops")
@@ -67,11 +68,11 @@ def _numbers(given: TableInputs) -> pd.DataFrame:
     means = means.reindex(columns=[*NEEDED, *PERSONAL])
     rounds = shown.groupby(key)["round"].first()
 
-    def of_run(federation: dict, run: dict) -> Iterator[dict]:
-        where = (federation["name"], run["label"])
-        reference = _reference(exhibits.runs_of(given.exhibit, federation["name"]))
+    def of_run(federation: Data, run: Run) -> Iterator[dict]:
+        where = (federation.name, run.label)
+        reference = _reference(exhibits.runs_of(given.exhibit, federation.name))
         found, done = means.loc[where], int(rounds[where])
-        base = means.loc[(federation["name"], reference)] if reference else found * np.nan
+        base = means.loc[(federation.name, reference)] if reference else found * np.nan
         yield {
             "rounds": done,
             "down_per_client_round": _ratio(found["bytes_down"], found["client_rounds"]),
@@ -79,28 +80,28 @@ def _numbers(given: TableInputs) -> pd.DataFrame:
             "examples_per_round": _ratio(found["examples"], done),
             **{name: found[name] for name in (*RATIOS, *PERSONAL)},
             **{f"{name}_ratio": _ratio(found[name], base[name]) for name in RATIOS},
-            "seeds": len(given.exhibit["seeds"]),
+            "seeds": len(given.exhibit.seeds),
         }
 
     return given.numbers(of_run)
 
 
-def _check_complete(exhibit: dict, shown: pd.DataFrame) -> None:
+def _check_complete(exhibit: ExhibitSpec, shown: pd.DataFrame) -> None:
     """Raise DataError unless every run and seed has every number."""
     keys = ["federation", "label", "seed", "metric"]
     present = set(shown[keys].itertuples(index=False, name=None))
-    for run, seed, metric in product(exhibit["runs"], exhibit["seeds"], NEEDED):
-        if (run["federation"], run["label"], seed, metric) not in present:
+    for run, seed, metric in product(exhibit.runs, exhibit.seeds, NEEDED):
+        if (run.federation, run.label, seed, metric) not in present:
             raise DataError(
-                f"{exhibit['name']} needs {metric} of the run {exhibits.name(run)} with seed "
+                f"{exhibit.name} needs {metric} of the run {exhibits.name(run)} with seed "
                 f"{seed}, which the metrics do not have; run its evaluation and the metrics stage "
                 "again"
             )
 
 
-def _reference(runs: list[dict]) -> str | None:
+def _reference(runs: list[Run]) -> str | None:
     """Label of the run that other runs are compared with, or None."""
-    labels = [run["label"] for run in runs if run["method"] == REFERENCE]
+    labels = [run.label for run in runs if run.method == REFERENCE]
     if REFERENCE in labels:
         return REFERENCE
     return labels[0] if len(labels) == 1 else None

@@ -49,7 +49,7 @@ def build(given: TableInputs) -> Sheet:
     exhibit, criteria = given.exhibit, given.kind.parsed()
     source = _Numbers(given)
     # Published numbers need the paper's rounds, data and models; orders, gains and ranges do not.
-    of_paper = exhibit["scale"] == exhibits.PAPER_SCALE
+    of_paper = exhibit.scale == exhibits.PAPER_SCALE
     rows = [
         _row(criterion, source, given.published, of_paper or criterion.kind != "published")
         for criterion in criteria
@@ -60,7 +60,7 @@ def build(given: TableInputs) -> Sheet:
         for criterion, row in zip(criteria, rows, strict=True)
         if row.numbers["reached"] not in WITHOUT
     ]
-    is_demo = exhibit["scale"] == exhibits.DEMO_SCALE
+    is_demo = exhibit.scale == exhibits.DEMO_SCALE
     sheet = given.sheet(
         numbers,
         [_block([row for _, row in judged], is_demo)] if judged else [],
@@ -127,11 +127,11 @@ class _Numbers:
     def __init__(self, given: TableInputs):
         self._exhibit = given.exhibit
         self._metrics, self._clients = (
-            exhibits.pick(frame, paper=given.exhibit["paper"])
+            exhibits.pick(frame, paper=given.exhibit.paper)
             for frame in (given.metrics, given.clients)
         )
-        self._runs = {(run["federation"], run["label"]): run for run in given.exhibit["runs"]}
-        self._federations = {one["name"]: one["title"] for one in given.exhibit["federations"]}
+        self._runs = {(run.federation, run.label): run for run in given.exhibit.runs}
+        self._federations = {one.name: one.title for one in given.exhibit.federations}
 
     def names(self, criterion: Criterion) -> list[str]:
         """A name for each term: of its runs, or of its federation if all runs are called alike.
@@ -146,7 +146,7 @@ class _Numbers:
 
     def _name(self, cell: Number) -> str:
         run = self._runs.get((cell.federation, cell.label))
-        return cell.name or (run["title"] if run else cell.label)
+        return cell.name or (run.title if run else cell.label)
 
     def has(self, cell: Number) -> bool:
         """Whether the exhibit has the cell's run."""
@@ -169,8 +169,8 @@ class _Numbers:
         found = exhibits.pick(self._metrics, **about)
         if found.empty:
             raise DataError(
-                f"{self._exhibit['name']} needs {cell.metric} of {run['federation']}/"
-                f"{run['label']} ({about['group']}, {about['protocol']}, {about['split']}, "
+                f"{self._exhibit.name} needs {cell.metric} of {run.federation}/"
+                f"{run.label} ({about['group']}, {about['protocol']}, {about['split']}, "
                 f"{about['at']}), which the metrics do not have"
             )
         return found.set_index("seed")["value"]

@@ -6,7 +6,7 @@ A kind (`of_clients`, `of_server`) declares which numbers there are, and their `
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,8 +16,9 @@ from fedlib.report.printed import ROW, off
 from fedlib.report.tables import render, sheets
 from fedlib.report.tables.render import Cell, Column, Sheet
 from fedlib.report.tables.sheets import Columns, TableInputs, beside, texts
+from fedlib.spec import Data
 
-Spot = tuple[dict, Mapping, dict]  # federation, run and column of a number
+Spot = tuple[Data, Any, dict]  # federation, run or row, and column of a number
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def measured(
     given: TableInputs,
     spots: Iterable[Spot],
     found: Mapping[str, pd.DataFrame],
-    more: Callable[[dict, Mapping, dict], dict] = lambda *_: {},
+    more: Callable[[Data, Any, dict], dict] = lambda *_: {},
     decimals: int = 1,
 ) -> pd.DataFrame:
     """A row for each spot: the published number, statistics over seeds, the difference.
@@ -93,20 +94,20 @@ def measured(
       decimals: of the difference.
     """
 
-    def number(federation: dict, run: Mapping, column: dict) -> dict:
-        about = {"federation": federation["name"], "label": run["label"], **column}
+    def number(federation: Data, run: Any, column: dict) -> dict:
+        about = {"federation": federation.name, "label": run.label, **column}
         ours, mean = {}, np.nan
         for prefix, table in found.items():
             where = tuple(about[name] for name in table.index.names)
             ours |= sheets.statistics(table, where, prefix)
             mean = mean if np.isnan(ours[f"{prefix}mean"]) else ours[f"{prefix}mean"]
-        key, metric = column.get("key") or run["label"], column.get("printed") or column["metric"]
-        where = run["label"], key, metric, column.get("exhibit", "")
+        key, metric = column.get("key") or run.label, column.get("printed") or column["metric"]
+        where = run.label, key, metric, column.get("exhibit", "")
         theirs = comparisons.published(given, federation, *where)
         return {
-            **{**sheets.identity(federation, run), "block": federation["title"]},
-            **{"family": federation["family"], **column},
-            **{"published": theirs, ROW: theirs.row, **ours, "seeds": len(given.exhibit["seeds"])},
+            **{**sheets.identity(federation, run), "block": federation.title},
+            **{"family": federation.family, **column},
+            **{"published": theirs, ROW: theirs.row, **ours, "seeds": len(given.exhibit.seeds)},
             "difference": np.nan if column.get("of") else off(mean, theirs, decimals),
             **more(federation, run, column),
         }

@@ -21,6 +21,7 @@ from fedlib.report.tables.grid import Layout, shown
 from fedlib.report.tables.render import ABSENT, Block, Column, Sheet, percent, points
 from fedlib.report.tables.sheets import RUN, STATISTICS, Columns, TableInputs, block, texts
 from fedlib.results import SHARED
+from fedlib.spec import Data, ExhibitSpec, Run
 from fedlib.spec.tables import ViewColumn
 
 SPLITS = {"train": "training", "val": "validation", "test": "test", SHARED: "shared test"}
@@ -54,7 +55,7 @@ def accuracy(given: TableInputs) -> Sheet:
         given,
         [{"column": title, **PRIMARY._asdict(), "metric": m} for m, title in METRIC_TITLES.items()],
         {"": "last", "best_": "best"},
-        more=lambda data, run, _: {"best_round_mean": rounds[data["name"], run["label"]]},
+        more=lambda data, run, _: {"best_round_mean": rounds[data.name, run.label]},
     )
     bests = (f"best_{name}" for name in (*STATISTICS, "round_mean"))
     return grid.sheet(
@@ -97,7 +98,7 @@ def views(given: TableInputs) -> Sheet:
     numbers = _measured(given, columns, {"": "last"})
     if numbers["mean"].isna().all():
         raise DataError(
-            f"no run of {exhibit['name']} was evaluated as the column {declared[0].title!r} "
+            f"no run of {exhibit.name} was evaluated as the column {declared[0].title!r} "
             f"says: {'/'.join(declared[0][1:5])}"
         )
     known = numbers.groupby("column", sort=False)["mean"].count()
@@ -139,14 +140,14 @@ def protocol_grid(given: TableInputs) -> Sheet:
     protocols = comparisons.declared(given.kind.formed("protocols"))
     comparisons.accuracies(given, protocols)
 
-    def more(federation: dict, run: dict, column: dict) -> dict:
-        number = partial(comparisons.published, given, federation, run["label"])
-        setting = exhibits.setting(parameter, federation) if parameter else federation["title"]
+    def more(federation: Data, run: Run, column: dict) -> dict:
+        number = partial(comparisons.published, given, federation, run.label)
+        setting = exhibits.setting(parameter, federation) if parameter else federation.title
         return {
-            "block": federation["family"] if parameter else "",
+            "block": federation.family if parameter else "",
             "head": exhibits.setting_text(setting),
-            "run": run["title"],
-            "title": f"{column['column']} ({run['title']})",
+            "run": run.title,
+            "title": f"{column['column']} ({run.title})",
             "published_std": number(column["key"], "accuracy_std"),
             "published_trials": number("all", "num_trials"),
         }
@@ -196,8 +197,8 @@ def gains(given: TableInputs) -> Sheet:
     where = {"at": "best", "metric": comparisons.MEAN, **PRIMARY._asdict()}
     means = given.over_seeds("federation", "label", **where)["mean"]
     numbers = pd.DataFrame(
-        _gain(exhibit, means.loc[federation["name"]], federation, group, kind.of)
-        for federation in exhibit["federations"]
+        _gain(exhibit, means.loc[federation.name], federation, group, kind.of)
+        for federation in exhibit.federations
         for group in kind.groups
     )
     ranges = [_range(given, kind.of, group) for group in kind.groups]
@@ -216,7 +217,7 @@ def gains(given: TableInputs) -> Sheet:
     return found
 
 
-def _gain(exhibit: dict, here: pd.Series, federation: dict, group: dict, of: str) -> dict:
+def _gain(exhibit: ExhibitSpec, here: pd.Series, federation: Data, group: dict, of: str) -> dict:
     """The row of one federation and group; `here` are its means.
 
     Raises:
@@ -224,12 +225,12 @@ def _gain(exhibit: dict, here: pd.Series, federation: dict, group: dict, of: str
     """
     others = here[here.index.isin(group["labels"])].drop(of, errors="ignore")
     if of not in here or others.empty:
-        raise DataError(f"{federation['name']} has no run of {of}, or none of {group['title']}")
+        raise DataError(f"{federation.name} has no run of {of}, or none of {group['title']}")
     best = others.idxmax()
     return {
-        "block": federation["title"],
-        "federation": federation["name"],
-        "dataset": federation["dataset"],
+        "block": federation.title,
+        "federation": federation.name,
+        "dataset": federation.dataset,
         "group": group["title"],
         "label": best,
         "title": exhibits.titles(exhibit)[best],

@@ -21,6 +21,7 @@ from fedlib.report.tables.cost import quantity
 from fedlib.report.tables.grid import Layout
 from fedlib.report.tables.render import ABSENT, Column, Sheet, with_spreads
 from fedlib.report.tables.sheets import STATISTICS, Columns, TableInputs, beside, texts
+from fedlib.spec import Data, Run
 from fedlib.spec.server import ServerColumn, ServerRow
 
 AVERAGE = "Average"
@@ -71,13 +72,13 @@ def global_accuracy(given: TableInputs) -> Sheet:
     Rows and columns are left out if their runs are not in the exhibit.
     """
     exhibit, kind, wanted = given.exhibit, given.kind, _rows(given)
-    there = {federation["name"]: federation for federation in exhibit["federations"]}
+    there = {federation.name: federation for federation in exhibit.federations}
     columns = [x for x in kind.formed("columns") if {x.federation, x.minus} - {""} <= {*there}]
     where = [{"place": place, "exhibit": x.published} for place, x in enumerate(columns)]
     spots = [
         (
             there[column.federation],
-            row._asdict(),
+            row,
             {**grid.titled(column), **place, "key": row.printed, "protocol": row.protocol},
         )
         for column, place in zip(columns, where, strict=True)
@@ -202,27 +203,27 @@ def server_size(given: TableInputs) -> Sheet:
         for name in ("parameters", "sent")
     }
 
-    def of_run(federation: dict, run: dict) -> Iterator[dict]:
-        key = (federation["dataset"], run["label"])
-        size = _size(means, federation["name"], run)
+    def of_run(federation: Data, run: Run) -> Iterator[dict]:
+        key = (federation.dataset, run.label)
+        size = _size(means, federation.name, run)
         said = {name: known.get(key, np.nan) for name, known in theirs.items()}
-        seeds = {"seeds": len(given.exhibit["seeds"])}
-        yield size | said | seeds | {"block": federation["title"]}
+        seeds = {"seeds": len(given.exhibit.seeds)}
+        yield size | said | seeds | {"block": federation.title}
 
     numbers = given.numbers(of_run)
     compared = bool(numbers["published_parameters"].notna().any())
     return grid.sheet(given, numbers, _sizes, SIZE, compared=compared)
 
 
-def _size(means: pd.DataFrame, federation: str, run: dict) -> dict[str, float]:
+def _size(means: pd.DataFrame, federation: str, run: Run) -> dict[str, float]:
     """Parameters at the server, and numbers sent per round, of one run."""
-    found = means.reindex(columns=list(NEEDED)).loc[federation, run["label"]]
+    found = means.reindex(columns=list(NEEDED)).loc[federation, run.label]
     if found.isna().any():
         raise DataError(
             f"{exhibits.name(run)} has no {found.isna().idxmax()} among its metrics; run its "
             "evaluation and the metrics stage again"
         )
-    sent = {name: found[f"bytes_{name}"] / BYTES / run["rounds"] for name in ("up", "down")}
+    sent = {name: found[f"bytes_{name}"] / BYTES / run.rounds for name in ("up", "down")}
     return {"parameters": found[PARAMETERS], "sent_up": sent["up"], "sent_down": sent["down"]}
 
 
@@ -248,18 +249,18 @@ def learned_alpha(given: TableInputs) -> Sheet:
     exhibit = given.exhibit
     theirs = given.printed(ALPHA)
 
-    def of_run(federation: dict, run: dict) -> Iterator[dict]:
+    def of_run(federation: Data, run: Run) -> Iterator[dict]:
         alphas = given.recorded(run, ALPHA)
         last = alphas[alphas["round"] == alphas["round"].max()]
         found = summary(last["value"])
         yield {
-            "data": federation["title"],
+            "data": federation.title,
             "start": exhibits.setting(ALPHA, run),
-            "rate": run["params"].get(RATE, 1.0) * run["params"]["server"]["lr"],
-            "published": theirs.get((federation["dataset"], run["label"]), np.nan),
+            "rate": run.params.get(RATE, 1.0) * run.params["server"]["lr"],
+            "published": theirs.get((federation.dataset, run.label), np.nan),
             **{name: found[name] for name in STATISTICS},
             "round": int(last["round"].iloc[0]),
-            "seeds": len(exhibit["seeds"]),
+            "seeds": len(exhibit.seeds),
             "block": "",
         }
 

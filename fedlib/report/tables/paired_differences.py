@@ -15,6 +15,7 @@ from fedlib.report.metrics import PRIMARY
 from fedlib.report.tables import sheets
 from fedlib.report.tables.render import ABSENT, Cell, Column, Sheet, percent, points
 from fedlib.report.tables.sheets import Columns, TableInputs, texts
+from fedlib.spec import Data, Run
 from fedlib.spec.exhibits import Protocol
 
 SHOWN = {comparisons.MEAN: "mean of clients", "accuracy": "all examples"}
@@ -49,12 +50,12 @@ def build(given: TableInputs) -> Sheet:
     name = exhibits.titles(exhibit).get(kind.of, kind.of)
     name += f", {shown[0].title}" if kind.protocols else ""
 
-    def of_run(federation: dict, run: dict) -> Iterator[dict]:
-        best = (federation["name"], kind.of, shown[0].name)
+    def of_run(federation: Data, run: Run) -> Iterator[dict]:
+        best = (federation.name, kind.of, shown[0].name)
         if best not in found:
-            raise DataError(f"{federation['name']} has no run of {name} that clients test")
+            raise DataError(f"{federation.name} has no run of {name} that clients test")
         for protocol in shown:
-            key = (federation["name"], run["label"], protocol.name)
+            key = (federation.name, run.label, protocol.name)
             if key in found:
                 about = {"protocol": protocol.name, "called": protocol.title}
                 numbers = _compared(found[best], None if key == best else found[key])
@@ -65,7 +66,7 @@ def build(given: TableInputs) -> Sheet:
         numbers.drop(columns="called"),
         [
             sheets.block(heading, _shown(part, name, num_keys), num_keys)
-            for federation in exhibit["federations"]
+            for federation in exhibit.federations
             for heading, part in _parts(federation, numbers)
         ],
         f"Percent, on the test examples of clients that train, after the last round; means over "
@@ -90,13 +91,13 @@ def _shown(part: pd.DataFrame, name: str, num_keys: int) -> Columns:
     yield Column("Clients"), texts(part["num_clients"])
 
 
-def _parts(federation: dict, numbers: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+def _parts(federation: Data, numbers: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Headings and numbers by metric; only the first metric if all agree."""
-    mine = exhibits.pick(numbers, federation=federation["name"])
+    mine = exhibits.pick(numbers, federation=federation.name)
     parts = {metric: exhibits.pick(mine, metric=metric) for metric in SHOWN}
     alike = np.allclose(*(part["mean"] for part in parts.values()), rtol=0, atol=1e-9)
     for metric, title in [*SHOWN.items()][: 1 if alike else None]:
-        yield f"{federation['title']}: {title}", parts[metric]
+        yield f"{federation.title}: {title}", parts[metric]
 
 
 def _compared(best: pd.DataFrame, other: pd.DataFrame | None) -> Iterator[dict]:

@@ -5,6 +5,7 @@ from the exhibit.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import over_seeds
 from fedlib.report.tables import render
 from fedlib.report.tables.render import Block, Cell, Column, Sheet
+from fedlib.spec import Data, Run
 
 Columns = Iterable[tuple[Column, list[Cell]]]  # heads, each with the cells below it
 MOMENTS = ("last", "best")
@@ -42,7 +44,7 @@ class TableInputs(Inputs):
         """The same at the last round and at the best one."""
         return {at: self.over_seeds(*key, at=at, **where) for at in MOMENTS}
 
-    def numbers(self, of_run: Callable[[dict, dict], Iterable[dict]]) -> pd.DataFrame:
+    def numbers(self, of_run: Callable[[Data, Run], Iterable[dict]]) -> pd.DataFrame:
         """A row for each dict of `of_run(federation, run)`, with the columns of `identity`."""
         return pd.DataFrame(
             identity(federation, run) | row
@@ -55,21 +57,22 @@ class TableInputs(Inputs):
     ) -> list[Block]:
         """A block for each federation, with the `columns` made of its numbers."""
         return [
-            block(f["title"], columns(exhibits.pick(numbers, federation=f["name"])), num_keys)
-            for f in self.exhibit["federations"]
+            block(f.title, columns(exhibits.pick(numbers, federation=f.name)), num_keys)
+            for f in self.exhibit.federations
         ]
 
     def sheet(self, numbers: pd.DataFrame, blocks: list[Block], *said: str) -> Sheet:
         """The sheet with its notes: the scale, `said` without "", and particulars."""
         about = self.exhibit
+        scale = notes.scale(about.scale, about.scale_note, about.folder_note)
         blocks, same = without_constants(blocks)
         return Sheet(
-            label=f"{about['paper']}-{about['name']}",
-            title=about["title"],
-            caption=about["caption"],
+            label=f"{about.paper}-{about.name}",
+            title=about.title,
+            caption=about.caption,
             blocks=blocks,
             notes=notes.of_table(about, *said, same),
-            numbers=numbers.assign(scale=about["scale"], scale_note=notes.scale(about)),
+            numbers=numbers.assign(scale=about.scale, scale_note=scale),
         )
 
 
@@ -153,9 +156,9 @@ def is_compared(numbers: pd.DataFrame) -> bool:
     return bool(numbers["published"].notna().any())
 
 
-def identity(federation: dict, run: dict) -> dict[str, str]:
+def identity(federation: Data, run: Any) -> dict[str, str]:
     """The columns that identify a row's run and federation."""
-    values = federation["name"], federation["dataset"], run["label"], run["title"]
+    values = federation.name, federation.dataset, run.label, run.title
     return dict(zip(RUN, values, strict=True))
 
 

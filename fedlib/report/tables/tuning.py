@@ -12,6 +12,7 @@ from fedlib.report import exhibits
 from fedlib.report.metrics.runs import TUNING
 from fedlib.report.tables.render import NOT_APPLICABLE, Column, Sheet, percent, points
 from fedlib.report.tables.sheets import Columns, TableInputs, texts
+from fedlib.spec import Run
 
 CHOSEN = "chosen_"
 
@@ -35,7 +36,7 @@ def build(given: TableInputs) -> Sheet:
     )
 
 
-def _of_run(run: dict, rows: pd.DataFrame) -> Iterator[dict]:
+def _of_run(run: Run, rows: pd.DataFrame) -> Iterator[dict]:
     """A summary of a run's trials."""
     if rows.empty:
         raise DataError(f"{exhibits.name(run)} is not tuned, or the metrics stage must run again")
