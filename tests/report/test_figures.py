@@ -253,7 +253,7 @@ def test_a_published_curve_is_thin_and_its_distance_and_the_nearest_one_are_told
     assert thin[0].get_color() == style.METHODS["pfedmm"].color
     assert texts(figure)[-2:] == ["published curve", "published end"]
     assert "(that of FedEM 0.0)" in footer(figure) and "pFedMM 1.0." in footer(figure)
-    worst = replace(given, exhibit=exhibit | about | {"params": {"metric": "bottom10"}})
+    worst = replace(given, exhibit=replace(given.exhibit, params={"metric": "bottom10"}))
     assert accuracy_over_rounds.distances(worst).empty
 
 
