@@ -74,14 +74,10 @@ def test_the_index_of_kept_results_counts_what_their_pages_count():
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_scripts_exist(document):
-    named = set(re.findall(r"scripts/\w+\.py", read(document)))
-    assert sorted(name for name in named if not (ROOT / name).exists()) == []
-
-
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_modules_exist(document):
+def test_modules_and_scripts_exist(document):
     text = read(document)
+    scripts = re.findall(r"scripts/\w+\.py", text)
+    assert [name for name in scripts if not (ROOT / name).exists()] == []
     paths = re.findall(r"`(fedlib/[\w./]+\.\w+)`", text)
     dotted = [name.split(".") for name in re.findall(r"`(fedlib(?:\.\w+)+)`", text)]
     there = {file.relative_to(ROOT).as_posix() for file in (ROOT / "fedlib").rglob("*")}
