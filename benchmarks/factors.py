@@ -24,7 +24,7 @@ import pandas as pd
 from fedlib.forecast.estimates import FACTORS, SCORED, START
 from fedlib.report import packs
 from fedlib.results import RunResult
-from fedlib.run.spent import CPU
+from fedlib.run.usage import CPU
 
 KEPT = Path("docs/results")
 FEDERATION, RUN = ["pack", "federation"], ["pack", "federation", "label"]

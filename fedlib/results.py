@@ -78,7 +78,7 @@ class RunResult:
       client_rounds: [T] int64, sum of the cohort sizes since round 0.
       train_loss: [R] float64, mean training loss over the cohort's clients, per round.
       diagnostics: arrays by name, such as `pi` [num_clients, E] at the last evaluation, and
-        `flops_per_example` [1] of an evaluation, see `fedlib.run.cost`.
+        `flops_per_example` [1] of an evaluation, see `fedlib.run.operations`.
       by_round: further numbers of each round, by name: [R] or [R, E], see `Method.by_round`.
       spec: the run's specification, seed included.
       server_examples: [T] int64, as `examples`, of steps on the server's data; None without server.

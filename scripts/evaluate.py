@@ -41,12 +41,12 @@ def main() -> None:
     with gpu.device(args.device, args.gpus) as device:
         from fedlib.run import job
         from fedlib.run.checkpoint import Checkpoints
-        from fedlib.run.cost import measured
         from fedlib.run.evaluate import evaluate_state
-        from fedlib.run.predicted import summarised
-        from fedlib.run.spent import Spent
+        from fedlib.run.operations import measured
+        from fedlib.run.predictions import summarised
+        from fedlib.run.usage import Usage
 
-        spent = Spent()
+        spent = Usage()
         simulation = job.simulation(args, job.trained(spec, args.history), device)
         result = evaluate_state(
             simulation,

@@ -48,15 +48,15 @@ def main() -> None:
     with gpu.device(args.device, args.gpus) as device:
         from fedlib.run import job
         from fedlib.run.checkpoint import Checkpoints
-        from fedlib.run.spent import Spent
         from fedlib.run.train import train
+        from fedlib.run.usage import Usage
 
         ran = job.apply_choice(spec, args.choice)
         simulation = job.simulation(args, ran, device)
         code = provenance.code_digest(*roots)
         stamp = job.stamp(args, ran, code)
         checkpoints = Checkpoints(args.checkpoints, stamp, every=args.checkpoint_every)
-        checkpoints.spent = Spent(checkpoints.used())
+        checkpoints.spent = Usage(checkpoints.used())
         lock = args.checkpoints / "lock"
         what, succeed = str(args.history.parent), args.code is not None
         # A job of the workflow may take over from the orphan of a killed workflow.

@@ -26,7 +26,7 @@ from fedlib.fields import typed
 from fedlib.files import digest
 from fedlib.methods.base import Method
 from fedlib.results import RunResult
-from fedlib.run import build, hooks, trial
+from fedlib.run import build, contract, rehearsal
 from fedlib.run.build import SENSELESS, build_simulation, tasks_of
 from fedlib.run.checkpoint import load_tensors, restore
 from fedlib.run.job import trained
@@ -120,7 +120,7 @@ def simulate(
             report("starts from the weights of the model that was given")
         simulation = agreement.tried(simulation, report)
         if not kind.__module__.startswith("fedlib."):
-            trial.check(simulation)
+            rehearsal.check(simulation)
         return Result(*following.run(simulation, callbacks, checkpoint, report))
 
 
@@ -286,7 +286,7 @@ def _made(kind: type[Method], given: Mapping, data: Federation, settings: Mappin
     further = {n: _tasks(given[n], n, data, settings) for n in of_tasks & given.keys()}
     with _in_one_line(f"{kind.__name__}: "):
         made = kind(**{**given, **further})
-        hooks.check(made)
+        contract.check(made)
     build.refuse_gate(made, data)
     return made
 

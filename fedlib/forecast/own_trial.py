@@ -1,4 +1,4 @@
-"""The trial of a user's method (`fedlib.run.trial`) before there are data, on made-up examples."""
+"""The rehearsal of a user's method (`fedlib.run.rehearsal`) without data, on made-up examples."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +10,7 @@ from fedlib.data.sizes import Sizes, sizes
 from fedlib.environment import ROOT
 from fedlib.errors import ConfigError, DataError, of_file
 from fedlib.federation import CLIENTS, GROUPS, SPLITS, Federation, Split, Tokens
-from fedlib.run import build, trial
+from fedlib.run import build, rehearsal
 from fedlib.run_spec import RunSpec
 
 TRAIN, SCORED = (10, 7), 4  # examples of clients in turn, and of each in other splits
@@ -28,7 +28,7 @@ def check(spec: RunSpec, built: Any, data: dict, raw: str) -> None:
       raw: the folder data/raw, see `fedlib.data.sizes.sizes`.
 
     Raises:
-      ConfigError: for what `fedlib.run.trial.check` refuses, and for errors in the user's file.
+      ConfigError: for what `fedlib.run.rehearsal.check` refuses, and for errors in the user's file.
     """
     if any(task.is_heavy for task in build.tasks_of(built)):
         return
@@ -38,7 +38,7 @@ def check(spec: RunSpec, built: Any, data: dict, raw: str) -> None:
         return
     few, data = _few(spec), _few_owners(spec, owned)
     try:
-        trial.check(build.build_simulation(few, data, executor="loop", weights=None))
+        rehearsal.check(build.build_simulation(few, data, executor="loop", weights=None))
     except (ConfigError, DataError):
         raise
     except Exception as error:  # a user's code may raise anything

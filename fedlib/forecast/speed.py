@@ -26,7 +26,7 @@ from fedlib.forecast.estimates import DataSize, Estimate, Request, Speed, estima
 from fedlib.forecast.own_trial import make_up
 from fedlib.results import opened
 from fedlib.run import build
-from fedlib.run.cost import Operations
+from fedlib.run.operations import Operations
 from fedlib.run_spec import RunSpec
 
 TELL_EVERY = 10  # seconds between lines of progress

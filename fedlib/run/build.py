@@ -25,7 +25,7 @@ from fedlib.errors import ConfigError, DataError, shown
 from fedlib.federation import Federation
 from fedlib.files import digest
 from fedlib.methods.base import Method
-from fedlib.run import hooks
+from fedlib.run import contract
 from fedlib.run.simulate import Course, Simulation
 from fedlib.run_spec import Architecture, RunSpec
 
@@ -155,7 +155,7 @@ def build_method(
             if unknown:
                 raise ValueError(f"unknown {what} {unknown}; it takes {sorted(known)}")
         method = kind(task=task, local=solvers.from_spec(spec.local), **modules, **spec.params)
-        hooks.check(method)
+        contract.check(method)
         return method
     except SENSELESS as error:
         raise ConfigError(f"method {spec.method}: {_text(error)}") from error

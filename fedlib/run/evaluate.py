@@ -17,7 +17,8 @@ from fedlib.errors import DataError
 from fedlib.federation import GROUPS, SPLITS, Federation
 from fedlib.methods.base import Method
 from fedlib.results import CLIENT_NAME, OPTIMUM, SHARED, Predictions, RunResult, View
-from fedlib.run import recorded, scoring
+from fedlib.run import contract, scoring
+from fedlib.run.build import build_method
 from fedlib.run.checkpoint import load_tensors, restore
 from fedlib.run.progress import Progress
 from fedlib.run.scoring import (
@@ -29,7 +30,6 @@ from fedlib.run.scoring import (
     over_time,
     scored,
 )
-from fedlib.run.settle import settled_state
 from fedlib.run.simulate import Simulation
 from fedlib.run_spec import RunSpec
 
@@ -135,7 +135,7 @@ def final(
                     for view, scores in (*own, *shared):
                         found.add(view, part, scores, cohort.size)
     seen = cohort_of("seen")
-    diagnostics = recorded.diagnostics(method, state, seen.data.federation.num_clients)
+    diagnostics = contract.diagnostics(method, state, seen.data.federation.num_clients)
     return found.result(seen.round, diagnostics | known(cohort_of))
 
 
@@ -299,7 +299,7 @@ def evaluate_state(
       spec: the run's specification, with "views" and "predictions"; see `final`.
       settled: state and history of a run of the method's `settler`, see `Method.settle`.
       measure: measures further diagnostics of the state, by name.
-      spent: returns the time and memory of the job; called at the end; see `fedlib.run.spent`.
+      spent: returns the time and memory of the job; called at the end; see `fedlib.run.usage`.
       report: called with a line of progress now and then.
 
     Raises:
@@ -345,3 +345,34 @@ def _history(file: Path, spec: RunSpec, provenance: dict) -> RunResult:
     if here != history.provenance.get("manifest_sha256"):
         raise DataError(f"{file} was trained on other shards than are given; train again")
     return history
+
+
+def settled_state(
+    simulation: Simulation, spec: RunSpec, own: RunResult, state_file: Path, history_file: Path
+) -> tuple[Any, str]:
+    """(state, its checksum) of a run on the same shards that did the work of settling `spec`.
+
+    Raises:
+      DataError: if it did other work.
+    """
+    settler, history = simulation.method.settler, RunResult.load(history_file)
+    shards = (result.provenance["manifest_sha256"] for result in (own, history))
+    other = RunSpec.from_json(history.spec)
+    if settler is None or len({*shards}) > 1 or not settles(simulation.method, spec, other):
+        raise DataError(
+            f"{history_file} is not of a run that settles what {spec.method} would with seed "
+            f"{spec.seed}; give one with the same shards, model and settings, or none"
+        )
+    template = settler.init(simulation.federation.num_clients, spec.seed)
+    sha256 = history.provenance["state_sha256"]
+    return restore(template, load_tensors(state_file, sha256)), sha256
+
+
+def settles(method: Method, spec: RunSpec, other: RunSpec) -> bool:
+    """Whether the run `other` does the work of settling `method`, the method of the run `spec`."""
+    settler = method.settler
+    [name] = [name for name in spec.modules if getattr(method, name) is settler.task]
+    same = (spec.further[name], spec.seed, spec.precision, None)
+    if same != (other.architecture, other.seed, other.precision, other.class_weights):
+        return False
+    return build_method(other, settler.task) == settler

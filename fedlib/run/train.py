@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from fedlib.run import recorded
+from fedlib.run import contract
 from fedlib.run.checkpoint import Checkpoints, flatten, save_tensors
 from fedlib.run.simulate import Simulation
 from fedlib.run_spec import RunSpec
@@ -28,7 +28,7 @@ def train(
         result,
         spec=spec.to_json(),
         provenance={**provenance, "state_sha256": sha256, "spent": checkpoints.spent()},
-        diagnostics=recorded.diagnostics(method, state, num_clients),
-        by_round=recorded.by_round(method, state),
+        diagnostics=contract.diagnostics(method, state, num_clients),
+        by_round=contract.by_round(method, state),
     ).save(history_file, state_file)
     checkpoints.clear(last=False)  # needed if the workflow dies before it sees the result

@@ -17,7 +17,7 @@ from fedlib.run_spec import check_types
 from fedlib.spec.trainings import Data, Run
 
 KINDS: dict[str, dict[str, type["Exhibit"]]] = {"table": {}, "figure": {}}
-# As in `fedlib.run.predicted`, which is not imported here: plans need no NumPy.
+# As in `fedlib.run.predictions`, which is not imported here: plans need no NumPy.
 OF_PREDICTIONS = ("macro_f1", "auc", "brier", "ece", "ece_by_chance")
 OF_SERVER = ("accuracy", "loss", *OF_PREDICTIONS)
 OF_CLIENTS = ("accuracy", "bottom10", "accuracy_client_mean")

@@ -50,7 +50,7 @@ PLUMBING = frozenset(
         "mapped",
         "run.checkpoint",
         "run.progress",
-        "run.spent",
+        "run.usage",
         "seals",
         "workflow",
         "workflow.command",

@@ -29,7 +29,7 @@ from fedlib.methods.parts import chosen
 from fedlib.report import metrics
 from fedlib.results import RunResult, View
 from fedlib.run import evaluate, scoring
-from fedlib.run.cost import flops_per_example
+from fedlib.run.operations import flops_per_example
 from fedlib.run.simulate import Record, Simulation
 
 SIZES = (7, 12, 6, 10)  # training examples; the last client is unseen

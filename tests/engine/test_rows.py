@@ -29,7 +29,7 @@ from fedlib.engine.graphs import Graphs
 from fedlib.engine.solvers import SGD
 from fedlib.engine.task import JointTask, Task
 from fedlib.errors import ConfigError
-from fedlib.run import checkpoint, cost
+from fedlib.run import checkpoint, operations
 from fedlib.run.build import build_method
 from fedlib.run_spec import RunSpec
 from fedlib.tree import Rows
@@ -305,7 +305,7 @@ def test_the_cost_of_an_example_is_the_mean_over_the_kinds_by_their_examples():
     steps = [3 * (small + wide) - first["wide"], 3 * (small + deep) - first["deep"]]
     seen = np.array(SIZES[:5])
     shares = seen[::2].sum() / seen.sum(), seen[1::2].sum() / seen.sum()
-    measured = cost.flops_per_example(simulation(), simulation().init()) / 2
+    measured = operations.flops_per_example(simulation(), simulation().init()) / 2
     assert measured == pytest.approx(shares[0] * steps[0] + shares[1] * steps[1], rel=1e-12)
 
 

@@ -27,7 +27,7 @@ from fedlib.methods.parts import early_stopping
 from fedlib.methods.parts.own_experts import Networks
 from fedlib.results import RunResult
 from fedlib.run.build import build_method, build_task
-from fedlib.run.settle import settles
+from fedlib.run.evaluate import settles
 from fedlib.run_spec import RunSpec
 from fedlib.seals import spec_digest
 from fedlib.spec import SCALES
@@ -120,7 +120,7 @@ def test_an_evaluation_with_given_local_experts_trains_none_and_has_the_same_bit
 
     monkeypatch.setattr(early_stopping, "fit", noted)
     # What an example costs is measured by training: with a client of each group, for an epoch.
-    monkeypatch.setattr("fedlib.run.cost.measured", lambda *args: {})
+    monkeypatch.setattr("fedlib.run.operations.measured", lambda *args: {})
     found = evaluated(call, folder, tmp_path / "out.h5", *settled(folder))
     assert set(streams) == {"finetune", "mixture"}
     flops = {name for name in alone.diagnostics if name.startswith("flops")}

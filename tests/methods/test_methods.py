@@ -34,7 +34,8 @@ from fedlib.engine.executors import Batched
 from fedlib.engine.graphs import Graphs
 from fedlib.engine.traced import Traced
 from fedlib.methods.fedavg import State as FedAvgState
-from fedlib.run import checkpoint, evaluate, recorded
+from fedlib.run import checkpoint, evaluate
+from fedlib.run.contract import by_round, diagnostics
 from fedlib.run.scoring import during_training, score
 
 # In states.
@@ -167,8 +168,8 @@ def test_a_round_keeps_the_structure_shapes_and_types_of_the_state(name):
 @every_method
 def test_what_is_recorded_is_of_every_client_or_of_rounds(name):
     method, federation, state = after_two_rounds(name)
-    recorded.diagnostics(method, state, federation.num_clients)
-    recorded.by_round(method, state)
+    diagnostics(method, state, federation.num_clients)
+    by_round(method, state)
 
 
 @every_method

@@ -27,7 +27,7 @@ from fedlib.engine.experts import expert_seed
 from fedlib.engine.solvers import SGD
 from fedlib.methods.fedkd import compressed, recovered
 from fedlib.methods.parts import holdout
-from fedlib.run import cost
+from fedlib.run import operations
 from fedlib.run.evaluate import prepared
 
 SIZES = (7, 12, 6, 10, 11)  # the last is unseen
@@ -342,4 +342,4 @@ def test_the_cost_of_an_example_is_that_of_both_models(name):
     small, own = 4 * 30 + 30 * 3, 4 * 9 + 9 * 3
     step = 3 * (small + own) - 4 * 30 - 4 * 9 + 3 * 30 * 9 * (name == "fedkd")
     run = simulation_of(method, toy_federation(), rounds=5, rate=0.5)
-    assert cost.flops_per_example(run, run.init()) / 2 == pytest.approx(step, rel=1e-12)
+    assert operations.flops_per_example(run, run.init()) / 2 == pytest.approx(step, rel=1e-12)

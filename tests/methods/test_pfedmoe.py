@@ -20,7 +20,7 @@ from fedlib.engine.experts import expert_seed
 from fedlib.engine.task import Task
 from fedlib.methods.parts.own_models import OwnModels
 from fedlib.methods.pfedmoe import mix
-from fedlib.run import cost
+from fedlib.run import operations
 from fedlib.tree import Rows
 
 GATE_SCALE = 0.5
@@ -95,7 +95,7 @@ def test_a_step_costs_three_times_the_forward_pass_of_section_7():
     # Nobody needs the gradient of the image, from the first convolutions of both extractors; the
     # norm before the gate's first layer does need one.
     first = 28 * 28 * 16 * 3 * 25
-    flops = cost.flops_per_example(simulation, simulation.init())
+    flops = operations.flops_per_example(simulation, simulation.init())
     assert flops == 2 * (3 * 7_893_336 - 2 * first)
 
 

@@ -19,7 +19,7 @@ from fedlib.models.layers.augment import CropFlip, Cutout
 from fedlib.models.layers.gate import Gate
 from fedlib.models.layers.initialise import convolution_weights
 from fedlib.models.layers.resized_crop import ResizedCrop
-from fedlib.run.cost import Operations
+from fedlib.run.operations import Operations
 
 KEYS = torch.from_numpy(streams.keys(3, 0, "test") >> 1)
 

@@ -8,7 +8,7 @@ from fedlib.workflow import config
 from fedlib.workflow.plan import Plan
 
 BUDGET = 400  # seconds of a core: less than four minutes on two
-# Of a core of an AMD EPYC, what a job takes on average: by its own record (`fedlib.run.spent`), and
+# Of a core of an AMD EPYC, what a job takes on average: by its own record (`fedlib.run.usage`), and
 # what Snakemake, a shell and a fork do for it (0.15). These make 357 s, as a demo took that ran
 # beside other work.
 PRICES = {

@@ -20,7 +20,7 @@ from fedlib.report import printed
 from fedlib.report.pages import as_html, as_markdown, contents, findings, origin
 from fedlib.report.tables import render
 from fedlib.results import RunResult
-from fedlib.run.spent import CPU, MEMORY, WALL
+from fedlib.run.usage import CPU, MEMORY, WALL
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
 

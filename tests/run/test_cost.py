@@ -23,7 +23,7 @@ from fedlib.report import metrics
 from fedlib.report.tables import render
 from fedlib.report.tables.cost import quantity
 from fedlib.results import RunResult
-from fedlib.run import cost, evaluate
+from fedlib.run import evaluate, operations
 from fedlib.run.build import build_simulation
 from fedlib.run.checkpoint import Checkpoints
 from fedlib.run.evaluate import evaluate_state
@@ -49,7 +49,7 @@ def small(name, model="mlp", sizes=(7, 12, 6, 10), federation=None, local=None, 
 
 def measured(run) -> float:
     """Multiply-adds per example of a run's first state."""
-    return cost.flops_per_example(run, run.init()) / 2
+    return operations.flops_per_example(run, run.init()) / 2
 
 
 # -- examples -----------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def test_a_cluster_without_one_of_the_measured_clients_costs_nothing():
     # The smallest seen clients are the third and the first.
     for cluster in ([0, 1, 2, 0], [2, 1, 0, 0], [1, 0, 2, 0]):
         state = start._replace(models=models, cluster=torch.tensor(cluster))
-        assert cost.flops_per_example(run, state) / 2 == STEP
+        assert operations.flops_per_example(run, state) / 2 == STEP
 
 
 def test_the_batched_executor_and_its_padding_change_nothing():
@@ -178,7 +178,9 @@ def test_an_evaluation_stores_what_was_measured(tmp_path):
     checkpoints = Checkpoints(tmp_path / "checkpoints", {}, every=60)
     train(run, declared, {}, **files, checkpoints=checkpoints, report=lambda line: None)
     asked = replace(declared, views=[], predictions=[])
-    evaluate_state(run, asked, {}, **files, measure=cost.measured).save(tmp_path / "evaluation.h5")
+    evaluate_state(run, asked, {}, **files, measure=operations.measured).save(
+        tmp_path / "evaluation.h5"
+    )
     stored = RunResult.load(tmp_path / "evaluation.h5").diagnostics
     assert stored["flops_per_example"].tolist() == [2 * 2 * (STEP + FORWARD)]
     assert stored["pi"].shape == (4, 2)
@@ -212,7 +214,7 @@ def test_the_personal_stage_costs_its_examples_times_what_was_measured_of_one_cl
     trained = {n.removeprefix("examples_"): a.tolist() for n, a in found.diagnostics.items()
                if n.startswith("examples_")}  # fmt: skip
     assert trained == {name: [number] for name, number in examples.items()}
-    measured = cost.measured(run, state, found)
+    measured = operations.measured(run, state, found)
     forward, of_gate = FEATURES * CLASSES, FEATURES * 3
     flops = {"settle": 4 * forward, "finetuned": 4 * forward, "moe": 4 * of_gate + 3 * 2 * forward}
     assert {name: measured[f"flops_per_example_{name}"] for name in flops} == flops
@@ -231,10 +233,10 @@ def test_clients_that_cannot_train_are_passed_over():
     run = small("fedavg", sizes=(0, 5, 7, 12, 6))  # nothing to train on
     assert measured(run) == STEP
     run = simulation(federation=toy_federation((5, 9, 8, 6)))  # batches of 4 leave one alone
-    assert cost.flops_per_example(run, run.init()) > 0
+    assert operations.flops_per_example(run, run.init()) > 0
     lonely = simulation(federation=toy_federation((5, 9, 6)))
     with pytest.raises(DataError, match="none of the 2 seen clients has the examples"):
-        cost.flops_per_example(lonely, lonely.init())
+        operations.flops_per_example(lonely, lonely.init())
 
 
 # -- the counter --------------------------------------------------------------------------
@@ -242,7 +244,7 @@ def test_clients_that_cannot_train_are_passed_over():
 
 def counted(module, x) -> int:
     """Operations of a forward and backward pass; `x` needs no gradient."""
-    with cost.Operations() as counter:
+    with operations.Operations() as counter:
         module(x).sum().backward()
     return counter.flops
 
@@ -410,6 +412,6 @@ def test_matrix_products_and_convolutions_count_as_torch_counts_them():
 
     with FlopCounterMode(display=False) as torchs:
         compute()
-    with cost.Operations() as ours:
+    with operations.Operations() as ours:
         compute()
     assert ours.flops == torchs.get_total_flops() > 0

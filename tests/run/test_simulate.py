@@ -26,7 +26,7 @@ from fedlib.engine.schedules import Schedule
 from fedlib.errors import DivergedError
 from fedlib.federation import Split
 from fedlib.results import View
-from fedlib.run import cost, evaluate
+from fedlib.run import evaluate, operations
 from fedlib.run.checkpoint import Checkpoints, flatten
 from fedlib.run.simulate import Course
 
@@ -303,12 +303,12 @@ def test_measuring_its_cost_leaves_no_trace(name):
     before = {key: value.clone() for key, value in flatten(state).items()}
     groups = run.federation.group.copy()
     random = generators()
-    first = cost.flops_per_example(run, state)
+    first = operations.flops_per_example(run, state)
     assert (first > 0) == (name != "centmoe")  # whose clients never train
     assert all(torch.equal(value, before[key]) for key, value in flatten(state).items())
     assert np.array_equal(run.federation.group, groups)
     assert generators() == random
-    assert cost.flops_per_example(run, state) == first
+    assert operations.flops_per_example(run, state) == first
 
 
 # -- declarations -------------------------------------------------------------------------

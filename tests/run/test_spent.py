@@ -4,18 +4,18 @@ import numpy as np
 import torch
 
 from fedlib.run.checkpoint import Checkpoints
-from fedlib.run.spent import CPU, MEMORY, WALL, Spent
+from fedlib.run.usage import CPU, MEMORY, WALL, Usage
 
 
 def test_what_was_used_before_counts():
     before = {WALL: 1000.0, CPU: 2000.0, MEMORY: 10**15}
-    now, alone = Spent(before)(), Spent()()
+    now, alone = Usage(before)(), Usage()()
     assert 1000 <= now[WALL] < 1001 and 2000 + alone[CPU] <= now[CPU] + 1 < 2002 + alone[CPU]
     assert now[MEMORY] == 10**15 and 10**7 < alone[MEMORY] < 10**12
 
 
 def test_work_is_cpu_time_and_more_memory_is_seen():
-    spent = Spent()
+    spent = Usage()
     first = spent()
     kept = np.ones(2**27)  # 1 GiB, more than this process had
     while spent()[CPU] < first[CPU] + 0.05:

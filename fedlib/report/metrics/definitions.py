@@ -1,7 +1,7 @@
 """The metrics of one view, and the best evaluation of a run.
 
 A metric is a function of the counts of all evaluations of a view, Scores -> [T]. The final
-evaluation computes metrics that need more than counts, see `fedlib.run.predicted`.
+evaluation computes metrics that need more than counts, see `fedlib.run.predictions`.
 """
 
 import numpy as np

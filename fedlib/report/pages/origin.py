@@ -15,7 +15,7 @@ FACTS = (
     *("commit", "clean"),
 )
 FACT_TITLES = {"gpu": "GPU", "cpu": "CPU", "clean": "working tree as committed"}
-WALL, CPU, MEMORY = "wall_seconds", "cpu_seconds", "memory_bytes"  # names in `fedlib.run.spent`
+WALL, CPU, MEMORY = "wall_seconds", "cpu_seconds", "memory_bytes"  # names in `fedlib.run.usage`
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A trial of a user's class before its run: what do its functions return?
+"""A rehearsal of a user's class before its run: what do its functions return?
 
 It is one round of two clients with a few examples each. Otherwise a loss that is no scalar would be
 summed, and probabilities that are none would be compared, without a word.
@@ -19,7 +19,7 @@ from fedlib.engine.device import DeviceData, upload
 from fedlib.engine.executors import Loop
 from fedlib.errors import ConfigError, DivergedError, shown
 from fedlib.federation import GROUPS, SPLITS, Split
-from fedlib.run import checkpoint, recorded, scoring
+from fedlib.run import checkpoint, contract, scoring
 from fedlib.run.simulate import Simulation
 
 CLIENTS = 2
@@ -125,8 +125,8 @@ def _round_and_evaluation(few: Simulation, cohort: Cohort, name: str) -> dict[st
             )
         return log_probs
 
-    recorded.diagnostics(method, after, few.federation.num_clients)
-    recorded.by_round(method, after)
+    contract.diagnostics(method, after, few.federation.num_clients)
+    contract.by_round(method, after)
     found = checkpoint.flatten(after)
     for way, personal in scoring.prepared(method, after, cohort, method.protocols.get("seen", {})):
         found[f"prediction ({way})"] = cohort.score(predict, personal, split="train")

@@ -1,4 +1,4 @@
-"""Checks that a method has the functions that the engine calls, under the right names.
+"""The contract of a method: functions that the engine calls by name, and arrays that it records.
 
 Otherwise a misspelt function would never be called, and the one of the base class would run
 silently.
@@ -6,9 +6,15 @@ silently.
 
 import dataclasses
 import difflib
+from typing import Any
+
+import numpy as np
 
 from fedlib import fields
+from fedlib.errors import ConfigError
 from fedlib.methods.base import Curves, Method
+from fedlib.results import OF_NO_CLIENT
+from fedlib.run.scoring import as_arrays
 
 HOOKS = tuple(name for name in vars(Method) if not name.startswith("_"))
 NEEDED = ("init", "round")
@@ -66,3 +72,38 @@ def _refuse_silence(cls: type) -> None:
         f'no number, write: from typing import ClassVar; {name}: ClassVar = {{{EXAMPLE}, "unseen": '
         f'{{}}}}. If personalise serves it too, "unseen": {{"default": "personalise"}}'
     )
+
+
+def diagnostics(method: Method, state: Any, num_clients: int) -> dict[str, np.ndarray]:
+    """Arrays of `Method.diagnostics`, by name.
+
+    Raises:
+      ConfigError: for one that has not a row for each client.
+    """
+    found = as_arrays(method.diagnostics(state))
+    for name, array in found.items():
+        if name not in OF_NO_CLIENT and array.shape[:1] != (num_clients,):
+            raise ConfigError(
+                f"{type(method).__name__}.diagnostics: {name} must have a row for each of the "
+                f"{num_clients} clients, got shape {[*array.shape]}; numbers of rounds belong into "
+                "by_round"
+            )
+    return found
+
+
+def by_round(method: Method, state: Any) -> dict[str, np.ndarray]:
+    """Arrays of `Method.by_round`, by name.
+
+    Raises:
+      ConfigError: for one that is neither [R] nor [R, E], or that has a name of `diagnostics`.
+    """
+    found, others = as_arrays(method.by_round(state)), method.diagnostics(state)
+    for name, array in found.items():
+        which = f"{type(method).__name__}.by_round: {name}"
+        if array.ndim not in (1, 2):
+            raise ConfigError(
+                f"{which} must be [rounds] or [rounds, experts], got shape {[*array.shape]}"
+            )
+        if name in others or name in OF_NO_CLIENT:
+            raise ConfigError(f"{which} is the name of a diagnostic; choose another")
+    return found

@@ -11,7 +11,7 @@ UNIT = 1 if sys.platform == "darwin" else 1024  # bytes per unit of ru_maxrss
 
 
 @dataclass(frozen=True)
-class Spent:
+class Usage:
     """Counts wall time since its creation, CPU time of the whole process, and memory.
 
     Attributes:
