@@ -54,6 +54,7 @@ _SOURCE = _given("source", type=Path, help="docs/results/PAPER, or its folder pa
 _DRAWN = _given(
     "--out", type=Path, help="folder (default: figures/from, and its name below docs/results)"
 )
+_EVENTS = _given("--out", type=Path, help="folder (default: tensorboard/SCALE)")
 COMMANDS = {
     "run": Command("make every table and figure; further options go to Snakemake"),
     "plan": Command("print what would run, why, and for how long"),
@@ -80,6 +81,7 @@ COMMANDS = {
         "redraw",
         has_plan=False,
     ),
+    "tensorboard": Command("write the curves of finished trainings for TensorBoard", (_EVENTS,)),
     "clean": Command("delete the results and figures of a configuration, after asking"),
 }
 _CONFIGURATION = (
