@@ -12,7 +12,7 @@ from fedlib.report import comparisons, metrics, printed
 from fedlib.report.figures import FigureInputs
 from fedlib.report.pages import contents
 from fedlib.report.tables.sheets import TableInputs
-from fedlib.spec.exhibits import OF_PREDICTIONS
+from fedlib.spec.exhibits import OF_PREDICTIONS, ExhibitSpec
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
 
@@ -113,7 +113,7 @@ def looked_up(paper: str, monkeypatch) -> tuple[set[tuple[str, str, str, str]], 
             exhibit = json.loads(plan.spec(stage, paper=paper, **{stage: name}))
             datasets = {data["name"]: data["dataset"] for data in exhibit["federations"]}
             pairs = {(datasets[run["federation"]], run["label"]) for run in exhibit["runs"]}
-            given = inputs(exhibit, *made_up(exhibit), file)
+            given = inputs(ExhibitSpec.from_json(exhibit), *made_up(exhibit), file)
             made = given.made()
             if stage == "table":
                 beside.append(contents.compared(made.numbers))
