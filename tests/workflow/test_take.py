@@ -72,12 +72,6 @@ def remaining(folder: Path) -> set[tuple]:
 SHOWING = {(rule, None, None) for rule in ("metrics", "table", "figure", "report")}
 
 
-def test_results_of_two_machines_are_copied_and_nothing_is_made_again(finished, whole):
-    for label in ("fedavg", "fedem"):
-        shutil.copytree(finished / RESULTS / RUNS / label, whole / RESULTS / RUNS / label)
-    assert remaining(whole) == SHOWING
-
-
 def test_runs_are_taken_and_tables_are_those_of_where_they_were_made(
     finished, whole, there, capsys
 ):
