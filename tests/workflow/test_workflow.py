@@ -274,14 +274,15 @@ def assert_same(one: Path, other: Path) -> None:
     assert_same_result(first, second)
 
 
-LONG = "rounds=40"
+LONG = ["rounds=null", f"set=[{LABEL}.rounds=40]"]
 
 
 @pytest.fixture(scope="module")
 def long_run(finished, tmp_path_factory):
     """An uninterrupted run of 40 rounds."""
     folder = workflow.clone(finished, tmp_path_factory.mktemp("long"))
-    line = commands.command(Plan(PLAN.config | {"rounds": 40}), "train", **JOB)
+    plan = Plan(PLAN.config | {"rounds": None, "set": [f"{LABEL}.rounds=40"]})
+    line = commands.command(plan, "train", **JOB)
     with contextlib.chdir(folder):
         assert stages.run_here("train", shlex.split(line)[2:]) == 0
     return folder / HISTORY
@@ -313,12 +314,12 @@ def start(folder, command: list[str], **changes: str) -> tuple[subprocess.Popen,
 
 
 HISTORY = PLAN.path("history", **JOB)
-TRAINING = ["-m", "snakemake", "--nocolor", HISTORY, *workflow.smoke("--config", LONG)]
+TRAINING = ["-m", "snakemake", "--nocolor", HISTORY, *workflow.smoke("--config", *LONG)]
 
 
 def go_on(folder, wanted: str) -> None:
     """Make a file of the run of 40 rounds, whatever of it is there."""
-    done = workflow.snakemake(folder, wanted, *workflow.smoke("--config", LONG))
+    done = workflow.snakemake(folder, wanted, *workflow.smoke("--config", *LONG))
     assert done.returncode == 0, done.stdout
 
 
@@ -384,7 +385,7 @@ def test_a_second_workflow_in_the_folder_is_refused_and_the_first_one_ends_well(
     folder, long_run, monkeypatch
 ):
     monkeypatch.chdir(folder)
-    values = {"CONFIG": f"{LONG} labels={LABEL}"}
+    values = {"CONFIG": f"{' '.join(LONG)} labels={LABEL}"}
     values["ARGS"] = f"--until train --configfile {workflow.SMOKE}"
     first, job = start(folder, ["-m", "fedlib", "make", "demo"], **values)
     try:
@@ -396,15 +397,15 @@ def test_a_second_workflow_in_the_folder_is_refused_and_the_first_one_ends_well(
         said = r"papers=.* added to results/demo-smoke\n(.* (is left out|are not shown).*\n)*"
         assert re.fullmatch(said, other.stdout)
         assert other.stderr.startswith(f"error: {message}"), other.stderr
-        assert f"(make demo CONFIG='{LONG}" in other.stderr and other.stderr.count("\n") == 1
+        assert f"(make demo CONFIG='{LONG[0]}" in other.stderr and other.stderr.count("\n") == 1
         with pytest.raises(BusyError, match=re.escape(message)):
             given = {"CONFIG": values["CONFIG"], "ARGS": f"--configfile {workflow.SMOKE}"}
             clean.main(make.read("clean", make.DEFAULTS | given))
         for arguments in ([], ["--unlock"]):
-            done = workflow.snakemake(folder, *arguments, *workflow.smoke("--config", LONG))
+            done = workflow.snakemake(folder, *arguments, *workflow.smoke("--config", *LONG))
             assert done.returncode == 1
             assert message in done.stdout and "Traceback" not in done.stdout, done.stdout
-        code, _ = workflow.dry_run(folder, workflow.smoke("--config", LONG))
+        code, _ = workflow.dry_run(folder, workflow.smoke("--config", *LONG))
         assert code == 0  # looking is free
         assert list((folder / ".snakemake/locks").iterdir())
         os.kill(job, signal.SIGCONT)
