@@ -67,6 +67,27 @@ def test_images_by_class_come_in_order_of_their_paths(folder):
     assert (made.mean, made.std) == ((0.0,), (1.0,))  # pixels in [0, 1]
 
 
+@pytest.mark.parametrize("clients, place", [("folder", "{}/{}"), ("prefix", "{}_{}")])
+def test_the_paths_of_images_have_their_clients(folder, clients, place):
+    for number, (label, client) in enumerate([("cat", "bob"), ("ant", "ann"), ("ant", "bob")] * 2):
+        image(folder / label / f"{place.format(client, number)}.png", number)
+    made = read(folder, test_every=2, clients=clients)
+    assert made.x[:, 0, 0, 0].tolist() == [1, 4, 2, 5, 0, 3]
+    assert made.owner_name[made.owner].tolist() == ["ann", "ann", "bob", "bob", "bob", "bob"]
+    assert read(folder, test_every=2).owner is None
+    image(folder / "cat/9.png", 9)
+    with pytest.raises(DataError, match="cat/9.png must be .* client"):
+        read(folder, clients=clients)
+    with pytest.raises(ConfigError, match="no clients 'suffix'; choose one of"):
+        read(folder, clients="suffix")
+
+
+def test_a_table_has_its_clients_in_a_column(folder):
+    table(folder / "a.csv", ["size", "label"], [1, 0], [2, 1])
+    with pytest.raises(DataError, match="no folder of images"):
+        read(folder, clients="prefix")
+
+
 def test_classes_called_by_numbers_are_those_numbers(folder):
     for number in range(11):
         image(folder / f"{number}/a.png", number)

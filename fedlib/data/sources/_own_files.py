@@ -18,6 +18,7 @@ from fedlib.data.archives import BROKEN
 from fedlib.data.raw import local_files
 from fedlib.errors import DataError
 
+CLIENTS = ("folder", "prefix")  # places of a client in the path of an image
 IMAGES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 # Texts that stand for a missing value, as for pandas.
 MISSING = ("", "#N/A", "-NaN", "-nan", "<NA>", "N/A", "NA", "NULL", "NaN", "NaT", "None", "n/a")
@@ -44,21 +45,26 @@ class Content(NamedTuple):
     tokens: bool = False
 
 
-def load(path: Path) -> Content:
+def load(path: Path, clients: str | None = None) -> Content:
     """The content of a file, read by its ending, or of a folder of images.
+
+    Args:
+      clients: place of the client in the path of an image, one of `CLIENTS`; None for no clients.
 
     Raises:
       DataError: if it cannot be read or is invalid.
     """
     readers = {".csv": _table, ".npz": _npz}
     if path.is_dir():
-        return _images(path)
+        return _images(path, clients)
+    if clients is not None:
+        raise DataError(f"{path} is no folder of images, whose paths have clients: {clients!r}")
     if path.suffix.lower() not in readers:
         raise DataError(f"{path} is none of {', '.join(readers)}, and no folder of images")
     return checked(readers[path.suffix.lower()](path))
 
 
-def _images(folder: Path) -> Content:
+def _images(folder: Path, clients: str | None) -> Content:
     """Images in order of their paths; a label is the name of the first folder in the path."""
     names = local_files(folder)
     for name in names:
@@ -79,7 +85,28 @@ def _images(folder: Path) -> Content:
         x = np.empty((len(names), *first.shape), np.uint8) if x is None else x
         x[row] = image
     labels = [name.partition("/")[0] for name in names]
-    return Content(folder, x, _words(labels, lambda row: f"{folder / names[row]}: the class"))
+    owners = None if clients is None else [_client(folder, name, clients) for name in names]
+    return Content(
+        folder,
+        x,
+        _words(labels, lambda row: f"{folder / names[row]}: the class"),
+        owners and _words(owners, lambda row: f"{folder / names[row]}: the client"),
+    )
+
+
+def _client(folder: Path, name: str, clients: str) -> str:
+    """The client in the path of an image: cats/ann/7.png or cats/ann_7.png
+
+    Raises:
+      DataError: if the path has none.
+    """
+    _, *between, file = name.split("/")
+    found = "/".join(between) if clients == "folder" else re.match(r"([^_]+)_", file)
+    if not found:
+        place = "in a folder of its client: cats/ann/7.png"
+        place = place if clients == "folder" else "called by its client: ann_7.png"
+        raise DataError(f"{folder / name} must be {place}")
+    return found if isinstance(found, str) else found[1]
 
 
 def _image(path: Path) -> np.ndarray:

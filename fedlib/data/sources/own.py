@@ -7,11 +7,12 @@ The folder `source` has one of these, or two of them named train and test:
             others are numbers, or one is called `text`
   *.npz     with arrays `x` [M, F], [M, H, W] or [M, C, H, W], or `tokens` [M, T], and `y` [M]
 
-All but images may have a `client` for each example. Labels are integers from 0, or words, which are
-numbered in sorted order; the labels of images are the names of their folders. Clients and classes
-keep their names. A value that is missing is refused. Texts become tokens by tokenizer.json beside
-the files, as Hugging Face's `tokenizers` write it, or by their own words. Without a test part,
-every `test_every`-th example of a client, or of a class if there are no clients, is a test example.
+All may have a `client` for each example; of images it is in their paths, see `clients`. Labels are
+integers from 0, or words, which are numbered in sorted order; the labels of images are the names of
+their folders. Clients and classes keep their names. A value that is missing is refused. Texts
+become tokens by tokenizer.json beside the files, as Hugging Face's `tokenizers` write it, or by
+their own words. Without a test part, every `test_every`-th example of a client, or of a class if
+there are no clients, is a test example.
 """
 
 from collections.abc import Sequence
@@ -56,6 +57,7 @@ def read(
     test_every: int = 4,
     length: int | None = None,
     vocabulary: int | None = None,
+    clients: str | None = None,
 ) -> Examples:
     """The examples in the order of the files: paths are sorted, rows keep their order.
 
@@ -73,6 +75,8 @@ def read(
       length: tokens of each text; None without texts.
       vocabulary: most words, without a tokenizer.json; None for 10,000, see
         `fedlib.data.own_texts`.
+      clients: of folders of images: "folder" takes the client from cats/ann/7.png, "prefix" from
+        cats/ann_7.png; None for no clients.
 
     Raises:
       ConfigError: for an invalid parameter.
@@ -82,7 +86,9 @@ def read(
     check_choice("scaling", scaling, SCALINGS)
     check_count("test_every", test_every, least=2)
     folder = Path(raw) / "own" / source
-    contents = _contents(folder)
+    if clients is not None:
+        check_choice("clients", clients, _own_files.CLIENTS)
+    contents = _contents(folder, clients)
     parts = [TRAIN, TEST] if len(contents) == 2 else None
     file = folder / TOKENISER
     texts = {"length": length, "vocabulary": vocabulary, "file": file if file.exists() else None}
@@ -138,7 +144,7 @@ def pooled(
     )
 
 
-def _contents(folder: Path) -> list[Content]:
+def _contents(folder: Path, clients: str | None) -> list[Content]:
     """The content of the folder, or of its training and its test part."""
     if not local_files(folder):
         raise DataError(f"{folder} has no files; put there {IN_PLACE}")
@@ -146,11 +152,11 @@ def _contents(folder: Path) -> list[Content]:
     entries = [path for path in entries if path.name != TOKENISER]
     of_parts = {path.stem: path for path in entries if path.stem in PARTS}
     if len(entries) == 2 and set(of_parts) == set(PARTS):
-        return [_own_files.load(of_parts[name]) for name in PARTS]
+        return [_own_files.load(of_parts[name], clients) for name in PARTS]
     if all(path.is_dir() for path in entries) and not of_parts:
-        return [_own_files.load(folder)]
+        return [_own_files.load(folder, clients)]
     if len(entries) == 1 and entries[0].is_file():
-        return [_own_files.load(entries[0])]
+        return [_own_files.load(entries[0], clients)]
     names = ", ".join(path.name for path in entries[:5]) + (", ..." if len(entries) > 5 else "")
     raise DataError(f"{folder} has {names}; it must have {IN_PLACE}")
 
