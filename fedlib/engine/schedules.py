@@ -15,7 +15,8 @@ class Schedule:
 
     Attributes:
       kind: "constant" 1; "multi_step" `factor` to the power of milestones passed (t >= milestone);
-        "cosine" half a cosine from 1 to 0 at `period`.
+        "cosine" half a cosine from 1 to 0 at `period`; "sqrt" 1 / sqrt(t) and "linear" 1 / t, from
+        t = 1 on, as in FedEM's code.
       by: unit of t: "epoch", local epochs that the client has done (as an optimiser that lives for
         the whole run would count); "round", communication rounds.
       milestones, factor: of "multi_step".
@@ -47,5 +48,7 @@ class Schedule:
 _SCHEDULES: dict[str, Callable[[Schedule, np.ndarray], np.ndarray]] = {
     "constant": lambda s, t: np.ones_like(t),
     "multi_step": lambda s, t: s.factor ** sum((t >= m) for m in s.milestones),
+    "linear": lambda s, t: 1 / np.maximum(t, 1),
+    "sqrt": lambda s, t: 1 / np.sqrt(np.maximum(t, 1)),
     "cosine": lambda s, t: (1 + np.cos(np.pi * np.minimum(t / s.period, 1))) / 2,
 }

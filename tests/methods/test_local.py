@@ -182,6 +182,15 @@ def torch_rates(make_scheduler, epochs):
 
 SCHEDULES = {  # ours, and PyTorch's
     "constant": (Schedule(), partial(lr_scheduler.ConstantLR, factor=1.0)),
+    # As FedEM's `get_lr_scheduler` has them.
+    "sqrt": (
+        Schedule(kind="sqrt"),
+        partial(lr_scheduler.LambdaLR, lr_lambda=lambda t: 1 / np.sqrt(t) if t > 0 else 1),
+    ),
+    "linear": (
+        Schedule(kind="linear"),
+        partial(lr_scheduler.LambdaLR, lr_lambda=lambda t: 1 / t if t > 0 else 1),
+    ),
     "multi_step": (
         Schedule(kind="multi_step", milestones=(10, 15)),
         partial(lr_scheduler.MultiStepLR, milestones=[10, 15], gamma=0.1),
