@@ -6,7 +6,6 @@ which must have been installed before this is imported.
 """
 
 import contextlib
-import io
 import json
 import os
 import sys
@@ -22,7 +21,6 @@ import memory
 import numpy as np
 import pretended
 import torch
-from stages import SPEC, evaluation, options, run_here, shards
 from support import clients_with, federation_for, sgd
 from torch import Tensor, nn
 
@@ -283,21 +281,6 @@ def api(method: str) -> list[str]:
     inputs = torch.from_numpy(x[:2])
     before = own(inputs).cpu()
     return [] if torch.allclose(before, own.cpu()(inputs), atol=1e-5) else ["the CPU differs"]
-
-
-def stage() -> list[str]:
-    """scripts/train.py and evaluate.py on the device, as the workflow starts them."""
-    os.environ["CUDA_VISIBLE_DEVICES"] = "0"
-    spec = SPEC | {"rounds": 2}
-    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()) as said:
-        folder = shards(Path(folder)) / "run"
-        codes = [
-            run_here("train", options(folder, spec, device=NAME)),
-            run_here("evaluate", evaluation(folder, spec, device=NAME)),
-        ]
-        made = {file.name for file in folder.iterdir() if file.suffix in (".pt", ".h5")}
-    right = codes == [0, 0] and made == {"state.pt", "history.h5", "evaluation.h5"}
-    return [] if right and f" {NAME}, " in said.getvalue() else [f"{codes} {made}", said.getvalue()]
 
 
 def refusals() -> list[str]:

@@ -26,6 +26,7 @@ if not os.environ.get("REAL_DEVICE"):
 import checks
 checks.main()
 """
+GIVEN = [*filter(None, [os.environ.get("PYTHONPATH")])]  # where it is rehearsed
 ALL = os.environ.get("FEDLIB_DEVICE") == "all"
 REAL = os.environ.get("REAL_DEVICE")
 EXECUTORS = ("loop", "traced", "batched", "batched:2", "graphs", "graphs:2")
@@ -55,6 +56,8 @@ pytestmark = [
 ]
 only_pretended = pytest.mark.skipif(bool(REAL), reason="a real device tells nobody of its waits")
 
+on_gpu = pytest.mark.skipif(REAL == "cpu", reason="a CPU captures and counts nothing")
+
 
 def turns(names, ways):
     """Pairs: all of them, or of each name one way, in turn."""
@@ -76,7 +79,7 @@ def ask(tmp_path_factory):
         stdout=subprocess.PIPE,
         text=True,
         cwd=tmp_path_factory.mktemp("device"),  # each test's own folder ends with it
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(PATHS)},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([*PATHS, *GIVEN])},
     )
 
     def check(*words) -> None:
@@ -141,6 +144,7 @@ WIDE = [  # model, method, solver, clients, examples of each
 ]
 
 
+@on_gpu
 @pytest.mark.parametrize("run", WIDE if ALL else WIDE[1::4])
 def test_the_estimated_memory_is_what_a_job_allocates_or_some_times_that(ask, run):
     ask("estimated", *run)
@@ -152,19 +156,15 @@ def test_a_job_without_room_goes_on_smaller_and_one_without_any_loses_nothing(as
     ask("exhausted", *run)
 
 
-def test_a_script_of_the_workflow_trains_there(ask):
-    ask("stage")
-
-
 def test_a_checkpoint_keeps_shared_tensors_shared(ask):
     ask("shared_storage")
 
 
-@pytest.mark.skipif(REAL not in (None, "cuda"), reason="it captures nothing")
+@on_gpu
 def test_a_capture_that_fails_leaves_nothing_behind(ask):
     ask("captures")
 
 
-@pytest.mark.skipif(REAL not in (None, "cuda"), reason="one device")
+@on_gpu
 def test_the_second_device_captures_its_own_steps(ask):
     ask("other_card")
