@@ -57,14 +57,6 @@ def copied(trained, tmp_path):
 # -- runs ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stage", ["train", "evaluate"])
-def test_a_stage_says_how_to_use_it(stage):
-    code, stdout, stderr = finish(start(stage, ["--help"]))
-    assert (code, stderr) == (0, "")
-    for option in ("--spec", "--shards", "--manifest", "--state", "--history", "--device"):
-        assert option in stdout
-
-
 @pytest.mark.slow
 def test_an_interrupted_run_goes_on_to_the_same_bits_and_nobody_else_may_write(
     trained, tmp_path, call

@@ -146,11 +146,6 @@ def test_other_targets_are_commands_at_scale_about_what_is_named():
     assert read("plan", ARGS=" ".join(profile)).options == profile  # which only runs use
 
 
-def test_others_read_which_target_and_variables_were_given():
-    assert read("demo", CONFIG="tag=a").said == "make demo CONFIG='tag=a'"
-    assert read("clean", SCALE="full", PAPER="pfedmm").said == "make clean SCALE='full'"
-
-
 def test_a_budget_is_spent_before_anything_runs_and_all_steps_share_what_it_bought():
     estimate, *others = steps("reproduce", CONFIG="budget=10h seeds=[1]")
     assert estimate == "-m fedlib estimate --config scale=full budget=10h seeds=[1]"

@@ -75,14 +75,6 @@ print("problem", file=sys.stderr)
     assert environment == dict(os.environ)
 
 
-def test_no_job_looks_for_garbage_in_what_its_server_has_loaded(tmp_path, servers):
-    servers("json.encoder", LIBRARY)
-    tracked = f"import gc, {LIBRARY} as x; print(any(o is vars(x) for o in gc.get_objects()))"
-    assert run(tmp_path, tracked)[1] == "False\n"
-    alone = subprocess.run([sys.executable, "-c", tracked], capture_output=True, text=True)
-    assert alone.stdout == "True\n"
-
-
 @pytest.mark.parametrize(
     "end, status, said",
     [

@@ -166,13 +166,6 @@ def test_an_output_is_refused_while_its_holder_has_not_yet_written_who_it_is(tmp
                 pass
 
 
-def test_an_output_is_refused_to_a_second_process_and_names_the_first(tmp_path):
-    with process(JOB, tmp_path / "lock", 0) as holder:
-        with pytest.raises(BusyError, match=f"it is being written .*pid {holder.pid} on "):
-            with exclusive(tmp_path / "lock", "it"):
-                pass
-
-
 def test_a_lock_ends_with_its_process_however_that_ends(tmp_path):
     with process(JOB, tmp_path / "lock", 0) as holder:
         end(holder)

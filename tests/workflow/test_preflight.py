@@ -93,10 +93,6 @@ def test_sizes_that_the_data_decide_may_be_left_out():
     assert {task.num_outputs for task in (method.task, *method.large)} == {3}
 
 
-def test_a_precision_that_this_machine_lacks_is_no_mistake():
-    assert build(run(precision="tf32").spec(0)).task.precision == "float32"
-
-
 def test_a_complaint_names_all_that_share_it_and_nothing_wrong_is_remembered(plan, answers):
     made = plan(run(), run(title="the same", label="again", method="fedavg"))
     answers(train="no good", partition="nor that")
