@@ -13,6 +13,7 @@ from stages import SPEC
 
 from fedlib import models, seals
 from fedlib.data import build, sizes
+from fedlib.engine import cohort, parts, scratch
 from fedlib.errors import ConfigError, DataError
 from fedlib.forecast import estimates, speed
 from fedlib.forecast.estimates import DataSize, Estimate, Factor, Request, Speed
@@ -116,6 +117,12 @@ def test_memory_is_that_of_data_models_and_what_clients_keep_unless_it_goes_to_a
     assert more(million, num_experts=3) == pytest.approx(3 * 6 * 4 + 2 * 4 * 25)
     monkeypatch.setattr(estimates, "memory", lambda: 0)
     assert more(million) == pytest.approx(6 * 4)
+
+
+def test_limits_of_memory_are_those_of_the_engine():
+    assert estimates.ROOM_SHARE == scratch.ROOM_SHARE
+    assert estimates.CARD_PART == parts.PART_BYTES["cuda"]
+    assert estimates.CARD_SCORED == cohort.EVALUATION_BATCH["cuda"]
 
 
 def test_the_kept_factors_are_of_methods_that_there_are_and_fedavg_s_is_one():
