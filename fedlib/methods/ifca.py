@@ -16,6 +16,7 @@ batch the weight of a whole one.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, NamedTuple
@@ -81,6 +82,9 @@ class IFCA(Method):
         loss is not the lowest so far, or no client chose it.
       stop_split: split of the checks: "val", or "test" as in the official code, which selects
         models on the data that it reports.
+      shares_body: whether all models have one body, the average over all clients, and only heads of
+        their own, as IFCA's authors train on FEMNIST ("all but the last layer"); a client still
+        sends a whole model.
       lr_decay: whether the learning rate falls during a round as in the official code, by 1 per
         cent in 100 epochs; see `fedlib.methods.parts.early_stopping.SlowDecay`.
     """
@@ -95,6 +99,7 @@ class IFCA(Method):
     stop_every: int = 10
     patience: int = 10
     stop_split: str = "test"
+    shares_body: bool = False
     lr_decay: bool = False
 
     look = "IFCA", "#2255AA", "H", "solid"
@@ -150,6 +155,8 @@ class IFCA(Method):
         if self.cluster_init == "conv_only":
             first = tree.repeat(tree.take(experts, 0), self.num_experts)
             experts = first | {name: experts[name] for name in self._redrawn}
+        if self.shares_body:  # the first model's
+            experts = experts | self.common([1, *[0] * (self.num_experts - 1)], experts)
         like = next(iter(experts.values()))
         counts = like.new_zeros(self.num_experts, dtype=torch.int64)
         return State(
@@ -179,7 +186,18 @@ class IFCA(Method):
         cohort.collect(sent[0])  # a client returns one model
         pairs = zip(sent, experts, strict=True)
         experts = tree.stack([new.mean() if new.weight else old for new, old in pairs])
+        if self.shares_body:
+            experts = experts | self.common([total.weight for total in sent], experts)
         return self.check(state._replace(experts=experts), start, choice, cohort)
+
+    def common(self, weights: Sequence[float], experts: Params) -> Params:
+        """The body of all models: the average of theirs [E, ...] with these weights -> [E, ...]"""
+        body, _ = self.task.split(experts)
+        shares = torch.tensor(weights, dtype=torch.float64) / sum(weights)
+        return {
+            name: tree.repeat(torch.tensordot(shares.to(x), x, 1), self.num_experts)
+            for name, x in body.items()
+        }
 
     def stopped(self, state: State) -> bool:
         """Whether every model has lost its patience."""

@@ -92,6 +92,8 @@ def by_hand(federation, method, task):
     """Rounds of real modules and optimisers; state dicts of the models and of the best of each."""
     hand, num = Reference(federation, solver=method.local), method.num_experts
     shared = [task.init(expert_seed(0, e)) for e in range(num)]
+    if method.shares_body:
+        shared = [own | task.split(shared[0])[0] for own in shared]
     best, least, failed, picks = [None] * num, [math.inf] * num, [0] * num, []
     held_out, chosen = {}, {}
 
@@ -114,6 +116,11 @@ def by_hand(federation, method, task):
         for j in range(num):
             if j in chosen:
                 shared[j] = hand.average(chosen[j])
+        if method.shares_body:
+            every = hand.average({c: net for nets in chosen.values() for c, net in nets.items()})
+            body, _ = task.split(every)
+            shared[:] = [own | body for own in shared]
+        for j in range(num):
             if checks and j in held_out and np.mean(held_out[j]) < least[j]:
                 best[j], least[j], failed[j] = shared[j], np.mean(held_out[j]), 0
             elif checks:
@@ -128,14 +135,15 @@ def by_hand(federation, method, task):
 
 
 @executors
-def test_rounds_are_those_of_torch_optim(executor):
+@pytest.mark.parametrize("shares_body", [False, True])
+def test_rounds_are_those_of_torch_optim(executor, shares_body):
     federation, task = toy_federation((7, 12, 6, 10, 9)), tiny_task(norm=True)
     # Schedule and momenta begin anew in every round. At this rate the last check is not the best.
     local = replace(SOLVER, keeps="round", lr=0.8)
     params = {"exploration": "eps", "epsilon": 0.8, "stop_every": 2}
-    method = make(3, task, local, **params)
+    method = make(3, task, local, **params, shares_body=shares_body)
     final, restored, least, failed, picks, choice = by_hand(federation, method, task)
-    assert any(final[j] is not restored[j] for j in choice)
+    assert shares_body or any(final[j] is not restored[j] for j in choice)
     state = run(method, federation, executor=executor)
     for j in range(3):
         assert_params(tree.take(state.experts, j), final[j])
