@@ -18,7 +18,7 @@ from fedlib.engine.executors import Batched
 from fedlib.engine.participation import sample
 from fedlib.engine.task import Task
 from fedlib.errors import DataError
-from fedlib.models import char_lstm, emnist_cnn, linear, mlp
+from fedlib.models import char_lstm, linear, mlp
 from fedlib.report import metrics
 from fedlib.report.tables import render
 from fedlib.report.tables.cost import quantity
@@ -118,33 +118,6 @@ def test_plain_training_costs_a_step(name):
 )
 def test_what_methods_add_to_a_step(name, params, expected):
     assert measured(small(name, **params)) == expected
-
-
-@pytest.mark.slow
-def test_the_cnn_of_emnist_costs_what_its_layers_add_up_to():
-    layers = [24 * 24 * 32 * 25, 8 * 8 * 64 * 32 * 25, 1024 * 2048, 2048 * 62]
-    forward = sum(layers)
-    assert forward == 5_961_728  # section 7 of fedlib/papers/pfedmm/README.md
-    step = 3 * forward - layers[0]
-    federation = images()
-    build = emnist_cnn_of_62
-    assert measured(small("fedavg", build, federation=federation)) == step
-    fedem = measured(small("fedem", build, federation=federation, num_experts=2))
-    assert fedem == 2 * (step + forward)
-    body, head = sum(layers[:-1]), layers[-1]
-    pfedmm = measured(small("pfedmm", build, federation=federation, num_experts=2))
-    assert pfedmm == 4 * (body + 2 * head) - layers[0]
-
-
-def emnist_cnn_of_62():
-    return emnist_cnn.build(62)
-
-
-def images():
-    """Three clients with 4 grey images of 28 x 28 pixels each, the last one unseen."""
-    federation = toy_federation((4, 4, 4), features=1)
-    x = np.random.default_rng(0).normal(size=(len(federation.x), 1, 28, 28))
-    return replace(federation, x=x)
 
 
 def test_a_decentralised_run_is_measured_whatever_its_graph():
@@ -329,29 +302,6 @@ THREE = {
 }
 
 
-def test_cost_table_is_per_client_round_and_relative_to_fedavg():
-    numbers = cost_table(cost_exhibit(), cost_metrics(THREE)).numbers.set_index("label")
-    row = numbers.loc["fedem"]
-    assert row["down_per_client_round"] == row["up_per_client_round"] == pytest.approx(27.3399e6)
-    assert row["bytes"] == pytest.approx(2 * 40 * 27.3399e6)
-    assert row["examples_per_round"] == 500 and row["seeds"] == 2 and row["rounds"] == 10
-    ratios = [row[f"{name}_ratio"] for name in ("bytes", "examples", "flops_per_example", "flops")]
-    assert ratios == pytest.approx([3, 1, 4.027, 4.027])
-    assert numbers.loc["local", "bytes_ratio"] == 0
-    assert set(numbers["scale"]) == {"demo"}
-
-
-def test_cost_table_as_text():
-    text = render.to_markdown(cost_table(cost_exhibit(), cost_metrics(THREE)))
-    lines = [line.split("|") for line in text.splitlines() if line.startswith("| FedEM")]
-    assert [cell.strip() for cell in lines[0][1:-1]] == [
-        *("FedEM", "27.3 M", "27.3 M", "2.19 G", "3.00×", "500", "1.00×"),
-        *("140 M", "4.03×", "702 G", "4.03×"),
-    ]
-    assert "Scale demo" in text and "no elementwise work" in text and "Percent" not in text
-    assert r"$\times$" in render.to_latex(cost_table(cost_exhibit(), cost_metrics(THREE)))
-
-
 def test_without_fedavg_there_are_no_factors_and_no_columns_for_them():
     numbers = cost_table(cost_exhibit(["fedem", "local"]), cost_metrics(THREE)).numbers
     assert numbers.filter(like="_ratio").isna().all(axis=None)
@@ -370,25 +320,6 @@ def test_a_run_that_was_not_measured_is_named():
     absent = (tidy["label"] == "local") & (tidy["metric"] == "flops") & (tidy["seed"] == 2)
     with pytest.raises(DataError, match="needs flops of the run emnist/local with seed 2"):
         cost_table(cost_exhibit(), tidy[~absent])
-
-
-def test_cost_table_shows_the_personal_stage_where_it_is_asked_for():
-    tidy = cost_metrics(THREE)
-    about = tidy[(tidy["label"] == "fedem") & (tidy["metric"] == "examples")]
-    own = [
-        about.assign(metric=f"personal_{x}", value=v)
-        for x, v in (("examples", 4e3), ("flops", 8e9))
-    ]
-    tidy = pd.concat([tidy, *own])
-    text = render.to_markdown(
-        made_up.build("cost", cost_exhibit(), tidy, None, None, personal=True)
-    )
-    cells = {
-        row.split("|")[1].strip(): row.split("|")[-3:-1] for row in text.splitlines() if "|" in row
-    }
-    assert [cell.strip() for cell in cells["FedEM"]] == ["4.00 k", "8.00 G"]
-    assert [cell.strip() for cell in cells["Local"]] == [render.ABSENT] * 2
-    assert "Personal stage" not in render.to_markdown(cost_table(cost_exhibit(), tidy))
 
 
 def test_text_of_quantities():
