@@ -42,8 +42,8 @@ def main() -> None:
         from fedlib.run import job
         from fedlib.run.checkpoint import Checkpoints
         from fedlib.run.evaluate import evaluate_state
-        from fedlib.run.operations import measured
-        from fedlib.run.predictions import summarised
+        from fedlib.run.operations import measure
+        from fedlib.run.predictions import summarise
         from fedlib.run.usage import Usage
 
         spent = Usage()
@@ -55,11 +55,11 @@ def main() -> None:
             state_file=args.state,
             history_file=args.history,
             settled=args.settled,
-            measure=measured,
+            measure=measure,
             spent=spent,
             report=lambda line: print(line, flush=True),
         )
-        result = summarised(result, spec.predictions)
+        result = summarise(result, spec.predictions)
         result.save(args.out)
         for view, scores in result.scores.items():
             accuracy = scores.correct[-1].sum() / max(scores.count.sum(), 1)

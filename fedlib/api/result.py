@@ -221,7 +221,7 @@ class Result(Accuracies):
                 f"{', '.join(ways) or 'none'}"
             )
         cohort = simulation.cohort(found, simulation.course.rounds)
-        ready = evaluate.prepared(method, self.state, cohort, group, only={protocol})
+        ready = evaluate.prepare(method, self.state, cohort, group, only={protocol})
         [(_, personal)] = ready
         return ClientModel(method, tree.take(personal, 0), simulation.data)
 

@@ -108,38 +108,38 @@ def final(
       predictions: whether to keep predictions for all test examples.
       settled: see `Method.settle`.
     """
-    found = Found(Progress(report))
+    tally = Tally(Progress(report))
     for group in GROUPS:
         everyone = cohort_of(group) if group in method.protocols else None
         if everyone is None:
             continue
         federation = everyone.data.federation
-        splits = asked(views, method, federation, group)
+        splits = scored_splits(views, method, federation, group)
         finalists = np.isin(everyone.host_ids, method.finalists(federation, group)).nonzero()[0]
         for protocols, cohort in (
             (method.protocols[group], everyone),
             (method.final_protocols.get(group, {}), everyone.some(finalists)),
         ):
             only = protocols.keys() & splits.keys()
-            for part in parts(cohort, method.personal_numbers()) if only else ():
-                done = partial(found.count, part)
-                ready = prepared(method, state, part, group, only, done, settled)
+            for part in split_cohort(cohort, method.personal_numbers()) if only else ():
+                done = partial(tally.count, part)
+                ready = prepare(method, state, part, group, only, done, settled)
                 for personals in in_sets(method, ready):
                     for protocol, personal in personals.items():
-                        found.measure(part, method.measure(protocol, personal, part))
+                        tally.measure(part, method.measure(protocol, personal, part))
                         if predictions and "test" in splits[protocol]:
                             view = View(group, protocol, "test")
-                            found.keep(view, predict(method, personal, part, "test"))
+                            tally.keep(view, predict(method, personal, part, "test"))
                     own = scored(method, personals, part, group, splits)
                     shared = scored_shared(method, personals, part, everyone, group, splits)
                     for view, scores in (*own, *shared):
-                        found.add(view, part, scores, cohort.size)
+                        tally.add(view, part, scores, cohort.size)
     seen = cohort_of("seen")
     diagnostics = contract.diagnostics(method, state, seen.data.federation.num_clients)
-    return found.result(seen.round, diagnostics | known(cohort_of))
+    return tally.result(seen.round, diagnostics | client_facts(cohort_of))
 
 
-def prepared(
+def prepare(
     method: Method,
     state: Any,
     cohort: Cohort,
@@ -159,7 +159,7 @@ def prepared(
 
     def each(protocols: dict[str, str], state: Any) -> Iterator[tuple[str, Any]]:
         wanted = {p: way for p, way in protocols.items() if only is None or p in only}
-        for protocol, personal in scoring.prepared(method, state, cohort, wanted):
+        for protocol, personal in scoring.prepare(method, state, cohort, wanted):
             done(protocol)
             yield protocol, personal
 
@@ -172,7 +172,7 @@ def prepared(
         yield from each(later, common)
 
 
-def asked(
+def scored_splits(
     views: Iterable[Sequence[str]], method: Method, federation: Federation, group: str
 ) -> dict[str, list[str]]:
     """The splits on which each protocol of a group is scored at the end, by protocol."""
@@ -195,7 +195,7 @@ def asked(
 
 
 @dataclass
-class Found:
+class Tally:
     """The results of a final evaluation so far.
 
     Attributes:
@@ -261,14 +261,14 @@ class Found:
         )
 
 
-def parts(cohort: Cohort, numbers: int) -> list[Cohort]:
+def split_cohort(cohort: Cohort, numbers: int) -> list[Cohort]:
     """`cohort` in parts, in order; `numbers` for each client of a part fit into `FINAL_BYTES`."""
     size = max(1, FINAL_BYTES // (cohort.task.dtype.itemsize * numbers)) if numbers else cohort.size
     positions = np.arange(cohort.size)
     return [cohort.some(positions[i : i + size]) for i in range(0, cohort.size, size)]
 
 
-def known(cohort_of: CohortOf) -> dict[str, np.ndarray]:
+def client_facts(cohort_of: CohortOf) -> dict[str, np.ndarray]:
     """Cluster, best possible accuracy and name of each client [num_clients], if they are known."""
     federation = cohort_of("seen").data.federation
     found = {"cluster": federation.cluster, OPTIMUM: federation.optimum}
@@ -311,7 +311,7 @@ def evaluate_state(
     state = restore(simulation.init(), tensors)
     common = None
     if settled:
-        common, sha256 = settled_state(simulation, spec, history, *settled)
+        common, sha256 = load_settled(simulation, spec, history, *settled)
         provenance = provenance | {"settled_sha256": sha256}
     result = final(
         simulation.method,
@@ -347,7 +347,7 @@ def _history(file: Path, spec: RunSpec, provenance: dict) -> RunResult:
     return history
 
 
-def settled_state(
+def load_settled(
     simulation: Simulation, spec: RunSpec, own: RunResult, state_file: Path, history_file: Path
 ) -> tuple[Any, str]:
     """(state, its checksum) of a run on the same shards that did the work of settling `spec`.

@@ -34,7 +34,7 @@ from fedlib.engine.waves import Work
 from fedlib.errors import DataError
 from fedlib.federation import CLIENTS, GROUPS
 from fedlib.results import RunResult
-from fedlib.run.evaluate import EXAMPLES_OF, prepared
+from fedlib.run.evaluate import EXAMPLES_OF, prepare
 from fedlib.run.simulate import Simulation
 
 MEASURED = 2  # most clients in the measured cohort; a graph needs more than one
@@ -94,7 +94,7 @@ def _of_a_round(few: Simulation, state: Any) -> float:
     )
 
 
-def measured(simulation: Simulation, state: Any, evaluation: RunResult) -> dict[str, float]:
+def measure(simulation: Simulation, state: Any, evaluation: RunResult) -> dict[str, float]:
     """The cost that an evaluation stores among its diagnostics, by name.
 
     Args:
@@ -125,7 +125,7 @@ def flops_of_preparing(
     Args:
       simulation: of a method whose clients stop soon, see `Method.briefly`.
       state: of the evaluation.
-      names: of protocols, and "settle"; see `fedlib.run.evaluate.prepared`.
+      names: of protocols, and "settle"; see `fedlib.run.evaluate.prepare`.
     """
     counting = CountingSteps()
     run = replace(simulation, executor=counting)
@@ -135,7 +135,7 @@ def flops_of_preparing(
         cohort = run.cohort(_smallest(run, finalists, 1), run.course.rounds)
         if cohort.size:
             done = partial(_note, flops, examples, counting, cohort)
-            for _ in prepared(run.method, state, cohort, group, names, done):
+            for _ in prepare(run.method, state, cohort, group, names, done):
                 pass
     return {name: flops[name] / number for name, number in examples.items() if number}
 

@@ -17,7 +17,7 @@ BINS = 15  # of the calibration error
 DRAWS = 100  # of right and wrong predictions, for its value by chance
 
 
-def summarised(evaluation: RunResult, names: Collection[str]) -> RunResult:
+def summarise(evaluation: RunResult, names: Collection[str]) -> RunResult:
     """The evaluation, with metrics among its diagnostics in place of its predictions.
 
     A metric of a view has a name such as "ece:seen:default", [1]. With "brier", the mean score of

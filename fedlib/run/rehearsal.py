@@ -128,7 +128,7 @@ def _round_and_evaluation(few: Simulation, cohort: Cohort, name: str) -> dict[st
     contract.diagnostics(method, after, few.federation.num_clients)
     contract.by_round(method, after)
     found = checkpoint.flatten(after)
-    for way, personal in scoring.prepared(method, after, cohort, method.protocols.get("seen", {})):
+    for way, personal in scoring.prepare(method, after, cohort, method.protocols.get("seen", {})):
         found[f"prediction ({way})"] = cohort.score(predict, personal, split="train")
     return found
 

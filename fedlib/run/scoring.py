@@ -103,12 +103,12 @@ def during_training(
             state = method.observe(state, seeing, group)
         protocols = method.protocols[group]
         splits = dict.fromkeys(protocols, held_out(cohort.data.federation, group))
-        for personals in in_sets(method, prepared(method, state, seeing, protocols)):
+        for personals in in_sets(method, prepare(method, state, seeing, protocols)):
             found |= scored(method, personals, cohort, group, splits)
     return state, found
 
 
-def prepared(
+def prepare(
     method: Method, state: Any, cohort: Cohort, protocols: Mapping[str, str]
 ) -> Iterator[tuple[str, Any]]:
     """(protocol, clients of `cohort` prepared for it), one after the other.

@@ -61,7 +61,7 @@ def tune(
       code: digest of the code.
       report, stop: as in `Simulation.run`.
     """
-    federation = without_test(job.federation(args, spec))
+    federation = drop_test(job.federation(args, spec))
     stamp = job.stamp(args, spec, code)
     memory = Memory(args.checkpoints / "finished.json", stamp)
 
@@ -95,7 +95,7 @@ class Trial(NamedTuple):
     accuracy: dict[int, float | None]
 
 
-def space_of(spec: RunSpec) -> dict[str, Tried]:
+def tuning_space(spec: RunSpec) -> dict[str, Tried]:
     """The tuned values of a run, by entry and name, the rate first.
 
     Args:
@@ -120,11 +120,11 @@ def points(count: int, seed: int) -> np.ndarray:
 
 
 def settings(spec: RunSpec) -> list[dict[str, Any]]:
-    """The values of each trial of a run, the declared ones first; `spec` as in `space_of`.
+    """The values of each trial of a run, the declared ones first; `spec` as in `tuning_space`.
 
     Only the declared ones, if there is nothing to tune.
     """
-    space, method = space_of(spec), methods.load(spec.method)
+    space, method = tuning_space(spec), methods.load(spec.method)
 
     def declared(where: str) -> Any:
         entry, name = where.split(".")
@@ -140,7 +140,7 @@ def settings(spec: RunSpec) -> list[dict[str, Any]]:
     ]
 
 
-def without_test(federation: Federation) -> Federation:
+def drop_test(federation: Federation) -> Federation:
     """The federation for tuning: without test examples and the truth."""
     nobody = Split.from_lists([[] for _ in range(federation.num_clients)])
     return replace(federation, test=nobody, truth=None)
@@ -197,7 +197,7 @@ class Tuner:
 
     Attributes:
       spec: of the run, with "tuning".
-      build: makes the simulation of a specification, on a federation `without_test`.
+      build: makes the simulation of a specification, on a federation `drop_test`.
       memory: of finished trials.
       checkpoints: of the current trial, by its name; None keeps none.
       report, stop: as in `Simulation.run`.
@@ -267,8 +267,8 @@ def best(trials: Sequence[Trial], rounds: int) -> list[int]:
 
 
 def record(spec: RunSpec, trials: Sequence[Trial]) -> dict:
-    """The record of a tuning, JSON-able; `spec` as in `space_of`."""
-    space = space_of(spec)
+    """The record of a tuning, JSON-able; `spec` as in `tuning_space`."""
+    space = tuning_space(spec)
     chosen = best(trials, spec.rounds)[0]
     values = trials[chosen].values
     return {

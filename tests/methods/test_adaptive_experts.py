@@ -72,7 +72,7 @@ def trained(method, federation, executor="loop", rounds=2):
 
 
 def all_finals(method, state, cohort, group="seen"):
-    return dict(evaluate.prepared(method, state, cohort, group))
+    return dict(evaluate.prepare(method, state, cohort, group))
 
 
 # -- by hand -------------------------------------------------------------------------------
@@ -426,7 +426,7 @@ def test_a_final_evaluation_is_the_same_in_parts(monkeypatch):
     size = 8 * method.personal_numbers()  # float64
     monkeypatch.setattr(evaluate, "FINAL_BYTES", clients * size + size // 2)
     everyone = run.everyone("seen", 2)
-    sizes = [part.size for part in evaluate.parts(everyone, method.personal_numbers())]
+    sizes = [part.size for part in evaluate.split_cohort(everyone, method.personal_numbers())]
     assert sizes == [3, 1]
     lines = []
     monkeypatch.setattr(progress, "SECONDS", 0.0)

@@ -69,7 +69,7 @@ def test_without_any_prototype_all_classes_are_alike():
 def test_clients_predict_with_their_classifier_or_with_all_prototypes(setting):
     method, state, _ = train("fedproto", setting)
     cohort = cohort_of(DEEP, toy_federation())
-    prepared = dict(evaluate.prepared(method, state, cohort, "seen"))
+    prepared = dict(evaluate.prepare(method, state, cohort, "seen"))
     assert sorted(prepared) == ["default", "nearest"]
     found = {name: cohort.score(method.predict, p, split="test") for name, p in prepared.items()}
     hand = Clients(setting)
@@ -89,7 +89,7 @@ def test_clients_predict_with_their_classifier_or_with_all_prototypes(setting):
 def test_clients_of_fedgh_predict_with_their_header_or_with_the_global_one(setting):
     method, state, _ = train("fedgh", setting, rounds=[[0, 2]])
     cohort = cohort_of(DEEP, toy_federation())
-    prepared = dict(evaluate.prepared(method, state, cohort, "seen"))
+    prepared = dict(evaluate.prepare(method, state, cohort, "seen"))
     assert sorted(prepared) == ["aggregated", "default"]
     for client in range(3):
         header, own = state.header["head.weight"], state.models[client]["head.weight"]

@@ -120,7 +120,7 @@ def test_an_evaluation_with_given_local_experts_trains_none_and_has_the_same_bit
 
     monkeypatch.setattr(early_stopping, "fit", noted)
     # What an example costs is measured by training: with a client of each group, for an epoch.
-    monkeypatch.setattr("fedlib.run.operations.measured", lambda *args: {})
+    monkeypatch.setattr("fedlib.run.operations.measure", lambda *args: {})
     found = evaluated(call, folder, tmp_path / "out.h5", *settled(folder))
     assert set(streams) == {"finetune", "mixture"}
     flops = {name for name in alone.diagnostics if name.startswith("flops")}

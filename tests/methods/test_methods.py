@@ -53,7 +53,7 @@ def prepared(method, state, federation, group, executor="loop"):
     """Every protocol of a group and its clients' predictors, after one evaluation."""
     cohort = cohort_of(method.task, federation, federation.ids(group), executor=executor, round=2)
     state = method.observe(state, cohort, group)
-    return dict(evaluate.prepared(method, state, cohort, group))
+    return dict(evaluate.prepare(method, state, cohort, group))
 
 
 def predictions(method, state, federation, group, predict=None):

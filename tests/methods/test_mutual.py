@@ -28,7 +28,7 @@ from fedlib.engine.solvers import SGD
 from fedlib.methods.fedkd import compressed, recovered
 from fedlib.methods.parts import holdout
 from fedlib.run import operations
-from fedlib.run.evaluate import prepared
+from fedlib.run.evaluate import prepare
 
 SIZES = (7, 12, 6, 10, 11)  # the last is unseen
 SEEN = range(4)
@@ -316,7 +316,7 @@ def test_unseen_clients_predict_with_the_servers_model_and_aggregated_uses_it(na
     state, _ = run(method, federation)
     for group, protocols in (("seen", {"default", "aggregated"}), ("unseen", {"default"})):
         cohort = cohort_of(SMALL, federation, federation.ids(group), round=ROUNDS)
-        found = dict(prepared(method, state, cohort, group))
+        found = dict(prepare(method, state, cohort, group))
         assert found.keys() == protocols
         if group == "unseen" or name != "fedapen":
             last = found["default" if group == "unseen" else "aggregated"]

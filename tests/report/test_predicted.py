@@ -99,7 +99,7 @@ def test_every_metric_that_exhibits_can_name_is_there():
 def test_a_client_has_the_brier_score_of_its_own_examples():
     scores = {SEEN: made_up.scores([[1.0, 0.0, 0.0]], count=[1, 0, 2])}
     made = {SEEN: of_probabilities([[0.9, 0.1], [0.5, 0.5], [1.0, 1e-9]], [0, 1, 1])}
-    final = predictions.summarised(result(scores, predictions=made), ["brier"])
+    final = predictions.summarise(result(scores, predictions=made), ["brier"])
     rows = metrics.client_rows(result(scores), final)
     found = {at: rows[rows["at"] == at]["brier"].to_numpy() for at in ("last", "best")}
     assert found["last"] == pytest.approx([0.02, np.nan, (0.5 + 2) / 2], nan_ok=True)
@@ -111,8 +111,8 @@ def test_an_evaluation_stores_the_metrics_it_is_asked_for_and_no_predictions():
     scores = {SEEN: made_up.scores([[0.5]], count=[2])}
     made = {SEEN: of_probabilities([[0.9, 0.1], [0.8, 0.2]], [0, 1])}
     final = result(scores, rounds=(3,), predictions=made)
-    short = predictions.summarised(final, ["auc", "macro_f1"])
-    assert short.predictions == {} and predictions.summarised(final, []).diagnostics == {}
+    short = predictions.summarise(final, ["auc", "macro_f1"])
+    assert short.predictions == {} and predictions.summarise(final, []).diagnostics == {}
     rows = metrics.run_rows(history, short)
     mine = rows[rows["metric"].isin(OF_PREDICTIONS)]
     assert {*mine["metric"]} == {"auc", "macro_f1"}

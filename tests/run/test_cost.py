@@ -151,7 +151,7 @@ def test_an_evaluation_stores_what_was_measured(tmp_path):
     checkpoints = Checkpoints(tmp_path / "checkpoints", {}, every=60)
     train(run, declared, {}, **files, checkpoints=checkpoints, report=lambda line: None)
     asked = replace(declared, views=[], predictions=[])
-    evaluate_state(run, asked, {}, **files, measure=operations.measured).save(
+    evaluate_state(run, asked, {}, **files, measure=operations.measure).save(
         tmp_path / "evaluation.h5"
     )
     stored = RunResult.load(tmp_path / "evaluation.h5").diagnostics
@@ -187,7 +187,7 @@ def test_the_personal_stage_costs_its_examples_times_what_was_measured_of_one_cl
     trained = {n.removeprefix("examples_"): a.tolist() for n, a in found.diagnostics.items()
                if n.startswith("examples_")}  # fmt: skip
     assert trained == {name: [number] for name, number in examples.items()}
-    measured = operations.measured(run, state, found)
+    measured = operations.measure(run, state, found)
     forward, of_gate = FEATURES * CLASSES, FEATURES * 3
     flops = {"settle": 4 * forward, "finetuned": 4 * forward, "moe": 4 * of_gate + 3 * 2 * forward}
     assert {name: measured[f"flops_per_example_{name}"] for name in flops} == flops

@@ -69,7 +69,7 @@ def found(folder):
 
 def trained(spec, whole=True):
     """The record of an ordinary training."""
-    data = federation() if whole else tune.without_test(federation())
+    data = federation() if whole else tune.drop_test(federation())
     _, result = build_simulation(spec, data).run(report=lambda line: None)
     return result
 
@@ -159,7 +159,7 @@ def test_the_choice_is_that_of_a_loop_of_ordinary_trainings(folder):
 
 
 def test_nothing_of_a_trial_can_see_a_test_example():
-    seen = tune.without_test(federation())
+    seen = tune.drop_test(federation())
     assert not seen.test.sizes.any() and seen.truth is None
     assert {view.split for view in trained(TUNED.set({}), whole=False).scores} == {"val"}
 
