@@ -108,6 +108,12 @@ def test_what_is_fixed_is_not_tried():
     assert tune.settings(replace(fixed, method="fedavg", params={})) == [{}]
 
 
+def test_several_values_of_one_entry_are_all_set():
+    ran = TUNED.set({"local.lr": 0.3, "local.momentum": 0.1, "params.num_experts": 5})
+    assert ran.local == TUNED.local | {"lr": 0.3, "momentum": 0.1}
+    assert ran.params == {"num_experts": 5} and ran.tuning is None
+
+
 def test_ranges_are_gone_through_evenly_and_their_outer_tenths_are_edges():
     tried = LogUniform(1e-2, 1)
     assert [tried.at(x) for x in (0, 0.5, 1)] == [0.01, 0.1, 1.0]
@@ -159,7 +165,9 @@ def test_the_choice_is_that_of_a_loop_of_ordinary_trainings(folder):
 
 
 def test_nothing_of_a_trial_can_see_a_test_example():
-    seen = tune.drop_test(federation())
+    known = federation()
+    known = replace(known, truth=np.full((len(known.x), 3), 1 / 3, np.float32))
+    seen = tune.drop_test(known)
     assert not seen.test.sizes.any() and seen.truth is None
     assert {view.split for view in trained(TUNED.set({}), whole=False).scores} == {"val"}
 

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -91,6 +92,12 @@ def test_sizes_that_the_data_decide_may_be_left_out():
     own = {"method": "fedgh", "modules": {"large": large}, "params": {}}
     method = build(run(**left, **own).spec(0))
     assert {task.num_outputs for task in (method.task, *method.large)} == {3}
+
+
+def test_a_trial_of_a_tuning_that_cannot_be_built_is_refused():
+    tuning = {"trials": 2, "rates": [0.1, float("inf")]}
+    with pytest.raises(ValueError, match="lr must be a finite number"):
+        build(replace(run().spec(0), tuning=tuning))
 
 
 def test_a_complaint_names_all_that_share_it_and_nothing_wrong_is_remembered(plan, answers):
