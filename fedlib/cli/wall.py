@@ -85,9 +85,8 @@ def curves(plan: Plan, name: str, folder: Path) -> pd.DataFrame:
     titles = {run.label: run.title for run in plan.papers[name].runs}
     file = Path(plan.path("published", paper=name))
     places = sorted((folder / name).rglob(packs.FOLDER))
-    found = [pairs.distances(pack, file) for pack in places]
-    every = pd.concat([pd.DataFrame(columns=["nearest"]), *found], ignore_index=True)
-    return every.assign(nearest=every["nearest"].replace(titles), paper=plan.papers[name].title)
+    found = pairs.distances(places, file)
+    return found.assign(nearest=found["nearest"].replace(titles))
 
 
 def costs_of(plan: Plan, file: Path) -> pd.DataFrame:

@@ -252,7 +252,8 @@ def test_a_published_curve_is_thin_and_its_distance_and_the_nearest_one_are_told
     assert [x.get_xdata()[-1] for x in thin] == [30]  # our last round
     assert thin[0].get_color() == style.METHODS["pfedmm"].color
     assert texts(figure)[-2:] == ["published curve", "published end"]
-    assert "(that of FedEM 0.0)" in footer(figure) and "pFedMM 1.0." in footer(figure)
+    told = footer(figure)
+    assert "EMNIST: Local" in told and "(that of FedEM 0.0)" in told and "pFedMM 1.0." in told
     worst = replace(given, exhibit=replace(given.exhibit, params={"metric": "bottom10"}))
     assert accuracy_over_rounds.distances(worst).empty
 

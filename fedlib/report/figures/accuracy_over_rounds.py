@@ -27,7 +27,7 @@ MARKS_NOTE = "What is published is read off the paper's figure, straight where c
 CHOSEN_NOTE = "Star: the round whose model validation chose, of each seed."
 POINTS = ["federation", "label", "title", "column"]
 POINTS += ["published", printed.ROW, "reproduced", "difference", "seeds"]
-FAR = ["federation", "label", "title", "rounds", "rms", "nearest", "nearest_rms"]
+FAR = ["data", "label", "title", "rounds", "rms", "nearest", "nearest_rms"]
 
 
 def draw(given: Inputs) -> Figure:
@@ -117,7 +117,7 @@ def distances(given: Inputs) -> pd.DataFrame:
         if run.label in rms:
             nearest = min(rms, key=rms.__getitem__)
             own = len(off[run.label]), rms[run.label]
-            about = federation.name, run.label, run.title
+            about = federation.title, run.label, run.title
             rows.append((*about, *own, nearest, rms[nearest]))
     return pd.DataFrame(rows, columns=FAR)
 
@@ -131,17 +131,19 @@ def _theirs(given: Inputs, federation: Data) -> dict[str, pd.Series]:
 
 
 def _far_note(far: pd.DataFrame) -> str:
-    """A sentence about `distances`; "" without any."""
-    titles = dict(zip(far["label"], far["title"], strict=True))
-    parts = []
-    for row in far.to_dict("records"):
-        text = f"{row['title']} {canvas.number(100 * row['rms'], '.1f')}"
-        if row["rms"] - row["nearest_rms"] > MUCH:
-            nearest = titles.get(row["nearest"], row["nearest"])
-            text += f" (that of {nearest} {canvas.number(100 * row['nearest_rms'], '.1f')})"
-        parts.append(text)
+    """A sentence about `distances`, data set by data set; "" without any."""
+    titles, parts = dict(zip(far["label"], far["title"], strict=True)), []
+    for data, mine in far.groupby("data", sort=False):
+        texts = []
+        for row in mine.to_dict("records"):
+            texts.append(f"{row['title']} {canvas.number(100 * row['rms'], '.1f')}")
+            if row["rms"] - row["nearest_rms"] > MUCH:
+                nearest = titles.get(row["nearest"], row["nearest"])
+                off = canvas.number(100 * row["nearest_rms"], ".1f")
+                texts[-1] += f" (that of {nearest} {off})"
+        parts.append(f"{data}: {', '.join(texts)}")
     about = f"Distance of published curves from round {STEEP} on, root mean square, points: "
-    return f"{about}{', '.join(parts)}." if parts else ""
+    return f"{about}{'; '.join(parts)}." if parts else ""
 
 
 def _notes(

@@ -115,16 +115,16 @@ def exchanged(numbers: pd.DataFrame) -> pd.DataFrame:
     return both.assign(as_printed=both["difference"], difference=off)
 
 
-def distances(pack: Path, file: Path) -> pd.DataFrame:
-    """How far published curves are from ours in a pack, see `accuracy_over_rounds.distances`."""
-    *frames, every = packs.read(pack, file.parent.name)
-    found = []
-    for stage, spec, has_published in every:
-        if has_published and spec["kind"] == "accuracy_over_rounds" and stage == "figure":
-            titles = {one["name"]: one["title"] for one in spec["federations"]}
-            far = accuracy_over_rounds.distances(FigureInputs.read(spec, *frames, file))
-            found.append(far.assign(data=far["federation"].map(titles)))
-    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+def distances(places: Iterable[Path], file: Path) -> pd.DataFrame:
+    """How far published curves are from ours in packs, see `accuracy_over_rounds.distances`."""
+    found = [pd.DataFrame(columns=accuracy_over_rounds.FAR)]
+    for pack in places:
+        *frames, every = packs.read(pack, file.parent.name)
+        for one in every:
+            if one.published and one.spec["kind"] == "accuracy_over_rounds":
+                given = FigureInputs.read(one.spec, *frames, file)
+                found.append(accuracy_over_rounds.distances(given))
+    return pd.concat(found, ignore_index=True)
 
 
 def made(pack: Path) -> dict[tuple[str, ...], tuple[str, float]]:
