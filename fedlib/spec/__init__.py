@@ -1,8 +1,8 @@
 """Declarations of papers: federations, runs, tables and figures. Plain data, no behaviour.
 
 Every declaration becomes canonical JSON, the input of a job; when it changes, the job runs again.
-So a field that changes a result belongs in `spec()`, and a field that is only shown (a title, a
-note) must stay out of it.
+So a field that changes a result belongs in `spec()` or, for runs, in `fedlib.run_spec.Recipe`, and
+a field that is only shown (a title, a note) must stay out of it.
 """
 
 from dataclasses import dataclass
