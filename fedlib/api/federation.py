@@ -76,14 +76,7 @@ class Federation(federation.Federation):
         if len({*sizes.values()}) > 1:
             counts = ", ".join(f"{name} of {size}" for name, size in sizes.items())
             raise ConfigError(f"each part must be of the same clients, got {counts} clients")
-        if not isinstance(unseen, Collection) or not all(map(_is_whole, unseen)):
-            raise ConfigError("unseen must be positions of clients in train, such as [3, 7]")
-        strange = sorted({*unseen} - {*range(len(train))})
-        if strange or len({*unseen}) == len(train):
-            raise ConfigError(
-                f"unseen must be some of the clients 0 to {len(train) - 1}, and not all, got "
-                f"{[*unseen]}"
-            )
+        _check_unseen(unseen, len(train))
         contents = [
             _content(f"{name} data of client {client}", *pair, only=client, signals=signals)
             for name, pairs in parts.items()
@@ -231,10 +224,7 @@ def partition(
     dealer = _dealer(kind, parameters, divides=test is None or parameters.get("join_test", False))
     seed = _python(seed)
     check_seed(seed)
-    if test is not None and not (isinstance(test, Sequence) and len(test) in (2, 3)):
-        raise ConfigError(
-            f"test must be (inputs, labels) or (inputs, labels, clients), got {_kind(test)}"
-        )
+    _check_test(test)
     if "owner" not in dealer.needs and (client is not None or len(test or ()) == 3):
         raise ConfigError(f"partition {kind} deals regardless of clients; leave client out")
     contents = [_content("the data", x, y, client, signals=signals)]
@@ -284,6 +274,26 @@ def _check_pairs(name: str, pairs: Any) -> None:
                 f"{name} data of client {client}: expected a pair (inputs, labels), got "
                 f"{_kind(pair)}"
             )
+
+
+def _check_test(test: Any) -> None:
+    """Raises ConfigError unless this is None or the arrays of a test part."""
+    if test is not None and not (isinstance(test, Sequence) and len(test) in (2, 3)):
+        raise ConfigError(
+            f"test must be (inputs, labels) or (inputs, labels, clients), got {_kind(test)}"
+        )
+
+
+def _check_unseen(unseen: Any, num_clients: int) -> None:
+    """Raises ConfigError unless these are positions of clients, and not of all."""
+    if not isinstance(unseen, Collection) or not all(map(_is_whole, unseen)):
+        raise ConfigError("unseen must be positions of clients in train, such as [3, 7]")
+    strange = sorted({*unseen} - {*range(num_clients)})
+    if strange or len({*unseen}) == num_clients:
+        raise ConfigError(
+            f"unseen must be some of the clients 0 to {num_clients - 1}, and not all, got "
+            f"{[*unseen]}"
+        )
 
 
 def _is_whole(value: Any) -> bool:

@@ -101,8 +101,7 @@ def simulate(
     """
     _check_federation(federation)
     _check_solver(local)
-    if progress is not None and not callable(progress):
-        raise ConfigError(f"progress must be a function, such as print, or None, got {progress!r}")
+    report = _reporter(progress)
     known = {"rounds": rounds, "seed": seed, "evaluate_every": evaluate_every}
     run = _course({**known, "rate": rate}, {} if course is None else course)
     executor = typed("executor", executor, str)
@@ -115,12 +114,9 @@ def simulate(
             made = _made(kind, {"task": task, "local": local, **more}, federation, settings)
             data = DeviceData(federation, task.dtype, task.device)
             simulation = Simulation(made, data, run, choose(executor, tasks_of(made)))
-        report = progress or (lambda line: None)
         if first is not None:
             report("starts from the weights of the model that was given")
-        simulation = agreement.tried(simulation, report)
-        if not kind.__module__.startswith("fedlib."):
-            rehearsal.check(simulation)
+        simulation = _tried(simulation, report)
         return Result(*following.run(simulation, callbacks, checkpoint, report))
 
 
@@ -253,6 +249,21 @@ def _course(known: Mapping, more: Mapping) -> Course:
     more = typed("course", more, Mapping)
     _check_names("course", more, {x.name for x in fields(Course)} - known.keys())
     return Course(**known, **more)
+
+
+def _reporter(progress: Any) -> Callable[[str], None]:
+    """The function that is called with lines; raises ConfigError for something else."""
+    if progress is not None and not callable(progress):
+        raise ConfigError(f"progress must be a function, such as print, or None, got {progress!r}")
+    return progress or (lambda line: None)
+
+
+def _tried(simulation: Simulation, report: Callable[[str], None]) -> Simulation:
+    """The simulation, whose model and, if it is a user's, method do what they should."""
+    simulation = agreement.tried(simulation, report)
+    if not type(simulation.method).__module__.startswith("fedlib."):
+        rehearsal.check(simulation)
+    return simulation
 
 
 def _first_seed(start: str, model: Model, seed: int) -> int | None:
