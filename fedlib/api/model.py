@@ -108,7 +108,8 @@ def _check_weights(made: nn.Module, name: str) -> None:
     lazy = [path for path, x in made.named_parameters() if is_lazy(x)]
     if lazy:
         raise ConfigError(f"{name}: {lazy[0]} has no shape yet; run the model once first")
-    if not any(x.requires_grad for x in made.parameters()):
+    trained = [x.requires_grad for x in made.parameters()]
+    if trained and not any(trained):
         raise ConfigError(f"{name}: all of its parameters are frozen, so there is nothing to train")
     odd = [x.dtype for x in made.parameters() if x.dtype != torch.float32]
     if odd:

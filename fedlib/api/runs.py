@@ -114,9 +114,7 @@ def simulate(
             made = _made(kind, {"task": task, "local": local, **more}, federation, settings)
             data = DeviceData(federation, task.dtype, task.device)
             simulation = Simulation(made, data, run, choose(executor, tasks_of(made)))
-        if first is not None:
-            report("starts from the weights of the model that was given")
-        simulation = _tried(simulation, report)
+        simulation = _tried(simulation, report, first is not None)
         return Result(*following.run(simulation, callbacks, checkpoint, report))
 
 
@@ -258,8 +256,14 @@ def _reporter(progress: Any) -> Callable[[str], None]:
     return progress or (lambda line: None)
 
 
-def _tried(simulation: Simulation, report: Callable[[str], None]) -> Simulation:
-    """The simulation, whose model and, if it is a user's, method do what they should."""
+def _tried(simulation: Simulation, report: Callable[[str], None], given: bool) -> Simulation:
+    """The simulation, whose model and, if it is a user's, method do what they should.
+
+    Args:
+      given: whether a line is to say that it starts from weights of the user's.
+    """
+    if given:
+        report("starts from the weights of the model that was given")
     simulation = agreement.tried(simulation, report)
     if not type(simulation.method).__module__.startswith("fedlib."):
         rehearsal.check(simulation)
