@@ -7,7 +7,9 @@ people do most often; each but the first needs a package, which it imports when 
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -104,11 +106,8 @@ class TensorBoard:
     """
 
     def __init__(self, folder: str | Path, clients: bool = True):
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise _needs("TensorBoard", "tensorboard") from error
-        self._writer, self._clients = SummaryWriter(str(folder)), clients
+        package = _package("torch.utils.tensorboard", of=self)
+        self._writer, self._clients = package.SummaryWriter(str(folder)), clients
 
     def __call__(self, evaluation: Evaluation) -> None:
         """Write the numbers of an evaluation."""
@@ -127,11 +126,7 @@ class MLflow:
     """Logs to the active run of MLflow; needs the package mlflow."""
 
     def __init__(self):
-        try:
-            import mlflow
-        except ImportError as error:
-            raise _needs("MLflow", "mlflow") from error
-        self._log = mlflow.log_metrics
+        self._log = _package("mlflow", of=self).log_metrics
 
     def __call__(self, evaluation: Evaluation) -> None:
         """Log the numbers of an evaluation."""
@@ -146,11 +141,7 @@ class WandB:
     """
 
     def __init__(self, **settings: Any):
-        try:
-            import wandb  # pyrefly: ignore[missing-import]
-        except ImportError as error:
-            raise _needs("WandB", "wandb") from error
-        self._run = wandb.init(**settings)
+        self._run = _package("wandb", of=self).init(**settings)
 
     def __call__(self, evaluation: Evaluation) -> None:
         """Log the numbers of an evaluation."""
@@ -165,11 +156,7 @@ class ProgressBar:
     """A bar of tqdm, in notebooks, too; needs the package tqdm. Give `progress=None` with it."""
 
     def __init__(self):
-        try:
-            from tqdm.auto import tqdm
-        except ImportError as error:
-            raise _needs("ProgressBar", "tqdm") from error
-        self._make, self._bar = tqdm, None
+        self._make, self._bar = _package("tqdm.auto", of=self).tqdm, None
 
     def __call__(self, evaluation: Evaluation) -> None:
         """Move the bar, and show the accuracies."""
@@ -195,5 +182,13 @@ def unknown_view(view: View, known: Iterable[View]) -> ConfigError:
     return ConfigError(f"no accuracies of {'/'.join(view)}; there are {there}")
 
 
-def _needs(name: str, package: str) -> ConfigError:
-    return ConfigError(f"fedlib.callbacks.{name} needs {package}: pip install {package}")
+def _package(name: str, of: object) -> ModuleType:
+    """A package that only the callback `of` needs; raises ConfigError if it is not installed."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        package = name.removeprefix("torch.utils.").partition(".")[0]
+        kind = type(of).__name__
+        raise ConfigError(
+            f"fedlib.callbacks.{kind} needs {package}: pip install {package}"
+        ) from error
