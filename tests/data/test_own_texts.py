@@ -8,12 +8,13 @@ from torch import nn
 
 import fedlib
 from fedlib.data import own_texts
+from fedlib.data.examples import TEST, TRAIN
 from fedlib.data.sources import own
 from fedlib.errors import ConfigError, DataError
 from fedlib.models import transformer
 
 TEXTS = ["The sun is good", "a BAD day", "good, good Sun", "so bad"]
-TEXTS += ["Good day", "bad sun", "good", "bad"]
+TEXTS += ["Good day", "bad sun", "good news", "bad luck"]
 LABELS = [1, 0, 1, 0, 1, 0, 1, 0]
 CLIENTS = ["ann", "bob"] * 4
 
@@ -140,6 +141,10 @@ def test_a_csv_file_of_texts_is_read(tmp_path):
     examples = own.read(tmp_path, source="reviews", length=4, vocabulary=20)
     assert examples.x.shape == (8, 4) and examples.y.tolist() == LABELS
     assert examples.owner_name.tolist() == ["ann", "bob"]
+    # The fourth text of a client tests, and its words alone are no part of the vocabulary.
+    assert examples.part.tolist() == [TRAIN] * 6 + [TEST] * 2
+    training = {word.strip(",").lower() for text in TEXTS[:6] for word in text.split()}
+    assert examples.tokens.vocabulary == len(training | {"[PAD]", "[UNK]", ","})
     size = {"vocabulary": examples.tokens.vocabulary, "pad": 0, "max_length": 4}
     model = transformer.build(2, "bert-lite", **size).eval()
     assert model(torch.from_numpy(examples.x)).shape == (8, 2)
