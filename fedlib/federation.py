@@ -199,7 +199,7 @@ class Federation:
     @cached_property
     def digests(self) -> dict[str, str]:
         """SHA-256 of every array's content, which does not depend on the HDF5 library."""
-        return {name: _array_digest(array) for name, array in self._arrays().items()}
+        return {name: array_digest(array) for name, array in self._arrays().items()}
 
     def manifest(self) -> dict:
         """A description of the shards, for the workflow and for readers."""
@@ -388,7 +388,8 @@ def _tokens(stored: np.ndarray | None) -> Tokens | None:
     return None if stored is None else Tokens(*map(int, stored))
 
 
-def _array_digest(array: np.ndarray) -> str:
+def array_digest(array: np.ndarray) -> str:
+    """SHA-256 of an array's type, shape and content."""
     content = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
     content.update(np.ascontiguousarray(array).data)
     return content.hexdigest()

@@ -29,19 +29,15 @@ def arrays(data: Any, x: str, y: str, name: str) -> tuple[Any, np.ndarray]:
     batches = type(data).__name__ == "DataLoader"
     try:
         # PyTorch's map-style data sets need no end for `for`, but have a length.
-        given = (
-            data
-            if batches or not hasattr(data, "__len__")
-            else map(data.__getitem__, range(len(data)))
-        )
+        by_number = hasattr(data, "__len__") and not batches
+        given = map(data.__getitem__, range(len(data))) if by_number else data
         inputs, labels = zip(*given, strict=True)
     except (AttributeError, TypeError, ValueError):
         raise ConfigError(f"{name} must be {PAIRS}, got {type(data).__name__}") from None
     if batches:
         return _inputs(np.concatenate([*map(np.asarray, inputs)])), np.concatenate(labels)
-    return _inputs([x if isinstance(x, str) else np.asarray(x) for x in inputs]), np.array(
-        [*map(np.asarray, labels)]
-    )
+    inputs = [x if isinstance(x, str) else np.asarray(x) for x in inputs]
+    return _inputs(inputs), np.array([*map(np.asarray, labels)])
 
 
 def _inputs(values: Any) -> Any:

@@ -1,7 +1,6 @@
 """A run in memory, from its first round to its last: callbacks, checkpoints and Ctrl-C."""
 
 import contextlib
-import hashlib
 import signal
 import sys
 import threading
@@ -10,14 +9,15 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
 
 from fedlib import seals
 from fedlib.api.callbacks import Callback, Evaluation
+from fedlib.api.result import shares
 from fedlib.engine.task import Task
 from fedlib.errors import ConfigError
+from fedlib.federation import array_digest
 from fedlib.results import RunResult
 from fedlib.run import scoring
 from fedlib.run.checkpoint import Checkpoints, flatten
@@ -74,8 +74,9 @@ def _evaluation(simulation: Simulation, record: Record, at: int) -> Evaluation:
     for view, found in record.scores.items():
         scores = found[at]
         names = [federation.called[client] for client in federation.ids(view.group)]
-        shares = scores.correct / np.where(scores.count, scores.count, np.nan)
-        accuracies[view] = pd.Series(shares, pd.Index(names, name="client"), name="accuracy")
+        accuracies[view] = pd.Series(
+            shares(scores), pd.Index(names, name="client"), name="accuracy"
+        )
         pooled[view] = float(scores.correct.sum() / scores.count.sum())
     return Evaluation(
         round=number,
@@ -104,7 +105,7 @@ def _checkpoints(folder: str | Path, simulation: Simulation) -> Checkpoints:
     plain = {name: repr(x) for name, x in plain.items() if not _is_of_tasks(x)}
     stamp = {
         "federation": seals.spec_digest(simulation.federation.digests),
-        "begins": _digest(tensors | losses),
+        "begins": {name: array_digest(x) for name, x in (tensors | losses).items()},
         "method": f"{type(method).__module__}.{type(method).__qualname__}",
         "settings": plain | {"course": repr(replace(simulation.course, rounds=0))},
         "executor": simulation.executor.setting,
@@ -126,15 +127,6 @@ def _checkpoints(folder: str | Path, simulation: Simulation) -> Checkpoints:
 def _is_of_tasks(value: Any) -> bool:
     several = isinstance(value, tuple) and any(isinstance(x, Task) for x in value)
     return isinstance(value, Task) or several
-
-
-def _digest(arrays: dict[str, np.ndarray]) -> str:
-    """A digest of arrays and their names."""
-    found = hashlib.sha256()
-    for name, array in sorted(arrays.items()):
-        found.update(f"{name}{array.dtype.str}{array.shape}".encode())
-        found.update(np.ascontiguousarray(array).data)
-    return found.hexdigest()
 
 
 @contextlib.contextmanager

@@ -35,16 +35,16 @@ def builder(
     Args:
       model: a module, whose layers are drawn again by their own `reset_parameters`; or a function
         without arguments that returns a module, such as a class, whose values are used as they are.
-      given: seed of the run if a module's values are used as they are, too. With other seeds, which
-        are those of further experts, the head is drawn anew; equal experts would stay equal.
       inputs: [2, ...], two example inputs.
       name: of the model, for messages.
       logits: shape of its output for one input, [L] or, for sequences, [T, L]; for two classes
         one logit is enough. None for any shape.
+      given: seed of the run if a module's values are used as they are, too. With other seeds, which
+        are those of further experts, the head is drawn anew; equal experts would stay equal.
 
     Raises:
       ConfigError: if `model` is not such a module or function, cannot read the inputs, does not end
-        in a layer with weights, draws from PyTorch's global generator or has frozen weights.
+        in a layer with weights, draws from PyTorch's global generator or has frozen weights alone.
     """
     drawn = isinstance(model, nn.Module) and given is None
     fresh = _drawn_anew(model, name) if drawn else partial(_copied, model)

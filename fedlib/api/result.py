@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from fedlib.files import digest, folder_instead
 from fedlib.report.looks import METHODS
 from fedlib.results import RunResult, Scores, View
 from fedlib.run import evaluate
+from fedlib.run.scoring import ClientScores
 from fedlib.run.simulate import Simulation
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Accuracies:
         scores = self._scores(View(group, protocol, split))
         names = self._names(scores)
         rounds = pd.Index(self.history.round, name="round")
-        return pd.DataFrame(_shares(scores), rounds, pd.Index(names, name="client"))
+        return pd.DataFrame(shares(scores), rounds, pd.Index(names, name="client"))
 
     def pooled_accuracy(
         self, group: str = "seen", protocol: str = "default", split: str = "test"
@@ -187,7 +188,7 @@ class Result(Accuracies):
                     **view._asdict(),
                     "client": self._names(scores),
                     "examples": scores.count,
-                    "accuracy": _shares(scores)[-1],
+                    "accuracy": shares(scores)[-1],
                     "loss": scores.loss[-1],
                 }
             )
@@ -207,13 +208,11 @@ class Result(Accuracies):
           ConfigError: for an unknown client or protocol.
         """
         simulation, method = self.simulation, self.simulation.method
-        federation = simulation.federation
-        are_clients = np.flatnonzero(federation.group < len(CLIENTS))
-        known = [federation.called[c] for c in are_clients]
+        known = self._clients
         if not isinstance(client, str | Integral) or client not in known:
-            raise ConfigError(f"no client {client!r}; there are {str(known)[1:-1]}")
-        found = are_clients[[known.index(client)]]
-        group = GROUPS[federation.group[found[0]]]
+            raise ConfigError(f"no client {client!r}; there are {str([*known])[1:-1]}")
+        found = np.array([known[client]])
+        group = GROUPS[simulation.federation.group[found[0]]]
         ways = {**method.protocols.get(group, {}), **method.final_protocols.get(group, {})}
         if protocol not in ways:
             raise ConfigError(
@@ -242,31 +241,29 @@ class Result(Accuracies):
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise ConfigError(f"{folder} is there and not empty; give a new folder")
         inputs = self.simulation.federation.x[:2]
-        models = {client: self.client_model(client) for client in self._wanted(clients)}
+        wanted = self._clients if clients is None else clients
+        models = {client: self.client_model(client) for client in wanted}
         with folder_instead(folder) as made:
             predictors = []
             for number, (client, model) in enumerate(models.items()):
                 _export(model, torch.from_numpy(inputs), made / f"{number}.pt2", client)
                 predictors.append([client, [f"{number}.pt2", digest(made / f"{number}.pt2")]])
             kept = {"called": self.called, "title": self.title, "predictors": predictors}
-            plain = {x.name: getattr(self.history, x.name) for x in fields(RunResult)}
-            RunResult(**{**plain, "provenance": {**self.history.provenance, **kept}}).save(
-                made / HISTORY
-            )
+            provenance = {**self.history.provenance, **kept}
+            replace(self.history, provenance=provenance).save(made / HISTORY)
 
-    def _wanted(self, clients: Iterable[int | str] | None) -> list[int | str]:
-        """All clients if None."""
-        if clients is not None:
-            return [*clients]
+    @property
+    def _clients(self) -> dict[int | str, int]:
+        """Position in the federation of each client, by its name or number."""
         group = self.simulation.federation.group
-        return [x for x, g in zip(self.called, group, strict=True) if g < len(CLIENTS)]
+        return {self.called[c]: int(c) for c in np.flatnonzero(group < len(CLIENTS))}
 
     def _everyone(self, group: str) -> Any:
         return self.simulation.everyone(group, self.simulation.course.rounds)
 
 
-def _shares(scores: Scores) -> np.ndarray:
-    """Accuracy of each client at each evaluation, NaN without examples -> [T, C]"""
+def shares(scores: Scores | ClientScores) -> np.ndarray:
+    """Accuracy of each client, NaN without examples -> [T, C], or [C] of one evaluation"""
     return scores.correct / np.where(scores.count, scores.count, np.nan)
 
 
