@@ -93,13 +93,13 @@ def federation(item: Item, sizes: np.ndarray | None = None) -> Federation:
     """The clients of a work item, or of such sizes, all seen, with training examples alone."""
     x, y = item.data()
     sizes = item.sizes() if sizes is None else sizes
-    rows = np.arange(sizes.sum()) % len(x)
+    again = np.arange(sizes.sum()) % len(x)  # padded clients need more rows; each has one owner
     nothing = Split.from_lists([[]] * len(sizes))
     return Federation(
-        x=x,
-        y=y,
+        x=x[again],
+        y=y[again],
         num_classes=item.num_classes,
-        train=Split(rows, np.cumsum([0, *sizes])),
+        train=Split(np.arange(len(again)), np.cumsum([0, *sizes])),
         val=nothing,
         test=nothing,
         group=np.zeros(len(sizes), np.uint8),

@@ -98,8 +98,8 @@ def test_a_contender_trains_the_cohorts_of_the_item(contender, name):
 
 @pytest.mark.parametrize(("executor", "num_experts"), [("traced", 1), ("traced:onednn", 2)])
 def test_all_steps_are_recorded_before_the_clock_starts(executor, num_experts):
-    # With fewer clients than there are sizes of batches to record, four of each.
-    few = {"batch_size": 4, "num_clients": 12, "examples": 60, "cohort": 5}
+    # With fewer clients and examples than there are sizes of batches to record, four of each.
+    few = {"batch_size": 4, "num_clients": 12, "examples": 36, "cohort": 5}
     item = dataclasses.replace(ITEMS["W2b"], num_experts=num_experts, **few)
     simulation = ours.build(item, executor)
     ours.record(simulation, item)
