@@ -41,7 +41,7 @@ from fedlib.tree import Rows
 
 EXPLORATIONS = ("none", "eps", "eps_decay", "eps_decay_b", "eps_decay_k")
 CLUSTER_INITS = ("conv_only", "full")
-STOPS = ("never", "all")
+STOPS = ("never", "all", "each")
 
 
 class State(NamedTuple):
@@ -74,8 +74,9 @@ class IFCA(Method):
       cluster_init: "conv_only": models differ only in convolution weights (official code); "full":
         in all weights.
       stop: "never"; or "all": training ends when every model has failed `patience` checks in a row
-        (official code), and clients predict with each model at its best check. The paper also
-        describes, but does not use, stopping each model by itself.
+        (official code), and clients predict with each model at its best check; or "each": a model
+        that has failed `patience` checks is no longer sent, chosen or trained (Algorithm 1, lines
+        11 and 12, which the paper does not use for its results), and training ends with the last.
       stop_every: rounds between checks, at least 1; the first check is in the first round (official
         code: 10).
       patience: failed checks in a row, at least 1 (official code: 10). A model fails a check if its
@@ -173,14 +174,15 @@ class IFCA(Method):
         """Choose, train, average within clusters, check; no change after training has stopped."""
         if self.stopped(state):
             return state
-        choice = self.explore(cohort.broadcast(state.experts), cohort)
+        trained = self.trained(state)
+        choice = trained[self.explore(cohort.broadcast(tree.take(state.experts, trained)), cohort)]
         chosen = dict(zip(cohort.host_ids.tolist(), choice.tolist(), strict=True))
         experts = tree.unstack(state.experts)
         start = Rows(experts[number] for number in chosen.values())
 
-        def returns(part: Cohort, trained: Rows) -> list[Total]:
+        def returns(part: Cohort, models: Rows) -> list[Total]:
             own = np.array([chosen[client] for client in part.host_ids.tolist()])
-            return [part.total(trained, own == number) for number in range(self.num_experts)]
+            return [part.total(models, own == number) for number in range(self.num_experts)]
 
         sent, _ = cohort.fit(self.task.loss, start, local=self.solver, returns=returns)
         cohort.collect(sent[0])  # a client returns one model
@@ -201,7 +203,12 @@ class IFCA(Method):
 
     def stopped(self, state: State) -> bool:
         """Whether every model has lost its patience."""
-        return self.stop == "all" and bool((state.failed >= self.patience).all())
+        return self.stop != "never" and bool((state.failed >= self.patience).all())
+
+    def trained(self, state: State) -> Tensor:
+        """Numbers of the models that are still trained, ascending -> [U] int64"""
+        lost = state.failed >= self.patience if self.stop == "each" else state.failed < 0
+        return (~lost).nonzero().squeeze(1)
 
     def explore(self, experts: Params, cohort: Cohort) -> Tensor:
         """The model of `experts` [C, E, ...] that each client trains: its best, or any -> [C]"""

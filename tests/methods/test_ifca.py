@@ -240,6 +240,33 @@ def test_training_stops_after_ten_failed_checks_and_no_earlier():
     assert fails_on("all", 3, seldom=30) == fails_on("never", 1) == 200
 
 
+@executors
+def test_each_model_may_stop_by_itself_and_is_then_neither_sent_nor_chosen(executor):
+    federation = toy_federation()
+    method = make(3, stop="each", patience=2, exploration="eps", epsilon=1.0)
+    state = method.init(federation.num_clients, 0)._replace(failed=torch.tensor([0, 2, 1]))
+    cohort = cohort_of(method.task, federation, round=1, executor=executor)  # without a check
+    after = method.round(state, cohort)
+    # By hand: the loop of the others alone, which a federation of two models is.
+    two = replace(method, num_experts=2)
+    others = tree.take(state.experts, torch.tensor([0, 2]))
+    state_of_two = two.init(federation.num_clients, 0)._replace(experts=others)
+    expected = two.round(state_of_two, again := cohort_of(method.task, federation, round=1))
+    for mine, number in enumerate((0, 2)):
+        assert_params(tree.take(after.experts, number), tree.take(expected.experts, mine))
+    assert_params(tree.take(after.experts, 1), tree.take(state.experts, 1))
+    assert cohort.journal.down == again.journal.down > 0
+
+
+def test_with_each_model_stopping_by_itself_training_ends_with_the_last():
+    # Nobody chooses model 1 after round 0, which sets the best of both.
+    assert fails_on("each", 3) == fails_on("all", 3) == 31
+    method = make(2, stop="each", patience=1)
+    state = method.init(4, 0)._replace(failed=torch.tensor([1, 0]))
+    assert method.trained(state).tolist() == [1] and not method.stopped(state)
+    assert method.stopped(state._replace(failed=torch.tensor([1, 1])))
+
+
 def test_a_round_after_the_end_changes_and_costs_nothing():
     method, federation = make(3), toy_federation()
     state = method.init(federation.num_clients, 0)._replace(failed=torch.tensor([10, 12, 10]))
