@@ -40,6 +40,21 @@ def test_the_golden_gradient_of_the_table():
     close(slope, [[0.04968824, -0.04968824], [-0.16666667, 0.16666667]])
 
 
+def test_shares_of_labels_are_read_from_marginals():
+    # As many experts as labels: a system of equations with one answer.
+    phi, shares = (
+        matrix([[2, 0, -1], [0, 1, 0], [-1, 0, 2]]),
+        matrix([[0.7, 0.3, 0], [0.2, 0, 0.8]]),
+    )
+    read = variational.read_shares(variational.marginal(shares, phi), phi)
+    torch.testing.assert_close(read, shares, rtol=0, atol=1e-9)
+    # Two experts for three labels: (0.9 - t/2, 0.1 - t/2, t) for any t; t = 1/3 would be nearest to
+    # uniform shares, and 0.2 is the largest that leaves no share negative.
+    far = -torch.inf
+    read = variational.read_shares(matrix([0.9, 0.1]), matrix([[0, far], [far, 0], [0, 0]]))
+    close(read, [0.8, 0, 0.2])
+
+
 def test_the_divergence_is_a_double_sum_without_the_clients_who_did_not_move_a_tensor():
     draw = torch.Generator().manual_seed(0)
     shapes = {"conv": (4, 3, 2, 2), "bias": (4,), "scale": ()}
