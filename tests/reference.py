@@ -21,10 +21,12 @@ from torch.nn.functional import cross_entropy, nll_loss, softplus
 from fedlib import methods, tree
 from fedlib.engine.batches import draw_batches
 from fedlib.engine.schedules import Schedule
+from fedlib.engine.solvers import Adam
 from fedlib.methods.parts import server_mixture
 
 ROUNDS, EPOCHS = 3, 2
 SOLVER = sgd(epochs=EPOCHS, schedule=Schedule("multi_step", milestones=(3, 5), factor=0.1))
+ADAM = Adam(lr=0.01, batch_size=4, weight_decay=0.01, epochs=EPOCHS, schedule=SOLVER.schedule)
 
 
 class Batch(NamedTuple):
@@ -67,8 +69,11 @@ def values_of(module):
 
 def descent(parameters, solver):
     """PyTorch's optimiser and schedule that a solver stands for."""
-    settings = {"momentum": solver.momentum, "weight_decay": solver.weight_decay}
-    optimiser = torch.optim.SGD(parameters, lr=solver.lr, **settings)
+    settings = {"lr": solver.lr, "weight_decay": solver.weight_decay}
+    if isinstance(solver, Adam):
+        optimiser = torch.optim.Adam(parameters, **settings)
+    else:
+        optimiser = torch.optim.SGD(parameters, momentum=solver.momentum, **settings)
     schedule = solver.schedule
     milestones = schedule.milestones if schedule.kind == "multi_step" else ()
     return optimiser, torch.optim.lr_scheduler.MultiStepLR(optimiser, milestones, schedule.factor)
@@ -248,7 +253,7 @@ def assert_module(ours, module):
 
 def trained(name, task, federation, executor, **params):
     """A method and its state after the rounds."""
-    method = methods.load(name)(task=task, local=SOLVER, **params)
+    method = methods.load(name)(task=task, **{"local": SOLVER} | params)
     return method, run(method, federation, ROUNDS, executor=executor)
 
 

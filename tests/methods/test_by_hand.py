@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from reference import (
+    ADAM,
     EPOCHS,
     ROUNDS,
     SOLVER,
@@ -171,9 +172,10 @@ def test_before_fine_tuning_all_clients_have_the_model_of_fedavg():
 
 
 @executors
-def test_fedem(executor):
+@pytest.mark.parametrize("solver", [SOLVER, ADAM], ids=["sgd", "adam"])
+def test_fedem(executor, solver):
     federation, task, experts = toy_federation(), tiny_task(norm=True), 2
-    hand = Reference(federation)
+    hand = Reference(federation, solver=solver)
     shared = [task.init(expert_seed(0, e)) for e in range(experts)]
     nets = {c: [module_of(task, s) for s in shared] for c in hand.seen}
     solvers = {c: [hand.solvers_of(net) for net in own] for c, own in nets.items()}
@@ -198,7 +200,8 @@ def test_fedem(executor):
         shared[:] = [hand.average({c: nets[c][e] for c in ids}) for e in range(experts)]
 
     hand.rounds(client, server)
-    method, state = trained("fedem", task, federation, executor, num_experts=experts)
+    params = {"num_experts": experts, "local": solver}
+    method, state = trained("fedem", task, federation, executor, **params)
     for e in range(experts):
         assert_params(tree.take(state.experts, e), shared[e])
     for c in hand.seen:
@@ -215,7 +218,7 @@ class PFedMM(Reference):
     """Algorithm 1: a body and E heads a client, whose body's `private` entries are never loaded."""
 
     def __init__(self, federation, method, body, heads, private=()):
-        super().__init__(federation)
+        super().__init__(federation, solver=method.local)
         self.task, self.heads, self.method = method.task, heads, method
         self.own = {c: self.client_of({**body, **heads[0]}) for c in self.seen}
         self.body = {n: v for n, v in body.items() if n not in private}
@@ -226,7 +229,7 @@ class PFedMM(Reference):
         nets = [module_of(self.task, params) for _ in self.heads]
         for net in nets[1:]:
             net.body = nets[0].body
-        groups = [{"params": nets[0].body.parameters(), "lr": 0.1 * len(nets)}]
+        groups = [{"params": nets[0].body.parameters(), "lr": self.solver.lr * len(nets)}]
         groups += [{"params": net.head.parameters()} for net in nets]
         return nets, [descent(groups, self.solver)]
 
@@ -265,7 +268,9 @@ class PFedMM(Reference):
 
 @executors
 @pytest.mark.parametrize(
-    "settings", [{}, {"relu_logits": True}, {"prior": "uniform", "concentration": 3.0}], ids=str
+    "settings",
+    [{}, {"relu_logits": True}, {"prior": "uniform", "concentration": 3.0}, {"local": ADAM}],
+    ids=["", "relu", "prior", "adam"],
 )
 def test_pfedmm(executor, settings):
     federation, task, experts = toy_federation(), tiny_task(norm=True), 3
