@@ -169,6 +169,42 @@ class ProtocolGrid(Table):
     parameter: str | None = None
 
 
+class SpreadPair(NamedTuple):
+    """Two ways to predict whose spreads are compared, each as "label/protocol".
+
+    Attributes:
+      title: of the column; less, more: which spread is below which; printed: the published metric.
+    """
+
+    title: str
+    less: str
+    more: str
+    printed: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spreads(Table):
+    """How much less one way to predict varies from training to training than another.
+
+    Attributes:
+      pairs: in column order, each with the fields of a `SpreadPair`.
+      key: label of the published numbers.
+    """
+
+    drawn_by: ClassVar = "of_clients"
+    question: ClassVar = "How much do trainings differ?"
+
+    pairs: Sequence[Mapping]
+    key: str
+
+    forms: ClassVar = {"pairs": SpreadPair}
+
+    def views(self, federation: str, label: str) -> Iterator[View]:
+        """The protocols of the pairs."""
+        every = (one.split("/") for pair in self.formed("pairs") for one in pair[1:3])
+        return (View(protocol=protocol) for run, protocol in every if run == label)
+
+
 class ViewColumn(NamedTuple):
     """A column: its title, its view, and the `key` of its published numbers.
 

@@ -1,14 +1,18 @@
 """Exhibits of trainings that are evaluated in several ways: protocols, clusters, gates, claims."""
 
+import copy
+
 import made_up
 import numpy as np
 import pytest
 from made_up import footer
 
 from fedlib.errors import ConfigError, DataError
+from fedlib.papers import adaptive_experts
 from fedlib.report import comparisons, metrics, printed
 from fedlib.report.figures import gate_weights
 from fedlib.report.inputs import Inputs
+from fedlib.report.pages import contents
 from fedlib.results import RunResult, View
 from fedlib.spec.exhibits import Protocol
 from fedlib.spec.tables import ProtocolGrid
@@ -140,6 +144,26 @@ def test_a_published_number_is_found_by_pattern_for_its_own_data_only():
     assert np.isnan(value(PATTERN, here, "eps-j3", "moe", "accuracy"))
     with pytest.raises(ConfigError, match="does not fit cifar10-p1.0, which has kind, p: 'q'"):
         value("table2-q{q}-{label}", here, "eps", "moe", "accuracy")
+
+
+def test_spreads_over_trials_are_compared_as_the_text_of_the_paper_does(collected):
+    exhibit, tidy, clients = collected["p"]
+    params = copy.deepcopy(adaptive_experts.declare("full").tables["spreads"].params)
+    params["pairs"][0]["more"] = "none/default"  # where made-up results have IFCA's
+    changes = {"published": "text", "federations": made_up.majority(1.0)}
+    changes["runs"] = [run for run in exhibit["runs"] if run["federation"] == "cifar10-p1.0"]
+    sheet = made_up.build("spreads", exhibit | changes, tidy, clients, PUBLISHED, **params)
+    mine = tidy.query("at == 'last' and group == 'seen' and split == 'test'")
+    mine = mine[mine["metric"] == comparisons.MEAN].set_index(["federation", "label", "protocol"])
+    std = {
+        way: np.std(mine.loc[("cifar10-p1.0", *way.split("/")), "value"], ddof=1)
+        for way in ("eps/moe", "none/default", "eps/local")
+    }
+    found = sheet.numbers["mean"].tolist()
+    ratios = std["eps/moe"] / std["none/default"], std["eps/local"] / std["eps/moe"]
+    np.testing.assert_allclose(found, [1 - ratio for ratio in ratios])
+    assert sheet.numbers["published"].tolist() == [0.6039, 0.6098]
+    assert len(contents.compared(sheet.numbers)) == 2
 
 
 # Figures

@@ -45,6 +45,22 @@ TABLES = {
         published=TABLE_2,
         asks="Which predictor is best as clients' data differ more?",
     ),
+    "spreads": tables.Spreads(
+        "Spreads at p = 1",
+        "The text's reductions of the variance between clients, which are relative differences of "
+        "Table 2's deviations over trials and compared as such.",
+        BOTH,
+        on("table2", where=lambda s: (s.data.dataset, s.data.partition["p"]) == ("cifar10", 1)),
+        pairs=[
+            {"title": title, "less": less, "more": more, "printed": printed}
+            for title, less, more, printed in (
+                ("MoE below IFCA", "eps/moe", "none/ifca", "variance_reduction_over_ifca"),
+                ("Local below MoE", "eps/local", "eps/moe", "variance_excess_over_local"),
+            )
+        ],
+        key="moe",
+        published="text",
+    ),
     "methods_clean": tables.ProtocolGrid(
         "Personalised accuracy, profile clean",
         f"{TRIALS} Logits without ReLU, weight decay of Table 1, decisions on held-out data.",

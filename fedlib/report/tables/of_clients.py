@@ -1,4 +1,4 @@
-"""Grids of the clients' accuracy: moments of a run, views of it, ways to predict, and leads.
+"""Grids of the clients' accuracy: moments, views, ways to predict, their spreads, and leads.
 
 All but moments are after the last round. Examples of views are clients that trained, a new client
 with labels, and a new shard without labels. The ways to predict of `protocol_grid` are of the same
@@ -35,7 +35,7 @@ def build(given: TableInputs) -> Sheet:
     Raises:
       ConfigError, DataError: see the kinds.
     """
-    kinds = {one.__name__: one for one in (accuracy, views, protocol_grid, gains)}
+    kinds = {one.__name__: one for one in (accuracy, views, protocol_grid, spreads, gains)}
     return kinds[given.kind.kind](given)
 
 
@@ -185,6 +185,39 @@ def _trials(first: pd.DataFrame) -> Columns:
     theirs = texts(ABSENT if np.isnan(count) else f"{count:.0f}" for count in counts)
     here = {"reproduced": texts(first["seeds"])}
     return sheets.beside("Trials", theirs, here, compared=sheets.is_compared(first))
+
+
+def spreads(given: TableInputs) -> Sheet:
+    """Spreads over seeds, one below another; its numbers have one row per federation and pair."""
+    exhibit, pairs = given.exhibit, given.kind.formed("pairs")
+    where = {"at": "last", "group": PRIMARY.group, "split": PRIMARY.split}
+    stds = given.over_seeds("federation", "label", "protocol", metric=comparisons.MEAN, **where)
+    found = {
+        (data.name, pair.title): 1 - np.divide(*(_std(stds, data, x) for x in pair[1:3]))
+        for data in exhibit.federations
+        for pair in pairs
+    }
+    index = pd.MultiIndex.from_tuples(found, names=["federation", "column"])
+    ours = pd.DataFrame({"mean": [*found.values()]}, index).reindex(columns=[*STATISTICS])
+    spots = (
+        (data, run, {"column": pair.title, "metric": pair.printed, "key": given.kind.key})
+        for data, run in given.runs
+        for pair in pairs
+        if run.label == pair.less.split("/")[0]
+    )
+    return grid.sheet(
+        given,
+        grid.measured(given, spots, {"": ours}, decimals=DECIMALS),
+        partial(shown, Layout({"reproduced": ""}, [("Data", "block")], DECIMALS)),
+        f"One minus the ratio of two standard deviations over {notes.seeds(exhibit)}, of the "
+        f"{comparisons.METRICS[comparisons.MEAN]} after the last round. {notes.rounds(exhibit)}",
+        names=(*RUN, "column", "metric", "key", "published", "mean", "difference", "seeds"),
+    )
+
+
+def _std(stds: pd.DataFrame, data: Data, way: str) -> float:
+    """The standard deviation over seeds of a "label/protocol"; NaN if there is none."""
+    return sheets.statistics(stds, (data.name, *way.split("/")))["std"]
 
 
 def gains(given: TableInputs) -> Sheet:
