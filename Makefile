@@ -3,14 +3,13 @@
 
 PYTHON    ?= python3
 UV        ?= uv
-# Scale for `plan`, `report`, `clean` and others: demo (default), reduced or full.
+# Scale for `plan`, `report` and others: demo (default), reduced or full.
 SCALE     ?=
 # Paper whose results `keep` keeps.
 PAPER     ?= pfedmm
 # Folder of kept results, such as docs/results/full/pfedmoe, for `figures-from` and `take`.
 FROM      ?=
-# For `list`: a kind, WHAT=methods, or a name of it, WHAT="methods fedem"; for `why`: a job, such as
-# WHAT="train pfedmm/digits/fedem/seed1234".
+# For `list`: a kind, WHAT=methods.
 WHAT      ?=
 # Values for Snakemake's configuration, such as CONFIG="seeds=[1] tag=quick rounds=5".
 CONFIG    ?=
@@ -67,10 +66,10 @@ workflow = $(BIN)/python -m fedlib make
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help help-all install demo reduced reproduce plan why list report test lint format
+.PHONY: help help-all install demo reduced reproduce plan list report test lint format
 .PHONY: bench bench-gpu install-slurm test-slurm test-environments
 .PHONY: check-method test-changed test-device test-long
-.PHONY: lock clean keep take wall figures-from docs
+.PHONY: lock keep take wall figures-from docs
 
 # What users need has ##; what only maintainers and clusters need has ###.
 help: override shown = [^\#]\#\#
@@ -97,9 +96,6 @@ reproduce: $(STAMP)  ## run the papers' own settings
 
 plan: $(STAMP)  ## print what would run at SCALE, why, and for how long
 	@$(workflow) plan
-
-why: $(STAMP)  ## print what changed since the job WHAT was done
-	@$(workflow) why
 
 list: $(STAMP)  ## list the names of papers, runs, methods, data, ...; WHAT=methods for titles
 	@$(workflow) list
@@ -175,9 +171,6 @@ lock:  ### for maintainers: remake the locks (needs uv)
 	  requirements/main.in -o requirements/main.lock
 	for extra in slurm environments docs; do $(UV) pip compile -q --universal --no-deps $(LOCKED) \
 	  $(ARGS) requirements/$$extra.in -o requirements/$$extra.lock || exit; done
-
-clean: $(STAMP)  ## delete results/SCALE and figures/SCALE, after asking; data/raw stays
-	@$(workflow) clean
 
 # The lock without PyTorch and what only PyTorch needs.
 OTHERS_LOCK := awk '/^[a-z]/ {keep = !/^(torch|torchvision|nvidia-[^=]*|cuda-[^=]*)==/} keep'

@@ -85,7 +85,6 @@ try:
         if not any(word in READERS for word in words):
             internals.make_again(*freshness.check(PLAN))
         if not reads:
-            freshness.record_modules(PLAN)
             write_specifications(PLAN)
 except (ConfigError, DataError) as error:
     raise WorkflowError(str(error)) from None

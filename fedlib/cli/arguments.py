@@ -46,7 +46,6 @@ def _given(*names: str, **options: Any) -> tuple:
 _STAGE = _given("stage", metavar="STAGE", help="see below")
 _JOB = _given("name", nargs="?", default="", metavar="NAME", help="see below")
 _WHAT = _given("what", nargs="?", metavar="KIND", help="to see titles, too")
-_NAME = _given("name", nargs="?", metavar="NAME", help="of this kind, to see what it takes")
 _PAPER = _given("paper", help="its name")
 _KEPT = _given("--out", type=Path, help="instead of docs/results or docs/results/full")
 _REPLACE = _given("--replace", action="store_true", help="replace what is kept, not add to it")
@@ -54,16 +53,12 @@ _SOURCE = _given("source", type=Path, help="docs/results/PAPER, or its folder pa
 _DRAWN = _given(
     "--out", type=Path, help="folder (default: figures/from, and its name below docs/results)"
 )
-_EVENTS = _given("--out", type=Path, help="folder (default: tensorboard/SCALE)")
 COMMANDS = {
     "run": Command("make every table and figure; further options go to Snakemake"),
     "plan": Command("print what would run, why, and for how long"),
     "estimate": Command("estimate what is to run, and choose what a budget buys"),
-    "why": Command("print what changed since a job was done", (_STAGE, _JOB), ("WHAT",), "jobs"),
-    "spec": Command("print the --spec of a job's script", (_STAGE, _JOB), module="jobs"),
-    "list": Command(
-        "list the names of papers, runs, methods, data and more", (_WHAT, _NAME), ("WHAT",)
-    ),
+    "spec": Command("print the --spec of a job's script", (_STAGE, _JOB)),
+    "list": Command("list the names of papers, runs, methods, data and more", (_WHAT,), ("WHAT",)),
     "report": Command("write the report of the results that are there"),
     "take": Command(
         "bring the runs of kept results here, as if they had been made here", (_SOURCE,), ("FROM",)
@@ -81,8 +76,6 @@ COMMANDS = {
         "redraw",
         has_plan=False,
     ),
-    "tensorboard": Command("write the curves of finished trainings for TensorBoard", (_EVENTS,)),
-    "clean": Command("delete the results and figures of a configuration, after asking"),
 }
 _CONFIGURATION = (
     _given("--configfile", "--configfiles", nargs="+", default=[], help="YAML or JSON"),
@@ -151,8 +144,8 @@ def _all_of(command: str) -> tuple:
 def _parser() -> Parser:
     top = Parser(prog="python -m fedlib", description="The commands of the workflow.")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, (does, _, _, module, _) in COMMANDS.items():
-        epilog = EPILOG if module == "jobs" else None
+    for name, (does, *_) in COMMANDS.items():
+        epilog = EPILOG if name == "spec" else None
         parser = commands.add_parser(
             name, help=does, description=does, epilog=epilog, allow_abbrev=False
         )

@@ -1,22 +1,17 @@
 """Print the names of papers, federations, runs, methods, models, data sets and partitions.
 
-Names, titles and parameters come from declarations, registries, signatures and docstrings, so there
-is no second list to maintain.
+Names and titles come from declarations, registries and docstrings, so there is no second list.
 """
 
 import argparse
 import ast
-import inspect
-import re
 import shutil
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from importlib import import_module
+from collections.abc import Mapping
 
 from fedlib.cli import arguments
-from fedlib.run_spec import is_file
 from fedlib.workflow.config import check_choice
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import PACKAGE, ROOT, registered
@@ -31,10 +26,7 @@ CODE = {
 
 
 def main(args: argparse.Namespace) -> None:
-    """Print the names of all kinds, the names and titles of one, or what one name takes."""
-    if args.name:
-        print("\n".join(parameters(args.what, args.name)))
-        return
+    """Print the names of all kinds, or the names and titles of one."""
     plan = arguments.plan(args)
     for name, why in plan.broken.items():
         print(f"paper {name} is left out: {why}", file=sys.stderr)
@@ -55,7 +47,7 @@ def main(args: argparse.Namespace) -> None:
             break_on_hyphens=False,
         )
         print(names)
-    print("\nmake list WHAT=methods adds titles; WHAT='methods fedem' lists what FedEM takes.")
+    print("\nmake list WHAT=methods adds titles.")
 
 
 def listed(plan: Plan) -> dict[str, dict[str, str]]:
@@ -67,33 +59,6 @@ def listed(plan: Plan) -> dict[str, dict[str, str]]:
         "labels": {f"{name}/{x.label}": x.title for name, paper in papers for x in paper.runs},
         **{kind: _of_code(package) for kind, package in CODE.items()},
     }
-
-
-def parameters(kind: str, name: str) -> Iterator[str]:
-    """Lines on what a method, model, data set or partition takes: defaults, limits, meanings."""
-    check_choice("WHAT", kind, CODE)
-    if not is_file(name):
-        check_choice("WHAT", name, registered(CODE[kind]))
-    made = import_module(f"{PACKAGE}.{CODE[kind]}").load(name)
-    is_class = isinstance(made, type)
-    made = made if is_class else getattr(made, "build", None) or made.read
-    parts = reversed(made.__mro__) if is_class else [made]
-    about = {own: text for part in parts for own, text in _entries(part.__doc__ or "")}
-    for own, parameter in inspect.signature(made).parameters.items():
-        if own in ("task", "raw"):
-            continue  # not for the user to give
-        limits = getattr(made, "choices", {}).get(own) or [getattr(made, "ranges", {}).get(own, "")]
-        yield f"{parameter}  {' | '.join(map(str, limits))}".strip()
-        yield from textwrap.wrap(
-            about.get(own, ""), initial_indent=INDENT, subsequent_indent=INDENT
-        )
-
-
-def _entries(doc: str) -> Iterator[tuple[str, str]]:
-    """The names and texts below "Attributes" or "Args" in a docstring."""
-    section = re.split("\n(?:Attributes|Args):\n", inspect.cleandoc(doc))[-1]
-    for names, text in re.findall(r"(?m)^  (\w.*?): (.*(?:\n    .*)*)", section):
-        yield from ((name, " ".join(text.split())) for name in names.split(", "))
 
 
 def _of_code(package: str) -> dict[str, str]:

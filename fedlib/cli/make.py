@@ -1,9 +1,8 @@
 """The targets of the Makefile as commands: `python -m fedlib make demo`.
 
 Values come from the environment, where no shell changes them: CONFIG (for the configuration), ARGS
-(further options), SCALE (demo, reduced or full; default: demo), PAPER (for keep), WHAT
-(for list and why) and FROM (for figures-from and take). They become a list of words that no shell
-reads.
+(further options), SCALE (demo, reduced or full; default: demo), PAPER (for keep), WHAT (for list)
+and FROM (for figures-from and take). They become a list of words that no shell reads.
 """
 
 import argparse

@@ -135,9 +135,10 @@ def _checked(plan: Plan, stage: str, result: PackedResult) -> seals.Made:
     made, read = seals.made(file), _inputs(plan, stage, result)
     if made is None or made.spec != plan.digest(stage, **result.job):
         spec = json.loads(plan.spec(stage, **result.job))
-        fields = freshness.compare(attributes(file)[1], spec) if stage != "tune" else iter(())
-        field, there, here = next(fields, ("its specification", "another", "the plan's"))
-        raise DataError(f"{file} is refused: {field} is {there} there and {here} here")
+        found = attributes(file)[1] if stage != "tune" else spec
+        odd = sorted(x for x in {*found, *spec} if found.get(x) != spec.get(x))
+        told = [f"{x} is {found.get(x)} there and {spec.get(x)} here" for x in odd]
+        raise DataError(f"{file} is refused: {', '.join(told) or 'it is of another tuning'}")
     if made.inputs != seals.contents(*read):
         raise DataError(f"{file} is refused: it was made from others than {', '.join(read)}")
     if stage == "train" and made.beside != seals.combined([_state(file)]):

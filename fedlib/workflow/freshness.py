@@ -1,4 +1,4 @@
-"""Which results are up to date, which jobs are open, and why a job would run again.
+"""Which results are up to date, and which jobs are open.
 
 Snakemake compares times, and specifications with its records in .snakemake. Both fail if folders
 were exchanged, renamed or copied. So every result contains digests of its specification, code and
@@ -9,25 +9,24 @@ nothing. Snakemake's records of earlier files in their places are ignored.
 A selection says what to compute. Tables also show what else of a paper is finished with the same
 settings and data, whatever its code (`make_plan`).
 
-Of large files only the first bytes are read. When a workflow starts, the folder of results records
-the modules behind each digest of code, so that a change can be explained.
+Of large files only the first bytes are read.
 """
 
 import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from glob import glob
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fedlib import seals
 from fedlib.data import downloads
 from fedlib.errors import DataError
 from fedlib.spec import RunName
-from fedlib.workflow import layout, provenance
+from fedlib.workflow import layout
 from fedlib.workflow.declarations import Training
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
@@ -47,8 +46,6 @@ OF_RUNS = ("tune", "train", "evaluate")
 LARGE = "train"  # stage whose state is read only if its time shows that it was replaced
 # Files that no result has a digest of: the rules themselves, and the code of downloads.
 UNSEALED = ("Snakefile", "rules/*.smk", "fedlib/data/download.py", "fedlib/data/downloads/*")
-GONE = "nothing at all"  # in place of a value missing from a mapping
-REMEMBERED = 500  # code digests of a folder; a scale has about a hundred
 
 
 class Freshness(NamedTuple):
@@ -251,78 +248,3 @@ def _without_weights(plan: Plan, job: dict, current: Collection[str]) -> Iterato
     state = plan.path("state", **job)
     if plan.path("evaluation", **job) not in current and seals.is_stand_in(state):
         yield from (state, plan.path("history", **job))
-
-
-# --- Why a job would run again --------------------------------------------------------------------
-
-
-def record_modules(plan: Plan) -> None:
-    """Record the modules behind every digest of code in the plan."""
-    path = Path(plan.path("code"))
-    known = seals.Cache(path, REMEMBERED)
-    for roots in {plan.roots(stage, **job) for stage, job in plan.jobs()}:
-        known.find(provenance.code_digest(*roots), lambda roots=roots: provenance.modules(*roots))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    known.write()
-
-
-def explain(
-    plan: Plan, stage: str, job: dict, specification: Callable[[Path], dict]
-) -> Iterator[str]:
-    """A line for each change since a job was done, or one line that nothing changed.
-
-    Args:
-      specification: reads that of a training or an evaluation from its result.
-    """
-    if stage not in RESULTS:
-        yield f"a {stage} job keeps no record of what it was made of"
-        return
-    file = plan.path(RESULTS[stage][0][0], **job)
-    made = seals.made(file) if Path(file).exists() else None
-    if made is None:
-        yield f"{file} is not there yet, or is of an older version"
-        return
-    found: list[str] = []
-    if made.spec != plan.digest(stage, **job):
-        if stage in ("train", "evaluate"):
-            now = json.loads(plan.spec(stage, **job))
-            found += [_describe(*one) for one in compare(specification(Path(file)), now)]
-        found = found or ["specification changed"]
-    if made.code != plan.code(stage, **job):
-        found += _compare_code(plan, made.code, plan.roots(stage, **job))
-    read = list_inputs(plan, stage, job)
-    missing = [path for path in read if not Path(path).exists()]
-    if missing:
-        found += [f"{path} is missing" for path in missing]
-    elif made.inputs != seals.contents(*read):
-        found.append(f"an input has other content: {', '.join(read)}")
-    yield from found or [f"{file} is up to date"]
-
-
-def compare(before: Mapping, now: Mapping, where: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Differences of two mappings of JSON: dotted name, and both values, `GONE` for a missing one.
-
-    Args:
-      where: prefix of the names.
-    """
-    for name in sorted(before.keys() | now.keys()):
-        old, new = before.get(name, GONE), now.get(name, GONE)
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
-            yield from compare(old, new, f"{where}{name}.")
-        elif old != new:
-            yield where + name, old, new
-
-
-def _compare_code(plan: Plan, then: str, roots: tuple[str, ...]) -> list[str]:
-    """Modules that differ from those behind the digest `then`."""
-    before = seals.Cache(plan.path("code")).get(then)
-    if before is None:
-        return [f"code changed; {plan.path('code')} does not have the modules it had before"]
-    return [_describe(*x, show=False) for x in compare(before, provenance.modules(*roots))]
-
-
-def _describe(name: str, old: object, new: object, show: bool = True) -> str:
-    """A difference in words, with both values if `show`."""
-    change = "is new" if old == GONE else "is gone" if new == GONE else "changed"
-    texts = ["null" if value == GONE else json.dumps(value) for value in (old, new)]
-    return f"{name} {change}" + f": {texts[0]} before, {texts[1]} now" * show

@@ -84,11 +84,6 @@ def code_digest(*roots: str) -> str:
     return _code_digest(ROOT, roots)
 
 
-def modules(*roots: str) -> dict[str, str]:
-    """The input of `code_digest`: each module of the closure, and the digest of its meaning."""
-    return {name: _contribution(ROOT, name)[:12] for name in _closure(ROOT, roots)}
-
-
 def remember() -> None:
     """Save the parsed files for later processes, such as the jobs of a plan."""
     meanings().write()

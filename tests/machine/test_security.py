@@ -223,7 +223,7 @@ def test_a_hostile_value_of_a_configuration_is_refused_before_there_is_a_command
             Plan(config.read([ROOT / "config.yaml"], ["tag=t", f"{key}={value}"]))
 
 
-@pytest.mark.parametrize("target", ["demo", "keep", "clean", "list"])
+@pytest.mark.parametrize("target", ["demo", "keep", "list"])
 def test_hostile_values_of_make_stay_words(target):
     """They are refused, or an argument of a list; there is no shell that would read them."""
     plan = arguments.plan(make.read(target, make.DEFAULTS))
@@ -238,7 +238,7 @@ def test_hostile_values_of_make_stay_words(target):
         words = [word for step in run.steps(args, plan) for word in step]
         assert all(isinstance(word, str) for word in words)
         words += [getattr(args, "what", ""), getattr(args, "paper", "")]
-        assert target not in ("demo", "keep", "list") or value in words
+        assert value in words
 
 
 def run_in(folder: Path, command: str) -> list[str]:

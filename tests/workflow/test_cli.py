@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fedlib.cli import arguments, clean, estimate, make, report, run
+from fedlib.cli import arguments, estimate, make, report, run
 from fedlib.cli import plan as planning
 from fedlib.errors import ConfigError
 from fedlib.workflow.plan import Plan
@@ -39,9 +39,9 @@ def steps(target: str, **values: str) -> list[str]:
     "words, message",
     [
         (["no"], "invalid choice: 'no' .choose from 'run', 'plan'"),
-        (["list", "--cores", "1"], "list does not know --cores; it takes KIND, NAME, --conf"),
-        (["clean", "--conf", "seeds=[1]"], "clean does not know --conf 'seeds=.1.'"),
-        (["why"], "required: STAGE"),
+        (["list", "--cores", "1"], "list does not know --cores; it takes KIND, --conf"),
+        (["report", "--conf", "seeds=[1]"], "report does not know --conf 'seeds=.1.'"),
+        (["spec"], "required: STAGE"),
     ],
 )
 def test_words_that_are_no_command_are_refused_in_a_line(words, message):
@@ -107,7 +107,7 @@ def test_brackets_and_quotes_keep_the_items_of_a_list_together():
     config = arguments.plan(args).config
     assert len(args.config) == 4 and config["seeds"] == [0, 1]
     assert config["labels"] == ["fedem", "fedavg"]
-    assert read("list", WHAT="methods 'one step'").name == "one step"
+    assert read("list", WHAT="'one step'").what == "one step"
 
 
 def test_a_scale_that_is_not_that_of_the_target_is_refused():
@@ -138,10 +138,7 @@ def test_other_targets_are_commands_at_scale_about_what_is_named():
     assert (kept.command, kept.paper, kept.config) == ("keep", "fedmix", ["scale=reduced"])
     assert kept.replace
     assert read("keep").paper == "pfedmm"
-    asked = read("why", WHAT="train pfedmm/digits/fedem/seed0")
-    assert (asked.stage, asked.name) == ("train", "pfedmm/digits/fedem/seed0")
-    with pytest.raises(ConfigError, match="^WHAT or ARGS: .* are required: STAGE$"):
-        read("why")
+    assert read("list", WHAT="methods").what == "methods"
     profile = ["--workflow-profile", "profiles/slurm"]
     assert read("plan", ARGS=" ".join(profile)).options == profile  # which only runs use
 
@@ -211,7 +208,7 @@ NONSENSE = [
     ("ARGS", "--config=tag=a", "give configuration values as CONFIG=..., not in ARGS"),
     ("ARGS", "-C tag=a", "give configuration values as CONFIG=..., not in ARGS"),
     ("ARGS", "--configfile no.yaml", "cannot read no.yaml: No such file"),
-    ("ARGS", "--snakmake", "ARGS: clean does not know --snakmake; it takes"),
+    ("ARGS", "--snakmake", "ARGS: report does not know --snakmake; it takes"),
     ("SCALE", "demo data", "scale: unknown 'demo data'; known: demo, reduced, full"),
 ]
 
@@ -219,9 +216,9 @@ NONSENSE = [
 @pytest.mark.parametrize("name, value, message", NONSENSE)
 def test_a_value_that_makes_no_sense_is_refused(name, value, message):
     with pytest.raises(ConfigError, match=message) as raised:
-        plan("clean", **{name: value})
+        plan("report", **{name: value})
     assert "\n" not in str(raised.value)
-    with pytest.raises(ConfigError, match="make has the targets demo, .*clean; got 'demos'"):
+    with pytest.raises(ConfigError, match="make has the targets demo, .*; got 'demos'"):
         read("demos", **{name: value})
 
 
@@ -231,48 +228,8 @@ def test_a_file_that_is_not_text_is_refused(tmp_path):
         plan("demo", ARGS=f"--configfile {tmp_path}/x.yaml")
 
 
-# -- cleaning -----------------------------------------------------------------------------
-
-
 def content(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
-
-
-@pytest.fixture
-def folders(tmp_path, monkeypatch):
-    """Function that finds the folders to be cleaned for a CONFIG, in a folder of its own."""
-    plans = {given: plan("clean", CONFIG=given) for given in ("", "tag=a", "raw=results/demo/raw")}
-    monkeypatch.chdir(tmp_path)
-    return lambda given="": clean.made_folders(plans[given])
-
-
-def test_clean_deletes_the_folders_of_one_scale_and_tag_and_nothing_else(tmp_path, folders):
-    for name in ("results/demo", "results/demo-a", "figures/demo-a", "data/raw"):
-        (tmp_path / name / "x").mkdir(parents=True)
-    (tmp_path / "results/demo-a/x/file").write_bytes(bytes(1_250_000))
-    found = folders("tag=a")
-    assert [*map(str, found)] == ["results/demo-a", "figures/demo-a"]
-    assert [*map(clean.size, found)] == ["1.2 MB in 1 file", "0.0 MB in 0 files"]
-    clean.clean(found)
-    assert {"results/demo/x", "data/raw/x", "figures"} <= {*content(tmp_path)}
-    assert not [name for name in content(tmp_path) if "demo-a" in name]
-
-
-def test_clean_deletes_a_link_and_not_what_it_leads_to(tmp_path, folders):
-    (tmp_path / "disk/x").mkdir(parents=True)
-    (tmp_path / "results").mkdir()
-    (tmp_path / "results/demo").symlink_to(tmp_path / "disk")
-    [link] = folders()
-    assert clean.size(link) == f"a link to {tmp_path / 'disk'}, which stays"
-    clean.clean([link])
-    assert content(tmp_path) == ["disk", "disk/x", "results"]
-
-
-def test_raw_files_among_the_results_are_not_deleted(tmp_path, folders):
-    (tmp_path / "results/demo/raw").mkdir(parents=True)
-    with pytest.raises(ConfigError, match="raw: the raw files in .*results/demo/raw are in "):
-        folders("raw=results/demo/raw")
-    assert content(tmp_path) == ["results", "results/demo", "results/demo/raw"]
 
 
 # -- make ---------------------------------------------------------------------------------
@@ -288,7 +245,7 @@ def copied(folder, part):
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A checkout whose .venv is the Python of the tests, with results that must stay."""
+    """A checkout whose .venv is the Python of the tests."""
     folder = tmp_path / "checkout"
     for part in ("fedlib", "scripts"):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
@@ -302,8 +259,6 @@ def checkout(tmp_path):
         ["make", "-pn", "help"], cwd=folder, env=clean_environment(), capture_output=True, text=True
     )
     (folder / re.search(r"^STAMP := (\S+)$", installed.stdout, re.M)[1]).touch()
-    for name in ("results/demo/x", "results/demo-a/x", "data/raw/x", "data/x", "demo/x"):
-        (folder / name).mkdir(parents=True)
     (tmp_path / "x").mkdir()
     return folder
 
@@ -321,37 +276,16 @@ def run_make(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.slow
-def test_make_deletes_and_runs_nothing_for_a_value_that_makes_no_sense(checkout):
+def test_make_runs_nothing_for_a_value_that_makes_no_sense(checkout):
     before = content(checkout.parent)
     values = ["CONFIG=tag=`touch`", "CONFIG=tag='; touch x'", "CONFIG=tag=$$(touch x)"]
     values += ["CONFIG=tag=$(shell touch x)", "CONFIG=$(error no)", "SCALE=$(shell touch x)"]
     for value in values:
-        done = run_make(checkout, "clean", value)
+        done = run_make(checkout, "report", value)
         assert done.returncode == 2, value
         assert done.stderr.startswith("error: "), (value, done.stderr)
         assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) == 2, done.stderr
         assert content(checkout.parent) == before, value
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("answer, stays", [("", True), ("y", False)])
-def test_who_sits_at_a_terminal_is_asked_before_anything_is_deleted(checkout, answer, stays):
-    ours, theirs = os.openpty()
-    os.write(ours, f"{answer}\n".encode())
-    done = subprocess.run(
-        [sys.executable, "-m", "fedlib", "clean"],
-        cwd=checkout,
-        env=clean_environment(),
-        stdin=theirs,
-        capture_output=True,
-        text=True,
-    )
-    for end in (ours, theirs):
-        os.close(end)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("results/demo: 0.0 MB in 0 files\n")
-    assert "Delete? [y/N]" in done.stdout + done.stderr
-    assert (checkout / "results/demo").exists() == stays
 
 
 def test_a_misspelt_variable_of_make_is_refused_with_those_there_are():

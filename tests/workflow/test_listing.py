@@ -1,12 +1,11 @@
 """What there is, read off registries, declarations and docstrings."""
 
-import itertools
 from importlib import import_module
 
 import pytest
 
 from fedlib.cli import arguments
-from fedlib.cli.list import CODE, listed, parameters
+from fedlib.cli.list import CODE, listed
 from fedlib.errors import ConfigError
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import registered
@@ -36,27 +35,6 @@ def test_a_kind_is_listed_with_its_titles_or_refused_with_the_choices(capsys):
     assert found["fedem"].startswith("FedEM: ") and len(found) == len(registered("methods"))
     with pytest.raises(ConfigError, match="WHAT: unknown 'method'; known: papers, federations, la"):
         printed(capsys, "method")
-
-
-def test_what_a_name_takes_is_listed_with_default_limits_and_meaning(capsys):
-    lines = printed(capsys, "methods", "pfedmm")
-    assert "prior: str = 'carried'  carried | uniform" in lines
-    meaning = lines[lines.index("num_experts: int  at least 1") + 1]
-    assert meaning.startswith("    E, the number of heads")
-    lines = printed(capsys, "partitions", "dirichlet")
-    assert "min_examples: int = 1" in lines and "num_clients: int" in lines
-    assert "train_fraction: float | None = None" in lines  # of a base class
-    with pytest.raises(ConfigError, match="WHAT: unknown 'fedemm'; nearest: fedem"):
-        printed(capsys, "methods", "fedemm")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["methods", "partitions"])
-def test_the_meaning_of_every_parameter_is_listed(kind):
-    for name in registered(CODE[kind]):
-        lines = [*parameters(kind, name), ""]
-        bare = [a for a, b in itertools.pairwise(lines) if a[0] != " " and b[:1] != " "]
-        assert len(lines) > 1 and not bare, name
 
 
 def test_without_a_kind_names_and_numbers_fit_a_screen(monkeypatch, capsys):

@@ -229,11 +229,17 @@ def test_a_change_anywhere_in_the_closure_and_nowhere_else_changes_the_digest(pa
 
 
 def test_the_looks_of_methods_count_for_what_shows_them(monkeypatch):
-    before = provenance.modules("fedlib.report.tables.cost")
-    looks = run_spec.methods() | {"fedavg": ("FedAvg", "#FFFFFF", "o", "solid")}
+    roots = "fedlib.report.looks", "fedlib.report.frames"
+
+    def digests():
+        provenance._code_digest.cache_clear()
+        return [provenance.code_digest(root) for root in roots]
+
+    before, looks = digests(), run_spec.methods() | {"fedavg": ("FedAvg", "#FFFFFF", "o", "solid")}
     monkeypatch.setattr(run_spec, "methods", lambda: looks)
-    after = provenance.modules("fedlib.report.tables.cost")
-    assert [name for name in before if before[name] != after[name]] == ["fedlib.report.looks"]
+    after = digests()
+    provenance._code_digest.cache_clear()
+    assert [one != other for one, other in zip(before, after, strict=True)] == [True, False]
 
 
 def test_other_constants_of_a_package_count(package):

@@ -20,10 +20,10 @@ import yaml
 from support import assert_same_result
 
 from fedlib.cli import arguments as words_of
-from fedlib.cli import clean, jobs, make
 from fedlib.cli import keep as keeping
+from fedlib.cli import spec
 from fedlib.engine.device import total_memory
-from fedlib.errors import BusyError, ConfigError, DataError
+from fedlib.errors import ConfigError, DataError
 from fedlib.results import RunResult
 from fedlib.workflow import config, dryrun, gpu
 from fedlib.workflow.gpu import device, lease, slots_per_device, visible
@@ -398,9 +398,6 @@ def test_a_second_workflow_in_the_folder_is_refused_and_the_first_one_ends_well(
         assert re.fullmatch(said, other.stdout)
         assert other.stderr.startswith(f"error: {message}"), other.stderr
         assert f"(make demo CONFIG='{LONG[0]}" in other.stderr and other.stderr.count("\n") == 1
-        with pytest.raises(BusyError, match=re.escape(message)):
-            given = {"CONFIG": values["CONFIG"], "ARGS": f"--configfile {workflow.SMOKE}"}
-            clean.main(make.read("clean", make.DEFAULTS | given))
         for arguments in ([], ["--unlock"]):
             done = workflow.snakemake(folder, *arguments, *workflow.smoke("--config", *LONG))
             assert done.returncode == 1
@@ -609,10 +606,10 @@ def told(job: dryrun.Job) -> tuple:
 def test_the_specification_of_a_stage_can_be_printed(capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     given = ["--configfile", workflow.SMOKE]
-    jobs.main(words_of.read(["spec", "train", "pfedmm/digits/fedem/seed0", *given]))
+    spec.main(words_of.read(["spec", "train", "pfedmm/digits/fedem/seed0", *given]))
     assert capsys.readouterr().out.strip() == PLAN.spec("train", **JOB)
     with pytest.raises(ConfigError, match="^no run pfedmm/digits/fedm; "):
-        jobs.main(words_of.read(["spec", "train", "pfedmm/digits/fedm/seed0"]))
+        spec.main(words_of.read(["spec", "train", "pfedmm/digits/fedm/seed0"]))
 
 
 CHANGED = "Params have changed since last execution: Union of exclusive params before and now: "
