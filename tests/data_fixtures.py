@@ -9,7 +9,6 @@ import io
 import json
 import os
 import pickle
-import re
 import struct
 import tarfile
 import threading
@@ -250,19 +249,18 @@ class Server(http.server.ThreadingHTTPServer):
 
     Attributes:
       content: bytes by path ("/mnist/a.gz").
-      ranges: whether it honours a Range header.
       encoding: the Content-Encoding that it claims, if any.
       cuts: for each coming request, how many bytes it sends before it hangs up.
       statuses: for each coming request, an HTTP error to answer with, or None.
       script: a function that yields the bytes of every answer, piece by piece; None for content.
-      requests: (path, Range header or None) of all requests so far.
+      requests: paths of all requests so far.
     """
 
     daemon_threads = True
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.content, self.ranges, self.encoding = {}, True, None
+        self.content, self.encoding = {}, None
         self.cuts, self.statuses, self.requests, self.script = [], [], [], None
 
     def url(self, path: str = "") -> str:
@@ -272,8 +270,8 @@ class Server(http.server.ThreadingHTTPServer):
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        server, wanted = self.server, self.headers.get("Range")
-        server.requests.append((self.path, wanted))
+        server = self.server
+        server.requests.append(self.path)
         if server.script:
             with contextlib.suppress(ConnectionError):
                 self.wfile.writelines(server.script())
@@ -282,18 +280,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if status or self.path not in server.content:
             return self.send_error(status or 404)
         whole = server.content[self.path]
-        start = int(re.match(r"bytes=(\d+)-", wanted).group(1)) if wanted and server.ranges else 0
-        if start >= len(whole):
-            return self.send_error(416)
-        self.send_response(206 if start else 200)
-        self.send_header("Content-Length", str(len(whole) - start))
-        if start:
-            self.send_header("Content-Range", f"bytes {start}-{len(whole) - 1}/{len(whole)}")
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(whole)))
         if server.encoding:
             self.send_header("Content-Encoding", server.encoding)
         self.end_headers()
         cut = server.cuts.pop(0) if server.cuts else None
-        self.wfile.write(whole[start : None if cut is None else start + cut])
+        self.wfile.write(whole[:cut])
 
     def log_message(self, *args):
         pass

@@ -1,12 +1,10 @@
 """Downloads of raw files: from a user's mirror, the official addresses, or archives.
 
 A file gets its name only after its size and checksums have been verified, so every file below
-data/raw/ with an official name is complete. An interrupted transfer leaves NAME.part; the next
-attempt, or the next run, continues it if the server can. A file without a published checksum is not
-continued in another run, and only its receipt tells its content.
+data/raw/ with an official name is complete. An interrupted transfer starts again. Of a file without
+a published checksum only its receipt tells its content.
 """
 
-import os
 import re
 import shutil
 import time
@@ -25,7 +23,7 @@ from fedlib.locks import exclusive
 if TYPE_CHECKING:
     import requests
 
-ATTEMPTS = 3  # at one address without progress
+ATTEMPTS = 3  # at one address
 PAUSE = 1.0  # seconds before the second attempt; doubles with every further one
 TIMEOUT = (10, 20)  # seconds to connect, and between two packets
 LARGEST = 4 << 30  # most bytes of a file of unknown size; the largest official file has 1 GB
@@ -43,7 +41,7 @@ class _Failed(Exception):
 
 
 class _Broken(Exception):
-    """Why a transfer ended too early; it may be continued."""
+    """Why a transfer ended too early; another attempt may succeed."""
 
 
 def fetch(
@@ -153,27 +151,18 @@ def _cannot_be_had(file: RawFile, raw: Path, reasons: list[str]) -> DataError:
 def _transfer(address: str, file: RawFile, raw: Path, report: Report) -> None:
     """Put the file in place from one address, or raise _Failed."""
     target = raw / file.path
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(target.name + ".part")
-    if address.startswith(("http://", "https://")):
-        _download(address, file, part, report)
-        part.replace(target)
-    else:
-        _copy(local(address), file, target)
-        part.unlink(missing_ok=True)
+    with atomic(target) as temporary:
+        if address.startswith(("http://", "https://")):
+            _download(address, file, temporary, report)
+        elif local(address).is_file():
+            shutil.copyfile(local(address), temporary)
+        else:
+            raise _Failed("no such file")
+        if problem := file.mismatch(temporary) or _not_what_its_name_says(file, temporary):
+            raise _Failed(problem)
     report(f"{file.path}: complete, from {address}")
     if not file.is_verifiable:
         report(f"{file.path}: no checksum is published; its sha256 is {digest(target)}")
-
-
-def _copy(source: Path, file: RawFile, target: Path) -> None:
-    if not source.is_file():
-        raise _Failed("no such file")
-    with atomic(target) as temporary:
-        shutil.copyfile(source, temporary)
-        problem = file.mismatch(temporary) or _not_what_its_name_says(file, temporary)
-        if problem:
-            raise _Failed(problem)
 
 
 def _not_what_its_name_says(file: RawFile, path: Path) -> str:
@@ -183,58 +172,41 @@ def _not_what_its_name_says(file: RawFile, path: Path) -> str:
     return "is not a whole zip archive, perhaps a web page"
 
 
-def _download(url: str, file: RawFile, part: Path, report: Report) -> None:
-    """Complete `part` from an HTTP server in several attempts, verify it and sync it to disk."""
-    if not file.is_verifiable:  # without a checksum, a wrong continuation would go unnoticed
-        part.unlink(missing_ok=True)
-    leftover = part.exists()  # from another run or server, so perhaps with other content
-    failures = 0
-    while True:
-        before = _size(part)
+def _download(url: str, file: RawFile, target: Path, report: Report) -> None:
+    """Write the answer of an HTTP server to `target`, in several attempts."""
+    for attempt in range(1, ATTEMPTS + 1):
         try:
-            _receive(url, file, part, report)
+            return _receive(url, file, target, report)
         except _Broken as error:
-            failures = 1 if _size(part) > before else failures + 1
-            if failures >= ATTEMPTS:
-                raise _Failed(f"{error} ({failures} times)") from None
+            if attempt == ATTEMPTS:
+                raise _Failed(f"{error} ({attempt} times)") from None
             report(f"{file.path}: {error}; trying again")
-            time.sleep(PAUSE * 2 ** (failures - 1))
-            continue
-        problem = file.mismatch(part) or _not_what_its_name_says(file, part)
-        if not problem:
-            break
-        part.unlink()
-        if not leftover:
-            raise _Failed(problem)
-        leftover = False
-        report(f"{file.path}: what was continued {problem}; starting afresh")
-    with part.open("rb+") as content:
-        os.fsync(content.fileno())
+            time.sleep(PAUSE * 2 ** (attempt - 1))
 
 
-def _receive(url: str, file: RawFile, part: Path, report: Report) -> None:
-    """Append the missing bytes to `part`, or raise _Broken or _Failed."""
+def _receive(url: str, file: RawFile, target: Path, report: Report) -> None:
+    """Write the answer to `target`, or raise _Broken or _Failed."""
     import requests  # only downloads need it
 
-    start = _size(part)
-    if start and start == file.size:
-        return
-    headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={start}-"} if start else {})}
+    headers, done = {"Accept-Encoding": "identity"}, 0
     try:
         with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
-            _check_way(response, url, file)
-            if response.status_code == 416:  # nothing is missing, or the part is too long
-                return
-            start = _starts_at(response, start)
-            total = _total(response, start, file)
-            progress = _Progress(file.path, start, total, report)
-            with part.open("r+b" if start else "wb") as target:
-                target.seek(start)
+            _check_answer(response, url, file)
+            total = _total(response, file)
+            most = LARGEST if total is None else total
+            began = told = time.monotonic()
+            with target.open("wb") as content:
                 # Raw bytes: some servers declare a .gz file as content that is to be unpacked.
                 # As they arrive: a full chunk of a slow server would take too long.
                 while chunk := response.raw.read1(CHUNK, decode_content=False):
-                    progress.add(len(chunk))
-                    target.write(chunk)
+                    done += len(chunk)
+                    if done > most:
+                        raise _Failed(f"sends more than {most:,} bytes")
+                    content.write(chunk)
+                    if (now := time.monotonic()) - told >= INTERVAL:
+                        told, of = now, f" of {total / 1e6:.1f}" if total else ""
+                        rate = done / 1e6 / (now - began)
+                        report(f"{file.path}: {done / 1e6:.1f}{of} MB, {rate:.2f} MB/s")
     except (
         requests.ConnectionError,
         requests.Timeout,
@@ -243,18 +215,18 @@ def _receive(url: str, file: RawFile, part: Path, report: Report) -> None:
         raise _Broken(_reason(error)) from None
     except requests.RequestException as error:
         raise _Failed(_reason(error)) from None
-    if total is not None and _size(part) < total:
-        raise _Broken(f"connection closed after {_size(part):,} of {total:,} bytes")
+    if total is not None and done < total:
+        raise _Broken(f"connection closed after {done:,} of {total:,} bytes")
 
 
-def _total(response: "requests.Response", start: int, file: RawFile) -> int | None:
-    """Bytes of the whole file by the server or the publisher; _Failed if they disagree."""
+def _total(response: "requests.Response", file: RawFile) -> int | None:
+    """Bytes of the file by the server or the publisher; _Failed if they disagree."""
     length = response.headers.get("Content-Length")
     if length is None:
         return file.size
     if not length.isdecimal():
         raise _Failed(f"sends no number as the length of the file: {length[:80]!r}")
-    total = start + int(length)
+    total = int(length)
     if file.size not in (None, total):
         raise _Failed(f"offers {total:,} bytes, the official file has {file.size:,}")
     if total > LARGEST:
@@ -262,56 +234,15 @@ def _total(response: "requests.Response", start: int, file: RawFile) -> int | No
     return total
 
 
-def _check_way(response: "requests.Response", url: str, file: RawFile) -> None:
-    """Refuse a redirection from https to http for a file without a published checksum."""
+def _check_answer(response: "requests.Response", url: str, file: RawFile) -> None:
+    """Refuse errors, and ways from https to http for a file without a published checksum."""
     ways = [step.url for step in [*response.history, response]]
     open_ways = [way for way in ways if not way.startswith("https://")]
     if url.startswith("https://") and not file.is_verifiable and open_ways:
         raise _Failed(f"leads to {open_ways[0]}, which is not encrypted; no checksum is published")
-
-
-def _starts_at(response: "requests.Response", start: int) -> int:
-    """First byte of the answer to a request for the bytes from `start` on: `start` or 0."""
-    status = f"HTTP {response.status_code} {response.reason}"
-    if response.status_code in RETRIED:
-        raise _Broken(status)
-    if response.status_code == 200:
-        return 0
-    if response.status_code != 206:
-        raise _Failed(status)
-    found = response.headers.get("Content-Range", "")
-    if not re.match(rf"bytes {start}-", found):
-        raise _Failed(f"asked for bytes from {start} on, it sent {found or 'others'}")
-    return start
-
-
-class _Progress:
-    """Reports progress every few seconds, and gives up on addresses that send too many bytes."""
-
-    def __init__(self, name: str, start: int, total: int | None, report: Report):
-        self.name, self.total, self.report = name, total, report
-        self.start = self.done = start
-        self.began = self.shown = time.monotonic()
-
-    def add(self, num_bytes: int) -> None:
-        """Count arrived bytes, and report them at intervals; _Failed for too many."""
-        self.done += num_bytes
-        most = LARGEST if self.total is None else self.total
-        if self.done > most:
-            raise _Failed(f"sends more than {most:,} bytes")
-        now = time.monotonic()
-        if now - self.shown < INTERVAL:
-            return
-        self.shown = now
-        rate = (self.done - self.start) / (now - self.began)
-        line = f"{self.name}: {self.done / 1e6:.1f} MB, {rate / 1e6:.2f} MB/s"
-        if self.total:
-            line += f", {self.done / self.total:.0%}, {(self.total - self.done) / rate:.0f} s left"
-        self.report(line)
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
+    if response.status_code != 200:
+        failed = _Broken if response.status_code in RETRIED else _Failed
+        raise failed(f"HTTP {response.status_code} {response.reason}")
 
 
 def _reason(error: Exception) -> str:

@@ -47,7 +47,8 @@ def quiet(line: str) -> None:
 
 def get(file: RawFile, raw: Path, mirror: str | None = None) -> bytes:
     fetch([file], raw, mirror=mirror, report=quiet)
-    assert not list(raw.rglob("*.part"))
+    left = {path.name for path in (raw / file.path).parent.iterdir() if path.is_file()}
+    assert left - {".download.lock"} == {Path(file.path).name}
     return (raw / file.path).read_bytes()
 
 
@@ -70,29 +71,15 @@ def link(name: str, target: str) -> tarfile.TarInfo:
 
 
 @pytest.mark.parametrize(
-    ("part", "behaviour", "requests"),
-    [
-        (None, {}, [None]),
-        (None, {"cuts": [30_000, 20_000]}, [None, 30_000, 50_000]),
-        (None, {"cuts": [30_000], "ranges": False}, [None, 30_000]),  # sends everything again
-        (None, {"statuses": [503, 429]}, [None] * 3),
-        (CONTENT[:70_000], {}, [70_000]),  # of a run that was killed
-        (CONTENT, {}, []),  # of one that was killed just before the part got its name
-        (b"x" * 30_000, {}, [30_000, None]),
-        (CONTENT + b"more", {}, [102_404, None]),
-    ],
-    ids="whole broken no-range overloaded killed complete other long".split(),
+    ("behaviour", "requests"),
+    [({}, 1), ({"cuts": [30_000, 20_000]}, 3), ({"statuses": [503, 429]}, 3)],
+    ids="whole broken overloaded".split(),
 )
-def test_a_file_is_downloaded_whole_from_where_a_transfer_broke_off(
-    server, tmp_path, part, behaviour, requests
-):
-    if part is not None:
-        put(tmp_path, official("set/raw/a.gz.part", b""), part)
+def test_a_file_is_downloaded_whole_in_up_to_three_attempts(server, tmp_path, behaviour, requests):
     vars(server).update(behaviour)
     for _ in range(2):  # and not once more
         assert get(of(server), tmp_path) == CONTENT
-    starts = [None if start is None else f"bytes={start}-" for start in requests]
-    assert server.requests == [("/a.gz", start) for start in starts]
+    assert server.requests == ["/a.gz"] * requests
 
 
 @pytest.mark.parametrize("content", [CONTENT[:-1], b"x" * len(CONTENT)], ids=["short", "other"])
@@ -118,12 +105,12 @@ def test_a_compressed_file_stays_compressed_whatever_the_server_calls_it(server,
 
 
 def test_a_full_disk_is_not_taken_for_a_broken_transfer(server, tmp_path, monkeypatch):
-    def full(self, num_bytes):
+    def full(path, mode):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(download._Progress, "add", full)
+    monkeypatch.setattr(Path, "open", full)
     with pytest.raises(OSError, match="No space left on device"):
-        fetch([of(server)], tmp_path, report=quiet)
+        download._download(server.url("/a.gz"), of(server), tmp_path / "a", quiet)
     assert len(server.requests) == 1
 
 
@@ -139,15 +126,14 @@ def test_what_a_server_has_instead_is_refused_and_named(server, tmp_path):
         fetch([of(server)], tmp_path, report=quiet)
 
 
-def test_the_second_address_is_used_when_the_first_is_down_and_goes_on_from_there(server, tmp_path):
+def test_the_second_address_is_used_when_the_first_is_down(server, tmp_path):
     down = "http://127.0.0.1:1/a.gz"
     file = official("set/raw/a.gz", CONTENT, urls=(down, server.url("/a.gz")))
     assert get(file, tmp_path / "one") == CONTENT
     server.content["/b.gz"] = CONTENT
-    server.cuts = [40_000, 0, 0, 0]
+    server.cuts = [40_000, 0, 0]
     assert get(of(server, "/a.gz", "/b.gz"), tmp_path / "two") == CONTENT
-    assert server.requests[-1] == ("/b.gz", "bytes=40000-")
-    assert len(server.requests) == 1 + 1 + download.ATTEMPTS + 1  # nothing more: it is given up
+    assert server.requests == ["/a.gz"] * (1 + download.ATTEMPTS) + ["/b.gz"]
 
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -187,8 +173,6 @@ def test_a_server_that_never_ends_or_never_begins_is_given_up(
         fetch([file], tmp_path, report=quiet)
     assert time.monotonic() - began < 30  # and not for ever; three attempts take two seconds
     assert not (tmp_path / "set/a.gz").exists()
-    parts = [*tmp_path.rglob("*.part")]
-    assert all(part.stat().st_size <= len(CONTENT) for part in parts)
 
 
 def test_a_file_of_unknown_length_is_not_taken_without_end(server, tmp_path, monkeypatch):
@@ -196,7 +180,7 @@ def test_a_file_of_unknown_length_is_not_taken_without_end(server, tmp_path, mon
     server.script, file = endless, RawFile("set/a.gz", None, "", urls=(server.url(),))
     with pytest.raises(DataError, match="sends more than 1,048,576 bytes"):
         fetch([file], tmp_path, report=quiet)
-    assert (tmp_path / "set/a.gz.part").stat().st_size <= 1 << 20
+    assert not (tmp_path / "set/a.gz").exists()
 
 
 def test_a_web_page_in_place_of_an_archive_without_a_checksum_is_refused(server, tmp_path):
@@ -246,7 +230,7 @@ def test_a_mirror_comes_before_the_official_address(server, tmp_path, form, plac
     local = tmp_path / "mirror"
     mirror = {"folder": str(local), "file": local.as_uri(), "http": server.url("/pub/")}[form]
     assert get(of(server), tmp_path / "raw", mirror) == CONTENT
-    assert "/a.gz" not in [path for path, _ in server.requests]
+    assert "/a.gz" not in server.requests
     put(tmp_path / "mirror", official(place, b""), b"x" * len(CONTENT))
     server.content[f"/pub/{place}"] = b"x" * len(CONTENT)
     assert get(of(server), tmp_path / "other", mirror) == CONTENT  # not the mirror's
@@ -293,13 +277,6 @@ def test_a_file_without_a_published_checksum_is_taken_as_it_comes_and_described(
     assert len(server.requests) == 1
 
 
-def test_without_a_checksum_only_an_own_broken_transfer_is_continued(server, tmp_path):
-    put(tmp_path, official("set/raw/a.gz.part", b""), b"x" * 30_000)
-    server.cuts = [40_000]
-    assert get(unpublished(server), tmp_path) == CONTENT
-    assert server.requests == [("/a.gz", None), ("/a.gz", "bytes=40000-")]
-
-
 @pytest.mark.parametrize(
     ("md5", "known"), [("", "no checksum is published"), ("0123abcd", "md5 0123abcd")]
 )
@@ -343,7 +320,7 @@ def test_only_the_needed_members_of_an_archive_are_unpacked(server, tmp_path, pa
     fetch(files, tmp_path, report=quiet)
     assert [(tmp_path / file.path).read_bytes() for file in files] == [b"second", b"first"]
     assert not (tmp_path / "set/d/other").exists()
-    assert server.requests == [("/d", None)]
+    assert server.requests == ["/d"]
 
 
 def test_an_unpacked_folder_or_a_mirror_with_the_members_needs_no_archive(tmp_path):
@@ -433,19 +410,6 @@ def test_who_comes_second_to_a_data_set_waits_and_takes_what_the_first_has_broug
             put(tmp_path, of(server), CONTENT)
         second.result(timeout=60)
     assert server.requests == []
-
-
-def test_progress_says_percent_rate_and_time_left(monkeypatch):
-    now, lines = [100.0], []
-    monkeypatch.setattr(download.time, "monotonic", lambda: now[0])
-    progress = download._Progress("a.gz", 1_000_000, 10_000_000, lines.append)
-    for seconds in (4, 5, 6, 10):  # 2 MB have arrived by second 5
-        now[0] = 100 + seconds
-        progress.add(1_000_000)
-    assert lines == [
-        "a.gz: 3.0 MB, 0.40 MB/s, 30%, 18 s left",  # 2 MB in 5 s; 7 MB are missing
-        "a.gz: 5.0 MB, 0.40 MB/s, 50%, 12 s left",  # 4 MB in 10 s
-    ]
 
 
 def run_script(*arguments: object) -> subprocess.CompletedProcess:

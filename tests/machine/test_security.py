@@ -143,19 +143,19 @@ class Answer:
     """As much of an answer as tells which way it came."""
 
     def __init__(self, url: str, *history: str):
-        self.url, self.history = url, [Answer(step) for step in history]
+        self.url, self.history, self.status_code = url, [Answer(x) for x in history], 200
 
 
 def test_an_encrypted_address_that_leads_to_an_open_one_gives_no_file_without_a_checksum():
     url, open_url = "https://a.org/f", "http://a.org/f"
     unknown = RawFile("set/f", None, "", urls=(url,))
     known = RawFile("set/f", None, "0" * 64, urls=(url,))
-    download._check_way(Answer("https://b.org/f", url), url, unknown)
-    download._check_way(Answer(open_url, url), url, known)  # its content is compared
+    download._check_answer(Answer("https://b.org/f", url), url, unknown)
+    download._check_answer(Answer(open_url, url), url, known)  # its content is compared
     with pytest.raises(download._Failed, match="not encrypted; no checksum is published"):
-        download._check_way(Answer(open_url, url), url, unknown)
+        download._check_answer(Answer(open_url, url), url, unknown)
     with pytest.raises(download._Failed, match="leads to http://a.org/f"):
-        download._check_way(Answer(url, url, open_url), url, unknown)
+        download._check_answer(Answer(url, url, open_url), url, unknown)
 
 
 def test_certificates_are_checked_and_archives_unpacked_member_by_member():
