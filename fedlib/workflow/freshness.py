@@ -26,7 +26,7 @@ from fedlib import seals
 from fedlib.data import downloads
 from fedlib.errors import DataError
 from fedlib.spec import RunName
-from fedlib.workflow import layout
+from fedlib.workflow import layout, preflight
 from fedlib.workflow.declarations import Training
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
@@ -65,12 +65,14 @@ class Freshness(NamedTuple):
 def make_plan(config: Mapping) -> Plan:
     """The plan of a configuration, and of what else of its papers is finished in its folder."""
     plan = Plan(config)
-    others = {*list_others(plan)}
-    if not others:
+    if unfit := preflight.unfit(plan):
+        plan = Plan(config, (), unfit)
+    if not (others := {*list_others(plan)}):
         return plan
-    whole = Plan(config, others)
+    whole = Plan(config, others, unfit)
     folder = _Folder(whole)
-    return Plan(config, {x for x in others.intersection(whole.trainings()) if folder.has(x)})
+    finished = {x for x in others.intersection(whole.trainings()) if folder.has(x)}
+    return Plan(config, finished, unfit)
 
 
 def list_others(plan: Plan) -> list[Training]:

@@ -26,7 +26,6 @@ PATHS = {
     "clients": "results/{folder}/metrics/{paper}.clients.parquet",
     "results": "results/{folder}",
     "estimates": "results/{folder}/estimates.json",
-    "left_out": "results/{folder}/left_out.json",
     "specification": "results/{folder}/specifications/{digest}.json",
     "budget": "results/{folder}/budget.json",
     "figures": "figures/{folder}",

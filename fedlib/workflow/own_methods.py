@@ -3,17 +3,15 @@
 An entry is PATH or PATH:LABEL. The file has a class with the file's name, derived from
 `fedlib.methods.base.Method`. It runs wherever a paper has a run of that label ("fedavg" by
 default), with the same data, model, rounds, seeds and local solver. Every table and figure that can
-show further runs shows it beside that run. If a server tests the methods, a method without a
-predictor for a server is left out. The label of its runs is `PREFIX` and the name of the file, for
-other parts of a configuration: set=[own-fedper.params.k=3].
+show further runs shows it beside that run. The label of its runs is `PREFIX` and the name of the
+file, for other parts of a configuration: set=[own-fedper.params.k=3].
 
 The file is parsed and not imported here, because a plan imports the standard library only.
-`fedlib.workflow.preflight` builds its methods. The file is a root of its runs' code, so an edit
-repeats only those runs.
+`fedlib.workflow.preflight` builds its methods, and leaves out runs that cannot be made. The file is
+a root of its runs' code, so an edit repeats only those runs.
 """
 
 import ast
-import contextlib
 import difflib
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,7 +22,6 @@ from typing import NamedTuple
 from fedlib.errors import ConfigError
 from fedlib.run_spec import class_of_file, is_file
 from fedlib.spec import Paper, Run, RunName
-from fedlib.workflow import left_out
 from fedlib.workflow.provenance import ROOT, registered
 
 LIKE = "fedavg"
@@ -87,8 +84,8 @@ def added(papers: Mapping[str, Paper], given: Iterable[str]) -> dict[str, Paper]
     """The papers with the runs of these methods.
 
     Raises:
-      ConfigError: for a file without a method, a name already in use, or a method that no paper can
-        run or test.
+      ConfigError: for a file without a method, a name already in use, or a method like a run that
+        no paper has.
     """
     methods = [parse(text) for text in given]
     found = dict(papers)
@@ -97,8 +94,6 @@ def added(papers: Mapping[str, Paper], given: Iterable[str]) -> dict[str, Paper]
             raise ConfigError(f"methods: two are called {Path(own.path).stem}; rename one")
         before = found
         found = {name: _with(paper, own) for name, paper in found.items()}
-        if found == before and _have(papers.values(), own):
-            raise ConfigError(f"methods: {own.text}: {', '.join(papers)}: {_untested(own)}")
         if found == before:
             labels = sorted({run.label for paper in papers.values() for run in paper.runs})
             near = difflib.get_close_matches(own.like, labels, n=3) or labels[:3]
@@ -116,12 +111,9 @@ def is_own(run: Run) -> bool:
 
 
 def remarks(
-    papers: Mapping[str, Paper],
-    declared: Mapping[str, Paper],
-    given: Iterable[str],
-    gone: Mapping[RunName, str],
+    papers: Mapping[str, Paper], given: Iterable[str], gone: Mapping[RunName, str]
 ) -> Iterator[str]:
-    """Lines about the `papers`, a selection of `declared`, that run each of these methods.
+    """Lines about the papers that run each of these methods.
 
     Args:
       gone: runs that are left out, and why.
@@ -130,41 +122,22 @@ def remarks(
         where = [f"{p.name}/{r.federation}" for p in papers.values() for r in p.runs if _of(r, own)]
         if where:
             yield f"{own.title} of {own.path}, run like {own.like} on {', '.join(where)}"
-        here = {name: why for name, why in gone.items() if name.paper in papers}
-        yield from left_out_lines(own, here, declared)
-        lacking = [p.name for p in papers.values() if not any(_of(r, own) for r in p.runs)]
-        for name in set(lacking).difference(x.paper for x in gone if x.label == own.label):
-            there = _have([declared[name]], own)
-            why = _untested(own) if there else f"there is no run {own.like}"
-            yield f"{own.title} is not in {name}: {why}"
+        yield from left_out(own, {name: why for name, why in gone.items() if name.paper in papers})
+        for name, paper in papers.items():
+            if own.like not in {run.label for run in paper.runs}:
+                yield f"{own.title} is not in {name}: there is no run {own.like}"
 
 
-def left_out_lines(
-    own: OwnMethod, gone: Mapping[RunName, str], declared: Mapping[str, Paper]
-) -> Iterator[str]:
-    """A line for each reason why runs of a method are left out, with what to give instead."""
+def left_out(own: OwnMethod, gone: Mapping[RunName, str]) -> Iterator[str]:
+    """A line for each reason why runs of a method are left out."""
     mine = [name for name in gone if name.label == own.label]
     for why in dict.fromkeys(gone[name] for name in mine):
-        names = [name for name in mine if gone[name] == why]
-        where = ", ".join(f"{name.paper}/{name.federation}" for name in names)
-        how = left_out.instead(names, declared, own.path)
-        yield f"{own.title} is left out of {where}: {why}{how}"
+        where = ", ".join(f"{x.paper}/{x.federation}" for x in mine if gone[x] == why)
+        yield f"{own.title} is left out of {where}: {why}"
 
 
 def _of(run: Run, own: OwnMethod) -> bool:
     return run.label == own.label
-
-
-def _have(papers: Iterable[Paper], own: OwnMethod) -> bool:
-    """Whether papers have a run whose settings the method can take."""
-    return any(run.label == own.like for paper in papers for run in paper.runs)
-
-
-def _untested(own: OwnMethod) -> str:
-    return (
-        f"the server has the test examples there, and `protocols` of {own.title} name no predictor "
-        "for the group server"
-    )
 
 
 def _with(paper: Paper, own: OwnMethod) -> Paper:
@@ -183,32 +156,7 @@ def _with(paper: Paper, own: OwnMethod) -> Paper:
         tables={name: table.beside(*who) for name, table in paper.tables.items()},
         figures={name: figure.beside(*who) for name, figure in paper.figures.items()},
     )
-    groups = _groups(own.path, own.title)
-    runs = [
-        _like(run, own)
-        for run in alike
-        if groups is None or groups.issuperset(beside.tested(run.federation, own.label))
-    ]
-    return replace(beside, runs=(*paper.runs, *runs)) if runs else paper
-
-
-def _groups(path: str, name: str) -> frozenset[str] | None:
-    """The groups with predictors in the `protocols` of a file's class.
-
-    None if the class does not state them as a literal; building the method then checks them.
-    """
-    body = ast.parse((ROOT / path).read_bytes()).body
-    [own] = [node for node in body if isinstance(node, ast.ClassDef) and node.name == name]
-    for statement in own.body:
-        match statement:
-            case (
-                ast.AnnAssign(target=ast.Name(id="protocols"), value=ast.expr() as value)
-                | ast.Assign(targets=[ast.Name(id="protocols")], value=value)
-            ):
-                with contextlib.suppress(AttributeError, ValueError):
-                    found = ast.literal_eval(value)
-                    return frozenset(group for group, protocols in found.items() if protocols)
-    return None
+    return replace(beside, runs=(*paper.runs, *(_like(run, own) for run in alike)))
 
 
 def _like(run: Run, own: OwnMethod) -> Run:

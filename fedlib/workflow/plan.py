@@ -37,9 +37,14 @@ LONG = ("metrics", "table", "figure", "report")
 class Plan(Selection):
     """The jobs of a configuration."""
 
-    def __init__(self, config: Mapping, finished: Collection[Training] = ()):
+    def __init__(
+        self,
+        config: Mapping,
+        finished: Collection[Training] = (),
+        unfit: Mapping[RunName, str] | None = None,
+    ):
         """See `Selection`; caches values that thousands of jobs need."""
-        super().__init__(config, finished)
+        super().__init__(config, finished, unfit)
         self.digest, self._evaluated = cache(self.digest), cache(self._evaluated)
 
     # --- Jobs ----------------------------------------------------------------------------------

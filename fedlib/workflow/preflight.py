@@ -4,7 +4,7 @@ It also tries users' methods on a few made-up examples. One that cannot run on s
 left out there.
 
 Without this check a job would find a mistake in a declaration, perhaps hours later. Building needs
-libraries that a plan does not, so another process does it (`scripts/check.py`). Successes are
+libraries that a plan does not, so another process does it (`scripts/check.py`). Its answers are
 cached by specification and code, so a plan with nothing new only reads the cache.
 """
 
@@ -24,11 +24,11 @@ from fedlib.environment import cache_folder
 from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
 from fedlib.spec import RunName
-from fedlib.workflow import left_out, own_methods
-from fedlib.workflow.left_out import SCRIPT
+from fedlib.workflow import own_methods
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT, code_digest, remember
 
+SCRIPT = "scripts/check.py"
 SHOWN = 5  # complaints shown; further ones are only counted
 
 
@@ -36,58 +36,57 @@ def check(plan: Plan) -> Plan:
     """Build everything not built before, and check that folders can be read and written.
 
     Returns:
-      The plan without runs of a user's method that cannot be made, if others of that method can.
+      The plan without runs of a user's method that cannot be made.
 
     Raises:
       ConfigError: if something cannot be built, with the paper and the run, table or figure; or for
         a folder that is missing or not writable.
     """
     _check_folders(plan)
-    known = seals.Cache(cache_folder() / "built.json")
+    known = _known()
     new: dict[tuple, list[str]] = {}
     for where, built in declared(plan):
         if not known.get(built):
             new.setdefault(built, []).append(where)
     remember()  # for the jobs, which parse the same code
-    wrong: dict[str, list[str]] = {}
+    own, wrong = {*_own_places(plan)}, {}
     for (built, where), answer in zip(new.items(), _answers([*new]), strict=True):
-        if answer:
+        if answer and not own.issuperset(where):
             wrong.setdefault(answer, []).extend(where)
-        elif answer is None:
-            known.add(built, True)
+        elif answer is not False:
+            known.add(built, answer or True)
     known.write()
-    unfit = _unfit(plan, wrong)
     if wrong:
         lines = [f"{_names(where)}: {answer}" for answer, where in wrong.items()]
         more = [f"and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
         raise ConfigError("\n  ".join([*lines[:SHOWN], *more]))
-    if unfit:
-        left_out.note(plan.path("left_out"), plan.papers, unfit)
-        plan = Plan(plan.config, plan.finished)
-    _refuse_nothing_left(plan)
+    if gone := unfit(plan):
+        plan = Plan(plan.config, plan.finished, plan.left_out | gone)
+    for method in map(own_methods.parse, plan.config["methods"] or ()):
+        why = [*own_methods.left_out(method, plan.left_out)]
+        if why and method.label not in {name.label for name in plan.runs}:
+            raise ConfigError("\n  ".join(why))
     return plan
 
 
-def _unfit(plan: Plan, wrong: dict[str, list[str]]) -> dict[RunName, str]:
-    """Takes out of what is `wrong` the runs of users' methods -> why they cannot be made"""
-    own = {_place(name): name for name, run in plan.runs.items() if own_methods.is_own(run)}
-    unfit = {own[where]: why for why, places in wrong.items() for where in places if where in own}
-    able = {name.label for name in own.values() if name not in unfit}
-    unfit = {name: why for name, why in unfit.items() if name.label in able}
-    gone = {*map(_place, unfit)}
-    for why, places in [*wrong.items()]:
-        wrong[why] = [where for where in places if where not in gone]
-        if not wrong[why]:
-            del wrong[why]
-    return unfit
+def unfit(plan: Plan) -> dict[RunName, str]:
+    """The runs of users' methods that an earlier check found impossible, and why."""
+    own = _own_places(plan)
+    if not own:
+        return {}
+    known = _known()
+    found = {own[where]: known.get(built) for where, built in declared(plan) if where in own}
+    return {name: why for name, why in found.items() if isinstance(why, str)}
 
 
-def _refuse_nothing_left(plan: Plan) -> None:
-    """Raise ConfigError for a user's method of which every run is left out."""
-    for own in map(own_methods.parse, plan.config["methods"] or ()):
-        why = [*own_methods.left_out_lines(own, plan.left_out, plan.declared)]
-        if why and own.label not in {name.label for name in plan.runs}:
-            raise ConfigError("\n  ".join(why))
+def _own_places(plan: Plan) -> dict[str, RunName]:
+    """The runs of users' methods, by the place of their declarations."""
+    return {_place(name): name for name, run in plan.runs.items() if own_methods.is_own(run)}
+
+
+def _known() -> seals.Cache:
+    """What can be built, True or why not, by what it is built of."""
+    return seals.Cache(cache_folder() / "built.json")
 
 
 def _check_folders(plan: Plan) -> None:

@@ -31,7 +31,7 @@ def describe(plan: Plan) -> Iterator[str]:
         )
     yield from _without_a_run(plan)
     given = plan.config["methods"] or ()
-    yield from own_methods.remarks(plan.papers, plan.declared, given, plan.left_out)
+    yield from own_methods.remarks(plan.papers, given, plan.left_out)
     for name, paper in plan.papers.items():
         for stage in ("table", "figure"):
             there = getattr(paper, stage + "s")

@@ -5,9 +5,9 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from fedlib.errors import ConfigError
-from fedlib.spec import Data, Paper, Run
+from fedlib.spec import Data, Paper, Run, RunName
 from fedlib.spec.exhibits import Exhibit
-from fedlib.workflow import declarations, left_out, overrides, own_methods
+from fedlib.workflow import declarations, overrides, own_methods
 from fedlib.workflow.config import DEFAULTS, check, check_choice, normalised, seeds_by_run
 from fedlib.workflow.declarations import Training, trainings_of
 from fedlib.workflow.layout import PATHS
@@ -28,14 +28,20 @@ class Selection:
         them is finished.
       finished: the trainings of `papers` that are not selected.
       runs: of `papers`, by paper, federation and label.
-      left_out: runs that cannot be made, and the reasons; see `fedlib.workflow.left_out`.
+      left_out: runs that cannot be made, and the reasons; see `fedlib.workflow.preflight`.
     """
 
-    def __init__(self, config: Mapping, finished: Collection[Training] = ()):
+    def __init__(
+        self,
+        config: Mapping,
+        finished: Collection[Training] = (),
+        unfit: Mapping[RunName, str] | None = None,
+    ):
         """Check `config` and the declarations it selects.
 
         Args:
           finished: other trainings whose results may be shown, see `selected`.
+          unfit: runs to leave out, and why.
 
         Raises:
           ConfigError: with the key, its value and the choices.
@@ -51,8 +57,11 @@ class Selection:
             declarations.check_paper(paper, name, self.scale)
         check_selection(self.config, self.papers.values())
         self.whole = self.papers
-        able, self.left_out = left_out.without(self.whole, self.path("left_out"))
-        wanted = {name: selected(paper, self.config, finished) for name, paper in able.items()}
+        self.left_out = unfit or {}
+        wanted = {
+            name: selected(self._able(paper), self.config, finished)
+            for name, paper in self.whole.items()
+        }
         for paper in wanted.values():
             declarations.check_seeds(paper)  # those of the configuration
         # Without `papers`, the papers are those with runs that the other filters select.
@@ -66,6 +75,11 @@ class Selection:
             name: run for paper in self.papers.values() for name, run in paper.named().items()
         }
         self.finished = {*finished}.intersection(self.trainings())
+
+    def _able(self, paper: Paper) -> Paper:
+        """A paper without the runs that are left out."""
+        runs = [run for name, run in paper.named().items() if name not in self.left_out]
+        return dataclasses.replace(paper, runs=tuple(runs))
 
     def trainings(self, paper: str | None = None) -> list[Training]:
         """Every training run of `paper`, or of all papers."""

@@ -12,7 +12,6 @@ from fedlib.methods.base import Method
 from fedlib.run.check import check as build
 from fedlib.run_spec import RunSpec
 from fedlib.spec.figures import AccuracyOverRounds, Sweep
-from fedlib.spec.server import GlobalAccuracy
 from fedlib.spec.tables import Accuracy, Gains
 from fedlib.workflow import freshness, preflight, provenance, remarks
 from fedlib.workflow.plan import Plan
@@ -224,37 +223,6 @@ def test_what_cannot_be_built_is_refused_before_anything_runs(mine, text, messag
     run = Plan({"methods": [mine(text)], **config}).run("pfedmm", "synthetic", "own-my-way")
     with pytest.raises(ConfigError, match=message):
         build(run.spec(0))
-
-
-SERVER = {"title": "T", "caption": "C.", "labels": ("fedavg", "fedem")} | {
-    "columns": [{"federation": "digits", "title": "Digits"}]
-}
-
-
-@pytest.mark.parametrize(
-    ("protocols", "runs"),
-    [
-        ("protocols = {'seen': {'default': 'predict'}, 'server': {}}", 2),
-        ("protocols: ClassVar = {'server': {'default': 'predict'}}", 4),
-        ("protocols = dict(seen={'default': 'predict'})", 4),  # preflight tells
-        ("", 4),
-    ],
-)
-def test_a_server_tests_no_method_without_a_predictor_for_it(mine, declare, protocols, runs):
-    shown = SERVER | {"federations": ("digits", "mnist")}
-    tables = {"main": GlobalAccuracy(**shown)}
-    tested = toy_paper(name="tested", tables=tables, figures={})
-    declare(toy=toy_paper(), tested=tested)
-    path = mine(BARE.replace("    local: Solver", f"    {protocols}\n    local: Solver"))
-    plan = Plan({"methods": [path]})
-    assert [key[2] for key in plan.runs].count("own-my-way") == runs
-    told = [line for line in remarks.describe(plan) if "is not in" in line]
-    why = "the server has the test examples there, and `protocols` of MyWay name no predictor"
-    assert told == ([f"MyWay is not in tested: {why} for the group server"] if runs == 2 else [])
-    assert ("own-my-way" in plan.papers["tested"].tables["main"].labels) == (runs == 4)
-    if runs == 2:
-        with pytest.raises(ConfigError, match=f"methods: .*my_way.py: tested: {why}"):
-            Plan({"methods": [path], "papers": ["tested"]})
 
 
 def test_what_the_text_does_not_tell_of_predictors_is_found_before_anything_runs(mine):
