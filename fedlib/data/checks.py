@@ -1,10 +1,39 @@
 """Checks of parameters of sources and partitions; each raises ConfigError."""
 
+import dataclasses
 import math
 from collections.abc import Iterable
-from dataclasses import fields
 
+from fedlib import fields
 from fedlib.errors import ConfigError
+from fedlib.fields import Range
+
+# Of the parameters of partitions; one has the same range in each kind.
+RANGES = {
+    **dict.fromkeys(("alpha", "beta", "label_alpha", "sigma"), Range(0, ends="()")),
+    **dict.fromkeys(("fraction", "majority", "share_to"), Range(0, 1, "(]")),
+    **dict.fromkeys(("p", "share"), Range(0, 1)),
+    **dict.fromkeys(("unseen_fraction", "val_fraction"), Range(0, 1, "[)")),
+    "train_fraction": Range(0, 1, "()"),
+    **dict.fromkeys(("probe_per_class", "probe_writers", "val_per_class"), Range(0)),
+}
+CHOICES = {
+    "order": ("given", "random"),
+    "rest": ("others", "all"),
+    "unseen": ("drawn", "last", "test_part"),
+}
+
+
+class Checked:
+    """Base class of partitions, which checks their fields: types, ranges, choices."""
+
+    def __post_init__(self):
+        """Raises ConfigError for a value that makes no sense; a whole number is at least 1."""
+        kinds = {field.name: field.type for field in dataclasses.fields(self)}
+        counts = {name: Range(1) for name, kind in kinds.items() if kind in (int, int | None)}
+        ranges = {name: x for name, x in (counts | RANGES).items() if name in kinds}
+        choices = {name: known for name, known in CHOICES.items() if name in kinds}
+        fields.check(self, choices, ranges)
 
 
 def check_fraction(name: str, value: float, *, zero: bool = False, one: bool = False) -> None:
@@ -22,18 +51,6 @@ def check_count(name: str, value: int, least: int = 1, most: int | None = None) 
         raise ConfigError(f"{name} must be an integer of at least {least}, got {value!r}")
     if most is not None and value > most:
         raise ConfigError(f"{name} must be at most {most}, got {value}")
-
-
-def check_counts(owner: object, *names: str, least: int = 1) -> None:
-    """Checks these fields of a dataclass by `check_count`; None is valid where it is the default.
-
-    Raises:
-      ConfigError: as `check_count`.
-    """
-    for field in fields(owner):
-        value = getattr(owner, field.name)
-        if field.name in names and not (value is None and field.default is None):
-            check_count(field.name, value, least)
 
 
 def check_positive(name: str, value: float) -> None:

@@ -16,14 +16,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedlib.data.checks import check_counts, check_fraction
+from fedlib.data.checks import Checked
 from fedlib.data.draws import divide, some_are_unseen
 from fedlib.data.examples import TEST, Dealt, Examples
 from fedlib.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
-class Joined(ABC):
+class Joined(Checked, ABC):
     """Base class of these partitions.
 
     Attributes:
@@ -36,7 +36,6 @@ class Joined(ABC):
     """
 
     NEEDS: ClassVar[tuple[str, ...]] = ()  # features besides a test part
-    COUNTS: ClassVar[tuple[str, ...]] = ("num_clients",)  # fields of at least 1
 
     train_fraction: float | None = None
     val_fraction: float = 0.0
@@ -46,16 +45,9 @@ class Joined(ABC):
 
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
-        check_counts(self, *self.COUNTS)
-        check_fraction("fraction", self.fraction, one=True)
-        if self.train_fraction is not None:
-            check_fraction("train_fraction", self.train_fraction)
-        if not isinstance(self.join_test, bool):
-            raise ConfigError(f"join_test must be True or False, got {self.join_test!r}")
+        super().__post_init__()
         if self.join_test and self.train_fraction is None:
             raise ConfigError("join_test needs a train_fraction, by which both parts are divided")
-        check_fraction("val_fraction", self.val_fraction, zero=True)
-        check_fraction("unseen_fraction", self.unseen_fraction, zero=True)
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from fedlib import streams
-from fedlib.data.checks import check_counts, check_fraction
+from fedlib.data.checks import Checked
 from fedlib.data.examples import Dealt, Examples
 from fedlib.errors import ConfigError
 from fedlib.federation import GROUPS
@@ -36,7 +36,7 @@ class Owners(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Official(ABC):
+class Official(Checked, ABC):
     """Base class of these partitions.
 
     Attributes:
@@ -45,18 +45,10 @@ class Official(ABC):
     """
 
     NAME: ClassVar[str]  # of the partition's random streams
-    # Fields of at least 1.
-    COUNTS: ClassVar[tuple[str, ...]] = ("num_clients", "train_examples", "test_examples")
     needs: ClassVar[tuple[str, ...]] = ("classes", "part")
 
     val_fraction: float = 0.0
     unseen_fraction: float = 0.0
-
-    def __post_init__(self):
-        """Raises ConfigError for an invalid parameter."""
-        check_counts(self, *self.COUNTS)
-        check_fraction("val_fraction", self.val_fraction, zero=True)
-        check_fraction("unseen_fraction", self.unseen_fraction, zero=True)
 
     @abstractmethod
     def owners(self, parts: Examples, seed: int) -> Owners:

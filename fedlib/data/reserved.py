@@ -18,7 +18,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from fedlib.data.checks import check_counts, check_fraction
+from fedlib.data.checks import Checked
 from fedlib.data.examples import Dealt, Examples
 from fedlib.data.official import hold_out, round_half_up
 from fedlib.errors import ConfigError
@@ -42,7 +42,7 @@ class Sections(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reserved(ABC):
+class Reserved(Checked, ABC):
     """Base class of these partitions.
 
     Attributes:
@@ -69,14 +69,6 @@ class Reserved(ABC):
     test_per_class: int | None = None
     majority: float | None = None
     val_fraction: float = 0.0
-
-    def __post_init__(self):
-        """Raises ConfigError for an invalid parameter."""
-        check_counts(self, "num_clients", "pool_per_class", "server_per_class", "test_per_class")
-        check_counts(self, "val_per_class", "probe_per_class", least=0)
-        if self.majority is not None:
-            check_fraction("majority", self.majority, one=True)
-        check_fraction("val_fraction", self.val_fraction, zero=True)
 
     @abstractmethod
     def owners(self, pool: Examples, seed: int) -> list[np.ndarray]:

@@ -591,7 +591,7 @@ def words(fourth, values=("cat", "dog") * 200):
 
 
 FEDERATIONS = {
-    "alpha must be a positive number, got -1": lambda: cut(alpha=-1),
+    "alpha must be above 0, got -1": lambda: cut(alpha=-1),
     "has no parameter 'alfa'; it takes num_clients, alpha": lambda: cut(alfa=1),
     "no partition 'iidd'; nearest: iid": lambda: fedlib.partition(X, Y, "iidd"),
     "partition iid needs num_clients; see help": lambda: fedlib.partition(X, Y, "iid"),

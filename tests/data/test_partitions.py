@@ -169,49 +169,41 @@ def test_validation_examples_are_taken_from_those_for_training(kind):
 
 # Mistakes. What a field refuses is the same in every kind that has it.
 
-COUNT, FROM_0 = "an integer of at least 1", "an integer of at least 0"
-POSITIVE = "a positive number"
 REFUSED = {
-    "alpha": (POSITIVE, 0, -1, "1", True, float("inf")),
-    "label_alpha": (POSITIVE, 0),
-    "beta": (POSITIVE, 0, -1),
-    "sigma": (POSITIVE, 0, -1),
-    "fraction": ("in (0, 1]", 0, 1.5),
-    "train_fraction": ("in (0, 1)", 0, 1),
-    "unseen_fraction": ("in [0, 1)", -0.1, 1.0),
-    "val_fraction": ("in [0, 1)", -0.1, 1.0),
-    "join_test": ("True or False", "no", 1),
-    "majority": ("in (0, 1]", 0, 1.2),
-    "p": ("in [0, 1]", 1.1),
-    "share": ("in [0, 1]", 1.1),
-    "share_to": ("in (0, 1]", 1.4),
-    "probe_per_class": (FROM_0, 0.5),
-    "probe_writers": (FROM_0, -1),
-    "val_per_class": (FROM_0, -1),
-    "num_clients": (COUNT, 0, 2.5, True),
+    "alpha": (0, -1, "1", True, float("inf")),
+    "label_alpha": (0,),
+    "beta": (0, -1),
+    "sigma": (0, -1),
+    "fraction": (0, 1.5),
+    "train_fraction": (0, 1),
+    "unseen_fraction": (-0.1, 1.0),
+    "val_fraction": (-0.1, 1.0),
+    "join_test": ("no", 1),
+    "majority": (0, 1.2),
+    "p": (1.1,),
+    "share": (1.1,),
+    "share_to": (1.4,),
+    "probe_per_class": (0.5,),
+    "probe_writers": (-1,),
+    "val_per_class": (-1,),
+    "num_clients": (0, 2.5, True),
+    **dict.fromkeys(("order", "rest", "unseen"), ("other", 3)),
 } | dict.fromkeys(
     "classes_per_client min_examples num_clusters num_groups pool_per_class server_examples "
     "server_per_class server_writers shards_per_client test_examples test_per_class "
     "train_examples writers_per_client".split(),
-    (COUNT, 0, 1.5),
+    (0, 1.5),
 )
-CHOICES = {"order": "given, random", "rest": "others, all", "unseen": "drawn, last, test_part"}
 OTHERWISE = {"max_examples", "rotations"}  # checked below
 
 
 @every_kind
-def test_a_value_that_makes_no_sense_is_refused_with_what_would(kind):
-    assert {*names(kind)} <= {*REFUSED, *CHOICES, *OTHERWISE}
-    for name in names(kind):
-        right, *wrong = REFUSED.get(name, [""])
-        for value in wrong:
-            with pytest.raises(ConfigError) as raised:
+def test_a_value_that_makes_no_sense_is_refused(kind):
+    assert {*names(kind)} <= {*REFUSED, *OTHERWISE}
+    for name in {*names(kind)} & {*REFUSED}:
+        for value in REFUSED[name]:
+            with pytest.raises(ConfigError, match=f"^{name} must be .*, got {value!r}"):
                 parsed(kind, **{name: value})
-            assert str(raised.value) == f"{name} must be {right}, got {value!r}"
-        if name in CHOICES:
-            with pytest.raises(ConfigError) as raised:
-                parsed(kind, **{name: "other"})
-            assert str(raised.value) == f"no {name} 'other'; choose one of {CHOICES[name]}"
 
 
 @pytest.mark.parametrize(
@@ -226,7 +218,7 @@ def test_a_value_that_makes_no_sense_is_refused_with_what_would(kind):
         ("majority", {"num_clients": 101}, "num_clients must be at most 100, one for each pair"),
         ("majority", {"train_examples": 25}, "train_examples must be even, got 25"),
         ("permuted", {"num_clusters": 3}, "num_clients must be a multiple of the 3 .* got 10"),
-        ("quantity", {"max_examples": 19}, "max_examples must be .* at least 20, got 19"),
+        ("quantity", {"max_examples": 19}, "max_examples must be .*, 20, got 19"),
         ("rotated", {"rotations": [0, 45]}, "rotations must be .* out of 0, 90, 180, 270, got"),
         ("rotated", {"rotations": [180, 180]}, r"rotations must be different .* got \[180, 180\]"),
         ("rotated", {"rotations": []}, "rotations must be"),

@@ -13,7 +13,6 @@ import numpy as np
 
 from fedlib import streams
 from fedlib.data import official
-from fedlib.data.checks import check_positive
 from fedlib.data.examples import Dealt, Examples
 from fedlib.data.official import Official, Owners
 from fedlib.data.partitions import hsu
@@ -40,13 +39,6 @@ class Angled(Official):
     train_examples: int
     test_examples: int
     label_alpha: float | None = None
-
-    def __post_init__(self):
-        """Raises ConfigError for an invalid parameter."""
-        super().__post_init__()
-        check_positive("alpha", self.alpha)
-        if self.label_alpha is not None:
-            check_positive("label_alpha", self.label_alpha)
 
     def deal(self, examples: Examples, seed: int) -> Dealt:
         """The clients, and the number of each image's angle as side information."""

@@ -10,7 +10,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedlib.data.checks import check_counts, check_positive
 from fedlib.data.draws import as_rows, chunks, dirichlet, subset
 from fedlib.data.examples import Examples
 from fedlib.data.joined import Joined
@@ -38,12 +37,6 @@ class Dirichlet(Joined):
     alpha: float
     num_groups: int | None = None
     min_examples: int = 1
-
-    def __post_init__(self):
-        """Raises ConfigError for an invalid parameter."""
-        super().__post_init__()
-        check_counts(self, "num_groups", "min_examples")
-        check_positive("alpha", self.alpha)
 
     def owners(self, examples: Examples, seed: int) -> list[np.ndarray]:
         """Rows owned by each client, group by group; a client may own none -> [C] arrays"""

@@ -16,7 +16,6 @@ from typing import ClassVar
 import numpy as np
 
 from fedlib import streams
-from fedlib.data.checks import check_positive
 from fedlib.data.draws import dirichlet
 from fedlib.data.examples import Examples
 from fedlib.data.official import Official, Owners
@@ -42,12 +41,6 @@ class Hierarchical(Official):
     beta: float
     train_examples: int
     test_examples: int
-
-    def __post_init__(self):
-        """Raises ConfigError for an invalid parameter."""
-        super().__post_init__()
-        for name in ("alpha", "beta"):
-            check_positive(name, getattr(self, name))
 
     def owners(self, parts: Examples, seed: int) -> Owners:
         """Rows of each client.

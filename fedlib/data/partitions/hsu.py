@@ -18,7 +18,6 @@ import numpy as np
 
 from fedlib import streams
 from fedlib.data import official
-from fedlib.data.checks import check_positive
 from fedlib.data.draws import dirichlet
 from fedlib.data.examples import Examples
 from fedlib.data.official import Official, Owners
@@ -45,11 +44,6 @@ class Hsu(Official):
     alpha: float
     train_examples: int
     test_examples: int
-
-    def __post_init__(self):
-        """Raises ConfigError for an invalid parameter."""
-        super().__post_init__()
-        check_positive("alpha", self.alpha)
 
     def owners(self, parts: Examples, seed: int) -> Owners:
         """Rows of each client.

@@ -19,7 +19,6 @@ from typing import ClassVar
 import numpy as np
 
 from fedlib import streams
-from fedlib.data.checks import check_fraction
 from fedlib.data.examples import Examples
 from fedlib.data.official import Official, Owners, halves, round_half_up
 from fedlib.errors import ConfigError
@@ -54,7 +53,6 @@ class Majority(Official):
                 f"num_clients must be at most {NUM_CLASSES**2}, one for each pair of classes, "
                 f"got {self.num_clients}"
             )
-        check_fraction("p", self.p, zero=True, one=True)
         for name in ("train_examples", "test_examples"):
             if getattr(self, name) % 2:
                 raise ConfigError(f"{name} must be even, got {getattr(self, name)}")

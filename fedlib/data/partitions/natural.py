@@ -9,17 +9,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedlib.data.checks import check_choice, check_fraction
+from fedlib.data.checks import Checked
 from fedlib.data.draws import divide, draw_some, last_are_unseen
 from fedlib.data.examples import TEST, TRAIN, VAL, Dealt, Examples
 from fedlib.errors import ConfigError
 from fedlib.federation import CLIENTS, GROUPS
 
-ORDERS = ("given", "random")
-
 
 @dataclass(frozen=True)
-class Natural:
+class Natural(Checked):
     """The natural clients: roles of a play, or clients of a synthetic federation.
 
     A data set's server and probe come last, and are never left out.
@@ -36,13 +34,6 @@ class Natural:
     order: str = "given"
     val_fraction: float | None = None
     unseen_fraction: float = 0.0
-
-    def __post_init__(self):
-        """Raises ConfigError for an invalid parameter."""
-        check_choice("order", self.order, ORDERS)
-        if self.val_fraction is not None:
-            check_fraction("val_fraction", self.val_fraction, zero=True)
-        check_fraction("unseen_fraction", self.unseen_fraction, zero=True)
 
     def deal(self, examples: Examples, seed: int) -> Dealt:
         """The clients; the pool has their examples in the order of the clients.

@@ -10,7 +10,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedlib.data.checks import check_positive
 from fedlib.data.draws import as_rows, dirichlet, subset
 from fedlib.data.examples import Examples
 from fedlib.data.joined import Joined
@@ -33,12 +32,6 @@ class Pachinko(Joined):
     num_clients: int
     alpha: float
     beta: float
-
-    def __post_init__(self):
-        """Raises ConfigError for an invalid parameter."""
-        super().__post_init__()
-        check_positive("alpha", self.alpha)
-        check_positive("beta", self.beta)
 
     def owners(self, examples: Examples, seed: int) -> list[np.ndarray]:
         """Rows owned by each client, all of one size -> [C] arrays of int64"""

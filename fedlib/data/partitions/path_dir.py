@@ -14,7 +14,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedlib.data.checks import check_counts, check_positive
 from fedlib.data.draws import dirichlet, subset
 from fedlib.data.examples import Examples
 from fedlib.data.joined import Joined
@@ -37,12 +36,6 @@ class PathDir(Joined):
     num_clients: int
     classes_per_client: int
     alpha: float
-
-    def __post_init__(self):
-        """Raises ConfigError for an invalid parameter."""
-        super().__post_init__()
-        check_counts(self, "classes_per_client")
-        check_positive("alpha", self.alpha)
 
     def owners(self, examples: Examples, seed: int) -> list[np.ndarray]:
         """Rows owned by each client, class by class, perhaps none -> [C] arrays of int64"""

@@ -40,7 +40,6 @@ class PathLine(Joined):
     """
 
     NEEDS: ClassVar[tuple[str, ...]] = ("classes",)
-    COUNTS: ClassVar[tuple[str, ...]] = ("num_clients", "classes_per_client")
 
     num_clients: int
     classes_per_client: int

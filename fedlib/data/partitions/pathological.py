@@ -28,7 +28,6 @@ class Pathological(Joined):
     """
 
     NEEDS: ClassVar[tuple[str, ...]] = ("classes",)
-    COUNTS: ClassVar[tuple[str, ...]] = ("num_clients", "shards_per_client")
 
     num_clients: int
     shards_per_client: int = 2

@@ -14,7 +14,6 @@ import numpy as np
 
 from fedlib import streams
 from fedlib.data import official
-from fedlib.data.checks import check_count, check_counts, check_positive
 from fedlib.data.examples import Examples
 from fedlib.data.official import Official, Owners
 from fedlib.errors import ConfigError
@@ -45,9 +44,9 @@ class Quantity(Official):
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
-        check_counts(self, "min_examples")
-        check_positive("sigma", self.sigma)
-        check_count("max_examples", self.max_examples, least=self.min_examples)
+        if self.max_examples < self.min_examples:
+            least = f"min_examples, {self.min_examples}"
+            raise ConfigError(f"max_examples must be at least {least}, got {self.max_examples}")
 
     def owners(self, parts: Examples, seed: int) -> Owners:
         """Rows of each client.

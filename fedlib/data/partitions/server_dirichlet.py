@@ -12,7 +12,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedlib.data.checks import check_positive
 from fedlib.data.draws import dirichlet
 from fedlib.data.examples import Examples
 from fedlib.data.reserved import Reserved
@@ -30,11 +29,6 @@ class ServerDirichlet(Reserved):
     NAME: ClassVar[str] = "server_dirichlet"
 
     alpha: float = 1.0
-
-    def __post_init__(self):
-        """Raises ConfigError for an invalid parameter."""
-        super().__post_init__()
-        check_positive("alpha", self.alpha)
 
     def owners(self, pool: Examples, seed: int) -> list[np.ndarray]:
         """Rows of each client; some may own none -> [C] arrays of int64"""

@@ -16,7 +16,6 @@ from typing import ClassVar
 import numpy as np
 
 from fedlib import streams
-from fedlib.data.checks import check_counts, check_positive
 from fedlib.data.examples import Examples
 from fedlib.data.partitions import hsu
 from fedlib.data.reserved import Reserved
@@ -35,12 +34,6 @@ class ServerEqual(Reserved):
 
     train_examples: int
     alpha: float = 1.0
-
-    def __post_init__(self):
-        """Raises ConfigError for an invalid parameter."""
-        super().__post_init__()
-        check_counts(self, "train_examples")
-        check_positive("alpha", self.alpha)
 
     def owners(self, pool: Examples, seed: int) -> list[np.ndarray]:
         """Rows of each client -> [C] arrays of int64

@@ -8,13 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedlib.data.checks import check_choice, check_counts
 from fedlib.data.draws import draw_some, last_are_unseen, some_are_unseen
 from fedlib.data.examples import TEST, Examples
 from fedlib.data.joined import Joined
 from fedlib.errors import ConfigError, DataError
-
-UNSEEN = ("drawn", "last", "test_part")
 
 
 @dataclass(frozen=True)
@@ -37,8 +34,6 @@ class Writer(Joined):
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
-        check_counts(self, "min_examples")
-        check_choice("unseen", self.unseen, UNSEEN)
         if self.unseen == "test_part" and self.unseen_fraction:
             raise ConfigError(
                 f"unseen 'test_part' needs unseen_fraction 0, got {self.unseen_fraction}"

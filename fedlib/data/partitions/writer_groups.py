@@ -18,14 +18,14 @@ from typing import ClassVar
 import numpy as np
 
 from fedlib import streams
-from fedlib.data.checks import check_counts, check_fraction
+from fedlib.data.checks import Checked
 from fedlib.data.examples import TEST, TRAIN, Dealt, Examples
 from fedlib.data.reserved import dealt
 from fedlib.errors import ConfigError, DataError
 
 
 @dataclass(frozen=True)
-class WriterGroups:
+class WriterGroups(Checked):
     """The owner of each example.
 
     Attributes:
@@ -48,12 +48,6 @@ class WriterGroups:
     probe_writers: int = 1
     val_fraction: float = 0.1
     server_examples: int | None = None
-
-    def __post_init__(self):
-        """Raises ConfigError for an invalid parameter."""
-        check_counts(self, "num_clients", "writers_per_client", "server_writers", "server_examples")
-        check_counts(self, "probe_writers", least=0)
-        check_fraction("val_fraction", self.val_fraction, zero=True)
 
     def deal(self, examples: Examples, seed: int) -> Dealt:
         """The clients, then the server, then the probe if there is one.
