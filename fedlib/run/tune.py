@@ -17,9 +17,8 @@ Lopez-Paz, ICLR 2021); the rung is one of successive halving (Jamieson and Talwa
 import argparse
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,7 +62,8 @@ def tune(
     """
     federation = drop_test(job.federation(args, spec))
     stamp = job.stamp(args, spec, code)
-    memory = Memory(args.checkpoints / "finished.json", stamp)
+    finished = args.checkpoints / "finished.json"
+    args.checkpoints.mkdir(parents=True, exist_ok=True)
 
     def build(ran: RunSpec) -> Simulation:
         given = {"device": device, "executor": args.executor, "weights": args.weights}
@@ -72,14 +72,14 @@ def tune(
     def checkpoints(name: str) -> Checkpoints:
         return Checkpoints(args.checkpoints, {**stamp, "trial": name})
 
-    trials = Tuner(spec, build, memory, checkpoints, report, stop).run()
+    trials = Tuner(spec, build, seals.Cache(finished), stamp, checkpoints, report, stop).run()
     found = record(spec, trials)
     digest = seals.spec_digest(spec.to_json())
     seals.write_json(args.choice, {job.VALUES: found["values"], job.TUNING: digest})
     read = seals.contents(args.manifest, *args.weights)
     made = seals.Made(digest, code, read, seals.contents(args.choice))
     seals.write_json(args.trials, found | {seals.MADE: str(made)})
-    memory.file.unlink(missing_ok=True)
+    finished.unlink(missing_ok=True)
     Checkpoints(args.checkpoints, {}).clear()
 
 
@@ -162,35 +162,6 @@ def accuracy(result: RunResult, view: View = VALIDATION) -> float:
     return float((scores.correct[-1][some] / scores.count[some]).mean())
 
 
-@dataclass
-class Memory:
-    """The accuracies of finished trials, in a small file, so that a killed job can continue.
-
-    Attributes:
-      file: its path.
-      stamp: identifies the job (specification, code, shards); a file of another is ignored.
-      done: accuracy of each finished trial by name; None if it diverged.
-    """
-
-    file: Path
-    stamp: dict
-    done: dict[str, float | None] = field(default_factory=dict)
-
-    def __post_init__(self):
-        """Read the file, if it belongs to this job."""
-        kept = seals.remembered(self.file)
-        if kept.get("stamp") == self.stamp and isinstance(kept.get("done"), dict):
-            self.done = kept["done"]
-
-    def find(self, key: str, find: Callable[[], float | None]) -> float | None:
-        """The accuracy of the trial `key`: the known one, or the result of `find`."""
-        if key not in self.done:
-            self.done[key] = find()
-            self.file.parent.mkdir(parents=True, exist_ok=True)
-            seals.write_json(self.file, {"stamp": self.stamp, "done": self.done})
-        return self.done[key]
-
-
 @dataclass(frozen=True)
 class Tuner:
     """The trials of a run.
@@ -198,14 +169,16 @@ class Tuner:
     Attributes:
       spec: of the run, with "tuning".
       build: makes the simulation of a specification, on a federation `drop_test`.
-      memory: of finished trials.
+      memory: of the accuracies of finished trials, so that a killed job can continue.
+      stamp: identifies the job (specification, code, shards).
       checkpoints: of the current trial, by its name; None keeps none.
       report, stop: as in `Simulation.run`.
     """
 
     spec: RunSpec
     build: Callable[[RunSpec], Simulation]
-    memory: Memory
+    memory: seals.Cache
+    stamp: dict
     checkpoints: Callable[[str], Checkpoints | None] = lambda name: None
     report: Callable[[str], None] = print
     stop: Callable[[], bool] = lambda: False
@@ -237,7 +210,10 @@ class Tuner:
     def _try(self, trials: Sequence[Trial], number: int, rounds: int) -> None:
         """Train a trial for `rounds` rounds, and note its accuracy."""
         trial, name = trials[number], f"{number}/{rounds}"
-        found = self.memory.find(name, lambda: self._train(trial.values, rounds, name))
+        [found] = self.memory.find(
+            [self.stamp, name], lambda: [self._train(trial.values, rounds, name)]
+        )
+        self.memory.write()
         trial.accuracy[rounds] = found
         came_to = "diverged" if found is None else f"validation accuracy {found:.1%}"
         values = ", ".join(f"{name} = {value}" for name, value in trial.values.items())

@@ -312,13 +312,6 @@ def test_a_plan_tunes_before_it_trains_and_only_the_choice_counts(toy):
     assert made.path("choice", **names) in read and made.path("trials", **names) not in read
 
 
-@pytest.mark.parametrize("kept", [{}, {"done": []}])
-def test_a_memory_of_trials_that_makes_no_sense_is_forgotten(tmp_path, kept):
-    seals.write_json(tmp_path / "finished.json", {"stamp": {"a": 1}, **kept})
-    memory = tune.Memory(tmp_path / "finished.json", {"a": 1})
-    assert memory.find("x", lambda: 0.5) == 0.5
-
-
 @pytest.fixture
 def elsewhere(tuned_alone, tmp_path, monkeypatch):
     """A plan with one tuning, that tuning in a pack, and a function that tunes it elsewhere."""
