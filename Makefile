@@ -141,8 +141,8 @@ test-long: $(STAMP)  ### test kills, damage, full disks, bad input, large plans:
 test-slurm: $(SLURM_STAMP)  ### test on a Slurm cluster of one node, which it starts; as root
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -v -m slurm tests/machine/test_slurm.py $(TESTS)
 
-test-environments: $(ENVIRONMENTS_STAMP)  ### test conda's environments and the container file
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -v tests/machine/test_conda.py tests/machine/test_container.py $(TESTS)
+test-environments: $(ENVIRONMENTS_STAMP)  ### test the container file
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -v tests/machine/test_container.py $(TESTS)
 
 lint: $(STAMP)  ### check style and workflow; changes nothing
 	$(BIN)/ruff check .

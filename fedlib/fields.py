@@ -10,14 +10,13 @@ from functools import cache
 from numbers import Real
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from fedlib.errors import ConfigError, shown
 
 NUMBERS = {int: "a whole number", float: "a finite number"}
-WORDS = NUMBERS | {bool: "True or False", str: "a word", types.NoneType: "None", Mapping: "a dict"}
+WORDS = NUMBERS | {bool: "True or False", str: "a word", types.NoneType: "None"}
+WORDS |= dict.fromkeys((Mapping, dict), "a dict")
 UNIONS = typing.Union, types.UnionType
-LISTS = list, tuple, range, np.ndarray
+LISTS = list, tuple, range
 
 
 class Range(NamedTuple):
@@ -90,10 +89,12 @@ def _as(value: Any, hint: Any) -> Any:
     origin, inner = typing.get_origin(hint) or hint, typing.get_args(hint)
     if origin in UNIONS:
         return _as_one_of(value, inner)
+    if origin in (*NUMBERS, bool, list, tuple) and type(value).__module__ == "numpy":
+        value = value.tolist()  # without an import of NumPy
     if origin in NUMBERS:
         return _as_number(value, origin)
-    if origin is bool and isinstance(value, np.bool_):
-        return bool(value)
+    if origin is dict and inner and isinstance(value, dict):
+        return {_as(key, inner[0]): _as(x, inner[1]) for key, x in value.items()}
     if origin in (list, tuple) and isinstance(value, LISTS):
         same = not inner or origin is list or inner[-1] is ...
         kinds = (inner or (Any,))[:1] * len(value) if same else inner
@@ -115,7 +116,7 @@ def _as_one_of(value: Any, kinds: tuple) -> Any:
 
 def _as_number(value: Any, kind: type) -> float:
     """`value`, or Python's own number in place of another library's."""
-    if isinstance(value, bool | np.bool_) or kind is float and not isinstance(value, Real):
+    if isinstance(value, bool) or kind is float and not isinstance(value, Real):
         raise TypeError
     number = operator.index(value) if kind is int else float(value)
     if not math.isfinite(number):

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from types import UnionType
-from typing import Any, NamedTuple, Self, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, Self, get_type_hints
 
 from fedlib.errors import ConfigError, shown
+from fedlib.fields import typed
 
 RUNG = 4  # at a rung, after 1 / RUNG of the rounds, 1 / RUNG of the trials go on
 LOOK = re.compile(r"^    look = (.+)", re.MULTILINE)  # in the class of a method
@@ -219,30 +219,7 @@ def _architecture(place: str, module: Any) -> Architecture:
 def check_types(at: str, record: Any) -> None:
     """Raise ConfigError, which starts with `at`, for a field of another type than it declares."""
     for name, hint in get_type_hints(type(record)).items():
-        value = getattr(record, name)
-        if not is_a(value, hint):
-            raise ConfigError(f"{at}{name} must be {in_words(hint)}, got {shown(value)}")
-
-
-def in_words(hint: object) -> str:
-    """A type, for messages."""
-    kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-    return " or ".join(x.__name__ if isinstance(x, type) else str(x) for x in kinds)
-
-
-def is_a(value: object, hint: object) -> bool:
-    """Whether a value and its items are of a type; lists count as tuples, and tuples as lists."""
-    if isinstance(hint, UnionType):
-        return any(is_a(value, kind) for kind in get_args(hint))
-    kind, inner = get_origin(hint) or hint, get_args(hint)
-    if kind in (tuple, list) and inner:
-        return isinstance(value, tuple | list) and all(is_a(x, inner[0]) for x in value)
-    if kind is dict and inner:
-        named = isinstance(value, dict) and all(is_a(key, inner[0]) for key in value)
-        return named and all(is_a(x, inner[1]) for x in value.values())
-    if kind is float:
-        return type(value) in (int, float)
-    return isinstance(value, kind) and not (kind is int and type(value) is bool)
+        typed(f"{at}{name}", getattr(record, name), hint)
 
 
 def is_file(method: str) -> bool:

@@ -273,27 +273,22 @@ def test_the_first_writers_of_a_random_order_are_taken_and_the_last_are_unseen(l
     ("content", "message"),
     [
         (b"{", "is not a file of LEAF's FEMNIST"),
-        (b"[]", "is not a file of LEAF's FEMNIST"),
         (b'{"users": ["e"], "user_data": {}}', "not a file of LEAF's FEMNIST: KeyError"),
         # The message does not hold a strange file.
         (b"\xc0" * 10**6, "it is not text"),
         (b"[" * 10**5, "RecursionError"),
         # Changes of a file of one writer with two images.
         ({"e": {"x": [[0.5] * 784] * 2}}, "pixels are not multiples of 1/255 from 0 to 1"),
-        ({"e": {"x": [[-1 / 255] * 784] * 2}}, "pixels are not multiples of 1/255 from 0 to 1"),
         ({"e": {"x": [[256 / 255] * 784] * 2}}, "pixels are not multiples of 1/255 from 0 to 1"),
         ({"e": {"x": [["1.0"] * 784] * 2}}, "pixels are not numbers"),
-        ({"e": {"x": "A" * 10**6}}, "pixels are not numbers"),
         *(
             ({"e": {"y": [label, 1]}}, "labels are not integers")
             for label in (3.7, "7", True, 1e300, 10**30)
         ),
         ({"e": {"y": [62, 1]}}, r"labels are not in \[0, 62\)"),
-        ({"e": {"y": [-1, 1]}}, r"labels are not in \[0, 62\)"),
         ({"e": {"y": [1]}}, "2 images but labels of shape"),
         ({"users": []}, "it has no users"),
         ({"users": ["e", "e"], "num_samples": [2, 2]}, "have different names"),
-        ({"user_data": {"e": {"x": [[1.0] * 784], "y": [1]}, "f": {}}}, "have different names"),
         ({"num_samples": [3]}, "num_samples are not the numbers of labels"),
     ],
     ids=itertools.count(),

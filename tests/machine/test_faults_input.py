@@ -13,7 +13,6 @@ import time
 import zipfile
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 import stages
@@ -251,17 +250,6 @@ def test_a_cifar_batch(tally, data):
     )
 
 
-@drawn(25)
-@hypothesis.given(data=st.data())
-def test_a_file_of_leaf(tmp_path, tally, data):
-    for part in ("train", "test"):
-        leaf(tmp_path, part, "1.json", {"a": [1, 2], "b": [3]})
-    path = tmp_path / "femnist/data/train/1.json"
-    path.write_bytes(data.draw(changed(path.read_bytes())))
-    files = downloads.files("femnist", "leaf")
-    refused(tally, "raw file, LEAF", lambda: _femnist_leaf.read(tmp_path, files), "femnist/data")
-
-
 @drawn(40)
 @hypothesis.given(data=st.data(), value=VALUES)
 def test_a_value_in_a_file_of_leaf(tmp_path, tally, data, value):
@@ -293,16 +281,13 @@ def own_file(kind: str) -> bytes:
             return "\n".join(["a,b,c,label", *rows]).encode()
         case "npz":
             np.savez(content, x=x, y=y)
-        case "h5":
-            with h5py.File(content, "w") as file:
-                file["x"], file["y"] = x, y
         case "png":
             Image.fromarray(np.full((4, 4), 7, np.uint8)).save(content, "png")
     return content.getvalue()
 
 
 @drawn(60)
-@hypothesis.given(kind=st.sampled_from(["csv", "npz", "h5", "png"]), data=st.data())
+@hypothesis.given(kind=st.sampled_from(["csv", "npz", "png"]), data=st.data())
 def test_a_file_of_ones_own(tmp_path, tally, kind, data):
     folder = tmp_path / "own/mine"
     path = folder / "cat/1.png" if kind == "png" else folder / f"data.{kind}"

@@ -2,9 +2,7 @@
 
 from dataclasses import replace
 
-import made_up
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from conftest import toy_run
@@ -20,7 +18,6 @@ from fedlib.engine.task import Task
 from fedlib.errors import DataError
 from fedlib.models import char_lstm, linear, mlp
 from fedlib.report import metrics
-from fedlib.report.tables import render
 from fedlib.report.tables.cost import quantity
 from fedlib.results import RunResult
 from fedlib.run import evaluate, operations
@@ -234,13 +231,6 @@ def test_convolutions_cost_the_same_in_each_of_three_passes(channels, groups, st
     assert counted(nn.Sequential(first, second), x) == 2 * (2 * macs[0] + 3 * macs[1])
 
 
-def test_transposed_convolutions_are_counted_by_their_input():
-    second = nn.ConvTranspose2d(8, 4, 3, stride=2)
-    macs = 2 * 36 * 8 * 5, 2 * 36 * 8 * 4 * 9
-    x = torch.randn(2, 5, 6, 6)
-    assert counted(nn.Sequential(nn.Conv2d(5, 8, 1), second), x) == 2 * (2 * macs[0] + 3 * macs[1])
-
-
 def test_recurrent_layers_are_counted():
     length, embedding, hidden = 5, 3, 4
     federation = toy_federation((4, 6, 5), features=1)
@@ -260,66 +250,6 @@ def test_recurrent_layers_are_counted():
 
 
 # -- the table ----------------------------------------------------------------------------
-
-
-def cost_metrics(runs: dict, seeds=(1, 2)) -> pd.DataFrame:
-    """Metrics of made-up runs of 10 rounds: {(federation, label): {metric: value}}."""
-    rows = [
-        {
-            **{"paper": "pfedmm", "federation": federation, "label": label, "seed": seed},
-            **{"dataset": federation, "partition": "p", "method": label, "at": "last"},
-            **{"round": 10, "protocol": "", "split": "", "group": "all"},
-            **{"metric": metric, "value": value},
-        }
-        for (federation, label), values in runs.items()
-        for metric, value in values.items()
-        for seed in seeds
-    ]
-    return pd.DataFrame(rows)[list(metrics.COLUMNS)]
-
-
-def totals(size=1, work=1) -> dict:
-    """Ten rounds of 4 clients that send `size` MB each way and compute `work` MFLOP an example."""
-    sent = 10 * 4 * size * 1_000_000
-    return {
-        **{"bytes_down": sent, "bytes_up": sent, "bytes": 2 * sent, "client_rounds": 40},
-        **{"examples": 5000, "flops_per_example": work * 1e6, "flops": 5000 * work * 1e6},
-    }
-
-
-def cost_exhibit(labels=("fedavg", "fedem", "local")) -> dict:
-    return made_up.exhibit(labels, ["emnist"], kind="cost", name="cost")
-
-
-def cost_table(exhibit, tidy):
-    return made_up.build("cost", exhibit, tidy, None, None)
-
-
-THREE = {
-    ("emnist", "fedavg"): totals(9.1133, 34.84),
-    ("emnist", "fedem"): totals(3 * 9.1133, 4.027 * 34.84),
-    ("emnist", "local"): totals(0, 34.84),
-}
-
-
-def test_without_fedavg_there_are_no_factors_and_no_columns_for_them():
-    numbers = cost_table(cost_exhibit(["fedem", "local"]), cost_metrics(THREE)).numbers
-    assert numbers.filter(like="_ratio").isna().all(axis=None)
-    text = render.to_markdown(cost_table(cost_exhibit(["fedem", "local"]), cost_metrics(THREE)))
-    assert "×" not in text and "FedAvg" not in text and "27.3 M" in text
-
-
-def test_nothing_can_be_relative_to_nothing():
-    runs = {("emnist", "fedavg"): totals(0), ("emnist", "fedem"): totals(1)}
-    numbers = cost_table(cost_exhibit(["fedavg", "fedem"]), cost_metrics(runs)).numbers
-    assert numbers["bytes_ratio"].isna().all() and (numbers["flops_ratio"] == 1).all()
-
-
-def test_a_run_that_was_not_measured_is_named():
-    tidy = cost_metrics(THREE)
-    absent = (tidy["label"] == "local") & (tidy["metric"] == "flops") & (tidy["seed"] == 2)
-    with pytest.raises(DataError, match="needs flops of the run emnist/local with seed 2"):
-        cost_table(cost_exhibit(), tidy[~absent])
 
 
 def test_text_of_quantities():

@@ -4,7 +4,6 @@ import json
 from dataclasses import fields, replace
 from pathlib import Path
 
-import made_up
 import numpy as np
 import pytest
 from conftest import toy_run
@@ -21,7 +20,6 @@ from fedlib.errors import ConfigError, DataError
 from fedlib.federation import Split
 from fedlib.methods.fedprox import FedProx
 from fedlib.methods.parts.settings import LogUniform, OneOf, Uniform
-from fedlib.report.metrics.runs import of_tuning, result_files
 from fedlib.results import RunResult, View
 from fedlib.run import check, tune
 from fedlib.run.build import build_simulation
@@ -226,33 +224,6 @@ def test_a_protocol_of_the_end_may_choose(folder):
     assert [x["accuracy"] for x in later] != [x["accuracy"] for x in whole[:2]]
 
 
-def test_the_table_has_what_tuning_gained_and_where_it_ended(tmp_path):
-    trials = [
-        {"values": {"local.lr": 0.5}, "accuracy": {"2": 0.5, "8": 0.6}, "diverged": False},
-        {"values": {"local.lr": 0.02}, "accuracy": {"2": 0.7, "8": 0.75}, "diverged": False},
-        {"values": {"local.lr": 3.0}, "accuracy": {"2": None}, "diverged": True},
-    ]
-    spec = {"rounds": 8, "seed": 9}
-    about = {"spec": spec, "trials": trials, "chosen": 1, "values": trials[1]["values"]}
-    runs = tmp_path / "runs" / "toy"
-    file = tmp_path / "tuned" / "toy" / "digits" / "fedavg" / "trials.json"
-    file.parent.mkdir(parents=True)
-    seals.write_json(file, {**about, "at_edge": ["local.lr"]})
-    run = {"federation": "digits", "label": "fedavg", "tuned": seals.spec_digest(spec)}
-    run |= {"dataset": "digits", "partition": "iid", "method": "fedavg", "seeds": []}
-    assert result_files({"runs": [run]}, runs) == [file]
-    rows = of_tuning("toy", run, file)
-    shown = {"title": "FedAvg", "rounds": 8, "notes": [], "params": {}, **run}
-    data = [made_up.federation("digits", "Digits")]
-    exhibit = made_up.exhibit([], (), paper="toy", federations=data, runs=[shown])
-    sheet = made_up.build("tuning", exhibit, rows, None, None)
-    [row] = sheet.blocks[0].rows
-    told = [cell.text for cell in row]
-    assert told == ["FedAvg", "60.0", "75.0", "+15.0", "lr = 0.02", "1 of 3", "1"]
-    with pytest.raises(DataError, match="digits/fedavg is not tuned"):
-        made_up.build("tuning", exhibit, rows[rows["at"] == "last"], None, None)
-
-
 # -- runs that are tuned ---------------------------------------------------------------------------
 
 
@@ -422,14 +393,3 @@ def test_planted_cheats_are_found():
     runs = (stops, replace(run, tuning=seed), replace(run, label="untuned", tuning=None))
     planted = replace(paper, runs=runs)
     assert [*cheats(planted)] == ["ifca.stop_split", "fedem.tuning", "untuned.tuning"]
-
-
-@pytest.mark.parametrize(
-    ("federation", "table"),
-    [("zoo-mnist", "standings_of_unlike_models"), ("server-cifar", "standings_on_a_server")],
-)
-def test_clients_of_unlike_models_and_a_server_with_data_are_games_apart(federation, table):
-    paper = papers.declared("benchmark", "reduced")
-    exhibits = {**paper.tables, **paper.figures}
-    shown = {name for name, exhibit in exhibits.items() if federation in exhibit.federations}
-    assert shown == {table, "tuning"}

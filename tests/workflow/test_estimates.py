@@ -14,7 +14,7 @@ from fedlib.cli.run import share_cards
 from fedlib.errors import ConfigError
 from fedlib.forecast.estimates import TIMED, Estimate, Estimates
 from fedlib.workflow import cells, dryrun, freshness
-from fedlib.workflow.cells import RunCost, duration, hours
+from fedlib.workflow.cells import RunCost
 from fedlib.workflow.config import budget_seconds
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
@@ -180,13 +180,6 @@ def test_a_run_that_cannot_be_estimated_is_neither_done_nor_free(plan, monkeypat
             ConfigError, match=f"budget=1m buys no cell: the cheapest takes {least}"
         ):
             estimate.choose(Plan({"budget": "1m"}))
-
-
-def test_hours_are_told_to_three_digits():
-    assert [hours(s) for s in (3600 * 1234, 3600, 9)] == ["1,230", "1", "0.0025"]
-    assert [duration(86400 * days) for days in (6417, 45.678, 2)] == [
-        *("6,420 days", "45.7 days", "2 days")
-    ]
 
 
 def test_only_runs_that_are_to_be_done_are_estimated_and_a_finished_seed_is_named(

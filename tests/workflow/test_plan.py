@@ -1,7 +1,6 @@
 import json
 import re
 import sys
-import time
 from dataclasses import replace
 
 import commands
@@ -14,7 +13,7 @@ from fedlib.errors import ConfigError
 from fedlib.report import notes
 from fedlib.spec import ExhibitSpec
 from fedlib.spec.tables import Accuracy
-from fedlib.workflow import config, plan, provenance, remarks, shell
+from fedlib.workflow import config, provenance, remarks, shell
 from fedlib.workflow.config import normalised
 from fedlib.workflow.layout import PATHS, STAGES
 from fedlib.workflow.plan import Plan, Training
@@ -298,16 +297,6 @@ def test_the_code_of_a_run_is_its_script_method_and_model(toy):
     )
 
 
-def test_the_code_of_a_federation_is_its_script_source_and_partition(toy):
-    assert toy().roots("partition", paper="toy", federation="mnist") == (
-        "scripts/partition.py",
-        "fedlib.data.sources.mnist",
-        "fedlib.data.partitions.iid",
-    )
-    code = provenance.closure(*toy().roots("partition", paper="toy", federation="mnist"))
-    assert not {"fedlib.data.sources.digits", "fedlib.data.partitions.hsu"} & {*code}
-
-
 def test_a_download_depends_on_what_is_downloaded_and_on_no_reader(toy, tmp_path, monkeypatch):
     made = toy()
     roots = made.roots("download", dataset="mnist")
@@ -375,18 +364,6 @@ def test_a_limit_of_rounds_that_no_run_reaches_is_refused(toy):
     toy({"rounds": 20, "tag": "quick"}, runs=runs)
     with pytest.raises(ConfigError, match=r"rounds: 20 .* than 11; .*set=\[LABEL.rounds=20\]"):
         toy({"rounds": 20, "tag": "quick", "labels": ["fedavg"]}, runs=runs)
-
-
-def test_figures_ask_for_no_round_that_capped_runs_never_come_to():
-    def shown(paper):
-        return [x.rounds for x in paper.figures.values() if getattr(x, "rounds", None)]
-
-    made = Plan({"papers": ["fedmoe"], "rounds": 3, "tag": "x"})
-    for rounds in shown(made.papers["fedmoe"]):
-        for asked in rounds.values() if isinstance(rounds, dict) else [rounds]:
-            assert asked and max(asked) <= 3
-    whole = Plan({"papers": ["fedmoe"], "scale": "full"})  # federations have 100 rounds and 5
-    assert shown(whole.papers["fedmoe"]) == shown(whole.declared["fedmoe"]) != []
 
 
 # --- Errors ---------------------------------------------------------------------------------------
@@ -562,22 +539,6 @@ def test_a_seed_that_is_not_declared_is_no_job(toy):
 
 
 # --- Cost -----------------------------------------------------------------------------------------
-
-
-def test_large_matrices_are_planned_in_time(toy):
-    num_labels, budget = 1000, 3.0  # seconds of a core
-    runs = [toy_run(label=f"run-{i}", method="fedavg") for i in range(num_labels)]
-    shown = {"labels": tuple(run.label for run in runs), "federations": ("digits",)}
-    tables = {"main": replace(MAIN, **shown)}
-    plan.code_digest("scripts/train.py", "fedlib.methods.fedavg", "fedlib.models.mlp")  # parsed
-    started = time.process_time()
-    made = toy({"seeds": list(range(10))}, runs=runs, tables=tables, figures={})
-    for cell in made.trainings():
-        made.spec("train", **cell._asdict())
-        made.code("train", **cell._asdict())
-        made.path("state", **cell._asdict())
-    assert time.process_time() - started < budget
-    assert len(made.trainings()) == 10 * num_labels
 
 
 # --- By hand --------------------------------------------------------------------------------------

@@ -114,13 +114,6 @@ def test_a_complaint_names_all_that_share_it_and_nothing_wrong_is_remembered(pla
     assert asked == ["train", "partition"]
 
 
-def test_many_complaints_are_counted(plan, answers):
-    runs = [run(label=f"r{i}", method="fedavg", rounds=i + 1) for i in range(8)]
-    answers(train=[f"no good {i}" for i in range(8)])
-    with pytest.raises(ConfigError, match=r"runs\[digits/r4\]: no good 4\n  and 3 more$"):
-        preflight.check(plan(*runs))
-
-
 def test_what_was_built_is_not_built_again_for_other_seeds_or_another_name(plan, answers):
     asked = answers()
     preflight.check(plan(run()))
