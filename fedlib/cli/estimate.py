@@ -43,7 +43,7 @@ def estimate(plan: Plan) -> None:
 def list_requests(plan: Plan) -> list[Request]:
     """Requests to `fedlib.forecast`: every run with an open job, with its first seed."""
     current, found = freshness.check(plan).current, {}
-    for _, job in freshness.list_open_jobs(plan):
+    for _, job in freshness.list_open_jobs(plan, current):
         name = RunName(*(job[key] for key in RunName._fields))
         seeds = plan.papers[name.paper].seeds_of(plan.run(*name))
         first, *others = ({**name._asdict(), "seed": seed} for seed in seeds)
@@ -67,7 +67,8 @@ def list_requests(plan: Plan) -> list[Request]:
 def choose(plan: Plan) -> Plan:
     """Write and print the chosen runs of a plan -> the plan of these runs"""
     estimates = Estimates.read(plan.path("estimates"))
-    every = cells.cells(plan, freshness.list_open_jobs(plan), estimates)
+    current = freshness.check(plan).current
+    every = cells.cells(plan, freshness.list_open_jobs(plan, current), estimates)
     numbers: Counter[str] = Counter()
     for name, paper in plan.papers.items():
         numbers.update(published(paper, plan.path("published", paper=name)))

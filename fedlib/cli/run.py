@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Collection
 from pathlib import Path
 
 from fedlib import locks
@@ -14,7 +13,7 @@ from fedlib.cli import arguments
 from fedlib.environment import ROOT, refresh_index
 from fedlib.errors import DataError
 from fedlib.forecast.estimates import Estimates
-from fedlib.workflow import command, console, freshness, gpu, preflight, remarks
+from fedlib.workflow import command, console, gpu, preflight, remarks
 from fedlib.workflow.plan import Plan
 
 SNAKEMAKE = (sys.executable, "-m", "fedlib.workflow.console")
@@ -29,13 +28,8 @@ def main(args: argparse.Namespace) -> None:
             start(step)
         return
     locks.hold_folder(command=args.said)
-    # With options, or before the choice of cells, Snakemake may have more to do than missing files.
-    current = set() if args.options or plan.config["budget"] else freshness.check(plan).current
     before = _made(plan)
-    if freshness.is_complete(plan, current):
-        tell(remarks.count_clients(plan))
-    else:
-        _run(args, plan, current)
+    _run(args, plan)
     made = _made(plan)
     if plan.path("report_html") not in made:
         return  # only a part was requested, such as by ARGS=partitions
@@ -45,14 +39,14 @@ def main(args: argparse.Namespace) -> None:
         show(plan)
 
 
-def _run(args: argparse.Namespace, plan: Plan, current: Collection[str]) -> None:
-    """Run the steps; `current` are the results that are up to date."""
+def _run(args: argparse.Namespace, plan: Plan) -> None:
+    """Run the steps."""
     _spare_jobs()
     if (device := gpu.settled(plan.config["device"])) != plan.config["device"]:
         args.config = [*args.config, f"device={device}"]
         plan = arguments.plan(args)
     tell(share_cards(plan))
-    *first, last = steps(args, plan, current)
+    *first, last = steps(args, plan)
     for step in first:
         start(step)
     tell(remarks.count_clients(plan))  # what is cut into clients now
@@ -81,21 +75,16 @@ def checked(args: argparse.Namespace) -> Plan:
     return preflight.check(plan)
 
 
-def steps(args: argparse.Namespace, plan: Plan, current: Collection[str] = ()) -> list[list[str]]:
+def steps(args: argparse.Namespace, plan: Plan) -> list[list[str]]:
     """The processes of a run, one after the other.
 
     The first Snakemake makes the shards, the second repeats earlier tunings. If a file has the same
     content as before, the next Snakemake repeats nothing for it.
-
-    Args:
-      current: results that are up to date; a process that would make only these is left out.
     """
     given = configured(args, plan)
-    cut = [] if {*plan.manifests()}.issubset(current) else [["partitions"]]
     # A first tuning cannot have the same result as before.
-    again = [file for file in plan.tuned("choice") if file not in current and Path(file).exists()]
-    tuned = [["tunings"]] if again else []
-    runs = [[*SNAKEMAKE, *what, *args.options, *given] for what in (*cut, *tuned, [])]
+    tuned = [["tunings"]] if any(Path(file).exists() for file in plan.tuned("choice")) else []
+    runs = [[*SNAKEMAKE, *what, *args.options, *given] for what in (["partitions"], *tuned, [])]
     if not plan.config["budget"]:
         return runs
     # A process of its own, because its measurements may keep a GPU busy until it ends.

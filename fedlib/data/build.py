@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fedlib import streams
 from fedlib.data import partitions, sources
-from fedlib.data.checks import check_choice, check_seed
+from fedlib.data.checks import check_choice, check_seed, checked
 from fedlib.data.examples import FEATURES, Examples
 from fedlib.data.partitions import Partition
 from fedlib.errors import ConfigError, DataError
@@ -109,3 +109,6 @@ def _check_params(dataset: str, params: dict) -> None:
             problem = "has no parameter" if name not in known else "needs the parameter"
             takes = ", ".join(known) or "none"
             raise ConfigError(f"data set {dataset} {problem} {name!r}; it takes {takes}")
+    may_be_0 = getattr(sources.load(dataset), "MAY_BE_0", ())
+    for name, value in params.items():
+        checked(name, value, signature.parameters[name].annotation, *may_be_0)

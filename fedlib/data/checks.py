@@ -1,21 +1,21 @@
 """Checks of parameters of sources and partitions; each raises ConfigError."""
 
 import dataclasses
-import math
 from collections.abc import Iterable
+from typing import Any
 
-from fedlib import fields
 from fedlib.errors import ConfigError
-from fedlib.fields import Range
+from fedlib.fields import Range, typed
 
-# Of the parameters of partitions; one has the same range in each kind.
+# Of the parameters of partitions and data sets; one has the same range wherever it is.
 RANGES = {
     **dict.fromkeys(("alpha", "beta", "label_alpha", "sigma"), Range(0, ends="()")),
-    **dict.fromkeys(("fraction", "majority", "share_to"), Range(0, 1, "(]")),
-    **dict.fromkeys(("p", "share"), Range(0, 1)),
+    **dict.fromkeys(("fraction", "majority", "share_to", "signal"), Range(0, 1, "(]")),
+    **dict.fromkeys(("divergence", "p", "share"), Range(0, 1)),
     **dict.fromkeys(("unseen_fraction", "val_fraction"), Range(0, 1, "[)")),
     "train_fraction": Range(0, 1, "()"),
     **dict.fromkeys(("probe_per_class", "probe_writers", "val_per_class"), Range(0)),
+    **dict.fromkeys(("probe", "server_val", "val_examples"), Range(0)),
 }
 CHOICES = {
     "order": ("given", "random"),
@@ -24,25 +24,34 @@ CHOICES = {
 }
 
 
+def checked(name: str, value: Any, kind: Any, *may_be_0: str) -> Any:
+    """The value of a parameter, with Python's own numbers.
+
+    Args:
+      kind: its type; a whole number is at least 1 unless `RANGES` says otherwise.
+      may_be_0: names of whole numbers that may be 0 here.
+
+    Raises:
+      ConfigError: for another type, or a value out of its range or choices.
+    """
+    value = typed(name, value, kind)
+    whole = Range(0 if name in may_be_0 else 1) if kind in (int, int | None) else None
+    numbers = whole if name in may_be_0 else RANGES.get(name, whole)
+    if numbers and value is not None and not numbers.holds(value):
+        raise ConfigError(f"{name} must be {numbers}, got {value!r}")
+    if value not in (known := CHOICES.get(name, (value,))):
+        raise ConfigError(f"{name} must be one of {', '.join(known)}, got {value!r}")
+    return value
+
+
 class Checked:
-    """Base class of partitions, which checks their fields: types, ranges, choices."""
+    """Base class of partitions, whose fields are checked."""
 
     def __post_init__(self):
-        """Raises ConfigError for a value that makes no sense; a whole number is at least 1."""
-        kinds = {field.name: field.type for field in dataclasses.fields(self)}
-        counts = {name: Range(1) for name, kind in kinds.items() if kind in (int, int | None)}
-        ranges = {name: x for name, x in (counts | RANGES).items() if name in kinds}
-        choices = {name: known for name, known in CHOICES.items() if name in kinds}
-        fields.check(self, choices, ranges)
-
-
-def check_fraction(name: str, value: float, *, zero: bool = False, one: bool = False) -> None:
-    """Raises ConfigError unless `value` is in (0, 1); `zero` and `one` include that end."""
-    interval = f"{'[' if zero else '('}0, 1{']' if one else ')'}"
-    if not _is_number(value) or not (
-        0 < value < 1 or (zero and value == 0) or (one and value == 1)
-    ):
-        raise ConfigError(f"{name} must be in {interval}, got {value!r}")
+        """Raises ConfigError for a value that makes no sense."""
+        for field in dataclasses.fields(self):
+            value = checked(field.name, getattr(self, field.name), field.type)
+            object.__setattr__(self, field.name, value)
 
 
 def check_count(name: str, value: int, least: int = 1, most: int | None = None) -> None:
@@ -51,12 +60,6 @@ def check_count(name: str, value: int, least: int = 1, most: int | None = None) 
         raise ConfigError(f"{name} must be an integer of at least {least}, got {value!r}")
     if most is not None and value > most:
         raise ConfigError(f"{name} must be at most {most}, got {value}")
-
-
-def check_positive(name: str, value: float) -> None:
-    """Raises ConfigError unless `value` is a positive, finite number."""
-    if not _is_number(value) or not 0 < value < math.inf:
-        raise ConfigError(f"{name} must be a positive number, got {value!r}")
 
 
 def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
@@ -68,7 +71,3 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
 def check_seed(seed: int) -> None:
     """Raises ConfigError unless all random generators accept this seed."""
     check_count("seed", seed, least=0, most=2**32 - 1)  # of NumPy's legacy generator
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedlib import seals
-from fedlib.data import downloads
 from fedlib.errors import DataError
 from fedlib.spec import RunName
 from fedlib.workflow import layout, preflight
@@ -44,8 +43,6 @@ RESULTS = {
 }
 OF_RUNS = ("tune", "train", "evaluate")
 LARGE = "train"  # stage whose state is read only if its time shows that it was replaced
-# Files that no result has a digest of: the rules themselves, and the code of downloads.
-UNSEALED = ("Snakefile", "rules/*.smk", "fedlib/data/download.py", "fedlib/data/downloads/*")
 
 
 class Freshness(NamedTuple):
@@ -108,25 +105,13 @@ def check(plan: Plan) -> Freshness:
     return Freshness(outdated | again, current - again, kept - again)
 
 
-def is_complete(plan: Plan, current: Collection[str]) -> bool:
-    """Whether all results of a plan are `current`, so that Snakemake would find nothing to do.
+def list_open_jobs(plan: Plan, current: Collection[str]) -> list[tuple[str, dict]]:
+    """The tunings, trainings and evaluations that are to be done -> [(stage, wildcards)]
 
-    False also for a user's own data, and if one of `UNSEALED` changed after the report: Snakemake
-    may then find something to do.
+    Args:
+      current: results that are up to date, see `check`.
     """
-    folder = _Folder(plan)
-    jobs = [(stage, job) for stage, job in plan.jobs() if stage in RESULTS]
-    results = {path for one in jobs for kind in folder.outputs(*one) for path in kind}
-    if not results.issubset(current) or any(downloads.table(x).local for x in plan.datasets()):
-        return False
-    unsealed = [path for pattern in UNSEALED for path in ROOT.glob(pattern)]
-    newest = max(path.stat().st_mtime_ns for path in unsealed)
-    return newest <= Path(plan.path("report_html")).stat().st_mtime_ns
-
-
-def list_open_jobs(plan: Plan) -> list[tuple[str, dict]]:
-    """The tunings, trainings and evaluations that are to be done -> [(stage, wildcards)]"""
-    current, found = check(plan).current, []
+    found = []
     for stage, job in plan.jobs():
         if stage in OF_RUNS:
             needed = {"evaluate": ("train", "evaluate")}.get(stage, (stage,))

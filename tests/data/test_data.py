@@ -131,7 +131,12 @@ def test_every_table_of_files_is_one_of_a_data_set_or_of_weights():
         ),
         *(
             ({"dataset": "emnist", "params": {"source": source}}, "emnist has no source .*all, te")
-            for source in ("train", "", ["all"])
+            for source in ("train", "")
+        ),
+        ({"dataset": "emnist", "params": {"source": ["all"]}}, "source must be a word, got"),
+        *(
+            ({"dataset": name, "params": {"test_per_class": least - 1}}, f"at least {least}, got")
+            for name, least in (("sent140", 0), ("yelp", 1))
         ),
         (
             {"dataset": "mnist", "params": {"source": "kmnist"}},
@@ -140,8 +145,8 @@ def test_every_table_of_files_is_one_of_a_data_set_or_of_weights():
         *(
             ({"dataset": "synthetic", "partition": {"kind": "natural"}, "params": params}, message)
             for params, message in (
-                (SYNTHETIC | {"alpha": 0}, "alpha must be a positive number, got 0"),
-                (SYNTHETIC | {"num_components": 0}, "num_components must be an integer of at le"),
+                (SYNTHETIC | {"alpha": 0}, "alpha must be above 0, got 0"),
+                (SYNTHETIC | {"num_components": 0}, "num_components must be at least 1, got 0"),
                 (SYNTHETIC | {"test_size": 0}, "test_size must be"),
             )
         ),

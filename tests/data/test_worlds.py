@@ -137,7 +137,7 @@ def test_another_partition_does_not_know_the_truth():
         ({"world": "flat"}, "no world 'flat'; choose one of own, one, clusters"),
         ({"world": "heads", "dim": 2}, "dim must be at least 3 in the world 'heads', got 2"),
         ({"world": "one", "divergence": 1.5}, r"divergence must be in \[0, 1\], got 1.5"),
-        ({"world": "one", "val_examples": -1}, "val_examples must be an integer of at least 0"),
+        ({"world": "one", "val_examples": -1}, "val_examples must be at least 0, got -1"),
         ({"world": "regions", "num_concepts": 21}, "num_concepts must be at most dim = 20"),
     ],
 )

@@ -275,16 +275,10 @@ def test_a_seed_decides_which_texts_are_drawn_and_in_which_order(dataset, raw):
     [
         ("sent140", {"train_per_class": 11}, "class 0 has 10 texts, but 11 are asked for"),
         ("sent140", {"train_per_class": 8, "test_per_class": 3}, "10 texts, but 11 are asked for"),
-        ("sent140", {"train_per_class": 0}, "train_per_class must be an integer of at least 1"),
-        ("sent140", {"test_per_class": -1}, "test_per_class must be an integer of at least 0"),
         ("yelp", {"test_per_class": 4}, "class 0 has 3 texts, but 4 are asked for"),
-        ("yelp", {"test_per_class": 0}, "test_per_class must be an integer of at least 1, got 0"),
-        ("yelp", {"length": 0}, "length must be an integer of at least 1, got 0"),
     ],
 )
-def test_more_texts_than_there_are_and_values_without_sense_are_refused(
-    dataset, params, message, raw
-):
+def test_more_texts_than_there_are_are_refused(dataset, params, message, raw):
     with pytest.raises(ConfigError, match=message):
         read(dataset, raw, **params)
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fedlib.cli import arguments, estimate, make, report, run
-from fedlib.cli import plan as planning
+from fedlib.cli import arguments, make, report, run
 from fedlib.errors import ConfigError
 from fedlib.workflow.plan import Plan
 
@@ -58,10 +57,6 @@ def test_a_run_cuts_the_shards_and_then_makes_everything(tmp_path, monkeypatch):
         f"-m fedlib.workflow.console partitions {given}",
         f"-m fedlib.workflow.console {given}",
     ]
-    args = read("demo", CONFIG="seeds=[1] labels=[fedem,pfedmm]")
-    plan = arguments.plan(args)
-    [only] = run.steps(args, plan, plan.manifests())  # they are cut already
-    assert "partitions" not in only
 
 
 @pytest.mark.parametrize(
@@ -77,14 +72,6 @@ def test_options_of_snakemake_come_before_the_configuration():
     args = read("demo", ARGS="--cores 1 -R train", CONFIG="tag=a")
     for step in run.steps(args, arguments.plan(args)):
         assert " ".join(step).endswith("--cores 1 -R train --config scale=demo tag=a")
-
-
-def test_a_plan_is_of_the_jobs_that_snakemake_runs_with_these_options(monkeypatch):
-    given = []
-    monkeypatch.setattr(estimate, "estimate", lambda plan: None)
-    monkeypatch.setattr(planning.dryrun, "jobs", lambda words: given.append(words) or [])
-    planning.main(read("plan", ARGS="-R train", CONFIG="papers=[pfedmm]"))
-    assert given == [["-R", "train", "--config", "scale=demo", "papers=[pfedmm]"]]
 
 
 def test_a_preview_is_known_by_its_options():
@@ -129,7 +116,7 @@ def test_snakemake_is_told_of_a_gpu_that_cannot_be_used(monkeypatch):
     monkeypatch.setattr(run.remarks, "count_clients", lambda plan: [])
     monkeypatch.setattr(run.gpu, "settled", lambda wanted: "cpu")
     monkeypatch.setattr(run, "start", steps.append)
-    run._run(args, arguments.plan(args), ())
+    run._run(args, arguments.plan(args))
     assert steps and all("device=cpu" in step for step in steps)
 
 
@@ -295,28 +282,6 @@ def test_a_misspelt_variable_of_make_is_refused_with_those_there_are():
         name = given.partition("=")[0]
         assert f"unknown variable {name}; there are ARGS CONFIG FILE FROM PAPER " in line
     assert run_make(ROOT, "-n", "help", "CONFIG=tag=a").returncode == 0
-
-
-def test_of_a_lock_that_pip_cannot_satisfy_the_last_error_is_told(tmp_path):
-    shutil.copy2(ROOT / "Makefile", tmp_path)
-    copied(tmp_path, LOCK).write_text("numpy==99\n")
-    python = tmp_path / ".venv/bin/python"
-    python.parent.mkdir(parents=True)
-    python.write_text(
-        """#!/bin/sh
-        case "$*" in *--version*|-c*) exit 0;; esac
-        printf 'Traceback:\\n  File x\\nERROR: Ignored\\nERROR: No matching numpy==99\\n' >&2
-        exit 1
-        """
-    )
-    python.chmod(0o755)
-    done = run_make(tmp_path, "install", f"PYTHON={sys.executable}")
-    assert done.returncode == 2
-    first, second, _ = done.stderr.splitlines()  # the last is make's own
-    assert first == "ERROR: No matching numpy==99"
-    assert second.endswith("all that it said is in .venv/pip.log")
-    assert "Traceback" in (tmp_path / ".venv/pip.log").read_text()
-    assert not [*(tmp_path / ".venv").glob(".installed*")]
 
 
 def test_a_venv_of_an_old_python_is_refused_before_pip_is_asked(tmp_path):

@@ -1,10 +1,7 @@
 """Lock, conda environments, imports and the CI entry point agree with each other."""
 
 import ast
-import os
 import re
-import shutil
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -139,44 +136,3 @@ def test_every_third_party_import_is_a_direct_dependency():
         for name in third_party(path) - direct().keys()
     }
     assert undeclared == set()
-
-
-@pytest.mark.parametrize(
-    "second, code, last",
-    [
-        ("Nothing to do: x", 0, "test"),
-        ("Nothing to do: x\n1 of 1 jobs", 1, "demo"),
-        ("", 1, "demo"),
-    ],
-)
-def test_ci_does_what_a_newcomer_does_and_the_second_demo_must_do_nothing(
-    tmp_path, second, code, last
-):
-    (tmp_path / ".ci").mkdir()
-    shutil.copy2(ROOT / ".ci/run", tmp_path / ".ci/run")
-    make = tmp_path / "make"
-    make.write_text("""#!/bin/sh
-        echo $2 >> made
-        [ "$(grep -c demo made) $2" != "2 demo" ] || echo "$SECOND"
-        """)
-    make.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SECOND": second}
-    assert subprocess.run([tmp_path / ".ci/run"], env=environment).returncode == code
-    made = (tmp_path / "made").read_text().split()
-    assert made[:3] == ["lint", "demo", "demo"] and made[-1] == last
-
-
-def test_no_tracked_file_names_a_package_index():
-    listed = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    if listed.returncode != 0:
-        pytest.skip("not a git checkout")
-    index = re.compile(r"--(extra-)?index-url|pypi\.org|pythonhosted\.org|pytorch\.org/whl")
-    files = [ROOT / name for name in listed.stdout.split("\0") if name]
-    found = [
-        str(path.relative_to(ROOT))
-        for path in files
-        if path.is_file() and index.search(path.read_text(encoding="utf-8", errors="ignore"))
-    ]
-    assert found == []

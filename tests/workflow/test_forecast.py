@@ -6,10 +6,9 @@ from pathlib import Path
 
 import h5py
 import pytest
-import torch
 from stages import SPEC
 
-from fedlib import models, seals
+from fedlib import seals
 from fedlib.data import build, sizes
 from fedlib.engine import cohort, parts, scratch
 from fedlib.errors import ConfigError, DataError
@@ -172,36 +171,6 @@ def test_a_model_too_large_to_be_tried_takes_its_operations(monkeypatch):
     found = speed.speed_of(run(), size_of(), **how)
     assert found.seconds == STEP / 1e9
     assert (found.kept, found.widest) == (4 * (64 + 8), 4 * 64)  # what the layers multiply
-
-
-@pytest.mark.parametrize("name, params, like", [
-    ("transformer", {"size": "bert-lite", "num_classes": 2}, {"tokens": [1000, 0], "shape": [9]}),
-    ("mobilenet_v2", {"num_classes": 2}, {"shape": [3, 32, 32]}),
-    ("char_lstm", {"num_classes": 90}, {"shape": [8], "labels": [8]}),
-])  # fmt: skip
-def test_steps_of_models_with_dropout_normalisation_and_texts_are_counted(name, params, like):
-    with torch.device("meta"):
-        module = models.load(name).build(**params)
-    operations, kept, widest = speed.counted(module, FEW._replace(**like))
-    assert operations > 2 * sum(w.numel() for w in module.parameters() if w.dim() == 4)
-    assert kept > widest > 0
-
-
-@pytest.mark.parametrize(
-    "like",
-    [
-        {"shape": [3, 8, 8], "dtype": "uint8"},
-        {"shape": [80], "labels": [80], "dtype": "uint8"},  # characters
-        {"shape": [64], "tokens": [50_257, 50_256], "dtype": "int32"},
-        {"shape": [20], "dtype": "float32"},
-    ],
-)
-def test_made_up_examples_are_like_those_of_the_federation(like):
-    size = FEW._replace(**like)
-    made = speed.make_up(size, ["seen"] * 3, {"train": [4] * 3})  # a federation checks itself
-    assert made.train.sizes.tolist() == [4, 4, 4]
-    assert (list(made.x.shape[1:]), made.x.dtype) == (size.shape, size.dtype)
-    assert list(made.y.shape[1:]) == size.labels and made.x.std() > 0.1
 
 
 # -- the file of estimates ----------------------------------------------------------------

@@ -113,17 +113,6 @@ def test_snakedeploy_puts_it_into_a_folder_where_it_is_fetched_from_a_tag_and_ru
     assert "FedAvg" in (folder / "results/demo-module/tables/pfedmm/main.md").read_text()
 
 
-def test_the_place_where_others_look_for_it_makes_the_same_as_the_first_snakefile(checkout):
-    given = ["--config", *(f"{k}={v}" for k, v in RUN.items() if k in ("tag", "rounds"))]
-    given += ["papers=pfedmm", "federations=digits", "labels=fedavg", "seeds=0"]
-    counts = []
-    for file in ("Snakefile", "workflow/Snakefile"):
-        code, output = workflow.dry_run(checkout, ["-s", file, "--quiet", "rules", *given])
-        assert code == 0, output
-        counts.append(re.findall(r"^(\w+) +(\d+)$", output, re.M))
-    assert [("train", "1") in c for c in counts] == [True, True], output
-
-
 def test_a_module_with_a_prefix_is_refused(checkout, tmp_path):
     module = f'module fedlib:\n    snakefile: "{checkout}/workflow/Snakefile"\n    prefix: "mine"\n'
     write(tmp_path, f"{module}\nuse rule * from fedlib\n", "{}")

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 from conftest import toy_paper, toy_run
 
-from fedlib.cli import arguments, make
 from fedlib.errors import ConfigError
 from fedlib.workflow import overrides
 from fedlib.workflow.config import read
@@ -155,11 +154,3 @@ def test_tables_figures_and_the_report_say_what_is_set(toy):
 def test_what_is_set_is_in_the_specification_that_a_result_carries_along(toy):
     names = {"paper": "toy", "federation": "mnist", "label": "fedem", "seed": 3}
     assert json.loads(toy("fedem.local.lr=0.3").spec("train", **names))["local"]["lr"] == 0.3
-
-
-def test_make_takes_overrides():
-    given = "tag=lr3 set=[fedem.local.lr=0.3,digits.alpha=1.5] papers=pfedmm"
-    plan = arguments.plan(make.read("plan", make.DEFAULTS | {"CONFIG": given}))
-    assert plan.folder == "demo-lr3"
-    assert plan.run("pfedmm", "digits", "fedem").local["lr"] == 0.3
-    assert plan.data("pfedmm", "digits").partition["alpha"] == 1.5

@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 
 from fedlib.data import downloads
-from fedlib.data.checks import check_fraction
 from fedlib.data.examples import TEST, TRAIN, VAL, Examples
 from fedlib.errors import DataError
 
@@ -52,11 +51,8 @@ def read(raw: Path, *, train_fraction: float, val_fraction: float = 0.0) -> Exam
       val_fraction: of the training lines, the last ones.
 
     Raises:
-      ConfigError: for an invalid value.
       DataError: if the raw file is missing or not the complete works.
     """
-    check_fraction("train_fraction", train_fraction)
-    check_fraction("val_fraction", val_fraction, zero=True)
     try:
         text = downloads.files("shakespeare")["text"].read(raw).decode("ascii")
     except UnicodeDecodeError as error:

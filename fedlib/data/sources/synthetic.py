@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-from fedlib.data.checks import check_count, check_positive
 from fedlib.data.draws import dirichlet
 from fedlib.data.examples import TEST, TRAIN, Examples
 
@@ -47,15 +46,7 @@ def read(
       dim: of an input.
       test_size: test examples of every client.
       alpha: Dirichlet concentration of a client's mixture weights.
-
-    Raises:
-      ConfigError: for an invalid value.
     """
-    counts = {"num_clients": num_clients, "num_components": num_components, "dim": dim}
-    for name, value in {**counts, "test_size": test_size}.items():
-        check_count(name, value)
-    check_positive("alpha", alpha)
-
     draw = np.random.RandomState(seed)
     sizes = train_sizes(draw, num_clients)
     weights = [dirichlet(draw, alpha, num_components) for _ in range(num_clients)]

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedlib import streams
-from fedlib.data.checks import check_choice, check_count, check_fraction, check_positive
+from fedlib.data.checks import check_choice
 from fedlib.data.draws import dirichlet
 from fedlib.data.examples import TEST, TRAIN, VAL, Examples
 from fedlib.errors import ConfigError
@@ -82,12 +82,7 @@ def read(
     Raises:
       ConfigError: for an invalid value.
     """
-    sizes = {"train_examples": train_examples, "test_examples": test_examples}
-    counts = {"num_clients": num_clients, "num_concepts": num_concepts, "dim": dim, **sizes}
-    for name, value in counts.items():
-        check_count(name, value)
-    check_count("val_examples", val_examples, least=0)
-    _check_world(world, num_concepts, divergence, alpha, dim)
+    _check_world(world, num_concepts, dim)
 
     draw = streams.generator(seed, "worlds")
     made = _world(draw, world, num_clients, num_concepts, divergence, alpha, dim)
@@ -109,10 +104,8 @@ def read(
     )
 
 
-def _check_world(world: str, num_concepts: int, divergence: float, alpha: float, dim: int) -> None:
+def _check_world(world: str, num_concepts: int, dim: int) -> None:
     check_choice("world", world, WORLDS)
-    check_fraction("divergence", divergence, zero=True, one=True)
-    check_positive("alpha", alpha)
     if world == "heads" and dim < RANK:
         raise ConfigError(f"dim must be at least {RANK} in the world 'heads', got {dim}")
     if world == "regions" and num_concepts > dim:
