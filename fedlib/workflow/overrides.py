@@ -3,7 +3,8 @@
 An override is NAME.KEY=VALUE. NAME is a federation, the label of a run on all federations, or
 FEDERATION/LABEL. A run has the keys `RUN`, most of which have keys of their own (local.lr,
 params.num_experts); a federation has partition, params and seed. The last word suffices for a
-unique key: num_clients belongs to the partition. The value is JSON, or a word.
+unique key: num_clients belongs to the partition. The value is JSON, or a word; null takes away what
+is declared: `[fedavg.local.solver=adam,fedavg.local.momentum=null]`.
 
 Defaults are in the code, so `fedlib.workflow.preflight` checks keys without a declared value.
 
@@ -187,6 +188,8 @@ def _put(old: Any, keys: list[str], override: Override) -> Any:
     if not isinstance(old, dict) or (len(keys) > 1 and keys[0] not in old):
         known = old if isinstance(old, dict) else ()
         raise _error(override, f"nothing has a key {keys[0]!r} there", keys[0], known)
+    if len(keys) == 1 and override.value is None and old.get(keys[0]) is not None:
+        return {name: value for name, value in old.items() if name != keys[0]}
     return {**old, keys[0]: _put(old.get(keys[0]), keys[1:], override)}
 
 

@@ -68,6 +68,11 @@ def test_a_key_that_has_a_default_need_not_be_declared(toy):
     assert found["mnist/fedem"]["local"] == toy_run().local | {"momentum": 0.9}
 
 
+def test_null_takes_a_declared_value_away(toy):
+    found = changed(toy("digits/fedavg.params.rate=null"))
+    assert found == {"digits/fedavg": {"params": {"num_experts": 3}}}
+
+
 def test_a_federation_has_other_clients_and_its_runs_keep_their_specification(toy):
     plan = toy("mnist.num_clients=50")
     assert plan.data("toy", "mnist").partition["num_clients"] == 50
