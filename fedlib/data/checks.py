@@ -47,6 +47,11 @@ def checked(name: str, value: Any, kind: Any, *may_be_0: str) -> Any:
 class Checked:
     """Base class of partitions, whose fields are checked."""
 
+    @property
+    def kind(self) -> str:
+        """Name of its module, and of its random streams."""
+        return type(self).__module__.rpartition(".")[2]
+
     def __post_init__(self):
         """Raises ConfigError for a value that makes no sense."""
         for field in dataclasses.fields(self):

@@ -44,7 +44,6 @@ class Official(Checked, ABC):
       unseen_fraction: of the clients, at random, rounded down; these do not train.
     """
 
-    NAME: ClassVar[str]  # of the partition's random streams
     needs: ClassVar[tuple[str, ...]] = ("classes", "part")
 
     val_fraction: float = 0.0
@@ -83,7 +82,7 @@ class Official(Checked, ABC):
         kept = [hold_out(rows, self.val_fraction, seed, c) for c, rows in enumerate(owners.train)]
         train, val = map(list, zip(*kept, strict=True))
         group = np.full(len(train), GROUPS.index("seen"), np.uint8)
-        order = streams.generator(seed, self.NAME, "unseen").permutation(len(group))
+        order = streams.generator(seed, self.kind, "unseen").permutation(len(group))
         group[order[: int(self.unseen_fraction * len(group) + 1e-9)]] = GROUPS.index("unseen")
         return Dealt(pool, train, val, owners.test, group, side=side, cluster=cluster)
 

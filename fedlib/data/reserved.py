@@ -58,7 +58,6 @@ class Reserved(Checked, ABC):
       val_fraction: of a client's training examples, 0 for none.
     """
 
-    NAME: ClassVar[str]  # of the partition's random streams
     needs: ClassVar[tuple[str, ...]] = ("classes", "part")
 
     num_clients: int

@@ -79,15 +79,6 @@ def test_scoring_tells_its_split_and_whether_models_are_shared(executor):
     assert "clients 1, 3 together, on a batch of x [8, 4]" in pooled[1]
 
 
-def test_many_clients_are_not_all_named():
-    task = tiny_task()
-    cohort = cohort_of(task, toy_federation((4,) * 12, unseen=0))
-    cohort = replace(cohort, executor=Batched())
-    start = cohort.broadcast(task.init(0))
-    lines, _ = told(None, fit=lambda: cohort.fit(failing(4), start, local=sgd()))
-    assert "clients 0, 1, 2, 3, 4, 5, 6, 7 and 4 more together" in lines[1]
-
-
 def test_one_client_alone_repeats_what_it_did_in_company():
     task = tiny_task(dropout=0.3)
     cohort = cohort_of(task, toy_federation(SIZES, unseen=1), [0, 2, 3], executor="batched")

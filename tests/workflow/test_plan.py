@@ -15,7 +15,7 @@ from fedlib.spec import ExhibitSpec
 from fedlib.spec.tables import Accuracy
 from fedlib.workflow import config, provenance, remarks, shell
 from fedlib.workflow.config import normalised
-from fedlib.workflow.layout import PATHS, STAGES
+from fedlib.workflow.layout import STAGES
 from fedlib.workflow.plan import Plan, Training
 from fedlib.workflow.provenance import ROOT
 
@@ -63,14 +63,6 @@ def test_a_tag_gives_a_folder_of_its_own_and_raw_files_may_be_elsewhere(toy):
     assert made.path("report") == "results/reduced-quick/REPORT.md"
     assert made.path("figure_pdf", paper="toy", figure="f") == "figures/reduced-quick/toy/f.pdf"
     assert made.receipts() == ["/shared/raw/digits.json", "/shared/raw/mnist.json"]
-
-
-def test_no_two_outputs_share_a_path(toy):
-    made = toy()
-    paths = made.targets() + made.manifests() + made.receipts()
-    paths += made.run_files("checkpoints", "toy")
-    assert len(set(paths)) == len(paths)
-    assert len(set(PATHS.values())) == len(PATHS)
 
 
 def test_each_module_of_a_run_may_have_weights_and_none_is_downloaded_twice(toy):

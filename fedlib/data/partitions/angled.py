@@ -31,7 +31,6 @@ class Angled(Official):
       train_examples, test_examples: of every client, validation included in the former.
     """
 
-    NAME: ClassVar[str] = "angled"
     needs: ClassVar[tuple[str, ...]] = ("classes", "images", "part")
 
     num_clients: int

@@ -33,7 +33,6 @@ class Hierarchical(Official):
       train_examples, test_examples: of every client, validation included in the former.
     """
 
-    NAME: ClassVar[str] = "hierarchical"
     needs: ClassVar[tuple[str, ...]] = ("classes", "coarse", "part")
 
     num_clients: int

@@ -12,7 +12,6 @@ Source: T.-M. H. Hsu, H. Qi, M. Brown, "Measuring the Effects of Non-Identical D
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 
@@ -37,8 +36,6 @@ class Hsu(Official):
         client.
       train_examples, test_examples: of every client, validation included in the former.
     """
-
-    NAME: ClassVar[str] = "hsu"
 
     num_clients: int
     alpha: float

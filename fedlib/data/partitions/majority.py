@@ -37,7 +37,6 @@ class Majority(Official):
       train_examples, test_examples: of every client; even numbers, because they are halved.
     """
 
-    NAME: ClassVar[str] = "majority"
     needs: ClassVar[tuple[str, ...]] = ("classes", "part", "ten_classes")
 
     num_clients: int

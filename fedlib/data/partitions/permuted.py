@@ -14,7 +14,6 @@ Deviation: the paper tests every client on the whole test set. Here every cluste
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -34,8 +33,6 @@ class Permuted(Official):
       num_clusters: number of permutations, all different.
       train_examples, test_examples: of every client; None for as many as possible.
     """
-
-    NAME: ClassVar[str] = "permuted"
 
     num_clients: int
     num_clusters: int

@@ -31,7 +31,6 @@ class Quantity(Official):
       min_examples, max_examples: limits to which draws are clipped.
     """
 
-    NAME: ClassVar[str] = "quantity"
     needs: ClassVar[tuple[str, ...]] = ("part",)
 
     num_clients: int

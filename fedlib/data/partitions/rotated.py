@@ -35,7 +35,6 @@ class Rotated(Official):
       train_examples, test_examples: of every client; None for as many as possible.
     """
 
-    NAME: ClassVar[str] = "rotated"
     needs: ClassVar[tuple[str, ...]] = ("images", "part")
 
     num_clients: int

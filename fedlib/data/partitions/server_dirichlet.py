@@ -8,7 +8,6 @@ Source: FancyAI-SCNU/FedMoE_IJCAI_2025, its data preparation for CIFAR-10, gener
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -25,8 +24,6 @@ class ServerDirichlet(Reserved):
       alpha: concentration for each client; small is heterogeneous. Clients without examples are
         dropped.
     """
-
-    NAME: ClassVar[str] = "server_dirichlet"
 
     alpha: float = 1.0
 

@@ -11,7 +11,6 @@ Source: J. Jiang et al., "Heterogeneous Federated Learning with Scalable Server 
 
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 
@@ -30,8 +29,6 @@ class ServerEqual(Reserved):
       alpha: concentration for each class; small is heterogeneous.
     """
 
-    NAME: ClassVar[str] = "server_equal"
-
     train_examples: int
     alpha: float = 1.0
 
@@ -41,7 +38,7 @@ class ServerEqual(Reserved):
         Raises:
           ConfigError: if there are too few examples.
         """
-        draw = streams.generator(seed, self.NAME, "shares")
+        draw = streams.generator(seed, self.kind, "shares")
         shares = hsu.client_shares(draw, self.alpha, self.num_clients, pool.num_classes)
         clients = [partial(hsu.among, row) for row in shares]
         return hsu.deal(pool, clients, (self.train_examples, 0), seed).train

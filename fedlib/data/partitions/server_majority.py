@@ -13,7 +13,6 @@ Deviation: seeded, and every example has a single owner; on SENT-140 the code de
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -36,8 +35,6 @@ class ServerMajority(Reserved):
       rest: classes of the rest: "others", or "all", which includes the client's own.
     """
 
-    NAME: ClassVar[str] = "server_majority"
-
     train_examples: int
     share: float
     share_to: float | None = None
@@ -57,7 +54,7 @@ class ServerMajority(Reserved):
         Raises:
           ConfigError: if there are too few examples of a class.
         """
-        draw = streams.generator(seed, self.NAME)
+        draw = streams.generator(seed, self.kind)
         most = self.share if self.share_to is None else self.share_to
         shares = draw.uniform(self.share, most, self.num_clients)
         counts = (shares * self.train_examples + 1e-9).astype(int)

@@ -35,7 +35,6 @@ class TwoShard(Official):
         None for whole shards.
     """
 
-    NAME: ClassVar[str] = "two_shard"
     needs: ClassVar[tuple[str, ...]] = ("classes", "part", "ten_classes")
 
     num_clients: int

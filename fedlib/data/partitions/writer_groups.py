@@ -39,7 +39,6 @@ class WriterGroups(Checked):
       server_examples: number of random training examples of the server's writers; None for all.
     """
 
-    NAME: ClassVar[str] = "writer_groups"
     needs: ClassVar[tuple[str, ...]] = ("owner", "part")
 
     num_clients: int
@@ -85,7 +84,7 @@ class WriterGroups(Checked):
     def _halves(self, rows: np.ndarray, seed: int, writer: int) -> tuple[np.ndarray, np.ndarray]:
         """Rows of one of a client's writers: for its training, and for the server's validation."""
         num_val = int(self.val_fraction * len(rows) + 1e-9)
-        order = streams.generator(seed, self.NAME, "val", writer).permutation(len(rows))
+        order = streams.generator(seed, self.kind, "val", writer).permutation(len(rows))
         return rows[np.sort(order[num_val:])], rows[np.sort(order[:num_val])]
 
     def _some(self, rows: np.ndarray, seed: int) -> np.ndarray:
@@ -97,5 +96,5 @@ class WriterGroups(Checked):
                 f"server_examples is {self.server_examples}, but the {self.server_writers} writers "
                 f"of the server have {len(rows)} training examples; take more server_writers"
             )
-        draw = streams.generator(seed, self.NAME, "server")
+        draw = streams.generator(seed, self.kind, "server")
         return np.sort(draw.choice(rows, self.server_examples, replace=False))

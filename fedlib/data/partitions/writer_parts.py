@@ -22,7 +22,6 @@ class WriterParts(Official):
       num_clients: number of random writers; None for all, also in random order.
     """
 
-    NAME: ClassVar[str] = "writer_parts"
     needs: ClassVar[tuple[str, ...]] = ("owner", "part")
 
     num_clients: int | None = None
