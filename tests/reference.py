@@ -107,6 +107,12 @@ def cross_entropy_of(module):
     return lambda batch: cross_entropy(module(batch.x), batch.y)
 
 
+def distance(net, anchor):
+    """Squared, of a module's parameters to those of another."""
+    pairs = zip(net.parameters(), anchor.parameters(), strict=True)
+    return sum(((p - a.detach()) ** 2).sum() for p, a in pairs)
+
+
 def average(dicts, weights):
     """Weighted sum of what is in each of several state dicts, where that is not an integer."""
     pairs = list(zip(weights, dicts, strict=True))
@@ -251,17 +257,31 @@ def assert_module(ours, module):
     assert_params(ours, module.state_dict())
 
 
-def trained(name, task, federation, executor, **params):
+def trained(name, task, federation, **params):
     """A method and its state after the rounds."""
     method = methods.load(name)(task=task, **{"local": SOLVER} | params)
-    return method, run(method, federation, ROUNDS, executor=executor)
+    return method, run(method, federation, ROUNDS, executor="batched")
 
 
-def predicted(method, state, federation, client, executor, way="personalise"):
-    """Probabilities of the labels of a client's test examples."""
-    cohort = cohort_of(method.task, federation, [client], executor=executor)
-    personal = getattr(method, way)(state, cohort)
-    return cohort.score(method.predict, personal, split="test")[0].exp()
+def says(net, x):
+    """Probabilities in evaluation mode."""
+    with torch.no_grad():
+        return net.eval()(x).softmax(-1)
+
+
+def mixed(nets, weights, x):
+    """Probabilities of a mixture with these weights [E] or [B, E]."""
+    weights = weights.detach().expand(len(x), -1)
+    return sum(weights[:, [e]] * says(net, x) for e, net in enumerate(nets))
+
+
+def assert_predicts(method, state, hand, of, clients=None, way="personalise"):
+    """That clients predict their test examples with the probabilities `of(client, x)`."""
+    clients = hand.seen if clients is None else clients
+    cohort = cohort_of(method.task, hand.federation, clients)
+    found = cohort.score(method.predict, getattr(method, way)(state, cohort), split="test")
+    for c, row in zip(clients, found, strict=True):
+        torch.testing.assert_close(row.exp(), of(c, hand.shard(c, "test")[0]))
 
 
 def fedavg(make, federation, solver, rounds):

@@ -22,14 +22,13 @@ from torch import nn
 from torch.nn.functional import nll_loss
 
 from fedlib import methods, streams, tree
-from fedlib.engine.solvers import AdamW
 from fedlib.engine.task import Batch, Task
 from fedlib.errors import ConfigError, DataError, DivergedError
-from fedlib.methods.adaptive_experts import Ensemble, Mixture
+from fedlib.methods.adaptive_experts import Mixture
 from fedlib.methods.parts import early_stopping
 from fedlib.methods.parts.own_experts import Features, Frozen
 from fedlib.results import View
-from fedlib.run import evaluate, progress
+from fedlib.run import evaluate
 from fedlib.run.build import build_method, build_task
 from fedlib.seals import spec_digest
 from fedlib.spec import Run
@@ -58,15 +57,15 @@ def make(num_experts=3, *, network=None, gate_outputs=None, **params):
     )
 
 
-def trained(method, federation, executor="loop", rounds=2):
+def trained(method, federation, rounds=2):
     """State after some rounds and an evaluation of everybody, and the cohort of that."""
     state = method.init(federation.num_clients, 0)
     for number in range(rounds):
-        cohort = cohort_of(method.task, federation, executor=executor, round=number)
+        cohort = cohort_of(method.task, federation, executor="batched", round=number)
         state = method.round(state, cohort)
     for group in ("unseen", "seen"):
         ids = federation.ids(group)
-        cohort = cohort_of(method.task, federation, ids, executor=executor, round=rounds)
+        cohort = cohort_of(method.task, federation, ids, executor="batched", round=rounds)
         state = method.observe(state, cohort, group)
     return state, cohort
 
@@ -139,23 +138,15 @@ def moe(gate, experts, x, outputs):
     return torch.log(sum(weights[:, [e]] * f(x).softmax(1) for e, f in enumerate(experts)))
 
 
-SEVERAL, ONE_OF_THEM = (0, 2, 2, 0, 1), (1, 1, 1, 1, 0)
-
-
 @pytest.mark.parametrize(
-    ("executor", "gate_only", "member", "choices"),
-    [
-        ("batched", True, "best", SEVERAL),
-        ("loop", False, "last", SEVERAL),
-        ("loop", True, "best", ONE_OF_THEM),
-        ("batched", False, "best", ONE_OF_THEM),
-    ],
+    ("gate_only", "member", "choices"),
+    [(True, "last", (0, 2, 2, 0, 1)), (False, "best", (1, 1, 1, 1, 0))],  # several, one of them
 )
-def test_the_personal_stage_is_that_of_torch_optim(executor, member, gate_only, choices):
+def test_the_personal_stage_is_that_of_torch_optim(gate_only, member, choices):
     # The last client is unseen: its choice makes no expert a member.
     federation, num = toy_federation(SIZES), 3
     method = make(num, member=member, gate_only=gate_only, both_mixtures=True)
-    state, cohort = trained(method, federation, executor)
+    state, cohort = trained(method, federation)
     state = state._replace(choice=torch.tensor(choices))
     finals = all_finals(method, state, cohort)
     used = sorted(set(choices[:-1]))
@@ -242,13 +233,6 @@ def speakers(num_experts=2, **params):
 
 
 ONE = Batch(torch.zeros(1, 1, dtype=torch.float64), torch.zeros(1), torch.zeros(1).long())
-
-
-def test_an_ensemble_of_three():
-    ensemble = Ensemble(says(LOGITS[:2]), says(LOGITS[2]))
-    found = speakers().predict(ensemble, ONE).exp()[0]
-    expected = [0.244728, 0.090031, 0.665241]  # specification, section 3.4
-    torch.testing.assert_close(found.tolist(), expected, rtol=0, atol=5e-7)  # six digits given
 
 
 @pytest.mark.parametrize(("num_experts", "gate"), [(1, [0.7]), (2, [5.0, -4.0, 0.7])])
@@ -344,70 +328,19 @@ def test_nobody_trains_for_what_is_not_asked_for(monkeypatch, views, trains):
     assert trained == trains
 
 
-# -- early stopping, one rule at a time ------------------------------------------------------
+# -- early stopping --------------------------------------------------------------------------
 
 
-def on_their_own(federation, losses_at, keep=("best", "last"), **stopping):
-    """(kept parameters, epochs of every stretch) of clients whose loss is a function of epochs."""
-    task = tiny_task()
-    cohort = cohort_of(task, federation)
-    stretches = []
-
-    class Script(early_stopping.Cohort):
-        """A cohort in which an epoch adds 1 to the parameter."""
-
-        def fit(self, loss, params, *per_client, local, memory, stream):
-            stretches.append((self.ids.tolist(), local.epochs))
-            return tree.map(lambda x: x + local.epochs, params), memory
-
-        def score(self, fn, params, *per_client, split):
-            done = params["epochs"].flatten().tolist()
-            values = [losses_at(c, e) for c, e in zip(self.ids.tolist(), done, strict=True)]
-            return torch.tensor(values, dtype=torch.float64)[:, None].repeat(1, 4)
-
-    fields = {name: getattr(cohort, name) for name in cohort.__dataclass_fields__}
-    kept = early_stopping.fit(
-        Script(**fields),
-        lambda params, batch: None,
-        {"epochs": torch.zeros(cohort.size, 1, dtype=torch.float64)},
-        local=AdamW(lr=1.0, batch_size=BATCH),
-        stopping=early_stopping.EarlyStopping(**stopping),
-        stream="test",
-        keep=keep,
-    ).models
-    return {name: x["epochs"].flatten().tolist() for name, x in kept.items()}, stretches
-
-
-def test_checks_come_after_the_first_epoch_and_every_fifth_after_it():
-    kept, stretches = on_their_own(toy_federation(), lambda c, e: -e, max_epochs=20)
-    # After epochs 1, 6, 11 and 16, which is the best; four more make 20.
-    assert stretches == [([0, 1, 2], n) for n in (1, 5, 5, 5, 4)]
-    assert kept == {"best": [16] * 3, "last": [20] * 3}
-    assert on_their_own(toy_federation(), lambda c, e: -e, max_epochs=1)[0]["last"] == [1] * 3
-    _, stretches = on_their_own(toy_federation(), lambda c, e: -e, ("best",), max_epochs=20)
-    assert [n for _, n in stretches] == [1, 5, 5, 5]  # of no use to the best
-
-
-def test_each_client_stops_for_itself():
-    # Lowest losses at epoch 6, 1 and 16; equal is no better, and two failures are too many.
-    def loss(client, epochs):
-        return {0: abs(epochs - 6), 1: 0.0, 2: -min(epochs, 16)}[client]
-
-    kept, stretches = on_their_own(toy_federation(), loss, max_epochs=200, patience=2)
-    assert kept == {"best": [6, 1, 16], "last": [16, 11, 26]}
-    assert [ids for ids, _ in stretches] == [[0, 1, 2]] * 3 + [[0, 2]] + [[2]] * 2
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_a_client_whose_loss_is_not_finite_has_no_best_model(value):
-    with pytest.raises(DivergedError, match=f"client 1 diverged by .*: test loss is {value}"):
-        on_their_own(toy_federation(), lambda c, e: value if e > 1 and c == 1 else 1.0)
+def test_a_client_whose_loss_is_not_finite_is_named():
+    method, federation = make(local_lr=1e300), toy_federation()
+    with pytest.raises(DivergedError, match="client . diverged by epoch 1 of 'local'"):
+        method.settle(method.init(4, 0), cohort_of(method.task, federation))
 
 
 def test_a_client_with_nothing_to_stop_on_is_named():
-    federation = toy_federation()
+    method = make(stop_split="val")
     with pytest.raises(DataError, match="client 0 has no val examples, on which"):
-        on_their_own(federation, lambda c, e: 0.0, split="val")
+        method.settle(method.init(4, 0), cohort_of(method.task, toy_federation()))
 
 
 # -- evaluation in parts ---------------------------------------------------------------------
@@ -417,34 +350,8 @@ def simulation(method, federation):
     return simulation_of(method, federation, rounds=2)
 
 
-def test_a_final_evaluation_is_the_same_in_parts(monkeypatch):
-    federation, clients = toy_federation((*SIZES, 8), unseen=2), 3
-    method = make(2)
-    run = simulation(method, federation)
-    state, _ = run.run(report=lambda line: None)
-    whole = evaluate.final(method, state, lambda group: run.everyone(group, 2))
-    size = 8 * method.personal_numbers()  # float64
-    monkeypatch.setattr(evaluate, "FINAL_BYTES", clients * size + size // 2)
-    everyone = run.everyone("seen", 2)
-    sizes = [part.size for part in evaluate.split_cohort(everyone, method.personal_numbers())]
-    assert sizes == [3, 1]
-    lines = []
-    monkeypatch.setattr(progress, "SECONDS", 0.0)
-    parts = evaluate.final(method, state, lambda group: run.everyone(group, 2), report=lines.append)
-    names = {"default", "ifca", "local", "finetuned", "ensemble", "moe"}
-    expected = {View(g, p, s) for g in ("seen", "unseen") for p in names for s in ("train", "test")}
-    assert {*parts.scores} == {*whole.scores} == expected
-    for view, scores in whole.scores.items():
-        for name, array in vars(scores).items():
-            # Float64; kernels round by where in a stack a client's numbers lie.
-            np.testing.assert_allclose(getattr(parts.scores[view], name), array, rtol=1e-9)
-    assert "evaluated seen moe of 4/4 clients" in lines
-    assert f"evaluated seen local of {clients}/4 clients" in lines
-
-
-@pytest.mark.parametrize("choices", [(0, 2, 2, 0, 1), (1, 1, 1, 1, 0)])
-def test_gates_are_recorded_by_client_and_expert(monkeypatch, choices):
-    method, federation = make(3), toy_federation(SIZES)
+def test_gates_are_recorded_by_client_and_expert(monkeypatch):
+    method, federation, choices = make(3), toy_federation(SIZES), (0, 2, 2, 0, 1)
     run = simulation(method, federation)
     state, _ = run.run(report=lambda line: None)
     state = state._replace(choice=torch.tensor(choices))
@@ -459,7 +366,7 @@ def test_gates_are_recorded_by_client_and_expert(monkeypatch, choices):
     for row, client in enumerate(everyone.ids.tolist()):
         gate = module_of(method.gate, tree.take(mixtures.gate, row)).eval()
         x, _ = owned(federation, client, "test")
-        weights = gate_weights(gate, x, [*used, 3] if len(used) > 1 else [3])
+        weights = gate_weights(gate, x, [*used, 3])
         expected = np.zeros(4)
         expected[[*used, 3]] = weights.mean(0).detach().numpy()
         np.testing.assert_allclose(found[client], expected, rtol=1e-9)  # float64, in two parts
@@ -529,9 +436,8 @@ FROZEN = {  # what is known of training examples
 }
 
 
-@pytest.mark.parametrize("executor", ["loop", "batched"])
 @pytest.mark.parametrize("name", FROZEN)
-def test_what_is_known_of_experts_trains_the_gates_that_whole_ones_do(executor, name, monkeypatch):
+def test_what_is_known_of_experts_trains_the_gates_that_whole_ones_do(name, monkeypatch):
     model, network, kind = FROZEN[name]
     network |= {"num_classes": 3, "conv1": 2, "conv2": 2} | IMAGE
     modules = DECLARED.modules | {"expert": {"model": model, "params": network | {"conv1": 3}}}
@@ -539,7 +445,7 @@ def test_what_is_known_of_experts_trains_the_gates_that_whole_ones_do(executor, 
     method = build_method(spec, build_task(spec))
     tasks = {name: replace(getattr(method, name), dtype=torch.float64) for name in NETWORKS}
     method = replace(method, **tasks, gate_only=True, gate_lr=0.1)
-    cohort = cohort_of(method.task, images(), executor=executor)
+    cohort = cohort_of(method.task, images(), executor="batched")
     state = method.init(4, 0)._replace(choice=torch.tensor([0, 1, 1, 0]))
     settled = method.settle(state, cohort)
     frozen = method.networks.frozen(*method.assemble(settled, cohort), cohort, "test")

@@ -4,6 +4,7 @@ values of the specification (sections 2.11, 8.2 and 8.3), which come from the of
 The loops share nothing with the engine but the order of the batches, which is drawn.
 """
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -16,15 +17,17 @@ from reference import (
     SOLVER,
     Reference,
     assert_params,
+    assert_predicts,
     cross_entropy_of,
     descent,
+    distance,
     learn,
+    mixed,
     module_of,
     owned,
-    predicted,
     trained,
 )
-from support import clients_with, cohort_of, executors, run, sgd, tiny_task, toy_federation
+from support import clients_with, cohort_of, run, sgd, tiny_task, toy_federation
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -38,26 +41,23 @@ from fedlib.results import View
 from fedlib.run import evaluate
 
 
-@executors
 @pytest.mark.parametrize("mu", [None, 0.7])
-def test_fedavg_and_fedprox(executor, mu):
+def test_fedavg_and_fedprox(mu):
     federation, task = toy_federation(), tiny_task(norm=True)
     hand = Reference(federation, task)
 
     def client(c, number):
         net = hand.receive(c)
-        anchor = [p.detach().clone() for p in net.parameters()]
+        received = copy.deepcopy(net)
 
         def loss(batch):
-            pairs = zip(net.parameters(), anchor, strict=True)
-            away = sum(((p - a) ** 2).sum() for p, a in pairs)
-            return cross_entropy(net(batch.x), batch.y) + (mu or 0) / 2 * away
+            return cross_entropy(net(batch.x), batch.y) + (mu or 0) / 2 * distance(net, received)
 
         hand.fit(c, number, hand.solvers[c], loss)
 
     hand.rounds(client)
     name, params = ("fedavg", {}) if mu is None else ("fedprox", {"mu": mu})
-    _, state = trained(name, task, federation, executor, **params)
+    _, state = trained(name, task, federation, **params)
     assert_params(state.params, hand.shared)
 
 
@@ -91,27 +91,25 @@ def test_parameters_that_share_a_gradient_decay_each_by_itself(executor, momentu
     assert_params(state.params, hand.shared)
 
 
-@executors
-def test_local(executor):
+def test_local():
     federation, task = toy_federation(), tiny_task(norm=True)
     hand = Reference(federation, task)
     hand.rounds(hand.learn)
-    _, state = trained("local", task, federation, executor)
+    _, state = trained("local", task, federation)
     for c, net in hand.nets.items():
         assert_params(tree.take(state.models, c), net.state_dict())
 
 
-@executors
 @pytest.mark.parametrize("mode", ["persistent", "fresh"])
-def test_fedavg_plus_fine_tunes_with_an_old_or_a_new_solver(executor, mode):
+def test_fedavg_plus_fine_tunes_with_an_old_or_a_new_solver(mode):
     federation, task = toy_federation(), tiny_task(norm=True)
     hand = Reference(federation, task)
     method = methods.load("fedavg_plus")(task=task, local=SOLVER)
     state = method.init(federation.num_clients, 0)
     globals_ = []
     for number in range(ROUNDS):  # an evaluation after every round
-        state = method.round(state, cohort_of(task, federation, executor=executor, round=number))
-        everyone = cohort_of(task, federation, executor=executor, round=number + 1)
+        state = method.round(state, cohort_of(task, federation, executor="batched", round=number))
+        everyone = cohort_of(task, federation, executor="batched", round=number + 1)
         state = method.observe(state, everyone, "seen")
         globals_.append(state.trained.params)
     ours = method.personalise(state, everyone)
@@ -129,7 +127,6 @@ def test_fedavg_plus_fine_tunes_with_an_old_or_a_new_solver(executor, mode):
         assert_params(tree.take(ours, c), net.state_dict())
 
 
-@executors
 @pytest.mark.parametrize(
     ("local", "tuned", "solver"),
     [
@@ -139,13 +136,13 @@ def test_fedavg_plus_fine_tunes_with_an_old_or_a_new_solver(executor, mode):
     ],
     ids=["rate of training", "epochs and rate of its own"],
 )
-def test_fresh_fine_tuning_of_absent_and_unseen_clients(executor, local, tuned, solver):
+def test_fresh_fine_tuning_of_absent_and_unseen_clients(local, tuned, solver):
     federation, task = toy_federation(), tiny_task(norm=True)
     seen, [unseen] = federation.ids("seen").tolist(), federation.ids("unseen")
     method, absent = methods.load("fedavg_plus")(task=task, local=local, **tuned), seen[0]
     cohorts = [seen, *[seen[1:]] * (ROUNDS - 1)]  # the first one stays away
-    state = run(method, federation, cohorts, executor=executor)
-    cohort = cohort_of(task, federation, [absent, unseen], executor=executor, round=ROUNDS)
+    state = run(method, federation, cohorts, executor="batched")
+    cohort = cohort_of(task, federation, [absent, unseen], executor="batched", round=ROUNDS)
     ours = method.adapt(state, cohort)
     for row, c in enumerate((absent, unseen)):
         net = module_of(task, state.trained.params)
@@ -162,7 +159,7 @@ def test_before_fine_tuning_all_clients_have_the_model_of_fedavg():
         return cohort_of(task, federation, ids) if len(ids) else None
 
     plus, fedavg = (
-        evaluate.final(*trained(name, task, federation, "loop"), everybody).scores
+        evaluate.final(*trained(name, task, federation), everybody).scores
         for name in ("fedavg_plus", "fedavg")
     )
     for group in ("seen", "unseen"):
@@ -171,9 +168,8 @@ def test_before_fine_tuning_all_clients_have_the_model_of_fedavg():
         assert plus[default].loss.tolist() != fedavg[default].loss.tolist()
 
 
-@executors
 @pytest.mark.parametrize("solver", [SOLVER, ADAM], ids=["sgd", "adam"])
-def test_fedem(executor, solver):
+def test_fedem(solver):
     federation, task, experts = toy_federation(), tiny_task(norm=True), 2
     hand = Reference(federation, solver=solver)
     shared = [task.init(expert_seed(0, e)) for e in range(experts)]
@@ -200,18 +196,13 @@ def test_fedem(executor, solver):
         shared[:] = [hand.average({c: nets[c][e] for c in ids}) for e in range(experts)]
 
     hand.rounds(client, server)
-    params = {"num_experts": experts, "local": solver}
-    method, state = trained("fedem", task, federation, executor, **params)
+    method, state = trained("fedem", task, federation, num_experts=experts, local=solver)
     for e in range(experts):
         assert_params(tree.take(state.experts, e), shared[e])
     for c in hand.seen:
         torch.testing.assert_close(state.pi[c], pi[c])
-        x, _ = hand.shard(c, "test")
-        with torch.no_grad():
-            nets_now = [module_of(task, params).eval() for params in shared]
-            mixed = sum(w * net(x).softmax(-1) for w, net in zip(pi[c], nets_now, strict=True))
-        found = predicted(method, state, federation, c, executor)
-        torch.testing.assert_close(found, mixed)
+    averaged = [module_of(task, params) for params in shared]
+    assert_predicts(method, state, hand, lambda c, x: mixed(averaged, pi[c], x))
 
 
 class PFedMM(Reference):
@@ -266,16 +257,15 @@ class PFedMM(Reference):
         self.heads = [{n: mean[n] for n in head} for mean, head in pairs]
 
 
-@executors
 @pytest.mark.parametrize(
     "settings",
     [{}, {"relu_logits": True}, {"prior": "uniform", "concentration": 3.0}, {"local": ADAM}],
     ids=["", "relu", "prior", "adam"],
 )
-def test_pfedmm(executor, settings):
+def test_pfedmm(settings):
     federation, task, experts = toy_federation(), tiny_task(norm=True), 3
     params = {"num_experts": experts, **settings}
-    method, state = trained("pfedmm", task, federation, executor, **params)
+    method, state = trained("pfedmm", task, federation, **params)
     start = method.init(4, 0).experts
     hand = PFedMM(federation, method, start["body"], tree.unstack(start["heads"]))
     hand.rounds(hand.client, hand.server)
@@ -288,7 +278,7 @@ def test_pfedmm(executor, settings):
 
 def test_unseen_clients_carry_their_weights_from_one_evaluation_to_the_next():
     federation = toy_federation()
-    method, state = trained("fedem", tiny_task(), federation, "loop", num_experts=3)
+    method, state = trained("fedem", tiny_task(), federation, num_experts=3)
     unseen = cohort_of(method.task, federation, federation.ids("unseen"), round=ROUNDS)
     once = method.observe(state, unseen, "unseen")
     twice = method.observe(once, unseen, "unseen")
@@ -339,10 +329,9 @@ def golden_method():
     return methods.load("pfedmm")(task=task, local=solver, num_experts=2)
 
 
-@executors
-def test_pfedmm_local_step_of_section_8_3(executor):
+def test_pfedmm_local_step_of_section_8_3():
     method, federation = golden_method(), golden_federation()
-    cohort = cohort_of(method.task, federation, executor=executor)
+    cohort = cohort_of(method.task, federation, executor="batched")
     state = golden_state(method)
     losses = cohort.score(lambda batch: method.losses(state.experts, batch))[0]
     expected = torch.tensor([[0.854355, 0.798139, 0.744397], [0.744397, 0.913015, 0.854355]])

@@ -16,10 +16,11 @@ from reference import (
     assert_params,
     cross_entropy_of,
     descend,
+    distance,
     module_of,
     trained,
 )
-from support import cohort_of, executors, run, sgd, tiny_task, toy_federation
+from support import cohort_of, run, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, tree
@@ -58,11 +59,10 @@ def flat(net):
     return torch.nn.utils.parameters_to_vector(net.parameters()).detach().numpy().copy()
 
 
-@executors
 @pytest.mark.parametrize(
     ("eps2", "max_norm"), [(0.6, "l2"), (0.43, "coordinate"), (0.6, "coordinate")]
 )
-def test_clustered_fl(executor, eps2, max_norm):
+def test_clustered_fl(eps2, max_norm):
     federation, task = toy_federation(sizes=(7, 12, 6, 10, 11, 9)), tiny_task(norm=True)
     # The mean update is 0.94 long in the first round, 0.67 in the second; the longest there is
     # 1.01, with no coordinate over 0.44. So the second round splits, the third goes on in two.
@@ -85,7 +85,7 @@ def test_clustered_fl(executor, eps2, max_norm):
 
     hand.rounds(client, server)
     assert len(clusters) == expected
-    method, state = trained("clustered", task, federation, executor, **bounds)
+    method, state = trained("clustered", task, federation, **bounds)
     assert len(tree.leaves(state.models)[0]) == expected
     for members, params in clusters:
         ours = method.personalise(state, cohort_of(task, federation, members))
@@ -144,9 +144,8 @@ def test_a_cluster_without_members_in_a_cohort_stays_as_it_is(empty):
 # -- pFedMe -----------------------------------------------------------------------------------
 
 
-@executors
 @pytest.mark.parametrize("rate", [1.0, 0.6])
-def test_pfedme(executor, rate):
+def test_pfedme(rate):
     federation, task, mu = toy_federation(), tiny_task(norm=True), 0.7
     hand = Reference(federation, task)
     reference = module_of(task, task.init(0))
@@ -157,9 +156,7 @@ def test_pfedme(executor, rate):
         net = hand.nets[c]
 
         def loss(batch):
-            pairs = zip(net.parameters(), reference.parameters(), strict=True)
-            away = sum(((p - w.detach()) ** 2).sum() for p, w in pairs)
-            return cross_entropy(net(batch.x), batch.y) + mu / 2 * away
+            return cross_entropy(net(batch.x), batch.y) + mu / 2 * distance(net, reference)
 
         hand.fit(c, number, hand.solvers[c], loss)
 
@@ -167,7 +164,7 @@ def test_pfedme(executor, rate):
         reference.load_state_dict(hand.average(hand.nets), strict=False)
 
     hand.rounds(client, server, cohorts)
-    state = run(method, federation, cohorts, executor=executor)
+    state = run(method, federation, cohorts, executor="batched")
     for c, net in hand.nets.items():
         assert_params(tree.take(state.models, c), net.state_dict())
     assert_params(state.reference, reference.state_dict())
@@ -188,8 +185,7 @@ def inner_steps(net, w, x, y, lam, lr, steps):
                 p -= lr * (p.grad + lam * (p - anchor))
 
 
-@executors
-def test_pfedme_moreau(executor):
+def test_pfedme_moreau():
     federation, task = toy_federation(), tiny_task(norm=True)
     lam, inner_lr, steps, beta = 3.0, 0.05, 4, 1.5
     hand = Reference(federation, task)
@@ -206,8 +202,7 @@ def test_pfedme_moreau(executor):
             theta(batch.x)  # the envelope's value, which is recorded, runs the model once more
             for b, t in zip(net.buffers(), theta.buffers(), strict=True):
                 b.copy_(t)
-            pairs = zip(net.parameters(), theta.parameters(), strict=True)
-            return lam / 2 * sum(((p - t.detach()) ** 2).sum() for p, t in pairs)
+            return lam / 2 * distance(net, theta)
 
         hand.fit(c, number, hand.solvers[c], loss)
 
@@ -219,10 +214,10 @@ def test_pfedme_moreau(executor):
 
     hand.rounds(client, server)
     params = {"lam": lam, "inner_lr": inner_lr, "inner_steps": steps, "beta": beta}
-    method, state = trained("pfedme_moreau", task, federation, executor, **params)
+    method, state = trained("pfedme_moreau", task, federation, **params)
     assert_params(state.params, shared.state_dict())
 
-    everyone = cohort_of(task, federation, executor=executor, round=ROUNDS)
+    everyone = cohort_of(task, federation, executor="batched", round=ROUNDS)
     ours = method.personalise(state, everyone)
     w = [p.detach().clone() for p in shared.parameters()]
     for c in hand.seen:
@@ -235,8 +230,7 @@ def test_pfedme_moreau(executor):
 # -- L2SGD ------------------------------------------------------------------------------------
 
 
-@executors
-def test_l2sgd(executor):
+def test_l2sgd():
     federation, task, p, lam = toy_federation(), tiny_task(norm=True), 0.3, 0.12
     solver, rounds = sgd(), 6
     hand = Reference(federation, task, solver)
@@ -258,7 +252,7 @@ def test_l2sgd(executor):
 
     hand.rounds(client, server, [hand.seen] * rounds)
     method = methods.load("l2sgd")(task=task, local=solver, p=p, lam=lam)
-    state = run(method, federation, rounds, executor=executor)
+    state = run(method, federation, rounds, executor="batched")
     for c, net in hand.nets.items():
         assert_params(tree.take(state.models, c), net.state_dict())
     assert_params(state.average, hand.shared)
@@ -273,14 +267,3 @@ def test_a_round_without_local_steps_has_a_training_loss_too():
     method.round(state, cohort.in_round(idle))
     expected = cohort.example_mean(cohort.score(method.task.losses, cohort.held(state.average)))
     torch.testing.assert_close(cohort.journal.losses, [expected])
-
-
-def test_the_averaging_of_section_2_7():
-    # lambda = 0.2 and p = 0.5 give a = 0.4: x = (0, 1) with mean 0.5 becomes (0.2, 0.8).
-    federation, task = toy_federation(sizes=(8, 8), unseen=0), tiny_task()
-    method = methods.load("l2sgd")(task=task, local=sgd(), p=0.5, lam=0.2)
-    models = {"x": torch.tensor([0.0, 1.0]).double()}
-    cohort = cohort_of(task, federation)
-    average = cohort.average(models, {"x": torch.zeros(()).double()})
-    mixed = method.mix(models, cohort.broadcast(average))
-    assert mixed["x"].tolist() == pytest.approx([0.2, 0.8])

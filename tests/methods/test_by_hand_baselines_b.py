@@ -4,30 +4,33 @@
 
 import copy
 from dataclasses import replace
-from functools import cached_property
 
 import numpy as np
 import pytest
 import torch
-from reference import SOLVER, Reference, assert_params, module_of, predicted, trained
-from support import clients_with, cohort_of, executors, run, sgd, tiny_task, toy_federation
-from test_by_hand import golden_federation, tensors
-from torch import nn
+from reference import (
+    SOLVER,
+    Reference,
+    assert_params,
+    assert_predicts,
+    distance,
+    mixed,
+    module_of,
+    says,
+    trained,
+)
+from support import clients_with, cohort_of, run, sgd, tiny_task, toy_federation
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, tree
 from fedlib.engine.schedules import Schedule
-from fedlib.engine.task import Task
 from fedlib.errors import DataError
-from fedlib.methods.gated_experts import GatedExperts
 from fedlib.models.layers.gate import Gate
-from fedlib.run.scoring import score
 
 
-@executors
 @pytest.mark.parametrize("alpha", [0.25, 0.5])
-def test_apfl(executor, alpha):
+def test_apfl(alpha):
     federation, task = toy_federation(), tiny_task(norm=True)
     hand = Reference(federation, task)  # whose modules are those that are shared
     v = {c: module_of(task, hand.shared) for c in hand.seen}
@@ -48,20 +51,20 @@ def test_apfl(executor, alpha):
         hand.fit(c, number, solvers[c], loss)
 
     hand.rounds(client)
-    method, state = trained("apfl", task, federation, executor, alpha=alpha)
+    method, state = trained("apfl", task, federation, alpha=alpha)
     assert_params(state.params, hand.shared)
     for c in hand.seen:
         assert_params(tree.take(state.models, c), v[c].state_dict())
-        x, _ = hand.shard(c, "test")
-        with torch.no_grad():
-            mixed = interpolated(v[c], module_of(task, hand.shared))
-            expected = functional_call(v[c].eval(), mixed, x).softmax(-1)
-        torch.testing.assert_close(predicted(method, state, federation, c, executor), expected)
+
+    def expected(c, x):
+        mixed = interpolated(v[c], module_of(task, hand.shared))
+        return functional_call(v[c].eval(), mixed, x).softmax(-1).detach()
+
+    assert_predicts(method, state, hand, expected)
 
 
-@executors
 @pytest.mark.parametrize("lam", [0.3, 2.0])
-def test_ditto(executor, lam):
+def test_ditto(lam):
     federation, task = toy_federation(), tiny_task(norm=True)
     hand = Reference(federation, task)
     own = {c: module_of(task, hand.shared) for c in hand.seen}
@@ -69,25 +72,22 @@ def test_ditto(executor, lam):
 
     def client(c, number):
         w, v = hand.receive(c), own[c]
-        received = [p.detach().clone() for p in w.parameters()]
+        received = copy.deepcopy(w)
 
         def loss(batch):
-            pairs = zip(v.parameters(), received, strict=True)
-            away = sum(((p - r) ** 2).sum() for p, r in pairs)
             both = cross_entropy(w(batch.x), batch.y) + cross_entropy(v(batch.x), batch.y)
-            return both + lam / 2 * away
+            return both + lam / 2 * distance(v, received)
 
         hand.fit(c, number, solvers[c], loss)
 
     hand.rounds(client)
-    _, state = trained("ditto", task, federation, executor, lam=lam)
+    _, state = trained("ditto", task, federation, lam=lam)
     assert_params(state.params, hand.shared)
     for c in hand.seen:
         assert_params(tree.take(state.models, c), own[c].state_dict())
 
 
-@executors
-def test_known_clusters(executor):
+def test_known_clusters():
     federation, task = toy_federation(sizes=(7, 12, 6, 11, 10)), tiny_task(norm=True)
     cluster = np.array([0, 1, 0, 1, 1])
     hand = Reference(federation, task)
@@ -104,7 +104,7 @@ def test_known_clusters(executor):
 
     hand.rounds(client, server)
     known = replace(federation, cluster=cluster)
-    _, state = trained("oracle_clusters", task, known, executor, num_clusters=2)
+    _, state = trained("oracle_clusters", task, known, num_clusters=2)
     for number in (0, 1):
         assert_params(tree.take(state.by_cluster, number), shared[number])
 
@@ -118,8 +118,7 @@ def test_known_clusters_must_be_there_and_have_a_model_each():
         run(method, three, 1)
 
 
-@executors
-def test_pooled_data(executor):
+def test_pooled_data():
     federation, task = toy_federation(sizes=(7, 12, 7, 10)), tiny_task(norm=True)
     seen = federation.ids("seen")
     rows = np.concatenate([federation.train.of(c) for c in seen])
@@ -127,13 +126,12 @@ def test_pooled_data(executor):
     one = clients_with(federation.x, federation.y, owned, federation.num_classes)
     hand = Reference(one, task)
     hand.rounds(hand.learn)
-    _, state = trained("pooled", task, federation, executor)
+    _, state = trained("pooled", task, federation)
     assert_params(state.params, hand.shared)
 
 
-@executors
 @pytest.mark.parametrize("q", [0.5, 2.0])
-def test_qffl(executor, q):
+def test_qffl(q):
     federation, task = toy_federation(), tiny_task(norm=True)
     hand, lipschitz, sent = Reference(federation, task), 1 / 0.1, []
 
@@ -157,22 +155,8 @@ def test_qffl(executor, q):
         sent.clear()
 
     hand.rounds(client, server)
-    _, state = trained("qffl", task, federation, executor, q=q)
+    _, state = trained("qffl", task, federation, q=q)
     assert_params(state.params, hand.shared)
-
-
-def test_the_server_update_of_section_2_9():
-    # Delta = (1, 1.5), h = (11, 14), so w = 1 - 2.5 / 25.
-    method = methods.load("qffl")(task=tiny_task(), local=sgd(lr=0.1), q=1.0)
-    w = {"w": torch.tensor(1.0).double()}
-    clients = [(0.9, 1.0, 1.0, 11), (0.7, 0.5, 1.5, 14)]
-    sent = []
-    for v, loss, delta, h in clients:
-        v, loss = torch.tensor(v).double(), torch.tensor(loss).double()
-        sent.append(method.report(w, {"w": v}, loss))
-        assert float(sent[-1][0]["w"]) == pytest.approx(delta)
-        assert float(sent[-1][1]) == pytest.approx(h)
-    assert float(method.update(w, *tree.stack(sent))["w"]) == pytest.approx(0.9)
 
 
 def nearest_on_simplex(v):
@@ -184,8 +168,7 @@ def nearest_on_simplex(v):
     return (v - low).clamp(min=0)
 
 
-@executors
-def test_afl(executor):
+def test_afl():
     federation, task, rounds, lr_lambda = toy_federation(), tiny_task(norm=True), 6, 0.1
     solver = sgd(schedule=Schedule("multi_step", milestones=(3, 5), factor=0.1))
     hand = Reference(federation)
@@ -209,7 +192,7 @@ def test_afl(executor):
         shared.load_state_dict(averaged, strict=False)
         lambdas = nearest_on_simplex(lambdas + lr_lambda * torch.stack(losses).detach())
     method = methods.load("afl")(task=task, local=solver, lr_lambda=lr_lambda)
-    state = run(method, federation, rounds, executor=executor)
+    state = run(method, federation, rounds, executor="batched")
     assert_params(state.params, shared.state_dict())
     torch.testing.assert_close(state.lambdas[hand.seen], lambdas)
 
@@ -223,11 +206,8 @@ def test_clients_outside_the_cohort_keep_their_weight_in_afl():
     assert lambdas[0] != pytest.approx(7 / 25)
 
 
-@executors
-@pytest.mark.parametrize("norm", [False, True])
-def test_gated_experts(executor, norm):
-    # The gate normalises in either case.
-    federation, task, experts = toy_federation(), tiny_task(norm=norm), 3
+def test_gated_experts():
+    federation, task, experts = toy_federation(), tiny_task(norm=True), 3
     hand = Reference(federation)
     params = {"num_experts": experts, "gate_features": 4}
     method = methods.load("gated_experts")(task=task, local=SOLVER, **params)
@@ -257,8 +237,8 @@ def test_gated_experts(executor, norm):
         averaged[:] = [hand.average({c: nets[c][e] for c in ids}) for e in range(experts)]
 
     hand.rounds(client, server)
-    method, state = trained("gated_experts", task, federation, executor, **params)
-    newcomers = cohort_of(task, federation, federation.ids("unseen"), executor=executor)
+    method, state = trained("gated_experts", task, federation, **params)
+    newcomers = cohort_of(task, federation, federation.ids("unseen"))
     welcomed = tree.take(method.welcome(state, newcomers), 0)
     for e in range(experts):
         assert_params(tree.take(welcomed["experts"], e), averaged[e])
@@ -267,64 +247,6 @@ def test_gated_experts(executor, norm):
         own = tree.take(state.models, c)
         assert_params(own["expert"], nets[c][-1].state_dict())
         assert_params(own["gate"], gates[c].state_dict())
-        x, _ = hand.shard(c, "test")
-        with torch.no_grad():
-            modules = [*(module_of(task, params) for params in averaged[:-1]), nets[c][-1]]
-            weights = gates[c].eval()(x).softmax(-1)
-            outputs = enumerate(net.eval()(x).softmax(-1) for net in modules)
-            mixed = sum(weights[:, [e]] * output for e, output in outputs)
-        torch.testing.assert_close(predicted(method, state, federation, c, executor), mixed)
-
-
-class Affine(nn.Module):
-    """Section 8.3: an expert."""
-
-    def __init__(self):
-        super().__init__()
-        self.body, self.head = nn.Identity(), nn.Linear(3, 2)
-
-    def forward(self, x):
-        return self.head(self.body(x))
-
-
-class WithLinearGate(GatedExperts):
-    """Section 8.3: the baseline with a gate that is a single layer."""
-
-    @cached_property
-    def gate(self):
-        return Task(lambda: nn.Linear(3, 2), dtype=torch.float64)
-
-
-@executors
-def test_gated_experts_local_step_of_section_8_3(executor):
-    task = Task(Affine, dtype=torch.float64)
-    params = {"num_experts": 2, "gate_features": 3}
-    method = WithLinearGate(task=task, local=sgd(lr=0.1, batch_size=3), **params)
-    experts = tensors(
-        {
-            "head.weight": [[[0.2, 0.1, -0.1], [0, 0.3, 0.2]], [[0.1, 0, 0.3], [-0.2, 0.1, 0]]],
-            "head.bias": [[0.05, -0.05], [0, 0]],
-        }
-    )
-    gate = tensors({"weight": [[0.1, 0.2, 0.3], [0, -0.1, 0.2]], "bias": [0, 0.1]})
-    own = {"expert": tree.take(experts, 1), "gate": gate}
-    shared = tree.take(experts, slice(1))
-    state = method.init(1, 0)._replace(experts=shared, models=tree.repeat(own, 1))
-    cohort = cohort_of(task, golden_federation(), executor=executor)
-
-    before = score(method, method.personalise(state, cohort), cohort, "test")
-    assert before.loss[0] == pytest.approx(0.669999, abs=1e-6)
-    assert before.correct[0] == 2
-
-    trained = tree.take(method.personalise(method.round(state, cohort), cohort), 0)["experts"]
-    golden = tensors(
-        {
-            "head.weight": [
-                [[0.200466, 0.080321, -0.069317], [-0.000476, 0.319659, 0.169312]],
-                [[0.096533, -0.014154, 0.315014], [-0.196528, 0.114149, -0.015029]],
-            ],
-            "head.bias": [[0.040852, -0.040852], [-0.009817, 0.009817]],
-        }
-    )
-    for name, expected in golden.items():
-        torch.testing.assert_close(trained[name], expected, rtol=0, atol=1e-6, msg=name)
+    shared = [module_of(task, params) for params in averaged[:-1]]
+    expected = lambda c, x: mixed([*shared, nets[c][-1]], says(gates[c], x), x)  # noqa: E731
+    assert_predicts(method, state, hand, expected)

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from class_nets import DEEP, ROUNDS, Clients, F, L, assert_near, settings, train
+from class_nets import DEEP, ROUNDS, Clients, F, L, assert_near, train
 from reference import SOLVER, assert_module, cross_entropy_of, learn
-from support import executors, sgd
+from support import sgd
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss, softmax
 
@@ -39,10 +39,8 @@ def train_server(module, sent, loss, *stream, batch_size, epochs):
 # -- by hand ------------------------------------------------------------------------------
 
 
-@executors
-@settings
-def test_fd(executor, setting):
-    hand, known = Clients(setting), {}
+def test_fd():
+    hand, known = Clients(), {}
     for number, cohort in enumerate(ROUNDS):
         sent = []
         for c in cohort:
@@ -59,7 +57,7 @@ def test_fd(executor, setting):
             hand.train(c, number, term)
             sent.append({k: torch.stack(rows).mean(0) for k, rows in noted.items()})
         mean_over_clients(sent, known)
-    _, state, _ = train("fd", setting, executor, lam=0.7)
+    _, state = train("fd", lam=0.7)
     hand.assert_models(state)
     assert_known(state.logits, known)
 
@@ -74,23 +72,19 @@ def pull(known, lam):
     return term
 
 
-@executors
-@settings
-def test_fedproto(executor, setting):
-    hand, known = Clients(setting), {}
+def test_fedproto():
+    hand, known = Clients(), {}
     for number, cohort in enumerate(ROUNDS):
         for c in cohort:
             hand.train(c, number, pull(known, lam=1.5))
         mean_over_clients([hand.prototypes(c) for c in cohort], known)
-    _, state, _ = train("fedproto", setting, executor, lam=1.5)
+    _, state = train("fedproto", lam=1.5)
     hand.assert_models(state)
     assert_known(state.prototypes, known)
 
 
-@executors
-@settings
-def test_fedgh(executor, setting):
-    hand = Clients(setting)
+def test_fedgh():
+    hand = Clients()
     header = nn.Linear(F, L).double()
     first = DEEP.init(0)  # of the method's `task`
     header.load_state_dict({name: first[f"head.{name}"] for name in ("weight", "bias")})
@@ -101,7 +95,7 @@ def test_fedgh(executor, setting):
         sent = [hand.prototypes(c) for c in cohort]
         loss = cross_entropy_of(header)
         train_server(header, sent, loss, number, "header", batch_size=1, epochs=1)
-    _, state, _ = train("fedgh", setting, executor, server_lr=0.1)
+    _, state = train("fedgh", server_lr=0.1)
     hand.assert_models(state)
     assert_near(state.header["head.weight"], header.weight.detach())
     assert_near(state.header["head.bias"], header.bias.detach())
@@ -115,14 +109,12 @@ def margin_by_hand(sent, cap):
     return min(max(nearest).item(), cap)
 
 
-@executors
-@settings
 @pytest.mark.parametrize("cap", [100.0, 0.05])
-def test_fedtgp(executor, setting, cap):
-    hand, known = Clients(setting), {}
+def test_fedtgp(cap):
+    hand, known = Clients(), {}
     net = Generator(L, F).double()
     server = {"server_lr": 0.1, "server_epochs": 3}
-    method, state, _ = train("fedtgp", setting, executor, lam=1.5, cap=cap, **server)
+    method, state = train("fedtgp", lam=1.5, cap=cap, **server)
     seed = int(streams.keys(1, 0, "prototypes")[0])
     net.load_state_dict(method.generator.init(seed))
     for number, cohort in enumerate(ROUNDS):

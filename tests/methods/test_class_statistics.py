@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from class_nets import DEEP, SETTINGS, Clients, L, assert_near, settings, train
-from support import clients_with, cohort_of, executors, sgd, tiny_task, toy_federation
+from class_nets import DEEP, TASKS, Clients, L, assert_near, train
+from support import clients_with, cohort_of, sgd, tiny_task, toy_federation
 
 from fedlib import methods
 from fedlib.engine.journal import Journal
@@ -27,22 +27,11 @@ def test_fd_needs_no_common_width():
     assert state.logits.values.shape == (L, L) and state.logits.known.all()
 
 
-# -- limits -----------------------------------------------------------------------------------
-
-
-def test_the_margin_is_the_largest_distance_to_the_nearest_other():
-    method = methods.load("fedtgp")(task=DEEP, local=sgd())
-    points = torch.tensor([[0.0, 0], [3, 4], [0, 1]])  # 1, sqrt(9 + 9) and 1 to the nearest
-    means = ClassMeans(points, torch.ones(3, dtype=torch.bool))
-    everybody, two, one, none = (
-        torch.tensor(present)
-        for present in ([True] * 3, [True, True, False], [True, False, False], [False] * 3)
-    )
-    assert method.margin(means, everybody).item() == pytest.approx(18**0.5)
-    assert method.margin(means, two).item() == 5
-    assert replace(method, cap=2.0).margin(means, everybody).item() == 2
-    assert method.margin(means, one).item() == 100
-    assert method.margin(means, none).item() == 0
+def test_without_two_classes_there_is_no_distance_but_the_largest_margin():
+    method, known = methods.load("fedtgp")(task=DEEP, local=sgd()), torch.tensor([True] * 3)
+    means = ClassMeans(torch.tensor([[0.0, 0], [3, 4], [0, 1]]), known)
+    for present, margin in (([True, False, False], 100), ([False] * 3, 0)):
+        assert method.margin(means, torch.tensor(present)).item() == margin
 
 
 # -- predictions ------------------------------------------------------------------------------
@@ -65,17 +54,15 @@ def test_without_any_prototype_all_classes_are_alike():
     torch.testing.assert_close(found.exp(), torch.full((4, 3), 1 / 3))
 
 
-@settings
-def test_clients_predict_with_their_classifier_or_with_all_prototypes(setting):
-    method, state, _ = train("fedproto", setting)
+def test_clients_predict_with_their_classifier_or_with_all_prototypes():
+    method, state = train("fedproto")
     cohort = cohort_of(DEEP, toy_federation())
     prepared = dict(evaluate.prepare(method, state, cohort, "seen"))
     assert sorted(prepared) == ["default", "nearest"]
     found = {name: cohort.score(method.predict, p, split="test") for name, p in prepared.items()}
-    hand = Clients(setting)
-    tasks = SETTINGS[setting][1]
+    hand = Clients()
     for c in hand.seen:
-        net = tasks[c % len(tasks)].build().double().eval()
+        net = TASKS[c % 2].build().double().eval()
         net.load_state_dict(state.models[c], strict=False)
         x, _ = hand.shard(c, "test")
         with torch.no_grad():
@@ -85,9 +72,8 @@ def test_clients_predict_with_their_classifier_or_with_all_prototypes(setting):
     assert cohort.journal.down == 0
 
 
-@settings
-def test_clients_of_fedgh_predict_with_their_header_or_with_the_global_one(setting):
-    method, state, _ = train("fedgh", setting, rounds=[[0, 2]])
+def test_clients_of_fedgh_predict_with_their_header_or_with_the_global_one():
+    method, state = train("fedgh", rounds=[[0, 2]])
     cohort = cohort_of(DEEP, toy_federation())
     prepared = dict(evaluate.prepare(method, state, cohort, "seen"))
     assert sorted(prepared) == ["aggregated", "default"]
@@ -131,11 +117,9 @@ def test_sequences_have_no_class():
         class_means.counts(cohort, 3)
 
 
-@executors
-@pytest.mark.parametrize("at_once", [2**15, 1], ids=["together", "one by one"])
-def test_means_are_over_a_clients_own_examples_of_a_class(executor, at_once, monkeypatch):
-    monkeypatch.setattr(class_means, "EXAMPLES", at_once)
-    cohort = two_clients(executor=executor)
+def test_means_are_over_a_clients_own_examples_of_a_class(monkeypatch):
+    monkeypatch.setattr(class_means, "EXAMPLES", 1)  # one by one
+    cohort = two_clients(executor="batched")
     scale = torch.tensor([1.0, 10.0]).double()
     found = class_means.of_clients(
         cohort,
@@ -162,15 +146,15 @@ def test_only_vectors_of_classes_that_are_held_and_known_are_sent_and_counted():
 # -- server -------------------------------------------------------------------------------
 
 
+ROUND = SimpleNamespace(seed=5, round=0, journal=Journal())  # what a server asks of a cohort
+
+
 def test_a_class_that_nobody_sent_keeps_what_it_had():
     before = ClassMeans(torch.tensor([[1.0], [2], [3]]), torch.tensor([False, True, False]))
     held = torch.tensor([[True, False, False]])
     after = class_means.averaged(before, torch.tensor([[[9.0], [9], [9]]]), held)
     assert after.values.tolist() == [[9], [2], [3]]
     assert after.known.tolist() == [True, True, False]
-
-
-ROUND = SimpleNamespace(seed=5, round=0, journal=Journal())  # what a server asks of a cohort
 
 
 def test_a_server_that_was_sent_nothing_trains_nothing():

@@ -40,12 +40,11 @@ def as_sets(cluster):
     return {frozenset(np.flatnonzero(cluster.numpy() == c).tolist()) for c in set(cluster.tolist())}
 
 
-@pytest.mark.parametrize("executor", ["loop", "batched"])
-def test_a_second_split_still_knows_who_is_who(executor):
+def test_a_second_split_still_knows_who_is_who():
     federation, method = populations([2, 0, 1, 0, 2, 1, 1, 2, 0, 0]), clustering()
     state, sizes = method.init(federation.num_clients, 0), []
     for number in range(30):
-        cohort = cohort_of(method.task, federation, executor=executor, round=number)
+        cohort = cohort_of(method.task, federation, executor="batched", round=number)
         state = method.round(state, cohort)
         sizes.append(len(tree.leaves(state.models)[0]))
     assert sorted(set(sizes)) == [1, 2, 3]  # one split, then one of a part

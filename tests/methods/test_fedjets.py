@@ -5,8 +5,6 @@ from reference import Mixture, module_of, owned
 from support import (
     assert_close,
     cohort_of,
-    executors,
-    run,
     sgd,
     tiny_task,
     toy_federation,
@@ -63,25 +61,15 @@ class ByHand:
         return {"routed": tree.stack(routed), **shared}
 
 
-@executors
 @pytest.mark.parametrize("clients", [[0, 1, 2, 3, 4], [1, 4]], ids=["all", "an anchor is absent"])
-def test_a_round_is_a_loop_over_clients_and_the_experts_they_have(executor, clients):
+def test_a_round_is_a_loop_over_clients_and_the_experts_they_have(clients):
     method = fedjets(num_main=1, entropy_weight=0.1)
     data = toy_federation(SIZES)
     start = method.init(data.num_clients, 0)
     expected = ByHand(method, data, start.model).round(clients)
-    cohort = cohort_of(method.task, data, clients, executor=executor)
+    cohort = cohort_of(method.task, data, clients, executor="batched")
     after = method.round(start, cohort).model
     assert_close({name: after[name] for name in expected}, expected, 1e-10)  # float64
-
-
-def test_anchors_have_their_expert_and_others_those_that_the_gate_trusts_on_their_examples():
-    method, data = fedjets(), toy_federation(SIZES)
-    model = run(method, data, 2).model
-    held = method.choose(model, cohort_of(method.task, data, [4, 2, 0, 3]))
-    hand = ByHand(method, data, model)
-    assert held == [hand.experts_of(client) for client in (4, 2, 0, 3)]
-    assert held[1:3] == [[2], [0]] and [len(held[0]), len(held[3])] == [2, 2]
 
 
 def test_clients_are_sent_their_own_experts_and_send_them_back():

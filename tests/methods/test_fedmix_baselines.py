@@ -17,7 +17,7 @@ from reference import (
     double_sum,
     module_of,
 )
-from support import assert_close, cohort_of, executors, run, tiny_task, toy_federation
+from support import assert_close, cohort_of, run, tiny_task, toy_federation
 
 from fedlib import methods, tree
 
@@ -110,14 +110,13 @@ class ByHand(Reference):
         return {n: v for n, v in self.start.items() if n.startswith(self.private)}
 
 
-@executors
 @pytest.mark.parametrize("case", CASES)
-def test_rounds_and_protocols_are_those_of_an_independent_loop(case, executor):
+def test_rounds_and_protocols_are_those_of_an_independent_loop(case):
     name, params, private = CASES[case]
     federation, task = toy_federation(SIZES), tiny_task(norm=True)
     params = params | {"new_client_epochs": EPOCHS} if private else params
     method = methods.load(name)(task=task, local=SOLVER, server_lr=SERVER_LR, horizon=2, **params)
-    state = run(method, federation, COHORTS, executor=executor)
+    state = run(method, federation, COHORTS, executor="batched")
     hand, number = ByHand(federation, method, private), len(COHORTS)
 
     theirs = hand.shared_net.state_dict()
@@ -131,17 +130,17 @@ def test_rounds_and_protocols_are_those_of_an_independent_loop(case, executor):
     expected = torch.tensor(hand.divergence[:2], dtype=torch.float64)
     torch.testing.assert_close(state.divergence, expected, rtol=1e-9, atol=1e-14)
 
-    everybody = cohort_of(task, federation, range(5), executor=executor)
+    everybody = cohort_of(task, federation, range(5))
     personal = getattr(method, method.ways["seen"]["new_shard"])(state, everybody)
     assert all(tree.is_broadcast(leaf) for leaf in tree.leaves(personal)) or BIAS in private
     found = everybody.score(method.predict, personal, split="test")
     for c, row in enumerate(found):
         torch.testing.assert_close(row.exp(), hand.new_shard(hand.shard(c, "test")[0]))
     if private:
-        newcomer = cohort_of(task, federation, [4], executor=executor, round=number)
+        newcomer = cohort_of(task, federation, [4], executor="batched", round=number)
         assert_params(tree.take(method.welcome(state, newcomer), 0), hand.welcomed(4, task, number))
 
-    cohort = cohort_of(task, federation, executor=executor, round=number)
+    cohort = cohort_of(task, federation, executor="batched", round=number)
     tuned = method.finetune(state, cohort)
     for c in hand.seen:
         hand.client(c, number)

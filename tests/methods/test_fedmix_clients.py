@@ -7,38 +7,30 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from reference import Reference, assert_params, average, descent, module_of, owned, trained
-from support import cohort_of, executors, sgd, tiny_task, toy_federation
+from reference import (
+    Reference,
+    assert_params,
+    assert_predicts,
+    average,
+    descent,
+    mixed,
+    module_of,
+    trained,
+)
+from support import cohort_of, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, tree
 from fedlib.engine.experts import expert_seed
-from fedlib.engine.task import Batch
 from fedlib.report import recovery
 from fedlib.run import evaluate
 
-JOINT = torch.tensor([[-2, -1, -3, -2.5], [-1.5, -1.2, -2, -3]]).double()
 EXPERTS = 3
 
 
 def make(**params):
     params = {"num_experts": EXPERTS, "server_lr": 0.05} | params
     return methods.load("fedmix_clients")(task=tiny_task(norm=True), local=sgd(), **params)
-
-
-def batch_of(size, mask=None):
-    return Batch(torch.zeros(size, 4), torch.zeros(size), torch.arange(size), mask)
-
-
-def test_the_closed_form_of_pi_and_its_damping_are_those_of_the_specification():
-    uniform = torch.full((4,), 1 / 4).double()
-    whole = make(num_experts=4, damping=1.0).renewed(uniform, JOINT, batch_of(2))
-    damped = make(num_experts=4).renewed(uniform, JOINT, batch_of(2))
-    # Means (-1.75, -1.1, -2.5, -2.75); four digits are printed.
-    expected = torch.tensor([0.2663, 0.5100, 0.1258, 0.0980]).double()
-    torch.testing.assert_close(whole, expected, rtol=0, atol=6e-5)
-    expected = torch.tensor([0.2541, 0.3150, 0.2189, 0.2120]).double()
-    torch.testing.assert_close(damped, expected, rtol=0, atol=6e-5)
 
 
 class Client:
@@ -67,14 +59,6 @@ class Client:
             self.pi = (1 - damping) * self.pi + damping * found
         joint = likelihoods + self.log_gate(self.pi, features)
         return -(self.pi * joint).sum(1).mean()
-
-    def predict(self, x):
-        with torch.no_grad():
-            features = [net.eval().body(x) for net in self.nets]
-            gate = self.log_gate(self.pi, features).exp()
-            pairs = zip(self.nets, features, strict=True)
-            outputs = [net.head(h).softmax(-1) for net, h in pairs]
-        return sum(gate[:, e : e + 1] * output for e, output in enumerate(outputs))
 
 
 def server_step(net, optimiser, clients, weights, e):
@@ -112,35 +96,30 @@ def by_hand(federation, task, **settings):
     return shared, clients
 
 
-@executors
-def test_rounds_are_those_of_a_loop_in_plain_pytorch(executor):
+def test_rounds_are_those_of_a_loop_in_plain_pytorch():
     federation, task = toy_federation(), tiny_task(norm=True)
     settings = {"beta": 0.5, "damping": 0.3}
     shared, clients = by_hand(federation, task, **settings)
     params = {"num_experts": EXPERTS, "server_lr": 0.05} | settings
-    method, state = trained("fedmix_clients", task, federation, executor, **params)
+    method, state = trained("fedmix_clients", task, federation, **params)
     for e, net in enumerate(shared):
         assert_params(tree.take(state.experts, e), net.state_dict())
-    cohort = cohort_of(task, federation, executor=executor)
-    found = cohort.score(method.predict, method.personalise(state, cohort), split="test")
-    for (c, client), row in zip(clients.items(), found, strict=True):
+    for c, client in clients.items():
         torch.testing.assert_close(state.pi[c], client.pi)
         assert_params(tree.take(state.private, c), {"A": client.A.detach(), "b": client.b.detach()})
-        for net, source in zip(client.nets, shared, strict=True):
-            net.load_state_dict(source.state_dict())
-        x, _ = owned(federation, c, "test")
-        torch.testing.assert_close(row.exp(), client.predict(x))
-    # A new shard is predicted by all seen clients, in proportion to their examples.
-    newcomers = cohort_of(task, federation, federation.ids("unseen"), executor=executor)
-    found = newcomers.score(method.predict, method.anybody(state, newcomers), split="test")[0]
-    with torch.no_grad():
-        x, _ = owned(federation, 3, "test")
-        features = [net.eval().body(x) for net in shared]
-        gates = [client.log_gate(client.pi, features).exp() for client in clients.values()]
-        gate = sum(p * gate for p, gate in zip(Reference(federation).weights, gates, strict=True))
-        outputs = [net.head(h).softmax(-1) for net, h in zip(shared, features, strict=True)]
-    expected = sum(gate[:, e : e + 1] * output for e, output in enumerate(outputs))
-    torch.testing.assert_close(found.exp(), expected)
+    hand = Reference(federation)
+
+    def gate(client, x):
+        return client.log_gate(client.pi, [net.eval().body(x) for net in shared]).exp()
+
+    def anybody(c, x):
+        """All seen clients, in proportion to their examples."""
+        gates = zip(hand.weights, clients.values(), strict=True)
+        return mixed(shared, sum(p * gate(client, x) for p, client in gates), x)
+
+    expected = lambda c, x: mixed(shared, gate(clients[c], x), x)  # noqa: E731
+    assert_predicts(method, state, hand, expected)
+    assert_predicts(method, state, hand, anybody, [3], "anybody")  # a new shard
 
 
 def test_new_clients_find_a_gate_and_a_pi_and_leave_the_experts_alone():

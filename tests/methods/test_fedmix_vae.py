@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from reference import batches, module_of, owned
-from support import batch_of, cohort_of, executors, run, sgd, tiny_task, toy_federation
+from support import batch_of, cohort_of, run, sgd, tiny_task, toy_federation
 from torch import nn
 from torch.distributions import Bernoulli, Normal, kl_divergence
 
@@ -126,13 +126,12 @@ def train_by_hand(federation, client, stopping):
     return best, epoch + 1
 
 
-@executors
 @pytest.mark.parametrize("at_once", [20, 2])
-def test_every_client_trains_an_autoencoder_until_it_stops(executor, at_once, monkeypatch):
+def test_every_client_trains_an_autoencoder_until_it_stops(at_once, monkeypatch):
     monkeypatch.setattr(fedmix_vae, "AT_ONCE", at_once)
     federation = federation_of_pixels()
     stopping = EarlyStopping(max_epochs=10, check_every=1, patience=2, split="val")
-    cohort = cohort_of(tiny_task(), federation, executor=executor)
+    cohort = cohort_of(tiny_task(), federation, executor="batched")
     trained = fedmix_vae.train(cohort, CODER, local=ADAM, stopping=stopping)
     lasted = []
     for position, client in enumerate(federation.ids("seen").tolist()):
@@ -152,11 +151,10 @@ def make(**params):
     return methods.load("fedmix_vae")(task=tiny_task(), local=sgd(), vae=CODER, **params)
 
 
-@executors
-def test_gates_count_by_how_probable_the_input_is_among_their_clients(executor):
+def test_gates_count_by_how_probable_the_input_is_among_their_clients():
     federation, method = federation_of_pixels(), make()
     state = run(method, federation, 2)
-    cohort = cohort_of(method.task, federation, executor=executor, round=2)
+    cohort = cohort_of(method.task, federation, executor="batched", round=2)
     personal = method.experienced(state, cohort)
     found = cohort.score(method.predict, personal, split="val")
     anybody = tree.take(personal.anybody, 0)

@@ -11,10 +11,7 @@ from support import (
     assert_close,
     batch_of,
     cohort_of,
-    executors,
     sgd,
-    silently,
-    simulation_of,
     tiny_task,
     toy_federation,
     with_server,
@@ -25,7 +22,6 @@ from fedlib import methods, tree
 from fedlib.errors import DataError
 from fedlib.federation import Split
 from fedlib.methods.parts import server_mixture
-from fedlib.report import metrics
 from fedlib.results import SHARED, View
 from fedlib.run import evaluate, scoring
 
@@ -144,11 +140,10 @@ class ByHand(Mixture):
         return cross_entropy(self.mixture(gates, x), y).item()
 
 
-@executors
 @pytest.mark.parametrize(
     "settings", [{}, CODE, {"query": "kept"}, FRESH], ids=["paper", "code", "query", "fresh"]
 )
-def test_a_round_is_the_papers_algorithm_by_hand(executor, settings):
+def test_a_round_is_the_papers_algorithm_by_hand(settings):
     # The server's momenta would live on from one inner step to the next, which the loop lacks.
     server = TRAINED | {"keeps": "round"}
     method = fedmoe(init_experts="independent", inner_steps=2, server=server, lam=0.3, **settings)
@@ -156,7 +151,7 @@ def test_a_round_is_the_papers_algorithm_by_hand(executor, settings):
     start = method.init(data.num_clients, 0)
     hand = ByHand(method, data, start)
     losses = hand.round()
-    after = method.round(start, cohort_of(method.task, data, executor=executor))
+    after = method.round(start, cohort_of(method.task, data, executor="batched"))
     tolerance = 1e-10  # float64
     for client, model in enumerate(hand.models):
         assert_close(after.models[client], dict(model.state_dict()), tolerance)
@@ -321,17 +316,6 @@ def test_what_is_written_down_is_the_gate_by_class_and_alpha():
         expected = gates[y == label].mean(0) if (y == label).any() else torch.zeros(EXPERTS)
         np.testing.assert_allclose(said["tables"][1, label], expected, rtol=1e-6)
     assert said["table_alphas"][1] == pytest.approx(state.model["alpha"].item())
-
-
-def test_alpha_over_rounds_is_in_the_metrics():
-    method, data = fedmoe(log_rounds=[1, 2, 9]), federation()
-    state, history = silently(simulation_of(method, data, rounds=2))
-    said = scoring.as_arrays(method.diagnostics(state))
-    rows = metrics.run_rows(replace(history, diagnostics=said))
-    alpha = rows[(rows["metric"] == "alpha") & (rows["at"] == "round")]
-    assert alpha["round"].tolist() == [1, 2]
-    assert alpha["value"].tolist() == said["table_alphas"].tolist()
-    assert "table_alphas" not in metrics.client_rows(replace(history, diagnostics=said))
 
 
 def test_a_single_logit_is_of_two_classes():

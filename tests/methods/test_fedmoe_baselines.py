@@ -6,7 +6,7 @@ import every_method
 import pytest
 import torch
 from reference import Mixture, batches, cross_entropy_of, descend, descent, learn, module_of, owned
-from support import EXECUTORS, assert_close, cohort_of, executors, sgd, tiny_task
+from support import assert_close, cohort_of, sgd, tiny_task
 from test_fedmoe import federation, run
 from torch.nn.functional import cross_entropy
 
@@ -23,12 +23,11 @@ def make(name, experts, **params):
     return methods.load(name)(task=tiny_task(), gate=gate, local=sgd(), **params)
 
 
-@executors
 @pytest.mark.parametrize("name", ["centmoe", "moe_fedavg"])
-def test_experts_and_gate_learn_together_as_in_a_loop(name, executor):
+def test_experts_and_gate_learn_together_as_in_a_loop(name):
     method = make(name, 2, num_main=1, training_gate="soft", entropy_weight=0.1)
     data = federation()
-    cohort = cohort_of(method.task, data, executor=executor)
+    cohort = cohort_of(method.task, data, executor="batched")
     if name == "moe_fedavg":  # of one client, whose average it is
         cohort = replace(cohort.some([1]), population=1, population_examples=12)
     after = method.round(method.init(data.num_clients, 0), cohort).model
@@ -101,21 +100,10 @@ def test_an_ensemble_is_the_mean_of_what_clients_say_who_learned_alone():
             steps = batches(*owned(data, client), method.local, number, "fit", client)
             descend(solvers, steps, cross_entropy_of(module))
         said.append(module(x).softmax(-1))
-    for executor in EXECUTORS:
-        state = method.init(data.num_clients, 0)
-        for number, ids in enumerate(([0, 2], [2])):
-            cohort = cohort_of(method.task, data, ids, executor=executor, round=number)
-            state = method.round(state, cohort)
-        server = cohort_of(method.task, data, [SERVER], executor=executor)
-        found = server.score(method.predict, method.personalise(state, server), split="test")[0]
-        assert_close(found, (sum(said) / 2).log().detach(), 1e-12)
-
-
-def test_an_ensemble_of_nobody_predicts_as_the_first_draw():
-    method, data = methods.load("ensemble")(task=tiny_task(), local=sgd()), federation()
-    cohort = cohort_of(method.task, data)
-    personal = method.personalise(method.init(data.num_clients, 3), cohort)
-    assert_close(tree.take(tree.take(personal, 0), 0), method.task.init(3), 0)
+    state = run(method, data, [[0, 2], [2]], executor="batched")
+    server = cohort_of(method.task, data, [SERVER])
+    found = server.score(method.predict, method.personalise(state, server), split="test")[0]
+    assert_close(found, (sum(said) / 2).log().detach(), 1e-12)
 
 
 # What a server keeps

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 import torch
 from reference import learn, owned
-from support import assert_close, batch_of, cohort_of, executors, sgd, tiny_task, toy_federation
+from support import assert_close, batch_of, cohort_of, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy, linear
 
 from fedlib import methods, tree
@@ -47,14 +47,13 @@ def by_hand(method, data, params, number, clients):
     return after
 
 
-@executors
-def test_rounds_are_a_loop_over_clients_who_train_a_window(executor):
+def test_rounds_are_a_loop_over_clients_who_train_a_window():
     method, data = fedrolex(epochs=2), toy_federation(SIZES)
     state = method.init(data.num_clients, 0)
     expected = state.params
     for number, clients in ((3, [0, 1, 2]), (4, [0, 2])):  # units 3, 4, 5, 0 and 4, 5, 0, 1
         expected = by_hand(method, data, expected, number, clients)
-        cohort = cohort_of(method.task, data, clients, executor=executor, round=number)
+        cohort = cohort_of(method.task, data, clients, executor="batched", round=number)
         state = method.round(state, cohort)
         assert_close(state.params, expected, 1e-12)  # float64
 

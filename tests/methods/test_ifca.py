@@ -12,7 +12,6 @@ from reference import ROUNDS, SOLVER, Reference, assert_params, cross_entropy_of
 from support import (
     TinyNet,
     cohort_of,
-    executors,
     run,
     sgd,
     simulation_of,
@@ -76,15 +75,6 @@ def test_ties_are_drawn_evenly():
     assert abs(counts[1] - 5000) <= 4 * math.sqrt(10_000 / 4)  # four standard deviations
 
 
-def test_what_a_client_draws_depends_on_nobody_else():
-    losses = torch.rand(9, 4, generator=torch.Generator().manual_seed(0))
-    everyone = ifca.chosen_by(losses, 0.5, np.arange(9), 7, 3, "explore")
-    some = np.array([6, 2, 8])
-    assert torch.equal(ifca.chosen_by(losses[some], 0.5, some, 7, 3, "explore"), everyone[some])
-    again = ifca.chosen_by(losses, 0.5, np.arange(9), 7, 4, "explore")
-    assert not torch.equal(everyone, again)
-
-
 # -- the whole method by hand ----------------------------------------------------------------
 
 
@@ -134,9 +124,8 @@ def by_hand(federation, method, task):
     return final, shared, least, failed, picks, choice
 
 
-@executors
 @pytest.mark.parametrize("shares_body", [False, True])
-def test_rounds_are_those_of_torch_optim(executor, shares_body):
+def test_rounds_are_those_of_torch_optim(shares_body):
     federation, task = toy_federation((7, 12, 6, 10, 9)), tiny_task(norm=True)
     # Schedule and momenta begin anew in every round. At this rate the last check is not the best.
     local = replace(SOLVER, keeps="round", lr=0.8)
@@ -144,13 +133,13 @@ def test_rounds_are_those_of_torch_optim(executor, shares_body):
     method = make(3, task, local, **params, shares_body=shares_body)
     final, restored, least, failed, picks, choice = by_hand(federation, method, task)
     assert shares_body or any(final[j] is not restored[j] for j in choice)
-    state = run(method, federation, executor=executor)
+    state = run(method, federation, executor="batched")
     for j in range(3):
         assert_params(tree.take(state.experts, j), final[j])
         assert_params(tree.take(method.restored(state), j), restored[j])
     torch.testing.assert_close(state.best_loss.tolist(), least, rtol=1e-9, atol=0)
     assert state.failed.tolist() == failed
-    everyone = cohort_of(task, federation, executor=executor, round=ROUNDS)
+    everyone = cohort_of(task, federation, executor="batched", round=ROUNDS)
     state = method.observe(state, everyone, "seen")
     assert state.choice[everyone.ids].tolist() == choice
     personal = method.personalise(state, everyone)

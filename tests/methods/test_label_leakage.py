@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from reference import Reference, assert_params
-from support import cohort_of, executors, run, sgd, tiny_task, toy_federation
+from support import cohort_of, run, sgd, tiny_task, toy_federation
 
 from fedlib import methods
 from fedlib.engine.task import Task
@@ -29,15 +29,14 @@ def true_shares(federation, client):
     return torch.from_numpy(np.bincount(labels, minlength=3) / len(labels))
 
 
-@executors
 @pytest.mark.parametrize("lr", [0.05, 1.3])
-def test_one_full_batch_step_from_a_zero_output_layer_gives_the_labels_away_exactly(executor, lr):
+def test_one_full_batch_step_from_a_zero_output_layer_gives_the_labels_away_exactly(lr):
     federation = toy_federation(sizes=(7, 12, 6, 10))
     method = make(local=plain(lr=lr))
     state = method.init(federation.num_clients, 0)
     zeros = {name: torch.zeros_like(x) for name, x in state.params.items() if "head" in name}
     state = state._replace(params=state.params | zeros)
-    state = method.round(state, cohort_of(method.task, federation, executor=executor))
+    state = method.round(state, cohort_of(method.task, federation, executor="batched"))
     recovered = method.diagnostics(state)["recovered"]
     for client in federation.ids("seen"):
         # The shares are exact but for the rounding of a few operations in float64.
@@ -45,13 +44,12 @@ def test_one_full_batch_step_from_a_zero_output_layer_gives_the_labels_away_exac
         torch.testing.assert_close(recovered[client], expected, rtol=0, atol=1e-14)
 
 
-@executors
 @pytest.mark.parametrize("batch_size", [100, 4])
-def test_the_estimate_is_the_formula_on_a_loop_in_plain_pytorch(executor, batch_size):
+def test_the_estimate_is_the_formula_on_a_loop_in_plain_pytorch(batch_size):
     federation, task = toy_federation(), tiny_task()
     local = plain(batch_size=batch_size, epochs=2 if batch_size == 4 else 1)
     method = make(task, local)
-    state = run(method, federation, 1, executor=executor)
+    state = run(method, federation, 1, executor="batched")
     hand, start = Reference(federation, task, local), task.init(0)
     hand.rounds(hand.learn, cohorts=[hand.seen])
     for client, net in hand.nets.items():

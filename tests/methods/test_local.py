@@ -138,27 +138,6 @@ def test_momenta_that_live_for_the_run_equal_one_optimiser_for_the_run(name, exe
     assert_close(ours(fresh), [theirs([number])[0] for number in range(3)])
 
 
-@every_solver
-@pytest.mark.parametrize("rates", [[0.1, 0.1, 0.1], [0.1, 0.3, 0.2]])
-def test_stacked_clients_step_as_each_would_alone(name, rates):
-    # The entries come in another order in every tree, as those of merged models do.
-    solver, shapes = SOLVERS[name][0], {"a": (2, 3), "b": (2, 3), "c": ()}
-    draw = torch.Generator().manual_seed(0)
-
-    def drawn(order):
-        return {k: torch.randn(shapes[k], generator=draw, dtype=torch.float64) for k in order}
-
-    params, grads = [drawn("abc") for _ in rates], [drawn("cba") for _ in rates]
-    buffers = [solver.init(tree.map(torch.clone, {k: p[k] for k in "bca"})) for p in params]
-    rate = torch.tensor(rates, dtype=torch.float64)
-    scale = {"b": 2.0}
-    clients = zip(params, grads, buffers, rates, strict=True)
-    alone = [solver.step(*own, lr, scale) for *own, lr in clients]
-    together = tree.stack(params), tree.stack(grads), tree.stack(buffers)
-    common = rates[0] if len(set(rates)) == 1 else rate
-    assert_close(solver.step(*together, common, scale), tree.stack(alone))
-
-
 def test_a_gradient_in_another_memory_layout_gives_the_same_step():
     weights, gradient = torch.arange(6.0).reshape(2, 3), torch.arange(6.0).reshape(3, 2).T
     expected = (weights - 0.5 * gradient).tolist()

@@ -131,11 +131,6 @@ def test_an_evaluation_with_given_local_experts_trains_none_and_has_the_same_bit
     assert "settled_sha256" not in alone.provenance
 
 
-def test_the_cost_is_the_same_whoever_trained(folder, tmp_path, call):
-    alone = RunResult.load(folder / "moe" / "evaluation.h5")
-    assert_equal(alone, evaluated(call, folder, tmp_path / "out.h5", *settled(folder)))
-
-
 def test_a_run_in_which_not_all_have_trained_is_no_help_and_no_harm(folder, tmp_path, call):
     # As where the configuration caps rounds: three of the four clients have trained.
     shards(tmp_path)
@@ -219,25 +214,6 @@ def test_who_does_not_train_keeps_the_start():
 
 
 # -- the plan ------------------------------------------------------------------------------------
-
-
-def test_every_local_training_is_planned_once_and_evaluations_depend_on_it():
-    plan = Plan({"papers": ["adaptive_experts"], "scale": "full"})
-    trained = [job for stage, job in plan.jobs() if stage == "train" and job["label"] == "local"]
-    assert len({tuple(job.values()) for job in trained}) == len(trained)
-    files = {plan.path("state", **job): job for job in trained}
-    readers = dict.fromkeys(files, 0)
-    for cell in plan.trainings("adaptive_experts"):
-        run = plan.run(*cell[:3])
-        if not run.settled_by:
-            assert run.method == "local_experts" or cell.federation.endswith("-k20")
-            assert plan.settled_files(**cell._asdict()) == []
-            continue
-        state, history = plan.settled_files(**cell._asdict())
-        assert (files[state]["federation"], files[state]["seed"]) == (cell.federation, cell.seed)
-        assert history == plan.path("history", **files[state])
-        readers[state] += 1
-    assert min(readers.values()) >= 2  # of one alone there is nothing to save
 
 
 def toy(declare, **config):

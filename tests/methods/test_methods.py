@@ -33,7 +33,6 @@ from fedlib import methods, tree
 from fedlib.engine.executors import Batched
 from fedlib.engine.graphs import Graphs
 from fedlib.engine.traced import Traced
-from fedlib.methods.fedavg import State as FedAvgState
 from fedlib.run import checkpoint, evaluate
 from fedlib.run.contract import by_round, diagnostics
 from fedlib.run.scoring import during_training, score
@@ -73,14 +72,6 @@ def in_order(state):
         return state
     inner = [in_order(value) for value in state]
     return type(state)(*inner) if hasattr(state, "_fields") else type(state)(inner)
-
-
-def test_a_state_of_joined_parts_has_the_structure_of_the_whole():
-    state = FedAvgState({"body.w": 1, "body.mean": 2, "head.w": 3}, [{"b": 1, "a": 2}])
-    after = FedAvgState({"head.w": 3, "body.w": 1, "body.mean": 2}, [{"a": 2, "b": 1}])
-    assert tree_structure(in_order(state)) == tree_structure(in_order(after))
-    other = after._replace(memory=({"a": 2, "b": 1},))
-    assert tree_structure(in_order(state)) != tree_structure(in_order(other))
 
 
 def test_every_registered_method_is_in_this_list():

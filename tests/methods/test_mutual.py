@@ -9,11 +9,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from reference import Reference, assert_params, average, batches, descend, module_of, predicted
+from reference import (
+    Reference,
+    assert_params,
+    assert_predicts,
+    average,
+    batches,
+    descend,
+    module_of,
+    says,
+)
 from support import (
     assert_close,
     cohort_of,
-    executors,
     sgd,
     simulation_of,
     tiny_task,
@@ -24,10 +32,8 @@ from zoo import deep
 
 from fedlib import methods, streams, tree
 from fedlib.engine.experts import expert_seed
-from fedlib.engine.solvers import SGD
 from fedlib.methods.fedkd import compressed, recovered
 from fedlib.methods.parts import holdout
-from fedlib.run import operations
 from fedlib.run.evaluate import prepare
 
 SIZES = (7, 12, 6, 10, 11)  # the last is unseen
@@ -56,11 +62,11 @@ def start():
     return SMALL.init(expert_seed(0, 1))
 
 
-def run(method, federation, executor="loop", rounds=ROUNDS, ids=None, state=None, first=0):
+def run(method, federation, rounds=ROUNDS, ids=None, state=None, first=0):
     """(state, cohort of the last round) after some rounds with `ids`, or all that may train."""
     state = method.init(federation.num_clients, 0) if state is None else state
     for number in range(first, first + rounds):
-        cohort = cohort_of(method.task, federation, ids, executor=executor, round=number)
+        cohort = cohort_of(method.task, federation, ids, executor="batched", round=number)
         cohort = replace(cohort, aggregation="renormalised")
         state = method.round(state, cohort)
     return state, cohort
@@ -83,16 +89,14 @@ class Hand(Reference):
         steps = batches(*examples, SOLVER, number, "fit", client)
         descend(solvers, steps, lambda b: sum(losses(*modules, b.x, b.y)), SOLVER.clip_norm)
 
-    def assert_own(self, method, state, executor):
+    def assert_own(self, method, state):
         """The method's clients have the same models and predict the same with them."""
         for c, own in self.own.items():
             assert_params(state.models["large"][c], own.state_dict())
-            expected = own.eval()(self.shard(c, "test")[0]).softmax(-1).detach()
-            assert_close(predicted(method, state, self.federation, c, executor), expected, 1e-8)
+        assert_predicts(method, state, self, lambda c, x: says(self.own[c], x))
 
 
-@executors
-def test_fml_by_hand(executor):
+def test_fml_by_hand():
     federation = toy_federation(SIZES)
     hand = Hand(federation)
 
@@ -112,9 +116,9 @@ def test_fml_by_hand(executor):
             returned[c] = small
         hand.small = hand.average(returned)
     method = make("fml")
-    state, _ = run(method, federation, executor)
+    state, _ = run(method, federation)
     assert_close(state.small, hand.small, 1e-9)
-    hand.assert_own(method, state, executor)
+    hand.assert_own(method, state)
 
 
 def cut_off(matrix, energy):
@@ -137,8 +141,7 @@ def sent(params, energy):
     return arrived, numbers
 
 
-@executors
-def test_fedkd_by_hand(executor):
+def test_fedkd_by_hand():
     federation = toy_federation(SIZES)
     hand, method = Hand(federation), make("fedkd")
     maps = {}
@@ -170,11 +173,11 @@ def test_fedkd_by_hand(executor):
             returned.append(arrived)
             up.append(numbers)
         hand.small = average(returned, [0.25] * 4)
-        state, cohort = run(method, federation, executor, 1, state=state, first=number)
+        state, cohort = run(method, federation, 1, state=state, first=number)
         assert cohort.journal.down == down < tree.numel(state.small)
         assert cohort.journal.up == sum(up) / 4 < tree.numel(state.small)
     assert_close(state.small, hand.small, 1e-9)
-    hand.assert_own(method, state, executor)
+    hand.assert_own(method, state)
     for c in hand.own:
         assert_params(state.models["projection"][c], maps[c].state_dict())
 
@@ -191,8 +194,7 @@ def learn_lam(lam, own, small, steps):
     return lam.item()
 
 
-@executors
-def test_fedapen_by_hand(executor):
+def test_fedapen_by_hand():
     federation = toy_federation(SIZES)
     hand, weighing = Hand(federation), sgd(epochs=2)
     lam = dict.fromkeys(SEEN, 0.5)
@@ -223,7 +225,7 @@ def test_fedapen_by_hand(executor):
             trained[c] = small
         hand.small = average([net.state_dict() for net in trained.values()], [0.25] * 4)
     method = make("fedapen")
-    state, cohort = run(method, federation, executor)
+    state, cohort = run(method, federation)
     # What lam is learnt on is not counted as trained on: two epochs of the rest.
     assert cohort.journal.examples == 2 * (4 + 7 + 4 + 6) and len(cohort.journal.losses) == 1
     assert_close(state.small, hand.small, 1e-9)
@@ -232,22 +234,14 @@ def test_fedapen_by_hand(executor):
     for c, own in hand.own.items():
         assert_params(state.models["large"][c], own.state_dict())
         assert_params(state.models["small"][c], trained[c].state_dict())
-        (x, _), averaged = hand.shard(c, "test"), module_of(SMALL, hand.small)
-        for small, way in ((trained[c], "personalise"), (averaged, "with_average")):
-            logits = lam[c] * own.eval()(x) + (1 - lam[c]) * small.eval()(x)
-            found = predicted(method, state, federation, c, executor, way)
-            assert_close(found, logits.softmax(-1).detach(), 1e-8)
+    averaged = dict.fromkeys(SEEN, module_of(SMALL, hand.small))
+    for smalls, way in ((trained, "personalise"), (averaged, "with_average")):
 
+        def expected(c, x, smalls=smalls):
+            logits = lam[c] * hand.own[c].eval()(x) + (1 - lam[c]) * smalls[c].eval()(x)
+            return logits.softmax(-1).detach()
 
-# -- identities ---------------------------------------------------------------------------
-
-
-@every_method
-def test_models_of_one_architecture_do_not_begin_alike(name):
-    state = make(name, ()).init(2, 0)
-    own = state.models["large"][0]
-    assert own.keys() == state.small.keys()
-    assert not any(torch.equal(own[entry], state.small[entry]) for entry in own)
+        assert_predicts(method, state, hand, expected, way=way)
 
 
 # -- what is sent -------------------------------------------------------------------------
@@ -332,14 +326,3 @@ def test_unseen_clients_predict_with_the_servers_model_and_aggregated_uses_it(na
 def test_averages_of_the_servers_own_need_a_server(name):
     with pytest.raises(ValueError, match="needs a server"):
         simulation_of(make(name), toy_federation(), rounds=5, aggregation="gossip")
-
-
-@pytest.mark.parametrize("name", ["fml", "fedkd"])
-def test_the_cost_of_an_example_is_that_of_both_models(name):
-    # A step is three forward passes, less the input gradient of the first layers. Of W, which maps
-    # 30 features to 9: forward, and the gradients of its weights and of its input.
-    method = make(name, LARGE[:1], SGD(lr=0.1, batch_size=4))
-    small, own = 4 * 30 + 30 * 3, 4 * 9 + 9 * 3
-    step = 3 * (small + own) - 4 * 30 - 4 * 9 + 3 * 30 * 9 * (name == "fedkd")
-    run = simulation_of(method, toy_federation(), rounds=5, rate=0.5)
-    assert operations.flops_per_example(run, run.init()) / 2 == pytest.approx(step, rel=1e-12)

@@ -10,18 +10,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from reference import Reference, assert_params, descend, descent, module_of
-from support import assert_close, batch_of, executors, sgd, simulation_of, tiny_task, toy_federation
+from reference import Reference, assert_params, assert_predicts, descend, descent, module_of
+from support import batch_of, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy
 from zoo import COHORTS, LOCAL, SIZES, cohort, deep, run
 
 from fedlib import methods, models, tree
 from fedlib.engine.experts import expert_seed
 from fedlib.engine.task import Task
-from fedlib.methods.parts.own_models import OwnModels
-from fedlib.methods.pfedmoe import mix
-from fedlib.run import operations
-from fedlib.tree import Rows
 
 GATE_SCALE = 0.5
 
@@ -42,14 +38,6 @@ def make(local=LOCAL, large=(wide, deep), gate=None, **params):
 
 
 # -- golden values --------------------------------------------------------------------------
-
-
-def test_representations_are_mixed_as_in_p1():
-    shares = torch.tensor([0.25, 0.6])
-    weights = torch.stack([shares, 1 - shares], dim=1)
-    shared, own = torch.tensor([[1.0, 2], [0, 4]]), torch.tensor([[3.0, -2], [10, 0]])
-    expected = torch.tensor([[2.5, -1.0], [4.0, 2.4]])
-    torch.testing.assert_close(mix(weights, shared, own), expected)
 
 
 def groups(row):
@@ -76,29 +64,6 @@ def test_a_step_changes_what_the_prediction_depends_on_as_in_p7(mode, idle):
         assert (not any(changed)) if group in idle else all(changed), group
 
 
-def pictures(sizes=(4, 4, 2), classes=10):
-    """Clients with images of 3 x 32 x 32, the last one unseen."""
-    federation = toy_federation(sizes, features=1, classes=classes, test=1)
-    x = np.random.default_rng(0).normal(size=(len(federation.x), 3, 32, 32)).astype(np.float32)
-    return replace(federation, x=x)
-
-
-def cnn(size, num_classes=10):
-    return Task(lambda: models.load("pfedmoe_cnn").build(num_classes, size))
-
-
-def test_a_step_costs_three_times_the_forward_pass_of_section_7():
-    gate = Task(lambda: models.load("pfedmoe_gate").build())
-    modules = {"task": cnn("cnn5"), "large": (cnn("cnn1"),), "gate": gate}
-    method = methods.load("pfedmoe")(local=sgd(batch_size=4), **modules)
-    simulation = simulation_of(method, pictures(), rounds=1)
-    # Nobody needs the gradient of the image, from the first convolutions of both extractors; the
-    # norm before the gate's first layer does need one.
-    first = 28 * 28 * 16 * 3 * 25
-    flops = operations.flops_per_example(simulation, simulation.init())
-    assert flops == 2 * (3 * 7_893_336 - 2 * first)
-
-
 # -- an independent loop ----------------------------------------------------------------------
 
 
@@ -121,6 +86,11 @@ class Client:
         shared, own = self.small.body(x), self.large.body(x)
         return self.large.head(weights[:, [0]] * shared + weights[:, [1]] * own)
 
+    def predict(self, x):
+        for module in (self.small, self.large, self.gate):
+            module.eval()
+        return self.logits(x).softmax(1).detach()
+
     def train(self, batches):
         modules = self.small, self.large, self.gate
         rates = 1.0, 1.0, GATE_SCALE
@@ -132,8 +102,7 @@ class Client:
         descend(solvers, batches, loss, LOCAL.clip_norm)
 
 
-@executors
-def test_pfedmoe_is_an_independent_loop_of_modules_and_optimisers(executor):
+def test_pfedmoe_is_an_independent_loop_of_modules_and_optimisers():
     federation = toy_federation(SIZES)
     hand = Reference(federation, solver=LOCAL)
     clients = [Client(number) for number in range(4)]
@@ -148,7 +117,7 @@ def test_pfedmoe_is_an_independent_loop_of_modules_and_optimisers(executor):
 
     hand.rounds(client, server, COHORTS)
     method = make(gate_lr_scale=GATE_SCALE)
-    state = run(method, federation, executor=executor)
+    state = run(method, federation, executor="batched")
     assert_params(state.small, {f"body.{name}": value for name, value in shared.items()})
     for c, own in enumerate(clients[:3]):
         ours = tree.take(state.models, c)
@@ -156,40 +125,19 @@ def test_pfedmoe_is_an_independent_loop_of_modules_and_optimisers(executor):
         assert_params(ours["large"], own.large.state_dict())
     # Client 3 never took part: it has the server's extractor, and all else as it was drawn.
     clients[3].small.body.load_state_dict(shared)
-    everybody = cohort(method, federation, range(4), executor=executor)
-    for protocol in ("default", "aggregated"):
-        personal = getattr(method, method.protocols["seen"][protocol])(state, everybody)
-        predicted = everybody.score(method.predict, personal, split="test")
-        for c, own in enumerate(clients):
-            if protocol == "aggregated":
-                own.small.body.load_state_dict(shared)
-            for module in (own.small, own.large, own.gate):
-                module.eval()
-            with torch.no_grad():
-                expected = own.logits(hand.shard(c, "test")[0]).log_softmax(1)
-            torch.testing.assert_close(predicted[c], expected, rtol=1e-9, atol=1e-11)
-
-
-# -- identities -------------------------------------------------------------------------------
-
-
-def test_without_a_list_clients_own_models_like_the_small_one():
-    method = make(large=())
-    assert method.own == OwnModels((small,))
-    state = method.init(3, 0)
-    assert_close(state.models["large"], Rows([small.init(0)] * 3))
-    # Equal extractors would leave the gate nothing to choose from, nor any gradient.
-    assert not any(torch.equal(small.init(0)[name], x) for name, x in state.small.items())
+    assert_predicts(method, state, hand, lambda c, x: clients[c].predict(x))
+    for own in clients:
+        own.small.body.load_state_dict(shared)
+    assert_predicts(method, state, hand, lambda c, x: clients[c].predict(x), way="aggregate")
 
 
 # -- evaluation -------------------------------------------------------------------------------
 
 
-@executors
-def test_weights_are_measured_by_client_by_label_and_in_bins(executor):
+def test_weights_are_measured_by_client_by_label_and_in_bins():
     method, federation = make(), toy_federation(SIZES)
     state = run(method, federation)
-    seen = cohort(method, federation, executor=executor)
+    seen = cohort(method, federation, executor="batched")
     found = method.measure("default", method.personalise(state, seen), seen)
     for c in range(4):
         rows = federation.test.of(c)
@@ -206,11 +154,10 @@ def test_weights_are_measured_by_client_by_label_and_in_bins(executor):
     assert method.measure("aggregated", method.aggregate(state, seen), seen) == {}
 
 
-@executors
-def test_representations_of_some_examples_are_kept_if_asked_for(executor):
+def test_representations_of_some_examples_are_kept_if_asked_for():
     method, federation = make(recorded=4), toy_federation(SIZES)  # all 4 test examples
     state = run(method, federation)
-    seen = cohort(method, federation, executor=executor)
+    seen = cohort(method, federation, executor="batched")
     found = method.measure("default", method.personalise(state, seen), seen)
     assert found["representations"].shape == (4, 4, 3, 5)
     for c in (0, 1, 2):  # who has trained, so has a small extractor of its own

@@ -2,14 +2,12 @@
 
 import pytest
 import torch
-from reference import SOLVER, assert_params, average, module_of
+from reference import SOLVER, assert_params, average, mixed, module_of
 from support import (
     assert_close,
     cohort_of,
-    executors,
     run,
     sgd,
-    tiny_task,
     toy_federation,
 )
 from test_by_hand import PFedMM
@@ -60,12 +58,6 @@ def client_norms(state, client):
 # -- which entries ------------------------------------------------------------------------
 
 
-def test_a_task_names_every_entry_of_its_batch_normalisation_and_no_other():
-    head = {f"head.1.{n}" for n in ("weight", "bias", "running_mean", "running_var")}
-    assert Task(NormedNet).norms == BODY_NORMS | head
-    assert tiny_task().norms == frozenset()
-
-
 def test_only_the_norms_of_the_body_are_private():
     method = make()
     state = method.init(5, 0)
@@ -77,14 +69,6 @@ def test_only_the_norms_of_the_body_are_private():
     own = flatten(together(state.experts, client_norms(state, 3)))
     assert own.keys() == whole.keys()
     assert_close(own, {name: whole[name] for name in own}, 0)
-
-
-def test_by_default_all_of_the_body_is_shared():
-    method = methods.load("pfedmm")(task=Task(NormedNet), local=sgd(), num_experts=2)
-    state = method.init(3, 0)
-    assert state.norms == {}
-    assert state.experts["body"].keys() >= BODY_NORMS
-    assert not any("norms" in name for name in flatten(state))  # older checkpoints fit
 
 
 # -- by hand ------------------------------------------------------------------------------
@@ -123,27 +107,21 @@ class PrivateByHand(PFedMM):
         return [module_of(self.task, {**self.body, **norms, **head}) for head in self.heads]
 
 
-def mixed(nets, pi, x):
-    with torch.no_grad():
-        return sum(w * net.eval()(x).softmax(-1) for w, net in zip(pi, nets, strict=True))
-
-
-@executors
 @pytest.mark.parametrize(
     ("cohorts", "aggregation"),
     [(EVERYBODY, "damped"), (SAMPLED, "damped"), (SAMPLED, "renormalised")],
     ids=["everybody", "damped", "renormalised"],
 )
-def test_rounds_and_predictions_by_hand(executor, cohorts, aggregation):
+def test_rounds_and_predictions_by_hand(cohorts, aggregation):
     federation, method = toy_federation(SIZES), make(local=SOLVER)
-    state = run(method, federation, cohorts, executor=executor, aggregation=aggregation)
+    state = run(method, federation, cohorts, executor="batched", aggregation=aggregation)
     hand = PrivateByHand(federation, method, cohorts, aggregation)
     assert_params(state.experts["body"], hand.body)
     for e in range(EXPERTS):
         assert_params(tree.take(state.experts["heads"], e), hand.heads[e])
     uniform = torch.full((EXPERTS,), 1 / EXPERTS).double()
     for c in range(len(SIZES)):
-        cohort = cohort_of(method.task, federation, [c], executor=executor)
+        cohort = cohort_of(method.task, federation, [c])
         x, _ = hand.shard(c, "test")
         if c in hand.seen:
             assert_params(client_norms(state, c), hand.norms(c))
@@ -160,19 +138,11 @@ def test_rounds_and_predictions_by_hand(executor, cohorts, aggregation):
         torch.testing.assert_close(predicted[0].exp(), mixed(nets, pi, x))
 
 
-# -- what is sent, and what stays ---------------------------------------------------------
-
-
-@executors
-def test_traffic_leaves_the_norms_out(executor):
+def test_traffic_leaves_the_norms_out():
     method, federation = make(), toy_federation(SIZES)
-    cohort = cohort_of(method.task, federation, executor=executor)
+    cohort = cohort_of(method.task, federation)
     method.round(method.init(federation.num_clients, 0), cohort)
     # Two linear layers; E heads of two linear layers and a norm (four entries) between them.
     body = (4 * 6 + 6) + (6 * 5 + 5)
     heads = EXPERTS * ((5 * 4 + 4) + 4 * 4 + (4 * 3 + 3))
     assert (cohort.journal.down, cohort.journal.up) == (body + heads, body + heads)
-    shared = cohort_of(method.task, federation, executor=executor)
-    method = make(private=False)
-    method.round(method.init(federation.num_clients, 0), shared)
-    assert shared.journal.up - cohort.journal.up == 4 * 6 + 4 * 5

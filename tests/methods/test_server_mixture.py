@@ -1,7 +1,6 @@
 """Gates, losses and weights of Fed-MoE's server, on numbers that can be worked out by hand."""
 
 import math
-from statistics import NormalDist
 
 import pytest
 import torch
@@ -64,17 +63,6 @@ def test_a_renormalised_gate_of_one_expert_has_no_gradient():
     assert not logits.grad.any()
 
 
-def test_noise_has_the_scale_of_the_noise_network():
-    outputs = tensor([[0.0, 3.0]]).expand(20_000, 2)
-    scale = mixture.noise_scale(outputs)
-    expected = [math.log(2) + 0.01, math.log(1 + math.exp(3)) + 0.01]
-    assert_near(scale[0], expected)
-    noise = mixture.noisy(torch.zeros_like(outputs), scale, torch.tensor(11))
-    # Of 20,000 draws the standard deviation is off by 1 / sqrt(40,000) of itself: four times that.
-    assert_near(noise.std(0), expected, rtol=0.02)
-    assert_near(noise.mean(0), [0, 0], atol=0.1)
-
-
 # -- outputs ---------------------------------------------------------------------------------
 
 
@@ -116,39 +104,6 @@ def test_the_entropy_of_a_gate_that_is_sure_beyond_precision_has_a_gradient():
     assert logits.grad[0, 0] == 0
 
 
-def test_entropy_per_expert_is_that_of_the_classes_it_gets():
-    gates, y = tensor(QUERIES), torch.tensor([0, 1, 1, 2])
-    assert mixture.class_mass(gates, y, 3).tolist() == [[1, 0, 1], [0, 2, 0], [0, 0, 0]]
-
-    def entropy(p):
-        return -sum(x * math.log(x) for x in p if x)
-
-    expected = [entropy(softmax(mass)) for mass in ([1, 0, 1], [0, 2, 0], [0, 0, 0])]
-    assert [round(x, 6) for x in expected] == [1.017357, 0.665573, 1.098612]
-    found = mixture.entropy_per_expert(gates, y, 3)
-    assert_near(found, sum(expected) / 3)
-    assert_near(found, 0.927181, atol=5e-7)  # six digits
-
-
-def test_the_squared_coefficient_of_variation():
-    assert_near(mixture.cv2(tensor([2, 2, 0])), (4 / 3) / ((4 / 3) ** 2 + 1e-10))  # 0.75
-    assert mixture.cv2(tensor([3])) == 0
-    gates = tensor([[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 1, 0]])
-    assert mixture.used(gates).tolist() == [2, 2, 0]
-    assert_near(mixture.load_balance(gates, mixture.used(gates)), 1.5, atol=1e-9)  # as above
-
-
-def by_hand(kind: str) -> list[float]:
-    """`smooth_load` of one example and k = 1, logit by logit."""
-    compared = NOISY if kind == "canonical" else softmax(NOISY)
-    first, second = sorted(compared)[:-3:-1]
-    found = []
-    for i, clean in enumerate(LOGITS):
-        threshold = second if NOISY[i] > second else first
-        found.append(NormalDist().cdf((clean - threshold) / 0.5))
-    return found
-
-
 @pytest.mark.parametrize(
     ("kind", "printed"),
     [
@@ -160,7 +115,6 @@ def by_hand(kind: str) -> list[float]:
 def test_the_load_of_experts_is_how_probably_they_are_kept(kind, printed):
     clean, loud = tensor([LOGITS]), tensor([NOISY])
     found = mixture.smooth_load(clean, loud, torch.full_like(clean, 0.5), 1, kind)
-    assert_near(found, by_hand(kind))
     assert_near(found, printed, atol=5e-7)  # six digits
 
 
@@ -189,13 +143,7 @@ def test_relevance_is_confidence_where_the_gate_trusts_the_expert():
     ],
 )
 def test_clients_take_from_experts_by_three_rules(kind, alpha, printed):
-    columns = []
-    for column in zip(*RELEVANCE, strict=True):
-        rows = list(column) if kind == "paper" else softmax(column)
-        rows = [alpha * x for x in rows] + [1 - alpha]
-        columns.append(rows if kind == "convex" else softmax(rows))
     found = of_clients.sync_weights(tensor(RELEVANCE), tensor(alpha), kind, main=True)
-    assert_near(found.T, columns)
     assert_near(found.flatten(), [float(x) for x in printed.split()], atol=1.1e-6)  # six digits
     assert_near(found.sum(0), [1, 1])
 

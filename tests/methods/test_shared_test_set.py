@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from support import cohort_of, sgd, tiny_task, toy_federation
+from support import cohort_of, run, sgd, tiny_task, toy_federation
 
 from fedlib.engine.task import Batch, nll
 from fedlib.methods.local import Local
@@ -14,20 +14,17 @@ VIEW = View("seen", "default", SHARED)
 SIZES = (7, 12, 6, 10)
 
 
-@pytest.fixture(scope="module", params=["loop", "batched"])
-def trained(request):
+@pytest.fixture(scope="module")
+def trained():
     """A method whose clients have models of their own, its state, and its cohorts by group."""
     federation, task = toy_federation(SIZES, unseen=0), tiny_task()
     method = Local(task=task, local=sgd())
 
     def everybody(group):
         ids = federation.ids(group)
-        return cohort_of(task, federation, ids, executor=request.param) if len(ids) else None
+        return cohort_of(task, federation, ids) if len(ids) else None
 
-    state = method.init(len(SIZES), 0)
-    for _ in range(3):
-        state = method.round(state, everybody("seen"))
-    return method, state, everybody, federation
+    return method, run(method, federation), everybody, federation
 
 
 def test_every_client_is_scored_on_the_test_examples_of_all(trained):

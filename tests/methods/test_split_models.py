@@ -6,12 +6,21 @@ from functools import partial
 
 import pytest
 import torch
-from reference import Reference, assert_params, cross_entropy_of, descend, module_of
-from support import assert_close, executors, tiny_task, toy_federation
+from reference import (
+    Reference,
+    assert_params,
+    assert_predicts,
+    cross_entropy_of,
+    descend,
+    module_of,
+    says,
+)
+from support import assert_close, tiny_task, toy_federation
 from zoo import COHORTS, LOCAL, SIZES, cohort, deep, narrow, run
 
 from fedlib import methods
 from fedlib.engine.task import Task
+from fedlib.methods.parts.own_models import OwnModels
 from fedlib.models import linear
 
 normed = tiny_task(norm=True)
@@ -33,17 +42,7 @@ def test_fedrep_needs_an_extractor_with_parameters():
 # -- independent loops --------------------------------------------------------------------------
 
 
-def assert_predicts(method, personal, seen, nets, hand):
-    """That the clients predict as the modules `nets` do."""
-    predicted = seen.score(method.predict, personal, split="test")
-    for c, net in enumerate(nets):
-        with torch.no_grad():
-            expected = net.eval()(hand.shard(c, "test")[0]).log_softmax(1)
-        torch.testing.assert_close(predicted[c], expected, rtol=1e-9, atol=1e-11)
-
-
-@executors
-def test_lg_fedavg_is_an_independent_loop(executor):
+def test_lg_fedavg_is_an_independent_loop():
     federation = toy_federation(SIZES)
     hand = Reference(federation, solver=LOCAL)
     tasks = [(narrow, deep)[c % 2] for c in range(4)]
@@ -59,19 +58,17 @@ def test_lg_fedavg_is_an_independent_loop(executor):
 
     hand.rounds(client, server, COHORTS)
     method = lg_fedavg()
-    state = run(method, federation, executor=executor)
+    state = run(method, federation, executor="batched")
     assert_params(state.head, {f"head.{name}": value for name, value in head.items()})
-    seen = cohort(method, federation, executor=executor)
     nets[3].head.load_state_dict(head)
-    assert_predicts(method, method.personalise(state, seen), seen, nets, hand)
+    assert_predicts(method, state, hand, lambda c, x: says(nets[c], x))
     for net in nets:
         net.head.load_state_dict(head)
-    assert_predicts(method, method.aggregate(state, seen), seen, nets, hand)
+    assert_predicts(method, state, hand, lambda c, x: says(nets[c], x), way="aggregate")
 
 
-@executors
 @pytest.mark.parametrize("head_epochs", [1, 3])
-def test_fedrep_is_an_independent_loop(executor, head_epochs):
+def test_fedrep_is_an_independent_loop(head_epochs):
     federation = toy_federation(SIZES)
     hand = Reference(federation, solver=LOCAL)
     nets = [module_of(normed, normed.init(0)) for _ in range(4)]
@@ -89,30 +86,35 @@ def test_fedrep_is_an_independent_loop(executor, head_epochs):
         body.update(hand.average({c: nets[c].body for c in ids}))
 
     hand.rounds(client, server, COHORTS)
-    state = run(method, federation, executor=executor)
+    state = run(method, federation, executor="batched")
     assert_params(state.body, {f"body.{name}": value for name, value in body.items()})
-    seen = cohort(method, federation, executor=executor)
     nets[3].body.load_state_dict(body, strict=False)
-    assert_predicts(method, method.personalise(state, seen), seen, nets, hand)
+    assert_predicts(method, state, hand, lambda c, x: says(nets[c], x))
     for net in nets:
         net.body.load_state_dict(body, strict=False)
-    assert_predicts(method, method.aggregate(state, seen), seen, nets, hand)
+    assert_predicts(method, state, hand, lambda c, x: says(nets[c], x), way="aggregate")
 
 
-@executors
-def test_local_trains_each_architecture_as_if_it_were_the_only_one(executor):
+def test_local_trains_each_architecture_as_if_it_were_the_only_one():
     federation = toy_federation(SIZES)
     both = methods.load("local")(task=normed, local=LOCAL, large=(narrow, deep))
-    state = run(both, federation, executor=executor)
+    state = run(both, federation, executor="batched")
     for kind, task in enumerate((narrow, deep)):
         alone = methods.load("local")(task=task, local=LOCAL)
-        expected = run(alone, federation, executor=executor)
+        expected = run(alone, federation, executor="batched")
         for client in range(kind, 4, 2):
             assert_close(state.models[client], expected.models[client])
-    everyone = cohort(both, federation, range(5), executor=executor)
+    everyone = cohort(both, federation, range(5), executor="batched")
     scores = everyone.score(both.predict, both.personalise(state, everyone), split="test")
     torch.testing.assert_close(scores.exp().sum(-1), torch.ones(5, 4).double())
-    unseen = cohort(both, federation, [4], executor=executor, round=2)
+    unseen = cohort(both, federation, [4], executor="batched", round=2)
     trained = both.train_alone(state, unseen)
     assert trained.task[0] is narrow
     assert not torch.equal(trained.model[0]["head.bias"], state.models[4]["head.bias"])
+
+
+def test_class_weights_of_the_task_are_those_of_all_architectures():
+    weights = torch.tensor([1.0, 2.0, 3.0]).double()
+    own = OwnModels.among(replace(narrow, class_weights=weights), (narrow, deep))
+    assert [task.class_weights.tolist() for task in own.tasks] == [[1, 2, 3]] * 2
+    assert [task.class_weights for task in (narrow, deep)] == [None] * 2

@@ -5,13 +5,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from reference import double_sum
 from support import tiny_task
 from torch.func import vmap
 
 from fedlib import tree
 from fedlib.engine.parts import Total
-from fedlib.methods.parts import divergence, variational
+from fedlib.methods.parts import variational
 from fedlib.methods.parts.server_adam import ServerAdam
 
 
@@ -26,18 +25,7 @@ def close(ours, expected, places=8):
     )
 
 
-# -- table and bound --------------------------------------------------------------------------
-
-
-def test_the_golden_gradient_of_the_table():
-    phi = matrix([[0.5, -0.5], [0, 0]]).requires_grad_()
-    y = torch.tensor([0, 0, 1])
-    log_likelihood = matrix([[-1, -2], [-0.5, -0.7], [-3, -1]])
-    log_gate = matrix([[0.6, 0.4], [0.3, 0.7], [0.5, 0.5]]).log()
-    value = variational.bound(phi.softmax(-1)[y], log_likelihood, log_gate).mean()
-    (slope,) = torch.autograd.grad(value, phi)
-    close(value.detach(), -2.03728273)
-    close(slope, [[0.04968824, -0.04968824], [-0.16666667, 0.16666667]])
+# -- shares of labels -------------------------------------------------------------------------
 
 
 def test_shares_of_labels_are_read_from_marginals():
@@ -55,27 +43,7 @@ def test_shares_of_labels_are_read_from_marginals():
     close(read, [0.8, 0, 0.2])
 
 
-def test_the_divergence_is_a_double_sum_without_the_clients_who_did_not_move_a_tensor():
-    draw = torch.Generator().manual_seed(0)
-    shapes = {"conv": (4, 3, 2, 2), "bias": (4,), "scale": ()}
-    tensors = {n: torch.randn(5, *s, generator=draw).double() for n, s in shapes.items()}
-    weights = torch.rand(5, generator=draw).double()
-    tensors["bias"][2] = 0
-    of_expert = divergence.directions(tree.map(lambda d: d.unsqueeze(1), tensors), weights[:, None])
-    summed = tree.map(lambda x: x.sum(0), of_expert)
-    torch.testing.assert_close(divergence.divergence(summed)[0], double_sum(tensors, weights))
-
-
 # -- pruning ----------------------------------------------------------------------------------
-
-
-def test_less_is_asked_of_what_is_sent_than_of_what_is_used():
-    # eta / E = 0.2 for eta 0.8 and 4 experts; sent are those from 0.18 on.
-    stored = matrix([[0.5, 0.19, 0.17, 0.14], [0.18, 0.2, 0.3, 0.32]])
-    sent = variational.sent(stored, 0.8)
-    assert sent.tolist() == [[True, True, False, False], [True, True, True, True]]
-    kept = variational.keep(stored, sent, 0.8)
-    assert kept.tolist() == [[True, False, False, False], [False, True, True, True]]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -108,35 +76,6 @@ def reported(shift, weights, sizes, norm=False):
     part = SimpleNamespace(total=lambda values: Total(values, np.array(sizes)))
     found = variational.report(task, experts, returned, matrix(weights), part, diverge=False)
     return task, experts, found
-
-
-def weight_of(client, weights, sizes):
-    """p(s|e) of one client [E]: how far the mean goes if that client alone goes 1."""
-    shift = -np.eye(len(sizes))[client][:, None].repeat(2, 1)
-    mean = variational.mean_difference(reported(shift, weights, sizes)[2])
-    assert all(torch.allclose(x.flatten(1).T, x.flatten(1)[:, 0]) for x in mean.values())
-    return next(iter(mean.values())).flatten(1)[:, 0]
-
-
-def test_the_golden_weights_of_clients_by_expert():
-    q = [[0.9, 0.1], [0.5, 0.5], [0, 1]]
-    found = torch.stack([weight_of(client, q, [100, 300, 100]) for client in range(3)])
-    close(found[:, 0], [0.375, 0.625, 0.0])
-    close(found[:, 1], [0.03846, 0.57692, 0.38462], places=5)
-
-
-def test_an_expert_of_nobody_has_no_weights_instead_of_nan():
-    close(weight_of(0, [[1, 0], [1, 0]], [7, 7]), [0.5, 0.0])
-
-
-def test_the_golden_gradient_of_the_entropy():
-    phi, prior = matrix([[2, 0], [1, 0], [0, 0]]), matrix([0.5, 0.3, 0.2])
-    mean = prior @ phi.softmax(-1)
-    close(mean, [0.75971611, 0.24028389])
-    close(variational.entropy(mean.log()), 0.55140694)
-    first = matrix([-0.06043030, -0.06789740, -0.05755619])
-    expected = torch.stack([first, -first], dim=1)
-    close(variational.entropy_gradient(phi, prior), expected.tolist())
 
 
 def test_the_entropy_of_a_uniform_table_has_no_slope_and_that_of_a_certain_one_is_finite():
