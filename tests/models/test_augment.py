@@ -121,21 +121,6 @@ def test_where_no_rectangle_fits_the_whole_image_is_seen():
     assert ResizedCrop((0.2, 0.3)).eval()(x) is x
 
 
-def test_a_small_part_keeps_to_its_range_of_areas_and_ratios():
-    # On a ramp, the steps between neighbours in the middle are the length of the part over all.
-    side = 40
-    ramp = torch.arange(side, dtype=torch.float64)
-    ramps = torch.stack([ramp[:, None].expand(-1, side), ramp.expand(side, -1)])
-    y = cropped(ramps.expand(3000, -1, -1, -1), layer=ResizedCrop((0.2, 0.3), (0.5, 2.0)))
-    height = side * (y[:, 0, 21, 20] - y[:, 0, 20, 20])
-    width = side * (y[:, 1, 20, 21] - y[:, 1, 20, 20])
-    torch.testing.assert_close(height, height.round())
-    area, ratio = height * width / side**2, width / height
-    assert 0.18 < area.min() < 0.21 and 0.29 < area.max() < 0.32  # sides are rounded
-    assert 0.48 < ratio.min() < 0.55 and 1.8 < ratio.max() < 2.1
-    assert abs((ratio > 1).double().mean() - 0.5) < 0.05  # uniform in its logarithm
-
-
 def test_parts_depend_on_the_key_alone_and_batch_over_clients():
     x = images(5, 2, 28)
     with ambient.expert(3):

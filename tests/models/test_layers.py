@@ -10,7 +10,6 @@ from torch import nn
 
 from fedlib import streams
 from fedlib.engine import ambient
-from fedlib.engine.device import channels_last
 from fedlib.engine.experts import each_expert
 from fedlib.models.layers.augment import CropFlip
 from fedlib.models.layers.conv import Dropout2d
@@ -206,18 +205,3 @@ def test_a_convolution_is_torchs_with_its_first_and_second_gradients(layer, side
 
 
 # Pooling
-
-
-@pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("images", [0, 1, 2])
-def test_a_convolution_of_images_with_their_channels_last_gives_maps_of_that_layout(
-    images, channels
-):
-    x = torch.randn(images, channels, 6, 5, generator=torch.Generator().manual_seed(0))
-    weight = torch.randn(4, channels, 3, 3, generator=torch.Generator().manual_seed(1))
-    laid_out = channels_last(x)
-    assert torch.equal(laid_out, x)
-    assert torch.equal(laid_out.flatten(1), x.flatten(1))
-    maps = nn.functional.conv2d(laid_out, weight)
-    torch.testing.assert_close(maps, nn.functional.conv2d(x, weight))
-    assert images == 0 or maps.stride()[1] == 1

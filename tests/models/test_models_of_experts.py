@@ -10,7 +10,7 @@ from torch import nn
 
 from fedlib import models, streams
 from fedlib.engine import ambient
-from fedlib.engine.task import JointTask, Task, log_probs
+from fedlib.engine.task import JointTask, Task
 from fedlib.methods.fedmix_clients import SortingTask
 from fedlib.methods.gated_mixture import MixtureTask
 from fedlib.models import gate_cnn, ifca_cnn, leaf_cnn
@@ -90,18 +90,6 @@ def test_local_responses_are_those_of_torch(size):
     x = torch.randn(2, 7, 3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     expected = nn.LocalResponseNorm(size, alpha=0.3, beta=0.75, k=1)(x)
     torch.testing.assert_close(LocalResponse(size, 0.3, 0.75)(x), expected)
-
-
-@pytest.mark.parametrize("logit_relu", [False, True])
-def test_the_single_logit_of_two_experts_is_that_of_the_local_one(logit_relu):
-    task = Task(partial(EVERY["gate-of-two"], logit_relu=logit_relu))
-    params = task.init(0)
-    params["head.1.bias"] -= 1
-    logit = task.logits(params, batch_of(inputs("gate-of-two")))
-    weights = log_probs(logit).exp()
-    torch.testing.assert_close(weights[:, 1:], logit.sigmoid())
-    torch.testing.assert_close(weights.sum(1), torch.ones(5))
-    assert (weights[:, 1] >= 0.5).all().item() is logit_relu  # X4
 
 
 # Dropout

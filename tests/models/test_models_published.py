@@ -59,19 +59,6 @@ def test_a_gate_skips_batch_normalisation_only_in_training_and_for_one_example()
     assert not torch.allclose(gate(x[:1]), plain(x[:1]))
 
 
-def test_one_hidden_layer_may_be_a_number_or_a_list():
-    drawn, listed = (
-        task_of("mlp", {"in_features": 64, "hidden": hidden, "num_classes": 10}).init(3)
-        for hidden in (32, [32])
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(3)  # the order in which a perceptron has always been drawn
-        body, head = nn.Linear(64, 32), nn.Linear(32, 10)
-    assert list(drawn) == ["body.1.weight", "body.1.bias", "head.weight", "head.bias"]
-    for params in (drawn, listed):
-        assert all(map(torch.equal, params.values(), [*body.parameters(), *head.parameters()]))
-
-
 def group_normalised(x, groups, scale, shift):
     parts = x.reshape(len(x), groups, -1)
     mean, variance = parts.mean(-1, keepdim=True), parts.var(-1, correction=0, keepdim=True)

@@ -18,7 +18,6 @@ from fedlib.errors import ConfigError, DataError
 from fedlib.federation import Federation, Tokens
 from fedlib.run.build import build_method, build_simulation, build_task, weight_files
 from fedlib.run_spec import RunSpec
-from fedlib.workflow.command import run_parser
 
 CPU = torch.device("cpu")
 SMALL = {"num_clients": 3, "train_examples": 9, "test_examples": 4, "server_train": 12}
@@ -54,22 +53,10 @@ def test_texts_come_back_from_disk_with_their_vocabulary(tmp_path):
     assert read.x.dtype == np.int32 and read.digests == made.digests
     told = json.loads((tmp_path / "a.json").read_text())["tokens"]
     assert told == {"vocabulary": 200, "pad": 0}
-    for lost in (None, [201, 0]):
-        with h5py.File(tmp_path / "a.h5", "a") as file:
-            del file.attrs["tokens"]
-            if lost:
-                file.attrs["tokens"] = lost
-        with pytest.raises(DataError, match="does not match its manifest: tokens differ"):
-            Federation.load(tmp_path / "a.h5", tmp_path / "a.json")
-        with h5py.File(tmp_path / "a.h5", "a") as file:
-            file.attrs["tokens"] = [200, 0]
-
-
-def test_the_files_of_other_inputs_say_nothing_of_tokens(tmp_path):
-    toy_federation().save(tmp_path / "a.h5", tmp_path / "a.json")
-    assert "tokens" not in json.loads((tmp_path / "a.json").read_text())
-    with h5py.File(tmp_path / "a.h5") as file:
-        assert sorted(file.attrs) == ["format", "mean", "num_classes", "spec", "std"]
+    with h5py.File(tmp_path / "a.h5", "a") as file:
+        del file.attrs["tokens"]
+    with pytest.raises(DataError, match="does not match its manifest: tokens differ"):
+        Federation.load(tmp_path / "a.h5", tmp_path / "a.json")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +64,6 @@ def test_the_files_of_other_inputs_say_nothing_of_tokens(tmp_path):
     [
         ({"tokens": Tokens(199, 0)}, r"tokens must be in \[0, 199\), got 0 to 199"),
         ({"tokens": Tokens(200, 200)}, r"tokens must be in \[0, 200\), got 0 to 200"),
-        ({"tokens": Tokens(200, -1)}, r"tokens must be in \[0, 200\), got -1 to 199"),
         ({"x": texts().x.astype(np.float32)}, "tokens must be int32 or int64, got float32"),
     ],
 )
@@ -114,21 +100,12 @@ def test_a_word_of_a_class_is_in_the_texts_of_no_other():
     assert (np.bincount(server) > 400 - 90).all()
 
 
-def test_made_up_texts_are_a_function_of_their_seed():
-    assert texts(seed=1).digests == texts(seed=1).digests
-    assert texts(seed=1).digests["x"] != texts(seed=2).digests["x"]
-    assert not len(texts(probe=0).ids("probe"))
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"vocabulary": 101}, "vocabulary must be .* at least 102, got 101"),
         ({"shortest": 17}, "length must be an integer of at least 17, got 16"),
-        ({"server_train": 0}, "server_train must be at least 1, got 0"),
-        ({"probe": -1}, "probe must be at least 0, got -1"),
         ({"signal": 0}, r"signal must be in \(0, 1\], got 0"),
-        ({"alpha": -1}, "alpha must be above 0, got -1"),
     ],
 )
 def test_made_up_texts_that_make_no_sense_are_refused(change, message):
@@ -179,7 +156,6 @@ def test_a_model_and_a_module_start_from_weights_of_their_own(receipts):
     [
         ([], "encoder_weights", "the run asks for weights 'encoder_weights', --weights is none"),
         (["encoder_weights"], None, "the run asks for weights of nothing, --weights is .*encoder"),
-        (["decoder_weights"], "encoder_weights", "asks for weights 'encoder_weights', --weights"),
     ],
 )
 def test_other_receipts_than_those_of_the_run_are_refused(given, asked, message, receipts):
@@ -191,10 +167,8 @@ def test_other_receipts_than_those_of_the_run_are_refused(given, asked, message,
 @pytest.mark.parametrize(
     "content",
     [
-        {},
         {"dataset": "encoder_weights"},
         {"dataset": "x", "files": [{"path": "a"}]},
-        {"dataset": "x", "files": 3},
     ],
 )
 def test_a_receipt_of_another_shape_is_refused_though_its_seal_is_right(receipts, content):
@@ -223,11 +197,3 @@ def test_a_model_of_other_texts_than_the_federations_is_refused(params, federati
     spec = declared(model_params={"num_classes": 5, "size": "bert-lite", **params})
     with pytest.raises(ConfigError, match=f"the model reads texts of up to .*{found}; set the"):
         build_simulation(spec, federation)
-
-
-def test_one_option_takes_the_receipts_of_all_weights():
-    files_of = ["--spec={}", "--shards=a.h5", "--manifest=a.json"]
-    parse = run_parser("a job", "train").parse_args
-    found = parse([*files_of, "--weights", "data/a.json", "data/b.json", "--device", "cpu"])
-    assert (list(map(str, found.weights)), found.device) == (["data/a.json", "data/b.json"], "cpu")
-    assert parse(files_of).weights == []
