@@ -116,7 +116,7 @@ def test_states_too_large_for_the_device_stay_in_host_memory(ask, name, how):
 
 
 @only_pretended
-@pytest.mark.parametrize(("name", "how"), turns(quarter(METHODS, 2), ("batched", "loop")))
+@pytest.mark.parametrize(("name", "how"), turns(METHODS, ("batched", "loop")))
 def test_no_step_waits_and_a_round_only_where_it_must(ask, name, how):
     ask("waits", name, how, MAY_WAIT)
 

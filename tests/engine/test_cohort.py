@@ -9,8 +9,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from reference import batches, cross_entropy_of, descend, descent, module_of, owned, values_of
 from support import assert_close, clients_with, cohort_of, executors, sgd, tiny_task, toy_federation
 
@@ -52,24 +50,6 @@ def fit(task, federation, ids=None, *, executor, local, loss=None, per_client=()
     return cohort.fit(loss or task.loss, start, *per_client, local=local, memory=memory)
 
 
-def visited(cohort, local, stream="scan"):
-    """What every client saw step by step: mean position, examples, epoch, key -> each [C, S]"""
-    sizes = cohort.data.federation.train.sizes[cohort.ids.numpy()]
-    steps = max(len(draw_batches(int(n), local, 0).steps) for n in sizes)
-    number = torch.arange(steps)
-
-    def note(diary, batch):
-        t, floats, keys = diary
-        seen = [batch.mean(batch.index.double()), torch.as_tensor(batch.size), batch.epoch]
-        values = torch.stack([torch.as_tensor(v).double() for v in seen])
-        floats = torch.where(number == t, values[:, None], floats)
-        return t + 1, floats, torch.where(number == t, batch.key, keys)
-
-    blank = torch.zeros(()), torch.full((3, steps), -1.0).double(), torch.full((steps,), -1)
-    diary = cohort.scan(note, tree.repeat(blank, cohort.size), local=local, stream=stream)
-    return {"floats": diary[1], "keys": diary[2]}
-
-
 # -- padding ------------------------------------------------------------------------------
 
 
@@ -91,16 +71,11 @@ def test_a_client_trains_as_a_module_with_an_optimiser_does(executor, plan):
 # -- the order of examples ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", [0, 7, 2**32 - 1, 2**32, 2**40 + 1])
-def test_a_stream_is_that_of_its_numbers_however_large_they_are(seed):
-    draws = np.random.default_rng([seed, 3, zlib.crc32(b"fit")]).integers(0, 2**62, 4)
-    assert streams.generator(seed, 3, "fit").integers(0, 2**62, 4).tolist() == draws.tolist()
-
-
-@given(st.lists(st.integers(0, 2**33), max_size=6), st.lists(st.integers(0, 2**33), max_size=4))
-def test_the_streams_of_many_clients_are_those_of_each_alone(names, clients):
-    draws = streams.generators(*names, "fit", each=clients)
-    expected = [np.random.default_rng([*names, zlib.crc32(b"fit"), c]) for c in clients]
+@pytest.mark.parametrize("seed", [0, 2**32, 2**40 + 1])
+def test_the_streams_of_many_clients_are_those_of_each_alone(seed):
+    clients = [0, 7, 2**33]
+    draws = streams.generators(seed, 3, "fit", each=clients)
+    expected = [np.random.default_rng([seed, 3, zlib.crc32(b"fit"), c]) for c in clients]
     assert [d.bit_generator.state for d in draws] == [e.bit_generator.state for e in expected]
 
 
@@ -133,31 +108,6 @@ def test_a_shard_of_ten_is_cut_into_these_batches(local, sizes):
     assert sorted(batches.order[:10]) == list(range(10))
 
 
-@executors
-def test_batches_depend_on_seed_round_stream_and_client_alone(executor):
-    task, federation = tiny_task(), toy_federation((10, 10, 10), unseen=0)
-
-    def seen(ids, row, stream="scan", **where):
-        cohort = cohort_of(task, federation, ids, executor=executor, **where)
-        return tree.take(visited(cohort, sgd(epochs=2), stream), row)
-
-    reference = seen([0, 1, 2], 2)
-    torch.manual_seed(1)
-    np.random.seed(1)
-    for same in (seen([2, 1, 0], 0), seen([2], 0), seen([1, 2], 1)):
-        assert torch.equal(same["keys"], reference["keys"])
-        assert torch.equal(same["floats"], reference["floats"])
-    others = (
-        seen([0, 1, 2], 1),  # another client, of the same size
-        seen([0, 1, 2], 2, round=1),
-        seen([0, 1, 2], 2, seed=1),
-        seen([0, 1, 2], 2, stream="tune"),
-    )
-    for other in others:
-        assert not torch.equal(other["keys"], reference["keys"])
-        assert not torch.equal(other["floats"], reference["floats"])
-
-
 # -- gradients and losses -----------------------------------------------------------------
 
 
@@ -188,12 +138,6 @@ def test_batch_normalisation_refuses_a_batch_of_one(executor, sizes, batch_size,
     with pytest.raises(DataError, match=message):
         fit(tiny_task(norm=True), federation, executor=executor, local=local)
     fit(tiny_task(), federation, executor=executor, local=local)  # without it, one is enough
-
-
-@executors
-def test_dropping_the_last_batch_mends_a_batch_of_one(executor):
-    federation = toy_federation((8, 9), unseen=0)
-    fit(tiny_task(norm=True), federation, executor=executor, local=sgd(drop_last=True))
 
 
 # -- scores -------------------------------------------------------------------------------

@@ -1,19 +1,18 @@
 """Blocks, workers, replayed steps and waiting for the device: how work is run changes no result."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from every_method import every_method, make
+from every_method import make
 from stages import SPEC, options, run_here, shards
 from support import (
     assert_close,
     cohort_of,
     federation_for,
     sgd,
-    solver_of,
     tiny_task,
     toy_federation,
 )
@@ -23,23 +22,17 @@ import fedlib.engine.device
 import fedlib.engine.executors
 import fedlib.engine.graphs
 from fedlib import tree
-from fedlib.engine import device
 from fedlib.engine.choice import choose
-from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Batched, Loop
 from fedlib.engine.fingerprint import Opaque, walk
 from fedlib.engine.graphs import Graphs
-from fedlib.engine.schedules import Schedule
 from fedlib.engine.solvers import SGD, Adam
 from fedlib.engine.task import Task, set_precision
 from fedlib.engine.traced import Traced
 from fedlib.results import RunResult
-from fedlib.run.simulate import Course, Simulation
 from fedlib.workflow.command import run_parser
-from fedlib.workflow.provenance import closure
 
 UNEVEN = (7, 12, 6, 10, 3)
-ROUNDING = 1e-10  # float64, with room for what batch normalisation makes of another order of sums
 
 
 def rounds(method, federation, executor, count=4):
@@ -175,15 +168,6 @@ def test_an_unknown_executor_names_the_choices(wanted):
         choose(wanted, [tiny_task()])
 
 
-def test_a_method_depends_on_no_way_of_running_it_but_those_it_debugs_with():
-    # `choice` knows all executors, and none of them knows it: no circle.
-    engine = "fedlib.engine."
-    assert not {engine + "graphs", engine + "traced"} & {*closure("fedlib.methods.fedavg")}
-    known = closure(engine + "graphs", engine + "cohort", engine + "solvers")
-    assert engine + "choice" not in known
-    assert {engine + "traced", engine + "executors"} <= {*closure(engine + "choice")}
-
-
 # -- solver memory on the host ------------------------------------------------------------
 
 
@@ -212,12 +196,6 @@ def test_steps_are_replayed_from_the_third_wave_of_a_shape_on():
     assert executor.notes["captured_shapes"] == 1
     assert executor.notes["replays"] == 2 * 5 * 3 - fedlib.engine.graphs.WARM
     assert not executor.notes["not_replayed"]
-
-
-def test_a_replayed_step_uses_the_rate_of_its_round():
-    local, executor = Adam(lr=0.01, batch_size=4, schedule=Schedule("cosine", period=5)), Graphs()
-    assert_close(trained(Batched(), local=local, count=6), trained(executor, local=local, count=6))
-    assert executor.notes["replays"] > 0
 
 
 @pytest.mark.parametrize("executor", [Graphs, Traced])
@@ -347,53 +325,3 @@ def test_a_gpu_rounds_to_tf32_only_where_that_was_asked_for(precision, tf32):
     finally:
         for switch, value in zip(switches, before, strict=True):
             switch.allow_tf32 = value
-
-
-# -- no waiting inside a round ------------------------------------------------------------
-
-# Their rounds look at a number on the device to decide what comes next.
-DECIDE = {
-    "adaptive_experts": "trains the experts that somebody chose",
-    "centmoe": "keeps the best of its mixtures",
-    "clustered": "clusters by what it finds",
-    "fedjets": "sends the experts that clients' gates trust",
-    "fedkd": "sends as many numbers as its singular values ask for",
-    "fedmoe": "keeps the best of its mixtures",
-    "ifca": "trains the models that somebody chose",
-    "local_experts": "stops the clients that no longer improve",
-    "server_finetuning": "keeps the best of its copies",
-    "uniform_mixture": "keeps the best of its mixtures",
-}
-
-
-@every_method
-def test_a_round_never_waits_for_the_device(name, monkeypatch):
-    # Tensors of PyTorch's device "meta" have shapes and no values: whoever asks for one, as
-    # `tolist`, `float` or `if` do, gets an error. Only a device that has values makes one wait.
-    if name in DECIDE:
-        pytest.skip(DECIDE[name])
-    federation = federation_for(name, (4, 6, 6))  # a step is slow there
-    monkeypatch.setattr(torch, "_fused_sgd_", lambda *args, **settings: None)  # "meta" has none
-    somewhere = make(name, norm=True)
-    nowhere = {field.name: moved(getattr(somewhere, field.name)) for field in fields(somewhere)}
-    local = solver_of(name, schedule=Schedule("cosine", period=9))
-    method = replace(somewhere, **nowhere | {"local": local})
-    data = DeviceData(federation, method.task.dtype, method.task.device)
-    executor = Batched(2)
-    simulation = Simulation(method, data, Course(rounds=2, seed=0), executor)
-    state, seen = simulation.init(), federation.ids("seen")
-    for number, ids in enumerate((seen, seen[1:])):
-        state = method.round(state, simulation.cohort(ids, number))
-    assert next(iter(tree.leaves(state))).device.type == "meta"
-
-
-def moved(value):
-    """Tasks on the device "meta"; other values as they are."""
-    if isinstance(value, tuple) and value and isinstance(value[0], Task):
-        return tuple(map(moved, value))
-    return replace(value, device=torch.device("meta")) if isinstance(value, Task) else value
-
-
-def test_what_is_on_the_device_is_not_copied_there_again():
-    x = torch.zeros(3)
-    assert device.upload(x, torch.device("cpu")) is x

@@ -26,8 +26,7 @@ from fedlib import methods, tree
 from fedlib.engine.device import placed
 from fedlib.engine.executors import Batched, Loop
 from fedlib.engine.graphs import Graphs
-from fedlib.engine.solvers import SGD
-from fedlib.engine.task import JointTask, Task
+from fedlib.engine.task import Task
 from fedlib.errors import ConfigError
 from fedlib.run import checkpoint, operations
 from fedlib.run.build import build_method
@@ -64,15 +63,6 @@ def test_rows_are_taken_and_put_by_client_beside_stacked_leaves():
     own = tree.clone(both)
     tree.put_(own, torch.tensor([1]), tree.map(torch.zeros_like, tree.take(own, torch.tensor([1]))))
     assert own["all"].tolist() == [0, 0, 2] and own["own"][1]["v"].tolist() == [0] * 4
-
-
-def test_rows_come_apart_as_views_of_what_is_taken_one_by_one():
-    both = {"own": Rows([wide, deep, wide]), "all": torch.arange(3.0), "none": ()}
-    parts = tree.apart(both, 3)
-    assert parts == [tree.take(both, client) for client in range(3)]
-    parts[2]["all"].fill_(7)
-    assert both["all"].tolist() == [0, 1, 7] and parts[1]["own"] is deep
-    assert tree.apart((), 2) == [(), ()]
 
 
 def test_kinds_are_told_apart_by_keys_shapes_types_and_by_what_is_no_tensor():
@@ -152,17 +142,6 @@ def test_clients_of_one_kind_are_batched_and_of_two_are_not():
 
 
 @executors
-def test_a_scan_folds_rows_of_two_shapes(executor):
-    federation = toy_federation(SIZES, unseen=0)
-    cohort = cohort_of(tiny_task(), federation, executor=executor)
-    start = cohort.in_turn([torch.zeros(()).double(), torch.zeros(2).double()])
-    found = cohort.scan(lambda total, batch: total + batch.size, start, local=sgd(epochs=2))
-    assert [row.tolist() for row in found] == [
-        2 * size if client % 2 == 0 else [2 * size] * 2 for client, size in enumerate(SIZES)
-    ]
-
-
-@executors
 def test_scores_of_different_shapes_are_refused(executor):
     cohort = cohort_of(tiny_task(), toy_federation(SIZES, unseen=0), executor=executor)
     rows = cohort.in_turn([torch.zeros(2), torch.zeros(3)])
@@ -233,35 +212,12 @@ def test_rows_stay_in_host_memory_when_all_clients_take_too_much(monkeypatch):
     assert there[0] is there[2] and there[0] is not wide
 
 
-def test_memory_has_momenta_like_each_clients_parameters():
-    params = {"own": Rows([wide, deep, wide]), "all": torch.ones(2)}
-    memory = SGD(lr=0.1, momentum=0.9).memory(params, 3)
-    assert [sorted(row["own"]) for row in memory.buffers] == [["b", "w"], ["v"], ["b", "w"]]
-    assert all(row["all"].shape == (2,) for row in memory.buffers)
-    afresh = memory.afresh()
-    assert [sorted(row["own"]) for row in afresh.buffers] == [["b", "w"], ["v"], ["b", "w"]]
-
-
 def test_a_joint_task_has_the_statistics_of_all_its_modules():
     method = zoo()
     own = [f"body.1.running_{what}" for what in ("mean", "var")]
     assert sorted(method.joint.statistics) == sorted(own)
     assert method.joint.needs_pairs and not method.task.needs_pairs
     assert not method.joint.convolves
-    with pytest.raises(ValueError, match=r"\['body.0.running_mean'\] are running statistics of"):
-
-        class Odd(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.body, self.head = nn.Sequential(nn.Linear(4, 4)), nn.Linear(4, 3)
-                self.body[0].running_mean = nn.Parameter(torch.zeros(4))
-
-        class Normed(Odd):
-            def __init__(self):
-                super().__init__()
-                self.body = nn.Sequential(nn.BatchNorm1d(4, affine=False))
-
-        tiny_task().extended(JointTask, others=(Task(Odd), Task(Normed)))
 
 
 # -- the stages ---------------------------------------------------------------------------
@@ -333,12 +289,6 @@ def test_a_list_of_modules_is_a_tuple_of_tasks(monkeypatch):
     assert method.local.clip_norm == 50
     models = DECLARED.roots("train")[2:]  # in the code of a job
     assert models == ("fedlib.models.mlp", "fedlib.models.linear")
-
-
-def test_a_module_of_a_list_that_makes_no_sense_is_named():
-    wrong = replace(DECLARED, modules={"large": [WIDE, {"model": "mlp"}]})
-    with pytest.raises(ConfigError, match=r"modules\['large\[1\]'\] must have a model, params"):
-        build_method(wrong, tiny_task())
 
 
 def test_a_declared_architecture_that_does_not_exist_is_named(declare):

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from support import assert_close, clients_with, cohort_of, executors, sgd
+from support import clients_with, cohort_of, executors, sgd
 from torch import nn
-from torch.func import functional_call, grad
+from torch.func import functional_call
 
-from fedlib import methods, tree
+from fedlib import methods
 from fedlib.engine import ambient
 from fedlib.engine.experts import expert_losses, expert_seed, mixture_log_probs
 from fedlib.engine.task import Batch, Task, nll
@@ -148,18 +148,3 @@ def test_the_spelled_out_lstm_is_the_fused_one():
     parameters = list(module.parameters())
     grads = [torch.autograd.grad(y.square().sum(), parameters) for y in (fused, spelled_out)]
     torch.testing.assert_close(*grads, **CLOSE)
-
-
-@executors
-def test_an_lstm_has_gradients_inside_a_scan(executor):
-    task, federation = lstm_task(), text_federation()
-    cohort = cohort_of(task, federation, executor=executor)
-    local, params = sgd(momentum=0.0, weight_decay=0.0), task.init(0)
-
-    def step(weights, batch):
-        grads = grad(lambda w: task.loss(w, batch))(weights)
-        return tree.map(lambda w, g: w - local.lr * g, weights, grads)
-
-    scanned = cohort.scan(step, cohort.broadcast(params), local=local, stream="fit")
-    trained, _ = cohort.fit(task.loss, cohort.broadcast(params), local=local)
-    assert_close(scanned, trained)
