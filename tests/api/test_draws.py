@@ -31,19 +31,6 @@ class Filled(nn.Linear):
         self.bias.data.fill_(random.random())
 
 
-class Random(nn.Linear):
-    """A layer that draws from a generator in training."""
-
-    def __init__(self, draw):
-        super().__init__(64, 10)
-        self.draw = draw
-
-    def forward(self, x):
-        if self.training:
-            self.draw()
-        return super().forward(x)
-
-
 def network():
     return nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10))
 
@@ -64,12 +51,6 @@ def test_what_a_block_draws_from_a_global_generator_is_found_and_taken_back(name
         with told, draws.refused("it", "do not"):
             DRAWS[name]()
         assert DRAWS[name]() == expected
-
-
-@pytest.mark.parametrize("name", DRAWS)
-def test_a_model_that_draws_in_training_is_refused(name):
-    with pytest.raises(ConfigError, match=f"model draws from the global generator of {name}"):
-        quiet(cut(), lambda: Random(DRAWS[name]), local=SGD, rounds=1)
 
 
 def test_a_seed_draws_weights_of_any_of_the_generators():

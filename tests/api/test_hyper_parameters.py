@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from math import inf
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from fedlib.engine.schedules import Schedule
 from fedlib.engine.solvers import SGD, Adam, Solver
 from fedlib.engine.task import Task
 from fedlib.errors import ConfigError
-from fedlib.methods.base import Method, Range
+from fedlib.methods.base import Method
 from fedlib.models import leaf_cnn, mlp, transformer
 from fedlib.run.simulate import Course
 
@@ -134,41 +133,6 @@ def test_what_does_not_fit_a_method_is_refused(name, changes, message):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Declaring(Method):
-    mode: str = "fast"
-    count: int = 1
-    scale: float = 1.0
-    share: float = 0.5
-    decay: float | None = None
-
-    choices: ClassVar = {"mode": ("fast", "slow")}
-    ranges: ClassVar = {
-        "count": Range(1),
-        "scale": Range(0, ends="(]"),
-        "share": Range(0, 1, "(]"),
-        "decay": Range(0, 1, "[)"),
-    }
-
-
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"mode": "mine"}, "mode must be one of ('fast', 'slow'), got 'mine'"),
-        ({"count": 0}, "count must be at least 1, got 0"),
-        ({"scale": 0}, "scale must be above 0, got 0"),
-        ({"share": 0.0}, "share must be in (0, 1], got 0.0"),
-        ({"share": 1.2}, "share must be in (0, 1], got 1.2"),
-        ({"decay": -0.1}, "decay must be in [0, 1), got -0.1"),
-        ({"decay": 1}, "decay must be in [0, 1), got 1"),
-    ],
-)
-def test_a_message_says_the_declared_choices_or_range_and_the_value(params, message):
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        Declaring(task=tiny_task(), **params)
-    Declaring(task=tiny_task(), mode="slow", count=1, scale=1e300, share=1, decay=0)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Typed(Method):
     count: int = 1
     scale: float = 1.0
@@ -213,18 +177,14 @@ def test_numbers_of_numpy_are_pythons_and_a_default_is_always_allowed():
     ("kind", "fields", "message"),
     [
         (SGD, {"lr": "0.1"}, "lr must be a finite number, got '0.1'"),
-        (SGD, {"drop_last": "no"}, "drop_last must be True or False, got 'no'"),
         (SGD, {"schedule": "cosine"}, "schedule must be a Schedule, got 'cosine'"),
-        (SGD, {"clip_norm": "1"}, "clip_norm must be a finite number or None, got '1'"),
         (Schedule, {"kind": "multi_step"}, r"milestones must be one or more .* got \(\)"),
         (Schedule, {"kind": "multi_step", "milestones": [-1]}, r"milestones .* got \(-1,\)"),
         (Schedule, {"milestones": 3}, "milestones must be a list, .* got 3"),
         (Schedule, {"factor": -1}, "factor must be at least 0, got -1"),
-        (Schedule, {"period": 1.5}, "period must be a whole number, got 1.5"),
         (Course, {"seed": -1}, "seed must be in .* got -1"),
         (Course, {"seed": 2**64}, f"seed must be in .* got {2**64}"),
         (Course, {"rounds": True}, "rounds must be a whole number, got True"),
-        (Course, {"mixing": 3}, "mixing must be a word, got 3"),
     ],
 )
 def test_solvers_schedules_and_courses_say_what_their_fields_must_be(kind, fields, message):

@@ -61,11 +61,11 @@ def test_further_experts_have_a_new_head_and_the_body_that_is_given(method):
     assert all(torch.equal(body, model[0].weight) for body in bodies)
 
 
-@pytest.mark.parametrize("executor", ["loop", "traced", "batched", "batched:2"])
-@pytest.mark.parametrize("method", ["fedavg", "fedem", "ditto"])
+@pytest.mark.parametrize("executor", ["loop", "traced", "batched"])
+@pytest.mark.parametrize("method", ["fedavg", "fedem"])
 def test_what_is_frozen_stays_and_the_rest_learns_as_without_it(method, executor):
     model = network()
-    more = {"fedem": {"num_experts": 2}, "ditto": {"lam": 0.1}}.get(method, {})
+    more = {"fedem": {"num_experts": 2}}.get(method, {})
     result = simulate(model, method, start="given", executor=executor, **more)
     # The same as a model whose first layer is no part of it: a constant map of the inputs.
     first = copy.deepcopy(model[0])

@@ -229,12 +229,11 @@ def test_training_stops_after_ten_failed_checks_and_no_earlier():
     assert fails_on("all", 3, seldom=30) == fails_on("never", 1) == 200
 
 
-@executors
-def test_each_model_may_stop_by_itself_and_is_then_neither_sent_nor_chosen(executor):
+def test_each_model_may_stop_by_itself_and_is_then_neither_sent_nor_chosen():
     federation = toy_federation()
     method = make(3, stop="each", patience=2, exploration="eps", epsilon=1.0)
     state = method.init(federation.num_clients, 0)._replace(failed=torch.tensor([0, 2, 1]))
-    cohort = cohort_of(method.task, federation, round=1, executor=executor)  # without a check
+    cohort = cohort_of(method.task, federation, round=1, executor="batched")  # without a check
     after = method.round(state, cohort)
     # By hand: the loop of the others alone, which a federation of two models is.
     two = replace(method, num_experts=2)
