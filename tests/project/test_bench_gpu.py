@@ -1,16 +1,13 @@
 """What a GPU is asked, rehearsed on a CPU: the questions, who survives them, and the page."""
 
 import argparse
-import io
 import json
 import subprocess
 import sys
 
 import pytest
-import torch
 
 from benchmarks import gpu, probes
-from benchmarks.contenders import ours
 from benchmarks.items import ITEMS
 from benchmarks.probes import Probe
 
@@ -24,29 +21,6 @@ ARGS = argparse.Namespace(device="cpu", seconds=0.05, cores=1, minutes=1.0)
 def test_executors_agree_with_the_loop(item, executor):
     found = probes.answer(Probe("agreement", item, executor, "float64"), "cpu", 0.1)
     assert "**" not in gpu._difference(found)
-
-
-def test_a_state_that_is_another_does_not_agree(monkeypatch):
-    monkeypatch.setattr(ours, "LR", 2 * ours.LR)  # of what is built now; the reference is kept
-    probes.on_cpu.cache_clear()
-    before = probes.on_cpu("W2b")
-    monkeypatch.undo()
-    assert before is probes.on_cpu("W2b")
-    assert probes.difference(ITEMS["W2b"], "loop", "cpu") > 1e3 * gpu.AGREED
-    probes.on_cpu.cache_clear()
-
-
-def test_a_rate_is_measured_of_the_executor_and_the_precision(monkeypatch):
-    built = []
-    build = ours.build
-    monkeypatch.setattr(ours, "build", lambda *a, **k: built.append((a[1], k)) or build(*a, **k))
-    small = probes.few(ITEMS["W2b"])
-    monkeypatch.setitem(probes.ITEMS, "W2b", small)
-    found = probes.answer(Probe("rate", "W2b", "batched:2", "bfloat16"), "cpu", 0.02)
-    assert found["rate"] == pytest.approx(small.examples / found["round"])
-    assert found["memory"] is None
-    of_task = {"device": torch.device("cpu"), "precision": "bfloat16"}
-    assert built == [("batched:2", of_task)]
 
 
 def answering(script: str):
@@ -104,20 +78,6 @@ def test_a_process_whose_device_broke_takes_no_further_question_with_it(monkeypa
     kept = {}
     gpu.ask(list(ASKED), ARGS, kept.__setitem__)
     assert [found.get("error", "")[:12] for found in kept.values()] == ["RuntimeError"] * 2 + [""]
-
-
-def test_an_error_on_a_broken_device_ends_the_process(monkeypatch, capsys):
-    def fail(*_):
-        raise RuntimeError("an illegal access")
-
-    monkeypatch.setattr(probes, "answer", fail)
-    monkeypatch.setattr(torch.cuda, "synchronize", fail)
-    monkeypatch.setattr(sys, "argv", ["probes", "cuda", "1", "1"])
-    monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
-    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(ASKED)))
-    with pytest.raises(RuntimeError):
-        probes.main()
-    assert capsys.readouterr().out.count("illegal access") == 1
 
 
 def test_it_stops_when_the_time_is_up_and_goes_on_with_what_is_left(monkeypatch, tmp_path, capsys):

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import __main__ as bench
-from benchmarks import clock, micro, models, page
+from benchmarks import clock, models, page
 from benchmarks.contenders import CONTENDERS, ours
 from benchmarks.items import ITEMS
 from fedlib.engine.participation import sample
@@ -39,16 +38,6 @@ def tiny(name):
 
 
 # -- work items ---------------------------------------------------------------------------
-
-
-@every_item
-def test_the_clients_of_an_item_own_all_its_examples(name):
-    item = ITEMS[name]
-    sizes, offsets = item.sizes(), item.offsets()
-    assert len(sizes) == item.num_clients and sizes.min() >= 2
-    assert sizes.sum() == offsets[-1] == item.examples and offsets[0] == 0
-    assert np.array_equal(np.diff(offsets), sizes)
-    assert (sizes.max() > 2 * sizes.mean()) == (item.spread > 0)
 
 
 @every_item
@@ -138,33 +127,6 @@ def test_ratios_are_those_of_the_medians_of_the_best():
     assert said == ["yes", "no", "no", "no"]
 
 
-def test_the_official_code_is_scaled_by_the_plain_loop():
-    # Where the plain loop is half as fast as there, the official code would be, too: 232.5.
-    found = {"ours/loop": runs(930), "plain": runs(1510)}
-    [(what, value, goal)] = page.ratios(ITEMS["W4a"], found, 2)
-    assert value == pytest.approx(930 / 232.5) and goal == 3  # rounding of three operations
-    assert page.met(what, value, goal) == "yes"
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "told"),
-    [
-        *(("--cores", value, "must be numbers from 1 to") for value in ("0", "1,two", "100000")),
-        ("--items", "W9", "no 'W9'; there are W1a, W1b"),
-    ],
-)
-def test_an_option_that_makes_no_sense_is_refused(option, value, told, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["benchmarks", option, value])
-    with pytest.raises(SystemExit):
-        bench.arguments()
-    assert told in capsys.readouterr().err
-
-
-def test_a_goal_without_its_measurement_is_not_judged():
-    [(what, value, goal)] = page.ratios(ITEMS["W2b"], {"ours/loop": runs(5)}, 2)
-    assert value is None and page.met(what, value, goal) == "not measured"
-
-
 def test_the_page_shows_medians_spread_and_reasons():
     found = {"ours/loop": runs(1500, 1000, 1200), "flwr": [{"error": "no such thing"}]}
     entry = {"conditions": {"date": "2026-01-02", "seconds": 5, "cores": 2}, "runs": found}
@@ -211,20 +173,3 @@ def test_the_readme_has_the_goals_of_the_result_files():
     text = (ROOT / "benchmarks/README.md").read_text()
     assert page.renewed(text, known) == text
     assert "| W2c | rate / best peer | 1.3 | **1.59** (pfl/threads) |" in text
-
-
-def test_a_goal_is_beside_the_same_of_another_machine():
-    other = (
-        {"ours/loop": runs(3), "fedjax": runs(2)},
-        {"ours/loop": runs(30), "pfl/threads": runs(2)},
-    )
-    files = zip(page.SIDE_BY_SIDE, other, strict=True)
-    lines = page.side_by_side({name: {"items": {"W2a": {"1": {"runs": x}}}} for name, x in files})
-    assert "| W2a | rate / best peer | 1.7 | 1.50 (fedjax) | **15.00** (pfl/threads) |" in lines
-    assert "| W2b | rate / best peer | 8 | - | - |" in lines
-
-
-def test_the_readme_names_every_item_and_part():
-    text = (ROOT / "benchmarks/README.md").read_text()
-    assert [name for name in ITEMS if name not in text] == []
-    assert [part for part in micro.PARTS if f"| {part} |" not in text] == []

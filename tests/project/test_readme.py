@@ -1,11 +1,8 @@
 """The worked examples of the documents are executed: a complete method, and a paper on own data."""
 
-import ast
-import dataclasses
 import json
 import re
 
-import dry_runs
 import numpy as np
 import pytest
 import torch
@@ -15,7 +12,6 @@ from support import sgd, toy_federation
 
 import fedlib
 from fedlib import methods
-from fedlib.papers.pfedmm import scales, settings
 from fedlib.workflow.provenance import ROOT
 
 
@@ -39,20 +35,6 @@ def test_the_example_method_is_simulated_without_a_file_of_its_own(fedper):
     one, other = (result.client_model(client).network.state_dict() for client in (0, 1))
     assert torch.equal(one["0.weight"], other["0.weight"])
     assert not torch.equal(one["2.weight"], other["2.weight"])
-
-
-def test_a_method_of_ones_own_gets_no_note_on_the_authors_code():
-    # The line of CONTRIBUTING.md, put into the list that it names.
-    line = re.search(r'`"fedper": (\(.*?\)),`', (ROOT / "CONTRIBUTING.md").read_text())
-    assert ast.literal_eval(line.group(1)) == ("FedPer", "fedper")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(settings.METHODS, "fedper", ast.literal_eval(line.group(1)))
-        digits = scales.demo()[2][0]
-        rates = {**digits.rates, "fedper": 0.1}
-        [run] = dataclasses.replace(digits, labels=("fedper",), rates=rates).runs()
-        authors = digits.run("apfl")
-    assert (run.title, run.method, run.notes) == ("FedPer", "fedper", ())
-    assert any("pFedMM's official code" in note for note in authors.notes)
 
 
 ONCE = ["--cores", "1", "--config", "papers=[shapes]", "methods=[mine/fedper.py]"]
@@ -104,22 +86,3 @@ def test_clients_are_cut_again_when_a_picture_changes(shapes, tmp_path):
     Image.new("L", (16, 16), 255).save(picture)
     code, told = workflow.dry_run(folder, ONCE)
     assert code == 0 and "rule download:" in told and "rule partition:" in told
-
-
-@pytest.mark.slow
-def test_an_edit_of_ones_own_method_repeats_its_runs_and_no_other(shapes, tmp_path):
-    folder = workflow.clone(shapes, tmp_path)
-
-    def trained():
-        code, told = workflow.dry_run(folder, ONCE)
-        assert code == 0, told
-        jobs = [job.wildcards for job in dry_runs.parse(told) if job.rule == "train"]
-        return sorted(f"{job['label']}/{job['seed']}" for job in jobs)
-
-    file = folder / "mine/fedper.py"
-    file.write_text(file.read_text().replace('"""FedPer:', '"""FedPer, reworded:'))
-    assert trained() == []  # it means the same
-    file.write_text(
-        file.read_text().replace("return State(body, tree", "return State(dict(body), tree")
-    )
-    assert trained() == ["own-fedper/0"]

@@ -1,9 +1,8 @@
 """The packages of fedlib: what may import what, and how much there may be of it."""
 
 import ast
-import io
 import re
-import tokenize
+from functools import cache
 
 import networkx as nx
 import pytest
@@ -91,6 +90,7 @@ def test_a_module_imports_what_its_room_may(module):
     assert not [other for other in sorted(imported(module)) if not allowed(module, other)]
 
 
+@cache
 def nodes(module):
     """The syntax of a module."""
     path = ROOT.joinpath(*module.split("."))
@@ -163,17 +163,13 @@ def test_a_method_knows_nothing_of_devices(module):
 
 # Lines of code, without comments and docstrings. One in, one out: what is added takes the place of
 # something. Lower a number when lines have gone; 30,300 and 24,500 are the aim.
-BUDGETS = {("fedlib", "scripts"): 34_000, ("tests",): 29_800}
-LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
+BUDGETS = {("fedlib", "scripts"): 34_000, ("tests",): 28_600}
 
 
 def code_lines(text):
     """How many lines have code -> int"""
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    lines = set()
-    for token in tokens:
-        if token.type not in LAYOUT | {tokenize.ENDMARKER}:
-            lines.update(range(token.start[0], token.end[0] + 1))
+    numbered = enumerate(text.splitlines(), 1)
+    lines = {i for i, line in numbered if line.strip() and not line.lstrip().startswith("#")}
     for node in ast.walk(ast.parse(text)):
         kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
         if isinstance(node, kinds) and ast.get_docstring(node) is not None:
