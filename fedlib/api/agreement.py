@@ -172,7 +172,7 @@ def _few(federation: Federation) -> Federation:
         np.resize(seen[most], 2), SIZES, strict=True)])  # fmt: skip
     none = Split.from_lists([[], []])
     own = np.split(np.arange(len(rows)), [SIZES[0]])
-    several = {"side": None, "cluster": None, "truth": None}
+    several = {"side": None, "cluster": None, "truth": None, "client_name": None}
     splits = {"train": Split.from_lists(own), "val": none, "test": none}
     who = {"group": np.zeros(2, np.uint8), "client_id": np.arange(2)}
     return replace(

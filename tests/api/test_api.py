@@ -347,7 +347,8 @@ def test_clients_and_classes_keep_the_names_that_a_user_gave():
     clients = fedlib.partition(X, [f"digit {y}" for y in Y], "natural", client=who)
     names = ["clinic 1", "clinic 2", "clinic 3"]
     assert clients.clients == names and clients.class_name[7] == "digit 7"
-    result = quiet(clients, BUILD, local=fedlib.SGD(lr=0.1), rounds=1)
+    own = torch.nn.Linear(64, 10)  # of a user's, which is tried on two of the clients first
+    result = quiet(clients, own, local=fedlib.SGD(lr=0.1), rounds=1)
     accuracy = result.accuracy()
     assert accuracy.columns.tolist() == names
     found = result.evaluate().query("split == 'test'")
