@@ -1,5 +1,6 @@
 """Hyper-parameters that mean nothing, and solvers and models that fit no method, are refused."""
 
+import pydoc
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -48,6 +49,14 @@ def test_hyper_parameters_that_mean_nothing_are_refused(name):
     for base in type(method).__mro__:  # and what its bases declare it declares
         assert vars(base).get("choices", {}).keys() <= method.choices.keys()
         assert vars(base).get("ranges", {}).keys() <= method.ranges.keys()
+
+
+@every_method
+def test_the_help_of_a_method_has_all_its_settings(name):
+    kind = type(make(name))
+    told = pydoc.render_doc(kind, renderer=pydoc.plaintext)
+    assert all(f"* {field.name}: " in told for field in fields(kind) if field.name != "task")
+    assert all(f", {limits}" in told for limits in kind.ranges.values())
 
 
 def flat(channels):
