@@ -1,8 +1,10 @@
 """The site of the documents, which `make docs` builds."""
 
 import importlib.util
+import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 
@@ -18,6 +20,15 @@ def test_every_document_is_in_the_navigation():
     files = [file.relative_to(ROOT) for pattern in PAGES for file in ROOT.glob(pattern)]
     pages = {file.with_suffix("").as_posix() for file in files} - {"README"}  # the front page
     assert sorted(re.findall(r"^[\w/-]+$", navigation, re.MULTILINE)) == sorted(pages)
+
+
+def test_the_notebook_is_the_tutorial_whose_code_a_test_runs():
+    made = runpy.run_path(ROOT / "docs/site/notebook.py")["notebook"]
+    text = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
+    kept = json.loads((ROOT / "docs/tutorial.ipynb").read_text(encoding="utf-8"))
+    assert kept == made(text), "python docs/site/notebook.py writes it again"
+    code = ["".join(x["source"]) for x in kept["cells"] if x["cell_type"] == "code"]
+    assert code == [x.strip("\n") for x in re.findall(r"```python\n(.*?)```", text, re.DOTALL)]
 
 
 @pytest.mark.slow
