@@ -82,6 +82,29 @@ def test_the_paths_of_images_have_their_clients(folder, clients, place):
         read(folder, clients="suffix")
 
 
+@pytest.mark.parametrize("part", ["", "train/"])
+def test_a_table_beside_images_has_their_clients(folder, part):
+    rows = [(f"{part}ant/1.png", "bob"), (f"{part}cat/1.png", "ann"), (f"{part}cat/2.png", "bob")]
+    rows += [("test/ant/1.png", "ann"), ("test/cat/1.png", "ann")] if part else []
+    for number, (name, _) in enumerate(rows):
+        image(folder / name, number)
+    table(folder / "clients.csv", ["image", "client"], *rows)
+    made = read(folder, test_every=2, clients="clients.csv")
+    who = {number: client for number, (_, client) in enumerate(rows)}
+    assert made.owner_name[made.owner].tolist() == [who[n] for n in made.x[:, 0, 0, 0].tolist()]
+    with pytest.raises(DataError, match="has .*clients.csv"):  # and nobody said what it is
+        read(folder)
+    image(folder / f"{part}ant/3.png", 9)
+    with pytest.raises(DataError, match="ant/3.png has no line in clients.csv"):
+        read(folder, clients="clients.csv")
+    for wrong in (("ant/4.png", "bob"), rows[0], (f"{part}ant/3.png", ""), ("", "")):
+        table(folder / "clients.csv", ["image", "client"], *rows, wrong)
+        with pytest.raises(
+            DataError, match=f"clients.csv, line {len(rows) + 2} must have an image"
+        ):
+            read(folder, clients="clients.csv")
+
+
 def test_a_table_has_its_clients_in_a_column(folder):
     table(folder / "a.csv", ["size", "label"], [1, 0], [2, 1])
     with pytest.raises(DataError, match="no folder of images"):

@@ -8,7 +8,7 @@ import csv
 import math
 import re
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +18,8 @@ from fedlib.data.archives import BROKEN
 from fedlib.data.raw import local_files
 from fedlib.errors import DataError
 
-CLIENTS = ("folder", "prefix")  # places of a client in the path of an image
+LIST = "clients.csv"
+CLIENTS = ("folder", "prefix", LIST)  # places of an image's client: in its path, or in a file
 IMAGES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 # Texts that stand for a missing value, as for pandas.
 MISSING = ("", "#N/A", "-NaN", "-nan", "<NA>", "N/A", "NA", "NULL", "NaN", "NaT", "None", "n/a")
@@ -45,11 +46,15 @@ class Content(NamedTuple):
     tokens: bool = False
 
 
-def load(path: Path, clients: str | None = None) -> Content:
+Clients = str | Mapping[Path, str] | None
+
+
+def load(path: Path, clients: Clients = None) -> Content:
     """The content of a file, read by its ending, or of a folder of images.
 
     Args:
-      clients: place of the client in the path of an image, one of `CLIENTS`; None for no clients.
+      clients: place of the client in the path of an image, "folder" or "prefix"; or the client of
+        each path, see `listed`; None for no clients.
 
     Raises:
       DataError: if it cannot be read or is invalid.
@@ -58,15 +63,39 @@ def load(path: Path, clients: str | None = None) -> Content:
     if path.is_dir():
         return _images(path, clients)
     if clients is not None:
-        raise DataError(f"{path} is no folder of images, whose paths have clients: {clients!r}")
+        raise DataError(f"{path} is no folder of images, which alone take clients from elsewhere")
     if path.suffix.lower() not in readers:
         raise DataError(f"{path} is none of {', '.join(readers)}, and no folder of images")
     return checked(readers[path.suffix.lower()](path))
 
 
-def _images(folder: Path, clients: str | None) -> Content:
+def listed(file: Path) -> dict[Path, str]:
+    """The client of each image, from a CSV file with the columns image and client.
+
+    Raises:
+      DataError: for another file, an image that is not there or has two clients, or no client.
+    """
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as lines:
+            rows = [*csv.DictReader(lines)]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{file} is not a CSV file in UTF-8: {error}") from None
+    found: dict[Path, str] = {}
+    for number, row in enumerate(rows, 2):
+        name, client = row.get("image") or "", row.get("client") or ""
+        image = file.parent / name
+        if client.strip() in MISSING or image in found or not image.is_file():
+            raise DataError(
+                f"{file}, line {number} must have an image that is there, once, in the column "
+                f"image, and its client in the column client; got {name!r} and {client!r}"
+            )
+        found[image] = client.strip()
+    return found
+
+
+def _images(folder: Path, clients: Clients) -> Content:
     """Images in order of their paths; a label is the name of the first folder in the path."""
-    names = local_files(folder)
+    names = [x for x in local_files(folder) if x != LIST or not isinstance(clients, Mapping)]
     for name in names:
         if "/" not in name or not name.lower().endswith(IMAGES):
             raise DataError(
@@ -94,12 +123,16 @@ def _images(folder: Path, clients: str | None) -> Content:
     )
 
 
-def _client(folder: Path, name: str, clients: str) -> str:
-    """The client in the path of an image: cats/ann/7.png or cats/ann_7.png
+def _client(folder: Path, name: str, clients: str | Mapping[Path, str]) -> str:
+    """The client in the path of an image, cats/ann/7.png or cats/ann_7.png, or of that path.
 
     Raises:
-      DataError: if the path has none.
+      DataError: if there is none.
     """
+    if isinstance(clients, Mapping):
+        if folder / name not in clients:
+            raise DataError(f"{folder / name} has no line in {LIST}")
+        return clients[folder / name]
     _, *between, file = name.split("/")
     found = "/".join(between) if clients == "folder" else re.match(r"([^_]+)_", file)
     if not found:

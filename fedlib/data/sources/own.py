@@ -7,11 +7,11 @@ The folder `source` has one of these, or two of them named train and test:
             others are numbers, or one is called `text`
   *.npz     with arrays `x` [M, F], [M, H, W] or [M, C, H, W], or `tokens` [M, T], and `y` [M]
 
-All may have a `client` for each example; of images it is in their paths, see `clients`. Labels are
-integers from 0, or words, which are numbered in sorted order; the labels of images are the names of
-their folders. Clients and classes keep their names. A value that is missing is refused. Texts
-become tokens by tokenizer.json beside the files, as Hugging Face's `tokenizers` write it, or by
-their own words. Without a test part, every `test_every`-th example of a client, or of a class if
+All may have a `client` for each example; of images it is in paths or a file, see `clients`. Labels
+are integers from 0, or words, which are numbered in sorted order; the labels of images are the
+names of their folders. Clients and classes keep their names. A value that is missing is refused.
+Texts become tokens by tokenizer.json beside the files, as Hugging Face's `tokenizers` write it, or
+by their own words. Without a test part, every `test_every`-th example of a client, or of a class if
 there are no clients, is a test example.
 """
 
@@ -76,7 +76,8 @@ def read(
       vocabulary: most words, without a tokenizer.json; None for 10,000, see
         `fedlib.data.own_texts`.
       clients: of folders of images: "folder" takes the client from cats/ann/7.png, "prefix" from
-        cats/ann_7.png; None for no clients.
+        cats/ann_7.png, "clients.csv" from this file beside the folders, with the columns image
+        (cats/7.png) and client; None for no clients.
 
     Raises:
       ConfigError: for an invalid parameter.
@@ -149,14 +150,17 @@ def _contents(folder: Path, clients: str | None) -> list[Content]:
     if not local_files(folder):
         raise DataError(f"{folder} has no files; put there {IN_PLACE}")
     entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-    entries = [path for path in entries if path.name != TOKENISER]
+    by_list = clients == _own_files.LIST
+    others = (TOKENISER, _own_files.LIST) if by_list else (TOKENISER,)
+    entries = [path for path in entries if path.name not in others]
+    who = _own_files.listed(folder / _own_files.LIST) if by_list else clients
     of_parts = {path.stem: path for path in entries if path.stem in PARTS}
     if len(entries) == 2 and set(of_parts) == set(PARTS):
-        return [_own_files.load(of_parts[name], clients) for name in PARTS]
+        return [_own_files.load(of_parts[name], who) for name in PARTS]
     if all(path.is_dir() for path in entries) and not of_parts:
-        return [_own_files.load(folder, clients)]
+        return [_own_files.load(folder, who)]
     if len(entries) == 1 and entries[0].is_file():
-        return [_own_files.load(entries[0], clients)]
+        return [_own_files.load(entries[0], who)]
     names = ", ".join(path.name for path in entries[:5]) + (", ..." if len(entries) > 5 else "")
     raise DataError(f"{folder} has {names}; it must have {IN_PLACE}")
 
