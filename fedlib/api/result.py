@@ -240,13 +240,15 @@ class Result(Accuracies):
         folder = Path(folder)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise ConfigError(f"{folder} is there and not empty; give a new folder")
-        inputs = self.simulation.federation.x[:2]
+        inputs = torch.from_numpy(self.simulation.federation.x[:2])
+        # Tokens have 64 bits, as tokenisers give them, whatever the federation keeps.
+        inputs = inputs.long() if self.simulation.federation.tokens is not None else inputs
         wanted = self._clients if clients is None else clients
         models = {client: self.client_model(client) for client in wanted}
         with folder_instead(folder) as made:
             predictors = []
             for number, (client, model) in enumerate(models.items()):
-                _export(model, torch.from_numpy(inputs), made / f"{number}.pt2", client)
+                _export(model, inputs, made / f"{number}.pt2", client)
                 predictors.append([client, [f"{number}.pt2", digest(made / f"{number}.pt2")]])
             kept = {"called": self.called, "title": self.title, "predictors": predictors}
             provenance = {**self.history.provenance, **kept}

@@ -6,8 +6,10 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from reference import fedavg
 from sklearn.datasets import load_digits
 from torch import nn
+from torchvision import models
 
 import fedlib
 
@@ -109,3 +111,86 @@ def test_frozen_layers_keep_their_values_where_others_are_drawn():
 def test_a_start_that_cannot_be_is_refused(changes, message):
     with pytest.raises(fedlib.errors.ConfigError, match=message):
         simulate(**{"model": network()} | changes)
+
+
+# -- models of other people, beside a plain loop ------------------------------------------------
+
+
+class TinyBert(nn.Module):
+    """An encoder of texts as BERT: a mask for padding, and the first token's state for the head."""
+
+    def __init__(self, words, length, width=8):
+        super().__init__()
+        self.words = nn.Embedding(words, width, padding_idx=0)
+        self.places = nn.Embedding(length, width)
+        self.attention = nn.MultiheadAttention(width, 2, batch_first=True)
+        self.norm, self.pooler = nn.LayerNorm(width), nn.Linear(width, width)
+        self.classifier = nn.Linear(width, 2)
+
+    def forward(self, tokens):
+        mask = tokens == 0
+        mask = mask & ~mask.all(1, keepdim=True)
+        hidden = self.words(tokens) + self.places(torch.arange(tokens.shape[1]))
+        seen, _ = self.attention(hidden, hidden, hidden, key_padding_mask=mask, need_weights=False)
+        return self.classifier(self.pooler(self.norm(hidden + seen)[:, 0]).tanh())
+
+
+def as_by_hand(federation, build, solver, rounds):
+    """A client's network after FedAvg, which is that of a plain loop with torch.optim."""
+    result = fedlib.simulate(federation, build, local=solver, rounds=rounds, progress=None)
+    expected = fedavg(build, federation, solver, rounds)
+    found = result.client_model(federation.clients[0]).network.state_dict()
+    for name, value in expected.state_dict().items():
+        if value.is_floating_point():  # float32, a few dozen steps
+            torch.testing.assert_close(found[name], value, rtol=1e-3, atol=1e-5, msg=name)
+    return result
+
+
+def test_a_small_bert_learns_texts_of_clients_and_goes_home(tmp_path):
+    texts = ["a good day", "so bad", "good", "a bad day it was", "very good it was", "bad"] * 20
+    labels = ["up" if "good" in text else "down" for text in texts]
+    who = np.array(["ann", "bob", "cy"])[np.arange(len(texts)) // 2 % 3]
+    clients = fedlib.partition(texts, labels, "natural", client=who, length=5)
+    words = int(clients.x.max()) + 1
+    net = as_by_hand(
+        clients, lambda: seeded(lambda: TinyBert(words, 5)), fedlib.SGD(lr=0.3, batch_size=8), 4
+    )
+    assert net.pooled_accuracy().iloc[-1] > 0.9
+    more = {"num_experts": 2, "local": fedlib.AdamW(lr=0.01, batch_size=8), "rounds": 2}
+    model = seeded(lambda: TinyBert(words, 5))  # as if it were pretrained
+    result = fedlib.simulate(clients, model, "pfedmm", start="given", progress=None, **more)
+    result.save(tmp_path / "kept", clients=["bob"])
+    kept = fedlib.load(tmp_path / "kept").client_model("bob")
+    tokens = torch.from_numpy(clients.x[:4]).long()
+    torch.testing.assert_close(kept(tokens), result.client_model("bob")(tokens))
+
+
+@pytest.mark.slow
+def test_the_head_of_a_frozen_resnet18_learns_alone():
+    def build():  # random weights stand for pretrained ones
+        made = seeded(models.resnet18).requires_grad_(False)
+        made.fc = seeded(lambda: nn.Linear(512, 2))
+        return made
+
+    x = np.random.default_rng(0).normal(size=(24, 3, 32, 32)).astype(np.float32)
+    y = np.arange(24) % 2
+    x[y == 1] += 1
+    pairs = [(x[:8], y[:8]), (x[8:16], y[8:16])], [(x[16:20], y[16:20]), (x[20:], y[20:])]
+    federation = fedlib.Federation.from_arrays(*pairs)
+    solver = fedlib.SGD(lr=0.01, batch_size=4)
+    result = as_by_hand(federation, build, solver, 2)
+    given = fedlib.simulate(
+        federation, build(), local=solver, rounds=2, start="given", progress=None
+    )
+    assert equal(states(given), states(result))
+    start, found = build().state_dict(), states(given)
+    learned = {name for name, value in found.items() if not torch.equal(value, start[name])}
+    assert {name for name in learned if "running" not in name} == {"fc.weight", "fc.bias"}
+    # Two clients send the head, and the running statistics of 20 layers with 4,800 channels.
+    assert given.history.bytes_up.tolist() == [0, *(8 * r * (2 * 513 + 2 * 4800) for r in (1, 2))]
+
+
+def seeded(build):
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        return build()
