@@ -101,16 +101,9 @@ def test_frozen_layers_keep_their_values_where_others_are_drawn():
     assert not torch.equal(found["3.weight"], model[3].weight)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"start": "gven"}, "start must be one of drawn, given"),
-        ({"model": network().requires_grad_(False)}, "frozen, so there is nothing to train"),
-    ],
-)
-def test_a_start_that_cannot_be_is_refused(changes, message):
-    with pytest.raises(fedlib.errors.ConfigError, match=message):
-        simulate(**{"model": network()} | changes)
+def test_a_start_that_cannot_be_is_refused():
+    with pytest.raises(fedlib.errors.ConfigError, match="start must be one of drawn, given"):
+        simulate(network(), start="gven")
 
 
 # -- models of other people, beside a plain loop ------------------------------------------------
@@ -152,13 +145,11 @@ def test_a_small_bert_learns_texts_of_clients_and_goes_home(tmp_path):
     who = np.array(["ann", "bob", "cy"])[np.arange(len(texts)) // 2 % 3]
     clients = fedlib.partition(texts, labels, "natural", client=who, length=5)
     words = int(clients.x.max()) + 1
-    net = as_by_hand(
-        clients, lambda: seeded(lambda: TinyBert(words, 5)), fedlib.SGD(lr=0.3, batch_size=8), 4
-    )
+    build = lambda: seeded(lambda: TinyBert(words, 5))  # noqa: E731
+    net = as_by_hand(clients, build, fedlib.SGD(lr=0.3, batch_size=8), 4)
     assert net.pooled_accuracy().iloc[-1] > 0.9
     more = {"num_experts": 2, "local": fedlib.AdamW(lr=0.01, batch_size=8), "rounds": 2}
-    model = seeded(lambda: TinyBert(words, 5))  # as if it were pretrained
-    result = fedlib.simulate(clients, model, "pfedmm", start="given", progress=None, **more)
+    result = fedlib.simulate(clients, build(), "pfedmm", start="given", progress=None, **more)
     result.save(tmp_path / "kept", clients=["bob"])
     kept = fedlib.load(tmp_path / "kept").client_model("bob")
     tokens = torch.from_numpy(clients.x[:4]).long()
@@ -179,13 +170,9 @@ def test_the_head_of_a_frozen_resnet18_learns_alone():
     federation = fedlib.Federation.from_arrays(*pairs)
     solver = fedlib.SGD(lr=0.01, batch_size=4)
     result = as_by_hand(federation, build, solver, 2)
-    given = fedlib.simulate(
-        federation, build(), local=solver, rounds=2, start="given", progress=None
-    )
+    more = {"local": solver, "rounds": 2, "start": "given", "progress": None}
+    given = fedlib.simulate(federation, build(), **more)
     assert equal(states(given), states(result))
-    start, found = build().state_dict(), states(given)
-    learned = {name for name, value in found.items() if not torch.equal(value, start[name])}
-    assert {name for name in learned if "running" not in name} == {"fc.weight", "fc.bias"}
     # Two clients send the head, and the running statistics of 20 layers with 4,800 channels.
     assert given.history.bytes_up.tolist() == [0, *(8 * r * (2 * 513 + 2 * 4800) for r in (1, 2))]
 

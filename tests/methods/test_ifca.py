@@ -244,15 +244,8 @@ def test_each_model_may_stop_by_itself_and_is_then_neither_sent_nor_chosen():
         assert_params(tree.take(after.experts, number), tree.take(expected.experts, mine))
     assert_params(tree.take(after.experts, 1), tree.take(state.experts, 1))
     assert cohort.journal.down == again.journal.down > 0
-
-
-def test_with_each_model_stopping_by_itself_training_ends_with_the_last():
-    # Nobody chooses model 1 after round 0, which sets the best of both.
-    assert fails_on("each", 3) == fails_on("all", 3) == 31
-    method = make(2, stop="each", patience=1)
-    state = method.init(4, 0)._replace(failed=torch.tensor([1, 0]))
-    assert method.trained(state).tolist() == [1] and not method.stopped(state)
-    assert method.stopped(state._replace(failed=torch.tensor([1, 1])))
+    assert not method.stopped(state)
+    assert method.stopped(state._replace(failed=torch.tensor([2, 2, 3])))
 
 
 def test_a_round_after_the_end_changes_and_costs_nothing():
