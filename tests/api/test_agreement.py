@@ -199,9 +199,7 @@ def test_a_model_that_the_engine_cannot_train_as_pytorch_does_is_refused(message
     ("name", "executor", "told"),
     [
         ("padding row", "batched", "padding"),
-        ("branch on a number", "batched", "vmap"),
         ("batch normalisation", "batched", ""),
-        ("batch normalisation without statistics", "batched", ""),
     ],
 )
 def test_progress_says_why_a_fast_executor_is_not_taken(name, executor, told):

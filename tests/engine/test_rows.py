@@ -22,15 +22,13 @@ from zoo import zoo
 
 import fedlib.engine.device
 import fedlib.engine.executors
-from fedlib import methods, tree
+from fedlib import tree
 from fedlib.engine.device import placed
 from fedlib.engine.executors import Batched, Loop
 from fedlib.engine.graphs import Graphs
 from fedlib.engine.task import Task
 from fedlib.errors import ConfigError
 from fedlib.run import checkpoint, operations
-from fedlib.run.build import build_method
-from fedlib.run_spec import RunSpec
 from fedlib.tree import Rows
 from fedlib.workflow.plan import Plan
 
@@ -81,14 +79,6 @@ def test_averages_are_of_clients_of_one_kind():
     assert tree.mean(rows, torch.tensor([2.0, 1.0]))["v"].tolist() == [2, 2]  # (2 + 4) / 3
     with pytest.raises(ValueError, match="2 clients have trees of different shapes"):
         tree.mean(Rows([wide, deep]), torch.ones(2))
-
-
-def test_statistics_are_parted_from_the_rest_row_by_row():
-    rows = {"own": Rows([{"a": 1, "mean": 2}, {"mean": 3}])}
-    rest, chosen = tree.partition(rows, lambda name: name == "mean")
-    assert rest == {"own": Rows([{"a": 1}, {}])}
-    assert chosen == {"own": Rows([{"mean": 2}, {"mean": 3}])}
-    assert tree.merge(rest, chosen) == rows
 
 
 # -- training -----------------------------------------------------------------------------
@@ -182,25 +172,6 @@ def test_a_round_does_not_touch_the_rows_of_clients_outside_the_cohort(executor)
     assert len(set(pointers)) == len(pointers)
 
 
-@executors
-def test_only_the_cohorts_rows_are_brought_to_the_device(executor, monkeypatch):
-    method, federation = zoo(), toy_federation(SIZES)
-    state = method.init(6, 0)
-    brought = []
-    real = fedlib.engine.executors.moved
-
-    def counted(values, to):
-        brought.append(sum(x.numel() for x in tree.leaves(values) if isinstance(x, torch.Tensor)))
-        return real(values, to)
-
-    monkeypatch.setattr(fedlib.engine.executors, "moved", counted)
-    method.round(state, cohort_of(method.task, federation, [1, 2], executor=executor))
-    one_of_each = [state.small, *state.private[1:3], *state.memory.buffers[1:3]]
-    trained = sum(tree.numel(x) for x in one_of_each) + tree.numel(state.small)
-    # Besides: two sums and a rate of each client.
-    assert sum(brought) == trained + 2 * (2 + 1)
-
-
 def test_rows_stay_in_host_memory_when_all_clients_take_too_much(monkeypatch):
     moves, rows = [], Rows([wide, deep, wide])  # 9 + 4 + 9 numbers of 4 bytes
     monkeypatch.setattr(fedlib.engine.device, "moved", lambda x, to: moves.append(to) or dict(x))
@@ -267,32 +238,9 @@ def test_the_cost_of_an_example_is_the_mean_over_the_kinds_by_their_examples():
 
 # -- declarations -------------------------------------------------------------------------
 
-MLP = {"in_features": 4, "num_classes": 3}
-WIDE = {"model": "mlp", "params": MLP | {"hidden": 9}}
-DECLARED = RunSpec(
-    method="zoo",
-    model="mlp",
-    model_params=MLP | {"hidden": 3},
-    modules={"large": [WIDE, {"model": "linear", "params": MLP}]},
-    local={"solver": "sgd", "lr": 0.1, "clip_norm": 50},
-    rounds=1,
-    seed=0,
-)
-
-
-def test_a_list_of_modules_is_a_tuple_of_tasks(monkeypatch):
-    monkeypatch.setattr(methods, "load", lambda name: type(zoo()))
-    method = build_method(DECLARED, tiny_task())
-    assert [task.init(0)["head.bias"].shape for task in method.large] == [(3,), (3,)]
-    assert [len(task.init(0)) for task in method.large] == [4, 2]
-    assert all(isinstance(task, Task) and task.dtype == torch.float64 for task in method.large)
-    assert method.local.clip_norm == 50
-    models = DECLARED.roots("train")[2:]  # in the code of a job
-    assert models == ("fedlib.models.mlp", "fedlib.models.linear")
-
 
 def test_a_declared_architecture_that_does_not_exist_is_named(declare):
-    listed = {"large": [WIDE, {"model": "vgg", "params": {}}]}
+    listed = {"large": [{"model": x, "params": {}} for x in ("mlp", "vgg")]}
     run = toy_run(modules=listed)
     declare(toy=toy_paper(federations=("digits",), runs=[run]))
     with pytest.raises(ConfigError, match=r"modules\[large\[1\]\]\.model.*vgg"):

@@ -226,7 +226,7 @@ def test_training_stops_after_ten_failed_checks_and_no_earlier():
     # Checks in rounds 0 (which sets the best of model 0), 10, ..., 100: the tenth failure in a row.
     assert fails_on("all", 10) == 101
     assert fails_on("all", 1) == 11
-    assert fails_on("all", 3, seldom=30) == fails_on("never", 1) == 200
+    assert fails_on("all", 3, 30, rounds=70) == fails_on("never", 1, rounds=70) == 70
 
 
 def test_each_model_may_stop_by_itself_and_is_then_neither_sent_nor_chosen():

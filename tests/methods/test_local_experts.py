@@ -198,6 +198,13 @@ def test_every_client_trains_once_and_alike_in_however_many_rounds(at_once):
         assert all(torch.equal(own[name], value) for name, value in trained.items())
 
 
+def test_an_equal_loss_is_no_better():
+    stopping = {"max_epochs": 9, "check_every": 2, "patience": 2}
+    method = methods.load("local_experts")(task=tiny_task(), local=sgd(lr=0.0), **stopping)
+    fitted = method.train(cohort_of(method.task, toy_federation()))
+    assert fitted.epochs.tolist() == [5] * 3  # checks after epochs 1, 3 and 5, of which two fail
+
+
 def test_who_does_not_train_keeps_the_start():
     federation = toy_federation((7, 12, 6, 10, 9))
     method = make(personal_clients=2, groups=["seen"])

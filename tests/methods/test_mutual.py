@@ -258,6 +258,9 @@ def test_a_message_has_every_shape_of_a_model_and_biases_as_they_are():
     assert_close(recovered(message, params), params, 1e-12)
 
 
+# -- the hold-out -------------------------------------------------------------------------
+
+
 def test_the_energy_rises_linearly_from_the_first_round_to_the_last():
     method = make("fedkd", horizon=4, first_energy=0.95, last_energy=0.98)
     found = [method.energy(number) for number in (0, 1, 2, 3, 9)]
@@ -265,19 +268,6 @@ def test_the_energy_rises_linearly_from_the_first_round_to_the_last():
     assert make("fedkd", horizon=1, first_energy=0.9).energy(0) == 0.9
     defaults = methods.load("fedkd")(task=SMALL, local=SOLVER, horizon=5)
     assert (defaults.energy(0), defaults.energy(4)) == pytest.approx((0.95, 0.98))
-
-
-# -- the hold-out -------------------------------------------------------------------------
-
-
-def test_a_hold_out_is_cut_once_from_the_pool_of_its_cohort():
-    cohort = cohort_of(SMALL, toy_federation(SIZES))
-    rest, held = holdout.apart(cohort, 0.4)
-    assert held.data.x is rest.data.x is cohort.data.x
-    again = holdout.apart(cohort.in_round(5), 0.4)
-    assert [x.data for x in again] == [rest.data, held.data]  # objects
-    other = holdout.apart(replace(cohort, seed=1), 0.4)[1]
-    assert held.data.federation.train.rows.tolist() != other.data.federation.train.rows.tolist()
 
 
 @pytest.mark.parametrize(("size", "held"), [(0, 0), (1, 0), (2, 1), (9, 1), (40, 2), (4000, 200)])

@@ -4,7 +4,6 @@ import pytest
 import torch
 from reference import SOLVER, assert_params, average, mixed, module_of
 from support import (
-    assert_close,
     cohort_of,
     run,
     sgd,
@@ -16,8 +15,6 @@ from torch import nn
 from fedlib import methods, tree
 from fedlib.engine.experts import expert_seed
 from fedlib.engine.task import Task
-from fedlib.methods.pfedmm import together
-from fedlib.run.checkpoint import flatten
 
 ROUNDS, EXPERTS = 3, 3
 SIZES = (7, 12, 6, 10, 9)  # the last client is unseen; no batch of 4 leaves one alone
@@ -53,22 +50,6 @@ def make(task=None, private=True, **params):
 
 def client_norms(state, client):
     return tree.take(state.norms, client)
-
-
-# -- which entries ------------------------------------------------------------------------
-
-
-def test_only_the_norms_of_the_body_are_private():
-    method = make()
-    state = method.init(5, 0)
-    assert state.norms.keys() == BODY_NORMS
-    assert all(rows.shape[0] == 5 for rows in state.norms.values())
-    assert not state.experts["body"].keys() & BODY_NORMS
-    assert "head.1.running_mean" in state.experts["heads"]
-    whole = flatten(make(private=False).init(5, 0).experts)
-    own = flatten(together(state.experts, client_norms(state, 3)))
-    assert own.keys() == whole.keys()
-    assert_close(own, {name: whole[name] for name in own}, 0)
 
 
 # -- by hand ------------------------------------------------------------------------------

@@ -5,12 +5,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from reference import double_sum
 from support import tiny_task
 from torch.func import vmap
 
 from fedlib import tree
 from fedlib.engine.parts import Total
-from fedlib.methods.parts import variational
+from fedlib.methods.parts import divergence, variational
 from fedlib.methods.parts.server_adam import ServerAdam
 
 
@@ -44,6 +45,17 @@ def test_shares_of_labels_are_read_from_marginals():
 
 
 # -- pruning ----------------------------------------------------------------------------------
+
+
+def test_the_divergence_is_a_double_sum_without_the_clients_who_did_not_move_a_tensor():
+    draw = torch.Generator().manual_seed(0)
+    shapes = {"conv": (4, 3, 2, 2), "bias": (4,), "scale": ()}
+    tensors = {n: torch.randn(5, *s, generator=draw).double() for n, s in shapes.items()}
+    weights = torch.rand(5, generator=draw).double()
+    tensors["bias"][2] = 0
+    of_expert = divergence.directions(tree.map(lambda d: d.unsqueeze(1), tensors), weights[:, None])
+    summed = tree.map(lambda x: x.sum(0), of_expert)
+    torch.testing.assert_close(divergence.divergence(summed)[0], double_sum(tensors, weights))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
