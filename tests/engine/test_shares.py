@@ -54,10 +54,3 @@ def test_side_information_is_in_shard_order():
     assert found.shape == (2, 12)
     assert found[0].tolist() == federation.side[federation.train.of(1)].tolist()
     assert found[1].tolist() == federation.side[federation.train.of(2)].tolist() + [0] * 6
-
-
-def test_the_seen_clients_of_any_cohort():
-    federation = toy_federation()
-    seen = cohort_of(TASK, federation, [3]).seen()
-    assert seen.ids.tolist() == seen.host_ids.tolist() == [0, 1, 2]
-    assert seen.num_examples.tolist() == [7, 12, 6]

@@ -75,19 +75,6 @@ def test_tokens_outside_their_vocabulary_are_refused(change, message):
 # -- made-up texts -------------------------------------------------------------------------------
 
 
-def test_made_up_texts_have_the_owners_and_lengths_they_were_asked_for():
-    built = texts(length=10, shortest=3)
-    assert [len(built.ids(g)) for g in ("seen", "unseen", "server", "probe")] == [3, 0, 1, 1]
-    assert built.train.sizes.tolist() == [9, 9, 9, 12, 4]
-    assert built.val.sizes.tolist() == [0, 0, 0, 5, 0]
-    assert built.test.sizes.tolist() == [4, 4, 4, 6, 0]
-    assert built.x.shape == (3 * 13 + 12 + 5 + 6 + 4, 10)
-    lengths = (built.x != 0).sum(1)
-    assert (lengths.min(), lengths.max()) == (3, 10)
-    for text, length in zip(built.x, lengths, strict=True):
-        assert text[:length].all() and not text[length:].any()
-
-
 def test_a_word_of_a_class_is_in_the_texts_of_no_other():
     built = texts(server_train=2000, vocabulary=50, own_words=4, signal=0.3)
     words = built.x - (50 - 5 * 4)  # of class c from 4 c on; common ones are below 0
