@@ -1,8 +1,7 @@
 """Bars of each client's gain in accuracy: one method less the best of the others.
 
 One panel per federation. The best of the others has the highest mean accuracy over clients, and is
-the same for all clients; a client may do better still with another method. If there are too many
-clients for bars, they are sorted and drawn as the steps of a curve.
+the same for all clients; a client may do better still with another method.
 """
 
 import numpy as np
@@ -30,22 +29,15 @@ def draw(given: Inputs) -> Figure:
     shown = exhibits.pick(given.client_rows, at="last", **PRIMARY._asdict())
     shown = shown[shown["count"] > 0]
     figure, grid = canvas.by_federation(exhibit, "", "Difference of accuracies (points)")
-    spreads: dict[str, None] = {}
     for axes, federation in grid:
         mine = exhibits.pick(shown, federation=federation.name)
         other, values = differences(mine, of, federation.name)
         look = style.method_look(_run(exhibit, federation.name, of).method)
-        crowded = values.shape[1] > style.CROWDED
-        (_draw_steps if crowded else _draw_bars)(axes, values, look.color)
-        if not crowded:
-            one = mine[mine["client"].isin(values.columns)].drop_duplicates("client")
-            canvas.name_clients(axes, diagnostics.names(one.sort_values("client")))
-        spreads["band" if crowded else "whisker"] = None
+        _draw_bars(axes, values, look.color)
+        one = mine[mine["client"].isin(values.columns)].drop_duplicates("client")
+        canvas.name_clients(axes, diagnostics.names(one.sort_values("client")))
         title = _run(exhibit, federation.name, other).title
-        axes.set(
-            title=f"{federation.title}\nbest other: {title}",
-            xlabel="Client, sorted by difference" if crowded else "Client",
-        )
+        axes.set(title=f"{federation.title}\nbest other: {title}", xlabel="Client")
         axes.grid(False, axis="x")
         axes.yaxis.set_major_formatter(lambda value, _: canvas.number(100 * value))
     return canvas.finish(
@@ -56,7 +48,7 @@ def draw(given: Inputs) -> Figure:
         "minus that of the best other, which is the method of highest mean "
         "accuracy over clients and seeds.",
         "After the last round.",
-        canvas.spread_text(exhibit, " or ".join(spreads)),
+        canvas.spread_text(exhibit, "whisker"),
     )
 
 
@@ -74,18 +66,6 @@ def _draw_bars(axes: Axes, values: pd.DataFrame, color: str) -> None:
     axes.axhline(0, color=style.GREY, linewidth=0.8)
     axes.use_sticky_edges = False  # else a line at the edge of the panel is cut
     axes.autoscale_view(scalex=False)
-
-
-def _draw_steps(axes: Axes, values: pd.DataFrame, color: str) -> None:
-    """The same in descending order as areas, and a band over the seeds: values [seeds, clients]"""
-    values = values[values.mean().sort_values(ascending=False, kind="stable").index]
-    mean, edges = values.mean().to_numpy(), np.arange(values.shape[1] + 1) + 0.5
-    axes.stairs(np.maximum(mean, 0), edges, fill=True, color=color, linewidth=0)
-    axes.stairs(mean, edges, color=color, linewidth=0.8)
-    if len(values) > 1:
-        band = {"baseline": values.min().to_numpy(), "fill": True, "linewidth": 0}
-        axes.stairs(values.max().to_numpy(), edges, color=style.GREY, alpha=0.35, **band)
-    axes.axhline(0, color=style.GREY, linewidth=0.8)
 
 
 def differences(clients: pd.DataFrame, of: str, federation: str) -> tuple[str, pd.DataFrame]:

@@ -56,7 +56,6 @@ SETTINGS = {
 MANY = 6  # with more runs in a figure, its bands are paler
 CROWD = 8  # with more runs in a figure, only `STANDING` of them are in colour
 STANDING = 5
-CROWDED = 400  # clients in a panel: with more of them, a bar of each is thinner than a pixel
 GREY = "#6E6E6E"
 FRAME = "#D55E00"  # of highlighted cells of a matrix
 VARIANTS = {  # looks of methods with a flag set, which appear beside the plain method
