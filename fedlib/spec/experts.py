@@ -20,6 +20,7 @@ class ClientMatrices(Figure):
 class ClusterUsage(Figure):
     """Number of clients that choose each expert."""
 
+    drawn_by: ClassVar = "ranked"
     question: ClassVar = "Are all clusters used?"
 
 
@@ -34,6 +35,7 @@ class ExpertWeights(Figure):
 class GateWeights(Figure):
     """Mean weights that gates give to experts."""
 
+    drawn_by: ClassVar = "ranked"
     question: ClassVar = "Which experts does the gate trust?"
 
     def views(self, federation: str, label: str) -> Iterator[View]:

@@ -27,6 +27,7 @@ LOW = 1.9  # inches of rows of more panels
 PAD = 0.06  # inches
 BESIDE = 0.3  # widest legend beside the panels, as a share of the figure's width
 MAX_COLUMNS = 3
+NAMED = 12  # clients with a name below a panel
 FOOTER = 160  # most characters in a line of the footer
 SAME = 0.006  # share of an axis: curves that are never further apart hide one another
 SPAN = 0.05  # least length of an axis of accuracies, so that flat curves look flat
@@ -222,9 +223,9 @@ def rounds_axis(axes: Axes) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=True))
 
 
-def name_clients(axes: Axes, names: list[str], first: int = 0, most: int = 12) -> None:
-    """Name up to about `most` of the clients, which stand side by side from `first` on."""
-    every = -(-len(names) // most)
+def name_clients(axes: Axes, names: list[str], first: int = 0) -> None:
+    """Name up to about `NAMED` of the clients, which stand side by side from `first` on."""
+    every = -(-len(names) // NAMED)
     upright = any(len(x) > 3 for x in names[::every])
     places = range(first, first + len(names), every)
     axes.set_xticks(places, short(names[::every]), rotation=90 * upright)
