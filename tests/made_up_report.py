@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from fedlib.report import metrics, pictures, printed
 from fedlib.report.figures import numbers, saving
 from fedlib.report.tables import render
-from fedlib.report.tables.render import Block, Cell, Claim, Column, Sheet
+from fedlib.report.tables.render import Block, Cell, Column, Sheet
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "fedlib/papers/pfedmm/published.csv"
@@ -33,17 +33,16 @@ def criteria() -> Sheet:
         caption="What was expected.",
         blocks=[Block("", heads, rows)],
         notes=["A note of the criteria.", *shared_notes()],
-        numbers=pd.DataFrame({"reached": VERDICTS}),
-        claims=[
-            Claim("Criterion 0", "yes", False, *claimed(paper=[2.5, 1.0], here=[0.5])),
-            Claim("Criterion 1", "no", False, *claimed(here=[1.5])),
-        ],
+        numbers=pd.DataFrame(
+            {
+                "criterion": [row[0].text for row in rows],
+                "published": [row[1].text for row in rows],
+                "value": [row[2].text for row in rows],
+                "reached": VERDICTS,
+            }
+        ),
+        claims=["Criterion 0", "Criterion 1"],
     )
-
-
-def claimed(**numbers: list[float]) -> tuple[dict[str, str], dict[str, list[float]]]:
-    """Numbers of a claim as text, and as they are."""
-    return {who: ", ".join(map(str, x)) for who, x in numbers.items()}, numbers
 
 
 def shared_notes() -> list[str]:

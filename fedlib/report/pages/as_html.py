@@ -62,6 +62,7 @@ def _template():
         "about": _about,
         "block_family": _block_family,
         "downloads": _downloads,
+        "ABSENT": render.ABSENT,
         "AT_ONCE": AT_ONCE,
         "is_ours": lambda paper: (ROOT / f"fedlib/papers/{paper}/README.md").exists(),
         "paper_color": paper_color,

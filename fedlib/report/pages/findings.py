@@ -12,7 +12,7 @@ from fedlib.report.pages.contents import Chapter, Report
 from fedlib.report.pages.origin import Resources
 from fedlib.report.tables.render import percent, points
 
-SHOWN = 3  # claims of a paper in its picture
+SHOWN = 3  # claims of a paper
 SIDE = 100  # of the square of published against reproduced numbers, in its own units
 
 
@@ -25,25 +25,6 @@ class Point:
     color: str
     anchor: str
     text: str
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A criterion about a paper's main claim: its numbers as text, and their positions.
-
-    Attributes:
-      verdict: see `contents.VERDICTS`.
-      zero: position of 0 if the numbers are differences; else None.
-      rows: the paper's and ours: source, text of its numbers, and their positions in [0, 1], the
-        first of the paper's own method.
-      ends: the least and the greatest number of all pictures of a paper, as text.
-    """
-
-    title: str
-    verdict: str
-    zero: float | None
-    rows: tuple[tuple[str, str, tuple[float, ...]], ...]
-    ends: tuple[str, str]
 
 
 def headline(content: Report) -> str:
@@ -111,32 +92,9 @@ def scatter(content: Report) -> Iterator[Point]:
             yield Point(x, SIDE - y, paper_color(chapter.name), row["exhibit"], text)
 
 
-def claims(chapter: Chapter) -> list[Picture]:
-    """The first claims of a paper whose runs are done, all on one scale."""
-    found = [claim for table in chapter.tables for claim in table.sheet.claims][:SHOWN]
-    every = [
-        pair
-        for claim in found
-        for who, values in claim.numbers.items()
-        for pair in zip(values, claim.texts[who].split(", "), strict=False)
-    ]
-    every += [(0.0, "0")] * any(claim.is_difference for claim in found)
-    (low, lowest), (high, highest) = (end(every, default=(0.0, "")) for end in (min, max))
-
-    def placed(value: float) -> float:
-        return (value - low) / ((high - low) or 1.0)
-
-    return [
-        Picture(
-            claim.title,
-            claim.verdict,
-            placed(0.0) if claim.is_difference else None,
-            tuple(
-                (who, claim.texts[who], tuple(map(placed, claim.numbers[who])))
-                for who in ("paper", "here")
-                if who in claim.numbers
-            ),
-            (lowest, highest),
-        )
-        for claim in found
-    ]
+def claims(chapter: Chapter) -> list[dict]:
+    """The first main claims of a paper whose runs are done: rows of its table of criteria."""
+    sheets = [table.sheet for table in chapter.tables if table.sheet.claims]
+    rows = [row for sheet in sheets for row in sheet.numbers.to_dict("records")]
+    named = {title for sheet in sheets for title in sheet.claims}
+    return [row for row in rows if row["criterion"] in named][:SHOWN]

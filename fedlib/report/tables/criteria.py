@@ -20,7 +20,7 @@ from fedlib.report import exhibits, measures, predicates, printed
 from fedlib.report.metrics import TRAFFIC
 from fedlib.report.tables import render
 from fedlib.report.tables.cost import in_bytes
-from fedlib.report.tables.render import ABSENT, Block, Cell, Claim, Column, Sheet
+from fedlib.report.tables.render import ABSENT, Block, Cell, Column, Sheet
 from fedlib.report.tables.sheets import TableInputs
 from fedlib.results import TOTALS
 from fedlib.spec.criteria import Criterion, Number, Published
@@ -66,7 +66,9 @@ def build(given: TableInputs) -> Sheet:
         [_block([row for _, row in judged], is_demo)] if judged else [],
         *_notes([criterion for criterion, _ in judged], numbers, is_demo),
     )
-    return replace(sheet, claims=[row.claim for row in rows if row.claim])
+    pairs = zip(criteria, rows, strict=True)
+    main = [one.title for one, row in pairs if one.main and row.numbers["seeds"]]
+    return replace(sheet, claims=main)
 
 
 def _block(rows: list["_Row"], is_demo: bool) -> Block:
@@ -109,7 +111,7 @@ def _notes(judged: list[Criterion], numbers: pd.DataFrame, is_demo: bool) -> Ite
 
 
 class _Row(NamedTuple):
-    """A criterion in numbers, and as a claim if it was run and is a main one.
+    """A criterion in numbers.
 
     Attributes:
       numbers: its row of the csv, with the values of its terms in the order of "terms".
@@ -118,7 +120,6 @@ class _Row(NamedTuple):
 
     numbers: dict
     texts: dict[str, str]
-    claim: Claim | None
 
 
 class _Numbers:
@@ -199,8 +200,7 @@ def _row(
     texts = {who: _texts(criterion, values[who]) for who in values}
     named = {who: _named(criterion, names, values[who], texts[who]) for who in values}
     if criterion.published:
-        values["paper"] = [published_number(criterion.published, published)]
-        named["paper"] = f"{values['paper'][0]:.4g}"
+        named["paper"] = f"{published_number(criterion.published, published):.4g}"
         texts["paper"] = [named["paper"]]
     numbers = {
         "criterion": criterion.title,
@@ -213,8 +213,7 @@ def _row(
         "margin": np.nan if margin is None else margin,
         "seeds": seeds,
     }
-    claim = _claim(criterion, numbers, values) if run else None
-    return _Row(numbers, named, claim)
+    return _Row(numbers, named)
 
 
 def _named(criterion: Criterion, names: list[str], values: list[float], texts: list[str]) -> str:
@@ -229,19 +228,6 @@ def _named(criterion: Criterion, names: list[str], values: list[float], texts: l
         found += (between if sign else ", ") * bool(found) + (f"{name}: " if name else "") + text
         before = value
     return found or ABSENT
-
-
-def _claim(criterion: Criterion, row: dict, numbers: dict[str, list[float]]) -> Claim | None:
-    """A criterion about the main claim, without lists of numbers in which any is missing."""
-    if not criterion.main:
-        return None
-    return Claim(
-        title=criterion.title,
-        verdict=row["reached"],
-        is_difference=any(len(term) == 2 for term in criterion.terms),
-        texts={"paper": row["published"], "here": row["value"]},
-        numbers={who: found for who, found in numbers.items() if not np.isnan(found).any()},
-    )
 
 
 def _difference(numbers: list[float], unit: str) -> float:

@@ -109,31 +109,13 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Claim:
-    """A criterion about the main claim of a paper, whose runs are done.
-
-    Attributes:
-      verdict: as in `Cell`.
-      is_difference: whether its numbers are differences of two numbers.
-      texts: of its numbers, by source, "paper" or "here".
-      numbers: by the same sources.
-    """
-
-    title: str
-    verdict: str
-    is_difference: bool
-    texts: dict[str, str]
-    numbers: dict[str, list[float]]
-
-
-@dataclass(frozen=True)
 class Sheet:
     """A table: numbers for machines, blocks for people, and texts for both.
 
     Attributes:
       label: path-safe name, which is also the LaTeX label.
       numbers: one value per column, fractions in [0, 1].
-      claims: main claims, in a table of criteria.
+      claims: titles of criteria that are main claims of a paper, whose runs are done.
     """
 
     label: str
@@ -142,7 +124,7 @@ class Sheet:
     blocks: list[Block]
     notes: list[str]
     numbers: pd.DataFrame = field(repr=False)
-    claims: list[Claim] = field(default_factory=list)
+    claims: list[str] = field(default_factory=list)
 
 
 def percent(fraction: float, spread: float = np.nan, decimals: int = 1) -> str:
@@ -173,24 +155,18 @@ def with_spreads(
     return [with_spread(row, spread, text) for row in rows]
 
 
-def with_spread(
-    found: dict,
-    spread: str,
-    text: Callable[[float], str],
-    width: Callable[[float], str] | None = None,
-) -> str:
+def with_spread(found: dict, spread: str, text: Callable[[float], str]) -> str:
     """A mean: of three seeds or more "84.2 ± 0.3", of two "84.2 (83.9 to 84.5)", of one "84.2".
 
     Args:
       found: a row of `fedlib.report.metrics.over_seeds`.
       spread: its column with the number after ±.
       text: formats a number.
-      width: formats the number after ±, if different (without a sign).
     """
     if np.isnan(found["mean"]):
         return ABSENT
     if found["seeds"] >= INTERVAL_SEEDS:
-        return f"{text(found['mean'])} ± {(width or text)(found[spread])}"
+        return f"{text(found['mean'])} ± {text(found[spread])}"
     if found["seeds"] > 1:
         return f"{text(found['mean'])} ({text(found['low'])} to {text(found['high'])})"
     return text(found["mean"])
@@ -255,8 +231,7 @@ def read(csv: str | Path, json: str | Path, spec: str | None = None) -> Sheet:
     if text.pop(DIGEST, None) != hashlib.sha256(numbers).hexdigest():
         raise DataError(f"{csv} is not the one that {json} was written with; {REMEDY}")
     blocks = [_block(block) for block in text.pop("blocks")]
-    claims = [Claim(**claim) for claim in text.pop("claims", ())]
-    return Sheet(**text, blocks=blocks, claims=claims, numbers=pd.read_csv(io.BytesIO(numbers)))
+    return Sheet(**text, blocks=blocks, numbers=pd.read_csv(io.BytesIO(numbers)))
 
 
 def to_csv(sheet: Sheet) -> str:

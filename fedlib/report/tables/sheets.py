@@ -53,11 +53,11 @@ class TableInputs(Inputs):
         )
 
     def blocks(
-        self, numbers: pd.DataFrame, columns: Callable[[pd.DataFrame], Columns], num_keys: int = 1
+        self, numbers: pd.DataFrame, columns: Callable[[pd.DataFrame], Columns]
     ) -> list[Block]:
         """A block for each federation, with the `columns` made of its numbers."""
         return [
-            block(f.title, columns(exhibits.pick(numbers, federation=f.name)), num_keys)
+            block(f.title, columns(exhibits.pick(numbers, federation=f.name)))
             for f in self.exhibit.federations
         ]
 
@@ -120,10 +120,10 @@ def differences(part: pd.DataFrame) -> list[Cell]:
     return texts(map(render.points, part["difference"]))
 
 
-def theirs(part: pd.DataFrame, decimals: int = 2) -> list[Cell]:
+def theirs(part: pd.DataFrame) -> list[Cell]:
     """Published fractions in percent; the highest is bold."""
-    printed = [render.percent(value, decimals=decimals) for value in part["published"]]
-    return render.best_cells(part["published"].tolist(), printed, decimals)
+    printed = [render.percent(value, decimals=2) for value in part["published"]]
+    return render.best_cells(part["published"].tolist(), printed, 2)
 
 
 def beside(
