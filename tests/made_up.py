@@ -94,48 +94,6 @@ def run(label, method, seed, rounds=30, seen=16, unseen=4, shift=0.0) -> dict[st
 MIXTURES = ("fedem", "pfedmm")
 
 
-EXPLORATIONS = {"eps": "ε-greedy", "none": "No exploration"}
-WAYS = {  # accuracies at p = 0.2 and at p = 1 of runs that explore, and what they are without
-    "moe": (0.72, 0.91, -0.08),
-    "default": (0.70, 0.50, +0.04),
-    "ensemble": (0.71, 0.71, -0.06),
-    "finetuned": (0.70, 0.90, -0.01),
-    "local": (0.38, 0.87, 0.0),
-}
-
-
-def explorer(explores: bool, seed: int, p: float, experts=6, rounds=30, clients=24) -> dict:
-    """History and evaluation of a run of Adaptive Expert Models; all clients are seen."""
-    rng = np.random.default_rng([seed, explores, round(100 * p), experts])
-    count, done = rng.integers(40, 100, clients), np.arange(rounds + 1)
-
-    def last_of(way):
-        low, high, without = WAYS[way]
-        mean = low + (high - low) * (p - 0.2) / 0.8 + (0 if explores else without)
-        mean += rng.normal(0, 0.01) - 0.02 * abs(experts - 6) * (way != "local")
-        accuracies = np.clip(mean + rng.normal(0, 0.07, (1, clients)), 0, 1)
-        return np.round(accuracies * count) / count
-
-    final = {View("seen", way, "test"): scores(last_of(way), count) for way in WAYS}
-    view = View("seen", "default", "test")
-    rise = final[view].correct / count * (1 - np.exp(-0.2 * (1 + done)))[:, None]
-    rise[-1] = final[view].correct / count
-    likes = rng.dirichlet(np.full(experts, 3.0 if explores else 0.4))
-    weights = rng.dirichlet(np.full(experts + 1, 2.0), clients)
-    choice = rng.choice(experts, clients, p=likes)
-    weights[:, np.setdiff1d(np.arange(experts), choice)] = np.nan
-    diagnostics = {
-        "choice": choice,
-        "gate_weights": weights / np.nansum(weights, axis=1, keepdims=True),
-    }
-    spec = {"method": "adaptive_experts", "seed": seed}
-    at_end = {"train_loss": np.empty(0), "diagnostics": diagnostics}
-    return {
-        "history": result({view: scores(rise, count)}, done, spec=spec),
-        "evaluation": result(final, done[-1:], spec=spec, **at_end),
-    }
-
-
 def majority(*fractions: float, dataset="cifar10") -> list[dict]:
     """Federations whose clients have this share of their data from two classes."""
     return [
@@ -149,42 +107,6 @@ def majority(*fractions: float, dataset="cifar10") -> list[dict]:
         )
         for p in fractions
     ]
-
-
-def explorers(federations: list[dict], labels=("eps", "none"), seeds=(1, 2), **changes) -> dict:
-    """An exhibit of runs of Adaptive Expert Models; "eps-j3" has three experts, others six."""
-    runs = []
-    for label in labels:
-        exploration, _, number = label.partition("-j")
-        about = {
-            "title": EXPLORATIONS[exploration] + (f", J = {number}" if number else ""),
-            "method": "adaptive_experts",
-            "params": {
-                "num_experts": int(number or 6),
-                "exploration": exploration,
-                "epsilon": 0.33 if exploration == "eps" else 0.0,
-            },
-            "local": {"solver": "sgd", "lr": 0.00586},
-            "model_params": {"conv1": 128, "dropout": 0.8},
-            "modules": {"gate": {"model": "gate_cnn", "params": {"conv1": 12, "hidden": 16}}},
-        }
-        names = [federation["name"] for federation in federations]
-        runs += [{**describe(name, "local"), "label": label, **about} for name in names]
-    about = {"paper": "adaptive_experts", "federations": federations, "runs": runs}
-    return exhibit([], (), seeds, **{**about, **changes})
-
-
-def save_explorers(exhibit: dict, folder) -> None:
-    """The files of every run of an exhibit of `explorers`, under `folder`."""
-    p = {federation["name"]: federation["partition"]["p"] for federation in exhibit["federations"]}
-    for run in exhibit["runs"]:
-        settings = run["params"]["num_experts"], run["rounds"]
-        for seed in exhibit["seeds"]:
-            explores = run["params"]["exploration"] == "eps"
-            results = explorer(explores, seed, p[run["federation"]], *settings)
-            where = folder / run["federation"] / run["label"] / f"seed{seed}"
-            for name, result in results.items():
-                result.save(where / f"{name}.h5")
 
 
 def result(scores: dict, rounds, **changes) -> RunResult:
@@ -255,22 +177,6 @@ def exhibit(labels, names=("emnist", "cifar10"), seeds=(1, 2), **changes) -> dic
         "published": None,
         **changes,
     }
-
-
-def alphas(dataset: str, *values: float) -> list[dict]:
-    """The federations of one family, cut with these Dirichlet concentrations."""
-    family = FEDERATIONS[dataset]
-    about = {"dataset": dataset, "family": family}
-    return [
-        federation(f"{dataset}-alpha{x:g}", f"{family}, alpha = {x:g}", **about, **cut(x))
-        for x in values
-    ]
-
-
-def heterogeneity(labels, federations: list[dict], **changes) -> dict:
-    """An exhibit of those runs on federations such as those of `alphas`."""
-    runs = [describe(federation["name"], label) for label in labels for federation in federations]
-    return exhibit([], (), federations=federations, runs=runs, **changes)
 
 
 def metrics_spec(exhibit: dict, more: dict | None = None) -> dict:

@@ -93,11 +93,6 @@ def test_the_page_asks_for_nothing_and_sees_no_error(ask):
     assert [name for name in ask(f"return {asked}") if not name.startswith("data:")] == []
 
 
-def test_an_error_in_the_page_would_be_noticed(ask):
-    with pytest.raises(AssertionError, match="securitypolicyviolation"):
-        ask("document.body.append(Object.assign(new Image(), { src: 'file:///x.png' }))")
-
-
 def test_clicks_sort_words_up_and_numbers_down_then_the_other_way_then_as_it_was(ask):
     found = ask("""
       return [0, 3].map((k) => {
@@ -214,19 +209,6 @@ def test_a_point_of_a_curve_is_read_off_and_its_numbers_are_saved(ask):
     assert read == ["pFedMM\nRound: 1\nLoss: 1", "a, b\nRound: 2\nLoss: 0", ""]
     assert lines[:2] == ["panel,x_axis,y_axis,series,x,y,value", "EMNIST,Round,Loss,pFedMM,0,0,"]
     assert lines[-1] == 'EMNIST,Round,Loss,"a, b",2,0,' and len(lines) == 7
-
-
-def test_saved_numbers_of_a_percent_axis_are_percent(ask, page):
-    found = ask(
-        """
-      const link = found(".exhibit .save a").find((a) => a.download === "pfedmm-figure-curves.csv");
-      link.addEventListener("click", (event) => event.preventDefault());
-      link.click();
-      return decodeURIComponent(link.href.replace(/^[^,]*,/, "")).split("\\n");
-        """,
-        text=page.replace('"percent": [false, false]', '"percent": [false, true]'),
-    )
-    assert found[3] == "EMNIST,Round,Loss,pFedMM,2,400,"
 
 
 def test_a_curve_that_is_chosen_stands_out_with_its_own_colour_and_dashes(ask):

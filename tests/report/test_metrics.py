@@ -1,9 +1,6 @@
 """Metrics: every expected number is worked out here, by hand or by a plain loop."""
 
-import json
 import math
-import subprocess
-import sys
 from dataclasses import replace
 
 import made_up
@@ -13,8 +10,7 @@ import pytest
 
 from fedlib.errors import DataError
 from fedlib.report import metrics
-from fedlib.results import RunResult, Scores, View
-from fedlib.workflow.provenance import ROOT
+from fedlib.results import OPTIMUM, RunResult, Scores, View
 
 SEEN, UNSEEN = View("seen", "default", "test"), View("unseen", "default", "test")
 
@@ -252,24 +248,9 @@ def test_two_seeds_have_a_range_and_no_interval():
     assert math.isnan(row["ci95"]) and row["std"] == pytest.approx(0.1 / math.sqrt(2))
 
 
-@pytest.mark.slow
-def test_script_writes_the_declared_columns_and_needs_no_torch(tmp_path):
-    exhibit = made_up.exhibit(["local", "pfedmm"])
-    made_up.save_runs(exhibit, tmp_path / "runs")
-    command = [
-        *(sys.executable, ROOT / "scripts/metrics.py", "--runs", tmp_path / "runs"),
-        *("--spec", json.dumps(made_up.metrics_spec(exhibit)), "--parquet", tmp_path / "m.parquet"),
-        *("--csv", tmp_path / "m.csv", "--clients", tmp_path / "c.parquet"),
-    ]
-    subprocess.run(command, check=True)
-    tidy = pd.read_parquet(tmp_path / "m.parquet")
-    assert tuple(tidy.columns) == metrics.COLUMNS
-    as_text = pd.read_csv(tmp_path / "m.csv", keep_default_na=False)
-    pd.testing.assert_frame_equal(tidy, as_text, check_dtype=False)
-    clients = pd.read_parquet(tmp_path / "c.parquet")
-    assert tuple(clients.columns) == (*metrics.CLIENT_COLUMNS, "pi_0", "pi_1", "pi_2")
-    assert clients.loc[clients["label"] == "local", "pi_0"].isna().all()
-    first = [(tmp_path / name).read_bytes() for name in ("m.parquet", "m.csv", "c.parquet")]
-    subprocess.run(command, check=True)
-    again = [(tmp_path / name).read_bytes() for name in ("m.parquet", "m.csv", "c.parquet")]
-    assert first == again
+def test_regret_is_the_optimum_less_the_mean_of_the_clients():
+    scores = replace(made_up.scores([0.5, 0.6], [10, 20]), clients=np.array([1, 2]))
+    optimum = {OPTIMUM: np.array([0.9, 0.8, 0.7])}
+    rows = metrics.run_rows(result({SEEN: scores}, diagnostics=optimum))
+    regret = value(rows, metric="regret", at="last")
+    assert regret == pytest.approx(((0.8 - 0.5) + (0.7 - 0.6)) / 2)

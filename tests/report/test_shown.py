@@ -16,6 +16,7 @@ from fedlib.report.figures import curves
 from fedlib.spec import SCALES
 from fedlib.spec.exhibits import COMMON, KINDS, PRIMARY, declared
 from fedlib.spec.figures import Curves
+from fedlib.spec.worlds import rows_left
 from fedlib.workflow.plan import Plan
 
 SEEN, NEW = ("seen", "default", "test"), ("seen", "new_shard", "val")
@@ -160,3 +161,10 @@ def test_no_paper_scores_training_examples_that_it_does_not_show(scale):
         for view in json.loads(plan.spec("evaluate", **cell._asdict()))["views"]
     }
     assert views and not [view for view in views if view[1][2] not in ("val", "test", "shared")]
+
+
+def test_a_row_of_methods_keeps_the_runs_that_are_left():
+    rows = [{"title": "FedAvg", "labels": ["fedavg"]}, {"title": "Local", "labels": ["local"]}]
+    pick = {"title": "Pick", "labels": ["fedavg", "local"], "pick": True}
+    left = rows_left((*rows, pick), [toy_run(label="fedavg")])
+    assert left == [rows[0], {**pick, "labels": ["fedavg"]}]

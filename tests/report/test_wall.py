@@ -49,7 +49,6 @@ def papers():
 def test_every_published_number_is_there_once_and_what_is_kept_is_beside_it(papers):
     assert {name: len(found) for name, found in papers.items()} == {"fedmix": 23, "pfedmm": 135}
     run = papers["fedmix"][papers["fedmix"]["seeds"] > 0].set_index(["exhibit", "label"])
-    assert len(run) == 6
     known = run.loc["appendix-f-fedavg", "new_shard"]
     assert (known["published"], known["reproduced"]) == (0.969, 0.97)  # as printed
     assert (known["page"], known["hours"]) == ("fedmix/REPORT.md", 0.2)  # it was timed
@@ -57,11 +56,6 @@ def test_every_published_number_is_there_once_and_what_is_kept_is_beside_it(pape
     # FedEM's table has some of these numbers, too, but on its own partition.
     assert {*ours["exhibit"]} == {"main", "curve-end", "curve-waypoints"}
     assert ours["is_split"].all()
-    points = ours[ours["exhibit"] != "main"].set_index(["label", "metric"])
-    at_20 = points.loc["pfedmm", "accuracy_round_20"]
-    assert (at_20["published"], at_20["measured"]) == (0.802, "Round 20")
-    assert (at_20["difference"], at_20["page"]) == (-0.001, "pfedmm/pfedmm/REPORT.md")
-    assert points.loc["gated-experts", "accuracy"]["published"] == 0.774  # of the curve, not 0.828
 
 
 def test_the_kept_wall_is_what_would_be_written_now(papers):
