@@ -71,7 +71,7 @@ def test_a_folder_without_a_pack_is_told_so(tmp_path):
         ({"name": None}, "name of a pack.s table must be .*got None"),
         ({"kind": "../x"}, "no kind .../x.; choose from"),
         ({"params": {"x": 1}}, "the kind accuracy has no field x"),
-        ({"params": None}, "params must be dict, got None"),
+        ({"params": None}, "params must be a dict, got None"),
     ],
 )
 def test_a_pack_of_anybodys_is_drawn_in_its_folder_or_refused_in_a_line(
