@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fedlib import streams
 from fedlib.data import partitions, sources
-from fedlib.data.checks import check_choice, check_seed, checked
+from fedlib.data.checks import check_choice, check_names, check_seed, checked
 from fedlib.data.examples import FEATURES, Examples
 from fedlib.data.partitions import Partition
 from fedlib.errors import ConfigError, DataError
@@ -104,11 +104,7 @@ def _check_params(dataset: str, params: dict) -> None:
     signature = inspect.signature(sources.load(dataset).read)
     known = [name for name in signature.parameters if name not in ("raw", "seed")]
     required = [n for n in known if signature.parameters[n].default is inspect.Parameter.empty]
-    for name in [*params, *required]:
-        if name not in known or name not in params:
-            problem = "has no parameter" if name not in known else "needs the parameter"
-            takes = ", ".join(known) or "none"
-            raise ConfigError(f"data set {dataset} {problem} {name!r}; it takes {takes}")
+    check_names(f"data set {dataset}", params, known, required)
     may_be_0 = getattr(sources.load(dataset), "MAY_BE_0", ())
     for name, value in params.items():
         checked(name, value, signature.parameters[name].annotation, *may_be_0)

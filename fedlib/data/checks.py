@@ -73,6 +73,22 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
         raise ConfigError(f"no {name} {value!r}; choose one of {', '.join(choices)}")
 
 
+def check_names(what: str, given: Iterable[str], known: list[str], needed: list[str]) -> None:
+    """Raises ConfigError for parameters that something does not have, or that are missing."""
+    given = [*given]
+    for name in [*given, *needed]:
+        if name not in known or name not in given:
+            problem = "has no parameter" if name not in known else "needs the parameter"
+            takes = ", ".join(known) or "none"
+            raise ConfigError(f"{what} {problem} {name!r}; it takes {takes}")
+
+
+def check_multiple(name: str, value: int | None, of: int, why: str = "") -> None:
+    """Raises ConfigError unless `value` is a multiple of a number, or None."""
+    if value is not None and value % of:
+        raise ConfigError(f"{name} must be a multiple of {of}{why}, got {value}")
+
+
 def check_seed(seed: int) -> None:
     """Raises ConfigError unless all random generators accept this seed."""
     check_count("seed", seed, least=0, most=2**32 - 1)  # of NumPy's legacy generator

@@ -5,7 +5,8 @@ copy or relabel examples, and decides which client trains, validates and tests o
 `Dealt.federation` packs the result.
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -104,6 +105,21 @@ class Examples(NamedTuple):
         order = chosen[np.argsort(self.owner[chosen], kind="stable")]
         counts = np.bincount(self.owner[chosen], minlength=self.num_owners)
         return np.split(order, np.cumsum(counts)[:-1])
+
+
+def owned(sizes: Sequence[int], *parts: int) -> dict[str, Any]:
+    """The fields `part`, `owner` and `num_owners` of examples that come owner by owner.
+
+    Args:
+      sizes: number of examples in each part of owner 0, then of owner 1, and so on.
+      parts: of each owner, in the order of its examples.
+    """
+    counts = np.reshape(sizes, (-1, len(parts)))
+    return {
+        "part": np.repeat(np.tile(np.array(parts, np.uint8), len(counts)), counts.ravel()),
+        "owner": np.repeat(np.arange(len(counts)), counts.sum(1)),
+        "num_owners": len(counts),
+    }
 
 
 class Dealt(NamedTuple):

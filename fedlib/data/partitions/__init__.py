@@ -10,7 +10,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from fedlib.data.checks import check_choice
+from fedlib.data.checks import check_choice, check_names
 from fedlib.data.examples import Dealt, Examples
 from fedlib.errors import ConfigError
 from fedlib.files import modules
@@ -62,8 +62,5 @@ def parse(declared: dict) -> Partition:
     own_first = sorted(fields(cls), key=lambda field: field.kw_only)
     known = [field.name for field in own_first]
     required = [f.name for f in own_first if f.default is MISSING and f.default_factory is MISSING]
-    for name in [*params, *required]:
-        if name not in known or name not in params:
-            problem = "has no parameter" if name not in known else "needs the parameter"
-            raise ConfigError(f"partition {kind} {problem} {name!r}; it takes {', '.join(known)}")
+    check_names(f"partition {kind}", params, known, required)
     return cls(**params)

@@ -19,6 +19,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedlib import streams
+from fedlib.data.checks import check_multiple
 from fedlib.data.examples import Examples
 from fedlib.data.official import Official, Owners, halves, round_half_up
 from fedlib.errors import ConfigError
@@ -53,8 +54,7 @@ class Majority(Official):
                 f"got {self.num_clients}"
             )
         for name in ("train_examples", "test_examples"):
-            if getattr(self, name) % 2:
-                raise ConfigError(f"{name} must be even, got {getattr(self, name)}")
+            check_multiple(name, getattr(self, name), 2)
 
     def pair(self, client: int) -> tuple[int, int]:
         """The majority classes of a client, which may be equal."""

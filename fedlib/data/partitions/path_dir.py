@@ -8,43 +8,24 @@ Source: L. Yi et al., "pFedMoE: Data-Level Personalization with Mixture of Exper
 Deviation: neither version states the concentration, or the order of draws.
 """
 
-import random
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from fedlib.data.draws import dirichlet, subset
-from fedlib.data.examples import Examples
-from fedlib.data.joined import Joined
-from fedlib.data.partitions.path_line import hand_out, hands
+from fedlib.data.draws import dirichlet
+from fedlib.data.partitions.path_line import PathLine
 
 
 @dataclass(frozen=True)
-class PathDir(Joined):
-    """Each client's classes, and its share of each; for the fractions see `Joined`.
+class PathDir(PathLine):
+    """Each client's classes, as of `PathLine`, and its share of each, perhaps none.
 
     Attributes:
-      num_clients: C.
-      classes_per_client: classes of each client, different ones while any are left; C times this is
-        a multiple of the number of classes.
       alpha: concentration; small is heterogeneous.
     """
 
-    NEEDS: ClassVar[tuple[str, ...]] = ("classes",)
-
-    num_clients: int
-    classes_per_client: int
     alpha: float
 
-    def owners(self, examples: Examples, seed: int) -> list[np.ndarray]:
-        """Rows owned by each client, class by class, perhaps none -> [C] arrays of int64"""
-        dealt = hands(
-            np.random.RandomState(seed),
-            self.num_clients,
-            examples.num_classes,
-            self.classes_per_client,
-            lambda draw, num_owners: dirichlet(draw, self.alpha, num_owners),
-        )
-        chosen = subset(random.Random(seed), len(examples.y), self.fraction, self.num_clients)
-        return hand_out(dealt, examples, np.array(chosen))
+    def shares(self, draw: np.random.RandomState, num_owners: int) -> np.ndarray:
+        """Shares of a class, summing to 1 -> [num_owners]"""
+        return dirichlet(draw, self.alpha, num_owners)

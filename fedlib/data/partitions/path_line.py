@@ -12,7 +12,7 @@ Deviation: a client that would get a class twice draws again, unless it has all 
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -25,8 +25,6 @@ from fedlib.errors import ConfigError
 
 LOW, HIGH = 0.4, 0.6  # shares of a class are uniform draws from this interval, divided by their sum
 
-# Shares of a class, summing to 1, given a generator and the number of its owners.
-Shares = Callable[[np.random.RandomState, int], np.ndarray]
 Hand = list[tuple[int, float]]  # classes of a client, and its share of each
 
 
@@ -46,44 +44,39 @@ class PathLine(Joined):
 
     def owners(self, examples: Examples, seed: int) -> list[np.ndarray]:
         """Rows owned by each client, class by class -> [C] arrays of int64"""
-        draw = np.random.RandomState(seed)
-        dealt = hands(
-            draw, self.num_clients, examples.num_classes, self.classes_per_client, _shares
-        )
+        dealt = self._hands(np.random.RandomState(seed), examples.num_classes)
         chosen = subset(random.Random(seed), len(examples.y), self.fraction, self.num_clients)
         return hand_out(dealt, examples, np.array(chosen))
 
+    def shares(self, draw: np.random.RandomState, num_owners: int) -> np.ndarray:
+        """Shares of a class, summing to 1 -> [num_owners]"""
+        shares = draw.uniform(LOW, HIGH, num_owners)
+        return shares / shares.sum()
 
-def _shares(draw: np.random.RandomState, num_owners: int) -> np.ndarray:
-    shares = draw.uniform(LOW, HIGH, num_owners)
-    return shares / shares.sum()
+    def _hands(self, draw: np.random.RandomState, num_classes: int) -> list[Hand]:
+        """Classes and shares of each client; the last share of a class is taken first -> [C] lists
 
-
-def hands(
-    draw: np.random.RandomState, num_clients: int, num_classes: int, per_client: int, shares: Shares
-) -> list[Hand]:
-    """Classes and shares of each client; the last share of a class is taken first -> [C] lists
-
-    Raises:
-      ConfigError: if the classes cannot have equally many owners.
-    """
-    num_owners, left_over = divmod(num_clients * per_client, num_classes)
-    if left_over or per_client > num_classes:
-        raise ConfigError(
-            f"{num_clients} clients with {per_client} classes each cannot be as many for each of "
-            f"{num_classes} classes; num_clients times classes_per_client must be a multiple"
-        )
-    of_class = [shares(draw, num_owners) for _ in range(num_classes)]
-    missing = np.full(num_classes, num_owners)
-    dealt = []
-    for _ in range(num_clients):
-        held: Hand = []
-        for _ in range(per_client):
-            label = _most_missing(draw, missing, [label for label, _ in held])
-            missing[label] -= 1
-            held.append((label, float(of_class[label][missing[label]])))
-        dealt.append(held)
-    return dealt
+        Raises:
+          ConfigError: if the classes cannot have equally many owners.
+        """
+        num_clients, per_client = self.num_clients, self.classes_per_client
+        num_owners, left_over = divmod(num_clients * per_client, num_classes)
+        if left_over or per_client > num_classes:
+            raise ConfigError(
+                f"{num_clients} clients with {per_client} classes each cannot be as many for each "
+                f"of {num_classes} classes; num_clients times classes_per_client must be a multiple"
+            )
+        of_class = [self.shares(draw, num_owners) for _ in range(num_classes)]
+        missing = np.full(num_classes, num_owners)
+        dealt = []
+        for _ in range(num_clients):
+            held: Hand = []
+            for _ in range(per_client):
+                label = _most_missing(draw, missing, [label for label, _ in held])
+                missing[label] -= 1
+                held.append((label, float(of_class[label][missing[label]])))
+            dealt.append(held)
+        return dealt
 
 
 def _most_missing(draw: np.random.RandomState, missing: np.ndarray, held: list[int]) -> int:

@@ -19,6 +19,7 @@ import numpy as np
 
 from fedlib import streams
 from fedlib.data import official
+from fedlib.data.checks import check_multiple
 from fedlib.data.examples import Dealt, Examples
 from fedlib.data.official import Official, Owners
 from fedlib.errors import ConfigError
@@ -42,11 +43,7 @@ class Permuted(Official):
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
-        if self.num_clients % self.num_clusters:
-            raise ConfigError(
-                f"num_clients must be a multiple of the {self.num_clusters} clusters, "
-                f"got {self.num_clients}"
-            )
+        check_multiple("num_clients", self.num_clients, self.num_clusters, ", the clusters")
 
     def deal(self, examples: Examples, seed: int) -> Dealt:
         """The clients, and the cluster of each."""

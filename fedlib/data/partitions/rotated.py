@@ -18,6 +18,7 @@ import numpy as np
 
 from fedlib import streams
 from fedlib.data import official
+from fedlib.data.checks import check_multiple
 from fedlib.data.examples import Dealt, Examples
 from fedlib.data.official import Official, Owners
 from fedlib.errors import ConfigError
@@ -51,11 +52,7 @@ class Rotated(Official):
                 f"rotations must be different angles out of {', '.join(map(str, ANGLES))}, "
                 f"got {angles}"
             )
-        if self.num_clients % len(angles):
-            raise ConfigError(
-                f"num_clients must be a multiple of the {len(angles)} rotations, "
-                f"got {self.num_clients}"
-            )
+        check_multiple("num_clients", self.num_clients, len(angles), ", the rotations")
 
     def deal(self, examples: Examples, seed: int) -> Dealt:
         """The clients, and the number of each client's angle as its true cluster."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from fedlib import streams
 from fedlib.data import official
+from fedlib.data.checks import check_multiple
 from fedlib.data.examples import Examples
 from fedlib.data.official import Official, Owners
 from fedlib.errors import ConfigError
@@ -44,15 +45,10 @@ class TwoShard(Official):
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""
         super().__post_init__()
-        if self.num_clients * SHARDS % NUM_CLASSES:
-            raise ConfigError(
-                f"num_clients must be a multiple of {NUM_CLASSES // SHARDS}, so that the "
-                f"{NUM_CLASSES} classes have as many shards each, got {self.num_clients}"
-            )
+        of, why = NUM_CLASSES // SHARDS, f", as {NUM_CLASSES} classes have as many shards each"
+        check_multiple("num_clients", self.num_clients, of, why)
         for name in ("train_examples", "test_examples"):
-            size = getattr(self, name)
-            if size is not None and size % SHARDS:
-                raise ConfigError(f"{name} must be even, got {size}")
+            check_multiple(name, getattr(self, name), SHARDS)
 
     def owners(self, parts: Examples, seed: int) -> Owners:
         """Rows of each client.

@@ -19,7 +19,7 @@ import numpy as np
 
 from fedlib.data import downloads
 from fedlib.data.checks import check_choice
-from fedlib.data.examples import TEST, TRAIN, Examples
+from fedlib.data.examples import TEST, TRAIN, Examples, owned
 from fedlib.data.sources import _femnist_leaf, _femnist_nist, _femnist_tff
 
 NUM_CLASSES = 62
@@ -63,7 +63,5 @@ def read(raw: Path, *, source: str = "nist", scaling: str = "standard") -> Examp
         y,
         NUM_CLASSES,
         *SCALINGS[scaling],
-        part=np.repeat(np.tile(np.array([TRAIN, TEST], np.uint8), len(writers)), sizes),
-        owner=np.repeat(np.arange(2 * len(writers)) // 2, sizes),
-        num_owners=len(writers),
+        **owned(sizes, TRAIN, TEST),
     )

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from fedlib.data import downloads
-from fedlib.data.examples import TEST, TRAIN, VAL, Examples
+from fedlib.data.examples import TEST, TRAIN, VAL, Examples, owned
 from fedlib.errors import DataError
 
 VOCABULARY = string.printable
@@ -69,9 +69,7 @@ def read(raw: Path, *, train_fraction: float, val_fraction: float = 0.0) -> Exam
         x,
         y,
         NUM_CLASSES,
-        part=np.repeat(np.tile(np.array([TRAIN, VAL, TEST], np.uint8), len(roles)), sizes),
-        owner=np.repeat(np.arange(3 * len(roles)) // 3, sizes),
-        num_owners=len(roles),
+        **owned(sizes, TRAIN, VAL, TEST),
     )
 
 

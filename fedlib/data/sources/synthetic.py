@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from fedlib.data.draws import dirichlet
-from fedlib.data.examples import TEST, TRAIN, Examples
+from fedlib.data.examples import TEST, TRAIN, Examples, owned
 
 NUM_CLASSES = 2
 HAS = ("classes", "owner", "part")
@@ -61,9 +61,7 @@ def read(
         x,
         y,
         NUM_CLASSES,
-        part=np.repeat(np.tile(np.array([TRAIN, TEST], np.uint8), num_clients), counts),
-        owner=np.repeat(np.arange(2 * num_clients) // 2, counts),
-        num_owners=num_clients,
+        **owned(counts, TRAIN, TEST),
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from fedlib import streams
 from fedlib.data.checks import check_count
-from fedlib.data.examples import Examples
+from fedlib.data.examples import TEST, TRAIN, VAL, Examples, owned
 from fedlib.federation import GROUPS, Tokens
 
 NUM_CLASSES = 5
@@ -72,8 +72,7 @@ def read(
         _texts(draw, y, vocabulary, own_words, (shortest, length), signal),
         y,
         NUM_CLASSES,
-        **_owned([parts for _, parts, _ in owners]),
-        num_owners=len(owners),
+        **owned([size for _, parts, _ in owners for size in parts], TRAIN, VAL, TEST),
         group=np.array([GROUPS.index(group) for *_, group in owners], np.uint8),
         tokens=Tokens(vocabulary, PAD),
     )
@@ -92,15 +91,6 @@ def _owners(
     even = np.full(NUM_CLASSES, 1 / NUM_CLASSES)
     owners = [(p, own, "seen") for p in clients] + [(even, server, "server")]
     return owners + ([(even, (probe, 0, 0), "probe")] if probe else [])
-
-
-def _owned(parts: list[tuple[int, int, int]]) -> dict[str, np.ndarray]:
-    """Owner and part of every example, given each owner's numbers in train, val and test."""
-    counts = np.array(parts)  # [owners, parts]
-    return {
-        "part": np.repeat(np.tile(np.arange(3, dtype=np.uint8), len(counts)), counts.ravel()),
-        "owner": np.repeat(np.arange(len(counts)), counts.sum(1)),
-    }
 
 
 def _texts(

@@ -26,7 +26,7 @@ import numpy as np
 from fedlib import streams
 from fedlib.data.checks import check_choice
 from fedlib.data.draws import dirichlet
-from fedlib.data.examples import TEST, TRAIN, VAL, Examples
+from fedlib.data.examples import TEST, TRAIN, VAL, Examples, owned
 from fedlib.errors import ConfigError
 
 NUM_CLASSES = 2
@@ -86,19 +86,17 @@ def read(
 
     draw = streams.generator(seed, "worlds")
     made = _world(draw, world, num_clients, num_concepts, divergence, alpha, dim)
-    parts = np.repeat([TRAIN, VAL, TEST], [train_examples, val_examples, test_examples])
-    x = np.empty((num_clients, len(parts), dim), np.float32)
-    positive = np.empty((num_clients, len(parts)))
+    sizes = train_examples, val_examples, test_examples
+    x = np.empty((num_clients, sum(sizes), dim), np.float32)
+    positive = np.empty(x.shape[:2])
     for client, shares in enumerate(made.shares):
-        x[client], positive[client] = _client(draw, world, made.concepts, shares, len(parts))
+        x[client], positive[client] = _client(draw, world, made.concepts, shares, sum(sizes))
     y = draw.random(positive.shape) < positive
     return Examples(
         x.reshape(-1, dim),
         y.reshape(-1).astype(np.int64),
         NUM_CLASSES,
-        part=np.tile(parts.astype(np.uint8), num_clients),
-        owner=np.repeat(np.arange(num_clients), len(parts)),
-        num_owners=num_clients,
+        **owned(num_clients * sizes, TRAIN, VAL, TEST),
         cluster=made.shares.argmax(1) if world == "clusters" else None,
         truth=np.stack([1 - positive, positive], -1).reshape(-1, 2).astype(np.float32),
     )
