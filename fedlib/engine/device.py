@@ -3,6 +3,7 @@
 import os
 from copy import copy
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from fedlib import tree
 from fedlib.environment import memory
-from fedlib.federation import SPLITS, Federation, Split
+from fedlib.federation import SPLITS, Federation
 from fedlib.tree import Rows, Tree
 
 DEVICE_SHARE = 0.25  # of the device's memory, for one state that all clients keep between rounds
@@ -67,11 +68,12 @@ class DeviceData:
         offsets = self.federation.split(split).offsets
         return self.rows[split][offsets[client] : offsets[client + 1]]
 
-    def training_on(self, train: Split) -> "DeviceData":
-        """The same data with other training examples."""
+    def changed(self, **fields: Any) -> "DeviceData":
+        """The same data with other fields of the federation, such as the examples of a split."""
         other = copy(self)  # the pool is shared
-        other.federation = replace(self.federation, train=train)
-        other.rows = {**self.rows, "train": upload(train.rows, self.device)}
+        other.federation = replace(self.federation, **fields)
+        splits = {x: upload(fields[x].rows, self.device) for x in SPLITS if x in fields}
+        other.rows = self.rows | splits
         return other
 
 

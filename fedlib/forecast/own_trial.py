@@ -95,8 +95,6 @@ def make_up(like: Any, owners: Sequence[str], counts: Mapping[str, Sequence[int]
 def _few(spec: RunSpec) -> RunSpec:
     """The run with all clients in its round, and small learning rates."""
     course = {k: v for k, v in spec.participation.items() if k not in ("rate", "selection")}
-    if course.get("aggregation") == "gossip":
-        course |= {"edge_probability": 1.0, "mixing": "metropolis"}
     slow = {"local": _slow(spec.local), "params": _slow(spec.params)}
     return replace(spec, **slow, participation={"rate": 1.0, **course})
 

@@ -15,7 +15,6 @@ server's work, also on its own data, and evaluation.
 import logging
 from collections import Counter
 from collections.abc import Callable, Container
-from copy import copy
 from dataclasses import replace
 from functools import cache, partial
 from itertools import islice
@@ -32,7 +31,7 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.executors import Loop
 from fedlib.engine.waves import Work
 from fedlib.errors import DataError
-from fedlib.federation import CLIENTS, GROUPS
+from fedlib.federation import CLIENTS
 from fedlib.results import RunResult
 from fedlib.run.evaluate import EXAMPLES_OF, prepare
 from fedlib.run.simulate import Simulation
@@ -237,22 +236,9 @@ def _formulas() -> dict[Any, Callable]:
 
 
 def _few_clients(simulation: Simulation, clients: np.ndarray) -> Simulation | None:
-    """The same federation, with only the smallest of `clients` that can train as seen clients.
-
-    Clients keep their numbers, so a state of the whole federation fits. In a decentralised run the
-    graph is complete. None if no client can train.
-    """
-    federation = simulation.federation
+    """The run with only the smallest of `clients` that can train; None if no client can."""
     chosen = _smallest(simulation, clients, MEASURED)
-    if not len(chosen):
-        return None
-    group = federation.group.copy()
-    group[federation.ids("seen")] = GROUPS.index("unseen")
-    group[chosen] = GROUPS.index("seen")
-    data = copy(simulation.data)  # shares the tensors on the device
-    data.federation = replace(federation, group=group)
-    graph = {"edge_probability": 1.0, "mixing": "metropolis"}
-    return replace(simulation, data=data, course=replace(simulation.course, **graph))
+    return simulation.only(chosen) if len(chosen) else None
 
 
 def _smallest(simulation: Simulation, clients: np.ndarray, number: int) -> np.ndarray:

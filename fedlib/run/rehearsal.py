@@ -5,20 +5,17 @@ summed, and probabilities that are none would be compared, without a word.
 """
 
 import contextlib
-from copy import copy
 from dataclasses import fields, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from fedlib import draws, tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.device import DeviceData, upload
 from fedlib.engine.executors import Loop
 from fedlib.errors import ConfigError, DivergedError, shown
-from fedlib.federation import GROUPS, SPLITS, Split
+from fedlib.federation import SPLITS, Split
 from fedlib.run import checkpoint, contract, scoring
 from fedlib.run.simulate import Simulation
 
@@ -34,8 +31,11 @@ def check(simulation: Simulation) -> None:
     able = seen[federation.train.sizes[seen] > 0][:CLIENTS]
     if not len(able):
         return  # the run says so
-    course = replace(simulation.course, edge_probability=1.0)  # the graph of a decentralised run
-    few = replace(simulation, data=_few(simulation.data, able), course=course, executor=Loop())
+    first = {
+        name: Split.from_lists([split.of(c)[:EXAMPLES] for c in range(federation.num_clients)])
+        for name, split in ((name, federation.split(name)) for name in SPLITS)
+    }
+    few = replace(simulation.only(able, **first), executor=Loop())
     name = type(few.method).__name__
     instead = "take fedlib.streams.generator(cohort.seed, cohort.round, 'my draw')"
 
@@ -45,28 +45,10 @@ def check(simulation: Simulation) -> None:
 
     # That steps diverge on these few examples says nothing about the run.
     with contextlib.suppress(DivergedError):
-        first, again = once(), once()
-        odd = [entry for entry in first if not _same(first[entry], again[entry])]
+        one, other = once(), once()
+        odd = [entry for entry in one if not _same(one[entry], other[entry])]
         if odd and few.data.device.type == "cpu":  # on a GPU the order of sums may vary
             raise ConfigError(f"{name} gives another {odd[0]} when a round is repeated; {instead}")
-
-
-def _few(data: DeviceData, seen: np.ndarray) -> DeviceData:
-    """The data with the first examples of each client, of whom only these are seen.
-
-    The others stay, so that states have their size.
-    """
-    data, whole = copy(data), data.federation
-    group = whole.group.copy()
-    group[whole.ids("seen")] = GROUPS.index("unseen")
-    group[seen] = GROUPS.index("seen")
-    owned = {
-        name: Split.from_lists([split.of(c)[:EXAMPLES] for c in range(whole.num_clients)])
-        for name, split in ((name, whole.split(name)) for name in SPLITS)
-    }
-    data.federation = replace(whole, group=group, **owned)
-    data.rows = {name: upload(split.rows, data.device) for name, split in owned.items()}
-    return data
 
 
 def _refusing_vectors(cohort: Cohort, name: str) -> Cohort:

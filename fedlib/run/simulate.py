@@ -2,7 +2,7 @@
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import ModuleType
 from typing import Any, ClassVar
@@ -121,6 +121,20 @@ class Simulation:
             aggregation=self.course.aggregation,
             journal=Journal(),
         )
+
+    def only(self, ids: np.ndarray, **changes: Any) -> "Simulation":
+        """The same run with the seen clients `ids` alone, and a complete graph between them.
+
+        Others become unseen: clients keep their numbers, so a state of all of them fits.
+
+        Args:
+          changes: other fields of the federation.
+        """
+        group = self.federation.group.copy()
+        group[self.federation.ids("seen")] = GROUPS.index("unseen")
+        group[ids] = GROUPS.index("seen")
+        course = replace(self.course, edge_probability=1.0, mixing="metropolis")
+        return replace(self, data=self.data.changed(group=group, **changes), course=course)
 
     def everyone(self, group: str, round: int) -> Cohort | None:
         """All clients of a group, or None if it has none."""
