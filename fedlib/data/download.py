@@ -192,8 +192,7 @@ def _receive(url: str, file: RawFile, target: Path, report: Report) -> None:
     try:
         with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
             _check_answer(response, url, file)
-            total = _total(response, file)
-            most = LARGEST if total is None else total
+            total, most = response.raw.length_remaining or file.size, file.size or LARGEST
             began = told = time.monotonic()
             with target.open("wb") as content:
                 # Raw bytes: some servers declare a .gz file as content that is to be unpacked.
@@ -215,23 +214,6 @@ def _receive(url: str, file: RawFile, target: Path, report: Report) -> None:
         raise _Broken(_reason(error)) from None
     except requests.RequestException as error:
         raise _Failed(_reason(error)) from None
-    if total is not None and done < total:
-        raise _Broken(f"connection closed after {done:,} of {total:,} bytes")
-
-
-def _total(response: "requests.Response", file: RawFile) -> int | None:
-    """Bytes of the file by the server or the publisher; _Failed if they disagree."""
-    length = response.headers.get("Content-Length")
-    if length is None:
-        return file.size
-    if not length.isdecimal():
-        raise _Failed(f"sends no number as the length of the file: {length[:80]!r}")
-    total = int(length)
-    if file.size not in (None, total):
-        raise _Failed(f"offers {total:,} bytes, the official file has {file.size:,}")
-    if total > LARGEST:
-        raise _Failed(f"offers {total:,} bytes, more than any file should have")
-    return total
 
 
 def _check_answer(response: "requests.Response", url: str, file: RawFile) -> None:
