@@ -8,14 +8,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib.run_spec import EVALUATED, RunSpec
-from fedlib.workflow.command import described, json_argument, run, run_parser
+from fedlib.workflow.command import json_argument, run, run_parser
 
 
 def arguments() -> argparse.Namespace:
     """The command line."""
-    parser = run_parser(described(__doc__), "evaluate")
-    parser.add_argument("--state", type=Path, required=True, help="final state, .pt")
-    parser.add_argument("--history", type=Path, required=True, help="history of the run, .h5")
+    files = {"state": "final state, .pt", "history": "history of the run, .h5"}
+    parser = run_parser(__doc__, **files, out="output: scores, .h5")
     parser.add_argument(
         "--settled",
         type=Path,
@@ -26,7 +25,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--checkpoints", type=Path, help="folder of the training's checkpoints, to be cleared"
     )
-    parser.add_argument("--out", type=Path, required=True, help="output: scores, .h5")
     return parser.parse_args()
 
 
@@ -37,7 +35,7 @@ def main() -> None:
     from fedlib.workflow import gpu, provenance
 
     roots = spec.roots("evaluate")
-    provenance.check_code(args.code, *roots)
+    code = provenance.check_code(args.code, *roots)
     with gpu.device(args.device, args.gpus) as device:
         from fedlib.run import job
         from fedlib.run.checkpoint import Checkpoints
@@ -51,7 +49,7 @@ def main() -> None:
         result = evaluate_state(
             simulation,
             spec,
-            job.record(args, simulation, device, provenance.code_digest(*roots), args.history),
+            job.record(args, simulation, device, code, args.history),
             state_file=args.state,
             history_file=args.history,
             settled=args.settled,

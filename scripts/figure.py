@@ -21,14 +21,13 @@ def main() -> None:
 
     spec = command.json_argument(args.spec)
     roots = ("scripts/figure.py", f"fedlib.report.figures.{spec['kind']}")
-    provenance.check_code(args.code, *roots)
+    code = provenance.check_code(args.code, *roots)
     published = next(iter(args.published), None)
     given = spec, args.metrics, args.clients, published, args.manifests
     figure = FigureInputs.read(*given).made()
     pictures = [args.pdf, args.png, args.svg]
     saving.save(figure, *pictures)
     read = [args.metrics, args.clients, *args.published, *args.manifests]
-    code = provenance.code_digest(*roots)
     vouch(args.json, pictures, spec, code, read, numbers.of(figure))
     provenance.assert_covered(*roots)
 

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Collect all runs of a paper: raw counts per client -> tidy metrics, and one row per client."""
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -14,23 +13,17 @@ from fedlib.workflow import command, provenance
 
 def main() -> None:
     """Parse the command line, collect, write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", required=True, help="metrics specification, JSON or @path")
-    parser.add_argument(
-        "--runs", type=Path, required=True, help="results/FOLDER/runs/PAPER, the paper's runs"
-    )
-    parser.add_argument("--parquet", type=Path, required=True, help="output: tidy metrics")
-    parser.add_argument("--csv", type=Path, required=True, help="output: the same, as text")
-    parser.add_argument("--clients", type=Path, required=True, help="output: clients, .parquet")
-    parser.add_argument("--code", help="digest of the code this job was planned with")
-    args = parser.parse_args()
+    made = {"parquet": "output: tidy metrics", "csv": "output: the same, as text"}
+    made |= {"clients": "output: clients, .parquet"}
+    runs = "results/FOLDER/runs/PAPER, the paper's runs"
+    args = command.job_parser(__doc__, "metrics", runs=runs, **made).parse_args()
 
-    provenance.check_code(args.code, "scripts/metrics.py")
+    code = provenance.check_code(args.code, "scripts/metrics.py")
     spec = command.json_argument(args.spec)
     tidy, clients = metrics.collect(spec, args.runs)
     made = seals.Made(
         seals.spec_digest(spec),
-        provenance.code_digest("scripts/metrics.py"),
+        code,
         seals.contents(*metrics.result_files(spec, args.runs)),
         seals.contents(),
     )

@@ -1,6 +1,5 @@
 """Cut a data set into the clients that a data spec declares: shards and their manifest."""
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -16,21 +15,17 @@ from fedlib.workflow import command, provenance
 
 def main() -> None:
     """Parse the arguments, build the federation, write it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", required=True, help="data spec (fedlib.spec.Data), JSON or @path")
+    made = {"shards": "HDF5 file to write", "manifest": "JSON file to write"}
+    parser = command.job_parser(__doc__, "federation (fedlib.spec.Data)", **made)
     parser.add_argument("--raw", type=Path, default=Path("data/raw"), help="folder of raw files")
-    parser.add_argument("--shards", type=Path, required=True, help="HDF5 file to write")
-    parser.add_argument("--manifest", type=Path, required=True, help="JSON file to write")
-    parser.add_argument("--code", help="digest of the code this job was planned with")
     args = parser.parse_args()
 
     spec = command.json_argument(args.spec)
     modules = ("scripts/partition.py", *roots(spec))
-    provenance.check_code(args.code, *modules)
+    code = provenance.check_code(args.code, *modules)
     federation = build(spec, args.raw)
     receipt = args.raw / f"{spec['dataset']}.json"  # missing if files were copied by hand
     inputs = seals.contents(*([receipt] if receipt.exists() else []))
-    code = provenance.code_digest(*modules)
     made = seals.Made(seals.spec_digest(spec), code, inputs, seals.contents())
     federation.save(args.shards, args.manifest, made)
     print(summary(federation))

@@ -20,11 +20,11 @@ def main() -> None:
 
     spec = command.json_argument(args.spec)
     roots = ("scripts/table.py", f"fedlib.report.tables.{KINDS['table'][spec['kind']].drawn_by}")
-    provenance.check_code(args.code, *roots)
+    code = provenance.check_code(args.code, *roots)
     published = next(iter(args.published), None)
     sheet = TableInputs.read(spec, args.metrics, args.clients, published).made()
     read = seals.contents(args.metrics, args.clients, *args.published)
-    made = partial(seals.Made, seals.spec_digest(spec), provenance.code_digest(*roots), read)
+    made = partial(seals.Made, seals.spec_digest(spec), code, read)
     render.write(sheet, args.csv, args.md, args.tex, args.json, made)
     provenance.assert_covered(*roots)
 

@@ -14,17 +14,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib.run_spec import RunSpec
-from fedlib.workflow.command import Stop, described, json_argument, run, run_parser, tell
+from fedlib.workflow.command import Stop, json_argument, run, run_parser, tell
 
 
 def arguments() -> argparse.Namespace:
     """The command line."""
-    parser = run_parser(described(__doc__), "train")
-    parser.add_argument("--state", type=Path, required=True, help="output: final state, .pt")
-    parser.add_argument("--history", type=Path, required=True, help="output: evaluations, .h5")
-    parser.add_argument(
-        "--checkpoints", type=Path, required=True, help="folder of this run's checkpoints"
-    )
+    made = {"state": "output: final state, .pt", "history": "output: evaluations, .h5"}
+    parser = run_parser(__doc__, **made, checkpoints="folder of this run's checkpoints")
     parser.add_argument("--choice", type=Path, help="what was chosen for a tuned run, .json")
     parser.add_argument(
         "--checkpoint-every",
@@ -44,7 +40,7 @@ def main() -> None:
     from fedlib.workflow import gpu, provenance
 
     roots = spec.roots("train")
-    provenance.check_code(args.code, *roots)
+    code = provenance.check_code(args.code, *roots)
     with gpu.device(args.device, args.gpus) as device:
         from fedlib.run import job
         from fedlib.run.checkpoint import Checkpoints
@@ -53,7 +49,6 @@ def main() -> None:
 
         ran = job.apply_choice(spec, args.choice)
         simulation = job.simulation(args, ran, device)
-        code = provenance.code_digest(*roots)
         stamp = job.stamp(args, ran, code)
         checkpoints = Checkpoints(args.checkpoints, stamp, every=args.checkpoint_every)
         checkpoints.spent = Usage(checkpoints.used())

@@ -11,17 +11,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib.run_spec import TUNING, RunSpec
-from fedlib.workflow.command import Stop, described, json_argument, run, run_parser, tell
+from fedlib.workflow.command import Stop, json_argument, run, run_parser, tell
 
 
 def arguments() -> argparse.Namespace:
     """The command line."""
-    parser = run_parser(described(__doc__), "tune")
-    parser.add_argument("--trials", type=Path, required=True, help="output: every trial, .json")
-    parser.add_argument("--choice", type=Path, required=True, help="output: the choice, .json")
-    parser.add_argument(
-        "--checkpoints", type=Path, required=True, help="folder of this tuning's checkpoints"
-    )
+    made = {"trials": "output: every trial, .json", "choice": "output: the choice, .json"}
+    parser = run_parser(__doc__, **made, checkpoints="folder of this tuning's checkpoints")
     return parser.parse_args()
 
 
@@ -34,14 +30,14 @@ def main() -> None:
     from fedlib.workflow import gpu, provenance
 
     roots = spec.roots("tune")
-    provenance.check_code(args.code, *roots)
+    code = provenance.check_code(args.code, *roots)
     with gpu.device(args.device, args.gpus) as device:
         from fedlib.run.tune import tune
 
         lock, succeed = args.checkpoints / "lock", args.code is not None
         what = str(args.trials.parent)
         with locks.exclusive(lock, what, succeed=succeed, report=tell), Stop() as stop:
-            tune(args, spec, device, provenance.code_digest(*roots), tell, stop)
+            tune(args, spec, device, code, tell, stop)
     if args.code:
         provenance.assert_covered(*roots)
 

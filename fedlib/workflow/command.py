@@ -120,17 +120,27 @@ def json_argument(text: str) -> dict:
     return value
 
 
-def run_parser(description: str, stage: str) -> argparse.ArgumentParser:
-    """Arguments of every job of one run."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument(
-        "--spec",
-        required=True,
-        help=f"run specification, JSON or @file (python -m fedlib spec {stage} NAME prints it)",
-    )
+def job_parser(doc: str | None, spec: str, **paths: str) -> argparse.ArgumentParser:
+    """Arguments of every job: specification, digest of its code, files that it reads and writes.
+
+    Args:
+      doc: of its script.
+      spec: what is specified, for --help.
+      paths: what the files are, by the names of their arguments.
+    """
+    parser = argparse.ArgumentParser(description=described(doc))
+    what = f"specification of the {spec}, JSON or @file (python -m fedlib spec prints it)"
+    parser.add_argument("--spec", required=True, help=what)
     parser.add_argument("--code", help="digest of the code this job was planned with")
-    parser.add_argument("--shards", type=Path, required=True, help="federation, .h5")
-    parser.add_argument("--manifest", type=Path, required=True, help="its manifest, .json")
+    for name, meaning in paths.items():
+        parser.add_argument(f"--{name}", type=Path, required=True, help=meaning)
+    return parser
+
+
+def run_parser(doc: str | None, **paths: str) -> argparse.ArgumentParser:
+    """Arguments of every job of one run; see `job_parser`."""
+    read = {"shards": "federation, .h5", "manifest": "its manifest, .json"}
+    parser = job_parser(doc, "run", **read, **paths)
     parser.add_argument(
         "--weights",
         type=Path,
@@ -177,12 +187,11 @@ def threads(cores: int | None = None) -> int:
     return int(text)
 
 
-def exhibit_parser(description: str, *forms: str) -> argparse.ArgumentParser:
+def exhibit_parser(doc: str | None, *forms: str) -> argparse.ArgumentParser:
     """Arguments of a job that makes one table or figure, with an output in each of `forms`."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--spec", required=True, help="exhibit specification, JSON or @path")
-    parser.add_argument("--metrics", type=Path, required=True, help="tidy metrics, .parquet")
-    parser.add_argument("--clients", type=Path, required=True, help="clients, .parquet")
+    made = {form: f"output, .{form}" for form in forms}
+    read = {"metrics": "tidy metrics, .parquet", "clients": "clients, .parquet"}
+    parser = job_parser(doc, "table or figure", **read, **made)
     parser.add_argument(
         "--published",
         type=Path,
@@ -190,9 +199,6 @@ def exhibit_parser(description: str, *forms: str) -> argparse.ArgumentParser:
         default=[],
         help="the paper's own numbers, .csv, and the curves beside them, if it has any",
     )
-    for form in forms:
-        parser.add_argument(f"--{form}", type=Path, required=True, help=f"output, .{form}")
-    parser.add_argument("--code", help="digest of the code this job was planned with")
     return parser
 
 

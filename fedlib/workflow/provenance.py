@@ -122,20 +122,19 @@ def registered(package: str) -> tuple[str, ...]:
     return files.modules(ROOT.joinpath(PACKAGE, *package.split(".")))
 
 
-def check_code(planned: str | None, *roots: str) -> None:
-    """Compare the code on disk with the digest of a job's plan; None skips the check.
+def check_code(planned: str | None, *roots: str) -> str:
+    """`code_digest` of the code on disk, which must be that of a job's plan if there is one.
 
     Raises:
       StaleCodeError: if they differ, because a result of new code would be stored as old.
     """
-    if planned is None:
-        return
     found = code_digest(*roots)
-    if found != planned:
+    if planned not in (None, found):
         raise StaleCodeError(
             f"the code of {', '.join(roots)} changed since this job was planned "
             f"(planned {planned}, found {found}); run again to plan with the new code"
         )
+    return found
 
 
 def assert_covered(*roots: str) -> None:

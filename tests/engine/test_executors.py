@@ -85,7 +85,7 @@ def test_a_number_of_threads_that_is_none_is_refused(threads, monkeypatch, capsy
     monkeypatch.setenv("FEDLIB_THREADS", threads)
     with pytest.raises(SystemExit):
         given = ["--spec", "{}", "--shards", "a.h5", "--manifest", "a.json"]
-        run_parser("of this test", "train").parse_args(given)
+        run_parser("of this test").parse_args(given)
     message = f"threads must be a whole number from 1 on, got '{threads}'"
     assert message in capsys.readouterr().err
 
