@@ -274,17 +274,6 @@ def test_a_file_that_cannot_be_had_is_described_by_what_is_known_of_it(tmp_path,
         fetch([RawFile("set/a.gz", None, "", md5)], tmp_path, report=quiet)
 
 
-def test_a_large_file_is_located_only_if_it_is_the_official_one(tmp_path):
-    file = official("set/a.gz", CONTENT)
-    with pytest.raises(DataError, match="a.gz does not exist; run the download stage of set"):
-        file.locate(tmp_path)
-    path = put(tmp_path, file, CONTENT)
-    assert file.locate(tmp_path) == path
-    path.write_bytes(CONTENT[1:] + b"x")
-    with pytest.raises(DataError, match=f"{path} has sha256 .* delete it and run the download"):
-        file.locate(tmp_path)
-
-
 def test_what_another_program_makes_is_listed_by_name(tmp_path):
     folder = RawFolder("set/made", "*.json", "the maker")
     with pytest.raises(DataError, match=r"set/made has no \*.json; put there what the maker makes"):
