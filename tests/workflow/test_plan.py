@@ -308,6 +308,7 @@ def test_a_download_depends_on_what_is_downloaded_and_on_no_reader(toy, tmp_path
     "stage, job, message",
     [
         ("train", "toy/digits/fedm/seed3", "no run toy/digits/fedm; .* has toy/digits/fedavg, "),
+        ("train", "toy/digits/fedem/seed7", "no run toy/digits/fedem/seed7; it is declared with"),
         ("partition", "toy/emnist", "no federation toy/emnist; .* has toy/digits, toy/mnist"),
         ("table", "toy/nope", "no table nope; toy at scale demo has main"),
         ("metrics", "toi", "no paper toi; this configuration has toy"),
@@ -521,16 +522,6 @@ def test_a_paper_that_cannot_be_read_is_one_line_and_leaves_the_others_alone(
     with pytest.raises(ConfigError, match=f"papers: fedlib/papers/{told}"):
         Plan({"papers": ["broken"]})
     assert list(remarks.describe(Plan({"papers": ["pfedmm"]})))[0].startswith("papers=[pfedmm]")
-
-
-def test_a_seed_that_is_not_declared_is_no_job(toy):
-    names = {"paper": "toy", "federation": "digits", "label": "fedem"}
-    for stage in ("train", "evaluate"):
-        with pytest.raises(ConfigError, match="no run toy/digits/fedem/seed7; it is declared with"):
-            toy().spec(stage, **names, seed=7)
-
-
-# --- Cost -----------------------------------------------------------------------------------------
 
 
 # --- By hand --------------------------------------------------------------------------------------
