@@ -8,7 +8,7 @@ it is finished.
 Snakemake's own messages go only to its log, whose name is shown at the end.
 
 `FEDLIB_PROGRESS=1` turns this on, and `make` sets it. `python -m fedlib.workflow.console` runs
-Snakemake.
+Snakemake without the lines that it prints before it reads the Snakefile.
 """
 
 import logging
@@ -239,9 +239,27 @@ def install(logger: logging.Logger) -> None:
             logger.addHandler(Console(sys.stderr))
 
 
+class Quiet:
+    """A stream without the lines that begin like one of `internals.FIRST_LINES`."""
+
+    def __init__(self, stream: TextIO):
+        self.stream, self.left_out = stream, False
+
+    def write(self, text: str) -> int:
+        """See `TextIO`; the end of an omitted line may come in a call of its own."""
+        begins, rest = text.startswith(internals.FIRST_LINES), self.left_out and text == "\n"
+        self.left_out = begins and not text.endswith("\n")
+        return len(text) if begins or rest else self.stream.write(text)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.stream, name)
+
+
 def main() -> None:
     """Run Snakemake."""
     command.tell_interrupts()
+    if os.environ.get(VARIABLE) == "1":
+        sys.stderr = Quiet(sys.stderr)
     try:
         internals.run()
     except SystemExit as end:

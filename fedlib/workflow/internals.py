@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 
 # Snakemake's name for its log handler that writes to a terminal.
 STREAM_HANDLER = "DefaultStreamHandler"
+# Beginnings of the lines that it writes before it reads the Snakefile.
+FIRST_LINES = ("Using workflow specific profile ", "Config file ")
 # Beginning of its message that names its log.
 NAMES_LOG = "Complete log(s): "
 # Its default of --max-jobs-per-timespan: number of jobs, and seconds.

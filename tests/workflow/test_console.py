@@ -200,6 +200,16 @@ def test_snakemake_speaks_for_itself_unless_asked_otherwise(monkeypatch):
         assert any(isinstance(x, Console) for x in logger.handlers) is (asked == "1")
 
 
+def test_what_snakemake_says_of_profiles_and_files_before_it_begins_is_left_out():
+    stream = Terminal()
+    quiet = console.Quiet(stream)
+    print("Using workflow specific profile profiles/default for arguments.", file=quiet)
+    quiet.write("Config file config.yaml is extended by additional config.\n")
+    print("error: Using", file=quiet)
+    print(file=quiet)
+    assert stream.getvalue() == "error: Using\n\n" and quiet.isatty()
+
+
 def test_snakemake_has_the_limit_of_jobs_in_a_second_that_the_user_gave_and_no_other():
     types = pytest.importorskip("snakemake.settings.types")
     for given, kept in (("100/1s", False), ("5/1s", True)):
