@@ -163,7 +163,7 @@ def test_a_method_knows_nothing_of_devices(module):
 
 # Lines of code, without comments and docstrings. One in, one out: what is added takes the place of
 # something. Lower a number when lines have gone; 30,300 and 24,500 are the aim.
-BUDGETS = {("fedlib", "scripts"): 33_500, ("tests",): 26_900}
+BUDGETS = {("fedlib", "scripts"): 33_400, ("tests",): 26_700}
 
 
 def code_lines(text):
