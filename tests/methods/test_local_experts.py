@@ -198,11 +198,19 @@ def test_every_client_trains_once_and_alike_in_however_many_rounds(at_once):
         assert all(torch.equal(own[name], value) for name, value in trained.items())
 
 
-def test_an_equal_loss_is_no_better():
-    stopping = {"max_epochs": 9, "check_every": 2, "patience": 2}
-    method = methods.load("local_experts")(task=tiny_task(), local=sgd(lr=0.0), **stopping)
+@pytest.mark.parametrize(
+    ("stopping", "epochs"),
+    [
+        ({"max_epochs": 10, "patience": 2}, 5),  # checks after epochs 1, 3 and 5, of which two fail
+        ({"max_epochs": 10, "patience": 9}, 9),  # the tenth is of no use to the best
+        ({"max_epochs": 10, "patience": 9, "keep": ["best", "last"]}, 10),
+    ],
+)
+def test_an_equal_loss_is_no_better(stopping, epochs):
+    method = methods.load("local_experts")
+    method = method(task=tiny_task(), local=sgd(lr=0.0), check_every=2, **stopping)
     fitted = method.train(cohort_of(method.task, toy_federation()))
-    assert fitted.epochs.tolist() == [5] * 3  # checks after epochs 1, 3 and 5, of which two fail
+    assert fitted.epochs.tolist() == [epochs] * 3
 
 
 def test_who_does_not_train_keeps_the_start():
