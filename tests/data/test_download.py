@@ -170,6 +170,17 @@ def test_a_server_that_never_ends_or_never_begins_is_given_up(
     assert not (tmp_path / "set/a.gz").exists()
 
 
+def test_pieces_with_pauses_and_a_length_that_is_no_number_are_a_whole_file(server, tmp_path):
+    def slowly():
+        yield OK + b"Content-Length: abc\r\n\r\n"
+        for start in range(0, len(CONTENT), 10_000):
+            time.sleep(0.01)
+            yield CONTENT[start : start + 10_000]
+
+    server.script = slowly
+    assert get(of(server), tmp_path) == CONTENT
+
+
 def test_a_file_of_unknown_length_is_not_taken_without_end(server, tmp_path, monkeypatch):
     monkeypatch.setattr(download, "LARGEST", 1 << 20)
     server.script, file = endless, RawFile("set/a.gz", None, "", urls=(server.url(),))
