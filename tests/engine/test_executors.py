@@ -6,12 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from every_method import make
 from stages import SPEC, options, run_here, shards
 from support import (
     assert_close,
     cohort_of,
-    federation_for,
     sgd,
     tiny_task,
     toy_federation,
@@ -218,13 +216,6 @@ def test_a_step_that_is_repeated_uses_what_its_function_closed_over_in_its_round
         found.append(models[0]["head.1.bias"])
     assert executor.notes["replays" if executor.name == "graphs" else "traced_shapes"] > 0
     assert not torch.allclose(found[2], found[3])
-
-
-@pytest.mark.parametrize("name", ["fedrolex", "pooled"])
-def test_all_rounds_of_a_method_share_a_program(name):
-    executor = Graphs()
-    rounds(make(name), federation_for(name), executor, 3)
-    assert len(executor._programs) == 1 and executor.notes["replays"] > 0
 
 
 def test_steps_that_look_at_their_cohort_are_not_replayed_and_the_reason_is_noted():

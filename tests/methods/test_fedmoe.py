@@ -1,5 +1,6 @@
 """Fed-MoE against a loop over clients, experts and batches; its identities and its settings."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -19,9 +20,11 @@ from support import (
 from torch.nn.functional import cross_entropy, softplus
 
 from fedlib import methods, tree
+from fedlib.engine.solvers import from_spec
 from fedlib.errors import DataError
 from fedlib.federation import Split
 from fedlib.methods.parts import server_mixture
+from fedlib.papers.fedmoe import presets
 from fedlib.results import SHARED, View
 from fedlib.run import evaluate, scoring
 
@@ -335,3 +338,39 @@ def test_a_single_logit_is_of_two_classes():
 def test_a_server_without_validation_examples_cannot_choose():
     with pytest.raises(DataError, match="no validation examples, by which its mixture is chosen"):
         run(fedmoe(), federation(owned=(12, 0, 8)))
+
+
+# -- presets ---------------------------------------------------------------------------------------
+
+GATED = {"femnist": 5, "cifar10": 5, "sent140": 3, "yelp": 3}
+
+
+def made(dataset, preset):
+    found = presets.fedmoe(dataset, preset)
+    spec = json.loads(json.dumps(found._asdict()))  # declarations are JSON
+    return methods.load("fedmoe")(
+        task=tiny_task(),
+        gate=tiny_task(classes=GATED[dataset], hidden=3),
+        local=from_spec(spec["local"]),
+        **spec["params"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("dataset", "preset"),
+    [
+        *((name, "paper") for name in presets.SETTINGS),
+        *((name, "code") for name, setting in presets.SETTINGS.items() if setting.code),
+    ],
+)
+def test_every_preset_trains(dataset, preset):
+    method = made(dataset, preset)
+    state = run(method, with_server(toy_federation(), by_rule=True), rounds=1)
+    assert torch.isfinite(state.best.loss)
+    assert presets.SETTINGS[dataset].cohort == method.num_routed
+
+
+def test_a_cosine_falls_over_all_epochs_of_the_run():
+    assert made("cifar10", "paper").server.schedule.period == 100 * 5 * 5
+    spec = presets.fedmoe("cifar10", rounds=10).params["server"]
+    assert from_spec(spec).schedule.period == 10 * 5 * 5
