@@ -23,7 +23,7 @@ from torch.nn.functional import cross_entropy
 from fedlib import methods, tree
 from fedlib.engine.participation import sample
 from fedlib.errors import DataError, DivergedError
-from fedlib.federation import GROUPS, SPLITS, Federation, Split
+from fedlib.federation import SPLITS, Federation, Split
 from fedlib.methods.fedavg import FedAvg
 from fedlib.methods.parts import chosen
 from fedlib.report import metrics
@@ -51,19 +51,6 @@ def tuned(**network):
 def simulation(method=None, data=None, **course) -> Simulation:
     course = {"rounds": 4, "seed": 3, "rate": 0.5} | course
     return simulation_of(method or tuned(**NETWORK), data or federation(), **course)
-
-
-# -- the federation ------------------------------------------------------------------------
-
-
-def test_a_federation_with_a_server_is_on_disk_what_it_was_in_memory(tmp_path):
-    made = federation()
-    made.save(tmp_path / "a.h5", tmp_path / "a.json")
-    read = Federation.load(tmp_path / "a.h5", tmp_path / "a.json")
-    assert read.manifest()["group"] == ["seen"] * 3 + ["unseen", "server", "probe"]
-    assert [read.ids(group).tolist() for group in GROUPS] == [[0, 1, 2], [3], [SERVER], [PROBE]]
-    assert [read.split(name).sizes[SERVER] for name in SPLITS] == list(OWNED)
-    assert [read.split(name).sizes[PROBE] for name in SPLITS] == [9, 0, 0]
 
 
 # -- cohorts ---------------------------------------------------------------------------------
