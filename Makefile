@@ -7,7 +7,7 @@ UV        ?= uv
 SCALE     ?=
 # Paper whose results `keep` keeps.
 PAPER     ?= pfedmm
-# Folder of kept results, such as docs/results/full/pfedmoe, for `figures-from` and `take`.
+# Folder of kept results, such as docs/results/pfedmoe/full, for `figures-from` and `take`.
 FROM      ?=
 # For `list`: a kind, WHAT=methods.
 WHAT      ?=
@@ -106,14 +106,14 @@ report: $(STAMP)  ## write results/SCALE/report.html again
 keep: $(STAMP)  ## copy tables, figures and report of PAPER at SCALE to docs/results
 	@$(workflow) keep
 
-take: $(STAMP)  ### bring the runs of FROM=docs/results/full/PAPER into results/full
+take: $(STAMP)  ### bring the runs of FROM=docs/results/PAPER/full into results/full
 	@$(workflow) take
 
 wall: override SCALE = full
-wall: $(STAMP)  ### write docs/results/full/README.md: all published numbers, and ours
+wall: $(STAMP)  ### write docs/results/published/README.md: all published numbers, and ours
 	@$(workflow) wall
 
-figures-from: $(STAMP)  ## draw FROM=docs/results/PAPER again, without any run
+figures-from: $(STAMP)  ## draw FROM=docs/results/PAPER/SCALE again, without any run
 	@$(workflow) figures-from
 
 # Files in the order of tests/conftest.py: the slow ones first.

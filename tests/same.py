@@ -67,9 +67,20 @@ def packs() -> Iterator[tuple[str, str]]:
 
 def kept() -> Iterator[tuple[str, str]]:
     """What the tables and figures of all these packs say: what tests/kept.json has."""
-    for pack in sorted(ROOT.glob("docs/results/**/pack")):
+    for pack in (*sorted(ROOT.glob("docs/results/**/pack")), *several()):
         yield from tables_of(pack)
         yield from figures_of(pack)
+
+
+def several() -> list[Path]:
+    """The folders of kept results whose packs are drawn together."""
+    folders = sorted(ROOT.glob("docs/results/*/*"))
+    return [x for x in folders if not (x / "pack").exists() and [*x.glob("*/pack")]]
+
+
+def where(pack: Path) -> Path:
+    """The folder of kept results of a pack, or the folder of several, in the checkout."""
+    return (pack.parent if pack.name == fedlib.report.packs.FOLDER else pack).relative_to(ROOT)
 
 
 def tables_of(pack: Path) -> Iterator[tuple[str, str]]:
@@ -81,7 +92,7 @@ def tables_of(pack: Path) -> Iterator[tuple[str, str]]:
 def table_of(pack: Path, spec: dict, sheet: Sheet) -> Iterator[tuple[str, str]]:
     """Each form of one of them."""
     for form in (render.to_csv, render.to_markdown, render.to_latex):
-        name = f"{pack.parent.relative_to(ROOT)}: {spec['name']}, {form.__name__}"
+        name = f"{where(pack)}: {spec['name']}, {form.__name__}"
         yield name, _digest(form(sheet).encode())
 
 
@@ -100,7 +111,7 @@ def figures_of(pack: Path) -> Iterator[tuple[str, str]]:
 def figure_of(pack: Path, spec: dict, figure: Figure) -> Iterator[tuple[str, str]]:
     """One of them; nothing of a chaotic one."""
     if spec["kind"] not in CHAOTIC:
-        name = f"{pack.parent.relative_to(ROOT)}: {spec['name']}, figure"
+        name = f"{where(pack)}: {spec['name']}, figure"
         yield name, _digest(pictures.described(figure).encode())
 
 
@@ -112,9 +123,9 @@ def drawn(pack: Path) -> Iterator[tuple[dict, Figure]]:
 
 def exhibits(pack: Path, stage: str) -> Iterator[tuple[dict, tuple]]:
     """The tables or figures of a pack: their specification, and all they are made of."""
-    metrics, clients, found = fedlib.report.packs.read(pack)
-    for exhibit in found:
-        if exhibit.stage == stage:
+    with fedlib.report.packs.joined(pack) as one:
+        metrics, clients, found = fedlib.report.packs.read(one)
+        for exhibit in (x for x in found if x.stage == stage):
             spec = exhibit.spec
             printed = ROOT / f"fedlib/papers/{spec['paper']}/published.csv"
             yield spec, (spec, metrics, clients, printed if exhibit.published else None)

@@ -12,20 +12,27 @@ from tabulate import tabulate
 
 from fedlib.report import exhibits, packs
 from fedlib.report.metrics import PRIMARY
-from fedlib.report.pages import kept
 from fedlib.report.pages.contents import NEAR
 from fedlib.report.tables.criteria import VERDICTS
-from fedlib.report.tables.render import ABSENT
+from fedlib.report.tables.render import ABSENT, points
 from fedlib.report.wall import pairs
 
 HEAD = ("paper", "published", "printed by the paper", "from elsewhere", "cannot be run")
-HEAD += ("run", "within two points", "main claim")
+HEAD += ("run", "within two points")
+CLAIM_HEAD = ("paper", "its main claim", "published lead", "ours", "verdict")
+CLAIMS = {
+    "adaptive_experts": "MoE with exploration above IFCA without",
+    "fedmix": "FedMix above FedAvg on CIFAR-10",
+    "fedmoe": "Fed-MoE above all others",
+    "pfedmm": "pFedMM above FedEM",
+    "pfedmoe": "pFedMoE above seven baselines",
+}
 # Words in the sources of numbers that a paper does not print: they are of other papers, or computed
 # from those; and of numbers that were read off its figure.
 ELSEWHERE, READ_OFF = "FedEM README|pFedES|inferred:", "digitised by us"
 # Where the methods of a main claim have other learning rates: a page and a label of the better
 # method, and those of the other one at its rate.
-EQUAL_RATES = {"pfedmm": (("pfedmm", "fedem"), ("full/pfedmm/rates", "fedavg-heads-rate"))}
+EQUAL_RATES = {"pfedmm": (("pfedmm/reduced", "fedem"), ("pfedmm/full/rates", "fedavg-heads-rate"))}
 ORDERS = {"descending": min, "highest": min, "ascending": max, "lowest": max}  # the wrong end
 
 
@@ -80,18 +87,18 @@ def counts(paper: Paper, folder: Path, lost: int = 0) -> pd.Series:
 
 def all_counts(papers: Mapping[str, Paper], folder: Path) -> pd.DataFrame:
     """`counts` of each paper at scale full: a row for each, and one for all."""
-    shelf = kept.shelf(folder, "full")
-    lost = [*pd.read_csv(shelf / "lost.csv")["paper"]]
-    found = {name: counts(x, shelf / name, lost.count(name)) for name, x in papers.items()}
+    lost = [*pd.read_csv(folder / "published/lost.csv")["paper"]]
+    found = {
+        name: counts(x, folder / name / "full", lost.count(name)) for name, x in papers.items()
+    }
     table = pd.DataFrame(found).T
     return pd.concat([table, table.sum().to_frame("all").T])
 
 
-def table(papers: Mapping[str, Paper], folder: Path) -> str:
-    """A row for each paper, and one for all, as Markdown.
+def numbers(papers: Mapping[str, Paper], folder: Path) -> str:
+    """How many numbers of each paper, and of all, are published, were run and are near: Markdown.
 
-    Published cells are accuracies and the like, in percent; run are those of scale full. The main
-    claim is judged at scale full where it was tested there, else at scale reduced.
+    Published are accuracies and the like, in percent; run are those of scale full.
 
     Args:
       papers: by name.
@@ -99,13 +106,46 @@ def table(papers: Mapping[str, Paper], folder: Path) -> str:
     """
     rows = []
     for name, found in all_counts(papers, folder).iterrows():
-        title, claims = (papers[name].title, papers[name].claims) if name in papers else ("all", ())
         of_figure = f" + {found['read_off']}" if found["read_off"] else ""
-        numbers = found["published"], f"{found['printed']}{of_figure}", found["elsewhere"]
-        what = claim(name, claims, folder) if claims else ""
-        rows.append([title, *numbers, *found[["never", "run", "near"]], what])
-    align = ["left", *["right"] * 6, "left"]
+        what = found["published"], f"{found['printed']}{of_figure}", found["elsewhere"]
+        title = papers[name].title if name in papers else "all"
+        rows.append([title, *what, *found[["never", "run", "near"]]])
+    align = ["left", *["right"] * 6]
     return tabulate(rows, HEAD, tablefmt="pipe", disable_numparse=True, colalign=align)
+
+
+def claims(papers: Mapping[str, Paper], folder: Path) -> str:
+    """The main claim of each paper: by how much it is ahead, published and ours: Markdown.
+
+    It is judged at scale full where it was tested there, else at scale reduced.
+    """
+    rows = []
+    for name, paper in papers.items():
+        found, scale = judged(name, paper.claims, folder)
+        both = [", ".join(map(_ahead, found[x])) for x in ("published", "value")]
+        page = f"[{paper.title}](docs/results/{name}/README.md)"
+        rows.append([page, CLAIMS[name], *both, claim(name, paper.claims, folder)])
+    align = ["left", "left", "right", "right", "left"]
+    return tabulate(rows, CLAIM_HEAD, tablefmt="pipe", disable_numparse=True, colalign=align)
+
+
+def _ahead(text: str) -> str:
+    """By how much the first of some values is above the highest other; a difference as it is."""
+    first, *others = [float(x.replace("−", "-")) for x in text.split(", ") if x != ABSENT] or [None]
+    return text if not others else points((first - max(others)) / 100)
+
+
+def judged(name: str, titles: Iterable[str], folder: Path) -> tuple[pd.DataFrame, str]:
+    """The criteria of these titles that were decided, and the scale: full, if there are any."""
+    for scale in ("full", "reduced"):
+        files = sorted((folder / name / scale).rglob("criteria.csv"))
+        found = pd.concat([pd.read_csv(file) for file in files]) if files else pd.DataFrame()
+        if len(found):
+            mine = found[found["criterion"].isin(list(titles))]
+            decided = mine[mine["reached"].isin([VERDICTS[True], VERDICTS[False]])]
+            if len(decided):
+                return decided.drop_duplicates("criterion"), scale
+    return pd.DataFrame({"published": [], "value": []}), ""
 
 
 def claim(name: str, titles: Iterable[str], folder: Path) -> str:
@@ -113,16 +153,11 @@ def claim(name: str, titles: Iterable[str], folder: Path) -> str:
 
     Opposite is an order of which every one is reversed: what was to be highest is lowest.
     """
-    for scale in ("full", "reduced"):
-        files = sorted((kept.shelf(folder, scale) / name).rglob("criteria.csv"))
-        found = pd.concat([pd.read_csv(file) for file in files]) if files else pd.DataFrame()
-        if len(found):
-            mine = found[found["criterion"].isin(list(titles))]
-            judged = mine[mine["reached"].isin([VERDICTS[True], VERDICTS[False]])]
-            if len(judged):
-                equal = "" if _holds_at_equal_rates(name, folder) else "; not at equal rates"
-                return f"{_verdict(judged)}, at scale {scale}{equal}"
-    return ABSENT
+    found, scale = judged(name, titles, folder)
+    if found.empty:
+        return ABSENT
+    equal = "" if _holds_at_equal_rates(name, folder) else "; not at equal rates"
+    return f"{_verdict(found)}, at scale {scale}{equal}"
 
 
 def _holds_at_equal_rates(name: str, folder: Path) -> bool:

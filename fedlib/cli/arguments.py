@@ -47,10 +47,10 @@ _STAGE = _given("stage", metavar="STAGE", help="see below")
 _JOB = _given("name", nargs="?", default="", metavar="NAME", help="see below")
 _WHAT = _given("what", nargs="?", metavar="KIND", help="to see titles, too")
 _PAPER = _given("paper", help="its name")
-_KEPT = _given("--out", type=Path, help="instead of docs/results or docs/results/full")
+_KEPT = _given("--out", type=Path, help="folder (default: docs/results/PAPER/SCALE)")
 _REPLACE = _given("--replace", action="store_true", help="replace what is kept, not add to it")
 _EVENTS = _given("--out", type=Path, help="folder (default: tensorboard/SCALE)")
-_SOURCE = _given("source", type=Path, help="docs/results/PAPER, or its folder pack")
+_SOURCE = _given("source", type=Path, help="docs/results/PAPER/SCALE: packs in it")
 _DRAWN = _given(
     "--out", type=Path, help="folder (default: figures/from, and its name below docs/results)"
 )
@@ -65,7 +65,7 @@ COMMANDS = {
     "take": Command(
         "bring the runs of kept results here, as if they had been made here", (_SOURCE,), ("FROM",)
     ),
-    "wall": Command("write docs/results/full/README.md: all published numbers, and ours"),
+    "wall": Command("write docs/results/published/README.md: all published numbers, and ours"),
     "keep": Command(
         "copy a paper's tables, figures and report to docs/results",
         (_PAPER, _KEPT, _REPLACE),

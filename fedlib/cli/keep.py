@@ -1,6 +1,6 @@
-"""Copy a paper's tables and figures to docs/results/PAPER, with a report of their making.
+"""Copy a paper's tables and figures to docs/results/PAPER/SCALE, with a report of their making.
 
-Results of scale full go to docs/results/full/PAPER. The command replaces numbers (csv), figures
+The command replaces numbers (csv), figures
 (pdf, png), REPORT.md and the folder pack, from which `make figures-from` draws everything again and
 `make take` takes the runs; without --replace no kept run is lost. REPORT.md shows every published
 cell, machines, versions and times. README.md and other files stay unchanged. Comparisons with only
@@ -30,8 +30,7 @@ def main(args: argparse.Namespace) -> None:
     """Check that nothing kept is lost, and copy."""
     args.config = [*args.config, f"papers={args.paper}"]
     plan = arguments.plan(args)
-    out = args.out or kept.shelf(Path("docs/results"), plan.scale)
-    folder = out / args.paper
+    folder = args.out or kept.KEPT / args.paper / plan.scale
     if not args.replace:
         _check_kept(folder, plan)
     with files.folder_instead(folder) as new:
@@ -93,10 +92,9 @@ def _keep(plan: Plan, paper: str, folder: Path) -> tuple[int, int]:
         old.unlink()
     for source in sources:
         shutil.copyfile(source, folder / source.name)
-    # Figures are beside the page, in the folder with the paper's name.
-    results, page = Path(plan.path("results")), folder / "REPORT.md"
-    text = as_markdown.page(contents.gather(spec, results, folder.parent), page)
-    files.write_text(page, text)
+    results = Path(plan.path("results"))
+    text = as_markdown.page(contents.gather(spec, results, Path(plan.path("figures"))))
+    files.write_text(folder / "REPORT.md", text)
     pack = folder / packs.FOLDER
     pack.mkdir(exist_ok=True)
     made = [path for one in take.results(plan, pack) for path in one.ours.values()]

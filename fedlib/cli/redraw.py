@@ -1,5 +1,7 @@
 """Draw every table and figure of kept results again, without any run.
 
+Several packs in a folder are drawn together: a table or figure has the runs of all.
+
 The numbers come from the runs, see `fedlib.report.packs`; the published numbers come from this
 checkout. It writes to the folder of figures/from that is called as the one of docs/results, and
 leaves docs/results unchanged.
@@ -13,12 +15,12 @@ from fedlib.environment import ROOT
 from fedlib.errors import DataError
 from fedlib.report import packs
 from fedlib.report.figures import FigureInputs, saving
+from fedlib.report.pages.kept import KEPT
 from fedlib.report.tables import render
 from fedlib.report.tables.sheets import TableInputs
 from fedlib.workflow import command
 from fedlib.workflow.layout import PATHS, WILDCARDS
 
-KEPT = Path("docs/results")
 # Errors of tables and figures for a specification that no paper declares.
 SENSELESS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
@@ -35,10 +37,14 @@ def draw(source: Path, out: Path | None = None) -> tuple[int, Path]:
     Raises:
       ConfigError, DataError: for a pack that was changed, or is of another version.
     """
-    inner = source / packs.FOLDER
-    metrics, clients, exhibits = packs.read(inner if inner.is_dir() else source)
-    checked = [(exhibit, _checked(exhibit)) for exhibit in exhibits]
     folder = out or Path("figures/from") / _name(source)
+    with packs.joined(source) as pack:
+        return _draw_all(source, pack, folder), folder
+
+
+def _draw_all(source: Path, pack: Path, folder: Path) -> int:
+    metrics, clients, exhibits = packs.read(pack)
+    checked = [(exhibit, _checked(exhibit)) for exhibit in exhibits]
     folder.mkdir(parents=True, exist_ok=True)
     for exhibit, spec in checked:
         printed = ROOT / PATHS["published"].format(paper=spec["paper"])
@@ -52,7 +58,7 @@ def draw(source: Path, out: Path | None = None) -> tuple[int, Path]:
                 f"{exhibit.stage} {spec['name']} cannot be drawn from {source} "
                 f"({type(error).__name__}: {error}); the pack was changed, or is of another version"
             ) from error
-    return len(exhibits), folder
+    return len(exhibits)
 
 
 def _name(source: Path) -> Path:

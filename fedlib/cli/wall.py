@@ -1,10 +1,11 @@
-"""Write docs/results/full/README.md: every published number, with ours beside it.
+"""Write docs/results/published/README.md: every published number, with ours beside it.
 
-Costs of runs come from docs/results/full/costs.csv, to which estimates of this folder are added;
-docs/results/full/lost.csv has numbers of runs that were not kept, for the picture.
+Costs of runs come from costs.csv beside it, to which estimates of this folder are added; lost.csv
+there has numbers of runs that were not kept, for the picture.
 """
 
 import argparse
+import os
 from pathlib import Path
 
 import pandas as pd
@@ -19,6 +20,7 @@ from fedlib.report.pages import kept
 from fedlib.report.wall import page, pairs
 from fedlib.workflow.plan import Plan
 
+FOLDER = kept.KEPT / "published"
 COSTS, LOST, RUN = "costs.csv", "lost.csv", ["paper", "federation", "label"]
 MEASURED = "measured"  # a column: whether a run without packed runs was timed
 COLUMNS = [*RUN, "hours", "gb", "machine", MEASURED]
@@ -33,59 +35,66 @@ def main(args: argparse.Namespace) -> None:
     plan = arguments.plan(args)
     if plan.scale != PAPER_SCALE:
         raise ConfigError(f"the wall has numbers of scale full alone, got scale={plan.scale}")
-    folder = kept.shelf(Path("docs/results"), plan.scale)
     names = [name for name in plan.papers if Path(plan.path("published", paper=name)).exists()]
-    costs = costs_of(plan, folder / COSTS)
-    files.write_text(folder / COSTS, costs.to_csv(index=False))
-    every = [of_paper(plan, name, folder, costs) for name in names]
+    costs = costs_of(plan, FOLDER / COSTS)
+    files.write_text(FOLDER / COSTS, costs.to_csv(index=False))
+    every = [of_paper(plan, name, costs) for name in names]
     table = pd.concat(every, ignore_index=True)
     run = table[table["seeds"] > 0]
-    lost = pd.read_csv(folder / LOST)
-    page.draw(run, lost, *(folder / f"{page.PICTURE}.{form}" for form in ("svg", "png")))
+    lost = pd.read_csv(FOLDER / LOST)
+    page.draw(run, lost, *(FOLDER / f"{page.PICTURE}.{form}" for form in ("svg", "png")))
     left = unrun(plan, costs, run)
     unpacked = [
-        f"[{pack.parent.relative_to(folder)}]({pack.parent.relative_to(folder)}/README.md)"
-        for pack in sorted(folder.rglob(packs.FOLDER))
+        f"[{pack.parent.relative_to(kept.KEPT)}]({_report(pack)})"
+        for name in names
+        for pack in places(name)
         if not (pack / packs.ARCHIVE).exists()
     ]
     machine = ", ".join(map(str, left["machine"].unique()))
-    far = [curves(plan, name, folder) for name in names]
+    far = [curves(plan, name) for name in names]
     text = page.text(table, left, machine, unpacked, pd.concat(far, ignore_index=True))
-    files.write_text(folder / "README.md", text)
-    print(f"{len(table)} published numbers, {len(run)} of them reproduced: {folder}/README.md")
+    files.write_text(FOLDER / "README.md", text)
+    print(f"{len(table)} published numbers, {len(run)} of them reproduced: {FOLDER}/README.md")
 
 
-def of_paper(plan: Plan, name: str, folder: Path, costs: pd.DataFrame) -> pd.DataFrame:
-    """The published numbers of a paper, with ours where its results are kept in a folder."""
+def places(name: str) -> list[Path]:
+    """The packs of a paper at scale full."""
+    return sorted((kept.KEPT / name / PAPER_SCALE).rglob(packs.FOLDER))
+
+
+def _report(pack: Path) -> str:
+    """The address of a pack's report on the wall."""
+    return os.path.relpath(pack.with_name("REPORT.md"), FOLDER)
+
+
+def of_paper(plan: Plan, name: str, costs: pd.DataFrame) -> pd.DataFrame:
+    """The published numbers of a paper, with ours where its results are kept."""
     paper, published = plan.papers[name], Path(plan.path("published", paper=name))
-    places = sorted((folder / name).rglob(packs.FOLDER))
     titles = {run.label: run.title for run in paper.runs}
-    found = pairs.of_packs(published, places).assign(paper=name, paper_title=paper.title)
+    found = pairs.of_packs(published, places(name)).assign(paper=name, paper_title=paper.title)
     found = found.assign(row=[titles.get(label, label) for label in found["label"]])
     known = costs[costs[MEASURED]].set_index(RUN)[["machine", "hours"]].T.to_dict("list")
-    packed = {str(pack): known | pairs.made(pack) for pack in places}
+    packed = {str(pack): known | pairs.made(pack) for pack in places(name)}
     guessed = costs[~costs[MEASURED]].set_index(RUN)["hours"].to_dict()
     unknown = float("nan")
 
     def of(row: dict) -> tuple:
         if not row["seeds"]:
             return "", unknown, unknown, ""
-        run, where = (name, row["federation"], row["run"]), Path(row["pack"]).parent
+        run = name, row["federation"], row["run"]
         about = packed[row["pack"]].get(run, ("", unknown))
-        report = str(where.relative_to(folder) / "REPORT.md")
-        return (*about, guessed.get(run, unknown), report)
+        return (*about, guessed.get(run, unknown), _report(Path(row["pack"])))
 
     more = [of(row) for row in found.to_dict("records")]
     found[["machine", "hours", "estimate", "page"]] = pd.DataFrame(more, found.index)
     return found
 
 
-def curves(plan: Plan, name: str, folder: Path) -> pd.DataFrame:
-    """How far a paper's curves are from ours in a folder; see `fedlib.report.wall.pairs`."""
+def curves(plan: Plan, name: str) -> pd.DataFrame:
+    """How far a paper's curves are from ours; see `fedlib.report.wall.pairs`."""
     titles = {run.label: run.title for run in plan.papers[name].runs}
     file = Path(plan.path("published", paper=name))
-    places = sorted((folder / name).rglob(packs.FOLDER))
-    found = pairs.distances(places, file)
+    found = pairs.distances(places(name), file)
     return found.assign(nearest=found["nearest"].replace(titles))
 
 

@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import pandas as pd
+
 from fedlib import seals
 from fedlib.errors import DataError, plain, shown
 from fedlib.files import regular
@@ -39,7 +41,9 @@ METRICS, CLIENTS, EXHIBITS = "metrics.parquet", "clients.parquet", "exhibits.jso
 # Metrics in [0, 1].
 FRACTIONS = {*(m.__name__ for m in definitions.METRICS), *OF_PREDICTIONS} - {"loss", "brier"}
 LONGEST = 2000  # letters of a text; laying out more takes minutes
-SHARED = ("federations", "runs")  # entries of many specifications, which a pack has once
+# Entries of many specifications, which a pack has once; and what they are called by.
+SHARED = {"federations": ("name",), "runs": ("federation", "label")}
+NOT_RUN = " Not run: "  # the end of a caption, see `fedlib.workflow.specs`
 
 
 class Packed(NamedTuple):
@@ -90,25 +94,27 @@ def shut(folder: Path, results: Path, files: Iterable[Path]) -> None:
 
 @contextmanager
 def opened(source: Path) -> Iterator[Path]:
-    """A temporary folder with the runs and tunings of kept results, or of their pack.
+    """A temporary folder with the runs and tunings of all packs in a folder, or of one pack.
 
     Errors about its files name them by the path of the archive.
 
     Raises:
       DataError: if there are none, or the archive is damaged, too large, or no pack's.
     """
-    pack = source / FOLDER if (source / FOLDER).is_dir() else source
-    if not (pack / ARCHIVE).exists():
+    archives = sorted(source.rglob(ARCHIVE))
+    if not archives:
         raise DataError(
             f"{source} has no {ARCHIVE}: runs are taken from what is kept, such as "
-            "docs/results/full/pfedmoe; results of other machines are copied, see docs/workflow.md"
+            "docs/results/pfedmoe/full; results of other machines are copied, see docs/workflow.md"
         )
     with tempfile.TemporaryDirectory(prefix="fedlib-") as place:
         try:
-            _unpack(pack / ARCHIVE, Path(place))
+            for archive in archives:
+                _unpack(archive, Path(place))
             yield Path(place)
         except DataError as error:
-            raise DataError(str(error).replace(place, str(pack / ARCHIVE))) from None
+            name = str(archives[0] if len(archives) == 1 else source)
+            raise DataError(str(error).replace(place, name)) from None
 
 
 def _unpack(archive: Path, place: Path) -> None:
@@ -178,6 +184,53 @@ def read(folder: Path, paper: str | None = None) -> tuple[Path, Path, list[Packe
         raise DataError(f"{folder} is a pack of {shown(others.pop())}, and not of {paper}")
     _check_numbers(folder)
     return folder / METRICS, folder / CLIENTS, exhibits
+
+
+@contextmanager
+def joined(source: Path) -> Iterator[Path]:
+    """The pack of a folder; several packs in it become one, with the numbers of all.
+
+    Each table and figure has the runs of all packs that have it.
+
+    Raises:
+      DataError: if two have other runs or data of the same name, or another scale.
+    """
+    places = sorted(source.rglob(FOLDER)) or [source]
+    if len(places) == 1:
+        yield places[0]
+        return
+    found, every = [read(place) for place in places], {}
+    for exhibit in (x for *_, exhibits in found for x in exhibits):
+        exhibit.spec.pop("metrics", None)  # the digest of one pack's
+        key = exhibit.stage, exhibit.spec.get("name")
+        try:
+            every[key] = _both(every[key], exhibit) if key in every else exhibit
+        except (AttributeError, LookupError, TypeError) as error:
+            raise DataError(f"packs in {source} cannot be drawn together: {error!r}") from error
+    with tempfile.TemporaryDirectory(prefix="fedlib-") as place:
+        for i, name in enumerate((METRICS, CLIENTS)):
+            rows = pd.concat([frames.read_parquet(each[i]) for each in found])
+            frames.write_parquet(rows, Path(place) / name, **SMALL)
+        seals.write_json(Path(place) / EXHIBITS, _each_once([*every.values()]))
+        yield Path(place)
+
+
+def _both(one: Packed, other: Packed) -> Packed:
+    """An exhibit with the runs, data and seeds of two; see `joined`."""
+    mine, theirs = one.spec, other.spec
+    if mine["scale"] != theirs["scale"]:
+        raise DataError(
+            f"packs of one scale are drawn together, got {mine['scale']} and {theirs['scale']}"
+        )
+    spec = dict(mine, seeds=sorted({*mine["seeds"], *theirs["seeds"]}))
+    spec["caption"] = mine["caption"].partition(NOT_RUN)[0]  # the other may have it
+    for entry, names in SHARED.items():
+        every = {tuple(x[name] for name in names): x for x in mine[entry]}
+        for x in theirs[entry]:
+            if every.setdefault(key := tuple(x[name] for name in names), x) != x:
+                raise DataError(f"two packs have {'/'.join(key)}, with other settings")
+        spec[entry] = [*every.values()]
+    return Packed(one.stage, spec, one.published or other.published)
 
 
 def _check_numbers(folder: Path) -> None:

@@ -60,19 +60,6 @@ def test_make_targets_exist(document):
     assert named - targets == set()
 
 
-def test_the_index_of_kept_results_counts_what_their_pages_count():
-    rows = re.findall(
-        r"\]\((.*)/README.md\).*\| (\d+) \| (\d+) \|$", read("docs/results/README.md"), re.M
-    )
-    pages = (ROOT / "docs/results").rglob("REPORT.md")
-    counted = [path for path in pages if "within two percentage points" in path.read_text("utf-8")]
-    kept = {path.parent for path in counted}
-    assert {ROOT / "docs/results" / name for name, *_ in rows} == kept
-    for name, cells, near in rows:
-        page = read(f"docs/results/{name}/REPORT.md")
-        assert f"{near} of {cells} within two percentage points" in page, name
-
-
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_modules_and_scripts_exist(document):
     text = read(document)

@@ -17,16 +17,21 @@ from fedlib import papers
 from fedlib.cli import keep
 from fedlib.report import packs
 from fedlib.report.pages import kept
+from fedlib.report.tables import render
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT_IN = ROOT / "docs/results"
 
 
-def test_a_page_says_first_if_its_runs_are_not_of_a_commit():
+def test_a_page_says_first_if_runs_of_it_are_not_of_a_commit():
+    told = {}
     for report in KEPT_IN.rglob("REPORT.md"):
         committed = re.search("- working tree as committed: (.*)", report.read_text())[1]
-        head = "".join(report.with_name("README.md").read_text().splitlines()[:4])
-        assert ("not committed" in head) == ("no" in committed), report
+        page = next(x / "README.md" for x in report.parents if (x / "README.md").exists())
+        told.setdefault(page, []).append("no" in committed)
+    for page, have in told.items():
+        head = "".join(page.read_text().splitlines()[:4])
+        assert ("not committed" in head) == any(have), page
 
 
 def test_a_comparison_with_one_member_is_not_kept():
@@ -61,15 +66,15 @@ def criteria(folder, *rows):
     ],
 )
 def test_a_main_claim_is_shown_or_not_or_opposite(tmp_path, rows, told):
-    criteria(tmp_path / "toy", *rows)
+    criteria(tmp_path / "toy/reduced", *rows)
     assert standing.claim("toy", ["a", "b"], tmp_path) == f"{told}, at scale reduced"
     assert standing.claim("toy", ["c"], tmp_path) == "–"
-    criteria(tmp_path / "full/toy/inner", ("highest", "1.0, 2.0", "not run"), rows[1])
+    criteria(tmp_path / "toy/full/inner", ("highest", "1.0, 2.0", "not run"), rows[1])
     assert standing.claim("toy", ["a"], tmp_path).endswith("at scale reduced")
     assert standing.claim("toy", ["b"], tmp_path).endswith("at scale full")
 
 
-def test_the_table_of_papers_on_the_front_page_is_what_is_kept():
+def test_the_tables_of_papers_are_what_is_kept():
     stand, text = {}, (ROOT / "README.md").read_text(encoding="utf-8")
     for name in REPRODUCED:
         declared = [papers.load(name).declare(scale) for scale in ("full", "reduced")]
@@ -81,7 +86,8 @@ def test_the_table_of_papers_on_the_front_page_is_what_is_kept():
         never = {label for labels in others for label in labels}
         never |= {metric for *_, metric in NOT_SHOWN[name]}
         stand[name] = standing.Paper(declared[0].title, numbers, claims, frozenset(never))
-    assert standing.table(stand, KEPT_IN) in text
+    assert standing.claims(stand, KEPT_IN) in text
+    assert standing.numbers(stand, KEPT_IN) in (KEPT_IN / "README.md").read_text(encoding="utf-8")
     found = standing.all_counts(stand, KEPT_IN).loc["all"]
     told = " ".join(text.split())
     run, near, more = found["printed_run"], found["printed_near"], found["printed_more"]
@@ -92,9 +98,13 @@ def test_the_table_of_papers_on_the_front_page_is_what_is_kept():
 
 
 KEPT = sorted(KEPT_IN.rglob("pack"))
-each_pack = pytest.mark.parametrize(
-    "pack", KEPT, ids=lambda pack: str(pack.parent.relative_to(KEPT_IN))
-)
+
+
+def of_each(packs):
+    return pytest.mark.parametrize("pack", packs, ids=lambda pack: str(same.where(pack)))
+
+
+each_pack, each_drawn = of_each(KEPT), of_each([*KEPT, *same.several()])
 
 
 @each_pack
@@ -113,12 +123,29 @@ def test_what_is_kept_is_what_is_drawn_from_its_pack_and_worth_it(pack):
     assert len(re.findall(r"^### <a id=.*</a>(?:Table|Figure) ", page, re.M)) == len(specs)
 
 
+@of_each(same.several())
+def test_what_is_shown_of_several_packs_is_drawn_from_all(pack):
+    found = {f"{spec['name']}.csv": render.to_csv(sheet) for spec, sheet in same.sheets_of(pack)}
+    shown = {path.name: path.read_text(encoding="utf-8") for path in pack.glob("*.csv")}
+    assert shown and shown.items() <= found.items()
+
+
+def test_the_page_of_pfedmm_has_the_rows_of_its_table():
+    page = (KEPT_IN / "pfedmm/README.md").read_text(encoding="utf-8")
+    table = pd.read_csv(KEPT_IN / "pfedmm/full/main.csv").set_index(["label", "metric"])
+    for label in table.index.unique(0):
+        best = [
+            f"| {100 * x:.1f} |" for x in table.loc[label, "best_mean"][["accuracy", "bottom10"]]
+        ]
+        assert any(all(x in line for x in best) for line in page.splitlines()), (label, best)
+
+
 EXPECTED = json.loads((ROOT / "tests/kept.json").read_bytes())["kept"]
 
 
 def expected(pack, *forms: str) -> dict[str, str]:
     """Digests of a pack. Where one is meant to change, `tests/same.py` writes them again."""
-    where = f"{pack.parent.relative_to(ROOT)}: "
+    where = f"{same.where(pack)}: "
     return {
         name: digest
         for name, digest in EXPECTED.items()
@@ -132,14 +159,14 @@ def sheets(pack):
     return [*same.sheets_of(pack)]
 
 
-@each_pack
+@each_drawn
 def test_every_kept_table_is_written_as_ever(pack):
     found = dict(form for spec, sheet in sheets(pack) for form in same.table_of(pack, spec, sheet))
     assert found == expected(pack, "to_csv", "to_markdown", "to_latex")
 
 
 def test_tunings_of_a_pack_are_none_of_its_runs():
-    found = keep.trainings(ROOT / "docs/results/benchmark" / packs.FOLDER)
+    found = keep.trainings(KEPT_IN / "benchmark/reduced" / packs.FOLDER)
     assert {training.seed for training in found} == {1, 2, 3}
 
 
@@ -147,7 +174,7 @@ LAID_OUT = set()  # kinds of figures
 
 
 @pytest.mark.slow
-@each_pack
+@each_drawn
 def test_every_kept_figure_shows_what_it_always_did_and_no_words_leave_it_or_lie_on_others(pack):
     shown = {}
     for spec, figure in same.drawn(pack):
@@ -156,8 +183,3 @@ def test_every_kept_figure_shows_what_it_always_did_and_no_words_leave_it_or_lie
             assert pictures.faults(figure) == [], spec["name"]
             LAID_OUT.add(spec["kind"])
     assert shown == expected(pack, "figure")
-
-
-def test_what_has_the_papers_settings_is_kept_by_itself():
-    folders = [kept.shelf(Path("x"), scale) for scale in ("full", "reduced")]
-    assert folders == [Path("x/full"), Path("x")]

@@ -95,12 +95,47 @@ def test_a_pack_of_anybodys_is_drawn_in_its_folder_or_refused_in_a_line(
 
 def test_two_packs_of_a_paper_are_drawn_in_two_folders(made, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name in ("docs/results/pfedmm", "docs/results/full/pfedmm", "elsewhere"):
+    for name in ("docs/results/pfedmm/reduced", "docs/results/pfedmm/full", "elsewhere"):
         shutil.copytree(made / "kept/pack", tmp_path / name / "pack")
-    places = ["docs/results/pfedmm", "docs/results/full/pfedmm/pack", "elsewhere"]
+    places = ["docs/results/pfedmm/reduced", "docs/results/pfedmm/full/pack", "elsewhere"]
     found = [redraw.draw(Path(place))[1] for place in places]
-    names = ["pfedmm", "full/pfedmm", "elsewhere"]
+    names = ["pfedmm/reduced", "pfedmm/full", "elsewhere"]
     assert found == [Path("figures/from", name) for name in names]
+
+
+def parted(made, folder, **change) -> Path:
+    """A folder with two packs, which have a run each of a kept one."""
+    *files, [exhibit] = packs.read(made / "kept/pack")
+    for i, label in enumerate(("fedavg", "pfedmm")):
+        mine = [run for run in exhibit.spec["runs"] if run["label"] == label]
+        spec = exhibit.spec | {"runs": mine} | (change if i else {})
+        for source, name in zip(files, ("m", "c"), strict=True):
+            frame = frames.read_parquet(source)
+            frames.write_parquet(frame[frame["label"] == label], folder / f"{name}.parquet")
+        shown = [exhibit._replace(spec=spec)]
+        packs.write(folder / label / "pack", folder / "m.parquet", folder / "c.parquet", shown)
+    return folder
+
+
+def test_packs_of_a_folder_are_drawn_as_one_pack_of_all_their_runs_would_be(made, tmp_path):
+    _, one = redraw.draw(made / "kept/pack", tmp_path / "one")
+    number, several = redraw.draw(parted(made, tmp_path), tmp_path / "several")
+    assert number == 1
+    for table in one.glob("*.csv"):
+        assert (several / table.name).read_text() == table.read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scale": "full"}, "packs of one scale .* demo and full"),
+        ({"federations": [{"name": "emnist", "seed": 9}]}, "two packs have .*, with other"),
+        ({"seeds": None}, "cannot be drawn together"),
+    ],
+)
+def test_packs_of_other_settings_are_not_drawn_together(made, tmp_path, change, message):
+    with pytest.raises(DataError, match=message):
+        redraw.draw(parted(made, tmp_path, **change), tmp_path / "out")
 
 
 @pytest.mark.parametrize("where", ["title", "runs", "\x1b"])
@@ -208,6 +243,15 @@ def test_an_archive_that_fills_the_disk_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(packs, "LARGEST", 10_000)
     with pytest.raises(DataError, match="and more than .* when unpacked"):
         packs.opened(archive(tmp_path, member(RUN, 1 << 22))).__enter__()
+
+
+def test_the_runs_of_all_packs_in_a_folder_are_there(tmp_path):
+    names = RUN, RUN.replace("seed0", "seed7")
+    for i, name in enumerate(names):
+        (tmp_path / f"{i}/pack").mkdir(parents=True)
+        archive(tmp_path / f"{i}/pack", member(name))
+    with packs.opened(tmp_path) as folder:
+        assert all((folder / name).exists() for name in names)
 
 
 def test_an_archive_that_is_cut_or_of_another_kind_is_damaged(tmp_path):

@@ -226,13 +226,13 @@ def test_a_folder_without_a_pack_is_told_so(whole, tmp_path, capsys):
 
 def kept(*words) -> None:
     """Keep pFedMM's results of this folder in the folder `kept`."""
-    given = ["keep", "pfedmm", *workflow.smoke(), "--out", "kept", *map(str, words)]
+    given = ["keep", "pfedmm", *workflow.smoke(), "--out", "kept/pfedmm", *map(str, words)]
     keep.main(arguments.read(given))
 
 
 def test_runs_that_are_kept_and_not_here_are_taken_first(finished, whole, monkeypatch):
     monkeypatch.chdir(finished)
-    kept("--out", whole / "kept")
+    kept("--out", whole / "kept/pfedmm")
     page = whole / "kept/pfedmm"
     tables = {path.name: path.read_bytes() for path in page.glob("*.csv")}
     with packs.opened(page) as folder:

@@ -131,7 +131,7 @@ def keep(monkeypatch):
 
     def kept(folder, out, *options: str) -> None:
         monkeypatch.chdir(folder)
-        given = ["--configfile", workflow.SMOKE, "--out", str(out), *options]
+        given = ["--configfile", workflow.SMOKE, "--out", str(Path(out) / PAPER), *options]
         keeping.main(words_of.read(["keep", PAPER, *given]))
 
     return kept

@@ -1,7 +1,10 @@
 """Accuracy against the communication round, one panel per federation.
 
-It is the accuracy of the seen clients, or of a global model on the server's examples.
+It is the accuracy of the seen clients, or of a global model on the server's examples. Many methods
+of one federation beside published curves have a panel each.
 """
+
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -22,6 +25,8 @@ END_SPAN = (1.012, 1.045)  # fractions of a panel's width
 THIN = {"linewidth": 0.9, "alpha": 0.75}  # a published curve
 MUCH = 0.02  # nearer than its own published curve
 STEEP = 10  # curves are compared from this round on: before, a round is several points
+FAR_LOOK = {"ha": "right", "fontsize": "small", "color": style.GREY}
+ABOUT_FAR = f"Distance of published curves from round {STEEP} on, root mean square, points"
 CHOSEN = {"marker": "*", "linestyle": "None", "markersize": 11, "zorder": 5}
 MARKS_NOTE = "What is published is read off the paper's figure, straight where curves hide others."
 CHOSEN_NOTE = "Star: the round whose model validation chose, of each seed."
@@ -42,6 +47,8 @@ def draw(given: Inputs) -> Figure:
     shown, ends = curves.over_rounds(given), given.printed(kind.metric)
     stars = _chosen(given) if kind.chosen else {}
     looks = style.looks(exhibit, scores=curves.scores(shown))
+    if style.OTHERS in looks.values() and len(exhibit.federations) == 1 and len(distances(given)):
+        return _apart(given, shown, ends)
     figure, grid = canvas.by_federation(exhibit, "Communication round", curves.axis(kind))
     marks, focused = set(), ""
     for axes, federation in grid:
@@ -69,6 +76,38 @@ def draw(given: Inputs) -> Figure:
     return canvas.finish(
         figure, exhibit, handles, *_notes(exhibit, looks, stars, focused, marks), far
     )
+
+
+def _apart(given: Inputs, shown: pd.DataFrame, ends: dict) -> Figure:
+    """A panel for each run: over all others, in grey, its curve and the published one."""
+    exhibit, [federation] = given.exhibit, given.exhibit.federations
+    looks, titles = style.looks(exhibit), exhibits.titles(exhibit)
+    ours = {label: exhibits.pick(shown, label=label) for label in titles}
+    theirs, far = _theirs(given, federation), distances(given).set_index("label")
+    levels = [level for (where, _), level in ends.items() if where == federation.dataset]
+    drawn = [*(curve["mean"] for curve in ours.values()), *(theirs[label] for label in far.index)]
+    names = "Communication round", curves.axis(given.kind)
+    figure, grid = canvas.panels([*titles.values()], *names)
+    focused = ""
+    for axes, label in zip(grid, titles, strict=True):
+        for other in (name for name in titles if name != label):
+            curves.draw_curve(axes, ours[other], style.OTHERS, exhibit.runs)
+        if label in far.index:
+            axes.plot(theirs[label], color=looks[label].color, **THIN)
+            text = _far_text(far.loc[label], titles).replace(" (", "\n(")
+            axes.text(0.98, 0.05, text, transform=axes.transAxes, **FAR_LOOK)
+        curves.draw_curve(axes, ours[label], looks[label], exhibit.runs)
+        _mark_end(axes, ends.get((federation.dataset, label)), looks[label])
+        canvas.rounds_axis(axes)
+        focused = curves.focus(axes, drawn, levels) or focused
+        canvas.percent_axis(axes)
+    others = Line2D([], [], label="our other curves", **style.OTHERS.curve())
+    marks = {"curve", "end"}
+    sentences = [
+        *_notes(exhibit, looks, {}, focused, marks),
+        f"Numbers in panels: {ABOUT_FAR[0].lower()}{ABOUT_FAR[1:]}.",
+    ]
+    return canvas.finish(figure, exhibit, [others, *_mark_handles(marks)], *sentences)
 
 
 def compared(given: Inputs) -> pd.DataFrame:
@@ -134,16 +173,19 @@ def _far_note(far: pd.DataFrame) -> str:
     """A sentence about `distances`, data set by data set; "" without any."""
     titles, parts = dict(zip(far["label"], far["title"], strict=True)), []
     for data, mine in far.groupby("data", sort=False):
-        texts = []
-        for row in mine.to_dict("records"):
-            texts.append(f"{row['title']} {canvas.number(100 * row['rms'], '.1f')}")
-            if row["rms"] - row["nearest_rms"] > MUCH:
-                nearest = titles.get(row["nearest"], row["nearest"])
-                off = canvas.number(100 * row["nearest_rms"], ".1f")
-                texts[-1] += f" (that of {nearest} {off})"
+        rows = mine.to_dict("records")
+        texts = [f"{row['title']} {_far_text(row, titles)}" for row in rows]
         parts.append(f"{data}: {', '.join(texts)}")
-    about = f"Distance of published curves from round {STEEP} on, root mean square, points: "
-    return f"{about}{'; '.join(parts)}." if parts else ""
+    return f"{ABOUT_FAR}: {'; '.join(parts)}." if parts else ""
+
+
+def _far_text(row: Mapping, titles: Mapping[str, str]) -> str:
+    """A row of `distances` in points, with the nearest published curve if it is much nearer."""
+    text = canvas.number(100 * row["rms"], ".1f")
+    if row["rms"] - row["nearest_rms"] > MUCH:
+        nearest, off = titles.get(row["nearest"], row["nearest"]), 100 * row["nearest_rms"]
+        text += f" (that of {nearest} {canvas.number(off, '.1f')})"
+    return text
 
 
 def _notes(

@@ -13,15 +13,15 @@ from fedlib.report.tables.render import markdown, markdown_table, percent, point
 TITLE = "# Reproduction report: "
 
 
-def page(content: Report, out: Path) -> str:
-    """The report; `out` is its future path, because links are relative to its folder.
+def page(content: Report, out: Path | None = None) -> str:
+    """The report; `out` is its future path, as links start there (None: beside its figures).
 
     Raises:
       DataError: if a figure is missing.
     """
     return filling.markdown(
         "report.md.j2",
-        {"link": partial(_link, folder=out.parent), "by_run": _by_run},
+        {"link": partial(_link, folder=out and out.parent), "by_run": _by_run},
         title=TITLE,
         content=content,
         contents=contents,
@@ -30,11 +30,11 @@ def page(content: Report, out: Path) -> str:
     )
 
 
-def _link(figure: Entry, folder: Path) -> str:
+def _link(figure: Entry, folder: Path | None) -> str:
     """The address of a figure without its ending."""
     if not figure.picture.with_name(f"{figure.picture.name}.png").exists():
         raise DataError(f"{figure.picture}.png does not exist; run the figure stage first")
-    return Path(os.path.relpath(figure.picture, folder)).as_posix()
+    return Path(os.path.relpath(figure.picture, folder or figure.picture.parent)).as_posix()
 
 
 def _pairs(content: Report) -> str:

@@ -4,10 +4,7 @@ from pathlib import Path
 
 from fedlib.spec.exhibits import KINDS
 
-
-def shelf(kept: Path, scale: str) -> Path:
-    """The folder of papers' folders at a scale; the paper scale has a folder of its own."""
-    return kept / "full" if scale == "full" else kept
+KEPT = Path("docs/results")  # a folder for each paper, with one for each scale
 
 
 def is_worth_keeping(stage: str, exhibit: dict) -> bool:
