@@ -143,6 +143,12 @@ def test_batch_normalisation_refuses_a_batch_of_one(executor, sizes, batch_size,
 # -- scores -------------------------------------------------------------------------------
 
 
+@executors
+def test_dropping_the_last_batch_mends_a_batch_of_one(executor):
+    federation = toy_federation((8, 9), unseen=0)
+    fit(tiny_task(norm=True), federation, executor=executor, local=sgd(drop_last=True))
+
+
 def with_validation(sizes, total=4):
     """Clients who own these many validation examples, taken from their tests."""
     federation = toy_federation([6] * len(sizes), test=total, unseen=0)

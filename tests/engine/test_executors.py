@@ -24,6 +24,7 @@ from fedlib.engine.choice import choose
 from fedlib.engine.executors import Batched, Loop
 from fedlib.engine.fingerprint import Opaque, walk
 from fedlib.engine.graphs import Graphs
+from fedlib.engine.schedules import Schedule
 from fedlib.engine.solvers import SGD, Adam
 from fedlib.engine.task import Task, set_precision
 from fedlib.engine.traced import Traced
@@ -194,6 +195,12 @@ def test_steps_are_replayed_from_the_third_wave_of_a_shape_on():
     assert executor.notes["captured_shapes"] == 1
     assert executor.notes["replays"] == 2 * 5 * 3 - fedlib.engine.graphs.WARM
     assert not executor.notes["not_replayed"]
+
+
+def test_a_replayed_step_uses_the_rate_of_its_round():
+    local, executor = Adam(lr=0.01, batch_size=4, schedule=Schedule("cosine", period=5)), Graphs()
+    assert_close(trained(Batched(), local=local, count=6), trained(executor, local=local, count=6))
+    assert executor.notes["replays"] > 0
 
 
 @pytest.mark.parametrize("executor", [Graphs, Traced])

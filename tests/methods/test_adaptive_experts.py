@@ -24,7 +24,7 @@ from torch.nn.functional import nll_loss
 from fedlib import methods, streams, tree
 from fedlib.engine.task import Batch, Task
 from fedlib.errors import ConfigError, DataError, DivergedError
-from fedlib.methods.adaptive_experts import Mixture
+from fedlib.methods.adaptive_experts import Ensemble, Mixture
 from fedlib.methods.parts import early_stopping
 from fedlib.methods.parts.own_experts import Features, Frozen
 from fedlib.results import View
@@ -233,6 +233,13 @@ def speakers(num_experts=2, **params):
 
 
 ONE = Batch(torch.zeros(1, 1, dtype=torch.float64), torch.zeros(1), torch.zeros(1).long())
+
+
+def test_an_ensemble_of_three():
+    ensemble = Ensemble(says(LOGITS[:2]), says(LOGITS[2]))
+    found = speakers().predict(ensemble, ONE).exp()[0]
+    expected = [0.244728, 0.090031, 0.665241]  # specification, section 3.4
+    torch.testing.assert_close(found.tolist(), expected, rtol=0, atol=5e-7)  # six digits given
 
 
 @pytest.mark.parametrize(("num_experts", "gate"), [(1, [0.7]), (2, [5.0, -4.0, 0.7])])

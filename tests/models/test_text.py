@@ -59,6 +59,13 @@ def test_texts_come_back_from_disk_with_their_vocabulary(tmp_path):
         Federation.load(tmp_path / "a.h5", tmp_path / "a.json")
 
 
+def test_the_files_of_other_inputs_say_nothing_of_tokens(tmp_path):
+    toy_federation().save(tmp_path / "a.h5", tmp_path / "a.json")
+    assert "tokens" not in json.loads((tmp_path / "a.json").read_text())
+    with h5py.File(tmp_path / "a.h5") as file:
+        assert sorted(file.attrs) == ["format", "mean", "num_classes", "spec", "std"]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
