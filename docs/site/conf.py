@@ -61,8 +61,12 @@ def add_navigation(app, page: str, source: list[str]) -> None:
     for anchor in re.findall(r'<a id="([^"]+)"></a>', source[0]):
         source[0] = source[0].replace(f"](#{anchor})", f"](#{here}-{anchor})")
     source[0] = re.sub(r'^(#+) <a id="([^"]+)"></a>', rf"({here}-\2)=\n\1 ", source[0], flags=re.M)
-    there = str(folder.relative_to(ROOT) / "REPORT").replace("/", "-")
-    source[0] = source[0].replace("](REPORT.md#", f"](#{there}-")
+    there = str(folder.relative_to(ROOT)).replace("/", "-")
+    source[0] = re.sub(
+        r"\]\(((?:[\w-]+/)*)REPORT\.md#",
+        lambda link: f"](#{there}-{link[1].replace('/', '-')}REPORT-",
+        source[0],
+    )
 
 
 def entry(kind: type, name: str) -> str:
