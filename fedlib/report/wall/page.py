@@ -204,17 +204,25 @@ def _draw_points(axes: Axes, run: pd.DataFrame, ends: list[float]) -> None:
 def _name(axes: Axes, points: pd.DataFrame, middle: float, below: int = 0) -> None:
     """Name points: to their left above the line and right of `middle`, else to their right.
 
-    Points of a method that are less than one percentage point apart have one name.
+    Points of a method, or of several by one measure, that are less than one percentage point apart
+    have one name.
     """
-    names: dict[tuple[str, float, float], list[str]] = {}
-    for row in points.to_dict("records"):
-        here = row["title"], 100 * row["published"], 100 * row["reproduced"]
-        near = [name for name in names if name[0] == here[0] and math.dist(name[1:], here[1:]) < 1]
-        names.setdefault((*near, here)[0], []).append(row["measured"])
-    for (title, x, y), measured in names.items():
+    names: dict[tuple[float, float], tuple[list[str], list[str]]] = {}
+    columns = points[["title", "measured", "published", "reproduced"]]
+    for title, measured, published, reproduced in columns.itertuples(index=False):
+        here = 100 * published, 100 * reproduced
+        near = [
+            there
+            for there, (titles, by) in names.items()
+            if math.dist(there, here) < 1 and (titles == [title] or by == [measured])
+        ]
+        titles, by = names.setdefault((*near, here)[0], ([], []))
+        titles.extend({title} - {*titles})
+        by.extend({measured} - {*by})
+    for (x, y), (titles, by) in names.items():
         side = -1 if y > x > middle else 1
         axes.annotate(
-            f"{title}, {' and '.join(measured)}",
+            f"{' and '.join(titles)}, {' and '.join(by)}",
             (x, y),
             xytext=(5 * side, -below),
             textcoords="offset points",
