@@ -1,5 +1,7 @@
 """Figures: what is on their axes, that a method looks the same everywhere, and stable bytes."""
 
+from types import SimpleNamespace
+
 import made_up
 import matplotlib
 import numpy as np
@@ -13,11 +15,12 @@ from pictures import faults
 
 from fedlib import papers
 from fedlib.errors import ConfigError, DataError
-from fedlib.report import metrics, printed
+from fedlib.report import exhibits, metrics, printed
 from fedlib.report.figures import (
     FigureInputs,
     accuracy_over_rounds,
     canvas,
+    client_matrices,
     labels,
     saving,
     style,
@@ -160,6 +163,24 @@ def test_unlisted_methods_have_spare_looks_each_always_the_same():
     assert style.method_look("fedper") == looks[0]
 
 
+def test_a_published_curve_is_compared_from_round_10_on_and_the_nearest_to_ours_is_named(collected):
+    exhibit, tidy, clients = collected
+    ours = exhibits.pick(tidy, federation="emnist", at="round", metric="accuracy", group="seen")
+    ours = ours.groupby(["label", "round"])["value"].mean()
+    off = {"pfedmm": ("pfedmm", 0.01), "local": ("fedem", 0.0), "fedem": ("local", 0.0)}
+    theirs = pd.DataFrame(
+        {"dataset": "emnist", "label": name, "round": at, "accuracy": ours[label, at] + more}
+        for name, (label, more) in off.items()
+        for at in range(1, 31)
+    )
+    about = made_up.read(exhibit | {"kind": "accuracy_over_rounds"})
+    given = FigureInputs(about, tidy, clients, None, curves=theirs)
+    far = accuracy_over_rounds.distances(given).set_index("label")
+    assert far.loc["pfedmm", "rounds"] == 21
+    assert far.loc["pfedmm", "rms"] == pytest.approx(0.01)
+    assert far["nearest"].to_dict() == {"local": "fedem", "fedem": "local", "pfedmm": "pfedmm"}
+
+
 def test_waypoints_without_a_round_are_not_guessed(collected):
     exhibit, tidy, clients = collected
     table = printed.read(PUBLISHED).replace("accuracy_round_20", "accuracy_round_end")
@@ -251,3 +272,11 @@ def test_slices_are_means_of_equal_parts_of_the_sorted_gains():
     assert np.isnan(found[-1])  # the gap
     # Of 30 clients a slice has one and a half.
     assert who_loses.sliced(pd.Series(np.arange(30.0)))[:2] == pytest.approx([1 / 3, 5 / 3])
+
+
+def test_of_the_seeds_of_a_run_that_of_highest_purity_is_shown_then_that_with_most_experts():
+    def made(purity, used):
+        return SimpleNamespace(purity=lambda: purity, num_used=lambda: used)
+
+    matrices = [made(0.5, 4), made(0.9, 2), made(0.9, 3), made(0.9, 3)]
+    assert client_matrices.best(matrices) is matrices[2]
