@@ -112,7 +112,7 @@ class _Federation:
         return Item(name=name, title=title, **self.fields | changes)
 
 
-TRACED = ("loop", "traced", "traced:onednn")  # one by one on a CPU
+TRACED = ("loop", "traced")  # one by one on a CPU
 
 # Uneven as a pachinko or Dirichlet partition leaves them: the largest has about three times the
 # mean. Batch normalisation needs batches of two, so the clients of W3 are equal.

@@ -4,14 +4,12 @@ from collections.abc import Sequence
 
 import torch
 
-from fedlib.engine import onednn
 from fedlib.engine.executors import Batched, Executor, Loop
 from fedlib.engine.graphs import Graphs
 from fedlib.engine.task import Task
 from fedlib.engine.traced import Traced
 
-ONEDNN = "traced:onednn"
-ONE_BY_ONE = ("loop", "traced", ONEDNN)  # client by client
+ONE_BY_ONE = {"loop": Loop, "traced": Traced}  # client by client
 BATCHED = {"batched": Batched, "graphs": Graphs}  # all clients of a block in one call
 BLOCK = 160  # clients per batch on a CPU: slightly slow for one worker, enough work for two
 
@@ -22,9 +20,8 @@ def choose(wanted: str, tasks: Sequence[Task], workers: int | None = None) -> Ex
     Its notes have its setting, and what chose it: "rule" or "request".
 
     Args:
-      wanted: "loop", "traced", "traced:onednn" (see `fedlib.engine.onednn`), "batched" or "graphs",
-        or "auto" for `rule`. "batched" and "graphs" may have a number of clients per block
-        ("batched:64").
+      wanted: "loop", "traced", "batched" or "graphs", or "auto" for `rule`. "batched" and "graphs"
+        may have a number of clients per block ("batched:64").
       tasks: of the run, one for each architecture.
       workers: threads that share the clients on a CPU; None for as many as PyTorch has. None works
         for the first executor of a process only, because that leaves PyTorch with one thread.
@@ -38,17 +35,13 @@ def choose(wanted: str, tasks: Sequence[Task], workers: int | None = None) -> Ex
     if setting not in ONE_BY_ONE and not sized:
         known = ", ".join(("auto", *ONE_BY_ONE, *BATCHED))
         raise ValueError(f"executor must be {known}, got {wanted!r}")
-    if setting == ONEDNN and not onednn.available():
-        raise ValueError(f"executor {wanted!r} needs oneDNN, which this PyTorch has not")
     on_cpu = tasks[0].device.type == "cpu"
     workers = (workers or torch.get_num_threads()) if on_cpu else 1
     if sized:
         size = int(block) if block else BLOCK if on_cpu else None
         executor: Executor = BATCHED[name](size, workers)
-    elif name == "traced":
-        executor = Traced(workers, by_onednn=setting == ONEDNN)
     else:
-        executor = Loop(workers)
+        executor = ONE_BY_ONE[name](workers)
     chosen_by = "rule" if wanted == "auto" else "request"
     executor.notes |= {"setting": executor.setting, "chosen_by": chosen_by}
     return executor
@@ -67,10 +60,8 @@ def rule(tasks: Sequence[Task]) -> str:
     steps cost at most as much as those of the loop, with the same bits; for the largest, tracing
     gains nothing.
 
-    "traced:onednn" and "graphs" are taken on request only. oneDNN is slower than MKL on Intel's
-    processors. On AMD's it is faster for some models with wide linear layers, and slower for small
-    ones (benchmarks/results/executors.md). Captured steps have not been compared with the loop on a
-    GPU yet.
+    "graphs" is taken on request only: captured steps have not been compared with the loop on a GPU
+    yet.
     """
     heavy = any(task.is_heavy for task in tasks)
     if tasks[0].device.type == "cuda":

@@ -9,12 +9,8 @@ The first steps after the recorded one are done both ways, and the results of th
 they differ, or a step cannot be recorded, or `fedlib.engine.fingerprint` cannot compare its
 function, all further steps of this shape run as in the loop. `notes` counts the shapes and gives
 the reasons.
-
-On request, steps multiply matrices by oneDNN (`fedlib.engine.onednn`). Then all steps do, including
-the first ones, because it is a matter of chance which client comes first.
 """
 
-import itertools
 import threading
 from collections import Counter
 from collections.abc import Callable, Hashable
@@ -23,28 +19,24 @@ import torch
 from torch import Tensor
 
 from fedlib import tree
-from fedlib.engine import onednn
 from fedlib.engine.executors import Advance, Loop
 from fedlib.engine.fingerprint import PLAIN, Opaque, walk
-from fedlib.engine.recording import Call, Recorder, replayed
+from fedlib.engine.recording import Recorder, replayed
 from fedlib.engine.task import Batch
 from fedlib.tree import Tree
 
 WARM = 1  # steps of a shape before it is recorded: many shapes come up only once
 CHECKS = 2  # next steps, which are compared with the loop's
-NEAR = 0.01  # of a step: allowed difference of oneDNN's products; mistakes are as large as the step
 SHAPES = 1024  # most shapes that are kept; the oldest are dropped
 
 
 class Traced(Loop):
     """As `Loop`, with recorded steps; see the module's docstring."""
 
-    name = "traced"
+    name = setting = "traced"
 
-    def __init__(self, workers: int = 1, *, by_onednn: bool = False):
+    def __init__(self, workers: int = 1):
         super().__init__(workers)
-        self.setting = f"{self.name}:onednn" if by_onednn else self.name
-        self._kind = ByOneDNN if by_onednn else Shape
         self._shapes: dict[Hashable, Shape] = {}
         self._lock = threading.Lock()
         self.notes |= {"traced_shapes": 0, "not_traced": Counter()}
@@ -72,7 +64,7 @@ class Traced(Loop):
             if key not in self._shapes:
                 while len(self._shapes) >= SHAPES:
                     del self._shapes[next(iter(self._shapes))]
-                self._shapes[key] = self._kind(self, kept)
+                self._shapes[key] = Shape(self, kept)
             return self._shapes[key]
 
     def tell(self, refused: str = "") -> None:
@@ -164,14 +156,11 @@ class Shape:
             self._after = tree.map(
                 lambda x: Output(next(numbers)) if isinstance(x, Tensor) else x, after
             )
-        self._program = self._written(recorder.calls, inputs, outputs)
+        self._program = replayed(recorder.calls, inputs, outputs)
         return after
 
-    def _written(self, calls: list[Call], inputs: list[Tensor], outputs: list[Tensor]) -> Callable:
-        return replayed(calls, inputs, outputs)
-
     def _check(self, steps: Steps, own: Tree, batch: Batch) -> Tree:
-        found, reason = self._tried(self._program, steps, own, batch)
+        found, reason = self._tried(steps, own, batch)
         after = steps.step(own, *steps.args, batch)
         if not reason and not all(map(_equal, found, self._left(own, after))):
             reason = "operations that do something else when they are repeated"
@@ -181,14 +170,12 @@ class Shape:
             self._executor.tell()
         return after
 
-    def _tried(
-        self, program: Callable, steps: Steps, own: Tree, batch: Batch
-    ) -> tuple[list[Tensor], str]:
-        """(results of a program on a copy of `own`, why it failed or "")."""
+    def _tried(self, steps: Steps, own: Tree, batch: Batch) -> tuple[list[Tensor], str]:
+        """(results of the program on a copy of `own`, why it failed or "")."""
         copies = [_copy(x) for x in _tensors(own)]
         try:
             with self._mode():
-                return [*copies, *program(*steps.inputs(copies, batch))], ""
+                return [*copies, *self._program(*steps.inputs(copies, batch))], ""
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
             return [], f"{type(error).__name__}: {str(error).splitlines()[0]}"
 
@@ -199,45 +186,6 @@ class Shape:
     def _refuse(self, reason: str) -> None:
         self._refused = True
         self._executor.tell(reason)
-
-
-class ByOneDNN(Shape):
-    """Steps of one function on tensors of one layout, with oneDNN's products of matrices."""
-
-    def __init__(self, executor: Traced, kept: object):
-        super().__init__(executor, kept)
-        self._begun = threading.Lock()
-
-    def step(self, steps: Steps, own: Tree, batch: Batch) -> Tree:
-        """The carry after one step of a client."""
-        with self._begun:
-            if not self._calls:
-                self._begin(steps, own, batch)
-        if self._refused:
-            return steps.step(own, *steps.args, batch)
-        return self._repeat(steps, own, batch)
-
-    def _begin(self, steps: Steps, own: Tree, batch: Batch) -> None:
-        """Record a step on a copy, and try both kinds of kernels on other copies."""
-        copy = tree.map(lambda x: _copy(x) if isinstance(x, Tensor) else x, own)
-        after = self._record(steps, copy, batch)
-        self._calls = 1
-        if self._refused:
-            return
-        expected = self._left(copy, after)
-        before = [*_tensors(own), *itertools.repeat(torch.zeros(()), len(expected))]
-        for program, agree in ((self._exact, _equal), (self._program, _close)):
-            found, reason = self._tried(program, steps, own, batch)
-            if not reason and not all(map(agree, found, expected, before)):
-                reason = "operations that do something else when they are repeated"
-            if reason:
-                self._refuse(reason)
-                return
-        self._executor.tell()
-
-    def _written(self, calls: list[Call], inputs: list[Tensor], outputs: list[Tensor]) -> Callable:
-        self._exact = super()._written(calls, inputs, outputs)
-        return super()._written(onednn.rewritten(calls), inputs, outputs)
 
 
 class Output(int):
@@ -273,17 +221,7 @@ def _copy(x: Tensor) -> Tensor:
     return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x)
 
 
-def _close(a: Tensor, b: Tensor, before: Tensor) -> bool:
-    """Whether the numbers are equal except for rounding, in relation to the size of the step."""
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    if not b.is_floating_point() or not b.isfinite().all():
-        return _equal(a, b)
-    step = float((b - before).norm())
-    return float((a - b).norm()) <= NEAR * step + torch.finfo(b.dtype).eps * 10 * float(b.norm())
-
-
-def _equal(a: Tensor, b: Tensor, before: Tensor | None = None) -> bool:
+def _equal(a: Tensor, b: Tensor) -> bool:
     """Whether the numbers are equal, or both are NaN."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False

@@ -154,7 +154,7 @@ def run_parser(doc: str | None, **paths: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--executor",
         default="auto",
-        help="loop, traced, traced:onednn, batched or graphs; auto: by device "
+        help="loop, traced, batched or graphs; auto: by device "
         "and kind of layers (default: %(default)s)",
     )
     parser.add_argument(

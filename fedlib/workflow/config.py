@@ -17,7 +17,7 @@ from fedlib.spec import SCALES
 from fedlib.workflow import overrides
 from fedlib.workflow.gpu import DEVICES
 
-EXECUTORS = ("auto", "loop", "traced", "traced:onednn", "batched", "graphs")  # see engine.choice
+EXECUTORS = ("auto", "loop", "traced", "batched", "graphs")  # see engine.choice
 UNITS = {"m": 60, "h": 3600, "d": 86400}  # seconds of the units of a budget
 MANY = 20  # names, of which a message shows the nearest only
 LONGEST = 255  # bytes in the name of a file or folder

@@ -85,7 +85,7 @@ def test_a_contender_trains_the_cohorts_of_the_item(contender, name):
     assert turns.samples == [int(item.sizes()[item.clients(n)].sum()) for n in range(3)]
 
 
-@pytest.mark.parametrize(("executor", "num_experts"), [("traced", 1), ("traced:onednn", 2)])
+@pytest.mark.parametrize(("executor", "num_experts"), [("traced", 1), ("traced", 2)])
 def test_all_steps_are_recorded_before_the_clock_starts(executor, num_experts):
     # With fewer clients and examples than there are sizes of batches to record, four of each.
     few = {"batch_size": 4, "num_clients": 12, "examples": 36, "cohort": 5}
