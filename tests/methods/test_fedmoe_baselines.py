@@ -81,6 +81,7 @@ def test_a_copy_of_the_average_learns_on_the_server_and_clients_never_hear_of_it
     assert_close(state.best.params, dict(module.state_dict()), 1e-12)
     x, y = owned(data, SERVER, "val")
     assert state.best.loss.item() == pytest.approx(cross_entropy(module(x), y).item(), rel=1e-12)
+    assert int(state.best.round) == 1
 
 
 def test_a_tuned_copy_needs_validation_examples_too():
