@@ -106,7 +106,7 @@ def _try_in(name: str, task: Task, simulation: Simulation) -> tuple[bool, str]:
     except Exception as error:
         raise _Unlike(f" cannot be trained: {_line(error)}") from error
     work = Work(task, data, np.arange(len(SIZES)))
-    mixing = mixes(work, plains[0], expected.shared)
+    mixing = mixes(name, work, plains[0], expected.shared)
     task = replace(task, mixes_examples=True) if mixing else task
     reasons = []
     for way in dict.fromkeys((simulation.executor.setting, "loop")):

@@ -91,6 +91,8 @@ class EarlyStopping:
 
     def __call__(self, evaluation: Evaluation) -> bool:
         """True after `patience` evaluations without a rise."""
+        if not evaluation.round:  # of another run
+            self._best, self._since = -np.inf, 0
         found = evaluation.pooled_accuracy(self.group, self.protocol, self.split)
         self._since = 0 if found > self._best else self._since + 1
         self._best = max(self._best, found)

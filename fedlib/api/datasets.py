@@ -1,5 +1,6 @@
 """Inputs and labels of a data set of PyTorch, a loader, or a data set of Hugging Face."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,10 @@ def arrays(data: Any, x: str, y: str, name: str) -> tuple[Any, np.ndarray]:
         # PyTorch's map-style data sets need no end for `for`, but have a length.
         by_number = hasattr(data, "__len__") and not batches
         given = map(data.__getitem__, range(len(data))) if by_number else data
-        inputs, labels = zip(*given, strict=True)
+        pairs = [*given]
+        if any(isinstance(pair, Mapping) for pair in pairs):
+            raise TypeError
+        inputs, labels = zip(*pairs, strict=True)
     except (AttributeError, TypeError, ValueError):
         raise ConfigError(f"{name} must be {PAIRS}, got {type(data).__name__}") from None
     if batches:

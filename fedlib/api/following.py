@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 
@@ -39,6 +40,8 @@ def run(
     Raises:
       ConfigError: for something else than functions or a folder.
     """
+    if not isinstance(callbacks, Iterable):
+        raise ConfigError(f"callbacks must be a list of functions, got {callbacks!r:.80}")
     callbacks = [*callbacks]
     for odd in (x for x in callbacks if isinstance(x, type) or not callable(x)):
         made = "; make one, by ()" if isinstance(odd, type) else ""
@@ -53,12 +56,12 @@ def run(
         def ends(done: int, record: Record) -> bool:
             nonlocal told
             answers = [
-                callback(_evaluation(simulation, record, at)) is True
+                callback(_evaluation(simulation, record, at))
                 for at in range(told, len(record.round))
                 for callback in callbacks
             ]
             told = len(record.round)
-            return any(answers) or pressed()
+            return any(isinstance(x, bool | np.bool_) and x for x in answers) or pressed()
 
         state, history = simulation.run(saved, report, ends=ends)
     rounds = int(history.round[-1])

@@ -6,6 +6,7 @@ finds it.
 
 import contextlib
 import copy
+import itertools
 from collections.abc import Callable
 from functools import partial
 
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from fedlib import draws
+from fedlib import draws, tree
 from fedlib.api import probe
 from fedlib.api.probe import HeadApart
 from fedlib.engine.functional import Fixed
@@ -111,9 +112,24 @@ def _check_weights(made: nn.Module, name: str) -> None:
     trained = [x.requires_grad for x in made.parameters()]
     if trained and not any(trained):
         raise ConfigError(f"{name}: all of its parameters are frozen, so there is nothing to train")
+    _check_hidden(made, name)
     odd = [x.dtype for x in made.parameters() if x.dtype != torch.float32]
     if odd:
         raise ConfigError(f"{name} has weights of {odd[0]}; give {name}.float()")
+
+
+def _check_hidden(made: nn.Module, name: str) -> None:
+    """Raises ConfigError for weights that PyTorch does not know, as of layers in a plain list."""
+    known = {*made.parameters()}
+    for path, part in made.named_modules():
+        for key, value in vars(part).items():
+            kept = [x.parameters() if isinstance(x, nn.Module) else [x] for x in tree.leaves(value)]
+            tensors = [x for x in itertools.chain(*kept) if isinstance(x, Tensor) and x.is_leaf]
+            if any(x.requires_grad and x not in known for x in tensors):
+                raise ConfigError(
+                    f"{name}: weights in {f'{path}.{key}'.lstrip('.')} are none of its "
+                    "parameters, so nobody would train them; take nn.ModuleList, or freeze them"
+                )
 
 
 def _check_same(fresh: Callable[[], nn.Module], name: str) -> None:

@@ -6,6 +6,7 @@ training only.
 """
 
 import copy
+import inspect
 import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -91,6 +92,14 @@ def outputs(model: nn.Module, inputs: Tensor, name: str, train: bool = False) ->
       ConfigError: if it raises an error, changes its inputs, or gives something else than logits.
     """
     given, when = inputs.clone(), " in training" if train else ""
+    takes = inspect.signature(model.forward)
+    try:
+        takes.bind(given)
+    except TypeError:
+        raise ConfigError(
+            f"{name} must read one tensor, got forward{takes}; models with several inputs are not "
+            "supported"
+        ) from None
     try:
         with torch.no_grad(), dropout_key(torch.tensor(0)):
             model.train(train)

@@ -138,8 +138,12 @@ def by_pytorch(name: str, task: Task, data: DeviceData, params: Params,
     return Trained(tree.stack(trained), *padded)
 
 
-def mixes(work: Work, plain: Plain, shared: Tensor) -> bool:
-    """Whether the output for an example depends on the others of its batch."""
+def mixes(name: str, work: Work, plain: Plain, shared: Tensor) -> bool:
+    """Whether the output for an example depends on the others of its batch.
+
+    Raises:
+      ConfigError: if that for a single example has another shape.
+    """
     first, second = (_inputs(work, client) for client in range(len(SIZES)))
     near = NEAR[work.task.dtype] * size(shared)
     try:
@@ -147,6 +151,8 @@ def mixes(work: Work, plain: Plain, shared: Tensor) -> bool:
         pooled = _outputs(plain, torch.cat([first, second]))
     except Exception:  # as batch normalisation, which refuses a single example
         return True
+    if alone.shape != shared[0, :ALONE].shape:
+        raise ConfigError(f"{name} gives another shape for a batch of one: does it squeeze?")
     together = torch.cat([shared[0, : SIZES[0]], shared[1]])
     return not (close(alone, shared[0, :ALONE], near) and close(pooled, together, near))
 

@@ -148,7 +148,15 @@ class SavedResult(Accuracies):
         path = self._folder / name
         if not path.exists() or digest(path) != sha256:
             raise DataError(f"{path} is missing or damaged; save the result again")
-        return torch.export.load(path).module()
+        program = torch.export.load(path)
+        example, model = program.example_inputs[0][0], program.module()
+
+        def read(_: nn.Module, given: tuple) -> Tensor:
+            x = torch.as_tensor(given[0])
+            return x.to(example) if x.is_floating_point() and example.is_floating_point() else x
+
+        model.register_forward_pre_hook(read, prepend=True)
+        return model
 
 
 def load(folder: str | Path) -> SavedResult:
@@ -160,7 +168,10 @@ def load(folder: str | Path) -> SavedResult:
     folder = Path(folder)
     if not (folder / HISTORY).exists():
         raise DataError(f"{folder} must be a folder that Result.save wrote; it has no {HISTORY}")
-    return SavedResult(folder, RunResult.load(folder / HISTORY))
+    history = RunResult.load(folder / HISTORY)
+    if "called" not in history.provenance:
+        raise DataError(f"{folder} is a run of the workflow; take fedlib.open_run")
+    return SavedResult(folder, history)
 
 
 class Result(Accuracies):

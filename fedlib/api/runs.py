@@ -20,7 +20,7 @@ from fedlib.engine.choice import choose
 from fedlib.engine.device import DeviceData
 from fedlib.engine.solvers import SGD, Solver
 from fedlib.engine.task import Task, set_precision
-from fedlib.errors import ConfigError, DataError, nearest
+from fedlib.errors import ConfigError, DataError, nearest, of_file
 from fedlib.federation import Federation
 from fedlib.fields import typed
 from fedlib.files import digest
@@ -144,6 +144,8 @@ def open_run(
     if not (folder / "history.h5").exists():
         raise DataError(f"{folder} must be the folder of a finished run, such as {A_RUN}")
     history = RunResult.load(folder / "history.h5")
+    if "manifest_sha256" not in history.provenance:
+        raise DataError(f"{folder} was written by Result.save; take fedlib.load")
     manifest = _manifest(folder, history.provenance["manifest_sha256"])
     federation = Federation.load(manifest.with_suffix(".h5"), manifest)
     with process.threads.number(None):
@@ -267,7 +269,13 @@ def _tried(simulation: Simulation, report: Callable[[str], None], given: bool) -
         report("starts from the weights of the model that was given")
     simulation = agreement.tried(simulation, report)
     if not type(simulation.method).__module__.startswith("fedlib."):
-        rehearsal.check(simulation)
+        try:
+            rehearsal.check(simulation)
+        except (ConfigError, DataError):
+            raise
+        except Exception as error:  # a user's code may raise anything
+            kind = type(simulation.method)
+            raise of_file(error, kind.round.__code__.co_filename, kind.__name__) from error
     return simulation
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from fedlib import fields
 from fedlib.errors import ConfigError
+from fedlib.federation import GROUPS
 from fedlib.methods.base import Curves, Method
 from fedlib.results import OF_NO_CLIENT
 from fedlib.run.scoring import as_arrays
@@ -28,6 +29,10 @@ def check(method: Method) -> None:
     fields.check(method, cls.choices, cls.ranges)  # again, for classes that do not ask their base
     _refuse_silence(cls)
     own = _own_names(method)
+    for name in ("protocols", "final_protocols"):
+        ways = getattr(method, name)
+        if not ways.keys() <= {*GROUPS} or not all(isinstance(x, dict) for x in ways.values()):
+            raise ValueError(f"{name} of {cls.__name__} must be like {{{EXAMPLE}}}, got {ways}")
     asked = [*method.protocols.values(), *method.final_protocols.values()]
     named = {way: "its protocols name" for ways in asked for way in ways.values()}
     for name, who in {**dict.fromkeys(NEEDED, "every method needs"), **named}.items():

@@ -21,7 +21,7 @@ from fedlib.federation import GROUPS, Federation
 from fedlib.fields import Range, check
 from fedlib.methods.base import Method
 from fedlib.results import TOTALS, RunResult, View
-from fedlib.run import checkpoint, scoring
+from fedlib.run import checkpoint, contract, scoring
 from fedlib.run.checkpoint import Checkpoints
 from fedlib.run.progress import Rounds
 
@@ -204,7 +204,7 @@ class Simulation:
                 raise SystemExit(143)
         if record.round[-1] != done:  # it ends between two evaluations
             state = self._evaluate(state, record, done)
-        return state, record.result(self)
+        return state, record.result(self, state)
 
     def _room(self, before: int | None, report: Callable[[str], None]) -> int | None:
         """For how many clients at a time the GPU has room; None for all. A change is reported."""
@@ -325,9 +325,9 @@ class Record:
         """Add the scores of the last evaluation again, for `done` rounds."""
         self.add_evaluation(done, {view: found[-1] for view, found in self.scores.items()})
 
-    def result(self, simulation: Simulation) -> RunResult:
+    def result(self, simulation: Simulation, state: Any) -> RunResult:
         """Everything as arrays; see `RunResult`."""
-        ids = simulation.federation.ids
+        method, ids = simulation.method, simulation.federation.ids
         return RunResult(
             round=np.array(self.round, np.int64),
             scores={
@@ -337,6 +337,8 @@ class Record:
             **{name: np.array(getattr(self, name), np.int64) for name in TOTALS},
             train_loss=np.array(self.train_loss, np.float64),
             server_examples=np.array(self.server_examples) if len(ids("server")) else None,
+            diagnostics=contract.diagnostics(method, state, simulation.federation.num_clients),
+            by_round=contract.by_round(method, state),
         )
 
     def loss(self) -> float | None:

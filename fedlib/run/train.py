@@ -3,7 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-from fedlib.run import contract
 from fedlib.run.checkpoint import Checkpoints, flatten, save_tensors
 from fedlib.run.simulate import Simulation
 from fedlib.run_spec import RunSpec
@@ -23,12 +22,9 @@ def train(
     state, result = simulation.run(checkpoints, **run_options)
     tensors = flatten(state)
     sha256 = save_tensors(state_file, tensors)
-    method, num_clients = simulation.method, simulation.federation.num_clients
     replace(
         result,
         spec=spec.to_json(),
         provenance={**provenance, "state_sha256": sha256, "spent": checkpoints.spent()},
-        diagnostics=contract.diagnostics(method, state, num_clients),
-        by_round=contract.by_round(method, state),
     ).save(history_file, state_file)
     checkpoints.clear(last=False)  # needed if the workflow dies before it sees the result

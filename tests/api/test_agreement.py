@@ -183,6 +183,9 @@ REFUSED = {
     "weight' is trained": net(
         lambda model, x: nn.functional.linear(x, model.same[0], model.first.bias)
     ),
+    "batch of one": type(
+        "Own", (Net,), {"forward": lambda self, x: self.last(self.first(x)).squeeze()}
+    ),
     "cannot be run": net(lambda model, x: checkpoint(model.first, x, use_reentrant=False)),
     "'mask' of torch.bool": Masked,
 }

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections import UserDict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
 
@@ -113,7 +113,8 @@ def test_a_run_computes_every_bit_of_the_workflows(both):
     ours, theirs = both
     arrays = [(x.digests, x.num_classes) for x in (run.simulation.federation for run in both)]
     assert arrays[0] == arrays[1] and same_bits(ours.state, theirs.state)
-    assert_same_result(*(replace(run.history, diagnostics={}) for run in both))
+    assert_same_result(*(run.history for run in both))
+    assert ours.history.diagnostics["pi"].shape == (ours.simulation.federation.num_clients, 2)
     assert ours.evaluate().equals(theirs.evaluate())
 
 
@@ -128,6 +129,8 @@ def test_a_finished_run_is_not_opened_with_other_shards(trained, tmp_path):
     other.write_text("{}")
     with pytest.raises(DataError, match="digits.json is not what .* was trained on"):
         fedlib.open_run(folder)
+    with pytest.raises(DataError, match="is a run of the workflow"):
+        fedlib.load(folder)
 
 
 def test_a_module_is_drawn_like_the_function_that_made_it():
@@ -529,6 +532,10 @@ METHODS_OF_USERS = {
     r"predict must return log-probabilities of shape \[20, 10\], got \[20\]": returning(
         "predict", lambda log_probs: log_probs[:, 0]
     ),
+    r"Wrong: RuntimeError: ": returning("personalise", lambda models: tree.take(models, 0)),
+    "Wrong, line .*: AttributeError: .* 'nothing'": returning("round", lambda s: s.nothing),
+    "protocols of Wrong must be like": type("Wrong", (FedAvg,), {"protocols": {"all": {}}}),
+    "final_protocols of Wrong must": type("Wrong", (FedAvg,), {"final_protocols": {"seen": "x"}}),
     "Noisy draws from the global generator of PyTorch": noisy(torch.randn_like),
     r"Noisy gives another .params.* when a round": noisy(lambda x: next(COUNTER)),
 }
@@ -570,6 +577,8 @@ FEDERATIONS = {
     "train must be a list, a pair for each client, got dict": lambda: own({0: (X, Y)}, [(X, Y)]),
     "unseen must be positions of clients": lambda: own(*[[(X, Y)] * 2] * 2, unseen=[True, False]),
     "y must have 400 values as x": lambda: fedlib.partition(X, Y[1:], "natural"),
+    "several labels of an example are not": lambda: fedlib.partition(X, np.eye(10)[Y], "natural"),
+    "got 0.5; regression is not supported": lambda: fedlib.partition(X, Y + 0.5, "natural"),
     "train data of client 1 is empty": lambda: own([(X, Y), (X[:0], Y[:0])], [(X, Y)] * 2),
     "same clients, got train of 2, test of 1": lambda: own([(X, Y)] * 2, [(X, Y)]),
     "unseen must be some of the clients": lambda: own([(X, Y)], [(X, Y)], unseen=[0]),

@@ -75,7 +75,10 @@ def test_texts_of_hugging_face_become_tokens():
     assert dealt.clients == ["a", "b"]
 
 
-@pytest.mark.parametrize("odd", [3, X, "abc", [1, 2, 3]], ids=["number", "array", "word", "list"])
+ODD = {"number": 3, "array": X, "word": "abc", "list": [1, 2, 3], "dicts": [{"x": X[0], "y": 1}]}
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
 def test_what_gives_no_pairs_is_refused(odd):
     with pytest.raises(ConfigError, match="data of client 0 must be a data set or loader"):
         fedlib.Federation.from_datasets([odd])

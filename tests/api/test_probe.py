@@ -178,6 +178,32 @@ def test_what_is_given_in_place_of_logits_is_named(told):
         build(Odd(FORMS[told]))
 
 
+class Several(nn.Linear):
+    def forward(self, x, mask):
+        return super().forward(x * mask)
+
+
+def test_a_model_with_several_inputs_is_told_that_these_are_not_supported():
+    with pytest.raises(
+        ConfigError, match=r"forward\(x, mask\); models with several inputs are not"
+    ):
+        build(Several(64, 10))
+
+
+HIDDEN = {
+    "layers": with_(layers=lambda: [nn.Linear(8, 8)]),
+    "a.scale": lambda self: setattr(self.a, "scale", {"one": torch.ones(8, requires_grad=True)}),
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_weights_that_pytorch_does_not_know_are_named(name):
+    with pytest.raises(ConfigError, match=f"weights in {name} are none of its parameters"):
+        build(Odd(TAKEN["size"], HIDDEN[name]))
+    frozen = with_(teacher=lambda: [nn.Linear(8, 8).requires_grad_(False)])
+    build(Odd(TAKEN["size"], lambda self: (frozen(self), with_(same=lambda: [self.a])(self))))
+
+
 @pytest.mark.parametrize("change", [lambda x: x.sub_(0.5), lambda x: x.clamp_(-100, 100)])
 def test_a_model_that_changes_its_inputs_is_told_so(change):
     with pytest.raises(ConfigError, match="changes its inputs in place"):

@@ -346,7 +346,9 @@ def _keys(path: Path | str, name: str, x: np.ndarray, values: np.ndarray) -> np.
       DataError: for other values, and missing ones.
     """
     if values.shape != (len(x),):
-        raise DataError(f"{path}: {name} must have {len(x)} values as x, got {values.shape}")
+        several = name == "y" and values.ndim > 1
+        limit = "; several labels of an example are not supported" if several else ""
+        raise DataError(f"{path}: {name} must have {len(x)} values as x, got {values.shape}{limit}")
     if values.dtype.kind not in "biufU":
         raise DataError(f"{path}: {name} must be integers or words, got {values.dtype}")
     texts = values if values.dtype.kind == "U" else values.astype(str)
@@ -364,6 +366,7 @@ def _keys(path: Path | str, name: str, x: np.ndarray, values: np.ndarray) -> np.
         if wrong.any():
             raise DataError(
                 f"{path}: {name} must be whole numbers or words, got {values[np.argmax(wrong)]}"
+                + "; regression is not supported" * (name == "y")
             )
         return values.astype(np.int64)
     return values
