@@ -8,6 +8,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib.report.figures import FigureInputs, numbers, saving
 from fedlib.report.pictures import vouch
+from fedlib.spec.exhibits import KINDS
 from fedlib.workflow import command, provenance
 
 
@@ -20,7 +21,8 @@ def main() -> None:
     args = parser.parse_args()
 
     spec = command.json_argument(args.spec)
-    roots = ("scripts/figure.py", f"fedlib.report.figures.{spec['kind']}")
+    drawn_by = KINDS["figure"][spec["kind"]].drawn_by
+    roots = ("scripts/figure.py", f"fedlib.report.figures.{drawn_by}")
     code = provenance.check_code(args.code, *roots)
     published = next(iter(args.published), None)
     given = spec, args.metrics, args.clients, published, args.manifests
