@@ -207,8 +207,8 @@ class IFCA(Method):
 
     def trained(self, state: State) -> Tensor:
         """Numbers of the models that are still trained, ascending -> [U] int64"""
-        lost = state.failed >= self.patience if self.stop == "each" else state.failed < 0
-        return (~lost).nonzero().squeeze(1)
+        numbers = torch.arange(self.num_experts, device=state.failed.device)
+        return numbers[state.failed < self.patience] if self.stop == "each" else numbers
 
     def explore(self, experts: Params, cohort: Cohort) -> Tensor:
         """The model of `experts` [C, E, ...] that each client trains: its best, or any -> [C]"""
