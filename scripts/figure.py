@@ -21,8 +21,7 @@ def main() -> None:
     args = parser.parse_args()
 
     spec = command.json_argument(args.spec)
-    drawn_by = KINDS["figure"][spec["kind"]].drawn_by
-    roots = ("scripts/figure.py", f"fedlib.report.figures.{drawn_by}")
+    roots = ("scripts/figure.py", KINDS["figure"][spec["kind"]].module_name())
     code = provenance.check_code(args.code, *roots)
     published = next(iter(args.published), None)
     given = spec, args.metrics, args.clients, published, args.manifests

@@ -19,7 +19,7 @@ def main() -> None:
     args = command.exhibit_parser(__doc__, "csv", "md", "tex", "json").parse_args()
 
     spec = command.json_argument(args.spec)
-    roots = ("scripts/table.py", f"fedlib.report.tables.{KINDS['table'][spec['kind']].drawn_by}")
+    roots = ("scripts/table.py", KINDS["table"][spec["kind"]].module_name())
     code = provenance.check_code(args.code, *roots)
     published = next(iter(args.published), None)
     sheet = TableInputs.read(spec, args.metrics, args.clients, published).made()

@@ -84,7 +84,7 @@ class Inputs:
     @property
     def module(self) -> Any:
         """The module of its kind."""
-        return importlib.import_module(f"fedlib.report.{self.stage}s.{self.kind.drawn_by}")
+        return importlib.import_module(self.kind.module_name())
 
     @cached_property
     def rows(self) -> pd.DataFrame:

@@ -117,6 +117,11 @@ class Exhibit:
             cls.drawn_by = cls.drawn_by or cls.kind
             KINDS[cls.stage][cls.kind] = cls
 
+    @classmethod
+    def module_name(cls) -> str:
+        """The module that draws this kind, a root of the code of its tables or figures."""
+        return f"fedlib.report.{cls.stage}s.{cls.drawn_by}"
+
     @property
     def params(self) -> dict[str, Any]:
         """The kind's own fields by name, those at their default left out."""

@@ -212,8 +212,7 @@ class Plan(Selection):
             }:
                 return self.run(paper, federation, label).roots(stage)
             case "table" | "figure", {"paper": paper}:
-                module = self.exhibit(stage, paper, wildcards[stage]).drawn_by
-                return script, f"fedlib.report.{stage}s.{module}"
+                return script, self.exhibit(stage, paper, wildcards[stage]).module_name()
             case "download", {"dataset": _}:
                 return (script,)
             case "metrics" | "report", _:

@@ -59,7 +59,7 @@ def test_an_exhibit_says_what_it_shows(declared, expected):
     ("stage", "kind"), [(stage, kind) for stage, kinds in KINDS.items() for kind in kinds]
 )
 def test_a_kind_has_a_module_that_makes_it_and_uses_all_of_its_fields(stage, kind):
-    module = importlib.import_module(f"fedlib.report.{stage}s.{KINDS[stage][kind].drawn_by}")
+    module = importlib.import_module(KINDS[stage][kind].module_name())
     assert callable(module.build if stage == "table" else module.draw)
     text = inspect.getsource(module)
     if importlib.util.find_spec(f"fedlib.report.{kind}"):  # what a page shares with it
