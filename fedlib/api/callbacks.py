@@ -1,15 +1,11 @@
 """What is called after every evaluation of a run, and may end it: `simulate(..., callbacks=[...])`.
 
 A callback is a function of an `Evaluation`; the run ends there if it returns True. If it has a
-method `close`, that is called at the end of the run, whatever ended it. The classes here do what
-people do most often; each but the first needs a package, which it imports when it is made.
+method `close`, that is called at the end of the run, whatever ended it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -99,98 +95,7 @@ class EarlyStopping:
         return self._since >= self.patience
 
 
-class TensorBoard:
-    """Writes curves for `tensorboard --logdir FOLDER`; needs the package tensorboard.
-
-    Args:
-      folder: of this run's events; a subfolder of FOLDER for each run compares them.
-      clients: whether there is a histogram of the clients' accuracies, too.
-    """
-
-    def __init__(self, folder: str | Path, clients: bool = True):
-        package = _package("torch.utils.tensorboard", of=self)
-        self._writer, self._clients = package.SummaryWriter(str(folder)), clients
-
-    def __call__(self, evaluation: Evaluation) -> None:
-        """Write the numbers of an evaluation."""
-        for name, value in evaluation.numbers().items():
-            self._writer.add_scalar(name, value, evaluation.round)
-        for view, clients in evaluation.accuracies.items() if self._clients else ():
-            values = clients.dropna().to_numpy()
-            self._writer.add_histogram("/".join(("clients", *view)), values, evaluation.round)
-
-    def close(self) -> None:
-        """Write what is not written yet."""
-        self._writer.close()
-
-
-class MLflow:
-    """Logs to the active run of MLflow; needs the package mlflow."""
-
-    def __init__(self):
-        self._log = _package("mlflow", of=self).log_metrics
-
-    def __call__(self, evaluation: Evaluation) -> None:
-        """Log the numbers of an evaluation."""
-        self._log(evaluation.numbers(), step=evaluation.round)
-
-
-class WandB:
-    """Logs to Weights & Biases; needs the package wandb.
-
-    Args:
-      settings: those of `wandb.init`; `mode="offline"` needs no account.
-    """
-
-    def __init__(self, **settings: Any):
-        self._run = _package("wandb", of=self).init(**settings)
-
-    def __call__(self, evaluation: Evaluation) -> None:
-        """Log the numbers of an evaluation."""
-        self._run.log(evaluation.numbers(), step=evaluation.round)
-
-    def close(self) -> None:
-        """End the run of Weights & Biases."""
-        self._run.finish()
-
-
-class ProgressBar:
-    """A bar of tqdm, in notebooks, too; needs the package tqdm. Give `progress=None` with it."""
-
-    def __init__(self):
-        self._make, self._bar = _package("tqdm.auto", of=self).tqdm, None
-
-    def __call__(self, evaluation: Evaluation) -> None:
-        """Move the bar, and show the accuracies."""
-        if self._bar is None:
-            self._bar = self._make(total=evaluation.rounds, unit="round")
-        self._bar.update(evaluation.round - self._bar.n)
-        told = {view.group: f"{x:.1%}" for view, x in evaluation.pooled.items() if _is_main(view)}
-        self._bar.set_postfix(told)
-
-    def close(self) -> None:
-        """Leave the bar as it is."""
-        if self._bar is not None:
-            self._bar.close()
-
-
-def _is_main(view: View) -> bool:
-    return view[1:] == ("default", "test")
-
-
 def unknown_view(view: View, known: Iterable[View]) -> ConfigError:
     """The error for a view that training did not evaluate."""
     there = ", ".join("/".join(x) for x in known)
     return ConfigError(f"no accuracies of {'/'.join(view)}; there are {there}")
-
-
-def _package(name: str, of: object) -> ModuleType:
-    """A package that only the callback `of` needs; raises ConfigError if it is not installed."""
-    try:
-        return import_module(name)
-    except ImportError as error:
-        package = name.removeprefix("torch.utils.").partition(".")[0]
-        kind = type(of).__name__
-        raise ConfigError(
-            f"fedlib.callbacks.{kind} needs {package}: pip install {package}"
-        ) from error

@@ -28,9 +28,9 @@ Arrays = tuple[Any, Any]  # inputs [N, ...] and labels [N]: anything that NumPy 
 class Federation(federation.Federation):
     """Examples, and the client that owns each for training, validation or testing.
 
-    Make it by `from_arrays`, `from_datasets`, `from_flower` or `fedlib.partition`. Inputs are
-    [N, F], [N, H, W] or [N, C, H, W], as arrays, tensors or data frames, and are copied. [N, H, W]
-    gets a channel, but not signals [N, C, T] with `signals=True`. Bytes [N, H, W] or [N, C, H, W]
+    Make it by `from_arrays`, `from_datasets` or `fedlib.partition`. Inputs are [N, F],
+    [N, H, W] or [N, C, H, W], as arrays, tensors or data frames, and are copied. [N, H, W] gets a
+    channel, but not signals [N, C, T] with `signals=True`. Bytes [N, H, W] or [N, C, H, W]
     are pixels and are divided by 255; integers [N, T] of 32 or 64 bits are tokens and stay
     integers; other numbers become float32. A list of N texts becomes tokens [N, length], see
     `fedlib.data.own_texts`.
@@ -93,37 +93,6 @@ class Federation(federation.Federation):
         group = np.isin(np.arange(len(train)), [*unseen]).astype(np.uint8)
         rows = [examples.of_owner(of_part[name]) for name in SPLITS]
         return cls._packed(Dealt(examples, *rows, group))
-
-    @classmethod
-    def from_flower(
-        cls,
-        dataset: Any,
-        *,
-        x: str = "image",
-        y: str = "label",
-        split: str = "train",
-        test_fraction: float = 0.2,
-        seed: int = 0,
-    ) -> "Federation":
-        """A federation of the partitions of a `flwr_datasets.FederatedDataset`.
-
-        Args:
-          x: name of the column of inputs; images may have their channels last.
-          y: name of the column of labels.
-          split: the split of the data set that is partitioned.
-          test_fraction: fraction of each partition's examples that is drawn for testing.
-          seed: of that draw.
-
-        Raises:
-          ConfigError: for a split that is not partitioned, or a column that does not exist.
-          DataError: as `from_arrays`.
-        """
-        partitioners = dataset.partitioners
-        if split not in partitioners:
-            raise ConfigError(f"no partitioned split {split!r}; there are {sorted(partitioners)}")
-        numbers = range(partitioners[split].num_partitions)
-        found = [dataset.load_partition(number, split) for number in numbers]
-        return cls.from_datasets(found, x=x, y=y, test_fraction=test_fraction, seed=seed)
 
     @classmethod
     def from_datasets(

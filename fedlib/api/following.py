@@ -1,10 +1,7 @@
-"""A run in memory, from its first round to its last: callbacks, checkpoints and Ctrl-C."""
+"""A run in memory, from its first round to its last: callbacks and checkpoints."""
 
 import contextlib
-import signal
-import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -49,7 +46,7 @@ def run(
     saved = None if checkpoint is None else _checkpoints(checkpoint, simulation)
     told = 0  # evaluations that callbacks know
 
-    with _ctrl_c() as pressed, contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         for callback in callbacks:
             stack.callback(getattr(callback, "close", lambda: None))
 
@@ -61,7 +58,7 @@ def run(
                 for callback in callbacks
             ]
             told = len(record.round)
-            return any(isinstance(x, bool | np.bool_) and x for x in answers) or pressed()
+            return any(isinstance(x, bool | np.bool_) and x for x in answers)
 
         state, history = simulation.run(saved, report, ends=ends)
     rounds = int(history.round[-1])
@@ -130,27 +127,3 @@ def _checkpoints(folder: str | Path, simulation: Simulation) -> Checkpoints:
 def _is_of_tasks(value: Any) -> bool:
     several = isinstance(value, tuple) and any(isinstance(x, Task) for x in value)
     return isinstance(value, Task) or several
-
-
-@contextlib.contextmanager
-def _ctrl_c() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C was pressed in a notebook or an interactive Python; twice interrupts.
-
-    A script is interrupted as always, as it would go on with its next run otherwise.
-    """
-    here = threading.current_thread() is threading.main_thread() and hasattr(sys, "ps1")
-    if not here or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield lambda: False
-        return
-    pressed = []
-
-    def note(number: int, frame: Any) -> None:
-        if pressed:
-            raise KeyboardInterrupt
-        pressed.append(number)
-
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield lambda: bool(pressed)
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -9,10 +9,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections import UserDict
 from dataclasses import dataclass
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -385,27 +383,6 @@ def test_columns_of_flags_and_of_whole_numbers_without_gaps_are_numbers():
     assert np.array_equal(made.x, rows) and made.class_name.tolist() == ["False", "True"]
 
 
-class Flower:
-    """What `from_flower` asks of a FederatedDataset."""
-
-    partitioners = {"train": SimpleNamespace(num_partitions=3)}
-
-    def load_partition(self, number, split):
-        x = np.rint(X * 255).astype(np.uint8).reshape(-1, 8, 8, 1)
-        rows = UserDict(image=x[number::3], label=Y[number::3])
-        rows.column_names, rows.with_format = [*rows], {"numpy": rows}.get
-        return rows
-
-
-def test_a_federated_dataset_of_flower_becomes_a_federation():
-    made = fedlib.Federation.from_flower(Flower())
-    assert made.x.shape == (400, 1, 8, 8) and made.num_clients == 3
-    assert made.test.sizes.tolist() == [27, 27, 27]  # a fifth, rounded up
-    owned = np.concatenate([made.x[split.of(1)] for split in (made.train, made.test)])
-    given = Flower().load_partition(1, "train")["image"]
-    assert np.array_equal(np.sort(owned.sum((1, 2, 3))), np.sort(given.sum((1, 2, 3))))
-
-
 # -- bad input ---------------------------------------------------------------------
 
 
@@ -596,7 +573,6 @@ FEDERATIONS = {
         pd.DataFrame({"a": pd.array(words(None, Y.tolist()), "Int64")})
     ),
     "num_classes must be an integer .* got nan": lambda: deal(num_classes=float("nan")),
-    "no column 'img'": lambda: fedlib.Federation.from_flower(Flower(), x="img"),
 }
 
 

@@ -1,9 +1,5 @@
 """What a run tells while it goes on, how it is ended and resumed, and what is kept of it."""
 
-import signal
-import sys
-from unittest.mock import MagicMock
-
 import numpy as np
 import pytest
 import torch
@@ -80,7 +76,7 @@ def test_what_is_no_callback_is_refused_before_the_run(odd):
     with pytest.raises(ConfigError, match="callbacks must be functions"):
         simulate(callbacks=[odd])
     with pytest.raises(ConfigError, match="callbacks must be a list"):
-        simulate(callbacks=press)
+        simulate(callbacks=print)
 
 
 def test_callbacks_are_closed_whatever_ends_the_run():
@@ -134,67 +130,6 @@ def test_a_checkpoint_is_a_folder(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="must be a folder"):
         simulate(checkpoint=tmp_path / "file")
-
-
-# -- Ctrl-C -------------------------------------------------------------------------------
-
-
-def press(evaluation):
-    if evaluation.round == 2:
-        signal.raise_signal(signal.SIGINT)
-
-
-def test_in_a_notebook_ctrl_c_ends_the_run_and_leaves_its_result(monkeypatch):
-    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        result = simulate(callbacks=[press])
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert same(result, simulate(rounds=2))
-
-
-def test_in_a_script_ctrl_c_interrupts(monkeypatch):
-    monkeypatch.delattr(sys, "ps1", raising=False)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            simulate(callbacks=[press])
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-# -- loggers ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("kind", "package", "made", "writes", "ends"),
-    [
-        ("TensorBoard", "torch.utils.tensorboard", {"folder": "runs"}, "add_scalar", "close"),
-        ("MLflow", "mlflow", {}, "log_metrics", None),
-        ("WandB", "wandb", {"mode": "offline"}, "log", "finish"),
-        ("ProgressBar", "tqdm.auto", {}, "set_postfix", "close"),
-    ],
-)
-def test_loggers_get_every_evaluation(monkeypatch, kind, package, made, writes, ends):
-    fake, told = MagicMock(), []
-    fake.tqdm.return_value.n = 0
-    for name in {package, package.removesuffix(".auto")}:
-        monkeypatch.setitem(sys.modules, name, fake)
-    simulate(callbacks=[getattr(fedlib.callbacks, kind)(**made), told.append])
-    names = [name.rpartition(".")[2] for name, *_ in fake.mock_calls]
-    scalars = sum(len(e.numbers()) for e in told) if writes == "add_scalar" else ROUNDS + 1
-    assert names.count(writes) == scalars
-    assert ends is None or names[-1] == ends
-    values = told[3].numbers().values()
-    assert kind == "ProgressBar" or all(str(x) in str(fake.mock_calls) for x in values)
-
-
-def test_a_logger_without_its_package_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "mlflow", None)
-    with pytest.raises(ConfigError, match="MLflow needs mlflow: pip install mlflow"):
-        fedlib.callbacks.MLflow()
 
 
 # -- kept results -------------------------------------------------------------------------

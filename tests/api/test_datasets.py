@@ -1,5 +1,7 @@
 """Federations of data sets that clients already have."""
 
+from collections import UserDict
+
 import numpy as np
 import pytest
 import torch
@@ -63,16 +65,22 @@ def test_without_a_test_part_a_fraction_of_each_client_tests():
     assert {*made.x[:, 0].tolist()} == {*X[:, 0].tolist()}
 
 
-def test_texts_of_hugging_face_become_tokens():
-    datasets = pytest.importorskip("datasets")
-    texts = ["good day", "bad day", "so good", "so bad"] * 3
-    made = datasets.Dataset.from_dict({"text": texts, "label": Y.tolist(), "user": ["a", "b"] * 6})
-    halves = [made.select(range(6)), made.select(range(6, 12))]
-    clients = fedlib.Federation.from_datasets(halves, x="text", length=3)
-    assert clients.tokens is not None and clients.x.shape == (12, 3)
-    text, label, user = made["text"], made["label"], made["user"]
-    dealt = fedlib.partition(text, label, "natural", client=user, length=3)
-    assert dealt.clients == ["a", "b"]
+class Columns(UserDict):
+    """What is asked of a data set of Hugging Face."""
+
+    column_names = ("image", "label")
+
+    def with_format(self, kind):
+        return self
+
+
+def test_columns_of_hugging_face_are_read_and_channels_come_first():
+    images = np.arange(12 * 75).reshape(12, 5, 5, 3)
+    given = [Columns(image=images[part], label=Y[part]) for part in PARTS]
+    made = fedlib.Federation.from_datasets(given, given)
+    assert np.array_equal(made.x[made.train.of(1)], images[PARTS[1]].transpose(0, 3, 1, 2))
+    with pytest.raises(ConfigError, match="no column 'img'"):
+        fedlib.Federation.from_datasets(given, x="img")
 
 
 ODD = {"number": 3, "array": X, "word": "abc", "list": [1, 2, 3], "dicts": [{"x": X[0], "y": 1}]}
