@@ -39,6 +39,7 @@ class Tuning(NamedTuple):
       protocol: of the clients' predictions.
       fixed: names that are not tuned, such as "local.lr".
       seed: of the split and the trials.
+      per_seed: whether every training seed has a tuning of its own, whose seed is the sum of both.
     """
 
     trials: int
@@ -47,6 +48,7 @@ class Tuning(NamedTuple):
     protocol: str = "default"
     fixed: tuple[str, ...] = ()
     seed: int = 0
+    per_seed: bool = False
 
     @property
     def trainings(self) -> float:

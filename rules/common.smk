@@ -191,5 +191,6 @@ def minutes(stage):
 
 def tuning_minutes(wildcards, attempt):
     """Resource function: minutes for a tuning, which is many trainings in one job."""
-    times = Tuning(**PLAN.run(**wildcards).tuning).trainings
+    run = PLAN.run(wildcards.paper, wildcards.federation, wildcards.label)
+    times = Tuning(**run.tuning).trainings
     return ESTIMATES.minutes("train", dict(wildcards.items()), times) * attempt

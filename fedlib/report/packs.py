@@ -30,9 +30,9 @@ FOLDER = "pack"  # in a paper's kept folder
 SMALL = {"compression": "zstd", "compression_level": 19}
 RUNS, ARCHIVE = "runs", "runs.tar.xz"  # a folder in the archive
 # Files of the archive, which are those of a folder of results.
-_RUN = r"(?:(?!\.+/)[a-z0-9_.-]{1,100}/){3}"
+_RUN, _SEED = r"(?:(?!\.+/)[a-z0-9_.-]{1,100}/){3}", r"seed\d{1,20}/"
 MEMBER = re.compile(
-    rf"runs/{_RUN}seed\d{{1,20}}/(?:history|evaluation)\.h5|tuned/{_RUN}(?:choice|trials)\.json"
+    rf"runs/{_RUN}{_SEED}(?:history|evaluation)\.h5|tuned/{_RUN}(?:{_SEED})?(?:choice|trials)\.json"
 )
 # Bytes of an unpacked archive: at most LARGEST, and GROWTH times the packed ones; kept ones grow by
 # up to 18. Memory to unpack: the strongest preset of xz takes 65 MB.

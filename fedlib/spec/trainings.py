@@ -74,7 +74,7 @@ class Run(Recipe):
         runs' final evaluations once, see `fedlib.methods.base.Method.settle`; "" for none. It saves
         time and changes no number, so a configuration may leave that run out.
       tuning: None, or how to tune its learning rate and its method's `SPACE` before training: the
-        fields of a `fedlib.run_spec.Tuning`, of which "rung", "protocol" and "fixed" may be left
+        fields of a `fedlib.run_spec.Tuning`; "rung", "protocol", "fixed" and "per_seed" may be left
         out.
       notes: shown under every table with this run.
     """

@@ -161,10 +161,12 @@ def check_tuning(at: str, run: Run, seeds: Iterable[int]) -> None:
         raise ConfigError(f"{at} needs {missing[0]}")
     check_types(f"{at}.", Tuning(**run.tuning))
     check_count(f"{at}.trials", run.tuning["trials"])
-    if run.tuning["seed"] in seeds:
+    seed, seeds = run.tuning["seed"], [*seeds]
+    tuning = [seed + one for one in seeds] if run.tuning.get("per_seed") else [seed]
+    if {*tuning} & {*seeds}:
         raise ConfigError(
             f"{at}.seed must be none of the seeds of the run, {', '.join(map(str, seeds))}, got "
-            f"{run.tuning['seed']}: what tunes a run is not reported"
+            f"{', '.join(map(str, tuning))}: what tunes a run is not reported"
         )
     rates = run.tuning["rates"]
     if len(rates) != 2 or not 0 < rates[0] < rates[1]:

@@ -164,14 +164,12 @@ class _Folder:
 
     def has(self, training: Training) -> bool:
         """Whether a training is finished, with all that it was made of."""
-        job, run = training._asdict(), RunName(*training[:3])._asdict()
-        tuned = [("tune", run)] if self.plan.run(**run).tuning else []
+        job, tunings = training._asdict(), self.plan.tunings_of(*training)
         data = {"paper": training.paper, "federation": training.federation}
-        cuts = {self.plan.replicate(**one) for one in (job, *(run for _ in tuned))}
+        cuts = {self.plan.replicate(**one) for one in (job, *tunings)}
         jobs = [("partition", {**data, "replicate": cut}) for cut in cuts]
-        return all(
-            self.is_current(*one) for one in (*jobs, *tuned, ("train", job), ("evaluate", job))
-        )
+        jobs += [("tune", tuning) for tuning in tunings]
+        return all(self.is_current(*one) for one in (*jobs, ("train", job), ("evaluate", job)))
 
     def is_current(self, stage: str, job: dict) -> bool | None:
         """Whether the results of a job are the plan's, as far as their digests tell.

@@ -5,7 +5,7 @@ from pathlib import Path
 # Every file and folder. {raw} and {folder} are the plan's, the rest are wildcards.
 _CUT = "{paper}/{federation}{replicate}"
 _SEED = "{paper}/{federation}/{label}/seed{seed}"
-_TUNED = "results/{folder}/tuned/{paper}/{federation}/{label}"
+_TUNED = "results/{folder}/tuned/{paper}/{federation}/{label}{for_seed}"
 _RUN = "results/{folder}/runs/" + _SEED
 _TABLE = "results/{folder}/tables/{paper}/{table}"
 _FIGURE = "figures/{folder}/{paper}/{figure}"
@@ -20,7 +20,7 @@ PATHS = {
     "history": _RUN + "/history.h5",
     "evaluation": _RUN + "/evaluation.h5",
     "checkpoints": "results/{folder}/.checkpoints/" + _SEED,
-    "tuning": "results/{folder}/.checkpoints/{paper}/{federation}/{label}/tuning",
+    "tuning": "results/{folder}/.checkpoints/{paper}/{federation}/{label}/tuning{for_seed}",
     "metrics": "results/{folder}/metrics/{paper}.parquet",
     "metrics_csv": "results/{folder}/metrics/{paper}.csv",
     "clients": "results/{folder}/metrics/{paper}.clients.parquet",
@@ -39,7 +39,7 @@ PATHS = {
 _PLACES = {
     "download": "download/{dataset}",
     "partition": "partition/" + _CUT,
-    "tune": "tune/{paper}/{federation}/{label}",
+    "tune": "tune/{paper}/{federation}/{label}{for_seed}",
     **{stage: f"{stage}/{_SEED}" for stage in ("train", "evaluate")},
     "metrics": "metrics/{paper}",
     "table": "table/{paper}/{table}",
@@ -50,7 +50,8 @@ for _stage, _place in _PLACES.items():
     PATHS[f"{_stage}_log"] = f"results/{{folder}}/logs/{_place}.log"
 
 # Wildcards of each stage, in the order of `python -m fedlib spec` and of file names. A partition
-# has one more, if seeds do not share it (`Data.per_seed`): "replicate", such as "/seed3".
+# has one more, if seeds do not share it (`Data.per_seed`): "replicate", such as "/seed3"; so has a
+# tuning (`Tuning.per_seed`): "for_seed".
 STAGES = {
     "download": ("dataset",),
     "partition": ("paper", "federation"),
@@ -68,6 +69,7 @@ WILDCARDS = {
     "dataset": r"[a-z0-9_]+",
     "federation": r"[a-z0-9_.-]+",
     "replicate": r"(?:/seed\d+)?",
+    "for_seed": r"(?:/seed\d+)?",
     "label": r"[a-z0-9_.-]+",
     "table": r"[a-z0-9_-]+",
     "figure": r"[a-z0-9_-]+",

@@ -81,8 +81,12 @@ class Plan(Selection):
         ]
 
     def tunings(self) -> list[dict]:
-        """Wildcards of every run that is tuned."""
-        return [name._asdict() for name, run in self.runs.items() if run.tuning]
+        """Wildcards of every tuning: one per run that is tuned, or one per run and seed."""
+        found = {}
+        for *name, seed in self.trainings():
+            for tuning in self.tunings_of(*name, seed):
+                found[tuple(tuning.values())] = tuning
+        return [*found.values()]
 
     # --- Files ---------------------------------------------------------------------------------
 
@@ -125,10 +129,9 @@ class Plan(Selection):
         mine = [names for names in self.tunings() if paper in (None, names["paper"])]
         return [self.path(file, **names) for names in mine for file in files]
 
-    def choice(self, paper: str, federation: str, label: str, **_: object) -> list[str]:
+    def choice(self, paper: str, federation: str, label: str, seed: object = None) -> list[str]:
         """The file with a run's tuned values; empty if it is not tuned."""
-        name = RunName(paper, federation, label)
-        return [self.path("choice", **name._asdict())] if self.run(*name).tuning else []
+        return self.paths("choice", self.tunings_of(paper, federation, label, seed))
 
     def published(self, stage: str, paper: str, name: str) -> list[str]:
         """The paper's own numbers, relative to the repository; empty if the exhibit has none.
@@ -257,15 +260,18 @@ class Plan(Selection):
             name, known = RunName(**names), ", ".join(map(str, seeds))
             raise ConfigError(f"no run {name}/seed{seed}; it is declared with {known}")
         spec = self._on(seed, **names)
-        return replace(spec, tuned=self.digest("tune", **names)) if run.tuning else spec
+        for tuning in self.tunings_of(**names, seed=seed):
+            spec = replace(spec, tuned=self.digest("tune", **tuning))
+        return spec
 
-    def _tuning(self, paper: str, federation: str, label: str) -> RunSpec:
+    def _tuning(self, paper: str, federation: str, label: str, for_seed: str = "") -> RunSpec:
         """`Run.spec` with the tuning's seed and partition, and the declared tuning."""
         tuning = self.run(paper, federation, label).tuning
         if not tuning:
             raise ConfigError(f"{paper}/{federation}/{label} is not tuned")
-        how = {name: value for name, value in tuning.items() if name != "seed"}
-        return replace(self._on(tuning["seed"], paper, federation, label), tuning=how)
+        how = {name: x for name, x in tuning.items() if name not in ("seed", "per_seed")}
+        seed = self.tuning_seed(paper, federation, label, for_seed)
+        return replace(self._on(seed, paper, federation, label), tuning=how)
 
     def _on(self, seed: int, paper: str, federation: str, label: str) -> RunSpec:
         """`Run.spec` with a seed, and the digest of that seed's partition."""

@@ -100,6 +100,7 @@ class Selection:
         seed: object = None,
         replicate: str = "",
         label: str = "",
+        for_seed: str = "",
         **_: object,
     ) -> str:
         """The wildcard `replicate` of a job's partition, from its other wildcards.
@@ -114,11 +115,46 @@ class Selection:
             if replicate:
                 raise ConfigError(f"no partition {name}{replicate}; all seeds share {name}")
             return ""
-        if seed is None and label and (tuning := self.run(paper, federation, label).tuning):
-            seed = tuning["seed"]
+        if seed is None and label and self.run(paper, federation, label).tuning:
+            seed = self.tuning_seed(paper, federation, label, for_seed)
         if not replicate and seed is None:
             raise ConfigError(f"every seed has a partition {name} of its own; name {name}/seedSEED")
         return replicate or f"/seed{seed}"
+
+    def for_seed(self, paper: str, federation: str, label: str, seed: object = None) -> str:
+        """The wildcard `for_seed` of the tuning of a run with a seed.
+
+        Raises:
+          ConfigError: if every seed has a tuning of its own, and none is given.
+        """
+        tuning = self.run(paper, federation, label).tuning
+        if not tuning or not tuning.get("per_seed"):
+            return ""
+        if seed is None:
+            self.tuning_seed(paper, federation, label)
+        return f"/seed{seed}"
+
+    def tuning_seed(self, paper: str, federation: str, label: str, for_seed: str = "") -> int:
+        """The seed of the split and the trials of a tuning.
+
+        Raises:
+          ConfigError: if every seed has a tuning of its own, and none is given, or the reverse.
+        """
+        tuning, name = self.run(paper, federation, label).tuning, f"{paper}/{federation}/{label}"
+        if tuning.get("per_seed", False) != bool(for_seed):
+            every = f"all seeds share {name}"
+            if not for_seed:
+                every = f"every seed has one of its own; name {name}/seedSEED"
+            raise ConfigError(f"no tuning {name}{for_seed}; {every}")
+        return tuning["seed"] + int(for_seed.removeprefix("/seed") or 0)
+
+    def tunings_of(self, paper: str, federation: str, label: str, seed: object) -> list[dict]:
+        """Wildcards of the tuning of a run with a seed; empty if it is not tuned."""
+        name = RunName(paper, federation, label)
+        if not self.run(*name).tuning:
+            return []
+        for_seed = self.for_seed(*name, seed)
+        return [name._asdict() | ({"for_seed": for_seed} if for_seed else {})]
 
     def run(self, paper: str, federation: str, label: str) -> Run:
         """A run for training, with the configuration's limit of rounds."""
@@ -145,6 +181,9 @@ class Selection:
         given = {"raw": self.config["raw"], "folder": self.folder, **wildcards}
         if "{replicate}" in PATHS[file] and "replicate" not in given and "federation" in given:
             given["replicate"] = self.replicate(**wildcards)
+        if "{for_seed}" in PATHS[file] and "for_seed" not in given and "label" in given:
+            names = ("paper", "federation", "label", "seed")
+            given["for_seed"] = self.for_seed(*(wildcards.get(name) for name in names))
         return re.sub(r"\{(\w+)\}", lambda m: str(given.get(m[1], m[0])), PATHS[file])
 
     def paper(self, name: str) -> Paper:

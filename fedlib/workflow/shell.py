@@ -8,6 +8,8 @@ from fedlib.files import write_text
 from fedlib.workflow.layout import STAGES
 from fedlib.workflow.plan import LONG, Plan
 
+OF_SEEDS = {"partition": "replicate", "tune": "for_seed"}  # stages whose jobs may be of one seed
+
 
 def option(name: str, *values: str) -> str:
     """The words --name value for a command line; "" without a value."""
@@ -24,7 +26,7 @@ def job(stage: str = "", name: str = "") -> tuple[str, dict]:
         raise ConfigError(f"no stage {stage!r}; there are {', '.join(STAGES)}")
     parts = name.split("/") if name else []
     names = STAGES[stage]
-    if stage == "partition" and len(parts) == len(names) + 1:
+    if stage in OF_SEEDS and len(parts) == len(names) + 1:
         names = (*names, "seed")
     wildcards = dict(zip(names, parts, strict=False))
     if "seed" in wildcards:
@@ -32,8 +34,8 @@ def job(stage: str = "", name: str = "") -> tuple[str, dict]:
     if len(parts) != len(names) or not wildcards.get("seed", "0").isdecimal():
         pattern = "/".join(f"seed{w.upper()}" if w == "seed" else w.upper() for w in names)
         raise ConfigError(f"a {stage} job is named {pattern or 'by nothing'}, got {name!r}")
-    if stage == "partition" and "seed" in wildcards:
-        wildcards["replicate"] = f"/seed{wildcards.pop('seed')}"
+    if stage in OF_SEEDS and "seed" in wildcards:
+        wildcards[OF_SEEDS[stage]] = f"/seed{wildcards.pop('seed')}"
     return stage, wildcards
 
 

@@ -23,10 +23,11 @@ def of_metrics(selection: Selection, digest: Digest, paper: Paper) -> dict:
     runs = []
     for name, run in paper.named().items():
         data, names = selection.data(paper.name, run.federation), name._asdict()
-        tuned = {"tuned": digest("tune", **names)} if run.tuning else {}
+        tunings = (x for seed in paper.seeds_of(run) for x in selection.tunings_of(*name, seed))
+        tuned = {one.get("for_seed", ""): digest("tune", **one) for one in tunings}
         runs.append(
             {
-                **tuned,
+                **({"tuned": tuned} if tuned else {}),
                 "federation": run.federation,
                 "dataset": data.dataset,
                 "partition": data.partition_label,

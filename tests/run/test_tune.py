@@ -26,7 +26,7 @@ from fedlib.run.build import build_simulation
 from fedlib.run.job import RAN
 from fedlib.run_spec import RunSpec
 from fedlib.spec import SCALES
-from fedlib.workflow import freshness
+from fedlib.workflow import freshness, shell
 
 TUNING = {"trials": 4, "rates": [0.01, 3.0]}
 TO_TUNE = {**SPEC, "rounds": 6, "evaluate_every": 3, "seed": 9, "tuning": TUNING}
@@ -283,6 +283,27 @@ def test_a_plan_tunes_before_it_trains_and_only_the_choice_counts(toy):
     assert made.path("choice", **names) in read and made.path("trials", **names) not in read
 
 
+def test_every_seed_may_have_a_tuning_of_its_own(tuned_alone):
+    made = tuned_alone(seed=200, per_seed=True)
+    jobs = made.tunings()
+    assert jobs == [{**NAMES, "for_seed": f"/seed{seed}"} for seed in (3, 4)]
+    specs = [json.loads(made.spec("tune", **job)) for job in jobs]
+    assert [spec["seed"] for spec in specs] == [203, 204] and "per_seed" not in str(specs)
+    for seed, job in zip((3, 4), jobs, strict=True):
+        assert made.choice(**NAMES, seed=seed) == [made.path("choice", **job)]
+        training = json.loads(made.spec("train", **NAMES, seed=seed))
+        assert training["tuned"] == made.digest("tune", **job)
+        assert made.digest("tune", **job) == seals.spec_digest(json.loads(made.spec("tune", **job)))
+        assert shell.job("tune", f"toy/digits/fedavg/seed{seed}") == ("tune", job)
+    assert "tuned/toy/digits/fedavg/seed3/choice.json" in made.path("choice", **NAMES, seed=3)
+    for plan, more, message in (
+        (made, {}, "no tuning toy/digits/fedavg; every seed has one .* toy/digits/fedavg/seedSEED"),
+        (tuned_alone(), {"for_seed": "/seed3"}, "fedavg/seed3; all seeds share"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            plan.spec("tune", **NAMES, **more)
+
+
 @pytest.fixture
 def elsewhere(tuned_alone, tmp_path, monkeypatch):
     """A plan with one tuning, that tuning in a pack, and a function that tunes it elsewhere."""
@@ -344,6 +365,7 @@ def test_a_value_that_is_set_is_not_tuned(tuned_alone):
     ("tuning", "message"),
     [
         ({"seed": 3}, "tuning.seed must be none of the seeds of the run, 3, 4, got 3"),
+        ({"seed": 1, "per_seed": True}, "tuning.seed must be none .* 3, 4, got 4, 5"),
         ({"trials": 0}, "tuning.trials"),
         ({"rates": [1.0, 0.1]}, "two rates above 0, the lower first"),
         ({"rounds": 3}, "tuning.*rounds"),

@@ -25,7 +25,8 @@ def collect(spec: dict, runs: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     Args:
       spec: {"paper", "runs": [{"federation", "dataset", "partition", "label", "method",
         "seeds", "specs"}]}, where "specs" has for each seed the digests of the specifications of
-        training and evaluation, and "tuned", of a tuned run, the digest of its tuning.
+        training and evaluation. A tuned run has "tuned", the digests of its tunings by the end of
+        their folder, "" or "/seed1".
       runs: folder with {federation}/{label}/seed{seed}/{history,evaluation}.h5; the trials of tuned
         runs are in ../../tuned.
 
@@ -36,8 +37,8 @@ def collect(spec: dict, runs: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     metrics, clients = [], []
     cut: dict[str, tuple] = {}
     for run in spec["runs"]:
-        if "tuned" in run:
-            metrics.append(of_tuning(spec["paper"], run, _trials(run, runs)))
+        for part, digest in run.get("tuned", {}).items():
+            metrics.append(of_tuning(spec["paper"], run, digest, _trials(run, part, runs)))
         for seed, expected in zip(run["seeds"], run["specs"], strict=True):
             folder = Path(runs) / run["federation"] / run["label"] / f"seed{seed}"
             names = {name: run[name] for name in ("federation", "dataset", "partition", "label")}
@@ -62,18 +63,18 @@ def result_files(spec: dict, runs: str | Path) -> list[Path]:
         for run in spec["runs"]
         for seed in run["seeds"]
     ]
-    trials = [_trials(run, runs) for run in spec["runs"] if "tuned" in run]
+    trials = [_trials(run, part, runs) for run in spec["runs"] for part in run.get("tuned", ())]
     return [*(folder / f"{name}.h5" for name in FILES for folder in folders), *trials]
 
 
-def _trials(run: dict, runs: str | Path) -> Path:
-    """The file with the trials of a tuned run."""
+def _trials(run: dict, part: str, runs: str | Path) -> Path:
+    """The file with the trials of a tuning, which ends in `part`."""
     paper = Path(runs)
     tuned = paper.parents[1] / "tuned" / paper.name
-    return tuned / run["federation"] / run["label"] / "trials.json"
+    return tuned / run["federation"] / f"{run['label']}{part}" / "trials.json"
 
 
-def of_tuning(paper: str, run: dict, file: Path) -> pd.DataFrame:
+def of_tuning(paper: str, run: dict, digest: str, file: Path) -> pd.DataFrame:
     """The result of a tuning, as rows at `TUNING`, with the seed that tunes.
 
     "trial_0" and so on are validation accuracies, NaN of diverged trials; "trial" is the number of
@@ -81,7 +82,7 @@ def of_tuning(paper: str, run: dict, file: Path) -> pd.DataFrame:
     the number of values at an edge of their ranges.
     """
     found = seals.read_json(file, has=("spec", "trials", "chosen", "values", "at_edge"))
-    seals.check_spec(file, seals.spec_digest(found["spec"]), run["tuned"])
+    seals.check_spec(file, seals.spec_digest(found["spec"]), digest)
     values = {"trial": found["chosen"], "at_edge": len(found["at_edge"])}
     values |= {
         f"chosen_{name}": x if isinstance(x, Real) else np.nan
