@@ -68,7 +68,7 @@ workflow = $(BIN)/python -m fedlib make
 .NOTPARALLEL:
 .PHONY: help help-all install demo reduced reproduce plan list report test lint format
 .PHONY: bench bench-gpu install-slurm test-slurm test-environments
-.PHONY: check-method test-changed test-device test-long
+.PHONY: check-method test-device test-long
 .PHONY: lock keep take wall figures-from docs
 
 # What users need has ##; what only maintainers and clusters need has ###.
@@ -129,14 +129,10 @@ check-method: $(STAMP)  ## test a method of yours, FILE=mine/fedper.py: a line f
 test-device: $(STAMP)  ### test all methods on a pretended GPU, or a real one: REAL_DEVICE=cuda
 	OMP_NUM_THREADS=1 FEDLIB_DEVICE=all $(BIN)/python -m pytest tests/device $(TESTS)
 
-test-changed: $(STAMP)  ### run the tests that uncommitted changes can reach; ARGS=main: since main
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --changed $(if $(ARGS),$(ARGS),HEAD) $(TESTS)
-
-# The tests of memory repeat jobs for FEDLIB_SOAK_MINUTES; tests/workflow/test_large.py has up to 10,000 clients and jobs.
-LONG_TESTS = tests/machine/test_faults_*.py tests/workflow/test_large.py tests/machine/test_soak.py
+# tests/workflow/test_large.py has up to 10,000 clients and jobs.
+LONG_TESTS = tests/machine/test_faults_*.py tests/workflow/test_large.py
 test-long: $(STAMP)  ### test kills, damage, full disks, bad input, large plans: hours; TESTS="-k large"
-	OMP_NUM_THREADS=1 FEDLIB_FAULTS=long FEDLIB_SOAK_MINUTES=$${FEDLIB_SOAK_MINUTES:-120} \
-	  $(BIN)/python -m pytest -s $(LONG_TESTS) $(TESTS)
+	OMP_NUM_THREADS=1 FEDLIB_FAULTS=long $(BIN)/python -m pytest -s $(LONG_TESTS) $(TESTS)
 
 test-slurm: $(SLURM_STAMP)  ### test on a Slurm cluster of one node, which it starts; as root
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -v -m slurm tests/machine/test_slurm.py $(TESTS)

@@ -17,7 +17,6 @@ from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
-import changed
 import pytest
 import workflow
 
@@ -58,12 +57,6 @@ def elsewhere():
             path.unlink()
 
 
-def pytest_addoption(parser):
-    parser.addoption(
-        "--changed", metavar="REVISION", help="only tests that the changes since then can reach"
-    )
-
-
 def pytest_configure(config):
     # Or each of the processes that tests start would compile fedlib, where Python may not write.
     if not hasattr(config, "workerinput"):  # which workers of pytest-xdist have
@@ -101,13 +94,6 @@ def pytest_collection_modifyitems(items):
     # Workers of pytest-xdist take files in this order: those that take long must not come last.
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     items.sort(key=lambda item: -slow[item.path])
-
-
-def pytest_ignore_collect(collection_path, config):
-    revision = config.getoption("--changed")
-    if revision is None or not collection_path.match("test_*.py"):
-        return None
-    return None if changed.can_reach(collection_path, changed.since(revision)) else True
 
 
 def toy_paper(scale="demo", *, name="toy", federations=("digits", "mnist"), runs=None, **changes):

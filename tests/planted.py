@@ -3,14 +3,12 @@
   python tests/planted.py            all of them
   python tests/planted.py 3 17       these, counted from 1
 
-Each is planted in a copy of the checkout. There the test runs that noticed it last, as the list
-says. If that passes, all tests run that can reach the file until one fails: first those whose text
-names the module, then the others, and at last those marked slow. Name that one in the list.
+Each is planted in a copy of the checkout, where the test runs that noticed it, as the list says.
 """
 
-import multiprocessing
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import tomllib
@@ -20,12 +18,6 @@ ROOT = Path(__file__).resolve().parents[1]
 FAULTS = ROOT / "tests/planted.toml"
 CACHES = (".git", ".venv", ".snakemake", ".pytest_cache", ".ruff_cache", "__pycache__")
 EMPTY = ("data/raw", "results", "figures")  # folders that the copy has, without their content
-
-# Large libraries take seconds to load, so tests are forks of one process that has them loaded. It
-# must not have fedlib, of which the copy has its own.
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # as in conftest.py, which comes after PyTorch here
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["pytest", "torch", "pandas", "h5py", "jinja2"])
 
 
 def faults() -> list[dict[str, str]]:
@@ -46,82 +38,24 @@ def with_fault(text: str, fault: dict[str, str]) -> str:
     return text.replace(fault["old"], fault["new"])
 
 
-def noticed(fault: dict[str, str], checkout: Path) -> str:
-    """The first line of pytest on a test that fails with the fault alone; "" if all pass."""
-    return _noticed(fault, checkout, [fault["test"]]) or _searched(fault, checkout)
-
-
-def _searched(fault: dict[str, str], checkout: Path) -> str:
-    """The same, of the tests that can reach the file."""
-    sys.path.insert(0, str(ROOT))
-    import changed
-
-    tests = [
-        test
-        for test in changed.TESTS.rglob("test_*.py")
-        # What looks for the text of a fault in the code would notice every one.
-        if changed.can_reach(test, [fault["file"]]) and test.name != "test_planted.py"
-    ]
-    stem = Path(fault["file"]).stem
-    reach = {test: len(changed.reached(test)[0]) for test in tests}
-    tests.sort(key=lambda test: (stem not in test.stem, reach[test], test.name))
-    near = [test for test in tests if stem in test.stem or stem in test.read_text("utf-8")]
-    far = [test for test in tests if test not in near]
-    for marked, these in (("not slow", near), ("not slow", far), ("slow", tests)):
-        names = [str(test.relative_to(ROOT)) for test in these]
-        if line := _noticed(fault, checkout, names, "-m", marked):
-            return line
-    return ""
-
-
-def _noticed(fault: dict[str, str], checkout: Path, names: list[str], *words: str) -> str:
-    """The same, of the tests of these names."""
+def is_noticed(fault: dict[str, str], checkout: Path) -> bool:
+    """Whether its test fails with the fault and passes without."""
     path = checkout / fault["file"]
     whole = path.read_text(encoding="utf-8")
-    left_out: list[str] = []  # tests that fail in the copy, whatever is planted
-    while names:
-        path.write_text(with_fault(whole, fault), encoding="utf-8")
-        line = _failure(checkout, *words, *names, *left_out)
-        path.write_text(whole, encoding="utf-8")
-        if not line:
-            break
-        test = line.split()[1].partition("[")[0]  # with all of its parameters
-        if not _failure(checkout, test):
-            return line
-        if test in names:  # it cannot even be imported there
-            names = [name for name in names if name != test]
-        else:
-            left_out.append(f"--deselect={test}")
-    return ""
+    path.write_text(with_fault(whole, fault), encoding="utf-8")
+    missed = _passes(fault["test"], checkout)
+    path.write_text(whole, encoding="utf-8")
+    return not missed and _passes(fault["test"], checkout)
 
 
-def _failure(checkout: Path, *words: str) -> str:
-    """The first line of pytest on a test that fails, "FAILED tests/test_x.py::test_y - ..."."""
-    arguments = ["-xq", "--tb=no", "-p", "no:cacheprovider", *words]
-    with tempfile.NamedTemporaryFile("r", suffix=".log") as log:
-        child = _FORKS.Process(target=_pytest, args=(str(checkout), arguments, log.name))
-        child.start()
-        child.join()
-        said = log.read()
-    if child.exitcode in (0, 5):  # 5: no test
-        return ""
-    lines = [line for line in said.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    if not lines or child.exitcode == 4:  # no such test
-        raise RuntimeError(said[-500:])
-    return lines[0]
-
-
-def _pytest(checkout: str, arguments: list[str], log: str) -> None:
-    """In the forked process: be pytest."""
-    with open(log, "w") as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-    os.chdir(checkout)
-    own = str(ROOT / "tests")
-    sys.path[:] = [checkout, *(entry for entry in sys.path if entry not in (own, str(ROOT)))]
-    import pytest
-
-    sys.exit(int(pytest.main(arguments)))
+def _passes(test: str, checkout: Path) -> bool:
+    command = [sys.executable, "-m", "pytest", "-xq", "--tb=no", "-p", "no:cacheprovider", test]
+    done = subprocess.run(
+        command, cwd=checkout, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True
+    )
+    if done.returncode not in (0, 1):
+        raise RuntimeError(done.stdout.decode()[-500:])
+    return done.returncode == 0
 
 
 def _left_out(folder: str, names: list[str]) -> list[str]:
@@ -141,9 +75,10 @@ def main() -> int:
         for name in EMPTY:
             (checkout / name).mkdir(parents=True, exist_ok=True)
         for number in wanted:
-            line = noticed(known[number - 1], checkout)
-            missed += not line
-            print(f"{number} {known[number - 1]['file']}: {line or 'NOT NOTICED'}", flush=True)
+            found = is_noticed(known[number - 1], checkout)
+            missed += not found
+            told = "noticed" if found else "NOT NOTICED"
+            print(f"{number} {known[number - 1]['file']}: {told}", flush=True)
     print(f"{len(wanted) - missed} of {len(wanted)} noticed")
     return 1 if missed else 0
 

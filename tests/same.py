@@ -4,18 +4,15 @@
   python tests/same.py compare before.json    on the new code: what differs, by name
 
 By default three things are digested: the specification and the code digest of every job at every
-scale (declarations, and what would run again); every table and figure that the kept packs make;
-and, if `make demo` was run in this checkout, its tables, figures, states, histories and
-evaluations. PDF, PNG and SVG are compared without their metadata, and results without their
-provenance. tests/kept.json has what tests compare in a short time: `kept` and `declared`.
+scale (declarations, and what would run again); what every table and figure of the kept packs says;
+and, if `make demo` was run in this checkout, its tables, states, histories and evaluations, without
+their provenance. tests/kept.json has what tests compare in a short time: `kept` and `declared`.
 """
 
 import argparse
 import hashlib
 import json
-import re
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,12 +22,10 @@ import h5py
 import pictures
 import torch
 from matplotlib.figure import Figure
-from PIL import Image
 
-import fedlib.report.packs
 from fedlib import papers
-from fedlib.cli import redraw
 from fedlib.files import canonical_json
+from fedlib.report import packs
 from fedlib.report.figures import FigureInputs
 from fedlib.report.tables import render
 from fedlib.report.tables.render import Sheet
@@ -39,12 +34,8 @@ from fedlib.spec import SCALES, Paper
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
 
-KINDS = ("jobs", "packs", "demo", "kept", "declared")
+KINDS = ("jobs", "kept", "demo", "declared")
 CHAOTIC = ("representations",)  # kinds whose positions follow the last digit of a processor
-# What a PDF or SVG says of the program that wrote it.
-METADATA = re.compile(
-    rb"/(Producer|Creator|CreationDate) ?\([^)]*\)|<metadata>.*?</metadata>", re.S
-)
 
 
 def jobs() -> Iterator[tuple[str, str]]:
@@ -55,14 +46,6 @@ def jobs() -> Iterator[tuple[str, str]]:
             name = "/".join([scale, stage, *map(str, wildcards.values())])
             yield f"{name} spec", _digest(plan.spec(stage, **wildcards).encode())
             yield f"{name} code", plan.code(stage, **wildcards)
-
-
-def packs() -> Iterator[tuple[str, str]]:
-    """Files of all tables and figures that the packs of docs/results make."""
-    for pack in sorted(ROOT.glob("docs/results/**/pack")):
-        with tempfile.TemporaryDirectory() as folder:
-            redraw.draw(pack, Path(folder))
-            yield from _files(Path(folder), str(pack.parent.relative_to(ROOT)))
 
 
 def kept() -> Iterator[tuple[str, str]]:
@@ -80,7 +63,7 @@ def several() -> list[Path]:
 
 def where(pack: Path) -> Path:
     """The folder of kept results of a pack, or the folder of several, in the checkout."""
-    return (pack.parent if pack.name == fedlib.report.packs.FOLDER else pack).relative_to(ROOT)
+    return (pack.parent if pack.name == packs.FOLDER else pack).relative_to(ROOT)
 
 
 def tables_of(pack: Path) -> Iterator[tuple[str, str]]:
@@ -123,8 +106,8 @@ def drawn(pack: Path) -> Iterator[tuple[dict, Figure]]:
 
 def exhibits(pack: Path, stage: str) -> Iterator[tuple[dict, tuple]]:
     """The tables or figures of a pack: their specification, and all they are made of."""
-    with fedlib.report.packs.joined(pack) as one:
-        metrics, clients, found = fedlib.report.packs.read(one)
+    with packs.joined(pack) as one:
+        metrics, clients, found = packs.read(one)
         for exhibit in (x for x in found if x.stage == stage):
             spec = exhibit.spec
             printed = ROOT / f"fedlib/papers/{spec['paper']}/published.csv"
@@ -168,22 +151,15 @@ def declared_by(paper: Paper) -> Iterator[tuple[str, str]]:
 
 
 def demo() -> Iterator[tuple[str, str]]:
-    """What `make demo` left: tables, figures, states, histories and evaluations."""
-    for folder in ("results/demo/tables", "figures/demo", "results/demo/runs"):
-        yield from _files(ROOT / folder, folder)
-
-
-def _files(folder: Path, where: str) -> Iterator[tuple[str, str]]:
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        yield f"{where}/{path.relative_to(folder)}", _of_file(path)
+    """What `make demo` left: tables, states, histories and evaluations."""
+    for folder in ("results/demo/tables", "results/demo/runs"):
+        for path in sorted(path for path in (ROOT / folder).rglob("*") if path.is_file()):
+            yield str(path.relative_to(ROOT)), _of_file(path)
 
 
 def _of_file(path: Path) -> str:
     """Digest of what a file says."""
     match path.suffix:
-        case ".png":
-            with Image.open(path) as image:
-                return _digest(image.tobytes())
         case ".pt":
             state = torch.load(path, weights_only=True)
             return _digest(*(part for name in sorted(state) for part in _tensor(name, state[name])))
@@ -196,7 +172,7 @@ def _of_file(path: Path) -> str:
             value = json.loads(path.read_bytes())
             return _digest(json.dumps({k: v for k, v in value.items() if k != "seal"}).encode())
         case _:
-            return _digest(METADATA.sub(b"", path.read_bytes()))
+            return _digest(path.read_bytes())
 
 
 def _tensor(name: str, value: torch.Tensor) -> tuple[bytes, ...]:
