@@ -1,21 +1,11 @@
-"""docs/authors-commands.md: each command has the settings of the authors' own, and runs.
+"""docs/authors-commands.md: each command plans the settings of the authors' own."""
 
-The settings are those of the plan at the papers' scale. What runs is the same run of the demo, for
-one round.
-"""
-
-import pydoc
 import re
 import shlex
-import sys
 
-import commands
 import pytest
-import stages
 
-from fedlib import cli
-from fedlib.errors import ConfigError
-from fedlib.workflow import config, provenance, shell
+from fedlib.workflow import config
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
 
@@ -61,40 +51,3 @@ def test_the_command_plans_the_authors_settings(theirs, ours):
         assert run.rounds == 201  # 0 to R in their loop; they write 200 or 201
     if solver := given(theirs, "optimizer"):
         assert run.local.get("momentum") == MOMENTUM.get(solver)
-
-
-@pytest.mark.slow
-def test_the_commands_run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    # This process has more loaded than a job.
-    monkeypatch.setattr(provenance, "assert_covered", lambda *roots: None)
-    done = set()
-    for _, ours in REPRODUCED:
-        about = asked(ours)
-        [data], [paper] = about["federations"], about["papers"]
-        there = data.replace("cifar10", "digits").replace("femnist", "rotated-digits")
-        there = "digits-m6" if paper == "fedmoe" else there
-        labels = [x for x in about["labels"] if not re.fullmatch("eps-j[1345]", x)]
-        sets = [text.replace(data, there) for text in about.get("set") or ()]
-        more = {"labels": labels, "federations": [there], "set": sets or None, "tag": "t"}
-        plan = Plan({"scale": "demo", "papers": [paper], "rounds": 1, **more})
-        shell.write_specifications(plan)
-        for stage, wildcards in plan.jobs():
-            if stage in ("download", "partition", "train", "evaluate"):
-                line = commands.command(plan, stage, **wildcards)
-                if line not in done:
-                    assert stages.run_here(stage, shlex.split(line)[2:]) == 0, line
-                    done.add(line)
-        assert plan.trainings()
-
-
-def test_the_other_commands_run(capsys, monkeypatch):
-    for _, ours in set(ROWS) - set(REPRODUCED):
-        _, how, what, *more = shlex.split(ours)
-        if how == "-c":
-            exec(what, {"help": lambda name: print(pydoc.render_doc(name))})
-            assert "epsilon" in capsys.readouterr().out
-        else:
-            monkeypatch.setattr(sys, "argv", [what, *more])
-            with pytest.raises(ConfigError, match="no training of full is finished"):
-                cli.main()

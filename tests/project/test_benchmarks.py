@@ -2,15 +2,13 @@
 
 import dataclasses
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import torch
 
-from benchmarks import clock, models, page
-from benchmarks.contenders import CONTENDERS, ours
+from benchmarks import models, page
+from benchmarks.contenders import CONTENDERS
 from benchmarks.items import ITEMS
 from fedlib.engine.participation import sample
 from fedlib.workflow.provenance import ROOT
@@ -85,21 +83,6 @@ def test_a_contender_trains_the_cohorts_of_the_item(contender, name):
     assert turns.samples == [int(item.sizes()[item.clients(n)].sum()) for n in range(3)]
 
 
-@pytest.mark.parametrize(("executor", "num_experts"), [("traced", 1), ("traced", 2)])
-def test_all_steps_are_recorded_before_the_clock_starts(executor, num_experts):
-    # With fewer clients and examples than there are sizes of batches to record, four of each.
-    few = {"batch_size": 4, "num_clients": 12, "examples": 36, "cohort": 5}
-    item = dataclasses.replace(ITEMS["W2b"], num_experts=num_experts, **few)
-    simulation = ours.build(item, executor)
-    ours.record(simulation, item)
-    assert simulation.executor.notes["traced_shapes"] == item.batch_size
-    state = simulation.init()
-    for number in range(3):
-        state, _ = ours.one_round(simulation, state, number)
-    assert simulation.executor.notes["traced_shapes"] == item.batch_size
-    assert not simulation.executor.notes["not_traced"]
-
-
 # -- arithmetic ---------------------------------------------------------------------------
 
 
@@ -125,40 +108,6 @@ def test_ratios_are_those_of_the_medians_of_the_best():
     }
     said = [page.met(what, *numbers) for what, numbers in ratios.items()]
     assert said == ["yes", "no", "no", "no"]
-
-
-def test_the_page_shows_medians_spread_and_reasons():
-    found = {"ours/loop": runs(1500, 1000, 1200), "flwr": [{"error": "no such thing"}]}
-    entry = {"conditions": {"date": "2026-01-02", "seconds": 5, "cores": 2}, "runs": found}
-    reading = {"value": 2.0, "unit": "s", "goal": 1.5, "better": "low"}
-    hot = {"conditions": entry["conditions"], "runs": {"first batch": [reading]}}
-    machine = page.machine()
-    text = page.page({"machine": machine, "items": {"W2b": {"2": entry}}, "micro": {"start": hot}})
-    assert "| this engine, loop | 1,200 | 1,000 to 1,500 | 3 | - | - | 100 |" in text
-    assert "| Flower and Ray | no such thing | - |" in text
-    assert "| start | first batch | 2 s | 2 to 2 | 1 | 1.5 | no |" in text
-    assert "2026-01-02" in text and machine["processor"] in text
-
-
-def test_the_clock_leaves_the_first_rounds_out(monkeypatch):
-    now = iter([0.0, 0.6, 1.1, 1.6, 3.2])  # made, then after each round
-    monkeypatch.setattr(clock.time, "perf_counter", lambda: next(now))
-    one = clock.Clock(2.0)  # so 0.4 s of warm-up: the first round
-    assert [one.tick(10) for _ in range(4)] == [True, True, True, False]
-    result = one.result()
-    assert result["rounds"] == 3 and result["samples"] == 30
-    assert result["rate"] == pytest.approx(30 / 2.6)  # a division of floats
-
-
-def test_peak_memory_is_that_of_children_too():
-    before = clock.peak_memory()
-    code = "x = bytearray(64 * 2**20); print(flush=True); input()"
-    child = subprocess.Popen([sys.executable, "-c", code], stdin=-1, stdout=-1)
-    child.stdout.readline()
-    during = clock.peak_memory()
-    child.communicate(b"\n")
-    assert before > 0
-    assert during >= before + 64 * 2**20
 
 
 # -- documents ----------------------------------------------------------------------------

@@ -79,22 +79,6 @@ def test_modules_and_scripts_exist(document):
     assert [path for path in paths if path not in there | written] + missing == []
 
 
-TEXTS = ("*.py", "*.md", "*.smk", "*.yaml", "*.toml", "Makefile", "Snakefile")
-IGNORED = {".venv", ".venvs", ".git", ".snakemake", "results", "figures", "raw"}
-
-
-def test_no_file_keeps_the_marks_of_a_conflict():
-    marks = re.compile(r"^(<{7} |>{7} |={7}$)", re.MULTILINE)
-    files = [
-        path
-        for pattern in TEXTS
-        for path in ROOT.rglob(pattern)
-        if not IGNORED.intersection(path.relative_to(ROOT).parts)
-    ]
-    assert ROOT / "README.md" in files
-    assert [path for path in files if marks.search(path.read_text(encoding="utf-8"))] == []
-
-
 def test_a_runner_tests_every_python_that_is_named_with_targets_that_exist():
     jobs = yaml.safe_load(read(".github/workflows/tests.yml"))["jobs"]
     (named,) = re.findall(r"and Python ([\d., or]+?) with", read("README.md"))

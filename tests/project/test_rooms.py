@@ -135,15 +135,6 @@ def test_modules_are_called_what_they_are_imported_as():
     assert not {*renamed} & {*MODULES}
 
 
-def test_a_class_that_plans_or_estimates_has_its_name_alone():
-    rooms = {}
-    for file in (ROOT / PACKAGE).rglob("*.py"):
-        for name in re.findall(r"^class ([A-Z]\w*)", file.read_text(encoding="utf-8"), re.M):
-            rooms.setdefault(name, []).append(file.relative_to(ROOT / PACKAGE).parts[0])
-    planning = {"workflow", "forecast", "cli"}
-    assert not [name for name, found in rooms.items() if len(found) > 1 and planning & {*found}]
-
-
 def test_contributing_draws_every_room_after_those_it_imports():
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     picture = re.search(r"^    ground .*?\n\n", text, re.S | re.M)[0]
