@@ -165,7 +165,8 @@ def test_the_personal_stage_costs_its_examples_times_what_was_measured_of_one_cl
     """Linear models of D inputs and L outputs: a step is forward and the gradient of the weights.
 
     Nobody needs the inputs' gradient. A mixture has the one of J = 2 shared experts that clients
-    chose and a local one, and a gate of 3 outputs. Frozen experts predict with their heads, which is all of a linear one.
+    chose and a local one, and a gate of 3 outputs. Frozen experts predict with their heads, which
+    is all of a linear one.
     """
     linear_task = Task(lambda: linear.build(FEATURES, CLASSES))
     gate = Task(lambda: linear.build(FEATURES, 3))
