@@ -127,32 +127,6 @@ class LearnedAlpha(Table):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairedDifferences(Table):
-    """Lead of the run `of` over each other run, with intervals over the same clients.
-
-    Attributes:
-      of: label of the method that is compared with the other runs.
-      protocols: of every run, see `fedlib.report.comparisons`, that of `of` first; by default
-        "default" alone.
-    """
-
-    question: ClassVar = "How far is the method ahead on the same clients, and is that chance?"
-    is_lead: ClassVar = True
-
-    of: str
-    protocols: Sequence[Mapping] | None = None
-
-    @property
-    def room_for_others(self) -> bool:
-        """Whether every method has the predictors of the table."""
-        return self.protocols is None
-
-    def compared(self, pairs: list[Pair]) -> list[Pair]:
-        """The pairs of federations that have the run `of` and another."""
-        return against(self.of, (), pairs)
-
-
-@dataclass(frozen=True, kw_only=True)
 class ProtocolGrid(Table):
     """Protocols over a parameter of the federation.
 

@@ -22,7 +22,6 @@ LACKING = [
     ("gradient_divergence", {}, "emnist/fedavg recorded no divergence in any round"),
     ("label_leakage", {}, "emnist/fedavg has no labels_0, labels_1, ..."),
     ("learned_alpha", {}, "emnist/fedavg recorded no alpha in any round"),
-    ("paired_differences", {"of": "pfedmm"}, "emnist has no run of pfedmm"),
     ("protocol_grid", {"protocols": [{"name": "x"}]}, "with the protocol 'x'; there are default"),
     ("regret", ROWS, "emnist/fedavg has no regret"),
     ("representations", {"kinds": ["r"]}, "recorded no representations"),

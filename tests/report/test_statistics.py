@@ -1,13 +1,10 @@
-"""Statistics and intervals over clients and federations: against textbooks and planted truths."""
+"""Statistics over federations: against textbooks and planted truths."""
 
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 
-from fedlib.errors import DataError
 from fedlib.report import contrasts, statistics
-from fedlib.report.intervals import by_client, interval, paired
 from fedlib.report.tables import claims
 
 DATASETS = ["digits"] * 3 + ["mnist"] * 4 + ["cifar10"] * 3 + ["emnist", "femnist"]
@@ -119,95 +116,3 @@ def test_claims_are_judged_together():
     assert found["p_holm"][:4].tolist() == pytest.approx([0.04, 0.04, 0.06, 0.06])
     verdicts = ["holds", "reversed", "undecided", "undecided", "not tested"]
     assert found["verdict"].tolist() == verdicts
-
-
-# -- intervals ------------------------------------------------------------------------------
-
-REPEATS = 400
-OFF = 3 * np.sqrt(0.05 * 0.95 / REPEATS)  # three standard errors of a share of 5 %
-
-
-def clients(count, correct) -> pd.DataFrame:
-    found = pd.DataFrame({"count": count, "correct": correct})
-    return found.assign(accuracy=found["correct"] / found["count"])
-
-
-def test_where_clients_count_alike_the_interval_is_students_t():
-    rng = np.random.default_rng(0)
-    a, b = (clients(np.full(12, 50), rng.integers(10, 50, 12)) for _ in range(2))
-    right = stats.ttest_rel(a["accuracy"], b["accuracy"])
-    low, high = right.confidence_interval(0.95)
-    for pooled in (False, True):  # all clients have as many examples
-        found = paired(a, b, pooled)
-        assert found[1:] == pytest.approx((low, high, right.pvalue))
-    low, high = stats.ttest_1samp(a["accuracy"], 0).confidence_interval(0.95)
-    assert interval(a)[1:3] == pytest.approx((low, high))
-
-
-def test_a_pooled_interval_is_that_of_leaving_out_each_client_in_turn():
-    count, correct = np.array([10, 20, 30, 40, 100]), np.array([9, 11, 20, 35, 60])
-    without = [
-        np.delete(correct, c).sum() / np.delete(count, c).sum() for c in range(5)
-    ]  # the jackknife's error is that of these five, all of which count alike
-    error = np.sqrt(4 / 5 * sum((x - correct.sum() / 200) ** 2 for x in without))
-    effective = 200**2 / (10**2 + 20**2 + 30**2 + 40**2 + 100**2)  # 3.08 clients
-    half = stats.t.ppf(0.975, effective - 1) * error
-    mean, low, high, _ = interval(clients(count, correct), pooled=True)
-    assert (mean, low) == pytest.approx((135 / 200, 135 / 200 - half))
-    assert high == pytest.approx(min(135 / 200 + half, 1))
-
-
-def drawn(rng, number, loss=0.0):
-    """Two methods on clients of very uneven sizes, of which large ones are easier."""
-    count = np.maximum(5, rng.lognormal(4, 0.8, number)).astype(int)
-    skill = rng.beta(8, 2, number) * np.where(count > 60, 1, 0.8)
-    return [clients(count, rng.binomial(count, np.clip(p, 0, 1))) for p in (skill, skill - loss)]
-
-
-@pytest.mark.parametrize("number", [10, 100])
-def test_intervals_hold_the_truth_as_often_as_they_say_on_planted_clients(number):
-    rng = np.random.default_rng(number)
-
-    def asked(a, b):
-        both = (False, True)
-        return [f(*x, pooled) for pooled in both for f, x in ((paired, (a, b)), (interval, (a,)))]
-
-    truth = [found.mean for found in asked(*drawn(rng, 200_000, loss=0.03))]
-    held = np.zeros(len(truth))
-    for _ in range(REPEATS):
-        found = asked(*drawn(rng, number, loss=0.03))
-        held += [one.low <= x <= one.high for one, x in zip(found, truth, strict=True)]
-    # Of ten clients some hold most examples: up to two points from nominal.
-    assert held / REPEATS == pytest.approx(np.full(4, 0.95), abs=OFF + 0.02)
-
-
-def test_a_difference_that_is_not_there_has_no_width_and_one_that_all_clients_have_no_doubt():
-    a, b = clients([10] * 6, [7, 8, 9, 5, 6, 7]), clients([10] * 6, [5] * 6)
-    assert paired(a, a) == (0, 0, 0, 1)
-    assert paired(b, b.assign(accuracy=0.25)) == (0.25, 0.25, 0.25, 0)
-
-
-def test_few_clients_have_no_interval_and_none_no_mean():
-    few = interval(clients([10] * 4, [7, 8, 9, 5]))
-    assert few.mean == pytest.approx(0.725) and np.isnan(few[1:]).all()
-    assert np.isnan(interval(clients([], []))).all()
-
-
-def test_an_accuracy_stays_between_0_and_1():
-    found = interval(clients([10] * 5, [10, 10, 10, 10, 8]))
-    assert found.high == 1 and found.low < 0.96
-
-
-def test_other_clients_are_refused():
-    with pytest.raises(DataError, match="the same clients"):
-        paired(clients([10] * 5, [5] * 5), clients([10] * 4 + [11], [5] * 5))
-
-
-def test_a_client_has_one_accuracy_which_is_its_mean_over_seeds():
-    rows = pd.DataFrame(
-        {"client": [0, 1, 2] * 2, "count": [10, 20, 0] * 2, "accuracy": [0.5, 0.1, None, 1, 0.3, 0]}
-    )
-    found = by_client(rows.assign(correct=rows["count"] * rows["accuracy"]))
-    assert found.index.tolist() == [0, 1]
-    assert found["accuracy"].tolist() == pytest.approx([0.75, 0.2])
-    assert (found["correct"] / found["count"]).tolist() == pytest.approx([0.75, 0.2])

@@ -77,14 +77,6 @@ TABLES = {
         protocols=PROTOCOLS,
         asks="Which predictor is best on other data?",
     ),
-    "paired_differences": tables.PairedDifferences(
-        "The mixture and each other way to predict, client by client",
-        "Intervals over clients, which one training suffices for. Not in the paper.",
-        BOTH,
-        on("table2", "other"),
-        of="eps",
-        protocols=PROTOCOLS,
-    ),
     "cluster_recovery": tables.ClusterRecovery(
         "Clusters recovered from rotated images",
         "By the model that fits a client best. In the paper IFCA without exploration finds two "

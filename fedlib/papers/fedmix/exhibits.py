@@ -117,13 +117,6 @@ TABLES = {
         averaged=each(lambda setting: AVERAGED.get(setting.data.name)),
         published="table1",
     ),
-    "paired_differences": tables.PairedDifferences(
-        "FedMix and each other method, client by client",
-        "Intervals over clients, which one training suffices for. Not in the paper.",
-        COMPARED,
-        on("accuracy"),
-        of="fedmix-k4",
-    ),
     "protocols": tables.Views(
         "Known clients, new shards and new clients",
         "Test sets after the last round: means over clients, and over examples for a new shard "

@@ -56,13 +56,6 @@ TABLES = {
         on("main"),
         published="main",
     ),
-    "paired_differences": tables.PairedDifferences(
-        "pFedMM and each other method, client by client",
-        "Intervals over clients, which one training suffices for. Not in the paper.",
-        ALL,
-        on("main"),
-        of="pfedmm",
-    ),
     "fresh_adaptation": tables.Views(
         "Fine-tuning of FedAvg+ with a new solver",
         "The solver that fine-tunes lives from one evaluation to the next, as in the official "

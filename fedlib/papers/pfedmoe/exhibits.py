@@ -75,13 +75,6 @@ def _tables(name: str) -> dict[str, Exhibit]:
             ],
             published=f"range-{name}",
         ),
-        f"paired_differences_{name}": tables.PairedDifferences(
-            f"pFedMoE and each of {SEVEN}, client by client, {name} models",
-            f"Clients have {what}. Intervals over clients, which one training suffices for.",
-            compared,
-            on("main", runs=compared),
-            of=f"pfedmoe{suffix}",
-        ),
         f"repeated_{name}": tables.BesidePublished(
             f"pFedMoE and the baselines of the criteria, {name} models",
             f"Clients have {what}. {REPEATED}",

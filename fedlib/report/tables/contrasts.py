@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from fedlib.report import contrasts, intervals, statistics
+from fedlib.report import contrasts, statistics
 from fedlib.report.tables import render
 from fedlib.report.tables.render import Cell, Column, Sheet
 from fedlib.report.tables.sheets import Columns, TableInputs, block, texts
@@ -54,4 +54,7 @@ def _columns(part: pd.DataFrame) -> Columns:
 def spans(part: pd.DataFrame, low: str, high: str) -> list[Cell]:
     """Intervals in percentage points; a dash where there is none."""
     ends = zip(part[low], part[high], strict=True)
-    return texts(intervals.ends(*pair, render.points) or render.ABSENT for pair in ends)
+    return texts(
+        render.ABSENT if pd.isna(one) else f"[{render.points(one)}, {render.points(other)}]"
+        for one, other in ends
+    )
