@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.errors import DataError
-from fedlib.report import exhibits, recovery
+from fedlib.report import exhibits
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY
 from fedlib.results import CLIENT_NAME
@@ -52,25 +52,6 @@ def column(clients: pd.DataFrame, name: str) -> np.ndarray:
     if name not in clients or clients.empty or clients[name].isna().any():
         raise DataError(f"{_run(clients)} has no {name} of every client; {ADVICE}")
     return clients[name].to_numpy().astype(np.int64)
-
-
-def settled(clients: pd.DataFrame, run: Run, choice: str | None) -> tuple[np.ndarray, int, float]:
-    """The experts of one run's clients [C], the number of experts, and the mean highest weight.
-
-    Args:
-      clients: of the run, see `of_seed`.
-      run: as declared.
-      choice: column with the expert; then the run must state "num_experts", and the mean highest
-        weight is NaN. Without `choice` the expert is the one of highest weight "pi_0", ...
-
-    Raises:
-      ConfigError: if the run does not state "num_experts".
-      DataError: see `matrix` and `column`.
-    """
-    if choice is not None:
-        return column(clients, choice), int(exhibits.setting("num_experts", run)), np.nan
-    pi = matrix(clients, "pi")
-    return recovery.assigned(pi), pi.shape[1], recovery.saturation(pi)
 
 
 ADVICE = "its method does not record them, or the metrics stage must run again"

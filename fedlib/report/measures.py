@@ -32,9 +32,10 @@ def _of_clusters(measure: Callable[[np.ndarray, np.ndarray], float]) -> Measure:
         shown = exhibits.pick(clients, at="last", **PRIMARY._asdict())
         values = {}
         for seed, mine in shown.groupby("seed"):
-            has_choice = "choice" in mine and mine["choice"].notna().any()
-            choice = "choice" if has_choice else None
-            chosen, _, _ = diagnostics.settled(mine, run, choice)
+            if "choice" in mine and mine["choice"].notna().any():
+                chosen = diagnostics.column(mine, "choice")
+            else:
+                chosen = recovery.assigned(diagnostics.matrix(mine, "pi"))
             values[seed] = measure(chosen, diagnostics.column(mine, "cluster"))
         if not values:
             raise DataError(f"{exhibits.name(run)} has no clients")

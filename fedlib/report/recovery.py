@@ -31,11 +31,6 @@ def num_used(choice: np.ndarray) -> int:
     return len(np.unique(choice))
 
 
-def saturation(pi: np.ndarray) -> float:
-    """Mean over clients of their highest weight: 1/E if all are undecided, 1 if none is."""
-    return float(np.max(pi, axis=1).mean())
-
-
 def num_right(choice: np.ndarray, cluster: np.ndarray) -> int:
     """Number of true clusters whose clients all have one expert that no other client has.
 

@@ -68,21 +68,6 @@ class BesidePublished(Table):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClusterRecovery(Table):
-    """Whether experts find planted clusters of clients.
-
-    Attributes:
-      choice: recorded column with each client's expert, for methods whose clients have a single
-        one; runs then declare "num_experts". By default a client's expert is the one of the
-        highest weight, in the columns "pi_0", ...
-    """
-
-    question: ClassVar = "Are the planted clusters found?"
-
-    choice: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Cost(Table):
     """Traffic, arithmetic and parameters.
 

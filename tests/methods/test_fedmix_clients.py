@@ -5,7 +5,6 @@ loop of `nn.Module` and `torch.optim`, and how well clients are sorted.
 from dataclasses import replace
 
 import numpy as np
-import pytest
 import torch
 from reference import (
     Reference,
@@ -159,4 +158,3 @@ def test_the_true_clusters_are_measured_where_there_are_any():
 def test_clients_are_assigned_to_the_expert_of_highest_weight():
     pi = np.array([[0.2, 0.8], [0.5, 0.5], [1.0, 0.0]])
     assert recovery.assigned(pi).tolist() == [1, 0, 0]
-    assert recovery.saturation(pi) == pytest.approx((0.8 + 0.5 + 1) / 3)

@@ -12,7 +12,6 @@ LACKING = [
     ("accuracy_over_bytes", {"protocol": "x"}, "emnist/fedavg was not evaluated with the protocol"),
     ("client_differences", {"of": "fedavg"}, "no run of fedavg, or none to compare it with"),
     ("client_matrices", {}, "emnist/fedavg has no cluster of every client; its method does"),
-    ("cluster_recovery", {}, "emnist/fedavg has no pi_0, pi_1, ... of every client"),
     ("cluster_usage", {}, "emnist/fedavg has no choice"),
     ("cost", {}, "needs flops_per_example of the run emnist/fedavg with seed 1"),
     ("cost_to_target", {"targets": {"emnist": 0.1}}, "emnist/fedavg has no flops until the target"),

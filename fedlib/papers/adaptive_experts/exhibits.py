@@ -5,7 +5,6 @@ from fedlib.papers.adaptive_experts.settings import (
     EXPLORATIONS,
     LOCALS,
     SCHEDULES,
-    VARIANTS,
     of_clusters,
 )
 from fedlib.spec import experts, figures, tables
@@ -76,14 +75,6 @@ TABLES = {
         on("other"),
         protocols=PROTOCOLS,
         asks="Which predictor is best on other data?",
-    ),
-    "cluster_recovery": tables.ClusterRecovery(
-        "Clusters recovered from rotated images",
-        "By the model that fits a client best. In the paper IFCA without exploration finds two "
-        "clusters with two models, and exploration needs more.",
-        tuple(label for label in VARIANTS if label != LOCALS),
-        on(where=lambda setting: "rotations" in setting.data.partition),
-        choice="choice",
     ),
     "gate_only": tables.ProtocolGrid(
         "What a mixture trains",

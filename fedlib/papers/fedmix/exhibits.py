@@ -135,13 +135,6 @@ TABLES = {
         published="appendix-f-{label}",
         asks="Which gate is better on new shards?",
     ),
-    "cluster_recovery": tables.ClusterRecovery(
-        "Clusters recovered from permuted labels",
-        "By the clients' main experts, over seeds. The paper shows one run, in which four experts "
-        "found the four permutations.",
-        everything,
-        on("clusters"),
-    ),
     "cost": tables.Cost(
         "What training costs",
         "Training examples, arithmetic and traffic of all clients together.",
