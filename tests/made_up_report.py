@@ -75,7 +75,7 @@ def drawn() -> Figure:
 def spec(shown: dict[str, Sheet], **changes) -> dict:
     """What `fedlib.workflow.specs.of_report` would say of them."""
     about = {"methods": ["fedavg", "pfedmm"], "families": ["EMNIST", "CIFAR-10"]}
-    about |= {"question": "Which is best?", "runs": ["emnist/fedavg", "emnist/pfedmm"]}
+    about |= {"runs": ["emnist/fedavg", "emnist/pfedmm"]}
     paper = {
         "name": "pfedmm",
         "title": "pFedMM",
@@ -104,7 +104,6 @@ def spec(shown: dict[str, Sheet], **changes) -> dict:
             {
                 **{"name": "curves", "title": "Curves", "caption": "Over_rounds.", "spec": None},
                 **{"methods": ["pfedmm"], "families": ["EMNIST"], "runs": ["emnist/pfedmm"]},
-                "question": "How fast?",
             }
         ],
         **changes,

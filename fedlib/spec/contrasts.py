@@ -11,7 +11,7 @@ from fedlib.spec.worlds import OfMethods
 
 
 @dataclass(frozen=True)
-class Chosen(OfMethods):
+class Chosen(OfMethods, base=True):
     """Base class of these kinds: rows as in `Regret`, but without "home".
 
     A row may have a "protocol", by which its method predicts, in place of "default".
@@ -41,8 +41,6 @@ class Standings(Chosen, Table):
       alone: title of the row of local training; clients below it are worse off.
     """
 
-    question: ClassVar = "How accurate is each method, for whom not, and at what cost?"
-
     alone: str
 
     def metrics(self) -> tuple[str, ...]:
@@ -51,7 +49,7 @@ class Standings(Chosen, Table):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contrasted(Chosen):
+class Contrasted(Chosen, base=True):
     """Base class of kinds that compare methods with others; the federations are the sample.
 
     Attributes:
@@ -74,16 +72,12 @@ class Contrasts(Contrasted, Table):
       registered: one sentence about the decisions that were fixed beforehand.
     """
 
-    question: ClassVar = "Is a method better over federations like these, and by how much?"
-
     registered: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContrastPoints(Contrasted, Figure):
     """The contrasts as points with intervals."""
-
-    question: ClassVar = "Is a method better over federations like these, and by how much?"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,8 +87,6 @@ class Pareto(Chosen, Figure):
     Attributes:
       against: title of the row whose costs are 1.
     """
-
-    question: ClassVar = "Which methods are worth what they send and compute?"
 
     against: str
 
@@ -110,8 +102,6 @@ class WhoLoses(Chosen, Figure):
     Attributes:
       alone: title of the row of local training, which has to be among the rows.
     """
-
-    question: ClassVar = "Who is worse off than alone, and how much do the others gain?"
 
     alone: str
 
@@ -129,7 +119,6 @@ class Claims(Chosen, Table):
         titles has the "reason" why it was not tested.
     """
 
-    question: ClassVar = "Do the papers' orders of methods hold on clients they did not choose?"
     room_for_others: ClassVar = False
 
     claims: Sequence[Mapping]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from fedlib.spec.exhibits import PRIMARY, View, as_form
 from fedlib.spec.tables import Table
@@ -73,8 +73,6 @@ class Criteria(Table):
     Attributes:
       criteria: the fields of a `Criterion` each, a term being those of a `Number` or a list of two.
     """
-
-    question: ClassVar = "Do these runs show what the paper says?"
 
     criteria: Sequence[Mapping]
 

@@ -56,9 +56,8 @@ class Exhibit:
       labels: of its runs, in row order; federations: their names, in column order.
       published: value of the column `exhibit` in `papers/<paper>/published.csv` for its numbers;
         None if the paper prints none.
-      asks: the question that it answers; by default its kind's `question`.
-      stage: "table" or "figure"; kind: of classes with a `question`; drawn_by: the module that does
-        it, by default the kind's.
+      stage: "table" or "figure"; kind: of classes that are no `base` of kinds; drawn_by: the module
+        that does it, by default the kind's.
       room_for_others: whether it can show any method, and so a user's.
       of_server: whether it shows results on the server's test examples, which its methods must
         then be able to predict.
@@ -75,12 +74,10 @@ class Exhibit:
     labels: tuple[str, ...]
     federations: tuple[str, ...]
     published: str | None = field(default=None, kw_only=True)
-    asks: str = field(default="", kw_only=True)
 
     stage: ClassVar[str]
     kind: ClassVar[str]
     drawn_by: ClassVar[str] = ""
-    question: ClassVar[str]
     room_for_others: ClassVar[bool] = False
     of_server: ClassVar[bool] = False
     by_federation: ClassVar[tuple[str, ...]] = ()
@@ -110,9 +107,9 @@ class Exhibit:
         where = f"{self.stage} {self.title!r}: each of {name}"
         return [as_form(self.forms[name], one, where) for one in getattr(self, name, None) or ()]
 
-    def __init_subclass__(cls, **rest: Any):
+    def __init_subclass__(cls, base: bool = False, **rest: Any):
         super().__init_subclass__(**rest)
-        if "question" in vars(cls):  # the others are base classes of kinds
+        if not base:
             cls.kind = re.sub(r"(?<!^)([A-Z])", r"_\1", cls.__name__).lower()
             cls.drawn_by = cls.drawn_by or cls.kind
             KINDS[cls.stage][cls.kind] = cls

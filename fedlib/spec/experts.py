@@ -13,22 +13,17 @@ from fedlib.spec.figures import Figure
 class ClientMatrices(Figure):
     """Clients' mixture weights, sorted by planted cluster."""
 
-    question: ClassVar = "Do mixture weights find the planted clusters?"
-
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterUsage(Figure):
     """Number of clients that choose each expert."""
 
     drawn_by: ClassVar = "ranked"
-    question: ClassVar = "Are all clusters used?"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExpertWeights(Figure):
     """Weights that gates give to the local expert."""
-
-    question: ClassVar = "Does the gate trust the local expert or the shared one?"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +31,6 @@ class GateWeights(Figure):
     """Mean weights that gates give to experts."""
 
     drawn_by: ClassVar = "ranked"
-    question: ClassVar = "Which experts does the gate trust?"
 
     def views(self, federation: str, label: str) -> Iterator[View]:
         """The mixtures of the gates."""
@@ -51,7 +45,6 @@ class GradientDivergence(Figure):
       window: rounds of the moving mean, up to the round on the axis; 1 smooths nothing.
     """
 
-    question: ClassVar = "How much do the clients' updates disagree?"
     compares: ClassVar = True
 
     window: int = 50
@@ -67,8 +60,6 @@ class GradientDivergence(Figure):
 class MixtureWeights(Figure):
     """Clients' mixture weights after training, as stacked bars."""
 
-    question: ClassVar = "How are clients' mixtures made up?"
-
 
 @dataclass(frozen=True, kw_only=True)
 class TablesOverTime(Figure):
@@ -78,8 +69,6 @@ class TablesOverTime(Figure):
       rounds: some of the rounds whose tables the runs recorded; by default all of them.
       rows, values: titles of the rows and of the values.
     """
-
-    question: ClassVar = "What do experts take on in the course of training?"
 
     rounds: Sequence[int] | None = None
     rows: str = "Label"

@@ -19,14 +19,14 @@ from fedlib.spec.exhibits import (
 UNITS = {"MB": 1e6, "GB": 2.0**30}  # bytes, of what papers print; FedMix's GB are of 2^30
 
 
-class Figure(Exhibit):
+class Figure(Exhibit, base=True):
     """A figure of the paper."""
 
     stage: ClassVar = "figure"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curves(Figure):
+class Curves(Figure, base=True):
     """Base class of curves of accuracy.
 
     Attributes:
@@ -66,7 +66,6 @@ class AccuracyOverBytes(Curves):
       shaded: method whose runs have shades of its colour, see `fedlib.report.figures.style.looks`.
     """
 
-    question: ClassVar = "How much has to be sent for an accuracy?"
     by_federation: ClassVar = ("until",)
 
     unit: str = "MB"
@@ -88,8 +87,6 @@ class AccuracyOverRounds(Curves):
         beyond a run's last round are left out.
     """
 
-    question: ClassVar = "How fast does each method learn, and where does it end?"
-
     chosen: bool = False
     peaks: str | None = None
     waypoints: str | None = None
@@ -105,8 +102,6 @@ class ClientAccuracyCdf(Figure):
         then colours are protocols, and dashes tell runs apart.
       variants: groups of runs with the same dashes, see `fedlib.report.comparisons.variants`.
     """
-
-    question: ClassVar = "Which clients profit, and which are left behind?"
 
     unseen: bool = False
     protocols: Sequence[Mapping] | None = None
@@ -134,7 +129,6 @@ class ClientDifferences(Figure):
       of: label of the method that is compared with the other runs.
     """
 
-    question: ClassVar = "For how many clients is the method better than the best baseline?"
     is_lead: ClassVar = True
 
     of: str
@@ -148,7 +142,6 @@ class ClientDifferences(Figure):
 class ClientLabels(Figure):
     """Each client's classes, and its numbers of training and test examples."""
 
-    question: ClassVar = "How unlike are the clients' data?"
     shows_data: ClassVar = True
 
 
@@ -160,7 +153,6 @@ class CostToTarget(Figure):
       targets: in (0, 1], by federation.
     """
 
-    question: ClassVar = "What does it cost to reach a target accuracy?"
     compares: ClassVar = True
     by_federation: ClassVar = ("targets",)
 
@@ -170,8 +162,6 @@ class CostToTarget(Figure):
 @dataclass(frozen=True, kw_only=True)
 class LabelLeakage(Figure):
     """Label shares inferred from clients' first updates, against the true ones."""
-
-    question: ClassVar = "Can a client's labels be read from its first update?"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,8 +178,6 @@ class ProtocolSweep(Figure):
         family if there are several.
       variants: see `fedlib.report.comparisons.variants`.
     """
-
-    question: ClassVar = "Which way to predict is best?"
 
     protocols: Sequence[Mapping]
     parameter: str
@@ -209,8 +197,6 @@ class Representations(Figure):
       kinds: names of the recorded kinds of vectors, in order.
     """
 
-    question: ClassVar = "Do the experts see the same things?"
-
     kinds: Sequence[str]
 
 
@@ -226,7 +212,6 @@ class Sweep(Figure):
       metric: one of `fedlib.report.figures.curves.METRICS`.
     """
 
-    question: ClassVar = "How does accuracy depend on it?"
     room_for_others: ClassVar = True
     compares: ClassVar = True
 

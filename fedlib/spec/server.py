@@ -61,7 +61,6 @@ class GlobalAccuracy(Table):
     """
 
     drawn_by: ClassVar = "of_server"
-    question: ClassVar = "How accurate is the model on the server's test examples?"
     room_for_others: ClassVar = True
     of_server: ClassVar = True
     compares: ClassVar = True
@@ -103,4 +102,3 @@ class ServerSize(Table):
     """Parameters and traffic of methods with a server, beside the published numbers."""
 
     drawn_by: ClassVar = "of_server"
-    question: ClassVar = "How large are the models, and what is sent?"

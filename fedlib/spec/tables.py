@@ -16,7 +16,7 @@ from fedlib.spec.exhibits import (
 )
 
 
-class Table(Exhibit):
+class Table(Exhibit, base=True):
     """A table of the paper."""
 
     stage: ClassVar = "table"
@@ -27,7 +27,6 @@ class Accuracy(Table):
     """Accuracy over all clients and at the 10th percentile: a block per federation."""
 
     drawn_by: ClassVar = "of_clients"
-    question: ClassVar = "How accurate is each method, for all clients and for the worst tenth?"
     room_for_others: ClassVar = True
     compares: ClassVar = True
 
@@ -41,7 +40,6 @@ class AccuracyAndTraffic(Table):
         for the last n, or {"rounds": n} for those in the last n rounds; by default the last one.
     """
 
-    question: ClassVar = "How accurate is each method, and what does it send?"
     room_for_others: ClassVar = True
 
     averaged: Mapping[str, Mapping] | None = None
@@ -57,7 +55,6 @@ class BesidePublished(Table):
       others: titles of methods that are published but not run here, by label.
     """
 
-    question: ClassVar = "How accurate is each method, beside what is published?"
     room_for_others: ClassVar = True
     compares: ClassVar = True
     by_federation: ClassVar = ("names",)
@@ -75,7 +72,6 @@ class Cost(Table):
       personal: whether to add the cost of clients' own training after the last round.
     """
 
-    question: ClassVar = "What does training cost in examples, arithmetic and traffic?"
     room_for_others: ClassVar = True
 
     personal: bool = False
@@ -92,7 +88,6 @@ class Gains(Table):
     """
 
     drawn_by: ClassVar = "of_clients"
-    question: ClassVar = "How far is the method above the best baseline?"
     is_lead: ClassVar = True
 
     of: str
@@ -108,7 +103,6 @@ class LearnedAlpha(Table):
     """Fed-MoE's learned weight of a client's own relevance."""
 
     drawn_by: ClassVar = "of_server"
-    question: ClassVar = "Which share do clients learn?"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +116,6 @@ class ProtocolGrid(Table):
     """
 
     drawn_by: ClassVar = "of_clients"
-    question: ClassVar = "Which way to predict is best?"
 
     protocols: Sequence[Mapping]
     parameter: str | None = None
@@ -151,7 +144,6 @@ class Spreads(Table):
     """
 
     drawn_by: ClassVar = "of_clients"
-    question: ClassVar = "How much do trainings differ?"
 
     pairs: Sequence[Mapping]
     key: str
@@ -187,7 +179,6 @@ class Views(Table):
     """
 
     drawn_by: ClassVar = "of_clients"
-    question: ClassVar = "How accurate is each method, seen in different ways?"
     room_for_others: ClassVar = True
 
     columns: Sequence[Mapping]
@@ -220,5 +211,4 @@ class Views(Table):
 class Tuning(Table):
     """The hyper-parameters that tuning chose, and their gain in validation accuracy."""
 
-    question: ClassVar = "What does tuning gain, and are the ranges wide enough?"
     room_for_others: ClassVar = True

@@ -9,7 +9,7 @@ from fedlib.spec.figures import Figure
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfMethods(Exhibit):
+class OfMethods(Exhibit, base=True):
     """Base class of kinds with a row for each method.
 
     Attributes:
@@ -46,8 +46,6 @@ class PhaseDiagram(OfMethods, Figure):
       law: the formula of that line, for the legend.
     """
 
-    question: ClassVar = "When does a client profit from others, and from which method?"
-
     x: str
     y: str
     names: Sequence[str]
@@ -64,8 +62,6 @@ class Regret(OfMethods, Figure):
         meet its assumption. With "pick", every client picks one of the runs of the rows above that
         "labels" names, by its own validation accuracy.
     """
-
-    question: ClassVar = "Does each method win where its assumption holds, and what elsewhere?"
 
 
 def rows_left(rows: Sequence[Mapping], runs: Sequence) -> list[dict]:

@@ -191,7 +191,6 @@ def _headings(selection: Selection, digest: Digest, paper: Paper, stage: str) ->
         {
             "name": name,
             "title": exhibit.title,
-            "question": exhibit.asks or exhibit.question,
             "caption": exhibit.caption,
             "runs": ["/".join(cell) for cell in methods if exhibit.shows(*cell)],
             "methods": sorted({methods[cell] for cell in methods if exhibit.shows(*cell)}),

@@ -42,7 +42,6 @@ TABLES = {
         on("table2"),
         **BY_P,
         published=TABLE_2,
-        asks="Which predictor is best as clients' data differ more?",
     ),
     "spreads": tables.Spreads(
         "Spreads at p = 1",
@@ -66,7 +65,6 @@ TABLES = {
         BOTH,
         on("clean"),
         **BY_P,
-        asks="Which predictor is best with the cleaner settings?",
     ),
     "other_data": tables.ProtocolGrid(
         "Personalised accuracy on other data",
@@ -74,7 +72,6 @@ TABLES = {
         BOTH,
         on("other"),
         protocols=PROTOCOLS,
-        asks="Which predictor is best on other data?",
     ),
     "gate_only": tables.ProtocolGrid(
         "What a mixture trains",
@@ -84,7 +81,6 @@ TABLES = {
         on("table2", where=lambda setting: setting.both_mixtures),
         protocols=MIXTURES,
         parameter="partition.p",
-        asks="Is it enough to train the gate?",
     ),
     "schedules": tables.ProtocolGrid(
         "Schedules of exploration",
@@ -92,7 +88,6 @@ TABLES = {
         (*BOTH, *SCHEDULES),
         on("table2", runs=("eps-decay",)),
         **BY_P,
-        asks="How should clients explore?",
     ),
     "cost": tables.Cost(
         "What training costs",
@@ -117,7 +112,6 @@ FIGURES = {
         panels="variant",
         variants=BY_EXPLORATION,
         published=TABLE_2,
-        asks="Which predictor is best as clients' data differ more?",
     ),
     "effect_of_clusters": figures.ProtocolSweep(
         "Effect of the number of clusters",
@@ -126,7 +120,6 @@ FIGURES = {
         on("table2", runs=of_clusters(2)),
         **BY_CLUSTERS,
         published=TABLE_2,
-        asks="Do more clusters help?",
     ),
     "effect_of_clusters_other": figures.ProtocolSweep(
         "Effect of the number of clusters on other data",
@@ -135,7 +128,6 @@ FIGURES = {
         (*BOTH, *NUMBERS),
         on("other", runs=of_clusters(3)),
         **BY_CLUSTERS,
-        asks="Do more clusters help on other data?",
     ),
     "cluster_usage": experts.ClusterUsage(
         "Clients by cluster",

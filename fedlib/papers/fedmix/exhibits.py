@@ -33,15 +33,11 @@ APPENDIX_F = [
     {"title": "New shard, p(s|x) of VAEs", "protocol": "new_shard_vae", "metric": "accuracy"},
 ]
 SETS = {"val": "On validation sets.", "test": "On test sets."}
-CURVES = {  # by role: number, title, caption and question
-    "accuracy": (MEAN, "Accuracy", "The paper's Figure 4.", ""),
-    "new_shard": (
-        *(NEW_SHARD, "New shard", "The paper's Figure 12: shards without labels."),
-        "How accurate are models on data that no client trained on?",
-    ),
+CURVES = {  # by role: number, title and caption
+    "accuracy": (MEAN, "Accuracy", "The paper's Figure 4."),
+    "new_shard": (NEW_SHARD, "New shard", "The paper's Figure 12: shards without labels."),
     "finetuned": (
         *(FINETUNED, "Fine-tuned", "The paper's Figure 13: after a round of local training."),
-        "Does fine-tuning change the order of methods?",
     ),
 }
 
@@ -69,14 +65,13 @@ def first_of(*labels: str) -> Callable[[Sequence[Setting]], tuple[str, ...]]:
 
 def _curves(role: str, split: str) -> dict[str, Exhibit]:
     """Curves over traffic and over rounds; names end in "_test" for the split "test"."""
-    number, title, figure, asks = CURVES[role]
+    number, title, figure = CURVES[role]
     suffix = {"val": "", "test": "_test"}[split]
     shown = {
         "caption": f"{figure} {SETS[split]}",
         "labels": LINES,
         "federations": on(role, where=lambda setting: setting.split == split),
         "split": split,
-        "asks": asks,
         **number,
     }
     return {
@@ -87,21 +82,19 @@ def _curves(role: str, split: str) -> dict[str, Exhibit]:
     }
 
 
-def _sweeps(role: str, title: str, labels: tuple[str, ...], known: str, new: str,
-            *asks: str) -> dict[str, Exhibit]:  # fmt: skip
+def _sweeps(
+    role: str, title: str, labels: tuple[str, ...], known: str, new: str
+) -> dict[str, Exhibit]:
     """Figure 11 for known clients and, of the same runs, for a new shard."""
     shown = {"split": "val", **BY_TRAFFIC, **SHADED}
     figure = f"The paper's Figure {known}: known clients. {SETS['val']}"
     shard = f"The paper's Figure {new}: a shard without labels, all validation examples of all"
     return {
-        role: figures.AccuracyOverBytes(
-            title, figure, labels, on(role), **MEAN, **shown, asks=asks[0]
-        ),
+        role: figures.AccuracyOverBytes(title, figure, labels, on(role), **MEAN, **shown),
         f"{role}_new_shard": figures.AccuracyOverBytes(
             *(f"{title}, new shard", f"{shard} clients.", labels, on(role)),
             **NEW_SHARD,
             **shown,
-            asks=asks[1],
         ),
     }
 
@@ -124,7 +117,6 @@ TABLES = {
         (*LENET_LINES, *BY_ETA, *LINES),
         on("views"),
         columns=ways,
-        asks="How accurate are models on known clients, new shards and new clients?",
     ),
     "new_shard_by_autoencoders": tables.Views(
         "New shards: gates weighed by p(s) or by autoencoders",
@@ -133,7 +125,6 @@ TABLES = {
         on("vae"),
         columns=APPENDIX_F,
         published="appendix-f-{label}",
-        asks="Which gate is better on new shards?",
     ),
     "cost": tables.Cost(
         "What training costs",
@@ -153,7 +144,6 @@ FIGURES = {
         on("ablation"),
         **MEAN,
         split="val",
-        asks="Do experts specialise, or do they act as an ensemble?",
     ),
     "rotations": figures.AccuracyOverRounds(
         "Rotated digits",
@@ -161,18 +151,9 @@ FIGURES = {
         ROTATION_LINES,
         on("rotations"),
         **MEAN,
-        asks="Do experts help where clients' images are rotated?",
     ),
-    **_sweeps(
-        *("experts", "Number of experts", BY_EXPERTS, "11a", "11c"),
-        "Do more experts help?",
-        "Do more experts help on a new shard?",
-    ),
-    **_sweeps(
-        *("pruning", "Pruning of experts", ("fedavg", "fedmix-k4", *BY_ETA), "11b", "11d"),
-        "What does pruning save, and what does it cost in accuracy?",
-        "Does pruning hurt on a new shard?",
-    ),
+    **_sweeps("experts", "Number of experts", BY_EXPERTS, "11a", "11c"),
+    **_sweeps("pruning", "Pruning of experts", ("fedavg", "fedmix-k4", *BY_ETA), "11b", "11d"),
     **{
         name: figure
         for split in SETS
@@ -198,7 +179,6 @@ FIGURES = {
         "The paper's Figure 14a: q(z|y) at the server after some rounds.",
         first_of("fedmix-k4-long", "fedmix-k4"),
         on("tables"),
-        asks="Which expert takes which label?",
     ),
     "collapse": experts.TablesOverTime(
         "Collapse of a plain mixture",
@@ -207,7 +187,6 @@ FIGURES = {
         everything,
         on("collapse"),
         values="p(expert | x), mean by label",
-        asks="Does a plain mixture collapse to one expert?",
     ),
     "label_leakage": figures.LabelLeakage(
         "Labels read from a first update",

@@ -59,7 +59,7 @@ WITH_MAINS = {  # Table 8
 
 
 def _ablation(
-    number: int, shown: Callable, title: str, head: str, titles: dict[str, str], asks: str
+    number: int, shown: Callable, title: str, head: str, titles: dict[str, str]
 ) -> server.GlobalAccuracy:
     """A table of the paper about one part of Fed-MoE; `titles` of the rows are by label."""
     table = f"table{number}"
@@ -72,7 +72,6 @@ def _ablation(
         head=head,
         rows=rows(titles, PRINTED_AS.get(table, {})),
         published=table,
-        asks=asks,
     )
 
 
@@ -104,7 +103,6 @@ TABLES = {
         on("mixtures"),
         columns=columns(ABLATED),
         published="table7",
-        asks="Which mixture of experts on the server is best?",
     ),
     "rolling": server.GlobalAccuracy(
         "A rolling part of a wider network",
@@ -114,7 +112,6 @@ TABLES = {
         on(runs=("fedrolex",)),
         columns=columns(ROLLED),
         published="text",
-        asks="Is it enough to train a part of a wider network?",
     ),
     "cost": tables.Cost(
         "What training costs",
@@ -130,16 +127,9 @@ TABLES = {
         columns=columns(ABLATED),
         rows=of_table_3,
         published="table3",
-        asks="How many experts does the server need?",
     ),
-    "parts": _ablation(
-        *(4, on(runs=PARTS), "Entropy and synchronisation", "With", WITH_PARTS),
-        "Which part of Fed-MoE matters?",
-    ),
-    "entropy_weight": _ablation(
-        *(5, on("betas"), "Weight β of the entropy", "β", WITH_BETA),
-        "How much should the gate be pushed to decide?",
-    ),
+    "parts": _ablation(4, on(runs=PARTS), "Entropy and synchronisation", "With", WITH_PARTS),
+    "entropy_weight": _ablation(5, on("betas"), "Weight β of the entropy", "β", WITH_BETA),
     "top_l": server.GlobalAccuracy(
         "Experts at inference",
         "The paper's Table 6, at M = 50: one training, whose server keeps a mixture for each L.",
@@ -149,11 +139,9 @@ TABLES = {
         head="L",
         rows=of_table_6,
         published="table6",
-        asks="How many experts are needed to predict?",
     ),
     "main_experts": _ablation(
-        *(8, on(runs=("fedmoe-main-0",)), "Number of main experts", "Main experts", WITH_MAINS),
-        "How many main experts does a client need?",
+        8, on(runs=("fedmoe-main-0",)), "Number of main experts", "Main experts", WITH_MAINS
     ),
     "reserved": server.GlobalAccuracy(
         "Size of the reserved set",
@@ -162,13 +150,11 @@ TABLES = {
         on("reserved"),
         columns=by_reserved,
         published="reserved",
-        asks="How many examples does the server need?",
     ),
     "skewed": server.GlobalAccuracy(
         *("A skewed reserved set", FIGURE_4, in_all(PRINTED), on("even", "skewed")),
         columns=of_figure_4,
         published="figure4",
-        asks="What if the server's examples are skewed?",
     ),
     "weights": server.GlobalAccuracy(
         "Readings of the weights Wʳ and Wᶜ",
@@ -178,7 +164,6 @@ TABLES = {
         WEIGHTS,
         on(runs=WEIGHTS[:2]),
         columns=columns(),
-        asks="Does it matter how the paper's weights are read?",
     ),
     "steps": server.GlobalAccuracy(
         "How far experts, clients and α move",
@@ -187,7 +172,6 @@ TABLES = {
         STEPS,
         on(runs=("fedmoe-lambda-0.5",)),
         columns=columns(),
-        asks="What moves how far in a round?",
     ),
     "own_models": tables.Views(
         "Clients' own models",
@@ -199,7 +183,6 @@ TABLES = {
             {"title": "Clients", "protocol": "own", "split": "shared"},
             {"title": "Server", "group": "server", "metric": "accuracy"},
         ],
-        asks="How good are the models that clients keep?",
     ),
     "released_code": server.GlobalAccuracy(
         "What the released code does",
@@ -209,7 +192,6 @@ TABLES = {
         GATES,
         on(runs=("fedmoe-code",)),
         columns=columns(),
-        asks="Does the released code do what the paper says?",
     ),
     "warm_start": server.GlobalAccuracy(
         "A warm start",
@@ -219,7 +201,6 @@ TABLES = {
         WARM,
         on(runs=WARM),
         columns=columns(),
-        asks="Does a warm start help?",
     ),
     "alpha": tables.LearnedAlpha(
         "The share α of the routed experts",
@@ -248,7 +229,6 @@ FIGURES = {
         on("written", runs=BETA_PAIR),
         rounds=some_rounds,
         **BY_CLASS,
-        asks="Does the gate use all experts, and does it tell classes apart?",
     ),
     "gate_of_the_code": experts.TablesOverTime(
         "The gate by expert and class, of the paper and of the released code",
@@ -258,7 +238,6 @@ FIGURES = {
         on(runs=("fedmoe-code",)),
         rounds=some_rounds,
         **BY_CLASS,
-        asks="Does the gate of the released code differ from the paper's?",
     ),
     "client_labels": who_has_what("main", "skewed"),
 }

@@ -68,7 +68,6 @@ TABLES = {
             {"title": "New solvers", "protocol": "fresh", **POOLED},
             {"title": "Before fine-tuning", "protocol": "untuned", **POOLED},
         ],
-        asks="Does it matter how FedAvg+ is fine-tuned?",
     ),
     "fedem_settings": tables.Accuracy(
         "Settings of FedEM",
@@ -77,7 +76,6 @@ TABLES = {
         ALL,
         on("fedem-settings"),
         published="fedem-readme",
-        asks="How accurate are methods with FedEM's own settings?",
     ),
     "fedem_data": tables.Accuracy(
         "Data sets of FedEM",
@@ -86,7 +84,6 @@ TABLES = {
         ALL,
         on("fedem-readme"),
         published="fedem-readme",
-        asks="How accurate are methods on the data sets of FedEM?",
     ),
     "unseen": tables.Views(
         "Clients that took no part in training",
@@ -102,7 +99,6 @@ TABLES = {
             {"title": "Unseen, carried", "group": "unseen", "protocol": "carry", **POOLED},
             {"title": "Unseen, trained", "group": "unseen", "protocol": "trained", **POOLED},
         ],
-        asks="How accurate are methods for clients that took no part in training?",
     ),
     "decentralised": tables.Accuracy(
         "Without a server",
@@ -110,7 +106,6 @@ TABLES = {
         "0.5, fastest-mixing weights). The paper's code has it; the paper prints no numbers.",
         WITHOUT_A_SERVER,
         WITH_PARTICIPATION,
-        asks="Do methods work without a server?",
     ),
     "client_sampling": tables.Accuracy(
         "Client sampling",
@@ -119,7 +114,6 @@ TABLES = {
         "The paper prints no numbers.",
         tuple(x for label in SAMPLED for x in BY_SAMPLING[label]),
         WITH_PARTICIPATION,
-        asks="What does it cost if only some clients train in a round?",
     ),
     "refreshed_weights": tables.Views(
         "Mixture weights of absent clients",
@@ -131,7 +125,6 @@ TABLES = {
             {"title": "As they are", **POOLED},
             {"title": "Refreshed", "protocol": "one_step", **POOLED},
         ],
-        asks="Do clients that were absent need fresh mixture weights?",
     ),
     "ablations": tables.Accuracy(
         "What pFedMM is made of",
@@ -140,7 +133,6 @@ TABLES = {
         "last weights; batch normalisation, officially shared. Not in the paper.",
         ("pfedmm", *ABLATIONS),
         WITH_ABLATIONS,
-        asks="Which part of pFedMM matters?",
     ),
     "cost": tables.Cost(
         "What a method costs",
@@ -159,7 +151,6 @@ FIGURES = {
     ),
     "fedem_data_over_rounds": figures.AccuracyOverRounds(
         *("Accuracy over rounds, data sets of FedEM", OVER_ROUNDS, ALL, on("fedem-readme")),
-        asks="How do mixtures learn on the data sets of FedEM?",
     ),
     "client_accuracy": figures.ClientAccuracyCdf(
         "Accuracy client by client",
@@ -174,7 +165,6 @@ FIGURES = {
         ALL,
         on("unseen"),
         unseen=True,
-        asks="Which clients profit among those that took no part in training?",
     ),
     "mixture_weights": experts.MixtureWeights(
         "Mixture weights",
@@ -194,7 +184,6 @@ FIGURES = {
         tuple(sorted((*MIXTURES, *of_experts(*EXPERTS)))),
         on("main", runs=of_experts(2)),
         **OVER_EXPERTS,
-        asks="Do more experts help?",
     ),
     "heterogeneity": figures.Sweep(
         "Effect of heterogeneity",
@@ -204,7 +193,6 @@ FIGURES = {
         by_alpha,
         **OVER_ALPHA,
         methods=methods_over_alpha,
-        asks="What changes as clients' data differ more?",
     ),
     "client_labels": who_has_what("main", "fedem-readme", "heterogeneity", labels=ALL),
 }

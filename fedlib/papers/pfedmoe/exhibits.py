@@ -137,7 +137,6 @@ TABLES = {
         GATES,
         on("gate"),
         columns=AGGREGATED,
-        asks="Which details of the gate matter?",
     ),
     "shares": tables.Views(
         "Even and uneven shares of a class",
@@ -145,7 +144,6 @@ TABLES = {
         in_all(FEW),
         on("shares"),
         columns=COMMON[:1],
-        asks="Does it matter if clients share classes unevenly?",
     ),
     "shared_test_set": tables.Views(
         "A test set that all clients share",
@@ -154,7 +152,6 @@ TABLES = {
         CURVES,
         on("gate"),
         columns=COMMON,
-        asks="How accurate are models on classes that their clients never saw?",
     ),
 }
 
@@ -169,7 +166,6 @@ FIGURES = {
         parameter="partition.classes_per_client",
         symbol="s",
         **OVER_DATA,
-        asks="What changes as clients have more classes?",
     ),
     "accuracy_over_gamma": figures.Sweep(
         "Mean accuracy over how unlike clients are",
@@ -179,7 +175,6 @@ FIGURES = {
         parameter="partition.alpha",
         symbol="γ",
         **OVER_DATA,
-        asks="What changes as clients become alike?",
     ),
     "expert_weights": experts.ExpertWeights(
         "Gate weight of the local expert",

@@ -51,7 +51,6 @@ class Entry:
       number: from 1 on, of its kind in its paper, in reading order.
       name: as the paper declares it.
       anchor: identifier of its place on the page.
-      question: the one it answers.
       runs: FEDERATION/LABEL of the runs shown.
       methods: titles of the methods shown.
       families: families of data shown.
@@ -64,7 +63,6 @@ class Entry:
     name: str
     anchor: str
     title: str
-    question: str
     caption: str
     runs: frozenset[str]
     methods: tuple[str, ...]
@@ -284,7 +282,6 @@ def _exhibit(
         name=heading["name"],
         anchor=f"{paper['name']}-{kind.lower()}-{heading['name']}",
         title=heading["title"],
-        question=heading["question"],
         caption=heading["caption"],
         runs=frozenset(heading["runs"]),
         methods=tuple(dict.fromkeys(map(called.get, heading["methods"]))),
