@@ -31,7 +31,6 @@ ENOUGH = 0.05  # fraction of jobs that must have ended before the time left is s
 LAST_LINES = 15  # of a failed job's log
 QUOTE = "    | "  # before each of these lines
 ERASE = "\r\033[K"
-PROFILE, WRONG_OPTIONS = "SNAKEMAKE_PROFILE", 2  # Snakemake's variable, argparse's status
 SHOWN = {"table": ".md", "figure": ".png"}  # the first table is shown, the first figure named,
 POINT = "accuracy"  # of those whose names begin so: what every paper is about
 
@@ -54,8 +53,7 @@ class Console(logging.Handler):
       total: number of all jobs.
       running: jobs that have started, by Snakemake's number.
       took: seconds of the jobs that have ended, by rule.
-      failed: number of failed jobs.
-      stopped: number of jobs that ended because the workflow was interrupted.
+      failed: number of failed jobs, without those that an interrupt ended.
       said: the first job that ended with these lines, by lines.
       log: path of Snakemake's own log, once known.
     """
@@ -64,7 +62,7 @@ class Console(logging.Handler):
         super().__init__(logging.INFO)
         self.stream, self.rewritten = stream, stream.isatty()
         self.left: Counter[str] = Counter()
-        self.total = self.failed = self.stopped = 0
+        self.total = self.failed = 0
         self.running: dict[int, Started] = {}
         self.took: dict[str, list[float]] = defaultdict(list)
         self.said: dict[tuple[str, ...], str] = {}
@@ -91,9 +89,8 @@ class Console(logging.Handler):
     def close(self) -> None:
         """Write the outcome of the workflow, if any job ran."""
         if not self.ended.is_set() and self.total:
-            done = f"{self._done()} of {self.total} jobs"
             log = f"; Snakemake's log: {self.log}" if self.log else ""
-            self._write(", ".join([done, *self._ends(), _clock(self._elapsed())]) + log)
+            self._write(f"{self._so_far()}{log}")
         self.ended.set()
         super().close()
 
@@ -103,8 +100,6 @@ class Console(logging.Handler):
         stats = dict(getattr(record, "stats", {}))
         self.total = stats.pop("total", 0)
         self.left = Counter(stats)
-        if stats.get("metrics") == 1:
-            self.waits.pop("table", None)  # `make` shows that of the one paper at the end
         if self.total and not self.clock.ident:
             self.clock.start()
 
@@ -117,20 +112,18 @@ class Console(logging.Handler):
         self._tell()
 
     def _job_finished(self, record: logging.LogRecord) -> None:
-        job = self._ended(record.job_id)
-        if job is None:
+        if (job := self.running.pop(record.job_id, None)) is None:
             return
+        self.left[job.rule] -= 1
         self.took[job.rule].append(time.monotonic() - job.began)
         self._show(job)
         self._tell()
 
     def _job_error(self, record: logging.LogRecord) -> None:
-        job = self._ended(record.jobid)
-        name = job.name if job else record.rule_name
+        job = self.running.pop(record.jobid, None)
         if command.STOPPING.is_set():
-            self.stopped += 1
-            self._write(f"stopped: {name}")
             return
+        name = job.name if job else record.rule_name
         self.failed += 1
         log = [line for file in record.log for line in _end(Path(str(file)))]
         quoted = tuple(line for line in log if line.startswith(QUOTE))
@@ -158,14 +151,14 @@ class Console(logging.Handler):
 
     def line(self) -> str:
         """The line of progress."""
-        words = [f"{self._done()} of {self.total} jobs", _clock(self._elapsed())]
         seconds = self._seconds_left()
-        words += [] if seconds is None else [f"about {_clock(seconds)} left"]
-        return (
-            ", ".join([*words, *self._ends()])
-            + ": "
-            + ", ".join(job.name for job in self.running.values())
-        )
+        left = "" if seconds is None else f", about {_clock(seconds)} left"
+        return f"{self._so_far()}{left}: {', '.join(job.name for job in self.running.values())}"
+
+    def _so_far(self) -> str:
+        done = f"{self.total - sum(self.left.values())} of {self.total} jobs"
+        failed = f", {self.failed} failed" * bool(self.failed)
+        return f"{done}{failed}, {_clock(self._elapsed())}"
 
     def _seconds_left(self) -> float | None:
         """Time left, estimated from the jobs that have ended; None at the beginning."""
@@ -211,20 +204,6 @@ class Console(logging.Handler):
         self.stream.write(f"{ERASE if self.rewritten else ''}{plain(text)}\n")
         self.stream.flush()
 
-    def _ended(self, number: int) -> Started | None:
-        job = self.running.pop(number, None)
-        if job is not None:
-            self.left[job.rule] -= 1
-        return job
-
-    def _done(self) -> int:
-        return self.total - sum(self.left.values()) - self.failed - self.stopped
-
-    def _ends(self) -> list[str]:
-        """How many jobs did not end well, and in which way."""
-        ends = {"failed": self.failed, "stopped": self.stopped}
-        return [f"{number} {end}" for end, number in ends.items() if number]
-
     def _elapsed(self) -> float:
         return time.monotonic() - self.began
 
@@ -260,16 +239,7 @@ def main() -> None:
     command.tell_interrupts()
     if os.environ.get(VARIABLE) == "1":
         sys.stderr = Quiet(sys.stderr)
-    try:
-        internals.run()
-    except SystemExit as end:
-        if end.code == WRONG_OPTIONS and (profile := os.environ.get(PROFILE)):
-            print(
-                f"some of these options are of {PROFILE}={profile}; unset it, or install what it "
-                "needs (for Slurm: make install-slurm)",
-                file=sys.stderr,
-            )
-        raise
+    internals.run()
 
 
 def _end(log: Path) -> list[str]:
