@@ -3,7 +3,7 @@
 
 PYTHON    ?= python3
 UV        ?= uv
-# Scale for `plan`, `report` and others: demo (default), reduced or full.
+# Scale for `plan`, `keep` and others: demo (default), reduced or full.
 SCALE     ?=
 # Paper whose results `keep` keeps.
 PAPER     ?= pfedmm
@@ -66,7 +66,7 @@ workflow = $(BIN)/python -m fedlib make
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help help-all install demo reduced reproduce plan list report test lint format
+.PHONY: help help-all install demo reduced reproduce plan list test lint format
 .PHONY: bench bench-gpu install-slurm test-slurm test-environments
 .PHONY: check-method test-device test-long
 .PHONY: lock keep take wall figures-from docs
@@ -99,9 +99,6 @@ plan: $(STAMP)  ## print what would run at SCALE, why, and for how long
 
 list: $(STAMP)  ## list the names of papers, runs, methods, data, ...; WHAT=methods for titles
 	@$(workflow) list
-
-report: $(STAMP)  ## write results/SCALE/report.html again
-	@$(workflow) report
 
 keep: $(STAMP)  ## copy tables, figures and report of PAPER at SCALE to docs/results
 	@$(workflow) keep

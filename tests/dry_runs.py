@@ -1,11 +1,17 @@
-"""What `snakemake --dry-run` prints, read by the tests, which trust nobody else's reading of it."""
+"""What `snakemake --dry-run` prints, read by the tests."""
 
 import re
-
-from fedlib.workflow.dryrun import Job
+from typing import NamedTuple
 
 _HEADER = re.compile(r"(?:local)?rule (\w+):")
 _FIELD = re.compile(r"    (\w+): (.*)")
+
+
+class Job(NamedTuple):
+    """A job that Snakemake would run."""
+
+    rule: str
+    wildcards: dict[str, str]
 
 
 def parse(output: str) -> list[Job]:
@@ -18,8 +24,7 @@ def parse(output: str) -> list[Job]:
             continue
         if rule and "output" in fields:
             pairs = (pair.split("=", 1) for pair in fields.get("wildcards", "").split(", "))
-            wildcards = {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
-            found.append(Job(rule, wildcards, fields.get("reason", "")))
+            found.append(Job(rule, {pair[0]: pair[1] for pair in pairs if len(pair) == 2}))
         header = _HEADER.fullmatch(line)
         rule, fields = header and header[1], {}
     return found

@@ -61,7 +61,6 @@ COMMANDS = {
     "spec": Command("print the --spec of a job's script", (_STAGE, _JOB)),
     "list": Command("list the names of papers, runs, methods, data and more", (_WHAT,), ("WHAT",)),
     "tensorboard": Command("write the curves of finished trainings for TensorBoard", (_EVENTS,)),
-    "report": Command("write the report of the results that are there"),
     "take": Command(
         "bring the runs of kept results here, as if they had been made here", (_SOURCE,), ("FROM",)
     ),
@@ -89,7 +88,6 @@ _CONFIGURATION = (
         help=f"other values than those of files; config.yaml explains {', '.join(config.KEYS)}",
     ),
 )
-WITH_MORE = ("run", "plan")  # commands to which Snakemake's options may be given
 
 
 class Parser(argparse.ArgumentParser):
@@ -110,15 +108,8 @@ def read(words: Sequence[str]) -> argparse.Namespace:
       ConfigError: for words that are not a valid command.
     """
     args, options = _parser().parse_known_args(words)
-    if options and args.command not in WITH_MORE:
-        own = [
-            name if name.startswith("-") else given.get("metavar", name)
-            for (name, *_), given in _all_of(args.command)
-        ]
-        raise ConfigError(
-            f"{args.command} does not know {shlex.join(options)}; it takes "
-            f"{', '.join(own) or 'nothing'}"
-        )
+    if options and args.command != "run":
+        raise ConfigError(f"{args.command} does not know {shlex.join(options)}")
     args.options, args.said = options, shlex.join(sys.argv)
     return args
 

@@ -13,13 +13,12 @@ from pathlib import Path
 from fedlib import files
 from fedlib.cli import arguments
 from fedlib.errors import ConfigError
-from fedlib.forecast.estimates import TIMED, Estimates, Request
+from fedlib.forecast.estimates import Estimates, Request
 from fedlib.run_spec import RunSpec
 from fedlib.spec import Data, Paper, RunName
 from fedlib.spec.exhibits import Exhibit
 from fedlib.workflow import cells, config, freshness, gpu
-from fedlib.workflow.cells import hours
-from fedlib.workflow.layout import RESULTS_OF_RUNS
+from fedlib.workflow.cells import duration
 from fedlib.workflow.plan import Plan
 
 
@@ -42,23 +41,16 @@ def estimate(plan: Plan) -> None:
 
 def list_requests(plan: Plan) -> list[Request]:
     """Requests to `fedlib.forecast`: every run with an open job, with its first seed."""
-    current, found = freshness.check(plan).current, {}
-    for _, job in freshness.list_open_jobs(plan, current):
+    found = {}
+    for _, job, _ in freshness.list_open_jobs(plan, freshness.check(plan)):
         name = RunName(*(job[key] for key in RunName._fields))
-        seeds = plan.papers[name.paper].seeds_of(plan.run(*name))
-        first, *others = ({**name._asdict(), "seed": seed} for seed in seeds)
-        files = {
-            stage: Path(path)
-            for one in (first, *others)
-            for stage in TIMED
-            if (path := plan.path(RESULTS_OF_RUNS[stage], **one)) in current
-        }
+        seed, *_ = plan.papers[name.paper].seeds_of(plan.run(*name))
+        first = {**name._asdict(), "seed": seed}
         found[name] = Request(
             name=str(name),
             spec=RunSpec.from_json(json.loads(plan.spec("train", **first))),
             data=plan.data(name.paper, name.federation).spec(0),
             manifest=Path(plan.path("manifest", **first)),
-            finished=files,
             executor=plan.config["executor"],
         )
     return [found[name] for name in plan.runs if name in found]
@@ -67,37 +59,28 @@ def list_requests(plan: Plan) -> list[Request]:
 def choose(plan: Plan) -> Plan:
     """Write and print the chosen runs of a plan -> the plan of these runs"""
     estimates = Estimates.read(plan.path("estimates"))
-    current = freshness.check(plan).current
-    every = cells.cells(plan, freshness.list_open_jobs(plan, current), estimates)
+    todo = freshness.list_open_jobs(plan, freshness.check(plan))
+    every = cells.cells(plan, todo, estimates)
     numbers: Counter[str] = Counter()
     for name, paper in plan.papers.items():
         numbers.update(published(paper, plan.path("published", paper=name)))
     budget = plan.config["budget"]
     bought = cells.affordable(every, config.budget_seconds(budget), numbers)
     if not bought:
-        least = hours(min(cell.seconds for cell in every))
-        raise ConfigError(
-            f"budget={budget} buys no cell: the cheapest takes {least} {estimates.unit}-hours"
-        )
+        least = duration([min(cell.seconds for cell in every)])
+        raise ConfigError(f"budget={budget} buys no cell: the cheapest takes {least}")
     path = Path(plan.path("budget"))
     path.parent.mkdir(parents=True, exist_ok=True)
     files.write_text(path, cells.configuration(bought) + "\n")
     new = [cell for cell in bought if cell.jobs]
-    spent = hours(sum(cell.seconds for cell in new))
+    spent = duration([cell.seconds for cell in new])
     left = len(every) - len(bought)
     print(
-        f"budget {budget}: {len(new)} cells to run in {spent} "
-        f"{estimates.unit}-hours, {len(bought) - len(new)} done, {left} not run; see {path}",
+        f"budget {budget}: {len(new)} cells to run in {spent}, {len(bought) - len(new)} done, "
+        f"{left} not run; see {path}",
         flush=True,
     )
-    return chosen(plan)
-
-
-def chosen(plan: Plan) -> Plan:
-    """The plan of the runs chosen from another plan, or that plan if it chooses none."""
-    if not plan.config["budget"]:
-        return plan
-    return freshness.make_plan({**plan.config, **config.read([plan.path("budget")])})
+    return freshness.make_plan({**plan.config, **config.read([path])})
 
 
 def published(paper: Paper, file: str | Path) -> Mapping[str, int]:

@@ -62,7 +62,7 @@ def _configuration(target: str, values: Mapping[str, str], options: list[str]) -
         better = {scale: target for target, scale in SCALES.items()}.get(values["SCALE"], "reduced")
         raise ConfigError(
             f"make {target} is at scale {scale}, got SCALE={values['SCALE']}; SCALE is for plan, "
-            f"report and the like, and the command for another scale is: make {better}"
+            f"keep and the like, and the command for another scale is: make {better}"
         )
     given = _split("CONFIG", values["CONFIG"])
     if any(word in ("--config", "-C") or word.startswith("--config=") for word in options):

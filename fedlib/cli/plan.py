@@ -1,21 +1,20 @@
-"""Print the jobs that Snakemake would run now, the reasons, and estimated times."""
+"""Print the jobs that are to be done, the reasons, and estimated times; Snakemake is not asked."""
 
 import argparse
 
 from fedlib.cli import estimate
-from fedlib.cli.run import checked, configured, tell
+from fedlib.cli.run import checked, tell
 from fedlib.forecast.estimates import Estimates
-from fedlib.workflow import dryrun, remarks
+from fedlib.workflow import cells, freshness, remarks
 
 
 def main(args: argparse.Namespace) -> None:
     """Make missing estimates, choose the runs of a budget, and print."""
     plan = checked(args)  # before minutes of estimating
     estimate.estimate(plan)
-    given = configured(args, plan)
     if plan.config["budget"]:
         plan = estimate.choose(plan)
     tell(remarks.count_clients(plan))
     tell(remarks.describe(plan))
-    estimates = Estimates.read(plan.path("estimates"))
-    tell(dryrun.summary(plan, dryrun.jobs([*args.options, *given]), estimates))
+    todo = freshness.list_open_jobs(plan, freshness.check(plan), freshness.RESULTS)
+    tell(cells.summary(plan, todo, Estimates.read(plan.path("estimates"))))

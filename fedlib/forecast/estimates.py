@@ -51,7 +51,6 @@ class Request(NamedTuple):
       spec: of its training.
       data: specification of its federation.
       manifest: of its federation, if it has been cut.
-      finished: results of the run with another seed, by stage.
       executor: from the configuration.
     """
 
@@ -59,7 +58,6 @@ class Request(NamedTuple):
     spec: RunSpec
     data: dict
     manifest: Path
-    finished: Mapping[str, Path]
     executor: str
 
 

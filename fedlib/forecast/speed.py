@@ -4,7 +4,6 @@ A round of FedAvg is timed for each model, on made-up examples of the right shap
 are kept beside the estimates, so a second plan measures nothing.
 """
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -24,7 +23,6 @@ from fedlib.errors import ConfigError, DataError, DivergedError
 from fedlib.files import digest
 from fedlib.forecast.estimates import DataSize, Estimate, Request, Speed, estimated
 from fedlib.forecast.own_trial import make_up
-from fedlib.results import opened
 from fedlib.run import build
 from fedlib.run.operations import Operations
 from fedlib.run_spec import RunSpec
@@ -103,11 +101,7 @@ def _estimated(request: Request, known: dict, where: dict, raw: str) -> dict[str
     }
     how = {"device": where["device"], "executor": request.executor}
     speed = Speed(*_find(known["speeds"], facts, lambda: speed_of(spec, size, **how)))
-    found = estimated(spec, size, speed)
-    done = {stage: spent(file, how["device"]) for stage, file in request.finished.items()}
-    return found | {
-        stage: now._replace(card_mb=found[stage].card_mb) for stage, now in done.items()
-    }
+    return estimated(spec, size, speed)
 
 
 def _find(known: dict, facts: object, measure: Callable[[], Sequence]) -> Sequence:
@@ -116,14 +110,6 @@ def _find(known: dict, facts: object, measure: Callable[[], Sequence]) -> Sequen
     if key not in known:
         known[key] = list(measure())
     return known[key]
-
-
-def spent(results: Path, device: str) -> Estimate:
-    """The time and memory that a finished job recorded."""
-    with opened(results) as file:
-        about = json.loads(file.attrs["provenance"])["spent"]
-    seconds = about["wall_seconds" if device == "cuda" else "cpu_seconds"]
-    return Estimate(seconds, about["memory_bytes"] / 1e6)
 
 
 def size_of(data: dict, manifest: Path, raw: str) -> DataSize:

@@ -1,12 +1,18 @@
-"""The cost of a plan by cell: a run with all of its seeds. The cells of a budget."""
+"""What a plan has to run, and what it costs by cell: a run with all of its seeds.
+
+Times are estimates, see `fedlib.forecast`.
+"""
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from fedlib.forecast.estimates import TIMED, Estimates, run_name
 from fedlib.spec import Paper, Run, RunName
+from fedlib.workflow.freshness import OF_RUNS, OpenJob
+from fedlib.workflow.layout import STAGES
 from fedlib.workflow.plan import Plan
 
 SHOWN = 24  # most cells that are listed, cheapest first
@@ -30,14 +36,10 @@ class RunCost(NamedTuple):
     tables: tuple[str, ...]
 
 
-def cells(plan: Plan, jobs: Iterable[tuple[str, Mapping]], estimates: Estimates) -> list[RunCost]:
-    """Every run that a table or figure shows, cheapest first.
-
-    Args:
-      jobs: the open ones, as (stage, wildcards).
-    """
+def cells(plan: Plan, todo: Iterable[OpenJob], estimates: Estimates) -> list[RunCost]:
+    """Every run that a table or figure shows, cheapest first; `todo` are open jobs of runs."""
     left: dict[str, list[tuple[str, float]]] = {}
-    for stage, job in jobs:
+    for stage, job, _ in todo:
         left.setdefault(run_name(job), []).append((stage, seconds(plan, stage, job, estimates)))
     every = [
         _cell(paper, str(name), run, left.get(str(name), []), estimates)
@@ -62,82 +64,62 @@ def _cell(paper: Paper, name: str, run: Run, left: list, estimates: Estimates) -
     return RunCost(name, sum(s for _, s in left), mb, jobs, tuple(tables))
 
 
-def lines(
-    papers: Mapping[str, Paper], cells: Sequence[RunCost], estimates: Estimates, file: str
-) -> Iterator[str]:
-    """Lines of text about the costs of a plan.
-
-    Args:
-      cells: from the function of this name, cheapest first.
-      file: of the estimates.
-    """
-    most = max((cell.mb for cell in cells if cell.jobs), default=0.0)
-    yield (
-        f"Estimated: {_hours_of(cells)} {estimates.unit}-hours on {estimates.machine}, up to "
-        f"{most / 1000:.1f} GB a job. By {estimates.unit}-hours:"
-    )
-    for name, paper in papers.items():
-        of_paper = [cell for cell in cells if cell.name.startswith(f"{name}/")]
-        yield _line("  ", name, of_paper)
-        if len(papers) == 1:
-            yield from _exhibits(paper, of_paper)
-    if len(papers) > 1:
-        yield "For tables, figures and cells name one paper: CONFIG=papers=[...]"
+def summary(plan: Plan, todo: Sequence[OpenJob], estimates: Estimates) -> Iterator[str]:
+    """Lines for a reader: open jobs of each stage, causes, estimated times, and cells by cost."""
+    if not todo:
+        yield f"results/{plan.folder} is up to date: nothing to do"
         return
-    todo = [cell for cell in cells if cell.jobs]
-    if todo:
-        yield (
-            "Cells, cheapest first; CONFIG=budget=10h makes as many as that buys, "
-            "those first that cost least for each published number:"
-        )
+    yield f"results/{plan.folder}: {len(todo)} jobs to run"
+    of_runs = [one for one in todo if one.stage in OF_RUNS]
+    for stage in STAGES:
+        mine = [one for one in todo if one.stage == stage]
+        if not mine:
+            continue
+        causes = Counter(one.cause for one in mine).most_common()
+        why = ", ".join(c if n == len(mine) else f"{n} {c}" for c, n in causes)
+        took = [seconds(plan, stage, x.job, estimates) for x in of_runs if x.stage == stage]
+        spent = duration(took) if took else ""
+        yield f"  {stage:<10}{len(mine):>6}  {spent:<14} {why}"
+    if of_runs:
+        yield ""
+        yield from _costs(plan, cells(plan, of_runs, estimates), estimates)
+
+
+def _costs(plan: Plan, every: Sequence[RunCost], estimates: Estimates) -> Iterator[str]:
+    """Lines about the costs of papers or, if there is one alone, of its cells, cheapest first."""
+    todo = [cell for cell in every if cell.jobs]
+    most = max((cell.mb for cell in todo), default=0) / 1000
+    spent = duration([cell.seconds for cell in todo])
+    unit = f"{estimates.unit} time on {estimates.machine}"
+    yield f"Estimated {unit}: {spent}, up to {most:.1f} GB a job"
+    if len(plan.papers) > 1:
+        for name in plan.papers:
+            mine = [cell.seconds for cell in todo if cell.name.startswith(f"{name}/")]
+            yield f"  {name:<32} {duration(mine):>9}  {len(mine)} cells"
+        yield "For cells name one paper: CONFIG=papers=[...]"
+        return
+    yield (
+        "Cells, cheapest first; CONFIG=budget=10h makes as many as that buys, "
+        "those first that cost least for each published number:"
+    )
     for cell in todo[:SHOWN]:
         shown = f" ({', '.join(cell.tables)})" if cell.tables else " (figures only)"
-        yield f"  {hours(cell.seconds):>9}  {cell.mb / 1000:5.1f} GB  {cell.name}{shown}"
+        yield f"  {duration([cell.seconds]):>9}  {cell.mb / 1000:5.1f} GB  {cell.name}{shown}"
     if len(todo) > SHOWN:
-        yield f"  and {len(todo) - SHOWN} more: see {file}"
+        yield f"  and {len(todo) - SHOWN} more: see {plan.path('estimates')}"
 
 
-def hours(seconds: float) -> str:
-    """A number of hours, with three digits; infinity is an unknown one."""
-    if seconds == math.inf:
+def duration(seconds: Sequence[float]) -> str:
+    """The sum of durations in the largest unit in which it is at least 2; infinity is unknown."""
+    known = [value for value in seconds if value < math.inf]
+    unknown = len(known) < len(seconds)
+    if unknown and not known:
         return "unknown"
-    return _digits(seconds / 3600) if seconds >= 36 else f"{seconds / 3600:.4f}"
-
-
-def duration(seconds: float) -> str:
-    """A duration in the largest unit in which it is at least 2."""
+    total, more = sum(known), " + unknown" * unknown
     for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{_digits(seconds / size)} {unit}"
-    return f"{seconds:.0f} s"
-
-
-def _digits(value: float) -> str:
-    """Three digits without an exponent, "6,420"."""
-    rounded = float(f"{value:.3g}")
-    return f"{rounded:,.0f}" if rounded >= 100 else f"{rounded:g}"
-
-
-def _exhibits(paper: Paper, cells: Sequence[RunCost]) -> Iterator[str]:
-    """A line for each table and figure; a cell of several counts in each of them."""
-    for kind, exhibits in (("table", paper.tables), ("figure", paper.figures)):
-        for name, exhibit in exhibits.items():
-            shown = {f"{paper.name}/{f}/{x}" for f in exhibit.federations for x in exhibit.labels}
-            yield _line("    ", f"{kind} {name}", [c for c in cells if c.name in shown])
-
-
-def _line(indent: str, name: str, cells: Sequence[RunCost]) -> str:
-    todo = [cell for cell in cells if cell.jobs]
-    done = f", {len(cells) - len(todo)} done" if len(todo) < len(cells) else ""
-    spent = _hours_of(todo)
-    return f"{indent}{name:<{34 - len(indent)}} {spent:>9}  {len(cells)} cells{done}"
-
-
-def _hours_of(cells: Sequence[RunCost]) -> str:
-    known = [cell.seconds for cell in cells if cell.seconds < math.inf]
-    if cells and not known:
-        return hours(math.inf)
-    return hours(sum(known)) + (" + unknown" if len(known) < len(cells) else "")
+        if total >= 2 * size:
+            return f"{float(f'{total / size:.3g}'):,g} {unit}{more}"
+    return f"{total:.0f} s{more}"
 
 
 def affordable(

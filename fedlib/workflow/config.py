@@ -8,7 +8,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -118,24 +117,6 @@ def budget_seconds(text: object) -> float:
     return float(found[1]) * UNITS[found[2]]
 
 
-def seeds_by_run(runs: Iterable[str]) -> dict[str, list[int]]:
-    """The seeds in names such as "pfedmm/digits/fedem/seed0", by run; [] for names without one.
-
-    Raises:
-      ConfigError: for a run with and without a seed.
-    """
-    found: dict[str, list[int]] = {}
-    for text in runs:
-        single = re.fullmatch(r"([^/]+/[^/]+/[^/]+)/seed(0|[1-9]\d*)", text)
-        seeds = found.setdefault(single[1] if single else text, [])
-        if single:
-            seeds.append(int(single[2]))
-    for name in runs:
-        if found.get(name):
-            raise ConfigError(f"runs: {name} is given both with and without a seed")
-    return found
-
-
 def check_choice(key: str, value: object, choices: Iterable, where: str = "known") -> None:
     """Raise ConfigError with the choices, of many the nearest, unless `value` is one of them."""
     if value not in choices:
@@ -210,10 +191,6 @@ def _check_seeds(key: str, seeds: Iterable[int]) -> None:
         raise ConfigError(f"seeds must be in [0, {MAX_SEED}], got {shown(seeds)}")
 
 
-def _check_runs(key: str, runs: Iterable[str]) -> None:
-    _check_seeds(key, [*chain(*seeds_by_run(runs).values())])
-
-
 def _check_tag(key: str, tag: object) -> None:
     if not isinstance(tag, str) or not re.fullmatch(r"[a-z0-9]{0,40}", tag):
         raise ConfigError(
@@ -285,7 +262,7 @@ KEYS = {
     "seeds": Key(None, _check_seeds, FILTER, listed=True),
     "federations": Key(None, None, FILTER, listed=True),
     "labels": Key(None, None, FILTER, listed=True),
-    "runs": Key(None, _check_runs, FILTER, listed=True),
+    "runs": Key(None, None, FILTER, listed=True),
     "methods": Key(None, _check_paths, listed=True),
     "budget": Key(None, lambda _, text: budget_seconds(text)),
     "rounds": Key(None, check_count, TAGGED),

@@ -4,7 +4,8 @@ Snakemake compares times, and specifications with its records in .snakemake. Bot
 were exchanged, renamed or copied. So every result contains digests of its specification, code and
 inputs (`fedlib.seals.Made`). Results with other digests are made again. Results that are up to date
 get times no older than their inputs', so Snakemake accepts them, and a copy of results costs
-nothing. Snakemake's records of earlier files in their places are ignored.
+nothing. Snakemake's records of earlier files in their places are ignored, and so are edits of
+rules.
 
 A selection says what to compute. Tables also show what else of a paper is finished with the same
 settings and data, whatever its code (`make_plan`).
@@ -42,21 +43,31 @@ RESULTS = {
     "report": (("report", "report_html"), (), ()),
 }
 OF_RUNS = ("tune", "train", "evaluate")
+SHOWING = ("metrics", "table", "figure", "report")
 LARGE = "train"  # stage whose state is read only if its time shows that it was replaced
+
+
+MISSING, FOLLOWS = "not there yet", "follows from the above"  # causes of open jobs
 
 
 class Freshness(NamedTuple):
     """Paths of results.
 
     Attributes:
-      outdated: must be made again.
+      outdated: must be made again, each with the cause.
       current: are up to date.
-      kept: those of the current ones that are not selected.
     """
 
-    outdated: set[str]
+    outdated: dict[str, str]
     current: set[str]
-    kept: set[str]
+
+
+class OpenJob(NamedTuple):
+    """A job that is to be done: stage, wildcards, and why."""
+
+    stage: str
+    job: dict
+    cause: str
 
 
 def make_plan(config: Mapping) -> Plan:
@@ -89,36 +100,44 @@ def check(plan: Plan) -> Freshness:
 
     It sets the times of results that are up to date to the order of their dependences.
     """
-    folder, outdated, current, kept = _Folder(plan), set(), set(), set()
+    folder, found = _Folder(plan), Freshness({}, set())
     for stage, job in plan.jobs():
         if stage not in RESULTS:
             continue
-        outputs = {path for kind in folder.outputs(stage, job) for path in kind}
-        match folder.is_current(stage, job):
-            case True:
-                folder.put_times_right(stage, job)
-                current |= outputs
-                kept |= outputs if stage in OF_RUNS and plan.is_kept(**job) else set()
-            case False:
-                outdated |= {*folder.outputs(stage, job)[0]}
-    again = {x for one in plan.trainings() for x in _without_weights(plan, one._asdict(), current)}
-    return Freshness(outdated | again, current - again, kept - again)
-
-
-def list_open_jobs(plan: Plan, current: Collection[str]) -> list[tuple[str, dict]]:
-    """The tunings, trainings and evaluations that are to be done -> [(stage, wildcards)]
-
-    Args:
-      current: results that are up to date, see `check`.
-    """
-    found = []
-    for stage, job in plan.jobs():
-        if stage in OF_RUNS:
-            needed = {"evaluate": ("train", "evaluate")}.get(stage, (stage,))
-            files = {plan.path(RESULTS[one][0][0], **job) for one in needed}
-            if not files.issubset(current):
-                found.append((stage, job))
+        outputs = folder.outputs(stage, job)
+        cause = folder.cause(stage, job)
+        if cause is None:
+            folder.put_times_right(stage, job)
+            found.current.update(path for kind in outputs for path in kind)
+        elif cause != MISSING:
+            found.outdated.update(dict.fromkeys(outputs[0], cause))
+    for one in plan.trainings():
+        again = {*_without_weights(plan, one._asdict(), found.current)}
+        found.outdated.update(dict.fromkeys(again, "its weights are elsewhere"))
+        found.current.difference_update(again)
     return found
+
+
+def list_open_jobs(
+    plan: Plan, found: Freshness, stages: Collection[str] = OF_RUNS
+) -> list[OpenJob]:
+    """The jobs of `stages` that are to be done, as far as digests tell before anything runs.
+
+    Shards or choices of settings that come out as before repeat nothing; others repeat their runs.
+    """
+    todo, opened = [], set()
+    for stage, job in plan.jobs():
+        if stage not in stages:
+            continue
+        own, paper = plan.path(RESULTS[stage][0][0], **job), job.get("paper")
+        runs = [plan.path("history", **job)] if stage == "evaluate" else []
+        if own not in found.current:
+            todo.append(OpenJob(stage, job, found.outdated.get(own, MISSING)))
+        elif not found.current.issuperset(runs) or (stage in SHOWING and paper in opened):
+            todo.append(OpenJob(stage, job, FOLLOWS))
+        if stage in OF_RUNS and todo and todo[-1].job is job:
+            opened |= {paper, None}  # the report is of all papers
+    return todo
 
 
 def list_inputs(plan: Plan, stage: str, job: dict) -> list[str]:
@@ -169,20 +188,19 @@ class _Folder:
         cuts = {self.plan.replicate(**one) for one in (job, *tunings)}
         jobs = [("partition", {**data, "replicate": cut}) for cut in cuts]
         jobs += [("tune", tuning) for tuning in tunings]
-        return all(self.is_current(*one) for one in (*jobs, ("train", job), ("evaluate", job)))
+        every = (*jobs, ("train", job), ("evaluate", job))
+        return all(self.cause(*one) is None for one in every)
 
-    def is_current(self, stage: str, job: dict) -> bool | None:
-        """Whether the results of a job are the plan's, as far as their digests tell.
-
-        None if one is missing, which Snakemake notices itself.
-        """
+    def cause(self, stage: str, job: dict) -> str | None:
+        """Why the results of a job are not the plan's, as far as their digests tell; None if so."""
         says, beside, others = self.outputs(stage, job)
         if not all(Path(path).exists() for path in (*says, *beside, *others)):
-            return None
+            return MISSING
         try:
-            return all(self._is_of(path, stage, job, beside) for path in says)
+            causes = (self._cause(path, stage, job, beside) for path in says)
+            return next(filter(None, causes), None)
         except (DataError, OSError):
-            return False  # a file cannot be read
+            return "cannot be read"
 
     def put_times_right(self, stage: str, job: dict) -> None:
         """Make outputs no older than their inputs, and nothing newer than now."""
@@ -198,18 +216,18 @@ class _Folder:
                 if self._time(path) < newest:
                     os.utime(path, ns=(newest, newest))
 
-    def _is_of(self, path: str, stage: str, job: dict, beside: list[str]) -> bool:
+    def _cause(self, path: str, stage: str, job: dict, beside: list[str]) -> str | None:
         made, read = seals.made(path), list_inputs(self.plan, stage, job)
         if made is None or made.spec != self.plan.digest(stage, **job):
-            return False
+            return "specification changed"
         is_kept = stage in OF_RUNS and self.plan.is_kept(**job)
         if not is_kept and made.code != self.plan.code(stage, **job):
-            return False
+            return "code changed"
         if all(Path(one).exists() for one in read) and made.inputs != self._contents(read):
-            return False
+            return "input changed"
         if stage == LARGE and max(map(self._time, beside)) <= self._time(path):
-            return True
-        return made.beside == self._contents(beside)
+            return None
+        return None if made.beside == self._contents(beside) else "exchanged"
 
     def _contents(self, paths: list[str]) -> str:
         return seals.combined(self.content(path) for path in paths)

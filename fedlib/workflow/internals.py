@@ -3,19 +3,9 @@
 Any version of Snakemake may rename them, so CI runs the workflow with the oldest and the newest.
 (`rules/common.smk` has one more, to find this file.) Functions import Snakemake themselves, because
 plans do not need it.
-
-    python -m fedlib.workflow.internals FILE --dry-run [OPTIONS OF SNAKEMAKE]
-
-is a dry run without its output. It writes a line of JSON per job to FILE: rule, wildcards, and the
-reason in Snakemake's words. It builds the same graph of jobs as a dry run, but computes no
-resources and prints no commands. For ten thousand jobs this saves two thirds of the time.
 """
 
-import gc
-import json
-import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 # Snakemake's name for its log handler that writes to a terminal.
@@ -63,13 +53,12 @@ def process(workflow: Any) -> Process:
     )
 
 
-def make_again(outdated: set[str], current: set[str], kept: set[str]) -> None:
+def make_again(outdated: Collection[str], current: set[str]) -> None:
     """Let Snakemake treat `outdated` files as incomplete, so that it makes needed ones again.
 
     Args:
-      current: files that are up to date, whatever Snakemake has recorded of params, inputs and
-        interrupted jobs: a job may have ended, or its result was copied since.
-      kept: files that are so whatever the rules were.
+      current: files that are up to date, whatever Snakemake has recorded of params, inputs, rules
+        and interrupted jobs: a job may have ended, or its result was copied since.
     """
     from snakemake.persistence import PersistenceBase
 
@@ -77,22 +66,18 @@ def make_again(outdated: set[str], current: set[str], kept: set[str]) -> None:
 
     async def with_outdated(self, job) -> list:
         found = [file for file in await incomplete(self, job) if file not in current]
-        more = [file for file in job.output if file in outdated and file not in found]
-        if more and self.has_metadata(job) and self.params_changed(job):
-            return found  # Snakemake notices the change itself, and states the reason
-        return [*found, *more]
+        return [*found, *(file for file in job.output if file in outdated and file not in found)]
 
-    def without(same: set[str], changed: Callable) -> Callable:
+    def without_current(changed: Callable) -> Callable:
         def of(self, job, file=None) -> Any:
-            is_same = same.issuperset(job.output if file is None else [file])
+            is_same = current.issuperset(job.output if file is None else [file])
             return () if is_same else changed(self, job, file)
 
         return of
 
     PersistenceBase.incomplete = with_outdated
-    for name, same in (("params", current), ("input", current), ("code", kept)):
-        changed = getattr(PersistenceBase, f"{name}_changed")
-        setattr(PersistenceBase, f"{name}_changed", without(same, changed))
+    for name in ("params_changed", "input_changed", "code_changed"):
+        setattr(PersistenceBase, name, without_current(getattr(PersistenceBase, name)))
 
 
 def drop_default_limit(workflow: Any) -> None:
@@ -122,32 +107,3 @@ def run() -> None:
     from snakemake.cli import main
 
     main()
-
-
-def write_needed(file: Path, arguments: Sequence[str]) -> None:
-    """Run Snakemake with a scheduler that writes jobs to a file instead of printing them."""
-    from snakemake import cli, workflow  # in this order: they import each other
-
-    class Teller:
-        def __init__(self, planned: workflow.Workflow, *_):
-            self._dag = planned.dag
-
-        def schedule(self) -> bool:
-            """Write all needed jobs that have an output; True, because nothing failed."""
-            jobs = [job for job in self._dag.needrun_jobs() if job.output]
-            lines = [
-                json.dumps([job.rule.name, job.wildcards_dict, str(self._dag.reason(job))])
-                for job in jobs
-            ]
-            file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-            return True
-
-    if not hasattr(workflow, "JobScheduler"):
-        raise RuntimeError("this Snakemake has its scheduler elsewhere")
-    workflow.JobScheduler = Teller
-    cli.main(arguments)
-
-
-if __name__ == "__main__":
-    gc.disable()  # garbage collection in the graph of jobs takes a tenth of the time
-    write_needed(Path(sys.argv[1]), sys.argv[2:])

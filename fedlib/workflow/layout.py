@@ -63,7 +63,6 @@ STAGES = {
     "figure": ("paper", "figure"),
     "report": (),
 }
-RESULTS_OF_RUNS = {"train": "history", "evaluate": "evaluation"}  # file that is written last
 WILDCARDS = {
     "paper": r"[a-z0-9_]+",
     "dataset": r"[a-z0-9_]+",

@@ -8,7 +8,7 @@ from fedlib.errors import ConfigError
 from fedlib.spec import Data, Paper, Run, RunName
 from fedlib.spec.exhibits import Exhibit
 from fedlib.workflow import declarations, overrides, own_methods
-from fedlib.workflow.config import DEFAULTS, check, check_choice, normalised, seeds_by_run
+from fedlib.workflow.config import DEFAULTS, check, check_choice, normalised
 from fedlib.workflow.declarations import Training, trainings_of
 from fedlib.workflow.layout import PATHS
 
@@ -201,7 +201,7 @@ def check_selection(config: Mapping, declared: Iterable[Paper]) -> None:
         for value in config[key] or ():
             check_choice(key, value, choices, where)
     known = [str(name) for paper in declared for name in paper.named()]
-    for name in seeds_by_run(config["runs"] or ()):
+    for name in config["runs"] or ():
         # Of hundreds of names, show those of the same federation, or else of the same paper.
         beginnings = name.rpartition("/")[0], name.partition("/")[0]
         near = ([k for k in known if k.startswith(f"{start}/")] for start in beginnings)
@@ -237,23 +237,21 @@ def selected(paper: Paper, config: Mapping, finished: Collection[Training] = ())
       finished: further trainings. Of a run that is not selected they count if they have all seeds
         of the selection, so that tables show all seeds of what is selected.
     """
-    single = seeds_by_run(config["runs"] or ())
     chosen = {
         name
         for name, run in paper.named().items()
         if (config["federations"] is None or run.federation in config["federations"])
         and (config["labels"] is None or run.label in config["labels"] or own_methods.is_own(run))
-        and (not single or str(name) in single)
+        and (config["runs"] is None or str(name) in config["runs"])
     }
-    needed = {seed for name in chosen for seed in single.get(str(name), ())}
     done: dict[tuple, set[int]] = {}
     for *name, seed in finished:
         done.setdefault(tuple(name), set()).add(seed)
     runs = []
     for name, run in paper.named().items() if chosen else ():
-        seeds = tuple(single.get(str(name)) or config["seeds"] or paper.seeds_of(run))
+        seeds = tuple(config["seeds"] or paper.seeds_of(run))
         more = done.get(name, set())
-        if name in chosen or more.issuperset({*seeds, *needed}):
+        if name in chosen or more.issuperset(seeds):
             rounds = min(run.rounds, config["rounds"] or run.rounds)
             seeds = _ordered(more.union(seeds), paper.seeds_of(run)) if more else seeds
             own = run.seeds if seeds == paper.seeds_of(run) else seeds

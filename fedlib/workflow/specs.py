@@ -94,31 +94,23 @@ def _not_run(selection: Selection, stage: str, paper: Paper, name: str, runs: li
     return f" Not run: {'; '.join(missing)}." if missing else ""
 
 
-def of_report(selection: Selection, digest: Digest, there: bool = False) -> dict:
-    """The contents of the report, in order; see `fedlib.report.pages.contents`.
-
-    Args:
-      there: whether to report the content of the folder instead of the plan.
-    """
+def of_report(selection: Selection, digest: Digest) -> dict:
+    """The contents of the report, in order; see `fedlib.report.pages.contents`."""
     return {
         "scale": selection.scale,
         "folder": selection.folder,
         "folder_note": selection.folder_note,
-        "papers": [_of_paper(selection, digest, paper) for paper in _reported(selection, there)],
+        "papers": [_of_paper(selection, digest, paper) for paper in _reported(selection)],
     }
 
 
-def _reported(selection: Selection, there: bool) -> Iterator[Paper]:
-    """The papers of the report in order: planned ones, and those with tables in the folder.
-
-    Args:
-      there: whether to reduce planned papers, too, to the content of the folder.
-    """
+def _reported(selection: Selection) -> Iterator[Paper]:
+    """The papers of the report in order: planned ones, and those with tables in the folder."""
     for name, paper in readable(selection.scale)[0].items():
-        if name in selection.papers and not there:
+        if name in selection.papers:
             yield selection.papers[name]
         elif Path(selection.path("metrics", paper=name)).exists():
-            yield _as_it_is(selection, selection.papers.get(name, paper))
+            yield _as_it_is(selection, paper)
 
 
 def _as_it_is(selection: Selection, paper: Paper) -> Paper:

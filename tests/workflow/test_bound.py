@@ -167,7 +167,7 @@ def test_a_file_of_something_else_is_refused_by_its_reader_and_made_again(
         vouchers = {path for path in found if Path(path).parent in {Path(x).parent for x in places}}
         assert vouchers, found
     tally("a file of something else", "refused, and made again")
-    assert freshness.check(PLAN).outdated == set()
+    assert freshness.check(PLAN).outdated == {}
 
 
 # --- What is exchanged while nobody looks ---------------------------------------------------------

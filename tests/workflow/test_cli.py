@@ -1,6 +1,5 @@
 """The command line, and what `make` asks of it: checked first, and carried out without a shell."""
 
-import json
 import os
 import re
 import shutil
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fedlib.cli import arguments, make, report, run
+from fedlib.cli import arguments, make, run
 from fedlib.errors import ConfigError
 from fedlib.workflow.plan import Plan
 
@@ -38,8 +37,7 @@ def steps(target: str, **values: str) -> list[str]:
     "words, message",
     [
         (["no"], "invalid choice: 'no' .choose from 'run', 'plan'"),
-        (["list", "--cores", "1"], "list does not know --cores; it takes KIND, --conf"),
-        (["report", "--conf", "seeds=[1]"], "report does not know --conf 'seeds=.1.'"),
+        (["list", "--cores", "1"], "list does not know --cores"),
         (["spec"], "required: STAGE"),
     ],
 )
@@ -126,8 +124,6 @@ def test_other_targets_are_commands_at_scale_about_what_is_named():
     assert kept.replace
     assert read("keep").paper == "pfedmm"
     assert read("list", WHAT="methods").what == "methods"
-    profile = ["--workflow-profile", "profiles/slurm"]
-    assert read("plan", ARGS=" ".join(profile)).options == profile  # which only runs use
 
 
 def test_a_budget_is_spent_before_anything_runs_and_all_steps_share_what_it_bought():
@@ -153,31 +149,6 @@ def test_kept_results_and_their_folder_are_words_of_their_own():
         read("figures-from")
 
 
-def test_the_report_is_written_from_what_is_there(tmp_path, monkeypatch):
-    args = read("report", SCALE="reduced")
-    made = arguments.plan(args)
-    monkeypatch.setattr(arguments, "plan", lambda args: made)
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match="results/reduced has nothing to report yet; run the"):
-        report.main(args)
-    files = [f"table_{form}" for form in ("csv", "md", "tex", "json")]
-    there = [made.path(file, paper="fedmix", table="criteria") for file in files]
-    for path in map(Path, [*there, made.path("metrics", paper="fedmix")]):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-    given = tmp_path / "given.json"
-    (tmp_path / "scripts").mkdir()
-    echo = f"import json, sys; open({str(given)!r}, 'w').write(json.dumps([sys.argv, input()]))"
-    (tmp_path / "scripts/report.py").write_text(echo)
-    with pytest.raises(SystemExit, match="^0$"):
-        report.main(args)
-    words, text = json.loads(given.read_text())
-    [paper] = json.loads(text)["papers"]
-    assert paper["name"] == "fedmix" and not paper["figures"]
-    assert [table["name"] for table in paper["tables"]] == ["criteria"]
-    assert " --md results/reduced/REPORT.md --html results/reduced/report.html" in " ".join(words)
-
-
 NONSENSE = [
     ("CONFIG", "budget=10", "budget must be a number of minutes, hours or days, such as 30m"),
     ("CONFIG", "budget=0h", "2d, got '0h'"),
@@ -195,7 +166,7 @@ NONSENSE = [
     ("ARGS", "--config=tag=a", "give configuration values as CONFIG=..., not in ARGS"),
     ("ARGS", "-C tag=a", "give configuration values as CONFIG=..., not in ARGS"),
     ("ARGS", "--configfile no.yaml", "cannot read no.yaml: No such file"),
-    ("ARGS", "--snakmake", "ARGS: report does not know --snakmake; it takes"),
+    ("ARGS", "--snakmake", "ARGS: plan does not know --snakmake"),
     ("SCALE", "demo data", "scale: unknown 'demo data'; known: demo, reduced, full"),
 ]
 
@@ -203,7 +174,7 @@ NONSENSE = [
 @pytest.mark.parametrize("name, value, message", NONSENSE)
 def test_a_value_that_makes_no_sense_is_refused(name, value, message):
     with pytest.raises(ConfigError, match=message) as raised:
-        plan("report", **{name: value})
+        plan("plan", **{name: value})
     assert "\n" not in str(raised.value)
     with pytest.raises(ConfigError, match="make has the targets demo, .*; got 'demos'"):
         read("demos", **{name: value})
@@ -268,7 +239,7 @@ def test_make_runs_nothing_for_a_value_that_makes_no_sense(checkout):
     values = ["CONFIG=tag=`touch`", "CONFIG=tag='; touch x'", "CONFIG=tag=$$(touch x)"]
     values += ["CONFIG=tag=$(shell touch x)", "CONFIG=$(error no)", "SCALE=$(shell touch x)"]
     for value in values:
-        done = run_make(checkout, "report", value)
+        done = run_make(checkout, "plan", value)
         assert done.returncode == 2, value
         assert done.stderr.startswith("error: "), (value, done.stderr)
         assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) == 2, done.stderr

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +12,7 @@ from fedlib.cli import estimate
 from fedlib.cli.run import share_cards
 from fedlib.errors import ConfigError
 from fedlib.forecast.estimates import TIMED, Estimate, Estimates
-from fedlib.workflow import cells, dryrun, freshness
+from fedlib.workflow import cells, freshness
 from fedlib.workflow.cells import RunCost
 from fedlib.workflow.config import budget_seconds
 from fedlib.workflow.plan import Plan
@@ -36,9 +35,13 @@ def estimates() -> Estimates:
 
 
 def cells_of(plan: Plan, done=(), known=None) -> list[RunCost]:
-    jobs = [(stage, job) for stage, job in plan.jobs() if stage in TIMED]
-    jobs = [(x, job) for x, job in jobs if (job["federation"], job["label"]) not in done]
+    jobs = [one for one in nothing_done(plan) if one.stage in TIMED]
+    jobs = [one for one in jobs if (one.job["federation"], one.job["label"]) not in done]
     return cells.cells(plan, jobs, known or estimates())
+
+
+def nothing_done(plan: Plan) -> list[freshness.OpenJob]:
+    return [freshness.OpenJob(*one, freshness.MISSING) for one in plan.jobs()]
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("30m", 1800), ("10h", 36000), ("1.5d", 129600)])
@@ -140,33 +143,26 @@ def test_schedulers_are_asked_for_spare_memory_and_thrice_the_time():
     assert [Estimates().minutes(stage, job) for stage in TIMED] == [480, 60]
 
 
-def test_a_plan_tells_hours_by_paper_exhibit_and_cell(plan):
-    planned = [
-        dryrun.Job(stage, {key: str(value) for key, value in job.items()}, "Missing output files")
-        for stage, job in plan.jobs()
-    ]
-    lines = "\n".join(dryrun.summary(plan, planned, estimates()))
+def test_a_plan_tells_times_by_stage_and_cell(plan):
+    lines = "\n".join(cells.summary(plan, nothing_done(plan), estimates()))
     assert "  train          8  3.2 h          not there yet" in lines
     assert "  metrics        1                 not there yet" in lines
-    assert "Estimated: 3.56 core-hours on an abacus, up to 2.0 GB a job" in lines
-    assert "table main" in lines and "figure curves" in lines
-    first = lines.index("toy/digits/fedavg (main)")
+    assert "Estimated core time on an abacus: 3.56 h, up to 2.0 GB a job" in lines
+    first = lines.index("3.33 min    2.0 GB  toy/digits/fedavg (main)")
     assert first < lines.index("toy/mnist/fedem (main)")
+    assert [*cells.summary(plan, [], estimates())] == ["results/demo is up to date: nothing to do"]
 
 
 def test_a_run_that_cannot_be_estimated_is_neither_bought_nor_done(plan, monkeypatch):
-    jobs = [
-        dryrun.Job(stage, {key: str(value) for key, value in job.items()}, "Missing output files")
-        for stage, job in plan.jobs()
-    ]
     assert bought(cells_of(plan, known=Estimates()), 1e12) == []
-    lines = "\n".join(dryrun.summary(plan, jobs, Estimates()))
-    assert re.search(r"Estimated: unknown core-hours.*\n  toy +unknown  4 cells\n", lines)
+    lines = "\n".join(cells.summary(plan, nothing_done(plan), Estimates()))
+    assert re.search("Estimated core time on : unknown, ", lines)
     some = Estimates(
         "core", "an abacus", {k: x for k, x in estimates().costs.items() if "em" in k[0]}
     )
-    assert "Estimated: 2.94 + unknown core" in "\n".join(dryrun.summary(plan, jobs, some))
-    for given, least in ((Estimates(), "unknown"), (estimates(), "0.0556")):
+    lines = "\n".join(cells.summary(plan, nothing_done(plan), some))
+    assert "an abacus: 2.94 h + unknown" in lines
+    for given, least in ((Estimates(), "unknown"), (estimates(), "3.33 min")):
         monkeypatch.setattr(estimate.Estimates, "read", lambda _, given=given: given)
         monkeypatch.setattr(estimate, "published", lambda *_: {})
         with pytest.raises(
@@ -175,9 +171,7 @@ def test_a_run_that_cannot_be_estimated_is_neither_bought_nor_done(plan, monkeyp
             estimate.choose(Plan({"budget": "1m"}))
 
 
-def test_only_runs_that_are_to_be_done_are_estimated_and_a_finished_seed_is_named(
-    tmp_path, monkeypatch
-):
+def test_only_runs_that_are_to_be_done_are_estimated(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     selected = {"papers": ["fedmix"], "federations": ["digits"], "seeds": [1, 2]}
     plan = Plan(selected | {"labels": ["fedavg", "local-global"]})
@@ -187,10 +181,9 @@ def test_only_runs_that_are_to_be_done_are_estimated_and_a_finished_seed_is_name
         return [f"{folder}/history.h5", f"{folder}/evaluation.h5"]
 
     done = {*files("fedavg", 1), *files("fedavg", 2), files("local-global", 2)[0]}
-    monkeypatch.setattr(freshness, "check", lambda plan: freshness.Freshness(set(), done, set()))
+    monkeypatch.setattr(freshness, "check", lambda plan: freshness.Freshness({}, done))
     [request] = estimate.list_requests(plan)
     assert request.name == "fedmix/digits/local-global"
-    assert request.finished == {"train": Path(files("local-global", 2)[0])}
     assert request.spec.seed == 1 and request.data["dataset"] == "digits"
     assert request.spec.views is None
 

@@ -1,10 +1,8 @@
 """How long runs will take, and how much memory: sizes, arithmetic and FedAvg's speed here."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
-import h5py
 import pytest
 from stages import SPEC
 
@@ -13,7 +11,7 @@ from fedlib.data import build, sizes
 from fedlib.engine import cohort, parts, scratch
 from fedlib.errors import ConfigError, DataError
 from fedlib.forecast import estimates, speed
-from fedlib.forecast.estimates import DataSize, Estimate, Factor, Request, Speed
+from fedlib.forecast.estimates import DataSize, Factor, Request, Speed
 from fedlib.methods import METHODS
 from fedlib.run_spec import RunSpec
 
@@ -187,9 +185,8 @@ def asked(tmp_path):
     return write
 
 
-def request(name="toy/digits/fedavg", spec=None, finished=None, **data) -> Request:
-    place = Path("nowhere")
-    return Request(name, spec or run(), DIGITS | data, place, finished or {}, "auto")
+def request(name="toy/digits/fedavg", spec=None, **data) -> Request:
+    return Request(name, spec or run(), DIGITS | data, Path("nowhere"), "auto")
 
 
 def test_what_was_measured_is_kept_beside_the_estimates_and_not_measured_again(asked, monkeypatch):
@@ -202,22 +199,6 @@ def test_what_was_measured_is_kept_beside_the_estimates_and_not_measured_again(a
     assert {*again["runs"]} == {"toy/digits/fedavg", "toy/digits/ditto"}
     with pytest.raises(ZeroDivisionError):
         asked(request(spec=run(batch_size=1)))
-
-
-def finished(path, cpu: float) -> dict:
-    spent = {"cpu_seconds": cpu, "wall_seconds": 2 * cpu, "memory_bytes": 7e8}
-    with h5py.File(path, "w", userblock_size=seals.USERBLOCK) as file:
-        file.attrs.update({"format": 3, "provenance": json.dumps({"spent": spent})})
-    seals.close_hdf5(path)
-    return {"train": path}
-
-
-def test_another_seed_that_is_finished_counts_before_all_else(asked, tmp_path):
-    found = asked(request(finished=finished(tmp_path / "history.h5", 1234.5)))["runs"]
-    train = found["toy/digits/fedavg"]["train"]
-    assert (train["seconds"], train["mb"]) == (1234.5, 700.0) and train["card_mb"] > 500
-    assert found["toy/digits/fedavg"]["evaluate"]["seconds"] < 60
-    assert speed.spent(tmp_path / "history.h5", "cuda") == Estimate(2469.0, 700.0)
 
 
 def test_a_run_that_cannot_be_estimated_is_told_once_and_has_no_estimate(

@@ -164,12 +164,6 @@ def test_what_is_shown_is_made_again_where_it_changes(folder):
     assert would_run(folder) == expected | of_numbers
 
 
-def test_the_command_of_a_rule_repeats_the_rule(folder):
-    state = " --state {input.state:q} --history"
-    replace(folder, "rules/evaluate.smk", state, f" {state}")
-    assert would_run(folder) == names(PLAN, "evaluate", *AFTER_RUNS)
-
-
 # --- Declarations ---------------------------------------------------------------------------------
 
 

@@ -226,28 +226,6 @@ def test_a_run_may_have_seeds_of_its_own_and_exhibits_show_those_that_all_have(t
     assert {cell.seed for cell in asked.trainings()} == {7}
 
 
-def test_single_runs_may_be_selected_with_single_seeds(toy):
-    def made(*names, **config):
-        runs = [f"toy/digits/{name}" for name in names]
-        chosen = toy(
-            {"runs": runs, **config}, runs=[toy_run(), toy_run(label="fedem", seeds=(3, 5))]
-        )
-        return [(training.label, training.seed) for training in chosen.trainings()]
-
-    assert made("fedavg/seed5", "fedem") == [("fedavg", 5), ("fedem", 3), ("fedem", 5)]
-    assert made("fedem/seed7", "fedavg", seeds=[9, 7]) == [
-        *(("fedavg", 9), ("fedavg", 7), ("fedem", 7))
-    ]
-    with pytest.raises(ConfigError, match="runs: toy/digits/fedem is given both with and without"):
-        made("fedem/seed3", "fedem")
-    with pytest.raises(ConfigError, match=r"main\].labels: there is no seed that all of its runs"):
-        made("fedavg/seed3", "fedem/seed4")
-    with pytest.raises(ConfigError, match="seeds must be in .0, 4294967295., got .4294967296"):
-        made("fedem/seed4294967296")
-    with pytest.raises(ConfigError, match="runs: unknown 'toy/digits/fedem/3'"):
-        made("fedem/3")
-
-
 def test_a_figure_reads_the_curves_beside_the_published_numbers_and_a_table_does_not():
     plan = Plan({"scale": "reduced", "papers": ["pfedmm"]})
     numbers = "fedlib/papers/pfedmm/published.csv"

@@ -63,8 +63,9 @@ FEDEM, FEDAVG = (("digits/fedem", "mnist/fedem"), ("digits/fedavg", "mnist/fedav
 @pytest.mark.parametrize(
     "selection",
     [
-        *({"seeds": [4]}, {"labels": ["fedem"]}, {"federations": ["digits"], "papers": ["one"]}),
-        {"runs": ["one/digits/fedem/seed4"]},
+        {"seeds": [4]},
+        {"labels": ["fedem"]},
+        {"runs": ["one/digits/fedem"]},
     ],
 )
 def test_tables_show_what_is_finished_beside_what_is_selected(folder, selection, made):
@@ -83,7 +84,7 @@ def test_tables_show_what_is_finished_beside_what_is_selected(folder, selection,
     assert len(built) == len({x[:3] for x in Plan(selection).trainings()})
     found, files = check(plan), {*plan.run_files("history", "one")}
     again = {plan.path("history", **x._asdict()) for x in selected} if made else set()
-    assert found.outdated & files == again and found.current & files == files - again
+    assert {*found.outdated} & files == again and found.current & files == files - again
 
 
 def test_seeds_of_earlier_selections_stay_in_tables(folder):
@@ -100,8 +101,6 @@ def test_a_run_that_lacks_a_selected_seed_is_not_shown_and_that_is_told(folder):
     [_, line] = remarks.describe(make_plan({"labels": ["fedavg"]}))
     assert line.startswith("4 finished trainings are not shown, such as one/digits/fedem/seed3")
     assert seeds(labels=["fedavg"], seeds=[3])[0] == dict.fromkeys((*FEDAVG, *FEDEM), (3,))
-    runs = ["one/digits/fedavg/seed9", "one/mnist/fedavg/seed9"]
-    assert seeds(runs=runs) == (dict.fromkeys(FEDAVG, (9,)), [9])
 
 
 @pytest.mark.parametrize("made", [{"spec": "0" * 64}, {"inputs": "0" * 64}])
@@ -194,23 +193,11 @@ def test_a_chapter_that_is_not_selected_keeps_what_was_set_by_its_own_names(fold
 def test_a_selection_is_told_with_its_size(folder):
     assert list(remarks.describe(Plan({}))) == []
     assert list(remarks.describe(Plan({"papers": ["two"], "seeds": [3]}))) == [
-        "papers=[two] seeds=[3]: 4 of the 16 trainings that scale demo declares, added to "
-        "results/demo"
+        "papers=[two] seeds=[3]: 4 trainings, added to results/demo"
     ]
     finish(Plan({"labels": ["fedem"], "tag": "own"}))
     [line] = remarks.describe(make_plan({"labels": ["fedavg"], "tag": "own"}))
     assert line.endswith("added to results/demo-own; tables also show the 8 finished there")
-
-
-def test_a_name_that_the_other_filters_leave_without_a_run_is_told(folder, declare):
-    runs = [toy_run("digits"), toy_run("mnist"), toy_run("digits", "fedem")]
-    declare(one=toy_paper(name="one", runs=runs))
-    given = {"labels": ["fedem", "fedavg"], "federations": ["mnist"]}
-    assert "labels: fedem has no run with federations=[mnist]" in [*remarks.describe(Plan(given))]
-    given = {"labels": ["fedem"], "federations": ["digits", "mnist"]}
-    assert "federations: mnist has no run with labels=[fedem]" in [*remarks.describe(Plan(given))]
-    given = {"labels": ["fedem", "fedavg"], "federations": ["mnist", "digits"]}
-    assert not [line for line in remarks.describe(Plan(given)) if "no run" in line]
 
 
 def test_a_figure_shows_the_rounds_that_all_of_its_runs_come_to(declare):
@@ -235,11 +222,8 @@ def test_a_figure_of_what_is_recorded_later_is_left_out_and_that_is_told(declare
     assert {key: found.labels for key, found in plan.papers["toy"].figures.items()} == {
         "both": ("early",)
     }
-    why = "digits/fedavg, which ends after 4 rounds, before it records what is shown there"
-    assert list(remarks.describe(plan)) == [
-        f"figure toy/both is without {why}",
-        f"figure toy/late is without {why}",
-    ]
+    [line] = remarks.describe(plan)
+    assert line.startswith("figure toy/late is left out")
     assert list(Plan({"rounds": 5, "tag": "quick"}).papers["toy"].figures) == ["both", "late"]
 
 
