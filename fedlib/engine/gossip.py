@@ -24,7 +24,6 @@ from fedlib.engine import simplex
 from fedlib.engine.cohort import Cohort
 from fedlib.tree import Tree
 
-MIXINGS = ("fastest", "metropolis")
 MAX_GRAPHS = 1000  # attempts at a connected graph
 
 
@@ -44,22 +43,6 @@ def connected_graph(num_clients: int, edge_probability: float, seed: int) -> nx.
     )
 
 
-def mixing_matrix(graph: nx.Graph, mixing: str) -> np.ndarray:
-    """Symmetric, nonnegative weights whose rows sum to 1, zero without an edge -> [C, C]
-
-    Raises:
-      ValueError: for an unknown `mixing`.
-    """
-    check_mixing(mixing)
-    return fastest(graph) if mixing == "fastest" else metropolis(graph)
-
-
-def check_mixing(mixing: str) -> None:
-    """Raises ValueError for unknown weights."""
-    if mixing not in MIXINGS:
-        raise ValueError(f"mixing must be one of {MIXINGS}, got {mixing!r}")
-
-
 def metropolis(graph: nx.Graph) -> np.ndarray:
     """W_ij = 1 / (1 + max(degree of i, degree of j)) for neighbours -> [C, C]"""
     weights = np.zeros((len(graph), len(graph)))
@@ -72,7 +55,7 @@ def metropolis(graph: nx.Graph) -> np.ndarray:
 def fastest(graph: nx.Graph, steps: int = 500) -> np.ndarray:
     """Weights with (nearly) the least second-largest eigenvalue modulus on `graph` -> [C, C]
 
-    The projected subgradient method of Boyd, Diaconis and Xiao, section 4.2, from the Metropolis
+    They are symmetric, not negative and zero without an edge, and rows sum to 1. The projected subgradient method of Boyd, Diaconis and Xiao, section 4.2, from the Metropolis
     weights; the best of `steps` iterates.
     """
     edges = np.array(graph.edges, np.int64).reshape(-1, 2)  # a single client has none

@@ -42,7 +42,7 @@ class Course:
         `fedlib.engine.participation.sample`.
       aggregation: "damped" or "renormalised" (equal at rate 1), see `Cohort.average`; or "gossip",
         a decentralised run, see `fedlib.engine.gossip`.
-      edge_probability, mixing: of the graph of a decentralised run.
+      edge_probability: of the graph of a decentralised run.
       evaluate_every: rounds between evaluations; round 0 and the last are always evaluated.
     """
 
@@ -52,7 +52,6 @@ class Course:
     selection: str = "uniform"
     aggregation: str = "damped"
     edge_probability: float = 0.5  # FedEM scripts
-    mixing: str = "fastest"
     evaluate_every: int = 1
 
     ranges: ClassVar = {
@@ -66,10 +65,8 @@ class Course:
         """Raises ConfigError for invalid values."""
         choices = {"selection": tuple(SELECTIONS), "aggregation": AGGREGATIONS}
         check(self, choices, self.ranges)
-        if self.aggregation == "gossip":
-            if self.rate != 1:
-                raise ConfigError(f"rate must be 1 in a decentralised run, got {self.rate}")
-            _gossip().check_mixing(self.mixing)
+        if self.aggregation == "gossip" and self.rate != 1:
+            raise ConfigError(f"rate must be 1 in a decentralised run, got {self.rate}")
 
     def evaluates(self, round: int) -> bool:
         """Whether there is an evaluation after `round` rounds."""
@@ -133,7 +130,7 @@ class Simulation:
         group = self.federation.group.copy()
         group[self.federation.ids("seen")] = GROUPS.index("unseen")
         group[ids] = GROUPS.index("seen")
-        course = replace(self.course, edge_probability=1.0, mixing="metropolis")
+        course = replace(self.course, edge_probability=1.0)
         return replace(self, data=self.data.changed(group=group, **changes), course=course)
 
     def everyone(self, group: str, round: int) -> Cohort | None:
@@ -153,7 +150,7 @@ class Simulation:
         """(class of a decentralised run's cohorts, their further fields)."""
         gossip, seen = _gossip(), self.federation.ids("seen")
         graph = gossip.connected_graph(len(seen), self.course.edge_probability, self.course.seed)
-        mixing = torch.from_numpy(gossip.mixing_matrix(graph, self.course.mixing))
+        mixing = torch.from_numpy(gossip.fastest(graph))
         device = self.data.device
         return gossip.GossipCohort, {
             "mixing": mixing.to(device),

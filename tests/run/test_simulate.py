@@ -324,7 +324,6 @@ def test_measuring_its_cost_leaves_no_trace(name):
         ({"aggregation": "median"}, "aggregation must be one of .*'gossip'.*, got 'median'"),
         ({"aggregation": "gossip", "rate": 0.5}, "rate must be 1 in a decentralised run, got 0.5"),
         ({"edge_probability": 0.0}, r"edge_probability must be in \(0, 1\], got 0.0"),
-        ({"aggregation": "gossip", "mixing": "slow"}, "mixing must be one of .*, got 'slow'"),
         ({"evaluate_every": 0}, "evaluate_every must be at least 1, got 0"),
     ],
 )
