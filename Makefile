@@ -126,7 +126,7 @@ check-method: $(STAMP)  ## test a method of yours, FILE=mine/fedper.py: a line f
 test-device: $(STAMP)  ### test all methods on a pretended GPU, or a real one: REAL_DEVICE=cuda
 	OMP_NUM_THREADS=1 FEDLIB_DEVICE=all $(BIN)/python -m pytest tests/device $(TESTS)
 
-# tests/workflow/test_large.py has up to 10,000 clients and jobs.
+# tests/workflow/test_large.py has up to 10,000 clients.
 LONG_TESTS = tests/machine/test_faults_*.py tests/workflow/test_large.py
 test-long: $(STAMP)  ### test kills, damage, full disks, bad input, large plans: hours; TESTS="-k large"
 	OMP_NUM_THREADS=1 FEDLIB_FAULTS=long $(BIN)/python -m pytest -s $(LONG_TESTS) $(TESTS)

@@ -75,10 +75,10 @@ def simulation_of(method, federation, how, **course) -> Simulation:
     return Simulation(method, data, Course(rounds=ROUNDS, seed=0, **course), EXECUTORS[how]())
 
 
-def numbers(simulation, folder=None, stop=lambda: False, tell=lambda line: None) -> dict:
+def numbers(simulation, folder=None, stop=lambda: False) -> dict:
     """Everything that a training and its final evaluation say, by name."""
     points = checkpoint.Checkpoints(Path(folder), {}, every=1) if folder else None
-    state, history = simulation.run(points, tell, stop)
+    state, history = simulation.run(points, lambda line: None, stop)
     method, rounds = simulation.method, simulation.course.rounds
     ended = evaluate.final(
         method, state, lambda group: simulation.everyone(group, rounds), predictions=True

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import checks
 import every_method as contract
-import pretended
 import torch
 from stages import SPEC
 
@@ -41,44 +40,16 @@ def job(name: str, method: str, local: dict, clients: int, each: int) -> tuple:
     return made, estimates.card_megabytes(spec, size, found) - estimates.BASE_MB
 
 
-def took(simulation, **options) -> tuple[dict, float]:
-    """(what it says, megabytes that it allocated at most, data included)."""
-    data = simulation.data
-    torch.cuda.reset_peak_memory_stats()
-    begun = torch.cuda.memory_allocated()
-    found = checks.numbers(simulation, **options)
-    new = torch.cuda.max_memory_allocated() - begun
-    return found, (new + data.x.nbytes + data.y.nbytes) / 1e6
-
-
 def estimated(*about) -> list[str]:
     """A job allocates at most its estimate, and no less than a sixth of it."""
     simulation, most = job(*about)
-    _, mb = took(simulation)
+    data = simulation.data
+    torch.cuda.reset_peak_memory_stats()
+    begun = torch.cuda.memory_allocated()
+    checks.numbers(simulation)
+    new = torch.cuda.max_memory_allocated() - begun
+    mb = (new + data.x.nbytes + data.y.nbytes) / 1e6
     return [] if most / 6 < mb < most else [f"{mb:.0f} MB, {most:.0f} expected"]
-
-
-def exhausted(*about) -> list[str]:
-    """With too little room a job goes on smaller; with none it fails, and goes on later."""
-    whole, mb = took(job(*about)[0])
-    simulation, told, wrong = job(*about)[0], [], []
-    room = pretended.core.room
-    try:
-        room(pretended.core.in_use() + int(0.7e6 * mb))
-        less = checks.numbers(simulation, tell=told.append)
-        if not any("room for" in line for line in told):
-            wrong.append(f"nobody is told that it goes on smaller: {told}")
-        wrong += checks.differing(less, whole, 1e-4)
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                checks.numbers(job(*about)[0], folder, lambda: room(1))
-                wrong.append("it needs no memory")
-            except torch.OutOfMemoryError:
-                room(0)
-            wrong += checks.differing(checks.numbers(job(*about)[0], folder), whole, 1e-4)
-    finally:
-        room(0)
-    return wrong
 
 
 def shared_storage() -> list[str]:

@@ -36,7 +36,7 @@ thread_local c10::DeviceIndex current = 0;
 // -- what a host waits for ----------------------------------------------------------------------
 
 std::atomic<bool> capturing{false}, listening{false};
-std::atomic<int64_t> launches{0}, in_use{0}, peak{0}, room{0};
+std::atomic<int64_t> launches{0}, in_use{0}, peak{0};
 PyObject* listener = nullptr;
 
 void tell(const std::string& what) {
@@ -62,7 +62,6 @@ struct OfDevice final : c10::Allocator {
   c10::DataPtr allocate(size_t size) override {
     const c10::Device device(OURS, current);
     if (size == 0) return {nullptr, nullptr, &nothing, device};
-    TORCH_CHECK_WITH(OutOfMemoryError, !room || in_use + int64_t(size) <= room, "out of memory");
     auto* block = static_cast<char*>(c10::alloc_cpu(size + HEADER));
     *reinterpret_cast<int64_t*>(block) = size;
     if ((in_use += size) > peak) peak = int64_t(in_use);
@@ -407,7 +406,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("capturing", [](bool on) { capturing = on; });
   m.def("exchange", [](int index) { return int(exchange(index)); });
   m.def("current", [] { return int(current); });
-  m.def("room", [](int64_t bytes) { room = bytes; });
   m.def("in_use", [] { return int64_t(in_use); });
   m.def("peak", [] { return int64_t(peak); });
   m.def("forget_peak", [] { peak = int64_t(in_use); });

@@ -150,12 +150,6 @@ def test_the_estimated_memory_is_what_a_job_allocates_or_some_times_that(ask, ru
     ask("estimated", *run)
 
 
-@only_pretended
-@pytest.mark.parametrize("run", WIDE[:4] if ALL else WIDE[:1])  # others magnify rounding
-def test_a_job_without_room_goes_on_smaller_and_one_without_any_loses_nothing(ask, run):
-    ask("exhausted", *run)
-
-
 def test_a_checkpoint_keeps_shared_tensors_shared(ask):
     ask("shared_storage")
 

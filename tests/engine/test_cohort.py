@@ -3,7 +3,6 @@
 import itertools
 import zlib
 from dataclasses import replace
-from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -27,7 +26,6 @@ from fedlib.engine.traced import Traced
 from fedlib.errors import DataError
 from fedlib.federation import Split
 from fedlib.models import emnist_cnn
-from fedlib.run.simulate import Course
 
 # Batches of 4 leave 3, none, 2, 2 and 3 examples over; the last client has less than a batch.
 UNEVEN = (7, 12, 6, 10, 3)
@@ -143,12 +141,6 @@ def test_batch_normalisation_refuses_a_batch_of_one(executor, sizes, batch_size,
 # -- scores -------------------------------------------------------------------------------
 
 
-@executors
-def test_dropping_the_last_batch_mends_a_batch_of_one(executor):
-    federation = toy_federation((8, 9), unseen=0)
-    fit(tiny_task(norm=True), federation, executor=executor, local=sgd(drop_last=True))
-
-
 def with_validation(sizes, total=4):
     """Clients who own these many validation examples, taken from their tests."""
     federation = toy_federation([6] * len(sizes), test=total, unseen=0)
@@ -230,16 +222,6 @@ def test_a_round_has_its_share_of_the_clients_rounded_down(rate, population, siz
     assert cohort_size(rate, population) == size
 
 
-def test_a_cohort_depends_on_seed_and_round_alone():
-    def drawn(seed, round):
-        return sample(np.arange(30), 0.3, seed, round).tolist()
-
-    first = drawn(1, 2)
-    np.random.seed(0)
-    assert drawn(1, 2) == first != drawn(1, 3)
-    assert first != drawn(2, 2)
-
-
 def test_by_residue_one_of_each_class_takes_part():
     drawn = [sample(POPULATION, 3 / 7, 0, number, "residue").tolist() for number in range(200)]
     for positions in ([0, 3, 6], [1, 4], [2, 5]):
@@ -252,14 +234,6 @@ def test_anchored_cohorts_have_the_first_clients_always_and_any_of_the_others():
     drawn = [sample(POPULATION, 5 / 7, 0, number, "anchored").tolist() for number in range(100)]
     assert all(ids[:2] == [3, 4] for ids in drawn)
     assert {client for ids in drawn for client in ids[2:]} == {5, 8, 9, 11, 12}
-
-
-@pytest.mark.parametrize(
-    "refuse", [partial(sample, POPULATION, 0.5, 0, 0), partial(Course, rounds=1, seed=0)]
-)
-def test_another_selection_is_refused(refuse):
-    with pytest.raises(ValueError, match=r"selection must be one of .*, got 'random'"):
-        refuse(selection="random")
 
 
 # -- data and executors -------------------------------------------------------------------
@@ -317,11 +291,3 @@ def test_an_error_in_a_worker_thread_is_raised():
 
     with pytest.raises(ArithmeticError, match="of this client"):
         cohort.fit(loss, cohort.broadcast(tiny_task().init(0)), local=sgd())
-
-
-def test_many_steps_are_fetched_in_several_parts(monkeypatch):
-    task, federation = tiny_task(), toy_federation(UNEVEN, unseen=0)
-    local = sgd(epochs=3, drop_last=True)
-    together, _ = fit(task, federation, executor="loop", local=local)
-    monkeypatch.setattr(fedlib.engine.waves, "GATHERED", 8)  # two batches of 4
-    assert_close(fit(task, federation, executor="loop", local=local)[0], together, 0)

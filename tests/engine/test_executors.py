@@ -34,18 +34,6 @@ from fedlib.workflow.command import run_parser
 UNEVEN = (7, 12, 6, 10, 3)
 
 
-def rounds(method, federation, executor, count=4):
-    """The state after some rounds, and scores of models that differ from client to client."""
-    state = method.init(federation.num_clients, 0)
-    cohort = replace(cohort_of(method.task, federation), executor=executor)
-    for number in range(count):
-        state = method.round(state, cohort.in_round(number))
-    everyone = cohort_of(method.task, federation, range(federation.num_clients), round=count)
-    personal = method.personalise(state, replace(everyone, executor=executor))
-    models = tree.repeat(method.task.init(0), everyone.size)
-    return state, personal, replace(everyone, executor=executor).score(method.task.losses, models)
-
-
 def trained(executor, task=None, local=None, federation=None, count=4):
     """(parameters, solver memory) after some rounds of averaging."""
     task, federation = task or tiny_task(), federation or toy_federation(UNEVEN, unseen=0)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import toy_paper, toy_run
+from every_method import make
 from support import (
     assert_close,
     cohort_of,
@@ -16,9 +17,7 @@ from support import (
     tiny_task,
     toy_federation,
 )
-from test_executors import rounds
 from torch import nn
-from zoo import zoo
 
 import fedlib.engine.device
 import fedlib.engine.executors
@@ -32,15 +31,14 @@ from fedlib.run import checkpoint, operations
 from fedlib.tree import Rows
 from fedlib.workflow.plan import Plan
 
-# No batch of 4 leaves one alone, which the deep architecture cannot train on.
 SIZES = (7, 12, 6, 10, 14, 11)
 wide = {"w": torch.ones(3, 2), "b": torch.zeros(3)}
 deep = {"v": torch.full((4,), 2.0)}
 
 
-def simulation(rounds=5, rate=0.5, method=None, **course):
-    method, course = method or zoo(dtype=torch.float32), {"rounds": rounds, "rate": rate} | course
-    return simulation_of(method, toy_federation(SIZES), seed=3, **course)
+def simulation(**course):
+    """Of FML, whose clients have one of two private models beside one that all share."""
+    return simulation_of(make("fml"), toy_federation(SIZES), **{"rounds": 2, "seed": 3} | course)
 
 
 # -- trees of rows ------------------------------------------------------------------------
@@ -84,14 +82,6 @@ def test_averages_are_of_clients_of_one_kind():
 # -- training -----------------------------------------------------------------------------
 
 
-def test_replayed_steps_are_of_one_kind_each():
-    # Five clients of 8 are two waves a round of each kind, all of one shape.
-    method, federation, executor = zoo(), toy_federation((8,) * 5), Graphs()
-    assert_close(*(rounds(method, federation, e) for e in (executor, Loop())))
-    assert executor.notes["captured_shapes"] == 2
-    assert not executor.notes["not_replayed"]
-
-
 @pytest.mark.parametrize("executor", [Batched, Graphs])
 def test_architectures_of_equal_shapes_are_not_mixed_up(executor):
     class Cubed(nn.Module):
@@ -124,8 +114,8 @@ def test_clients_of_one_kind_are_batched_and_of_two_are_not():
             sizes.append(len(args[-1].x if hasattr(args[-1], "x") else args[0]))
             return super()._vmap(fn, *args)
 
-    method = zoo()
-    federation = toy_federation((8,) * 6, unseen=1)  # clients 0, 2, 4 are wide, 1 and 3 deep
+    method = make("fml")
+    federation = toy_federation((8,) * 6, unseen=1)  # clients 0, 2, 4 are wide, 1 and 3 narrow
     cohort = replace(cohort_of(method.task, federation), executor=Watching())
     method.round(method.init(6, 0), cohort)
     assert sizes == [3, 3, 2, 2]  # two batches of 4, of each kind in turn
@@ -157,17 +147,17 @@ def test_a_client_without_examples_of_a_split_is_scored_with_the_others(executor
 
 @executors
 def test_a_round_does_not_touch_the_rows_of_clients_outside_the_cohort(executor):
-    method, federation = zoo(), toy_federation(SIZES)
+    method, federation = make("fml"), toy_federation(SIZES)
     cohort = cohort_of(method.task, federation, [1, 2], executor=executor)
     before = method.round(method.init(6, 0), cohort_of(method.task, federation))
     copy = tree.clone(before)
     after = method.round(before, cohort)
-    for rows, renewed in ((before.private, after.private),
+    for rows, renewed in ((before.models["large"], after.models["large"]),
                           (before.memory.buffers, after.memory.buffers)):  # fmt: skip
         same = [new is old for old, new in zip(rows, renewed, strict=True)]
         assert same == [client not in (1, 2) for client in range(6)]
     assert_close(before, copy, 0)  # and what was there is as it was
-    pointers = [x.data_ptr() for row in after.private for x in tree.leaves(row)]
+    pointers = [x.data_ptr() for row in after.models["large"] for x in tree.leaves(row)]
     # Trained clients have tensors of their own; the unseen client still has the drawn model.
     assert len(set(pointers)) == len(pointers)
 
@@ -183,23 +173,15 @@ def test_rows_stay_in_host_memory_when_all_clients_take_too_much(monkeypatch):
     assert there[0] is there[2] and there[0] is not wide
 
 
-def test_a_joint_task_has_the_statistics_of_all_its_modules():
-    method = zoo()
-    own = [f"body.1.running_{what}" for what in ("mean", "var")]
-    assert sorted(method.joint.statistics) == sorted(own)
-    assert method.joint.needs_pairs and not method.task.needs_pairs
-    assert not method.joint.convolves
-
-
 # -- the stages ---------------------------------------------------------------------------
 
 
 def test_rows_are_named_by_client_and_shared_ones_are_written_once(tmp_path):
-    method = zoo()
+    method = make("fml")
     sha256 = checkpoint.save_tensors(tmp_path / "state.pt", checkpoint.flatten(method.init(8, 0)))
     loaded = checkpoint.load_tensors(tmp_path / "state.pt", sha256)
     assert ".memory.buffers[7]['small']['head.1.bias']" in loaded
-    own = {name: x.data_ptr() for name, x in loaded.items() if name.startswith(".private[")}
+    own = {name: x.data_ptr() for name, x in loaded.items() if name.startswith(".models[")}
     drawn = [len(task.init(0)) for task in method.large]
     assert (len(own), len(set(own.values()))) == (4 * sum(drawn), sum(drawn))
 
@@ -213,23 +195,21 @@ def test_what_clients_of_two_sizes_send_is_counted_as_their_mean():
 
 
 def test_a_decentralised_run_mixes_what_is_shared_and_keeps_what_is_private():
-    state, result = silently(simulation(rate=1.0, aggregation="gossip", rounds=2))
+    run = simulation(aggregation="gossip")
+    state, result = silently(run)
     assert state.small["head.1.bias"].shape == (6, 3)  # a copy of each client's
-    assert tree.kinds(state.private).tolist() == [0, 1, 0, 1, 0, 1]
+    assert tree.kinds(state.models["large"]).tolist() == [0, 1, 0, 1, 0, 1]
     assert np.isfinite(result.train_loss).all()
-    method, federation = zoo(), toy_federation(SIZES)
-    run = simulation(rate=1.0, aggregation="gossip", method=method)
-    cohort = run.cohort(federation.ids("seen"), 0)
+    cohort = run.cohort(run.federation.ids("seen"), 0)
     with pytest.raises(ValueError, match="5 clients have trees of different shapes"):
-        private = tree.take(method.init(6, 0).private, cohort.host_ids)
+        private = tree.take(state.models["large"], cohort.host_ids)
         cohort.average(private, private)
 
 
 def test_the_cost_of_an_example_is_the_mean_over_the_kinds_by_their_examples():
     # Forward multiply-adds; a step is three times that less the input gradient of first layers.
-    small, wide, deep = 4 * 3 + 3 * 3, 4 * 9 + 9 * 3, 4 * 7 + 7 * 5 + 5 * 3
-    first = {"wide": 4 * 3 + 4 * 9, "deep": 4 * 3 + 4 * 7}
-    steps = [3 * (small + wide) - first["wide"], 3 * (small + deep) - first["deep"]]
+    small, wide, narrow = ((4 + 3) * hidden for hidden in (6, 9, 5))
+    steps = [3 * (small + wide) - 4 * (6 + 9), 3 * (small + narrow) - 4 * (6 + 5)]
     seen = np.array(SIZES[:5])
     shares = seen[::2].sum() / seen.sum(), seen[1::2].sum() / seen.sum()
     measured = operations.flops_per_example(simulation(), simulation().init()) / 2

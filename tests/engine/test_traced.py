@@ -9,7 +9,6 @@ import torch
 from support import assert_close, cohort_of, sgd, tiny_task, toy_federation
 from test_executors import UNEVEN, trained
 
-import fedlib.engine.traced
 from fedlib import tree
 from fedlib.engine.executors import Loop
 from fedlib.engine.recording import Recorder, replayed
@@ -116,16 +115,6 @@ def test_steps_that_make_new_tensors_are_repeated_too():
         assert notes["traced_shapes"] > 0
 
 
-def test_no_more_shapes_are_kept_than_there_is_room_for(monkeypatch):
-    monkeypatch.setattr(fedlib.engine.traced, "SHAPES", 2)
-    executor = Traced()
-    # Batches of 4, 3, 2 and 1 take turns and push each other out.
-    sizes = (7, 12, 6, 9)
-    runs = [trained(e, federation=toy_federation(sizes, unseen=0)) for e in (Loop(), executor)]
-    assert_close(*runs, 0)
-    assert len(executor._shapes) == 2
-
-
 # -- what is not traced -------------------------------------------------------------------
 
 
@@ -149,17 +138,6 @@ def test_what_would_be_another_number_when_it_is_repeated_is_not_recorded(reason
     assert is_refused(lambda params, batch: tree.map(lambda p: p + added(batch.x), params), reason)
 
 
-def test_examples_chosen_by_number_are_recorded():
-    table = torch.arange(12.0).double()
-
-    def step(params, batch):
-        return {name: p + table[batch.index].sum() for name, p in params.items()}
-
-    loop, traced, notes = folded(step)
-    assert_close(loop, traced, 0)
-    assert notes["traced_shapes"] == 1
-
-
 def test_a_function_that_cannot_be_looked_into_goes_on_as_in_the_loop():
     seen = itertools.count()
 
@@ -178,43 +156,6 @@ def again(fn, *inputs):
         result = fn(*inputs)
     assert recorder.refused == ""
     return replayed(recorder.calls, [*inputs], [result]), result
-
-
-def test_constants_that_are_written_to_are_made_anew():
-    def fn(x):
-        total = torch.zeros(3)
-        total.add_(x)
-        return total * torch.ones(3)
-
-    function, first = again(fn, torch.ones(3))
-    assert first.tolist() == [1, 1, 1]
-    for _ in range(2):
-        assert function(torch.full((3,), 2.0))[0].tolist() == [2, 2, 2]
-
-
-def test_a_constant_that_is_returned_is_made_anew():
-    function, _ = again(lambda x: torch.ones_like(x), torch.zeros(2))
-    a, b = function(torch.zeros(2))[0], function(torch.zeros(2))[0]
-    assert a.data_ptr() != b.data_ptr()
-
-
-def test_operations_with_several_results_and_what_undoes_itself():
-    x = torch.arange(6.0).reshape(2, 3)
-
-    def fn(x):
-        largest, where = x.t().t().max(dim=1)
-        first, second = x.unbind(0)
-        return largest + where + (first * second).sum() + x.t().sum()
-
-    function, _ = again(fn, x)
-    y = x.flip(1) + 1
-    # Rows [3, 2, 1] and [6, 5, 4]: largest 3 and 6 at place 0; products 18 + 10 + 4; sum 21.
-    assert function(y)[0].tolist() == [3 + 32 + 21, 6 + 32 + 21]
-
-
-def test_one_tensor_in_two_places_is_refused():
-    x = torch.ones(2)
-    assert Recorder([x, x]).refused == "one tensor in two places"
 
 
 def test_a_backward_pass_through_a_convolution_is_recorded():

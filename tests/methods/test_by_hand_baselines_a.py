@@ -24,6 +24,7 @@ from support import cohort_of, run, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, tree
+from fedlib.errors import ConfigError
 from fedlib.methods.clustered import bipartition
 from fedlib.streams import generator
 
@@ -91,6 +92,17 @@ def test_clustered_fl(eps2, max_norm):
         ours = method.personalise(state, cohort_of(task, federation, members))
         for position in range(len(members)):
             assert_params(tree.take(ours, position), params)
+    x, y = hand.shard(5)  # of the unseen client, who takes the model of least loss
+    nets = [module_of(task, params).eval() for _, params in clusters]
+    best = min(nets, key=lambda net: cross_entropy(net(x), y).item())
+    ours = method.assign(state, cohort_of(task, federation, [5]))
+    assert_params(tree.take(ours, 0), best.state_dict())
+
+
+def test_clustered_fl_refuses_a_part_of_the_clients():
+    federation, method = toy_federation(), methods.load("clustered")(task=tiny_task(), local=sgd())
+    with pytest.raises(ConfigError, match=r"participation rate 1\), got 2 of 3"):
+        method.round(method.init(4, 0), cohort_of(method.task, federation, [0, 2]))
 
 
 def test_cluster_id_mapping_of_section_8_2():

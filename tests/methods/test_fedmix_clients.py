@@ -21,7 +21,6 @@ from torch.nn.functional import cross_entropy
 
 from fedlib import methods, tree
 from fedlib.engine.experts import expert_seed
-from fedlib.report import recovery
 from fedlib.run import evaluate
 
 EXPERTS = 3
@@ -153,8 +152,3 @@ def test_the_true_clusters_are_measured_where_there_are_any():
     assert found["pi"].shape == (4, 2)
     without = replace(federation, cluster=None)
     assert "cluster" not in evaluate.final(method, state, cohort_for(without)).diagnostics
-
-
-def test_clients_are_assigned_to_the_expert_of_highest_weight():
-    pi = np.array([[0.2, 0.8], [0.5, 0.5], [1.0, 0.0]])
-    assert recovery.assigned(pi).tolist() == [1, 0, 0]

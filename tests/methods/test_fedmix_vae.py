@@ -68,18 +68,6 @@ def bound(encode, decode, x, noise, pixels=None):
 # -- bounds ---------------------------------------------------------------------------------
 
 
-def test_the_noise_is_that_of_the_seed_and_the_same_for_all_inputs():
-    federation = toy_federation()
-    cohorts = (cohort_of(CODER, federation, seed=seed) for seed in (4, 4, 5))
-    given, same, other = (fedmix_vae.given(CODER, cohort) for cohort in cohorts)
-    assert given.noise.shape == (1, LATENT)
-    assert torch.equal(given.noise, same.noise) and not torch.equal(given.noise, other.noise)
-    params, x, _ = drawn()
-    together = fedmix_vae.elbo(CODER, params, given, batch_of(x))
-    alone = [fedmix_vae.elbo(CODER, params, given, batch_of(row[None])) for row in x]
-    torch.testing.assert_close(together, torch.cat(alone))
-
-
 @pytest.mark.parametrize(("mean", "std"), [((0.0,), (1.0,)), ((0.1,), (0.3,)), ((), ())])
 def test_however_images_are_scaled_their_pixels_are_in_the_unit_interval(mean, std):
     federation = toy_federation()

@@ -1,6 +1,5 @@
 """Fed-MoE against a loop over clients, experts and batches; its identities and its settings."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -20,11 +19,9 @@ from support import (
 from torch.nn.functional import cross_entropy, softplus
 
 from fedlib import methods, tree
-from fedlib.engine.solvers import from_spec
 from fedlib.errors import DataError
 from fedlib.federation import Split
 from fedlib.methods.parts import server_mixture
-from fedlib.papers.fedmoe import presets
 from fedlib.results import SHARED, View
 from fedlib.run import evaluate, scoring
 
@@ -232,19 +229,6 @@ def test_everybody_begins_with_the_expert_that_the_server_trained_if_asked(num_m
         assert_close(model, warm, 1e-12)
 
 
-def test_clients_are_sent_what_the_server_trained_first_when_they_first_take_part():
-    method, data = fedmoe(sync_weights="none", warm_start=TRAINED), federation()
-    state, sent = method.init(data.num_clients, 0), []
-    for number, ids in enumerate(([0, 2], [0, 1, 2], [0, 1])):
-        cohort = cohort_of(method.task, data, ids, round=number)
-        state = method.round(state, cohort)
-        sent.append(cohort.journal.down)
-        fits = 2 if number == 0 else 1  # the warm start, and the gate's, of two epochs each
-        assert cohort.journal.others["server"].examples == fits * 2 * 12
-    model = tree.numel(state.models[0])
-    assert sent == [model, pytest.approx(model / 3), 0]
-
-
 def test_the_best_mixture_is_kept_and_nothing_later_touches_it():
     # Rates at which the loss rises again.
     method = fedmoe(server=TRAINED | {"lr": 3.0}, local=sgd(lr=1.0), inner_steps=2)
@@ -341,36 +325,3 @@ def test_a_server_without_validation_examples_cannot_choose():
 
 
 # -- presets ---------------------------------------------------------------------------------------
-
-GATED = {"femnist": 5, "cifar10": 5, "sent140": 3, "yelp": 3}
-
-
-def made(dataset, preset):
-    found = presets.fedmoe(dataset, preset)
-    spec = json.loads(json.dumps(found._asdict()))  # declarations are JSON
-    return methods.load("fedmoe")(
-        task=tiny_task(),
-        gate=tiny_task(classes=GATED[dataset], hidden=3),
-        local=from_spec(spec["local"]),
-        **spec["params"],
-    )
-
-
-@pytest.mark.parametrize(
-    ("dataset", "preset"),
-    [
-        *((name, "paper") for name in presets.SETTINGS),
-        *((name, "code") for name, setting in presets.SETTINGS.items() if setting.code),
-    ],
-)
-def test_every_preset_trains(dataset, preset):
-    method = made(dataset, preset)
-    state = run(method, with_server(toy_federation(), by_rule=True), rounds=1)
-    assert torch.isfinite(state.best.loss)
-    assert presets.SETTINGS[dataset].cohort == method.num_routed
-
-
-def test_a_cosine_falls_over_all_epochs_of_the_run():
-    assert made("cifar10", "paper").server.schedule.period == 100 * 5 * 5
-    spec = presets.fedmoe("cifar10", rounds=10).params["server"]
-    assert from_spec(spec).schedule.period == 10 * 5 * 5

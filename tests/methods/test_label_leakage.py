@@ -11,7 +11,6 @@ from support import cohort_of, run, sgd, tiny_task, toy_federation
 from fedlib import methods
 from fedlib.engine.task import Task
 from fedlib.models import linear
-from fedlib.report import recovery
 
 FULL = {"batch_size": 100, "momentum": 0.0, "weight_decay": 0.0}  # one step on a whole shard
 
@@ -92,18 +91,3 @@ def test_a_model_with_one_logit_for_two_labels_is_refused():
 
 
 # -- how well it does -----------------------------------------------------------------------
-
-
-def test_total_variation_is_half_the_absolute_difference_client_by_client():
-    recovered = np.array([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5], [1.1, -0.1, 0.0]])
-    labels = np.array([[0.5, 0.5, 0.0], [0.5, 0.3, 0.2], [1.0, 0.0, 0.0]])
-    np.testing.assert_allclose(recovery.total_variation(recovered, labels), [0, 0.3, 0.1])
-
-
-def test_correlation_is_that_of_all_shares_of_all_clients():
-    labels = np.array([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8]])
-    recovered = np.array([[0.6, 0.3, 0.1], [0.0, 0.3, 0.7]])
-    expected = np.corrcoef(recovered.ravel(), labels.ravel())[0, 1]
-    assert recovery.correlation(recovered, labels) == pytest.approx(expected)
-    assert recovery.correlation(labels, labels) == pytest.approx(1)
-    assert np.isnan(recovery.correlation(np.full((2, 3), 1 / 3), labels))

@@ -23,7 +23,6 @@ from support import (
     assert_close,
     cohort_of,
     sgd,
-    simulation_of,
     tiny_task,
     toy_federation,
 )
@@ -310,9 +309,3 @@ def test_unseen_clients_predict_with_the_servers_model_and_aggregated_uses_it(na
 
 
 # -- engine -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["fedkd", "fedapen"])
-def test_averages_of_the_servers_own_need_a_server(name):
-    with pytest.raises(ValueError, match="needs a server"):
-        simulation_of(make(name), toy_federation(), rounds=5, aggregation="gossip")
