@@ -25,7 +25,7 @@ from fedlib.engine.executors import Batched, Loop
 from fedlib.engine.fingerprint import Opaque, walk
 from fedlib.engine.graphs import Graphs
 from fedlib.engine.schedules import Schedule
-from fedlib.engine.solvers import SGD, Adam
+from fedlib.engine.solvers import Adam
 from fedlib.engine.task import Task, set_precision
 from fedlib.engine.traced import Traced
 from fedlib.results import RunResult
@@ -120,15 +120,6 @@ def test_examples_are_scored_in_as_large_batches_as_there_is_room_for(executor):
     assert max(sizes) > 4
 
 
-def test_one_client_that_does_not_fit_is_an_error():
-    class Full(Batched):
-        def _vmap(self, fn, *args):
-            raise torch.OutOfMemoryError("of this test")
-
-    with pytest.raises(torch.OutOfMemoryError, match="of this test"):
-        trained(Full(2))
-
-
 @pytest.mark.parametrize(
     ("wanted", "setting"),
     [("loop", "loop"), ("traced", "traced"), ("batched", "batched:160"),
@@ -155,21 +146,6 @@ def test_an_unknown_executor_names_the_choices(wanted):
 
 
 # -- solver memory on the host ------------------------------------------------------------
-
-
-@pytest.mark.parametrize("solver", [SGD(lr=0.1, momentum=0.9), Adam(lr=0.1)])
-def test_memory_goes_to_the_host_when_all_clients_together_take_too_much(solver, monkeypatch):
-    moves = []
-    monkeypatch.setattr(fedlib.engine.device, "moved", lambda x, to: moves.append(to) or x)
-    params = {"w": torch.zeros(3, 2)}
-    size = sum(x.nbytes for x in tree.leaves(solver.init(params)))
-    # 4 clients' rows fill a quarter of 16 rows exactly; those of 5 do not fit.
-    monkeypatch.setattr(fedlib.engine.device, "total_memory", lambda device: 16 * size)
-    solver.memory(params, 4)
-    assert moves == []
-    solver.memory(params, 5)
-    assert moves == [torch.device("cpu")]
-    assert fedlib.engine.device.DEVICE_SHARE == 0.25
 
 
 # -- replayed steps -----------------------------------------------------------------------
@@ -226,17 +202,6 @@ def test_steps_that_look_at_their_cohort_are_not_replayed_and_the_reason_is_note
     assert_close(*found)
     assert list(executor.notes["not_replayed"].values()) == [1]
     assert "may change from round to round" in next(iter(executor.notes["not_replayed"]))
-
-
-def test_no_more_programs_are_kept_than_there_is_memory_for(monkeypatch):
-    # A number in the function, unlike a tensor, makes another function.
-    monkeypatch.setattr(fedlib.engine.graphs, "PROGRAMS", 2)
-    task, federation, executor = tiny_task(), toy_federation(), Graphs()
-    cohort = replace(cohort_of(task, federation), executor=executor)
-    for number in range(4):
-        loss = lambda params, batch, n=number: n * task.loss(params, batch)  # noqa: E731
-        cohort.fit(loss, cohort.broadcast(task.init(0)), local=sgd())
-    assert len(executor._programs) == 2 and not executor.notes["not_replayed"]
 
 
 def test_functions_are_told_apart_by_all_but_the_values_of_their_tensors():

@@ -1,8 +1,5 @@
 """Calling modules with other parameters than their own."""
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 import torch
 from torch import nn
@@ -41,24 +38,3 @@ def test_parameters_that_do_not_fit_are_named():
     del params["0.bias"]
     with pytest.raises(KeyError, match="0.bias"):
         call(net(), params | {}, torch.randn(5, 3))
-
-
-def test_threads_do_not_see_each_others_parameters():
-    meet = threading.Barrier(2, timeout=60)
-
-    class Slow(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.w = nn.Parameter(torch.zeros(()))
-
-        def forward(self, x):
-            meet.wait()  # both threads are inside a call of the same module
-            return self.w + x
-
-    module = Slow()
-
-    def work(number):
-        return call(module, {"w": torch.tensor(number)}, torch.zeros(())).item()
-
-    with ThreadPoolExecutor(2) as pool:
-        assert [*pool.map(work, (1.0, 2.0))] == [1, 2]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from support import assert_close, cohort_of, sgd, tiny_task, toy_federation
-from test_executors import UNEVEN, trained
+from test_executors import trained
 
 from fedlib import tree
 from fedlib.engine.executors import Loop
@@ -91,28 +91,6 @@ def test_a_shape_is_recorded_checked_and_then_repeated():
             assert len(calls) == WARM + 1 + CHECKS
     assert calls == []
     assert executor.notes["traced_shapes"] == 1
-
-
-def test_steps_that_make_new_tensors_are_repeated_too():
-    task = tiny_task()
-
-    def step(params, batch):
-        return {name: 0.9 * p + batch.x.mean() for name, p in params.items()}
-
-    def stepwise(params, batch):
-        # What they leave may go into a backward pass afterwards, in a shape that is not repeated.
-        return tree.map(lambda p: p - 0.1, gradient(step(params, batch), batch))
-
-    def gradient(params, batch):
-        inputs = tree.map(lambda p: p.detach().requires_grad_(), params)
-        with torch.enable_grad():
-            loss = task.loss(inputs, batch)
-            return dict(zip(inputs, torch.autograd.grad(loss, [*inputs.values()]), strict=True))
-
-    for one in (step, stepwise):
-        loop, traced, notes = folded(one, federation=toy_federation(UNEVEN, unseen=0))
-        assert_close(loop, traced, 0)
-        assert notes["traced_shapes"] > 0
 
 
 # -- what is not traced -------------------------------------------------------------------

@@ -25,9 +25,7 @@ from fedlib import methods, streams, tree
 from fedlib.engine.task import Batch, Task
 from fedlib.errors import ConfigError, DataError, DivergedError
 from fedlib.methods.adaptive_experts import Ensemble, Mixture
-from fedlib.methods.parts import early_stopping
 from fedlib.methods.parts.own_experts import Features, Frozen
-from fedlib.results import View
 from fedlib.run import evaluate
 from fedlib.run.build import build_method, build_task
 from fedlib.seals import spec_digest
@@ -305,33 +303,6 @@ def test_only_the_first_clients_train_on_their_own(monkeypatch):
     assert np.isnan(weights).all(axis=1).tolist() == [
         client not in (0, 1, *unseen) for client in range(federation.num_clients)
     ]
-
-
-@pytest.mark.parametrize(
-    ("views", "trains"),
-    [
-        ([], set()),
-        ([("seen", "default", "train")], set()),
-        ([("seen", "finetuned", "test")], {"local", "finetune"}),
-        ([("seen", "ensemble", "test")], {"local"}),
-        ([("unseen", "moe", "test")], {"local", "mixture"}),
-    ],
-)
-def test_nobody_trains_for_what_is_not_asked_for(monkeypatch, views, trains):
-    federation, method = toy_federation(SIZES), make(2)
-    run = simulation(method, federation)
-    state, _ = run.run(report=lambda line: None)
-    trained, fit = set(), early_stopping.fit
-
-    def noted(*args, stream, **options):
-        trained.add(stream)
-        return fit(*args, stream=stream, **options)
-
-    monkeypatch.setattr(early_stopping, "fit", noted)
-    found = evaluate.final(method, state, lambda group: run.everyone(group, 2), views=views)
-    held_out = {View(group, "default", "test") for group in ("seen", "unseen")}
-    assert set(found.scores) == held_out | {View(*view) for view in views}
-    assert trained == trains
 
 
 # -- early stopping --------------------------------------------------------------------------
