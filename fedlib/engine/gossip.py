@@ -55,8 +55,9 @@ def metropolis(graph: nx.Graph) -> np.ndarray:
 def fastest(graph: nx.Graph, steps: int = 500) -> np.ndarray:
     """Weights with (nearly) the least second-largest eigenvalue modulus on `graph` -> [C, C]
 
-    They are symmetric, not negative and zero without an edge, and rows sum to 1. The projected subgradient method of Boyd, Diaconis and Xiao, section 4.2, from the Metropolis
-    weights; the best of `steps` iterates.
+    They are symmetric, not negative and zero without an edge, and rows sum to 1. The projected
+    subgradient method of Boyd, Diaconis and Xiao, section 4.2, from the Metropolis weights; the
+    best of `steps` iterates.
     """
     edges = np.array(graph.edges, np.int64).reshape(-1, 2)  # a single client has none
     weights = metropolis(graph)
