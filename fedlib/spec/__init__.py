@@ -12,6 +12,7 @@ from fedlib.spec import (  # noqa: F401 - registered, by which `declared` finds 
     criteria,
     experts,
     figures,
+    luck,
     server,
     tables,
     worlds,

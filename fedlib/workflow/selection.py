@@ -161,8 +161,17 @@ class Selection:
         key = (paper, federation, label)
         return _find("run", self.runs, key, "this configuration has")
 
-    def is_kept(self, paper: str, federation: str, label: str, seed: int | None = None) -> bool:
+    def is_kept(
+        self,
+        paper: str,
+        federation: str,
+        label: str,
+        seed: int | None = None,
+        for_seed: str = "",
+    ) -> bool:
         """Whether a run, or its training with a seed, is shown and not selected."""
+        if for_seed:
+            seed = int(for_seed.removeprefix("/seed"))
         seeds = self.paper(paper).seeds_of(self.run(paper, federation, label))
         mine = seeds if seed is None else [seed]
         return self.finished.issuperset(Training(paper, federation, label, x) for x in mine)

@@ -1,9 +1,9 @@
 """Tables and figures of the benchmark."""
 
 from fedlib.papers._frame import Settings, everything, on
-from fedlib.papers.benchmark import registered
+from fedlib.papers.benchmark import registered, registered_tunings
 from fedlib.papers.benchmark.federations import SERVED
-from fedlib.papers.benchmark.settings import DIM, METHODS, PRIOR, Setting
+from fedlib.papers.benchmark.settings import AGAIN, DIM, METHODS, PRIOR, Setting
 from fedlib.spec import server, tables
 from fedlib.spec.contrasts import (
     Claims,
@@ -13,6 +13,7 @@ from fedlib.spec.contrasts import (
     Standings,
     WhoLoses,
 )
+from fedlib.spec.luck import BestOfTrials, RankIntervals, Survival, TuningLuck
 from fedlib.spec.worlds import PhaseDiagram, Regret
 
 PICK = "Best of the three"
@@ -61,6 +62,15 @@ def spoken_for(shown: Settings) -> tuple[dict, ...]:
     return tuple(row for row in rows_and_pick(shown) if {*SPOKEN_FOR} & {*row["labels"]})
 
 
+def twice(shown: Settings) -> tuple[dict, ...]:
+    """Two rows of each method that has a run with a tuning for each seed, this run's first."""
+    there = everything(shown)
+    both = [(row, row["labels"][0] + AGAIN) for row in rows(shown)]
+    both = [(row, again) for row, again in both if again in there]
+    retuned = tuple({**row, "labels": (again,), "again": True} for row, again in both)
+    return (*retuned, *(row for row, _ in both))
+
+
 def several(settings: Settings) -> list[Setting]:
     """The real federations, if there are at least `FEWEST`."""
     found = on("real")(settings)
@@ -97,6 +107,16 @@ def claims() -> tuple[dict, ...]:
 
 
 REAL = {"labels": tuple(METHODS), "federations": on("real"), "rows": rows_and_pick}
+TWICE = {
+    "labels": lambda shown: tuple(label for row in twice(shown) for label in row["labels"]),
+    "federations": on("real"),
+    "rows": twice,
+}
+AGAINST_TUNED = METHODS[registered_tunings.REFERENCE].title
+OF_TUNING = (
+    f"{registered_tunings.TRIALS} trials on a split of its own for each method, federation and "
+    "seed, at scale reduced."
+)
 COMPARED = {"of": titles(*registered.REPRESENTATIVES), "against": titles(*registered.REFERENCES)}
 TABLES = {
     "standings": Standings(
@@ -140,6 +160,20 @@ TABLES = {
         claims=claims(),
         **REAL | {"federations": several},
     ),
+    "tuning_luck": TuningLuck(
+        title="What tuning and training add to a method's accuracy",
+        caption=OF_TUNING,
+        against=AGAINST_TUNED,
+        **TWICE,
+    ),
+    "survival": Survival(
+        title="Which differences survive other tunings",
+        caption=OF_TUNING,
+        of=titles(*registered.REPRESENTATIVES),
+        against=AGAINST_TUNED,
+        registered=f"Registered on {registered_tunings.DATE}.",
+        **TWICE,
+    ),
     "tuning": tables.Tuning(
         title="What tuning chose",
         caption="Every method has the same number of trials, of which the first is the default.",
@@ -148,6 +182,12 @@ TABLES = {
     ),
 }
 FIGURES = {
+    "rank_intervals": RankIntervals(
+        title="Ranks of methods, with the luck of their tuning", caption=OF_TUNING, **TWICE
+    ),
+    "best_of_trials": BestOfTrials(
+        title="How many trials a method needs", caption=OF_TUNING, **TWICE
+    ),
     "home_and_away": Regret(
         title="Home and away: regret by method and world",
         caption="Each world is what one family of methods assumes, and a frame marks its home. In "

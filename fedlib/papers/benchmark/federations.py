@@ -9,7 +9,16 @@ number of training examples, n, decides between local and joint training.
 from dataclasses import replace
 
 from fedlib.papers._frame import TITLES
-from fedlib.papers.benchmark.settings import METHODS, ON_SERVER, Setting, able, tuning
+from fedlib.papers.benchmark import registered, registered_tunings
+from fedlib.papers.benchmark.settings import (
+    AGAIN,
+    METHODS,
+    ON_SERVER,
+    Setting,
+    able,
+    retuning,
+    tuning,
+)
 from fedlib.spec import Data
 
 SEED = 20261124  # of every partition
@@ -146,13 +155,29 @@ FEDERATIONS = (
 def demo() -> tuple[Setting, ...]:
     """Two federations of digits with few methods, rounds and trials."""
     few = ("local", "fedavg", "fedavg-plus", "fedrep", "fedem")
+    again = tuple(label + AGAIN for label in ("fedavg-plus", "fedem"))
     how = {"rounds": 12, "evaluations": 1, "tuning": tuning(3, RATES), "seeds": (1, 2)}
-    return tuple(replace(setting, labels=few, **how) for setting in FEDERATIONS[:2])
+    how |= {"labels": few + again, "retuning": retuning(3, RATES)}
+    return tuple(replace(setting, **how) for setting in FEDERATIONS[:2])
 
 
-def all_of_them(trials: int) -> tuple[Setting, ...]:
-    """All federations, whose methods have as many `trials` each."""
-    return tuple(
-        replace(setting, tuning=tuning(trials, RATES, rung=setting.data.dataset != "digits"))
-        for setting in FEDERATIONS
-    )
+def all_of_them(trials: int, again: bool = False) -> tuple[Setting, ...]:
+    """All federations, whose methods have as many `trials` each.
+
+    Args:
+      again: whether there are runs with a tuning for each seed.
+    """
+    return tuple(_tuned(setting, trials, again) for setting in FEDERATIONS)
+
+
+def _tuned(setting: Setting, trials: int, again: bool) -> Setting:
+    dataset = setting.data.dataset
+    how = {"tuning": tuning(trials, RATES, rung=dataset != "digits")}
+    if again and "real" in setting.roles:
+        retuned = (registered_tunings.REFERENCE, *registered.REPRESENTATIVES)
+        rates = registered_tunings.RATES.get(dataset, RATES)
+        how |= {
+            "labels": (*setting.labels, *(label + AGAIN for label in retuned)),
+            "retuning": retuning(registered_tunings.TRIALS, rates),
+        }
+    return replace(setting, **how)

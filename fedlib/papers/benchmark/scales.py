@@ -34,7 +34,7 @@ def reduced() -> Scale:
         (
             *(_world(name, 12) for name in WORLDS),
             *(_cell(n, delta, PHASE_METHODS, 12) for n, delta in cells),
-            *federations.all_of_them(12),
+            *federations.all_of_them(12, again=True),
         ),
     )
 

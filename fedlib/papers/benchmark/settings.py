@@ -4,9 +4,10 @@ Test examples never stop a training, choose a round or pick an expert.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fedlib.papers import _frame
+from fedlib.papers.benchmark import registered_tunings
 from fedlib.spec import Run
 
 NUM_EXPERTS = 3  # the number of concepts, for all methods with experts
@@ -112,6 +113,7 @@ ON_SERVER = tuple(label for label, method in METHODS.items() if method.needs == 
 GATED_ON_SERVER = ("centmoe", "avg-moe", "fedjets", "fedmoe")
 TWO_MODELS = ("fml", "fedkd", "fedapen")  # methods whose clients keep the ordinary model private
 PRIOR = "label-prior"  # the method that ignores inputs
+AGAIN = "-retuned"  # end of the label of a run that has a tuning for each seed
 GATE = 16  # units, or channels, of a separate gate network
 
 
@@ -125,6 +127,12 @@ def tuning(trials: int, rates: tuple[float, float] = RATES, rung: bool = False) 
     return {"seed": TUNING_SEED, "trials": trials, "rates": list(rates), "rung": rung}
 
 
+def retuning(trials: int, rates: tuple[float, float]) -> dict:
+    """`Run.tuning` with a tuning for each seed, all of whose trials end."""
+    found = tuning(trials, rates) | {"seed": registered_tunings.SEED}
+    return found | {"per_seed": True}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Setting(_frame.Setting):
     """A federation, and the methods that run on it.
@@ -136,7 +144,8 @@ class Setting(_frame.Setting):
       model, model_params: of every run.
       cohort: share of the seen clients in a round.
       local: settings of the local solver, besides its rate.
-      tuning: see `fedlib.spec.Run`; None tunes nothing.
+      tuning: see `fedlib.spec.Run`; None tunes nothing. retuning: of the runs that have a tuning
+        for each seed.
       clusters: number of true clusters.
       image: channels and side of an image; {} in worlds.
       architectures: arguments of the clients' models in turn, besides `model_params`, the largest
@@ -152,6 +161,7 @@ class Setting(_frame.Setting):
     cohort: float = 1.0
     local: Mapping = field(default_factory=lambda: {"batch_size": 32, "epochs": 1})
     tuning: Mapping | None = None
+    retuning: Mapping | None = None
     clusters: int = NUM_EXPERTS
     image: Mapping = field(default_factory=dict)
     architectures: Sequence[Mapping] = ()
@@ -164,7 +174,12 @@ class Setting(_frame.Setting):
         return self.image["in_channels"] * self.image["side"] ** 2 if self.image else DIM
 
     def run(self, label: str) -> Run:
-        """The run of a method."""
+        """The run of a method; `AGAIN` ends the label of one that has a tuning for each seed."""
+        if label.endswith(AGAIN):
+            once = self.run(label.removesuffix(AGAIN))
+            tuning = {**once.tuning, **self.retuning}
+            title = f"{once.title}, tuned for each seed"
+            return replace(once, label=label, title=title, tuning=tuning)
         return self.made(
             label,
             METHODS[label],

@@ -1,0 +1,79 @@
+"""The kinds of tables and figures about the luck of tuning."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fedlib.spec.contrasts import Chosen
+from fedlib.spec.exhibits import Pair
+from fedlib.spec.figures import Figure
+from fedlib.spec.tables import Table
+
+
+@dataclass(frozen=True)
+class OfTunings(Chosen):
+    """Base class of these kinds: each method has two rows of the same title.
+
+    The run of the row with "again" has a tuning for each seed (`Tuning.per_seed`), the run of the
+    other row one for all seeds.
+    """
+
+    room_for_others: ClassVar = False
+
+    def compared(self, pairs: list[Pair]) -> list[Pair]:
+        """The pairs of the methods that have both runs on a federation."""
+        both = [
+            [
+                (federation, label)
+                for row in self.rows
+                if row["title"] == title
+                for label in row["labels"]
+            ]
+            for title in dict.fromkeys(row["title"] for row in self.rows)
+            for federation in self.federations
+        ]
+        whole = [pair for two in both if len(two) == 2 and {*two} <= {*pairs} for pair in two]
+        return [pair for pair in pairs if pair in whole]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuningLuck(OfTunings, Table):
+    """The spread of accuracies by source: data sets, federations, tunings, trainings.
+
+    Attributes:
+      against: title of the method whose difference from the others is spread, too.
+    """
+
+    question: ClassVar = "How much of a method's accuracy is luck of its tuning?"
+
+    against: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Survival(OfTunings, Table):
+    """Contrasts of methods that are tuned once, and what is left of them with other tunings.
+
+    Attributes:
+      of: titles of the methods that are compared; against: title of the one they are compared with.
+      registered: one sentence about the decisions that were fixed beforehand.
+    """
+
+    question: ClassVar = "Which differences of methods survive other tunings and data sets?"
+
+    of: Sequence[str]
+    against: str
+    registered: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankIntervals(OfTunings, Figure):
+    """The rank of each method, with intervals over tunings and over data sets."""
+
+    question: ClassVar = "How sure is the rank of a method?"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BestOfTrials(OfTunings, Figure):
+    """The expected best validation accuracy by number of trials."""
+
+    question: ClassVar = "How many trials does a method need?"

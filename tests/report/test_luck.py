@@ -1,0 +1,97 @@
+"""The statistics of tuning's luck: against planted variances, all subsets, and known orders."""
+
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedlib.report import luck
+from fedlib.report.tables import survival
+
+SPREADS = {"dataset": 0.10, "federation": 0.05, "tuning": 0.04, "training": 0.01}
+
+
+def planted(effects, spreads=SPREADS, datasets=5, each=3, seeds=3, draw=0):
+    """Accuracies of methods, with a tuning for each seed and with one for all seeds."""
+    draw, rows = np.random.default_rng(draw), []
+    of = {name: (lambda name=name: draw.normal(0, spreads[name])) for name in spreads}
+    for title, effect in effects.items():
+        for dataset in range(datasets):
+            level = 0.6 + effect + of["dataset"]()
+            for number in range(each):
+                mean, shared = level + of["federation"](), of["tuning"]()
+                about = {"federation": f"{dataset}-{number}", "dataset": str(dataset)}
+                for seed, again in ((s, a) for s in range(1, seeds + 1) for a in (True, False)):
+                    tuned = of["tuning"]() if again else shared + 0.02
+                    value = mean + tuned + of["training"]()
+                    rows.append(
+                        {**about, "title": title, "seed": seed, "again": again, "value": value}
+                    )
+    found = pd.DataFrame(rows)
+    return tuple(found[found["again"] == it].reset_index(drop=True) for it in (True, False))
+
+
+def test_planted_spreads_are_found():
+    found = luck.components(*planted({"A": 0.0}, datasets=60, each=4))
+    assert found["mean"] == pytest.approx(0.6, abs=3 * SPREADS["dataset"] / np.sqrt(60))
+    # Relative standard errors of deviations: 1 / sqrt(2 n), with 60, 180, 720 and 480 of freedom.
+    for source, freedom in zip(luck.SOURCES, (60, 180, 720, 480), strict=True):
+        error = SPREADS[source] / np.sqrt(2 * freedom)
+        assert found[source] == pytest.approx(SPREADS[source], abs=4 * error), source
+
+
+def test_what_values_cannot_tell_apart_is_unknown():
+    def unknown(**sizes):
+        found = luck.components(*planted({"A": 0.0}, **sizes))
+        return [source for source in luck.SOURCES if np.isnan(found[source])]
+
+    assert unknown(datasets=1, each=8) == ["dataset"]
+    assert unknown(datasets=8, each=1) == ["dataset"]  # each federation is a data set
+    assert unknown(seeds=1) == [*luck.SOURCES]
+
+
+def test_the_expected_best_of_k_trials_is_the_mean_over_all_sets_of_k():
+    trials = [0.3, 0.9, np.nan, 0.5, 0.5, 0.1]
+    known = np.nan_to_num(trials)
+    by_hand = [np.mean([max(x) for x in combinations(known, k)]) for k in range(1, 7)]
+    np.testing.assert_allclose(luck.expected_best(trials), by_hand, rtol=1e-12)
+
+
+def test_ranks_are_sure_without_luck_and_spread_with_it():
+    effects = {"best": 0.1, "middle": 0.05, "worst": 0.0}
+    still = dict.fromkeys(SPREADS, 0.0)
+    sure = luck.ranks(planted(effects, still)[0])
+    assert [*sure.index] == [*effects]
+    for column in ("rank", "low", "high", "datasets_low", "datasets_high"):
+        np.testing.assert_array_equal(sure[column], [1, 2, 3])
+    lucky = luck.ranks(planted(effects, still | {"tuning": 0.3})[0])
+    assert (lucky["high"] - lucky["low"]).min() >= 1
+    # Data sets differ in who is ahead, tunings do not.
+    unlike = luck.ranks(planted(effects, still | {"dataset": 0.2})[0])
+    assert (unlike["high"] == unlike["low"]).all()
+    assert (unlike["datasets_high"] > unlike["datasets_low"]).any()
+    assert luck.ranks(planted(effects, still, datasets=3)[0])["datasets_low"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("spreads", "lead", "verdict"),
+    [
+        ({}, 0.1, survival.SURVIVES),
+        ({"training": 0.05}, 0.0, survival.NEVER),
+        ({"dataset": 0.08}, 0.08, survival.FEW),
+    ],
+)
+def test_a_difference_survives_if_neither_tunings_nor_data_sets_explain_it(spreads, lead, verdict):
+    small = dict.fromkeys(SPREADS, 0.001)
+    both = planted({"A": lead, "B": 0.0}, small | spreads, draw=4)
+    [row] = luck.survival(*both, ["A", "C"], "B").to_dict("records")
+    assert row["title"] == "A" and survival.verdict(row) == verdict
+
+
+def test_a_difference_that_one_tuning_made_is_luck():
+    again, once = planted({"A": 0.0, "B": 0.0}, dict.fromkeys(SPREADS, 0.005))
+    ahead = once.assign(value=once["value"] + 0.1 * (once["title"] == "A"))
+    [row] = luck.survival(again, ahead, ["A"], "B").to_dict("records")
+    assert row["before"] > 0.05 and row["p_before"] < 0.01
+    assert survival.verdict(row) == survival.LUCK
