@@ -11,7 +11,7 @@ Deviation: the expected best is that of k of the trials, drawn without replaceme
 """
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -27,12 +27,10 @@ SOURCES = ("dataset", "federation", "tuning", "training")
 DRAWS = 2_000
 
 
-def accuracies(given: Inputs) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The accuracies `again` and `once` of the exhibit's rows."""
+def accuracies(given: Inputs, rows: Sequence[Mapping]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The accuracies `again` and `once` of the rows of an exhibit, see `fedlib.spec.luck`."""
     again, once = (
-        contrasts.accuracies(
-            given, [row for row in given.kind.rows if bool(row.get("again")) == it]
-        )
+        contrasts.accuracies(given, [row for row in rows if bool(row.get("again")) == it])
         for it in (True, False)
     )
     return again, once
@@ -81,17 +79,17 @@ def expected_best(accuracy: Iterable[float]) -> np.ndarray:
     return (special.comb(rank, k - 1) / special.comb(number, k)) @ values
 
 
-def trials(given: Inputs) -> dict[str, np.ndarray]:
+def trials(given: Inputs, rows: Sequence[Mapping]) -> dict[str, np.ndarray]:
     """Mean over federations of `expected_best` by title: all trials of all tunings together."""
-    rows, ways = given.metrics, {}
-    rows = rows[(rows["at"] == TUNING) & rows["metric"].str.match(r"trial_\d")]
-    for row in given.kind.rows:
+    metrics, found = given.metrics, {}
+    metrics = metrics[(metrics["at"] == TUNING) & metrics["metric"].str.match(r"trial_\d")]
+    for row in rows:
         if row.get("again"):
-            mine = rows[rows["label"].isin(row["labels"])].groupby("federation")["value"]
+            mine = metrics[metrics["label"].isin(row["labels"])].groupby("federation")["value"]
             each = [expected_best(mine.get_group(x.name)) for x in given.exhibit.federations]
             shortest = min(map(len, each))
-            ways[row["title"]] = np.mean([one[:shortest] for one in each], axis=0)
-    return ways
+            found[row["title"]] = np.mean([one[:shortest] for one in each], axis=0)
+    return found
 
 
 def cube(again: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, list[str]]:

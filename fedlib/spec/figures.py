@@ -2,18 +2,20 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import ClassVar, NamedTuple, Self
 
 from fedlib.errors import ConfigError
 from fedlib.spec.exhibits import (
     GROUPS,
     OF_CLIENTS,
+    OF_SERVER,
     OWNERS,
     SPLITS,
     Exhibit,
     Pair,
     View,
     against,
+    one_of,
 )
 
 UNITS = {"MB": 1e6, "GB": 2.0**30}  # bytes, of what papers print; FedMix's GB are of 2^30
@@ -157,6 +159,58 @@ class CostToTarget(Figure):
     by_federation: ClassVar = ("targets",)
 
     targets: Mapping[str, float]
+
+
+class GainPair(NamedTuple):
+    """Two federations."""
+
+    below: str
+    above: str
+
+
+class GainBar(NamedTuple):
+    """A metric, the title of its group of bars, and the name of its published number."""
+
+    metric: str
+    title: str
+    printed: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GainBars(Figure):
+    """Gains from one federation to another.
+
+    Attributes:
+      pairs: each has the fields of a `GainPair`; bars: each has the fields of a `GainBar`.
+      names: of the federations below and above, for the legend.
+      gains: published exhibit of the gains; `published` has the numbers of the federations below.
+    """
+
+    is_lead: ClassVar = True
+
+    pairs: Sequence[Mapping]
+    bars: Sequence[Mapping]
+    names: Sequence[str]
+    gains: str = ""
+
+    forms: ClassVar = {"pairs": GainPair, "bars": GainBar}
+
+    def check(self) -> None:
+        """See `Exhibit.check`."""
+        super().check()
+        for bar in self.formed("bars"):
+            one_of(OF_SERVER, bar.metric, "metric of a bar")
+        if len(self.names) != 2:
+            raise ConfigError(f"names are of what is below and above, got {self.names!r}")
+
+    def metrics(self) -> Iterator[str]:
+        """The metrics of the bars."""
+        return (bar["metric"] for bar in self.bars)
+
+    def compared(self, pairs: list[Pair]) -> list[Pair]:
+        """All, if both federations of some pair are left."""
+        there = {federation for federation, _ in pairs}
+        return pairs if any({*pair.values()} <= there for pair in self.pairs) else []
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from fedlib.spec.tables import Table
 
 
 @dataclass(frozen=True)
-class OfTunings(Chosen):
+class OfTunings(Chosen, base=True):
     """Base class of these kinds: each method has two rows of the same title.
 
     The run of the row with "again" has a tuning for each seed (`Tuning.per_seed`), the run of the
@@ -44,8 +44,6 @@ class TuningLuck(OfTunings, Table):
       against: title of the method whose difference from the others is spread, too.
     """
 
-    question: ClassVar = "How much of a method's accuracy is luck of its tuning?"
-
     against: str
 
 
@@ -58,8 +56,6 @@ class Survival(OfTunings, Table):
       registered: one sentence about the decisions that were fixed beforehand.
     """
 
-    question: ClassVar = "Which differences of methods survive other tunings and data sets?"
-
     of: Sequence[str]
     against: str
     registered: str
@@ -69,11 +65,7 @@ class Survival(OfTunings, Table):
 class RankIntervals(OfTunings, Figure):
     """The rank of each method, with intervals over tunings and over data sets."""
 
-    question: ClassVar = "How sure is the rank of a method?"
-
 
 @dataclass(frozen=True, kw_only=True)
 class BestOfTrials(OfTunings, Figure):
     """The expected best validation accuracy by number of trials."""
-
-    question: ClassVar = "How many trials does a method need?"

@@ -41,7 +41,7 @@ def test_a_comparison_with_one_member_is_not_kept():
     one, two = [{"label": "fedavg"}], [{"label": "fedavg"}, {"label": "fedem"}]
     for kind in ("accuracy", "gains"):
         assert not worth(kind, one) and worth(kind, two)
-    for kind in ("sweep", "accuracy_over_bytes"):
+    for kind in ("sweep", "accuracy_over_bytes", "gain_bars"):
         assert not worth(kind, one, stage="figure") and worth(kind, two, stage="figure")
     assert worth("accuracy", one, "main")
     assert worth("accuracy_over_rounds", one, "curve-end", stage="figure")

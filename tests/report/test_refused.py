@@ -48,6 +48,11 @@ def test_a_run_that_lacks_what_is_shown_is_named(kind, params, lacking):
 
 
 SERVED = {"federation": "emnist", "title": "M"}
+BARS = {
+    "pairs": [{"below": "emnist", "above": "cifar10"}],
+    "bars": [{"metric": "accuracy", "title": "Accuracy"}],
+    "names": ["below", "above"],
+}
 WAYS = [{"name": "moe"}, {"name": "local"}]
 SWEPT = {"parameter": "partition.alpha", "of": "federation", "protocols": WAYS}
 SWEPT["variants"] = {"parameter": "method", "values": [{"value": "x", "title": "x"}]}
@@ -62,6 +67,10 @@ REFUSED = [
     ("client_accuracy_cdf", {"variants": {}}, "need one another"),
     ("client_accuracy_cdf", {"protocols": WAYS, "variants": {}, "unseen": True}, "told apart"),
     ("cost_to_target", {"targets": {}}, r"number in \(0, 1\] for emnist"),
+    ("gain_bars", BARS | {"pairs": [{"below": "x"}]}, "each of pairs has below and above"),
+    ("gain_bars", BARS | {"bars": [{"metric": "loss"}]}, "each of bars has metric and title"),
+    ("gain_bars", BARS | {"bars": [{"metric": "x", "title": "B"}]}, "metric of a bar must be"),
+    ("gain_bars", BARS | {"names": ["one"]}, "names are of what is below and above, got"),
     ("global_accuracy", {"columns": [{"title": "M"}]}, "each of columns has federation and title"),
     (
         "global_accuracy",

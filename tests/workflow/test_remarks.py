@@ -244,6 +244,7 @@ LOSERS = {"rows": ROWS, "alone": "LOCAL"}
 CONTRASTS = {"rows": ROWS, "of": ["FEDEM"], "against": ["LOCAL", "FEDAVG"]}
 PARETO = {"rows": ROWS, "against": "LOCAL"}
 SWEPT = {"methods": ["fedavg"], "parameter": "num_clients"}
+BARS = {"pairs": [{"below": "digits", "above": "mnist"}], "bars": [], "names": ["a", "b"]}
 
 
 @pytest.mark.parametrize(
@@ -259,6 +260,7 @@ SWEPT = {"methods": ["fedavg"], "parameter": "num_clients"}
         ("contrast_points", CONTRASTS, {"runs": RUNS_OF_DIGITS}, ("digits",)),
         ("pareto", PARETO, {"labels": ["fedem", "fedavg"]}, ()),
         ("global_accuracy", DIFFERENCE, {"federations": ["mnist"]}, ()),
+        ("gain_bars", BARS, {"federations": ["mnist"]}, ()),
         ("sweep", SWEPT, {"labels": ["fedem"]}, ()),  # a single value
         ("sweep", SWEPT | {"of": "federation"}, {"labels": ["fedem"]}, BOTH),
         ("sweep", SWEPT | {"of": "federation"}, {"federations": ["mnist"]}, ()),

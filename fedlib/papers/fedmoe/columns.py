@@ -121,6 +121,11 @@ def skew_pairs(settings: Shown) -> list[tuple[Setting, Setting]]:
     return [(setting, evens[setting.data.dataset]) for setting in on("skewed")(settings)]
 
 
+def skewed_and_even(settings: Shown) -> list[Setting]:
+    """The settings of all pairs."""
+    return [setting for pair in skew_pairs(settings) for setting in pair]
+
+
 def of_figure_4(shown: Shown) -> list[dict]:
     """For each metric, a column for the skewed set, and one for the gain with an even set."""
     found = []
@@ -134,6 +139,11 @@ def of_figure_4(shown: Shown) -> list[dict]:
                 {**gain, "published": "figure4-gain", **of},
             ]
     return found
+
+
+def pairs(shown: Shown) -> list[dict]:
+    """Names of the federations that bars compare."""
+    return [{"below": s.data.name, "above": e.data.name} for s, e in skew_pairs(shown)]
 
 
 def some_rounds(shown: Shown) -> list[int]:

@@ -4,13 +4,16 @@ from collections.abc import Callable
 
 from fedlib.papers._frame import in_all, on, who_has_what
 from fedlib.papers.fedmoe.columns import (
+    SKEW_METRICS,
     by_reserved,
     columns,
     of_figure_4,
     of_table_2,
     of_table_3,
     of_table_6,
+    pairs,
     rows,
+    skewed_and_even,
     some_rounds,
 )
 from fedlib.papers.fedmoe.settings import (
@@ -221,6 +224,17 @@ FIGURES = {
         on("main"),
         group="server",
         chosen=True,
+    ),
+    "skewed_reserved_set": figures.GainBars(
+        *("Effect of a skewed reserved set", FIGURE_4, in_all(PRINTED), skewed_and_even),
+        pairs=pairs,
+        bars=[
+            {"metric": metric, "title": title, "printed": printed}
+            for metric, (title, printed) in SKEW_METRICS.items()
+        ],
+        names=["60 % of one class", "even classes"],
+        gains="figure4-gain",
+        published="figure4-skewed",
     ),
     "gate_by_class": experts.TablesOverTime(
         "The gate by expert and class, with β = 1e-3 and 1e-1",

@@ -11,11 +11,11 @@ from fedlib.report.inputs import Inputs
 
 def draw(given: Inputs) -> Figure:
     """The figure."""
-    exhibit, looks = given.exhibit, style.looks(given.exhibit)
-    label = {row["title"]: row["labels"][0] for row in given.kind.rows if row.get("again")}
+    exhibit, rows, looks = given.exhibit, given.kind.rows, style.looks(given.exhibit)
+    label = {row["title"]: row["labels"][0] for row in rows if row.get("again")}
     figure, [axes] = canvas.panels([""], "Trials", "Validation accuracy (%)", columns=1, height=3)
     handles = []
-    for title, curve in luck.trials(given).items():
+    for title, curve in luck.trials(given, rows).items():
         look = looks[label[title]].curve()
         first, every = style.markers(exhibit.runs, label[title], len(curve))
         axes.plot(np.arange(1, len(curve) + 1), curve, markevery=(first, every), **look)

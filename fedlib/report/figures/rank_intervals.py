@@ -16,7 +16,7 @@ DATASETS = {"color": "#6E6E6E", "linewidth": 1.2}
 
 def draw(given: Inputs) -> Figure:
     """The figure, the highest method on top."""
-    again, _ = luck.accuracies(given)
+    again, _ = luck.accuracies(given, given.kind.rows)
     found = luck.ranks(again)
     figure, [axes] = canvas.panels(
         [""], "Rank (1 is the highest)", columns=1, height=0.5 + ROW * len(found)

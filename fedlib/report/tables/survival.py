@@ -15,7 +15,7 @@ SURVIVES, LUCK, FEW, NEVER = "survives", "luck of the tuning", "few data sets", 
 def build(given: TableInputs) -> Sheet:
     """The table; its numbers have a row for each method that is compared."""
     kind = given.kind
-    found = luck.survival(*luck.accuracies(given), kind.of, kind.against)
+    found = luck.survival(*luck.accuracies(given, kind.rows), kind.of, kind.against)
     numbers = found.assign(verdict=[verdict(row) for row in found.to_dict("records")])
     return given.sheet(
         numbers,

@@ -15,7 +15,8 @@ PLURALS |= {"tuning": "tunings", "training": "trainings"}
 
 def build(given: TableInputs) -> Sheet:
     """The table; its numbers have a row for each method, and for each difference."""
-    against, (again, once) = given.kind.against, luck.accuracies(given)
+    kind = given.kind
+    against, (again, once) = kind.against, luck.accuracies(given, kind.rows)
     titles = [*dict.fromkeys(again["title"])]
     numbers = pd.DataFrame([*_rows(titles, again, once, against)])
     own, leads = (numbers[numbers["less"] == less] for less in ("", against))
