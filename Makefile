@@ -34,7 +34,6 @@ STAMP := $(VENV)/.installed-$(TORCH)-$(shell cksum < requirements/main.lock | cu
 # container file, or to build the site.
 override extra_stamp = $(STAMP)-$(1)-$(shell cat requirements/$(1).lock 2>/dev/null | cksum | cut -d ' ' -f 1)
 SLURM_STAMP := $(call extra_stamp,slurm)
-ENVIRONMENTS_STAMP := $(call extra_stamp,environments)
 DOCS_STAMP := $(call extra_stamp,docs)
 
 # make itself does not report misspelt names of variables on the command line.
@@ -67,7 +66,7 @@ workflow = $(BIN)/python -m fedlib make
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help help-all install demo reduced reproduce plan list test lint format
-.PHONY: bench bench-gpu install-slurm test-slurm test-environments
+.PHONY: bench bench-gpu install-slurm
 .PHONY: check-method test-device test-long
 .PHONY: lock keep take wall figures-from docs
 
@@ -131,23 +130,17 @@ LONG_TESTS = tests/machine/test_faults_*.py tests/workflow/test_large.py
 test-long: $(STAMP)  ### test kills, damage, full disks, bad input, large plans: hours; TESTS="-k large"
 	OMP_NUM_THREADS=1 FEDLIB_FAULTS=long $(BIN)/python -m pytest -s $(LONG_TESTS) $(TESTS)
 
-test-slurm: $(SLURM_STAMP)  ### test on a Slurm cluster of one node, which it starts; as root
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -v -m slurm tests/machine/test_slurm.py $(TESTS)
-
-test-environments: $(ENVIRONMENTS_STAMP)  ### test the container file
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -v tests/machine/test_container.py $(TESTS)
-
 lint: $(STAMP)  ### check style and workflow; changes nothing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyrefly check
-	$(BIN)/snakefmt --check Snakefile rules workflow
+	$(BIN)/snakefmt --check Snakefile rules
 	$(BIN)/snakemake --lint
 
 format: $(STAMP)  ### rewrite the code in the project's layout
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	$(BIN)/snakefmt Snakefile rules workflow
+	$(BIN)/snakefmt Snakefile rules
 
 docs: $(DOCS_STAMP)  ## make a site of the documents: docs/site/_build/index.html; fails on a broken link
 	$(BIN)/python -m sphinx -q -W --keep-going -c docs/site . docs/site/_build
@@ -162,7 +155,7 @@ LOCKED := --python-version 3.11 --generate-hashes --no-emit-index-url --no-heade
 lock:  ### for maintainers: remake the locks (needs uv)
 	$(UV) pip compile -q --universal --fork-strategy fewest $(LOCKED) $(ARGS) \
 	  requirements/main.in -o requirements/main.lock
-	for extra in slurm environments docs; do $(UV) pip compile -q --universal --no-deps $(LOCKED) \
+	for extra in slurm docs; do $(UV) pip compile -q --universal --no-deps $(LOCKED) \
 	  $(ARGS) requirements/$$extra.in -o requirements/$$extra.lock || exit; done
 
 # The lock without PyTorch and what only PyTorch needs.
@@ -206,6 +199,6 @@ endif
 	@$(BIN)/python -m compileall -q -q -j 0 $(VENV)/lib > /dev/null || true
 	@touch $@
 
-$(SLURM_STAMP) $(ENVIRONMENTS_STAMP) $(DOCS_STAMP): $(STAMP)-%: $(STAMP)
+$(SLURM_STAMP) $(DOCS_STAMP): $(STAMP)-%: $(STAMP)
 	@$(PIP) --require-hashes -r requirements/$(firstword $(subst -, ,$*)).lock $(or_say)
 	@touch $@

@@ -51,15 +51,6 @@ def memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def refresh_index() -> None:
-    """Make git record which files are unchanged.
-
-    Otherwise each job of a fresh clone reads all files, because git does not trust records that are
-    as new as the files.
-    """
-    git(ROOT, "status")
-
-
 def git(folder: Path, *words: str) -> str | None:
     """What a command of git prints about a folder; None if it fails, or without git."""
     command = ["git", "-c", "safe.directory=*", *words]  # the checkout may be another user's

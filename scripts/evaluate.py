@@ -55,13 +55,10 @@ def main() -> None:
             settled=args.settled,
             measure=measure,
             spent=spent,
-            report=lambda line: print(line, flush=True),
         )
         result = summarise(result, spec.predictions)
         result.save(args.out)
-        for view, scores in result.scores.items():
-            accuracy = scores.correct[-1].sum() / max(scores.count.sum(), 1)
-            print(f"{'/'.join(view)}: {accuracy:.1%} of {scores.count.sum()} examples")
+        print(f"{len(result.scores)} views are scored: {args.out}")
         if args.checkpoints:
             Checkpoints(args.checkpoints, {}).clear()
     if args.code:

@@ -5,18 +5,13 @@ Names and titles come from declarations, registries and docstrings, so there is 
 
 import argparse
 import ast
-import shutil
 import sys
-import textwrap
-from collections import Counter
-from collections.abc import Mapping
 
 from fedlib.cli import arguments
 from fedlib.workflow.config import check_choice
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import PACKAGE, ROOT, registered
 
-INDENT = " " * 4
 CODE = {
     "methods": "methods",
     "models": "models",
@@ -36,18 +31,10 @@ def main(args: argparse.Namespace) -> None:
         for name, title in kinds[args.what].items():
             print(f"{name:<32} {title}")
         return
-    width = min(shutil.get_terminal_size((100, 0)).columns, 120)
     for kind, titles in kinds.items():
-        print(f"{kind} ({len(titles)})")
-        names = textwrap.fill(
-            _names(titles),
-            width,
-            initial_indent=INDENT,
-            subsequent_indent=INDENT,
-            break_on_hyphens=False,
-        )
-        print(names)
-    print("\nmake list WHAT=methods adds titles.")
+        of_papers = any("/" in name for name in titles)
+        print(f"{kind} ({len(titles)}){'' if of_papers else ': ' + ', '.join(titles)}")
+    print("\nmake list WHAT=methods adds titles, and WHAT=labels lists those of papers.")
 
 
 def listed(plan: Plan) -> dict[str, dict[str, str]]:
@@ -67,11 +54,3 @@ def _of_code(package: str) -> dict[str, str]:
     texts = {name: folder.joinpath(f"{name}.py").read_bytes() for name in registered(package)}
     docs = {name: ast.get_docstring(ast.parse(text)) or "" for name, text in texts.items()}
     return {name: doc.partition("\n")[0] for name, doc in docs.items()}
-
-
-def _names(titles: Mapping[str, str]) -> str:
-    """The names of a kind, or their number in each paper."""
-    found = Counter(name.partition("/")[0] for name in titles)
-    if len(found) == len(titles):
-        return ", ".join(found)
-    return ", ".join(f"{number} of {paper}" for paper, number in found.items())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fedlib import locks
 from fedlib.cli import arguments
-from fedlib.environment import ROOT, refresh_index
+from fedlib.environment import ROOT
 from fedlib.errors import DataError
 from fedlib.forecast.estimates import Estimates
 from fedlib.workflow import command, console, gpu, preflight, remarks
@@ -41,7 +41,8 @@ def main(args: argparse.Namespace) -> None:
 
 def _run(args: argparse.Namespace, plan: Plan) -> None:
     """Run the steps."""
-    _spare_jobs()
+    # If Python must not write compiled files, every job would compile the modules again.
+    compileall.compile_dir(ROOT / "fedlib", quiet=2)
     if (device := gpu.settled(plan.config["device"])) != plan.config["device"]:
         args.config = [*args.config, f"device={device}"]
         plan = arguments.plan(args)
@@ -153,15 +154,6 @@ def tell(lines) -> None:
     """Print lines, before the output of any process that follows."""
     for line in lines:
         print(line, flush=True)
-
-
-def _spare_jobs() -> None:
-    """Do once what every job would do: let git read all files, and compile the modules.
-
-    If Python must not write compiled files, every job would compile the modules again.
-    """
-    refresh_index()
-    compileall.compile_dir(ROOT / "fedlib", quiet=2)
 
 
 def _made(plan: Plan) -> dict[str, int]:

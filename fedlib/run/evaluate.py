@@ -20,7 +20,6 @@ from fedlib.results import CLIENT_NAME, OPTIMUM, SHARED, Predictions, RunResult,
 from fedlib.run import contract, scoring
 from fedlib.run.build import build_method
 from fedlib.run.checkpoint import load_tensors, restore
-from fedlib.run.progress import Progress
 from fedlib.run.scoring import (
     ClientScores,
     CohortOf,
@@ -90,7 +89,6 @@ def final(
     method: Method,
     state: Any,
     cohort_of: CohortOf,
-    report: Callable[[str], None] = lambda line: None,
     views: Iterable[Sequence[str]] = (EVERYTHING,),
     predictions: bool = False,
     settled: Any = None,
@@ -102,13 +100,12 @@ def final(
     clients trained for each protocol, such as "examples_moe" [1].
 
     Args:
-      report: called with a line of progress now and then.
       views: further (group, protocol, split) to score; "*" stands for any, but not for the split
         "shared". Views that the method or federation does not have are left out.
       predictions: whether to keep predictions for all test examples.
       settled: see `Method.settle`.
     """
-    tally = Tally(Progress(report))
+    tally = Tally()
     for group in GROUPS:
         everyone = cohort_of(group) if group in method.protocols else None
         if everyone is None:
@@ -133,7 +130,7 @@ def final(
                     own = scored(method, personals, part, group, splits)
                     shared = scored_shared(method, personals, part, everyone, group, splits)
                     for view, scores in (*own, *shared):
-                        tally.add(view, part, scores, cohort.size)
+                        tally.add(view, part, scores)
     seen = cohort_of("seen")
     diagnostics = contract.diagnostics(method, state, seen.data.federation.num_clients)
     return tally.result(seen.round, diagnostics | client_facts(cohort_of))
@@ -199,7 +196,6 @@ class Tally:
     """The results of a final evaluation so far.
 
     Attributes:
-      progress: called with a line now and then.
       parts: of each view, its clients and their scores, part by part.
       predicted: of each view, predictions part by part, if they are kept.
       measured: further numbers of the method (`Method.measure`), [num_clients, ...].
@@ -207,7 +203,6 @@ class Tally:
         part of final protocols.
     """
 
-    progress: Progress
     parts: dict[View, list[tuple[np.ndarray, ClientScores]]] = field(default_factory=dict)
     predicted: dict[View, list[Predictions]] = field(default_factory=dict)
     measured: dict[str, np.ndarray] = field(default_factory=dict)
@@ -218,12 +213,9 @@ class Tally:
         self.examples[name] += cohort.journal.examples
         cohort.journal.examples = 0
 
-    def add(self, view: View, cohort: Cohort, scores: ClientScores, of: int) -> None:
-        """Add the scores of a part of a view's `of` clients."""
-        parts = self.parts.setdefault(view, [])
-        parts.append((cohort.host_ids, scores))
-        done = sum(len(ids) for ids, _ in parts)
-        self.progress.tell(f"evaluated {view.group} {view.protocol} of {done}/{of} clients")
+    def add(self, view: View, cohort: Cohort, scores: ClientScores) -> None:
+        """Add the scores of a part of a view's clients."""
+        self.parts.setdefault(view, []).append((cohort.host_ids, scores))
 
     def keep(self, view: View, predictions: Predictions) -> None:
         """Add the predictions of a part of a view's clients."""
@@ -291,7 +283,6 @@ def evaluate_state(
     settled: tuple[Path, Path] | None = None,
     measure: Measure = lambda simulation, state, evaluation: {},
     spent: Callable[[], dict] = dict,
-    report: Callable[[str], None] = lambda line: None,
 ) -> RunResult:
     """Scores of a trained state under the requested protocols, on the requested splits.
 
@@ -300,7 +291,6 @@ def evaluate_state(
       settled: state and history of a run of the method's `settler`, see `Method.settle`.
       measure: measures further diagnostics of the state, by name.
       spent: returns the time and memory of the job; called at the end; see `fedlib.run.usage`.
-      report: called with a line of progress now and then.
 
     Raises:
       DataError: if a state is damaged, or was not trained from `spec` on the shards of
@@ -317,7 +307,6 @@ def evaluate_state(
         simulation.method,
         state,
         lambda group: simulation.everyone(group, simulation.course.rounds),
-        report,
         spec.views or (),
         bool(spec.predictions),
         common,

@@ -7,28 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-SECONDS = 10.0  # between two lines of an evaluation
-ROUND_SECONDS = 2.0  # between two lines of a training
-
-
-@dataclass
-class Progress:
-    """Lines about an evaluation, now and then.
-
-    Attributes:
-      report: called with each line.
-      last_line: time of the last line, at first that of the start.
-    """
-
-    report: Callable[[str], None]
-    last_line: float = field(default_factory=time.monotonic)
-
-    def tell(self, line: str) -> None:
-        """Report `line`, unless the last line came less than `SECONDS` ago."""
-        now = time.monotonic()
-        if now - self.last_line >= SECONDS:
-            self.last_line = now
-            self.report(line)
+SECONDS = 2.0  # between two lines
 
 
 @dataclass
@@ -51,7 +30,7 @@ class Rounds:
 
     def due(self, done: int) -> bool:
         """Whether a line is due after `done` rounds; always after the last round."""
-        return done == self.rounds or time.monotonic() - self.last_line >= ROUND_SECONDS
+        return done == self.rounds or time.monotonic() - self.last_line >= SECONDS
 
     def tell(
         self, done: int, trained: int, loss: float | None, accuracies: Mapping[str, float]

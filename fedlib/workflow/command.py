@@ -41,7 +41,6 @@ def run(main: Callable[[], None]) -> int:
     1 is an error that the user can fix, with one line on stderr; 130 is Ctrl-C; 141 is a closed
     pipe. Any other exception is a bug of fedlib and keeps its traceback.
     """
-    _replace_closed_streams()
     try:
         main()
         sys.stdout.flush()
@@ -230,15 +229,6 @@ def _of_the_machine(error: BaseException | None) -> str | None:
                 return f"{what} ({said}{f': {file}' if file else ''}); {remedy} and run again"
         error = error.__cause__ or error.__context__
     return None
-
-
-def _replace_closed_streams() -> None:
-    """Give standard streams that are closed a sink, as files would take their numbers."""
-    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
-        os.set_inheritable(number, True)
-    os.close(number)
-    sys.stdout = sys.stdout or open(os.devnull, "w")
-    sys.stderr = sys.stderr or open(os.devnull, "w")
 
 
 def _fail(message: str, code: int = 1) -> int:

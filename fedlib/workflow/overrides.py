@@ -6,7 +6,7 @@ params.num_experts); a federation has partition, params and seed. The last word 
 unique key: num_clients belongs to the partition. The value is JSON, or a word; null takes away what
 is declared: `[fedavg.local.solver=adam,fedavg.local.momentum=null]`.
 
-Defaults are in the code, so `fedlib.workflow.preflight` checks keys without a declared value.
+`fedlib.workflow.preflight` checks the values, and keys without a declared one.
 
 A value that is set is no longer tuned: it holds in all trials of a tuned run.
 """
@@ -180,10 +180,6 @@ def _full(
 def _put(old: Any, keys: list[str], override: Override) -> Any:
     """`old` with the value at the end of `keys`."""
     if not keys:
-        if not _fits(override.value, old):
-            raise ConfigError(
-                f"set: {override.text!r}: {override.value!r} is not like {old!r}, which is declared"
-            )
         return override.value
     if not isinstance(old, dict) or (len(keys) > 1 and keys[0] not in old):
         known = old if isinstance(old, dict) else ()
@@ -191,19 +187,6 @@ def _put(old: Any, keys: list[str], override: Override) -> Any:
     if len(keys) == 1 and override.value is None and old.get(keys[0]) is not None:
         return {name: value for name, value in old.items() if name != keys[0]}
     return {**old, keys[0]: _put(old.get(keys[0]), keys[1:], override)}
-
-
-def _fits(value: Any, old: Any) -> bool:
-    """Whether a value has the declared value's type; 0 and 1 are valid fractions."""
-    if old is None:
-        return True
-    if isinstance(old, bool) or isinstance(value, bool):
-        return type(value) is type(old)
-    if isinstance(old, int | float):
-        whole = isinstance(old, int) and old not in (0, 1)
-        return isinstance(value, int if whole else int | float)
-    kinds = list | tuple if isinstance(old, list | tuple) else type(old)
-    return isinstance(value, kinds)
 
 
 def _error(override: Override, what: str, word: str, known: Iterable[str]) -> _NoKey:

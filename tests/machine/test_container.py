@@ -1,22 +1,10 @@
-"""The container file has all that the workflow needs, and a linter finds nothing in it."""
+"""The container file has all that the workflow needs."""
 
 import re
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 
-import pytest
 import workflow
 
 FILE = workflow.ROOT / "Containerfile"
-
-
-def hadolint() -> str | None:
-    """The linter, beside this Python or elsewhere."""
-    return shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which(
-        "hadolint"
-    )
 
 
 def test_the_container_has_the_python_of_conda_s_environments():
@@ -34,9 +22,3 @@ def test_the_container_has_all_that_the_workflow_consists_of():
 def test_what_the_container_copies_is_not_ignored():
     lines = (workflow.ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     assert not set(lines) & {*workflow.PARTS, "requirements/main.lock"}
-
-
-@pytest.mark.skipif(hadolint() is None, reason="needs hadolint (make test-environments)")
-def test_hadolint_finds_nothing_in_the_container_file():
-    done = subprocess.run([hadolint(), FILE], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout

@@ -184,21 +184,6 @@ def test_a_specification_of_a_run(tally, data, value):
     refused(tally, "specification of a run", use)
 
 
-@pytest.mark.parametrize("module", [3, {"model": "mlp", "weights": 3}])
-def test_a_name_of_two_lines_is_told_in_one(module):
-    spec = {**stages.SPEC, "modules": {"ga\nte": module}}
-    with pytest.raises(ConfigError, match=r"modules.*'ga\\nte'") as told:
-        read(json.dumps(spec))
-    assert "\n" not in str(told.value)
-
-
-@drawn(20)
-@hypothesis.given(text=st.one_of(st.text(), st.binary().map(lambda b: b.decode("latin-1"))))
-def test_a_specification_that_is_no_json(tally, text):
-    hypothesis.assume(not text.startswith("@"))
-    refused(tally, "specification that is no JSON", lambda: read(text))
-
-
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "{}", "[]", "NaN", "@", "@/"])
 def test_a_strange_specification(text, capsys):
     assert command.run(lambda: read(text)) == 1

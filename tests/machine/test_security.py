@@ -1,29 +1,22 @@
 """What SECURITY.md claims, claim by claim; what other tests show is named there."""
 
 import ast
-import os
-import pickle
 import random
 import re
 import shlex
-import subprocess
 from functools import cache
 from pathlib import Path
 
 import commands
 import pytest
-import torch
 import workflow
-from support import Payload
 from workflow import ROOT
 
 from fedlib.cli import arguments, make, run
 from fedlib.data import download, downloads
 from fedlib.data.raw import RawFile
-from fedlib.errors import ConfigError, DataError
-from fedlib.models import mobilenet_v2, transformer
+from fedlib.errors import ConfigError
 from fedlib.report.pages import as_html, filling
-from fedlib.run import build, checkpoint
 from fedlib.workflow import config
 from fedlib.workflow.layout import STAGES, WILDCARDS
 from fedlib.workflow.plan import Plan
@@ -99,31 +92,6 @@ def test_no_program_calls_what_runs_a_text_or_a_pickle():
 def test_numpy_reads_no_objects():
     found = [call for path in PROGRAMS for name, call in calls(path) if name == "np.load"]
     assert found and all(given(call, "allow_pickle") is False for call in found)
-
-
-@pytest.mark.parametrize(
-    "load", [mobilenet_v2.pretrained, transformer.pretrained], ids=["mobilenet_v2", "transformer"]
-)
-def test_weights_that_would_call_something_are_refused_even_with_the_right_checksum(load, tmp_path):
-    torch.save({"features.0": Payload(tmp_path / "executed")}, tmp_path / "weights.bin")
-    with pytest.raises(pickle.UnpicklingError, match="[Ww]eights"):
-        load(tmp_path / "weights.bin")
-    assert not (tmp_path / "executed").exists()
-
-
-def test_states_and_weights_of_another_checksum_are_not_opened(tmp_path, monkeypatch):
-    def never(*_, **__):
-        raise AssertionError("opened")
-
-    monkeypatch.setattr(torch, "load", never)
-    file, receipt = tmp_path / "weights.bin", tmp_path / "weights.json"
-    file.write_bytes(b"other")
-    with pytest.raises(DataError, match="truncated or corrupted"):
-        checkpoint.load_tensors(file, "0" * 64)
-    content = {"dataset": "w", "files": [{"path": "weights.bin", "sha256": "0" * 64, "size": 5}]}
-    build.seals.write_json(receipt, content)
-    with pytest.raises(DataError, match="missing or changed"):
-        build.verified_file(receipt)
 
 
 # -- downloads ------------------------------------------------------------------------------------
@@ -239,31 +207,6 @@ def test_hostile_values_of_make_stay_words(target):
         assert all(isinstance(word, str) for word in words)
         words += [getattr(args, "what", ""), getattr(args, "paper", "")]
         assert value in words
-
-
-def run_in(folder: Path, command: str) -> list[str]:
-    """The arguments that the script of a command gets from Bash."""
-    stand_in = "python() { printf '%s\\0' \"$@\" > arguments; }\n"
-    subprocess.run(["bash", "-c", stand_in + command], cwd=folder, check=True)
-    return (folder / "arguments").read_text(encoding="utf-8").split("\0")[:-1]
-
-
-@pytest.mark.parametrize("value", [v for v in HOSTILE if "\n" not in v and "{" not in v])
-def test_a_hostile_folder_is_one_word_of_the_printed_commands(value, tmp_path):
-    mirror = tmp_path / value
-    mirror.mkdir()
-    plan = Plan(config.read([ROOT / "config.yaml"], [f"raw=r{value}", f"mirror={mirror}"]))
-    words = run_in(tmp_path, commands.command(plan, "download", dataset="digits"))
-    assert words[words.index("--raw") + 1] == f"r{value}"
-    assert words[words.index("--mirror") + 1] == str(mirror)
-    assert sorted(os.listdir(tmp_path)) == sorted([value, "arguments"])
-
-
-@pytest.mark.parametrize("key", ["raw", "mirror"])
-@pytest.mark.parametrize("value", ["a\nb", "{output}", "a{b", "ftp://x", "\x00", "a\x7f"])
-def test_a_folder_that_snakemake_would_read_as_more_is_refused(key, value):
-    with pytest.raises(ConfigError, match=key):
-        Plan(config.read([ROOT / "config.yaml"], [f"{key}={value}"]))
 
 
 @pytest.mark.slow

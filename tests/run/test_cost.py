@@ -12,13 +12,10 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from fedlib import methods, tree
-from fedlib.engine.executors import Batched
-from fedlib.engine.participation import sample
 from fedlib.engine.task import Task
 from fedlib.errors import DataError
 from fedlib.models import char_lstm, linear, mlp
 from fedlib.report import metrics
-from fedlib.report.tables.cost import quantity
 from fedlib.results import RunResult
 from fedlib.run import evaluate, operations
 from fedlib.run.build import build_simulation
@@ -59,26 +56,6 @@ def test_a_round_counts_the_examples_of_everybodys_local_steps():
     a_round = 3 * (4 + 12 + 4)
     assert result.examples.tolist() == [0, a_round, 2 * a_round]
     assert result.client_rounds.tolist() == [0, 3, 6]
-
-
-def test_methods_that_scan_or_draw_their_steps_are_counted_too():
-    _, result = silently(small("afl", local=sgd(batch_size=4)))
-    assert result.examples.tolist() == [0, 3 * 4, 6 * 4]  # one batch of each client a round
-    run = small("l2sgd", p=0.5, lam=0.1)
-    # A step is a batch of at most 4; further steps go through the shard again and again.
-    batches = {7: [4, 3], 12: [4, 4, 4], 6: [4, 2]}
-    steps = [run.method.local_steps(run.cohort(np.arange(3), number)) for number in range(2)]
-    expected = [sum(b[i % len(b)] for b in batches.values() for i in range(n)) for n in steps]
-    assert silently(run)[1].examples.tolist() == [0, expected[0], sum(expected)]
-
-
-def test_a_sampled_cohort_counts_for_itself():
-    run = simulation(rate=0.5, rounds=3)  # 2 of the 4 seen clients, one epoch each
-    _, result = silently(run)
-    assert result.client_rounds.tolist() == [0, 2, 4, 6]
-    seen, sizes = run.federation.ids("seen"), run.federation.train.sizes
-    cohorts = [sample(seen, 0.5, run.course.seed, number) for number in range(3)]
-    assert np.diff(result.examples).tolist() == [sizes[ids].sum() for ids in cohorts]
 
 
 # -- operations ---------------------------------------------------------------------------
@@ -131,11 +108,6 @@ def test_a_cluster_without_one_of_the_measured_clients_costs_nothing():
     for cluster in ([0, 1, 2, 0], [2, 1, 0, 0], [1, 0, 2, 0]):
         state = start._replace(models=models, cluster=torch.tensor(cluster))
         assert operations.flops_per_example(run, state) / 2 == STEP
-
-
-def test_the_batched_executor_and_its_padding_change_nothing():
-    run = replace(small("fedem", num_experts=2), executor=Batched())
-    assert measured(run) == 2 * (STEP + FORWARD)
 
 
 def test_an_evaluation_stores_what_was_measured(tmp_path):
@@ -251,13 +223,6 @@ def test_recurrent_layers_are_counted():
 
 
 # -- the table ----------------------------------------------------------------------------
-
-
-def test_text_of_quantities():
-    values = [0, 0.5, 1, 12.34, 999.6, 1000, 34_848_768, 1.5e18, 2e22, float("nan")]
-    assert [quantity(value) for value in values] == [
-        *("0", "0.500", "1.00", "12.3", "1.00 k", "1.00 k", "34.8 M", "1.50 E", "20000 E", "–")
-    ]
 
 
 def test_matrix_products_and_convolutions_count_as_torch_counts_them():

@@ -54,13 +54,6 @@ def test_what_is_declared_stays(params):
     assert found == (params["in_features"], params["num_classes"])
 
 
-def test_a_model_without_sizes_is_the_one_with_them():
-    short, whole = simulation(model_params={"hidden": [8]}), simulation()
-    states = [run.run(report=lambda line: None)[0] for run in (short, whole)]
-    for name, value in states[0].params.items():
-        assert value.equal(states[1].params[name])
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

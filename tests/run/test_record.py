@@ -84,18 +84,6 @@ def test_a_checkout_is_clean_until_something_is_changed_or_new(folder):
     assert is_clean() is False
 
 
-@needs_git
-def test_a_run_has_git_note_what_is_as_committed(folder):
-    git(folder, "init")
-    (folder / "method.py").touch()
-    git(folder, "add", ".")
-    os.utime(folder / "method.py", (0, 0))  # now only its content tells that it is the same
-    doubtful = ("git", "diff-files", "--name-only")
-    assert subprocess.check_output(doubtful, cwd=folder, text=True) == "method.py\n"
-    fedlib.environment.refresh_index()
-    assert subprocess.check_output(doubtful, cwd=folder, text=True) == ""
-
-
 def test_whether_something_that_git_does_not_know_is_clean_is_unknown(folder, monkeypatch):
     assert is_clean() is None
     (folder / ".git").mkdir()

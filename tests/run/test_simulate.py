@@ -147,15 +147,6 @@ def test_bytes_are_four_for_each_number_of_each_client_of_the_cohort(name):
     assert result.bytes_up.tolist() == [4 * 2 * sent.up * done for done in range(4)]
 
 
-def test_the_training_loss_is_the_mean_over_the_clients_of_the_cohort():
-    run = simulation(rounds=1, dtype=torch.float64)
-    _, result = silently(run)
-    ids = sample(run.federation.ids("seen"), 0.5, seed=3, round=0)
-    cohort = cohort_of(run.method.task, run.federation, ids, seed=3)
-    run.method.round(run.init(), cohort)
-    assert result.train_loss.tolist() == [cohort.journal.losses[0].mean().item()]
-
-
 @pytest.mark.parametrize("aggregation", ["damped", "renormalised"])
 def test_a_run_is_the_rounds_of_its_method_on_sampled_cohorts(aggregation):
     run = simulation(aggregation=aggregation)

@@ -217,13 +217,6 @@ def test_a_diverged_trial_cannot_be_chosen_and_without_another_there_is_an_error
     assert_one_line(called, "all 1 trials of fedavg diverged")
 
 
-def test_a_protocol_of_the_end_may_choose(folder):
-    tuning = {**TUNING, "trials": 2, "protocol": "one_step"}
-    assert run_here("tune", asked(folder / "later", {**TO_TUNE, "tuning": tuning})) == 0
-    later, whole = (found(folder / name)["trials"] for name in ("later", "whole"))
-    assert [x["accuracy"] for x in later] != [x["accuracy"] for x in whole[:2]]
-
-
 # -- runs that are tuned ---------------------------------------------------------------------------
 
 
@@ -323,15 +316,6 @@ def elsewhere(tuned_alone, tmp_path, monkeypatch):
     return plan, result, tuned
 
 
-@pytest.mark.parametrize("changes", [{"spec": "0" * 64}, {"inputs": "0" * 64}])
-def test_a_tuning_of_something_else_is_not_taken(elsewhere, changes):
-    plan, result, tuned = elsewhere
-    tuned(**changes)
-    with pytest.raises(DataError, match="trials.json is refused"):
-        take.take(plan, result)
-    assert not result.ours["trials"].exists()
-
-
 def test_a_tuning_is_taken_once_whatever_its_code_and_counts_as_done(elsewhere):
     plan, result, tuned = elsewhere
     tuned(code="0" * 16)
@@ -341,17 +325,6 @@ def test_a_tuning_is_taken_once_whatever_its_code_and_counts_as_done(elsewhere):
     result.theirs["choice"].write_text("{}")
     with pytest.raises(DataError, match="choice.json is truncated or corrupted"):
         take.take(plan, result)
-
-
-def test_the_shards_of_what_is_taken_are_made_first_or_it_would_be_repeated(elsewhere, monkeypatch):
-    plan, result, _ = elsewhere
-    asked = []
-    monkeypatch.setattr(take.run, "start", asked.extend)
-    take._make_inputs(plan, [result], [])
-    assert asked == []
-    Path(plan.path("manifest", **NAMES)).unlink()
-    take._make_inputs(plan, [result], [])
-    assert asked[-1] == plan.path("manifest", **NAMES)
 
 
 def test_a_value_that_is_set_is_not_tuned(tuned_alone):

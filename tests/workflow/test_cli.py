@@ -66,12 +66,6 @@ def test_each_target_has_its_scale_and_each_tag_its_folder(target, scale):
     assert plan(target, CONFIG="tag=quick").folder == f"{scale}-quick"
 
 
-def test_options_of_snakemake_come_before_the_configuration():
-    args = read("demo", ARGS="--cores 1 -R train", CONFIG="tag=a")
-    for step in run.steps(args, arguments.plan(args)):
-        assert " ".join(step).endswith("--cores 1 -R train --config scale=demo tag=a")
-
-
 def test_a_preview_is_known_by_its_options():
     for option in ("-n", "-np", "--dry-run", "--dryrun"):
         assert run.is_preview(read("demo", ARGS=f"--cores 1 {option}").options)
@@ -109,7 +103,7 @@ def test_slots_that_are_no_number_are_refused_before_snakemake_reads_them(monkey
 
 def test_snakemake_is_told_of_a_gpu_that_cannot_be_used(monkeypatch):
     args, steps = read("demo"), []
-    for name in ("_spare_jobs", "share_cards", "tell"):
+    for name in ("share_cards", "tell"):
         monkeypatch.setattr(run, name, lambda *_: None)
     monkeypatch.setattr(run.remarks, "count_clients", lambda plan: [])
     monkeypatch.setattr(run.gpu, "settled", lambda wanted: "cpu")
@@ -131,15 +125,6 @@ def test_a_budget_is_spent_before_anything_runs_and_all_steps_share_what_it_boug
     assert estimate == "-m fedlib estimate --config scale=full budget=10h seeds=[1]"
     bought = "--configfile results/full/budget.json --config scale=full seeds=[1]"
     assert len(others) == 2 and all(step.endswith(bought) for step in others)
-
-
-def test_a_part_of_the_workflow_ends_without_a_report(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(run, "checked", lambda args: Plan({"papers": ["fedmix"]}))
-    monkeypatch.setattr(run, "steps", lambda *_: [[sys.executable, "-c", ""]])
-    run.main(read("demo", ARGS="partitions"))
-    told = capsys.readouterr()
-    assert "Report:" not in told.out and "Nothing to do" not in told.out + told.err
 
 
 def test_kept_results_and_their_folder_are_words_of_their_own():
@@ -178,12 +163,6 @@ def test_a_value_that_makes_no_sense_is_refused(name, value, message):
     assert "\n" not in str(raised.value)
     with pytest.raises(ConfigError, match="make has the targets demo, .*; got 'demos'"):
         read("demos", **{name: value})
-
-
-def test_a_file_that_is_not_text_is_refused(tmp_path):
-    (tmp_path / "x.yaml").write_bytes(b"\xff\xfetag: a")
-    with pytest.raises(ConfigError, match=f"{tmp_path}/x.yaml is not text in UTF-8"):
-        plan("demo", ARGS=f"--configfile {tmp_path}/x.yaml")
 
 
 def content(folder: Path) -> list[str]:
@@ -253,45 +232,3 @@ def test_a_misspelt_variable_of_make_is_refused_with_those_there_are():
         name = given.partition("=")[0]
         assert f"unknown variable {name}; there are ARGS CONFIG FILE FROM PAPER " in line
     assert run_make(ROOT, "-n", "help", "CONFIG=tag=a").returncode == 0
-
-
-def test_a_venv_of_an_old_python_is_refused_before_pip_is_asked(tmp_path):
-    shutil.copy2(ROOT / "Makefile", tmp_path)
-    (tmp_path / "requirements").mkdir()
-    (tmp_path / LOCK).touch()
-    python = tmp_path / ".venv/bin/python"
-    python.parent.mkdir(parents=True)
-    python.write_text("""#!/bin/sh
-        case "$*" in
-            "-m pip install"*) echo asked >&2;;
-            *pip*) ;;
-            -c*) exit 1;;
-            *) echo Python 3.10.2;;
-        esac
-        """)
-    python.chmod(0o755)
-    done = run_make(tmp_path, "install", f"PYTHON={sys.executable}")
-    assert done.returncode == 2
-    told, _ = done.stderr.splitlines()
-    assert told.startswith(".venv has Python 3.10.2; ") and told.endswith("delete .venv")
-
-
-@pytest.mark.slow
-def test_a_script_finds_fedlib_in_the_checkout_whose_venv_it_names(tmp_path):
-    one, other = tmp_path / "one", tmp_path / "other"
-    for checkout in (one, other):
-        (checkout / "fedlib").mkdir(parents=True)
-        (checkout / "fedlib/__init__.py").touch()
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", one / ".venv"], check=True)
-    [packages] = one.glob(".venv/lib/python3*/site-packages")
-    (packages / "pip").mkdir()
-    (packages / "pip/__main__.py").touch()  # installs nothing
-    (other / ".venv").symlink_to(one / ".venv")
-    shutil.copy2(ROOT / "Makefile", one)
-    copied(one, LOCK).write_text("")
-    assert run_make(one, "install").returncode == 0
-    (tmp_path / "lib.py").write_text("import fedlib; print(fedlib.__file__)")
-    for checkout in (one, other):
-        line = [checkout / ".venv/bin/python", tmp_path / "lib.py"]
-        found = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True)
-        assert found.stdout.strip() == str(checkout / "fedlib/__init__.py"), found.stderr

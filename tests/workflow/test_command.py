@@ -1,7 +1,6 @@
 """What scripts share: an error the user can mend is one line, a bug keeps its traceback."""
 
 import errno
-import json
 import re
 import shlex
 import signal
@@ -68,13 +67,6 @@ def test_an_interrupt_exits_as_shells_expect(capsys):
 def test_a_bug_keeps_its_traceback(error):
     with pytest.raises(type(error)):
         command.run(raising(error))
-
-
-def test_an_argument_is_json_text_or_a_file(tmp_path):
-    value = {"dataset": "digits", "params": {}, "seed": 1}
-    (tmp_path / "spec.json").write_text(json.dumps(value))
-    assert command.json_argument(json.dumps(value)) == value
-    assert command.json_argument(f"@{tmp_path}/spec.json") == value
 
 
 @pytest.mark.parametrize(
@@ -195,13 +187,3 @@ print(command.STOPPING.is_set())
     words = [sys.executable, "-c", script]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("interrupted\nTrue\n", "")
-
-
-@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
-def test_with_closed_streams_all_is_well_and_no_file_takes_their_numbers(tmp_path, closed):
-    script = "import sys; from fedlib.workflow import command\n"
-    script += "def main(): print(1); print(2, file=sys.stderr); open(sys.argv[1], 'w').write("
-    script += "str(open(sys.argv[1]).fileno() > 2))\nsys.exit(command.run(main))"
-    words = shlex.join([sys.executable, "-c", script, str(tmp_path / "file")])
-    done = subprocess.run(["bash", "-c", f"{words} {closed}"], cwd=ROOT)
-    assert (done.returncode, (tmp_path / "file").read_text()) == (0, "True")

@@ -76,7 +76,7 @@ def source(module: str) -> Path:
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
-@pytest.mark.parametrize("name", ["main", "docs", "environments", "slurm"])
+@pytest.mark.parametrize("name", ["main", "docs", "slurm"])
 def test_a_lock_has_one_version_of_each_package_with_a_hash_and_no_address(name):
     lock = (ROOT / f"requirements/{name}.lock").read_text(encoding="utf-8")
     requirements = re.split(r"^(?=[^ ])", lock, flags=re.MULTILINE)[1:]

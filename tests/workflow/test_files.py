@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fedlib import files
-from fedlib.files import atomic, canonical_json, write_text
+from fedlib.files import atomic, write_text
 from fedlib.workflow.provenance import ROOT
 
 
@@ -79,21 +79,6 @@ def test_files_are_written_where_a_file_system_has_no_locks(tmp_path, monkeypatc
     (tmp_path / ".x-abcd_123.txt").touch()  # perhaps somebody writes it: nobody can know
     write_text(tmp_path / "x.txt", "whole")
     assert sorted(os.listdir(tmp_path)) == [".x-abcd_123.txt", "x.txt"]
-
-
-def test_the_temporary_file_has_the_same_suffix_and_the_usual_permissions(tmp_path):
-    with atomic(tmp_path / "sub/x.png") as temporary:
-        assert temporary.suffix == ".png"
-        temporary.write_bytes(b"1")
-    plain = tmp_path / "plain"
-    plain.touch()
-    assert (tmp_path / "sub/x.png").stat().st_mode == plain.stat().st_mode
-
-
-def test_canonical_json_does_not_depend_on_the_order_of_keys_and_refuses_nan():
-    assert canonical_json({"b": 1, "a": [1.5, None]}) == '{"a":[1.5,null],"b":1}'
-    with pytest.raises(ValueError):
-        canonical_json(float("nan"))
 
 
 @pytest.mark.parametrize("fails_at", [1, 2])

@@ -42,13 +42,6 @@ def test_the_sizes_of_a_federation_are_those_of_the_federation():
     assert sum(stand_in.train) == pytest.approx(0.75 * 70_000, abs=8)
 
 
-def test_texts_have_the_vocabulary_and_length_of_their_tokeniser():
-    texts = {"dataset": "yelp", "params": {"train_per_class": 100, "test_per_class": 10}}
-    found = sizes.sizes({**DIGITS, **texts})
-    assert (found.shape, found.tokens, found.dtype) == ([64], [50_257, 50_256], "int32")
-    assert sum(found.train) + sum(found.test) == 5 * 110
-
-
 # -- arithmetic ---------------------------------------------------------------------------
 
 # 20 of 25 owners are clients that train, on 50 examples each; 300 examples are scored.
@@ -78,13 +71,6 @@ def test_fedavg_takes_its_time_per_example_for_rounds_and_evaluations(factors):
     assert seconds(run(rounds=11))[0] == 0.001 * (11 * 500 + 4 * 100)
     whole = {"participation": {}, "local": run().local | {"epochs": 3}}
     assert seconds(run(**whole))[0] == 0.001 * (10 * 3000 + 3 * 100)
-
-
-def test_a_fixed_number_of_steps_has_batches_of_at_most_what_a_client_has(factors):
-    steps = run().local | {"steps": 7}
-    assert seconds(run(local=steps))[0] == 0.001 * (10 * 10 * 7 * 16 + 3 * 100)
-    steps |= {"batch_size": 1000}
-    assert seconds(run(local=steps))[0] == 0.001 * (10 * 10 * 7 * 50 + 3 * 100)
 
 
 def test_a_method_has_its_factor_and_one_without_kept_trainings_counts_as_fedavg(factors):

@@ -2,14 +2,11 @@
 
 import json
 import os
-import resource
-import shlex
 import signal
 import socket
 import struct
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -146,21 +143,6 @@ def _text(pid: int) -> str:
         return ""
 
 
-def test_two_jobs_at_a_time_end_each_by_itself(tmp_path, servers):
-    servers()
-    slow = begin(tmp_path, "input(); print('slow')")
-    wait_for(lambda: _is_running(slow))
-    other = tmp_path / "other"
-    other.mkdir()
-    assert run(other, "print('quick')")[:2] == (0, "quick\n")
-    assert slow.poll() is None
-    assert slow.communicate("\n", timeout=60)[0] == "slow\n"
-
-
-def _is_running(client: subprocess.Popen) -> bool:
-    return client.poll() is None and "forkclient" in _text(client.pid)
-
-
 # --- Sent away ------------------------------------------------------------------------------------
 
 
@@ -241,37 +223,3 @@ def test_jobs_are_forked_where_that_is_safe_and_not_turned_off(
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setenv(warm.VARIABLE, variable)
     assert warm.is_wanted(device) is wanted
-
-
-def test_every_server_answers_for_its_scripts_until_all_are_stopped(tmp_path, monkeypatch):
-    monkeypatch.setattr(warm, "KINDS", {("job", "task"): (), ("other",): ()})
-    ends = []
-    monkeypatch.setattr(warm.atexit, "register", lambda *call: ends.append(call))
-    monkeypatch.setenv(SERVERS, "")
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("far" * 80)))  # no such folder, too
-    words = shlex.split(warm.start())
-    for name in ("job", "task", "other"):
-        script = tmp_path / f"{name}.py"
-        script.write_text("import sys; print(len(sys.argv), sys.argv[0])")
-        done = subprocess.run([*words, script], capture_output=True, text=True, check=True)
-        assert done.stdout == f"1 {script}\n"
-    ((stop, *arguments),) = ends
-    stop(*arguments)
-    assert {*tmp_path.iterdir()} == {tmp_path / f"{name}.py" for name in ("job", "task", "other")}
-    assert [server.returncode for server in arguments[0]] == [0, 0]
-
-
-def test_a_server_that_ends_for_want_of_memory_is_not_just_run_again(tmp_path, servers):
-    server = servers()
-    wait = "import sys, time; print('on', flush=True); time.sleep(60)"
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (2**36, resource.RLIM_INFINITY))
-
-    for limits, remedy in ((None, "run again"), (limit, "memory is limited here, allow more")):
-        client = begin(tmp_path, wait, preexec_fn=limits)
-        assert client.stdout.readline() == "on\n"
-        server.kill()
-        _, errors = client.communicate(timeout=60)
-        assert (client.returncode, remedy in errors) == (1, True), errors
-        server = servers()

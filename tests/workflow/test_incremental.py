@@ -1,16 +1,13 @@
 """Change one thing in a finished run: exactly the right jobs run again."""
 
 import ast
-import json
 import os
 import shutil
 
 import dry_runs
-import numpy as np
 import pytest
 import workflow
 import yaml
-from support import clients_with
 
 from fedlib.workflow import config
 from fedlib.workflow.layout import STAGES
@@ -170,21 +167,6 @@ def test_what_is_shown_is_made_again_where_it_changes(folder):
 # --- A partition for every seed -------------------------------------------------------------------
 
 
-def test_every_seed_is_trained_on_its_own_partition_where_that_is_declared(folder):
-    redeclare(folder, "data=tuple(_replace(d, per_seed=True) for d in paper.data)")
-    cut = {f"partition {PAPER}/digits/seed{seed}" for seed in (0, 1)}
-    assert would_run(folder) == cut | ALL_RUNS
-    manifests = [
-        folder / PLAN.path("manifest", paper=PAPER, federation="digits", replicate=f"/seed{seed}")
-        for seed in (0, 1)
-    ]
-    done = workflow.snakemake(folder, "partitions", *workflow.smoke())
-    assert done.returncode == 0, done.stdout
-    told = [json.loads(manifest.read_text()) for manifest in manifests]
-    assert [manifest["spec"]["replicate"] for manifest in told] == [0, 1]
-    assert told[0]["digests"] != told[1]["digests"]
-
-
 # --- Configuration --------------------------------------------------------------------------------
 
 
@@ -214,26 +196,8 @@ def test_a_deleted_file_of_a_run_is_missed_and_made_again(folder):
     assert would_run(folder) == expected | names(PLAN, *AFTER_RUNS)
 
 
-def test_a_manifest_of_other_content_is_made_again_and_trained_on_again(folder):
-    manifest = folder / PLAN.path("manifest", paper=PAPER, federation="digits")
-    content = json.loads(manifest.read_text())
-    content["digests"]["y"] = "0" * 64
-    manifest.write_text(json.dumps(content))
-    assert would_run(folder) == ALL_RUNS | names(PLAN, "partition")
-
-
 def test_shards_that_come_out_unchanged_are_not_trained_on_again(folder):
     append(folder, "fedlib/data/sources/digits.py", "\nX = 1\n")
     done = workflow.snakemake(folder, *workflow.smoke("partitions"))
     assert done.returncode == 0, done.stdout
     assert would_run(folder) == set()
-
-
-def test_the_manifest_is_small_enough_to_be_compared_by_content():
-    """Snakemake compares files of up to 1 MB by content, larger ones by time."""
-    clients, classes = 4000, 62
-    nothing = np.zeros((0, 1), np.uint8), np.zeros(0, np.int64), [([], [])] * clients
-    federation = clients_with(*nothing, classes)
-    text = json.dumps(federation.manifest(), indent=1, sort_keys=True)
-    most = text.replace(" 0" * (classes - 1), " 00" * (classes - 1))
-    assert len(most) < 1_000_000

@@ -141,13 +141,6 @@ def test_a_folder_is_in_use_until_the_last_process_of_a_workflow_has_ended(tmp_p
         hold(tmp_path)
 
 
-def test_a_lock_of_another_folder_that_was_passed_on_does_not_count(tmp_path, hold, monkeypatch):
-    with open(tmp_path / "else", "a") as other, process(WORKFLOW, tmp_path / "a"):
-        monkeypatch.setenv(locks.DESCRIPTOR, str(other.fileno()))
-        with pytest.raises(BusyError):
-            hold(tmp_path / "a")
-
-
 def test_a_job_that_outlives_its_workflow_does_not_hold_the_folder(tmp_path, hold):
     with process(LEADER, tmp_path, JOB, tmp_path / "lock", 0) as leader:
         end(leader)

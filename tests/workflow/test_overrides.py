@@ -1,7 +1,6 @@
 """Other values than those declared, from the configuration: named exactly, checked, and told."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from conftest import toy_paper, toy_run
@@ -80,20 +79,6 @@ def test_a_federation_has_other_clients_and_its_runs_keep_their_specification(to
     assert changed(plan) == {}
 
 
-def test_of_federations_with_one_name_those_are_changed_that_have_the_key(toy, declare):
-    other = {"kind": "dirichlet", "num_clients": 4, "alpha": 0.4, "train_fraction": 0.8}
-    data = replace(toy_paper().data[0], partition=other)
-    runs = [toy_run()]
-    declare(
-        one=toy_paper(name="one", federations=("digits",), runs=runs),
-        two=toy_paper(name="two", federations=("digits",), runs=runs, data=(data,)),
-    )
-    plan = Plan({"tag": "a", "set": ["digits.alpha=2", "digits.num_clients=9"]})
-    kinds = {paper: plan.data(paper, "digits").partition for paper in ("one", "two")}
-    assert kinds["two"] == other | {"alpha": 2, "num_clients": 9}
-    assert "alpha" not in kinds["one"] and kinds["one"]["num_clients"] == 9
-
-
 def test_several_hold_together_and_values_are_json_or_words(toy):
     plan = toy("fedavg.model_params.hidden=[8,16]", "fedavg.model_params.kind=wide")
     assert plan.run("toy", "digits", "fedavg").model_params == {"hidden": [8, 16], "kind": "wide"}
@@ -109,21 +94,14 @@ def test_several_hold_together_and_values_are_json_or_words(toy):
         ("fedem.locl.lr=5", {}, "no key 'locl'; nearest: local"),
         ("fedem.title=5", {}, "no key 'title'; there are: rounds, evaluate_every, local"),
         ("mnist/fedem.mu=5", {}, "; if mu is a field of fedem: mnist/fedem.params.mu"),
-        ("fedem-m0.5.rate=1", {}, None),
         ("fedem.local.schedul.kind=cosine", {}, "nothing has a key 'schedul' there; there are: "),
-        ("fedem.local.lr=NaN", {}, "'NaN' is not like 0.1, which is declared"),
-        ("fedem.local.lr=true", {}, "True is not like 0.1, which is declared"),
-        ("fedem.rounds=2.5", {}, "2.5 is not like 20, which is declared"),
+        ("fedem.rounds=2.5", {}, r"runs\[0\].rounds must be a whole number, got 2.5"),
         ("fedem.rounds=0", {}, r"runs\[digits/fedem\].rounds must be a whole number from 1, got 0"),
-        ("fedem.local.solver=3", {}, "3 is not like 'sgd', which is declared"),
         ("mnist.partition.kind=idd", {}, r"data\[mnist\].partition.kind: unknown 'idd'"),
         ("mnist.num_clients=5", {"federations": ["digits"]}, "no federation or label 'mnist'"),
     ],
 )
 def test_an_override_that_makes_no_sense_is_refused(toy, given, config, message):
-    if message is None:
-        assert changed(toy(given, **config)) == {}  # 1 instead of 1.0
-        return
     with pytest.raises(ConfigError, match=message):
         toy(given, **config)
 
@@ -154,8 +132,3 @@ def test_tables_figures_and_the_report_say_what_is_set(toy):
         told = json.loads(plan.spec(stage, paper="toy", **names))["folder_note"]
         assert told.startswith("runs are stopped after") and told.endswith(note)
     assert json.loads(plan.spec("report"))["folder_note"].endswith(note)
-
-
-def test_what_is_set_is_in_the_specification_that_a_result_carries_along(toy):
-    names = {"paper": "toy", "federation": "mnist", "label": "fedem", "seed": 3}
-    assert json.loads(toy("fedem.local.lr=0.3").spec("train", **names))["local"]["lr"] == 0.3

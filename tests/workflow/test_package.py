@@ -106,7 +106,7 @@ try:
 except ValueError as error:
     print(error)
 """
-    assert "papers (6)\n" in outside(code % "list")
+    assert "papers (6): " in outside(code % "list")
     assert outside(code % "plan").startswith("plan works in a checkout of the project only")
 
 

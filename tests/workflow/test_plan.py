@@ -12,23 +12,11 @@ from fedlib.data import downloads
 from fedlib.errors import ConfigError
 from fedlib.report import notes
 from fedlib.spec import ExhibitSpec
-from fedlib.spec.tables import Accuracy
 from fedlib.workflow import config, provenance, remarks, shell
 from fedlib.workflow.config import normalised
 from fedlib.workflow.layout import STAGES
 from fedlib.workflow.plan import Plan, Training
 from fedlib.workflow.provenance import ROOT
-
-
-def test_without_a_configuration_everything_is_planned_at_demo_scale(toy):
-    made = toy()
-    assert made.folder == "demo"
-    assert made.trainings() == [
-        Training("toy", federation, label, seed)
-        for federation in ("digits", "mnist")
-        for label in ("fedavg", "fedem")
-        for seed in (3, 4)
-    ]
 
 
 def test_every_paper_is_planned_unless_some_are_named(declare):
@@ -100,19 +88,6 @@ def recut(toy):
     return make
 
 
-def test_seeds_share_a_partition_where_the_declaration_says_nothing(toy):
-    made = toy()
-    assert [job for stage, job in made.jobs() if stage == "partition"] == [
-        {"paper": "toy", "federation": federation} for federation in ("digits", "mnist")
-    ]
-    assert made.manifests() == [f"results/demo/shards/toy/{f}.json" for f in ("digits", "mnist")]
-    job = {"paper": "toy", "federation": "digits"}
-    assert "replicate" not in json.loads(made.spec("partition", **job))
-    for seed in (3, 4):
-        cell = Training("toy", "digits", "fedem", seed)._asdict()
-        assert made.path("shards", **cell) == "results/demo/shards/toy/digits.h5"
-
-
 def test_every_seed_has_a_partition_of_its_own_where_the_declaration_says_so(recut):
     made = recut()
     assert made.partitions() == [
@@ -128,23 +103,6 @@ def test_every_seed_has_a_partition_of_its_own_where_the_declaration_says_so(rec
         assert made.path("shards", **cell) == f"results/demo/shards/toy/digits/seed{seed}.h5"
         told = json.loads(made.spec("partition", **cell))
         assert (told["dataset"], told["seed"], told["replicate"]) == ("digits", 0, seed)
-
-
-def test_a_partition_of_its_own_changes_no_job_that_does_not_depend_on_it(toy, recut):
-    def told(made, *stages):
-        return {
-            (stage, *job.values()): made.spec(stage, **job)
-            for stage, job in made.jobs()
-            if stage in stages
-        }
-
-    stages = ("download", "partition", "train", "evaluate")
-    shared, own = (told(made, *stages) for made in (toy(), recut()))
-    assert {name[:3] for name, spec in own.items() if shared.get(name) != spec} == {
-        (stage, "toy", "digits") for stage in stages[1:]
-    }
-    table = json.loads(recut().spec("table", paper="toy", table="main"))
-    assert [federation["per_seed"] for federation in table["federations"]] == [True, False]
 
 
 def test_there_is_a_partition_for_the_seeds_of_every_run_on_it(recut):
@@ -200,15 +158,6 @@ def test_what_is_only_shown_is_in_the_exhibits_and_not_in_the_training(toy):
     assert '"Shown"' in shown.spec("table", paper="toy", table="main")
 
 
-def test_an_exhibit_has_its_runs_row_by_row(toy):
-    spec = json.loads(toy().spec("table", paper="toy", table="main"))
-    cells = [f"{run['label']} {run['federation']}" for run in spec["runs"]]
-    assert cells == ["fedavg digits", "fedavg mnist", "fedem digits", "fedem mnist"]
-    assert [data["title"] for data in spec["federations"]] == ["Digits", "Mnist"]
-    told = [spec[key] for key in ("paper", "name", "kind", "seeds", "scale", "published")]
-    assert told == ["toy", "main", "accuracy", [3, 4], "demo", "table1"]
-
-
 def test_a_run_may_have_seeds_of_its_own_and_exhibits_show_those_that_all_have(toy):
     runs = [toy_run(), toy_run(label="fedem", seeds=(4, 5, 6))]
     made = toy(runs=runs, federations=("digits",))
@@ -232,39 +181,6 @@ def test_a_figure_reads_the_curves_beside_the_published_numbers_and_a_table_does
     assert plan.published("table", "pfedmm", "main") == [numbers]
     curves = [numbers, "fedlib/papers/pfedmm/curves.csv"]
     assert plan.published("figure", "pfedmm", "accuracy_over_rounds") == curves
-
-
-def test_metrics_are_told_every_run_and_its_seeds(toy):
-    asked = toy({"seeds": [7]})
-    spec = json.loads(asked.spec("metrics", paper="toy"))
-    fedem = {"paper": "toy", "federation": "digits", "label": "fedem", "seed": 7}
-    told = {key: spec["runs"][1][key] for key in ("federation", "label", "seeds", "specs")}
-    digests = [asked.digest(stage, **fedem) for stage in ("train", "evaluate")]
-    names = {"federation": "digits", "label": "fedem"}
-    assert len(spec["runs"]) == 4 and told == {**names, "seeds": [7], "specs": [digests]}
-
-
-def test_specifications_that_list_runs_are_files_as_an_argument_is_limited(toy, tmp_path):
-    made = toy()
-    shell.write_specifications(made, tmp_path)
-    for stage, job in made.jobs():
-        given = made.given(stage, **job)
-        if stage in ("metrics", "table", "figure", "report"):
-            given = (tmp_path / given.removeprefix("@")).read_text()
-        assert given == made.spec(stage, **job)
-
-
-def test_the_code_of_a_run_is_its_script_method_and_model(toy):
-    job = {"paper": "toy", "federation": "digits", "label": "fedem", "seed": 3}
-    assert toy().roots("train", **job) == (
-        "scripts/train.py",
-        "fedlib.methods.fedem",
-        "fedlib.models.mlp",
-    )
-    assert toy().roots("figure", paper="toy", figure="curves") == (
-        "scripts/figure.py",
-        "fedlib.report.figures.accuracy_over_rounds",
-    )
 
 
 def test_a_download_depends_on_what_is_downloaded_and_on_no_reader(toy, tmp_path, monkeypatch):
@@ -308,15 +224,6 @@ def test_filters_shrink_what_is_trained_and_shown(toy):
     spec = json.loads(made.spec("table", paper="toy", table="main"))
     assert [run["label"] for run in spec["runs"]] == ["fedem"]
     assert [federation["name"] for federation in spec["federations"]] == ["mnist"]
-
-
-def test_an_exhibit_that_is_left_without_runs_is_dropped(toy):
-    only = Accuracy("Only FedEM", "", ("fedem",), ("digits",))
-    everything = toy_paper().tables["main"]
-    made = toy({"labels": ["fedavg"]}, tables={"main": everything, "only": only})
-    assert list(made.papers["toy"].tables) == ["main"]
-    with pytest.raises(ConfigError, match="no table only"):
-        made.spec("table", paper="toy", table="only")
 
 
 def test_capped_rounds_are_in_the_specifications_and_in_every_exhibit(toy):

@@ -86,14 +86,6 @@ def test_a_run_that_could_not_be_built_is_refused(changes, message):
         build(run(**{"label": "fedem", "params": {"num_experts": 3}} | changes).spec(0))
 
 
-def test_sizes_that_the_data_decide_may_be_left_out():
-    left = {"model_params": {"hidden": 8}, "class_weights": (1.0, 2.0, 1.0)}
-    large = [{"model": "mlp", "params": {"hidden": [n, 8]}} for n in (4, 8)]
-    own = {"method": "fedgh", "modules": {"large": large}, "params": {}}
-    method = build(run(**left, **own).spec(0))
-    assert {task.num_outputs for task in (method.task, *method.large)} == {3}
-
-
 def test_a_trial_of_a_tuning_that_cannot_be_built_is_refused():
     tuning = {"trials": 2, "rates": [0.1, float("inf")]}
     with pytest.raises(ValueError, match="lr must be a finite number"):
@@ -148,15 +140,6 @@ def test_a_folder_that_may_not_be_written_is_named_before_anything_runs(
             preflight.check(plan(run()))
     (tmp_path / "data/raw/digits.json").touch()
     preflight.check(plan(run()))
-
-
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
-def test_a_place_that_takes_no_folder_is_named_although_it_may_be_written(plan, answers):
-    answers()
-    made = plan(run())
-    made.config["raw"] = "/proc/x"
-    with pytest.raises(ConfigError, match="/proc may not be written, and /proc/x/digits.json is"):
-        preflight.check(made)
 
 
 def test_a_checkout_in_a_folder_with_braces_is_refused(plan, monkeypatch, tmp_path):

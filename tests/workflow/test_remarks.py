@@ -227,12 +227,6 @@ def test_a_figure_of_what_is_recorded_later_is_left_out_and_that_is_told(declare
     assert list(Plan({"rounds": 5, "tag": "quick"}).papers["toy"].figures) == ["both", "late"]
 
 
-def test_what_tables_are_made_of_is_wanted_too(folder):
-    plan = Plan({"papers": ["one"]})
-    for file in ("state", "history", "evaluation"):
-        assert {*plan.run_files(file, "one")} <= {*plan.targets()}
-
-
 BOTH = ("digits", "mnist")
 Y = AccuracyOverRounds("T", "C.", ("fedavg", "fedem", "local"), BOTH)
 RUNS_OF_DIGITS = [f"toy/digits/{label}" for label in ("fedavg", "fedem", "local")]

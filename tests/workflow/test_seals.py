@@ -1,6 +1,5 @@
 """Files that vouch for themselves: no damage goes unnoticed, and other programs read them too."""
 
-import hashlib
 import json
 import os
 import random
@@ -51,14 +50,6 @@ def written(tmp_path, kind):
 
 
 @kinds
-def test_the_seal_is_the_digest_of_the_file_with_zeros_in_its_place(written, kind):
-    content = written.read_bytes()
-    start = content.index(b"fedlib-sha256:") + len(b"fedlib-sha256:")
-    blank = content[:start] + b"0" * 64 + content[start + 64 :]
-    assert content[start : start + 64].decode() == hashlib.sha256(blank).hexdigest()
-
-
-@kinds
 def test_no_flipped_bit_goes_unnoticed(written, kind):
     content, draw = written.read_bytes(), random.Random(0)
     for _ in range(200):
@@ -68,15 +59,6 @@ def test_no_flipped_bit_goes_unnoticed(written, kind):
         with pytest.raises(DataError, match=f"{written} is .*; delete it and run again") as raised:
             KINDS[kind][1](written)
         assert "\n" not in str(raised.value)
-
-
-@kinds
-def test_no_truncation_goes_unnoticed(written, kind):
-    content = written.read_bytes()
-    for length in (0, 1, len(content) // 2, len(content) - 1):
-        written.write_bytes(content[:length])
-        with pytest.raises(DataError, match=f"{written} is .*; delete it and run again"):
-            KINDS[kind][1](written)
 
 
 @kinds
@@ -179,11 +161,3 @@ def test_a_cache_finds_a_value_once_and_adds_to_what_other_processes_find(tmp_pa
     second.write()
     again = seals.Cache(tmp_path / "x.json")
     assert [again.find([name], lambda: pytest.fail("is known")) for name in "ab"] == [1, 2]
-
-
-def test_a_cache_with_too_many_values_begins_anew(tmp_path):
-    for name in "abc":
-        cache = seals.Cache(tmp_path / "x.json", most=2)
-        cache.add(name, name)
-        cache.write()
-    assert [seals.Cache(tmp_path / "x.json").get(name) for name in "abc"] == [None, None, "c"]

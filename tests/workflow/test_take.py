@@ -16,7 +16,6 @@ from fedlib.report import packs
 from fedlib.report.pages.origin import attributes
 from fedlib.results import RunResult
 from fedlib.workflow import command
-from fedlib.workflow.plan import Plan
 
 RESULTS = "results/demo-smoke"
 RUNS, TABLE = "runs/pfedmm/digits", f"{RESULTS}/tables/pfedmm/main.csv"
@@ -182,14 +181,6 @@ def test_weights_and_histories_of_ones_own_are_never_replaced(finished, whole, t
     assert seals.is_stand_in(run.with_name("seed1") / "state.pt")
 
 
-def test_what_is_only_trained_there_and_what_is_not_asked_for_is_said(whole, there, capsys):
-    runs, taken = there
-    (runs / "fedavg/seed0/evaluation.h5").unlink()
-    assert taken("--config", "labels=[fedavg]") == 0
-    told = capsys.readouterr().out
-    assert "1 unfinished there, 1 taken, 2 of other configurations" in told
-
-
 def test_a_taking_that_is_killed_leaves_no_half_of_a_run_and_goes_on(whole, there, monkeypatch):
     copy, copied = shutil.copyfile, []
 
@@ -205,23 +196,6 @@ def test_a_taking_that_is_killed_leaves_no_half_of_a_run_and_goes_on(whole, ther
     assert {path.name for path in folder.iterdir()} == {"state.pt", "history.h5", "evaluation.h5"}
     assert there[1]() == 0
     assert len([*(whole / RESULTS).rglob("history.h5")]) == 4
-
-
-def test_a_tuned_run_without_its_tuning_is_refused_and_nothing_is_tuned(
-    whole, there, monkeypatch, capsys
-):
-    monkeypatch.setattr(Plan, "choice", lambda plan, **run: ["choice.json"])
-    monkeypatch.setattr(Plan, "tuned", lambda plan, *files, **paper: ["choice.json"])
-    monkeypatch.setattr(take.run, "start", lambda step: pytest.fail(f"starts {step}"))
-    assert there[1]() == 1
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 4 and all("choice.json does not exist" in line for line in lines)
-
-
-def test_a_folder_without_a_pack_is_told_so(whole, tmp_path, capsys):
-    args = arguments.read(["take", *workflow.smoke(), "--", str(tmp_path)])
-    assert command.run(lambda: take.main(args)) == 1
-    assert "has no runs.tar.xz: runs are taken from what is kept" in capsys.readouterr().err
 
 
 def kept(*words) -> None:
