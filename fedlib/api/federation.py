@@ -33,7 +33,7 @@ class Federation(federation.Federation):
     channel, but not signals [N, C, T] with `signals=True`. Bytes [N, H, W] or [N, C, H, W]
     are pixels and are divided by 255; integers [N, T] of 32 or 64 bits are tokens and stay
     integers; other numbers become float32. A list of N texts becomes tokens [N, length], see
-    `fedlib.data.own_texts`.
+    `fedlib.data.tokenisers`.
     Labels are whole numbers from 0, or words, which are numbered in sorted order: `class_name`.
     """
 

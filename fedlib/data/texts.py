@@ -22,13 +22,11 @@ class Layout(NamedTuple):
 
     Attributes:
       encoding: of its characters.
-      num_fields: fields in every row.
       label, text: numbers of these fields, from 0.
       classes: by published label; None for texts that are left out.
     """
 
     encoding: str
-    num_fields: int
     label: int
     text: int
     classes: Mapping[str, int | None]
@@ -45,36 +43,19 @@ def read(file: RawFile, raw: Path, layout: Layout) -> Texts:
     """The texts of a file that have a class.
 
     Raises:
-      DataError: if the file is missing or not the official one, or, with the line, if it has
-        another layout.
+      DataError: if the file is missing, not the official one or of another layout.
     """
     path, texts, labels = file.locate(raw), [], []
     with path.open(encoding=layout.encoding, newline="") as content:
-        rows = csv.reader(content)
         try:
-            for row in rows:
-                label = _label(row, layout)
+            for row in csv.reader(content):
+                label = layout.classes[row[layout.label]]
                 if label is not None:
                     texts.append(row[layout.text])
                     labels.append(label)
-        except (csv.Error, UnicodeDecodeError, _BadRow) as error:
-            # Text that cannot be decoded is after the last line that was read.
-            beyond = "after " if isinstance(error, UnicodeDecodeError) else ""
-            raise DataError(f"{path}, {beyond}line {rows.line_num}: {error}") from None
+        except (csv.Error, IndexError, KeyError, UnicodeDecodeError) as error:
+            raise DataError(f"{path} is not the published file: {error!r:.200}") from None
     return Texts(texts, np.array(labels, np.int64))
-
-
-class _BadRow(Exception):
-    """The problem of a row."""
-
-
-def _label(row: list[str], layout: Layout) -> int | None:
-    if len(row) != layout.num_fields:
-        raise _BadRow(f"{len(row)} fields, expected {layout.num_fields}")
-    label = row[layout.label]
-    if label not in layout.classes:
-        raise _BadRow(f"label {label!r}, expected one of {', '.join(layout.classes)}")
-    return layout.classes[label]
 
 
 def draw_rows(

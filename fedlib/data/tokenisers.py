@@ -1,9 +1,11 @@
-"""From texts to tokens: BERT's WordPiece and GPT-2's byte-level BPE, from their published files.
+"""From texts to tokens: by published files of BERT or GPT-2, or by a user's file or words.
 
     word_piece  lower case without accents; [CLS] pieces of words [SEP], filled up with [PAD]
     byte_pairs  case and accents kept, a token for every byte; filled up with the end of text
+    of_texts    a file of Hugging Face's `tokenizers`; or the words of the training texts, in lower
+                case and without accents, the most frequent ones first, all others [UNK]
 
-Both cut a text at `length` tokens, which include the marks of its ends.
+All cut a text at `length` tokens, which include the marks of its ends.
 
 Source: J. Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language
   Understanding", NAACL 2019; A. Radford et al., "Language Models are Unsupervised Multitask
@@ -11,23 +13,27 @@ Source: J. Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers
   core, and a batch would keep more of each text than its tokens.
 """
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import tokenizers
 from tokenizers.implementations import BertWordPieceTokenizer, ByteLevelBPETokenizer
-from tokenizers.pre_tokenizers import ByteLevel
+from tokenizers.models import WordLevel
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.trainers import WordLevelTrainer
 
 from fedlib.data.checks import check_count
 from fedlib.data.raw import RawFile
-from fedlib.errors import DataError
+from fedlib.errors import ConfigError, DataError
 from fedlib.federation import Tokens
 
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")  # required in a vocabulary of word pieces
-SHORTEST = 3  # the two ends of a text and one piece
-END = "<|endoftext|>"  # of GPT-2, which has no padding token
+SHORTEST = 3  # of word pieces: the two ends of a text and one piece
+PADDING = ("[PAD]", "<pad>", "<|endoftext|>", "</s>")  # as vocabularies call it
+UNKNOWN = "[UNK]"
+VOCABULARY = 10_000  # words, unless told otherwise
 
 
 class Tokeniser(NamedTuple):
@@ -57,17 +63,11 @@ def word_piece(vocabulary: RawFile, raw: Path, length: int) -> Tokeniser:
 
     Raises:
       ConfigError: for an invalid length.
-      DataError: if the file is missing or not such a vocabulary.
+      DataError: if the file is missing or not the official one.
     """
     check_count("length", length, least=SHORTEST)
-    pieces = _lines(vocabulary, raw)
-    numbers = {piece: number for number, piece in enumerate(pieces)}
-    _check_numbers(vocabulary, numbers.values(), len(pieces))
-    _check_has(vocabulary, numbers, SPECIAL)
-    tokeniser = BertWordPieceTokenizer(numbers, lowercase=True)
-    tokeniser.enable_truncation(length)
-    tokens = Tokens(len(numbers), numbers["[PAD]"])
-    return Tokeniser(length, tokens, lambda text: tokeniser.encode(text).ids)
+    path = str(vocabulary.locate(raw))
+    return _cutting(BertWordPieceTokenizer.from_file(path, lowercase=True), length)
 
 
 def byte_pairs(vocabulary: RawFile, merges: RawFile, raw: Path, length: int) -> Tokeniser:
@@ -82,56 +82,66 @@ def byte_pairs(vocabulary: RawFile, merges: RawFile, raw: Path, length: int) -> 
 
     Raises:
       ConfigError: for an invalid length.
-      DataError: if a file is missing or invalid.
+      DataError: if a file is missing or not the official one.
     """
     check_count("length", length)
-    try:
-        numbers = json.loads(vocabulary.read(raw))
-    except ValueError as error:
-        raise DataError(f"{vocabulary.path} is not JSON: {error}") from None
-    if not isinstance(numbers, dict) or {*map(type, numbers.values())} != {int}:
-        raise DataError(f"{vocabulary.path} is not a vocabulary: it must give tokens their numbers")
-    _check_numbers(vocabulary, numbers.values(), len(numbers))
-    # A byte without a token would be skipped silently.
-    _check_has(vocabulary, numbers, (END, *sorted(ByteLevel.alphabet())))
-    tokeniser = ByteLevelBPETokenizer(numbers, _pairs(merges, raw, numbers))
-    tokeniser.enable_truncation(length)
-    tokens = Tokens(len(numbers), numbers[END])
-    return Tokeniser(length, tokens, lambda text: tokeniser.encode(text).ids)
+    paths = [str(file.locate(raw)) for file in (vocabulary, merges)]
+    return _cutting(ByteLevelBPETokenizer.from_file(*paths), length)
 
 
-def _pairs(merges: RawFile, raw: Path, numbers: dict[str, int]) -> list[tuple[str, str]]:
-    """The pairs of tokens that are merged, in the order of learning."""
-    pairs = []
-    for line, content in enumerate(_lines(merges, raw)[1:], start=2):
-        pair = tuple(content.split(" "))
-        if len(pair) != 2 or {*pair, "".join(pair)} - numbers.keys():
-            raise DataError(
-                f"{merges.path}, line {line}: {content!r} are not two tokens of the vocabulary "
-                "that make a third"
-            )
-        pairs.append(pair)
-    return pairs
+def of_texts(
+    training: Iterable[str],
+    *,
+    length: int | None,
+    file: str | Path | None = None,
+    vocabulary: int | None = None,
+) -> Tokeniser:
+    """A tokeniser for texts of a user's.
 
+    Args:
+      training: the training texts, whose words are the vocabulary without a `file`.
+      length: tokens of every text.
+      file: as `Tokenizer.save` writes it, such as tokenizer.json.
+      vocabulary: most words, without a `file`; None for `VOCABULARY`.
 
-def _lines(file: RawFile, raw: Path) -> list[str]:
-    """The lines of a file, with or without a line feed at its end."""
-    try:
-        text = file.read(raw).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{file.path} is not UTF-8: {error}") from None
-    return text.removesuffix("\n").replace("\r\n", "\n").split("\n")  # no other line ends
-
-
-def _check_numbers(file: RawFile, numbers: Iterable[int], num: int) -> None:
-    if sorted(numbers) != list(range(num)):
-        raise DataError(
-            f"{file.path} is not a vocabulary: its {num} tokens must have the numbers 0 to "
-            f"{num - 1}, each once"
+    Raises:
+      ConfigError: for an invalid number, or none.
+      DataError: for a file that is no such tokeniser, or has no token to fill up texts.
+    """
+    if length is None:
+        raise ConfigError("texts need length, the tokens that each is cut or filled up to")
+    check_count("length", length)
+    if file is None:
+        return _cutting(
+            _of_words(training, VOCABULARY if vocabulary is None else vocabulary), length
         )
+    if vocabulary is not None:
+        raise ConfigError(f"{file} has its vocabulary; leave vocabulary out")
+    try:
+        found = tokenizers.Tokenizer.from_file(str(file))
+    except Exception as error:  # the package raises this very class
+        reason = str(error).splitlines()[0]
+        raise DataError(f"{file} is no file of tokenizers, as tokenizer.json: {reason}") from None
+    if not any(found.token_to_id(name) is not None for name in PADDING):
+        raise DataError(f"{file} has none of {', '.join(PADDING)} to fill up short texts")
+    return _cutting(found, length)
 
 
-def _check_has(file: RawFile, numbers: dict[str, int], needed: Iterable[str]) -> None:
-    missing = [token for token in needed if token not in numbers]
-    if missing:
-        raise DataError(f"{file.path} is not a vocabulary: it lacks {', '.join(missing[:4])}")
+def _of_words(training: Iterable[str], vocabulary: int) -> tokenizers.Tokenizer:
+    check_count("vocabulary", vocabulary, least=3)
+    found = tokenizers.Tokenizer(WordLevel(unk_token=UNKNOWN))
+    found.normalizer = BertNormalizer(lowercase=True)
+    found.pre_tokenizer = BertPreTokenizer()
+    special = [PADDING[0], UNKNOWN]
+    trainer = WordLevelTrainer(vocab_size=vocabulary, special_tokens=special, show_progress=False)
+    found.train_from_iterator(training, trainer)
+    return found
+
+
+def _cutting(found: Any, length: int) -> Tokeniser:
+    """A tokeniser of the package that cuts texts; the first of `PADDING` that it has fills up."""
+    found.enable_truncation(length)
+    found.no_padding()
+    padding = (found.token_to_id(name) for name in PADDING)
+    tokens = Tokens(found.get_vocab_size(), next(x for x in padding if x is not None))
+    return Tokeniser(length, tokens, lambda text: found.encode(text).ids)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import fedlib
-from fedlib.data import own_texts
+from fedlib.data import tokenisers
 from fedlib.data.examples import TEST, TRAIN
 from fedlib.data.sources import own
 from fedlib.errors import ConfigError, DataError
@@ -20,7 +20,7 @@ CLIENTS = ["ann", "bob"] * 4
 
 
 def test_tokens_are_the_most_frequent_words_of_the_training_texts():
-    made = own_texts.tokeniser(["b b a", "a a, C"], length=4, vocabulary=5)
+    made = tokenisers.of_texts(["b b a", "a a, C"], length=4, vocabulary=5)
     # [PAD], [UNK], then by frequency and alphabet: a 3, b 2, "," before c.
     assert made.tokens == (5, 0)
     rows = made.rows(["a B , c", "a a a a a", ""], 3)
@@ -36,7 +36,7 @@ def saved(folder, padding="[PAD]"):
 
 
 def test_a_file_of_tokenizers_gives_its_tokens(tmp_path):
-    made = own_texts.tokeniser([], length=3, file=saved(tmp_path))
+    made = tokenisers.of_texts([], length=3, file=saved(tmp_path))
     assert made.tokens == (11, 0)
     assert made.rows(["cab", "jihg", "a"], 3).tolist() == [[3, 1, 2], [10, 9, 8], [1, 0, 0]]
 
@@ -52,15 +52,15 @@ def test_a_file_of_tokenizers_gives_its_tokens(tmp_path):
 )
 def test_settings_of_texts_that_make_no_sense_are_refused(given, error, message):
     with pytest.raises(error, match=message):
-        own_texts.tokeniser(TEXTS, **given)
+        tokenisers.of_texts(TEXTS, **given)
 
 
 def test_a_file_needs_padding_and_has_its_vocabulary(tmp_path):
     file = saved(tmp_path, padding="a nameless one")
     with pytest.raises(DataError, match="none of .*PAD.* to fill up"):
-        own_texts.tokeniser(TEXTS, length=3, file=file)
+        tokenisers.of_texts(TEXTS, length=3, file=file)
     with pytest.raises(ConfigError, match="leave vocabulary out"):
-        own_texts.tokeniser(TEXTS, length=3, file=file, vocabulary=9)
+        tokenisers.of_texts(TEXTS, length=3, file=file, vocabulary=9)
 
 
 # -- in the library -----------------------------------------------------------------------

@@ -73,8 +73,7 @@ def read(
       num_classes: L, if some class has no example; None for the number of classes in the files.
       test_every: see above; not used with a test part.
       length: tokens of each text; None without texts.
-      vocabulary: most words, without a tokenizer.json; None for 10,000, see
-        `fedlib.data.own_texts`.
+      vocabulary: most words, without a tokenizer.json; None for 10,000.
       clients: of folders of images: "folder" takes the client from cats/ann/7.png, "prefix" from
         cats/ann_7.png, "clients.csv" from this file beside the folders, with the columns image
         (cats/7.png) and client; None for no clients.
@@ -114,7 +113,7 @@ def pooled(
       parts: `TRAIN`, `VAL` or `TEST` for each; None sets aside test examples of each client or
         class.
       scaling, num_classes, test_every: as for `read`.
-      texts: `length`, `vocabulary` and `file`, see `fedlib.data.own_texts.tokeniser`.
+      texts: `length`, `vocabulary` and `file`, see `fedlib.data.tokenisers.of_texts`.
 
     Raises:
       ConfigError, DataError: as `read`.
@@ -179,9 +178,9 @@ def _inputs(contents: Sequence[Content]) -> np.ndarray:
 def _tokens(x: np.ndarray, train: np.ndarray, texts: dict) -> tuple[np.ndarray, Tokens | None]:
     """Tokens for texts, whole numbers as they are; None for all other inputs."""
     if x.dtype == object:
-        from fedlib.data import own_texts  # only texts need it
+        from fedlib.data import tokenisers  # only texts need it
 
-        found = own_texts.tokeniser(x[train], **texts)
+        found = tokenisers.of_texts(x[train], **texts)
         return found.rows(x, len(x)), found.tokens
     if odd := [name for name, value in texts.items() if value is not None]:
         raise ConfigError(f"{' and '.join(odd)} is for texts, and these inputs are numbers")

@@ -17,7 +17,7 @@ from fedlib.data.examples import Examples
 
 NUM_CLASSES = 5
 HAS = ("classes", "part")
-LAYOUT = texts.Layout("utf-8", 2, label=0, text=1, classes={str(y + 1): y for y in range(5)})
+LAYOUT = texts.Layout("utf-8", label=0, text=1, classes={str(y + 1): y for y in range(5)})
 
 
 def read(
