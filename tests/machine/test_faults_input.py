@@ -6,7 +6,6 @@ file with pieces cut out, put in and changed. The line is an error that a user c
 """
 
 import dataclasses
-import gzip
 import io
 import json
 import time
@@ -17,14 +16,13 @@ import numpy as np
 import pytest
 import stages
 import yaml
-from data_fixtures import cifar10_batch, idx, images, leaf
+from data_fixtures import leaf
 from faults import often
 from PIL import Image
 from support import toy_federation
 
 from fedlib import papers
-from fedlib.data import build, cifar_batch, downloads
-from fedlib.data import idx as idx_format
+from fedlib.data import build, downloads
 from fedlib.data.sources import _femnist_leaf, own
 from fedlib.errors import ConfigError, DataError
 from fedlib.run.build import build_simulation
@@ -215,24 +213,6 @@ def changed(draw, content: bytes) -> bytes:
             case "page":
                 found = bytearray(b"<!DOCTYPE html><html><title>404 Not Found</title></html>")
     return bytes(found)
-
-
-@drawn(40)
-@hypothesis.given(data=st.data())
-def test_an_idx_file(tally, data):
-    whole = gzip.decompress(idx(images(5)[0]))
-    content = data.draw(changed(whole))
-    packed = data.draw(st.sampled_from([gzip.compress(content), content]))
-    refused(tally, "raw file, idx", lambda: idx_format.parse(packed, "t10k"), "t10k")
-
-
-@drawn(40)
-@hypothesis.given(data=st.data())
-def test_a_cifar_batch(tally, data):
-    content = data.draw(changed(cifar10_batch(3)))
-    refused(
-        tally, "raw file, CIFAR", lambda: cifar_batch.parse(content, "batch_1", "labels"), "batch_1"
-    )
 
 
 @drawn(40)

@@ -38,8 +38,7 @@ def read(raw: Path, *, scaling: str = "standard") -> Examples:
     """
     check_choice("scaling", scaling, SCALINGS)
     batches = [
-        cifar_batch.parse(file.read(raw), file.name, "labels")
-        for file in downloads.files("cifar10").values()
+        cifar_batch.parse(file.read(raw), "labels") for file in downloads.files("cifar10").values()
     ]
     x, y = (np.concatenate(part) for part in zip(*batches, strict=True))
     part = np.full(len(y), TRAIN, np.uint8)

@@ -13,7 +13,6 @@ import numpy as np
 
 from fedlib.data import cifar_batch, downloads
 from fedlib.data.examples import TEST, TRAIN, Examples
-from fedlib.errors import DataError
 
 NUM_CLASSES = 100
 HAS = ("classes", "coarse", "images", "part")
@@ -28,25 +27,10 @@ def read(raw: Path) -> Examples:
       DataError: if a raw file is missing or not the official one.
     """
     train, test = (
-        cifar_batch.parse(file.read(raw), file.name, "fine_labels", "coarse_labels")
+        cifar_batch.parse(file.read(raw), "fine_labels", "coarse_labels")
         for file in downloads.files("cifar100").values()
     )
     x, fine, coarse = (np.concatenate(part) for part in zip(train, test, strict=True))
     part = np.repeat(np.array([TRAIN, TEST], np.uint8), [len(train[1]), len(test[1])])
-    superclass = hierarchy(fine, coarse)
+    superclass = np.unique(np.stack([fine, coarse], axis=1), axis=0)[:, 1]
     return Examples(x, fine, NUM_CLASSES, MEAN, STD, part=part, coarse=superclass)
-
-
-def hierarchy(fine: np.ndarray, coarse: np.ndarray) -> np.ndarray:
-    """Superclass of each class, from the labels [N] of all images -> [L] int64
-
-    Raises:
-      DataError: if a class has no image, or images of several superclasses.
-    """
-    pairs = np.unique(np.stack([fine, coarse], axis=1), axis=0)
-    if pairs[:, 0].tolist() != list(range(NUM_CLASSES)):
-        raise DataError(
-            f"every class from 0 to {NUM_CLASSES - 1} must have images, all of one superclass; "
-            f"the files have {len(pairs)} pairs of class and superclass"
-        )
-    return pairs[:, 1]

@@ -35,7 +35,7 @@ def read(raw: Path, *, source: str = "all") -> Examples:
       DataError: if a raw file is missing or not the official one.
     """
     files = downloads.files("emnist", source)
-    parts = idx.parts(files, raw, "EMNIST")
+    parts = idx.parts(files, raw)
     x, y = (np.concatenate(part) for part in zip(*parts.values(), strict=True))
     part = np.full(len(y), TRAIN, np.uint8)
     if "train" in parts:

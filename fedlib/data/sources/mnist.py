@@ -15,8 +15,6 @@ import numpy as np
 from fedlib.data import downloads, idx
 from fedlib.data.checks import check_choice
 from fedlib.data.examples import TEST, TRAIN, Examples
-from fedlib.data.raw import RawFile
-from fedlib.errors import DataError
 
 NUM_CLASSES = 10
 HAS = {
@@ -27,7 +25,7 @@ SCALINGS = {  # mean and deviation
     "standard": ((0.1307,), (0.3081,)),  # of the training set; pFedMM's README, section 3.7
     "unit": ((0.0,), (1.0,)),  # pixels in [0, 1]
 }
-CLASS, WRITER = 0, 2  # columns of QMNIST's labels
+WRITER = 2  # column of QMNIST's labels
 
 
 def read(raw: Path, *, source: str = "mnist", scaling: str = "standard") -> Examples:
@@ -44,14 +42,14 @@ def read(raw: Path, *, source: str = "mnist", scaling: str = "standard") -> Exam
     """
     check_choice("scaling", scaling, SCALINGS)
     files = downloads.files("mnist", source)
-    parts = idx.parts(files, raw, "MNIST")
+    parts = idx.parts(files, raw)
     x, y = (np.concatenate(part) for part in zip(*parts.values(), strict=True))
     sizes = [len(labels) for _, labels in parts.values()]
     owner, num_owners = None, 0
     if source == "qmnist":
-        named = [
-            _read_writers(raw, files[f"{name}_writers"], labels)
-            for name, (_, labels) in parts.items()
+        named = [  # QMNIST's test set goes on after MNIST's
+            idx.parse(files[f"{name}_writers"].read(raw))[:size, WRITER]
+            for name, size in zip(parts, sizes, strict=True)
         ]
         names, owner = np.unique(np.concatenate(named), return_inverse=True)
         num_owners = len(names)
@@ -64,20 +62,3 @@ def read(raw: Path, *, source: str = "mnist", scaling: str = "standard") -> Exam
         owner=owner,
         num_owners=num_owners,
     )
-
-
-def _read_writers(raw: Path, file: RawFile, labels: np.ndarray) -> np.ndarray:
-    """Writer of each of the images with these labels [N] -> [N] int64
-
-    Raises:
-      DataError: if the file describes other images.
-    """
-    described = idx.parse(file.read(raw), file.name)
-    if described.ndim != 2 or described.shape[1] <= WRITER or len(described) < len(labels):
-        raise DataError(
-            f"{file.name} has shape {described.shape}, too small for {len(labels)} rows"
-        )
-    described = described[: len(labels)]  # QMNIST's test set goes on after MNIST's
-    if not np.array_equal(described[:, CLASS], labels):
-        raise DataError(f"{file.name} names other classes than the labels of MNIST")
-    return described[:, WRITER].astype(np.int64)
