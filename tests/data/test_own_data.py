@@ -48,13 +48,6 @@ def arrays(path, **made):
     np.savez(path, **made)
 
 
-@pytest.mark.parametrize("name", ["a\x1b[2J/1.png", "a/1\n2.png"])
-def test_a_name_with_control_characters_is_refused(folder, name):
-    image(folder / name, 1)
-    with pytest.raises(DataError, match="own/mine has .*, a name with control characters; rename"):
-        read(folder)
-
-
 def test_images_by_class_come_in_order_of_their_paths(folder):
     for name, value in {"cat/2": 2, "ant/9": 9, "cat/1": 1, "bee/5": 5}.items():
         image(folder / f"{name}.png", value)
@@ -426,5 +419,5 @@ def test_the_receipt_lists_the_content_and_the_state_changes_with_a_file(folder)
     assert downloads.state("own", ["mine"], raw) != before
     assert downloads.state("digits", [], raw) == ""
     (folder / "a.npz").unlink()
-    with pytest.raises(DataError, match="own/mine has no files; put your data there"):
+    with pytest.raises(DataError, match="own/mine has no files .*put there your data"):
         fetch(files, raw)

@@ -20,13 +20,13 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from fedlib.data.raw import LocalFolder, RawFile, RawFolder, local_files
+from fedlib.data.raw import RawFile, RawFolder, files_below
 from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
 
 FOLDER = Path(__file__).parent
 
-AnyFile = RawFile | RawFolder | LocalFolder
+AnyFile = RawFile | RawFolder
 
 
 class Table(NamedTuple):
@@ -70,7 +70,7 @@ def files(name: str, source: str | None = None) -> dict[str, AnyFile]:
         return dict(made.files)
     if made.local:
         check_folder(name, source)
-        return {"files": LocalFolder(f"{made.local}/{source}")}
+        return {"files": RawFolder(f"{made.local}/{source}")}
     source = made.default if source is None else source
     if source not in list(made.sources):
         known = ", ".join(made.sources) or "none"
@@ -98,7 +98,7 @@ def state(name: str, sources: Iterable[str], raw: str | Path) -> str:
     if not table(name).local:
         return ""
     folders = [Path(raw) / folder.path for folder in of_sources(name, sources)]
-    paths = [folder / file for folder in folders for file in local_files(folder)]
+    paths = [folder / file for folder in folders for file in files_below(folder)]
     stats = [(str(path.relative_to(raw)), path.stat()) for path in paths]
     seen = canonical_json([(path, stat.st_size, stat.st_mtime_ns) for path, stat in stats])
     return hashlib.sha256(seen.encode()).hexdigest()[:16]

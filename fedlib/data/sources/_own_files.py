@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedlib.data.archives import BROKEN
-from fedlib.data.raw import local_files
+from fedlib.data.raw import BROKEN, files_below
 from fedlib.errors import DataError
 
 LIST = "clients.csv"
@@ -95,7 +94,7 @@ def listed(file: Path) -> dict[Path, str]:
 
 def _images(folder: Path, clients: Clients) -> Content:
     """Images in order of their paths; a label is the name of the first folder in the path."""
-    names = [x for x in local_files(folder) if x != LIST or not isinstance(clients, Mapping)]
+    names = [x for x in files_below(folder) if x != LIST or not isinstance(clients, Mapping)]
     for name in names:
         if "/" not in name or not name.lower().endswith(IMAGES):
             raise DataError(

@@ -24,7 +24,7 @@ import numpy as np
 from fedlib.data import downloads
 from fedlib.data.checks import check_choice, check_count
 from fedlib.data.examples import TEST, TRAIN, Examples
-from fedlib.data.raw import local_files
+from fedlib.data.raw import files_below
 from fedlib.data.sources import _own_files
 from fedlib.data.sources._own_files import Content
 from fedlib.data.sources.digits import set_aside
@@ -146,7 +146,7 @@ def pooled(
 
 def _contents(folder: Path, clients: str | None) -> list[Content]:
     """The content of the folder, or of its training and its test part."""
-    if not local_files(folder):
+    if not files_below(folder):
         raise DataError(f"{folder} has no files; put there {IN_PLACE}")
     entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     by_list = clients == _own_files.LIST
