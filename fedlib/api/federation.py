@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from fedlib import federation
 from fedlib.api import datasets
@@ -16,11 +15,10 @@ from fedlib.data.checks import check_seed
 from fedlib.data.draws import divide
 from fedlib.data.examples import FEATURES, TEST, TRAIN, VAL, Dealt
 from fedlib.data.sources import own
-from fedlib.data.sources._own_files import Content, checked
+from fedlib.data.sources._own_files import Content, content
 from fedlib.errors import ConfigError, DataError, nearest
 from fedlib.federation import CLIENTS, GROUPS, SPLITS
 
-WHOLE = (np.int32, np.int64)  # types of tokens
 TRAIN_FRACTION = 0.8  # of a client's examples, where a partition needs one
 Arrays = tuple[Any, Any]  # inputs [N, ...] and labels [N]: anything that NumPy makes arrays of
 
@@ -77,11 +75,11 @@ class Federation(federation.Federation):
             counts = ", ".join(f"{name} of {size}" for name, size in sizes.items())
             raise ConfigError(f"each part must be of the same clients, got {counts} clients")
         _check_unseen(unseen, len(train))
-        contents = [
-            _content(f"{name} data of client {client}", *pair, only=client, signals=signals)
-            for name, pairs in parts.items()
-            for client, pair in enumerate(pairs)
-        ]
+        contents = []
+        for name, pairs in parts.items():
+            for client, pair in enumerate(pairs):
+                made = _content(f"{name} data of client {client}", *pair, signals=signals)
+                contents.append(made._replace(client=np.full(len(made.y), client)))
         of_part = dict(zip(SPLITS, (TRAIN, VAL, TEST), strict=True))
         examples = own.pooled(
             contents,
@@ -274,72 +272,11 @@ def _kind(given: Any) -> str:
     return f"{len(given)} values" if isinstance(given, Sequence) else type(given).__name__
 
 
-def _content(
-    name: str,
-    x: Any,
-    y: Any,
-    client: Any = None,
-    *,
-    only: int | None = None,
-    signals: bool = False,
-) -> Content:
-    """Arrays of a part, checked and copied; `only` is the one client of all examples, if given."""
-    given = _inputs(f"{name}: x", x)
-    y = _labels(f"{name}: y", y)
-    if not len(given):
-        raise DataError(f"{name} is empty; leave the client out or give it examples")
-    client = None if client is None else _labels(f"{name}: client", client)
-    client = client if only is None else np.full(len(given), only)
-    tokens = given.ndim == 2 and given.dtype in WHOLE and not isinstance(x, pd.DataFrame)
-    content = checked(Content(name, given, y, client, tokens), signals)
-    shared = np.may_share_memory(content.x, given)
-    return content._replace(x=content.x.copy()) if shared else content
-
-
-def _inputs(name: str, values: Any) -> np.ndarray:
-    """Inputs of all examples as an array; columns of a data frame must be numbers."""
-    if not isinstance(values, pd.DataFrame):
-        return _array(name, values)
-    columns = []
-    for column, series in values.items():
-        kind = getattr(series.dtype, "numpy_dtype", series.dtype)  # of a nullable column
-        if getattr(kind, "kind", "O") not in "biuf":
-            raise DataError(f"{name}: column {column!r} must be numbers, got {series.dtype}")
-        if series.isna().any():
-            row = int(series.isna().argmax())
-            raise DataError(f"{name}: column {column!r} has no value for example {row}")
-        columns.append(series.to_numpy(kind))
-    return np.column_stack(columns) if columns else np.empty(values.shape)
-
-
-def _labels(name: str, values: Any) -> np.ndarray:
-    """Labels or clients as an array; objects become words or integers."""
-    array = _array(name, values)
-    if array.dtype != object:
-        return array
-    missing = pd.isna(array)
-    if missing.any():
-        raise DataError(f"{name} of example {int(np.argmax(missing))} is missing")
-    kinds = sorted({type(value).__name__ for value in array.flat})
-    for kind in (str, bool | np.bool_, Integral):
-        if all(isinstance(value, kind) for value in array.flat):
-            return array.astype({str: str, Integral: np.int64}.get(kind, bool))
-    raise DataError(f"{name} must be integers or words, got {' and '.join(kinds)}")
-
-
-def _array(name: str, values: Any) -> np.ndarray:
-    """An array with a row for each example, without gaps."""
-    try:
-        array = np.asarray(values)
-    except (RuntimeError, TypeError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise DataError(f"{name} cannot become an array of NumPy: {reason}") from error
-    if np.ma.is_masked(values):
-        raise DataError(f"{name} has masked values; fill them or leave their examples out")
-    if not array.ndim:
-        dense = "; take toarray()" if hasattr(values, "toarray") else ""
-        raise DataError(f"{name} must be an array or a list, got {type(values).__name__}{dense}")
-    return array
+def _content(name: str, x: Any, y: Any, client: Any = None, *, signals: bool) -> Content:
+    """Arrays of a part, checked and copied."""
+    found = content(name, x, y, client, signals=signals)
+    shared = found.x is x or found.x.base is not None
+    return found._replace(x=found.x.copy()) if shared else found
 
 
 def _scaling(content: Content) -> str:

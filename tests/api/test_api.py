@@ -565,7 +565,6 @@ FEDERATIONS = {
     "the data: x cannot become an array": lambda: fedlib.partition([[1], [1, 2]], Y, "iid", **FIVE),
     "deals regardless of clients; leave client": lambda: cut(client=Y),
     r"the data: y of example 3 is missing": lambda: deal(y=pd.Series(words(pd.NA), dtype="string")),
-    "y must be integers or words, got int and str": lambda: deal(y=np.array(words(3), object)),
     "got csr_matrix; take toarray": lambda: deal(sparse.csr_matrix(X)),
     "x has masked values": lambda: deal(np.ma.masked_greater(X, 0.9)),
     "column 'b' must be numbers, got": lambda: deal(pd.DataFrame({"a": Y, "b": "u"})),

@@ -60,35 +60,16 @@ def test_images_by_class_come_in_order_of_their_paths(folder):
     assert (made.mean, made.std) == ((0.0,), (1.0,))  # pixels in [0, 1]
 
 
-@pytest.mark.parametrize("clients, place", [("folder", "{}/{}"), ("prefix", "{}_{}")])
-def test_the_paths_of_images_have_their_clients(folder, clients, place):
+def test_a_folder_in_that_of_a_class_may_be_a_client(folder):
     for number, (label, client) in enumerate([("cat", "bob"), ("ant", "ann"), ("ant", "bob")] * 2):
-        image(folder / label / f"{place.format(client, number)}.png", number)
-    made = read(folder, test_every=2, clients=clients)
+        image(folder / label / client / f"{number}.png", number)
+    made = read(folder, test_every=2, clients=True)
     assert made.x[:, 0, 0, 0].tolist() == [1, 4, 2, 5, 0, 3]
     assert made.owner_name[made.owner].tolist() == ["ann", "ann", "bob", "bob", "bob", "bob"]
     assert read(folder, test_every=2).owner is None
     image(folder / "cat/9.png", 9)
     with pytest.raises(DataError, match="cat/9.png must be .* client"):
-        read(folder, clients=clients)
-    with pytest.raises(ConfigError, match="no clients 'suffix'; choose one of"):
-        read(folder, clients="suffix")
-
-
-def test_a_table_beside_images_has_their_clients(folder):
-    rows = [("ant/1.png", "bob"), ("cat/1.png", "ann"), ("cat/2.png", "bob")]
-    for number, (name, _) in enumerate(rows):
-        image(folder / name, number)
-    table(folder / "clients.csv", ["image", "client"], *rows)
-    made = read(folder, test_every=2, clients="clients.csv")
-    assert made.owner_name[made.owner].tolist() == ["bob", "ann", "bob"]
-    image(folder / "ant/3.png", 9)
-    with pytest.raises(DataError, match="ant/3.png has no line in clients.csv"):
-        read(folder, clients="clients.csv")
-    for wrong in (("ant/4.png", "bob"), rows[0], ("ant/3.png", "")):
-        table(folder / "clients.csv", ["image", "client"], *rows, wrong)
-        with pytest.raises(DataError, match="clients.csv, line 5 must have an image"):
-            read(folder, clients="clients.csv")
+        read(folder, clients=True)
 
 
 def test_classes_called_by_numbers_are_those_numbers(folder):
@@ -180,13 +161,9 @@ Y = [0, 0, 1, 1]
         ({"y": Y}, "a.npz has no array 'x'"),
         ({"x": X}, "a.npz has no array 'y'"),
         ({"x": X, "y": Y[:3]}, r"y must have 4 values as x, got \(3,\)"),
-        ({"x": X, "y": Y, "client": [0]}, r"client must have 4 values"),
         ({"x": X, "y": np.array(Y) * 0.5}, "y must be whole numbers or words, got 0.5"),
-        ({"x": X, "y": np.array([0, np.nan, 1, 1])}, "y of example 1 is missing, got 'nan'"),
-        ({"x": X, "y": np.array(["a", " NA", "b", "b"])}, "y of example 1 is missing, got ' NA'"),
-        ({"x": X, "y": np.array(["a", "\x1b[2J", "b", "b"])}, r"y has '\\x1b.*control characters"),
+        ({"x": X, "y": np.array([0, np.nan, 1, 1])}, "y of example 1 is missing"),
         ({"x": X, "y": [0] * 4}, "all labels are 0, one class"),
-        ({"x": np.full((4, 2), 2**24 + 1), "y": Y}, "x of example 0 has an integer beyond"),
         ({"x": X, "y": [1, 1, 2, 2]}, "from 1 to 2, and none is 0; number classes from 0"),
         ({"x": X, "y": [-1, 0, 1, 1]}, "from -1 to 1; number classes from 0"),
         ({"x": X, "y": [0, 0, 0, 10**9]}, "from 0 to 1000000000; number classes from 0"),
@@ -194,11 +171,9 @@ Y = [0, 0, 1, 1]
         ({"x": X * 1e300, "y": Y}, "x of example 0 is not finite, NaN or too large"),
         ({"x": X.astype(str), "y": Y}, "x must be numbers, got the type <U"),
         ({"x": X[:, 0], "y": Y}, r"x must be \[M, F\], .* got \[4\]"),
-        ({"x": X[:0], "y": []}, r"got \[0, 2\]"),
+        ({"x": X[:0], "y": []}, "is empty"),
         ({"x": np.ones((4, 8, 8, 3)), "y": Y}, "channels come first in x"),
         ({"x": np.array([[1], [{}], [1], [1]], object), "y": Y}, "not an npz file of plain arrays"),
-        ({"x": X, "y": np.array(["a", "", "b", "b"])}, "y of example 1 is missing, got ''"),
-        ({"x": X, "y": Y, "client": [0.5] * 4}, "client must be whole numbers or words, got 0.5"),
         ({"x": X, "y": Y, "client": [1j] * 4}, "client must be integers or words"),
     ],
 )
@@ -212,27 +187,23 @@ def test_arrays_that_make_no_sense_are_refused_by_the_name_of_their_file(folder,
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("a,label\n", "must have a line of names and a line for each example"),
+        ("a,label\n", "is empty"),
         ("1,2\n3,4\n", "the first line must name each column"),
-        ("a,a,label\n1,2,0\n", "the first line must name each column, once"),
-        ("a,label\n1,0\n1,0,0\n", "line 3: 3 values for 2 names"),
-        ("a,label\n1,0\nblue,0\n", "line 3: a must be a number, got 'blue'"),
-        ("a,label\n1,0\nnan,0\n", "line 3: a must be a number, got 'nan'"),
-        ("a,label\n1_0,0\n1,0\n", "line 2: a must be a number, got '1_0'"),
-        ("a,label\n1,0\n1,\n", "line 3: label is missing, got ''"),
-        ("a,label\n1,cat\n1, None\n", "line 3: label is missing, got 'None'"),
-        ("a,client,label\n1,b,0\n1,nan,0\n", "line 3: client is missing, got 'nan'"),
-        ("a,label\n1,1.0\n1,1.5\n", "line 3: label must be a whole number or a word, got '1.5'"),
-        ("a,label\n1,0\n1,00\n", "line 3: label is '00', which other rows write as '0'"),
-        (",a,label\n0,1,0\n1,1,0\n", "column 1 has no name; .*index=False"),
-        ("a,Unnamed: 0,label\n0,1,0\n1,1,0\n", "column 2 has no name"),
-        ("a,client,Client,label\n1,1,2,0\n", "has 2 columns called client"),
+        ("Client,client,label\n1,2,0\n", "the first line must name each column, once"),
+        (",a,label\n0,1,0\n1,1,0\n", "the first line must name .*index=False"),
+        ("a,label\n1,0\n1,0,0\n", "Expected 2 fields in line 3, saw 3"),
+        ("a,label\n1,0,0\n1,0,0\n", "not match length"),
+        ("a,label\n1,0\nblue,0\n", "column 'a' must be numbers, got .'blue'."),
+        ("a,label\n1,0\nnan,0\n", "column 'a' has no value for example 1"),
+        ("a,label\n1,0\n1,\n", "y of example 1 is missing"),
+        ("a,client,label\n1,b,0\n1,nan,0\n", "client of example 1 is missing"),
+        ("a,label\n1,1.0\n1,1.5\n", "y must be whole numbers or words, got 1.5"),
         ("client,label\n1,0\n", "must have a column text or columns of numbers"),
     ],
 )
 def test_tables_that_make_no_sense_are_refused(folder, text, message):
     (folder / "a.csv").write_text(text)
-    with pytest.raises(DataError, match=f"a.csv.* {message}|a.csv, {message}"):
+    with pytest.raises(DataError, match=f"a.csv.* {message}"):
         read(folder)
 
 
@@ -289,7 +260,7 @@ def test_both_parts_must_be_alike(folder):
 @pytest.mark.parametrize(
     "params, message",
     [
-        ({"clients": "prefix"}, "no folder of images"),
+        ({"clients": True}, "no folder of images"),
         ({"scaling": "half"}, "no scaling 'half'; choose one of unit, standard, none"),
         ({"test_every": 1}, "test_every must be an integer of at least 2"),
         ({"num_classes": 0}, "num_classes must be an integer of at least 1"),

@@ -168,7 +168,7 @@ def test_an_npz_file_has_numbers_or_tokens(tmp_path):
     [
         (["text,size,label", "a,1,0", "b,2,1"], "text or columns of numbers .* has size"),
         (["client,label", "a,1"], "text or columns of numbers .* has none"),
-        (["text,label", ",1", "b,0"], "text is missing"),
+        (["text,label", ",1", "b,0"], "x of example 0 must be a text"),
     ],
 )
 def test_files_that_mix_texts_and_numbers_are_refused(tmp_path, lines, message):

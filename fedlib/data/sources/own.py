@@ -3,11 +3,11 @@
 The folder `source` has one of these, or two of them named train and test:
 
   folders   of 8-bit images, all grey or all colour and of one size; one folder for each class
-  *.csv     with names in its first line; column `label`, or else the last one, is the class; the
-            others are numbers, or one is called `text`
+  *.csv     as pandas reads it, with names in its first line; column `label`, or else the last one,
+            is the class; the others are numbers, or one is called `text`
   *.npz     with arrays `x` [M, F], [M, H, W] or [M, C, H, W], or `tokens` [M, T], and `y` [M]
 
-All may have a `client` for each example; of images it is in paths or a file, see `clients`. Labels
+All may have a `client` for each example; of images it is a folder, see `clients`. Labels
 are integers from 0, or words, which are numbered in sorted order; the labels of images are the
 names of their folders. Clients and classes keep their names. A value that is missing is refused.
 Texts become tokens by tokenizer.json beside the files, as Hugging Face's `tokenizers` write it, or
@@ -57,7 +57,7 @@ def read(
     test_every: int = 4,
     length: int | None = None,
     vocabulary: int | None = None,
-    clients: str | None = None,
+    clients: bool = False,
 ) -> Examples:
     """The examples in the order of the files: paths are sorted, rows keep their order.
 
@@ -74,9 +74,8 @@ def read(
       test_every: see above; not used with a test part.
       length: tokens of each text; None without texts.
       vocabulary: most words, without a tokenizer.json; None for 10,000.
-      clients: of folders of images: "folder" takes the client from cats/ann/7.png, "prefix" from
-        cats/ann_7.png, "clients.csv" from this file beside the folders, with the columns image
-        (cats/7.png) and client; None for no clients.
+      clients: of folders of images: whether the client is a folder in that of a class, as ann in
+        cats/ann/7.png.
 
     Raises:
       ConfigError: for an invalid parameter.
@@ -86,8 +85,6 @@ def read(
     check_choice("scaling", scaling, SCALINGS)
     check_count("test_every", test_every, least=2)
     folder = Path(raw) / "own" / source
-    if clients is not None:
-        check_choice("clients", clients, _own_files.CLIENTS)
     contents = _contents(folder, clients)
     parts = [TRAIN, TEST] if len(contents) == 2 else None
     file = folder / TOKENISER
@@ -144,22 +141,19 @@ def pooled(
     )
 
 
-def _contents(folder: Path, clients: str | None) -> list[Content]:
+def _contents(folder: Path, clients: bool) -> list[Content]:
     """The content of the folder, or of its training and its test part."""
     if not files_below(folder):
         raise DataError(f"{folder} has no files; put there {IN_PLACE}")
     entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-    by_list = clients == _own_files.LIST
-    others = (TOKENISER, _own_files.LIST) if by_list else (TOKENISER,)
-    entries = [path for path in entries if path.name not in others]
-    who = _own_files.listed(folder / _own_files.LIST) if by_list else clients
+    entries = [path for path in entries if path.name != TOKENISER]
     of_parts = {path.stem: path for path in entries if path.stem in PARTS}
     if len(entries) == 2 and set(of_parts) == set(PARTS):
-        return [_own_files.load(of_parts[name], who) for name in PARTS]
+        return [_own_files.load(of_parts[name], clients) for name in PARTS]
     if all(path.is_dir() for path in entries) and not of_parts:
-        return [_own_files.load(folder, who)]
+        return [_own_files.load(folder, clients)]
     if len(entries) == 1 and entries[0].is_file():
-        return [_own_files.load(entries[0], who)]
+        return [_own_files.load(entries[0], clients)]
     names = ", ".join(path.name for path in entries[:5]) + (", ..." if len(entries) > 5 else "")
     raise DataError(f"{folder} has {names}; it must have {IN_PLACE}")
 
