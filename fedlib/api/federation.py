@@ -173,9 +173,9 @@ def partition(
       seed: of every draw.
       client: [N] owner of each example, a number or a name, for kinds with natural clients, which
         keep these.
-      test: inputs and labels (and clients) of a test part. Nobody trains on it, unless a kind that
-        joins the parts is given `join_test=True`. Without it, such kinds test on the rest of
-        `train_fraction`, and others on every fourth example of each class or client.
+      test: inputs and labels (and clients) of a test part. Nobody trains on it. Without it, kinds
+        that join the parts test on the rest of `train_fraction`, and others on every fourth example
+        of each class or client.
       num_classes: L, if some class has no example; None for the number of classes in the data.
       signals, length, tokeniser, vocabulary: as for `Federation.from_arrays`.
       parameters: fields of the kind's class, such as `num_clients` and `alpha`. A `train_fraction`
@@ -188,7 +188,7 @@ def partition(
     if kind not in partitions.PARTITIONS:
         raise ConfigError(f"no partition {kind!r}; {nearest(kind, partitions.PARTITIONS)}")
     parameters = {name: _python(value) for name, value in parameters.items()}
-    dealer = _dealer(kind, parameters, divides=test is None or parameters.get("join_test", False))
+    dealer = _dealer(kind, parameters, divides=test is None)
     seed = _python(seed)
     check_seed(seed)
     _check_test(test)

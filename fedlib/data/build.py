@@ -52,11 +52,9 @@ def check(spec: dict) -> Partition:
     source = params.get("source")
     missing = [need for need in partition.needs if need not in sources.has(dataset, source)]
     if missing:
-        choices = ", ".join(sources.having(*partition.needs)) or "none"
         raise ConfigError(
             f"partition {kind} needs {' and '.join(FEATURES[need] for need in missing)}, which "
-            f"{dataset}{f' from source {source}' if source else ''} does not have; of the data "
-            f"sets there fit: {choices}"
+            f"{dataset}{f' from source {source}' if source else ''} does not have"
         )
     return partition
 

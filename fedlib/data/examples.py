@@ -22,7 +22,7 @@ FEATURES = {
     "coarse": "coarse labels",
     "images": "images",
     "owner": "natural clients, such as writers",
-    "own_test": "a test part of your own (or a train_fraction, and no join_test)",
+    "own_test": "a test part of your own (or a train_fraction)",
     "part": "an official training and test part",
     "ten_classes": "ten classes",
 }

@@ -32,7 +32,6 @@ class Joined(Checked, ABC):
       val_fraction: of the training part, 0 for none.
       unseen_fraction: of the clients, 0 for none.
       fraction: used part of the data set, in (0, 1].
-      join_test: whether to deal a user's own test part like the training part, by `train_fraction`.
     """
 
     NEEDS: ClassVar[tuple[str, ...]] = ()  # features besides a test part
@@ -41,19 +40,11 @@ class Joined(Checked, ABC):
     val_fraction: float = 0.0
     unseen_fraction: float = 0.0
     fraction: float = 1.0
-    join_test: bool = False
-
-    def __post_init__(self):
-        """Raises ConfigError for an invalid parameter."""
-        super().__post_init__()
-        if self.join_test and self.train_fraction is None:
-            raise ConfigError("join_test needs a train_fraction, by which both parts are divided")
 
     @property
     def needs(self) -> tuple[str, ...]:
         """Features that the data set must have."""
-        own = self.join_test or self.train_fraction is None
-        return (*self.NEEDS, *["own_test"] * own)
+        return (*self.NEEDS, *["own_test"] * (self.train_fraction is None))
 
     @abstractmethod
     def owners(self, examples: Examples, seed: int) -> list[np.ndarray]:
@@ -66,12 +57,11 @@ class Joined(Checked, ABC):
     def deal(self, examples: Examples, seed: int) -> Dealt:
         """The clients; as in the papers, every client is split with the same seed."""
         is_test = None
-        if examples.own_test and not self.join_test:
+        if examples.own_test:
             is_test = examples.part == TEST
             if self.train_fraction is not None:
                 raise ConfigError(
-                    "train_fraction must be absent if the data have a test part of their own; "
-                    "join_test deals both parts together"
+                    "train_fraction must be absent if the data have a test part of their own"
                 )
         owners = self.owners(examples, seed)
         parts = [self._split(rows, is_test, seed) for rows in owners]

@@ -157,14 +157,10 @@ def test_a_spec_that_makes_no_sense_is_refused_before_a_file_is_read(change, mes
 @pytest.mark.parametrize(
     ("dataset", "source", "kind", "message"),
     [
-        ("cifar10", None, "pachinko", "coarse labels, which cifar10 does .* there fit: cifar100$"),
-        (
-            *("femnist", "nist", "writer_parts"),
-            "an official training and test part, which femnist from source nist does not have; .* "
-            "there fit: femnist:leaf, femnist:tff, mnist:qmnist",
-        ),
-        ("mnist", None, "writer", "natural clients, such as .*, which mnist does not .*qmnist"),
-        ("cifar100", None, "two_shard", "ten classes, which cifar100 .* fit: cifar10, digits, mni"),
+        ("cifar10", None, "pachinko", "coarse labels, which cifar10 does not have"),
+        ("femnist", "nist", "writer_parts", "an official .*, which femnist from source nist does"),
+        ("mnist", None, "writer", "natural clients, such as writers, which mnist does not have"),
+        ("cifar100", None, "two_shard", "ten classes, which cifar100"),
         ("synthetic", None, "rotated", "images, which synthetic does not have"),
     ],
 )

@@ -317,7 +317,7 @@ def test_a_partition_says_what_the_files_lack(folder, kind, fields, lacks):
 
 
 @pytest.mark.parametrize("kind", ["iid", "dirichlet", "pathological", "path_line", "path_dir"])
-def test_a_test_part_of_your_own_is_only_tested_on_unless_it_is_joined_by_name(folder, kind):
+def test_a_test_part_of_your_own_is_only_tested_on(folder, kind):
     x = np.arange(400.0)[:, None]
     arrays(folder / "train.npz", x=x[:300], y=np.arange(300) % 4)
     arrays(folder / "test.npz", x=x[300:], y=np.arange(100) % 4)
@@ -329,18 +329,15 @@ def test_a_test_part_of_your_own_is_only_tested_on_unless_it_is_joined_by_name(f
     for split, given in (("train", range(300)), ("val", range(300)), ("test", range(300, 400))):
         assert {*kept.x[kept.split(split).rows, 0].astype(int)} <= {*given}
     assert kept.test.sizes.sum() > 90 and kept.val.sizes.sum() > 20
-    with pytest.raises(ConfigError, match="train_fraction must be absent .*join_test"):
+    with pytest.raises(ConfigError, match="train_fraction must be absent"):
         cut(params=params, train_fraction=0.5)
-    joined = cut(params=params, train_fraction=0.5, join_test=True)
-    assert joined.x[joined.train.rows].max() >= 300 and joined.x[joined.test.rows].min() < 300
 
 
-@pytest.mark.parametrize("fields", [{}, HALVES | {"join_test": True}])
-def test_without_a_test_part_of_your_own_a_fraction_makes_one(folder, fields):
+def test_without_a_test_part_of_your_own_a_fraction_makes_one(folder):
     raw = forty(folder)
     for dataset, error in (("own", DataError), ("digits", ConfigError)):
         params = {"source": "mine"} if dataset == "own" else {}
-        partition = {"kind": "iid", "num_clients": 4, **fields}
+        partition = {"kind": "iid", "num_clients": 4}
         spec = {"dataset": dataset, "params": params, "seed": 1, "partition": partition}
         for make in (build.build, sizes.sizes):  # at planning, too
             with pytest.raises(error, match="iid needs a test part of your own"):

@@ -178,7 +178,6 @@ REFUSED = {
     "train_fraction": (0, 1),
     "unseen_fraction": (-0.1, 1.0),
     "val_fraction": (-0.1, 1.0),
-    "join_test": ("no", 1),
     "majority": (0, 1.2),
     "p": (1.1,),
     "share": (1.1,),
@@ -209,7 +208,6 @@ def test_a_value_that_makes_no_sense_is_refused(kind):
 @pytest.mark.parametrize(
     ("kind", "change", "message"),
     [
-        ("iid", {"join_test": True, "train_fraction": None}, "join_test needs a train_fraction"),
         ("iid", {"kind": "iiid"}, "no partition kind 'iiid'; choose one of angled, dirichlet, "),
         ("iid", {"kind": None}, "no partition kind None; choose one of"),
         ("iid", {"kind": ["iid"]}, r"no partition kind \['iid'\]"),

@@ -39,13 +39,3 @@ def has(name: str, source: str | None = None) -> tuple[str, ...]:
     found = load(name).HAS
     downloads.files(name, source)
     return found[source or downloads.table(name).default] if isinstance(found, dict) else found
-
-
-def having(*features: str) -> list[str]:
-    """Every data set, or "data set:source", whose examples have all of these features."""
-    choices = []
-    for name in NAMES:
-        for source in downloads.table(name).sources or [None]:
-            if set(features) <= set(has(name, source)):
-                choices.append(f"{name}:{source}" if source else name)
-    return choices
