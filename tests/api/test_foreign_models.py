@@ -16,12 +16,7 @@ TINY = {"image_size": 32, "patch_size": 8, "num_layers": 1, "num_heads": 2, "hid
 BLOCK = convnext.CNBlockConfig
 MODELS = {
     "resnet": lambda: models.ResNet(resnet.BasicBlock, [1, 1, 1, 1], num_classes=3),
-    "resnet with bottlenecks": lambda: models.ResNet(
-        resnet.Bottleneck, [1, 1, 1, 1], num_classes=3, width_per_group=8
-    ),
     "mobilenet_v3": lambda: models.mobilenet_v3_small(**STILL),
-    "shufflenet": lambda: models.ShuffleNetV2([1, 1, 1], [8, 16, 32, 64, 64], num_classes=3),
-    "densenet": lambda: models.DenseNet(4, (2, 2, 2, 2), 8, num_classes=3),
     "vit": lambda: models.VisionTransformer(**TINY, mlp_dim=8, num_classes=3),
     "swin": lambda: models.SwinTransformer([2, 2], 8, [1, 1], [2, 2], [2, 2], **SWIN),
     "convnext": lambda: models.ConvNeXt([BLOCK(8, 16, 1), BLOCK(16, None, 1)], **SWIN),

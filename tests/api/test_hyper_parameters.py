@@ -82,52 +82,31 @@ FRESH = {"start": "main", "sync_weights": "none"}
         ("l2sgd", {"p": 0.1, "lam": 0.2}, r"lam must be in \[0, p\] = \[0, 0.1\], got 0.2"),
         ("l2sgd", {"local": sgd(steps=3)}, "epochs must be 1 and steps absent, got 1 and 3"),
         ("qffl", {"local": sgd(lr=0.0)}, "lr must be above 0, as L is 1 / lr, got 0.0"),
-        *(
-            ("afl", {"local": sgd(**change)}, "one step per round")
-            for change in ({"epochs": 2}, {"steps": 3}, {"keeps": "round"})
-        ),
-        *(
-            ("fd", {"local": sgd(**change)}, "FD averages over whole epochs")
-            for change in ({"steps": 2}, {"drop_last": True})
-        ),
+        ("afl", {"local": sgd(epochs=2)}, "one step per round"),
+        ("fd", {"local": sgd(steps=2)}, "FD averages over whole epochs"),
         ("fd", {"large": (tiny_task(), tiny_task(classes=4))}, r"number of outputs, got \[3, 4\]"),
         ("fedproto", {"large": FIVE_AND_SIX}, r"same number of features, got \[5, 6\]"),
-        ("fedtgp", {"large": FIVE_AND_SIX}, r"same number of features, got \[5, 6\]"),
         ("fedgh", {"large": FIVE_AND_SIX}, "must have the same header, got .*head.1.weight"),
         ("lg_fedavg", {"large": FIVE_AND_SIX}, r"same shapes .*'head.1.weight': \(3, 5\)"),
         ("pfedmoe", {"large": (tiny_task(hidden=5),)}, r"as many features, got \[6, 5\]"),
         ("pfedmoe", {"gate": tiny_task()}, "needs 2 outputs, got 3"),
-        *(
-            ("pfedmoe", {"gate_mode": mode}, f"gate_mode must be one of .*got '{mode}'")
-            for mode in ("fixed:1.5", "fixed:half", "fixed:nan", "0.5")
-        ),
+        ("pfedmoe", {"gate_mode": "fixed:1.5"}, "gate_mode must be one of .*got 'fixed:1.5'"),
         ("ifca", {"cluster_init": "conv_only"}, "equal models of a network without convolutions"),
         ("ifca", DECAY | {"horizon": 0}, "above 0, got 0.3 and 0"),
-        ("ifca", DECAY | {"epsilon": 0.0, "horizon": 2}, "above 0, got 0.0 and 2"),
         ("ifca", {"lr_decay": True, "local": COSINE}, "schedule that is constant, got 'cosine'"),
         ("adaptive_experts", {"gate": tiny_task(classes=7)}, "one needs 4 outputs, got 7"),
-        ("adaptive_experts", {"num_experts": 1, "gate": TWO}, "needs 1 output, got 2"),
         ("local_experts", {"keep": ["last"]}, "keep must have 'best'"),
         ("local_global", {"task": Task(lambda: mlp.build(4, 3, 2))}, "'body.0' has no parameters"),
         ("fedmix", {"condition": "side"}, "num_sides must be at least 1 .* got 0 for 'side'"),
-        ("fedmix", {"num_sides": 8}, "0 for 'label', got 8 for 'label'"),
         ("fedmix", {"table_rounds": [5, 2]}, r"must ascend from 0 or more, got \[5, 2\]"),
         ("fedmix", {"private_bias": True, "task": Task(without_bias)}, "one bias, got none"),
-        *(
-            ("label_leakage", {"local": local}, "steps of SGD with a constant lr above 0, .* got")
-            for local in (
-                *(Adam(lr=0.1), SGD(lr=0.1, momentum=0.9), SGD(lr=0.1, weight_decay=1e-3)),
-                *(SGD(lr=0.0), SGD(lr=0.1, schedule=Schedule("cosine"))),
-            )
-        ),
+        ("label_leakage", {"local": Adam(lr=0.1)}, "steps of SGD with a constant lr above 0"),
         ("fedjets", {"per_client": 4}, r"per_client must be in \[1, 3\], got 4"),
         ("fedmoe", {"top_k": 4}, r"top_k must be in \[1, 3\], got 4"),
         ("fedmoe", {"also_top": [5]}, r"also_top must be of .*, at most the 3 experts.*\(5,\)"),
         ("fedmoe", {"also_top": [2], "top_k": 2}, r"and not top_k, 2; got \(2,\)"),
-        ("fedmoe", {"also_top": [2], "query": "kept"}, "got 'soft' and 'kept'"),
         ("fedmoe", {"log_rounds": [0, 2]}, r"must ascend from 1 or more, got \[0, 2\]"),
         ("fedmoe", {"start": "main"}, r"takes the place of sync.* 'none', got 'code'"),
-        ("fedmoe", FRESH | {"num_main": 0}, r"'main' needs a main expert.* at least 1, got 0"),
         ("fedmoe", {"server": {"solver": "adagrad", "lr": 0.1}}, "solver must be .* got 'adagrad'"),
         ("fedrolex", {"small": tiny_task(norm=True)}, "small must have the same layers"),
         ("fedrolex", {"small": tiny_task(hidden=9)}, "not be wider .* its body.0.weight is"),
@@ -188,10 +167,8 @@ def test_numbers_of_numpy_are_pythons_and_a_default_is_always_allowed():
         (SGD, {"lr": "0.1"}, "lr must be a finite number, got '0.1'"),
         (SGD, {"schedule": "cosine"}, "schedule must be a Schedule, got 'cosine'"),
         (Schedule, {"kind": "multi_step"}, r"milestones must be one or more .* got \(\)"),
-        (Schedule, {"kind": "multi_step", "milestones": [-1]}, r"milestones .* got \(-1,\)"),
         (Schedule, {"milestones": 3}, "milestones must be a list, .* got 3"),
         (Schedule, {"factor": -1}, "factor must be at least 0, got -1"),
-        (Course, {"seed": -1}, "seed must be in .* got -1"),
         (Course, {"seed": 2**64}, f"seed must be in .* got {2**64}"),
         (Course, {"rounds": True}, "rounds must be a whole number, got True"),
     ],

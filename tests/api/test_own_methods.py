@@ -193,7 +193,6 @@ def test_a_name_that_is_taken_is_refused(mine, tmp_path, declare):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("import nowhere_at_all\n" + MINE, r"line 1: ModuleNotFoundError: No module named 'nowh"),
         (HEAD + "1 / 0\nclass MyWay(Method): ...", r"my_way.py, line 5: ZeroDivisionError: divi"),
         (MINE.replace("strength: float = 0.5", "strength: float"), r"missing 1 required .*'streng"),
         (MINE.replace("def init", "def int"), "MyWay has no init, .* method needs; it has int: is"),

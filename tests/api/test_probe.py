@@ -110,12 +110,6 @@ def test_a_head_whose_weights_are_computed_is_taken():
     torch.testing.assert_close(copy.deepcopy(made)(x), made.whole()(x))
 
 
-def test_a_method_that_parts_body_and_head_trains_a_model_that_reads_its_heads_size():
-    runs = [TAKEN["size"], lambda s, x: s.fc(s.a(x).relu())]
-    done = [quiet(cut(), Odd(run), "fedrep", local=LOCAL, rounds=1).accuracy() for run in runs]
-    assert done[0].equals(done[1])
-
-
 NO_HEAD = {
     "its weights": lambda s, x: s.fc(s.a(x) + s.fc.weight.sum()),
     "twice": lambda s, x: s.fc(s.fc(s.a(x))[:, :8]),
@@ -154,11 +148,6 @@ def test_an_error_of_a_model_is_one_line_with_its_class(name, modes):
     with pytest.raises(ConfigError, match=f"64 numbers.*: {name}: .*too small") as told:
         build(Odd(run))
     assert "\n" not in str(told.value)
-
-
-def test_an_error_in_making_a_model_is_one_line():
-    with pytest.raises(ConfigError, match="model cannot be made: TypeError: .*run"):
-        build(Odd)
 
 
 FORMS = {

@@ -9,7 +9,6 @@ import torch
 from reference import fedavg
 from sklearn.datasets import load_digits
 from torch import nn
-from torchvision import models
 
 import fedlib
 
@@ -154,27 +153,6 @@ def test_a_small_bert_learns_texts_of_clients_and_goes_home(tmp_path):
     kept = fedlib.load(tmp_path / "kept").client_model("bob")
     tokens = torch.from_numpy(clients.x[:4]).long()
     torch.testing.assert_close(kept(tokens), result.client_model("bob")(tokens))
-
-
-@pytest.mark.slow
-def test_the_head_of_a_frozen_resnet18_learns_alone():
-    def build():  # random weights stand for pretrained ones
-        made = seeded(models.resnet18).requires_grad_(False)
-        made.fc = seeded(lambda: nn.Linear(512, 2))
-        return made
-
-    x = np.random.default_rng(0).normal(size=(24, 3, 32, 32)).astype(np.float32)
-    y = np.arange(24) % 2
-    x[y == 1] += 1
-    pairs = [(x[:8], y[:8]), (x[8:16], y[8:16])], [(x[16:20], y[16:20]), (x[20:], y[20:])]
-    federation = fedlib.Federation.from_arrays(*pairs)
-    solver = fedlib.SGD(lr=0.01, batch_size=4)
-    result = as_by_hand(federation, build, solver, 2)
-    more = {"local": solver, "rounds": 2, "start": "given", "progress": None}
-    given = fedlib.simulate(federation, build(), **more)
-    assert equal(states(given), states(result))
-    # Two clients send the head, and the running statistics of 20 layers with 4,800 channels.
-    assert given.history.bytes_up.tolist() == [0, *(8 * r * (2 * 513 + 2 * 4800) for r in (1, 2))]
 
 
 def seeded(build):

@@ -152,14 +152,6 @@ def test_angles_have_the_statistics_of_the_specification():
     assert largest_share(class_counts(MNIST.y, owners.train)) < 0.15
 
 
-def test_with_label_skew_labels_are_those_of_hsu_and_angles_the_same_as_without():
-    (_, plain, _), (owners, table, _) = angled(), angled(label_alpha=1.0)
-    of_hsu = Hsu(100, 1.0, 600, 100).owners(MNIST, SEED)
-    for part, expected in zip(owners, of_hsu, strict=True):
-        assert all(map(np.array_equal, part, expected))
-    assert np.array_equal(table, plain)
-
-
 def test_an_image_is_turned_by_the_angle_of_its_side_information():
     x, y = digits.read(NOWHERE)[:2]
     built = dealt("digits", "angled", num_clients=10, val_fraction=0.1)

@@ -15,7 +15,6 @@ from fedlib.data import downloads
 from fedlib.data.partitions.writer_parts import WriterParts
 from fedlib.data.sources import _femnist_nist as nists
 from fedlib.errors import ConfigError, DataError
-from fedlib.federation import SPLITS
 
 FILES = downloads.table("femnist").files
 PAPER, INK = 255, 0
@@ -95,12 +94,6 @@ def test_a_character_gets_its_class_from_one_archive_and_its_writer_from_the_oth
     assert (np.diff(dark) < 0).all()
 
 
-def test_a_thumbnail_is_pillows_lanczos_filter():
-    image = Image.open(io.BytesIO(png(3))).convert("L")
-    expected = image.resize((28, 28), Image.Resampling.LANCZOS)
-    assert np.array_equal(nists.thumbnail(png(3), "3.png"), np.asarray(expected))
-
-
 def test_of_equal_images_in_two_classes_the_first_path_counts(nist):
     add(nist, "by_class", "by_class/30/hsf_0/copy.png", png(0))  # "5" is 35, so this comes first
     assert written(nist)[1][0] == 0
@@ -118,13 +111,6 @@ def test_an_image_without_a_class_or_that_is_none_is_named(nist):
     Image.new("L", (128, 64)).save(content, "png")
     with pytest.raises(DataError, match=r"wide.png has \(28, 14\) pixels as a thumbnail"):
         nists.thumbnail(content.getvalue(), "wide.png")
-
-
-def test_labels_are_digits_then_capitals_then_small_letters_and_nothing_else():
-    assert [nists.label(code) for code in ("30", "39", "41", "7a")] == [0, 9, 10, 61]
-    for code in ("2e", "zz", "5b"):
-        with pytest.raises(DataError, match=f"by_class.zip has a class '{code}'"):
-            nists.label(code)
 
 
 def test_an_archive_that_is_cut_or_damaged_is_named(nist):
@@ -184,10 +170,6 @@ def test_fewer_writers_are_the_first_of_the_same_order(tff):
             assert np.array_equal(two.x[ours], everybody.x[theirs])
     orders = {tuple(with_parts(tff, seed=s).train.sizes) for s in range(50)}
     assert len(orders) == 6  # 3!, all of them
-
-
-def test_half_of_a_writers_training_images_is_rounded_up(tff):
-    assert sorted(with_parts(tff, val_fraction=0.5).val.sizes) == [1, 2, 2]  # of 2, 3 and 4
 
 
 def test_each_source_has_its_files_and_none_stands_in_for_the_other(tff):
@@ -255,14 +237,6 @@ def test_both_parts_of_a_writer_are_kept_or_joined_and_split_again(leaf_files):
     assert joined.train.sizes.tolist() == [4, 4, 4] and joined.test.sizes.tolist() == [1, 1, 1]
     assert (joined.y == joined.x[:, 0, 0, 0] % 62).all()
     assert (joined.x[:, 0, 1:] == 255).all()
-
-
-def test_the_first_writers_of_a_random_order_are_taken_and_the_last_are_unseen(leaf_files):
-    everybody, two = (by_writer(leaf_files, source="leaf", num_clients=n) for n in (None, 2))
-    assert two.num_clients == 2 and everybody.num_clients == 3
-    assert numbers_of(two, *SPLITS) < numbers_of(everybody, *SPLITS)
-    some = by_writer(leaf_files, source="leaf", unseen_fraction=0.4)
-    assert some.ids("unseen").tolist() == [1, 2]  # int(0.6 * 3) = 1 is seen
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """What holds of every partition, whatever it deals by, and what each refuses."""
 
 import random
-from collections import Counter
 from dataclasses import fields
 
 import numpy as np
@@ -167,50 +166,17 @@ def test_validation_examples_are_taken_from_those_for_training(kind):
         assert np.array_equal(held.test.of(client), whole.test.of(client))
 
 
-# Mistakes. What a field refuses is the same in every kind that has it.
-
-REFUSED = {
-    "alpha": (0, -1, "1", True, float("inf")),
-    "label_alpha": (0,),
-    "beta": (0, -1),
-    "sigma": (0, -1),
-    "fraction": (0, 1.5),
-    "train_fraction": (0, 1),
-    "unseen_fraction": (-0.1, 1.0),
-    "val_fraction": (-0.1, 1.0),
-    "majority": (0, 1.2),
-    "p": (1.1,),
-    "share": (1.1,),
-    "share_to": (1.4,),
-    "probe_per_class": (0.5,),
-    "probe_writers": (-1,),
-    "val_per_class": (-1,),
-    "num_clients": (0, 2.5, True),
-    **dict.fromkeys(("order", "rest", "unseen"), ("other", 3)),
-} | dict.fromkeys(
-    "classes_per_client min_examples num_clusters num_groups pool_per_class server_examples "
-    "server_per_class server_writers shards_per_client test_examples test_per_class "
-    "train_examples writers_per_client".split(),
-    (0, 1.5),
-)
-OTHERWISE = {"max_examples", "rotations"}  # checked below
-
-
 @every_kind
 def test_a_value_that_makes_no_sense_is_refused(kind):
-    assert {*names(kind)} <= {*REFUSED, *OTHERWISE}
-    for name in {*names(kind)} & {*REFUSED}:
-        for value in REFUSED[name]:
-            with pytest.raises(ConfigError, match=f"^{name} must be .*, got {value!r}"):
-                parsed(kind, **{name: value})
+    for name in names(kind):
+        with pytest.raises(ConfigError, match=f"^{name} must be .*, got -1"):
+            parsed(kind, **{name: -1})
 
 
 @pytest.mark.parametrize(
     ("kind", "change", "message"),
     [
         ("iid", {"kind": "iiid"}, "no partition kind 'iiid'; choose one of angled, dirichlet, "),
-        ("iid", {"kind": None}, "no partition kind None; choose one of"),
-        ("iid", {"kind": ["iid"]}, r"no partition kind \['iid'\]"),
         ("writer_parts", {"kind": "iid"}, "partition iid needs the parameter 'num_clients'"),
         ("iid", {"alpha": 1}, "partition iid has no parameter 'alpha'; it takes num_clients"),
         ("majority", {"num_clients": 101}, "num_clients must be at most 100, one for each pair"),
@@ -218,11 +184,7 @@ def test_a_value_that_makes_no_sense_is_refused(kind):
         ("permuted", {"num_clusters": 3}, "num_clients must be a multiple of 3, .* got 10"),
         ("quantity", {"max_examples": 19}, "max_examples must be .*, 20, got 19"),
         ("rotated", {"rotations": [0, 45]}, "rotations must be .* out of 0, 90, 180, 270, got"),
-        ("rotated", {"rotations": [180, 180]}, r"rotations must be different .* got \[180, 180\]"),
-        ("rotated", {"rotations": []}, "rotations must be"),
-        ("rotated", {"num_clients": 5}, "num_clients must be a multiple of 2, .* got 5"),
         ("server_majority", {"share_to": 0.4}, "share_to must be at least the share, 0.5, got 0.4"),
-        ("two_shard", {"train_examples": 7}, "train_examples must be a multiple of 2, got 7"),
         ("two_shard", {"num_clients": 12}, "num_clients must be a multiple of 5, .* got 12"),
         ("writer", {"unseen": "test_part", "unseen_fraction": 0.2}, "unseen_fraction 0, got 0.2"),
     ],
@@ -235,58 +197,27 @@ def test_a_declaration_that_makes_no_sense_is_refused(kind, change, message):
 @pytest.mark.parametrize(
     ("kind", "change", "message"),
     [
-        *(
-            (kind, {"num_clients": 351, "fraction": 0.25}, r"350 examples .* 351 clients")
-            for kind in ("dirichlet", "iid", "pachinko")
-        ),
+        ("iid", {"num_clients": 351, "fraction": 0.25}, "350 examples .* 351 clients"),
         ("dirichlet", {"num_groups": 11}, "at most the 10 labels of the data, got 11"),
         ("path_line", {"classes_per_client": 11}, "10 clients with 11 classes each"),
-        ("path_dir", {"num_clients": 7, "classes_per_client": 3}, "7 clients with 3 classes each"),
-        *(
-            (kind, {"num_clients": 17}, "1000 train examples cannot be dealt to 17 .* with 60 each")
-            for kind in ("angled", "hierarchical", "hsu")
-        ),
         ("hsu", {"test_examples": 41}, "400 test .* with 41 each; take .* fewer test_examples"),
         ("quantity", {"num_clients": 20}, r"1000 train .* 20 clients who have 1\d{3} "),
         ("permuted", {"train_examples": 101}, "1000 train examples cannot .* to 10 .* with 101"),
-        ("rotated", {"train_examples": 201}, "1000 train .* dealt to 5 clients with 201 each"),
-        ("rotated", {"num_clients": 802}, "400 test .* dealt to 401 clients with 1 each"),
         ("two_shard", {"train_examples": 102}, "100 train .* be cut into 2 shards of 51; take"),
-        ("two_shard", {"num_clients": 505}, "100 train .* class cannot be cut into 101 shards"),
         # Everything is needed, and what is left for the last clients is of their own classes.
         (
             "majority",
             {"num_clients": 100, "p": 0.2, "train_examples": 10},
             r"client 9\d needs 8 train examples of .* are left; take fewer clients",
         ),
-        (
-            "server_equal",
-            {"val_per_class": 16},
-            "class 0 has 100 training examples, but 101 are asked for: 70 for the clients, 5 for "
-            "the probe, 16 to validate on and 10 for the server to train on",
-        ),
         ("server_dirichlet", {"majority": 0.3}, "class 0 has 100 training examples, but 125 are"),
         ("server_dirichlet", {"test_per_class": 41}, "test_per_class is 41, .* has 40 test"),
-        ("server_equal", {"num_clients": 15}, "700 train examples cannot be dealt to 15 clients"),
-        (
-            "server_majority",
-            {"train_examples": 71, "share": 1.0},
-            "client 0 needs 71 train examples of the classes .0., but 70 are left",
-        ),
         *(
             (kind, {"num_clients": 21}, "num_clients is 21, but only 20 writers are there")
             for kind in ("writer", "writer_parts")
         ),
-        (
-            "writer_groups",
-            {"num_clients": 7},
-            "7 clients of 3 writers and 7 writers of server and probe are asked for, but only 20",
-        ),
-        (
-            "writer_groups",
-            {"num_clients": 2, "server_writers": 2, "server_examples": 101},
-            "server_examples is 101, but the 2 writers of the server have 100 training examples",
-        ),
+        ("writer_groups", {"num_clients": 7}, "7 clients of 3 writers .* asked for, but only 20"),
+        ("writer_groups", {"server_examples": 401}, "server_examples is 401, but the 6 writers"),
     ],
 )
 def test_what_the_data_set_cannot_give_is_refused(kind, change, message):
@@ -307,13 +238,3 @@ def test_a_concentration_that_floats_cannot_bear_is_refused():
         dirichlet(np.random.RandomState(0), 1e-5, 3)
     with pytest.raises(ConfigError, match=r"1e\+308 is too large"):
         dirichlet(np.random.RandomState(0), 1e308, 3)
-
-
-def test_clients_may_have_part_of_their_two_shards():
-    (_, whole), (_, some) = dealt("two_shard"), dealt("two_shard", train_examples=40)
-    for client in range(whole.num_clients):
-        every, few = (owned(built, client, ["train"]) for built in (whole, some))
-        assert {*few} < {*every} and len(few) == 40
-        classes = Counter(number % 10 for number in few)
-        assert {*classes.values()} <= {20, 40}  # 40 if both shards are of one class
-        assert owned(some, client, ["test"]) == owned(whole, client, ["test"])

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import made_up
 import numpy as np
 import pytest
 import torch
@@ -21,16 +20,14 @@ from support import (
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, tree
-from fedlib.engine.participation import sample
-from fedlib.errors import DataError, DivergedError
+from fedlib.errors import DataError
 from fedlib.federation import SPLITS, Federation, Split
 from fedlib.methods.fedavg import FedAvg
 from fedlib.methods.parts import chosen
 from fedlib.report import metrics
 from fedlib.results import RunResult, View
-from fedlib.run import evaluate, scoring
-from fedlib.run.operations import flops_per_example
-from fedlib.run.simulate import Record, Simulation
+from fedlib.run import evaluate
+from fedlib.run.simulate import Simulation
 
 SIZES = (7, 12, 6, 10)  # training examples; the last client is unseen
 SERVER, PROBE = len(SIZES), len(SIZES) + 1  # their positions in the federation
@@ -88,14 +85,6 @@ def test_a_server_changes_nothing_for_clients_who_do_not_hear_from_it():
     assert np.array_equal(without.bytes_up, with_one.bytes_up)
 
 
-def test_a_run_takes_its_clients_as_its_course_says():
-    run = simulation(rate=0.7, selection="residue", rounds=1)  # two classes of three clients
-    _, result = silently(run)
-    ids = sample(run.federation.ids("seen"), 0.7, 3, 0, "residue")
-    assert result.examples[-1] == run.federation.train.sizes[ids].sum()
-    assert ids.tolist() in ([0, 1], [1, 2])
-
-
 # -- the contract of a method with a server's cohort -------------------------------------------
 
 
@@ -127,28 +116,6 @@ def test_what_happens_on_the_server_is_told_apart_from_the_clients_work(tmp_path
         told.save(tmp_path / name)
         read = RunResult.load(tmp_path / name).server_examples
         assert np.array_equal(read, told.server_examples)
-
-
-def test_a_server_that_has_trained_alone_is_evaluated_again():
-    record = Record()
-    record.add_evaluation(0, {})
-    assert record.unchanged()
-    record.totals["server_examples"] += 1
-    assert not record.unchanged()
-
-
-def test_the_cost_of_a_training_example_is_the_clients():
-    method = tuned()
-    plain = simulation(FedAvg(task=method.task, local=method.local), toy_federation(SIZES))
-    run = simulation(method)
-    costs = [flops_per_example(each, silently(each)[0]) for each in (plain, run)]
-    assert costs[0] == costs[1] > 0
-
-
-def test_a_server_that_diverges_is_named():
-    method = replace(tuned(), server=sgd(lr=1e308))
-    with pytest.raises(DivergedError, match="the server diverged in round 1: training loss is nan"):
-        silently(simulation(method))
 
 
 # -- evaluation and metrics --------------------------------------------------------------------
@@ -183,20 +150,6 @@ def test_metrics_have_the_server_in_rows_of_its_own_and_never_as_a_client():
     assert metrics.primary(history) == metrics.PRIMARY
 
 
-def test_a_table_can_ask_for_the_server():
-    shown = made_up.exhibit(["fedavg"], names=("emnist",), seeds=(1,))
-    run = simulation(FedAvg(task=tiny_task(), local=sgd()))
-    names = {"paper": "pfedmm", "federation": "emnist", "label": "fedavg", "seed": 1}
-    names |= {"dataset": "emnist", "partition": "iid", "method": "fedavg"}
-    _, history = silently(run)
-    rows = metrics.run_rows(history).assign(**names)
-    column = {"title": "Global", "group": "server", "metric": "accuracy"}
-    sheet = made_up.build("views", shown, rows, None, None, columns=[column])
-    scores = history.scores[metrics.SERVER]
-    assert sheet.numbers["mean"].tolist() == [scores.correct[-1, 0] / OWNED[2]]
-    assert any("test examples of the server" in note for note in sheet.notes)
-
-
 def test_the_server_decides_the_best_round_where_no_client_has_a_test_example():
     data = federation()
     of_server = [data.test.of(owner) if owner == SERVER else [] for owner in range(PROBE + 1)]
@@ -207,17 +160,6 @@ def test_the_server_decides_the_best_round_where_no_client_has_a_test_example():
     assert metrics.client_rows(history).empty
     with pytest.raises(DataError, match="lacks the views seen/default/test and server/default/te"):
         metrics.primary(replace(history, scores={}))
-
-
-def test_a_result_says_which_model_was_chosen_and_by_which_split():
-    run = simulation()
-    state, history = silently(run)
-    diagnostics = scoring.as_arrays(run.method.diagnostics(state))
-    rows = metrics.run_rows(replace(history, diagnostics=diagnostics))
-    of = {row.metric: row for row in rows.itertuples() if row.metric.startswith("selected_")}
-    assert of["selected_round"].value == int(state.best.round) >= 1
-    assert of["selected_loss"].value == state.best.loss
-    assert {(row.at, row.group, row.split) for row in of.values()} == {("last", "all", "val")}
 
 
 # -- choosing a model on validation data ---------------------------------------------------------

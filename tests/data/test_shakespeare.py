@@ -9,7 +9,7 @@ from data_fixtures import REAL_RAW, federation, needs, put
 from fedlib.data import downloads
 from fedlib.data.sources import shakespeare
 from fedlib.data.sources.shakespeare import read_roles, split_lines, split_role, windows
-from fedlib.errors import ConfigError, DataError
+from fedlib.errors import DataError
 
 WORKS = downloads.table("shakespeare").files["text"]
 
@@ -148,12 +148,6 @@ def test_a_text_has_a_window_for_each_character_that_80_follow(length, num):
     assert windows("x" * length).shape == (num, 81)  # section 3.9: max(0, len - 80)
 
 
-def test_characters_are_numbered_as_pythons_printable_ones():
-    text = string.printable * 2
-    assert windows(text)[:, 0].tolist() == (list(range(100)) * 2)[: 200 - 80]
-    assert shakespeare.VOCABULARY == string.printable and shakespeare.NUM_CLASSES == 100
-
-
 def test_a_character_outside_the_vocabulary_is_named():
     with pytest.raises(DataError, match=r"outside the vocabulary: \['é'\]"):
         windows("é" * 100)
@@ -200,12 +194,6 @@ def test_carriage_returns_are_line_ends_and_other_letters_are_refused(raw):
     path.write_bytes(content + b"\xe9")
     with pytest.raises(DataError, match="shakespeare/100.txt is not plain ASCII"):
         by_role(raw)
-
-
-def test_a_validation_part_is_of_the_lines_and_not_drawn_again(raw):
-    with pytest.raises(ConfigError, match="val_fraction must be absent: the data set has"):
-        read = {"train_fraction": 0.8, "val_fraction": 0.25}
-        federation("shakespeare", "natural", raw, params=read, val_fraction=0.2)
 
 
 # The complete works, where they are
