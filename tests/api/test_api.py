@@ -360,16 +360,6 @@ def test_arrays_are_copied(make):
     assert np.array_equal(made.x, before) and made.x.flags.writeable
 
 
-def test_numpys_numbers_are_taken_like_pythons():
-    theirs = {"num_clients": np.int64(5), "alpha": np.float32(0.5), "seed": np.int64(3)}
-    theirs |= {"train_fraction": np.float64(0.5), "num_classes": np.uint8(10)}
-    ours = {name: value.item() for name, value in theirs.items()}
-    made = [fedlib.partition(X, Y, "dirichlet", **given) for given in (ours, theirs)]
-    assert made[0].digests == made[1].digests
-    images = X.reshape(-1, 8, 8)
-    assert fedlib.partition(images, Y, "rotated", num_clients=4, rotations=np.array([0, 90]))
-
-
 def test_columns_of_flags_and_of_whole_numbers_without_gaps_are_numbers():
     frame = pd.DataFrame({"a": X[:, 3], "b": X[:, 3] > 0.5, "c": pd.array(Y, "Int64")})
     made = deal(frame, pd.Series(Y > 4, dtype="boolean"))

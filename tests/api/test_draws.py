@@ -22,15 +22,6 @@ DRAWS = {
 }
 
 
-class Filled(nn.Linear):
-    """A layer whose weights come from NumPy's generator, its bias from Python's."""
-
-    def __init__(self):
-        super().__init__(64, 10)
-        self.weight.data = torch.from_numpy(np.random.normal(0, 0.1, (10, 64))).float()
-        self.bias.data.fill_(random.random())
-
-
 def network():
     return nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10))
 
@@ -51,11 +42,6 @@ def test_what_a_block_draws_from_a_global_generator_is_found_and_taken_back(name
         with told, draws.refused("it", "do not"):
             DRAWS[name]()
         assert DRAWS[name]() == expected
-
-
-def test_a_seed_draws_weights_of_any_of_the_generators():
-    one, other, third = states([1, 1, 2], model=lambda: Filled)
-    assert same_bits(one, other) and not same_bits(one, third)
 
 
 def test_runs_in_threads_give_the_bits_of_runs_one_after_the_other():

@@ -81,13 +81,6 @@ def test_a_wrong_file_that_is_there_is_named_and_left_alone(server, tmp_path, co
     assert path.read_bytes() == content
 
 
-def test_a_file_of_unknown_size_is_known_by_the_start_of_its_digest(server, tmp_path):
-    known = of(server)
-    file = RawFile(known.path, None, known.sha256[:8], urls=known.urls)
-    server.cuts = [30_000]
-    assert get(file, tmp_path) == CONTENT
-
-
 def test_a_compressed_file_stays_compressed_whatever_the_server_calls_it(server, tmp_path):
     content = gzip.compress(CONTENT)
     server.content["/a.gz"], server.encoding = content, "x-gzip"
@@ -253,15 +246,6 @@ def test_an_unpacked_folder_or_a_mirror_with_the_members_needs_no_archive(tmp_pa
     for raw, mirror in (("there", None), ("raw", str(tmp_path / "there"))):
         assert get(file, tmp_path / raw, mirror) == CONTENT
         assert not (tmp_path / raw / archive.path).exists()
-
-
-def test_a_wrong_archive_is_not_opened(server, tmp_path, monkeypatch):
-    server.content["/d"] = tar({"d/a": CONTENT})
-    archive = official("set/d.tar.gz", b"x" * len(server.content["/d"]), urls=(server.url("/d"),))
-    file = official("set/d/a", CONTENT, archive=archive, member="d/a")
-    monkeypatch.setattr(download, "_unpack", lambda *args: pytest.fail("opened"))
-    with pytest.raises(DataError, match="could not get set/d.tar.gz"):
-        fetch([file], tmp_path, report=quiet)
 
 
 @pytest.mark.parametrize(

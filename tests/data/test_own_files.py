@@ -34,11 +34,6 @@ def digest(tmp_path, monkeypatch):
 
 
 CASES = {
-    "function": {
-        "mine/own.py": "from mine.helpers import half",
-        "mine/helpers.py": "def half(x): return x * 0.5",
-    },
-    "module": {"mine/own.py": "from mine import helpers", "mine/helpers.py": "HALF = 0.5"},
     "package": {
         "mine/own.py": "import mine.pack",
         "mine/pack/__init__.py": "from .inner import HALF",

@@ -76,27 +76,6 @@ def test_dirichlet_gives_the_official_clients_of_the_small_example():
     assert all(map(np.array_equal, some[:5], owners[:5]))
 
 
-def test_dirichlet_gives_the_official_counts_of_cifar10():
-    data = of_classes(60_000)  # the order of the images does not change the counts
-    partition = Dirichlet(80, 0.4, 3, unseen_fraction=0.2, **SPLIT)
-    owners = partition.owners(data, SEED)
-    sizes = [len(rows) for rows in owners]
-    assert sizes[:10] == [1033, 511, 1855, 1748, 207, 416, 360, 47, 329, 1382]
-    assert (min(sizes), max(sizes), np.median(sizes), sum(sizes)) == (8, 2470, 532, 60_000)
-    groups = [[8, 7, 3], [5, 1, 2], [9, 4, 0, 6]]  # section 3.3
-    table = class_counts(data.y, owners)
-    counts = np.stack([table[:, group].sum(1) for group in groups], axis=1).tolist()
-    assert counts[:3] == [[760, 31, 242], [3, 131, 377], [87, 0, 1768]]
-    assert short_hash(counts) == "19e7c8f8147636de"
-    built = partition.deal(data, SEED).federation()
-    train = built.train.sizes
-    assert (train.sum(), built.test.sizes.sum()) == (47_965, 12_035)
-    # Batches of 128; the last, smaller one is left out unless it is the only one.
-    assert sum(max(1, size // 128) for size in train) == 349
-    assert ((train <= 128).sum(), train.min()) == (12, 6)
-    assert (len(built.ids("seen")), len(built.ids("unseen"))) == (64, 16)  # section 3.2
-
-
 def test_pachinko_gives_the_official_clients_of_the_small_example():
     assert short_hash(CIFAR100_COARSE) == "dfdc0e872df7a783"
     data = of_classes(6000, 100, coarse=np.array(CIFAR100_COARSE))

@@ -5,14 +5,12 @@ Sections: fedlib/papers/adaptive_experts/README.md.
 
 import numpy as np
 import pytest
-from data_fixtures import CIFAR10, NOWHERE, class_counts, federation
-from data_fixtures import owned as rows_of
+from data_fixtures import CIFAR10, class_counts, federation
 
 from fedlib.data.examples import Examples
 from fedlib.data.official import round_half_up
 from fedlib.data.partitions.majority import Majority
 from fedlib.data.partitions.rotated import Rotated
-from fedlib.data.sources import digits
 
 SEED = 7
 
@@ -24,24 +22,6 @@ def counts(num_clients, p, part="train") -> np.ndarray:
 
 
 # Section 4.1, majority classes
-
-
-@pytest.mark.parametrize(
-    ("num_clients", "train"),
-    [
-        # First classes 0 and 1, ten clients each; every class is second twice: 10 * 250 + 2 * 250.
-        (20, [3000] * 2 + [500] * 8),
-        # Every class is first ten times and second ten times: all images.
-        (100, [5000] * 10),
-        # First classes 0 to 4 ten times each, every class second five times.
-        (50, [3750] * 5 + [1250] * 5),
-    ],
-)
-def test_class_totals_with_majority_classes_alone_are_those_of_the_specification(
-    num_clients, train
-):
-    assert counts(num_clients, 1.0).sum(0).tolist() == train
-    assert (5 * counts(num_clients, 1.0, "test").sum(0)).tolist() == train
 
 
 @pytest.mark.parametrize(
@@ -104,16 +84,3 @@ def test_images_are_turned_anticlockwise():
         for j in range(4):  # the right column becomes the top row
             assert (quarter[:, :, i, j] == x[:, :, j, 3 - i]).all()
             assert (three[:, :, i, j] == x[:, :, 3 - j, i]).all()
-
-
-def test_the_second_half_of_the_clients_sees_digits_upside_down():
-    built = federation("digits", "rotated", seed=SEED, num_clients=10)
-    # 1,797 images, of which every fourth of a class is a test image.
-    x, y = digits.read(NOWHERE)[:2]
-    num_test = sum(count // 4 for count in np.bincount(y))
-    assert built.train.sizes.tolist() == [(1797 - num_test) // 5] * 10
-    assert built.test.sizes.tolist() == [num_test // 5] * 10
-    label = {image.tobytes(): y[i] for i, image in enumerate(x)}
-    for client, rows in enumerate(rows_of(built)):
-        images = built.x[rows] if client < 5 else built.x[rows][:, :, ::-1, ::-1]
-        assert [label[image.tobytes()] for image in images] == built.y[rows].tolist()

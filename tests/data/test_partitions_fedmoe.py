@@ -102,14 +102,6 @@ def test_unequal_clients_have_the_sizes_of_the_specification(num_clients, first,
         assert classes_of(built)[0].tolist() == [159, 9, 554, 285, 67, 852, 166, 639, 740, 61]
 
 
-def test_an_unequal_client_to_whom_nothing_is_dealt_is_dropped():
-    examples = numbered(np.arange(60) % 10, 50)  # five training examples of a class
-    fields = {"pool_per_class": 3, "server_per_class": 1, "val_per_class": 0, "probe_per_class": 0}
-    built = dealt(code(200, **fields), examples=examples)
-    assert len(built.ids("seen")) <= 30  # of 3 * 10 examples
-    assert sizes(built).min() == 1 and built.client_id.max() == 200  # the server's number
-
-
 def test_classes_of_equal_clients_vary_as_dirichlet_draws_of_each_client():
     size = 60
     shares = classes_of(dealt(paper(500, size))) / size
@@ -126,17 +118,6 @@ def labelled(num_classes: int, train_per_class: int):
     """Examples of classes in turn, ten of each to test on."""
     num_train = num_classes * train_per_class
     return numbered(np.arange(num_train + num_classes * 10) % num_classes, num_train)
-
-
-@pytest.mark.parametrize("num_clients", [10, 50, 100])
-def test_clients_have_their_share_of_one_of_two_classes_in_turn(num_clients):
-    # Fed-MoE's code: floor(pool / N) texts, floor(0.7 of these) of the client's class.
-    size = 16_000 // num_clients
-    cut = {"pool_per_class": 8000, "server_per_class": 500, "val_per_class": 0}
-    built = dealt(majority(num_clients, size, 0.7, **cut), 1, labelled(2, 9000))
-    most = size * 7 // 10
-    assert (classes_of(built)[::2] == [most, size - most]).all()
-    assert (classes_of(built)[1::2] == [size - most, most]).all()
 
 
 def test_a_share_drawn_for_each_client_leaves_a_rest_of_all_classes():

@@ -174,10 +174,3 @@ def test_the_least_loss_chooses_and_a_tie_keeps_the_first():
         best = best.renewed(model, torch.tensor(loss, dtype=torch.float32), number)
     assert (best.loss.item(), best.round.item(), best.params["w"].tolist()) == (1.0, 2, [2.0, 2.0])
     assert best.diagnostics()["selected"].tolist() == [2, 1.0, SPLITS.index("val")]
-
-
-def test_what_was_chosen_is_immune_to_later_training():
-    model = {"w": torch.ones(2)}
-    best = chosen.start(model).renewed(model, torch.tensor(0.5), 1)
-    model["w"].add_(1)
-    assert best.params["w"].tolist() == [1.0, 1.0]

@@ -178,24 +178,6 @@ def test_the_windows_of_a_client_are_those_of_its_texts(raw):
     assert sorted(map(tuple, sizes.tolist())) == expected
 
 
-def test_roles_without_a_window_are_dropped_and_numbers_kept(raw):
-    short = works({"ONE": speech("ANN", 8) + "  BOB. a\n    b\n    c\n" + speech("CY", 8)})
-    put(raw, WORKS, short.encode())
-    built = by_role(raw)
-    assert built.num_clients == 2 and len(set(built.client_id) & {0, 1, 2}) == 2
-
-
-def test_carriage_returns_are_line_ends_and_other_letters_are_refused(raw):
-    path = raw / WORKS.path
-    before = by_role(raw)
-    content = path.read_bytes()
-    path.write_bytes(content.replace(b"\n", b"\r\n"))
-    assert by_role(raw).digests == before.digests
-    path.write_bytes(content + b"\xe9")
-    with pytest.raises(DataError, match="shakespeare/100.txt is not plain ASCII"):
-        by_role(raw)
-
-
 # The complete works, where they are
 
 

@@ -10,7 +10,6 @@ Source: A. Ghosh et al., "An Efficient Framework for Clustered Federated Learnin
 Deviation: seeded.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -39,7 +38,7 @@ class Rotated(Official):
     needs: ClassVar[tuple[str, ...]] = ("images", "part")
 
     num_clients: int
-    rotations: Sequence[int] = (0, 180)
+    rotations: tuple[int, ...] = (0, 180)
     train_examples: int | None = None
     test_examples: int | None = None
 
