@@ -74,8 +74,7 @@ def drawn() -> Figure:
 
 def spec(shown: dict[str, Sheet], **changes) -> dict:
     """What `fedlib.workflow.specs.of_report` would say of them."""
-    about = {"methods": ["fedavg", "pfedmm"], "families": ["EMNIST", "CIFAR-10"]}
-    about |= {"runs": ["emnist/fedavg", "emnist/pfedmm"]}
+    about = {"runs": ["emnist/fedavg", "emnist/pfedmm"]}
     paper = {
         "name": "pfedmm",
         "title": "pFedMM",
@@ -84,17 +83,11 @@ def spec(shown: dict[str, Sheet], **changes) -> dict:
         "printed": 1234,
         "scale_note": "embedded data, 20 clients, 30 rounds",
         "seeds": [1, 2],
-        "words": ["seeds=[1,2]"],
         "federations": [
             {"name": "emnist", "title": "EMNIST", "notes": ["half of the images."]},
             {"name": "cifar10", "title": "CIFAR-10", "notes": []},
         ],
         "data": {"emnist": ["EMNIST", "EMNIST"], "cifar10": ["CIFAR-10", "CIFAR-10"]},
-        "methods": {
-            f"{federation}/{title.lower()}": [title, title.lower()]
-            for federation in ("emnist", "cifar10")
-            for title in ("FedAvg", "pFedMM")
-        },
         "runs": {n: {"fedavg": [1, 2], "pfedmm": [1, 2]} for n in ("emnist", "cifar10")},
         "tables": [
             {"name": name, "title": sheet.title, "caption": sheet.caption, "spec": None, **about}
@@ -103,7 +96,7 @@ def spec(shown: dict[str, Sheet], **changes) -> dict:
         "figures": [
             {
                 **{"name": "curves", "title": "Curves", "caption": "Over_rounds.", "spec": None},
-                **{"methods": ["pfedmm"], "families": ["EMNIST"], "runs": ["emnist/pfedmm"]},
+                "runs": ["emnist/pfedmm"],
             }
         ],
         **changes,

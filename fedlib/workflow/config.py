@@ -33,7 +33,7 @@ class Key(NamedTuple):
       default: its value in config.yaml.
       check: of another value than None; None for names that the papers decide.
       role: `FILTER` leaves out declared runs; `TAGGED` changes numbers, not only the choice of
-        runs; `LOCAL` should change no number.
+        runs.
       listed: whether its value is a list.
     """
 
@@ -69,18 +69,6 @@ def normalised(config: Mapping) -> dict:
     and the empty text are None. `check` finds other values of wrong types.
     """
     return {key: _normalised(key, value) for key, value in config.items()}
-
-
-def words(config: Mapping) -> list[str]:
-    """Values that differ from the defaults and change results, as "key=value" texts.
-
-    The scale, which `make` gives in another way, and settings of the machine are left out.
-    """
-    return [
-        f"{key}={_text(config[key])}"
-        for key, default in DEFAULTS.items()
-        if key != "scale" and KEYS[key].role != LOCAL and config[key] != default
-    ]
 
 
 def check(config: Mapping) -> None:
@@ -158,11 +146,6 @@ def _normalised(key: str, value: object) -> object:
     elif key == "tag" and isinstance(value, int | float):
         value = str(value)
     return value
-
-
-def _text(value: object) -> str:
-    """A value in the form of the command line; a list without blanks."""
-    return f"[{','.join(map(str, value))}]" if isinstance(value, list | tuple) else str(value)
 
 
 def _is_closed(text: str) -> bool:
@@ -255,7 +238,7 @@ def _parse_yaml(path: Path, text: str) -> object:
         raise ConfigError(f"{path} is not valid YAML: {reason:.500}") from None
 
 
-FILTER, TAGGED, LOCAL = "filter", "tagged", "local"
+FILTER, TAGGED = "filter", "tagged"
 KEYS = {
     "scale": Key("demo", _one_of(*SCALES)),
     "papers": Key(None, None, FILTER, listed=True),
@@ -270,10 +253,10 @@ KEYS = {
     "sources": Key(None, None, listed=True),
     "evaluate": Key("shown", _one_of("shown", "all")),
     "tag": Key("", _check_tag),
-    "device": Key("auto", _one_of(*DEVICES), LOCAL),
-    "executor": Key("auto", _one_of(*EXECUTORS), LOCAL),
-    "mirror": Key(None, _check_path, LOCAL),
-    "raw": Key("data/raw", _check_raw, LOCAL),
+    "device": Key("auto", _one_of(*DEVICES)),
+    "executor": Key("auto", _one_of(*EXECUTORS)),
+    "mirror": Key(None, _check_path),
+    "raw": Key("data/raw", _check_raw),
 }
 DEFAULTS = {name: key.default for name, key in KEYS.items()}
 LISTS = [name for name, key in KEYS.items() if key.listed]

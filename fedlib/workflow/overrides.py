@@ -90,12 +90,6 @@ def check_used(papers: Mapping[str, Paper], given: Iterable[str]) -> None:
         _name_and_keys(override, papers.values())
 
 
-def about(paper: Paper, given: Iterable[str]) -> list[str]:
-    """The overrides of a federation or run of a paper."""
-    names = _names([paper])
-    return [text for text in given if any(parse(text).target.startswith(f"{x}.") for x in names)]
-
-
 def note(given: Iterable[str]) -> str:
     """The note of tables and figures on the overrides."""
     settings = [" = ".join(text.split("=", 1)) for text in given]

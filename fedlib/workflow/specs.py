@@ -10,7 +10,6 @@ from pathlib import Path
 from fedlib import papers
 from fedlib.spec import Data, Paper, Run
 from fedlib.spec.exhibits import Exhibit, ExhibitSpec
-from fedlib.workflow import config, overrides
 from fedlib.workflow.declarations import common_seeds, readable
 from fedlib.workflow.layout import PATHS
 from fedlib.workflow.selection import Selection
@@ -126,23 +125,6 @@ def _as_it_is(selection: Selection, paper: Paper) -> Paper:
     return replace(paper, tables=tables, figures=figures)
 
 
-def _words(selection: Selection, paper: Paper) -> list[str]:
-    """The configuration, without the scale, that makes a paper of the report again.
-
-    For a selected paper it is the configuration, with this paper alone unless something is selected
-    by a name that only some papers have. For another paper it has no selections, and only the
-    overrides of the paper's runs and federations.
-    """
-    given = dict(selection.config)
-    if paper.name not in selection.papers:
-        given |= dict.fromkeys((*config.LISTS, "budget"))
-        given["set"] = overrides.about(paper, selection.config["set"] or ()) or None
-        given["papers"] = [paper.name]
-    elif not any(given[key] for key in {*config.LISTS} - {"papers", "seeds"}):
-        given["papers"] = [paper.name]
-    return config.words(given)
-
-
 def _of_paper(selection: Selection, digest: Digest, paper: Paper) -> dict:
     """The report's content about a paper, and the paper's runs."""
     runs: dict[str, dict[str, list[int]]] = {}
@@ -161,32 +143,27 @@ def _of_paper(selection: Selection, digest: Digest, paper: Paper) -> dict:
             for data in families(paper)
         ],
         "data": {data.name: [data.title, data.describe()["family"]] for data in paper.data},
-        "methods": {f"{r.federation}/{r.label}": [r.title, r.method] for r in paper.runs},
         "runs": runs,
         "tables": _headings(selection, digest, paper, "table"),
         "figures": _headings(selection, digest, paper, "figure"),
-        "words": _words(selection, paper),
     }
 
 
 def _headings(selection: Selection, digest: Digest, paper: Paper, stage: str) -> list[dict]:
-    """Headings of tables or figures, with their methods, families of data and specifications.
+    """Headings of tables or figures, with their runs and specifications.
 
     The digest of a specification is null for papers that are not selected, whose exhibits may be of
     other selections.
     """
     exhibits: Mapping[str, Exhibit] = getattr(paper, f"{stage}s")
     is_planned = paper.name in selection.papers
-    methods = {(run.federation, run.label): run.method for run in paper.runs}
-    family = {data.name: data.describe()["family"] for data in paper.data}
+    cells = [(run.federation, run.label) for run in paper.runs]
     return [
         {
             "name": name,
             "title": exhibit.title,
             "caption": exhibit.caption,
-            "runs": ["/".join(cell) for cell in methods if exhibit.shows(*cell)],
-            "methods": sorted({methods[cell] for cell in methods if exhibit.shows(*cell)}),
-            "families": list(dict.fromkeys(family[name] for name in exhibit.federations)),
+            "runs": ["/".join(cell) for cell in cells if exhibit.shows(*cell)],
             "spec": digest(stage, paper=paper.name, **{stage: name}) if is_planned else None,
         }
         for name, exhibit in exhibits.items()

@@ -1,6 +1,5 @@
 """The page that shows everything, as Markdown and as HTML, and the captions of Snakemake's own."""
 
-import json
 import re
 import shutil
 from dataclasses import replace
@@ -161,7 +160,8 @@ def test_of_runs_that_were_made_in_several_places_each_says_where(project, tmp_p
     found = gathered(project, results=tmp_path / "results")
     page = as_markdown.page(found, project.results / "REPORT.md")
     assert re.search(r"^\| emnist/pfedmm +\| 1, 2 +\| beads; cpu", page, re.M)
-    assert "CPU: Abacus; torch: 2.14.1" in as_html.page(found)
+    told = [text for _, text in Elements(as_html.page(found)).all("tr")]
+    assert any(text.startswith("emnist/pfedmm 1, 2 beads; cpu") for text in told)
 
 
 def test_runs_that_the_plan_no_longer_has_are_not_counted(project):
@@ -169,7 +169,7 @@ def test_runs_that_the_plan_no_longer_has_are_not_counted(project):
     fewer = {**paper, "runs": {"emnist": {"pfedmm": [1]}}}
     (chapter,) = gathered(project, spec={**project.spec, "papers": [fewer]}).chapters
     assert chapter.origin.trainings == 1
-    assert [run.name for run in chapter.origin.runs] == ["emnist/pfedmm"]
+    assert [*chapter.origin.runs] == ["emnist/pfedmm"]
 
 
 def test_without_the_runs_there_is_no_section_on_machines(project, tmp_path):
@@ -279,31 +279,7 @@ def test_verdicts_are_neutral_below_the_papers_own_scale(project, html):
     assert shown == [[], ["verdict reached", "verdict not-reached"]]
 
 
-def test_how_to_make_a_run_again_is_told(elements):
-    commands = [text for _, text in elements.all("pre")]
-    place = commands.index('make demo CONFIG="seeds=[1,2]"')
-    start, end = ".venv/bin/snakemake --force ", " --config scale=demo 'seeds=[1,2]'"
-    history = "results/demo/runs/pfedmm/emnist/fedavg/seed1/history.h5"
-    assert commands[place + 1] == start + history + end
-    assert json.loads(commands[place + 2]) == {"method": "fedavg"}
-    # So is how to make a table or figure.
-    assert f"{start}results/demo/tables/pfedmm/main.csv{end}" in commands
-    assert f"{start}figures/demo/pfedmm/curves.pdf{end}" in commands
-
-
 # --- The first screen -----------------------------------------------------------------------------
-
-
-def test_every_published_number_is_a_point(project, elements):
-    content = gathered(project)
-    points = list(findings.scatter(content))
-    low, high = findings.limits(content)
-    pairs = content.chapters[0].pairs
-    circles = elements.all("circle", style="--own: #CC79A7")  # of pFedMM
-    assert len(points) == len(pairs) == len(circles) == 8
-    for point, (_, row) in zip(points, pairs.iterrows(), strict=True):
-        assert low + (high - low) * point.x / findings.SIDE == pytest.approx(row["published"])
-        assert high - (high - low) * point.y / findings.SIDE == pytest.approx(row["reproduced"])
 
 
 def test_the_front_counts_what_is_near_at_the_papers_own_scale_alone(project):

@@ -12,7 +12,6 @@ from fedlib.spec.exhibits import KINDS, declared
 from fedlib.spec.experts import TablesOverTime
 from fedlib.spec.figures import AccuracyOverBytes, AccuracyOverRounds
 from fedlib.workflow import preflight, remarks
-from fedlib.workflow.config import read
 from fedlib.workflow.freshness import RESULTS, check, list_inputs, make_plan
 from fedlib.workflow.plan import Plan
 
@@ -151,43 +150,6 @@ def test_the_report_keeps_papers_that_are_not_selected_with_what_is_there_of_the
     assert reported(papers=["two"])["one"] == ["main"]
     assert reported()["one"] == ["main", "curves"]  # it is planned
     assert reported(papers=["two"], tag="own") == {"two": ["main", "curves"]}
-
-
-@pytest.mark.parametrize(
-    "config, words",
-    [
-        ({}, {"one": ["papers=[one]"], "two": ["papers=[two]"]}),
-        ({"papers": ["two"], "seeds": [3]}, {"two": ["papers=[two]", "seeds=[3]"]}),
-        (
-            {"papers": ["two", "one"], "labels": ["fedem"]},
-            {"one": ["papers=[two,one]", "labels=[fedem]"]},
-        ),
-        ({"papers": ["two"]}, {"one": ["papers=[one]"]}),
-        ({"papers": ["two"], "seeds": [3], "labels": ["fedem"]}, {"one": ["papers=[one]"]}),
-    ],
-)
-def test_each_chapter_of_the_report_is_made_again_by_words_that_select_it(folder, config, words):
-    finish(Plan({}))
-    chapters = json.loads(Plan(config).spec("report"))["papers"]
-    told = {chapter["name"]: chapter["words"] for chapter in chapters}
-    assert list(told) == ["one", "two"] and told | words == told
-    for name, own in told.items():
-        assert name in Plan(read((), own)).papers
-
-
-def test_a_chapter_that_is_not_selected_keeps_what_was_set_by_its_own_names(folder, declare):
-    runs = [toy_run("digits", label) for label in ("fedavg", "fedem")]
-    declare(
-        one=lambda scale: toy_paper(scale, name="one", runs=runs[:1], federations=("digits",)),
-        two=lambda scale: toy_paper(scale, name="two", runs=runs, federations=("digits",)),
-    )
-    tag = {"tag": "own", "rounds": 3}
-    finish(Plan(tag))
-    values = ["fedavg.local.lr=0.2", "fedem.local.lr=0.2"]
-    chapters = json.loads(Plan({"papers": ["two"], "set": values, **tag}).spec("report"))["papers"]
-    words = chapters[0]["words"]
-    assert words == ["papers=[one]", "rounds=3", "set=[fedavg.local.lr=0.2]", "tag=own"]
-    assert [*Plan(read((), words)).papers] == ["one"]
 
 
 def test_a_selection_is_told_with_its_size(folder):

@@ -7,29 +7,24 @@ the script inserts only as they scroll near, so that a page with dozens of them 
 
 import base64
 import functools
-import json
 import re
-import shlex
 
 from fedlib.environment import ROOT
 from fedlib.errors import DataError
 from fedlib.report import pictures
-from fedlib.report.looks import METHODS, paper_color
+from fedlib.report.looks import paper_color
 from fedlib.report.pages import contents, filling, findings
-from fedlib.report.pages.contents import Chapter, Entry, Report
+from fedlib.report.pages.contents import Entry, Report
 from fedlib.report.pages.origin import FACT_TITLES
 from fedlib.report.tables import render
-from fedlib.report.tables.render import Block, Sheet
+from fedlib.report.tables.render import Sheet
 
-TARGETS = {"full": "reproduce"}  # make targets whose names differ from the scale's
 LINKS = {  # identifiers in a citation, and their addresses
     r"arXiv:(\d+\.\d+)": r"https://arxiv.org/abs/\1",
     r"doi (10\.[^\s;)]+)": r"https://doi.org/\1",
     r"official code: ([\w.-]+/[\w.-]+)": r"https://github.com/\1",
 }
 AT_ONCE = 2  # exhibits of a paper that are not folded
-GREY = "#c6c6c6"  # of curves in the background of a crowded figure
-COLORS = {look.title: look.color for look in METHODS.values()}
 UNITS = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 ENLARGED = 1.3 * 4 / 3  # CSS pixels per point; 1.3 enlarges figures for a screen
 NUMBER = re.compile(r"([+−-]?\d+(?: \d{3})*(?:\.\d+)?(?:e[+-]?\d+)?)(?: ?([kMGTP])\b)?")
@@ -41,26 +36,20 @@ def page(content: Report) -> str:
     Raises:
       DataError: if a figure is missing.
     """
-    chapters = content.chapters
     return _template().render(
         content=content,
         contents=contents,
         findings=findings,
-        methods=_each(title for x in chapters for title in x.methods.values()),
-        families=_each(title for x in chapters for title in x.families.values()),
         verdicts=contents.VERDICTS,
         fact_titles=FACT_TITLES,
-        target=TARGETS.get(content.scale, content.scale),
     )
 
 
 @functools.cache
 def _template():
-    filters = {"sort_value": sort_value, "spans": render.spans, "pretty": _pretty, "linked": linked}
-    environment = filling.environment(True, {**filters, "quoted": shlex.quote})
+    filters = {"sort_value": sort_value, "spans": render.spans, "linked": linked}
+    environment = filling.environment(True, filters)
     environment.globals |= {
-        "about": _about,
-        "block_family": _block_family,
         "downloads": _downloads,
         "ABSENT": render.ABSENT,
         "AT_ONCE": AT_ONCE,
@@ -94,31 +83,6 @@ def linked(text: str) -> str:
     return type(text)(found)
 
 
-def _each(titles) -> list[str]:
-    return list(dict.fromkeys(titles))
-
-
-def _about(chapter: Chapter, texts: list[str]) -> dict[str, str]:
-    """Attributes for filtering a row: the method and data in its heads."""
-    return {
-        f"data-{name}": known[text]
-        for name, known in (("method", chapter.methods), ("family", chapter.families))
-        for text in texts
-        if text in known
-    }
-
-
-def _block_family(chapter: Chapter, block: Block) -> str:
-    """The family of data in the heading of a block; "" if it names none."""
-    if block.heading in chapter.families.values():
-        return block.heading
-    return chapter.families.get(block.heading, "")
-
-
-def _pretty(value: object) -> str:
-    return json.dumps(value, indent=1, ensure_ascii=False)
-
-
 def _downloads(sheet: Sheet) -> list[tuple[str, str, str]]:
     """Name, type and address of the files for saving a table."""
     forms = (
@@ -130,11 +94,8 @@ def _downloads(sheet: Sheet) -> list[tuple[str, str, str]]:
     ]
 
 
-def _picture(chapter: Chapter, figure: Entry) -> dict:
-    """Address of a figure, its size in CSS pixels, its numbers, and whether shades show them.
-
-    Curves have their method and, if they are grey as one of many, its colour.
-    """
+def _picture(figure: Entry) -> dict:
+    """Address of a figure, its size in CSS pixels, its numbers, and whether shades show them."""
     path = figure.picture.with_name(f"{figure.picture.name}.svg")
     try:
         data = path.read_bytes()
@@ -148,10 +109,6 @@ def _picture(chapter: Chapter, figure: Entry) -> dict:
     file = f"{figure.anchor}.svg"
     panels = pictures.panels(figure.picture)
     every = [series for panel in panels for series in panel["series"]]
-    for series in (one for one in every if one["line"]):
-        series["method"] = chapter.methods.get(series["name"])
-        if series["color"] == GREY:
-            series["own"] = COLORS.get(series["method"])
     size = {"width": width, "height": height}
     shades = any("value" in series for series in every)
     return size | {"address": address, "file": file, "panels": panels, "has_shades": shades}

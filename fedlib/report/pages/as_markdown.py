@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fedlib.errors import DataError
 from fedlib.report.pages import contents, filling
-from fedlib.report.pages.contents import Chapter, Entry, Report
+from fedlib.report.pages.contents import Entry, Report
 from fedlib.report.pages.origin import FACT_TITLES
 from fedlib.report.tables.render import markdown, markdown_table, percent, points
 
@@ -55,17 +55,8 @@ def _pairs(content: Report) -> str:
     return markdown_table(rows, head, num_keys=5) if rows else ""
 
 
-def _by_run(chapter: Chapter) -> str:
-    """Differences between runs, and their times, run by run; "" if there are no differences."""
-    differing = [name for name, values in chapter.origin.facts.items() if len(values) > 1]
-    rows = [
-        [
-            markdown(run.name),
-            ", ".join(map(str, run.seeds)),
-            *(markdown("; ".join(run.facts.get(name, {}))) for name in differing),
-            run.spent.texts[1] if run.spent.jobs else "",
-        ]
-        for run in chapter.origin.runs
-    ]
-    heads = ["run", "seeds", *(FACT_TITLES.get(name, name) for name in differing), "CPU time"]
-    return markdown_table(rows, heads, num_keys=len(heads)) if differing else ""
+def _by_run(table: tuple[list[str], list[list[str]]]) -> str:
+    """Differences between runs, see `Origin.by_run`; "" if there are none."""
+    heads, rows = table
+    cells = [[markdown(text) for text in row] for row in rows]
+    return markdown_table(cells, heads, num_keys=len(heads)) if rows else ""

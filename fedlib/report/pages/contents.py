@@ -52,8 +52,6 @@ class Entry:
       name: as the paper declares it.
       anchor: identifier of its place on the page.
       runs: FEDERATION/LABEL of the runs shown.
-      methods: titles of the methods shown.
-      families: families of data shown.
       sheet: of a table; None for a figure.
       notes: below it.
       picture: path of a figure without its suffix; None for a table.
@@ -65,8 +63,6 @@ class Entry:
     title: str
     caption: str
     runs: frozenset[str]
-    methods: tuple[str, ...]
-    families: tuple[str, ...]
     sheet: Sheet | None = None
     notes: tuple[str, ...] = ()
     picture: Path | None = None
@@ -101,11 +97,8 @@ class Chapter:
     Attributes:
       bibtex: "" if the paper has none.
       facts: scale, seeds and data, a sentence or two each.
-      families: of data, by the title of a federation.
-      methods: by the title of a run, of the first run with that title.
       exhibits: tables and figures in reading order.
       printed: number of percentages that the paper prints, at any scale.
-      words: configuration that makes the chapter, without the scale.
       federations: titles by name.
       pairs: every published number with the reproduced one -> DataFrame exhibit (its anchor),
         table, federation, title, metric, published, reproduced, and their difference as printed.
@@ -116,11 +109,8 @@ class Chapter:
     citation: str
     bibtex: str
     facts: tuple[str, ...]
-    families: Mapping[str, str]
-    methods: Mapping[str, str]
     exhibits: tuple[Entry, ...]
     printed: int
-    words: tuple[str, ...]
     federations: Mapping[str, str]
     pairs: pd.DataFrame
     origin: Origin
@@ -192,16 +182,14 @@ def check_pictures(spec: dict, figures: Path) -> None:
 
 
 def _chapter(spec: dict, paper: dict, results: Path, figures: Path) -> Chapter:
-    families, called = dict(paper["data"].values()), _method_titles(paper)
-    runs = [(title, called[method]) for title, method in paper["methods"].values()]
-    facts, known = _facts(spec, paper, families)
+    facts, known = _facts(spec, paper, dict(paper["data"].values()))
     tables = []
     for heading in paper["tables"]:
         sheet = _sheet(results / "tables" / paper["name"], heading)
         notes = tuple(note for note in sheet.notes if note not in known)
-        tables.append(_exhibit(paper, called, "Table", heading, sheet=sheet, notes=notes))
+        tables.append(_exhibit(paper, "Table", heading, sheet=sheet, notes=notes))
     drawn = [
-        _exhibit(paper, called, "Figure", x, picture=figures / paper["name"] / x["name"])
+        _exhibit(paper, "Figure", x, picture=figures / paper["name"] / x["name"])
         for x in paper["figures"]
     ]
     shown = in_order(tables, drawn)
@@ -212,11 +200,8 @@ def _chapter(spec: dict, paper: dict, results: Path, figures: Path) -> Chapter:
         citation=paper["citation"],
         bibtex=paper["bibtex"],
         facts=facts,
-        families=families,
-        methods=dict(reversed(runs)),
         exhibits=shown,
         printed=paper["printed"],
-        words=tuple(paper["words"]),
         federations=federations,
         pairs=_pairs(shown, federations),
         origin=origin(results / "runs" / paper["name"], paper["runs"]),
@@ -236,15 +221,6 @@ def in_order(tables: list[Entry], figures: list[Entry]) -> tuple[Entry, ...]:
         numbers[shown.kind] += 1
         ordered.append(replace(shown, number=numbers[shown.kind]))
     return tuple(ordered)
-
-
-def _method_titles(paper: dict) -> dict[str, str]:
-    """Title of every method of a paper."""
-    titles = dict(paper["methods"].values())
-    return {
-        method: exhibits.method_title(method, [x for x, other in titles.items() if other == method])
-        for method in titles.values()
-    }
 
 
 def _facts(
@@ -273,10 +249,8 @@ def _of_data(texts: Mapping[str, str], default: str) -> list[str]:
     return [f"{'; '.join(alike)}: {text}" for text, alike in titles.items() if text]
 
 
-def _exhibit(
-    paper: dict, called: Mapping[str, str], kind: str, heading: dict, **content: Any
-) -> Entry:
-    """A table or figure with its heading; `called` has the titles of methods."""
+def _exhibit(paper: dict, kind: str, heading: dict, **content: Any) -> Entry:
+    """A table or figure with its heading."""
     return Entry(
         kind=kind,
         name=heading["name"],
@@ -284,8 +258,6 @@ def _exhibit(
         title=heading["title"],
         caption=heading["caption"],
         runs=frozenset(heading["runs"]),
-        methods=tuple(dict.fromkeys(map(called.get, heading["methods"]))),
-        families=tuple(heading["families"]),
         **content,
     )
 

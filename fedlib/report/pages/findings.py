@@ -1,30 +1,10 @@
-"""The first screen of the report: findings in pictures, with a sentence each."""
-
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-
-import pandas as pd
+"""The first screen of the report: sentences on what was found."""
 
 import fedlib
-from fedlib.report.looks import paper_color
 from fedlib.report.pages.contents import Chapter, Report
 from fedlib.report.pages.origin import Resources
-from fedlib.report.tables.render import percent, points
 
 SHOWN = 3  # claims of a paper
-SIDE = 100  # of the square of published against reproduced numbers, in its own units
-
-
-@dataclass(frozen=True)
-class Point:
-    """A published number and ours in the square, in the colour of the paper."""
-
-    x: float
-    y: float
-    color: str
-    anchor: str
-    text: str
 
 
 def headline(content: Report) -> str:
@@ -56,11 +36,10 @@ def line(content: Report, chapter: Chapter) -> str:
 
 
 def made(content: Report) -> str:
-    """A sentence on trainings, methods, commit, CPU time and memory; "" if no run is kept."""
+    """A sentence on trainings, commit, CPU time and memory; "" if no run is kept."""
     found = [chapter.origin for chapter in content.chapters if chapter.origin.trainings]
     if not found:
         return ""
-    methods = {title for chapter in content.chapters for title in chapter.methods.values()}
     trainings = sum(origin.trainings for origin in found)
     commits = sorted({commit for origin in found for commit in origin.facts.get("commit", ())})
     at = f"commit {commits[0][:10]}" if len(commits) == 1 else f"{len(commits)} commits"
@@ -68,28 +47,9 @@ def made(content: Report) -> str:
     whole = Resources(0, 0, sum(one.cpu for one in spent), max(one.memory for one in spent))
     _, hours, most = whole.texts
     return (
-        f"{trainings} trainings of {len(methods)} methods, fedlib {fedlib.__version__}, {at}; "
+        f"{trainings} trainings, fedlib {fedlib.__version__}, {at}; "
         f"{hours} of CPU time, at most {most} of memory."
     )
-
-
-def limits(content: Report) -> tuple[float, float]:
-    """The lowest and highest fraction in the square, at whole tenths."""
-    pairs = pd.concat(chapter.pairs for chapter in content.chapters)[["published", "reproduced"]]
-    low = math.floor(pairs.min(axis=None) * 10)
-    return low / 10, max(math.ceil(pairs.max(axis=None) * 10), low + 1) / 10
-
-
-def scatter(content: Report) -> Iterator[Point]:
-    """Every published number with ours, as a point of a square whose y axis points down."""
-    low, high = limits(content)
-    for chapter in content.chapters:
-        for row in chapter.pairs.to_dict("records"):
-            x, y = (SIDE * (row[name] - low) / (high - low) for name in ("published", "reproduced"))
-            both = f"published {percent(row['published'])}, here {percent(row['reproduced'])}"
-            text = f"{chapter.title}, {row['title']}, {row['federation']}: {both}"
-            text += f" ({points(row['difference'])})"
-            yield Point(x, SIDE - y, paper_color(chapter.name), row["exhibit"], text)
 
 
 def claims(chapter: Chapter) -> list[dict]:

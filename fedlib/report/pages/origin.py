@@ -18,25 +18,6 @@ FACT_TITLES = {"gpu": "GPU", "cpu": "CPU", "clean": "working tree as committed"}
 WALL, CPU, MEMORY = "wall_seconds", "cpu_seconds", "memory_bytes"  # names in `fedlib.run.usage`
 
 
-@dataclass(frozen=True)
-class MadeRun:
-    """A run with all its seeds.
-
-    Attributes:
-      name: FEDERATION/LABEL.
-      seeds: those with a history.
-      spec: specification without the seed.
-      spent: resources of all its seeds.
-      facts: as in `Origin`.
-    """
-
-    name: str
-    seeds: tuple[int, ...]
-    spec: dict
-    spent: "Resources"
-    facts: Mapping[str, Mapping[str, int]]
-
-
 class Resources(NamedTuple):
     """Resources of jobs: number of records, total seconds, and the most memory of one job."""
 
@@ -65,17 +46,25 @@ class Origin:
       trainings: number of histories; 0 if none are kept.
       facts: for each name of `FACTS` the values, each with its number of trainings.
       spent: resources of all trainings.
+      runs: FEDERATION/LABEL of the runs with a history, each with its seeds' provenance.
     """
 
     trainings: int
     facts: Mapping[str, Mapping[str, int]]
-    runs: tuple[MadeRun, ...]
-    spent: "Resources"
+    spent: Resources
+    runs: Mapping[str, Mapping[int, Mapping]]
 
     @property
-    def names(self) -> set[str]:
-        """Names of the runs with a history."""
-        return {run.name for run in self.runs}
+    def by_run(self) -> tuple[list[str], list[list[str]]]:
+        """Heads and rows of a table of what differs between runs; no rows if nothing does."""
+        differing = [name for name, values in self.facts.items() if len(values) > 1]
+        heads = ["run", "seeds", *(FACT_TITLES.get(x, x) for x in differing), "CPU time"]
+        rows = []
+        for name, seeds in self.runs.items() if differing else ():
+            known, cost = facts(seeds.values()), spent(seeds.values())
+            told = ["; ".join(known.get(x, {})) for x in differing]
+            rows.append([name, ", ".join(map(str, seeds)), *told, cost.texts[1] * bool(cost.jobs)])
+        return heads, rows
 
 
 def origin(folder: Path, runs: Mapping[str, Mapping[str, list[int]]]) -> Origin:
@@ -84,19 +73,15 @@ def origin(folder: Path, runs: Mapping[str, Mapping[str, list[int]]]) -> Origin:
     Raises:
       DataError: if a history is damaged.
     """
-    made, all_found = [], []
+    made: dict[str, dict[int, dict]] = {}
     for federation, labels in runs.items():
         for label, seeds in labels.items():
-            files = {n: folder / federation / label / f"seed{n}/history.h5" for n in seeds}
-            found = {seed: attributes(path) for seed, path in files.items() if path.exists()}
-            provenances = [provenance for provenance, _ in found.values()]
-            all_found += provenances
-            if found:
-                _, spec = next(iter(found.values()))
-                spec = {name: spec[name] for name in spec if name not in ("seed", "data")}
-                about = spent(provenances), facts(provenances)
-                made.append(MadeRun(f"{federation}/{label}", tuple(found), spec, *about))
-    return Origin(len(all_found), facts(all_found), tuple(made), spent(all_found))
+            for seed in seeds:
+                history = folder / federation / label / f"seed{seed}/history.h5"
+                if history.exists():
+                    made.setdefault(f"{federation}/{label}", {})[seed] = attributes(history)[0]
+    every = [provenance for seeds in made.values() for provenance in seeds.values()]
+    return Origin(len(every), facts(every), spent(every), made)
 
 
 def facts(provenances: Iterable[Mapping]) -> dict[str, dict[str, int]]:

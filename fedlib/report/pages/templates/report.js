@@ -40,34 +40,19 @@ for (const table of all("table.sortable")) {
   });
 }
 
-// Search: an exhibit stays that has all words, and the method and federation that are chosen. What
-// is about no method or data in particular stays.
+// Search: an exhibit stays that has all words.
 const form = document.querySelector(".filters");
 const exhibits = all(".exhibit");
 const texts = new Map(exhibits.map((exhibit) => [exhibit, exhibit.textContent.toLowerCase()]));
 function filter() {
-  const { words, method, family } = form.elements;
-  const wanted = { method: method.value, family: family.value };
-  const searched = words.value.toLowerCase().split(/\s+/).filter(Boolean);
-  const fits = (name, values) => !wanted[name] || values.includes(wanted[name]);
-  for (const item of all("tr[data-method], tr[data-family], .block")) {
-    item.hidden = ["method", "family"].some(
-      (name) => item.dataset[name] && !fits(name, [item.dataset[name]]));
-  }
-  for (const block of all(".block:not([hidden])")) {
-    block.hidden = all("tbody tr", block).every((row) => row.hidden);
-  }
+  const searched = form.elements.words.value.toLowerCase().split(/\s+/).filter(Boolean);
+  const some = searched.length > 0;
   let shown = 0;
   for (const exhibit of exhibits) {
-    const blocks = all(".block", exhibit);
-    exhibit.hidden = !fits("method", JSON.parse(exhibit.dataset.methods))
-      || !fits("family", JSON.parse(exhibit.dataset.families))
-      || !searched.every((word) => texts.get(exhibit).includes(word))
-      || (blocks.length > 0 && blocks.every((block) => block.hidden));
+    exhibit.hidden = !searched.every((word) => texts.get(exhibit).includes(word));
     shown += !exhibit.hidden;
     document.querySelector(`nav a[href="#${exhibit.id}"]`).parentElement.hidden = exhibit.hidden;
   }
-  const some = searched.length > 0 || Object.values(wanted).some(Boolean);
   all("nav li details").forEach((chapter) => { chapter.open = some; });
   all(".rest").forEach((rest) => { rest.open ||= some; });
   for (const part of all(".chapter")) {
@@ -144,8 +129,8 @@ function vector(name, about, ...inside) {
   return element;
 }
 // Dashes are as long as in the picture, whose line is about half as wide.
-const stroke = ({ own, color, dash }) => ({
-  stroke: own ?? color, "stroke-dasharray": dash.map((x) => 2 * x).join(" "),
+const stroke = ({ color, dash }) => ({
+  stroke: color, "stroke-dasharray": dash.map((x) => 2 * x).join(" "),
 });
 function named(panel, series) { // the name of a chosen curve, where it ends
   const ends = series.x.map((x, k) => [x, series.y[k]]).filter(([, y]) => y !== null)
@@ -153,7 +138,7 @@ function named(panel, series) { // the name of a chosen curve, where it ends
   const [across, down] = (ends.at(-1) ?? [1, 1]).map(
     (share, k) => 100 * (panel.box[k] + panel.box[k + 2] * share));
   const name = make("span", { className: "name" }, series.name);
-  Object.assign(name.style, { right: `${100 - across}%`, top: `${down}%`, color: series.own ?? series.color });
+  Object.assign(name.style, { right: `${100 - across}%`, top: `${down}%`, color: series.color });
   return name;
 }
 function draw(panel, series) { // a panel cuts off what is outside
@@ -205,22 +190,19 @@ function readable(figure, panels) {
   });
   drawn.addEventListener("pointerleave", () => { reading.hidden = true; redraw(null); });
   if (curves.size < 2) return;
-  const buttons = new Map([...curves].map(([name, series]) => {
+  const buttons = [...curves].map(([name, series]) => {
     const sample = vector("svg", { class: "sample" },
       vector("line", { x2: "100%", y1: "50%", y2: "50%", ...stroke(series) }));
     const button = make("button", { type: "button", ariaPressed: "false" }, sample, name);
-    button.addEventListener("click", () => set(name, !chosen.has(name)));
-    return [name, button];
-  }));
-  const set = (name, isChosen) => {
-    chosen[isChosen ? "add" : "delete"](name);
-    buttons.get(name).ariaPressed = String(isChosen);
-    redraw(null);
-  };
-  form.elements.method.addEventListener("input", ({ target }) => curves.forEach(
-    ({ method }, name) => set(name, target.value !== "" && method === target.value)));
-  form.addEventListener("reset", () => curves.forEach((_, name) => set(name, false)));
-  const group = make("div", { className: "curves", role: "group", ariaLabel: "Curves" }, ...buttons.values());
+    button.addEventListener("click", () => {
+      const isChosen = !chosen.has(name);
+      chosen[isChosen ? "add" : "delete"](name);
+      button.ariaPressed = String(isChosen);
+      redraw(null);
+    });
+    return button;
+  });
+  const group = make("div", { className: "curves", role: "group", ariaLabel: "Curves" }, ...buttons);
   figure.append(group);
 }
 for (const image of images) {
