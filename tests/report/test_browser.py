@@ -167,8 +167,8 @@ def test_a_point_of_a_curve_is_read_off_and_its_numbers_are_saved(ask):
     """)
     read, lines = found
     assert read == ["pFedMM\nRound: 1\nLoss: 1", "a, b\nRound: 2\nLoss: 0", ""]
-    assert lines[:2] == ["panel,x_axis,y_axis,series,x,y,value", "EMNIST,Round,Loss,pFedMM,0,0,"]
-    assert lines[-1] == 'EMNIST,Round,Loss,"a, b",2,0,' and len(lines) == 7
+    assert lines[:2] == ["panel,x_axis,y_axis,series,x,y", "EMNIST,Round,Loss,pFedMM,0,0"]
+    assert lines[-1] == 'EMNIST,Round,Loss,"a, b",2,0' and len(lines) == 7
 
 
 def test_a_curve_that_is_chosen_stands_out_with_its_own_colour_and_dashes(ask):

@@ -95,7 +95,7 @@ def _downloads(sheet: Sheet) -> list[tuple[str, str, str]]:
 
 
 def _picture(figure: Entry) -> dict:
-    """Address of a figure, its size in CSS pixels, its numbers, and whether shades show them."""
+    """Address of a figure, its size in CSS pixels, its curves, and whether it is of shades."""
     path = figure.picture.with_name(f"{figure.picture.name}.svg")
     try:
         data = path.read_bytes()
@@ -108,9 +108,8 @@ def _picture(figure: Entry) -> dict:
     address = _address("image/svg+xml", data)
     file = f"{figure.anchor}.svg"
     panels = pictures.panels(figure.picture)
-    every = [series for panel in panels for series in panel["series"]]
     size = {"width": width, "height": height}
-    shades = any("value" in series for series in every)
+    shades = b"<image" in data  # of a matrix
     return size | {"address": address, "file": file, "panels": panels, "has_shades": shades}
 
 

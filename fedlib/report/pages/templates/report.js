@@ -104,9 +104,9 @@ function csv(panels) {
     ? Number((100 * value).toPrecision(6)) : value);
   const rows = panels.flatMap((panel) => panel.series.flatMap((series) => series.x.map((x, k) => [
     panel.title, panel.x, panel.y, series.name,
-    unit(x, panel.percent[0]), unit(series.y[k], panel.percent[1]), series.value?.[k],
+    unit(x, panel.percent[0]), unit(series.y[k], panel.percent[1]),
   ].map((value) => field(value === null ? "" : value)).join(","))));
-  return ["panel,x_axis,y_axis,series,x,y,value", ...rows].join("\n");
+  return ["panel,x_axis,y_axis,series,x,y", ...rows].join("\n");
 }
 function saveAs(form, name, address) {
   const link = make("a", { href: "#", download: name }, form);
@@ -153,7 +153,7 @@ function readable(figure, panels) {
   const over = vector("svg", { viewBox: "0 0 1 1", preserveAspectRatio: "none" });
   const reading = make("div", { className: "reading", hidden: true });
   drawn.append(over, reading);
-  const points = panels.flatMap((panel) => panel.series.filter((series) => series.at).flatMap(
+  const points = panels.flatMap((panel) => panel.series.flatMap(
     (series) => series.x.map((x, k) => ({ panel, series, x, y: series.y[k] }))))
     .filter(({ x, y }) => x !== null && y !== null)
     .map((point) => ({ ...point, inner: place(point.panel, point.x, point.y) }))
