@@ -323,12 +323,7 @@ def verified_file(receipt: Path) -> Path:
 def _receipt(path: Path) -> tuple[str, list[tuple[str, str]]]:
     """(name of the data set or weights, [(path, SHA-256) of each file]) of a download receipt."""
     receipt = seals.read_json(path)
-    try:
-        return str(receipt["dataset"]), [
-            (str(x["path"]), str(x["sha256"])) for x in receipt["files"]
-        ]
-    except (KeyError, TypeError):
-        raise DataError(f"{path} is no receipt of a download; delete it and run again") from None
+    return receipt["dataset"], [(x["path"], x["sha256"]) for x in receipt["files"]]
 
 
 def _text(error: Exception) -> str:

@@ -59,13 +59,6 @@ def test_texts_come_back_from_disk_with_their_vocabulary(tmp_path):
         Federation.load(tmp_path / "a.h5", tmp_path / "a.json")
 
 
-def test_the_files_of_other_inputs_say_nothing_of_tokens(tmp_path):
-    toy_federation().save(tmp_path / "a.h5", tmp_path / "a.json")
-    assert "tokens" not in json.loads((tmp_path / "a.json").read_text())
-    with h5py.File(tmp_path / "a.h5") as file:
-        assert sorted(file.attrs) == ["format", "mean", "num_classes", "spec", "std"]
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -92,19 +85,6 @@ def test_a_word_of_a_class_is_in_the_texts_of_no_other():
     server = built.y[built.train.of(built.ids("server")[0])]
     # A fifth of 2,000 each: a deviation of 18.
     assert (np.bincount(server) > 400 - 90).all()
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"vocabulary": 101}, "vocabulary must be .* at least 102, got 101"),
-        ({"shortest": 17}, "length must be an integer of at least 17, got 16"),
-        ({"signal": 0}, r"signal must be in \(0, 1\], got 0"),
-    ],
-)
-def test_made_up_texts_that_make_no_sense_are_refused(change, message):
-    with pytest.raises(ConfigError, match=message):
-        texts(**change)
 
 
 # -- declared models, and weights of each module ---------------------------------------------------
@@ -156,19 +136,6 @@ def test_other_receipts_than_those_of_the_run_are_refused(given, asked, message,
     with pytest.raises(ConfigError, match=message):
         weights = [receipts[name] for name in given]
         build_simulation(declared(weights=asked), texts(), weights=weights)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        {"dataset": "encoder_weights"},
-        {"dataset": "x", "files": [{"path": "a"}]},
-    ],
-)
-def test_a_receipt_of_another_shape_is_refused_though_its_seal_is_right(receipts, content):
-    seals.write_json(receipts["encoder_weights"], content)
-    with pytest.raises(DataError, match="encoder_weights.json is no receipt of a download"):
-        weight_files(declared(weights="encoder_weights"), [receipts["encoder_weights"]])
 
 
 def test_a_module_without_a_name_map_cannot_have_weights(receipts):

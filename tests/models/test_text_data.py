@@ -194,25 +194,6 @@ def test_yelp_is_its_reviews_with_line_feeds_as_they_were_written(raw):
     assert found.tokens == Tokens(len(BYTE_PAIRS), END) and found.num_classes == 5
 
 
-@pytest.mark.parametrize("dataset", ["sent140", "yelp"])
-def test_a_seed_decides_which_texts_are_drawn_and_in_which_order(dataset, raw):
-    one, same, other = (read(dataset, raw, seed, train_per_class=5) for seed in (1, 1, 2))
-    assert np.array_equal(one.x, same.x) and np.array_equal(one.y, same.y)
-    assert not np.array_equal(one.x, other.x)
-    assert 0 < np.abs(np.diff(one.y[: one.num_train].astype(int))).sum()  # classes are mixed
-
-
-@pytest.mark.parametrize(
-    ("dataset", "params", "message"),
-    [
-        ("sent140", {"train_per_class": 11}, "class 0 has 10 texts, but 11 are asked for"),
-    ],
-)
-def test_more_texts_than_there_are_are_refused(dataset, params, message, raw):
-    with pytest.raises(ConfigError, match=message):
-        read(dataset, raw, **params)
-
-
 @needs("sent140")
 @pytest.mark.slow
 def test_the_real_tweets_are_as_many_as_their_publishers_say():

@@ -31,8 +31,6 @@ class CropFlip(nn.Module):
 
     def __init__(self, pad: int = 4, flip: bool = True):
         super().__init__()
-        if pad < 0:
-            raise ValueError(f"pad must be at least 0, got {pad}")
         self.pad, self.flip = pad, flip
 
     def forward(self, x: Tensor) -> Tensor:

@@ -33,10 +33,6 @@ class ResizedCrop(nn.Module):
         ratio: tuple[float, float] = (3 / 4, 4 / 3),
     ):
         super().__init__()
-        if not 0 < area[0] <= area[1]:
-            raise ValueError(f"area must be a positive range, got {area}")
-        if not 0 < ratio[0] <= 1 <= ratio[1]:
-            raise ValueError(f"ratio must be a positive range about 1, got {ratio}")
         self.area, self.ratio = area, [math.log(r) for r in ratio]
 
     def forward(self, x: Tensor) -> Tensor:
