@@ -68,11 +68,6 @@ class Cohort:
     known_ids: np.ndarray | None = None
     remembered: Remembered | None = None
 
-    def __post_init__(self):
-        """Raises ValueError if `ids` were replaced, but not `known_ids`."""
-        if self.known_ids is not None and len(self.known_ids) != len(self.ids):
-            raise ValueError(f"known_ids are {len(self.known_ids)} of {len(self.ids)} clients")
-
     @property
     def size(self) -> int:
         """C."""

@@ -44,8 +44,6 @@ def side(federation: Federation, clients: np.ndarray) -> np.ndarray:
 
 def _given(federation: Federation, clients: np.ndarray, of: str) -> list[np.ndarray]:
     """Labels or side information of each client's training examples, C x [N]"""
-    if of not in ("label", "side"):
-        raise ValueError(f"of must be 'label' or 'side', got {of!r}")
     pool = federation.y if of == "label" else federation.side
     if pool is None:
         raise DataError("the federation has no side information; condition on labels instead")

@@ -121,13 +121,6 @@ def test_the_journal_holds_the_mean_loss_over_each_clients_examples(executor):
     assert_close(cohort.journal.losses, [cohort.example_mean(every)])
 
 
-def test_a_cohort_of_other_clients_needs_their_ids_on_both_sides():
-    cohort = replace(cohort_of(tiny_task(), toy_federation(), [0, 2]), known_ids=np.array([0, 2]))
-    assert cohort.num_examples.tolist() == [7, 6]
-    with pytest.raises(ValueError, match="known_ids are 2 of 3 clients"):
-        replace(cohort, ids=torch.arange(3))
-
-
 @executors
 @pytest.mark.parametrize(("sizes", "batch_size", "left"), [((8, 9), 4, 9), ((8, 1), 4, 1)])
 def test_batch_normalisation_refuses_a_batch_of_one(executor, sizes, batch_size, left):

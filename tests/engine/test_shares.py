@@ -35,8 +35,6 @@ def test_what_there_is_not_is_refused():
     for ask in (lambda c: c.shares("side", 3), lambda c: c.side()):
         with pytest.raises(DataError, match="no side information"):
             ask(cohort_of(TASK, federation))
-    with pytest.raises(ValueError, match="of must be 'label' or 'side', got 'angle'"):
-        cohort_of(TASK, federation).shares("angle", 3)
     sequences = replace(federation, y=np.stack([federation.y, federation.y], axis=1))
     with pytest.raises(DataError, match=r"one number for each example, got shape \(\d+, 2\)"):
         cohort_of(TASK, sequences).shares("label", 3)

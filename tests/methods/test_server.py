@@ -54,9 +54,3 @@ def test_every_expert_has_an_adam_of_its_own_and_waits_where_nothing_came_back()
 def test_a_negative_rate_is_refused():
     with pytest.raises(ValueError, match="server's lr must be at least 0, got -1.0"):
         ServerAdam(lr=-1.0)
-
-
-def test_a_memory_that_counts_all_rows_together_is_refused():
-    server, params = ServerAdam(), drawn(0, (2,))
-    with pytest.raises(ValueError, match="give init num_experts=2"):
-        server.step(params, params, server.init(params), torch.ones(2).bool())

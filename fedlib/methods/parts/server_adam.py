@@ -57,15 +57,7 @@ class ServerAdam:
           memory: see `init`.
           active: [E] bool, the rows of leaves [E, ...] that step; None is all. The other rows keep
             parameters, moments and count.
-
-        Raises:
-          ValueError: if `active` is given, but `memory` has no step count for each row.
         """
-        if active is not None and memory["t"].shape != active.shape:
-            raise ValueError(
-                f"active is [{len(active)}], but the memory counts steps as "
-                f"{list(memory['t'].shape)}; give init num_experts={len(active)}"
-            )
         stepped, renewed = self._adam.step(
             {"params": params}, {"params": difference}, memory, self.lr, {}
         )
