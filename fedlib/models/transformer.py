@@ -24,7 +24,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from fedlib.errors import ConfigError, DataError
+from fedlib.errors import ConfigError
 from fedlib.models.layers.random import Dropout
 
 POOLS = ("first", "mean")
@@ -259,17 +259,13 @@ def pretrained(file: Path) -> dict[str, Tensor]:
 
     The caller has verified the file's checksum. Weights for pre-training alone are left out.
 
-    Args:
-      file: `model.safetensors`, or `pytorch_model.bin` under any other name.
-
     Raises:
       ConfigError: if the file is of neither model.
-      DataError: if the file is damaged.
     """
-    if file.suffix == ".safetensors":
-        weights = _safe(file)
-    else:
-        weights = torch.load(file, map_location="cpu", weights_only=True)
+    # Imported here, because only published weights need it.
+    from safetensors.torch import load_file
+
+    weights = load_file(file)
     plain = {_plain(name): value for name, value in weights.items()}
     if BERT["words.weight"] in plain:
         return _of_bert(plain)
@@ -278,24 +274,10 @@ def pretrained(file: Path) -> dict[str, Tensor]:
     raise ConfigError(f"{file} holds neither BERT's nor GPT-2's weights; it has {[*weights][:3]}")
 
 
-def _safe(file: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, by name."""
-    # Imported here, because only published weights need it.
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        return load_file(file)
-    except SafetensorError as error:
-        raise DataError(f"{file} is damaged, or not a safetensors file: {error}") from None
-
-
 def _plain(name: str) -> str:
     """A published name without the model's prefix, and with today's names for normalisation."""
-    name = name.removeprefix("bert.").removeprefix("transformer.")
-    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
-        "LayerNorm.beta", "LayerNorm.bias"
-    )
+    name = name.removeprefix("bert.").replace("LayerNorm.gamma", "LayerNorm.weight")
+    return name.replace("LayerNorm.beta", "LayerNorm.bias")
 
 
 def _of_bert(weights: dict[str, Tensor]) -> dict[str, Tensor]:

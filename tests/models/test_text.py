@@ -9,6 +9,7 @@ import pytest
 import torch
 from conftest import toy_run
 from data_fixtures import made_up_texts
+from safetensors.torch import save_file
 from support import tiny_task, toy_federation
 from test_transformer import official, tiny  # noqa: F401
 
@@ -104,8 +105,8 @@ def receipts(tmp_path):
     made = {}
     for name, layout in (("encoder_weights", "bert"), ("decoder_weights", "gpt2")):
         (tmp_path / name).mkdir()
-        torch.save(official(layout), tmp_path / name / "model.bin")
-        entry = {"path": f"{name}/model.bin", "sha256": files.digest(tmp_path / name / "model.bin")}
+        save_file(official(layout), tmp_path / name / "model")
+        entry = {"path": f"{name}/model", "sha256": files.digest(tmp_path / name / "model")}
         made[name] = tmp_path / f"{name}.json"
         seals.write_json(made[name], {"dataset": name, "files": [entry]})
     return made
