@@ -8,7 +8,6 @@ from every_method import make
 from support import tiny_task
 
 from fedlib import methods, tree
-from fedlib.engine import experts
 
 EXPERTS = 3
 SEEDS = (1234, 1235, 1236, 1237)
@@ -48,11 +47,3 @@ def test_no_two_experts_of_neighbouring_seeds_are_the_same(name):
 def test_the_first_expert_is_the_single_model_of_the_seed(name):
     for seed in SEEDS:
         assert torch.equal(heads(name, seed)[0], tiny_task().init(seed)["head.1.weight"])
-
-
-def test_what_is_drawn_after_the_experts_is_no_expert_of_another_seed():
-    pairs = itertools.product(range(50), range(EXPERTS + 1))
-    numbers = [experts.expert_seed(seed, e) for seed, e in pairs]
-    assert len(set(numbers)) == len(numbers) == 50 * (EXPERTS + 1)
-    # PyTorch's generator of the CPU begins from the lower half of its seed.
-    assert len({number % 2**32 for number in numbers}) == len(numbers)

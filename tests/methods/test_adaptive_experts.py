@@ -23,7 +23,7 @@ from torch.nn.functional import nll_loss
 
 from fedlib import methods, streams, tree
 from fedlib.engine.task import Batch, Task
-from fedlib.errors import ConfigError, DataError, DivergedError
+from fedlib.errors import DataError, DivergedError
 from fedlib.methods.adaptive_experts import Ensemble, Mixture
 from fedlib.methods.parts.own_experts import Features, Frozen
 from fedlib.run import evaluate
@@ -382,25 +382,6 @@ def images():
     x, y = draw.integers(0, 256, (60, 1, 16, 16)).astype(np.uint8), draw.integers(0, 3, 60)
     owned = [(own[:10], own[10:]) for own in rows]
     return clients_with(x, y, owned, 3, mean=(0.5,), std=(0.5,))
-
-
-@pytest.mark.parametrize(
-    ("modules", "message"),
-    [
-        (
-            {"expert": {"model": "vgg", "params": {}}},
-            "module expert: vgg: no model 'vgg'",
-        ),
-        ({"expert": {"model": "linear"}}, r"modules\['expert'\] must have a model, .*, got \{'mod"),
-        ({"expert": {"model": "linear", "params": {"wide": 1}}}, "expert: linear: .*'wide'"),
-        ({"router": DECLARED.modules["gate"]}, r"unknown modules \['router'\]; it takes "),
-        ({"gate": DECLARED.modules["gate"]}, "missing .* 'expert'"),
-    ],
-)
-def test_modules_that_make_no_sense_are_one_line(modules, message):
-    spec = replace(DECLARED, modules=modules)
-    with pytest.raises(ConfigError, match=message):
-        build_method(spec, build_task(spec))
 
 
 # -- experts that nobody trains ------------------------------------------------------------------

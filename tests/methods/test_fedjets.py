@@ -70,12 +70,3 @@ def test_a_round_is_a_loop_over_clients_and_the_experts_they_have(clients):
     cohort = cohort_of(method.task, data, clients, executor="batched")
     after = method.round(start, cohort).model
     assert_close({name: after[name] for name in expected}, expected, 1e-10)  # float64
-
-
-def test_clients_are_sent_their_own_experts_and_send_them_back():
-    method, data = fedjets(), toy_federation(SIZES)
-    cohort = cohort_of(method.task, data, [0, 1, 3, 4])
-    method.round(method.init(data.num_clients, 0), cohort)
-    expert, gate = (tree.numel(task.init(0)) for task in (method.task, method.gate))
-    expected = (1 + 1 + 2 + 2) / 4 * expert + 2 * gate + 1
-    assert (cohort.journal.down, cohort.journal.up) == (expected, expected)

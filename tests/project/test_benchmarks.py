@@ -86,30 +86,6 @@ def test_a_contender_trains_the_cohorts_of_the_item(contender, name):
 # -- arithmetic ---------------------------------------------------------------------------
 
 
-def runs(*rates, mib=100):
-    return [{"rate": rate, "memory": mib * page.MIB, "versions": {"torch": "1"}} for rate in rates]
-
-
-def test_ratios_are_those_of_the_medians_of_the_best():
-    found = {
-        "ours/loop": runs(90, 120, 100),
-        "ours/batched": runs(50, 50, 60),
-        "pfedmm/loop": runs(80, 50, 80),
-        "floor": runs(200, 250, 300),
-        "pfl/threads": runs(40, 50, 1000, mib=80),
-        "flwr": [{"error": "it does not want to"}],
-    }
-    ratios = {what: (value, goal) for what, value, goal in page.ratios(ITEMS["W1b"], found, 2)}
-    assert ratios == {
-        "rate / best peer (pfl/threads)": (100 / 50, 1.8),
-        "rate / floor": (100 / 250, 0.8),
-        "time of pFedMM / FedAvg": (100 / 80, 1.15),
-        "memory / best peer (pfl/threads)": (100 / 80, 1.0),
-    }
-    said = [page.met(what, *numbers) for what, numbers in ratios.items()]
-    assert said == ["yes", "no", "no", "no"]
-
-
 # -- documents ----------------------------------------------------------------------------
 
 
