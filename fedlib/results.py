@@ -82,7 +82,8 @@ class RunResult:
       by_round: further numbers of each round, by name: [R] or [R, E], see `Method.by_round`.
       spec: the run's specification, seed included.
       server_examples: [T] int64, as `examples`, of steps on the server's data; None without server.
-      predictions: of the final state, by view, if a table or figure needs more than counts.
+      predictions: of the final state, by view, if a table or figure needs more than counts; files
+        have the metrics that `fedlib.run.predictions.summarise` makes of them.
       provenance: versions, device, executor, digests, and the job's use of the machine ("spent").
         Everything else in the file is a function of the inputs.
     """
@@ -129,16 +130,13 @@ class RunResult:
         with opened(path) as file:
             return cls(
                 round=file["round"][:],
-                scores={view: Scores(**arrays) for view, arrays in _by_view(file, "scores")},
+                scores={view: Scores(**arrays) for view, arrays in _by_view(file)},
                 **{name: file[name][:] for name in TOTALS},
                 train_loss=file["train_loss"][:],
                 diagnostics={n: hdf5.words(a[:]) for n, a in file.get("diagnostics", {}).items()},
                 spec=json.loads(file.attrs["spec"]),
                 provenance=json.loads(file.attrs["provenance"]),
                 server_examples=file["server_examples"][:] if "server_examples" in file else None,
-                predictions={
-                    view: Predictions(**arrays) for view, arrays in _by_view(file, "predictions")
-                },
                 by_round={n: a[:] for n, a in file.get("by_round", {}).items()},
             )
 
@@ -150,9 +148,6 @@ class RunResult:
         for view, scores in self.scores.items():
             for name, array in vars(scores).items():
                 file[f"scores/{'/'.join(view)}/{name}"] = array
-        for view, found in self.predictions.items():
-            for name, array in found._asdict().items():
-                file[f"predictions/{'/'.join(view)}/{name}"] = array
         for name, array in self.diagnostics.items():
             file[f"diagnostics/{name}"] = hdf5.plain(array)
         for name, array in self.by_round.items():
@@ -164,9 +159,9 @@ class RunResult:
         )
 
 
-def _by_view(file: h5py.File, what: str) -> Iterator[tuple[View, dict[str, np.ndarray]]]:
-    """Each view under `what` in the file, with its arrays by name."""
-    for group, protocols in file.get(what, {}).items():
+def _by_view(file: h5py.File) -> Iterator[tuple[View, dict[str, np.ndarray]]]:
+    """Each view of the scores in the file, with its arrays by name."""
+    for group, protocols in file.get("scores", {}).items():
         for protocol, splits in protocols.items():
             for split, arrays in splits.items():
                 found = {name: array[:] for name, array in arrays.items()}

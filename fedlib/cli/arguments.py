@@ -12,13 +12,6 @@ from fedlib.workflow import config, freshness
 from fedlib.workflow.layout import STAGES
 from fedlib.workflow.plan import Plan
 
-EPILOG = f"""
-STAGE is one of {", ".join(STAGES)}. NAME names one job of the stage: digits (download),
-pfedmm/digits (partition), pfedmm/digits/fedem/seed0 (train, evaluate), pfedmm (metrics),
-pfedmm/table1 (table, figure), nothing (report). If every seed has its own partition:
-adaptive_experts/digits-p0.2/seed0 (partition).
-"""
-
 
 class Command(NamedTuple):
     """A command.
@@ -28,14 +21,12 @@ class Command(NamedTuple):
       arguments: its own arguments, besides those of a configuration.
       variables: make's variables with the values of its positional arguments.
       module: of this package; by default the one with the command's name.
-      has_plan: whether it has a configuration.
     """
 
     does: str
     arguments: tuple = ()
     variables: tuple[str, ...] = ()
     module: str = ""
-    has_plan: bool = True
 
 
 def _given(*names: str, **options: Any) -> tuple:
@@ -43,8 +34,8 @@ def _given(*names: str, **options: Any) -> tuple:
     return names, options
 
 
-_STAGE = _given("stage", metavar="STAGE", help="see below")
-_JOB = _given("name", nargs="?", default="", metavar="NAME", help="see below")
+_STAGE = _given("stage", metavar="STAGE", help=f"one of {', '.join(STAGES)}")
+_JOB = _given("name", nargs="?", default="", metavar="NAME", help="pfedmm/digits/fedem/seed0")
 _WHAT = _given("what", nargs="?", metavar="KIND", help="to see titles, too")
 _PAPER = _given("paper", help="its name")
 _KEPT = _given("--out", type=Path, help="folder (default: docs/results/PAPER/SCALE)")
@@ -75,7 +66,6 @@ COMMANDS = {
         (_SOURCE, _DRAWN),
         ("FROM",),
         "redraw",
-        has_plan=False,
     ),
 }
 _CONFIGURATION = (
@@ -129,19 +119,11 @@ def configuration(files: Sequence[str], words: Sequence[str]) -> list[str]:
     return [word for option, values in given if values for word in (option, *values)]
 
 
-def _all_of(command: str) -> tuple:
-    """The arguments of a command."""
-    return (*COMMANDS[command].arguments, *(_CONFIGURATION if COMMANDS[command].has_plan else ()))
-
-
 def _parser() -> Parser:
     top = Parser(prog="python -m fedlib", description="The commands of the workflow.")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (does, *_) in COMMANDS.items():
-        epilog = EPILOG if name == "spec" else None
-        parser = commands.add_parser(
-            name, help=does, description=does, epilog=epilog, allow_abbrev=False
-        )
-        for names, options in _all_of(name):
+        parser = commands.add_parser(name, help=does, description=does, allow_abbrev=False)
+        for names, options in (*COMMANDS[name].arguments, *_CONFIGURATION):
             parser.add_argument(*names, **options)
     return top

@@ -39,23 +39,15 @@ def main(args: argparse.Namespace) -> None:
 
 
 def _check_kept(folder: Path, plan: Plan) -> None:
-    """Raise ConfigError if a folder keeps results of another scale, or runs that are not here."""
-    page, pack = folder / "REPORT.md", folder / packs.FOLDER
-    title = page.read_text(encoding="utf-8").partition("\n")[0] if page.exists() else ""
-    kept = title.removeprefix(as_markdown.TITLE)
-    instead = "give --replace (ARGS=--replace) to keep these instead"
-    if title and kept != plan.folder:
-        raise ConfigError(
-            f"{page} keeps the results of {kept}, and these are of {plan.folder}: name the "
-            f"run (SCALE=reduced), or {instead}"
-        )
+    """Raise ConfigError if a folder keeps runs that are not here."""
+    pack = folder / packs.FOLDER
     lacking = trainings(pack).difference(plan.trainings()) if pack.exists() else ()
     if lacking:
         *run, seed = min(lacking)
         raise ConfigError(
             f"{folder} has {len(lacking)} runs that these tables lack, such as {'/'.join(run)}/"
             f"seed{seed}: bring them here (make take FROM={folder}) and make the tables again, or "
-            f"{instead}"
+            "give --replace (ARGS=--replace) to keep these instead"
         )
 
 

@@ -5,7 +5,6 @@ Names and titles come from declarations, registries and docstrings, so there is 
 
 import argparse
 import ast
-import sys
 
 from fedlib.cli import arguments
 from fedlib.workflow.config import check_choice
@@ -23,8 +22,6 @@ CODE = {
 def main(args: argparse.Namespace) -> None:
     """Print the names of all kinds, or the names and titles of one."""
     plan = arguments.plan(args)
-    for name, why in plan.broken.items():
-        print(f"paper {name} is left out: {why}", file=sys.stderr)
     kinds = listed(plan)
     if args.what:
         check_choice("WHAT", args.what, kinds)

@@ -40,7 +40,7 @@ def read(target: str, values: Mapping[str, str]) -> argparse.Namespace:
     if missing := [x for x in command.variables if x != "WHAT" and not values[x]]:
         raise ConfigError(f"make {target} needs {' and '.join(missing)}, as the Makefile says")
     options = _split("ARGS", values["ARGS"])
-    configured = ["--config", *_configuration(target, values, options)] if command.has_plan else []
+    configured = ["--config", *_configuration(target, values, options)]
     about = [word for variable in command.variables for word in _split(variable, values[variable])]
     try:
         args = arguments.read([name, *options, *configured, *(["--", *about] if about else ())])

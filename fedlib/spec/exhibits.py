@@ -35,7 +35,6 @@ class View(NamedTuple):
 
 
 PRIMARY = View()
-EVERYTHING = View("*", "*", "*")
 Pair = tuple[str, str]  # (federation, label) of a run
 
 

@@ -4,7 +4,6 @@ It contains no science: `fedlib.papers` declares the runs. This module imports
 the standard library only, and PyYAML once it reads a file.
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -216,20 +215,14 @@ def _read_file(path: Path) -> dict:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not text in UTF-8") from None
-    if path.suffix == ".json":
-        try:
-            config = json.loads(text)
-        except (RecursionError, ValueError) as error:
-            raise ConfigError(f"{path} is not valid JSON: {error}") from None
-    else:
-        config = _parse_yaml(path, text)
+    config = _parse_yaml(path, text)
     if not isinstance(config, dict):
         raise ConfigError(f"{path} must hold keys and values, got {type(config).__name__}")
     return config
 
 
 def _parse_yaml(path: Path, text: str) -> object:
-    import yaml  # comes with Snakemake, which has imported it
+    import yaml  # comes with Snakemake, which has imported it; it reads JSON, too
 
     try:
         return yaml.safe_load(text) or {}
@@ -251,7 +244,6 @@ KEYS = {
     "rounds": Key(None, check_count, TAGGED),
     "set": Key(None, None, TAGGED, listed=True),
     "sources": Key(None, None, listed=True),
-    "evaluate": Key("shown", _one_of("shown", "all")),
     "tag": Key("", _check_tag),
     "device": Key("auto", _one_of(*DEVICES)),
     "executor": Key("auto", _one_of(*EXECUTORS)),

@@ -41,25 +41,6 @@ def declared(name: str, scale: str) -> Paper:
         raise ConfigError(f"papers: {error}") from None
 
 
-def readable(
-    scale: str, wanted: Iterable[str] | None = None
-) -> tuple[dict[str, Paper], dict[str, str]]:
-    """Every readable paper at a scale, by name; and the errors of the others.
-
-    Args:
-      wanted: only these papers, all of which must be readable; None for all papers.
-    """
-    if wanted:
-        return {name: declared(name, scale) for name in wanted}, {}
-    found, broken = {}, {}
-    for name in papers.names():
-        try:
-            found[name] = papers.declared(name, scale)
-        except ConfigError as error:
-            broken[name] = str(error)
-    return found, broken
-
-
 def check_paper(paper: Paper, name: str, scale: str) -> None:
     """Raise ConfigError if a declaration contradicts itself or names something unknown."""
     where = f"papers.{name}"

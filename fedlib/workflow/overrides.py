@@ -2,9 +2,8 @@
 
 An override is NAME.KEY=VALUE. NAME is a federation, the label of a run on all federations, or
 FEDERATION/LABEL. A run has the keys `RUN`, most of which have keys of their own (local.lr,
-params.num_experts); a federation has partition, params and seed. The last word suffices for a
-unique key: num_clients belongs to the partition. The value is JSON, or a word; null takes away what
-is declared: `[fedavg.local.solver=adam,fedavg.local.momentum=null]`.
+params.num_experts); a federation has partition, params and seed. The value is JSON, or a word; null
+takes away what is declared: `[fedavg.local.solver=adam,fedavg.local.momentum=null]`.
 
 `fedlib.workflow.preflight` checks the values, and keys without a declared one.
 
@@ -23,7 +22,7 @@ from fedlib.spec import Data, Paper, Run
 RUN = ("rounds", "evaluate_every", "local", "params", "model_params", "modules", "participation")
 RUN += ("tuning", "precision")
 DATA = ("partition", "params", "seed")
-EXAMPLE = "set=[fedem.local.lr=0.03,emnist.num_clients=50]"
+EXAMPLE = "set=[fedem.local.lr=0.03,emnist.partition.num_clients=50]"
 
 
 class Override(NamedTuple):
@@ -38,10 +37,6 @@ class Override(NamedTuple):
     text: str
     target: str
     value: Any
-
-
-class _NoKey(ConfigError):
-    """The key does not exist."""
 
 
 def parse(text: str) -> Override:
@@ -70,17 +65,11 @@ def split(text: str) -> list[str]:
 
 
 def applied(papers: Mapping[str, Paper], given: Iterable[str]) -> dict[str, Paper]:
-    """The papers with other values; ConfigError for unknown names and keys, and wrong types."""
+    """The papers with other values; ConfigError for unknown names and keys."""
     changed = dict(papers)
     for override in map(parse, given):
         name, keys = _name_and_keys(override, changed.values())
-        refused: list[_NoKey] = []
-        before = changed
-        changed = {
-            key: _in_paper(paper, name, keys, override, refused) for key, paper in changed.items()
-        }
-        if refused and changed == before:
-            raise refused[0]
+        changed = {key: _in_paper(paper, name, keys, override) for key, paper in changed.items()}
     return changed
 
 
@@ -117,24 +106,15 @@ def _names(papers: Iterable[Paper]) -> dict[str, None]:
     return names
 
 
-def _in_paper(
-    paper: Paper, name: str, keys: list[str], override: Override, refused: list[_NoKey]
-) -> Paper:
-    """The paper with the value wherever the key exists; other errors are added to `refused`.
-
-    Papers may have federations of one name with different partitions.
-    """
-
-    def changed(declared: Data | Run, fields: tuple[str, ...]) -> Data | Run:
-        try:
-            return _with(declared, fields, keys, override)
-        except _NoKey as error:
-            refused.append(error)
-            return declared
-
-    data = tuple(changed(data, DATA) if data.name == name else data for data in paper.data)
+def _in_paper(paper: Paper, name: str, keys: list[str], override: Override) -> Paper:
+    """The paper with another value in its federation or runs of that name."""
+    data = tuple(
+        _with(one, DATA, keys, override) if one.name == name else one for one in paper.data
+    )
     runs = tuple(
-        changed(run, RUN) if name in (run.label, f"{run.federation}/{run.label}") else run
+        _with(run, RUN, keys, override)
+        if name in (run.label, f"{run.federation}/{run.label}")
+        else run
         for run in paper.runs
     )
     return dataclasses.replace(paper, data=data, runs=runs)
@@ -142,33 +122,14 @@ def _in_paper(
 
 def _with(declared: Data | Run, fields: tuple[str, ...], keys: list[str], override: Override):
     """A federation or run with another value."""
-    field, *inner = _full(declared, fields, keys, override)
+    field, *inner = keys
+    if field not in fields:
+        raise _error(override, f"no key {field!r}", field, fields)
     changed = {field: _put(getattr(declared, field), inner, override)}
     if isinstance(declared, Run) and declared.tuning and field in ("local", "params") and inner:
         fixed = [*declared.tuning.get("fixed", ()), f"{field}.{inner[0]}"]
         changed["tuning"] = {**declared.tuning, "fixed": sorted({*fixed})}
     return dataclasses.replace(declared, **changed)
-
-
-def _full(
-    declared: Data | Run, fields: tuple[str, ...], keys: list[str], override: Override
-) -> list[str]:
-    """`keys` with the field that they belong to."""
-    if keys[0] in fields:
-        return keys
-    inside = {f: getattr(declared, f) for f in fields if isinstance(getattr(declared, f), dict)}
-    found = [field for field, values in inside.items() if keys[0] in values]
-    if len(found) == 1:
-        return [*found, *keys]
-    if found:
-        ways = " or ".join(f"{field}.{keys[0]}" for field in found)
-        raise ConfigError(f"set: {override.text!r}: {keys[0]} may be {ways}")
-    known = [*fields, *dict.fromkeys(key for values in inside.values() for key in values)]
-    error = _error(override, f"no key {keys[0]!r}", keys[0], known)
-    if isinstance(declared, Run) and len(keys) == 1:
-        whole = f"{override.target.removesuffix(keys[0])}params.{keys[0]}"
-        raise _NoKey(f"{error}; if {keys[0]} is a field of {declared.title}: {whole}")
-    raise error
 
 
 def _put(old: Any, keys: list[str], override: Override) -> Any:
@@ -183,9 +144,9 @@ def _put(old: Any, keys: list[str], override: Override) -> Any:
     return {**old, keys[0]: _put(old.get(keys[0]), keys[1:], override)}
 
 
-def _error(override: Override, what: str, word: str, known: Iterable[str]) -> _NoKey:
+def _error(override: Override, what: str, word: str, known: Iterable[str]) -> ConfigError:
     """An error with the nearest known names, or with all of them."""
-    return _NoKey(f"set: {override.text!r}: {what}; {nearest(word, known)}")
+    return ConfigError(f"set: {override.text!r}: {what}; {nearest(word, known)}")
 
 
 def _refused(constant: str) -> None:

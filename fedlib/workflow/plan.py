@@ -22,7 +22,6 @@ from fedlib.files import canonical_json
 from fedlib.run_spec import RunSpec
 from fedlib.seals import is_stand_in, spec_digest
 from fedlib.spec import RunName
-from fedlib.spec.exhibits import EVERYTHING
 from fedlib.workflow import specs
 from fedlib.workflow.declarations import Training
 from fedlib.workflow.layout import STAGES
@@ -280,13 +279,12 @@ class Plan(Selection):
         return self.run(paper, federation, label).spec(seed, self.digest("partition", **data))
 
     def _evaluated(self, paper: str, federation: str, label: str) -> dict:
-        """Views of the run that exhibits show, or all views, and metrics of predictions.
+        """Views of the run that exhibits show, and metrics of predictions.
 
         They do not depend on the selection, so that runs of several selections fit together.
         """
-        declared, views = self.whole[paper], [EVERYTHING]
-        if self.config["evaluate"] != "all":
-            views = sorted(declared.views_of(federation, label))
+        declared = self.whole[paper]
+        views = sorted(declared.views_of(federation, label))
         shown = (x.of_predictions for x in declared.exhibits_of(federation, label))
         return {"views": views, "predictions": sorted(set().union(*shown))}
 

@@ -14,8 +14,7 @@ CLIENTS = ("seen", "unseen")  # as in fedlib.federation, which needs NumPy
 
 
 def describe(plan: Plan) -> Iterator[str]:
-    """Lines about the selection, and about papers, runs and exhibits that are left out."""
-    yield from (f"paper {name} is left out: {why}" for name, why in plan.broken.items())
+    """Lines about the selection, and about runs and exhibits that are left out."""
     if any(plan.config[key] for key in config.FILTERS):
         names = {key: value for key in config.FILTERS if (value := plan.config[key])}
         shown = [f"{x}=[{','.join(map(str, v))}]" for x, v in names.items() if len(v) <= SHOWN]

@@ -4,6 +4,7 @@ import dataclasses
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from fedlib import papers
 from fedlib.errors import ConfigError
 from fedlib.spec import Data, Paper, Run, RunName
 from fedlib.spec.exhibits import Exhibit
@@ -21,7 +22,6 @@ class Selection:
       scale: one of `fedlib.spec.SCALES`.
       folder: name of the folder below results/ and figures/: the scale, with the tag if any.
       folder_note: difference of this folder from the scale's own, "" if there is none.
-      broken: errors of unreadable papers that the configuration does not name, by name.
       declared: papers by name, as declared.
       whole: these papers with the methods and values of the configuration.
       papers: these papers with the configuration's seeds, rounds and selection, and what else of
@@ -50,7 +50,8 @@ class Selection:
         check(self.config)
         self.scale: str = self.config["scale"]
         self.folder = "-".join(filter(None, [self.scale, self.config["tag"]]))
-        self.declared, self.broken = declarations.readable(self.scale, self.config["papers"])
+        names = self.config["papers"] or papers.names()
+        self.declared = {name: declarations.declared(name, self.scale) for name in names}
         found = own_methods.added(self.declared, self.config["methods"] or ())
         self.papers: dict[str, Paper] = overrides.applied(found, self.config["set"] or ())
         for name, paper in self.papers.items():

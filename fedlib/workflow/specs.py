@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedlib import papers
-from fedlib.spec import Data, Paper, Run
+from fedlib.spec import Data, Paper
 from fedlib.spec.exhibits import Exhibit, ExhibitSpec
-from fedlib.workflow.declarations import common_seeds, readable
+from fedlib.workflow.declarations import common_seeds
 from fedlib.workflow.layout import PATHS
 from fedlib.workflow.selection import Selection
 
@@ -59,7 +59,7 @@ def of_exhibit(
         name=name,
         kind=exhibit.kind,
         title=exhibit.title,
-        caption=exhibit.caption + _not_run(selection, stage, paper, name, runs),
+        caption=exhibit.caption,
         params=exhibit.params,
         scale=selection.scale,
         scale_note=paper.scale_note,
@@ -70,27 +70,6 @@ def of_exhibit(
         published=exhibit.published,
         metrics=digest("metrics", paper=paper.name),
     )
-
-
-def _not_run(selection: Selection, stage: str, paper: Paper, name: str, runs: list[Run]) -> str:
-    """A sentence with the names of cells without a selected run."""
-    whole = selection.declared[paper.name]
-    exhibit = getattr(whole, f"{stage}s")[name]
-    if selection.config["runs"] is None or not runs or exhibit.shows_data:
-        return ""
-    there = {(run.federation, run.label) for run in runs}
-    used = {federation for federation, _ in there}
-    missing = []
-    for data in (data for data in whole.data if data.name in used):
-        titles = [
-            run.title
-            for run in whole.runs
-            if run.federation == data.name
-            and exhibit.shows(data.name, run.label)
-            and (data.name, run.label) not in there
-        ]
-        missing += [f"{', '.join(titles)} on {data.title}"] if titles else []
-    return f" Not run: {'; '.join(missing)}." if missing else ""
 
 
 def of_report(selection: Selection, digest: Digest) -> dict:
@@ -105,11 +84,11 @@ def of_report(selection: Selection, digest: Digest) -> dict:
 
 def _reported(selection: Selection) -> Iterator[Paper]:
     """The papers of the report in order: planned ones, and those with tables in the folder."""
-    for name, paper in readable(selection.scale)[0].items():
+    for name in papers.names():
         if name in selection.papers:
             yield selection.papers[name]
         elif Path(selection.path("metrics", paper=name)).exists():
-            yield _as_it_is(selection, paper)
+            yield _as_it_is(selection, papers.declared(name, selection.scale))
 
 
 def _as_it_is(selection: Selection, paper: Paper) -> Paper:

@@ -144,13 +144,6 @@ def test_what_is_shown_twice_is_scored_once(planned):
     assert specs(plan, "evaluate")["fedavg"]["views"] == [list(NEW)]
 
 
-def test_everything_is_evaluated_on_request(planned):
-    plan = planned(evaluate="all")
-    assert all(spec["views"] == [["*", "*", "*"]] for spec in specs(plan, "evaluate").values())
-    with pytest.raises(ConfigError, match="evaluate: unknown 'some'; known: shown, all"):
-        planned(evaluate="some")
-
-
 @pytest.mark.parametrize("scale", SCALES)
 def test_no_paper_scores_training_examples_that_it_does_not_show(scale):
     plan = Plan({"scale": scale})

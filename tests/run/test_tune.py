@@ -328,7 +328,7 @@ def test_a_tuning_is_taken_once_whatever_its_code_and_counts_as_done(elsewhere):
 
 
 def test_a_value_that_is_set_is_not_tuned(tuned_alone):
-    made = tuned_alone({"tag": "t", "set": ["fedavg.local.lr=0.3", "fedavg.trials=7"]})
+    made = tuned_alone({"tag": "t", "set": ["fedavg.local.lr=0.3", "fedavg.tuning.trials=7"]})
     spec = json.loads(made.spec("tune", **NAMES))
     assert spec["local"]["lr"] == 0.3
     assert spec["tuning"] == {"trials": 7, "rates": [0.01, 1.0], "fixed": ["local.lr"]}

@@ -112,15 +112,6 @@ def test_what_is_done_costs_nothing_and_stays_selected(plan):
     assert [*narrowed.papers["toy"].tables] == ["main"]
 
 
-def test_a_table_says_which_of_its_cells_are_not_run(toy):
-    def caption(**chosen):
-        return json.loads(toy(chosen).spec("table", paper="toy", table="main"))["caption"]
-
-    runs = ["toy/digits/fedavg", "toy/mnist/fedem"]
-    assert caption(runs=runs) == "All runs. Not run: fedem on Digits; fedavg on Mnist."
-    assert caption() == caption(labels=["fedem"]) == "All runs."
-
-
 def test_a_tuning_takes_as_long_as_its_trials_and_their_evaluations():
     job = {"paper": "toy", "federation": "digits", "label": "fedavg"}
     tuning = {"trials": 8, "rates": [0.1, 1], "seed": 1}

@@ -187,38 +187,22 @@ def test_what_only_a_type_checker_imports_does_not_count(package):
     assert package.digest(guarded, b="") == without
 
 
-def test_an_import_counts_in_every_kind_of_block(package):
-    source = """
-        try:
-            import fedlib.b
-        except ImportError:
-            import fedlib.c
-        else:
-            import fedlib.d
-        finally:
-            import fedlib.e
-        try: pass
-        except* ValueError: import fedlib.f
-        match 1:
-            case 1: import fedlib.g
-        with open("x"):
-            for _ in ():
-                while False: import fedlib.h
-                else: import fedlib.i
-            else: import fedlib.j
-        class K:
-            async def late(self):
-                async with self:
-                    async for _ in self:
-                        if self: pass
-                        elif not self: import fedlib.k
-                        else: import fedlib.l
-        """
-    package(a=source, **dict.fromkeys("bcdefghijkl", ""))
-    assert provenance.closure("fedlib.a") == (
-        "fedlib",
-        *(f"fedlib.{name}" for name in "abcdefghijkl"),
-    )
+@pytest.mark.parametrize(
+    "source",
+    [
+        "try: pass\nexcept ImportError: import fedlib.b",
+        "try: pass\nexcept* ValueError: import fedlib.b",
+        "try: pass\nfinally: import fedlib.b",
+        "match 1:\n    case 1: import fedlib.b",
+        "with open('x'):\n    for _ in ():\n        pass\n    else: import fedlib.b",
+        "while False: pass\nelse: import fedlib.b",
+        "if 1: pass\nelif 2: import fedlib.b",
+        "class K:\n    async def late(self):\n        async for _ in self: import fedlib.b",
+    ],
+)
+def test_an_import_counts_in_every_kind_of_block(package, source):
+    package(a=source, b="")
+    assert provenance.closure("fedlib.a") == ("fedlib", "fedlib.a", "fedlib.b")
 
 
 def test_a_change_anywhere_in_the_closure_and_nowhere_else_changes_the_digest(package):

@@ -1,15 +1,12 @@
 """What is imported: most of a short job's time is the import of packages that it may not need."""
 
-import json
 import subprocess
 import sys
 
 import pytest
-from support import toy_federation
+import stages
 
-from fedlib import spec
 from fedlib.results import RunResult
-from fedlib.seals import spec_digest
 from fedlib.workflow.provenance import ROOT
 
 COMPILERS = ("torch._dynamo", "torch._inductor", "sympy", "triton")
@@ -58,33 +55,17 @@ def test_nothing_is_imported_that_is_not_needed(program, unneeded):
 
 @pytest.mark.slow
 def test_training_and_evaluation_import_pytorch_but_no_compiler_and_no_tables(tmp_path):
-    shards, manifest = tmp_path / "toy.h5", tmp_path / "toy.json"
-    toy_federation((9, 12, 8, 10)).save(shards, manifest)
-    run = spec.Run(
-        federation="toy",
-        label="fedem",
-        title="FedEM",
-        method="fedem",
-        model="mlp",
-        model_params={"in_features": 4, "hidden": 6, "num_classes": 3},
-        rounds=2,
-        local={"solver": "sgd", "lr": 0.05, "momentum": 0.9, "batch_size": 4},
-        params={"num_experts": 2},
-    )
-    common = [f"--shards={shards}", f"--manifest={manifest}"]
-    common += [f"--state={tmp_path}/state.pt", f"--history={tmp_path}/history.h5", "--device=cpu"]
-    own = {"train": f"--checkpoints={tmp_path}/checkpoints", "evaluate": f"--out={tmp_path}/out.h5"}
-    views = {"train": {}, "evaluate": {"views": [], "predictions": []}}
+    folder = stages.shards(tmp_path) / "run"
+    given = {"train": stages.options(folder), "evaluate": stages.evaluation(folder)}
     program = ["import runpy, sys"]
-    for stage, option in own.items():
-        given = json.dumps(run.spec(3, spec_digest({})).to_json() | views[stage])
+    for stage, words in given.items():
         program += [
-            f"sys.argv[:] = {[f'scripts/{stage}.py', f'--spec={given}', *common, option]!r}",
+            f"sys.argv[:] = {[f'scripts/{stage}.py', *words]!r}",
             "try: runpy.run_path(sys.argv[0], run_name='__main__')",
             "except SystemExit as done: assert not done.code, done.code",
         ]
     modules = loaded("\n".join(program))
     assert "torch" in modules
     assert not modules & {*COMPILERS, *OTHERS}
-    evaluated = RunResult.load(tmp_path / "out.h5").diagnostics
+    evaluated = RunResult.load(folder / "evaluation.h5").diagnostics
     assert evaluated["flops_per_example"] > 0  # counting needs no compiler either
