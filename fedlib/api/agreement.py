@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from fedlib import draws, tree
+from fedlib.api import probe
 from fedlib.api.model import whole
 from fedlib.api.reference import (
     NEAR,
@@ -36,7 +37,7 @@ from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Executor
 from fedlib.engine.task import Batch, Params, Task
 from fedlib.engine.waves import Work
-from fedlib.errors import SHOWN, ConfigError
+from fedlib.errors import ConfigError
 from fedlib.federation import Federation, Split
 from fedlib.models.layers.random import Dropout
 from fedlib.run.build import tasks_of
@@ -104,7 +105,7 @@ def _try_in(name: str, task: Task, simulation: Simulation) -> tuple[bool, str]:
     except ConfigError:
         raise
     except Exception as error:
-        raise _Unlike(f" cannot be trained: {_line(error)}") from error
+        raise _Unlike(f" cannot be trained: {probe.reason(error)}") from error
     work = Work(task, data, np.arange(len(SIZES)))
     mixing = mixes(name, work, plains[0], expected.shared)
     task = replace(task, mixes_examples=True) if mixing else task
@@ -130,7 +131,7 @@ def _difference(way: str, task: Task, data: DeviceData, params: Params,
     try:
         found = _by_engine(choose(way, [task], workers=1), task, data, params)
     except Exception as error:
-        return f"it cannot be run: {_line(error)}"
+        return f"it cannot be run: {probe.reason(error)}"
     near = NEAR[task.dtype]
     steps = {name: _largest(value - params[name]) for name, value in expected.params.items()}
     excess = {}
@@ -200,11 +201,6 @@ def _is_ours(task: Task) -> bool:
 
 def _largest(numbers: Tensor) -> float:
     return float(numbers.abs().nan_to_num(0).max())
-
-
-def _line(error: Exception) -> str:
-    text = f"{type(error).__name__}: {' '.join(str(error).split())}"
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
 
 
 def _mixing(method: Any) -> Any:

@@ -1,8 +1,7 @@
 """Federations from arrays in memory, checked and packed like a user's own files."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import MISSING, fields
-from numbers import Integral
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from fedlib.data.sources import own
 from fedlib.data.sources._own_files import Content, content
 from fedlib.errors import ConfigError, DataError, nearest
 from fedlib.federation import CLIENTS, GROUPS, SPLITS
+from fedlib.fields import typed
 
 TRAIN_FRACTION = 0.8  # of a client's examples, where a partition needs one
 Arrays = tuple[Any, Any]  # inputs [N, ...] and labels [N]: anything that NumPy makes arrays of
@@ -47,7 +47,6 @@ class Federation(federation.Federation):
         signals: bool = False,
         length: int | None = None,
         tokeniser: str | Path | None = None,
-        vocabulary: int | None = None,
     ) -> "Federation":
         """A federation of clients that already have their data.
 
@@ -60,7 +59,6 @@ class Federation(federation.Federation):
           signals: whether inputs [N, C, T] stay what they are, and get no channel.
           length: of texts: tokens of each.
           tokeniser: of texts: a file as tokenizer.json of Hugging Face; None for their own words.
-          vocabulary: of texts without `tokeniser`: most words.
 
         Raises:
           ConfigError: if a part has not a pair for each client, or no client is left to train.
@@ -85,8 +83,9 @@ class Federation(federation.Federation):
             contents,
             [of_part[name] for name, pairs in parts.items() for _ in pairs],
             scaling=_scaling(contents[0]),
-            num_classes=_python(num_classes),
-            **{"length": length, "file": tokeniser, "vocabulary": vocabulary},
+            num_classes=typed("num_classes", num_classes, int | None),
+            length=length,
+            file=tokeniser,
         )
         group = np.isin(np.arange(len(train)), [*unseen]).astype(np.uint8)
         rows = [examples.of_owner(of_part[name]) for name in SPLITS]
@@ -162,7 +161,6 @@ def partition(
     signals: bool = False,
     length: int | None = None,
     tokeniser: str | Path | None = None,
-    vocabulary: int | None = None,
     **parameters: Any,
 ) -> Federation:
     """A data set, dealt to clients in the same way as by the workflow.
@@ -177,7 +175,7 @@ def partition(
         that join the parts test on the rest of `train_fraction`, and others on every fourth example
         of each class or client.
       num_classes: L, if some class has no example; None for the number of classes in the data.
-      signals, length, tokeniser, vocabulary: as for `Federation.from_arrays`.
+      signals, length, tokeniser: as for `Federation.from_arrays`.
       parameters: fields of the kind's class, such as `num_clients` and `alpha`. A `train_fraction`
         that is left out is 0.8, as in pFedMM's settings, if nothing was given to test on.
 
@@ -187,11 +185,11 @@ def partition(
     """
     if kind not in partitions.PARTITIONS:
         raise ConfigError(f"no partition {kind!r}; {nearest(kind, partitions.PARTITIONS)}")
-    parameters = {name: _python(value) for name, value in parameters.items()}
     dealer = _dealer(kind, parameters, divides=test is None)
-    seed = _python(seed)
+    seed = typed("seed", seed, int)
     check_seed(seed)
-    _check_test(test)
+    if test is not None:
+        _check_arrays("test", test, 3)
     if "owner" not in dealer.needs and (client is not None or len(test or ()) == 3):
         raise ConfigError(f"partition {kind} deals regardless of clients; leave client out")
     contents = [_content("the data", x, y, client, signals=signals)]
@@ -201,8 +199,9 @@ def partition(
         contents,
         None if test is None else [TRAIN, TEST],
         scaling=_scaling(contents[0]),
-        num_classes=_python(num_classes),
-        **{"length": length, "file": tokeniser, "vocabulary": vocabulary},
+        num_classes=typed("num_classes", num_classes, int | None),
+        length=length,
+        file=tokeniser,
     )
     missing = [FEATURES[need] for need in dealer.needs if need not in examples.features]
     if missing:
@@ -212,21 +211,9 @@ def partition(
 
 def _dealer(kind: str, parameters: dict, divides: bool) -> partitions.Partition:
     """The partition; `divides` says whether a `train_fraction` makes its test part."""
-    takes = fields(partitions.load(kind))
-    known = {x.name for x in takes}
-    if "train_fraction" in known and divides:
+    if divides and "train_fraction" in {x.name for x in fields(partitions.load(kind))}:
         parameters = {"train_fraction": TRAIN_FRACTION, **parameters}
-    needs = [x.name for x in takes if x.default is x.default_factory is MISSING]
-    missing = [name for name in needs if name not in parameters]
-    if missing and parameters.keys() <= known:  # all at once, as a declaration's are not
-        where = f"help('fedlib.data.partitions.{kind}')"
-        raise ConfigError(f"partition {kind} needs {', '.join(missing)}; see {where}")
     return partitions.parse({"kind": kind, **parameters})
-
-
-def _python(value: Any) -> Any:
-    """A number or array of NumPy as Python's own; anything else as it is."""
-    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
 def _check_pairs(name: str, pairs: Any) -> None:
@@ -236,40 +223,24 @@ def _check_pairs(name: str, pairs: Any) -> None:
             f"{name} must be a list, a pair for each client, got {type(pairs).__name__}"
         )
     for client, pair in enumerate(pairs):
-        if not isinstance(pair, Sequence) or len(pair) != 2:
-            raise ConfigError(
-                f"{name} data of client {client}: expected a pair (inputs, labels), got "
-                f"{_kind(pair)}"
-            )
+        _check_arrays(f"{name} data of client {client}", pair, 2)
 
 
-def _check_test(test: Any) -> None:
-    """Raises ConfigError unless this is None or the arrays of a test part."""
-    if test is not None and not (isinstance(test, Sequence) and len(test) in (2, 3)):
-        raise ConfigError(
-            f"test must be (inputs, labels) or (inputs, labels, clients), got {_kind(test)}"
-        )
+def _check_arrays(name: str, given: Any, most: int) -> None:
+    """Raises ConfigError unless these are inputs, labels and, as one of three, clients."""
+    if not isinstance(given, Sequence) or not 2 <= len(given) <= most:
+        values = f"{len(given)} values" if isinstance(given, Sequence) else type(given).__name__
+        form = ", ".join(("inputs", "labels", "clients")[:most])
+        raise ConfigError(f"{name} must be ({form}), got {values}")
 
 
 def _check_unseen(unseen: Any, num_clients: int) -> None:
     """Raises ConfigError unless these are positions of clients, and not of all."""
-    if not isinstance(unseen, Collection) or not all(map(_is_whole, unseen)):
-        raise ConfigError("unseen must be positions of clients in train, such as [3, 7]")
-    strange = sorted({*unseen} - {*range(num_clients)})
-    if strange or len({*unseen}) == num_clients:
+    if not isinstance(unseen, Collection) or not {*unseen} < {*range(num_clients)}:
         raise ConfigError(
             f"unseen must be some of the clients 0 to {num_clients - 1}, and not all, got "
-            f"{[*unseen]}"
+            f"{unseen!r:.80}"
         )
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def _kind(given: Any) -> str:
-    """For a message: the type of an object, or the length of a sequence."""
-    return f"{len(given)} values" if isinstance(given, Sequence) else type(given).__name__
 
 
 def _content(name: str, x: Any, y: Any, client: Any = None, *, signals: bool) -> Content:

@@ -33,7 +33,7 @@ from fedlib.federation import Tokens
 SHORTEST = 3  # of word pieces: the two ends of a text and one piece
 PADDING = ("[PAD]", "<pad>", "<|endoftext|>", "</s>")  # as vocabularies call it
 UNKNOWN = "[UNK]"
-VOCABULARY = 10_000  # words, unless told otherwise
+VOCABULARY = 10_000  # words
 
 
 class Tokeniser(NamedTuple):
@@ -94,15 +94,13 @@ def of_texts(
     *,
     length: int | None,
     file: str | Path | None = None,
-    vocabulary: int | None = None,
 ) -> Tokeniser:
     """A tokeniser for texts of a user's.
 
     Args:
-      training: the training texts, whose words are the vocabulary without a `file`.
+      training: the training texts, whose `VOCABULARY` most frequent words count without a `file`.
       length: tokens of every text.
       file: as `Tokenizer.save` writes it, such as tokenizer.json.
-      vocabulary: most words, without a `file`; None for `VOCABULARY`.
 
     Raises:
       ConfigError: for an invalid number, or none.
@@ -112,11 +110,7 @@ def of_texts(
         raise ConfigError("texts need length, the tokens that each is cut or filled up to")
     check_count("length", length)
     if file is None:
-        return _cutting(
-            _of_words(training, VOCABULARY if vocabulary is None else vocabulary), length
-        )
-    if vocabulary is not None:
-        raise ConfigError(f"{file} has its vocabulary; leave vocabulary out")
+        return _cutting(_of_words(training), length)
     try:
         found = tokenizers.Tokenizer.from_file(str(file))
     except Exception as error:  # the package raises this very class
@@ -127,13 +121,12 @@ def of_texts(
     return _cutting(found, length)
 
 
-def _of_words(training: Iterable[str], vocabulary: int) -> tokenizers.Tokenizer:
-    check_count("vocabulary", vocabulary, least=3)
+def _of_words(training: Iterable[str]) -> tokenizers.Tokenizer:
     found = tokenizers.Tokenizer(WordLevel(unk_token=UNKNOWN))
     found.normalizer = BertNormalizer(lowercase=True)
     found.pre_tokenizer = BertPreTokenizer()
     special = [PADDING[0], UNKNOWN]
-    trainer = WordLevelTrainer(vocab_size=vocabulary, special_tokens=special, show_progress=False)
+    trainer = WordLevelTrainer(vocab_size=VOCABULARY, special_tokens=special, show_progress=False)
     found.train_from_iterator(training, trainer)
     return found
 

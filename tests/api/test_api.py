@@ -520,8 +520,8 @@ def words(fourth, values=("cat", "dog") * 200):
 FEDERATIONS = {
     "has no parameter 'alfa'; it takes num_clients, alpha": lambda: cut(alfa=1),
     "no partition 'iidd'; nearest: iid": lambda: fedlib.partition(X, Y, "iidd"),
-    "partition iid needs num_clients; see help": lambda: fedlib.partition(X, Y, "iid"),
-    r"data of client 0: expected a pair \(inputs, labels\), got nd": lambda: own([X, X], [X, X]),
+    "partition iid needs the parameter 'num_clients'": lambda: fedlib.partition(X, Y, "iid"),
+    r"data of client 0 must be \(inputs, labels\), got nd": lambda: own([X, X], [X, X]),
     "train must be a list, a pair for each client, got dict": lambda: own({0: (X, Y)}, [(X, Y)]),
     "y must have 400 values as x": lambda: fedlib.partition(X, Y[1:], "natural"),
     "got 0.5; regression is not supported": lambda: fedlib.partition(X, Y + 0.5, "natural"),
@@ -529,7 +529,7 @@ FEDERATIONS = {
     "same clients, got train of 2, test of 1": lambda: own([(X, Y)] * 2, [(X, Y)]),
     "unseen must be some of the clients": lambda: own([(X, Y)], [(X, Y)], unseen=[0]),
     "test must be a list, .* got NoneType": lambda: own([(X, Y)], None),
-    r"test must be \(inputs, labels\) or .* got ndarray": lambda: cut(test=X),
+    r"test must be \(inputs, labels, clients\), got ndarray": lambda: cut(test=X),
     "the data: x cannot become an array": lambda: fedlib.partition([[1], [1, 2]], Y, "iid", **FIVE),
     "deals regardless of clients; leave client": lambda: cut(client=Y),
     r"the data: y of example 3 is missing": lambda: deal(y=pd.Series(words(pd.NA), dtype="string")),
@@ -539,7 +539,7 @@ FEDERATIONS = {
     "column 'a' has no value for example 3": lambda: deal(
         pd.DataFrame({"a": pd.array(words(None, Y.tolist()), "Int64")})
     ),
-    "num_classes must be an integer .* got nan": lambda: deal(num_classes=float("nan")),
+    "num_classes must be .* got nan": lambda: deal(num_classes=float("nan")),
 }
 
 

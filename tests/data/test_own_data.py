@@ -133,7 +133,7 @@ def test_arrays_of_bytes_are_images_with_or_without_a_channel(folder):
 
 def test_classes_without_an_example_must_be_asked_for(folder):
     arrays(folder / "a.npz", x=np.ones((4, 2)), y=[0, 0, 2, 2])
-    with pytest.raises(DataError, match=r"a.npz: labels are from 0 to 2, and none is 1; .*from 0"):
+    with pytest.raises(DataError, match="a.npz: 2 labels are from 0 to 2; number classes from 0"):
         read(folder, test_every=2)
     assert read(folder, test_every=2, num_classes=4).num_classes == 4
     with pytest.raises(ConfigError, match=r"num_classes is 2, but .*a.npz has the class 2"):
@@ -153,7 +153,7 @@ Y = [0, 0, 1, 1]
         ({"x": X, "y": np.array(Y) * 0.5}, "y must be whole numbers or words, got 0.5"),
         ({"x": X, "y": np.array([0, np.nan, 1, 1])}, "y of example 1 is missing"),
         ({"x": X, "y": [0] * 4}, "all labels are 0, one class"),
-        ({"x": X, "y": [1, 1, 2, 2]}, "from 1 to 2, and none is 0; number classes from 0"),
+        ({"x": X, "y": [1, 1, 2, 2]}, "from 1 to 2; number classes from 0"),
         ({"x": X, "y": [-1, 0, 1, 1]}, "from -1 to 1; number classes from 0"),
         ({"x": X, "y": [0, 0, 0, 10**9]}, "from 0 to 1000000000; number classes from 0"),
         ({"x": np.array([[1.0], [np.nan], [1], [1]]), "y": Y}, "x of example 1 is not finite"),

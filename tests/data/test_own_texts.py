@@ -20,11 +20,11 @@ CLIENTS = ["ann", "bob"] * 4
 
 
 def test_tokens_are_the_most_frequent_words_of_the_training_texts():
-    made = tokenisers.of_texts(["b b a", "a a, C"], length=4, vocabulary=5)
+    made = tokenisers.of_texts(["b b a", "a a, C"], length=4)
     # [PAD], [UNK], then by frequency and alphabet: a 3, b 2, "," before c.
-    assert made.tokens == (5, 0)
-    rows = made.rows(["a B , c", "a a a a a", ""], 3)
-    assert rows.tolist() == [[2, 3, 4, 1], [2, 2, 2, 2], [0, 0, 0, 0]]
+    assert made.tokens == (6, 0)
+    rows = made.rows(["d B , c", "a a a a a", ""], 3)
+    assert rows.tolist() == [[1, 3, 4, 5], [2, 2, 2, 2], [0, 0, 0, 0]]
 
 
 def saved(folder, padding="[PAD]"):
@@ -46,7 +46,6 @@ def test_a_file_of_tokenizers_gives_its_tokens(tmp_path):
     [
         ({"length": None}, ConfigError, "texts need length"),
         ({"length": 0}, ConfigError, "length must be"),
-        ({"length": 3, "vocabulary": 2}, ConfigError, "vocabulary must be"),
         ({"length": 3, "file": "absent.json"}, DataError, "absent.json is no file of tokenizers"),
     ],
 )
@@ -55,12 +54,10 @@ def test_settings_of_texts_that_make_no_sense_are_refused(given, error, message)
         tokenisers.of_texts(TEXTS, **given)
 
 
-def test_a_file_needs_padding_and_has_its_vocabulary(tmp_path):
+def test_a_file_needs_padding(tmp_path):
     file = saved(tmp_path, padding="a nameless one")
     with pytest.raises(DataError, match="none of .*PAD.* to fill up"):
         tokenisers.of_texts(TEXTS, length=3, file=file)
-    with pytest.raises(ConfigError, match="leave vocabulary out"):
-        tokenisers.of_texts(TEXTS, length=3, file=file, vocabulary=9)
 
 
 # -- in the library -----------------------------------------------------------------------
@@ -138,7 +135,7 @@ CSV = ["client,text,label", *ROWS]
 
 def test_a_csv_file_of_texts_is_read(tmp_path):
     folder(tmp_path, CSV)
-    examples = own.read(tmp_path, source="reviews", length=4, vocabulary=20)
+    examples = own.read(tmp_path, source="reviews", length=4)
     assert examples.x.shape == (8, 4) and examples.y.tolist() == LABELS
     assert examples.owner_name.tolist() == ["ann", "bob"]
     # The fourth text of a client tests, and its words alone are no part of the vocabulary.

@@ -56,7 +56,6 @@ def read(
     num_classes: int | None = None,
     test_every: int = 4,
     length: int | None = None,
-    vocabulary: int | None = None,
     clients: bool = False,
 ) -> Examples:
     """The examples in the order of the files: paths are sorted, rows keep their order.
@@ -73,7 +72,6 @@ def read(
       num_classes: L, if some class has no example; None for the number of classes in the files.
       test_every: see above; not used with a test part.
       length: tokens of each text; None without texts.
-      vocabulary: most words, without a tokenizer.json; None for 10,000.
       clients: of folders of images: whether the client is a folder in that of a class, as ann in
         cats/ann/7.png.
 
@@ -88,7 +86,7 @@ def read(
     contents = _contents(folder, clients)
     parts = [TRAIN, TEST] if len(contents) == 2 else None
     file = folder / TOKENISER
-    texts = {"length": length, "vocabulary": vocabulary, "file": file if file.exists() else None}
+    texts = {"length": length, "file": file if file.exists() else None}
     return pooled(
         contents, parts, scaling=scaling, num_classes=num_classes, test_every=test_every, **texts
     )
@@ -110,7 +108,7 @@ def pooled(
       parts: `TRAIN`, `VAL` or `TEST` for each; None sets aside test examples of each client or
         class.
       scaling, num_classes, test_every: as for `read`.
-      texts: `length`, `vocabulary` and `file`, see `fedlib.data.tokenisers.of_texts`.
+      texts: `length` and `file`, see `fedlib.data.tokenisers.of_texts`.
 
     Raises:
       ConfigError, DataError: as `read`.
@@ -197,20 +195,16 @@ def _labels(
     lowest, highest = int(y.min()), int(y.max())
     if num_classes is not None and highest >= num_classes:
         raise ConfigError(f"num_classes is {num_classes}, but {paths} has the class {highest}")
-    if lowest < 0 or (num_classes is None and highest >= len(y)):
-        raise DataError(f"{paths}: labels are from {lowest} to {highest}; number classes from 0")
-    classes = num_classes or highest + 1
-    absent = np.flatnonzero(np.bincount(y.astype(np.int64), minlength=classes) == 0)
-    if num_classes is None and len(absent):
+    if lowest < 0 or (num_classes is None and len(np.unique(y)) <= highest):
         raise DataError(
-            f"{paths}: labels are from {lowest} to {highest}, and none is {absent[0]}; number "
-            "classes from 0, or give num_classes if some may have no example"
+            f"{paths}: {len(np.unique(y))} labels are from {lowest} to {highest}; number classes "
+            "from 0, or give num_classes if some may have no example"
         )
     if lowest == highest:
         raise DataError(
             f"{paths}: all labels are {lowest if words is None else words[0]}, one class"
         )
-    return y.astype(np.int64), classes, words
+    return y.astype(np.int64), num_classes or highest + 1, words
 
 
 def _owners(contents: Sequence[Content]) -> tuple[np.ndarray | None, np.ndarray]:
