@@ -10,7 +10,7 @@ from fedlib.fields import Range, typed
 # Of the parameters of partitions and data sets; one has the same range wherever it is.
 RANGES = {
     **dict.fromkeys(("alpha", "beta", "label_alpha", "sigma"), Range(0, ends="()")),
-    **dict.fromkeys(("fraction", "majority", "share_to", "signal"), Range(0, 1, "(]")),
+    **dict.fromkeys(("fraction", "majority", "share_to"), Range(0, 1, "(]")),
     **dict.fromkeys(("divergence", "p", "share"), Range(0, 1)),
     **dict.fromkeys(("unseen_fraction", "val_fraction"), Range(0, 1, "[)")),
     "train_fraction": Range(0, 1, "()"),

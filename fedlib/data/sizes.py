@@ -166,7 +166,7 @@ def _made(
     """
     takes = inspect.signature(module.read).parameters
     drawn = {"seed": build.seed_of(spec)} if "seed" in takes else {}
-    if "dim" not in takes or "world" in takes:
+    if "dim" not in takes:
         examples = module.read(raw, **spec["params"], **drawn)
         return examples, examples.x.shape[1:], examples.y.shape[1:]
     shape = (spec["params"].get("dim", takes["dim"].default),)

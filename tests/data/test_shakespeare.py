@@ -14,10 +14,9 @@ from fedlib.errors import DataError
 WORKS = downloads.table("shakespeare").files["text"]
 
 
-def by_role(raw, seed=12345, train_fraction=0.8, val_fraction=0.0, **fields):
-    read = {"train_fraction": train_fraction, "val_fraction": val_fraction}
-    fields = {"order": "random", **fields}
-    return federation("shakespeare", "natural", raw, seed=seed, params=read, **fields)
+def by_role(raw):
+    read = {"train_fraction": 0.8}
+    return federation("shakespeare", "natural", raw, seed=12345, params=read, order="random")
 
 
 HEADER = "a first line that is skipped\nThe Complete Works\nby William Shakespeare\nSonnet\n"
@@ -131,13 +130,11 @@ def test_the_test_lines_are_the_last_fifth_rounded_as_in_the_paper(num, last):
     assert train + test == lines and len(test) == last
 
 
-def test_a_role_becomes_three_texts_without_line_breaks_and_wide_spaces():
+def test_a_role_becomes_two_texts_without_line_breaks_and_wide_spaces():
     lines = [f"line   {number},  " for number in range(20)]
-    train, val, test = split_role(lines, 0.8, 0.25)
-    # 20 lines: 3 for the test; of 17, int(0.25 * 17) = 4 for validation.
+    train, test = split_role(lines, 0.8)
     assert test == "line 17,  line 18,  line 19, "
-    assert val.split(",")[0] == "line 13" and val.count("line") == 4
-    assert train.count("line") == 13 and train.endswith("line 12, ")
+    assert train.count("line") == 17 and train.endswith("line 16, ")
 
 
 # Windows
@@ -168,13 +165,12 @@ def test_labels_are_the_window_one_character_later(raw):
 
 
 def test_the_windows_of_a_client_are_those_of_its_texts(raw):
-    built = by_role(raw, val_fraction=0.25)
+    built = by_role(raw)
     roles = read_roles((raw / WORKS.path).read_text())
     expected = sorted(
-        tuple(max(0, len(text) - 80) for text in split_role(lines, 0.8, 0.25))
-        for lines in roles.values()
+        tuple(max(0, len(text) - 80) for text in split_role(lines, 0.8)) for lines in roles.values()
     )
-    sizes = np.stack([built.split(name).sizes for name in ("train", "val", "test")], axis=1)
+    sizes = np.stack([built.split(name).sizes for name in ("train", "test")], axis=1)
     assert sorted(map(tuple, sizes.tolist())) == expected
 
 
@@ -187,5 +183,5 @@ def test_the_complete_works_have_1145_roles_in_36_plays():
     assert (len(roles), len({play for play, _ in roles})) == (1145, 36)
     assert sum(map(len, roles.values())) == 106_132
     assert min(map(len, roles.values())) == 3
-    texts = [" ".join(split_role(lines, 0.8, 0.0)) for lines in roles.values()]
+    texts = [" ".join(split_role(lines, 0.8)) for lines in roles.values()]
     assert set().union(*texts) <= set(string.printable)

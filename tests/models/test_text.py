@@ -77,9 +77,9 @@ def test_tokens_outside_their_vocabulary_are_refused(change, message):
 
 
 def test_a_word_of_a_class_is_in_the_texts_of_no_other():
-    built = texts(server_train=2000, vocabulary=50, own_words=4, signal=0.3)
-    words = built.x - (50 - 5 * 4)  # of class c from 4 c on; common ones are below 0
-    own = words // 4 == built.y[:, None]
+    built = texts(server_train=2000)
+    words = built.x - (200 - 5 * 20)  # of class c from 20 c on; common ones are below 0
+    own = words // 20 == built.y[:, None]
     assert ((words < 0) | own).all()
     # 30 percent of the 10 words or so of 2,000 texts: a deviation of 0.3 percent.
     assert own.sum() / (built.x > 0).sum() == pytest.approx(0.3, abs=0.015)

@@ -7,7 +7,6 @@ numbered as in Python's `string.printable`.
 Source: Project Gutenberg's etext 100 of 1994, cut into roles as LEAF does (S. Caldas et al., 2018,
   arXiv:1812.01097, preprocess_shakespeare.py, after McMahan et al., AISTATS 2017), and into windows
   as FedEM does (Marfoq et al., NeurIPS 2021); pFedMM's README, section 3.9.
-Deviation: a validation part leaves all other training lines. The official code loses the last one.
 """
 
 import re
@@ -17,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from fedlib.data import downloads
-from fedlib.data.examples import TEST, TRAIN, VAL, Examples, owned
+from fedlib.data.examples import TEST, TRAIN, Examples, owned
 from fedlib.errors import DataError
 
 VOCABULARY = string.printable
@@ -38,7 +37,7 @@ _SPEECH_UNINDENTED = re.compile(r"([a-zA-Z][a-zA-Z ]*)\. (.*)")
 _CONTINUED_UNINDENTED = re.compile(r"(.*)")
 
 
-def read(raw: Path, *, train_fraction: float, val_fraction: float = 0.0) -> Examples:
+def read(raw: Path, *, train_fraction: float) -> Examples:
     """The windows of all roles, role by role, from the raw file below `raw`.
 
     Lines are split into parts before they become windows, so the parts do not overlap, although
@@ -47,8 +46,7 @@ def read(raw: Path, *, train_fraction: float, val_fraction: float = 0.0) -> Exam
 
     Args:
       raw: folder of raw files.
-      train_fraction: of a role's lines, validation included; the last lines are its test part.
-      val_fraction: of the training lines, the last ones.
+      train_fraction: of a role's lines; the last lines are its test part.
 
     Raises:
       DataError: if the raw file is missing or not the complete works.
@@ -59,7 +57,7 @@ def read(raw: Path, *, train_fraction: float, val_fraction: float = 0.0) -> Exam
         raise DataError(f"{TEXT} is not plain ASCII ({error})") from None
     _check_whole(text)
     roles = list(read_roles(text).values())
-    texts = [split_role(lines, train_fraction, val_fraction) for lines in roles]
+    texts = [split_role(lines, train_fraction) for lines in roles]
     pool = [windows(text) for role in texts for text in role]  # [n, WINDOW + 1] each
     sizes = [len(part) for part in pool]
     x, y = np.empty((2, sum(sizes), WINDOW), np.uint8)
@@ -69,7 +67,7 @@ def read(raw: Path, *, train_fraction: float, val_fraction: float = 0.0) -> Exam
         x,
         y,
         NUM_CLASSES,
-        **owned(sizes, TRAIN, VAL, TEST),
+        **owned(sizes, TRAIN, TEST),
     )
 
 
@@ -98,16 +96,11 @@ def windows(text: str) -> np.ndarray:
     return np.lib.stride_tricks.sliding_window_view(numbers, WINDOW + 1)
 
 
-def split_role(
-    lines: list[str], train_fraction: float, val_fraction: float
-) -> tuple[str, str, str]:
-    """Training, validation and test text of a role, each without line breaks."""
+def split_role(lines: list[str], train_fraction: float) -> tuple[str, str]:
+    """Training and test text of a role, each without line breaks."""
     lines = [re.sub(" {2,}", " ", line) for line in lines]
     train, test = split_lines(lines, train_fraction)
-    val = []
-    if val_fraction:
-        train, val = split_lines(train, 1 - val_fraction)
-    return " ".join(train), " ".join(val), " ".join(test)
+    return " ".join(train), " ".join(test)
 
 
 def split_lines(lines: list[str], fraction: float) -> tuple[list[str], list[str]]:

@@ -1,7 +1,7 @@
 """Synthetic texts in which some words reveal the class; a server and a probe own some too.
 
-Nothing is read from files. A text has `shortest` to `length` words, and is filled up with the
-padding token 0. Each word belongs to its class alone with probability `signal`, otherwise it is a
+Nothing is read from files. A text has 4 to 16 words, and is filled up with the
+padding token 0. Each word belongs to its class alone with probability 0.3, otherwise it is a
 common word. Clients differ in their class frequencies; in the texts of the server and the probe all
 classes are equally probable.
 
@@ -14,13 +14,17 @@ from pathlib import Path
 import numpy as np
 
 from fedlib import streams
-from fedlib.data.checks import check_count
 from fedlib.data.examples import TEST, TRAIN, VAL, Examples, owned
 from fedlib.federation import GROUPS, Tokens
 
 NUM_CLASSES = 5
 HAS = ("classes", "owner", "part")
 PAD = 0
+VOCABULARY = 200  # tokens, padding included
+OWN_WORDS = 20  # that belong to a class alone; all others are common
+SHORTEST, LONGEST = 4, 16  # words of a text
+SIGNAL = 0.3  # probability that a word belongs to its class alone
+ALPHA = 1.0  # Dirichlet concentration of a client's class probabilities
 MAY_BE_0 = ("test_examples",)
 
 
@@ -35,12 +39,6 @@ def read(
     server_val: int = 100,
     server_test: int = 500,
     probe: int = 100,
-    alpha: float = 1.0,
-    vocabulary: int = 200,
-    own_words: int = 20,
-    length: int = 16,
-    shortest: int = 4,
-    signal: float = 0.3,
 ) -> Examples:
     """The examples, owner by owner; the server and the probe are the last ones.
 
@@ -51,30 +49,22 @@ def read(
       train_examples, test_examples: of every client; with 0 test examples, only the server has any.
       server_train, server_val, server_test: examples of the server.
       probe: examples with which the server measures models; 0 for no probe.
-      alpha: Dirichlet concentration of a client's class probabilities.
-      vocabulary: number of tokens, padding included.
-      own_words: words that belong to a class alone; all others are common.
-      length, shortest: most and fewest words of a text.
-      signal: probability that a word belongs to the class alone.
 
     Raises:
       ConfigError: for an invalid value.
     """
-    check_count("length", length, least=shortest)
-    check_count("vocabulary", vocabulary, least=2 + NUM_CLASSES * own_words)  # padding, one common
-
     draw = streams.generator(seed, "synthetic_text")
-    clients = draw.dirichlet(np.full(NUM_CLASSES, float(alpha)), num_clients)
+    clients = draw.dirichlet(np.full(NUM_CLASSES, ALPHA), num_clients)
     own, server = (train_examples, 0, test_examples), (server_train, server_val, server_test)
     owners = _owners(clients, own, server, probe)
     y = np.concatenate([draw.choice(NUM_CLASSES, sum(parts), p=p) for p, parts, _ in owners])
     return Examples(
-        _texts(draw, y, vocabulary, own_words, (shortest, length), signal),
+        _texts(draw, y),
         y,
         NUM_CLASSES,
         **owned([size for _, parts, _ in owners for size in parts], TRAIN, VAL, TEST),
         group=np.array([GROUPS.index(group) for *_, group in owners], np.uint8),
-        tokens=Tokens(vocabulary, PAD),
+        tokens=Tokens(VOCABULARY, PAD),
     )
 
 
@@ -93,22 +83,14 @@ def _owners(
     return owners + ([(even, (probe, 0, 0), "probe")] if probe else [])
 
 
-def _texts(
-    draw: np.random.Generator,
-    y: np.ndarray,
-    vocabulary: int,
-    own_words: int,
-    lengths: tuple[int, int],
-    signal: float,
-) -> np.ndarray:
-    """A text for each class in `y` [M] -> [M, length] int32
+def _texts(draw: np.random.Generator, y: np.ndarray) -> np.ndarray:
+    """A text for each class in `y` [M] -> [M, LONGEST] int32
 
-    Token 0 is padding; then come the common words, then `own_words` of each class in turn.
+    Token 0 is padding; then come the common words, then `OWN_WORDS` of each class in turn.
     """
-    shortest, length = lengths
-    common = vocabulary - 1 - NUM_CLASSES * own_words
-    shape = len(y), length
-    own = 1 + common + own_words * y[:, None] + draw.integers(0, own_words, shape)
-    words = np.where(draw.random(shape) < signal, own, draw.integers(1, common + 1, shape))
-    ends = draw.integers(shortest, length + 1, (len(y), 1))
-    return np.where(np.arange(length) < ends, words, PAD).astype(np.int32)
+    common = VOCABULARY - 1 - NUM_CLASSES * OWN_WORDS
+    shape = len(y), LONGEST
+    own = 1 + common + OWN_WORDS * y[:, None] + draw.integers(0, OWN_WORDS, shape)
+    words = np.where(draw.random(shape) < SIGNAL, own, draw.integers(1, common + 1, shape))
+    ends = draw.integers(SHORTEST, LONGEST + 1, (len(y), 1))
+    return np.where(np.arange(LONGEST) < ends, words, PAD).astype(np.int32)

@@ -1,6 +1,6 @@
 """Synthetic federations whose best possible prediction is known for every client; no raw files.
 
-Inputs are x ~ N(0, I) of `dim` numbers, with one of two labels. A *concept* is a direction theta,
+Inputs are x ~ N(0, I) of 20 numbers, with one of two labels. A *concept* is a direction theta,
 with p(y = 1 | x) = sigmoid(5 theta . x). Each world meets the assumption of a family of methods:
 
     own       each client has a concept of its own: local training
@@ -27,12 +27,13 @@ from fedlib import streams
 from fedlib.data.checks import check_choice
 from fedlib.data.draws import dirichlet
 from fedlib.data.examples import TEST, TRAIN, VAL, Examples, owned
-from fedlib.errors import ConfigError
 
 NUM_CLASSES = 2
 HAS = ("classes", "owner", "part")
 WORLDS = ("own", "one", "clusters", "mixtures", "regions", "priors", "heads")
 
+DIM = 20  # numbers of an input
+CONCEPTS = 3  # K of "clusters", "mixtures" and "regions"
 STEEPNESS = 5.0  # of the sigmoid; the best accuracy is about 0.88
 DISTANCE = 2.0  # between the means of two classes, in "priors"; best with equal classes: 0.84
 RANK = 3  # rows of B, in "heads"
@@ -61,10 +62,8 @@ def read(
     train_examples: int = 60,
     val_examples: int = 15,
     test_examples: int = 200,
-    num_concepts: int = 3,
     divergence: float = 1.0,
     alpha: float = 0.1,
-    dim: int = 20,
 ) -> Examples:
     """The examples, client by client.
 
@@ -74,26 +73,25 @@ def read(
       world: one of `WORLDS`.
       num_clients: C, unseen ones included.
       train_examples, val_examples, test_examples: of every client.
-      num_concepts: K of "clusters", "mixtures" and "regions".
-      divergence: of these concepts: at 0 all are equal, at 1 they are independent directions.
+      divergence: of the concepts of "clusters", "mixtures" and "regions": at 0 all are equal, at 1
+        they are independent directions.
       alpha: Dirichlet concentration of clients' shares in "mixtures", "regions" and "priors".
-      dim: of an input.
 
     Raises:
       ConfigError: for an invalid value.
     """
-    _check_world(world, num_concepts, dim)
+    check_choice("world", world, WORLDS)
 
     draw = streams.generator(seed, "worlds")
-    made = _world(draw, world, num_clients, num_concepts, divergence, alpha, dim)
+    made = _world(draw, world, num_clients, divergence, alpha)
     sizes = train_examples, val_examples, test_examples
-    x = np.empty((num_clients, sum(sizes), dim), np.float32)
+    x = np.empty((num_clients, sum(sizes), DIM), np.float32)
     positive = np.empty(x.shape[:2])
     for client, shares in enumerate(made.shares):
         x[client], positive[client] = _client(draw, world, made.concepts, shares, sum(sizes))
     y = draw.random(positive.shape) < positive
     return Examples(
-        x.reshape(-1, dim),
+        x.reshape(-1, DIM),
         y.reshape(-1).astype(np.int64),
         NUM_CLASSES,
         **owned(num_clients * sizes, TRAIN, VAL, TEST),
@@ -102,33 +100,25 @@ def read(
     )
 
 
-def _check_world(world: str, num_concepts: int, dim: int) -> None:
-    check_choice("world", world, WORLDS)
-    if world == "heads" and dim < RANK:
-        raise ConfigError(f"dim must be at least {RANK} in the world 'heads', got {dim}")
-    if world == "regions" and num_concepts > dim:
-        raise ConfigError(f"num_concepts must be at most dim = {dim}, got {num_concepts}")
-
-
-def _world(draw, world, num_clients, num_concepts, divergence, alpha, dim) -> World:
+def _world(draw, world, num_clients, divergence, alpha) -> World:
     """The concepts, and every client's shares."""
     everybody = np.arange(num_clients)
     if world == "own":
-        return World(_unit(draw, num_clients, dim), np.eye(num_clients))
+        return World(_unit(draw, num_clients), np.eye(num_clients))
     if world == "heads":
-        rows = np.linalg.qr(draw.standard_normal((dim, RANK)))[0].T  # B, of orthonormal rows
+        rows = np.linalg.qr(draw.standard_normal((DIM, RANK)))[0].T  # B, of orthonormal rows
         return World(_unit(draw, num_clients, RANK) @ rows, np.eye(num_clients))
     if world == "one":
-        return World(_unit(draw, 1, dim), np.ones((num_clients, 1)))
+        return World(_unit(draw, 1), np.ones((num_clients, 1)))
     if world == "priors":
         shares = np.stack([dirichlet(draw, alpha, 2) for _ in everybody])
-        return World(_unit(draw, 1, dim), shares.clip(RAREST, 1 - RAREST))
-    common, own = _unit(draw, 1, dim), _unit(draw, num_concepts, dim)
+        return World(_unit(draw, 1), shares.clip(RAREST, 1 - RAREST))
+    common, own = _unit(draw, 1), _unit(draw, CONCEPTS)
     concepts = np.sqrt(1 - divergence) * common + np.sqrt(divergence) * own
     concepts /= np.linalg.norm(concepts, axis=1, keepdims=True)
     if world == "clusters":
-        return World(concepts, np.eye(num_concepts)[draw.permutation(everybody) % num_concepts])
-    return World(concepts, np.stack([dirichlet(draw, alpha, num_concepts) for _ in everybody]))
+        return World(concepts, np.eye(CONCEPTS)[draw.permutation(everybody) % CONCEPTS])
+    return World(concepts, np.stack([dirichlet(draw, alpha, CONCEPTS) for _ in everybody]))
 
 
 def _client(
@@ -152,7 +142,7 @@ def _client(
     return x, _sigmoid(STEEPNESS * (x @ concepts.T)) @ shares
 
 
-def _unit(draw: np.random.Generator, num: int, dim: int) -> np.ndarray:
+def _unit(draw: np.random.Generator, num: int, dim: int = DIM) -> np.ndarray:
     """Random directions of length 1 -> [num, dim]"""
     found = draw.standard_normal((num, dim))
     return found / np.linalg.norm(found, axis=1, keepdims=True)
