@@ -117,14 +117,7 @@ class FedAPEN(MutualLearning):
             "small": cohort.broadcast(state.small),
         }
         lam = self.learn_lam(state.lam[cohort.ids], models, held_out)
-        trained, memory = replace(rest, task=self.joint).fit(
-            self.loss,
-            models,
-            self.own.of(cohort),
-            lam,
-            local=self.local,
-            memory=state.memory,
-        )
+        trained, memory = self.fit(rest, models, state.memory, lam)
         small = cohort.collect(trained["small"])
         trained["small"] = Rows(tree.clone(tree.take(small, c)) for c in range(cohort.size))
         return State(

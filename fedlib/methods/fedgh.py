@@ -18,7 +18,7 @@ are shuffled; the official code visits them client by client. Clients have the g
 the first round, and until they take part.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
@@ -84,15 +84,10 @@ class FedGH(ClassStatistics):
     def round(self, state: State, cohort: Cohort) -> State:
         """Clients start from the global header; the server trains it on their means."""
         counts = class_means.counts(cohort, self.num_classes)
-        held, tasks = counts > 0, self.own.of(cohort)
-        mine = tree.take(state.models, cohort.host_ids)
-        trained, memory = replace(cohort, task=self.joint).fit(
-            self.loss,
-            replaced(mine, cohort.broadcast(state.header)),
-            tasks,
-            local=self.local,
-            memory=state.memory,
-        )
+        held, own = counts > 0, tree.take(state.models, cohort.host_ids)
+        start = replaced(own, cohort.broadcast(state.header))
+        trained, memory = self.fit(cohort, start, state.memory)
+        tasks = self.own.of(cohort)
         means = class_means.of_clients(cohort, represent, trained, tasks, counts=counts)
         means = cohort.collect_some(means, held)
         header = server_sgd.train(

@@ -28,7 +28,7 @@ run's `aggregation` is. An unseen client predicts with the student. The recorded
 the sum of both losses.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -121,14 +121,9 @@ class FedKD(MutualLearning):
         """
         energy = self.energy(cohort.round)
         message = tree.take(cohort.broadcast(compressed(state.small, energy)), 0)
-        own = tree.take(state.models, cohort.host_ids)
-        trained, memory = replace(cohort, task=self.joint).fit(
-            self.loss,
-            own | {"small": cohort.held(recovered(message, state.small))},
-            self.own.of(cohort),
-            local=self.local,
-            memory=state.memory,
-        )
+        start = tree.take(state.models, cohort.host_ids)
+        start |= {"small": cohort.held(recovered(message, state.small))}
+        trained, memory = self.fit(cohort, start, state.memory)
         students = trained.pop("small")
         apart = [tree.take(students, c) for c in range(cohort.size)]
         norms = torch.stack([tree.sqnorm(student) for student in apart])

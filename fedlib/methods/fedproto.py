@@ -17,7 +17,7 @@ the classes that they hold, as training needs no others; the download of the oth
 "nearest" is not counted, as in all evaluations.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
@@ -99,15 +99,10 @@ class FedProto(ClassStatistics):
         The last one is bool, in host memory.
         """
         counts = class_means.counts(cohort, self.num_classes)
-        held, tasks = counts > 0, self.own.of(cohort)
-        trained, memory = replace(cohort, task=self.joint).fit(
-            self.loss,
-            tree.take(state.models, cohort.host_ids),
-            tasks,
-            class_means.send(cohort, state.prototypes, held),
-            local=self.local,
-            memory=state.memory,
-        )
+        held, own = counts > 0, tree.take(state.models, cohort.host_ids)
+        prototypes = class_means.send(cohort, state.prototypes, held)
+        trained, memory = self.fit(cohort, own, state.memory, prototypes)
+        tasks = self.own.of(cohort)
         means = class_means.of_clients(cohort, represent, trained, tasks, counts=counts)
         models = cohort.put(state.models, trained)
         after = state._replace(models=models, memory=memory)

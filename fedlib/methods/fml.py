@@ -19,7 +19,7 @@ Deviation: an unseen client has no private model and predicts with the shared on
 training loss is the sum of both losses.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from torch import Tensor
@@ -69,14 +69,9 @@ class FML(MutualLearning):
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Clients train both models together; the server averages the shared one."""
-        own = tree.take(state.models, cohort.host_ids)
-        trained, memory = replace(cohort, task=self.joint).fit(
-            self.loss,
-            own | {"small": cohort.broadcast(state.small)},
-            self.own.of(cohort),
-            local=self.local,
-            memory=state.memory,
-        )
+        start = tree.take(state.models, cohort.host_ids)
+        start |= {"small": cohort.broadcast(state.small)}
+        trained, memory = self.fit(cohort, start, state.memory)
         small = cohort.average(trained.pop("small"), state.small)
         return State(small, cohort.put(state.models, trained), memory)
 

@@ -14,7 +14,7 @@ weights, and new devices average outputs; the code of pFedMoE's sibling papers d
 nor does ours.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from fedlib import tree
@@ -64,13 +64,8 @@ class LGFedAvg(PrivateModels):
     def round(self, state: State, cohort: Cohort) -> State:
         """Send the header, train whole models, average the headers."""
         own = tree.take(state.models, cohort.host_ids)
-        trained, memory = replace(cohort, task=self.joint).fit(
-            self.loss,
-            replaced(own, cohort.broadcast(state.head)),
-            self.own.of(cohort),
-            local=self.local,
-            memory=state.memory,
-        )
+        start = replaced(own, cohort.broadcast(state.head))
+        trained, memory = self.fit(cohort, start, state.memory)
         _, heads = self.task.split(trained)
         return State(
             cohort.average(heads, state.head),

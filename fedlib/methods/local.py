@@ -6,7 +6,7 @@
 Source: a reference row of pFedMM's and pFedMoE's tables.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from fedlib import tree
@@ -42,13 +42,8 @@ class Local(PrivateModels):
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Each client continues to train its own model."""
-        trained, memory = replace(cohort, task=self.joint).fit(
-            self.loss,
-            tree.take(state.models, cohort.host_ids),
-            self.own.of(cohort),
-            local=self.local,
-            memory=state.memory,
-        )
+        own = tree.take(state.models, cohort.host_ids)
+        trained, memory = self.fit(cohort, own, state.memory)
         return State(cohort.put(state.models, trained), memory)
 
     def train_alone(self, state: State, cohort: Cohort) -> Own:

@@ -1,16 +1,17 @@
 """The common base of methods whose clients keep whole models, of one or several architectures."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 from torch import Tensor
 
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.solvers import Solver
+from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, JointTask, Params, Task
 from fedlib.methods.base import Method
 from fedlib.methods.parts.own_models import Own, OwnModels
+from fedlib.tree import Tree
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +45,19 @@ class PrivateModels(Method):
     def loss(self, model: Params, task: Task, batch: Batch) -> Tensor:
         """Mean loss of ONE client's model -> []"""
         return task.loss(model, batch)
+
+    def fit(
+        self, cohort: Cohort, start: Tree, memory: Memory, *further: Tree
+    ) -> tuple[Tree, Memory]:
+        """(the models after local training from `start`, the solvers' memory).
+
+        Args:
+          further: arguments of `loss` after the task, for each client.
+        """
+        tasks = self.own.of(cohort)
+        return replace(cohort, task=self.joint).fit(
+            self.loss, start, tasks, *further, local=self.local, memory=memory
+        )
 
     def personalise(self, state: Any, cohort: Cohort) -> Own:
         """Each client's own model."""
