@@ -25,14 +25,6 @@ def test_the_module_keeps_its_own_parameters_even_after_an_error():
     assert all(torch.equal(before[name], value) for name, value in floats(module).items())
 
 
-def test_tied_parameters_change_together():
-    module = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
-    module[1].weight = module[0].weight
-    w = torch.tensor([[0.0, 2.0], [3.0, 0.0]])
-    # w w = [[2 * 3, 0], [0, 3 * 2]] = 6 I
-    assert call(module, {"0.weight": w}, torch.eye(2)).tolist() == [[6, 0], [0, 6]]
-
-
 def test_parameters_that_do_not_fit_are_named():
     params = floats(net())
     del params["0.bias"]

@@ -9,7 +9,7 @@ from torch.func import functional_call
 
 from fedlib import methods
 from fedlib.engine import ambient
-from fedlib.engine.experts import expert_losses, expert_seed, mixture_log_probs
+from fedlib.engine.experts import expert_seed, mixture_log_probs
 from fedlib.engine.task import Batch, Task, nll
 from fedlib.federation import Federation
 from fedlib.models import char_lstm
@@ -65,14 +65,6 @@ def test_class_weights_multiply_the_losses_and_are_not_divided_out(shape):
     flat = log_probs.reshape(-1, LETTERS), y.reshape(-1)
     expected = nn.functional.nll_loss(*flat, weight=WEIGHTS, reduction="none").reshape(4, -1)
     torch.testing.assert_close(nll(log_probs, y, WEIGHTS), expected.mean(1), **CLOSE)
-
-
-@pytest.mark.parametrize("shape", [(4,), (4, 3)])
-@pytest.mark.parametrize("weights", [None, WEIGHTS])
-def test_the_losses_of_experts_are_those_of_each_expert(shape, weights):
-    log_probs, y = log_probs_of(4, 2, *shape[1:], LETTERS), labels_of(*shape)
-    expected = torch.stack([nll(log_probs[:, e], y, weights) for e in range(2)], dim=1)
-    torch.testing.assert_close(expert_losses(log_probs, y, weights), expected, **CLOSE)
 
 
 @pytest.mark.parametrize("per_example", [False, True])

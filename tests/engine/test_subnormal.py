@@ -6,7 +6,7 @@ import pytest
 import torch
 from support import cohort_of, sgd, tiny_task, toy_federation
 
-from fedlib.engine.executors import Batched, Loop, Workers
+from fedlib.engine.executors import Batched, Loop
 from fedlib.engine.graphs import Graphs
 from fedlib.engine.subnormal import flushed
 from fedlib.engine.traced import Traced
@@ -38,14 +38,6 @@ def test_only_there_and_even_after_an_error():
         assert tiny() == 0  # as it was
         raise KeyError
     assert tiny() > 0
-
-
-@pytest.mark.parametrize("count", [1, 2])
-def test_workers_do_it_for_what_they_compute_and_differentiate(count):
-    found = {}
-    Workers(count).visit(lambda n: found.__setitem__(n, (tiny(), slope())), range(4))
-    assert found == {n: (0, 0) for n in range(4)}
-    assert tiny() > 0 and slope() > 0
 
 
 @pytest.mark.parametrize("kind", [Loop, Traced, Batched, Graphs])

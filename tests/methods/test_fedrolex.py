@@ -1,6 +1,5 @@
 """FedRolex against a loop over clients and windows; which windows there are; identities."""
 
-from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -88,14 +87,3 @@ def test_a_window_is_the_wide_network_whose_other_units_are_silent(name):
     ours, theirs = tasks[0].logits(silent, batch), tasks[1].logits(part, batch)
     assert_close(ours, theirs, 1e-12)
     assert sum(x.numel() for x in part.values()) < tree.numel(params)
-
-
-def test_class_weights_of_the_model_are_those_of_its_windows():
-    task = replace(tiny_task(), class_weights=torch.tensor([1.0, 2, 4]))
-    data = toy_federation(SIZES)
-    fedavg = methods.load("fedavg")(task=task, local=sgd())
-    rolled, averaged = (
-        method.round(method.init(data.num_clients, 0), cohort_of(task, data)).params
-        for method in (fedrolex(task, tiny_task()), fedavg)
-    )
-    assert_close(rolled, averaged, 1e-12)

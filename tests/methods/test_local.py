@@ -199,23 +199,6 @@ def test_each_clients_schedule_counts_the_epochs_it_has_done(
 # -- declarations -------------------------------------------------------------------------
 
 
-def test_a_solver_is_made_from_its_declaration():
-    spec = {
-        "solver": "sgd",
-        "lr": 0.03,
-        "momentum": 0.9,
-        "batch_size": 128,
-        "drop_last": True,
-        "schedule": {"kind": "multi_step", "milestones": [100, 150]},
-    }
-    schedule = Schedule(kind="multi_step", milestones=(100, 150))
-    expected = SGD(lr=0.03, momentum=0.9, batch_size=128, drop_last=True, schedule=schedule)
-    assert from_spec(spec) == expected
-    assert spec["solver"] == "sgd"  # the declaration is left alone
-    assert isinstance(from_spec({"solver": "adam", "lr": 0.1}), Adam)
-    assert isinstance(from_spec({"solver": "adamw", "lr": 0.1}), AdamW)
-
-
 SGD_OF, COSINE = {"solver": "sgd", "lr": 0.1}, {"kind": "cosine"}
 
 
