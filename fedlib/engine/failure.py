@@ -57,8 +57,7 @@ def _note(work: Work, place: Place) -> str:
     who = f"client {names}" if len(ids) == 1 else f"clients {names} together"
     return (
         f"This happened in {work.stage} of round {work.round + 1}, {who}, {_batch(work, place)}.\n"
-        f"To repeat one client under the loop executor, give the method `cohort.alone({ids[0]})` "
-        "in place of the cohort; to repeat the run so, add --executor loop to its command."
+        "To repeat it client by client, add --executor loop to the command of the run."
     )
 
 
