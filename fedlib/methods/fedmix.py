@@ -91,6 +91,8 @@ class FedMix(PooledMixture):
       entropy_weight: factor of the entropy's gradient at the server, at least 0; 0 omits it, 1 is
         Algorithm 1.
       table_rounds: rounds after which the table is recorded, ascending (Figure 14 a).
+      reads_labels: whether the server's guess of each client's label shares is recorded, from its
+        q(e|s) (appendix C); exact only if the table tells all labels apart, so not with E < L.
     """
 
     condition: str = "label"
@@ -101,6 +103,7 @@ class FedMix(PooledMixture):
     pruning: float = 0.0
     entropy_weight: float = 1.0
     table_rounds: tuple[int, ...] = ()
+    reads_labels: bool = False
 
     look = "FedMix", "#CC3311", (6, 1, 0), "solid", 2.1
     choices: ClassVar = {"condition": ("label", "side"), "gates": ("private", "shared")}
@@ -120,6 +123,8 @@ class FedMix(PooledMixture):
                 f"num_sides must be at least 1 for condition 'side' and 0 for 'label', got "
                 f"{self.num_sides} for {self.condition!r}"
             )
+        if self.reads_labels and self.condition != "label":
+            raise ValueError(f"reads_labels needs condition 'label', got {self.condition!r}")
         object.__setattr__(self, "table_rounds", tables.checked_rounds(self.table_rounds))
 
     @cached_property
@@ -320,12 +325,19 @@ class FedMix(PooledMixture):
         experts = self.whole({"experts": state.experts, **bias})
         return cohort.broadcast(Anybody(experts, gates, self.pooling(q, keep), log_prior))
 
+    def measure(self, protocol: str, personal: Tree, cohort: Cohort) -> dict[str, Tensor]:
+        """True shares of the labels [C, L], if the server reads them."""
+        return {"labels": cohort.shares("label", self.num_rows)} if self.reads_labels else {}
+
     def diagnostics(self, state: State) -> dict[str, Tensor]:
         """Marginals [num_clients, E]; divergence [horizon, E] and tables [S, R, E] if recorded.
 
         "table_rounds" [S] are the rounds of the tables, without rounds that the run did not reach.
+        "recovered" [num_clients, L] are the shares of labels that the server reads, if it does.
         """
         found = PooledMixture.diagnostics(self, state) | {"marginal": state.marginal}
+        if self.reads_labels:
+            found["recovered"] = variational.read_shares(state.marginal, state.phi)
         if self.table_rounds:
             found |= tables.diagnostics(self.table_rounds, state.tables)
         return found

@@ -9,14 +9,14 @@ Algorithm 1 (model averaging); exploration, early stopping and the order of step
 Isaksson et al., "Adaptive Expert Models for Personalization in Federated Learning", FL-IJCAI 2022
 (arXiv:2206.07832), Algorithms 1 to 4. In the attributes, "the paper" is the second one.
 Official code: EricssonResearch/fl-moe, main_fed.py; section 2 of
-fedlib/papers/adaptive_experts/README.md. IFCA's authors: jichan3751/ifca.
+fedlib/papers/adaptive_experts/README.md. IFCA's authors: jichan3751/ifca, whose experiments share
+a representation on FEMNIST and average without weights.
 Deviation: a client's loss is the mean over its examples; the official code gives a smaller last
-batch the weight of a whole one. Training stops for all models at once, as in the official code;
-the second paper's Algorithm 1 (lines 11 and 12) stops each by itself. IFCA's authors share a
-representation on FEMNIST and average without weights.
+batch the weight of a whole one.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, NamedTuple
@@ -41,7 +41,7 @@ from fedlib.tree import Rows
 
 EXPLORATIONS = ("none", "eps", "eps_decay", "eps_decay_b", "eps_decay_k")
 CLUSTER_INITS = ("conv_only", "full")
-STOPS = ("never", "all")
+STOPS = ("never", "all", "each")
 
 
 class State(NamedTuple):
@@ -74,13 +74,18 @@ class IFCA(Method):
       cluster_init: "conv_only": models differ only in convolution weights (official code); "full":
         in all weights.
       stop: "never"; or "all": training ends when every model has failed `patience` checks in a row
-        (official code), and clients predict with each model at its best check.
+        (official code), and clients predict with each model at its best check; or "each": a model
+        that has failed `patience` checks is no longer sent, chosen or trained (Algorithm 1, lines
+        11 and 12, which the paper does not use for its results), and training ends with the last.
       stop_every: rounds between checks, at least 1; the first check is in the first round (official
         code: 10).
       patience: failed checks in a row, at least 1 (official code: 10). A model fails a check if its
         loss is not the lowest so far, or no client chose it.
       stop_split: split of the checks: "val", or "test" as in the official code, which selects
         models on the data that it reports.
+      shares_body: whether all models have one body, the average over all clients, and only heads of
+        their own, as IFCA's authors train on FEMNIST ("all but the last layer"); a client still
+        sends a whole model.
       lr_decay: whether the learning rate falls during a round as in the official code, by 1 per
         cent in 100 epochs; see `fedlib.methods.parts.early_stopping.SlowDecay`.
     """
@@ -95,6 +100,7 @@ class IFCA(Method):
     stop_every: int = 10
     patience: int = 10
     stop_split: str = "test"
+    shares_body: bool = False
     lr_decay: bool = False
 
     look = "IFCA", "#2255AA", "H", "solid"
@@ -150,6 +156,8 @@ class IFCA(Method):
         if self.cluster_init == "conv_only":
             first = tree.repeat(tree.take(experts, 0), self.num_experts)
             experts = first | {name: experts[name] for name in self._redrawn}
+        if self.shares_body:  # the first model's
+            experts = experts | self.common([1, *[0] * (self.num_experts - 1)], experts)
         like = next(iter(experts.values()))
         counts = like.new_zeros(self.num_experts, dtype=torch.int64)
         return State(
@@ -166,7 +174,8 @@ class IFCA(Method):
         """Choose, train, average within clusters, check; no change after training has stopped."""
         if self.stopped(state):
             return state
-        choice = self.explore(cohort.broadcast(state.experts), cohort)
+        trained = self.trained(state)
+        choice = trained[self.explore(cohort.broadcast(tree.take(state.experts, trained)), cohort)]
         chosen = dict(zip(cohort.host_ids.tolist(), choice.tolist(), strict=True))
         experts = tree.unstack(state.experts)
         start = Rows(experts[number] for number in chosen.values())
@@ -179,11 +188,27 @@ class IFCA(Method):
         cohort.collect(sent[0])  # a client returns one model
         pairs = zip(sent, experts, strict=True)
         experts = tree.stack([new.mean() if new.weight else old for new, old in pairs])
+        if self.shares_body:
+            experts = experts | self.common([total.weight for total in sent], experts)
         return self.check(state._replace(experts=experts), start, choice, cohort)
+
+    def common(self, weights: Sequence[float], experts: Params) -> Params:
+        """The body of all models: the average of theirs [E, ...] with these weights -> [E, ...]"""
+        body, _ = self.task.split(experts)
+        shares = torch.tensor(weights, dtype=torch.float64) / sum(weights)
+        return {
+            name: tree.repeat(torch.tensordot(shares.to(x), x, 1), self.num_experts)
+            for name, x in body.items()
+        }
 
     def stopped(self, state: State) -> bool:
         """Whether every model has lost its patience."""
         return self.stop != "never" and bool((state.failed >= self.patience).all())
+
+    def trained(self, state: State) -> Tensor:
+        """Numbers of the models that are still trained, ascending -> [U] int64"""
+        numbers = torch.arange(self.num_experts, device=state.failed.device)
+        return numbers[state.failed < self.patience] if self.stop == "each" else numbers
 
     def explore(self, experts: Params, cohort: Cohort) -> Tensor:
         """The model of `experts` [C, E, ...] that each client trains: its best, or any -> [C]"""
@@ -213,7 +238,7 @@ class IFCA(Method):
         Raises:
           DivergedError: for a loss that is not finite.
         """
-        if self.num_experts == 1:
+        if len(tree.leaves(tree.take(experts, 0))[0]) == 1:  # no choice
             return torch.zeros_like(cohort.ids)
         losses = cohort.example_mean(cohort.score(self.losses, experts))
         clients, names = cohort.host_ids, (cohort.seed, cohort.round, stream)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from reference import EPOCHS, ROUNDS, Reference, descend, descent, double_sum, module_of
-from support import cohort_of, run, sgd, tiny_task, toy_federation
+from support import cohort_of, run, same_bits, sgd, tiny_task, toy_federation
 
 from fedlib import methods, tree
 from fedlib.errors import DataError
@@ -294,6 +294,20 @@ def test_tables_are_recorded_after_their_rounds():
     second = run(method, federation, rounds=2).phi.softmax(-1)
     torch.testing.assert_close(found["tables"][1], second)
     assert "tables" not in mix().diagnostics(run(mix(), federation, rounds=0))
+
+
+def test_a_server_that_reads_labels_changes_nothing_else():
+    method, federation = mix(reads_labels=True), skewed()
+    state = run(method, federation)
+    assert same_bits(state, run(mix(), federation))
+    read = method.diagnostics(state)["recovered"]
+    torch.testing.assert_close(read.sum(1), torch.ones(4).double())
+    everybody = cohort_of(method.task, federation, range(3))
+    true = method.measure("default", method.personalise(state, everybody), everybody)["labels"]
+    uniform = (true - 1 / LABELS).abs().sum(1)
+    assert ((true - read[:3]).abs().sum(1) < uniform).all()
+    with pytest.raises(ValueError, match="reads_labels needs condition 'label', got 'side'"):
+        mix(condition="side", num_sides=4, reads_labels=True)
 
 
 def test_side_information_has_to_be_there():

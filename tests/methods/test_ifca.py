@@ -82,6 +82,8 @@ def by_hand(federation, method, task):
     """Rounds of real modules and optimisers; state dicts of the models and of the best of each."""
     hand, num = Reference(federation, solver=method.local), method.num_experts
     shared = [task.init(expert_seed(0, e)) for e in range(num)]
+    if method.shares_body:
+        shared = [own | task.split(shared[0])[0] for own in shared]
     best, least, failed, picks = [None] * num, [math.inf] * num, [0] * num, []
     held_out, chosen = {}, {}
 
@@ -104,6 +106,10 @@ def by_hand(federation, method, task):
         for j in range(num):
             if j in chosen:
                 shared[j] = hand.average(chosen[j])
+        if method.shares_body:
+            every = hand.average({c: net for nets in chosen.values() for c, net in nets.items()})
+            body, _ = task.split(every)
+            shared[:] = [own | body for own in shared]
         for j in range(num):
             if checks and j in held_out and np.mean(held_out[j]) < least[j]:
                 best[j], least[j], failed[j] = shared[j], np.mean(held_out[j]), 0
@@ -118,14 +124,15 @@ def by_hand(federation, method, task):
     return final, shared, least, failed, picks, choice
 
 
-def test_rounds_are_those_of_torch_optim():
+@pytest.mark.parametrize("shares_body", [False, True])
+def test_rounds_are_those_of_torch_optim(shares_body):
     federation, task = toy_federation((7, 12, 6, 10, 9)), tiny_task(norm=True)
     # Schedule and momenta begin anew in every round. At this rate the last check is not the best.
     local = replace(SOLVER, keeps="round", lr=0.8)
     params = {"exploration": "eps", "epsilon": 0.8, "stop_every": 2}
-    method = make(3, task, local, **params)
+    method = make(3, task, local, **params, shares_body=shares_body)
     final, restored, least, failed, picks, choice = by_hand(federation, method, task)
-    assert any(final[j] is not restored[j] for j in choice)
+    assert shares_body or any(final[j] is not restored[j] for j in choice)
     state = run(method, federation, executor="batched")
     for j in range(3):
         assert_params(tree.take(state.experts, j), final[j])
@@ -220,6 +227,25 @@ def test_training_stops_after_ten_failed_checks_and_no_earlier():
     assert fails_on("all", 10) == 101
     assert fails_on("all", 1) == 11
     assert fails_on("all", 3, 30, rounds=70) == fails_on("never", 1, rounds=70) == 70
+
+
+def test_each_model_may_stop_by_itself_and_is_then_neither_sent_nor_chosen():
+    federation = toy_federation()
+    method = make(3, stop="each", patience=2, exploration="eps", epsilon=1.0)
+    state = method.init(federation.num_clients, 0)._replace(failed=torch.tensor([0, 2, 1]))
+    cohort = cohort_of(method.task, federation, round=1, executor="batched")  # without a check
+    after = method.round(state, cohort)
+    # By hand: the loop of the others alone, which a federation of two models is.
+    two = replace(method, num_experts=2)
+    others = tree.take(state.experts, torch.tensor([0, 2]))
+    state_of_two = two.init(federation.num_clients, 0)._replace(experts=others)
+    expected = two.round(state_of_two, again := cohort_of(method.task, federation, round=1))
+    for mine, number in enumerate((0, 2)):
+        assert_params(tree.take(after.experts, number), tree.take(expected.experts, mine))
+    assert_params(tree.take(after.experts, 1), tree.take(state.experts, 1))
+    assert cohort.journal.down == again.journal.down > 0
+    assert not method.stopped(state)
+    assert method.stopped(state._replace(failed=torch.tensor([2, 2, 3])))
 
 
 def test_a_round_after_the_end_changes_and_costs_nothing():

@@ -136,9 +136,8 @@ def test_an_evaluation_stores_what_was_measured(tmp_path):
 def test_the_personal_stage_costs_its_examples_times_what_was_measured_of_one_client():
     """Linear models of D inputs and L outputs: a step is forward and the gradient of the weights.
 
-    Nobody needs the inputs' gradient. A mixture has the one of J = 2 shared experts that clients
-    chose and a local one, and a gate of 3 outputs. Frozen experts predict with their heads, which
-    is all of a linear one.
+    Nobody needs the inputs' gradient. A mixture has J = 2 shared experts and a local one, and a
+    gate of 3 outputs. Frozen experts predict with their heads, which is all of a linear one.
     """
     linear_task = Task(lambda: linear.build(FEATURES, CLASSES))
     gate = Task(lambda: linear.build(FEATURES, 3))
@@ -146,7 +145,7 @@ def test_the_personal_stage_costs_its_examples_times_what_was_measured_of_one_cl
         **{"task": linear_task, "expert": linear_task, "gate": gate, "local": sgd(batch_size=4)},
         **{"num_experts": 2, "cluster_init": "full", "gate_only": True, "personal_clients": 2},
         **{"local_lr": 0.1, "gate_lr": 0.1, "local_epochs": 3, "local_check_every": 1},
-        **{"gate_epochs": 2, "gate_check_every": 1},
+        **{"gate_epochs": 2, "gate_check_every": 1, "expert_set": "all"},
     )
     run = simulation_of(experts, toy_federation((7, 12, 6, 10)), rounds=2)
     state, history = silently(run)
@@ -159,7 +158,7 @@ def test_the_personal_stage_costs_its_examples_times_what_was_measured_of_one_cl
     assert trained == {name: [number] for name, number in examples.items()}
     measured = operations.measure(run, state, found)
     forward, of_gate = FEATURES * CLASSES, FEATURES * 3
-    flops = {"settle": 4 * forward, "finetuned": 4 * forward, "moe": 4 * of_gate + 2 * 2 * forward}
+    flops = {"settle": 4 * forward, "finetuned": 4 * forward, "moe": 4 * of_gate + 3 * 2 * forward}
     assert {name: measured[f"flops_per_example_{name}"] for name in flops} == flops
     arrays = {name: np.array([number]) for name, number in measured.items()}
     rows = metrics.run_rows(history, replace(found, diagnostics=found.diagnostics | arrays))

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from fedlib import tree
+from fedlib.engine import simplex
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.parts import Total
 from fedlib.engine.task import Params, Task
@@ -26,6 +27,7 @@ from fedlib.methods.parts.server_adam import ServerAdam
 from fedlib.tree import Tree
 
 SENT_SHARE = 0.9  # the server sends experts above 0.9 of the clients' threshold (Algorithm 2)
+TURNS = 200  # enough for ten digits where the table tells labels apart
 ROUNDING = 16  # tolerance of marginals, in units in the last place
 
 
@@ -37,6 +39,24 @@ def marginal(shares: Tensor, phi: Tensor) -> Tensor:
       phi: [R, E], or [..., R, E] if clients have their own tables.
     """
     return (shares.unsqueeze(-1) * phi.softmax(-1)).sum(-2)
+
+
+def read_shares(marginal: Tensor, phi: Tensor) -> Tensor:
+    """p(c|s), read from q(e|s) by least squares on the simplex -> [..., R]
+
+    Among several answers it is one near uniform shares: by turns the nearest point with these
+    marginals, and the nearest distribution.
+
+    Args:
+      marginal: [..., E] q(e|s).
+      phi: [R, E].
+    """
+    table = phi.softmax(-1).double()
+    inverse, flat = torch.linalg.pinv(table), marginal.double().reshape(-1, marginal.shape[-1])
+    shares = table.new_full((len(flat), len(table)), 1 / len(table))
+    for _ in range(TURNS):
+        shares = torch.vmap(simplex.project)(shares + (flat - shares @ table) @ inverse)
+    return shares.reshape(*marginal.shape[:-1], -1).to(marginal.dtype)
 
 
 def bound(q: Tensor, log_likelihood: Tensor, log_gate: Tensor, kept: Tensor | None = None):
