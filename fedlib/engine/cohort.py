@@ -91,18 +91,6 @@ class Cohort:
         """The same clients in round `number`, so that they shuffle differently."""
         return replace(self, round=number)
 
-    def alone(self, client: int) -> "Cohort":
-        """One of these clients, under the loop executor: to debug its work.
-
-        Raises:
-          ValueError: for a client that is not in the cohort.
-        """
-        if client not in self.host_ids:
-            raise ValueError(f"client {client} is not in this cohort of {self.host_ids.tolist()}")
-        ids = np.array([client])
-        where = {"ids": upload(ids, self.ids.device), "known_ids": ids}
-        return replace(self, **where, executor=Loop(), journal=Journal())
-
     def in_turn(self, values: Sequence[Any]) -> Rows:
         """`values[k % len(values)]` for each client k.
 
