@@ -5,7 +5,6 @@ partition, and writes a list with an answer for each: null if it can be built, a
 it cannot, and false if a library for it is not installed on this machine.
 """
 
-import argparse
 import json
 import sys
 import warnings
@@ -23,7 +22,6 @@ TRIED: list[str] = []  # users' methods
 
 def main() -> None:
     """Read, build, write."""
-    argparse.ArgumentParser(description=command.described(__doc__)).parse_args()
     warnings.filterwarnings("ignore", "Initializing zero-element", UserWarning)  # it is refused
     json.dump([_answer(*piece) for piece in json.load(sys.stdin)], sys.stdout)
 

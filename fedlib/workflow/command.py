@@ -97,11 +97,6 @@ def tell_interrupts() -> None:
     sys.excepthook = tell
 
 
-def described(doc: str | None) -> str | None:
-    """The first line of a script's docstring, for its --help; None under python -OO."""
-    return doc and doc.splitlines()[0]
-
-
 def json_argument(text: str) -> dict:
     """The JSON object in a command-line argument, or in the file that `@path` names.
 
@@ -127,7 +122,7 @@ def job_parser(doc: str | None, spec: str, **paths: str) -> argparse.ArgumentPar
       spec: what is specified, for --help.
       paths: what the files are, by the names of their arguments.
     """
-    parser = argparse.ArgumentParser(description=described(doc))
+    parser = argparse.ArgumentParser(description=doc)
     what = f"specification of the {spec}, JSON or @file (python -m fedlib spec prints it)"
     parser.add_argument("--spec", required=True, help=what)
     parser.add_argument("--code", help="digest of the code this job was planned with")
@@ -158,7 +153,7 @@ def run_parser(doc: str | None, **paths: str) -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--threads",
-        type=_count,
+        type=threads,
         default=os.environ.get("FEDLIB_THREADS") or "1",
         help="threads that share out clients on a CPU; any number of them gives the same bits "
         "(default: FEDLIB_THREADS, or 1)",
@@ -166,22 +161,22 @@ def run_parser(doc: str | None, **paths: str) -> argparse.ArgumentParser:
     return parser
 
 
-def threads(cores: int | None = None) -> int:
-    """Cores of a training or an evaluation, from `FEDLIB_THREADS`; 1 without it.
+def threads(text: str | None = None, cores: int | None = None) -> int:
+    """Cores of a training or an evaluation.
 
     Args:
+      text: their number; by default that of `FEDLIB_THREADS`, and 1 without it.
       cores: for all jobs together, if known.
 
     Raises:
-      ConfigError: if the variable is not a number from 1 on, or exceeds `cores`.
+      ConfigError: if it is not a number from 1 on, or exceeds `cores`.
     """
-    text = os.environ.get("FEDLIB_THREADS") or "1"
+    text = text or os.environ.get("FEDLIB_THREADS") or "1"
     if not text.isdecimal() or int(text) < 1:
         raise ConfigError(f"FEDLIB_THREADS must be a whole number from 1 on, got {text!r}")
     if cores is not None and int(text) > cores:
         raise ConfigError(
-            f"FEDLIB_THREADS is {text}, but there {'is' if cores == 1 else 'are'} {cores} "
-            f"core{'s' * (cores > 1)} for all jobs together (--cores); a training cannot have more"
+            f"FEDLIB_THREADS is {text}, more than the {cores} cores for all jobs together (--cores)"
         )
     return int(text)
 
@@ -199,13 +194,6 @@ def exhibit_parser(doc: str | None, *forms: str) -> argparse.ArgumentParser:
         help="the paper's own numbers, .csv, and the curves beside them, if it has any",
     )
     return parser
-
-
-def _count(text: str) -> int:
-    """A number of threads, from the command line or the environment."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"threads must be a whole number from 1 on, got {text!r}")
-    return int(text)
 
 
 def _of_the_machine(error: BaseException | None) -> str | None:

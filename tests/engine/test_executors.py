@@ -29,7 +29,6 @@ from fedlib.engine.solvers import Adam
 from fedlib.engine.task import Task, set_precision
 from fedlib.engine.traced import Traced
 from fedlib.results import RunResult
-from fedlib.workflow.command import run_parser
 
 UNEVEN = (7, 12, 6, 10, 3)
 
@@ -65,16 +64,6 @@ def test_threads_are_given_by_option_or_environment_and_recorded(wanted, tmp_pat
         assert (told["execution"]["setting"], told["precision"]) == (wanted, "float32")
         states.append((folder / "state.pt").read_bytes())
     assert states[0] == states[1] == states[2]
-
-
-@pytest.mark.parametrize("threads", ["0", "two", "-1"])
-def test_a_number_of_threads_that_is_none_is_refused(threads, monkeypatch, capsys):
-    monkeypatch.setenv("FEDLIB_THREADS", threads)
-    with pytest.raises(SystemExit):
-        given = ["--spec", "{}", "--shards", "a.h5", "--manifest", "a.json"]
-        run_parser("of this test").parse_args(given)
-    message = f"threads must be a whole number from 1 on, got '{threads}'"
-    assert message in capsys.readouterr().err
 
 
 def test_blocks_are_even_and_of_clients_with_similar_numbers_of_steps():

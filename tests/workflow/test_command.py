@@ -105,15 +105,15 @@ def test_whoever_reads_no_more_gets_no_traceback():
 def test_a_training_has_as_many_cores_as_are_asked_for_and_there_are(monkeypatch):
     for given, threads in (("", 1), ("2", 2)):
         monkeypatch.setenv("FEDLIB_THREADS", given)
-        assert command.threads(2) == threads
+        assert command.threads(cores=2) == threads
     for given, message in (
         ("x", "got 'x'"),
         ("0", "got '0'"),
-        ("3", "is 3, but there are 2 cores"),
+        ("3", "is 3, more than the 2 cores"),
     ):
         monkeypatch.setenv("FEDLIB_THREADS", given)
         with pytest.raises(ConfigError, match=f"FEDLIB_THREADS .*{message}"):
-            command.threads(2)
+            command.threads(cores=2)
 
 
 @pytest.mark.parametrize(
