@@ -152,14 +152,6 @@ def test_the_tokeniser_of_a_folder_is_taken(tmp_path):
     assert own.read(tmp_path, source="reviews", length=4).tokens == (11, 0)
 
 
-def test_an_npz_file_has_numbers_or_tokens(tmp_path):
-    (tmp_path / "own/a").mkdir(parents=True)
-    tokens = np.arange(32).reshape(8, 4)
-    for name, kind in (("x", np.float32), ("tokens", np.int64)):
-        np.savez(tmp_path / "own/a/all.npz", **{name: tokens, "y": LABELS})
-        assert own.read(tmp_path, source="a").x.dtype == kind
-
-
 @pytest.mark.parametrize(
     ("lines", "message"),
     [

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from pandas.errors import ParserWarning
 
 from fedlib.data.raw import BROKEN, files_below
 from fedlib.errors import DataError
@@ -143,7 +144,7 @@ def _table(path: Path) -> Content:
     """A CSV file; columns other than label, client and text are numbers."""
     as_they_are = dict.fromkeys(("text", "Text", "TEXT"), str)
     try:
-        with warnings.catch_warnings(action="error"):
+        with warnings.catch_warnings(action="error", category=ParserWarning):
             frame = pd.read_csv(
                 path,
                 encoding="utf-8-sig",
@@ -151,12 +152,12 @@ def _table(path: Path) -> Content:
                 converters=as_they_are,
                 low_memory=False,
             )
-    except (OSError, ValueError, Warning) as error:
+    except (OSError, ValueError, ParserWarning) as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"{path} is not a CSV file in UTF-8: {reason}") from None
     frame.columns = [str(name).strip().casefold() for name in frame]
-    unnamed = [name for name in frame if name.startswith("unnamed: ") or _is_number(name)]
-    if unnamed or frame.columns.duplicated().any():
+    named = ~frame.columns.str.startswith("unnamed: ") & ~frame.columns.duplicated()
+    if not named.all() or pd.to_numeric(frame.columns, errors="coerce").notna().any():
         raise DataError(
             f"{path}: the first line must name each column, once, got {[*frame][:8]}; write the "
             "file without row numbers (index=False in pandas)"
@@ -172,28 +173,16 @@ def _table(path: Path) -> Content:
     return content(path, found.get("text", frame), found["label"], found.get("client"))
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _npz(path: Path) -> Content:
     try:
         with np.load(path, allow_pickle=False) as file:
-            named = ("x", "tokens", "y", "client")
-            arrays = {name: file[name] for name in named if name in file.files}
+            arrays = {name: file[name] for name in ("x", "y", "client") if name in file.files}
     except (AttributeError, MemoryError, OSError, ValueError, *BROKEN) as error:
         raise DataError(f"{path} is not an npz file of plain arrays: {error}") from None
-    tokens = "tokens" in arrays and "x" not in arrays
-    if tokens:
-        arrays["x"] = arrays.pop("tokens")
     missing = [name for name in ("x", "y") if name not in arrays]
     if missing:
         raise DataError(f"{path} has no array {missing[0]!r}; x and y must be there")
-    return content(path, arrays["x"], arrays["y"], arrays.get("client"), tokens=tokens)
+    return content(path, arrays["x"], arrays["y"], arrays.get("client"), tokens=False)
 
 
 def _checked(path: Path | str, x: np.ndarray, tokens: bool, signals: bool) -> np.ndarray:

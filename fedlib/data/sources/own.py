@@ -5,7 +5,7 @@ The folder `source` has one of these, or two of them named train and test:
   folders   of 8-bit images, all grey or all colour and of one size; one folder for each class
   *.csv     as pandas reads it, with names in its first line; column `label`, or else the last one,
             is the class; the others are numbers, or one is called `text`
-  *.npz     with arrays `x` [M, F], [M, H, W] or [M, C, H, W], or `tokens` [M, T], and `y` [M]
+  *.npz     with arrays `x` [M, F], [M, H, W] or [M, C, H, W], and `y` [M]
 
 All may have a `client` for each example; of images it is a folder, see `clients`. Labels
 are integers from 0, or words, which are numbered in sorted order; the labels of images are the
@@ -60,8 +60,8 @@ def read(
 ) -> Examples:
     """The examples in the order of the files: paths are sorted, rows keep their order.
 
-    Inputs are uint8 for images and other uint8 arrays [M, C, H, W], whole numbers [M, T] for texts
-    and tokens, otherwise float32.
+    Inputs are uint8 for images and other uint8 arrays [M, C, H, W], whole numbers [M, T] for texts,
+    otherwise float32.
 
     Args:
       raw: the folder data/raw.
