@@ -223,15 +223,14 @@ def _cifar(first: int, num: int, labels: Callable[[np.ndarray], dict]) -> bytes:
     return pickle.dumps({"data": data, **labels(numbers)}, protocol=3)
 
 
-def tar(members: dict[str, bytes | tarfile.TarInfo]) -> bytes:
-    """An archive of these members: their content, or what stands for it."""
+def tar(members: dict[str, bytes]) -> bytes:
+    """An archive of these members."""
     target = io.BytesIO()
     with tarfile.open(fileobj=target, mode="w:gz") as archive:
         for name, content in members.items():
-            info = content if isinstance(content, tarfile.TarInfo) else tarfile.TarInfo(name)
-            if isinstance(content, bytes):
-                info.size = len(content)
-            archive.addfile(info, io.BytesIO(content) if isinstance(content, bytes) else None)
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
     return target.getvalue()
 
 

@@ -1,7 +1,6 @@
 """What is called after every evaluation of a run, and may end it: `simulate(..., callbacks=[...])`.
 
-A callback is a function of an `Evaluation`; the run ends there if it returns True. If it has a
-method `close`, that is called at the end of the run, whatever ended it.
+A callback is a function of an `Evaluation`; the run ends there if it returns True.
 """
 
 from collections.abc import Callable, Iterable, Mapping

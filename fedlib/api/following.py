@@ -1,6 +1,5 @@
 """A run in memory, from its first round to its last: callbacks and checkpoints."""
 
-import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
 from pathlib import Path
@@ -46,21 +45,17 @@ def run(
     saved = None if checkpoint is None else _checkpoints(checkpoint, simulation)
     told = 0  # evaluations that callbacks know
 
-    with contextlib.ExitStack() as stack:
-        for callback in callbacks:
-            stack.callback(getattr(callback, "close", lambda: None))
+    def ends(done: int, record: Record) -> bool:
+        nonlocal told
+        answers = [
+            callback(_evaluation(simulation, record, at))
+            for at in range(told, len(record.round))
+            for callback in callbacks
+        ]
+        told = len(record.round)
+        return any(isinstance(x, bool | np.bool_) and x for x in answers)
 
-        def ends(done: int, record: Record) -> bool:
-            nonlocal told
-            answers = [
-                callback(_evaluation(simulation, record, at))
-                for at in range(told, len(record.round))
-                for callback in callbacks
-            ]
-            told = len(record.round)
-            return any(isinstance(x, bool | np.bool_) and x for x in answers)
-
-        state, history = simulation.run(saved, report, ends=ends)
+    state, history = simulation.run(saved, report, ends=ends)
     rounds = int(history.round[-1])
     if rounds < simulation.course.rounds:
         report(f"ended after {rounds} of {simulation.course.rounds} rounds")

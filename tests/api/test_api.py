@@ -44,7 +44,6 @@ CUT |= {"unseen_fraction": 0.2}
 SOLVER = {"lr": 0.2, "batch_size": 16, "momentum": 0.5}
 WEIGHTS = [1.0 + label / 10 for label in range(10)]
 BUILD = partial(mlp.build, in_features=64, hidden=8, num_classes=10)
-GOSSIP = {"aggregation": "gossip"}
 quiet = partial(runs.simulate, progress=None, threads=1)
 
 

@@ -42,8 +42,10 @@ def test_an_evaluation_tells_what_the_result_has():
             expected = result.accuracy(*view).iloc[row]
             assert evaluation.accuracy(*view).equals(expected.rename("accuracy"))
             assert evaluation.pooled_accuracy(*view) == result.pooled_accuracy(*view).iloc[row]
-        assert evaluation.bytes_down == result.history.bytes_down[row]
-        assert evaluation.bytes_up == result.history.bytes_up[row]
+        numbers = evaluation.numbers()  # for a logger
+        for name in ("bytes_down", "bytes_up"):
+            assert numbers[name] == getattr(result.history, name)[row]
+        assert numbers["accuracy/seen/default/test"] == result.pooled_accuracy().iloc[row]
     assert [e.train_loss for e in told[1:]] == result.history.train_loss[[1, 3, 4]].tolist()
     with pytest.raises(ConfigError, match="seen/default/train.*there are seen/default/val"):
         told[0].accuracy(split="train")
@@ -77,23 +79,6 @@ def test_what_is_no_callback_is_refused_before_the_run(odd):
         simulate(callbacks=[odd])
     with pytest.raises(ConfigError, match="callbacks must be a list"):
         simulate(callbacks=print)
-
-
-def test_callbacks_are_closed_whatever_ends_the_run():
-    class Fails:
-        closed = 0
-
-        def __call__(self, evaluation):
-            if evaluation.round == 2:
-                raise RuntimeError("a disk of the user's is full")
-
-        def close(self):
-            self.closed += 1
-
-    failing = Fails()
-    with pytest.raises(RuntimeError, match="is full"):
-        simulate(callbacks=[failing])
-    assert failing.closed == 1
 
 
 # -- checkpoints --------------------------------------------------------------------------

@@ -24,10 +24,7 @@ def counts(num_clients, p, part="train") -> np.ndarray:
 # Section 4.1, majority classes
 
 
-@pytest.mark.parametrize(
-    ("p", "percent"),
-    [(0.0, 0), (0.2, 10), (0.3, 15), (0.4, 20), (0.6, 30), (0.7, 35), (0.8, 40), (1.0, 50)],
-)
+@pytest.mark.parametrize(("p", "percent"), [(0.0, 0), (0.3, 15), (1.0, 50)])
 def test_every_client_has_its_share_of_its_majority_classes(p, percent):
     for part, size in (("train", 500), ("test", 100)):
         half = percent * size // 100
