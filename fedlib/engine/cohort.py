@@ -22,7 +22,6 @@ from fedlib.engine.device import DeviceData, upload
 from fedlib.engine.executors import Executor, Loop
 from fedlib.engine.journal import Journal
 from fedlib.engine.parts import Total, joined, slices
-from fedlib.engine.remembered import Remembered
 from fedlib.engine.room import halving
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Params, Task
@@ -52,7 +51,6 @@ class Cohort:
       aggregation: "damped" or "renormalised"; see `average`.
       journal: filled in while the round runs.
       known_ids: [C] `ids` in host memory, if they come from there; reading `ids` would wait.
-      remembered: cache of scores; None computes all scores.
     """
 
     task: Task
@@ -66,7 +64,6 @@ class Cohort:
     aggregation: str = "damped"
     journal: Journal = field(default_factory=Journal)
     known_ids: np.ndarray | None = None
-    remembered: Remembered | None = None
 
     @property
     def size(self) -> int:
@@ -336,15 +333,9 @@ class Cohort:
         if on_cpu and self.data.federation.x.ndim == 4:
             size = min(size, CACHED_IMAGES)
 
-        def score() -> Tensor:
-            work = self._work(f"scoring ({split})", tree.kinds(per_client))
-            batches = partial(self.executor.each, work, fn, per_client, split)
-            return batches(size) if self.task.mixes_examples else halving(batches, size)
-
-        if self.remembered is None:
-            return score()
-        where = split, size, id(self.task), self.host_ids.tobytes()
-        return self.remembered.of(fn, per_client, where, score)
+        work = self._work(f"scoring ({split})", tree.kinds(per_client))
+        batches = partial(self.executor.each, work, fn, per_client, split)
+        return batches(size) if self.task.mixes_examples else halving(batches, size)
 
     def example_mean(self, values: Tensor, split: str = "train") -> Tensor:
         """Average a score over each client's examples: [C, N, ...] -> [C, ...]"""

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +10,6 @@ from torch import Tensor
 
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.journal import refuse_diverged
-from fedlib.engine.remembered import Remembered
 from fedlib.engine.task import Batch, mean_from, nll
 from fedlib.federation import GROUPS, SPLITS, Federation
 from fedlib.methods.base import Method
@@ -97,13 +95,11 @@ def during_training(
         cohort = cohort_of(group) if group in method.protocols else None
         if cohort is None:
             continue
-        # Caches the scores that methods compute; predictions are computed only once.
-        seeing = replace(cohort, remembered=Remembered())
-        with seeing.journal.watched(f"by round {seeing.round}, when observed"):
-            state = method.observe(state, seeing, group)
+        with cohort.journal.watched(f"by round {cohort.round}, when observed"):
+            state = method.observe(state, cohort, group)
         protocols = method.protocols[group]
         splits = dict.fromkeys(protocols, held_out(cohort.data.federation, group))
-        for personals in in_sets(method, prepare(method, state, seeing, protocols)):
+        for personals in in_sets(method, prepare(method, state, cohort, protocols)):
             found |= scored(method, personals, cohort, group, splits)
     return state, found
 

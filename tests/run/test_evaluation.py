@@ -1,7 +1,6 @@
 """What an evaluation computes, and what it does not compute again: forward passes are counted."""
 
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,8 +10,6 @@ from support import silently
 from test_simulate import SIZES, simulation
 
 from fedlib import methods
-from fedlib.engine.executors import Loop
-from fedlib.engine.remembered import Remembered
 from fedlib.engine.task import Task
 from fedlib.run import scoring
 
@@ -42,16 +39,16 @@ def evaluated(run, state, passes):
     return dict(passes)
 
 
-def test_new_clients_of_a_mixture_run_each_expert_once_on_each_example(passes):
-    """Their two kinds of weights need one E-step's losses, and both predict by the same experts."""
+def test_new_clients_of_a_mixture_predict_once_with_two_kinds_of_weights(passes):
+    """Each kind needs an E-step; both predict by the same experts."""
     run = simulation("fedem", rounds=0)
     found = evaluated(run, run.init(), passes)
-    assert found == {"whole": E * (SEEN * TEST + UNSEEN * (SIZES[-1] + TEST))}
+    assert found == {"whole": E * (SEEN * TEST + UNSEEN * (2 * SIZES[-1] + TEST))}
 
 
 def test_heads_on_one_body_cost_one_body(passes):
     run = simulation("pfedmm", rounds=0)
-    examples = SEEN * TEST + UNSEEN * (SIZES[-1] + TEST)
+    examples = SEEN * TEST + UNSEEN * (2 * SIZES[-1] + TEST)
     assert evaluated(run, run.init(), passes) == {"body": examples, "head": E * examples}
 
 
@@ -109,28 +106,3 @@ def test_protocols_alike_predict_as_each_does_alone(name):
                 np.testing.assert_allclose(found.loss, alone.loss, rtol=1e-12)
                 checked += 1
     assert checked
-
-
-def test_what_is_remembered_is_asked_once_of_the_same_models_and_clients():
-    run = simulation("fedem", rounds=0)
-    state, calls = run.init(), []
-
-    class Counted(Loop):
-        def each(self, *args):
-            calls.append(args)
-            return super().each(*args)
-
-    cohort = replace(run.everyone("seen", 0), executor=Counted(), remembered=Remembered())
-    ask = lambda cohort, experts: cohort.score(run.method.losses, cohort.held(experts))  # noqa: E731
-    first = ask(cohort, state.experts)
-    assert ask(cohort, state.experts) is first and len(calls) == 1
-    others = [
-        (cohort.some(np.array([0, 1])), state.experts),
-        (cohort, {name: value.clone() for name, value in state.experts.items()}),
-        (replace(cohort, remembered=None), state.experts),
-    ]
-    for number, (clients, experts) in enumerate(others):
-        torch.testing.assert_close(ask(clients, experts), first[: clients.size, : SIZES[1]])
-        assert len(calls) == 2 + number
-    next(iter(state.experts.values())).add_(1)  # in place, as nobody should
-    assert not torch.equal(ask(cohort, state.experts), first)
