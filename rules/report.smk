@@ -36,7 +36,6 @@ rule figure:
         metrics=path("metrics"),
         clients=path("clients"),
         published=published("figure"),
-        manifests=ask(PLAN.shown_data),
     output:
         figure_pdf=path("figure_pdf"),
         figure_png=path("figure_png"),
@@ -51,14 +50,12 @@ rule figure:
     resources:
         scripts=SCRIPTS,
         published=optional_input("published"),
-        manifests=optional_input("manifests"),
     params:
         spec=ask(PLAN.given, "figure"),
         code=ask(PLAN.code, "figure"),
     shell:
         "python {resources.scripts:q}/figure.py --spec {params.spec:q} --code {params.code}"
         " --metrics {input.metrics:q} --clients {input.clients:q} {resources.published}"
-        " {resources.manifests}"
         " --pdf {output.figure_pdf:q} --png {output.figure_png:q} --svg {output.figure_svg:q}"
         " --json {output.figure_json:q} >> {log:q} 2>&1"
 

@@ -14,21 +14,16 @@ from fedlib.workflow import command, provenance
 
 def main() -> None:
     """Parse the command line, draw, write."""
-    parser = command.exhibit_parser(__doc__, "pdf", "png", "svg", "json")
-    parser.add_argument(
-        "--manifests", type=Path, nargs="+", default=[], help="of the data it shows, if any, .json"
-    )
-    args = parser.parse_args()
+    args = command.exhibit_parser(__doc__, "pdf", "png", "svg", "json").parse_args()
 
     spec = command.json_argument(args.spec)
     roots = ("scripts/figure.py", KINDS["figure"][spec["kind"]].module_name())
     code = provenance.check_code(args.code, *roots)
     published = next(iter(args.published), None)
-    given = spec, args.metrics, args.clients, published, args.manifests
-    figure = FigureInputs.read(*given).made()
+    figure = FigureInputs.read(spec, args.metrics, args.clients, published).made()
     pictures = [args.pdf, args.png, args.svg]
     saving.save(figure, *pictures)
-    read = [args.metrics, args.clients, *args.published, *args.manifests]
+    read = [args.metrics, args.clients, *args.published]
     vouch(args.json, pictures, spec, code, read, numbers.of(figure))
     provenance.assert_covered(*roots)
 

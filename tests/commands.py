@@ -52,7 +52,6 @@ def _optional(plan: Plan, stage: str, wildcards: dict) -> dict[str, str]:
         found["settled"] = plan.settled_files(**wildcards) if stage == "evaluate" else []
     elif stage in ("table", "figure"):
         found["published"] = plan.published(stage, wildcards["paper"], wildcards[stage])
-        found["manifests"] = plan.shown_data(**wildcards) if stage == "figure" else []
     return {name: option(name, *values) for name, values in found.items()}
 
 

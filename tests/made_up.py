@@ -262,10 +262,10 @@ def build(kind: str, exhibit: dict, tidy, clients, published=None, **params) -> 
     return TableInputs(exhibit, tidy, clients, published).made()
 
 
-def draw(kind: str, exhibit: dict, tidy, clients, published=None, manifests=(), **params) -> Figure:
+def draw(kind: str, exhibit: dict, tidy, clients, published=None, **params) -> Figure:
     """A figure of this kind."""
     exhibit = read(exhibit | {"kind": kind, "params": params})
-    return FigureInputs(exhibit, tidy, clients, published, manifests).made()
+    return FigureInputs(exhibit, tidy, clients, published).made()
 
 
 def texts(block) -> list[list[str]]:

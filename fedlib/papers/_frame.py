@@ -21,7 +21,6 @@ from fedlib.errors import ConfigError
 from fedlib.papers import _criteria
 from fedlib.spec import SCALES, Data, Paper, Run
 from fedlib.spec.exhibits import Exhibit
-from fedlib.spec.figures import ClientLabels
 
 TITLES = {  # of data sets
     **{"digits": "Digits", "mnist": "MNIST", "emnist": "EMNIST", "femnist": "FEMNIST"},
@@ -137,16 +136,6 @@ def everything(shown: Settings) -> tuple[str, ...]:
 def in_all(labels: Sequence[str]) -> Callable[[Settings], list[str]]:
     """A function that selects the labels that all shown settings have."""
     return lambda shown: [x for x in labels if all(x in setting.labels for setting in shown)]
-
-
-def who_has_what(*roles: str, labels: Any = everything) -> ClientLabels:
-    """The figure of the data of the federations with any of the roles."""
-    return ClientLabels(
-        "Who has which classes",
-        "How the data are cut: sizes and classes of all clients.",
-        labels,
-        on(*roles),
-    )
 
 
 def at_scale(

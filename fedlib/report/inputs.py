@@ -5,7 +5,7 @@ module `fedlib.report.tables.cost`, whose function makes the table; grids share 
 """
 
 import importlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Self
 
 import pandas as pd
 
-from fedlib import seals
 from fedlib.errors import DataError
 from fedlib.report import exhibits, frames, printed
 from fedlib.report.metrics import TRAFFIC
@@ -29,7 +28,6 @@ class Inputs:
       exhibit: see `fedlib.report.exhibits`.
       metrics, clients: frames, see `fedlib.report.metrics`.
       published: the paper's own numbers, see `fedlib.report.printed`; None if it has none.
-      manifests: of the exhibit's federations, first seed, if it shows their data.
       curves: the paper's own, see `fedlib.report.printed.curves`; of a figure.
       stage: "table" or "figure".
     """
@@ -38,7 +36,6 @@ class Inputs:
     metrics: pd.DataFrame
     clients: pd.DataFrame
     published: pd.DataFrame | None
-    manifests: Sequence[dict] = ()
     curves: pd.DataFrame | None = None
 
     stage: ClassVar[str]
@@ -50,7 +47,6 @@ class Inputs:
         metrics: Path,
         clients: Path,
         published: Path | None,
-        manifests: Iterable[Path] = (),
     ) -> Self:
         """The inputs from files.
 
@@ -66,7 +62,6 @@ class Inputs:
             frames.read_of(metrics, spec.metrics, ("metric", "value")),
             frames.read_of(clients, spec.metrics, ("client",)),
             printed.read(published) if published else None,
-            [seals.read_json(path, has=("class_histogram", "sizes")) for path in manifests],
             printed.curves(published) if published and cls.stage == "figure" else None,
         )
 

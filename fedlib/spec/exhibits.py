@@ -62,7 +62,6 @@ class Exhibit:
         then be able to predict.
       compares: whether it compares runs; a single run is then shown only beside a published number.
       is_lead: whether it shows the lead of one run over others; a single run has none.
-      shows_data: whether it shows the clients' data; it then gets the manifests of its federations.
       by_federation: names of the fields that are None or mappings by federation.
       choices: allowed values by field; forms: for fields that are lists of mappings, the named
         tuple of each mapping.
@@ -82,7 +81,6 @@ class Exhibit:
     by_federation: ClassVar[tuple[str, ...]] = ()
     compares: ClassVar[bool] = False
     is_lead: ClassVar[bool] = False
-    shows_data: ClassVar[bool] = False
     choices: ClassVar[Mapping[str, Collection[str]]] = {}
     forms: ClassVar[Mapping[str, type]] = {"protocols": Protocol}
 

@@ -141,13 +141,6 @@ class ClientDifferences(Figure):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClientLabels(Figure):
-    """Each client's classes, and its numbers of training and test examples."""
-
-    shows_data: ClassVar = True
-
-
-@dataclass(frozen=True, kw_only=True)
 class CostToTarget(Figure):
     """Traffic and arithmetic to a target accuracy, by federation.
 

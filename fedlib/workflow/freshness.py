@@ -162,8 +162,7 @@ def list_inputs(plan: Plan, stage: str, job: dict) -> list[str]:
         case "table" | "figure":
             printed = plan.published(stage, job["paper"], job[stage])
             frames = [plan.path(name, paper=job["paper"]) for name in ("metrics", "clients")]
-            data = plan.shown_data(**job) if stage == "figure" else []
-            return [*frames, *(str(ROOT / file) for file in printed), *data]
+            return [*frames, *(str(ROOT / file) for file in printed)]
     shown = layout.shown(
         json.loads(plan.spec("report")), plan.path("results"), plan.path("figures")
     )

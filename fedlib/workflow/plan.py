@@ -143,14 +143,6 @@ class Plan(Selection):
         has_curves = stage == "figure" and (ROOT / curves).exists()
         return [self.path("published", paper=paper), *[curves] * has_curves]
 
-    def shown_data(self, paper: str, figure: str) -> list[str]:
-        """Manifests of a figure's federations, of its first seed; empty if it shows no data."""
-        if not self.exhibit("figure", paper, figure).shows_data:
-            return []
-        spec = specs.of_exhibit(self, self.digest, "figure", self.paper(paper), figure)
-        about = {"paper": paper, "seed": spec.seeds[0]}
-        return [self.path("manifest", federation=x.name, **about) for x in spec.federations]
-
     def run_files(self, file: str, paper: str | None = None) -> list[str]:
         """`file` ("history", "evaluation") of all runs of a paper, or of all papers."""
         return self.paths(file, map(Training._asdict, self.trainings(paper)))

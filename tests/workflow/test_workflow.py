@@ -150,8 +150,7 @@ def test_results_are_kept_with_every_number_and_figure_and_how_they_were_made(
     keep(folder, out)
     assert [path.name for path in out.iterdir()] == [PAPER]
     kept = {path.name for path in (out / PAPER).iterdir()}
-    # Comparisons with one member here, and what shows data alone.
-    alone = {"effect_of_experts", "heterogeneity", "client_labels"}
+    alone = {"effect_of_experts", "heterogeneity"}  # comparisons with one member here
     tables, figures = (
         {*x} - alone for x in (PLAN.papers[PAPER].tables, PLAN.papers[PAPER].figures)
     )

@@ -1,6 +1,6 @@
 """Tables and figures of Adaptive Expert Models. Numbers of them in captions are the paper's."""
 
-from fedlib.papers._frame import on, who_has_what
+from fedlib.papers._frame import on
 from fedlib.papers.adaptive_experts.settings import (
     EXPLORATIONS,
     LOCALS,
@@ -161,5 +161,4 @@ FIGURES = {
         BOTH,
         on("table2", "other"),
     ),
-    "client_labels": who_has_what("table2", "other", labels=BOTH),
 }

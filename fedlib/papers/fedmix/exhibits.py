@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from fedlib.papers._frame import each, everything, on, who_has_what
+from fedlib.papers._frame import each, everything, on
 from fedlib.papers.fedmix.settings import ETAS, LENET_LINES, MANY_EXPERTS, ROTATION_LINES, Setting
 from fedlib.spec import experts, figures, tables
 from fedlib.spec.exhibits import Exhibit
@@ -195,5 +195,4 @@ FIGURES = {
         everything,
         on("leakage"),
     ),
-    "client_labels": who_has_what("accuracy", "rotations", "clusters", "vae"),
 }

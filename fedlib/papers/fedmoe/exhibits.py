@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from fedlib.papers._frame import in_all, on, who_has_what
+from fedlib.papers._frame import in_all, on
 from fedlib.papers.fedmoe.columns import (
     SKEW_METRICS,
     by_reserved,
@@ -253,5 +253,4 @@ FIGURES = {
         rounds=some_rounds,
         **BY_CLASS,
     ),
-    "client_labels": who_has_what("main", "skewed"),
 }

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from fedlib.papers._frame import in_all, on, who_has_what
+from fedlib.papers._frame import in_all, on
 from fedlib.papers.pfedmm.settings import (
     ABLATIONS,
     AT_RATES,
@@ -194,5 +194,4 @@ FIGURES = {
         **OVER_ALPHA,
         methods=methods_over_alpha,
     ),
-    "client_labels": who_has_what("main", "fedem-readme", "heterogeneity", labels=ALL),
 }

@@ -1,6 +1,6 @@
 """Tables and figures of pFedMoE; most are for heterogeneous or for homogeneous models."""
 
-from fedlib.papers._frame import each, in_all, on, who_has_what
+from fedlib.papers._frame import each, in_all, on
 from fedlib.papers.pfedmoe.settings import (
     BASELINES,
     COMPARED,
@@ -189,5 +189,4 @@ FIGURES = {
         on("representations"),
         kinds=["Global expert", "Local expert", "Mixture"],
     ),
-    "client_labels": who_has_what("main", "classes", "gamma", "shares"),
 }

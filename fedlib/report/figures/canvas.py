@@ -51,7 +51,7 @@ def panels(
       columns: panels side by side (default: up to `MAX_COLUMNS`).
       height: of a row, in inches (default: `HEIGHTS`).
     """
-    columns = columns or side_by_side(len(titles))
+    columns = columns or (2 if len(titles) == 4 else min(len(titles), MAX_COLUMNS))
     rows = -(-len(titles) // columns)
     figure = Figure(
         figsize=(WIDTH, (height or HEIGHTS.get(columns, LOW)) * rows), layout="constrained"
@@ -68,11 +68,6 @@ def panels(
         axes.set(title=titles[place], xlabel=xlabel if lowest else "")
         axes.set_ylabel("" if place % columns else ylabel)
     return figure, [grid[place] for place in there]
-
-
-def side_by_side(number: int) -> int:
-    """Panels in a row, for a figure of `number` panels."""
-    return 2 if number == 4 else min(number, MAX_COLUMNS)
 
 
 def by_federation(
@@ -223,12 +218,11 @@ def rounds_axis(axes: Axes) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=True))
 
 
-def name_clients(axes: Axes, names: list[str], first: int = 0) -> None:
-    """Name up to about `NAMED` of the clients, which stand side by side from `first` on."""
+def name_clients(axes: Axes, names: list[str]) -> None:
+    """Name up to about `NAMED` of the clients, which stand side by side."""
     every = -(-len(names) // NAMED)
     upright = any(len(x) > 3 for x in names[::every])
-    places = range(first, first + len(names), every)
-    axes.set_xticks(places, short(names[::every]), rotation=90 * upright)
+    axes.set_xticks(range(0, len(names), every), short(names[::every]), rotation=90 * upright)
 
 
 def short(names: Iterable[str]) -> list[str]:

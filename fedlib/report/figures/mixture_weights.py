@@ -4,9 +4,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from fedlib.report import exhibits
-from fedlib.report.figures import canvas, stacks
+from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY
 
@@ -34,7 +35,7 @@ def draw(given: Inputs) -> Figure:
     for axes, mine in zip(grid, found.values(), strict=False):
         _draw(axes, mine[_experts(mine)].dropna(axis="columns").to_numpy())
     number = int(weights[_experts(weights)].notna().any().sum())
-    handles = stacks.handles([f"expert {expert + 1}" for expert in range(number)])
+    handles = [Patch(color=_color(part), label=f"expert {part + 1}") for part in range(number)]
     seed = canvas.first_seed_note(exhibit, "experts of different seeds do not correspond")
     return canvas.finish(figure, exhibit, handles, "After the last round.", seed)
 
@@ -52,6 +53,15 @@ def _weights(clients: pd.DataFrame) -> pd.DataFrame:
 def _draw(axes: Axes, pi: np.ndarray) -> None:
     """Draw the weights of clients [C, E], sorted by main expert, then by its weight."""
     order = np.lexsort((-pi.max(axis=1), pi.argmax(axis=1)))
-    stacks.draw(axes, pi[order], np.arange(len(pi) + 1) + 0.5)
-    axes.set_ylim(0, 1)
+    bottom, edges = np.zeros(len(pi)), np.arange(len(pi) + 1) + 0.5
+    for expert, weight in enumerate(pi[order].T):
+        about = {"baseline": bottom, "fill": True, "linewidth": 0, "color": _color(expert)}
+        axes.stairs(bottom + weight, edges, **about)
+        bottom = bottom + weight
+    axes.set(xlim=(edges[0], edges[-1]), ylim=(0, 1))
+    axes.grid(False)
     axes.locator_params("x", integer=True)
+
+
+def _color(expert: int) -> str:
+    return style.PALETTE[expert % len(style.PALETTE)]
