@@ -13,12 +13,13 @@ from pathlib import Path
 from fedlib import files
 from fedlib.cli import arguments
 from fedlib.errors import ConfigError
-from fedlib.forecast.estimates import Estimates, Request
+from fedlib.forecast.estimates import TIMED, Estimates, Request
 from fedlib.run_spec import RunSpec
 from fedlib.spec import Data, Paper, RunName
 from fedlib.spec.exhibits import Exhibit
 from fedlib.workflow import cells, config, freshness, gpu
 from fedlib.workflow.cells import duration
+from fedlib.workflow.freshness import RESULTS
 from fedlib.workflow.plan import Plan
 
 
@@ -41,17 +42,19 @@ def estimate(plan: Plan) -> None:
 
 def list_requests(plan: Plan) -> list[Request]:
     """Requests to `fedlib.forecast`: every run with an open job, with its first seed."""
-    found = {}
-    for _, job, _ in freshness.list_open_jobs(plan, freshness.check(plan)):
+    found, fresh = {}, freshness.check(plan)
+    for _, job, _ in freshness.list_open_jobs(plan, fresh):
         name = RunName(*(job[key] for key in RunName._fields))
-        seed, *_ = plan.papers[name.paper].seeds_of(plan.run(*name))
-        first = {**name._asdict(), "seed": seed}
+        seeds = plan.papers[name.paper].seeds_of(plan.run(*name))
+        first, *others = ({**name._asdict(), "seed": seed} for seed in seeds)
+        results = [(x, plan.path(RESULTS[x][0][0], **one)) for x in TIMED for one in others]
         found[name] = Request(
             name=str(name),
             spec=RunSpec.from_json(json.loads(plan.spec("train", **first))),
             data=plan.data(name.paper, name.federation).spec(0),
             manifest=Path(plan.path("manifest", **first)),
             executor=plan.config["executor"],
+            finished={stage: Path(path) for stage, path in results if path in fresh.current},
         )
     return [found[name] for name in plan.runs if name in found]
 

@@ -52,6 +52,7 @@ class Request(NamedTuple):
       data: specification of its federation.
       manifest: of its federation, if it has been cut.
       executor: from the configuration.
+      finished: by stage, the result of the run with another seed.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Request(NamedTuple):
     data: dict
     manifest: Path
     executor: str
+    finished: Mapping[str, Path]
 
 
 class DataSize(NamedTuple):

@@ -4,6 +4,7 @@ A round of FedAvg is timed for each model, on made-up examples of the right shap
 are kept beside the estimates, so a second plan measures nothing.
 """
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -23,8 +24,10 @@ from fedlib.errors import ConfigError, DataError, DivergedError
 from fedlib.files import digest
 from fedlib.forecast.estimates import DataSize, Estimate, Request, Speed, estimated
 from fedlib.forecast.own_trial import make_up
+from fedlib.results import opened
 from fedlib.run import build
 from fedlib.run.operations import Operations
+from fedlib.run.usage import CPU, MEMORY, WALL
 from fedlib.run_spec import RunSpec
 
 TELL_EVERY = 10  # seconds between lines of progress
@@ -101,7 +104,18 @@ def _estimated(request: Request, known: dict, where: dict, raw: str) -> dict[str
     }
     how = {"device": where["device"], "executor": request.executor}
     speed = Speed(*_find(known["speeds"], facts, lambda: speed_of(spec, size, **how)))
-    return estimated(spec, size, speed)
+    found = estimated(spec, size, speed)
+    for stage, file in request.finished.items():
+        seconds, mb = spent(file, how["device"])
+        found[stage] = found[stage]._replace(seconds=seconds, mb=mb)
+    return found
+
+
+def spent(result: Path, device: str) -> tuple[float, float]:
+    """Seconds and megabytes that a finished job recorded."""
+    with opened(result) as file:
+        about = json.loads(file.attrs["provenance"])["spent"]
+    return about[WALL if device == "cuda" else CPU], about[MEMORY] / 1e6
 
 
 def _find(known: dict, facts: object, measure: Callable[[], Sequence]) -> Sequence:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -175,6 +176,7 @@ def test_only_runs_that_are_to_be_done_are_estimated(tmp_path, monkeypatch):
     monkeypatch.setattr(freshness, "check", lambda plan: freshness.Freshness({}, done))
     [request] = estimate.list_requests(plan)
     assert request.name == "fedmix/digits/local-global"
+    assert request.finished == {"train": Path(files("local-global", 2)[0])}
     assert request.spec.seed == 1 and request.data["dataset"] == "digits"
     assert request.spec.views is None
 

@@ -1,18 +1,20 @@
 """How long runs will take, and how much memory: sizes, arithmetic and FedAvg's speed here."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from stages import SPEC
 
-from fedlib import seals
+from fedlib import hdf5, seals
 from fedlib.data import build, sizes
 from fedlib.engine import cohort, parts, scratch
 from fedlib.errors import ConfigError, DataError
 from fedlib.forecast import estimates, speed
 from fedlib.forecast.estimates import DataSize, Factor, Request, Speed
 from fedlib.methods import METHODS
+from fedlib.run.usage import CPU, MEMORY, WALL
 from fedlib.run_spec import RunSpec
 
 IID = {"kind": "iid", "num_clients": 8, "train_fraction": 0.75}
@@ -171,8 +173,8 @@ def asked(tmp_path):
     return write
 
 
-def request(name="toy/digits/fedavg", spec=None, **data) -> Request:
-    return Request(name, spec or run(), DIGITS | data, Path("nowhere"), "auto")
+def request(name="toy/digits/fedavg", spec=None, finished=None, **data) -> Request:
+    return Request(name, spec or run(), DIGITS | data, Path("nowhere"), "auto", finished or {})
 
 
 def test_what_was_measured_is_kept_beside_the_estimates_and_not_measured_again(asked, monkeypatch):
@@ -185,6 +187,17 @@ def test_what_was_measured_is_kept_beside_the_estimates_and_not_measured_again(a
     assert {*again["runs"]} == {"toy/digits/fedavg", "toy/digits/ditto"}
     with pytest.raises(ZeroDivisionError):
         asked(request(spec=run(batch_size=1)))
+
+
+def test_another_seed_that_is_finished_counts_first(asked, tmp_path):
+    path, spent = tmp_path / "history.h5", {CPU: 1234.5, WALL: 2469.0, MEMORY: 7e8}
+    with hdf5.create(path, userblock_size=seals.USERBLOCK) as file:
+        file.attrs.update({"format": 3, "provenance": json.dumps({"spent": spent})})
+    seals.close_hdf5(path)
+    found = asked(request(finished={"train": path}))["runs"]["toy/digits/fedavg"]
+    assert (found["train"]["seconds"], found["train"]["mb"]) == (1234.5, 700.0)
+    assert found["train"]["card_mb"] > 500 and found["evaluate"]["seconds"] < 60
+    assert speed.spent(path, "cuda") == (2469.0, 700.0)
 
 
 def test_a_run_that_cannot_be_estimated_is_told_once_and_has_no_estimate(
