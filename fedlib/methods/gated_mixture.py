@@ -25,10 +25,9 @@ from fedlib.engine import ambient
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import draw_experts, each_expert
 from fedlib.engine.task import Batch, JointTask, Params, Task, nll
-from fedlib.errors import DataError
 from fedlib.fields import check
 from fedlib.methods.base import Method, Range
-from fedlib.methods.parts import server_mixture
+from fedlib.methods.parts import chosen, server_mixture
 from fedlib.methods.parts.settings import LogUniform
 
 # "routed" [K, ...], "main" [R, ...] or empty, "gate", "noise" and "alpha" []
@@ -266,11 +265,7 @@ class GatedMixture(Method):
         Raises:
           DataError: if the server has none.
         """
-        if not server.data.federation.val.sizes[server.host_ids].all():
-            raise DataError(
-                "the server has no validation examples, by which its mixture is chosen; use a "
-                "partition that gives it some"
-            )
+        chosen.refuse_nothing_to_choose_by(server, "mixture")
         return self.said_by_all(model, server, "val")
 
     def said_by_all(self, model: Model, server: Cohort, split: str) -> Tensor:

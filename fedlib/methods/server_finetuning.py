@@ -20,8 +20,7 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory, Solver, from_spec
 from fedlib.engine.task import Params
-from fedlib.errors import DataError
-from fedlib.methods.base import Method
+from fedlib.methods.fedavg import FedAvg
 from fedlib.methods.parts import chosen
 from fedlib.methods.parts.chosen import Chosen
 
@@ -36,20 +35,18 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerFinetuning(Method):
+class ServerFinetuning(FedAvg):
     """One model for all clients, fine-tuned on the server.
 
     Attributes:
-      local: solver of the clients.
       server: solver of the server, new in each round, or its specification as in `Run.local`.
     """
 
-    local: Solver
     server: Solver | Mapping
 
     look = "FedAvg, tuned on the server", "#6B8E23", (10, 0, 0), "long"
-    protocols: ClassVar = {**Method.protocols, "server": {"default": "personalise"}}
-    final_protocols: ClassVar = {**Method.final_protocols, "server": {"last": "last_copy"}}
+    final_protocols: ClassVar = {**FedAvg.final_protocols, "server": {"last": "last_copy"}}
+    shared: ClassVar = ()  # it needs a server
 
     def __post_init__(self):
         """Raises ValueError for an invalid specification of a solver."""
@@ -58,8 +55,7 @@ class ServerFinetuning(Method):
 
     def init(self, num_clients: int, seed: int) -> State:
         """A new model; the solvers' memory is empty."""
-        params = self.task.init(seed)
-        memory = self.local.memory(self.task.trainable(params), num_clients)
+        params, memory = FedAvg.init(self, num_clients, seed)
         return State(params, memory, params, chosen.start(params))
 
     def round(self, state: State, cohort: Cohort) -> State:
@@ -68,20 +64,9 @@ class ServerFinetuning(Method):
         Raises:
           DataError: if the server has no validation examples.
         """
-        sent, memory = cohort.fit(
-            self.task.loss,
-            cohort.broadcast(state.params),
-            local=self.local,
-            memory=state.memory,
-            returns=Cohort.total,
-        )
-        params = cohort.average(sent, state.params)
+        params, memory = FedAvg.round(self, state, cohort)
         server = cohort.everyone("server")
-        if not server.data.federation.val.sizes[server.host_ids].all():
-            raise DataError(
-                "the server has no validation examples, by which its model is chosen; use a "
-                "partition that gives it some"
-            )
+        chosen.refuse_nothing_to_choose_by(server, "model")
         tuned, _ = server.fit(
             self.task.loss, tree.broadcast(params, 1), local=self.server, stream="server"
         )

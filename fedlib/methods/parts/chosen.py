@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from fedlib import tree
+from fedlib.engine.cohort import Cohort
 from fedlib.engine.journal import diverged
+from fedlib.errors import DataError
 from fedlib.federation import SPLITS
 from fedlib.tree import Tree
 
@@ -50,3 +52,12 @@ def start(params: Tree) -> Chosen:
     """A `Chosen` with `params`, before the first choice."""
     infinite = tree.leaves(params)[0].new_full((), torch.inf, dtype=torch.float64)
     return Chosen(tree.clone(params), infinite, torch.full_like(infinite, -1, dtype=torch.int64))
+
+
+def refuse_nothing_to_choose_by(server: Cohort, what: str) -> None:
+    """Raises DataError for a server without validation examples, by which `what` is chosen."""
+    if not server.data.federation.val.sizes[server.host_ids].all():
+        raise DataError(
+            f"the server has no validation examples, by which its {what} is chosen; use a "
+            "partition that gives it some"
+        )
