@@ -10,6 +10,7 @@ rule table:
     output:
         table_csv=path("table_csv"),
         table_md=path("table_md"),
+        table_tex=path("table_tex"),
         table_json=path("table_json"),
     log:
         path("table_log"),
@@ -26,8 +27,8 @@ rule table:
     shell:
         "python {resources.scripts:q}/table.py --spec {params.spec:q} --code {params.code}"
         " --metrics {input.metrics:q} --clients {input.clients:q} {resources.published}"
-        " --csv {output.table_csv:q} --md {output.table_md:q} --json {output.table_json:q}"
-        " >> {log:q} 2>&1"
+        " --csv {output.table_csv:q} --md {output.table_md:q} --tex {output.table_tex:q}"
+        " --json {output.table_json:q} >> {log:q} 2>&1"
 
 
 rule figure:

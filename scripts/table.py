@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Build one table of a paper from its metrics: csv, Markdown and JSON."""
+"""Build one table of a paper from its metrics: csv, Markdown, LaTeX and JSON."""
 
 import sys
 from functools import partial
@@ -16,7 +16,7 @@ from fedlib.workflow import command, provenance
 
 def main() -> None:
     """Parse the command line, build, write."""
-    args = command.exhibit_parser(__doc__, "csv", "md", "json").parse_args()
+    args = command.exhibit_parser(__doc__, "csv", "md", "tex", "json").parse_args()
 
     spec = command.json_argument(args.spec)
     roots = ("scripts/table.py", KINDS["table"][spec["kind"]].module_name())
@@ -25,7 +25,7 @@ def main() -> None:
     sheet = TableInputs.read(spec, args.metrics, args.clients, published).made()
     read = seals.contents(args.metrics, args.clients, *args.published)
     made = partial(seals.Made, seals.spec_digest(spec), code, read)
-    render.write(sheet, args.csv, args.md, args.json, made)
+    render.write(sheet, args.csv, args.md, args.tex, args.json, made)
     provenance.assert_covered(*roots)
 
 

@@ -109,7 +109,7 @@ def project(root: Path) -> SimpleNamespace:
     results, images = root / "results/demo", root / "figures/demo"
     shown = sheets(results / "runs/pfedmm")
     for name, sheet in shown.items():
-        forms = ("csv", "md", "json")
+        forms = ("csv", "md", "tex", "json")
         render.write(sheet, *(results / f"tables/pfedmm/{name}.{form}" for form in forms))
     drawings = [images / f"pfedmm/curves.{form}" for form in ("pdf", "png", "svg")]
     figure = drawn()

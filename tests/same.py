@@ -74,7 +74,7 @@ def tables_of(pack: Path) -> Iterator[tuple[str, str]]:
 
 def table_of(pack: Path, spec: dict, sheet: Sheet) -> Iterator[tuple[str, str]]:
     """Each form of one of them."""
-    for form in (render.to_csv, render.to_markdown):
+    for form in (render.to_csv, render.to_markdown, render.to_latex):
         name = f"{where(pack)}: {spec['name']}, {form.__name__}"
         yield name, _digest(form(sheet).encode())
 

@@ -89,7 +89,7 @@ def _checked(exhibit: packs.Packed) -> dict:
 def _draw(stage: str, given: tuple, path: Path) -> None:
     """The files of one table or figure, `path` with their endings."""
     if stage == "table":
-        files = [path.with_name(f"{path.name}.{form}") for form in ("csv", "md", "json")]
+        files = [path.with_name(f"{path.name}.{form}") for form in ("csv", "md", "tex", "json")]
         render.write(TableInputs.read(*given).made(), *files)
     else:
         files = [path.with_name(f"{path.name}.{form}") for form in ("pdf", "png", "svg")]

@@ -144,7 +144,7 @@ def show(plan: Plan) -> None:
     results, figures = plan.path("results"), plan.path("figures")
     print(
         f"\nReport:   {results}/report.html (open it in a browser), {results}/REPORT.md"
-        f"\nTables:   {results}/tables/ (csv, json, md)"
+        f"\nTables:   {results}/tables/ (csv, json, md, tex)"
         f"\nFigures:  {figures}/ (pdf, png, svg)"
         f"\nNumbers:  {results}/metrics/ (csv, parquet; one row per value)"
     )

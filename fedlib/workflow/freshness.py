@@ -38,7 +38,7 @@ RESULTS = {
     "train": (("history",), ("state",), ()),
     "evaluate": (("evaluation",), (), ()),
     "metrics": (("metrics",), ("clients",), ("metrics_csv",)),
-    "table": (("table_json",), ("table_csv", "table_md"), ()),
+    "table": (("table_json",), ("table_csv", "table_md", "table_tex"), ()),
     "figure": (("figure_json",), ("figure_pdf", "figure_png", "figure_svg"), ()),
     "report": (("report", "report_html"), (), ()),
 }

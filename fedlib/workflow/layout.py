@@ -29,7 +29,7 @@ PATHS = {
     "specification": "results/{folder}/specifications/{digest}.json",
     "budget": "results/{folder}/budget.json",
     "figures": "figures/{folder}",
-    **{f"table_{form}": f"{_TABLE}.{form}" for form in ("csv", "md", "json")},
+    **{f"table_{form}": f"{_TABLE}.{form}" for form in ("csv", "md", "tex", "json")},
     **{f"figure_{form}": f"{_FIGURE}.{form}" for form in ("pdf", "png", "svg", "json")},
     "report": "results/{folder}/REPORT.md",
     "report_html": "results/{folder}/report.html",

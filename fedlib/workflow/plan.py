@@ -161,7 +161,7 @@ class Plan(Selection):
 
         Because all are targets, a deleted file is made again.
         """
-        tables = ("table_csv", "table_md", "table_json")
+        tables = ("table_csv", "table_md", "table_tex", "table_json")
         files = (*tables, "figure_pdf", "figure_png", "figure_svg", "figure_json")
         pages = [self.path(name) for name in ("report", "report_html")]
         runs = [path for file in RUN_FILES for path in self.run_files(file)]

@@ -125,7 +125,7 @@ def tabled(paper) -> Callable[[], object]:
 
     def made():
         sheet = TableInputs.read(exhibit, *files, None).made()
-        return render.to_csv(sheet), render.to_markdown(sheet)
+        return render.to_csv(sheet), render.to_markdown(sheet), render.to_latex(sheet)
 
     return made
 

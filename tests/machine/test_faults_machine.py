@@ -33,7 +33,7 @@ OUTPUTS = {
     "train": ("state", "history", "checkpoints"),
     "evaluate": ("evaluation",),
     "metrics": ("metrics", "metrics_csv", "clients"),
-    "table": ("table_csv", "table_md", "table_json"),
+    "table": ("table_csv", "table_md", "table_tex", "table_json"),
     "figure": ("figure_pdf", "figure_png", "figure_svg"),
     "report": ("report", "report_html"),
 }

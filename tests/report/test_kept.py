@@ -162,7 +162,7 @@ def sheets(pack):
 @each_drawn
 def test_every_kept_table_is_written_as_ever(pack):
     found = dict(form for spec, sheet in sheets(pack) for form in same.table_of(pack, spec, sheet))
-    assert found == expected(pack, "to_csv", "to_markdown")
+    assert found == expected(pack, "to_csv", "to_markdown", "to_latex")
 
 
 def test_tunings_of_a_pack_are_none_of_its_runs():

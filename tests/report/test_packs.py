@@ -33,7 +33,7 @@ def made(tmp_path_factory):
     frames.write_parquet(clients, root / "c.parquet")
     given = exhibit, root / "m.parquet", root / "c.parquet", PUBLISHED
     sheet = TableInputs.read(*given).made()
-    forms = [root / f"run.{form}" for form in ("csv", "md", "json")]
+    forms = [root / f"run.{form}" for form in ("csv", "md", "tex", "json")]
     render.write(sheet, *forms)
     shown = [packs.Packed("table", exhibit, True)]
     packs.write(root / "kept/pack", root / "m.parquet", root / "c.parquet", shown)
@@ -44,7 +44,7 @@ def test_a_table_drawn_from_a_pack_is_that_of_the_run_byte_for_byte(made, tmp_pa
     number, folder = redraw.draw(made / "kept", tmp_path)
     assert (number, folder) == (1, tmp_path)
     [name] = {path.stem for path in tmp_path.iterdir()}
-    for form in ("csv", "md", "json"):
+    for form in ("csv", "md", "tex", "json"):
         assert (tmp_path / f"{name}.{form}").read_bytes() == (made / f"run.{form}").read_bytes()
 
 

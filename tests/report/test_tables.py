@@ -93,6 +93,20 @@ def sheet(text: str) -> Sheet:
     return Sheet("p-main", "Title_1", "100 % of α", [block], ["a | b"], numbers)
 
 
+def test_latex_is_escaped():
+    text = render.to_latex(sheet(r"50% & #1_{x}~^\$ <α ≤ −1>"))
+    assert (
+        r"50\% \& \#1\_\{x\}\textasciitilde{}\textasciicircum{}\textbackslash{}\$ "
+        r"\textless{}$\alpha$ $\leq$ $-$1\textgreater{}"
+    ) in text
+    assert r"\textbf{84.2 $\pm$ 0.3} & -- \\" in text
+    assert r"\multicolumn{1}{c}{} & \multicolumn{2}{c}{All} \\" in text
+    assert r"\cmidrule(lr){2-3}" in text
+    assert r"\caption{\textbf{Title\_1.} 100 \% of $\alpha$}" in text
+    assert text.count(r"\begin{") == text.count(r"\end{")
+    assert text.isascii()
+
+
 def test_markdown_is_escaped():
     text = render.to_markdown(sheet("a|b *c* d_e _f_ <g>"))
     assert r"a\|b \*c\* d_e \_f\_ \<g>" in text

@@ -38,7 +38,7 @@ PAPER = {"paper": "pfedmm"}
 TABLE = {"paper": "pfedmm", "table": "main"}
 FIGURE = {"paper": "pfedmm", "figure": "accuracy_over_rounds"}
 RESULTS, CUT, FRAMES = ("history", "evaluation"), ("shards", "manifest"), ("metrics", "clients")
-SHEET = ("table_csv", "table_md", "table_json")
+SHEET = ("table_csv", "table_md", "table_tex", "table_json")
 PICTURES = ("figure_pdf", "figure_png", "figure_svg")
 DAMAGED = "damaged"  # in place of the folder that a file comes from
 

@@ -146,7 +146,7 @@ def test_what_is_shown_is_made_again_where_it_changes(folder):
     captioned, deleted, *_ = (x for x in others if not PLAN.published("table", PAPER, x))
     new = f"_replace(paper.tables[{captioned!r}], caption='New.')"
     redeclare(folder, f"tables={{**paper.tables, {captioned!r}: {new}}}")
-    (folder / PLAN.path("table_md", paper=PAPER, table=deleted)).unlink()
+    (folder / PLAN.path("table_tex", paper=PAPER, table=deleted)).unlink()
     expected |= {f"table {PAPER}/{key}" for key in (captioned, deleted)}
     assert would_run(folder) == expected
     numbers = f"fedlib/papers/{PAPER}/published.csv"

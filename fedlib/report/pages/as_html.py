@@ -50,7 +50,7 @@ def _template():
     filters = {"sort_value": sort_value, "spans": render.spans, "linked": linked}
     environment = filling.environment(True, filters)
     environment.globals |= {
-        "csv": _csv,
+        "downloads": _downloads,
         "ABSENT": render.ABSENT,
         "AT_ONCE": AT_ONCE,
         "is_ours": lambda paper: (ROOT / f"fedlib/papers/{paper}/README.md").exists(),
@@ -83,9 +83,15 @@ def linked(text: str) -> str:
     return type(text)(found)
 
 
-def _csv(sheet: Sheet) -> str:
-    """Address of the csv file of a table, for saving."""
-    return _address("text/csv", render.to_csv(sheet).encode())
+def _downloads(sheet: Sheet) -> list[tuple[str, str, str]]:
+    """Name, type and address of the files for saving a table."""
+    forms = (
+        ("csv", "text/csv", render.to_csv(sheet)),
+        ("tex", "application/x-tex", render.to_latex(sheet)),
+    )
+    return [
+        (f"{sheet.label}.{form}", form, _address(kind, text.encode())) for form, kind, text in forms
+    ]
 
 
 def _picture(figure: Entry) -> dict:

@@ -1,4 +1,4 @@
-"""A table as data, and as csv (numbers), Markdown (text for people), and JSON (both).
+"""A table as data, and as csv (numbers), Markdown and LaTeX (text for people), and JSON (both).
 
 A kind of table builds a `Sheet`; this module alone decides how it looks in each format.
 """
@@ -20,10 +20,11 @@ from fedlib.errors import DataError
 from fedlib.files import write_text
 from fedlib.report.metrics import INTERVAL_SEEDS
 from fedlib.report.printed import ROW, as_printed
+from fedlib.report.tables import tex
 
 DIGEST = "csv_sha256"  # of the numbers, in the JSON
 REMEDY = "run the table stage"
-WIDE = 12  # most columns of a table that fits on an upright page
+WIDE = 12  # most columns of a table that fits on a page of LaTeX without scaling
 ABSENT = "–"  # nothing is published, or there is no such run
 NOT_APPLICABLE = "N/A"  # the method has no such number
 SPREADS = {"ci95": "(± 95 % CI)", "std": "(± s.d.)"}  # meaning of the number after ±
@@ -112,7 +113,7 @@ class Sheet:
     """A table: numbers for machines, blocks for people, and texts for both.
 
     Attributes:
-      label: path-safe name.
+      label: path-safe name, which is also the LaTeX label.
       numbers: one value per column, fractions in [0, 1].
       claims: titles of criteria that are main claims of a paper, whose runs are done.
     """
@@ -193,18 +194,20 @@ def write(
     sheet: Sheet,
     csv: str | Path,
     md: str | Path,
+    tex: str | Path,
     json: str | Path,
     made: Callable[[str], seals.Made] | None = None,
 ) -> None:
-    """Write the three forms of a table, each atomically; the JSON has a digest of the csv.
+    """Write the four forms of a table, each atomically; the JSON has a digest of the csv.
 
     Args:
-      made: from the `contents` of the first two files, a record of their origin for the JSON.
+      made: from the `contents` of the first three files, a record of their origin for the JSON.
     """
     numbers = to_csv(sheet)
     write_text(csv, numbers)
     write_text(md, to_markdown(sheet))
-    note = {seals.MADE: str(made(seals.contents(csv, md)))} if made else {}
+    write_text(tex, to_latex(sheet))
+    note = {seals.MADE: str(made(seals.contents(csv, md, tex)))} if made else {}
     seals.write_json(json, to_json(sheet, numbers) | note)
 
 
@@ -282,6 +285,24 @@ def markdown_table(rows: list[list[str]], heads: list[str], num_keys: int = 1) -
     return tabulate(rows, heads, "pipe", disable_numparse=True, colalign=align)
 
 
+def to_latex(sheet: Sheet) -> str:
+    """A LaTeX `table` with rules of the package booktabs."""
+    blocks = [block.filled() for block in sheet.blocks]
+    wide = any(len(block.columns) > WIDE for block in blocks)
+    lines = [
+        "% needs \\usepackage{booktabs}" + (" and \\usepackage{graphicx}" if wide else ""),
+        r"\begin{table}[t]",
+        r"\centering\small\setlength{\tabcolsep}{4pt}",
+        rf"\caption{{\textbf{{{tex.escaped(sheet.title)}.}} {tex.escaped(sheet.caption)}}}",
+        rf"\label{{tab:{sheet.label}}}",
+    ]
+    for block in blocks:
+        lines += _latex_grid(block)
+    lines += [r"\begin{minipage}{\linewidth}\footnotesize\raggedright"]
+    lines += [rf"{tex.escaped(note)}\par" for note in sheet.notes]
+    return "\n".join([*lines, r"\end{minipage}", r"\end{table}"]) + "\n"
+
+
 def spans(columns: list[Column]) -> list[tuple[str, int]]:
     """The groups over the columns, each with its number of columns; empty without groups."""
     groups = groupby(columns, key=lambda column: column.group)
@@ -309,3 +330,39 @@ def _markdown_grid(block: Block) -> str:
     ]
     heads = [markdown(column.whole) for column in block.columns]
     return markdown_table(cells, heads, block.num_keys)
+
+
+def _latex_grid(block: Block) -> list[str]:
+    align = "l" * block.num_keys + "r" * (len(block.columns) - block.num_keys)
+    heading = (
+        [rf"\par\smallskip\textbf{{{tex.escaped(block.heading)}}}\par"] if block.heading else []
+    )
+    titles = " & ".join(tex.escaped(column.title) for column in block.columns)
+    wide = len(block.columns) > WIDE
+    return [
+        *heading,
+        *([r"\resizebox{\linewidth}{!}{%"] if wide else []),
+        rf"\begin{{tabular}}{{{align}}}",
+        r"\toprule",
+        *_latex_groups(block.columns),
+        rf"{titles} \\",
+        r"\midrule",
+        *(rf"{' & '.join(map(_latex_cell, row))} \\" for row in block.rows),
+        r"\bottomrule",
+        r"\end{tabular}" + ("}" if wide else ""),
+    ]
+
+
+def _latex_groups(columns: list[Column]) -> list[str]:
+    """The line of spanning heads and the rules below them; empty if no column has a group."""
+    heads, rules, first = [], [], 1
+    for group, number in spans(columns):
+        heads.append(rf"\multicolumn{{{number}}}{{c}}{{{tex.escaped(group)}}}")
+        rules += [rf"\cmidrule(lr){{{first}-{first + number - 1}}}"] if group else []
+        first += number
+    return [rf"{' & '.join(heads)} \\", "".join(rules)] if heads else []
+
+
+def _latex_cell(cell: Cell) -> str:
+    text = tex.escaped(cell.text)
+    return rf"\textbf{{{text}}}" if cell.bold else text
