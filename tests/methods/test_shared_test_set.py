@@ -53,8 +53,3 @@ def test_clients_that_are_evaluated_in_parts_have_the_same_scores(trained):
     part = everybody("seen").some(np.array([1, 3]))
     found = evaluate.score_shared(method, method.personalise(state, part), part, everybody("seen"))
     assert found.correct.tolist() == whole.correct[0, [1, 3]].tolist()
-
-
-def test_it_is_not_scored_unless_it_is_named(trained):
-    method, state, everybody, _ = trained
-    assert VIEW not in evaluate.final(method, state, everybody).scores

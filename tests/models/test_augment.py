@@ -4,7 +4,6 @@ from functools import partial
 
 import pytest
 import torch
-from torch.func import vmap
 from torchvision.transforms import functional as vision
 
 from fedlib import streams
@@ -119,13 +118,3 @@ def test_where_no_rectangle_fits_the_whole_image_is_seen():
     x = images(4, side=12)
     torch.testing.assert_close(cropped(x, layer=ResizedCrop((1.5, 2.0))), x)
     assert ResizedCrop((0.2, 0.3)).eval()(x) is x
-
-
-def test_parts_depend_on_the_key_alone_and_batch_over_clients():
-    x = images(5, 2, 28)
-    with ambient.expert(3):
-        of_expert = cropped(x)
-    assert torch.equal(of_expert, cropped(x))
-    assert not torch.allclose(cropped(x, KEYS[1]), of_expert)
-    together = vmap(lambda key: cropped(x, key))(KEYS)
-    torch.testing.assert_close(together, torch.stack([cropped(x, key) for key in KEYS]))

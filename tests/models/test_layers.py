@@ -71,12 +71,6 @@ def test_a_layer_that_is_used_again_draws_another_mask(kind):
     assert_independent(first, second, 0.5)
 
 
-@pytest.mark.parametrize("layer", [Dropout(0.5).eval(), Dropout(0.0)])
-def test_evaluation_and_a_share_of_zero_change_nothing_and_need_no_key(layer):
-    x = torch.randn(3, 4)
-    assert layer(x) is x
-
-
 @pytest.mark.parametrize("layer", [Dropout(0.5), CropFlip()])
 def test_a_random_layer_outside_a_batch_says_what_is_missing(layer):
     with pytest.raises(RuntimeError, match="random layers need the batch's key: call the model th"):

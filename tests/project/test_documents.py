@@ -3,7 +3,6 @@
 import re
 
 import pytest
-import yaml
 
 import fedlib
 from fedlib.workflow.provenance import ROOT
@@ -77,16 +76,3 @@ def test_modules_and_scripts_exist(document):
         "fedlib/papers/shapes.py",
     }  # by whoever follows the README
     assert [path for path in paths if path not in there | written] + missing == []
-
-
-def test_a_runner_tests_every_python_that_is_named_with_targets_that_exist():
-    jobs = yaml.safe_load(read(".github/workflows/tests.yml"))["jobs"]
-    (named,) = re.findall(r"and Python ([\d., or]+?) with", read("README.md"))
-    assert jobs["lock"]["strategy"]["matrix"]["python"] == re.findall(r"[\d.]+\d", named)
-    commands = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    asked = [word for line in commands if line.startswith("make ") for word in line.split()[1:]]
-    targets = [word for word in asked if "=" not in word]
-    assert ".ci/run" in commands and "test" in targets
-    assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
-    assert all(word.split("=")[0] in ("PYTHON", "TORCH") for word in asked if "=" in word)
