@@ -28,20 +28,10 @@ class Points(NamedTuple):
 
 
 def as_metrics(diagnostics: dict[str, np.ndarray]) -> dict[str, float]:
-    """Components and labels of recorded representations, by metric; {} if none are recorded.
-
-    Raises:
-      DataError: if the shapes do not match.
-    """
+    """Components and labels of recorded representations, by metric; {} if none are recorded."""
     if VECTORS not in diagnostics:
         return {}
-    vectors, labels = diagnostics[VECTORS], diagnostics.get(LABELS)
-    if vectors.ndim != 4 or labels is None or labels.shape != vectors.shape[:2]:
-        raise DataError(
-            f"{VECTORS} must be [clients, examples, kinds, features] and {LABELS} [clients, "
-            f"examples], got shapes {vectors.shape} and "
-            f"{'none' if labels is None else labels.shape}"
-        )
+    vectors, labels = diagnostics[VECTORS], diagnostics[LABELS]
     has = ~np.isnan(vectors).any(axis=(2, 3))
     if not has.any():
         return {}

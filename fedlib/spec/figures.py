@@ -99,21 +99,17 @@ class ClientAccuracyCdf(Figure):
     """Distribution of the clients' accuracies: how many are at most so accurate.
 
     Attributes:
-      unseen: whether to add the unseen clients (default protocol), dashed.
       protocols: of every run, see `fedlib.report.comparisons`, in place of the default one alone;
         then colours are protocols, and dashes tell runs apart.
       variants: groups of runs with the same dashes, see `fedlib.report.comparisons.variants`.
     """
 
-    unseen: bool = False
     protocols: Sequence[Mapping] | None = None
     variants: Mapping | None = None
 
     def check(self) -> None:
         """See `Exhibit.check`."""
         super().check()
-        if self.unseen and self.protocols is not None:
-            raise ConfigError("unseen clients cannot be told apart beside protocols")
         if (self.variants is None) != (self.protocols is None):
             raise ConfigError("protocols and variants need one another")
 

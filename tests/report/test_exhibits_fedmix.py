@@ -70,23 +70,6 @@ def test_tables_are_metrics_by_cell_of_the_rounds_that_were_reached():
     assert cells == {f"table_{row}_{e}": 2 * row + e for row in range(3) for e in range(2)}
 
 
-@pytest.mark.parametrize(
-    ("diagnostics", "complaint"),
-    [
-        ({"divergence": np.ones((3, 1, 1))}, r"divergence must be .*rounds, experts\], got shape"),
-        ({"tables": np.ones((2, 3))}, r"tables must be \[recorded, rows, experts\], got shape"),
-        ({"tables": np.ones((2, 3, 2))}, "table_rounds must be 2 ascending rounds, .* got none"),
-        (
-            {"tables": np.ones((2, 3, 2)), "table_rounds": np.array([5, 5])},
-            r"table_rounds must be 2 ascending rounds, one per table, got \[5 5\]",
-        ),
-    ],
-)
-def test_diagnostics_of_experts_of_another_shape_are_refused(diagnostics, complaint):
-    with pytest.raises(DataError, match=complaint):
-        metrics.run_rows(result(diagnostics=diagnostics))
-
-
 def test_what_is_said_of_experts_is_no_column_of_clients():
     # As many rounds and tables as clients: they are known by name, not by their length.
     diagnostics = {"divergence": np.ones((4, 2)), "tables": np.ones((4, 3, 2))}

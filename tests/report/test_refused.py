@@ -65,7 +65,6 @@ REFUSED = [
     ("accuracy_and_traffic", {"averaged": {"emnist": {"rounds": 0}}}, "at least 1, got {'rounds'"),
     ("beside_published", {"sources": [], "names": {"x": "y"}}, "names must be of emnist, .*got x"),
     ("client_accuracy_cdf", {"variants": {}}, "need one another"),
-    ("client_accuracy_cdf", {"protocols": WAYS, "variants": {}, "unseen": True}, "told apart"),
     ("cost_to_target", {"targets": {}}, r"number in \(0, 1\] for emnist"),
     ("gain_bars", BARS | {"pairs": [{"below": "x"}]}, "each of pairs has below and above"),
     ("gain_bars", BARS | {"bars": [{"metric": "loss"}]}, "each of bars has metric and title"),

@@ -158,14 +158,6 @@ FIGURES = {
         ALL,
         EVERYWHERE,
     ),
-    "unseen_client_accuracy": figures.ClientAccuracyCdf(
-        "Accuracy of unseen clients",
-        "Share of clients, of those that train and of the others, whose accuracy is at most the "
-        "value on the axis, last round.",
-        ALL,
-        on("unseen"),
-        unseen=True,
-    ),
     "mixture_weights": experts.MixtureWeights(
         "Mixture weights",
         "How much of each expert a client's mixture uses, last round.",

@@ -36,30 +36,22 @@ def draw(given: Inputs) -> Figure:
 
 
 def _methods(given: Inputs, rows: pd.DataFrame) -> tuple[Steps, list[Line2D], str]:
-    """The steps of a method, by its default protocol, of seen clients and maybe of unseen ones."""
-    exhibit, unseen = given.exhibit, given.kind.unseen
+    """The steps of a method, by its default protocol."""
+    exhibit = given.exhibit
     seen = exhibits.pick(rows, group=PRIMARY.group, protocol=PRIMARY.protocol)
     looks = style.looks(exhibit, scores=seen.groupby("label")["accuracy"].mean())
 
     def steps(run: Run, mine: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, dict]]:
-        look, mine = looks[run.label], exhibits.pick(mine, protocol=PRIMARY.protocol)
-        seen = exhibits.pick(mine, group="seen")
+        look = looks[run.label]
+        seen = exhibits.pick(mine, protocol=PRIMARY.protocol, group=PRIMARY.group)
         first, every = style.markers(exhibit.runs, run.label, len(seen), count=5)
         # The first point of the steps is at zero, on the edge of the panel.
         solid = {"linestyle": "-", "markevery": (first + 1, every), "label": run.title}
         yield seen, look.curve() | solid
-        if unseen and look != style.OTHERS:
-            thin = {"linestyle": style.DASHED, "linewidth": 1.0, "marker": ""}
-            thin["label"] = f"{run.title}, unseen"
-            yield exhibits.pick(mine, group="unseen"), look.curve() | thin
 
     handles = style.method_handles(exhibit, looks)
     for handle in handles:
         handle.set_linestyle("-")
-    if unseen:
-        grey = {"color": style.GREY, "linewidth": 1.2}
-        handles.append(Line2D([], [], linestyle="-", label="seen clients", **grey))
-        handles.append(Line2D([], [], linestyle=style.DASHED, label="unseen clients", **grey))
     return steps, handles, style.others_note(exhibit, looks)
 
 

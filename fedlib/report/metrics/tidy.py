@@ -59,8 +59,7 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
     rows by experts ("table_0_0", ...), and what the method records of each round.
 
     Raises:
-      DataError: if the evaluation contradicts the last evaluation of the history, or a diagnostic
-        has the wrong shape for its name.
+      DataError: if the evaluation contradicts the last evaluation of the history.
     """
     diagnostics = _diagnostics(history, evaluation)
     curves = list(_curves(history, diagnostics.get(OPTIMUM)))
@@ -197,8 +196,6 @@ def _flops_curve(history: RunResult, evaluation: RunResult) -> _Curve:
 
 def _selected_curve(selected: np.ndarray, done: int) -> _Curve:
     """Round and loss of the model that validation chose, in the row of the split that chose."""
-    if selected.shape != (3,):
-        raise DataError(f"{SELECTED} must be round, loss and split, got shape {selected.shape}")
     chosen, loss, split = selected
     view = TRAFFIC._replace(split=SPLITS[int(split)])
     values = {f"{SELECTED}_round": [chosen], f"{SELECTED}_loss": [loss]}
@@ -223,21 +220,16 @@ def _expert_curves(diagnostics: dict[str, np.ndarray], done: int) -> Iterator[_C
     if DIVERGENCE in diagnostics:
         yield from _by_round(DIVERGENCE, diagnostics[DIVERGENCE], done)
     if TABLES in diagnostics:
-        yield from _by_cell(diagnostics[TABLES], diagnostics.get(TABLE_ROUNDS), done)
+        recorded = diagnostics[TABLE_ROUNDS] <= done
+        rounds, tables = diagnostics[TABLE_ROUNDS][recorded], diagnostics[TABLES][recorded]
+        cells = np.ndindex(tables.shape[1:])
+        yield _Curve(TRAFFIC, rounds, {f"{TABLE}_{i}_{e}": tables[:, i, e] for i, e in cells})
         if TABLE_ALPHAS in diagnostics:
-            recorded = diagnostics[TABLE_ROUNDS] <= done
-            rounds, values = diagnostics[TABLE_ROUNDS], diagnostics[TABLE_ALPHAS]
-            yield _Curve(TRAFFIC, rounds[recorded], {"alpha": values[recorded]})
+            yield _Curve(TRAFFIC, rounds, {"alpha": diagnostics[TABLE_ALPHAS][recorded]})
 
 
 def _by_round(name: str, values: np.ndarray, done: int) -> Iterator[_Curve]:
-    """A number [R], or of each expert [R, E], by round from 1 on; NaN where none was recorded.
-
-    Raises:
-      DataError: if it is neither.
-    """
-    if values.ndim not in (1, 2):
-        raise DataError(f"{name} must be [rounds] or [rounds, experts], got shape {values.shape}")
+    """A number [R], or of each expert [R, E], by round from 1 on; NaN where none was recorded."""
     columns = (
         {name: values}
         if values.ndim == 1
@@ -246,25 +238,6 @@ def _by_round(name: str, values: np.ndarray, done: int) -> Iterator[_Curve]:
     for column, numbers in columns.items():
         has = ~np.isnan(numbers[:done])
         yield _Curve(TRAFFIC, np.arange(1, len(has) + 1)[has], {column: numbers[:done][has]})
-
-
-def _by_cell(tables: np.ndarray, rounds: np.ndarray | None, done: int) -> Iterator[_Curve]:
-    """The cells of tables [S, rows, E], by the rounds [S] after which they were recorded.
-
-    Raises:
-      DataError: if the shapes are wrong, or the rounds are missing or not in ascending order.
-    """
-    if tables.ndim != 3:
-        raise DataError(f"{TABLES} must be [recorded, rows, experts], got shape {tables.shape}")
-    if rounds is None or rounds.shape != tables.shape[:1] or (np.diff(rounds) <= 0).any():
-        found = "none" if rounds is None else f"{rounds}"
-        raise DataError(
-            f"{TABLE_ROUNDS} must be {len(tables)} ascending rounds, one per table, got {found}"
-        )
-    recorded = rounds <= done
-    for row, expert in np.ndindex(tables.shape[1:]):
-        values = tables[recorded, row, expert]
-        yield _Curve(TRAFFIC, rounds[recorded], {f"{TABLE}_{row}_{expert}": values})
 
 
 def _diagnostics(history: RunResult, evaluation: RunResult | None) -> dict[str, np.ndarray]:

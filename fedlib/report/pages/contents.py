@@ -79,12 +79,6 @@ class Entry:
         numbers = self.sheet.numbers if self.sheet else {}
         return Counter(numbers["reached"]) if "reached" in numbers else Counter()
 
-    @property
-    def is_wide(self) -> bool:
-        """Whether it has too many columns for an upright page."""
-        blocks = self.sheet.blocks if self.sheet else []
-        return any(len(block.filled().columns) > render.WIDE for block in blocks)
-
     def alike(self, other: "Entry") -> float:
         """The number of runs that both show, as a share of all their runs."""
         return len(self.runs & other.runs) / max(1, len(self.runs | other.runs))

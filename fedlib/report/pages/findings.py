@@ -1,8 +1,6 @@
 """The first screen of the report: sentences on what was found."""
 
-import fedlib
 from fedlib.report.pages.contents import Chapter, Report
-from fedlib.report.pages.origin import Resources
 
 SHOWN = 3  # claims of a paper
 
@@ -33,23 +31,6 @@ def line(content: Report, chapter: Chapter) -> str:
     elif content.num_pairs:
         parts.append("no published number for these data sets")
     return f"{'; '.join(parts)}."
-
-
-def made(content: Report) -> str:
-    """A sentence on trainings, commit, CPU time and memory; "" if no run is kept."""
-    found = [chapter.origin for chapter in content.chapters if chapter.origin.trainings]
-    if not found:
-        return ""
-    trainings = sum(origin.trainings for origin in found)
-    commits = sorted({commit for origin in found for commit in origin.facts.get("commit", ())})
-    at = f"commit {commits[0][:10]}" if len(commits) == 1 else f"{len(commits)} commits"
-    spent = [origin.spent for origin in found]
-    whole = Resources(0, 0, sum(one.cpu for one in spent), max(one.memory for one in spent))
-    _, hours, most = whole.texts
-    return (
-        f"{trainings} trainings, fedlib {fedlib.__version__}, {at}; "
-        f"{hours} of CPU time, at most {most} of memory."
-    )
 
 
 def claims(chapter: Chapter) -> list[dict]:
