@@ -18,8 +18,6 @@ from fedlib.spec.exhibits import (
     one_of,
 )
 
-UNITS = {"MB": 1e6, "GB": 2.0**30}  # bytes, of what papers print; FedMix's GB are of 2^30
-
 
 class Figure(Exhibit, base=True):
     """A figure of the paper."""
@@ -61,21 +59,15 @@ class AccuracyOverBytes(Curves):
     """Accuracy over traffic.
 
     Attributes:
-      unit: of `until`, "MB", 10^6 bytes, or "GB", which are FedMix's, of 2^30 bytes.
       scale: of the x axis, "log" or "linear"; a panel is linear in any case if no amount in it is
         ten times another.
-      until: end of the x axis by federation, in the unit; by default all is shown.
       shaded: method whose runs have shades of its colour, see `fedlib.report.figures.style.looks`.
     """
 
-    by_federation: ClassVar = ("until",)
-
-    unit: str = "MB"
     scale: str = "log"
-    until: Mapping[str, float] | None = None
     shaded: str | None = None
 
-    choices: ClassVar = {**Curves.choices, "unit": UNITS, "scale": ("log", "linear")}
+    choices: ClassVar = {**Curves.choices, "scale": ("log", "linear")}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -91,16 +91,6 @@ def curve_of(run, seed) -> RunResult:
     return result({DEFAULT: values, NEW_SHARD: values - 0.05}, bytes_down=sent, bytes_up=0 * sent)
 
 
-def test_a_federation_is_shown_up_to_its_limit():
-    runs = [described("fedmix-k4", federation=name) for name in ("emnist", "cifar10")]
-    about = shown(runs, ("emnist", "cifar10"))
-    frames = collect(about, curve_of)
-    by_bytes = draw("accuracy_over_bytes", about, frames, until={"cifar10": 3}, unit="GB")
-    # Limits are the paper's, of 2^30 bytes, and 2 of these are within 3; axes have GB of 10^9.
-    ends = [axes.get_lines()[0].get_xdata()[-1] for axes in by_bytes.axes]
-    assert ends == pytest.approx([4 * GIB / 1e9, 2 * GIB / 1e9])
-
-
 def test_a_matrix_has_the_columns_of_its_run_alone():
     frame = pd.DataFrame({"federation": "f", "label": "a", "pi_10": [1.0], "pi_2": [2.0]})
     frame = frame.assign(pi_11=np.nan, pi_x=3.0, pit_0=4.0)

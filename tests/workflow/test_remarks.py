@@ -10,7 +10,7 @@ from conftest import toy_paper, toy_run
 from fedlib import papers, seals
 from fedlib.spec.exhibits import KINDS, declared
 from fedlib.spec.experts import TablesOverTime
-from fedlib.spec.figures import AccuracyOverBytes, AccuracyOverRounds
+from fedlib.spec.figures import AccuracyOverRounds, CostToTarget
 from fedlib.workflow import preflight, remarks
 from fedlib.workflow.freshness import RESULTS, check, list_inputs, make_plan
 from fedlib.workflow.plan import Plan
@@ -239,9 +239,8 @@ def test_what_has_nothing_left_to_compare_is_left_out_and_said(
 
 
 def test_what_an_exhibit_says_of_a_federation_goes_with_it(declare):
-    by_federation = {"until": {"digits": 3, "mnist": 4}, "metric": "bottom10"}
-    curves = AccuracyOverBytes("T", "C.", ("fedavg",), BOTH)
-    figure = replace(curves, **by_federation)
+    by_federation = {"targets": {"digits": 0.3, "mnist": 0.4}}
+    figure = CostToTarget("T", "C.", ("fedavg",), BOTH, **by_federation)
     declare(toy=toy_paper(runs=[toy_run(f) for f in BOTH], figures={"y": figure}))
 
     def shown(**selection):
@@ -249,10 +248,10 @@ def test_what_an_exhibit_says_of_a_federation_goes_with_it(declare):
         return json.loads(plan.spec("figure", paper="toy", figure="y"))["params"]
 
     assert shown() == by_federation
-    assert shown(federations=["mnist"]) == by_federation | {"until": {"mnist": 4}}
-    wrong = replace(curves, until={"minst": 4})  # is still there to be refused
+    assert shown(federations=["mnist"]) == {"targets": {"mnist": 0.4}}
+    wrong = replace(figure, targets={"minst": 0.4})  # is still there to be refused
     declare(toy=toy_paper(runs=[toy_run(f) for f in BOTH], figures={"y": wrong}))
-    assert shown(federations=["mnist"]) == {"until": {"minst": 4}}
+    assert shown(federations=["mnist"]) == {"targets": {"minst": 0.4}}
 
 
 @pytest.mark.parametrize("scale", ["demo", "reduced", "full"])

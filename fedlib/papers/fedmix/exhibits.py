@@ -16,7 +16,7 @@ MEAN = {"metric": "accuracy_client_mean"}
 # Pooled over validation sets, so that all examples of their union have equal weights (section 3).
 NEW_SHARD = {"protocol": "new_shard", "metric": "accuracy"}
 FINETUNED = {"protocol": "finetuned", **MEAN}
-BY_TRAFFIC = {"unit": "GB", "scale": "linear"}
+BY_TRAFFIC = {"scale": "linear"}
 SHADED = {"shaded": "fedmix"}  # for sweeps of FedMix alone
 
 AVERAGED = {"cifar100": {"evaluations": 10}, "femnist": {"rounds": 2000}}  # Table 1
@@ -48,11 +48,6 @@ def ways(shown: Sequence[Setting]) -> list[dict]:
     return [way for way in WAYS if new or way.get("group") != "unseen"]
 
 
-def traffic(shown: Sequence[Setting]) -> dict[str, float] | None:
-    """Ends of the paper's axes of traffic, in GB, by federation."""
-    return each(lambda setting: setting.gb)(shown) or None
-
-
 def window(shown: Sequence[Setting]) -> int:
     """Rounds of the sliding mean [R]: 50 of the paper's 2,000, at least 5."""
     return max(5, min(50, max(setting.rounds for setting in shown) // 10))
@@ -76,7 +71,7 @@ def _curves(role: str, split: str) -> dict[str, Exhibit]:
     }
     return {
         f"{role}_over_traffic{suffix}": figures.AccuracyOverBytes(
-            f"{title} over communication", **shown, **BY_TRAFFIC, until=traffic
+            f"{title} over communication", **shown, **BY_TRAFFIC
         ),
         f"{role}_over_rounds{suffix}": figures.AccuracyOverRounds(f"{title} over rounds", **shown),
     }

@@ -163,7 +163,6 @@ def full() -> Scale:
                 followed=FOLLOWED,
                 table_rounds=TABLE_ROUNDS,
                 roles=ALL_CURVES,
-                gb=300,
                 **cifar,
             ),
             setting_of("cifar10-leak", **cifar | LEAK),
@@ -181,7 +180,6 @@ def full() -> Scale:
                 ),
                 followed=("new_shard",),
                 roles=("accuracy", "new_shard", "views"),
-                gb=1000,
             ),
             setting_of(
                 "femnist",
@@ -194,7 +192,6 @@ def full() -> Scale:
                 labels=LENET_LINES,
                 shared_gates=True,
                 roles=("accuracy",),
-                gb=1250,
             ),
             setting_of("angled-mnist", **rotations),
             setting_of("angled-mnist-labels", **rotations),

@@ -92,7 +92,6 @@ class Setting(_frame.Setting):
       steps: of a client in a round, instead of epochs.
       vae: arguments of the clients' autoencoders, if there are any.
       seeds: in place of the paper's.
-      gb: end of the paper's axis of traffic, in GB; None shows all traffic.
     """
 
     model: tuple[str, dict]
@@ -110,7 +109,6 @@ class Setting(_frame.Setting):
     vae_epochs: int = 200
     steps: int | None = None
     seeds: tuple[int, ...] = ()
-    gb: float | None = None
     num_clients: int | None = None
 
     @property

@@ -7,13 +7,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from fedlib.errors import ConfigError
 from fedlib.report import exhibits
 from fedlib.report.figures import canvas, curves, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import TRAFFIC
-from fedlib.spec import ExhibitSpec, Run
-from fedlib.spec.figures import UNITS
+from fedlib.spec import Run
 
 DECADE = 10  # below this ratio of amounts a logarithmic axis would have too few ticks
 SHOWN = {"TB": 1e12, "GB": 1e9, "MB": 1e6, "kB": 1e3}  # bytes, of what we show
@@ -24,12 +22,13 @@ def draw(given: Inputs) -> Figure:
     """The figure; a run that sends nothing is a horizontal line at its last accuracy.
 
     Raises:
-      ConfigError: if `until` names a federation that is not in the figure, or a limit of 0 or less.
       DataError: if a run has no such accuracies.
     """
     exhibit, kind = given.exhibit, given.kind
-    _check_until(exhibit, kind.until or {})
-    shown, unit, size = _cut(_with_traffic(given), kind.unit, kind.until or {})
+    shown = _with_traffic(given)
+    unit = unit_of(shown["sent"].max())
+    size = SHOWN[unit]
+    shown["sent"] /= size
     looks = style.looks(exhibit, kind.shaded, curves.scores(shown))
     figure, grid = canvas.by_federation(exhibit, f"Communicated so far ({unit})", curves.axis(kind))
     scale, silent, focused = _scale(kind.scale, shown), False, ""
@@ -50,25 +49,6 @@ def draw(given: Inputs) -> Figure:
         *(canvas.spread_text(exhibit, "band"), focused, SILENT_NOTE if silent else ""),
         *(curves.checks_note(exhibit), style.others_note(exhibit, looks)),
     )
-
-
-def _check_until(exhibit: ExhibitSpec, until: dict[str, float]) -> None:
-    """Raise ConfigError unless `until` has limits above 0, only for the exhibit's federations."""
-    exhibits.check_shown(exhibit, "until", until)
-    for federation, limit in until.items():
-        if not limit > 0:
-            raise ConfigError(f"until must be above 0, got {limit} for {federation}")
-
-
-def _cut(
-    shown: pd.DataFrame, unit: str, until: dict[str, float]
-) -> tuple[pd.DataFrame, str, float]:
-    """The curves up to `until`, with `sent` in a readable unit; the unit, and its size in bytes."""
-    limits = {name: limit * UNITS[unit] for name, limit in until.items()}
-    shown = shown[shown["sent"] <= shown["federation"].map(limits).fillna(math.inf)]
-    unit = unit_of(shown["sent"].max())
-    size = SHOWN[unit]
-    return shown.assign(sent=shown["sent"] / size), unit, size
 
 
 def unit_of(most: float) -> str:

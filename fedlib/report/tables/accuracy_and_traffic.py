@@ -18,9 +18,9 @@ from fedlib.report.tables.cost import quantity
 from fedlib.report.tables.render import ABSENT, Cell, Column, Sheet
 from fedlib.report.tables.sheets import Columns, TableInputs, beside, texts
 from fedlib.spec import Data, ExhibitSpec, Run
-from fedlib.spec.figures import UNITS
 
 PUBLISHED = {"published": MEAN, "published_rounds": "rounds", "published_gb": "gb"}
+GIB = 2.0**30  # bytes, which the paper calls GB
 LENGTHS = ("evaluations", "rounds")
 
 
@@ -60,7 +60,7 @@ def comm_gib(numbers: float, clients: float, rounds: float) -> float:
       numbers: floats in a message.
       clients: clients that take part in a round.
     """
-    return 2 * 4 * numbers * clients * rounds / UNITS["GB"]
+    return 2 * 4 * numbers * clients * rounds / GIB
 
 
 def _check(exhibit: ExhibitSpec, averaged: dict[str, dict]) -> None:
@@ -123,7 +123,7 @@ def _traffic(rows: pd.DataFrame) -> dict[str, float]:
     messages = 2 * means["client_rounds"]
     return {
         "rounds": rounds,
-        "gb": means["bytes"] / UNITS["GB"],
+        "gb": means["bytes"] / GIB,
         "message": means["bytes"] / 4 / messages if messages else 0.0,
         "cohort": means["client_rounds"] / rounds if rounds else 0.0,
     }
@@ -142,7 +142,7 @@ def _columns(mine: pd.DataFrame) -> Columns:
         yield Column("by rule", "Sent (GiB)"), texts(map(quantity, mine["gb_by_rule"]))
         yield Column("reproduced", "Sent (GiB)"), texts(map(quantity, mine["gb"]))
     else:
-        yield Column("Sent (bytes)"), texts(map(quantity, mine["gb"] * UNITS["GB"]))
+        yield Column("Sent (bytes)"), texts(map(quantity, mine["gb"] * GIB))
     yield Column("Message"), texts(map(quantity, mine["message"]))
     yield Column("Seeds"), texts(mine["seeds"])
 
