@@ -175,20 +175,13 @@ def _copied(model: Model) -> nn.Module | None:
     """A copy of a module, or of what a function returns, which may be one that the user keeps."""
     if not callable(model):
         return None
-    return _plain(copy.deepcopy(model if isinstance(model, nn.Module) else model()))
-
-
-def _plain(model: nn.Module) -> nn.Module:
-    """What `torch.compile` was given, in a model or in its layers."""
-    model = getattr(model, "_orig_mod", model)
-    for path, layer in [*model.named_modules()] if isinstance(model, nn.Module) else []:
-        if "_orig_mod" in layer._modules:
-            model.set_submodule(path, layer._orig_mod)
-    return model
+    made = copy.deepcopy(model if isinstance(model, nn.Module) else model())
+    return getattr(made, "_orig_mod", made)  # what torch.compile was given
 
 
 def _drawn_anew(model: nn.Module, name: str) -> Callable[[], nn.Module]:
-    model = _plain(copy.deepcopy(model))  # independent of later changes of the user's model
+    model = copy.deepcopy(model)  # independent of later changes of the user's model
+    model = getattr(model, "_orig_mod", model)  # what torch.compile was given
     layers = {path: layer for path, layer in model.named_modules() if probe.owns_weights(layer)}
     layers = {path: layer for path, layer in layers.items() if not _is_frozen(layer)}
     fixed = [path for path, layer in layers.items() if not hasattr(layer, "reset_parameters")]

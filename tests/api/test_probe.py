@@ -134,18 +134,14 @@ class Own(Exception):
     pass
 
 
-RAISED = {error.__name__: error for error in (AttributeError, KeyError, OSError, Own)}
-
-
-@pytest.mark.parametrize("name", RAISED)
 @pytest.mark.parametrize("modes", [(True, False), (True,)])
-def test_an_error_of_a_model_is_one_line_with_its_class(name, modes):
+def test_an_error_of_a_model_is_one_line_with_its_class(modes):
     def run(self, x):
         if self.training in modes:
-            raise RAISED[name]("too small\nand more")
+            raise Own("too small\nand more")
         return self.fc(self.a(x))
 
-    with pytest.raises(ConfigError, match=f"64 numbers.*: {name}: .*too small") as told:
+    with pytest.raises(ConfigError, match="64 numbers.*: Own: .*too small") as told:
         build(Odd(run))
     assert "\n" not in str(told.value)
 
@@ -257,11 +253,10 @@ def test_one_dropout_layer_in_two_places_has_two_masks_and_stays_one_layer():
 
 
 def test_a_compiled_model_is_trained_as_the_plain_one():
-    model, part = Odd(TAKEN["size"]), Odd(TAKEN["size"])
-    part.a = torch.compile(part.a)
-    given = model, torch.compile(model), part
+    model = Odd(TAKEN["size"])
+    given = model, torch.compile(model)
     done = [quiet(cut(), x, local=LOCAL, rounds=1).accuracy() for x in given]
-    assert done[0].equals(done[1]) and done[0].equals(done[2])
+    assert done[0].equals(done[1])
     assert isinstance(build(lambda: torch.compile(Odd(TAKEN["size"])))().whole(), Odd)
 
 
