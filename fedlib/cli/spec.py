@@ -3,11 +3,25 @@
 import argparse
 
 from fedlib.cli import arguments
-from fedlib.workflow import shell
+from fedlib.workflow.config import check_choice
+from fedlib.workflow.layout import STAGES
+from fedlib.workflow.plan import Plan
 
 
 def main(args: argparse.Namespace) -> None:
     """Print it."""
+    check_choice("STAGE", args.stage, STAGES)
     plan = arguments.plan(args)
-    stage, wildcards = shell.job(args.stage, args.name)
-    print(plan.spec(stage, **wildcards))
+    jobs = named(plan, args.stage)
+    check_choice(args.stage, args.name, jobs)
+    print(plan.spec(args.stage, **jobs[args.name]))
+
+
+def named(plan: Plan, stage: str) -> dict[str, dict]:
+    """The wildcards of a stage's jobs by name, such as "pfedmm/digits/fedem/seed0"."""
+    jobs = [job for one, job in plan.jobs() if one == stage]
+    return {"/".join(_part(*item) for item in job.items()): job for job in jobs}
+
+
+def _part(wildcard: str, value: object) -> str:
+    return f"seed{value}" if wildcard == "seed" else str(value).strip("/")

@@ -179,15 +179,7 @@ def receive(connection: socket.socket) -> ForkRequest:
             raise ValueError("the client is gone")
         text += part
     connection.settimeout(None)
-    match json.loads(text):
-        case [list(argv), str(folder), dict(environment)] if all(map(_is_text, argv)):
-            if argv and all(map(_is_text, environment.values())):
-                return ForkRequest(argv, folder, environment, files, connection)
-    raise ValueError("that is no request")
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+    return ForkRequest(*json.loads(text), files, connection)
 
 
 def _is_own(connection: socket.socket) -> bool:

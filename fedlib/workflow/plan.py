@@ -24,7 +24,6 @@ from fedlib.seals import is_stand_in, spec_digest
 from fedlib.spec import RunName
 from fedlib.workflow import specs
 from fedlib.workflow.declarations import Training
-from fedlib.workflow.layout import STAGES
 from fedlib.workflow.provenance import code_digest
 from fedlib.workflow.selection import Selection
 
@@ -173,7 +172,7 @@ class Plan(Selection):
         """Canonical JSON of everything that determines a job's output, except its input files.
 
         Raises:
-          ConfigError: for a stage or job that the plan does not have.
+          ConfigError: for a job that the plan does not have.
         """
         return canonical_json(self._spec(stage, **wildcards))
 
@@ -191,7 +190,7 @@ class Plan(Selection):
         """Roots of the code of a job: its script, and the modules that it loads by name.
 
         Raises:
-          ConfigError: for a stage or job that the plan does not have.
+          ConfigError: for a job that the plan does not have.
         """
         script = f"scripts/{stage}.py"
         match stage, wildcards:
@@ -211,7 +210,7 @@ class Plan(Selection):
                 return (script,)
             case "metrics" | "report", _:
                 return (script,)
-        raise _no_job(stage, wildcards)
+        raise ValueError(f"no {stage} job has the wildcards {wildcards}")
 
     def code(self, stage: str, **wildcards: object) -> str:
         """Digest of the code of a job."""
@@ -242,7 +241,7 @@ class Plan(Selection):
                 return specs.of_exhibit(self, self.digest, stage, self.paper(paper), name).to_json()
             case "report", _:
                 return specs.of_report(self, self.digest)
-        raise _no_job(stage, wildcards)
+        raise ValueError(f"no {stage} job has the wildcards {wildcards}")
 
     def _run_spec(self, seed: int, **names: str) -> RunSpec:
         """`Run.spec` with the digest of the partition for training."""
@@ -284,9 +283,3 @@ class Plan(Selection):
         """The sources of a data set that its federations use; usually one."""
         params = [data.params for data in self._data.values() if data.dataset == dataset]
         return sorted({p["source"] for p in params if "source" in p})
-
-
-def _no_job(stage: str, wildcards: Mapping) -> ConfigError:
-    if stage not in STAGES:
-        return ConfigError(f"no stage {stage!r}; there are {', '.join(STAGES)}")
-    return ConfigError(f"{stage} needs {', '.join(STAGES[stage])}; got {dict(wildcards)}")

@@ -45,18 +45,13 @@ def is_wanted(device: str) -> bool:
     return asked and sys.platform == "linux" and hasattr(os, "pidfd_open") and not has_gpu
 
 
-def start(*wanted: str) -> str:
-    """Start the servers, which end with this process -> the command that runs a script in them.
-
-    Args:
-      wanted: scripts to run; all by default.
-    """
+def start() -> str:
+    """Start the servers, which end with this process -> the command that runs a script in them."""
     servers, addresses = [], []
     for scripts, names in KINDS.items():
-        if not wanted or set(wanted) & set(scripts):
-            server, address = _server(names)
-            servers.append(server)
-            addresses += [f"{script}={address}" for script in scripts]
+        server, address = _server(names)
+        servers.append(server)
+        addresses += [f"{script}={address}" for script in scripts]
     os.environ[SERVERS] = " ".join(addresses)
     atexit.register(_stop, servers)
     return shlex.join([sys.executable, "-I", "-S", str(HERE / "forkclient.py")])

@@ -180,20 +180,6 @@ def test_without_a_server_a_job_is_an_ordinary_process(tmp_path, monkeypatch, se
     assert run(tmp_path, LOADED)[1] == "False\n"
 
 
-@pytest.mark.parametrize(
-    "given", [[], {}, [1, "/", {}], [["job.py"], 3, {}], [["job.py"], "/", {"A": 1}], [[], "/", {}]]
-)
-def test_a_request_of_another_shape_is_sent_away_and_the_next_is_served(tmp_path, servers, given):
-    servers(LIBRARY)
-    text = json.dumps(given).encode()
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect("\0" + os.environ[SERVERS].removeprefix("job="))
-        socket.send_fds(connection, [struct.pack("q", len(text))], [0, 1, 2])
-        connection.sendall(text)
-        assert struct.unpack("i", connection.recv(4)) == (forkserver.SENT_AWAY,)
-    assert run(tmp_path, LOADED)[1] == "True\n"
-
-
 def test_another_user_is_neither_served_nor_trusted(tmp_path, servers, monkeypatch):
     servers(LIBRARY)
     other = struct.pack("3i", os.getpid(), os.geteuid() + 1, os.getegid())

@@ -7,11 +7,12 @@ import pytest
 from conftest import toy_paper, toy_run
 
 from fedlib import papers
+from fedlib.cli import spec
 from fedlib.data import downloads
 from fedlib.errors import ConfigError
 from fedlib.report import notes
 from fedlib.spec import ExhibitSpec
-from fedlib.workflow import config, provenance, shell
+from fedlib.workflow import config, provenance
 from fedlib.workflow.config import normalised
 from fedlib.workflow.layout import STAGES
 from fedlib.workflow.plan import Plan, Training
@@ -112,27 +113,29 @@ def test_there_is_a_partition_for_the_seeds_of_every_run_on_it(recut):
     assert [job["replicate"] for job in asked] == ["/seed7"]
 
 
-def test_a_partition_of_one_seed_is_named_by_it(recut):
-    stage, wildcards = shell.job("partition", "toy/digits/seed4")
-    assert recut().path("shards", **wildcards) == "results/demo/shards/toy/digits/seed4.h5"
-    assert '"replicate":4' in commands.command(recut(), stage, **wildcards)
-    stage, wildcards = shell.job("train", "toy/digits/fedem/seed4")
-    train = commands.command(recut(), stage, **wildcards)
+def test_jobs_of_one_seed_are_named_by_it(recut):
+    made = recut()
+    wildcards = spec.named(made, "partition")["toy/digits/seed4"]
+    assert made.path("shards", **wildcards) == "results/demo/shards/toy/digits/seed4.h5"
+    assert '"replicate":4' in commands.command(made, "partition", **wildcards)
+    train = commands.command(made, "train", **spec.named(made, "train")["toy/digits/fedem/seed4"])
     assert " --shards results/demo/shards/toy/digits/seed4.h5 " in train
+    assert [*spec.named(made, "report")] == [""]
 
 
 @pytest.mark.parametrize(
-    "name, message",
+    "stage, wildcards, message",
     [
-        ("toy/digits", "partition toy/digits of its own; name toy/digits/seedSEED"),
-        ("toy/mnist/seed3", "no partition toy/mnist/seed3; all seeds share toy/mnist"),
-        ("toy/digits/3x", "job is named PAPER/FEDERATION/seedSEED, got 'toy/digits/3x'"),
+        ("partition", {"federation": "digits"}, "toy/digits of its own; name toy/digits/seedSEED"),
+        ("partition", {"federation": "mnist", "replicate": "/seed3"}, "all seeds share toy/mnist"),
+        ("train", {"federation": "digits", "label": "fedm", "seed": 3}, "no run toy/digits/fedm; "),
+        ("train", {"federation": "digits", "label": "fedem", "seed": 7}, "no run .*/seed7; it is"),
+        ("table", {"table": "nope"}, "no table nope; toy at scale demo has main"),
     ],
 )
-def test_a_partition_that_is_not_there_is_refused(recut, name, message):
+def test_a_job_that_is_not_planned_is_named_with_the_choices(recut, stage, wildcards, message):
     with pytest.raises(ConfigError, match=message):
-        stage, wildcards = shell.job("partition", name)
-        recut().spec(stage, **wildcards)
+        recut().spec(stage, paper="toy", **wildcards)
 
 
 # --- Specifications and code ----------------------------------------------------------------------
@@ -195,22 +198,6 @@ def test_a_download_depends_on_what_is_downloaded_and_on_no_reader(toy, tmp_path
     assert after[0] != before[0] and after[1] == before[1]
     job = {"paper": "toy", "federation": "mnist"}
     assert "elsewhere" not in made.spec("partition", **job)
-
-
-@pytest.mark.parametrize(
-    "stage, job, message",
-    [
-        ("train", "toy/digits/fedm/seed3", "no run toy/digits/fedm; .* has toy/digits/fedavg, "),
-        ("train", "toy/digits/fedem/seed7", "no run toy/digits/fedem/seed7; it is declared with"),
-        ("partition", "toy/emnist", "no federation toy/emnist; .* has toy/digits, toy/mnist"),
-        ("table", "toy/nope", "no table nope; toy at scale demo has main"),
-        ("metrics", "toi", "no paper toi; this configuration has toy"),
-    ],
-)
-def test_a_job_that_is_not_planned_is_named_with_the_choices(toy, stage, job, message):
-    stage, wildcards = shell.job(stage, job)
-    with pytest.raises(ConfigError, match=message):
-        toy().spec(stage, **wildcards)
 
 
 # --- Selection ------------------------------------------------------------------------------------
@@ -403,20 +390,3 @@ def test_a_paper_that_cannot_be_read_is_one_line_unless_others_are_named(
         with pytest.raises(ConfigError, match=f"papers: fedlib/papers/{told}"):
             Plan(given)
     assert [*Plan({"papers": ["pfedmm"]}).papers] == ["pfedmm"]
-
-
-# --- By hand --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "words, message",
-    [
-        (("trian", "a"), "no stage 'trian'; there are download, partition, tune"),
-        (("train", "toy/digits"), "named PAPER/FEDERATION/LABEL/seedSEED, got 'toy/digits'"),
-        (("train", "toy/digits/fedem/seed"), "a train job is named PAPER/"),
-        (("report", "x"), "a report job is named by nothing, got 'x'"),
-    ],
-)
-def test_a_name_that_is_not_a_job_s_is_refused(words, message):
-    with pytest.raises(ConfigError, match=message):
-        shell.job(*words)

@@ -515,5 +515,9 @@ def test_the_specification_of_a_stage_can_be_printed(capsys, monkeypatch):
     given = ["--configfile", workflow.SMOKE]
     spec.main(words_of.read(["spec", "train", "pfedmm/digits/fedem/seed0", *given]))
     assert capsys.readouterr().out.strip() == PLAN.spec("train", **JOB)
-    with pytest.raises(ConfigError, match="^no run pfedmm/digits/fedm; "):
-        spec.main(words_of.read(["spec", "train", "pfedmm/digits/fedm/seed0"]))
+    for words, message in (
+        (["train", "pfedmm/digits/fedm/seed0"], "^train: unknown 'pfedmm/digits/fedm/seed0'; nea"),
+        (["trian"], "STAGE: unknown 'trian'; known: download, partition, tune"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            spec.main(words_of.read(["spec", *words]))
