@@ -100,6 +100,8 @@ class Console(logging.Handler):
         stats = dict(getattr(record, "stats", {}))
         self.total = stats.pop("total", 0)
         self.left = Counter(stats)
+        if stats.get("metrics") == 1:
+            self.waits.pop("table", None)  # `make` shows that of the one paper at the end
         if self.total and not self.clock.ident:
             self.clock.start()
 

@@ -125,7 +125,7 @@ def list_open_jobs(
 
     Shards or choices of settings that come out as before repeat nothing; others repeat their runs.
     """
-    todo, opened = [], set()
+    todo, opened, fetched = [], set(), set()
     for stage, job in plan.jobs():
         if stage not in stages:
             continue
@@ -135,9 +135,15 @@ def list_open_jobs(
             todo.append(OpenJob(stage, job, found.outdated.get(own, MISSING)))
         elif not found.current.issuperset(runs) or (stage in SHOWING and paper in opened):
             todo.append(OpenJob(stage, job, FOLLOWS))
-        if stage in OF_RUNS and todo and todo[-1].job is job:
+        else:
+            continue
+        if stage in OF_RUNS:
             opened |= {paper, None}  # the report is of all papers
-    return todo
+        elif stage == "partition":
+            fetched.add(plan.data(paper, job["federation"]).dataset)
+    receipts = {x: plan.path("receipt", dataset=x) for x in sorted(fetched)}
+    missing = [x for x, receipt in receipts.items() if not Path(receipt).exists()]
+    return [*(OpenJob("download", {"dataset": x}, MISSING) for x in missing), *todo]
 
 
 def list_inputs(plan: Plan, stage: str, job: dict) -> list[str]:

@@ -1,6 +1,7 @@
 """A selection adds to what a folder shows; what is left out is said."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,15 @@ from fedlib.spec.exhibits import KINDS, declared
 from fedlib.spec.experts import TablesOverTime
 from fedlib.spec.figures import AccuracyOverRounds, CostToTarget
 from fedlib.workflow import preflight, remarks
-from fedlib.workflow.freshness import RESULTS, check, list_inputs, make_plan
+from fedlib.workflow.freshness import (
+    FOLLOWS,
+    MISSING,
+    RESULTS,
+    check,
+    list_inputs,
+    list_open_jobs,
+    make_plan,
+)
 from fedlib.workflow.plan import Plan
 
 
@@ -121,6 +130,22 @@ def test_runs_whose_data_would_be_cut_or_values_tuned_again_are_not_shown(folder
     assert seeds(federations=["mnist"])[0] == every
     Path(Plan({}).path("shards", paper="one", federation="digits")).unlink()
     assert [*seeds(federations=["mnist"])[0]] == ["mnist/fedavg"]
+
+
+def test_what_is_open_is_listed_with_its_cause(folder):
+    plan = Plan({"papers": ["one"]})
+
+    def causes():
+        return Counter((x.stage, x.cause) for x in list_open_jobs(plan, check(plan), RESULTS))
+
+    stages = Counter(stage for stage, _ in plan.jobs())
+    assert causes() == {(stage, MISSING): number for stage, number in stages.items()}
+    finish(plan, code="0" * 16)
+    assert (causes()["train", "code changed"], causes()["partition", MISSING]) == (8, 0)
+    finish(plan)
+    (folder / plan.run_files("history")[0]).unlink()
+    runs = {job: number for job, number in causes().items() if job[0] in ("train", "evaluate")}
+    assert runs == {("train", MISSING): 1, ("evaluate", FOLLOWS): 1}
 
 
 def test_clients_that_a_partition_could_not_fill_are_told(folder):
