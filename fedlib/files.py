@@ -8,12 +8,9 @@ import json
 import os
 import re
 import shutil
-import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-
-from fedlib.errors import DataError
 
 
 def modules(folder: Path) -> tuple[str, ...]:
@@ -101,18 +98,6 @@ def write_text(path: str | Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def regular(path: str | Path) -> Path:
-    """`path`, if it is a file or folder; reading anything else might never end.
-
-    Raises:
-      DataError: for a pipe, a socket or a device.
-    """
-    mode = os.stat(path).st_mode
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise DataError(f"{path} is no file; move it away and run again")
-    return Path(path)
-
-
 def canonical_json(value: object) -> str:
     """`value` as JSON text that does not depend on the order of keys.
 
@@ -124,7 +109,7 @@ def canonical_json(value: object) -> str:
 
 def digest(path: str | Path, algorithm: str = "sha256") -> str:
     """Hexadecimal digest of a file's bytes."""
-    with regular(path).open("rb") as file:
+    with Path(path).open("rb") as file:
         return hashlib.file_digest(file, algorithm).hexdigest()
 
 

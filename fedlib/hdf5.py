@@ -13,8 +13,6 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from fedlib.files import regular
-
 
 @contextlib.contextmanager
 def create(path: str | Path, **options) -> Iterator[h5py.File]:
@@ -42,7 +40,7 @@ def opened(path: str | Path) -> h5py.File:
     It is not locked, because some file systems have no locks. It needs none: files get their names
     once they are complete (`fedlib.files.atomic`).
     """
-    return h5py.File(regular(path), "r", locking=False)
+    return h5py.File(path, "r", locking=False)
 
 
 def plain(array: np.ndarray) -> np.ndarray:

@@ -79,7 +79,7 @@ def content(path: str | Path) -> str:
     """
     if not Path(path).exists():
         raise DataError(f"{path} does not exist; run the stage that writes it first")
-    with files.regular(path).open("rb") as file:
+    with Path(path).open("rb") as file:
         found = _SEAL.match(file.read(USERBLOCK))
     return found[0][len(MARK) :].decode() if found else files.digest(path)
 
@@ -100,7 +100,7 @@ def is_stand_in(path: str | Path) -> bool:
 
 def made(path: str | Path) -> Made | None:
     """The origin of a file; None if the file does not contain it."""
-    with files.regular(path).open("rb") as file:
+    with Path(path).open("rb") as file:
         found = _MADE.search(file.read(USERBLOCK)) or _MADE.search(file.read())
     return Made(*(part.decode() for part in found.groups())) if found else None
 
@@ -170,7 +170,7 @@ def checked(path: str | Path, remedy: str = "delete it and run again") -> bytes:
       DataError: if the file is missing or damaged.
     """
     try:
-        content = files.regular(path).read_bytes()
+        content = Path(path).read_bytes()
     except FileNotFoundError:
         raise DataError(f"{path} does not exist; run the stage that writes it first") from None
     except OSError as error:

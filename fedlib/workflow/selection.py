@@ -212,10 +212,7 @@ def check_selection(config: Mapping, declared: Iterable[Paper]) -> None:
             check_choice(key, value, choices, where)
     known = [str(name) for paper in declared for name in paper.named()]
     for name in config["runs"] or ():
-        # Of hundreds of names, show those of the same federation, or else of the same paper.
-        beginnings = name.rpartition("/")[0], name.partition("/")[0]
-        near = ([k for k in known if k.startswith(f"{start}/")] for start in beginnings)
-        check_choice("runs", name, next(filter(None, near), known), where)
+        check_choice("runs", name, known, where)
     whole = {**config, "rounds": None}
     longest = max((run.rounds for one in declared for run in selected(one, whole).runs), default=0)
     if longest and (config["rounds"] or 0) > longest:

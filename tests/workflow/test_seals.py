@@ -1,7 +1,6 @@
 """Files that vouch for themselves: no damage goes unnoticed, and other programs read them too."""
 
 import json
-import os
 import random
 from dataclasses import replace
 
@@ -93,13 +92,6 @@ def test_a_sealed_file_of_another_kind_is_refused_in_a_line(tmp_path, kind, othe
     with pytest.raises(DataError, match="file (is another file|has format)") as raised:
         READERS[kind](path)
     assert "\n" not in str(raised.value)
-
-
-@kinds
-def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(tmp_path, kind):
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(DataError, match="pipe is no file; move it away"):
-        READERS[kind](tmp_path / "pipe")
 
 
 @kinds
