@@ -2,5 +2,5 @@
 
 FedAvg's time for an example of the run's model is measured (`speed`), and multiplied by the run's
 examples and by a factor of the method from kept trainings (`factors.csv`, which `python -m
-benchmarks.factors` derives).
+benchmarks.factors` derives). A finished seed of the same run counts first (`estimates`).
 """

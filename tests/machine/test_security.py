@@ -46,7 +46,6 @@ def given(call: ast.Call, name: str) -> object:
 LOADERS = {
     "fedlib/run/checkpoint.py",
     "fedlib/models/mobilenet_v2.py",
-    "fedlib/models/transformer.py",
 }
 
 
