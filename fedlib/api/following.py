@@ -1,6 +1,10 @@
-"""A run in memory, from its first round to its last: callbacks and checkpoints."""
+"""A run in memory, from its first round to its last: callbacks, checkpoints and Ctrl-C."""
 
-from collections.abc import Callable, Iterable
+import contextlib
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -53,9 +57,10 @@ def run(
             for callback in callbacks
         ]
         told = len(record.round)
-        return any(isinstance(x, bool | np.bool_) and x for x in answers)
+        return any(isinstance(x, bool | np.bool_) and x for x in answers) or pressed()
 
-    state, history = simulation.run(saved, report, ends=ends)
+    with _ctrl_c() as pressed:
+        state, history = simulation.run(saved, report, ends=ends)
     rounds = int(history.round[-1])
     if rounds < simulation.course.rounds:
         report(f"ended after {rounds} of {simulation.course.rounds} rounds")
@@ -122,3 +127,27 @@ def _checkpoints(folder: str | Path, simulation: Simulation) -> Checkpoints:
 def _is_of_tasks(value: Any) -> bool:
     several = isinstance(value, tuple) and any(isinstance(x, Task) for x in value)
     return isinstance(value, Task) or several
+
+
+@contextlib.contextmanager
+def _ctrl_c() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C was pressed in a notebook or an interactive Python; twice interrupts.
+
+    A script is interrupted as always, as it would go on with its next run otherwise.
+    """
+    here = threading.current_thread() is threading.main_thread() and hasattr(sys, "ps1")
+    if not here or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield lambda: False
+        return
+    pressed = []
+
+    def note(number: int, frame: Any) -> None:
+        if pressed:
+            raise KeyboardInterrupt
+        pressed.append(number)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: bool(pressed)
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -86,7 +86,8 @@ def simulate(
       threads: on a CPU, None for PyTorch's number; changes no result.
       progress: called with a line now and then; None for no progress.
       callbacks: called with an `Evaluation` after each evaluation; the run ends there if one
-        returns True, such as `fedlib.callbacks.EarlyStopping`.
+        returns True, such as `fedlib.callbacks.EarlyStopping`. In a notebook Ctrl-C ends the run,
+        too, and the result is of the rounds until then.
       checkpoint: a folder of this run's own; the same call goes on from there, with the same bits.
       more: hyper-parameters, which are the fields of the method, such as `num_experts=3`:
         `help("fedlib.methods.fedem")` has those of "fedem" with defaults, ranges and sources.

@@ -1,5 +1,9 @@
 """What a run tells while it goes on, how it is ended and resumed, and what is kept of it."""
 
+import contextlib
+import signal
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -115,6 +119,28 @@ def test_a_checkpoint_is_a_folder(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="must be a folder"):
         simulate(checkpoint=tmp_path / "file")
+
+
+# -- Ctrl-C -------------------------------------------------------------------------------
+
+
+def press(evaluation):
+    if evaluation.round == 2:
+        signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("notebook", [True, False])
+def test_ctrl_c_ends_a_run_in_a_notebook_and_interrupts_a_script(monkeypatch, notebook):
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    if not notebook:
+        monkeypatch.delattr(sys, "ps1")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with contextlib.nullcontext() if notebook else pytest.raises(KeyboardInterrupt):
+            assert same(simulate(callbacks=[press]), simulate(rounds=2))
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 # -- kept results -------------------------------------------------------------------------

@@ -72,6 +72,32 @@ def test_a_folder_in_that_of_a_class_may_be_a_client(folder):
         read(folder, clients=True)
 
 
+def test_a_table_beside_images_has_their_clients(folder):
+    rows = [("ant/1.png", "01"), ("cat/1.png", "ann"), ("cat/2.png", "01")]
+    for number, (name, _) in enumerate(rows):
+        image(folder / name, number)
+    table(folder / "clients.csv", ["image", "client"], *rows)
+    made = read(folder, test_every=2, clients=True)
+    assert made.owner_name[made.owner].tolist() == ["01", "ann", "01"]
+    image(folder / "ant/3.png", 9)
+    with pytest.raises(DataError, match="ant/3.png has no line in clients.csv"):
+        read(folder, clients=True)
+    for wrong in (("ant/4.png", "bob"), rows[0], ("ant/3.png", "")):
+        table(folder / "clients.csv", ["image", "client"], *rows, wrong)
+        with pytest.raises(DataError, match=f"clients.csv must have each image .* {wrong[0]!r}"):
+            read(folder, clients=True)
+    table(folder / "clients.csv", ["file", "client"], *rows)
+    with pytest.raises(DataError, match="must have the columns image and client"):
+        read(folder, clients=True)
+
+
+@pytest.mark.parametrize("clients, kept", [("1 01", ["01", "1"]), ("10 9", [9, 10])])
+def test_clients_written_differently_are_different_clients(folder, clients, kept):
+    rows = [(row, row % 2, clients.split()[row % 2]) for row in range(8)]
+    table(folder / "a.csv", ["a", "label", "Client"], *rows)
+    assert read(folder).owner_name.tolist() == kept
+
+
 def test_classes_called_by_numbers_are_those_numbers(folder):
     for number in range(11):
         image(folder / f"{number}/a.png", number)
@@ -153,6 +179,7 @@ Y = [0, 0, 1, 1]
         ({"x": X, "y": np.array(Y) * 0.5}, "y must be whole numbers or words, got 0.5"),
         ({"x": X, "y": np.array([0, np.nan, 1, 1])}, "y of example 1 is missing"),
         ({"x": X, "y": [0] * 4}, "all labels are 0, one class"),
+        ({"x": np.full((4, 2), 2**24 + 1), "y": Y}, "x of example 0 has an integer beyond"),
         ({"x": X, "y": [1, 1, 2, 2]}, "from 1 to 2; number classes from 0"),
         ({"x": X, "y": [-1, 0, 1, 1]}, "from -1 to 1; number classes from 0"),
         ({"x": X, "y": [0, 0, 0, 10**9]}, "from 0 to 1000000000; number classes from 0"),

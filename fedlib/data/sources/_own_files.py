@@ -4,7 +4,9 @@ Every reader returns a `Content` with checked arrays, or raises an error that na
 right format.
 """
 
+import re
 import warnings
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +17,7 @@ from pandas.errors import ParserWarning
 from fedlib.data.raw import BROKEN, files_below
 from fedlib.errors import DataError
 
+LIST = "clients.csv"  # beside folders of images
 IMAGES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB"}  # of Pillow, and as they are read
 WHOLE = (np.int32, np.int64)  # types of tokens
@@ -36,11 +39,15 @@ class Content(NamedTuple):
     client: np.ndarray | None = None
 
 
-def load(path: Path, clients: bool = False) -> Content:
+Clients = bool | Mapping[Path, str]
+
+
+def load(path: Path, clients: Clients = False) -> Content:
     """The content of a file, read by its ending, or of a folder of images.
 
     Args:
-      clients: whether the images of a class are in a folder for each client.
+      clients: whether the images of a class are in a folder for each client; or the client of each
+        image, see `listed`.
 
     Raises:
       DataError: if it cannot be read or is invalid.
@@ -49,7 +56,7 @@ def load(path: Path, clients: bool = False) -> Content:
     if path.is_dir():
         return _images(path, clients)
     if clients:
-        raise DataError(f"{path} is no folder of images, which alone have folders of clients")
+        raise DataError(f"{path} is no folder of images; name its clients in a column or an array")
     if path.suffix.lower() not in readers:
         raise DataError(f"{path} is none of {', '.join(readers)}, and no folder of images")
     return readers[path.suffix.lower()](path)
@@ -85,13 +92,35 @@ def content(
     return Content(path, _checked(path, given, tokens, signals), y, client)
 
 
-def _images(folder: Path, clients: bool) -> Content:
+def listed(file: Path) -> dict[Path, str]:
+    """The client of each image, from a CSV file with the columns image and client.
+
+    Raises:
+      DataError: for another file, an image that is not there or has two clients, or no client.
+    """
+    frame = _read_csv(file, dtype=str)
+    if not {"image", "client"} <= {*frame}:
+        raise DataError(f"{file} must have the columns image and client, got {[*frame]}")
+    found: dict[Path, str] = {}
+    for name, client in zip(frame["image"], frame["client"], strict=True):
+        image = file.parent / str(name)
+        if pd.isna(client) or image in found or not image.is_file():
+            raise DataError(
+                f"{file} must have each image once, with a client; got the image {name!r}, which "
+                f"is {'there' if image.is_file() else 'missing'}, and the client {client!r}"
+            )
+        found[image] = client
+    return found
+
+
+def _images(folder: Path, clients: Clients) -> Content:
     """Images in order of their paths; a label is the name of the first folder in the path."""
-    names = files_below(folder)
+    names = [name for name in files_below(folder) if name != LIST]
     places = [name.split("/") for name in names]
+    nested = clients is True
     for name, (*above, _) in zip(names, places, strict=True):
-        if len(above) < 1 + clients or not name.lower().endswith(IMAGES):
-            where = "client, in that of its class: cats/ann/7.png" if clients else "class"
+        if len(above) < 1 + nested or not name.lower().endswith(IMAGES):
+            where = "client, in that of its class: cats/ann/7.png" if nested else "class"
             raise DataError(
                 f"{folder / name} must be an image ({', '.join(IMAGES)}) in the folder of its "
                 f"{where}"
@@ -108,16 +137,27 @@ def _images(folder: Path, clients: bool) -> Content:
             )
         x = np.empty((len(names), *first.shape), np.uint8) if x is None else x
         x[row] = image
-    owners = _named(["/".join(between) for _, *between, _ in places]) if clients else None
-    return Content(folder, x, _named([place[0] for place in places]), owners)
+    return Content(
+        folder, x, _named([place[0] for place in places]), _owners(folder, names, clients)
+    )
 
 
-def _named(texts: list[str]) -> np.ndarray:
-    """Names of folders as integers if all are, otherwise as they are -> [N]"""
-    try:
-        return np.array(texts).astype(np.int64)
-    except (OverflowError, ValueError):
-        return np.array(texts)
+def _owners(folder: Path, names: list[str], clients: Clients) -> np.ndarray | None:
+    """The client of each image, from its path or from `clients` -> [N]"""
+    if clients is False:
+        return None
+    if clients is True:
+        return _named(["/".join(name.split("/")[1:-1]) for name in names])
+    if lacking := [name for name in names if folder / name not in clients]:
+        raise DataError(f"{folder / lacking[0]} has no line in {LIST}")
+    return _named([clients[folder / name] for name in names])
+
+
+def _named(texts: Iterable[str]) -> np.ndarray:
+    """Names as integers if all are written as such, otherwise as they are -> [N]"""
+    names = [*texts]
+    whole = all(re.fullmatch("0|-?[1-9][0-9]{0,17}", name) for name in names)
+    return np.array(names, np.int64 if whole else str)
 
 
 def _image(path: Path) -> np.ndarray:
@@ -142,19 +182,9 @@ def _told(image: np.ndarray) -> str:
 
 def _table(path: Path) -> Content:
     """A CSV file; columns other than label, client and text are numbers."""
-    as_they_are = dict.fromkeys(("text", "Text", "TEXT"), str)
-    try:
-        with warnings.catch_warnings(action="error", category=ParserWarning):
-            frame = pd.read_csv(
-                path,
-                encoding="utf-8-sig",
-                index_col=False,
-                converters=as_they_are,
-                low_memory=False,
-            )
-    except (OSError, ValueError, ParserWarning) as error:
-        reason = str(error).splitlines()[0]
-        raise DataError(f"{path} is not a CSV file in UTF-8: {reason}") from None
+    texts, clients = (dict.fromkeys((x, x.title(), x.upper()), str) for x in ("text", "client"))
+    # A text may be "NA"; clients 1 and 01 are two.
+    frame = _read_csv(path, converters=texts, dtype=clients)
     frame.columns = [str(name).strip().casefold() for name in frame]
     named = ~frame.columns.str.startswith("unnamed: ") & ~frame.columns.duplicated()
     if not named.all() or pd.to_numeric(frame.columns, errors="coerce").notna().any():
@@ -170,7 +200,20 @@ def _table(path: Path) -> Content:
             f"{path} must have a column text or columns of numbers as inputs; besides client, "
             f"label and text it has {' and '.join(frame) or 'none'}"
         )
-    return content(path, found.get("text", frame), found["label"], found.get("client"))
+    client = found.get("client")
+    if client is not None and client.notna().all():
+        client = _named(client.str.strip())
+    return content(path, found.get("text", frame), found["label"], client)
+
+
+def _read_csv(path: Path, **how: Any) -> pd.DataFrame:
+    """A CSV file, by pandas; raises DataError if it cannot be read, or its lines differ."""
+    try:
+        with warnings.catch_warnings(action="error", category=ParserWarning):
+            return pd.read_csv(path, encoding="utf-8-sig", index_col=False, low_memory=False, **how)
+    except (OSError, ValueError, ParserWarning) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(f"{path} is not a CSV file in UTF-8: {reason}") from None
 
 
 def _npz(path: Path) -> Content:
@@ -208,10 +251,15 @@ def _checked(path: Path | str, x: np.ndarray, tokens: bool, signals: bool) -> np
     x = x[:, None] if x.ndim == 3 and not signals else x
     if x.dtype != np.uint8 or x.ndim == 2:
         with np.errstate(over="ignore"):  # numbers too large for float32 become infinite: refused
-            x = x.astype(np.float32)
-        wrong = np.flatnonzero(~np.isfinite(x).reshape(len(x), -1).all(1))
+            rounded = x.astype(np.float32)
+        whole = x.dtype.kind in "iu"  # these may not be rounded
+        exact = rounded.astype(np.float64) == x if whole else np.isfinite(rounded)
+        wrong = np.flatnonzero(~exact.reshape(len(x), -1).all(1))
         if len(wrong):
-            raise DataError(f"{path}: x of example {wrong[0]} is not finite, NaN or too large")
+            of_whole = "has an integer beyond 2**24 that float32 would round; scale it"
+            why = of_whole if whole else "is not finite, NaN or too large"
+            raise DataError(f"{path}: x of example {wrong[0]} {why}")
+        x = rounded
     return x
 
 

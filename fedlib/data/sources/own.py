@@ -7,7 +7,7 @@ The folder `source` has one of these, or two of them named train and test:
             is the class; the others are numbers, or one is called `text`
   *.npz     with arrays `x` [M, F], [M, H, W] or [M, C, H, W], and `y` [M]
 
-All may have a `client` for each example; of images it is a folder, see `clients`. Labels
+All may have a `client` for each example; of images it is in paths or a file, see `clients`. Labels
 are integers from 0, or words, which are numbered in sorted order; the labels of images are the
 names of their folders. Clients and classes keep their names. A value that is missing is refused.
 Texts become tokens by tokenizer.json beside the files, as Hugging Face's `tokenizers` write it, or
@@ -72,8 +72,9 @@ def read(
       num_classes: L, if some class has no example; None for the number of classes in the files.
       test_every: see above; not used with a test part.
       length: tokens of each text; None without texts.
-      clients: of folders of images: whether the client is a folder in that of a class, as ann in
-        cats/ann/7.png.
+      clients: of images: whether they have clients. A client is a folder in that of a class, as ann
+        in cats/ann/7.png, or stands in clients.csv beside the folders, with the columns image
+        (cats/7.png; with parts train/cats/7.png) and client.
 
     Raises:
       ConfigError: for an invalid parameter.
@@ -139,12 +140,15 @@ def pooled(
     )
 
 
-def _contents(folder: Path, clients: bool) -> list[Content]:
+def _contents(folder: Path, of_clients: bool) -> list[Content]:
     """The content of the folder, or of its training and its test part."""
     if not files_below(folder):
         raise DataError(f"{folder} has no files; put there {IN_PLACE}")
     entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-    entries = [path for path in entries if path.name != TOKENISER]
+    table = folder / _own_files.LIST
+    clients = _own_files.listed(table) if of_clients and table.exists() else of_clients
+    others = (TOKENISER, *[table.name] * of_clients)
+    entries = [path for path in entries if path.name not in others]
     of_parts = {path.stem: path for path in entries if path.stem in PARTS}
     if len(entries) == 2 and set(of_parts) == set(PARTS):
         return [_own_files.load(of_parts[name], clients) for name in PARTS]
