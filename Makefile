@@ -13,7 +13,7 @@ FROM      ?=
 WHAT      ?=
 # Values for Snakemake's configuration, such as CONFIG="seeds=[1] tag=quick rounds=5".
 CONFIG    ?=
-# Options for Snakemake, such as ARGS="--dry-run" or ARGS="--workflow-profile profiles/slurm"; of
+# Options for Snakemake, such as ARGS="--cores 1" or ARGS="--workflow-profile profiles/slurm"; of
 # `bench`, such as ARGS="--items W1a,W2b --repeats 3"; of `keep`, ARGS=--replace; of `lock`, for
 # uv.
 ARGS      ?=

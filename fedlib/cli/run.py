@@ -11,7 +11,7 @@ from pathlib import Path
 from fedlib import locks
 from fedlib.cli import arguments
 from fedlib.environment import ROOT
-from fedlib.errors import DataError
+from fedlib.errors import ConfigError, DataError
 from fedlib.forecast.estimates import Estimates
 from fedlib.workflow import command, console, gpu, preflight, remarks
 from fedlib.workflow.plan import Plan
@@ -21,12 +21,10 @@ SNAKEMAKE = (sys.executable, "-m", "fedlib.workflow.console")
 
 def main(args: argparse.Namespace) -> None:
     """Check the configuration, lock the folder, and run Snakemake in it."""
+    if any(word.startswith(("-n", "--dry")) for word in args.options):
+        raise ConfigError("make plan says what would run; for Snakemake's own words: snakemake -n")
     plan = checked(args)
     tell(remarks.describe(plan))
-    if is_preview(args.options):
-        for step in steps(args, plan):
-            start(step)
-        return
     locks.hold_folder(command=args.said)
     before = _made(plan)
     _run(args, plan)
@@ -103,12 +101,6 @@ def configured(args: argparse.Namespace, plan: Plan) -> list[str]:
         files = [*files, plan.path("budget")]
         words = [word for word in words if word.partition("=")[0].strip() != "budget"]
     return arguments.configuration(files, words)
-
-
-def is_preview(options: list[str]) -> bool:
-    """Whether Snakemake should only say what it would do."""
-    dry = ("--dry-run", "--dryrun")
-    return any(word in dry or word.startswith("-n") for word in options)
 
 
 def start(step: list[str]) -> None:

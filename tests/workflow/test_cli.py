@@ -66,10 +66,10 @@ def test_each_target_has_its_scale_and_each_tag_its_folder(target, scale):
     assert plan(target, CONFIG="tag=quick").folder == f"{scale}-quick"
 
 
-def test_a_preview_is_known_by_its_options():
-    for option in ("-n", "-np", "--dry-run", "--dryrun"):
-        assert run.is_preview(read("demo", ARGS=f"--cores 1 {option}").options)
-    assert not run.is_preview(read("demo", ARGS="--cores 1").options)
+@pytest.mark.parametrize("option", ["-n", "-np", "--dry-run", "--dryrun"])
+def test_a_dry_run_is_what_make_plan_is_for(option):
+    with pytest.raises(ConfigError, match="make plan says what would run"):
+        run.main(read("demo", ARGS=f"--cores 1 {option}"))
 
 
 def test_a_configuration_file_counts_for_folder_and_steps(tmp_path):
