@@ -113,7 +113,7 @@ def check(plan: Plan) -> Freshness:
             found.outdated.update(dict.fromkeys(outputs[0], cause))
     for one in plan.trainings():
         again = {*_without_weights(plan, one._asdict(), found.current)}
-        found.outdated.update(dict.fromkeys(again, "its weights are elsewhere"))
+        found.outdated.update(dict.fromkeys(again, "weights are elsewhere"))
         found.current.difference_update(again)
     return found
 
@@ -232,7 +232,7 @@ class _Folder:
             return "input changed"
         if stage == LARGE and max(map(self._time, beside)) <= self._time(path):
             return None
-        return None if made.beside == self._contents(beside) else "exchanged"
+        return None if made.beside == self._contents(beside) else "files were exchanged"
 
     def _contents(self, paths: list[str]) -> str:
         return seals.combined(self.content(path) for path in paths)
