@@ -1,8 +1,8 @@
 """States on disk: with checksums, loaded without executing code, and resumable after any crash.
 
 A checkpoint is two files. `state-<round>.pt` has the tensors. `checkpoint.json`, written after it,
-has its name and checksum, and identifies the run. Other files, and checkpoints of other runs, are
-ignored. Both files contain the number of rounds done, and must agree.
+has its name and checksum, the number of rounds done, and what identifies the run. Other files, and
+checkpoints of other runs, are ignored.
 """
 
 import os
@@ -21,7 +21,6 @@ from fedlib.errors import DataError
 from fedlib.files import atomic, digest
 
 CPU = torch.device("cpu")
-ROUND = "checkpoint/round"  # an entry beside those of the state
 
 
 def save_tensors(path: str | Path, tensors: dict[str, Tensor]) -> str:
@@ -159,7 +158,7 @@ class Checkpoints:
         """Replace the checkpoint; a crash at any moment leaves the earlier one."""
         started = time.monotonic()
         file = self.folder / f"state-{round}.pt"
-        sha256 = save_tensors(file, tensors | {ROUND: torch.tensor(round)})
+        sha256 = save_tensors(file, tensors)
         entry = {"file": file.name, "round": round, "sha256": sha256, "stamp": self.stamp}
         seals.write_json(self.index, entry | {"spent": self.spent()})
         for old in self.folder.glob("state-*.pt"):
@@ -181,12 +180,6 @@ class Checkpoints:
             tensors = load_tensors(self.folder / entry["file"], entry["sha256"])
         except DataError as error:
             raise DataError(f"{error} ({self._remedy})") from None
-        written = tensors.pop(ROUND, torch.tensor(-1)).tolist()
-        if written != entry["round"]:
-            raise DataError(
-                f"{self.index} says round {entry['round']}, {entry['file']} was written after "
-                f"round {written}; {self._remedy}"
-            )
         return entry["round"], tensors
 
     def used(self) -> dict:

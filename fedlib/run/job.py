@@ -29,12 +29,9 @@ def apply_choice(spec: RunSpec, choice: Path | None) -> RunSpec:
       choice: file of `fedlib.run.tune.tune`; None for a run that is not tuned.
 
     Raises:
-      DataError: if the choice of a tuned run is missing or belongs to another tuning, or if there
-        is one for a run that is not tuned.
+      DataError: if the choice of a tuned run is missing or belongs to another tuning.
     """
     if spec.tuned is None:
-        if choice:
-            raise DataError(f"{choice} is given to a run that is not tuned; leave out --choice")
         return spec
     if choice is None:
         raise DataError("the run is tuned: give what was chosen for it as --choice")
