@@ -226,15 +226,9 @@ def check_selection(config: Mapping, declared: Iterable[Paper]) -> None:
         if not (separator and source):
             raise ConfigError(f"sources: {choice!r} is not DATASET:SOURCE, such as femnist:leaf")
         check_choice("sources", dataset, sorted(named), f"with several sources {where}")
-    empty = [paper for paper in declared if not selected(paper, config).runs]
-    if config["papers"] is None and len(empty) < len(declared):
-        return
-    for paper in empty:
-        raise ConfigError(
-            f"papers: {paper.name} has no run left; federations {config['federations']} and "
-            f"labels {config['labels']} select none of its "
-            f"{', '.join(f'{run.federation}/{run.label}' for run in paper.runs)}"
-        )
+    empty = [paper.name for paper in declared if not selected(paper, config).runs]
+    if empty and (config["papers"] or len(empty) == len(declared)):
+        raise ConfigError(f"papers: {empty[0]} has no run left that all filters select")
 
 
 def selected(paper: Paper, config: Mapping, finished: Collection[Training] = ()) -> Paper:
