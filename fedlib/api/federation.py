@@ -244,10 +244,9 @@ def _check_unseen(unseen: Any, num_clients: int) -> None:
 
 
 def _content(name: str, x: Any, y: Any, client: Any = None, *, signals: bool) -> Content:
-    """Arrays of a part, checked and copied."""
+    """Arrays of a part, checked and copied; `content` copies all but bytes."""
     found = content(name, x, y, client, signals=signals)
-    shared = found.x is x or found.x.base is not None
-    return found._replace(x=found.x.copy()) if shared else found
+    return found._replace(x=found.x.copy()) if found.x.dtype == np.uint8 else found
 
 
 def _scaling(content: Content) -> str:

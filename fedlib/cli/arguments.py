@@ -39,7 +39,7 @@ _JOB = _given("name", nargs="?", default="", metavar="NAME", help="pfedmm/digits
 _WHAT = _given("what", nargs="?", metavar="KIND", help="to see titles, too")
 _PAPER = _given("paper", help="its name")
 _KEPT = _given("--out", type=Path, help="folder (default: docs/results/PAPER/SCALE)")
-_REPLACE = _given("--replace", action="store_true", help="replace what is kept, not add to it")
+_REPLACE = _given("--replace", action="store_true", help="also where kept runs are lost")
 _EVENTS = _given("--out", type=Path, help="folder (default: tensorboard/SCALE)")
 _SOURCE = _given("source", type=Path, help="docs/results/PAPER/SCALE: packs in it")
 _DRAWN = _given(

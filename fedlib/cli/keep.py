@@ -1,9 +1,9 @@
 """Copy a paper's tables and figures to docs/results/PAPER/SCALE, with a report of their making.
 
-The command replaces numbers (csv), figures
-(pdf, png), REPORT.md and the folder pack, from which `make figures-from` draws everything again and
-`make take` takes the runs; without --replace no kept run is lost. REPORT.md shows every published
-cell, machines, versions and times. README.md and other files stay unchanged. Comparisons with only
+With a tag the folder is SCALE-TAG. The command replaces numbers (csv), figures (pdf, png),
+REPORT.md and the folder pack, from which `make figures-from` draws everything again and `make take`
+takes the runs; without --replace no kept run is lost. REPORT.md shows every published cell,
+machines, versions and times. README.md and other files stay unchanged. Comparisons with only
 one finished member are left out. If anything is missing or damaged, nothing changes.
 """
 
@@ -30,7 +30,7 @@ def main(args: argparse.Namespace) -> None:
     """Check that nothing kept is lost, and copy."""
     args.config = [*args.config, f"papers={args.paper}"]
     plan = arguments.plan(args)
-    folder = args.out or kept.KEPT / args.paper / plan.scale
+    folder = args.out or kept.KEPT / args.paper / plan.folder
     if not args.replace:
         _check_kept(folder, plan)
     with files.folder_instead(folder) as new:

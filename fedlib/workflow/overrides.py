@@ -124,7 +124,11 @@ def _with(declared: Data | Run, fields: tuple[str, ...], keys: list[str], overri
     """A federation or run with another value."""
     field, *inner = keys
     if field not in fields:
-        raise _error(override, f"no key {field!r}", field, fields)
+        inside = {name: getattr(declared, name) for name in fields}
+        whole = [
+            f"{name}.{field}" for name, x in inside.items() if isinstance(x, dict) and field in x
+        ]
+        raise _error(override, f"no key {field!r}", field, whole or fields)
     changed = {field: _put(getattr(declared, field), inner, override)}
     if isinstance(declared, Run) and declared.tuning and field in ("local", "params") and inner:
         fixed = [*declared.tuning.get("fixed", ()), f"{field}.{inner[0]}"]

@@ -22,6 +22,11 @@ def describe(plan: Plan) -> Iterator[str]:
         also = f"; tables also show the {len(plan.finished)} finished there" * bool(plan.finished)
         number = len(plan.trainings()) - len(plan.finished)
         yield f"{' '.join(shown)}: {number} trainings, added to results/{plan.folder}{also}"
+    selected = {*plan.trainings()} - plan.finished
+    for key in ("federations", "labels"):
+        there = {getattr(training, key.removesuffix("s")) for training in selected}
+        for name in sorted({*(plan.config[key] or ())} - there):
+            yield f"{key}: {name} has no run that the other keys select"
     if others := list_others(plan):
         yield (
             f"{len(others)} finished trainings are not shown, such as {'/'.join(others[0][:3])}/"

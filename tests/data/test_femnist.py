@@ -253,6 +253,14 @@ def test_a_missing_file_of_leaf_is_noticed(leaf_files):
         by_writer(leaf_files, source="leaf")
 
 
+def test_a_writer_in_two_files_of_leaf_is_refused(leaf_files):
+    for part in ("train", "test"):
+        folder = leaf_files / "femnist/data" / part
+        (folder / "3.json").write_bytes((folder / "2.json").read_bytes())
+    with pytest.raises(DataError, match="3.json has the writer .* another file"):
+        by_writer(leaf_files, source="leaf")
+
+
 def test_pixels_may_stay_between_0_and_1_or_be_symmetric_about_0(leaf_files):
     standard, unit, symmetric = (
         by_writer(leaf_files, source="leaf", scaling=scaling)

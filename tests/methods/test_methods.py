@@ -39,6 +39,8 @@ from fedlib.run.scoring import during_training, score
 
 # In states.
 PRIVATE = {*"models private pi lam memory tuned tuning norms marginal".split()}
+# Without a validation part they stop by test examples, as the authors' code does.
+STOPPED_BY_TEST = {"adaptive_experts", "local_experts"}
 
 
 @cache
@@ -207,6 +209,15 @@ def test_unseen_clients_never_influence_what_the_others_get(name):
     observed = method.observe(state, unseen, "unseen")
     seen = cohort_of(method.task, federation, round=2)
     assert_close(method.personalise(state, seen), method.personalise(observed, seen), 0)
+
+
+@contract
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in STOPPED_BY_TEST])
+def test_test_examples_never_influence_training(name):
+    method, federation, state = after_two_rounds(name)
+    x, y, rows = federation.x.copy(), federation.y.copy(), federation.test.rows
+    x[rows], y[rows] = 0, (y[rows] + 1) % federation.num_classes
+    assert same_bits(state, run(method, replace(federation, x=x, y=y), 2))
 
 
 @every_method

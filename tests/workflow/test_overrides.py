@@ -84,7 +84,7 @@ def test_several_hold_together_and_values_are_json_or_words(toy):
         ("fedem.local.lr=0.3", {"tag": ""}, r"^set: \['fedem.local.lr=0.3'\] needs a tag, such as"),
         ("fedem.local.lr", {}, r"set: expected NAME.KEY=VALUE, such as set=\[fed.*got 'fedem.loc"),
         ("fedmm.local.lr=1", {}, "no federation or label 'fedmm'; nearest: fedem, fedem-m0"),
-        ("mnist.num_clients=5", {}, "no key 'num_clients'; there are: partition, params, seed"),
+        ("mnist.num_clients=5", {}, "no key 'num_clients'; nearest: partition.num_clients$"),
         ("fedem.locl.lr=5", {}, "no key 'locl'; nearest: local"),
         ("fedem.title=5", {}, "no key 'title'; there are: rounds, evaluate_every, local"),
         ("fedem.local.schedul.kind=cosine", {}, "nothing has a key 'schedul' there; there are: "),

@@ -132,6 +132,15 @@ def test_runs_whose_data_would_be_cut_or_values_tuned_again_are_not_shown(folder
     assert [*seeds(federations=["mnist"])[0]] == ["mnist/fedavg"]
 
 
+def test_a_name_that_the_other_keys_leave_without_a_run_is_told(folder, declare):
+    runs = [toy_run("digits"), toy_run("mnist"), toy_run("digits", "fedem")]
+    declare(one=toy_paper(name="one", runs=runs))
+    given = {"labels": ["fedem", "fedavg"], "federations": ["mnist"]}
+    assert "labels: fedem has no run" in "\n".join(remarks.describe(Plan(given)))
+    given["federations"].append("digits")
+    assert "no run" not in "\n".join(remarks.describe(Plan(given)))
+
+
 def test_what_is_open_is_listed_with_its_cause(folder):
     plan = Plan({"papers": ["one"]})
 

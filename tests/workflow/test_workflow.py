@@ -132,7 +132,8 @@ def keep(monkeypatch):
 
     def kept(folder, out, *options: str) -> None:
         monkeypatch.chdir(folder)
-        given = ["--configfile", workflow.SMOKE, "--out", str(Path(out) / PAPER), *options]
+        place = ["--out", str(Path(out) / PAPER)] if out else []
+        given = ["--configfile", workflow.SMOKE, *place, *options]
         keeping.main(words_of.read(["keep", PAPER, *given]))
 
     return kept
@@ -166,6 +167,12 @@ def test_results_are_kept_with_every_number_and_figure_and_how_they_were_made(
     links = re.findall(r"\]\(([^)]*\.(?:png|pdf))\)", page)
     assert len(links) == 2 * len(figures) and set(links) <= kept
     assert "Machines and versions" in page
+
+
+@slow
+def test_results_with_a_tag_do_not_replace_those_of_their_scale(folder, keep):
+    keep(folder, None)
+    assert (folder / "docs/results" / PAPER / "demo-smoke/REPORT.md").is_file()
 
 
 @slow

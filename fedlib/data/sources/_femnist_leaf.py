@@ -35,13 +35,16 @@ def _part(raw: Path, folder: RawFolder) -> dict[str, Labelled]:
     for file in folder.files(raw):
         try:
             data = json.loads(file.read(raw))["user_data"]
-            found |= {writer: shades(own["x"], own["y"]) for writer, own in data.items()}
+            writers = {writer: shades(own["x"], own["y"]) for writer, own in data.items()}
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError,
                 ValueError) as error:  # fmt: skip
             raise DataError(
                 f"{file.path} is not a file of LEAF's FEMNIST: {error!r:.200}; make it again or "
                 "delete it"
             ) from None
+        if twice := sorted(found.keys() & writers.keys()):
+            raise DataError(f"{file.path} has the writer {twice[0]}, whom another file has too")
+        found |= writers
     return found
 
 
