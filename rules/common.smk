@@ -11,9 +11,25 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
+from snakemake.sourcecache import HostingProviderFile
 
-# Of this workflow's files, which are elsewhere if it is a module of another workflow.
-CHECKOUT = Path(str(workflow.current_basedir)).parent
+
+def checkout():
+    """Folder of this workflow's files; for a module from a repository, a copy of their commit."""
+    rules = workflow.current_basedir
+    if not isinstance(rules, HostingProviderFile):
+        return Path(str(rules)).parent
+    repository = rules.hosted_repo.repo
+    commit = repository.commit(rules.ref).hexsha
+    folder = workflow.sourcecache.cache_path / "fedlib-moe" / commit
+    if not folder.exists():
+        part = folder.with_name(f"{commit}.{os.getpid()}")
+        repository.clone(part, no_checkout=True).git.checkout(commit)
+        part.rename(folder)
+    return folder
+
+
+CHECKOUT = checkout()
 sys.path.insert(0, str(CHECKOUT))
 
 from fedlib.run_spec import Tuning

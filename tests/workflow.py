@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PARTS = ("Snakefile", "config.yaml", "rules", "profiles", "envs", "fedlib", "scripts")
+PARTS = ("Snakefile", "config.yaml", "workflow", "config", "rules", "profiles", "envs")
+PARTS += ("fedlib", "scripts")
 SMOKE = "tests/smoke.yaml"
 CACHE = Path(tempfile.gettempdir()) / f"fedlib-tests-{os.getuid()}"  # of all tests
 HOMES = {"HOME": CACHE / "home", "XDG_CONFIG_HOME": CACHE / "config", "XDG_CACHE_HOME": CACHE}

@@ -1,10 +1,15 @@
-"""The workflow as a module of another one, in a foreign folder."""
+"""The workflow in a foreign folder: as a module from a clone, and as `snakedeploy` leaves it."""
 
+import re
+import shutil
+import subprocess
 import textwrap
 
 import pytest
 import workflow
 import yaml
+
+from fedlib.workflow.config import DEFAULTS
 
 pytestmark = pytest.mark.slow
 RUN = {"papers": ["pfedmm"], "federations": ["digits"], "labels": ["fedavg"], "seeds": [0]}
@@ -16,6 +21,13 @@ def checkout(tmp_path_factory):
     return workflow.copy_checkout(tmp_path_factory.mktemp("a clone"))
 
 
+def write(folder, snakefile, config):
+    """A foreign folder with a Snakefile and a configuration where they are by convention."""
+    for path, text in {"workflow/Snakefile": snakefile, "config/config.yaml": config}.items():
+        (folder / path).parent.mkdir()
+        (folder / path).write_text(text)
+
+
 def files(folder):
     return {
         path.relative_to(folder) for path in folder.rglob("*") if "__pycache__" not in str(path)
@@ -25,10 +37,10 @@ def files(folder):
 def test_another_workflow_uses_it_as_a_module(checkout, tmp_path):
     before = files(checkout)
     snakefile = f"""
-        configfile: "config.yaml"
+        configfile: "config/config.yaml"
 
         module fedlib:
-            snakefile: "{checkout}/Snakefile"
+            snakefile: "{checkout}/workflow/Snakefile"
             config: config["fedlib"]
 
         use rule * from fedlib as fedlib_*
@@ -42,8 +54,7 @@ def test_another_workflow_uses_it_as_a_module(checkout, tmp_path):
             output: "mine.csv"
             shell: "python -c 'import shutil; shutil.copy(\\"{{input[0]}}\\", \\"{{output}}\\")'"
         """
-    (tmp_path / "Snakefile").write_text(textwrap.dedent(snakefile))
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"fedlib": RUN}))
+    write(tmp_path, textwrap.dedent(snakefile), yaml.safe_dump({"fedlib": RUN}))
     done = workflow.snakemake(tmp_path, "--cores", "1")
     assert done.returncode == 0, done.stdout
     assert "federation,dataset,label" in (tmp_path / "mine.csv").read_text()
@@ -58,8 +69,52 @@ def test_another_workflow_uses_it_as_a_module(checkout, tmp_path):
     assert report.returncode == 0, report.stdout
 
 
+# As snakedeploy 0.17.1 writes it.
+DEPLOYED = """from snakemake.utils import min_version
+
+
+min_version("6.10.0")
+
+
+configfile: "config/config.yaml"
+
+
+# declare https://github.com/lab/fedlib as a module
+module fedlib:
+    snakefile: 
+        github("lab/fedlib", path="workflow/Snakefile", tag="v9")
+    config:
+        config
+
+
+# use all rules from https://github.com/lab/fedlib
+use rule * from fedlib
+"""  # noqa: W291
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="needs git")
+def test_snakedeploy_puts_it_into_a_folder_where_it_is_fetched_from_a_tag_and_runs(tmp_path):
+    hosted, folder, cache = (tmp_path / name for name in ("host/lab/fedlib", "mine", "cache"))
+    workflow.copy_checkout(hosted)
+    identity = ["-c", "user.name=Me", "-c", "user.email=me@example.org"]
+    for words in (["init", "-q"], ["add", "-A"], [*identity, "commit", "-qm", "."], ["tag", "v9"]):
+        subprocess.run(["git", *words], cwd=hosted, check=True)
+    folder.mkdir()
+    config = yaml.safe_load((hosted / "config/config.yaml").read_text())
+    assert config.keys() == DEFAULTS.keys()
+    write(folder, DEPLOYED, yaml.safe_dump(config | RUN))
+    shutil.copytree(hosted / "profiles", folder / "profiles")
+    redirected = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_VALUE_0": "https://github.com/"}
+    redirected["GIT_CONFIG_KEY_0"] = f"url.file://{tmp_path}/host/.insteadOf"
+    done = workflow.snakemake(folder, "-p", XDG_CACHE_HOME=str(cache), **redirected)
+    assert done.returncode == 0, done.stdout
+    script = rf"python {cache}/.*/fedlib-moe/\w+/scripts/partition.py "
+    assert re.search(script, done.stdout), done.stdout
+    assert "FedAvg" in (folder / "results/demo-module/tables/pfedmm/main.md").read_text()
+
+
 def test_a_module_with_a_prefix_is_refused(checkout, tmp_path):
-    module = f'module fedlib:\n    snakefile: "{checkout}/Snakefile"\n    prefix: "mine"\n'
-    (tmp_path / "Snakefile").write_text(f"{module}\nuse rule * from fedlib\n")
+    module = f'module fedlib:\n    snakefile: "{checkout}/workflow/Snakefile"\n    prefix: "mine"\n'
+    write(tmp_path, f"{module}\nuse rule * from fedlib\n", "{}")
     code, output = workflow.dry_run(tmp_path)
     assert code == 1 and "a module of this workflow cannot have one" in output
