@@ -125,18 +125,10 @@ def test_spreads_over_trials_are_compared_as_the_text_of_the_paper_does():
 # Figures
 
 
-def test_a_sweep_whose_runs_cannot_be_told_apart_is_refused():
-    same = {"values": [{"value": 6, "title": "six"}], "parameter": "num_experts"}
-    with pytest.raises(ConfigError, match="two runs of the same variant in the panel 'CIFAR-10'"):
-        draw("protocol_sweep", **BY_P, variants=same)
-
-
-def test_usage_of_what_nobody_chose_or_cannot_exist_is_refused():
-    clients = rows(client=0, choice=6)
-    with pytest.raises(DataError, match=r"choice of cifar10-p0.2/eps must be in \[0, 5\]"):
-        made_up.draw("cluster_usage", EXHIBIT, None, clients, None)
+def test_a_federation_without_one_of_the_variants_has_no_usage():
     other = {**RUNS[1], "federation": "cifar10-p1.0"}
     fewer = EXHIBIT | {"runs": [RUNS[0], other], "federations": made_up.majority(0.2, 1)}
+    clients = rows(client=0, choice=1)
     clients.loc[1, "federation"] = "cifar10-p1.0"
     with pytest.raises(ConfigError, match="cifar10-p0.2 must have one run of each variant"):
         made_up.draw("cluster_usage", fewer, None, clients, None)

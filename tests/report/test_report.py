@@ -217,9 +217,8 @@ def test_nothing_is_loaded_from_anywhere(html, elements):
         if name in ("src", "href", "data-source", "action", "srcset", "poster")
     ]
     assert len(addresses) > 10
-    followed = ["https://arxiv.org/abs/2501.00001", "https://github.com/some/body"]
     inside = ("data:", "#", "../../")  # the last is the checkout
-    assert [a for a in addresses if not a.startswith(inside)] == followed
+    assert [a for a in addresses if not a.startswith(inside)] == []
     assert "@import" not in html and "url(" not in html and "fetch(" not in html
     policy = {"http-equiv": "Content-Security-Policy"}
     ((attrs, _),) = elements.all("meta", **policy)
@@ -309,19 +308,6 @@ def test_a_table_stands_below_the_first_figure_that_shows_half_of_its_runs(proje
     assert [(shown.name, shown.number) for shown in found] == [
         *[("curves", 1), ("main", 1), ("near", 2), ("main", 2), ("nearer", 3), ("criteria", 3)]
     ]
-
-
-def test_a_citation_leads_to_paper_and_code(elements):
-    links = [
-        attrs["href"] for attrs, text in elements.all("a") if "2501" in text or "some/" in text
-    ]
-    assert links == ["https://arxiv.org/abs/2501.00001", "https://github.com/some/body"]
-    doi = as_html.linked("doi 10.24963/ijcai.2025/610; rest")
-    assert (
-        doi
-        == '<a href="https://doi.org/10.24963/ijcai.2025/610">doi 10.24963/ijcai.2025/610</a>; rest'
-    )
-    assert "@misc{somebody2025}" in [text for _, text in elements.all("pre")]
 
 
 @pytest.mark.parametrize("name", REPRODUCED)

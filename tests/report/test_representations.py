@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from matplotlib.collections import PathCollection
 
-from fedlib.errors import ConfigError
 from fedlib.report import embeddings, metrics
 from fedlib.results import RunResult
 
@@ -66,8 +65,3 @@ def test_every_kind_of_vector_has_a_panel_with_all_examples():
         dots = [c for c in axes.collections if isinstance(c, PathCollection)]
         assert sum(len(c.get_offsets()) for c in dots) == 6 + 4
         assert len(dots) == 4  # two clients with two classes each
-
-
-def test_names_must_be_as_many_as_the_kinds():
-    with pytest.raises(ConfigError, match="recorded 3 kinds of vectors, got names for 2"):
-        draw(["r_G", "r_F"])

@@ -3,6 +3,8 @@
 One panel per federation or, if the parameter belongs to federations, per family of federations.
 """
 
+from dataclasses import replace
+
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -24,10 +26,11 @@ def draw(given: Inputs) -> Figure:
     """The figure.
 
     Raises:
-      ConfigError: see `fedlib.report.exhibits.swept`.
+      ConfigError: see `fedlib.report.exhibits.placed`.
     """
     exhibit, kind = given.exhibit, given.kind
-    runs = exhibits.swept(exhibit, kind.parameter, kind.methods, kind.of)
+    mine = [run for run in exhibit.runs if run.method in kind.methods]
+    runs = exhibits.placed(replace(exhibit, runs=mine), kind.parameter, kind.of)
     points = _points(given, runs)
     settings = points["setting"].drop_duplicates().tolist()
     scale = scale_of(settings)

@@ -19,11 +19,6 @@ from fedlib.report.pages.origin import FACT_TITLES
 from fedlib.report.tables import render
 from fedlib.report.tables.render import Sheet
 
-LINKS = {  # identifiers in a citation, and their addresses
-    r"arXiv:(\d+\.\d+)": r"https://arxiv.org/abs/\1",
-    r"doi (10\.[^\s;)]+)": r"https://doi.org/\1",
-    r"official code: ([\w.-]+/[\w.-]+)": r"https://github.com/\1",
-}
 AT_ONCE = 2  # exhibits of a paper that are not folded
 UNITS = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 ENLARGED = 1.3 * 4 / 3  # CSS pixels per point; 1.3 enlarges figures for a screen
@@ -47,7 +42,7 @@ def page(content: Report) -> str:
 
 @functools.cache
 def _template():
-    filters = {"sort_value": sort_value, "spans": render.spans, "linked": linked}
+    filters = {"sort_value": sort_value, "spans": render.spans}
     environment = filling.environment(True, filters)
     environment.globals |= {
         "downloads": _downloads,
@@ -69,18 +64,6 @@ def sort_value(text: str) -> float | None:
         return None
     number, unit = found.groups()
     return float(number.replace("−", "-").replace(" ", "")) * UNITS.get(unit, 1)
-
-
-def linked(text: str) -> str:
-    """A citation as HTML, with links to the paper and its official code.
-
-    Args:
-      text: escaped, of Jinja's own type; a template would escape links in any other type.
-    """
-    found = str(text)  # plain, so that added links are not escaped
-    for pattern, address in LINKS.items():
-        found = re.sub(pattern, rf'<a href="{address}">\g<0></a>', found)
-    return type(text)(found)
 
 
 def _downloads(sheet: Sheet) -> list[tuple[str, str, str]]:
