@@ -224,22 +224,6 @@ def test_all_figures_are_there_before_the_page_is_printed(ask):
     assert found == [True, True, False]
 
 
-@pytest.mark.parametrize(("scheme", "is_dark"), [(0, True), (1, False)])
-def test_the_page_is_dark_where_the_reader_s_screen_is(ask, scheme, is_dark):
-    found = ask(
-        """
-      const style = getComputedStyle(document.body);
-      const light = (color) => color.match(/\\d+/g).slice(0, 3).reduce((a, b) => a + +b, 0) / 765;
-      const [image, button] = [".drawn", ".sample"].map((x) => getComputedStyle(found(x)[0]));
-      return [light(style.backgroundColor), light(style.color), image.filter, button.filter];
-        """,
-        f"--blink-settings=preferredColorScheme={scheme}",
-    )
-    back, ink, image, button = found
-    assert (back < 0.2 and ink > 0.8) if is_dark else (back > 0.8 and ink < 0.2)
-    assert image == button and (image != "none") == is_dark
-
-
 def test_on_a_phone_only_tables_and_figures_are_wider_than_the_screen(ask, page):
     # A window cannot be as narrow as a phone, a frame can.
     frame = '<html><head></head><body><iframe width="390" height="844"></iframe></body></html>'

@@ -168,37 +168,6 @@ def test_a_true_cluster_is_right_if_its_clients_share_an_expert_that_nobody_else
     assert recovery.num_right([2, 2, 0, 2], [0, 0, 1, 1]) == 0
 
 
-def clients_of(choice: dict[int, list]) -> pd.DataFrame:
-    where = {"at": "last", "group": "seen", "protocol": "default", "split": "test"}
-    about = {**where, "federation": "emnist", "label": "fedavg"}
-    made = [
-        {**about, "seed": seed, "client": c, "choice": chosen, "cluster": c // 2}
-        for seed, by_client in choice.items()
-        for c, chosen in enumerate(by_client)
-    ]
-    return pd.DataFrame(made)
-
-
-def test_measures_of_clusters_are_per_seed():
-    [run] = made_up.read({"runs": [made_up.describe("emnist", "pfedmm-m3")]}).runs
-    clients = clients_of({1: [0, 0, 2, 2], 2: [0, 0, 0, 2]})
-    found = {
-        name: measures.MEASURES[name](run, None, clients).tolist()
-        for name in ("purity", "unity", "right_clusters", "experts_used")
-    }
-    assert found == {
-        "purity": [1.0, 0.75],  # the expert of three clients has two of one cluster
-        "unity": [1.0, 0.75],
-        "right_clusters": [2, 0],
-        "experts_used": [2, 2],
-    }
-    weights = pd.DataFrame(np.eye(3)[[0, 0, 0, 2]], columns=["pi_0", "pi_1", "pi_2"])
-    by_weights = clients_of({5: [NAN] * 4}).join(weights)
-    assert measures.MEASURES["purity"](run, None, by_weights).to_dict() == {5: 0.75}
-    with pytest.raises(DataError, match="has no clients"):
-        measures.MEASURES["purity"](run, None, clients[:0])
-
-
 def test_a_criterion_needs_runs_with_a_seed_in_common():
     tidy = rows({("emnist", "fedem"): [0.75], ("emnist", "pfedmm"): [0.80]})
     tidy.loc[tidy["label"] == "fedem", "seed"] = 7

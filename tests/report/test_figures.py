@@ -1,9 +1,6 @@
 """Figures: what is on their axes, that a method looks the same everywhere, and stable bytes."""
 
-from types import SimpleNamespace
-
 import made_up
-import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,20 +11,18 @@ from matplotlib.transforms import Bbox
 from pictures import faults
 
 from fedlib import papers
-from fedlib.errors import ConfigError, DataError
-from fedlib.report import exhibits, metrics, printed
+from fedlib.errors import ConfigError
+from fedlib.report import exhibits, metrics
 from fedlib.report.figures import (
     FigureInputs,
     accuracy_over_rounds,
     canvas,
-    client_matrices,
     labels,
     saving,
     style,
     sweep,
     who_loses,
 )
-from fedlib.report.figures.saving import wrapped
 from fedlib.spec import SCALES
 from fedlib.workflow.provenance import ROOT
 
@@ -95,16 +90,6 @@ def test_a_legend_has_the_room_that_it_needs_and_all_figures_are_of_one_width(co
     assert beside.x0 >= single.axes[0].get_window_extent().x1
 
 
-def test_settings_of_the_caller_neither_matter_nor_change(collected, tmp_path):
-    plain = draw(collected, "client_accuracy_cdf")
-    saving.save(plain, tmp_path / "a.pdf", tmp_path / "a.png")
-    with matplotlib.rc_context({"font.size": 20, "lines.linewidth": 9, "savefig.dpi": 30}):
-        before = dict(matplotlib.rcParams)
-        saving.save(draw(collected, "client_accuracy_cdf"), tmp_path / "b.pdf", tmp_path / "b.png")
-        assert dict(matplotlib.rcParams) == before
-    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
-
-
 def test_every_method_has_a_title_and_a_look_of_its_own():
     assert not {look.color for look in style.METHODS.values()} & set(style.SPARE)
     for name in ("title", "color", "marker"):
@@ -121,16 +106,6 @@ def test_of_many_methods_users_own_and_the_best_stand_out():
     )
     fewer = made_up.read({"paper": "shapes", "runs": runs[1:]})
     assert {*style.standing_out(fewer, scores)} == {run["label"] for run in runs[1:]}
-
-
-def test_a_curve_that_lies_under_another_is_wide_and_pale():
-    grey, colour = style.OTHERS.curve(), style.METHODS["pfedmm"].curve()
-    axes = Figure().subplots()
-    (top,), (below,) = axes.plot([0, 1], **colour), axes.plot([0, 1], **grey)
-    assert canvas.uncover(axes)  # although the grey one was drawn last
-    assert below.get_linewidth() > top.get_linewidth() == colour["linewidth"]
-    below.remove()
-    assert not canvas.uncover(axes)
 
 
 def test_an_svg_file_does_not_follow_the_last_bits_of_the_layout(tmp_path):
@@ -156,13 +131,6 @@ def test_flat_curves_look_flat_and_numbers_have_a_minus_sign():
     assert (canvas.number(-0.0), canvas.number(3.0, "+g")) == ("0", "+3")
 
 
-def test_unlisted_methods_have_spare_looks_each_always_the_same():
-    looks = [style.method_look(name) for name in ("fedper", "moon", "fedbabu", "scaffold")]
-    assert len({(look.color, look.marker) for look in looks}) == len(looks)
-    assert {look.color for look in looks} <= {*style.SPARE}
-    assert style.method_look("fedper") == looks[0]
-
-
 def test_a_published_curve_is_compared_from_round_10_on_and_the_nearest_to_ours_is_named(collected):
     exhibit, tidy, clients = collected
     ours = exhibits.pick(tidy, federation="emnist", at="round", metric="accuracy", group="seen")
@@ -179,23 +147,6 @@ def test_a_published_curve_is_compared_from_round_10_on_and_the_nearest_to_ours_
     assert far.loc["pfedmm", "rounds"] == 21
     assert far.loc["pfedmm", "rms"] == pytest.approx(0.01)
     assert far["nearest"].to_dict() == {"local": "fedem", "fedem": "local", "pfedmm": "pfedmm"}
-
-
-def test_waypoints_without_a_round_are_not_guessed(collected):
-    exhibit, tidy, clients = collected
-    table = printed.read(PUBLISHED).replace("accuracy_round_20", "accuracy_round_end")
-    about = {"kind": "accuracy_over_rounds", "params": {"waypoints": "curve-waypoints"}}
-    with pytest.raises(DataError, match="got 'accuracy_round_end'"):
-        accuracy_over_rounds.compared(
-            FigureInputs(made_up.read(exhibit | about), tidy, clients, table)
-        )
-
-
-def test_names_are_broken_at_a_comma_where_that_does():
-    name = "Test accuracy, mean of clients (%)"
-    assert wrapped(name, 22) == "Test accuracy,\nmean of clients (%)"
-    assert wrapped(name, 18) == "Test accuracy,\nmean of clients\n(%)"
-    assert wrapped(name, 34) == name
 
 
 DISTINGUISHED = {  # kinds of figures in which a look means a run
@@ -271,11 +222,3 @@ def test_slices_are_means_of_equal_parts_of_the_sorted_gains():
     assert np.isnan(found[-1])  # the gap
     # Of 30 clients a slice has one and a half.
     assert who_loses.sliced(pd.Series(np.arange(30.0)))[:2] == pytest.approx([1 / 3, 5 / 3])
-
-
-def test_of_the_seeds_of_a_run_that_of_highest_purity_is_shown_then_that_with_most_experts():
-    def made(purity, used):
-        return SimpleNamespace(purity=lambda: purity, num_used=lambda: used)
-
-    matrices = [made(0.5, 4), made(0.9, 2), made(0.9, 3), made(0.9, 3)]
-    assert client_matrices.best(matrices) is matrices[2]

@@ -221,14 +221,6 @@ def test_numbers_of_rounds_are_rows_and_no_columns_of_clients_whatever_their_num
         metrics.client_rows(refused)
 
 
-def test_what_a_method_records_of_rounds_is_in_its_history(tmp_path):
-    seen = Scores(np.arange(2), np.array([4, 4]), np.array([[1.0, 2], [3, 4]]), np.ones((2, 2)))
-    values = np.array([[1.0, np.nan]])
-    result({SEEN: seen}, (0, 2), by_round={"mine": values}).save(tmp_path / "history.h5")
-    found = RunResult.load(tmp_path / "history.h5").by_round
-    assert list(found) == ["mine"] and np.array_equal(found["mine"], values, equal_nan=True)
-
-
 def test_the_interval_over_seeds_is_students():
     frame = pd.DataFrame({"label": ["a", "a", "a", "b"], "value": [0.1, 0.2, 0.6, 0.5]})
     table = metrics.over_seeds(frame, ["label"]).set_index("label")

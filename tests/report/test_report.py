@@ -164,14 +164,6 @@ def test_of_runs_that_were_made_in_several_places_each_says_where(project, tmp_p
     assert any(text.startswith("emnist/pfedmm 1, 2 beads; cpu") for text in told)
 
 
-def test_runs_that_the_plan_no_longer_has_are_not_counted(project):
-    paper = project.spec["papers"][0]
-    fewer = {**paper, "runs": {"emnist": {"pfedmm": [1]}}}
-    (chapter,) = gathered(project, spec={**project.spec, "papers": [fewer]}).chapters
-    assert chapter.origin.trainings == 1
-    assert [*chapter.origin.runs] == ["emnist/pfedmm"]
-
-
 def test_without_the_runs_there_is_no_section_on_machines(project, tmp_path):
     (tmp_path / "tables").symlink_to(project.results / "tables")
     found = gathered(project, results=tmp_path)
@@ -265,17 +257,6 @@ def test_verdicts_are_marked_in_their_table_and_counted_except_at_scale_demo(pro
     assert marks == classes * 2
     counts = [text for _, text in elements.all("span", **{"class": "count"})]
     assert counts == ["1 reached", "1 not reached", "1 not run"]
-
-
-def test_verdicts_are_neutral_below_the_papers_own_scale(project, html):
-    full = as_html.page(gathered(project, spec={**project.spec, "scale": "full"}))
-    assert '<main id="main" class="neutral">' in html and 'class="neutral"' not in full
-    # Nor are they on the first screen.
-    first = [Elements(text.partition('<section class="chapter"')[0] + "</main></body></html>")
-             for text in (html, full)]  # fmt: skip
-    shown = [[a["class"] for a, _ in part.all("span") if "verdict" in a.get("class", "")]
-             for part in first]  # fmt: skip
-    assert shown == [[], ["verdict reached", "verdict not-reached"]]
 
 
 # --- The first screen -----------------------------------------------------------------------------

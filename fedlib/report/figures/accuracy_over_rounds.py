@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fedlib.errors import DataError
 from fedlib.report import exhibits, notes, printed
 from fedlib.report.figures import canvas, curves, style
 from fedlib.report.inputs import Inputs
@@ -217,19 +216,13 @@ def _mark_chosen(axes: Axes, curve: pd.DataFrame, rounds: list[float], look: sty
 
 
 def _waypoints(published: pd.DataFrame | None, exhibit: str | None, metric: str) -> dict:
-    """{(dataset, label): [(round, fraction)]} of published points of the paper's curves.
-
-    Raises:
-      DataError: if the name of one of the exhibit's metrics does not end in a round.
-    """
+    """{(dataset, label): [(round, fraction)]} of published points of the paper's curves."""
     points: dict[tuple[str, str], list[tuple[int, printed.Value]]] = {}
     if published is None or exhibit is None:
         return points
     prefix = f"{metric}_round_"
     mine = exhibits.pick(published, exhibit=exhibit)["metric"]
     for name in mine[mine.str.startswith(prefix)].drop_duplicates():
-        if not name.removeprefix(prefix).isdigit():
-            raise DataError(f"way-points of {exhibit} must be {prefix}<number>, got {name!r}")
         for where, value in printed.fractions(published, exhibit, name).items():
             points.setdefault(where, []).append((int(name.removeprefix(prefix)), value))
     return points

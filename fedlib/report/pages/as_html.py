@@ -78,7 +78,7 @@ def _downloads(sheet: Sheet) -> list[tuple[str, str, str]]:
 
 
 def _picture(figure: Entry) -> dict:
-    """Address of a figure, its size in CSS pixels, its curves, and whether it is of shades."""
+    """Address of a figure, its size in CSS pixels, and its curves."""
     path = figure.picture.with_name(f"{figure.picture.name}.svg")
     try:
         data = path.read_bytes()
@@ -92,8 +92,7 @@ def _picture(figure: Entry) -> dict:
     file = f"{figure.anchor}.svg"
     panels = pictures.panels(figure.picture)
     size = {"width": width, "height": height}
-    shades = b"<image" in data  # of a matrix
-    return size | {"address": address, "file": file, "panels": panels, "has_shades": shades}
+    return size | {"address": address, "file": file, "panels": panels}
 
 
 def _address(kind: str, data: bytes) -> str:
