@@ -136,9 +136,9 @@ class Estimate(NamedTuple):
 
 
 @cache
-def factors(path: Path = FACTORS) -> dict[str, Factor]:
+def factors() -> dict[str, Factor]:
     """The factors of methods, by name."""
-    with path.open(encoding="utf-8", newline="") as file:
+    with FACTORS.open(encoding="utf-8", newline="") as file:
         return {
             row["method"]: Factor(*(float(row[x]) for x in TIMED), int(row["experts"]))
             for row in csv.DictReader(file)

@@ -38,7 +38,7 @@ METRICS, CLIENTS, EXHIBITS = "metrics.parquet", "clients.parquet", "exhibits.jso
 FRACTIONS = {*(m.__name__ for m in definitions.METRICS), *OF_PREDICTIONS} - {"loss", "brier"}
 # Entries of many specifications, which a pack has once; and what they are called by.
 SHARED = {"federations": ("name",), "runs": ("federation", "label")}
-NOT_RUN = " Not run: "  # the end of a caption, see `fedlib.workflow.specs`
+NOT_RUN = " Not run: "  # the end of a caption in packs of 0.3 and before
 
 
 class Packed(NamedTuple):

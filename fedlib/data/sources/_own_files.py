@@ -185,8 +185,10 @@ def _table(path: Path) -> Content:
     texts, clients = (dict.fromkeys((x, x.title(), x.upper()), str) for x in ("text", "client"))
     # A text may be "NA"; clients 1 and 01 are two.
     frame = _read_csv(path, converters=texts, dtype=clients)
-    frame.columns = [str(name).strip().casefold() for name in frame]
-    named = ~frame.columns.str.startswith("unnamed: ") & ~frame.columns.duplicated()
+    # As they are: pandas would call a second label label.1, and it would be an input.
+    first = _read_csv(path, header=None, nrows=1, dtype=str).iloc[0].fillna("")
+    frame.columns = [name.strip().casefold() for name in first]
+    named = (frame.columns != "") & ~frame.columns.duplicated()
     if not named.all() or pd.to_numeric(frame.columns, errors="coerce").notna().any():
         raise DataError(
             f"{path}: the first line must name each column, once, got {[*frame][:8]}; write the "

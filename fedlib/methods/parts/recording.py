@@ -21,10 +21,8 @@ def in_bins(values: Tensor) -> Tensor:
     return one_hot(number, BINS).to(values.dtype)
 
 
-def some_examples(
-    vectors: Tensor, cohort: Cohort, number: int, clients: int = CLIENTS
-) -> dict[str, Tensor]:
-    """Vectors and classes of some test examples of the first clients, NaN for other clients.
+def some_examples(vectors: Tensor, cohort: Cohort, number: int) -> dict[str, Tensor]:
+    """Vectors and classes of some test examples of the first `CLIENTS`, NaN for other clients.
 
     The examples are evenly spaced in a client's test part, which may be sorted by class.
 
@@ -32,7 +30,6 @@ def some_examples(
       vectors: [C, N, K, F] of all test examples, as `Cohort.score` gives them.
       cohort: of these clients.
       number: n, examples per client; a client with fewer has all its examples, then NaN.
-      clients: clients with a number below this are kept.
 
     Returns:
       "representations" [C, n, K, F] and "representation_labels" [C, n].
@@ -42,7 +39,7 @@ def some_examples(
     labels = vectors.new_full((len(vectors), number), torch.nan)
     for place, client in enumerate(cohort.host_ids.tolist()):
         rows = federation.split("test").of(client)
-        if client >= clients or not len(rows):
+        if client >= CLIENTS or not len(rows):
             continue
         chosen = np.unique(np.linspace(0, len(rows) - 1, number).round().astype(np.int64))
         classes = torch.from_numpy(federation.y[rows[chosen]])
