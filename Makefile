@@ -134,13 +134,13 @@ lint: $(STAMP)  ### check style and workflow; changes nothing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyrefly check
-	$(BIN)/snakefmt --check Snakefile rules
+	$(BIN)/snakefmt --check Snakefile rules workflow
 	$(BIN)/snakemake --lint
 
 format: $(STAMP)  ### rewrite the code in the project's layout
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	$(BIN)/snakefmt Snakefile rules
+	$(BIN)/snakefmt Snakefile rules workflow
 
 docs: $(DOCS_STAMP)  ## make a site of the documents: docs/site/_build/index.html; fails on a broken link
 	$(BIN)/python -m sphinx -q -W --keep-going -c docs/site . docs/site/_build
