@@ -2,7 +2,6 @@
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
 from fedlib.report import luck, statistics
 from fedlib.report.figures import canvas
@@ -28,7 +27,7 @@ def draw(given: Inputs) -> Figure:
     axes.set_yticks(range(len(found)), found.index)
     axes.set_ylim(len(found) - 0.5, -0.5)
     axes.set_xlim(0.7, len(found) + 0.3)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xticks(range(1, len(found) + 1))
     handles = [
         Line2D([], [], label="mean over all tunings", **MEAN),
         Line2D([], [], label="one tuning, drawn", **TUNINGS),
