@@ -222,29 +222,3 @@ def test_all_figures_are_there_before_the_page_is_printed(ask):
       return [shown, open, document.querySelector(".origin").open];
     """)
     assert found == [True, True, False]
-
-
-def test_on_a_phone_only_tables_and_figures_are_wider_than_the_screen(ask, page):
-    # A window cannot be as narrow as a phone, a frame can.
-    frame = '<html><head></head><body><iframe width="390" height="844"></iframe></body></html>'
-    source = json.dumps(page).replace("<", "\\u003c")
-    found = ask(
-        f"""
-      const frame = document.querySelector("iframe");
-      const loaded = new Promise((done) => frame.addEventListener("load", done));
-      frame.srcdoc = {source};
-      await loaded;
-      const inner = frame.contentDocument;
-      const root = inner.documentElement;
-      const beyond = root.scrollWidth - root.clientWidth;
-      const wide = inner.querySelector(".drawn img").getBoundingClientRect().width;
-      await pause(50);
-      const fades = inner.querySelector(".drawing").classList.contains("more");
-      return [beyond, root.clientWidth, inner.querySelector(".contents").open, wide, fades];
-        """,
-        text=frame,
-    )
-    assert found[0] == 0 and 300 < found[1] <= 390
-    assert found[2] is False
-    assert found[3] >= 600  # so that words in it can be read
-    assert found[4]  # and one sees that it goes on

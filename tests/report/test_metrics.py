@@ -233,13 +233,6 @@ def test_the_interval_over_seeds_is_students():
     assert table.loc["b", "seeds"] == 1 and math.isnan(table.loc["b", "ci95"])
 
 
-def test_two_seeds_have_a_range_and_no_interval():
-    frame = pd.DataFrame({"label": ["a", "a"], "value": [0.2, 0.1]})
-    (row,) = metrics.over_seeds(frame, ["label"]).to_dict("records")
-    assert (row["mean"], row["low"], row["high"]) == pytest.approx((0.15, 0.1, 0.2))
-    assert math.isnan(row["ci95"]) and row["std"] == pytest.approx(0.1 / math.sqrt(2))
-
-
 def test_regret_is_the_optimum_less_the_mean_of_the_clients():
     scores = replace(made_up.scores([0.5, 0.6], [10, 20]), clients=np.array([1, 2]))
     optimum = {OPTIMUM: np.array([0.9, 0.8, 0.7])}

@@ -48,16 +48,6 @@ def test_a_table_drawn_from_a_pack_is_that_of_the_run_byte_for_byte(made, tmp_pa
         assert (tmp_path / f"{name}.{form}").read_bytes() == (made / f"run.{form}").read_bytes()
 
 
-def test_a_pack_has_each_run_and_federation_once(made, tmp_path):
-    metrics_file, clients_file, [exhibit] = packs.read(made / "kept/pack")
-    fewer = exhibit.spec | {"name": "few", "runs": exhibit.spec["runs"][1:]}
-    shown = [exhibit, exhibit._replace(spec=fewer)]
-    packs.write(tmp_path, metrics_file, clients_file, shown)
-    assert packs.read(tmp_path)[2] == shown
-    content = seals.read_json(tmp_path / "exhibits.json")
-    assert [content[name] for name in packs.SHARED] == [exhibit.spec[x] for x in packs.SHARED]
-
-
 def test_a_folder_without_a_pack_is_told_so(tmp_path):
     with pytest.raises(DataError, match="has no exhibits.json: `make keep` packs results"):
         packs.read(tmp_path)
