@@ -26,7 +26,7 @@ from fedlib.cli import spec
 from fedlib.engine.device import total_memory
 from fedlib.errors import ConfigError, DataError
 from fedlib.results import RunResult
-from fedlib.workflow import config, gpu
+from fedlib.workflow import config, freshness, gpu
 from fedlib.workflow.gpu import device, lease, slots_per_device, visible
 from fedlib.workflow.plan import Plan
 
@@ -210,6 +210,20 @@ def test_jobs_are_granted_a_gpu_where_there_is_one(fresh, variables, gpus):
     arguments = [PLAN.path("state", **JOB), *workflow.smoke("--config", "device=auto")]
     _, output = workflow.dry_run(fresh, [*arguments, "--printshellcmds"], **variables)
     assert set(re.findall(r"--gpus (\d+)", output)) == {str(gpus)}
+
+
+@slow
+def test_a_plan_lists_the_jobs_of_a_dry_run(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    (folder / PLAN.path("state", **JOB)).unlink()
+    (folder / PLAN.exhibits("table_md")[0]).unlink()
+    ours, other = (PLAN.path("evaluation", **JOB | {"seed": seed}) for seed in (0, 1))
+    (folder / other).write_bytes((folder / ours).read_bytes())
+    listed = freshness.list_open_jobs(PLAN, freshness.check(PLAN), freshness.RESULTS)
+    _, output = workflow.dry_run(folder, workflow.smoke())
+    dry = Counter((job.rule, *sorted(job.wildcards.values())) for job in dry_runs.parse(output))
+    assert Counter((x.stage, *sorted(map(str, x.job.values()))) for x in listed) == dry
+    assert {"train", "evaluate", "metrics", "table", "report"} <= {x.stage for x in listed}
 
 
 @slow
