@@ -20,12 +20,13 @@ from reference import (
     module_of,
     trained,
 )
-from support import cohort_of, run, sgd, tiny_task, toy_federation
+from support import assert_close, cohort_of, run, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, tree
 from fedlib.errors import ConfigError
 from fedlib.methods.clustered import bipartition
+from fedlib.run import checkpoint
 from fedlib.streams import generator
 
 # -- Clustered FL -----------------------------------------------------------------------------
@@ -97,6 +98,8 @@ def test_clustered_fl(eps2, max_norm):
     best = min(nets, key=lambda net: cross_entropy(net(x), y).item())
     ours = method.assign(state, cohort_of(task, federation, [5]))
     assert_params(tree.take(ours, 0), best.state_dict())
+    # A state that has grown survives a checkpoint.
+    assert_close(checkpoint.restore(method.init(6, 0), checkpoint.flatten(state)), state, 0)
 
 
 def test_clustered_fl_refuses_a_part_of_the_clients():
