@@ -12,7 +12,6 @@ from fedlib.report.figures import ranked
 from fedlib.report.inputs import Inputs
 from fedlib.report.pages import contents
 from fedlib.results import RunResult, View
-from fedlib.spec.exhibits import Protocol
 from fedlib.workflow.provenance import ROOT
 
 PUBLISHED = printed.read(ROOT / "fedlib/papers/adaptive_experts/published.csv")
@@ -74,11 +73,6 @@ def test_a_diagnostic_may_not_take_the_name_of_a_column():
 
 
 # Protocols and variants
-
-
-def test_a_protocol_is_called_by_its_key():
-    shown = comparisons.declared([Protocol("default", "ifca"), Protocol("x", title="X")])
-    assert shown == [("default", "ifca", "IFCA"), ("x", "x", "X")]
 
 
 def test_a_published_number_is_found_by_pattern_for_its_own_data_only():

@@ -94,14 +94,6 @@ def test_a_run_can_stand_in_columns_of_federations_with_the_same_data():
         assert [text.partition(" ")[0] for text in row[5:]] == expected
 
 
-def test_runs_without_a_row_such_as_a_users_come_last():
-    exhibit = shown()
-    sheet = build(
-        "global_accuracy", exhibit, collect(exhibit), columns=COLUMNS, rows=[{"label": "fedmoe"}]
-    )
-    assert [row[0] for row in texts(sheet.blocks[0])] == ["FEDMOE", "FEDAVG", "AVG-MOE"]
-
-
 def test_an_average_stands_beside_the_published_one_of_the_same_columns():
     theirs = PUBLISHED.assign(
         value=PUBLISHED["value"].where(PUBLISHED["exhibit"] != "table2-average", 65.52)

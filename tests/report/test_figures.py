@@ -68,34 +68,6 @@ def test_a_name_that_is_longer_than_its_axis_is_broken_and_others_stay_as_they_a
     assert left.get_ylabel().count("\n") >= 1 and right.get_ylabel() == "Accuracy"
 
 
-def of_one(exhibit: dict) -> dict:
-    """What narrows an exhibit to its first federation."""
-    first = exhibit["federations"][0]
-    runs = [run for run in exhibit["runs"] if run["federation"] == first["name"]]
-    return {"federations": [first], "runs": runs}
-
-
-def test_a_legend_has_the_room_that_it_needs_and_all_figures_are_of_one_width(collected):
-    main = collected[0]
-    renamed = [{**run, "title": run["title"] * 8} for run in main["runs"]]
-    long = draw(collected, "accuracy_over_rounds", changes={"runs": renamed})
-    plain = draw(collected, "accuracy_over_rounds")
-    single = draw(collected, "accuracy_over_rounds", changes=of_one(main))
-    for figure in (long, plain, single):
-        assert faults(figure) == []
-        assert figure.get_figwidth() == canvas.WIDTH
-    assert long.get_figheight() > plain.get_figheight()  # more rows of it
-    below, beside = (f.legends[0].get_window_extent() for f in (plain, single))
-    assert below.y1 <= plain.axes[0].get_window_extent().y0
-    assert beside.x0 >= single.axes[0].get_window_extent().x1
-
-
-def test_every_method_has_a_title_and_a_look_of_its_own():
-    assert not {look.color for look in style.METHODS.values()} & set(style.SPARE)
-    for name in ("title", "color", "marker"):
-        assert len({getattr(look, name) for look in style.METHODS.values()}) == len(style.METHODS)
-
-
 def test_of_many_methods_users_own_and_the_best_stand_out():
     methods = ("mine/fedper.py", "apfl", "fedavg", "local", "fedprox", "qffl", "afl", "fedem")
     runs = [{"label": m, "title": m, "method": m} for m in (*methods, "ifca")]

@@ -2,7 +2,6 @@
 
 import io
 import re
-import shutil
 import tarfile
 from pathlib import Path
 
@@ -81,16 +80,6 @@ def test_a_pack_of_anybodys_is_drawn_in_its_folder_or_refused_in_a_line(
     own = tmp_path / "root/figures/from/kept"
     assert {path.parent for path in written} <= {own}
     assert not list(tmp_path.rglob("*TRAVERSED*"))
-
-
-def test_two_packs_of_a_paper_are_drawn_in_two_folders(made, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("docs/results/pfedmm/reduced", "docs/results/pfedmm/full", "elsewhere"):
-        shutil.copytree(made / "kept/pack", tmp_path / name / "pack")
-    places = ["docs/results/pfedmm/reduced", "docs/results/pfedmm/full/pack", "elsewhere"]
-    found = [redraw.draw(Path(place))[1] for place in places]
-    names = ["pfedmm/reduced", "pfedmm/full", "elsewhere"]
-    assert found == [Path("figures/from", name) for name in names]
 
 
 def parted(made, folder, **change) -> Path:

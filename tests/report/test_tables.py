@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from fedlib.errors import DataError
-from fedlib.report import exhibits, metrics, printed
+from fedlib.report import metrics, printed
 from fedlib.report.tables import render
 from fedlib.report.tables.render import Block, Cell, Column, Sheet
 from fedlib.workflow.provenance import ROOT
@@ -137,13 +137,6 @@ def test_no_text_of_a_csv_is_a_formula_to_a_spreadsheet():
     assert found["value"].tolist() == [-0.5] * 8
 
 
-def test_best_of_a_column_is_bold_with_its_ties_as_shown():
-    cells = render.best_cells([0.84149, 0.84151, 0.8412, float("nan")], list("abcd"))
-    assert [cell.bold for cell in cells] == [False, True, False, False]
-    assert [cell.bold for cell in render.best_cells([0.8411, 0.8409], ["a", "b"])] == [True, True]
-    assert not render.best_cells([0.5], ["alone"])[0].bold
-
-
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -158,8 +151,3 @@ def test_a_wrong_file_of_published_numbers_is_refused(tmp_path, text, complaint)
     file.write_text(text.replace("{head}", ",".join(printed.COLUMNS) + "\n"))
     with pytest.raises(DataError, match=complaint):
         printed.read(file)
-
-
-def test_a_method_is_called_as_all_of_its_runs_are():
-    assert exhibits.method_title("local", ["Standalone"] * 2) == "Standalone"
-    assert exhibits.method_title("pfedmm", ["pFedMM (M=1)", "pFedMM (M=3)"]) == "pFedMM"
