@@ -28,6 +28,7 @@ PAUSE = 1.0  # seconds before the second attempt; doubles with every further one
 TIMEOUT = (10, 20)  # seconds to connect, and between two packets
 LARGEST = 4 << 30  # most bytes of a file of unknown size; the largest official file has 1 GB
 INTERVAL = 5.0  # seconds between two lines of progress
+BUSY = 429  # the answer of HTTP to too many requests, of which a later one succeeds
 MIRROR_WAYS = (
     'CONFIG="mirror=..." of make, --config mirror=... of snakemake, --mirror of this stage'
 )
@@ -146,7 +147,7 @@ def _download(url: str, file: RawFile, target: Path, report: Report) -> None:
             return _receive(url, file, target, report)
         except broken as error:
             answer = getattr(error, "response", None)
-            refused = answer is not None and answer.status_code < 500
+            refused = answer is not None and answer.status_code < 500 and answer.status_code != BUSY
             if refused or attempt == ATTEMPTS:
                 raise _Failed(f"{type(error).__name__}: {error!s:.200}") from None
             report(f"{file.path}: {type(error).__name__}; trying again")

@@ -63,7 +63,7 @@ def encrypted(members: dict[str, bytes]) -> bytes:
 
 @pytest.mark.parametrize(
     ("behaviour", "requests"),
-    [({}, 1), ({"cuts": [30_000, 20_000]}, 3), ({"statuses": [503, 500]}, 3)],
+    [({}, 1), ({"cuts": [30_000, 20_000]}, 3), ({"statuses": [503, 429]}, 3)],
     ids="whole broken overloaded".split(),
 )
 def test_a_file_is_downloaded_whole_in_up_to_three_attempts(server, tmp_path, behaviour, requests):
