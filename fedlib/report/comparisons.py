@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from fedlib.errors import DataError
+from fedlib.errors import ConfigError, DataError
 from fedlib.report import exhibits, printed
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY, over_seeds
@@ -54,11 +54,18 @@ def protocol_title(key: str) -> str:
 
 
 def declared(protocols: list[Protocol]) -> list[Protocol]:
-    """The protocols of an exhibit with their keys and titles."""
+    """The protocols of an exhibit with their keys and titles.
+
+    Raises:
+      ConfigError: if there are none, or one is repeated.
+    """
     found = []
     for name, key, title in protocols:
         key = key or name
         found.append(Protocol(name, key, title or protocol_title(key)))
+    names = [protocol.name for protocol in found]
+    if not names or len(set(names)) < len(names):
+        raise ConfigError(f"protocols must be different ones, got {', '.join(names) or 'none'}")
     return found
 
 
@@ -66,13 +73,21 @@ def variants(exhibit: ExhibitSpec, declared: dict) -> Variants:
     """The variants of an exhibit's runs.
 
     Raises:
-      ConfigError: if a run does not state the parameter.
+      ConfigError: if a run does not state the parameter, or has a value that is not listed.
     """
+    runs = {(run.federation, run.label): run for run in exhibit.runs}
+    if declared.keys() != {"parameter", "values"}:
+        raise ConfigError(f"variants have a parameter and values, got {', '.join(declared)}")
     values = [variant["value"] for variant in declared["values"]]
-    of = {
-        (run.federation, run.label): values.index(exhibits.setting(declared["parameter"], run))
-        for run in exhibit.runs
-    }
+    of = {}
+    for key, run in runs.items():
+        value = exhibits.setting(declared["parameter"], run)
+        if value not in values:
+            raise ConfigError(
+                f"run {'/'.join(key)} has {declared['parameter']} = {value!r}, which is none of "
+                f"the variants {', '.join(map(repr, values))}"
+            )
+        of[key] = values.index(value)
     return Variants([variant["title"] for variant in declared["values"]], of)
 
 
@@ -122,10 +137,19 @@ def published(
     `exhibit`, by default the exhibit's `published`, is a pattern, such as
     "table2-p{p:.1f}-{label}", of the label of a run and the params of its federation. A number
     counts only for its own data set.
+
+    Raises:
+      ConfigError: if the pattern has a field that the federation lacks.
     """
     pattern = exhibit or given.exhibit.published
     if given.published is None or pattern is None:
         return printed.NONE
-    name = pattern.format(**{**federation.partition, "label": label})
+    try:
+        name = pattern.format(**{**federation.partition, "label": label})
+    except (KeyError, IndexError, ValueError) as error:
+        raise ConfigError(
+            f"published {pattern!r} does not fit {federation.name}, which has "
+            f"{', '.join(federation.partition)}: {error}"
+        ) from None
     found = printed.fractions(given.published, name, metric)
     return found.get((federation.dataset, key), printed.NONE)

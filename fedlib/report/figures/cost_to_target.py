@@ -13,14 +13,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
-from fedlib.errors import DataError
+from fedlib.errors import ConfigError, DataError
 from fedlib.report import comparisons, exhibits
 from fedlib.report.comparisons import MEAN
 from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import FLOPS, PRIMARY, TRAFFIC
 from fedlib.report.tables.cost import quantity
-from fedlib.spec import Run
+from fedlib.spec import ExhibitSpec, Run
 
 PANELS = {  # cost: name of its axis
     "bytes": "Sent by all clients together (bytes)",
@@ -36,9 +36,11 @@ def draw(given: Inputs) -> Figure:
     """The figure: means over seeds that reach the target, a whisker from least to most.
 
     Raises:
+      ConfigError: if a federation has no target in (0, 1].
       DataError: if a run lacks one of the numbers.
     """
     exhibit, targets = given.exhibit, given.kind.targets
+    _check(exhibit, targets)
     where = [(federation, field) for federation in exhibit.federations for field in PANELS]
     most = max(len(exhibits.runs_of(exhibit, f.name)) for f in exhibit.federations)
     height = AROUND + ROW_HEIGHT * most
@@ -60,6 +62,14 @@ def draw(given: Inputs) -> Figure:
         "axes; k, M, G, T: thousands, millions, ...",
         canvas.spread_text(exhibit, "whisker"),
     )
+
+
+def _check(exhibit: ExhibitSpec, targets: dict[str, float]) -> None:
+    for federation in exhibit.federations:
+        if not 0 < targets.get(federation.name, 0) <= 1:
+            raise ConfigError(
+                f"targets must have a number in (0, 1] for {federation.name}, got {targets}"
+            )
 
 
 def _spent(given: Inputs, run: Run, cost: str, target: float) -> pd.Series:

@@ -37,7 +37,7 @@ def draw(given: Inputs) -> Figure:
     Raises:
       ConfigError: unless a federation has one run of each variant, and every run states its number
         of experts.
-      DataError: if the clients of a run have no choice, or no weights.
+      DataError: if a client of a run has not chosen one of its experts, or none has weights.
     """
     kinds = {one.__name__: one for one in (cluster_usage, gate_weights)}
     figure, handles, what = kinds[given.kind.kind](given)
@@ -80,19 +80,26 @@ def _by_label(
     """`measure(clients, run)` of the seen clients of each label -> [[seeds, E]]
 
     Raises:
-      ConfigError: if the federation lacks a label, whose bars would be taken for another's.
+      ConfigError: if the federation does not have exactly one run of each label.
     """
     shown = exhibits.pick(given.client_rows, at="last", federation=federation, **PRIMARY._asdict())
     runs = {run.label: run for run in exhibits.runs_of(given.exhibit, federation)}
-    if missing := exhibits.titles(given.exhibit).keys() - runs.keys():
-        raise ConfigError(f"{federation} must have one run of each variant, and has no {missing}")
-    return [measure(exhibits.pick(shown, label=label), run) for label, run in runs.items()]
+    titles = exhibits.titles(given.exhibit)
+    if runs.keys() != titles.keys():
+        raise ConfigError(
+            f"{federation} must have one run of each variant ({', '.join(titles.values())}), got "
+            f"{', '.join(runs)}"
+        )
+    return [measure(exhibits.pick(shown, label=label), runs[label]) for label in titles]
 
 
 def _counts(clients: pd.DataFrame, run: Run) -> np.ndarray:
     """Clients per expert in descending order, of each seed -> [seeds, E]"""
     number = int(exhibits.setting("num_experts", run))
     chosen = diagnostics.column(clients, "choice")
+    if chosen.min() < 0 or chosen.max() >= number:
+        name = exhibits.name(run)
+        raise DataError(f"choice of {name} must be in [0, {number - 1}], one of its experts")
     found = [
         np.sort(np.bincount(of_seed, minlength=number))[::-1]
         for _, of_seed in pd.Series(chosen).groupby(clients["seed"].to_numpy())

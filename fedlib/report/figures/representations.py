@@ -9,13 +9,16 @@ Source: L. van der Maaten and G. Hinton, "Visualizing Data using t-SNE", JMLR 20
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from fedlib.errors import ConfigError
 from fedlib.report import embeddings, exhibits
 from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
+from fedlib.spec import Run
 
 PERPLEXITY = 30.0  # the software's default; at most a third of the points
 SEED = 0  # of the embedding
@@ -27,6 +30,7 @@ def draw(given: Inputs) -> Figure:
     """The figure: a row per run, a panel per kind; colours are classes, markers are clients.
 
     Raises:
+      ConfigError: if a run recorded another number of kinds.
       DataError: if a run recorded no representations.
     """
     exhibit, kinds = given.exhibit, given.kind.kinds
@@ -38,7 +42,7 @@ def draw(given: Inputs) -> Figure:
     figure, grid = canvas.panels(titles, columns=len(kinds))
     seen: dict[str, set[int]] = {"class": set(), "client": set()}
     for row, run in enumerate(exhibit.runs):
-        points = embeddings.of_metrics(exhibits.of_run(shown, run))
+        points = _points(shown, run, len(kinds))
         panels = grid[row * len(kinds) : (row + 1) * len(kinds)]
         _draw_row(panels, points)
         seen["class"] |= set(points.label.tolist())
@@ -52,6 +56,18 @@ def draw(given: Inputs) -> Figure:
         "a run together, test examples of some clients after the last round. A panel shows the "
         "part of the map where its points are; distances between far points mean little.",
     )
+
+
+def _points(shown: pd.DataFrame, run: Run, kinds: int) -> embeddings.Points:
+    """The vectors of a run; ConfigError unless they are of `kinds` kinds."""
+    about = {"federation": run.federation, "label": run.label}
+    points = embeddings.of_metrics(exhibits.pick(shown, **about))
+    if points.vectors.shape[1] != kinds:
+        raise ConfigError(
+            f"{exhibits.name(run)} recorded {points.vectors.shape[1]} kinds of "
+            f"vectors, got names for {kinds}"
+        )
+    return points
 
 
 def _draw_row(panels: Sequence[Axes], points: embeddings.Points) -> None:

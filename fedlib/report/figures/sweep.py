@@ -3,8 +3,6 @@
 One panel per federation or, if the parameter belongs to federations, per family of federations.
 """
 
-from dataclasses import replace
-
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -26,11 +24,10 @@ def draw(given: Inputs) -> Figure:
     """The figure.
 
     Raises:
-      ConfigError: see `fedlib.report.exhibits.placed`.
+      ConfigError: see `fedlib.report.exhibits.swept`.
     """
     exhibit, kind = given.exhibit, given.kind
-    mine = [run for run in exhibit.runs if run.method in kind.methods]
-    runs = exhibits.placed(replace(exhibit, runs=mine), kind.parameter, kind.of)
+    runs = exhibits.swept(exhibit, kind.parameter, kind.methods, kind.of)
     points = _points(given, runs)
     settings = points["setting"].drop_duplicates().tolist()
     scale = scale_of(settings)

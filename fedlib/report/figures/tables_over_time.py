@@ -10,6 +10,7 @@ the paper's README, section 7.4.
 import numpy as np
 from matplotlib.figure import Figure
 
+from fedlib.errors import DataError
 from fedlib.report import exhibits
 from fedlib.report.figures import canvas, heat
 from fedlib.report.inputs import Inputs
@@ -21,7 +22,7 @@ def draw(given: Inputs) -> Figure:
     """The figure, of one seed, because the numbers of experts mean nothing across seeds.
 
     Raises:
-      DataError: if a run recorded no table.
+      DataError: if a run recorded no table, or none at one of the rounds.
     """
     exhibit, kind = given.exhibit, given.kind
     found = [_tables(given, run) for run in exhibit.runs]
@@ -46,7 +47,7 @@ def _tables(given: Inputs, run: Run) -> dict[int, np.ndarray]:
     """A run's tables [rows, E], of the first seed, by round: of all recorded or the shown rounds.
 
     Raises:
-      DataError: if none is recorded.
+      DataError: if a shown round, or any round at all, is not recorded.
     """
     cells = given.recorded(run, TABLE, seed=given.exhibit.seeds[0])
     place = cells["metric"].str.extract(r"_(?P<row>\d+)_(?P<expert>\d+)$").astype(int)
@@ -54,7 +55,13 @@ def _tables(given: Inputs, run: Run) -> dict[int, np.ndarray]:
         int(number): _known(table.pivot(index="row", columns="expert", values="value").to_numpy())
         for number, table in cells.join(place).groupby("round")
     }
-    return {number: found[number] for number in given.kind.rounds or found}
+    shown = given.kind.rounds or [*found]
+    if missing := [number for number in shown if number not in found]:
+        there = ", ".join(map(str, found))
+        raise DataError(
+            f"{exhibits.name(run)} recorded no {TABLE} at round {missing[0]}; there are {there}"
+        )
+    return {number: found[number] for number in shown}
 
 
 def _known(table: np.ndarray) -> np.ndarray:
