@@ -101,14 +101,14 @@ def cube(again: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, list[str]]:
     return values, wide.index.get_level_values("dataset").to_numpy(), titles
 
 
-def drawn(values: np.ndarray, seed: int = 0) -> np.ndarray:
+def drawn(values: np.ndarray) -> np.ndarray:
     """Values [F, M, S] with one tuning of each method on each federation -> [DRAWS, F, M]"""
-    draw = streams.generator(seed, "luck", "tunings")
+    draw = streams.generator(0, "luck", "tunings")
     which = draw.integers(values.shape[-1], size=(DRAWS, *values.shape[:-1], 1))
     return np.take_along_axis(values[None], which, -1)[..., 0]
 
 
-def ranks(again: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
+def ranks(again: pd.DataFrame) -> pd.DataFrame:
     """Ranks of methods by their mean over federations; 1 is the highest.
 
     Returns:
@@ -118,9 +118,9 @@ def ranks(again: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
       are `statistics.FEW` or less).
     """
     values, datasets, titles = cube(again)
-    once = drawn(values, seed)
+    once = drawn(values)
     names, group = np.unique(datasets, return_inverse=True)
-    draw = streams.generator(seed, "luck", "datasets")
+    draw = streams.generator(0, "luck", "datasets")
     counts = draw.multinomial(len(names), np.full(len(names), 1 / len(names)), size=DRAWS)
     weights = counts[:, group]
     again_too = np.einsum("rfm,rf->rm", once, weights) / weights.sum(1, keepdims=True)
@@ -141,7 +141,7 @@ def _ranked(means: np.ndarray) -> np.ndarray:
 
 
 def survival(
-    again: pd.DataFrame, once: pd.DataFrame, of: Iterable[str], against: str, seed: int = 0
+    again: pd.DataFrame, once: pd.DataFrame, of: Iterable[str], against: str
 ) -> pd.DataFrame:
     """What is left of the differences of methods: a row for each of the titles `of`.
 
@@ -165,17 +165,17 @@ def survival(
             "p": now["p_holm"],
         }
     )
-    found["share"] = _share(again, found["median"], against, seed)
+    found["share"] = _share(again, found["median"], against)
     by_dataset = pd.DataFrame(_by_dataset(again, title, against) for title in found.index)
     found = found.join(by_dataset.set_index("title"))
     return found.assign(p_datasets=statistics.holm(found["p_datasets"])).reset_index()
 
 
-def _share(again: pd.DataFrame, median: pd.Series, against: str, seed: int) -> pd.Series:
+def _share(again: pd.DataFrame, median: pd.Series, against: str) -> pd.Series:
     """Share of draws of tunings in which each difference is decided as by its median."""
     values, _, titles = cube(again)
     place = {title: number for number, title in enumerate(titles)}
-    picked = drawn(values, seed)
+    picked = drawn(values)
     differences = picked[..., [place[x] for x in median.index]] - picked[..., [place[against]]]
     p = stats.wilcoxon(differences, axis=1).pvalue
     decided = np.array([statistics.holm(one) for one in p]) <= 1 - statistics.LEVEL
