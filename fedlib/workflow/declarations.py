@@ -48,6 +48,9 @@ def check_paper(paper: Paper, name: str, scale: str) -> None:
         raise ConfigError(
             f"{where}: declare({scale!r}) returned the paper {paper.name!r} at {paper.scale!r}"
         )
+    check_types(f"{where}.", paper)
+    for data in paper.data:
+        check_types(f"{where}.data[{data.name}].", data)
     for number, run in enumerate(paper.runs):
         at = f"{where}.runs[{number}]"
         check_types(f"{at}.", run)
