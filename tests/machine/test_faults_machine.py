@@ -34,7 +34,7 @@ OUTPUTS = {
     "evaluate": ("evaluation",),
     "metrics": ("metrics", "metrics_csv", "clients"),
     "table": ("table_csv", "table_md", "table_tex", "table_json"),
-    "figure": ("figure_pdf", "figure_png", "figure_svg"),
+    "figure": ("figure_pdf", "figure_png", "figure_svg", "figure_json"),
     "report": ("report", "report_html"),
 }
 PAGE = os.sysconf("SC_PAGE_SIZE")  # a file system in memory has so many bytes, or twice, ...
