@@ -43,8 +43,8 @@ def estimate(plan: Plan) -> None:
 def list_requests(plan: Plan) -> list[Request]:
     """Requests to `fedlib.forecast`: every run with an open job, with its first seed."""
     found, fresh = {}, freshness.check(plan)
-    for _, job, _ in freshness.list_open_jobs(plan, fresh):
-        name = RunName(*(job[key] for key in RunName._fields))
+    todo = freshness.list_open_jobs(plan, fresh)
+    for name in {RunName(*(one.job[key] for key in RunName._fields)) for one in todo}:
         seeds = plan.papers[name.paper].seeds_of(plan.run(*name))
         first, *others = ({**name._asdict(), "seed": seed} for seed in seeds)
         results = [(x, plan.path(RESULTS[x][0][0], **one)) for x in TIMED for one in others]

@@ -24,7 +24,6 @@ from fedlib.report.inputs import Inputs
 from fedlib.report.metrics.runs import TUNING
 
 SOURCES = ("dataset", "federation", "tuning", "training")
-DRAWS = 2_000
 
 
 def accuracies(given: Inputs, rows: Sequence[Mapping]) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -102,9 +101,9 @@ def cube(again: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, list[str]]:
 
 
 def drawn(values: np.ndarray) -> np.ndarray:
-    """Values [F, M, S] with one tuning of each method on each federation -> [DRAWS, F, M]"""
+    """Values [F, M, S] with one tuning of each method on each federation -> [R, F, M]"""
     draw = streams.generator(0, "luck", "tunings")
-    which = draw.integers(values.shape[-1], size=(DRAWS, *values.shape[:-1], 1))
+    which = draw.integers(values.shape[-1], size=(statistics.RESAMPLES, *values.shape[:-1], 1))
     return np.take_along_axis(values[None], which, -1)[..., 0]
 
 
@@ -121,7 +120,9 @@ def ranks(again: pd.DataFrame) -> pd.DataFrame:
     once = drawn(values)
     names, group = np.unique(datasets, return_inverse=True)
     draw = streams.generator(0, "luck", "datasets")
-    counts = draw.multinomial(len(names), np.full(len(names), 1 / len(names)), size=DRAWS)
+    counts = draw.multinomial(
+        len(names), np.full(len(names), 1 / len(names)), size=statistics.RESAMPLES
+    )
     weights = counts[:, group]
     again_too = np.einsum("rfm,rf->rm", once, weights) / weights.sum(1, keepdims=True)
     found = {"rank": _ranked(values.mean((0, 2)))}

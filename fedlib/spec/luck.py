@@ -1,5 +1,6 @@
 """The kinds of tables and figures about the luck of tuning."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -22,18 +23,9 @@ class OfTunings(Chosen, base=True):
 
     def compared(self, pairs: list[Pair]) -> list[Pair]:
         """The pairs of the methods that have both runs on a federation."""
-        both = [
-            [
-                (federation, label)
-                for row in self.rows
-                if row["title"] == title
-                for label in row["labels"]
-            ]
-            for title in dict.fromkeys(row["title"] for row in self.rows)
-            for federation in self.federations
-        ]
-        whole = [pair for two in both if len(two) == 2 and {*two} <= {*pairs} for pair in two]
-        return [pair for pair in pairs if pair in whole]
+        title = {label: row["title"] for row in self.rows for label in row["labels"]}
+        there = Counter((federation, title[label]) for federation, label in pairs)
+        return [(f, label) for f, label in pairs if there[f, title[label]] == 2]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -131,9 +131,9 @@ class Selection:
         tuning = self.run(paper, federation, label).tuning
         if not tuning or not tuning.get("per_seed"):
             return ""
-        if seed is None:
-            self.tuning_seed(paper, federation, label)
-        return f"/seed{seed}"
+        found = "" if seed is None else f"/seed{seed}"
+        self.tuning_seed(paper, federation, label, found)  # refuses "" here
+        return found
 
     def tuning_seed(self, paper: str, federation: str, label: str, for_seed: str = "") -> int:
         """The seed of the split and the trials of a tuning.

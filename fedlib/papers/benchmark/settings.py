@@ -129,8 +129,7 @@ def tuning(trials: int, rates: tuple[float, float] = RATES, rung: bool = False) 
 
 def retuning(trials: int, rates: tuple[float, float]) -> dict:
     """`Run.tuning` with a tuning for each seed, all of whose trials end."""
-    found = tuning(trials, rates) | {"seed": registered_tunings.SEED}
-    return found | {"per_seed": True}
+    return tuning(trials, rates) | {"seed": registered_tunings.SEED, "per_seed": True}
 
 
 @dataclass(frozen=True, kw_only=True)

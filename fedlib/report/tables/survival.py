@@ -44,16 +44,14 @@ def verdict(row: dict) -> str:
 
 def _columns(part: pd.DataFrame) -> Columns:
     yield Column("Method"), texts(part["title"])
-    for group, median, p in (("One tuning", "before", "p_before"), ("All tunings", "median", "p")):
-        yield Column("median", group), texts(map(render.points, part[median]))
-        if group == "All tunings":
-            yield Column("95 % interval", group), spans(part, "low", "high")
-        yield Column("p", group), texts(f"{x:.3g}" for x in part[p])
+    once, again, datasets = "One tuning", "All tunings", "Data sets"
+    yield Column("median", once), texts(map(render.points, part["before"]))
+    yield Column("p", once), texts(f"{x:.3g}" for x in part["p_before"])
+    yield Column("median", again), texts(map(render.points, part["median"]))
+    yield Column("95 % interval", again), spans(part, "low", "high")
+    yield Column("p", again), texts(f"{x:.3g}" for x in part["p"])
     yield Column("draws"), texts(map(render.percent, part["share"]))
-    yield Column("mean", "Data sets"), texts(map(render.points, part["datasets"]))
-    yield (
-        Column("95 % interval", "Data sets"),
-        spans(part, "datasets_low", "datasets_high"),
-    )
-    yield Column("p", "Data sets"), texts(f"{x:.3g}" for x in part["p_datasets"])
+    yield Column("mean", datasets), texts(map(render.points, part["datasets"]))
+    yield Column("95 % interval", datasets), spans(part, "datasets_low", "datasets_high")
+    yield Column("p", datasets), texts(f"{x:.3g}" for x in part["p_datasets"])
     yield Column("verdict"), texts(part["verdict"])

@@ -1,12 +1,12 @@
 """The spread of each method's accuracy by source: data sets, federations, tunings, trainings."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator
 
 import pandas as pd
 
 from fedlib.report import contrasts, luck
 from fedlib.report.tables import render
-from fedlib.report.tables.render import Block, Column, Sheet
+from fedlib.report.tables.render import Column, Sheet
 from fedlib.report.tables.sheets import Columns, TableInputs, block, texts
 
 PLURALS = {"dataset": "data sets", "federation": "federations"}
@@ -20,9 +20,9 @@ def build(given: TableInputs) -> Sheet:
     titles = [*dict.fromkeys(again["title"])]
     numbers = pd.DataFrame([*_rows(titles, again, once, against)])
     own, leads = (numbers[numbers["less"] == less] for less in ("", against))
-    blocks = [_block("Accuracy", own, render.percent)]
+    blocks = [block("Accuracy", _columns(own, render.percent))]
     if len(leads):
-        blocks.append(_block(f"Accuracy less that of {against}", leads, render.points))
+        blocks.append(block(f"Accuracy less that of {against}", _columns(leads, render.points)))
     return given.sheet(
         numbers,
         blocks,
@@ -36,8 +36,9 @@ def build(given: TableInputs) -> Sheet:
     )
 
 
-def _rows(titles: list[str], *both: object) -> Iterable[dict]:
-    again, once, against = both
+def _rows(
+    titles: list[str], again: pd.DataFrame, once: pd.DataFrame, against: str
+) -> Iterator[dict]:
     for title in titles:
         mine = (values[values["title"] == title] for values in (again, once))
         yield {"title": title, "less": "", **luck.components(*mine)}
@@ -47,11 +48,7 @@ def _rows(titles: list[str], *both: object) -> Iterable[dict]:
             yield {"title": title, "less": against, **luck.components(*mine)}
 
 
-def _block(heading: str, part: pd.DataFrame, text) -> Block:
-    return block(heading, _columns(part, text))
-
-
-def _columns(part: pd.DataFrame, text) -> Columns:
+def _columns(part: pd.DataFrame, text: Callable[[float], str]) -> Columns:
     yield Column("Method"), texts(part["title"])
     yield Column("mean"), texts(map(text, part["mean"]))
     for source in luck.SOURCES:
