@@ -1,8 +1,9 @@
 #!/bin/bash
 # A quarter of an hour on a borrowed GPU, in a bare checkout: bash benchmarks/borrowed.sh WORK OUT [RUN ...]
 #
-# WORK has raw/ and partition.json, and RUN.train.json and RUN.evaluate.json of each run, as `python -m fedlib spec` prints
-# them. OUT gets the log, each run's history.h5 and evaluation.h5, and what benchmarks.gpu writes. Runs that were not
+# WORK has raw/, and RUN.partition.json, RUN.train.json and RUN.evaluate.json of each run, as `python -m fedlib spec`
+# prints them. OUT gets the log, each run's history.h5 and evaluation.h5, and what benchmarks.gpu writes. Runs go one after
+# the other, so that some are finished when time is up: several at once fill the card no better. Those that were not
 # finished, and benchmarks.gpu, go on with the same command while the machine keeps SCRATCH. DEVICE=cpu rehearses.
 work=$1 out=$2
 shift 2
@@ -13,25 +14,22 @@ mkdir -p "$out" "$scratch"
 
 say() { echo "== $SECONDS s: $*"; }
 
-run() { # of a cell; steps that cannot be captured are batched
-  for how in graphs batched; do
-    timeout "${TRAIN_SECONDS:-170}" "$python" scripts/train.py --spec "@$work/$1.train.json" --shards "$scratch/shards.h5" \
-      --manifest "$scratch/shards.json" --state "$scratch/$1.pt" --history "$out/$1.history.h5" \
-      --checkpoints "$scratch/$1.checkpoints" --device "$device" --executor $how && break
-  done
-  [ -e "$out/$1.history.h5" ] && timeout 60 "$python" scripts/evaluate.py --spec "@$work/$1.evaluate.json" \
-    --shards "$scratch/shards.h5" --manifest "$scratch/shards.json" --state "$scratch/$1.pt" \
-    --history "$out/$1.history.h5" --device "$device" --executor batched --out "$out/$1.evaluation.h5"
+run() {
+  local shards=("$scratch/$1.h5" --manifest "$scratch/$1.json")
+  [ -e "$scratch/$1.json" ] ||
+    "$python" scripts/partition.py --spec "@$work/$1.partition.json" --raw "$work/raw" --shards "${shards[@]}"
+  timeout "${TRAIN_SECONDS:-170}" "$python" scripts/train.py --spec "@$work/$1.train.json" --shards "${shards[@]}" \
+    --state "$scratch/$1.pt" --history "$out/$1.history.h5" --checkpoints "$scratch/$1.checkpoints" --device "$device"
+  [ -e "$out/$1.history.h5" ] && timeout "${EVALUATE_SECONDS:-120}" "$python" scripts/evaluate.py \
+    --spec "@$work/$1.evaluate.json" --shards "${shards[@]}" --state "$scratch/$1.pt" --history "$out/$1.history.h5" \
+    --device "$device" --out "$out/$1.evaluation.h5"
   say "$1"
 }
 
 {
   "$python" -c 'import torch; print(torch.__version__, torch.cuda.is_available(), *map(torch.cuda.get_device_name, range(torch.cuda.device_count())))'
-  [ -e "$scratch/shards.json" ] || "$python" scripts/partition.py --spec "@$work/partition.json" --raw "$work/raw" \
-    --shards "$scratch/shards.h5" --manifest "$scratch/shards.json" &
-  REAL_DEVICE=$device timeout "${TEST_SECONDS:-110}" "$python" -m pytest -q -n 6 -p no:cacheprovider tests/device \
-    2>&1 | tail -n 30
-  wait
+  REAL_DEVICE=$device timeout "${TEST_SECONDS:-110}" "$python" -m pytest -v -n 6 -p no:cacheprovider tests/device 2>&1 |
+    grep --line-buffered -E "FAILED|ERROR|passed|failed" # at once, as there may be no time for a summary
   say tests
   for name in "$@"; do run "$name"; done
   OMP_NUM_THREADS=8 timeout 260 "$python" -m benchmarks.gpu --device "$device" --minutes "${MINUTES:-4}" --seconds 1 \

@@ -56,16 +56,14 @@ def rule(tasks: Sequence[Task]) -> str:
     """Setting for a run, by its device and the layers of its models alone; nothing is timed.
 
     Batching pays if launching a step costs more than computing it: on a GPU except for the largest
-    models, and on a CPU for small models without convolutions. For other models on a CPU, traced
-    steps cost at most as much as those of the loop, with the same bits; for the largest, tracing
-    gains nothing.
-
-    "graphs" is taken on request only: captured steps have not been compared with the loop on a GPU
-    yet.
+    models, and on a CPU for small models without convolutions. On a GPU the steps of a block are
+    captured, too: that is 1.4 to 5 times as fast again (benchmarks/README.md). For other models on
+    a CPU, traced steps cost at most as much as those of the loop, with the same bits; for the
+    largest, tracing gains nothing.
     """
     heavy = any(task.is_heavy for task in tasks)
     if tasks[0].device.type == "cuda":
-        return "loop" if heavy else "batched"
+        return "loop" if heavy else "graphs"
     if all(task.is_light for task in tasks):
         return "batched"
     return "loop" if heavy else "traced"

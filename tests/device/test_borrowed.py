@@ -31,7 +31,7 @@ def test_a_borrowed_machine_needs_pytorch_numpy_and_h5py_alone(tmp_path):
     )
     job = {"paper": "pfedmm", "federation": "synthetic", "label": "fedem", "seed": 1}
     data = {name: job[name] for name in ("paper", "federation")}
-    (tmp_path / "partition.json").write_text(plan.spec("partition", **data))
+    (tmp_path / "fedem.partition.json").write_text(plan.spec("partition", **data))
     for stage in ("train", "evaluate"):
         (tmp_path / f"fedem.{stage}.json").write_text(plan.spec(stage, **job))
     (tmp_path / "sitecustomize.py").write_text(BARE)

@@ -266,7 +266,7 @@ def test_the_executor_is_chosen_for_model_and_device():
         for is_heavy in (False, True)
     )
     names = [choose("auto", [task]).name for task in (light, convolving, wide, gpu, heavy_on_gpu)]
-    assert names == ["batched", "traced", "traced", "batched", "loop"]
+    assert names == ["batched", "traced", "traced", "graphs", "loop"]
     heavy = tiny_task(features=6_000, hidden=8_400, dtype=torch.float32)
     assert (wide.is_heavy, heavy.is_heavy, choose("auto", [heavy]).name) == (False, True, "loop")
     several = [rule([light, other]) for other in (light, convolving, heavy)]
