@@ -3,7 +3,7 @@
 In a row with "pick" every client picks by its own validation accuracy, never by test examples.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import pandas as pd
@@ -105,25 +105,3 @@ def costs(given: Inputs, choice: Choice) -> dict[str, float]:
     found = rows.groupby(["label", "metric"])["value"].mean().groupby("metric").sum()
     personal = found.get("personal_flops", 0.0)
     return {"bytes": found.get("bytes", 0.0), "flops": found.get("flops", float("nan")) + personal}
-
-
-def relative(numbers: pd.DataFrame, base: str, of: Sequence[str]) -> pd.DataFrame:
-    """Means over federations by method, and costs as multiples of those of `base`.
-
-    A method that is missing on any federation is left out.
-
-    Args:
-      numbers: by federation and title, with columns "bytes", "flops", "mean" and those in `of`.
-      base: title of the method whose costs are 1.
-      of: columns to average.
-    """
-    wide = numbers.pivot(index="federation", columns="title")
-    every = wide["mean"].notna()
-    there = every.columns[every.all()]
-    means = {name: wide[name][there].mean() for name in of}
-    costs = {
-        name: (wide[name][there].div(wide[name][base].where(wide[name][base] > 0), axis=0)).mean()
-        for name in ("bytes", "flops")
-    }
-    order = [title for title in dict.fromkeys(numbers["title"]) if title in there]
-    return pd.DataFrame({**means, **costs}).loc[order]

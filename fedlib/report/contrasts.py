@@ -73,11 +73,11 @@ def all_contrasts(values: pd.DataFrame, of: Iterable[str], against: Sequence[str
     return pd.DataFrame(found, columns=["against", "title", *NUMBERS])
 
 
-def gains(given: Inputs, rows: Iterable[Mapping], alone: str) -> pd.DataFrame:
-    """What each client gains over `alone`: columns federation, title, seed, gain, hurt.
+def hurt(given: Inputs, rows: Iterable[Mapping], alone: str) -> pd.Series:
+    """Share of clients hurt, mean over seeds, by federation and title.
 
-    A client is hurt if its accuracy is lower by more than a standard error of the difference of two
-    independent shares of its test examples.
+    A client is hurt if its accuracy is below that of the title `alone` by more than a standard
+    error of the difference of two independent shares of its test examples.
     """
     every = pd.concat(
         of_clients(given, choice).assign(**choice.about) for choice in choices(given, rows)
@@ -86,13 +86,7 @@ def gains(given: Inputs, rows: Iterable[Mapping], alone: str) -> pd.DataFrame:
     both = every.merge(every[every["title"] == alone], on=key, suffixes=("", "_alone"))
     p, q, n = both["accuracy"], both["accuracy_alone"], both["count"]
     error = np.sqrt((p * (1 - p) + q * (1 - q)) / n)
-    about = both[["federation", "title", "seed"]]
-    return about.assign(gain=p - q, hurt=q - p > error)
-
-
-def hurt(given: Inputs, rows: Iterable[Mapping], alone: str) -> pd.Series:
-    """Share of clients hurt, mean over seeds, by federation and title; see `gains`."""
-    by_seed = gains(given, rows, alone).groupby(["federation", "title", "seed"])["hurt"]
+    by_seed = both.assign(hurt=q - p > error).groupby(["federation", "title", "seed"])["hurt"]
     return by_seed.mean().groupby(["federation", "title"]).mean()
 
 

@@ -25,11 +25,6 @@ class Chosen(OfMethods, base=True):
                 for group, split in (("seen", "test"), ("seen", "val"), ("unseen", "test")):
                     yield View(group, protocol, split)
 
-    def with_row(self, title: str, pairs: list[Pair]) -> list[Pair]:
-        """The pairs of federations that have the first run of the row `title`, and another one."""
-        [label] = [row["labels"][0] for row in self.rows if row["title"] == title]
-        return against(label, (), pairs)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Standings(Chosen, Table):
@@ -61,7 +56,8 @@ class Contrasted(Chosen, base=True):
 
     def compared(self, pairs: list[Pair]) -> list[Pair]:
         """The pairs of federations that have the first of `against` and another run."""
-        return self.with_row(self.against[0], pairs)
+        [label] = [row["labels"][0] for row in self.rows if row["title"] == self.against[0]]
+        return against(label, (), pairs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,36 +74,6 @@ class Contrasts(Contrasted, Table):
 @dataclass(frozen=True, kw_only=True)
 class ContrastPoints(Contrasted, Figure):
     """The contrasts as points with intervals."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pareto(Chosen, Figure):
-    """Accuracy against traffic and arithmetic, means over all federations.
-
-    Attributes:
-      against: title of the row whose costs are 1.
-    """
-
-    against: str
-
-    def compared(self, pairs: list[Pair]) -> list[Pair]:
-        """The pairs of federations that have `against` and another run."""
-        return self.with_row(self.against, pairs)
-
-
-@dataclass(frozen=True, kw_only=True)
-class WhoLoses(Chosen, Figure):
-    """Every client's gain over training alone, by method and federation.
-
-    Attributes:
-      alone: title of the row of local training, which has to be among the rows.
-    """
-
-    alone: str
-
-    def compared(self, pairs: list[Pair]) -> list[Pair]:
-        """The pairs of federations that have local training and another run."""
-        return self.with_row(self.alone, pairs)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,10 +4,7 @@ import made_up
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from matplotlib.figure import Figure
-from matplotlib.transforms import Bbox
 from pictures import faults
 
 from fedlib import papers
@@ -17,11 +14,9 @@ from fedlib.report.figures import (
     FigureInputs,
     accuracy_over_rounds,
     canvas,
-    labels,
     saving,
     style,
     sweep,
-    who_loses,
 )
 from fedlib.spec import SCALES
 from fedlib.workflow.provenance import ROOT
@@ -173,24 +168,3 @@ def test_a_sweep_over_what_is_not_stated_is_refused(params, complaint):
     fields = {"methods": ["fedavg"], "of": "federation", "parameter": "partition.alpha"}
     with pytest.raises(ConfigError, match=complaint):
         made_up.draw("sweep", exhibit, pd.DataFrame(), pd.DataFrame(), None, **fields | params)
-
-
-@settings(deadline=None)  # of a wall clock, which other work makes slow
-@given(st.lists(st.tuples(st.floats(0, 475), st.floats(0, 176)), min_size=1, max_size=5))
-def test_names_lie_on_no_point_and_on_no_other_name_if_there_is_room(points):
-    size, name = (475, 176), "FedAvg"
-    panel = Bbox([(0, 0), size])
-    found = labels.places(np.array(points), [name] * len(points), size)
-    boxes = []
-    for number, offset in found.items():
-        free = dict(labels.candidates(np.array(points[number]), name))[offset]
-        assert labels.inside(panel, free) and not free.count_overlaps(boxes)
-        boxes.append(free)
-
-
-def test_slices_are_means_of_equal_parts_of_the_sorted_gains():
-    found = who_loses.sliced(pd.Series(np.arange(40.0)[::-1]))
-    assert found[:-1].tolist() == [2 * number + 0.5 for number in range(20)]
-    assert np.isnan(found[-1])  # the gap
-    # Of 30 clients a slice has one and a half.
-    assert who_loses.sliced(pd.Series(np.arange(30.0)))[:2] == pytest.approx([1 / 3, 5 / 3])

@@ -230,9 +230,7 @@ RUNS_OF_DIGITS += ["toy/mnist/fedavg"]
 AGAINST = {"of": "fedem", "groups": [{"labels": ["fedavg"]}, {"labels": ["fedem", "local"]}]}
 DIFFERENCE = {"columns": [{"federation": "mnist", "minus": "digits", "title": "Difference"}]}
 ROWS = [{"title": label.upper(), "labels": [label]} for label in ("fedavg", "fedem", "local")]
-LOSERS = {"rows": ROWS, "alone": "LOCAL"}
 CONTRASTS = {"rows": ROWS, "of": ["FEDEM"], "against": ["LOCAL", "FEDAVG"]}
-PARETO = {"rows": ROWS, "against": "LOCAL"}
 SWEPT = {"methods": ["fedavg"], "parameter": "num_clients"}
 BARS = {"pairs": [{"below": "digits", "above": "mnist"}], "bars": [], "names": ["a", "b"]}
 
@@ -245,10 +243,8 @@ BARS = {"pairs": [{"below": "digits", "above": "mnist"}], "bars": [], "names": [
         ("gains", AGAINST, {"runs": RUNS_OF_DIGITS}, ("digits",)),
         ("client_differences", {"of": "fedem"}, {"labels": ["fedem"]}, ()),
         ("client_differences", {"of": "fedem"}, {"labels": ["fedem", "local"]}, BOTH),
-        ("who_loses", LOSERS, {"labels": ["fedem", "fedavg"]}, ()),
         ("contrasts", CONTRASTS | {"registered": "."}, {"labels": ["fedem", "fedavg"]}, ()),
         ("contrast_points", CONTRASTS, {"runs": RUNS_OF_DIGITS}, ("digits",)),
-        ("pareto", PARETO, {"labels": ["fedem", "fedavg"]}, ()),
         ("global_accuracy", DIFFERENCE, {"federations": ["mnist"]}, ()),
         ("gain_bars", BARS, {"federations": ["mnist"]}, ()),
         ("sweep", SWEPT, {"labels": ["fedem"]}, ()),  # a single value

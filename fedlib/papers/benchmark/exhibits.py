@@ -3,16 +3,9 @@
 from fedlib.papers._frame import Settings, everything, on
 from fedlib.papers.benchmark import registered, registered_tunings
 from fedlib.papers.benchmark.federations import SERVED
-from fedlib.papers.benchmark.settings import AGAIN, DIM, METHODS, PRIOR, Setting
+from fedlib.papers.benchmark.settings import AGAIN, DIM, METHODS, Setting
 from fedlib.spec import server, tables
-from fedlib.spec.contrasts import (
-    Claims,
-    ContrastPoints,
-    Contrasts,
-    Pareto,
-    Standings,
-    WhoLoses,
-)
+from fedlib.spec.contrasts import Claims, ContrastPoints, Contrasts, Standings
 from fedlib.spec.luck import BestOfTrials, RankIntervals, Survival, TuningLuck
 from fedlib.spec.worlds import PhaseDiagram, Regret
 
@@ -20,7 +13,6 @@ PICK = "Best of the three"
 FEWEST = 3  # federations for a statement over federations
 BEST = f"{PICK}: each client takes Local, FedAvg or fine-tuned FedAvg, by its validation data."
 PICKED = ("local", "fedavg", "fedavg-plus")  # ordinary runs, from which a client may pick
-SPOKEN_FOR = (*PICKED, *registered.REPRESENTATIVES)
 
 
 def rows(shown: Settings) -> tuple[dict, ...]:
@@ -50,16 +42,6 @@ def rows_and_pick(shown: Settings) -> tuple[dict, ...]:
     }
     last = found.index(three[-1]) + 1
     return (*found[:last], pick, *found[last:])
-
-
-def contenders(shown: Settings) -> tuple[dict, ...]:
-    """The rows of methods that use inputs."""
-    return tuple(row for row in rows_and_pick(shown) if PRIOR not in row["labels"])
-
-
-def spoken_for(shown: Settings) -> tuple[dict, ...]:
-    """The rows of one method of each family, and of what they are compared with."""
-    return tuple(row for row in rows_and_pick(shown) if {*SPOKEN_FOR} & {*row["labels"]})
 
 
 def twice(shown: Settings) -> tuple[dict, ...]:
@@ -215,17 +197,5 @@ FIGURES = {
         caption="Which methods speak for their families was fixed beforehand.",
         **COMPARED,
         **REAL | {"federations": several},
-    ),
-    "who_loses": WhoLoses(
-        title="What each client gains over training alone",
-        caption=f"One method of each family. {BEST}",
-        alone=title_of("local"),
-        **REAL | {"labels": SPOKEN_FOR, "rows": spoken_for},
-    ),
-    "pareto": Pareto(
-        title="Accuracy against what is sent and computed",
-        caption=BEST,
-        against=title_of("fedavg-plus"),
-        **REAL | {"rows": contenders},
     ),
 }
