@@ -189,7 +189,8 @@ def card_megabytes(spec: RunSpec, size: DataSize, speed: Speed) -> float:
     models = CARD_COPIES * (1 + momenta) * clients * model
     states = 2 * model * size.owners
     step = KEPT_TIMES * speed.kept * local["batch_size"] * clients
-    score = WIDEST_TIMES * speed.widest * min(size.trained + size.scored, CARD_SCORED * clients)
+    trained = size.trained * clients / max(1, size.clients)  # of a round, which may be scored, too
+    score = WIDEST_TIMES * speed.widest * min(trained + size.scored, CARD_SCORED * clients)
     total = size.size + models + states + experts * max(step, score)
     return round(BASE_MB + total / 1e6, 1)
 
