@@ -19,31 +19,31 @@ from fedlib.spec import Data, Paper, RunName
 from fedlib.spec.exhibits import Exhibit
 from fedlib.workflow import cells, config, freshness, gpu
 from fedlib.workflow.cells import duration
-from fedlib.workflow.freshness import RESULTS
+from fedlib.workflow.freshness import RESULTS, Freshness
 from fedlib.workflow.plan import Plan
 
 
 def main(args: argparse.Namespace) -> None:
     """Estimate, and choose if the configuration has a budget."""
     plan = arguments.plan(args)
-    estimate(plan)
+    fresh = freshness.check(plan)
+    estimate(plan, fresh)
     if plan.config["budget"]:
-        choose(plan)
+        choose(plan, fresh)
 
 
-def estimate(plan: Plan) -> None:
+def estimate(plan: Plan, fresh: Freshness) -> None:
     """Write the estimates of unfinished runs to results/FOLDER/estimates.json."""
-    if asked := list_requests(plan):
+    if asked := list_requests(plan, fresh):
         with gpu.device(plan.config["device"]) as device:
             from fedlib.forecast import speed  # takes seconds to import
 
             speed.write(Path(plan.path("estimates")), asked, device, plan.config["raw"])
 
 
-def list_requests(plan: Plan) -> list[Request]:
+def list_requests(plan: Plan, fresh: Freshness) -> list[Request]:
     """Requests to `fedlib.forecast`: every run with an open job, with its first seed."""
-    found, fresh = {}, freshness.check(plan)
-    todo = freshness.list_open_jobs(plan, fresh)
+    found, todo = {}, freshness.list_open_jobs(plan, fresh)
     for name in {RunName(*(one.job[key] for key in RunName._fields)) for one in todo}:
         seeds = plan.papers[name.paper].seeds_of(plan.run(*name))
         first, *others = ({**name._asdict(), "seed": seed} for seed in seeds)
@@ -59,10 +59,10 @@ def list_requests(plan: Plan) -> list[Request]:
     return [found[name] for name in plan.runs if name in found]
 
 
-def choose(plan: Plan) -> Plan:
+def choose(plan: Plan, fresh: Freshness) -> Plan:
     """Write and print the chosen runs of a plan -> the plan of these runs"""
     estimates = Estimates.read(plan.path("estimates"))
-    todo = freshness.list_open_jobs(plan, freshness.check(plan))
+    todo = freshness.list_open_jobs(plan, fresh)
     every = cells.cells(plan, todo, estimates)
     numbers: Counter[str] = Counter()
     for name, paper in plan.papers.items():

@@ -11,10 +11,12 @@ from fedlib.workflow import cells, freshness, remarks
 def main(args: argparse.Namespace) -> None:
     """Make missing estimates, choose the runs of a budget, and print."""
     plan = checked(args)  # before minutes of estimating
-    estimate.estimate(plan)
+    fresh = freshness.check(plan)
+    estimate.estimate(plan, fresh)
     if plan.config["budget"]:
-        plan = estimate.choose(plan)
+        plan = estimate.choose(plan, fresh)
+        fresh = freshness.check(plan)
     tell(remarks.count_clients(plan))
     tell(remarks.describe(plan))
-    todo = freshness.list_open_jobs(plan, freshness.check(plan), freshness.RESULTS)
+    todo = freshness.list_open_jobs(plan, fresh, freshness.RESULTS)
     tell(cells.summary(plan, todo, Estimates.read(plan.path("estimates"))))

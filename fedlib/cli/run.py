@@ -116,6 +116,7 @@ def start(step: list[str]) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, before)
     if interrupts:
+        print("interrupted: the same command goes on from where it stopped", file=sys.stderr)
         sys.exit(command.INTERRUPTED)
     if status:
         sys.exit(status if status > 0 else 128 - status)

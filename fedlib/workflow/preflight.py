@@ -42,6 +42,7 @@ def check(plan: Plan) -> Plan:
         a folder that is missing or not writable.
     """
     _check_folders(plan)
+    _check_own_files(plan)
     known = _known()
     new: dict[tuple, list[str]] = {}
     for where, built in declared(plan):
@@ -102,6 +103,18 @@ def _check_folders(plan: Plan) -> None:
         there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
         if not os.access(there, os.W_OK | os.X_OK):
             raise ConfigError(f"{there} may not be written, and {why}, or allow it")
+
+
+def _check_own_files(plan: Plan) -> None:
+    """Raise ConfigError for a federation that is not cut yet, without the user's files of it."""
+    for names in plan.partitions():
+        data = plan.data(names["paper"], names["federation"])
+        local = downloads.table(data.dataset).local
+        folder = Path(plan.config["raw"]) / local / str(data.params.get("source", ""))
+        if local and not folder.is_dir() and not Path(plan.path("manifest", **names)).exists():
+            raise ConfigError(
+                f"{folder} does not exist, from which {data.name} is cut: docs/data.md"
+            )
 
 
 def declared(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:

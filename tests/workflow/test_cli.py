@@ -11,6 +11,7 @@ import pytest
 
 from fedlib.cli import arguments, make, run
 from fedlib.errors import ConfigError
+from fedlib.workflow import command
 from fedlib.workflow.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,6 +100,14 @@ def test_slots_that_are_no_number_are_refused_before_snakemake_reads_them(monkey
     monkeypatch.setenv("FEDLIB_GPU_SLOTS", "x")
     with pytest.raises(ConfigError, match="FEDLIB_GPU_SLOTS must be a whole number .* got 'x'"):
         run.main(read("demo"))
+
+
+def test_an_interrupted_step_says_that_the_same_command_goes_on(capsys):
+    wait = "import os, signal, time; os.kill(os.getppid(), signal.SIGINT); time.sleep(0.2)"
+    with pytest.raises(SystemExit) as ended:
+        run.start([sys.executable, "-c", wait])
+    assert ended.value.code == command.INTERRUPTED
+    assert "the same command goes on" in capsys.readouterr().err
 
 
 def test_snakemake_is_told_of_a_gpu_that_cannot_be_used(monkeypatch):

@@ -160,7 +160,7 @@ def test_a_run_that_cannot_be_estimated_is_neither_bought_nor_done(plan, monkeyp
         with pytest.raises(
             ConfigError, match=f"budget=1m buys no cell: the cheapest takes {least}"
         ):
-            estimate.choose(Plan({"budget": "1m"}))
+            estimate.choose(Plan({"budget": "1m"}), freshness.Freshness({}, set()))
 
 
 def test_only_runs_that_are_to_be_done_are_estimated(tmp_path, monkeypatch):
@@ -173,8 +173,7 @@ def test_only_runs_that_are_to_be_done_are_estimated(tmp_path, monkeypatch):
         return [f"{folder}/history.h5", f"{folder}/evaluation.h5"]
 
     done = {*files("fedavg", 1), *files("fedavg", 2), files("local-global", 2)[0]}
-    monkeypatch.setattr(freshness, "check", lambda plan: freshness.Freshness({}, done))
-    [request] = estimate.list_requests(plan)
+    [request] = estimate.list_requests(plan, freshness.Freshness({}, done))
     assert request.name == "fedmix/digits/local-global"
     assert request.finished == {"train": Path(files("local-global", 2)[0])}
     assert request.spec.seed == 1 and request.data["dataset"] == "digits"

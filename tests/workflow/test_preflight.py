@@ -142,6 +142,20 @@ def test_a_folder_that_may_not_be_written_is_named_before_anything_runs(
     preflight.check(plan(run()))
 
 
+def test_files_of_ones_own_that_are_missing_are_named_unless_they_are_cut(declare, answers):
+    answers(train=None, partition=None)
+    data = Data("mine", "own", {"kind": "iid", "num_clients": 4}, 0, "", "", {"source": "shapes"})
+    runs = (run(federation="mine"),)
+    changed = {"data": (data,), "runs": runs, "tables": {}, "figures": {}}
+    declare(toy=lambda scale: replace(toy_paper(scale), **changed))
+    with pytest.raises(ConfigError, match="data/raw/own/shapes does not exist, .* mine is cut"):
+        preflight.check(Plan({}))
+    manifest = Path(Plan({}).path("manifest", paper="toy", federation="mine"))
+    manifest.parent.mkdir(parents=True)
+    manifest.touch()
+    preflight.check(Plan({}))
+
+
 def test_a_checkout_in_a_folder_with_braces_is_refused(plan, monkeypatch, tmp_path):
     monkeypatch.setattr(preflight, "ROOT", tmp_path / "{mine}")
     with pytest.raises(ConfigError, match="{mine}: move the checkout to a path without braces"):
