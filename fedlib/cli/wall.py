@@ -43,16 +43,15 @@ def main(args: argparse.Namespace) -> None:
     run = table[table["seeds"] > 0]
     lost = pd.read_csv(FOLDER / LOST)
     page.draw(run, lost, *(FOLDER / f"{page.PICTURE}.{form}" for form in ("svg", "png")))
-    left = unrun(plan, costs, run)
     unpacked = [
         f"[{pack.parent.relative_to(kept.KEPT)}]({_report(pack)})"
         for name in names
         for pack in places(name)
         if not (pack / packs.ARCHIVE).exists()
     ]
-    machine = ", ".join(map(str, left["machine"].unique()))
+    machine = ", ".join(map(str, costs.loc[~costs[MEASURED], "machine"].unique()))
     far = [curves(plan, name) for name in names]
-    text = page.text(table, left, machine, unpacked, pd.concat(far, ignore_index=True))
+    text = page.text(table, machine, unpacked, pd.concat(far, ignore_index=True))
     files.write_text(FOLDER / "README.md", text)
     print(f"{len(table)} published numbers, {len(run)} of them reproduced: {FOLDER}/README.md")
 
@@ -117,14 +116,3 @@ def costs_of(plan: Plan, file: Path) -> pd.DataFrame:
     every = pd.concat([new, pd.read_csv(file)[COLUMNS]]) if file.exists() else new
     every = every.astype({MEASURED: bool})  # without estimates the column has another type
     return every.drop_duplicates([*RUN, MEASURED]).sort_values([*RUN, MEASURED])
-
-
-def unrun(plan: Plan, costs: pd.DataFrame, run: pd.DataFrame) -> pd.DataFrame:
-    """The estimates of runs that were not run, with the titles of their papers."""
-    done = {*run[["paper", "federation", "run"]].itertuples(index=False, name=None)}
-    rows = [
-        {**row, "paper_title": plan.papers[row["paper"]].title}
-        for row in costs[~costs[MEASURED]].to_dict("records")
-        if tuple(row[name] for name in RUN) not in done and row["paper"] in plan.papers
-    ]
-    return pd.DataFrame(rows, columns=[*costs.columns, "paper_title"])

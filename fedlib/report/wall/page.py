@@ -25,7 +25,6 @@ WHERE = ["dataset", "exhibit", "metric"]  # parts of the head of a column
 
 def text(
     cells: pd.DataFrame,
-    costs: pd.DataFrame,
     estimated_on: str,
     unpacked: Iterable[str],
     far: pd.DataFrame,
@@ -35,7 +34,6 @@ def text(
     Args:
       cells: published numbers; see `fedlib.report.wall.pairs.beside`, with paper_title, row (the
         head of a number's row), and machine, hours, estimate and page of those that were run.
-      costs: estimates of other runs: DataFrame paper_title, federation, label, hours.
       estimated_on: the machine of estimated core-hours.
       unpacked: pages whose packs have no runs.
       far: distances of published curves, see `fedlib.report.wall.pairs.distances`.
@@ -44,7 +42,7 @@ def text(
     off, other = run[run["difference"].abs() > NEAR], exchanged(cells)
     return filling.markdown(
         "wall.md.j2",
-        {"listed": _list, "grid": grid, "hours": _of_hours, "curves": _of_curves},
+        {"listed": _list, "grid": grid, "curves": _of_curves},
         picture=PICTURE,
         cells=cells,
         run=run,
@@ -59,7 +57,6 @@ def text(
             for row in off.to_dict("records")
         ),
         unpacked=[*unpacked],
-        costs=costs,
         estimated_on=markdown(estimated_on),
     )
 
@@ -115,11 +112,6 @@ def _list(run: pd.DataFrame) -> str:
     return tabulate(rows, heads, "pipe", disable_numparse=True, colalign=align)
 
 
-def _of_hours(costs: pd.DataFrame) -> str:
-    """Core-hours of runs that were not run, by label and federation."""
-    return _pivot(costs.assign(text=costs["hours"].map(_hours)), "label", "federation")
-
-
 def grid(numbers: pd.DataFrame) -> str:
     """The numbers of a source: methods by whatever else tells them apart."""
     start = len(os.path.commonprefix([*numbers["exhibit"]]).rpartition("-")[0])
@@ -127,12 +119,8 @@ def grid(numbers: pd.DataFrame) -> str:
     parts = [name for name in WHERE if numbers[name].nunique() > 1] or WHERE[:1]
     heads = [", ".join(row) for row in numbers[parts].itertuples(index=False)]
     texts = [_text(row) for row in numbers.to_dict("records")]
-    return _pivot(numbers.assign(text=texts, head=heads), "row", "head")
-
-
-def _pivot(table: pd.DataFrame, rows: str, columns: str) -> str:
-    """The texts of a table by two of its columns, as Markdown."""
-    found = table.pivot_table("text", rows, columns, aggfunc="; ".join, sort=False).fillna(ABSENT)
+    table = numbers.assign(text=texts, head=heads)
+    found = table.pivot_table("text", "row", "head", aggfunc="; ".join, sort=False).fillna(ABSENT)
     lines = [
         [markdown(head), *texts] for head, texts in zip(found.index, found.values, strict=True)
     ]
