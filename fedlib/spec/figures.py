@@ -61,11 +61,9 @@ class AccuracyOverBytes(Curves):
     Attributes:
       scale: of the x axis, "log" or "linear"; a panel is linear in any case if no amount in it is
         ten times another.
-      shaded: method whose runs have shades of its colour, see `fedlib.report.figures.style.looks`.
     """
 
     scale: str = "log"
-    shaded: str | None = None
 
     choices: ClassVar = {**Curves.choices, "scale": ("log", "linear")}
 
@@ -75,13 +73,11 @@ class AccuracyOverRounds(Curves):
     """Accuracy over rounds.
 
     Attributes:
-      chosen: whether to mark the round that validation selected, in runs that select one.
       peaks: published exhibit with the highest points of the paper's curves.
       waypoints: published exhibit with points on the curves, as metrics "accuracy_round_20"; points
         beyond a run's last round are left out.
     """
 
-    chosen: bool = False
     peaks: str | None = None
     waypoints: str | None = None
 

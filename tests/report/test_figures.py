@@ -134,7 +134,7 @@ def test_no_two_methods_of_a_paper_share_a_colour_or_a_mark_and_no_two_runs_of_a
     figures = [x for x in paper.figures.values() if x.kind in DISTINGUISHED]
     for figure in figures:
         runs = [run.describe() for run in paper.runs if figure.shows(run.federation, run.label)]
-        drawn = style.looks(made_up.read({"runs": runs}), figure.params.get("shaded")).values()
+        drawn = style.looks(made_up.read({"runs": runs})).values()
         assert len({(x.color, x.marker, x.line, x.hollow) for x in drawn}) == len(drawn)
 
 

@@ -17,7 +17,6 @@ MEAN = {"metric": "accuracy_client_mean"}
 NEW_SHARD = {"protocol": "new_shard", "metric": "accuracy"}
 FINETUNED = {"protocol": "finetuned", **MEAN}
 BY_TRAFFIC = {"scale": "linear"}
-SHADED = {"shaded": "fedmix"}  # for sweeps of FedMix alone
 
 AVERAGED = {"cifar100": {"evaluations": 10}, "femnist": {"rounds": 2000}}  # Table 1
 WAYS = [
@@ -81,7 +80,7 @@ def _sweeps(
     role: str, title: str, labels: tuple[str, ...], known: str, new: str
 ) -> dict[str, Exhibit]:
     """Figure 11 for known clients and, of the same runs, for a new shard."""
-    shown = {"split": "val", **BY_TRAFFIC, **SHADED}
+    shown = {"split": "val", **BY_TRAFFIC}
     figure = f"The paper's Figure {known}: known clients. {SETS['val']}"
     shard = f"The paper's Figure {new}: a shard without labels, all validation examples of all"
     return {

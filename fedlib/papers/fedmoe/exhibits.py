@@ -218,12 +218,10 @@ TABLES = {
 FIGURES = {
     "accuracy_over_rounds": figures.AccuracyOverRounds(
         "Accuracy over rounds",
-        "On the server's test examples. Methods that choose a state show the best one so far, and "
-        "a star when it was found.",
+        "On the server's test examples. Methods that choose a state show the best one so far.",
         (*PRINTED, *OURS),
         on("main"),
         group="server",
-        chosen=True,
     ),
     "skewed_reserved_set": figures.GainBars(
         *("Effect of a skewed reserved set", FIGURE_4, in_all(PRINTED), skewed_and_even),

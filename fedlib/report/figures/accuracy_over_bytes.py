@@ -29,7 +29,7 @@ def draw(given: Inputs) -> Figure:
     unit = unit_of(shown["sent"].max())
     size = SHOWN[unit]
     shown["sent"] /= size
-    looks = style.looks(exhibit, kind.shaded, curves.scores(shown))
+    looks = style.looks(exhibit, curves.scores(shown))
     figure, grid = canvas.by_federation(exhibit, f"Communicated so far ({unit})", curves.axis(kind))
     scale, silent, focused = _scale(kind.scale, shown), False, ""
     for axes, federation in grid:

@@ -6,7 +6,6 @@ of one federation beside published curves have a panel each.
 
 from collections.abc import Mapping
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -15,7 +14,6 @@ from matplotlib.lines import Line2D
 from fedlib.report import exhibits, notes, printed
 from fedlib.report.figures import canvas, curves, style
 from fedlib.report.inputs import Inputs
-from fedlib.report.metrics import TRAFFIC
 from fedlib.spec import Data, ExhibitSpec
 
 # The end of a published curve is a dash right of the panel.
@@ -26,9 +24,7 @@ MUCH = 0.02  # nearer than its own published curve
 STEEP = 10  # curves are compared from this round on: before, a round is several points
 FAR_LOOK = {"ha": "right", "fontsize": "small", "color": style.GREY}
 ABOUT_FAR = f"Distance of published curves from round {STEEP} on, root mean square, points"
-CHOSEN = {"marker": "*", "linestyle": "None", "markersize": 11, "zorder": 5}
 MARKS_NOTE = "What is published is read off the paper's figure, straight where curves hide others."
-CHOSEN_NOTE = "Star: the round whose model validation chose, of each seed."
 POINTS = ["federation", "label", "title", "column"]
 POINTS += ["published", printed.ROW, "reproduced", "difference", "seeds"]
 FAR = ["data", "label", "title", "rounds", "rms", "nearest", "nearest_rms"]
@@ -44,8 +40,7 @@ def draw(given: Inputs) -> Figure:
     """
     exhibit, kind = given.exhibit, given.kind
     shown, ends = curves.over_rounds(given), given.printed(kind.metric)
-    stars = _chosen(given) if kind.chosen else {}
-    looks = style.looks(exhibit, scores=curves.scores(shown))
+    looks = style.looks(exhibit, curves.scores(shown))
     if style.OTHERS in looks.values() and len(exhibit.federations) == 1 and len(distances(given)):
         return _apart(given, shown, ends)
     figure, grid = canvas.by_federation(exhibit, "Communication round", curves.axis(kind))
@@ -58,7 +53,6 @@ def draw(given: Inputs) -> Figure:
             curves.draw_curve(axes, curve, looks[run.label], exhibit.runs)
             drawn.append(curve["mean"])
             if (look := looks[run.label]) != style.OTHERS:
-                _mark_chosen(axes, curve, stars.get((federation.name, run.label), []), look)
                 theirs = _theirs(given, federation).get(run.label, pd.Series())
                 theirs = theirs[theirs.index <= curve["round"].max()]
                 if len(theirs) > 1:
@@ -72,9 +66,7 @@ def draw(given: Inputs) -> Figure:
         canvas.percent_axis(axes)
     handles = [*style.method_handles(exhibit, looks), *_mark_handles(marks)]
     far = _far_note(distances(given))
-    return canvas.finish(
-        figure, exhibit, handles, *_notes(exhibit, looks, stars, focused, marks), far
-    )
+    return canvas.finish(figure, exhibit, handles, *_notes(exhibit, looks, focused, marks), far)
 
 
 def _apart(given: Inputs, shown: pd.DataFrame, ends: dict) -> Figure:
@@ -103,7 +95,7 @@ def _apart(given: Inputs, shown: pd.DataFrame, ends: dict) -> Figure:
     others = Line2D([], [], label="our other curves", **style.OTHERS.curve())
     marks = {"curve", "end"}
     sentences = [
-        *_notes(exhibit, looks, {}, focused, marks),
+        *_notes(exhibit, looks, focused, marks),
         f"Numbers in panels: {ABOUT_FAR[0].lower()}{ABOUT_FAR[1:]}.",
     ]
     return canvas.finish(figure, exhibit, [others, *_mark_handles(marks)], *sentences)
@@ -187,32 +179,16 @@ def _far_text(row: Mapping, titles: Mapping[str, str]) -> str:
     return text
 
 
-def _notes(
-    exhibit: ExhibitSpec, looks: dict, stars: dict, focused: str, marks: set[str]
-) -> list[str]:
+def _notes(exhibit: ExhibitSpec, looks: dict, focused: str, marks: set[str]) -> list[str]:
     """Sentences below the figure."""
     return [
         canvas.spread_text(exhibit, "band"),
-        CHOSEN_NOTE if stars else "",
         focused,
         curves.checks_note(exhibit),
         MARKS_NOTE if marks else "",
         *(notes.published(exhibit, shown=True) if marks else ()),
         style.others_note(exhibit, looks),
     ]
-
-
-def _chosen(given: Inputs) -> dict[tuple[str, str], list[float]]:
-    """{(federation, label): rounds} whose models validation chose, one round per seed."""
-    last = exhibits.pick(given.rows, at="last", metric="selected_round", group=TRAFFIC.group)
-    return last.groupby(["federation", "label"])["value"].apply(list).to_dict()
-
-
-def _mark_chosen(axes: Axes, curve: pd.DataFrame, rounds: list[float], look: style.Look) -> None:
-    """Stars on a run's curve; a round without an evaluation is interpolated."""
-    if rounds:
-        level = np.interp(rounds, curve["round"], curve["mean"])
-        axes.plot(rounds, level, color=look.color, markeredgecolor="white", **CHOSEN)
 
 
 def _waypoints(published: pd.DataFrame | None, exhibit: str | None, metric: str) -> dict:

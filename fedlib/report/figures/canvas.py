@@ -7,13 +7,11 @@ import re
 import textwrap
 from collections.abc import Iterable, Sequence
 
-import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
-from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
@@ -29,7 +27,6 @@ BESIDE = 0.3  # widest legend beside the panels, as a share of the figure's widt
 MAX_COLUMNS = 3
 NAMED = 12  # clients with a name below a panel
 FOOTER = 160  # most characters in a line of the footer
-SAME = 0.006  # share of an axis: curves that are never further apart hide one another
 SPAN = 0.05  # least length of an axis of accuracies, so that flat curves look flat
 
 
@@ -85,8 +82,6 @@ def finish(figure: Figure, exhibit: ExhibitSpec, handles: list, *sentences: str)
     A small legend stands beside panels that form one column, any other legend below the panels.
     The figure grows in height alone.
     """
-    hidden = sum([uncover(axes) for axes in figure.axes])
-    note = "A wide line is a curve that lies under another." if hidden else ""
     high, wide = figure.get_figheight(), WIDTH
     below = 0.0
     drawn, beside = _legend(figure, handles)
@@ -94,7 +89,7 @@ def finish(figure: Figure, exhibit: ExhibitSpec, handles: list, *sentences: str)
         width, legend_height = _inches(figure, drawn)
         wide -= (width + 3 * PAD) * beside
         below = 0.0 if beside else legend_height + 2 * PAD
-    written = _footer(figure, exhibit, *sentences, note)
+    written = _footer(figure, exhibit, *sentences)
     under = _inches(figure, written)[1] + 2 * PAD
     whole = high + below + under
     figure.set_figheight(whole)
@@ -140,34 +135,6 @@ def _footer(figure: Figure, exhibit: ExhibitSpec, *sentences: str) -> Text:
         if _inches(figure, text)[0] <= WIDTH - 2 * PAD:
             break
     return text
-
-
-def uncover(axes: Axes) -> bool:
-    """Make hidden curves wide and pale, so that they are visible -> whether there are any"""
-    lines = [
-        line
-        for line in sorted(axes.get_lines(), key=lambda line: line.get_zorder())
-        if line.get_transform() == axes.transData
-        and line.get_linestyle() != "None"
-        and len(line.get_xdata()) > 1
-    ]
-    coloured = [line for line in lines if line.get_color() != style.OTHERS.color]
-    hidden = {}
-    for number, line in enumerate(lines):
-        above = [other for other in lines[number + 1 :] if other in coloured]
-        hidden[line] = sum(_hides(axes, other, line) for other in above)
-    for line, above in hidden.items():
-        if above:
-            line.set(linewidth=line.get_linewidth() + 3 * above, linestyle=style.SOLID)
-            line.set_alpha(0.4 if line in coloured else None)
-    return any(hidden.values())
-
-
-def _hides(axes: Axes, line: Line2D, other: Line2D) -> bool:
-    """Whether two curves look the same."""
-    ours, theirs = line.get_xydata(), other.get_xydata()
-    size = np.abs(np.diff([axes.get_xlim(), axes.get_ylim()]).ravel())
-    return ours.shape == theirs.shape and bool((np.abs(ours - theirs) <= SAME * size).all())
 
 
 def _inches(figure: Figure, artist: Artist) -> tuple[float, float]:

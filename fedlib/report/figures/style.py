@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import matplotlib
-from matplotlib.colors import to_hex, to_rgb
 from matplotlib.lines import Line2D
 
 from fedlib.report import exhibits
@@ -106,18 +105,14 @@ def variant_look(look: Look, number: int) -> Look:
     return replace(look, line=dashes[number % len(dashes)], hollow=number > 0, width=width)
 
 
-def looks(
-    exhibit: ExhibitSpec, shaded: str | None = None, scores: Mapping[str, float] | None = None
-) -> dict[str, Look]:
+def looks(exhibit: ExhibitSpec, scores: Mapping[str, float] | None = None) -> dict[str, Look]:
     """The look of every label -> {label: Look}
 
     Runs of one method share its colour; all but the first have hollow markers and other dashes.
-    If all runs are of one method, each has a colour of its own.
+    If all runs are of one method, or there are more than dashes, they have colours of their own.
 
     Args:
       exhibit: see `fedlib.report.exhibits`.
-      shaded: registry name of a method whose runs are shades of its colour instead, from light to
-        dark in row order, if there are more of them than dashes.
       scores: {label: score}; with more than `CROWD` labels, all but `standing_out` are grey.
     """
     dashes = (DASHED, DOTTED, DASHDOT, LONG)
@@ -126,18 +121,17 @@ def looks(
         first.setdefault(run.label, (run.method, _run_look(run)))
     single = len({method for method, _ in first.values()}) == 1
     found: dict[str, Look] = {}
-    for label, (method, look) in first.items():
+    for label, (_, look) in first.items():
         alike = [other for other, (_, theirs) in first.items() if theirs == look]
         number = alike.index(label)
-        if method == shaded and len(alike) > 1 + len(dashes):
-            found[label] = shade(look, number, len(alike))
-        elif number:
+        if number:
             line = dashes[(number - 1) % len(dashes)]
-            color = PALETTE[(number - 1) % len(PALETTE)] if single else look.color
+            other = single or number > len(dashes)
+            color = PALETTE[(number - 1) % len(PALETTE)] if other else look.color
             found[label] = replace(look, color=color, line=line, hollow=True, width=1.5)
         else:
             found[label] = look
-    standing = found if scores is None or shaded else standing_out(exhibit, scores)
+    standing = found if scores is None else standing_out(exhibit, scores)
     return {label: look if label in standing else OTHERS for label, look in found.items()}
 
 
@@ -155,15 +149,6 @@ def standing_out(exhibit: ExhibitSpec, scores: Mapping[str, float]) -> list[str]
     known = [first[m] for m in (exhibit.paper, *own, "fedavg", "local") if m in first]
     best = sorted(runs, key=lambda label: -scores.get(label, 0.0))
     return list(dict.fromkeys([*known, *best]))[:STANDING]
-
-
-def shade(look: Look, number: int, count: int) -> Look:
-    """Shade `number` of `count` of a look's colour, light to dark; every second one is dashed."""
-    share = 1.25 * number / (count - 1) - 0.65  # of white if negative, of black if positive
-    target = 1.0 if share < 0 else 0.0
-    mixed = [value + abs(share) * (target - value) for value in to_rgb(look.color)]
-    line = DASHED if number % 2 else SOLID
-    return replace(look, color=to_hex(mixed).upper(), line=line, hollow=number % 2 > 0, width=1.5)
 
 
 def _run_look(run: Run) -> Look:
