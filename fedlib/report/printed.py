@@ -15,14 +15,6 @@ UNITS = {"percent": 100.0, "points": 100.0, "number": 1.0}
 
 CURVES = "curves.csv"
 
-# Our labels of runs that a paper's file has under the paper's own name, by paper.
-PRINTED_AS = {
-    "pfedmm": {
-        "gated-experts": "pfedmoe",  # not the pFedMoE of Yi et al.
-        "clustered-coordinate": "clustered",  # by the rule of the published code
-    }
-}
-
 # Two of our labels whose published numbers and curves have each other's name, by paper and data
 # set: the paper's curve of one is ours of the other.
 EXCHANGED = {("pfedmm", "emnist"): ("local", "fedprox")}
@@ -50,8 +42,6 @@ NONE = Value(np.nan)
 def read(path: str | Path) -> pd.DataFrame:
     """The published numbers in a csv file, as printed, with `COLUMNS`.
 
-    Labels are those of our runs, also where `PRINTED_AS` has another name for the file.
-
     Raises:
       DataError: if the file is missing, or has other columns, unknown units, a missing number or
         a repeated cell.
@@ -73,7 +63,7 @@ def read(path: str | Path) -> pd.DataFrame:
     repeated = table[table.duplicated(key)]
     if len(repeated):
         raise DataError(f"{path}: {'/'.join(map(str, repeated.iloc[0][key]))} is given twice")
-    return table.assign(label=table["label"].replace(_ours(Path(path))))
+    return table
 
 
 def curves(published: Path) -> pd.DataFrame | None:
@@ -86,13 +76,7 @@ def curves(published: Path) -> pd.DataFrame | None:
     if not file.exists():
         return None
     table = pd.read_csv(file)
-    labels = table["label"].replace(_ours(published))
-    return table.assign(label=labels, accuracy=table["accuracy"] / UNITS["percent"])
-
-
-def _ours(path: Path) -> dict[str, str]:
-    """Our labels by those of a paper's files, where they differ."""
-    return {printed: label for label, printed in PRINTED_AS.get(path.parent.name, {}).items()}
+    return table.assign(accuracy=table["accuracy"] / UNITS["percent"])
 
 
 def numbers(published: pd.DataFrame, exhibit: str, dataset: str, labels: Collection[str]) -> set:
