@@ -55,6 +55,7 @@ class BesidePublished(Table):
       others: titles of methods that are published but not run here, by label.
     """
 
+    drawn_by: ClassVar = "of_clients"
     room_for_others: ClassVar = True
     compares: ClassVar = True
     by_federation: ClassVar = ("names",)

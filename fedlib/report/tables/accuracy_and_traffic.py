@@ -15,7 +15,7 @@ from fedlib.report.comparisons import MEAN
 from fedlib.report.metrics import PRIMARY, TRAFFIC, summary
 from fedlib.report.tables import sheets
 from fedlib.report.tables.cost import quantity
-from fedlib.report.tables.render import ABSENT, Cell, Column, Sheet
+from fedlib.report.tables.render import ABSENT, Cell, Column, Sheet, best_cells, percent, points
 from fedlib.report.tables.sheets import Columns, TableInputs, beside, texts
 from fedlib.spec import Data, ExhibitSpec, Run
 
@@ -133,8 +133,11 @@ def _columns(mine: pd.DataFrame) -> Columns:
     """A row per run; without published numbers only reproduced ones."""
     compared = sheets.is_compared(mine)
     yield Column("Method"), texts(mine["title"])
-    parts = sheets.theirs(mine), {"reproduced": sheets.means(mine)}, sheets.differences(mine)
-    yield from beside("Accuracy", *parts, compared=compared)
+    numbers = mine["published"].tolist()
+    theirs = best_cells(numbers, [percent(value, decimals=2) for value in numbers], 2)
+    difference = texts(map(points, mine["difference"]))
+    ours = {"reproduced": sheets.means(mine)}
+    yield from beside("Accuracy", theirs, ours, difference, compared=compared)
     rounds = _texts(mine["published_rounds"], ".0f"), {"reproduced": _texts(mine["rounds"], ".0f")}
     yield from beside("Rounds", *rounds, compared=compared)
     if compared:

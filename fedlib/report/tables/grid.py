@@ -18,6 +18,8 @@ from fedlib.report.tables.render import Cell, Column, Sheet
 from fedlib.report.tables.sheets import Columns, TableInputs, beside, texts
 from fedlib.spec import Data
 
+FAILED = "does not converge"
+ORDINARY = {"converged": True, "mark": ""}  # published numbers, if a table does not say
 Spot = tuple[Data, Any, dict]  # federation, run or row, and column of a number
 
 
@@ -163,8 +165,12 @@ def _printed(layout: Layout, part: pd.DataFrame) -> list[str]:
     if _same(part, "minus"):
         return [render.points(value, layout.printed) for value in part["published"]]
     stds = part.get("published_std", np.full(len(part), np.nan))
-    pairs = zip(part["published"], stds, strict=True)
-    return [render.percent(*pair, layout.printed) for pair in pairs]
+    converged, marks = (part.get(name, [value] * len(part)) for name, value in ORDINARY.items())
+    rows = zip(part["published"], stds, converged, marks, strict=True)
+    return [
+        (render.percent(mean, std, layout.printed) if converges else FAILED) + mark
+        for mean, std, converges, mark in rows
+    ]
 
 
 def _same(part: pd.DataFrame, name: str) -> str:

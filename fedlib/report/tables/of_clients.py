@@ -6,8 +6,10 @@ trainings; its deviations are over trials, which are seeds here. A lead is that 
 each group of other methods, such as a paper's category: a difference of two means over seeds.
 """
 
+from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from itertools import starmap
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,7 +19,7 @@ from fedlib.report import comparisons, exhibits, notes, printed
 from fedlib.report.exhibits import METRIC_TITLES
 from fedlib.report.metrics import PRIMARY
 from fedlib.report.tables import grid, sheets
-from fedlib.report.tables.grid import Layout, shown
+from fedlib.report.tables.grid import Layout, Spot, shown
 from fedlib.report.tables.render import ABSENT, Block, Column, Sheet, percent, points
 from fedlib.report.tables.sheets import RUN, STATISTICS, Columns, TableInputs, block, texts
 from fedlib.results import SHARED
@@ -35,14 +37,19 @@ def build(given: TableInputs) -> Sheet:
     Raises:
       ConfigError, DataError: see the kinds.
     """
-    kinds = {one.__name__: one for one in (accuracy, views, protocol_grid, spreads, gains)}
-    return kinds[given.kind.kind](given)
+    kinds = (accuracy, beside_published, views, protocol_grid, spreads, gains)
+    return {one.__name__: one for one in kinds}[given.kind.kind](given)
 
 
 def _measured(given: TableInputs, columns: list[dict], moments: dict, **more: Any) -> pd.DataFrame:
     """`grid.measured` of all runs at some moments, by prefix."""
-    key = "federation", "label", *PRIMARY._fields, "metric"
     spots = ((*run, column) for run in given.runs for column in columns)
+    return _at(given, spots, moments, **more)
+
+
+def _at(given: TableInputs, spots: Iterable[Spot], moments: dict, **more: Any) -> pd.DataFrame:
+    """`grid.measured` of some spots at some moments, by prefix."""
+    key = "federation", "label", *PRIMARY._fields, "metric"
     found = {prefix: given.over_seeds(*key, at=at) for prefix, at in moments.items()}
     return grid.measured(given, spots, found, **more)
 
@@ -82,6 +89,73 @@ def _unpublished(numbers: pd.DataFrame) -> list[str]:
         where.setdefault(runs, []).extend([] if known.all() else [str(title)])
     found = [f"No published number: {runs} on {', '.join(on)}." for runs, on in where.items() if on]
     return found if sheets.is_compared(numbers) else []
+
+
+class Unrun(NamedTuple):
+    """A method that is published but not run here."""
+
+    label: str
+    title: str
+
+
+def beside_published(given: TableInputs) -> Sheet:
+    """Accuracy beside numbers of several sources; one row per federation and run or other method.
+
+    The published exhibit of a federation is "<source>-<name>", under the label of the run. A
+    failure to converge is shown in words.
+
+    Raises:
+      ConfigError: if `names` has a federation that is not shown.
+    """
+    exhibit, kind = given.exhibit, given.kind
+    exhibits.check_shown(exhibit, "names", kind.names)
+    unrun = [*starmap(Unrun, (kind.others or {}).items())]
+    common = {"column": "", **PRIMARY._asdict(), "metric": comparisons.MEAN}
+    spots = (
+        (data, run, common | _source(given, data, run.label))
+        for data in exhibit.federations
+        for run in [*exhibits.runs_of(exhibit, data.name), *unrun]
+    )
+    seeds = len(exhibit.seeds)
+    every = _at(
+        given,
+        spots,
+        {"": "last", "best_": "best"},
+        more=lambda _, run, __: {"seeds": 0 if run in unrun else seeds},
+    )
+    numbers = every[(every["seeds"] > 0) | (every["source"] != "")]
+    known = {*numbers["source"]}
+    compared = known != {""}
+    note = notes.published(exhibit, shown=compared)
+    if compared and exhibit.scale == exhibits.PAPER_SCALE:
+        note = ["Published numbers are those of the marked sources, with settings of their own."]
+    best = (f"best_{name}" for name in STATISTICS)
+    theirs = "metric", "published", "published_std", "converged", "source"
+    return given.sheet(
+        numbers[[*RUN, *theirs, printed.ROW, *STATISTICS, *best, "seeds", "difference"]],
+        given.blocks(numbers, partial(shown, Layout({"last": "", "best": "best_"}))),
+        notes.measured(exhibit),
+        f"{comparisons.METRICS[comparisons.MEAN].capitalize()}. Last: after the last round. "
+        f"{notes.BEST} Difference: best minus published, in percentage points. {sheets.HIGHEST}",
+        *(f"{x['mark']}: {x['title']}." for x in kind.sources if x["name"] in known),
+        *note,
+    )
+
+
+def _source(given: TableInputs, federation: Data, label: str) -> dict:
+    """The first source with a number: its name and mark, and what it says of the number."""
+    found = {"source": "", "exhibit": "", "published_std": np.nan, "converged": True, "mark": ""}
+    for source in given.kind.sources:
+        exhibit = f"{source['name']}-{given.kind.names.get(federation.name)}"
+        value, std, converged = (
+            comparisons.published(given, federation, label, label, metric, exhibit)
+            for metric in (comparisons.MEAN, f"{comparisons.MEAN}_std", "converged")
+        )
+        found |= {"exhibit": exhibit}
+        if not np.isnan([value, converged]).all():
+            about = {"source": source["name"], "mark": f" {source['mark']}"}
+            return found | about | {"published_std": std, "converged": converged != 0}
+    return found
 
 
 def views(given: TableInputs) -> Sheet:

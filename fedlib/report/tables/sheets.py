@@ -18,7 +18,6 @@ from fedlib.report.tables.render import Block, Cell, Column, Sheet
 from fedlib.spec import Data, Run
 
 Columns = Iterable[tuple[Column, list[Cell]]]  # heads, each with the cells below it
-MOMENTS = ("last", "best")
 RUN = ("federation", "dataset", "label", "title")  # see `identity`
 STATISTICS = ("mean", "std", "ci95", "low", "high")
 NARROW = 5  # columns of a table that has room for settings that are the same in all rows
@@ -39,10 +38,6 @@ class TableInputs(Inputs):
     def over_seeds(self, *key: str, **where: str) -> pd.DataFrame:
         """`metrics.over_seeds` of the rows that match `where`, indexed by `key`."""
         return over_seeds(exhibits.pick(self.rows, **where), [*key]).set_index([*key])
-
-    def at_moments(self, *key: str, **where: str) -> dict[str, pd.DataFrame]:
-        """The same at the last round and at the best one."""
-        return {at: self.over_seeds(*key, at=at, **where) for at in MOMENTS}
 
     def numbers(self, of_run: Callable[[Data, Run], Iterable[dict]]) -> pd.DataFrame:
         """A row for each dict of `of_run(federation, run)`, with the columns of `identity`."""
@@ -108,22 +103,9 @@ def texts(values: Iterable[object]) -> list[Cell]:
     return [Cell(str(value)) for value in values]
 
 
-def means(part: pd.DataFrame, prefix: str = "") -> list[Cell]:
+def means(part: pd.DataFrame) -> list[Cell]:
     """Means over seeds in percent, with their spread; the highest is bold."""
-    return render.best_cells(
-        part[f"{prefix}mean"].tolist(), render.with_spreads(part, prefix=prefix)
-    )
-
-
-def differences(part: pd.DataFrame) -> list[Cell]:
-    """Differences in percentage points."""
-    return texts(map(render.points, part["difference"]))
-
-
-def theirs(part: pd.DataFrame) -> list[Cell]:
-    """Published fractions in percent; the highest is bold."""
-    printed = [render.percent(value, decimals=2) for value in part["published"]]
-    return render.best_cells(part["published"].tolist(), printed, 2)
+    return render.best_cells(part["mean"].tolist(), render.with_spreads(part))
 
 
 def beside(
@@ -141,14 +123,15 @@ def beside(
     Args:
       ours: by their heads; a single one needs none if nothing is published.
       of: title of the published setting, if it is another one.
-      spread: of the numbers, see `Column`.
+      spread: of our numbers, see `Column`; that of published ones is a deviation.
     """
     shown = dict(ours)
     if compared:
         shown = {f"published, {of}" if of else "published": published} | shown
         shown |= {"difference": difference} if difference else {}
     for head, cells in shown.items():
-        yield Column(*([head, title] if len(shown) > 1 else [title]), spread=spread), cells
+        name = [head, title] if len(shown) > 1 else [title]
+        yield Column(*name, spread="std" if cells is published else spread), cells
 
 
 def is_compared(numbers: pd.DataFrame) -> bool:
