@@ -191,7 +191,8 @@ def _class(method: str | type[Method], hyper_parameters: Mapping) -> type[Method
         raise ConfigError(f"{name} belongs to the solver: local=fedlib.SGD({name}=...)")
     check_fields(kind)
     name = method if isinstance(method, str) else kind.__name__
-    _check_names(name, hyper_parameters, known)
+    # Of what `simulate` takes nothing can be among them, but what is misspelt may be near.
+    _check_names(name, hyper_parameters, known | {*inspect.signature(simulate).parameters})
     needed = [x.name for x in takes if x.init and x.default is x.default_factory is MISSING]
     if missing := [x for x in needed if x not in hyper_parameters]:
         where = kind.__module__
