@@ -8,40 +8,21 @@ Data", AISTATS 2017, Algorithm 1.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.solvers import Memory, Solver
-from fedlib.engine.task import Params
-from fedlib.methods.base import Method
-
-
-class State(NamedTuple):
-    """The server's model, and the memory of the clients' solvers."""
-
-    params: Params
-    memory: Memory
+from fedlib.methods.one_model import OneModel
+from fedlib.methods.one_model import State as State
 
 
 @dataclass(frozen=True, kw_only=True)
-class FedAvg(Method):
-    """One model for all clients.
-
-    Attributes:
-      local: local solver, run once per round.
-    """
-
-    local: Solver
+class FedAvg(OneModel):
+    """One model for all clients, the average of what they train."""
 
     look = "FedAvg", "#000000", "o", "solid"
-    protocols: ClassVar = {**Method.protocols, "server": {"default": "personalise"}}
+    protocols: ClassVar = {**OneModel.protocols, "server": {"default": "personalise"}}
     shared: ClassVar = ("params",)
-
-    def init(self, num_clients: int, seed: int) -> State:
-        """A new model; the solvers' memory is empty."""
-        params = self.task.init(seed)
-        return State(params, self.local.memory(self.task.trainable(params), num_clients))
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Broadcast, train locally, average by number of examples."""
@@ -53,10 +34,6 @@ class FedAvg(Method):
             returns=Cohort.total,
         )
         return State(cohort.average(sent, state.params), memory)
-
-    def personalise(self, state: State, cohort: Cohort) -> Params:
-        """The server's model, for seen and unseen clients and for the server."""
-        return cohort.broadcast(state.params)
 
     def server_parameters(self, state: State) -> int:
         """Parameters of the server's model, without running statistics."""

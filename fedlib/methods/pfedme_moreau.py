@@ -18,27 +18,20 @@ the theta of the last mini-batch, and starts each theta from the previous one in
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from torch import Tensor
 from torch.func import grad
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params
-from fedlib.methods.base import Method, Range
-
-
-class State(NamedTuple):
-    """The server's model, and the memory of the clients' solvers."""
-
-    params: Params  # w
-    memory: Memory
+from fedlib.methods.base import Range
+from fedlib.methods.one_model import OneModel, State
 
 
 @dataclass(frozen=True, kw_only=True)
-class PFedMeMoreau(Method):
+class PFedMeMoreau(OneModel):
     """One model, and a few proximal steps from it to each client's personal model.
 
     Attributes:
@@ -51,7 +44,6 @@ class PFedMeMoreau(Method):
         is beyond it.
     """
 
-    local: Solver
     lam: float
     inner_lr: float
     inner_steps: int = 5
@@ -66,11 +58,6 @@ class PFedMeMoreau(Method):
     }
     protocols: ClassVar = {"seen": {"default": "personalise"}, "unseen": {"default": "server"}}
     final_protocols: ClassVar = {"seen": {"server": "server"}, "unseen": {"theta": "personalise"}}
-
-    def init(self, num_clients: int, seed: int) -> State:
-        """A new model; the solvers' memory is empty."""
-        params = self.task.init(seed)
-        return State(params, self.local.memory(self.task.trainable(params), num_clients))
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Clients descend their envelopes; the server moves towards their average."""

@@ -7,7 +7,6 @@ Source: a reference of ours, the "centralised" row of many papers.
 """
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -15,39 +14,20 @@ import numpy as np
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.journal import Journal
-from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.solvers import Solver
 from fedlib.engine.task import Params
 from fedlib.federation import Split
-from fedlib.methods.base import Method
-
-
-class State(NamedTuple):
-    """The model, and the memory of its solver."""
-
-    params: Params
-    memory: Memory
-
+from fedlib.methods.one_model import OneModel, State
 
 # Made once, as captured steps (`fedlib.engine.graphs`) are identified by the data that they read.
 _made = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pooled(Method):
-    """No federation: one model is trained on all the data. Nothing is sent.
-
-    Attributes:
-      local: solver, run once per round.
-    """
-
-    local: Solver
+class Pooled(OneModel):
+    """No federation: one model is trained on all the data. Nothing is sent."""
 
     look = "Pooled data", "#555555", (6, 1, 15), "dashdot"
-
-    def init(self, num_clients: int, seed: int) -> State:
-        """A new model; the solver's memory is empty."""
-        params = self.task.init(seed)
-        return State(params, self.local.memory(self.task.trainable(params), num_clients))
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Train on the examples of all seen clients; each client of the cohort records the loss."""

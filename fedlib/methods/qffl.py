@@ -14,30 +14,23 @@ no weight, whatever the run's `aggregation` is. Running statistics are averaged 
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from torch import Tensor
 from torch.func import vmap
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Params
-from fedlib.methods.base import Method, Range
+from fedlib.methods.base import Range
+from fedlib.methods.one_model import OneModel, State
 from fedlib.methods.parts.settings import LogUniform
 
 TINY = 1e-10  # added to F, so that its powers exist for a loss of 0
 
 
-class State(NamedTuple):
-    """The server's model, and the memory of the clients' solvers."""
-
-    params: Params
-    memory: Memory
-
-
 @dataclass(frozen=True, kw_only=True)
-class QFFL(Method):
+class QFFL(OneModel):
     """One model for all clients, with more weight on clients with a high loss.
 
     Attributes:
@@ -46,7 +39,6 @@ class QFFL(Method):
         all clients; 1 is the default of pFedMM's code.
     """
 
-    local: Solver
     q: float = 1.0
 
     look = "q-FFL", "#332288", "h", "dashed"
@@ -55,14 +47,9 @@ class QFFL(Method):
 
     def __post_init__(self):
         """Raises ValueError unless the learning rate is above 0."""
-        Method.__post_init__(self)
+        OneModel.__post_init__(self)
         if not self.local.lr > 0:
             raise ValueError(f"lr must be above 0, as L is 1 / lr, got {self.local.lr}")
-
-    def init(self, num_clients: int, seed: int) -> State:
-        """A new model; the solvers' memory is empty."""
-        params = self.task.init(seed)
-        return State(params, self.local.memory(self.task.trainable(params), num_clients))
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Every client scores and trains the received model; the server updates it."""
@@ -90,7 +77,3 @@ class QFFL(Method):
     def update(self, w: Params, delta: Params, h: Tensor) -> Params:
         """The server's new model, from Delta [C, ...] and h [C] -> [...]"""
         return tree.map(lambda w, delta: w - delta.sum(0) / h.sum(), w, delta)
-
-    def personalise(self, state: State, cohort: Cohort) -> Params:
-        """The server's model, for seen and unseen clients."""
-        return cohort.broadcast(state.params)
