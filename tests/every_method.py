@@ -29,7 +29,7 @@ METHODS = {
     "afl": ({"lr_lambda": 0.1}, (MODEL, MODEL + 1)),
     "apfl": ({}, MODEL),
     # Of the head its bias is private, of the body its first layer of 4 x 6 weights and 6 biases.
-    "biased_fedavg": (SERVER | {"private": "head.1.bias"}, MODEL - 3),
+    "biased_fedavg": (SERVER, MODEL - 3),
     "centmoe": ({}, 0),
     "clustered": ({}, MODEL),
     "ditto": ({"lam": 0.1}, MODEL),
@@ -58,7 +58,7 @@ METHODS = {
     "fedrep": ({}, BODY),
     # A hidden layer of 4 of 6 units: its weights, normalisation and outputs.
     "fedrolex": ({}, 4 * 4 + 4 + 4 * 4 + 4 * 3 + 3),
-    "fedproto": ({"curves": ["nearest"]}, (0, 6 * 8 / 3)),
+    "fedproto": ({}, (0, 6 * 8 / 3)),
     "fedtgp": ({"server_epochs": 2}, (0, 6 * 8 / 3)),
     "fml": ({}, MODEL),
     "ifca": (IFCA | {"stop": "never"}, (3 * MODEL, MODEL)),

@@ -2,26 +2,22 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 from torch import Tensor
 
 from fedlib.engine.task import Batch, Params, Task
-from fedlib.methods.base import Curves
 from fedlib.methods.parts import class_means
 from fedlib.methods.private_models import PrivateModels
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassStatistics(Curves, PrivateModels):
+class ClassStatistics(PrivateModels):
     """Clients with their own models, which classify alike."""
-
-    ways: ClassVar = PrivateModels.protocols
 
     @cached_property
     def num_logits(self) -> int:
         """Number of outputs of every model."""
-        return class_means.num_logits(self.own.tasks)
+        return class_means.common("outputs", [x.num_outputs for x in self.own.tasks])
 
     @property
     def num_classes(self) -> int:

@@ -30,7 +30,7 @@ from fedlib.engine.solvers import SGD, Memory
 from fedlib.engine.task import Batch, Params, log_probs, nll
 from fedlib.methods.class_statistics import ClassStatistics, represent
 from fedlib.methods.parts import class_means, server_sgd
-from fedlib.methods.parts.own_models import Own, head_shapes, never_trained, replaced
+from fedlib.methods.parts.own_models import Own, never_trained, refuse_other_heads, replaced
 from fedlib.methods.parts.settings import LogUniform
 from fedlib.tree import Rows
 
@@ -56,18 +56,13 @@ class FedGH(ClassStatistics):
 
     look = "FedGH", "#A6761D", (3, 0, 270), "long"
     SPACE: ClassVar = {"server_lr": LogUniform(1e-3, 1)}
-    ways: ClassVar = {
-        "seen": {"default": "personalise", "aggregated": "with_global_header"},
-        "unseen": {},
-    }
+    final_protocols: ClassVar = {"seen": {"aggregated": "with_global_header"}, "unseen": {}}
 
     def __post_init__(self):
         """Raises ValueError for headers that differ, or invalid settings of the server's SGD."""
         ClassStatistics.__post_init__(self)
         _ = self.server_solver  # is checked when it is made
-        shapes = [head_shapes(task) for task in (self.task, *self.own.tasks)]
-        if any(other != shapes[0] for other in shapes):
-            raise ValueError(f"all architectures must have the same header, got {shapes}")
+        refuse_other_heads([self.task, *self.own.tasks])
 
     @cached_property
     def server_solver(self) -> SGD:

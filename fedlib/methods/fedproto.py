@@ -65,10 +65,7 @@ class FedProto(ClassStatistics):
     look = "FedProto", "#1B9E77", (6, 0, 30), "dashed"
     ranges: ClassVar = {"lam": Range(0)}
     SPACE: ClassVar = {"lam": LogUniform(1e-2, 10)}
-    ways: ClassVar = {
-        "seen": {"default": "personalise", "nearest": "by_prototypes"},
-        "unseen": {},
-    }
+    final_protocols: ClassVar = {"seen": {"nearest": "by_prototypes"}, "unseen": {}}
 
     def __post_init__(self):
         """Raises ValueError for representations of different widths."""
@@ -78,7 +75,7 @@ class FedProto(ClassStatistics):
     @cached_property
     def num_features(self) -> int:
         """F, the width of every representation."""
-        return class_means.num_features(self.own.tasks)
+        return class_means.common("features", [x.num_features for x in self.own.tasks])
 
     def init(self, num_clients: int, seed: int) -> State:
         """New models; no prototypes."""

@@ -21,7 +21,7 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Params
-from fedlib.methods.parts.own_models import Own, head_shapes, never_trained, replaced
+from fedlib.methods.parts.own_models import Own, never_trained, refuse_other_heads, replaced
 from fedlib.methods.private_models import PrivateModels
 from fedlib.tree import Rows
 
@@ -47,12 +47,7 @@ class LGFedAvg(PrivateModels):
 
     def __post_init__(self):
         """Raises ValueError for headers that cannot be averaged."""
-        shapes = [head_shapes(task) for task in (self.task, *self.own.tasks)]
-        if odd := [own for own in shapes if own != shapes[0]]:
-            raise ValueError(
-                f"headers must have the same shapes in all architectures, got {shapes[0]} and "
-                f"{odd[0]}"
-            )
+        refuse_other_heads([self.task, *self.own.tasks])
 
     def init(self, num_clients: int, seed: int) -> State:
         """New models, equal for all clients of the same architecture."""

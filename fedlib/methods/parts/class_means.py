@@ -11,7 +11,7 @@ Source: the class-wise averages of FD (Jeong et al., 2018) and FedProto (Tan et 
 section 8 of fedlib/papers/pfedmoe/README.md.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -152,17 +152,8 @@ def pairs(cohort: Cohort, uploaded: Tensor, held: Tensor) -> tuple[Tensor, Tenso
 # -- architectures ------------------------------------------------------------------------
 
 
-def num_logits(tasks: Sequence[Task]) -> int:
-    """Number of outputs of the heads; ValueError if they differ in it."""
-    return _common([task.num_outputs for task in tasks], "outputs")
-
-
-def num_features(tasks: Sequence[Task]) -> int:
-    """Width of a representation; ValueError if the architectures differ in it."""
-    return _common([task.num_features for task in tasks], "features")
-
-
-def _common(found: list[int], what: str) -> int:
+def common(what: str, found: list[int]) -> int:
+    """A number that all architectures must have alike; ValueError if they differ in it."""
     if len(set(found)) > 1:
         raise ValueError(f"all architectures must have the same number of {what}, got {found}")
     return found[0]

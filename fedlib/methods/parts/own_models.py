@@ -73,10 +73,14 @@ class OwnModels:
         return first.extended(JointTask, others=tuple(others))
 
 
-def head_shapes(task: Task) -> dict[str, tuple[int, ...]]:
-    """Shape of each entry of a header; a server can only average headers of equal shapes."""
-    _, head = task.split(task.init(0))
-    return {name: tuple(value.shape) for name, value in head.items()}
+def refuse_other_heads(tasks: Iterable[Task]) -> None:
+    """Raises ValueError unless a server can average the headers: all have the same shapes."""
+    heads = [task.split(task.init(0))[1] for task in tasks]
+    shapes = [{name: tuple(x.shape) for name, x in head.items()} for head in heads]
+    if odd := [own for own in shapes if own != shapes[0]]:
+        raise ValueError(
+            f"headers must have the same shapes in all architectures, got {shapes[0]} and {odd[0]}"
+        )
 
 
 def drawn_in_turn(drawn: Sequence[Tree], num_clients: int) -> Rows:
