@@ -7,19 +7,15 @@ is the same function on a quarter of the elements.
 
 from torch import nn
 
-from fedlib.models.layers.fast import MaxPool2d
+from fedlib.models.layers.conv import convolution
 from fedlib.models.layers.network import Network
 
 
 def build(num_classes: int) -> nn.Module:
     """Two convolutions and a hidden layer | Linear, newly initialised."""
     body = [
-        nn.Conv2d(1, 32, kernel_size=5),  # [B, 32, 24, 24]
-        MaxPool2d(2),
-        nn.ReLU(),
-        nn.Conv2d(32, 64, kernel_size=5),  # [B, 64, 8, 8]
-        MaxPool2d(2),
-        nn.ReLU(),
+        *convolution(1, 32, padding=0),  # [B, 32, 12, 12]
+        *convolution(32, 64, padding=0),  # [B, 64, 4, 4]
         nn.Flatten(),  # [B, 1024]
         nn.Linear(1024, 2048),
         nn.ReLU(),
