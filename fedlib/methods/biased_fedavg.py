@@ -13,6 +13,7 @@ here fit only the bias, with the local solver.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import torch
@@ -21,51 +22,40 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.task import Params
 from fedlib.methods.fedavg_adam import FedAvgAdam, State
-from fedlib.methods.parts.settings import Range
+from fedlib.methods.parts.output_bias import output_bias
 
 
 @dataclass(frozen=True, kw_only=True)
 class BiasedFedAvg(FedAvgAdam):
-    """FedAvg with a private output bias.
-
-    Attributes:
-      private: name of the output bias.
-      new_client_epochs: epochs for which a new client fits its bias, at least 1. 10, as for a new
-        gate in FedMix, is ours.
-    """
-
-    private: str = "head.bias"
-    new_client_epochs: int = 10
+    """FedAvg with a private output bias."""
 
     look = "Biased FedAvg", "#0077BB", (4, 0, 20), "long"
-    ranges: ClassVar = FedAvgAdam.ranges | {"new_client_epochs": Range(1)}
     ways: ClassVar = {
         "seen": {"default": "personalise", "new_shard": "mean_bias", "finetuned": "finetune"},
         "unseen": {"default": "welcome", "new_shard": "mean_bias"},
     }
 
     def __post_init__(self):
-        """Raises ValueError unless `private` is a bias of the head."""
+        """Raises ValueError for a model without an output bias."""
         FedAvgAdam.__post_init__(self)
-        biases = [n for n in self.task.split(self.task.init(0))[1] if n.endswith("bias")]
-        if self.private not in biases:
-            raise ValueError(f"private must be a bias of the head, {biases}, got {self.private!r}")
+        _ = self.bias
+
+    @cached_property
+    def bias(self) -> str:
+        """Name of the output bias."""
+        return output_bias(self.task)
 
     def is_private(self, name: str) -> bool:
         """Whether this is the output bias."""
-        return name == self.private
+        return name == self.bias
 
     def draw(self, seed: int) -> Params:
         """A new model with an output bias of zero."""
         drawn = self.task.init(seed)
-        return drawn | {self.private: torch.zeros_like(drawn[self.private])}
+        return drawn | {self.bias: torch.zeros_like(drawn[self.bias])}
 
     def mean_bias(self, state: State, cohort: Cohort) -> Params:
         """For a shard without labels: the mean bias of all seen clients."""
         seen = cohort.seen().ids
         mean = tree.map(lambda bias: bias[seen].mean(0), state.private)
         return cohort.held({**state.params, **mean})
-
-    def welcome(self, state: State, cohort: Cohort) -> Params:
-        """A new client with labels fits a bias, from zero; the rest is the server's model."""
-        return self.fit_private(state, cohort, self.new_client_epochs)

@@ -30,6 +30,7 @@ from fedlib.methods.parts.server_adam import ServerAdam
 from fedlib.methods.parts.settings import LogUniform
 from fedlib.tree import Tree
 
+NEW_CLIENT_EPOCHS = 10  # in which a new client fits what is private; ours, as for FedMix's gates
 TRAINING_COPIES = 3  # of a model in training: itself, its gradient and a momentum
 
 
@@ -60,18 +61,13 @@ class FedAvgAdam(Curves):
     horizon: int = 0
 
     look = "FedAvg (server Adam)", "#1A1A1A", (16, 0, 0), "solid"
-    ranges: ClassVar = {"horizon": Range(0)}
+    ranges: ClassVar = dict.fromkeys(("server_lr", "horizon"), Range(0))
     SPACE: ClassVar = {"server_lr": LogUniform(1e-3, 1e-1)}
     ways: ClassVar = {
         "seen": {"default": "personalise", "new_shard": "personalise", "finetuned": "finetune"},
         "unseen": {"default": "personalise", "new_shard": "personalise"},
         "server": {"default": "personalise"},
     }
-
-    def __post_init__(self):
-        """Raises ValueError for invalid settings."""
-        Curves.__post_init__(self)
-        _ = self.server  # is checked when it is made
 
     @cached_property
     def server(self) -> ServerAdam:
@@ -147,8 +143,8 @@ class FedAvgAdam(Curves):
         about = {"local": self.local, "memory": state.memory, "returns": returns}
         return cohort.fit(self.task.loss, start, **about)
 
-    def fit_private(self, state: State, cohort: Cohort, epochs: int) -> Params:
-        """The server's parameters, frozen, and private ones that each client fits to them.
+    def welcome(self, state: State, cohort: Cohort) -> Params:
+        """For new clients with labels: the server's model; they fit the private parameters to it.
 
         Training changes running statistics, so each client has its own for the whole model.
         """
@@ -158,7 +154,7 @@ class FedAvgAdam(Curves):
         def loss(own: Params, batch: Batch) -> Tensor:
             return self.task.loss({**frozen, **own}, batch)
 
-        local = replace(self.local, epochs=epochs, steps=None)
+        local = replace(self.local, epochs=NEW_CLIENT_EPOCHS, steps=None)
         own, _ = cohort.fit(loss, start, local=local, stream="welcome")
         return {**cohort.held(frozen), **own}
 

@@ -37,6 +37,7 @@ from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Range
 from fedlib.methods.parts import gating, tables, variational
 from fedlib.methods.parts.gating import Anybody, Gate, Known
+from fedlib.methods.parts.output_bias import output_bias
 from fedlib.methods.parts.settings import LogUniform, OneOf
 from fedlib.methods.parts.variational import Report
 from fedlib.methods.pooled_mixture import PooledMixture
@@ -130,10 +131,7 @@ class FedMix(PooledMixture):
     @cached_property
     def bias(self) -> str | None:
         """Name of the private bias, or None."""
-        biases = [n for n in self.task.split(self.task.init(0))[1] if n.endswith("bias")]
-        if self.private_bias and len(biases) != 1:
-            raise ValueError(f"private_bias needs a head with one bias, got {biases or 'none'}")
-        return biases[0] if self.private_bias else None
+        return output_bias(self.task) if self.private_bias else None
 
     @cached_property
     def num_rows(self) -> int:

@@ -20,7 +20,6 @@ split. Their traffic is not counted.
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -32,11 +31,15 @@ from fedlib import streams, tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Adam, Solver
 from fedlib.engine.task import Batch, Params, Task
+from fedlib.methods.base import Range
 from fedlib.methods.fedmix import FedMix, State
 from fedlib.methods.parts.early_stopping import EarlyStopping, fit
 from fedlib.methods.parts.gating import Anybody, Known
 from fedlib.models.layers.random import gaussian
 
+# Of the autoencoders; rate, batches and patience are the paper's (appendix F).
+SOLVER = Adam(lr=1e-3, batch_size=10)
+STOPPING = EarlyStopping(check_every=1, patience=3, split="val")
 AT_ONCE = 20  # autoencoders trained together; each takes 12 times its size in memory
 
 
@@ -62,20 +65,14 @@ class FedMixVAE(FedMix):
 
     Attributes:
       vae: architecture of an autoencoder, see `fedlib.models.vae`.
-      vae_lr: learning rate of its Adam; 1e-3, Adam's default, in the paper (appendix F).
-      vae_batch_size: examples in a step; 10 in the paper.
       vae_epochs: most epochs, at least 1.
-      vae_patience: epochs without a better bound on validation data after which a client stops, at
-        least 1; 3 in the paper.
     """
 
     vae: Task
-    vae_lr: float = 1e-3
-    vae_batch_size: int = 10
     vae_epochs: int = 200
-    vae_patience: int = 3
 
     look = "FedMix with VAEs", "#EE7733", (6, 0, 0), "dashed"
+    ranges: ClassVar = FedMix.ranges | {"vae_epochs": Range(1)}
     ways: ClassVar = {
         group: {**known, "new_shard_vae": "experienced"} for group, known in FedMix.ways.items()
     }
@@ -83,28 +80,12 @@ class FedMixVAE(FedMix):
     def __post_init__(self):
         """Raises ValueError for invalid settings."""
         FedMix.__post_init__(self)
-        _ = self.vae_solver, self.vae_stopping  # each is checked when it is made
         latent_of(self.vae)
-
-    @cached_property
-    def vae_solver(self) -> Adam:
-        """The solver of the autoencoders."""
-        return Adam(lr=self.vae_lr, batch_size=self.vae_batch_size)
-
-    @cached_property
-    def vae_stopping(self) -> EarlyStopping:
-        """Early stopping of the autoencoders, with a check after every epoch."""
-        return EarlyStopping(
-            max_epochs=self.vae_epochs,
-            check_every=1,
-            patience=self.vae_patience,
-            split="val",
-        )
 
     def experienced(self, state: State, cohort: Cohort) -> Experienced:
         """As `anybody`, with autoencoders that all seen clients train now."""
-        local, stopping = self.vae_solver, self.vae_stopping
-        autoencoders = train(cohort.seen(), self.vae, local=local, stopping=stopping)
+        stopping = replace(STOPPING, max_epochs=self.vae_epochs)
+        autoencoders = train(cohort.seen(), self.vae, local=SOLVER, stopping=stopping)
         constants = given(self.vae, cohort)
         known = cohort.broadcast((autoencoders, constants))
         return Experienced(self.anybody(state, cohort), *known)

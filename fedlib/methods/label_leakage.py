@@ -17,6 +17,7 @@ scaled to sum to 1. After one step the estimate sums to 1 and is not changed, ev
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -27,6 +28,7 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import SGD, Memory
 from fedlib.engine.task import Params
 from fedlib.methods.fedavg import FedAvg
+from fedlib.methods.parts.output_bias import output_bias
 
 
 class State(NamedTuple):
@@ -59,40 +61,37 @@ class LabelLeakage(FedAvg):
                 f"momentum, weight decay or clipping, got {local}"
             )
 
+    @cached_property
+    def bias(self) -> str:
+        """Name of the bias of the output layer."""
+        return output_bias(self.task)
+
     def init(self, num_clients: int, seed: int) -> State:
-        """A new model; no estimates."""
+        """A new model; no estimates.
+
+        Raises:
+          ValueError: for a bias of a single logit for two labels.
+        """
         params, memory = FedAvg.init(self, num_clients, seed)
-        bias = params[self.output_bias(params)]
+        bias = params[self.bias]
+        if len(bias) == 1:
+            raise ValueError("label leakage needs a bias with a number for each label, got [1]")
         return State(params, memory, bias.new_zeros(num_clients, len(bias)))
 
     def round(self, state: State, cohort: Cohort) -> State:
         """A round of FedAvg; in the first one the server estimates the label shares."""
-        name = self.output_bias(state.params)
         (sent, bias), memory = cohort.fit(
             self.task.loss,
             cohort.broadcast(state.params),
             local=self.local,
             memory=state.memory,
-            returns=lambda part, trained: (part.total(trained), trained[name]),
+            returns=lambda part, trained: (part.total(trained), trained[self.bias]),
         )
         recovered = state.recovered
         if cohort.round == 0:
-            shares = self.read(bias - state.params[name], self.num_steps(cohort))
+            shares = self.read(bias - state.params[self.bias], self.num_steps(cohort))
             recovered = cohort.put(recovered, shares)
         return State(cohort.average(sent, state.params), memory, recovered)
-
-    def output_bias(self, params: Params) -> str:
-        """Name of the bias of the output layer: the last one of the head.
-
-        Raises:
-          ValueError: if the head has none, or one of a single logit for two labels.
-        """
-        _, head = self.task.split(params)
-        biases = [name for name, value in head.items() if value.dim() == 1 and len(value) > 1]
-        if not biases:
-            shapes = {name: list(value.shape) for name, value in head.items()}
-            raise ValueError(f"the head needs a bias with a number for each label, got {shapes}")
-        return biases[-1]
 
     def num_steps(self, cohort: Cohort) -> Tensor:
         """Local steps of each client in a round -> [C]"""

@@ -24,7 +24,6 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.task import Batch, Params, log_probs
 from fedlib.methods.fedavg_adam import FedAvgAdam, State
-from fedlib.methods.parts.settings import Range
 
 
 class Everybody(NamedTuple):
@@ -41,15 +40,11 @@ class LocalGlobal(FedAvgAdam):
     Attributes:
       private: name of the last private part of the body, which is Sequential; all parts before it
         are private too.
-      new_client_epochs: epochs for which a new client trains its lower part, at least 1. 10, as for
-        a new gate in FedMix, is ours.
     """
 
     private: str = "body.0"
-    new_client_epochs: int = 10
 
     look = "Local/Global", "#C9A227", (5, 0, 36), "dashdot"
-    ranges: ClassVar = FedAvgAdam.ranges | {"new_client_epochs": Range(1)}
     ways: ClassVar = {
         "seen": {"default": "personalise", "new_shard": "everybody", "finetuned": "finetune"},
         "unseen": {"default": "welcome", "new_shard": "everybody"},
@@ -86,10 +81,6 @@ class LocalGlobal(FedAvgAdam):
         """For a shard without labels: the lower parts of all seen clients."""
         seen = cohort.seen().ids
         return cohort.held(Everybody(state.params, tree.take(state.private, seen)))
-
-    def welcome(self, state: State, cohort: Cohort) -> Params:
-        """A new client with labels trains a lower part; the upper part is the server's."""
-        return self.fit_private(state, cohort, self.new_client_epochs)
 
     def predict(self, personal: Params | Everybody, batch: Batch) -> Tensor:
         """Log-probabilities of ONE client's batch -> [B, L]"""

@@ -48,16 +48,14 @@ class PooledMixture(Curves):
     gate_epochs: int = 10
     horizon: int = 0
 
-    ranges: ClassVar = {"num_experts": Range(1), "gate_epochs": Range(1), "horizon": Range(0)}
+    ranges: ClassVar = {
+        **dict.fromkeys(("num_experts", "gate_epochs"), Range(1)),
+        **dict.fromkeys(("server_lr", "horizon"), Range(0)),
+    }
     ways: ClassVar = {
         "seen": {"default": "personalise", "new_shard": "anybody", "finetuned": "finetune"},
         "unseen": {"default": "welcome", "new_shard": "anybody"},
     }
-
-    def __post_init__(self):
-        """Raises ValueError for invalid settings."""
-        Curves.__post_init__(self)
-        _ = self.server  # is checked when it is made
 
     @cached_property
     def server(self) -> ServerAdam:

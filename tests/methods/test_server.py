@@ -1,6 +1,5 @@
 """The server's Adam against `torch.optim.Adam`, and experts for which nothing came back."""
 
-import pytest
 import torch
 
 from fedlib import tree
@@ -49,8 +48,3 @@ def test_every_expert_has_an_adam_of_its_own_and_waits_where_nothing_came_back()
         start = tree.take(drawn(0, (rows,)), e)
         assert_close(tree.take(params, e), torch_adam(start, mine, lr=0.01))
     assert memory["t"].tolist() == [3, 3, 2]
-
-
-def test_a_negative_rate_is_refused():
-    with pytest.raises(ValueError, match="server's lr must be at least 0, got -1.0"):
-        ServerAdam(lr=-1.0)

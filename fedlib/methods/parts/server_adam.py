@@ -30,11 +30,6 @@ class ServerAdam:
 
     lr: float = 1e-3
 
-    def __post_init__(self):
-        """Raises ValueError for a rate below 0."""
-        if not self.lr >= 0:
-            raise ValueError(f"the server's lr must be at least 0, got {self.lr}")
-
     def init(self, params: Tree, num_experts: int | None = None) -> Tree:
         """Memory before the first step: moments like `params` and a step count, all zero.
 
