@@ -108,17 +108,6 @@ class Task:
         buffers = self._training.named_buffers()
         return frozenset(name for name, value in buffers if value.is_floating_point())
 
-    @cached_property
-    def norms(self) -> frozenset[str]:
-        """Names of all entries of batch-normalisation layers: scale, shift and statistics."""
-        layers = self._training.named_modules()
-        return frozenset(
-            f"{path}.{name}"
-            for path, layer in layers
-            if isinstance(layer, BatchNorm)
-            for name, _ in _floats(layer)
-        )
-
     @property
     def tokens(self) -> tuple[int, int] | None:
         """Size of the vocabulary and padding token of the model's texts; None if it has none."""

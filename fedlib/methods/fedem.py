@@ -20,6 +20,7 @@ from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
+from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import (
     draw_experts,
@@ -70,28 +71,34 @@ class FedEM(Method):
 
     def init(self, num_clients: int, seed: int) -> State:
         """New experts; uniform weights."""
-        experts = draw_experts(self.task, self.num_experts, seed)
+        experts = self.draw(seed)
         memory = self.local.memory(self.task.trainable(experts), num_clients)
-        like = next(iter(experts.values()))
+        like = tree.leaves(experts)[0]
         return State(experts, uniform_weights(num_clients, self.num_experts, like), memory)
+
+    def draw(self, seed: int) -> Params:
+        """The experts before the first round."""
+        return draw_experts(self.task, self.num_experts, seed)
 
     def round(self, state: State, cohort: Cohort) -> State:
         """E-step and M-step on every client, then the average of each expert."""
         q, pi = self.e_step(state, state.pi[cohort.ids], cohort)
         sent, memory = cohort.fit(
             self.m_step,
-            self.received(state, cohort),
+            cohort.broadcast(state.experts),
             q,
             local=self.local,
             memory=state.memory,
+            lr_scale=self.lr_scale,
             returns=Cohort.total,
         )
         experts = cohort.average(sent, state.experts)
         return State(experts, cohort.put(state.pi, pi), memory)
 
-    def received(self, state: State, cohort: Cohort) -> Params:
-        """Each client's copy of the experts after the broadcast -> leaves [C, E, ...]"""
-        return cohort.broadcast(state.experts)
+    @property
+    def lr_scale(self) -> dict[str, float]:
+        """Factors of the learning rate, by the parts of the experts that have other rates."""
+        return {}
 
     def e_step(self, state: State, prior: Tensor, cohort: Cohort) -> tuple[Tensor, Tensor]:
         """Responsibilities q [C, N, E] under `prior` [C, E], and their mean, the new pi [C, E]."""
@@ -114,7 +121,7 @@ class FedEM(Method):
 
     def personalise(self, state: State, cohort: Cohort) -> tuple[Params, Tensor]:
         """The experts, and each client's weights."""
-        return self.received(state, cohort), state.pi[cohort.ids]
+        return cohort.broadcast(state.experts), state.pi[cohort.ids]
 
     def outputs(self, personal: tuple[Params, Tensor], batch: Batch) -> Tensor:
         """Log-probabilities under each expert -> [B, E, L]"""
@@ -131,11 +138,11 @@ class FedEM(Method):
     def welcome(self, state: State, cohort: Cohort) -> tuple[Params, Tensor]:
         """The experts, and weights from exactly one E-step with a uniform prior."""
         uniform = uniform_weights(cohort.size, self.num_experts, state.pi)
-        return self.received(state, cohort), self.e_step(state, uniform, cohort)[1]
+        return cohort.broadcast(state.experts), self.e_step(state, uniform, cohort)[1]
 
     def refresh(self, state: State, cohort: Cohort) -> tuple[Params, Tensor]:
         """The experts, and weights from one E-step with the current experts."""
-        return self.received(state, cohort), self.e_step(state, state.pi[cohort.ids], cohort)[1]
+        return cohort.broadcast(state.experts), self.e_step(state, state.pi[cohort.ids], cohort)[1]
 
     def observe(self, state: State, cohort: Cohort, group: str) -> State:
         """Unseen clients carry their weights from one evaluation to the next."""

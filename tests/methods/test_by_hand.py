@@ -18,7 +18,6 @@ from reference import (
     Reference,
     assert_params,
     assert_predicts,
-    average,
     cross_entropy_of,
     descent,
     distance,
@@ -207,13 +206,13 @@ def test_fedem(solver):
 
 
 class PFedMM(Reference):
-    """Algorithm 1: a body and E heads a client, whose body's `private` entries are never loaded."""
+    """Algorithm 1: a body and E heads a client."""
 
-    def __init__(self, federation, method, body, heads, private=()):
+    def __init__(self, federation, method, body, heads):
         super().__init__(federation, solver=method.local)
         self.task, self.heads, self.method = method.task, heads, method
         self.own = {c: self.client_of({**body, **heads[0]}) for c in self.seen}
-        self.body = {n: v for n, v in body.items() if n not in private}
+        self.body = body
         self.pi = {c: torch.full((len(heads),), 1 / len(heads)).double() for c in self.seen}
 
     def client_of(self, params):
@@ -275,32 +274,6 @@ def test_pfedmm(settings):
         assert_params(tree.take(state.experts["heads"], e), hand.heads[e])
     for c in hand.seen:
         torch.testing.assert_close(state.pi[c], hand.pi[c])
-
-
-def test_clients_of_pfedmm_may_keep_the_batch_normalisation_of_the_body():
-    federation, task = toy_federation((7, 12, 6, 10, 9)), tiny_task(norm=True)
-    method = methods.load("pfedmm")(task=task, local=SOLVER, num_experts=3, private_norms=True)
-    cohorts = [[0, 2], [2], [0, 1]]  # client 3 never takes part, client 4 is unseen
-    state = run(method, federation, cohorts, executor="batched", aggregation="renormalised")
-    entries = "weight", "bias", "running_mean", "running_var"
-    norms, heads = {f"body.1.{x}" for x in entries}, method.init(5, 0).experts["heads"]
-    hand = PFedMM(federation, method, task.split(task.init(0))[0], tree.unstack(heads), norms)
-    hand.rounds(hand.client, hand.server, cohorts)
-    assert_params(state.experts["body"], hand.body)
-    states = {c: own[0][0].state_dict() for c, own in hand.own.items()}
-    kept = {c: {n: values[n] for n in norms} for c, values in states.items()}
-    kept[4], uniform = average(kept.values(), hand.weights), torch.full((3,), 1 / 3).double()
-    for c, own in kept.items():
-        cohort, prepare = cohort_of(task, federation, [c]), method.welcome
-        if c in hand.seen:
-            assert_params(tree.take(state.norms, c), own)
-            prepare = method.refresh
-        nets = [module_of(task, {**hand.body, **own, **head}) for head in hand.heads]
-        # One E-step with the model as it is now.
-        pi = hand.responsibilities(nets, hand.pi.get(c, uniform), *hand.shard(c)).mean(1)
-        predicted = cohort.score(method.predict, prepare(state, cohort), split="test")
-        x, _ = hand.shard(c, "test")
-        torch.testing.assert_close(predicted[0].exp(), mixed(nets, pi, x))
 
 
 def test_unseen_clients_carry_their_weights_from_one_evaluation_to_the_next():

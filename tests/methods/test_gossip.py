@@ -1,7 +1,5 @@
 """Decentralised runs: graphs, weights, and methods that mix instead of averaging (section 2.14)."""
 
-from dataclasses import replace
-
 import networkx as nx
 import numpy as np
 import pytest
@@ -18,14 +16,12 @@ GRAPHS = {
     "star": nx.star_graph(5),
     "complete": nx.complete_graph(7),
 }
-PRIVATE = "pfedmm, private norms"
-DECENTRALISED = [*"apfl fedavg fedprox fedem pfedmm gated_experts moe_fedavg".split(), PRIVATE]
+DECENTRALISED = "apfl fedavg fedprox fedem pfedmm gated_experts moe_fedavg".split()
 SIZES = (7, 12, 6, 10, 8)
 
 
 def simulation(name, executor="loop", sizes=SIZES, rounds=3, **course):
-    method = make(name.partition(",")[0], norm=True)
-    method = replace(method, private_norms=True) if name == PRIVATE else method
+    method = make(name, norm=True)
     course = {"rounds": rounds, "aggregation": "gossip"} | course
     return simulation_of(method, toy_federation(sizes=sizes), executor, **course)
 
@@ -78,11 +74,9 @@ def test_uniform_mixing_is_server_averaging_of_equal_clients(name):
         run(name, executor, sizes=(8, 8, 8, 8), **settings)[0]
         for executor, settings in zip(EXECUTORS, how, strict=True)
     )
-    [shared] = methods.load(name.partition(",")[0]).shared
+    [shared] = methods.load(name).shared
     for client in range(3):  # the seen ones
         assert_close(tree.take(getattr(graph, shared), client), getattr(server, shared), 1e-9)
-    if name == PRIVATE:
-        assert_close(graph.norms, server.norms, 1e-9)
 
 
 def test_the_order_of_the_cohort_does_not_matter():

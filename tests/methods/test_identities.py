@@ -92,11 +92,6 @@ CASES = {
         parts("experts", "pi"),
         task=LINEAR,
     ),
-    "private norms of no norms are shared": Case(
-        *("pfedmm", {"num_experts": 3, "private_norms": True}, "pfedmm", {"num_experts": 3}),
-        task=PLAIN,
-        how={"rounds": SAMPLED},
-    ),
     "Clustered FL without a split is FedAvg": Case(
         *("clustered", {"eps1": 0.0}, "fedavg", {}),
         lambda s: [tree.take(s.models, 0), s.memory],

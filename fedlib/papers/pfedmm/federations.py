@@ -99,7 +99,7 @@ CIFAR10 = Setting(  # a draw per group of labels, of three (data scripts)
     drop_last=True,  # utils/utils.py, CIFAR loaders only
     labels=(
         *(*METHODS, *of_experts(*EXPERTS)),
-        *("pfedmm-relu", "pfedmm-body-rate", "pfedmm-uniform-prior", "pfedmm-private-norms"),
+        *("pfedmm-relu", "pfedmm-body-rate", "pfedmm-uniform-prior"),
         *PARTICIPATION,
     ),
     roles=("main",),

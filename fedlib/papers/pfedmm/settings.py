@@ -131,7 +131,6 @@ ABLATIONS = {  # of one part of pFedMM
     "pfedmm-relu": Change("pfedmm", "ReLU on logits", {"relu_logits": True}),
     "pfedmm-body-rate": Change("pfedmm", "body at the heads' rate", {"body_lr_scale": 1.0}),
     "pfedmm-uniform-prior": Change("pfedmm", "uniform prior", {"prior": "uniform"}),
-    "pfedmm-private-norms": Change("pfedmm", "private batch norm", {"private_norms": True}),
 }
 # The scripts give methods different rates, pFedMM's body M times that of its heads (section 1.6).
 AT_RATES = {
