@@ -7,17 +7,11 @@ is the same function on a quarter of the elements.
 
 from torch import nn
 
-from fedlib.models.layers.conv import convolution
+from fedlib.models.layers.conv import two_convolutions
 from fedlib.models.layers.network import Network
 
 
 def build(num_classes: int) -> nn.Module:
     """Two convolutions and a hidden layer | Linear, newly initialised."""
-    body = [
-        *convolution(1, 32, padding=0),  # [B, 32, 12, 12]
-        *convolution(32, 64, padding=0),  # [B, 64, 4, 4]
-        nn.Flatten(),  # [B, 1024]
-        nn.Linear(1024, 2048),
-        nn.ReLU(),
-    ]
+    body = two_convolutions(1, (32, 64), hidden=2048, side=28, padding=0)
     return Network(body, nn.Linear(2048, num_classes))

@@ -11,7 +11,7 @@ Deviation: ReLU follows the pooling instead of preceding it; the maximum commute
 
 from torch import nn
 
-from fedlib.models.layers.conv import convolution
+from fedlib.models.layers.conv import two_convolutions
 from fedlib.models.layers.network import Network
 from fedlib.models.layers.resized_crop import ResizedCrop
 
@@ -31,21 +31,10 @@ def build(
     Args:
       num_classes: L, or E for a gate.
       hidden: units of the hidden layer.
-      in_channels, side: of an image; the side is a multiple of 4.
+      in_channels, side: of an image.
       augment: whether it trains on random parts of its images; see `ResizedCrop`.
-
-    Raises:
-      ValueError: for a side that cannot be halved twice.
     """
-    if side < 4 or side % 4:
-        raise ValueError(f"side must be a multiple of 4, got {side}")
-    body = [
-        # One layer in either case, so that the parameters have the same names.
-        ResizedCrop() if augment else nn.Identity(),
-        *convolution(in_channels, CHANNELS[0], PADDING),  # [B, 32, 14, 14]
-        *convolution(*CHANNELS, PADDING),  # [B, 64, 7, 7]
-        nn.Flatten(),
-        nn.Linear(CHANNELS[1] * (side // 4) ** 2, hidden),
-        nn.ReLU(),
-    ]
+    # One layer in either case, so that the parameters have the same names.
+    body = [ResizedCrop() if augment else nn.Identity()]
+    body += two_convolutions(in_channels, CHANNELS, hidden, side, PADDING)
     return Network(body, nn.Sequential(nn.Linear(hidden, num_classes)))

@@ -14,7 +14,7 @@ Deviation: ReLU and the dropout of channels follow the pooling instead of preced
 
 from torch import nn
 
-from fedlib.models.layers.conv import Dropout2d, classifier, convolution, side_after
+from fedlib.models.layers.conv import Dropout2d, classifier, two_convolutions
 from fedlib.models.layers.initialise import initialise
 from fedlib.models.layers.network import Network
 
@@ -44,12 +44,7 @@ def build(
       logit_relu: whether logits below 0 become 0, as in the official code (not in the paper); with
         two experts, the local one then has at least half the weight.
     """
-    body = [
-        *convolution(in_channels, conv1, padding),
-        *convolution(conv1, conv2, padding, Dropout2d(dropout, salt=1)),
-        nn.Flatten(),  # [B, conv2 * 5 * 5] for images of 32 x 32 pixels
-        nn.Linear(conv2 * side_after(side, padding) ** 2, hidden),
-        nn.ReLU(),
-    ]
+    dropped = Dropout2d(dropout, salt=1)
+    body = two_convolutions(in_channels, (conv1, conv2), hidden, side, padding, dropped)
     outputs = 1 if num_classes == 2 else num_classes
     return initialise(Network(body, classifier(hidden, outputs, dropout, logit_relu)))

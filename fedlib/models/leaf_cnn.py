@@ -12,7 +12,7 @@ Deviation: ReLU follows the pooling instead of preceding it; the maximum commute
 
 from torch import nn
 
-from fedlib.models.layers.conv import classifier, convolution, side_after
+from fedlib.models.layers.conv import classifier, two_convolutions
 from fedlib.models.layers.initialise import initialise
 from fedlib.models.layers.network import Network
 
@@ -39,11 +39,5 @@ def build(
       padding: of the convolutions; 2 keeps the size of a map, as in LEAF's own network.
       logit_relu: whether logits below 0 become 0, as in the official code (not in the paper).
     """
-    body = [
-        *convolution(in_channels, conv1, padding),  # [B, conv1, 14, 14]
-        *convolution(conv1, conv2, padding),  # [B, conv2, 5, 5] for images of 32 x 32 pixels
-        nn.Flatten(),
-        nn.Linear(conv2 * side_after(side, padding) ** 2, hidden),
-        nn.ReLU(),
-    ]
+    body = two_convolutions(in_channels, (conv1, conv2), hidden, side, padding)
     return initialise(Network(body, classifier(hidden, num_classes, dropout, logit_relu)))

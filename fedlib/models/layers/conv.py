@@ -59,6 +59,29 @@ def convolution(inputs: int, outputs: int, padding: int, *between: nn.Module) ->
     ]
 
 
+def two_convolutions(
+    in_channels: int,
+    channels: tuple[int, int],
+    hidden: int,
+    side: int,
+    padding: int,
+    *between: nn.Module,
+) -> list[nn.Module]:
+    """Two convolutions and a hidden layer, for images [B, in_channels, side, side] -> [B, hidden]
+
+    Args:
+      between: layers between the second convolution's pooling and its ReLU.
+    """
+    first, second = channels
+    return [
+        *convolution(in_channels, first, padding),
+        *convolution(first, second, padding, *between),
+        nn.Flatten(),  # [B, second * 5 * 5] for images of 32 x 32 pixels without padding
+        nn.Linear(second * side_after(side, padding) ** 2, hidden),
+        nn.ReLU(),
+    ]
+
+
 def classifier(inputs: int, outputs: int, dropout: float, relu: bool) -> nn.Sequential:
     """Dropout and Linear, and with `relu` ReLU."""
     last = nn.ReLU() if relu else nn.Identity()
