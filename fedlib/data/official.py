@@ -87,6 +87,20 @@ class Official(Checked, ABC):
         return Dealt(pool, train, val, owners.test, group, side=side, cluster=cluster)
 
 
+@dataclass(frozen=True)
+class Equal(Official):
+    """Base class of those whose clients have as many examples each.
+
+    Attributes:
+      num_clients: C.
+      train_examples, test_examples: of every client, validation included in the former.
+    """
+
+    num_clients: int
+    train_examples: int
+    test_examples: int
+
+
 def check_square(x: np.ndarray) -> None:
     """Raises ConfigError unless images [N, F, H, W] stay of one size when they are turned."""
     if x.shape[2] != x.shape[3]:

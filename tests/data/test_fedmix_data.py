@@ -60,7 +60,7 @@ def assert_all_are_dealt(owners, num_train, num):
 @pytest.fixture(scope="module")
 def skewed():
     """The clients of section 5.1 on labels like those of CIFAR-10."""
-    return Hsu(100, 1.0, 500, 100).owners(CIFAR10, SEED)
+    return Hsu(100, 500, 100, alpha=1.0).owners(CIFAR10, SEED)
 
 
 def test_label_skew_has_the_statistics_of_the_specification(skewed):
@@ -92,7 +92,7 @@ CIFAR100 = numbered(np.arange(60_000) % 100, 50_000, coarse=COARSE)
 
 @pytest.fixture(scope="module")
 def hierarchical():
-    return Hierarchical(500, 0.1, 10.0, 100, 20).owners(CIFAR100, SEED)
+    return Hierarchical(500, 100, 20, alpha=0.1, beta=10.0).owners(CIFAR100, SEED)
 
 
 def test_the_hierarchy_has_the_statistics_of_the_specification(hierarchical):
@@ -134,7 +134,7 @@ MNIST = numbered(np.random.default_rng(1).integers(0, 10, 70_000), 60_000)
 
 def angled(label_alpha=None):
     """The owners of section 5.4, and how many images of each angle they have to train and test."""
-    partition = Angled(100, 1.0, 600, 100, label_alpha)
+    partition = Angled(100, 600, 100, alpha=1.0, label_alpha=label_alpha)
     owners = partition.owners(MNIST, SEED)
     side = partition.side(owners, len(MNIST.y), SEED)
     return owners, *(class_counts(side, part, len(ANGLES)) for part in owners)

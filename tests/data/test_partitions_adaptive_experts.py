@@ -17,7 +17,7 @@ SEED = 7
 
 def counts(num_clients, p, part="train") -> np.ndarray:
     """Examples of each class of each client of CIFAR-10 -> [C, L]"""
-    owners = Majority(num_clients, p, 500, 100).owners(CIFAR10, SEED)
+    owners = Majority(num_clients, 500, 100, p=p).owners(CIFAR10, SEED)
     return class_counts(CIFAR10.y, getattr(owners, part))
 
 
@@ -37,7 +37,7 @@ def test_every_client_has_its_share_of_its_majority_classes(p, percent):
 def test_the_rest_is_uniform_over_what_is_left_and_not_over_classes():
     # 50 clients, p = 0.8: of 50,000 images 20,000 are taken by majorities, 200 * (10 + 5) = 3,000
     # of each class 0 to 4, 1,000 of each class 5 to 9: 2,000 and 4,000 of them are left.
-    rest = Majority(50, 0.8, 500, 100).owners(CIFAR10, SEED).train
+    rest = Majority(50, 500, 100, p=0.8).owners(CIFAR10, SEED).train
     found = class_counts(CIFAR10.y, [np.concatenate([rows[400:] for rows in rest])])[0]
     # Thousands of images of classes 0 to 4, and of 5 to 9, that are no majority classes of clients
     # with two majority classes below 5 (20 clients), with one and the same (5), with one (25).

@@ -14,29 +14,24 @@ import numpy as np
 from fedlib import streams
 from fedlib.data import official
 from fedlib.data.examples import Dealt, Examples
-from fedlib.data.official import Official, Owners
+from fedlib.data.official import Equal, Owners
 from fedlib.data.partitions import hsu
 
 ANGLES = tuple(range(0, 360, 45))  # degrees, anticlockwise
 
 
 @dataclass(frozen=True)
-class Angled(Official):
+class Angled(Equal):
     """The owner and the rotation of each image.
 
     Attributes:
-      num_clients: C.
       alpha: of the Dirichlet distribution over the angles, see `hsu.Hsu`.
       label_alpha: likewise, over the classes; None deals the examples regardless of class.
-      train_examples, test_examples: of every client, validation included in the former.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("classes", "images", "part")
 
-    num_clients: int
     alpha: float
-    train_examples: int
-    test_examples: int
     label_alpha: float | None = None
 
     def deal(self, examples: Examples, seed: int) -> Dealt:
@@ -58,7 +53,8 @@ class Angled(Official):
         """
         sizes = self.train_examples, self.test_examples
         if self.label_alpha is not None:
-            return hsu.Hsu(self.num_clients, self.label_alpha, *sizes).owners(parts, seed)
+            labels = hsu.Hsu(self.num_clients, *sizes, alpha=self.label_alpha)
+            return labels.owners(parts, seed)
         owned = []
         for part, rows, size in zip(("train", "test"), official.halves(parts), sizes, strict=True):
             draw = streams.generator(seed, "angled", part)

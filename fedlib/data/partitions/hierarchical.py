@@ -18,28 +18,23 @@ import numpy as np
 from fedlib import streams
 from fedlib.data.draws import dirichlet
 from fedlib.data.examples import Examples
-from fedlib.data.official import Official, Owners
+from fedlib.data.official import Equal, Owners
 from fedlib.data.partitions import hsu
 
 
 @dataclass(frozen=True)
-class Hierarchical(Official):
+class Hierarchical(Equal):
     """The owner of each example.
 
     Attributes:
-      num_clients: C.
       alpha: concentration of each superclass.
       beta: concentration of each class in a superclass.
-      train_examples, test_examples: of every client, validation included in the former.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("classes", "coarse", "part")
 
-    num_clients: int
     alpha: float
     beta: float
-    train_examples: int
-    test_examples: int
 
     def owners(self, parts: Examples, seed: int) -> Owners:
         """Rows of each client.

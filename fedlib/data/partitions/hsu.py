@@ -19,28 +19,23 @@ from fedlib import streams
 from fedlib.data import official
 from fedlib.data.draws import dirichlet
 from fedlib.data.examples import Examples
-from fedlib.data.official import Official, Owners
+from fedlib.data.official import Equal, Owners
 
 # Probabilities of the classes, [L], given which of them have examples left, [L] bool.
 Shares = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
-class Hsu(Official):
+class Hsu(Equal):
     """The owner of each example.
 
     Attributes:
-      num_clients: C.
       alpha: sum of the concentrations of all classes, 0.1 for each of ten classes at alpha 1, as in
         the public splits of the source; small is heterogeneous, and the limit 0 is one class per
         client.
-      train_examples, test_examples: of every client, validation included in the former.
     """
 
-    num_clients: int
     alpha: float
-    train_examples: int
-    test_examples: int
 
     def owners(self, parts: Examples, seed: int) -> Owners:
         """Rows of each client.

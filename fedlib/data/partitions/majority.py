@@ -21,29 +21,24 @@ import numpy as np
 from fedlib import streams
 from fedlib.data.checks import check_multiple
 from fedlib.data.examples import Examples
-from fedlib.data.official import Official, Owners, halves, round_half_up
+from fedlib.data.official import Equal, Owners, halves, round_half_up
 from fedlib.errors import ConfigError
 
 NUM_CLASSES = 10
 
 
 @dataclass(frozen=True)
-class Majority(Official):
-    """The owner of each example.
+class Majority(Equal):
+    """The owner of each example; there are at most 100 clients, and even numbers of examples.
 
     Attributes:
-      num_clients: C, at most 100.
       p: fraction of a client's examples in its majority classes, in [0, 1]. At 0.2 clients are
         almost alike, at 1 they have no other classes.
-      train_examples, test_examples: of every client; even numbers, because they are halved.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("classes", "part", "ten_classes")
 
-    num_clients: int
     p: float
-    train_examples: int
-    test_examples: int
 
     def __post_init__(self):
         """Raises ConfigError for an invalid parameter."""

@@ -15,27 +15,21 @@ import numpy as np
 from fedlib import streams
 from fedlib.data import official
 from fedlib.data.examples import Examples
-from fedlib.data.official import Official, Owners
+from fedlib.data.official import Equal, Owners
 from fedlib.errors import ConfigError
 
 
 @dataclass(frozen=True)
-class Quantity(Official):
-    """The owner of each example.
+class Quantity(Equal):
+    """The owner of each example; `train_examples` is the median over clients.
 
     Attributes:
-      num_clients: C.
-      train_examples: median over clients, validation included.
-      test_examples: of every client.
       sigma: standard deviation of the logarithm of a client's number of training examples.
       min_examples, max_examples: limits to which draws are clipped.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("part",)
 
-    num_clients: int
-    train_examples: int
-    test_examples: int
     sigma: float
     min_examples: int
     max_examples: int

@@ -58,10 +58,4 @@ def read(raw: Path, *, source: str = "nist", scaling: str = "standard") -> Examp
     pieces = [piece for both in writers for piece in both]  # training, test, training, test, ...
     sizes = [len(labels) for _, labels in pieces]
     x, y = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
-    return Examples(
-        x,
-        y,
-        NUM_CLASSES,
-        *SCALINGS[scaling],
-        **owned(sizes, TRAIN, TEST),
-    )
+    return Examples(x, y, NUM_CLASSES, *SCALINGS[scaling], **owned(sizes, TRAIN, TEST))

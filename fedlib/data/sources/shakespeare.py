@@ -63,12 +63,7 @@ def read(raw: Path, *, train_fraction: float) -> Examples:
     x, y = np.empty((2, sum(sizes), WINDOW), np.uint8)
     np.concatenate([part[:, :-1] for part in pool], out=x)
     np.concatenate([part[:, 1:] for part in pool], out=y)
-    return Examples(
-        x,
-        y,
-        NUM_CLASSES,
-        **owned(sizes, TRAIN, TEST),
-    )
+    return Examples(x, y, NUM_CLASSES, **owned(sizes, TRAIN, TEST))
 
 
 def _check_whole(text: str) -> None:
