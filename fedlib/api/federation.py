@@ -10,14 +10,13 @@ import numpy as np
 from fedlib import federation
 from fedlib.api import datasets
 from fedlib.data import partitions
-from fedlib.data.checks import check_seed
+from fedlib.data.checks import checked
 from fedlib.data.draws import divide
 from fedlib.data.examples import FEATURES, TEST, TRAIN, VAL, Dealt
 from fedlib.data.sources import own
 from fedlib.data.sources._own_files import Content, content
 from fedlib.errors import ConfigError, DataError, nearest
 from fedlib.federation import CLIENTS, GROUPS, SPLITS
-from fedlib.fields import typed
 
 TRAIN_FRACTION = 0.8  # of a client's examples, where a partition needs one
 Arrays = tuple[Any, Any]  # inputs [N, ...] and labels [N]: anything that NumPy makes arrays of
@@ -83,7 +82,7 @@ class Federation(federation.Federation):
             contents,
             [of_part[name] for name, pairs in parts.items() for _ in pairs],
             scaling=_scaling(contents[0]),
-            num_classes=typed("num_classes", num_classes, int | None),
+            num_classes=num_classes,
             length=length,
             file=tokeniser,
         )
@@ -186,8 +185,7 @@ def partition(
     if kind not in partitions.PARTITIONS:
         raise ConfigError(f"no partition {kind!r}; {nearest(kind, partitions.PARTITIONS)}")
     dealer = _dealer(kind, parameters, divides=test is None)
-    seed = typed("seed", seed, int)
-    check_seed(seed)
+    seed = checked("seed", seed, int)
     if test is not None:
         _check_arrays("test", test, 3)
     if "owner" not in dealer.needs and (client is not None or len(test or ()) == 3):
@@ -199,7 +197,7 @@ def partition(
         contents,
         None if test is None else [TRAIN, TEST],
         scaling=_scaling(contents[0]),
-        num_classes=typed("num_classes", num_classes, int | None),
+        num_classes=num_classes,
         length=length,
         file=tokeniser,
     )

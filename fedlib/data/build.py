@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fedlib import streams
 from fedlib.data import partitions, sources
-from fedlib.data.checks import check_choice, check_names, check_seed, checked
+from fedlib.data.checks import check_choice, check_names, checked
 from fedlib.data.examples import FEATURES, Examples
 from fedlib.data.partitions import Partition
 from fedlib.errors import ConfigError, DataError
@@ -47,7 +47,7 @@ def check(spec: dict) -> Partition:
     roots(spec)
     dataset, params, kind = spec["dataset"], spec["params"], spec["partition"]["kind"]
     _check_params(dataset, params)
-    check_seed(spec["seed"])
+    checked("seed", spec["seed"], int)
     partition = partitions.parse(spec["partition"])
     source = params.get("source")
     missing = [need for need in partition.needs if need not in sources.has(dataset, source)]

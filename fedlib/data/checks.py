@@ -16,6 +16,9 @@ RANGES = {
     "train_fraction": Range(0, 1, "()"),
     **dict.fromkeys(("probe_per_class", "probe_writers", "val_per_class"), Range(0)),
     **dict.fromkeys(("probe", "server_val", "val_examples"), Range(0)),
+    "num_classes": Range(1, 100_000),  # every client has a count of each
+    "seed": Range(0, 2**32 - 1),  # of NumPy's legacy generator
+    "test_every": Range(2),
 }
 CHOICES = {
     "order": ("given", "random"),
@@ -59,14 +62,6 @@ class Checked:
             object.__setattr__(self, field.name, value)
 
 
-def check_count(name: str, value: int, least: int = 1, most: int | None = None) -> None:
-    """Raises ConfigError unless `value` is an integer of at least `least`, and at most `most`."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ConfigError(f"{name} must be an integer of at least {least}, got {value!r}")
-    if most is not None and value > most:
-        raise ConfigError(f"{name} must be at most {most}, got {value}")
-
-
 def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
     """Raises ConfigError unless `value` is one of the `choices`."""
     if value not in list(choices):
@@ -87,8 +82,3 @@ def check_multiple(name: str, value: int | None, of: int, why: str = "") -> None
     """Raises ConfigError unless `value` is a multiple of a number, or None."""
     if value is not None and value % of:
         raise ConfigError(f"{name} must be a multiple of {of}{why}, got {value}")
-
-
-def check_seed(seed: int) -> None:
-    """Raises ConfigError unless all random generators accept this seed."""
-    check_count("seed", seed, least=0, most=2**32 - 1)  # of NumPy's legacy generator

@@ -25,7 +25,7 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.trainers import WordLevelTrainer
 
-from fedlib.data.checks import check_count
+from fedlib.data.checks import checked
 from fedlib.data.raw import RawFile
 from fedlib.errors import ConfigError, DataError
 from fedlib.federation import Tokens
@@ -65,7 +65,8 @@ def word_piece(vocabulary: RawFile, raw: Path, length: int) -> Tokeniser:
       ConfigError: for an invalid length.
       DataError: if the file is missing or not the official one.
     """
-    check_count("length", length, least=SHORTEST)
+    if length < SHORTEST:
+        raise ConfigError(f"length must be at least {SHORTEST}, got {length}")
     path = str(vocabulary.locate(raw))
     return _cutting(BertWordPieceTokenizer.from_file(path, lowercase=True), length)
 
@@ -84,7 +85,6 @@ def byte_pairs(vocabulary: RawFile, merges: RawFile, raw: Path, length: int) -> 
       ConfigError: for an invalid length.
       DataError: if a file is missing or not the official one.
     """
-    check_count("length", length)
     paths = [str(file.locate(raw)) for file in (vocabulary, merges)]
     return _cutting(ByteLevelBPETokenizer.from_file(*paths), length)
 
@@ -108,7 +108,7 @@ def of_texts(
     """
     if length is None:
         raise ConfigError("texts need length, the tokens that each is cut or filled up to")
-    check_count("length", length)
+    length = checked("length", length, int)
     if file is None:
         return _cutting(_of_words(training), length)
     try:

@@ -127,7 +127,8 @@ def _images(folder: Path, clients: Clients) -> Content:
             )
     if not names:
         raise DataError(f"{folder} has no images; put them into a folder for each class")
-    first, x = _image(folder / names[0]), None
+    first = _image(folder / names[0])
+    x = np.empty((len(names), *first.shape), np.uint8)
     for row, name in enumerate(names):
         image = _image(folder / name)
         if image.shape != first.shape:
@@ -135,7 +136,6 @@ def _images(folder: Path, clients: Clients) -> Content:
                 f"{folder / name} has {_told(image)}, {folder / names[0]} has {_told(first)}; all "
                 "images must be of one size, and all grey or all colour"
             )
-        x = np.empty((len(names), *first.shape), np.uint8) if x is None else x
         x[row] = image
     return Content(
         folder, x, _named([place[0] for place in places]), _owners(folder, names, clients)

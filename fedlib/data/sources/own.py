@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from fedlib.data import downloads
-from fedlib.data.checks import check_choice, check_count
+from fedlib.data.checks import check_choice, checked
 from fedlib.data.examples import TEST, TRAIN, Examples
 from fedlib.data.raw import files_below
 from fedlib.data.sources import _own_files
@@ -42,7 +42,6 @@ HAS = (
 )  # possible features; files decide
 SCALINGS = ("unit", "standard", "none")
 PARTS = {"train": TRAIN, "test": TEST}
-MOST_CLASSES = 100_000  # every client has a count of each
 TOKENISER = "tokenizer.json"
 IN_PLACE = "a folder of images for each class, a .csv or .npz file, or two of these "
 IN_PLACE += "called train and test"
@@ -82,7 +81,6 @@ def read(
     """
     downloads.check_folder("own", source)
     check_choice("scaling", scaling, SCALINGS)
-    check_count("test_every", test_every, least=2)
     folder = Path(raw) / "own" / source
     contents = _contents(folder, clients)
     parts = [TRAIN, TEST] if len(contents) == 2 else None
@@ -114,8 +112,7 @@ def pooled(
     Raises:
       ConfigError, DataError: as `read`.
     """
-    if num_classes is not None:
-        check_count("num_classes", num_classes, most=MOST_CLASSES)
+    num_classes = checked("num_classes", num_classes, int | None)
     x = _inputs(contents)
     y, classes, words = _labels(contents, num_classes)
     owner, names = _owners(contents)
