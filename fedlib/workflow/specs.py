@@ -129,20 +129,18 @@ def _of_paper(selection: Selection, digest: Digest, paper: Paper) -> dict:
 
 
 def _headings(selection: Selection, digest: Digest, paper: Paper, stage: str) -> list[dict]:
-    """Headings of tables or figures, with their runs and specifications.
+    """Headings of tables or figures, with their specifications.
 
     The digest of a specification is null for papers that are not selected, whose exhibits may be of
     other selections.
     """
     exhibits: Mapping[str, Exhibit] = getattr(paper, f"{stage}s")
     is_planned = paper.name in selection.papers
-    cells = [(run.federation, run.label) for run in paper.runs]
     return [
         {
             "name": name,
             "title": exhibit.title,
             "caption": exhibit.caption,
-            "runs": ["/".join(cell) for cell in cells if exhibit.shows(*cell)],
             "spec": digest(stage, paper=paper.name, **{stage: name}) if is_planned else None,
         }
         for name, exhibit in exhibits.items()

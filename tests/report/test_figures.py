@@ -146,12 +146,11 @@ def test_mixture_weights_of_runs_without_any_are_said_to_be_missing(collected):
 
 
 @pytest.mark.parametrize(
-    ("values", "scale"),
-    [([1, 2, 10], "linear"), ([0.1, 0.4, 10], "log"), ([0.1, 0.4, 1e6], "even"), (["a"], "even"),
-     ([0, 1, 20], "even")],
-)  # fmt: skip
-def test_an_axis_is_logarithmic_over_a_decade_and_evenly_spaced_over_many(values, scale):
-    assert sweep.scale_of(values) == scale
+    ("values", "even"),
+    [([1, 2, 10], False), ([0.1, 0.4, 1e6], True), (["a"], True), ([0, 1, 20], True)],
+)
+def test_an_axis_is_evenly_spaced_over_more_than_a_decade(values, even):
+    assert sweep.is_even(values) == even
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from fedlib.errors import ConfigError
 from fedlib.report import comparisons, exhibits, notes
 from fedlib.report.figures import canvas, style
-from fedlib.report.figures.sweep import EVEN, lay_out, positions, scale_of
+from fedlib.report.figures.sweep import EVEN, is_even, lay_out, positions
 from fedlib.report.inputs import Inputs
 from fedlib.spec import ExhibitSpec
 from fedlib.spec.figures import ProtocolSweep
@@ -32,8 +32,8 @@ def draw(given: Inputs) -> Figure:
     kinds = comparisons.variants(exhibit, kind.variants)
     places = _places(exhibit, kind, kinds)
     settings = sorted(places["setting"].unique())
-    scale = scale_of(settings)
-    places["x"] = positions(places["setting"], settings, scale)
+    even = is_even(settings)
+    places["x"] = positions(places["setting"], settings, even)
     points = _points(places, comparisons.accuracies(given, shown))
     names = exhibits.parameter_title(kind.parameter, kind.symbol), "Mean client accuracy (%)"
     figure, grid = canvas.panels([*places["panel"].unique()], *names)
@@ -43,14 +43,14 @@ def draw(given: Inputs) -> Figure:
             mine = exhibits.pick(points, panel=title, protocol=protocol.name)
             _draw_lines(axes, mine, protocol, kind.panels)
             crossed |= _mark_published(axes, given, here, protocol)
-        lay_out(axes, settings, scale)
+        lay_out(axes, settings, even)
         axes.margins(x=0.06, y=0.08)
         canvas.percent_axis(axes)
     if kind.panels == "variant":  # whose panels are to be compared
         _level(grid)
     about = notes.parameter(kind.parameter, kind.symbol)
     handles = _handles(shown, kinds, kind.panels, crossed)
-    return canvas.finish(figure, exhibit, handles, about, *_notes(exhibit, scale, crossed))
+    return canvas.finish(figure, exhibit, handles, about, *_notes(exhibit, even, crossed))
 
 
 def _places(exhibit: ExhibitSpec, kind: ProtocolSweep, kinds: comparisons.Variants) -> pd.DataFrame:
@@ -81,12 +81,12 @@ def _points(places: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
     return places.merge(summary, on=["federation", "label"]).sort_values("x", kind="stable")
 
 
-def _notes(exhibit: ExhibitSpec, scale: str, crossed: bool) -> list[str]:
+def _notes(exhibit: ExhibitSpec, even: bool, crossed: bool) -> list[str]:
     """Notes below the panels."""
     return [
         "After the last round, on the clients that train.",
         canvas.spread_text(exhibit, "band"),
-        EVEN if scale == "even" else "",
+        EVEN if even else "",
         *comparisons.selection_note(exhibit),
         *notes.published(exhibit, shown=crossed),
     ]

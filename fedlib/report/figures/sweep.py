@@ -7,7 +7,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import NullLocator
 
 from fedlib.report import exhibits, notes
 from fedlib.report.figures import canvas, curves, style
@@ -15,9 +14,8 @@ from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY, over_seeds
 from fedlib.spec import Run
 
-LOG_ABOVE = 10  # up to this ratio of the largest to the smallest value, the axis is linear
 EVEN = "Values stand at even distances, not to scale."
-EVEN_ABOVE = 1000  # above this ratio, the values are evenly spaced
+EVEN_ABOVE = 10  # above this ratio of the largest to the smallest, values are evenly spaced
 
 
 def draw(given: Inputs) -> Figure:
@@ -30,8 +28,8 @@ def draw(given: Inputs) -> Figure:
     runs = exhibits.swept(exhibit, kind.parameter, kind.methods, kind.of)
     points = _points(given, runs)
     settings = points["setting"].drop_duplicates().tolist()
-    scale = scale_of(settings)
-    points["x"] = positions(points["setting"], settings, scale)
+    even = is_even(settings)
+    points["x"] = positions(points["setting"], settings, even)
     titles = exhibits.panels(exhibit, kind.of)
     ylabel = f"Test accuracy, {curves.METRICS[kind.metric]} (%)"
     figure, grid = canvas.panels(
@@ -41,40 +39,34 @@ def draw(given: Inputs) -> Figure:
         for method in kind.methods:
             mine = exhibits.pick(points, panel=title, method=method)
             _draw_points(axes, mine, style.method_look(method))
-        lay_out(axes, settings, scale)
+        lay_out(axes, settings, even)
         axes.margins(x=0.08, y=0.12)
         canvas.percent_axis(axes)
     handles = _handles(points, kind.methods, exhibit.runs)
-    even = EVEN if scale == "even" else ""
     meaning = (
         canvas.spread_text(exhibit, "bar"),
         notes.parameter(kind.parameter, kind.symbol),
+        EVEN if even else "",
     )
-    return canvas.finish(figure, exhibit, handles, "After the last round.", *meaning, even)
+    return canvas.finish(figure, exhibit, handles, "After the last round.", *meaning)
 
 
-def scale_of(settings: list[float | str]) -> str:
-    """The scale of an axis with these sorted values: "linear", "log" or "even"."""
+def is_even(settings: list[float | str]) -> bool:
+    """Whether these sorted values stand at even distances on an axis: texts, and many sizes."""
     if any(isinstance(setting, str) for setting in settings):
-        return "even"
+        return True
     positive = [setting for setting in settings if setting > 0]
-    ratio = positive[-1] / positive[0] if positive else 1
-    if ratio > EVEN_ABOVE or (ratio > LOG_ABOVE and len(positive) < len(settings)):
-        return "even"  # a logarithmic axis has no place for 0
-    return "log" if ratio > LOG_ABOVE else "linear"
+    return bool(positive) and positive[-1] / positive[0] > EVEN_ABOVE
 
 
-def positions(values: pd.Series, settings: list[float | str], scale: str) -> pd.Series:
-    """Positions of the values on an axis of that scale; `settings` are all values, sorted."""
-    return values.map(settings.index) if scale == "even" else values
+def positions(values: pd.Series, settings: list[float | str], even: bool) -> pd.Series:
+    """Positions of the values on an axis; `settings` are all values, sorted."""
+    return values.map(settings.index) if even else values
 
 
-def lay_out(axes: Axes, settings: list[float | str], scale: str) -> None:
-    """Give the x axis that scale, and a tick at each of the sorted settings."""
-    if scale == "log":
-        axes.set_xscale("log")
-        axes.xaxis.set_minor_locator(NullLocator())
-    ticks = list(range(len(settings))) if scale == "even" else settings
+def lay_out(axes: Axes, settings: list[float | str], even: bool) -> None:
+    """Give the x axis a tick at each of the sorted settings."""
+    ticks = list(range(len(settings))) if even else settings
     axes.set_xticks(ticks, [exhibits.setting_text(setting) for setting in settings])
 
 

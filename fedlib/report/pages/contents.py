@@ -29,7 +29,6 @@ COMPARED = (
     "the best one, which is chosen on the test set."
 )
 NEAR = 0.02  # a number is reproduced if it is within two points of the published one
-ALIKE = 0.5  # a table stands below the first figure with which it shares this much of their runs
 METRICS = exhibits.METRIC_TITLES | {"accuracy_client_mean": "Mean of clients"}
 COMPARED_BY = ("federation", "title", "metric", "published", "difference")
 NEVER_COMPARED = "The papers report no numbers on these data sets."
@@ -51,7 +50,6 @@ class Entry:
       number: from 1 on, of its kind in its paper, in reading order.
       name: as the paper declares it.
       anchor: identifier of its place on the page.
-      runs: FEDERATION/LABEL of the runs shown.
       sheet: of a table; None for a figure.
       notes: below it.
       picture: path of a figure without its suffix; None for a table.
@@ -62,7 +60,6 @@ class Entry:
     anchor: str
     title: str
     caption: str
-    runs: frozenset[str]
     sheet: Sheet | None = None
     notes: tuple[str, ...] = ()
     picture: Path | None = None
@@ -78,10 +75,6 @@ class Entry:
         """Number of its criteria by verdict."""
         numbers = self.sheet.numbers if self.sheet else {}
         return Counter(numbers["reached"]) if "reached" in numbers else Counter()
-
-    def alike(self, other: "Entry") -> float:
-        """The number of runs that both show, as a share of all their runs."""
-        return len(self.runs & other.runs) / max(1, len(self.runs | other.runs))
 
 
 @dataclass(frozen=True)
@@ -203,15 +196,12 @@ def _chapter(spec: dict, paper: dict, results: Path, figures: Path) -> Chapter:
 
 
 def in_order(tables: list[Entry], figures: list[Entry]) -> tuple[Entry, ...]:
-    """Each figure, followed by tables of the same runs; then other tables, and criteria last."""
-    below: dict[Entry | None, list[Entry]] = {figure: [] for figure in figures}
-    for table in sorted(tables, key=lambda table: bool(table.verdicts)):
-        beside = (figure for figure in figures if table.alike(figure) >= ALIKE)
-        place = None if table.verdicts else next(beside, None)
-        below.setdefault(place, []).append(table)
+    """The first figure, the tables, and then the other figures; criteria last."""
+    last = [table for table in tables if table.verdicts]
+    others = [table for table in tables if not table.verdicts]
     numbers: Counter[str] = Counter()
     ordered = []
-    for shown in (x for figure, tables in below.items() for x in (figure, *tables) if x):
+    for shown in (*figures[:1], *others, *figures[1:], *last):
         numbers[shown.kind] += 1
         ordered.append(replace(shown, number=numbers[shown.kind]))
     return tuple(ordered)
@@ -251,7 +241,6 @@ def _exhibit(paper: dict, kind: str, heading: dict, **content: Any) -> Entry:
         anchor=f"{paper['name']}-{kind.lower()}-{heading['name']}",
         title=heading["title"],
         caption=heading["caption"],
-        runs=frozenset(heading["runs"]),
         **content,
     )
 

@@ -40,13 +40,11 @@ class Cell:
     Attributes:
       bold: whether it is the best of its column.
       verdict: of a criterion, one of `fedlib.report.tables.criteria.VERDICTS`; "" elsewhere.
-      value: number to sort by, if the text does not start with it.
     """
 
     text: str
     bold: bool = False
     verdict: str = ""
-    value: float | None = None
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from fedlib.report.tables.render import ABSENT, markdown, percent, points
 from fedlib.report.wall.pairs import exchanged
 
 PICTURE = "published"  # .svg and .png beside the page
-TOP = 95  # percent; points above it are shown once more, enlarged
 WHERE = ["dataset", "exhibit", "metric"]  # parts of the head of a column
 
 
@@ -151,10 +150,7 @@ def draw(run: pd.DataFrame, lost: pd.DataFrame, *files: Path) -> None:
         axes = figure.subplots()
         numbers = 100 * run[["published", "reproduced"]]
         low = 10 * (numbers.min().min() // 10) if len(run) else 0
-        inner = axes.inset_axes([0.11, 0.06, 0.28, 0.28])
         _draw_points(axes, run, [low, 101])
-        _draw_points(inner, run, [TOP, 100.3])
-        inner.set(title=f"above {TOP} %", xticks=[96, 98, 100], yticks=[96, 98, 100])
         colors = lost["paper"].map(paper_color)
         crosses = 100 * lost["published"], 100 * lost["reproduced"], 22, colors
         axes.scatter(*crosses, marker="x", zorder=3)
@@ -169,10 +165,8 @@ def draw(run: pd.DataFrame, lost: pd.DataFrame, *files: Path) -> None:
             hollow = Line2D([], [], color=style.GREY, marker="o", mfc="white", linestyle="")
             hollow.set_label("hollow: on EMNIST's test split alone")
             handles.append(hollow)
-        whole = ~run["is_split"] & (100 * run["published"] < TOP)
-        off = run["difference"].abs() > NEAR
-        _name(axes, run[off], low + 20)
-        _name(axes, pd.concat([run[whole & ~off], lost]), low + 20, below=6)
+        _name(axes, run[run["difference"].abs() > NEAR], low + 20)
+        _name(axes, lost, low + 20, below=6)
         axes.set(xlabel="Published (%)", ylabel="Reproduced (%)")
         axes.legend(handles=handles, loc="upper left", borderpad=0.8)
     saving.save(figure, *files)
