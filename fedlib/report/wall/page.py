@@ -24,7 +24,6 @@ WHERE = ["dataset", "exhibit", "metric"]  # parts of the head of a column
 
 def text(
     cells: pd.DataFrame,
-    estimated_on: str,
     unpacked: Iterable[str],
     far: pd.DataFrame,
 ) -> str:
@@ -32,8 +31,7 @@ def text(
 
     Args:
       cells: published numbers; see `fedlib.report.wall.pairs.beside`, with paper_title, row (the
-        head of a number's row), and machine, hours, estimate and page of those that were run.
-      estimated_on: the machine of estimated core-hours.
+        head of a number's row), and machine, hours and page of those that were run.
       unpacked: pages whose packs have no runs.
       far: distances of published curves, see `fedlib.report.wall.pairs.distances`.
     """
@@ -56,7 +54,6 @@ def text(
             for row in off.to_dict("records")
         ),
         unpacked=[*unpacked],
-        estimated_on=markdown(estimated_on),
     )
 
 
@@ -91,7 +88,7 @@ def _trainings(run: pd.DataFrame) -> int:
 def _list(run: pd.DataFrame) -> str:
     """A row for each cell that was run."""
     heads = ["Paper", "Cell", "Method", "Published", "Ours", "Difference", "Seeds"]
-    heads += ["Core-hours", "Estimated", "Machine"]
+    heads += ["Core-hours", "Machine"]
     rows = [
         [
             f"[{markdown(row['paper_title'])}]({row['page']})",
@@ -102,12 +99,11 @@ def _list(run: pd.DataFrame) -> str:
             points(row["difference"]),
             int(row["seeds"]),
             _hours(row["hours"]),
-            _hours(row["estimate"]),
             markdown(row["machine"] or ABSENT),
         ]
         for row in run.to_dict("records")
     ]
-    align = ["left"] * 3 + ["right"] * 6 + ["left"]
+    align = ["left"] * 3 + ["right"] * 5 + ["left"]
     return tabulate(rows, heads, "pipe", disable_numparse=True, colalign=align)
 
 
