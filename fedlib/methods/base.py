@@ -202,7 +202,6 @@ class Curves(Method):
     def __post_init__(self):
         """Raises ValueError for a protocol that the method does not have."""
         Method.__post_init__(self)
-        object.__setattr__(self, "curves", tuple(self.curves))
         known = {name for protocols in self.ways.values() for name in protocols} - {"default"}
         unknown = sorted(set(self.curves) - known)
         if unknown:

@@ -7,6 +7,7 @@ Source: McMahan et al., "Communication-Efficient Learning of Deep Networks from 
 Data", AISTATS 2017, Algorithm 1.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,6 +15,7 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.methods.one_model import OneModel
 from fedlib.methods.one_model import State as State
+from fedlib.tree import Tree
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,9 +28,14 @@ class FedAvg(OneModel):
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Broadcast, train locally, average by number of examples."""
+        return self.averaged(self.task.loss, state, cohort)
+
+    def averaged(self, loss: Callable, state: State, cohort: Cohort, *per_client: Tree) -> State:
+        """State after a round in which clients minimise `loss(params, *per_client, batch)`."""
         sent, memory = cohort.fit(
-            self.task.loss,
+            loss,
             cohort.broadcast(state.params),
+            *per_client,
             local=self.local,
             memory=state.memory,
             returns=Cohort.total,

@@ -37,10 +37,9 @@ from torch import Tensor
 from fedlib import streams, tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.journal import refuse_diverged
-from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params, Task, log_probs, mean_from, nll
 from fedlib.methods.base import Range
-from fedlib.methods.mutual_learning import MutualLearning, View, divergence, plain_mean
+from fedlib.methods.mutual_learning import MutualLearning, State, View, divergence, plain_mean
 from fedlib.methods.parts.own_models import drawn_in_turn
 from fedlib.tree import Rows
 
@@ -58,14 +57,6 @@ class Factors(NamedTuple):
 
 
 Message = dict[str, Tensor | Factors]
-
-
-class State(NamedTuple):
-    """The server's student, the clients' teachers and maps W, and the solvers' memory."""
-
-    small: Params
-    models: dict[str, Rows]  # "large", the teachers, and "projection", W, of all clients
-    memory: Memory
 
 
 @dataclass(frozen=True, kw_only=True)

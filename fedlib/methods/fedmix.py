@@ -126,7 +126,7 @@ class FedMix(PooledMixture):
             )
         if self.reads_labels and self.condition != "label":
             raise ValueError(f"reads_labels needs condition 'label', got {self.condition!r}")
-        object.__setattr__(self, "table_rounds", tables.checked_rounds(self.table_rounds))
+        tables.check_rounds(self.table_rounds)
 
     @cached_property
     def bias(self) -> str | None:

@@ -134,16 +134,15 @@ class FedMoE(TrainedMixture):
 
     def __post_init__(self):
         """Raises ValueError for invalid settings."""
-        # From 1, as relevance is first measured in the first round.
-        object.__setattr__(self, "log_rounds", tables.checked_rounds(self.log_rounds, first=1))
         TrainedMixture.__post_init__(self)
+        # From 1, as relevance is first measured in the first round.
+        tables.check_rounds(self.log_rounds, first=1)
         if self.start == "main" and not (self.num_main and self.sync_weights == "none"):
             raise ValueError(
                 "start 'main' needs a main expert and takes the place of synchronisation: num_main "
                 f"must be at least 1, got {self.num_main}, and sync_weights 'none', got "
                 f"{self.sync_weights!r}"
             )
-        object.__setattr__(self, "also_top", tuple(self.also_top))
         if not {*self.also_top} <= {k for k in TOPS if k <= self.num_routed} - {self.top_k}:
             raise ValueError(
                 f"also_top must be of {TOPS}, at most the {self.num_routed} experts, and not "

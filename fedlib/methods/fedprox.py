@@ -35,17 +35,8 @@ class FedProx(FedAvg):
 
     def round(self, state: State, cohort: Cohort) -> State:
         """As FedAvg, with the proximal objective."""
-        start = cohort.broadcast(state.params)
-        anchor = self.task.trainable(start)
-        sent, memory = cohort.fit(
-            self.loss,
-            start,
-            anchor,
-            local=self.local,
-            memory=state.memory,
-            returns=Cohort.total,
-        )
-        return State(cohort.average(sent, state.params), memory)
+        anchor = cohort.held(self.task.trainable(state.params))
+        return self.averaged(self.loss, state, cohort, anchor)
 
     def loss(self, params: Params, anchor: Params, batch: Batch) -> Tensor:
         """The client's loss plus the proximal term -> []"""

@@ -20,26 +20,16 @@ training loss is the sum of both losses.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from torch import Tensor
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params, Task, log_probs, nll
 from fedlib.methods.base import Range
-from fedlib.methods.mutual_learning import MutualLearning, divergence
+from fedlib.methods.mutual_learning import MutualLearning, State, divergence
 from fedlib.methods.parts.settings import Uniform
-from fedlib.tree import Rows
-
-
-class State(NamedTuple):
-    """The server's model, the private models, and the memory of both solvers."""
-
-    small: Params
-    models: dict[str, Rows]  # "large", the private models of all clients
-    memory: Memory
 
 
 @dataclass(frozen=True, kw_only=True)

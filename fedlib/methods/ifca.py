@@ -17,7 +17,7 @@ batch the weight of a whole one.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
@@ -139,11 +139,7 @@ class IFCA(Method):
     @cached_property
     def solver(self) -> Solver:
         """The local solver with its schedule."""
-        return (
-            replace(self.local, schedule=early_stopping.SlowDecay())
-            if self.lr_decay
-            else self.local
-        )
+        return early_stopping.decaying(self.local, self.lr_decay)
 
     @cached_property
     def _redrawn(self) -> frozenset[str]:

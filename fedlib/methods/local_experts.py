@@ -82,7 +82,6 @@ class LocalExperts(Method):
         """Raises ValueError for invalid settings."""
         Method.__post_init__(self)
         for name, known in (("keep", MODELS), ("groups", CLIENTS)):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
             if not {*getattr(self, name)} <= {*known}:
                 raise ValueError(f"{name} must be of {known}, got {getattr(self, name)}")
         if "best" not in self.keep:
@@ -92,9 +91,7 @@ class LocalExperts(Method):
     @cached_property
     def solver(self) -> Solver:
         """The local solver with its schedule."""
-        if not self.lr_decay:
-            return self.local
-        return replace(self.local, schedule=early_stopping.SlowDecay())
+        return early_stopping.decaying(self.local, self.lr_decay)
 
     @cached_property
     def stopping(self) -> early_stopping.EarlyStopping:

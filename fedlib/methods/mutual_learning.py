@@ -18,12 +18,21 @@ from fedlib import tree
 from fedlib.engine import ambient
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import expert_seed
+from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, JointTask, Params, Task, mean_from
 from fedlib.methods.parts.own_models import Own
 from fedlib.methods.private_models import PrivateModels
-from fedlib.tree import Tree
+from fedlib.tree import Rows, Tree
 
 SMALL = 1  # expert number of the small model for dropout masks; the private model is number 0
+
+
+class State(NamedTuple):
+    """The server's model, the clients' private ones, and the solvers' memory."""
+
+    small: Params
+    models: dict[str, Rows]  # of all clients: "large", and in FedKD "projection", its maps W
+    memory: Memory
 
 
 class View(NamedTuple):

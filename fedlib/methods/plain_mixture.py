@@ -66,7 +66,7 @@ class PlainMixture(Method):
     def __post_init__(self):
         """Raises ValueError for invalid settings."""
         Method.__post_init__(self)
-        object.__setattr__(self, "table_rounds", tables.checked_rounds(self.table_rounds))
+        tables.check_rounds(self.table_rounds)
 
     def init(self, num_clients: int, seed: int) -> State:
         """New experts; a uniform gate."""

@@ -74,6 +74,11 @@ class SlowDecay(Schedule):
         return 0.99 * 0.9999 ** np.asarray(t, dtype=np.float64) + 0.01
 
 
+def decaying(local: Solver, decays: bool) -> Solver:
+    """The solver, with `SlowDecay` if its rate is to fall as in the official code."""
+    return replace(local, schedule=SlowDecay()) if decays else local
+
+
 class Fitted(NamedTuple):
     """The result of `fit`."""
 

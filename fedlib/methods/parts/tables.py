@@ -8,16 +8,10 @@ from torch import Tensor
 from fedlib import tree
 
 
-def checked_rounds(rounds: Sequence[int], first: int = 0) -> tuple[int, ...]:
-    """The rounds after which tables are recorded, as a tuple (JSON gives lists).
-
-    Raises:
-      ValueError: if they do not ascend, or one is below `first`.
-    """
-    rounds = tuple(rounds)
+def check_rounds(rounds: Sequence[int], first: int = 0) -> None:
+    """Raises ValueError unless the rounds of tables ascend, from `first` or more."""
     if list(rounds) != sorted(set(rounds)) or min(rounds, default=first) < first:
         raise ValueError(f"rounds of tables must ascend from {first} or more, got {list(rounds)}")
-    return rounds
 
 
 def tabulated(
