@@ -202,13 +202,10 @@ def _class(method: str | type[Method], hyper_parameters: Mapping) -> type[Method
 
 
 def check_fields(kind: type[Method]) -> None:
-    """Raises ConfigError for a class without a field that every method has, or without fields."""
-    name = kind.__name__
+    """Raises ConfigError for a class whose fields are none, as it is no dataclass."""
     if "__dataclass_fields__" not in vars(kind) and inspect.get_annotations(kind):
         write = "@dataclass(frozen=True, kw_only=True)"
-        raise ConfigError(f"{name} is not a dataclass; write {write} above it")
-    if "local" not in {x.name for x in fields(kind)}:
-        raise ConfigError(f"{name} has no field local, the clients' solver; add local: Solver")
+        raise ConfigError(f"{kind.__name__} is not a dataclass; write {write} above it")
 
 
 def _check_names(owner: str, given: Mapping, known: set[str]) -> None:

@@ -26,7 +26,7 @@ from fedlib import tree
 from fedlib.engine import simplex
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.parts import Total
-from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Method, Range
 from fedlib.methods.parts.settings import LogUniform
@@ -52,7 +52,6 @@ class AFL(Method):
         the examples, which is mini-batch SGD on all data; 0 is the default of pFedMM's code.
     """
 
-    local: Solver
     lr_lambda: float = 0.0
 
     look = "AFL", "#AA4499", "d", "dotted"

@@ -8,6 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from fedlib.engine.cohort import Cohort
+from fedlib.engine.solvers import Solver
 from fedlib.engine.task import Batch, Task
 from fedlib.federation import Federation
 from fedlib.fields import check
@@ -35,6 +36,7 @@ class Method:
 
     Attributes:
       task: model and loss.
+      local: solver of the clients, which most methods run once per round.
       look: of a method of the project: title, colour, marker, line and maybe its width, as in
         `fedlib.report.looks`. An edit repeats tables and figures alone.
       choices: the allowed values of a field, by field name.
@@ -56,6 +58,7 @@ class Method:
     """
 
     task: Task
+    local: Solver
 
     choices: ClassVar[dict[str, tuple[str, ...]]] = {}
     ranges: ClassVar[dict[str, Range]] = {}

@@ -16,7 +16,7 @@ from typing import ClassVar, NamedTuple
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.solvers import Memory
 from fedlib.methods.base import Method
 from fedlib.methods.gated_mixture import PREDICTS, GatedMixture, Model
 from fedlib.methods.parts import chosen
@@ -41,7 +41,6 @@ class CentMoE(GatedMixture):
       training_gate: as in `GatedMixture`; "top_k", as the paper's baseline is sparse.
     """
 
-    local: Solver
     num_main: int = 0
     training_gate: str = "top_k"
 

@@ -29,7 +29,7 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import each_expert
 from fedlib.engine.journal import refuse_diverged
-from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params
 from fedlib.errors import ConfigError
 from fedlib.methods.base import Method, Range
@@ -58,7 +58,6 @@ class ClusteredFL(Method):
         along an axis of length one), which is so much smaller that splits are rare.
     """
 
-    local: Solver
     eps1: float = 0.4
     eps2: float = 1.6
     max_norm: str = "l2"

@@ -19,7 +19,7 @@ from torch import Tensor
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import each_expert, mixture_log_probs
-from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Method
 from fedlib.methods.parts.own_models import drawn_in_turn
@@ -40,8 +40,6 @@ class Ensemble(Method):
     Attributes:
       local: local solver, run once per round.
     """
-
-    local: Solver
 
     look = "Ensemble of clients", "#8F7A3E", (5, 1, 36), "dotted"
     protocols: ClassVar = {**Method.protocols, "server": {"default": "personalise"}}

@@ -21,7 +21,7 @@ from torch import Tensor
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.parts import Total
-from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Curves, Range
 from fedlib.methods.parts import tables
@@ -56,7 +56,6 @@ class FedAvgAdam(Curves):
       horizon: rounds of the run whose gradient divergence is recorded, at least 0.
     """
 
-    local: Solver
     server_lr: float = 1e-3
     horizon: int = 0
 

@@ -46,7 +46,6 @@ class FedAvgPlus(Method):
       tune_lr_scale: factor of the learning rate in fine-tuning, at least 0; 1 is the official code.
     """
 
-    local: Solver
     tune_epochs: int | None = None
     tune_lr_scale: float = 1.0
 

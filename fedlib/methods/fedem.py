@@ -31,7 +31,7 @@ from fedlib.engine.experts import (
     responsibilities,
     uniform_weights,
 )
-from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Method, Range
 from fedlib.methods.parts.settings import OneOf
@@ -55,7 +55,6 @@ class FedEM(Method):
         scripts of FedEM and pFedMM have 3.
     """
 
-    local: Solver
     num_experts: int
 
     look = "FedEM", "#0072B2", "X", "solid"

@@ -28,7 +28,6 @@ from torch import Tensor
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.solvers import Solver
 from fedlib.engine.task import Batch
 from fedlib.fields import check
 from fedlib.methods.base import Range
@@ -56,7 +55,6 @@ class FedJETs(GatedMixture):
       per_client: experts of a client other than an anchor, in [1, K]; 2 in the paper (Section 5).
     """
 
-    local: Solver
     num_main: int = 0
     per_client: int = 2
 

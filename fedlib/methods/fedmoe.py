@@ -31,7 +31,7 @@ from torch import Tensor
 
 from fedlib import streams, tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params, nll
 from fedlib.methods.base import Range
 from fedlib.methods.gated_mixture import PREDICTS, Model
@@ -97,7 +97,6 @@ class FedMoE(TrainedMixture):
         training has the results of several with another `top_k`.
     """
 
-    local: Solver
     confidence: str = "prob"
     relevance_reduce: str = "sum"
     sync_reduce: str = "sum"

@@ -47,7 +47,6 @@ class FedRep(Method):
       head_epochs: passes over the shard to train the header, at least 1.
     """
 
-    local: Solver
     head_epochs: int = 1
 
     look = "FedRep", "#5F9EA0", (8, 0, 0), "long"

@@ -25,7 +25,6 @@ from torch import Tensor
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.solvers import Solver
 from fedlib.engine.task import Batch, Params, Task
 from fedlib.methods.base import Method
 
@@ -52,7 +51,6 @@ class FedRolex(Method):
     """
 
     small: Task
-    local: Solver
 
     look = "FedRolex", "#7D5BA6", (10, 1, 0), "dashed"
     protocols: ClassVar = {**Method.protocols, "server": {"default": "personalise"}}

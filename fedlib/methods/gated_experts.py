@@ -32,7 +32,7 @@ from fedlib.engine.experts import (
     expert_seed,
     mixture_log_probs,
 )
-from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, JointTask, Params, Task
 from fedlib.methods.base import Method, Range
 from fedlib.methods.parts.settings import OneOf
@@ -60,7 +60,6 @@ class GatedExperts(Method):
       gate_features: numbers in an input, which is the gate's input, at least 1.
     """
 
-    local: Solver
     num_experts: int
     gate_features: int
 

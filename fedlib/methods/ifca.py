@@ -90,7 +90,6 @@ class IFCA(Method):
         cent in 100 epochs; see `fedlib.methods.parts.early_stopping.SlowDecay`.
     """
 
-    local: Solver
     num_experts: int
     exploration: str = "none"
     epsilon: float = 0.0

@@ -19,7 +19,7 @@ from typing import ClassVar, NamedTuple
 
 from fedlib import streams, tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Params
 from fedlib.methods.base import Method, Range
 from fedlib.methods.parts.settings import Uniform
@@ -44,7 +44,6 @@ class L2SGD(Method):
       lam: the code's lambda, in [0, p]. 0 is Local; with p all models become the average.
     """
 
-    local: Solver
     p: float = 0.1
     lam: float = 0.0
 

@@ -63,7 +63,6 @@ class LocalExperts(Method):
       at_once: clients that train in a round, at least 1. Results do not depend on it.
     """
 
-    local: Solver
     lr_decay: bool = False
     max_epochs: int = 200
     check_every: int = 5

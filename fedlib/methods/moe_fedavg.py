@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.solvers import Memory
 from fedlib.methods.gated_mixture import GatedMixture, Model
 
 
@@ -34,7 +34,6 @@ class MoEFedAvg(GatedMixture):
       num_main: as in `GatedMixture`; the paper's baseline has none.
     """
 
-    local: Solver
     num_main: int = 0
 
     look = "Avg-MoE", "#2E8B8B", (4, 1, 45), "dashdot"

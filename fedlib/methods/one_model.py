@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Params
 from fedlib.methods.base import Method
 
@@ -23,8 +23,6 @@ class OneModel(Method):
     Attributes:
       local: local solver, run once per round.
     """
-
-    local: Solver
 
     def init(self, num_clients: int, seed: int) -> State:
         """A new model; the solvers' memory is empty."""

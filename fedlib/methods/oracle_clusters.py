@@ -13,7 +13,7 @@ import numpy as np
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.parts import Total
-from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Params
 from fedlib.errors import DataError
 from fedlib.methods.base import Method, Range
@@ -37,7 +37,6 @@ class OracleClusters(Method):
       num_clusters: K, at least 1, which is FedAvg.
     """
 
-    local: Solver
     num_clusters: int
 
     look = "Known clusters", "#228833", (5, 0, 18), "long"

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Method, Range
 from fedlib.methods.parts.settings import LogUniform
@@ -41,7 +41,6 @@ class PFedMe(Method):
       mu: weight of ||x - w||^2 / 2, at least 0; 0 is Local. pFedMM's scripts have 1.
     """
 
-    local: Solver
     mu: float
 
     look = "pFedMe", "#009E73", "^", "dashed"

@@ -25,7 +25,7 @@ from torch.nn.functional import one_hot
 
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import draw_experts, mixture_log_probs
-from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params, nll
 from fedlib.errors import DataError
 from fedlib.methods.base import Method, Range
@@ -56,7 +56,6 @@ class PlainMixture(Method):
         round. They are means over the validation examples of the round's clients.
     """
 
-    local: Solver
     num_experts: int
     table_rounds: tuple[int, ...] = ()
 

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.solvers import Solver
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Curves, Range
 from fedlib.methods.parts import gating, tables, variational
@@ -42,7 +41,6 @@ class PooledMixture(Curves):
       horizon: rounds of the run whose gradient divergence is recorded, at least 0.
     """
 
-    local: Solver
     num_experts: int
     server_lr: float = 1e-3
     gate_epochs: int = 10

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, JointTask, Params, Task
 from fedlib.methods.base import Method
 from fedlib.methods.parts.own_models import Own, OwnModels
@@ -27,7 +27,6 @@ class PrivateModels(Method):
       large: the architectures that the clients have in turn; () is `task` for all.
     """
 
-    local: Solver
     large: tuple[Task, ...] = ()
 
     protocols: ClassVar = {"seen": {"default": "personalise"}, "unseen": {}}

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Method
 
@@ -30,8 +30,6 @@ class TwoModels(Method):
     Attributes:
       local: solver of both models.
     """
-
-    local: Solver
 
     shared: ClassVar = ("params",)
     protocols: ClassVar = {

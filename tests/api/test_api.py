@@ -8,7 +8,6 @@ import pickle
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -27,7 +26,6 @@ from fedlib import tree
 from fedlib.api import federation, runs
 from fedlib.errors import ConfigError, DataError
 from fedlib.federation import Federation
-from fedlib.methods.base import Method
 from fedlib.methods.fedavg import FedAvg
 from fedlib.methods.fedem import FedEM
 from fedlib.models import mlp
@@ -464,14 +462,8 @@ class Bare(FedAvg):
     eta: float = 0.1
 
 
-@dataclass(frozen=True, kw_only=True)
-class NoSolver(Method):
-    pass
-
-
 METHODS_OF_USERS = {
     r"Bare is not a dataclass; write @dataclass\(frozen=True, kw_only=True\) above it": Bare,
-    "NoSolver has no field local, the clients' solver; add local: Solver": NoSolver,
     r"Wrong.round must return a state like init's, got None": returning("round", lambda s: None),
     r"a state like init's, got one that differs in .params\['new'\]": returning(
         "round", lambda state: state._replace(params={**state.params, "new": torch.ones(1)})

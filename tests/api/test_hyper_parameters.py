@@ -148,16 +148,16 @@ class Typed(Method):
 def test_a_value_of_another_type_than_the_annotated_one_is_refused(params, must):
     [name] = params
     with pytest.raises(ConfigError, match=f"^{name} must be {re.escape(must)}"):
-        Typed(task=tiny_task(), **params)
+        Typed(task=tiny_task(), local=sgd(), **params)
 
 
 def test_numbers_of_numpy_are_pythons_and_a_default_is_always_allowed():
     given = {"count": np.int64(3), "scale": np.float32(0.5), "flag": np.bool_(True)}
-    made = Typed(task=tiny_task(), **given, rounds=np.arange(2), size=np.uint8(4))
+    made = Typed(task=tiny_task(), local=sgd(), **given, rounds=np.arange(2), size=np.uint8(4))
     values = made.count, made.scale, made.flag, made.size, made.rounds
     assert values == (3, 0.5, True, 4, (0, 1)) and made.odd == inf
     assert [type(x) for x in values] == [int, float, bool, int, tuple]
-    assert type(made.rounds[0]) is int and type(Typed(task=tiny_task(), scale=1).scale) is int
+    assert type(made.rounds[0]) is int and type(Typed(task=tiny_task(), local=sgd(), scale=1).scale) is int
 
 
 @pytest.mark.parametrize(
