@@ -9,7 +9,6 @@ If those of a fast executor do not, the run takes the loop.
 
 from collections.abc import Callable
 from dataclasses import fields, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from fedlib.api.reference import (
     by_pytorch,
     check_alike,
     close,
+    loss_of,
     mixes,
     size,
 )
@@ -153,16 +153,14 @@ def _by_engine(executor: Executor, task: Task, data: DeviceData,
                params: Params) -> Trained:  # fmt: skip
     ids = torch.arange(len(SIZES), device=task.device)
     cohort = Cohort(task, data, ids, 0, 0, executor, len(SIZES), sum(SIZES))
-    trained, _ = cohort.fit(partial(_loss, task), cohort.broadcast(params), local=SOLVER)
+
+    def loss(params: Params, batch: Batch) -> Tensor:
+        return loss_of(task.log_probs(params, batch), batch)
+
+    trained, _ = cohort.fit(loss, cohort.broadcast(params), local=SOLVER)
     first = tree.take(trained, 0)
     own, shared = (cohort.score(task.log_probs, x) for x in (trained, cohort.broadcast(first)))
     return Trained(trained, own, shared)
-
-
-def _loss(task: Task, params: Params, batch: Batch) -> Tensor:
-    """A loss that any logits have: labels do not matter here."""
-    flat = task.log_probs(params, batch).flatten(1)
-    return -batch.mean(flat.gather(1, (batch.index % flat.shape[1])[:, None])[:, 0])
 
 
 def _few(federation: Federation) -> Federation:

@@ -3,7 +3,7 @@
 A callback is a function of an `Evaluation`; the run ends there if it returns True.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,25 +39,19 @@ class Evaluation:
         self, group: str = "seen", protocol: str = "default", split: str = "test"
     ) -> pd.Series:
         """Accuracy of each client; arguments and errors as those of `Result.accuracy`."""
-        return self._of(self.accuracies, View(group, protocol, split))
+        return of_view(self.accuracies, View(group, protocol, split))
 
     def pooled_accuracy(
         self, group: str = "seen", protocol: str = "default", split: str = "test"
     ) -> float:
         """Accuracy over the examples of all clients; arguments as those of `accuracy`."""
-        return self._of(self.pooled, View(group, protocol, split))
+        return of_view(self.pooled, View(group, protocol, split))
 
     def numbers(self) -> dict[str, float]:
         """Everything but the single clients, by name: what loggers write."""
         found = {"/".join(("accuracy", *view)): value for view, value in self.pooled.items()}
         found |= {"bytes_down": self.bytes_down, "bytes_up": self.bytes_up}
         return found if self.train_loss is None else {**found, "train_loss": self.train_loss}
-
-    @staticmethod
-    def _of(found: Mapping[View, Any], view: View) -> Any:
-        if view not in found:
-            raise unknown_view(view, found)
-        return found[view]
 
 
 Callback = Callable[[Evaluation], Any]
@@ -94,7 +88,9 @@ class EarlyStopping:
         return self._since >= self.patience
 
 
-def unknown_view(view: View, known: Iterable[View]) -> ConfigError:
-    """The error for a view that training did not evaluate."""
-    there = ", ".join("/".join(x) for x in known)
-    return ConfigError(f"no accuracies of {'/'.join(view)}; there are {there}")
+def of_view(found: Mapping[View, Any], view: View) -> Any:
+    """What was found of a view; raises ConfigError if training did not evaluate it."""
+    if view not in found:
+        there = ", ".join("/".join(x) for x in found)
+        raise ConfigError(f"no accuracies of {'/'.join(view)}; there are {there}")
+    return found[view]

@@ -174,7 +174,7 @@ def _train(name: str, task: Task, plain: Plain, batches: list[Batch]) -> None:
     velocities = [torch.zeros_like(x) for x in weights]
     for step, batch in enumerate(batches):
         with torch.enable_grad():
-            loss = _loss_of(log_probs(module(batch.x.clone())), batch)
+            loss = loss_of(log_probs(module(batch.x.clone())), batch)
             module.zero_grad()
             loss.backward()
         grads = [torch.zeros_like(x) if x.grad is None else x.grad for x in weights]
@@ -197,9 +197,10 @@ def _train(name: str, task: Task, plain: Plain, batches: list[Batch]) -> None:
         )
 
 
-def _loss_of(values: Tensor, batch: Batch) -> Tensor:
-    flat = values.flatten(1)
-    return -flat.gather(1, (batch.index % flat.shape[1])[:, None]).mean()
+def loss_of(outputs: Tensor, batch: Batch) -> Tensor:
+    """A loss that any log-probabilities have: labels do not matter here -> []"""
+    flat = outputs.flatten(1)
+    return -batch.mean(flat.gather(1, (batch.index % flat.shape[1])[:, None])[:, 0])
 
 
 def _inputs(work: Work, client: int) -> Tensor:

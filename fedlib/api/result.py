@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from fedlib import tree
 from fedlib.api import probe, process
-from fedlib.api.callbacks import unknown_view
+from fedlib.api.callbacks import of_view
 from fedlib.api.predictor import ClientModel
 from fedlib.errors import ConfigError, DataError
 from fedlib.federation import CLIENTS, GROUPS
@@ -71,7 +71,7 @@ class Accuracies:
         Raises:
           ConfigError: if training did not evaluate this.
         """
-        scores = self._scores(View(group, protocol, split))
+        scores = of_view(self.history.scores, View(group, protocol, split))
         names = self._names(scores)
         rounds = pd.Index(self.history.round, name="round")
         return pd.DataFrame(shares(scores), rounds, pd.Index(names, name="client"))
@@ -80,7 +80,7 @@ class Accuracies:
         self, group: str = "seen", protocol: str = "default", split: str = "test"
     ) -> pd.Series:
         """Accuracy over the examples of all clients together, by round; arguments as `accuracy`."""
-        scores = self._scores(View(group, protocol, split))
+        scores = of_view(self.history.scores, View(group, protocol, split))
         values = scores.correct.sum(1) / scores.count.sum()
         return pd.Series(values, pd.Index(self.history.round, name="round"), name="accuracy")
 
@@ -116,11 +116,6 @@ class Accuracies:
         views = [view for view in self.history.scores if view[1:] == ("default", "test")]
         each = [f"{self.pooled_accuracy(view.group).iloc[-1]:.1%} {view.group}" for view in views]
         return f"{type(self).__name__}: {after}; test accuracy {', '.join(each) or 'none'}"
-
-    def _scores(self, view: View) -> Scores:
-        if view not in self.history.scores:
-            raise unknown_view(view, self.history.scores)
-        return self.history.scores[view]
 
     def _names(self, scores: Scores) -> list[int | str]:
         return [self.called[client] for client in scores.clients]
