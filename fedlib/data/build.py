@@ -99,10 +99,8 @@ def check_examples(partition: Partition, examples: Examples, spec: dict) -> None
 
 
 def _check_params(dataset: str, params: dict) -> None:
-    signature = inspect.signature(sources.load(dataset).read)
-    known = [name for name in signature.parameters if name not in ("raw", "seed")]
-    required = [n for n in known if signature.parameters[n].default is inspect.Parameter.empty]
-    check_names(f"data set {dataset}", params, known, required)
-    may_be_0 = getattr(sources.load(dataset), "MAY_BE_0", ())
+    source = sources.load(dataset)
+    check_names(f"data set {dataset}", params, source.read, "raw", "seed")
     for name, value in params.items():
-        checked(name, value, signature.parameters[name].annotation, *may_be_0)
+        kind = inspect.signature(source.read).parameters[name].annotation
+        checked(name, value, kind, *getattr(source, "MAY_BE_0", ()))

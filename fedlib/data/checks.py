@@ -1,7 +1,8 @@
 """Checks of parameters of sources and partitions; each raises ConfigError."""
 
 import dataclasses
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from fedlib.errors import ConfigError
@@ -68,10 +69,15 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
         raise ConfigError(f"no {name} {value!r}; choose one of {', '.join(choices)}")
 
 
-def check_names(what: str, given: Iterable[str], known: list[str], needed: list[str]) -> None:
-    """Raises ConfigError for parameters that something does not have, or that are missing."""
-    given = [*given]
-    for name in [*given, *needed]:
+def check_names(what: str, given: Iterable[str], takes: Callable, *others: str) -> None:
+    """Raises ConfigError for parameters that something does not have, or that are missing.
+
+    Args:
+      takes: is called with the parameters, and with the `others`, which are not among them.
+    """
+    found = inspect.signature(takes).parameters.values()
+    known = {x.name: x.default is x.empty for x in found if x.name not in others}
+    for name in [*given, *(name for name, needed in known.items() if needed)]:
         if name not in known or name not in given:
             problem = "has no parameter" if name not in known else "needs the parameter"
             takes = ", ".join(known) or "none"

@@ -12,7 +12,7 @@ import random
 
 import numpy as np
 
-from fedlib.errors import ConfigError
+from fedlib.errors import ConfigError, DataError
 from fedlib.federation import GROUPS
 
 
@@ -62,6 +62,12 @@ def draw_some(clients: list, fraction: float, seed: int) -> list:
     clients = clients[: int(len(clients) * fraction)]
     draw.shuffle(clients)
     return clients
+
+
+def check_enough_writers(num_clients: int | None, there: int) -> None:
+    """Raises DataError if there are fewer writers than clients; `num_clients` None is all."""
+    if num_clients is not None and there < num_clients:
+        raise DataError(f"num_clients is {num_clients}, but only {there} writers are there")
 
 
 def split_in_two(num: int, num_last: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

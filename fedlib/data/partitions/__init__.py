@@ -6,7 +6,6 @@ partition.
 """
 
 import importlib
-from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import ClassVar, Protocol
 
@@ -59,8 +58,5 @@ def parse(declared: dict) -> Partition:
     kind = kind_of(declared)
     cls = load(kind)
     params = {name: value for name, value in declared.items() if name != "kind"}
-    own_first = sorted(fields(cls), key=lambda field: field.kw_only)
-    known = [field.name for field in own_first]
-    required = [f.name for f in own_first if f.default is MISSING and f.default_factory is MISSING]
-    check_names(f"partition {kind}", params, known, required)
+    check_names(f"partition {kind}", params, cls)
     return cls(**params)

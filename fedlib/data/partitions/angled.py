@@ -7,7 +7,6 @@ Source: Reisser et al., "Federated Mixture of Experts" (FedMix); FedMix's README
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -29,7 +28,7 @@ class Angled(Equal):
       label_alpha: likewise, over the classes; None deals the examples regardless of class.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("classes", "images", "part")
+    needs = ("classes", "images", "part")
 
     alpha: float
     label_alpha: float | None = None

@@ -6,7 +6,6 @@ Source: pFedMM and FedEM (Marfoq et al., NeurIPS 2021), data preparation of the 
 
 import random
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -31,7 +30,7 @@ class Dirichlet(Joined):
         two examples, too few to train batch normalisation.
     """
 
-    NEEDS: ClassVar[tuple[str, ...]] = ("classes",)
+    NEEDS = ("classes",)
 
     num_clients: int
     alpha: float

@@ -11,7 +11,6 @@ Deviation: Reddi et al. test on 100 separate clients. Here the test images are d
 
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 
@@ -31,7 +30,7 @@ class Hierarchical(Equal):
       beta: concentration of each class in a superclass.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("classes", "coarse", "part")
+    needs = ("classes", "coarse", "part")
 
     alpha: float
     beta: float

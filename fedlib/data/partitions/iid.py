@@ -6,7 +6,6 @@ Source: pFedMM and FedEM (Marfoq et al., NeurIPS 2021), data preparation of the 
 
 import random
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -24,8 +23,6 @@ class Iid(Joined):
     Attributes:
       num_clients: C.
     """
-
-    NEEDS: ClassVar[tuple[str, ...]] = ()
 
     num_clients: int
 

@@ -14,7 +14,6 @@ Deviation: seeded; sizes are rounded instead of cut off; the examples of a singl
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -36,7 +35,7 @@ class Majority(Equal):
         almost alike, at 1 they have no other classes.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("classes", "part", "ten_classes")
+    needs = ("classes", "part", "ten_classes")
 
     p: float
 

@@ -5,7 +5,6 @@ Source: FedEM (Marfoq et al., NeurIPS 2021), synthetic data and Shakespeare of t
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -29,7 +28,7 @@ class Natural(Checked):
       unseen_fraction: of the clients, the last ones in this order.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("owner", "part")
+    needs = ("owner", "part")
 
     order: str = "given"
     val_fraction: float | None = None

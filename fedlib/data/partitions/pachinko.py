@@ -6,7 +6,6 @@ Source: pFedMM and FedEM (Marfoq et al., NeurIPS 2021), data preparation of the 
 
 import random
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -27,7 +26,7 @@ class Pachinko(Joined):
       beta: concentration over the classes of one coarse label.
     """
 
-    NEEDS: ClassVar[tuple[str, ...]] = ("classes", "coarse")
+    NEEDS = ("classes", "coarse")
 
     num_clients: int
     alpha: float

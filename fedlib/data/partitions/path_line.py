@@ -14,7 +14,6 @@ Deviation: a client that would get a class twice draws again, unless it has all 
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -37,7 +36,7 @@ class PathLine(Joined):
       classes_per_client: of each client; C times this is a multiple of the number of classes.
     """
 
-    NEEDS: ClassVar[tuple[str, ...]] = ("classes",)
+    NEEDS = ("classes",)
 
     num_clients: int
     classes_per_client: int

@@ -7,7 +7,6 @@ Deviation: shuffles with the seeded generator.
 
 import random
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -27,7 +26,7 @@ class Pathological(Joined):
       shards_per_client: shards of one client, about its number of classes.
     """
 
-    NEEDS: ClassVar[tuple[str, ...]] = ("classes",)
+    NEEDS = ("classes",)
 
     num_clients: int
     shards_per_client: int = 2

@@ -8,7 +8,6 @@ Source: ours. Q. Li et al., "Federated Learning on Non-IID Data Silos: An Experi
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -28,7 +27,7 @@ class Quantity(Equal):
       min_examples, max_examples: limits to which draws are clipped.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("part",)
+    needs = ("part",)
 
     sigma: float
     min_examples: int

@@ -11,7 +11,6 @@ Deviation: seeded.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -35,7 +34,7 @@ class Rotated(Official):
       train_examples, test_examples: of every client; None for as many as possible.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("images", "part")
+    needs = ("images", "part")
 
     num_clients: int
     rotations: tuple[int, ...] = (0, 180)

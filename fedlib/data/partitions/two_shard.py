@@ -11,7 +11,6 @@ Deviation: seeded, and `val_fraction` holds examples out of a client's training 
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -36,7 +35,7 @@ class TwoShard(Official):
         None for whole shards.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("classes", "part", "ten_classes")
+    needs = ("classes", "part", "ten_classes")
 
     num_clients: int
     train_examples: int | None = None

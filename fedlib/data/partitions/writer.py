@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedlib.data.draws import draw_some, last_are_unseen, some_are_unseen
+from fedlib.data.draws import check_enough_writers, draw_some, last_are_unseen, some_are_unseen
 from fedlib.data.examples import TEST, Examples
 from fedlib.data.joined import Joined
-from fedlib.errors import ConfigError, DataError
+from fedlib.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,7 @@ class Writer(Joined):
         """
         rows = [own for own in examples.of_owner() if len(own) >= self.min_examples]
         chosen = draw_some(rows, self.fraction, seed)
-        if self.num_clients is not None and len(chosen) < self.num_clients:
-            raise DataError(
-                f"num_clients is {self.num_clients}, but only {len(chosen)} writers are there"
-            )
+        check_enough_writers(self.num_clients, len(chosen))
         return chosen[: self.num_clients]
 
     def groups(self, examples: Examples, owners: list[np.ndarray], seed: int) -> np.ndarray:

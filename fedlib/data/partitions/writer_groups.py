@@ -13,7 +13,6 @@ Deviation: the server has the stated number of writers, and not one less; LEAF's
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -39,7 +38,7 @@ class WriterGroups(Checked):
       server_examples: number of random training examples of the server's writers; None for all.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("owner", "part")
+    needs = ("owner", "part")
 
     num_clients: int
     writers_per_client: int

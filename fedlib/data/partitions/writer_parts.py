@@ -4,11 +4,11 @@ Source: Reisser et al., "Federated Mixture of Experts" (FedMix); FedMix's README
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from fedlib import streams
+from fedlib.data.draws import check_enough_writers
 from fedlib.data.examples import TEST, TRAIN, Dealt, Examples
 from fedlib.data.official import Official, Owners
 from fedlib.errors import DataError
@@ -22,7 +22,7 @@ class WriterParts(Official):
       num_clients: number of random writers; None for all, also in random order.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("owner", "part")
+    needs = ("owner", "part")
 
     num_clients: int | None = None
 
@@ -47,10 +47,7 @@ class WriterParts(Official):
         writers = [w for w in range(parts.num_owners) if len(train[w]) and len(test[w])]
         if not writers:
             raise DataError("no writer has both training and test examples")
-        if self.num_clients is not None and len(writers) < self.num_clients:
-            raise DataError(
-                f"num_clients is {self.num_clients}, but only {len(writers)} writers are there"
-            )
+        check_enough_writers(self.num_clients, len(writers))
         order = streams.generator(seed, "writers").permutation(len(writers))
         chosen = [writers[i] for i in order[: self.num_clients]]
         return Owners([train[w] for w in chosen], [test[w] for w in chosen])
