@@ -36,13 +36,13 @@ class AccuracyAndTraffic(Table):
     """Accuracy and traffic.
 
     Attributes:
-      averaged: by federation, the evaluations over which accuracy is averaged: {"evaluations": n}
-        for the last n, or {"rounds": n} for those in the last n rounds; by default the last one.
+      averaged: by federation, the number of last rounds whose evaluations are averaged; by default
+        the last one.
     """
 
     room_for_others: ClassVar = True
 
-    averaged: Mapping[str, Mapping] | None = None
+    averaged: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,6 @@ from fedlib.report.pages import contents, filling, findings
 from fedlib.report.pages.contents import Entry, Report
 from fedlib.report.pages.origin import FACT_TITLES
 from fedlib.report.tables import render
-from fedlib.report.tables.render import Sheet
 
 AT_ONCE = 2  # exhibits of a paper that are not folded
 UNITS = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
@@ -45,7 +44,6 @@ def _template():
     filters = {"sort_value": sort_value, "spans": render.spans}
     environment = filling.environment(True, filters)
     environment.globals |= {
-        "downloads": _downloads,
         "ABSENT": render.ABSENT,
         "AT_ONCE": AT_ONCE,
         "is_ours": lambda paper: (ROOT / f"fedlib/papers/{paper}/README.md").exists(),
@@ -64,17 +62,6 @@ def sort_value(text: str) -> float | None:
         return None
     number, unit = found.groups()
     return float(number.replace("−", "-").replace(" ", "")) * UNITS.get(unit, 1)
-
-
-def _downloads(sheet: Sheet) -> list[tuple[str, str, str]]:
-    """Name, type and address of the files for saving a table."""
-    forms = (
-        ("csv", "text/csv", render.to_csv(sheet)),
-        ("tex", "application/x-tex", render.to_latex(sheet)),
-    )
-    return [
-        (f"{sheet.label}.{form}", form, _address(kind, text.encode())) for form, kind, text in forms
-    ]
 
 
 def _picture(figure: Entry) -> dict:

@@ -21,7 +21,6 @@ from fedlib.spec import Data, ExhibitSpec, Run
 
 PUBLISHED = {"published": MEAN, "published_rounds": "rounds", "published_gb": "gb"}
 GIB = 2.0**30  # bytes, which the paper calls GB
-LENGTHS = ("evaluations", "rounds")
 
 
 def build(given: TableInputs) -> Sheet:
@@ -63,17 +62,14 @@ def comm_gib(numbers: float, clients: float, rounds: float) -> float:
     return 2 * 4 * numbers * clients * rounds / GIB
 
 
-def _check(exhibit: ExhibitSpec, averaged: dict[str, dict]) -> None:
+def _check(exhibit: ExhibitSpec, averaged: dict[str, int]) -> None:
     exhibits.check_shown(exhibit, "averaged", averaged)
-    for federation, over in averaged.items():
-        if len(over) != 1 or not over.keys() <= {*LENGTHS} or min(over.values()) < 1:
-            raise ConfigError(
-                f"averaged must have {' or '.join(LENGTHS)}, at least 1, got {over} for "
-                f"{federation}"
-            )
+    for federation, rounds in averaged.items():
+        if rounds < 1:
+            raise ConfigError(f"averaged must be at least 1 round, got {rounds} for {federation}")
 
 
-def _numbers(given: TableInputs, averaged: dict[str, dict]) -> pd.DataFrame:
+def _numbers(given: TableInputs, averaged: dict[str, int]) -> pd.DataFrame:
     """All numbers of the table -> one row per federation and run."""
     curves = exhibits.pick(given.rows, at="round", metric=MEAN, **PRIMARY._asdict())
     traffic = exhibits.pick(given.rows, at="last", **TRAFFIC._asdict())
@@ -86,7 +82,7 @@ def _numbers(given: TableInputs, averaged: dict[str, dict]) -> pd.DataFrame:
         if curve.empty:
             raise DataError(f"{exhibits.name(run)} was not evaluated during training")
         yield {
-            **_accuracy(curve, averaged.get(federation.name, {"evaluations": 1})),
+            **_accuracy(curve, averaged.get(federation.name, 1)),
             **_traffic(exhibits.pick(traffic, **about)),
             **{name: known.get(where, np.nan) for name, known in paper.items()},
             printed.ROW: paper["published"].get(where, printed.NONE).row,
@@ -103,14 +99,10 @@ def _numbers(given: TableInputs, averaged: dict[str, dict]) -> pd.DataFrame:
     return numbers.assign(metric=MEAN, split=PRIMARY.split)
 
 
-def _accuracy(curve: pd.DataFrame, over: dict[str, int]) -> dict[str, float]:
-    """Mean over the evaluations of each seed, then statistics over seeds."""
-    if "rounds" in over:
-        last = curve.groupby("seed")["round"].transform("max")
-        kept = curve[curve["round"] > last - over["rounds"]].groupby("seed")["value"]
-    else:
-        seeds = curve.sort_values("round").groupby("seed")
-        kept = seeds.tail(over["evaluations"]).groupby("seed")["value"]
+def _accuracy(curve: pd.DataFrame, rounds: int) -> dict[str, float]:
+    """Mean over the evaluations of each seed in the last rounds, then statistics over seeds."""
+    last = curve.groupby("seed")["round"].transform("max")
+    kept = curve[curve["round"] > last - rounds].groupby("seed")["value"]
     found = summary(kept.mean())
     statistics = {name: found[name] for name in sheets.STATISTICS}
     return {**statistics, "evaluations": int(kept.count().max())}
@@ -154,16 +146,13 @@ def _texts(values: pd.Series, form: str) -> list[Cell]:
     return texts(ABSENT if np.isnan(value) else f"{value:{form}}" for value in values)
 
 
-def _averaged_text(exhibit: ExhibitSpec, averaged: dict[str, dict]) -> str:
+def _averaged_text(exhibit: ExhibitSpec, averaged: dict[str, int]) -> str:
     """The evaluations that accuracies are means of; by default "after the last round"."""
-    named = []
-    for federation in exhibit.federations:
-        for length, number in averaged.get(federation.name, {}).items():
-            of = {
-                "evaluations": f"last {number} evaluations",
-                "rounds": f"evaluations in the last {number} rounds",
-            }
-            named.append(f"{federation.title} the mean of the {of[length]}")
+    named = [
+        f"{one.title} the mean of the evaluations in the last {averaged[one.name]} rounds"
+        for one in exhibit.federations
+        if one.name in averaged
+    ]
     return "; ".join(["after the last round", *named])
 
 
