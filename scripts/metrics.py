@@ -7,7 +7,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib import seals
-from fedlib.report import metrics
+from fedlib.report.metrics.runs import collect, result_files, write
 from fedlib.workflow import command, provenance
 
 
@@ -20,17 +20,17 @@ def main() -> None:
 
     code = provenance.check_code(args.code, "scripts/metrics.py")
     spec = command.json_argument(args.spec)
-    tidy, clients = metrics.collect(spec, args.runs)
+    tidy, clients = collect(spec, args.runs)
     made = seals.Made(
         seals.spec_digest(spec),
         code,
-        seals.contents(*metrics.result_files(spec, args.runs)),
+        seals.contents(*result_files(spec, args.runs)),
         seals.contents(),
     )
-    metrics.write(tidy, args.csv)
-    metrics.write(clients, args.clients, made=made)
+    write(tidy, args.csv)
+    write(clients, args.clients, made=made)
     made = made._replace(beside=seals.contents(args.clients))
-    metrics.write(tidy, args.parquet, made=made)
+    write(tidy, args.parquet, made=made)
     print(f"{len(tidy)} metrics and {len(clients)} clients' rows: {args.parquet.parent}")
     provenance.assert_covered("scripts/metrics.py")
 

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedlib.report import metrics
 from fedlib.report.figures import FigureInputs
+from fedlib.report.metrics.tidy import client_rows, run_rows
 from fedlib.report.tables.render import Sheet
 from fedlib.report.tables.sheets import TableInputs
 from fedlib.results import TOTALS, RunResult, Scores, View
@@ -242,7 +242,7 @@ def collect(exhibit, make) -> tuple[pd.DataFrame, pd.DataFrame]:
             names = {"paper": exhibit["paper"], "seed": seed, "dataset": run["federation"]}
             names |= {name: run[name] for name in ("federation", "label", "method")}
             results = make(run, seed)
-            for frame, of in zip(frames, (metrics.run_rows, metrics.client_rows), strict=True):
+            for frame, of in zip(frames, (run_rows, client_rows), strict=True):
                 frame.append(of(*results).assign(partition="", **names))
     return tuple(pd.concat(frame, ignore_index=True) for frame in frames)
 

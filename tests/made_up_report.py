@@ -8,8 +8,9 @@ import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from fedlib.report import metrics, pictures, printed
+from fedlib.report import pictures, printed
 from fedlib.report.figures import numbers, saving
+from fedlib.report.metrics.runs import collect
 from fedlib.report.tables import render
 from fedlib.report.tables.render import Block, Cell, Column, Sheet
 
@@ -55,7 +56,7 @@ def sheets(folder: Path) -> dict[str, Sheet]:
     exhibit = made_up.exhibit(["fedavg", "pfedmm"], published="main")
     made_up.save_runs(exhibit, folder)
     spec = made_up.metrics_spec(exhibit)
-    tidy, clients = metrics.collect(spec, folder)
+    tidy, clients = collect(spec, folder)
     main = made_up.build("accuracy", exhibit, tidy, clients, printed.read(PUBLISHED))
     main.notes.extend(shared_notes())
     return {"main": main, "criteria": criteria()}

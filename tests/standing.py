@@ -11,7 +11,7 @@ import pandas as pd
 from tabulate import tabulate
 
 from fedlib.report import exhibits, packs
-from fedlib.report.metrics import PRIMARY
+from fedlib.report.metrics.definitions import PRIMARY
 from fedlib.report.pages.contents import NEAR
 from fedlib.report.tables.criteria import VERDICTS
 from fedlib.report.tables.render import ABSENT, points

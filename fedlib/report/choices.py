@@ -10,7 +10,8 @@ import pandas as pd
 
 from fedlib.report import exhibits
 from fedlib.report.inputs import Inputs
-from fedlib.report.metrics import PRIMARY, TRAFFIC
+from fedlib.report.metrics.definitions import PRIMARY
+from fedlib.report.metrics.tidy import TRAFFIC
 from fedlib.spec import Data
 
 COSTS = ("bytes", "flops", "personal_flops")

@@ -16,7 +16,8 @@ import pandas as pd
 from fedlib.errors import ConfigError, DataError
 from fedlib.report import exhibits, printed
 from fedlib.report.inputs import Inputs
-from fedlib.report.metrics import PRIMARY, over_seeds
+from fedlib.report.metrics.definitions import PRIMARY
+from fedlib.report.metrics.seeds import over_seeds
 from fedlib.spec import Data, ExhibitSpec
 from fedlib.spec.exhibits import Protocol
 
@@ -124,7 +125,7 @@ def selection_note(exhibit: ExhibitSpec) -> list[str]:
 
 
 def over_trials(values: pd.DataFrame) -> pd.DataFrame:
-    """`metrics.over_seeds` of `accuracies`, indexed by federation, label and protocol."""
+    """`seeds.over_seeds` of `accuracies`, indexed by federation, label and protocol."""
     key = ["federation", "label", "protocol"]
     return over_seeds(values, key).set_index(key)
 

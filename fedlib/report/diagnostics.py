@@ -6,7 +6,7 @@ import pandas as pd
 from fedlib.errors import DataError
 from fedlib.report import exhibits
 from fedlib.report.inputs import Inputs
-from fedlib.report.metrics import PRIMARY
+from fedlib.report.metrics.definitions import PRIMARY
 from fedlib.results import CLIENT_NAME
 from fedlib.spec import Run
 

@@ -15,7 +15,7 @@ import pandas as pd
 
 from fedlib.errors import DataError
 from fedlib.report import exhibits, frames, printed
-from fedlib.report.metrics import TRAFFIC
+from fedlib.report.metrics.tidy import TRAFFIC
 from fedlib.spec import Data, Run
 from fedlib.spec.exhibits import ExhibitSpec, declared
 

@@ -10,7 +10,8 @@ import pandas as pd
 
 from fedlib.errors import DataError
 from fedlib.report import diagnostics, exhibits, recovery
-from fedlib.report.metrics import DIVERGENCE, PRIMARY, TRAFFIC
+from fedlib.report.metrics.definitions import PRIMARY
+from fedlib.report.metrics.tidy import DIVERGENCE, TRAFFIC
 from fedlib.spec import Run
 
 Measure = Callable[[Run, pd.DataFrame, pd.DataFrame], pd.Series]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fedlib.report.exhibits import PAPER_SCALE, runs_of
-from fedlib.report.metrics import INTERVAL_SEEDS
+from fedlib.report.metrics.seeds import INTERVAL_SEEDS
 from fedlib.spec import ExhibitSpec
 
 PARAMETERS = {  # explanations of parameters' values

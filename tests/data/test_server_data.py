@@ -24,7 +24,8 @@ from fedlib.errors import DataError
 from fedlib.federation import SPLITS, Federation, Split
 from fedlib.methods.fedavg import FedAvg
 from fedlib.methods.parts import chosen
-from fedlib.report import metrics
+from fedlib.report.metrics import definitions
+from fedlib.report.metrics.tidy import client_rows, run_rows
 from fedlib.results import RunResult, View
 from fedlib.run import evaluate
 from fedlib.run.simulate import Simulation
@@ -133,7 +134,7 @@ def test_fedavg_has_an_accuracy_on_the_servers_test_examples():
     right = (module(x).argmax(1) == y).sum().item()
     final = evaluate.final(method, state, lambda group: run.everyone(group, 4))
     for result in (history, final):
-        scores = result.scores[metrics.SERVER]
+        scores = result.scores[definitions.SERVER]
         assert (scores.correct[-1].tolist(), scores.count.tolist()) == ([right], [OWNED[2]])
         assert scores.clients.tolist() == [SERVER]
     assert View("server", "default", "train") in final.scores
@@ -142,24 +143,24 @@ def test_fedavg_has_an_accuracy_on_the_servers_test_examples():
 def test_metrics_have_the_server_in_rows_of_its_own_and_never_as_a_client():
     run = simulation(FedAvg(task=tiny_task(), local=sgd()))
     _, history = silently(run)
-    rows, clients = metrics.run_rows(history), metrics.client_rows(history)
+    rows, clients = run_rows(history), client_rows(history)
     assert {*rows[rows["group"] == "server"]["metric"]} == {"accuracy", "loss"}
     assert {*clients["group"]} == {"seen", "unseen"}
     assert {*clients["client"]} == {*range(len(SIZES))}
     assert {"server_examples"} <= {*rows["metric"]}
-    assert metrics.primary(history) == metrics.PRIMARY
+    assert definitions.primary(history) == definitions.PRIMARY
 
 
 def test_the_server_decides_the_best_round_where_no_client_has_a_test_example():
     data = federation()
     of_server = [data.test.of(owner) if owner == SERVER else [] for owner in range(PROBE + 1)]
     _, history = silently(simulation(data=replace(data, test=Split.from_lists(of_server))))
-    assert metrics.primary(history) == metrics.SERVER
-    scores = history.scores[metrics.SERVER]
-    assert metrics.best_evaluation(history) == np.argmax(scores.correct[:, 0])
-    assert metrics.client_rows(history).empty
+    assert definitions.primary(history) == definitions.SERVER
+    scores = history.scores[definitions.SERVER]
+    assert definitions.best_evaluation(history) == np.argmax(scores.correct[:, 0])
+    assert client_rows(history).empty
     with pytest.raises(DataError, match="lacks the views seen/default/test and server/default/te"):
-        metrics.primary(replace(history, scores={}))
+        definitions.primary(replace(history, scores={}))
 
 
 # -- choosing a model on validation data ---------------------------------------------------------

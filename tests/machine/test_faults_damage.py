@@ -20,7 +20,8 @@ from faults import often
 from fedlib import seals
 from fedlib.data.download import receipt
 from fedlib.files import digest
-from fedlib.report import frames, metrics, packs
+from fedlib.report import frames, packs
+from fedlib.report.metrics.runs import collect, write
 from fedlib.report.pages import as_html, as_markdown
 from fedlib.report.pages.contents import gather
 from fedlib.report.tables import render
@@ -102,7 +103,7 @@ def evaluated(run) -> Callable[[], object]:
 
 def collected(runs: Path, exhibit: dict) -> Callable[[], object]:
     def made():
-        tidy, clients = metrics.collect(made_up.metrics_spec(exhibit), runs)
+        tidy, clients = collect(made_up.metrics_spec(exhibit), runs)
         return tidy.to_csv(), clients.to_csv()
 
     return made
@@ -113,9 +114,9 @@ def paper(tmp_path_factory):
     """Runs of a made-up paper, their frames, and the exhibit that shows them."""
     folder, exhibit = tmp_path_factory.mktemp("paper"), made_up.exhibit(["fedavg", "pfedmm"])
     made_up.save_runs(exhibit, folder / "runs")
-    tidy, clients = metrics.collect(made_up.metrics_spec(exhibit), folder / "runs")
-    metrics.write(tidy, folder / "metrics.parquet")
-    metrics.write(clients, folder / "clients.parquet")
+    tidy, clients = collect(made_up.metrics_spec(exhibit), folder / "runs")
+    write(tidy, folder / "metrics.parquet")
+    write(clients, folder / "clients.parquet")
     return folder, exhibit
 
 

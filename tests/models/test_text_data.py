@@ -23,7 +23,7 @@ from fedlib.data.sources import sent140, yelp
 from fedlib.errors import ConfigError, DataError
 from fedlib.federation import Tokens
 from fedlib.models import transformer
-from fedlib.report import metrics
+from fedlib.report.metrics import definitions
 from fedlib.run.build import build_simulation
 
 PIECE = {piece: number for number, piece in enumerate(WORD_PIECES)}
@@ -236,4 +236,4 @@ def test_texts_know_their_tokens_and_a_transformer_takes_steps_on_them(dataset, 
     assert len({(y, *x) for x, y in zip(built.x, built.y, strict=True)}) == len(built.y)
     _, result = build_simulation(declared(model_params=model), built).run(report=lambda line: None)
     assert result.examples.tolist() == [0, 8]  # two clients with four
-    assert result.scores[metrics.SERVER].count.tolist() == [built.test.sizes.sum()]
+    assert result.scores[definitions.SERVER].count.tolist() == [built.test.sizes.sum()]

@@ -9,7 +9,8 @@ from support import REPRODUCED
 from fedlib import papers
 from fedlib.errors import ConfigError, DataError
 from fedlib.papers import _criteria
-from fedlib.report import measures, metrics, predicates, printed, recovery
+from fedlib.report import measures, predicates, printed, recovery
+from fedlib.report.metrics import definitions
 from fedlib.report.tables import criteria, render
 from fedlib.spec import SCALES
 from fedlib.spec.criteria import Criteria, Criterion
@@ -189,7 +190,7 @@ def test_a_text_that_is_no_rule_is_refused(rule):
 def test_declared_criteria_are_well_formed_and_are_about_numbers_that_exist(name, scale):
     paper = papers.load(name).declare(scale)
     declared = paper.tables["criteria"].parsed()
-    known = {m.__name__ for m in metrics.METRICS} | measures.MEASURES.keys() | {"bytes"}
+    known = {m.__name__ for m in definitions.METRICS} | measures.MEASURES.keys() | {"bytes"}
     file = printed.read(ROOT / f"fedlib/papers/{name}/published.csv")
     for criterion in declared:
         cells = [cell for term in criterion.terms for cell in term]

@@ -7,9 +7,10 @@ import pytest
 
 from fedlib.errors import ConfigError, DataError
 from fedlib.papers import adaptive_experts
-from fedlib.report import comparisons, metrics, printed
+from fedlib.report import comparisons, printed
 from fedlib.report.figures import ranked
 from fedlib.report.inputs import Inputs
+from fedlib.report.metrics.tidy import client_rows
 from fedlib.report.pages import contents
 from fedlib.results import RunResult, View
 from fedlib.workflow.provenance import ROOT
@@ -62,14 +63,14 @@ def test_rows_of_clients_have_the_names_that_a_user_gave(tmp_path):
     names = np.array(["clinic 3", "é", "clinic 1"])
     result = single({"client_name": names})
     result.save(tmp_path / "a.h5")
-    rows = metrics.client_rows(RunResult.load(tmp_path / "a.h5"))
+    rows = client_rows(RunResult.load(tmp_path / "a.h5"))
     assert rows["client"].tolist() == [0, 1, 2] * 2
     assert rows["client_name"].tolist() == [*names] * 2  # at the last round and at the best
 
 
 def test_a_diagnostic_may_not_take_the_name_of_a_column():
     with pytest.raises(DataError, match="may not be called loss"):
-        metrics.client_rows(single({"loss": np.ones(3)}))
+        client_rows(single({"loss": np.ones(3)}))
 
 
 # Protocols and variants

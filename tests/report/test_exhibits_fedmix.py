@@ -6,7 +6,8 @@ import pandas as pd
 import pytest
 
 from fedlib.errors import DataError
-from fedlib.report import diagnostics, metrics
+from fedlib.report import diagnostics
+from fedlib.report.metrics.tidy import CLIENT_COLUMNS, client_rows, run_rows
 from fedlib.results import RunResult, View
 
 DEFAULT = View("seen", "default", "test")
@@ -48,7 +49,7 @@ def build(kind, exhibit, frames, numbers=None, **params):
 
 
 def of_rounds(history, prefix) -> pd.DataFrame:
-    rows = metrics.run_rows(history)
+    rows = run_rows(history)
     rows = rows[rows["metric"].str.startswith(prefix)]
     assert set(rows["at"]) == {"round"} and set(rows["group"]) == {"all"}
     return rows
@@ -74,8 +75,8 @@ def test_what_is_said_of_experts_is_no_column_of_clients():
     # As many rounds and tables as clients: they are known by name, not by their length.
     diagnostics = {"divergence": np.ones((4, 2)), "tables": np.ones((4, 3, 2))}
     diagnostics |= {"table_rounds": np.arange(4), "marginal": np.full((4, 2), 0.5)}
-    rows = metrics.client_rows(result(diagnostics=diagnostics))
-    assert set(rows) - set(metrics.CLIENT_COLUMNS) == {"marginal_0", "marginal_1"}
+    rows = client_rows(result(diagnostics=diagnostics))
+    assert set(rows) - set(CLIENT_COLUMNS) == {"marginal_0", "marginal_1"}
 
 
 # Curves

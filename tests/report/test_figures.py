@@ -9,7 +9,7 @@ from pictures import faults
 
 from fedlib import papers
 from fedlib.errors import ConfigError
-from fedlib.report import exhibits, metrics
+from fedlib.report import exhibits
 from fedlib.report.figures import (
     FigureInputs,
     accuracy_over_rounds,
@@ -18,6 +18,7 @@ from fedlib.report.figures import (
     style,
     sweep,
 )
+from fedlib.report.metrics.runs import collect
 from fedlib.spec import SCALES
 from fedlib.workflow.provenance import ROOT
 
@@ -31,7 +32,7 @@ def collected(tmp_path_factory):
     """Exhibit, metrics and clients."""
     exhibit, folder = made_up.exhibit(LABELS), tmp_path_factory.mktemp("runs")
     made_up.save_runs(exhibit, folder)
-    return exhibit, *metrics.collect(made_up.metrics_spec(exhibit), folder)
+    return exhibit, *collect(made_up.metrics_spec(exhibit), folder)
 
 
 def draw(collected, kind, changes=None):

@@ -9,7 +9,9 @@ import pandas as pd
 import pytest
 
 from fedlib.errors import DataError
-from fedlib.report import metrics
+from fedlib.report.metrics import definitions
+from fedlib.report.metrics.seeds import over_seeds
+from fedlib.report.metrics.tidy import check_agreement, client_rows, run_rows
 from fedlib.results import OPTIMUM, RunResult, Scores, View
 
 SEEN, UNSEEN = View("seen", "default", "test"), View("unseen", "default", "test")
@@ -32,21 +34,21 @@ def value(rows: pd.DataFrame, **where) -> float:
 
 def test_accuracy_pools_examples_and_the_client_mean_does_not():
     scores = made_up.scores([[1.0, 0.5]], count=[10, 30])  # 10 of 10 and 15 of 30 right
-    assert metrics.accuracy(scores) == pytest.approx([25 / 40])
-    assert metrics.accuracy_client_mean(scores) == pytest.approx([0.75])
-    assert metrics.accuracy_client_std(scores) == pytest.approx([0.25])
+    assert definitions.accuracy(scores) == pytest.approx([25 / 40])
+    assert definitions.accuracy_client_mean(scores) == pytest.approx([0.75])
+    assert definitions.accuracy_client_std(scores) == pytest.approx([0.25])
 
 
 def test_loss_is_weighted_by_counts():
     scores = made_up.scores([[0.0, 0.0]], count=[1, 3], loss=[2.0, 4.0])
-    assert metrics.loss(scores) == pytest.approx([(1 * 2 + 3 * 4) / 4])
+    assert definitions.loss(scores) == pytest.approx([(1 * 2 + 3 * 4) / 4])
 
 
 def test_bottom_decile_of_twenty_clients():
     accuracies = np.arange(1, 21) / 20  # 0.05, 0.10, ..., 1.00
     scores = made_up.scores([accuracies[::-1]], count=np.full(20, 20))
-    assert metrics.bottom10(scores) == pytest.approx([0.10])  # the 2nd smallest
-    assert metrics.bottom10_mean(scores) == pytest.approx([0.075])  # of 0.05 and 0.10
+    assert definitions.bottom10(scores) == pytest.approx([0.10])  # the 2nd smallest
+    assert definitions.bottom10_mean(scores) == pytest.approx([0.075])  # of 0.05 and 0.10
 
 
 @pytest.mark.parametrize(
@@ -55,15 +57,15 @@ def test_bottom_decile_of_twenty_clients():
 def test_bottom_decile_takes_a_tenth_of_the_clients_rounded_down(clients, rank):
     accuracies = np.arange(1, clients + 1) / 1000
     scores = made_up.scores([accuracies], count=np.full(clients, 1000))
-    assert metrics.bottom10(scores) == pytest.approx([rank / 1000])
+    assert definitions.bottom10(scores) == pytest.approx([rank / 1000])
 
 
 def test_a_client_without_examples_counts_in_nothing():
     with_it = made_up.scores([[0.5, np.nan, 1.0]], count=[10, 0, 10], loss=[1.0, np.nan, 3.0])
     without = made_up.scores([[0.5, 1.0]], count=[10, 10], loss=[1.0, 3.0])
-    for metric in metrics.METRICS:
+    for metric in definitions.METRICS:
         assert metric(with_it) == pytest.approx(metric(without)), metric.__name__
-    clients = metrics.client_rows(result({SEEN: with_it}))
+    clients = client_rows(result({SEEN: with_it}))
     row = clients[(clients["client"] == 1) & (clients["at"] == "last")].iloc[0]
     assert row["count"] == 0 and math.isnan(row["accuracy"]) and math.isnan(row["loss"])
 
@@ -71,23 +73,23 @@ def test_a_client_without_examples_counts_in_nothing():
 def test_a_view_without_any_example_is_left_out():
     empty = made_up.scores([[np.nan, np.nan]], count=[0, 0])
     history = result({SEEN: made_up.scores([[0.5]], count=[2]), UNSEEN: empty})
-    assert set(metrics.run_rows(history)["group"]) == {"seen", "all"}
-    assert set(metrics.client_rows(history)["group"]) == {"seen"}
+    assert set(run_rows(history)["group"]) == {"seen", "all"}
+    assert set(client_rows(history)["group"]) == {"seen"}
     with pytest.raises(DataError, match="no client"):
-        metrics.accuracy(empty)
+        definitions.accuracy(empty)
 
 
 @pytest.mark.parametrize("correct", [-1.0, 11.0, math.nan])
 def test_absurd_counts_are_refused(correct):
     scores = Scores(np.array([0]), np.array([10]), np.array([[correct]]), np.array([[0.1]]))
     with pytest.raises(DataError, match="right predictions"):
-        metrics.accuracy(scores)
+        definitions.accuracy(scores)
 
 
 def test_a_loss_that_is_not_a_number_is_refused_with_its_view():
     scores = made_up.scores([[0.5]], count=[10], loss=[math.nan])
     with pytest.raises(DataError, match="view seen/default/test: the loss"):
-        metrics.run_rows(result({SEEN: scores}))
+        run_rows(result({SEEN: scores}))
 
 
 # -- which round --------------------------------------------------------------------------------
@@ -101,7 +103,7 @@ def test_best_is_the_earliest_round_of_highest_accuracy_for_every_view():
         },
         rounds=(0, 5, 10, 15),
     )
-    rows = metrics.run_rows(history)
+    rows = run_rows(history)
     best = rows[rows["at"] == "best"]
     assert set(best["round"]) == {5}
     assert value(best, metric="accuracy", group="seen") == pytest.approx(0.9)
@@ -117,7 +119,7 @@ def test_chosen_is_the_earliest_round_of_least_loss_on_the_servers_validation_ex
     losses = made_up.scores([[0.0]] * 4, count=[10], loss=[[3.0], [1.0], [1.0], [2.0]])
     server = View("server", "default", "test")
     scores = {SEEN: right, server: right, server._replace(split="val"): losses}
-    rows = metrics.run_rows(result(scores, rounds=(0, 5, 10, 15)))
+    rows = run_rows(result(scores, rounds=(0, 5, 10, 15)))
     chosen = rows[rows["at"] == "chosen"]
     assert set(chosen["round"]) == {5}
     assert value(chosen, metric="accuracy", group="server", split="test") == pytest.approx(0.2)
@@ -125,13 +127,13 @@ def test_chosen_is_the_earliest_round_of_least_loss_on_the_servers_validation_ex
 
 def test_without_the_deciding_view_there_is_no_best_round():
     with pytest.raises(DataError, match="seen/default/test"):
-        metrics.run_rows(result({UNSEEN: made_up.scores([[0.5]], count=[2])}))
+        run_rows(result({UNSEEN: made_up.scores([[0.5]], count=[2])}))
 
 
 def test_every_evaluated_round_is_a_row_and_training_loss_begins_after_round_one():
     scores = made_up.scores([[0.1], [0.2], [0.3]], count=[10])
     history = replace(result({SEEN: scores}, (0, 2, 4)), train_loss=np.array([4.0, 3.0, 2.0, 1.0]))
-    rows = metrics.run_rows(history)
+    rows = run_rows(history)
     curve = rows[(rows["at"] == "round") & (rows["metric"] == "accuracy")]
     assert curve["round"].tolist() == [0, 2, 4]
     assert curve["value"].tolist() == pytest.approx([0.1, 0.2, 0.3])
@@ -145,7 +147,7 @@ def test_every_evaluated_round_is_a_row_and_training_loss_begins_after_round_one
 def test_cost_is_a_curve_and_flops_are_those_of_all_examples():
     scores = made_up.scores([[0.1], [0.9], [0.3]], count=[10])
     history = result({SEEN: scores}, (0, 2, 4))  # 7 examples and 2 clients a round
-    rows = metrics.run_rows(history)
+    rows = run_rows(history)
     for name, expected in (("examples", [0, 14, 28]), ("client_rounds", [0, 4, 8])):
         curve = rows[(rows["at"] == "round") & (rows["metric"] == name)]
         assert curve["value"].tolist() == expected
@@ -154,7 +156,7 @@ def test_cost_is_a_curve_and_flops_are_those_of_all_examples():
 
     last = made_up.scores([[0.3]], count=[10])
     measured = {"flops_per_example": np.array([300.0])}
-    rows = metrics.run_rows(history, result({SEEN: last}, (4,), diagnostics=measured))
+    rows = run_rows(history, result({SEEN: last}, (4,), diagnostics=measured))
     flops = rows[rows["metric"].str.startswith("flops")]
     assert set(flops["at"]) == {"last"} and set(flops["group"]) == {"all"}
     assert value(flops, metric="flops_per_example") == 300
@@ -170,7 +172,7 @@ def test_views_of_the_evaluation_alone_have_only_a_last_value():
         },
         (1,),
     )
-    rows = metrics.run_rows(history, evaluation)
+    rows = run_rows(history, evaluation)
     fresh = rows[rows["protocol"] == "fresh"]
     assert set(fresh["at"]) == {"last"} and set(fresh["round"]) == {1}
     assert value(rows, at="last", group="seen", metric="accuracy") == pytest.approx(0.2)
@@ -179,28 +181,28 @@ def test_views_of_the_evaluation_alone_have_only_a_last_value():
 def test_an_evaluation_that_contradicts_the_history_is_refused():
     history = result({SEEN: made_up.scores([[0.1], [0.2]], count=[10])}, (0, 1))
     close = made_up.scores([[0.2]], count=[10], loss=[0.8 * (1 + 1e-6)])
-    metrics.check_agreement(history, result({SEEN: close}, (1,)))
+    check_agreement(history, result({SEEN: close}, (1,)))
     for other in (
         made_up.scores([[0.3]], count=[10], loss=[0.8]),
         made_up.scores([[0.2]], count=[10], loss=[0.8 * (1 + 1e-4)]),
         made_up.scores([[0.1]], count=[20], loss=[0.8]),
     ):
         with pytest.raises(DataError, match="disagree on seen/default/test"):
-            metrics.check_agreement(history, result({SEEN: other}, (1,)))
+            check_agreement(history, result({SEEN: other}, (1,)))
     with pytest.raises(DataError, match="ends at round 1, the evaluation is of round 2"):
-        metrics.check_agreement(history, result({SEEN: close}, (2,)))
+        check_agreement(history, result({SEEN: close}, (2,)))
 
 
 def test_clients_carry_their_mixture_weights_at_the_last_round():
     pi = np.array([[0.9, 0.1], [0.5, 0.5], [0.2, 0.8]])
     seen = Scores(np.array([0, 2]), np.array([4, 4]), np.array([[1.0, 2], [3, 4]]), np.ones((2, 2)))
-    clients = metrics.client_rows(result({SEEN: seen}, (0, 1), diagnostics={"pi": pi}))
+    clients = client_rows(result({SEEN: seen}, (0, 1), diagnostics={"pi": pi}))
     last = clients[clients["at"] == "last"]
     assert last["client"].tolist() == [0, 2]
     assert last[["pi_0", "pi_1"]].to_numpy() == pytest.approx(pi[[0, 2]])
     assert last["accuracy"].tolist() == [0.75, 1.0]
     with pytest.raises(DataError, match="does not cover client 2"):
-        metrics.client_rows(result({SEEN: seen}, (0, 1), diagnostics={"pi": pi[:2]}))
+        client_rows(result({SEEN: seen}, (0, 1), diagnostics={"pi": pi[:2]}))
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3, 200])
@@ -209,8 +211,8 @@ def test_numbers_of_rounds_are_rows_and_no_columns_of_clients_whatever_their_num
     values = np.append(np.arange(rounds - 1.0), np.nan)
     recorded = {"mine": values, "each": np.stack([values, -values], 1)}
     history = result({SEEN: seen}, (0, 2), by_round=recorded)
-    assert not {"mine", "each_0", "each_1"} & {*metrics.client_rows(history)}
-    rows = metrics.run_rows(history)
+    assert not {"mine", "each_0", "each_1"} & {*client_rows(history)}
+    rows = run_rows(history)
     for name, sign in (("mine", 1), ("each_0", 1), ("each_1", -1)):
         mine = rows[(rows["metric"] == name) & (rows["at"] == "round")]
         known = sign * values[:2][~np.isnan(values[:2])]  # the run ends after round 2
@@ -218,12 +220,12 @@ def test_numbers_of_rounds_are_rows_and_no_columns_of_clients_whatever_their_num
         assert mine["round"].tolist() == [*range(1, len(known) + 1)]
     refused = result({SEEN: seen}, (0, 2), diagnostics={"mine": np.ones(1)})
     with pytest.raises(DataError, match=r"mine of shape \(1,\) does not cover client 1"):
-        metrics.client_rows(refused)
+        client_rows(refused)
 
 
 def test_the_interval_over_seeds_is_students():
     frame = pd.DataFrame({"label": ["a", "a", "a", "b"], "value": [0.1, 0.2, 0.6, 0.5]})
-    table = metrics.over_seeds(frame, ["label"]).set_index("label")
+    table = over_seeds(frame, ["label"]).set_index("label")
     std = math.sqrt((0.2**2 + 0.1**2 + 0.3**2) / 2)  # around the mean 0.3
     assert table.loc["a", "mean"] == pytest.approx(0.3)
     assert table.loc["a", "std"] == pytest.approx(std)
@@ -236,6 +238,6 @@ def test_the_interval_over_seeds_is_students():
 def test_regret_is_the_optimum_less_the_mean_of_the_clients():
     scores = replace(made_up.scores([0.5, 0.6], [10, 20]), clients=np.array([1, 2]))
     optimum = {OPTIMUM: np.array([0.9, 0.8, 0.7])}
-    rows = metrics.run_rows(result({SEEN: scores}, diagnostics=optimum))
+    rows = run_rows(result({SEEN: scores}, diagnostics=optimum))
     regret = value(rows, metric="regret", at="last")
     assert regret == pytest.approx(((0.8 - 0.5) + (0.7 - 0.6)) / 2)

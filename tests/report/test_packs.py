@@ -12,7 +12,8 @@ import pytest
 from fedlib import seals
 from fedlib.cli import arguments, redraw
 from fedlib.errors import DataError
-from fedlib.report import frames, metrics, packs
+from fedlib.report import frames, packs
+from fedlib.report.metrics.runs import collect
 from fedlib.report.tables import render
 from fedlib.report.tables.sheets import TableInputs
 from fedlib.workflow import command
@@ -27,7 +28,7 @@ def made(tmp_path_factory):
     root = tmp_path_factory.mktemp("packs")
     exhibit = made_up.exhibit(["fedavg", "pfedmm"], published="main")
     made_up.save_runs(exhibit, root / "runs")
-    tidy, clients = metrics.collect(made_up.metrics_spec(exhibit), root / "runs")
+    tidy, clients = collect(made_up.metrics_spec(exhibit), root / "runs")
     frames.write_parquet(tidy, root / "m.parquet")
     frames.write_parquet(clients, root / "c.parquet")
     given = exhibit, root / "m.parquet", root / "c.parquet", PUBLISHED

@@ -8,7 +8,7 @@ from sklearn.metrics import brier_score_loss
 from test_metrics import SEEN, result, value
 
 from fedlib.errors import DataError
-from fedlib.report import metrics
+from fedlib.report.metrics.tidy import client_rows, run_rows
 from fedlib.results import Predictions
 from fedlib.run import predictions
 from fedlib.spec.exhibits import OF_PREDICTIONS
@@ -88,7 +88,7 @@ def test_a_client_has_the_brier_score_of_its_own_examples():
     scores = {SEEN: made_up.scores([[1.0, 0.0, 0.0]], count=[1, 0, 2])}
     made = {SEEN: of_probabilities([[0.9, 0.1], [0.5, 0.5], [1.0, 1e-9]], [0, 1, 1])}
     final = predictions.summarise(result(scores, predictions=made), ["brier"])
-    rows = metrics.client_rows(result(scores), final)
+    rows = client_rows(result(scores), final)
     found = {at: rows[rows["at"] == at]["brier"].to_numpy() for at in ("last", "best")}
     assert found["last"] == pytest.approx([0.02, np.nan, (0.5 + 2) / 2], nan_ok=True)
     assert np.isnan(found["best"]).all()
@@ -101,7 +101,7 @@ def test_an_evaluation_stores_the_metrics_it_is_asked_for_and_no_predictions():
     final = result(scores, rounds=(3,), predictions=made)
     short = predictions.summarise(final, ["auc", "macro_f1"])
     assert short.predictions == {} and predictions.summarise(final, []).diagnostics == {}
-    rows = metrics.run_rows(history, short)
+    rows = run_rows(history, short)
     mine = rows[rows["metric"].isin(OF_PREDICTIONS)]
     assert {*mine["metric"]} == {"auc", "macro_f1"}
     assert {*mine["at"]} == {"last"} and {*mine["round"]} == {3}

@@ -8,8 +8,10 @@ import pandas as pd
 import pytest
 from support import REPRODUCED
 
-from fedlib.report import comparisons, metrics, printed
+from fedlib.report import comparisons, printed
 from fedlib.report.figures import FigureInputs
+from fedlib.report.metrics import definitions
+from fedlib.report.metrics.tidy import PARAMETERS, TRAFFIC
 from fedlib.report.pages import contents
 from fedlib.report.tables.sheets import TableInputs
 from fedlib.spec.exhibits import OF_PREDICTIONS, ExhibitSpec
@@ -70,9 +72,9 @@ def made_up(exhibit: Mapping) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Invented metrics and clients: 0.5 for everything that an exhibit may read of its runs."""
     protocols = ("default", "local", "ifca", "top_2", "top_3", "top_5", *comparisons.TITLES)
     views = itertools.product(("seen", "unseen", "server"), protocols, ("val", "test"))
-    names = [*(m.__name__ for m in metrics.METRICS), *OF_PREDICTIONS]
+    names = [*(m.__name__ for m in definitions.METRICS), *OF_PREDICTIONS]
     rows = [(*view, name) for view in views for name in names]
-    rows += [(*metrics.TRAFFIC, cost) for cost in (*COSTS, metrics.PARAMETERS)]
+    rows += [(*TRAFFIC, cost) for cost in (*COSTS, PARAMETERS)]
     of_view = pd.DataFrame(rows, columns=["group", "protocol", "split", "metric"])
     evaluated = pd.concat(of_view.assign(at=at) for at in ("round", "last", "best", "chosen"))
     everybody = pd.DataFrame(

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from matplotlib.collections import PathCollection
 
-from fedlib.report import embeddings, metrics
+from fedlib.report import embeddings
+from fedlib.report.metrics.tidy import CLIENT_COLUMNS, client_rows, run_rows
 from fedlib.results import RunResult
 
 
@@ -32,7 +33,7 @@ def recorded(clients=2, examples=6, features=24) -> dict:
 
 
 def test_components_and_labels_come_back_from_the_metrics():
-    rows = metrics.run_rows(history(recorded()))
+    rows = run_rows(history(recorded()))
     points = embeddings.of_metrics(rows)
     assert points.vectors.shape == (6 + 4, 3, embeddings.COMPONENTS)
     assert points.client.tolist() == [0] * 6 + [1] * 4
@@ -53,8 +54,8 @@ def test_components_keep_the_distances_of_vectors_that_span_few_dimensions():
 
 
 def test_labels_of_representations_are_no_columns_of_clients():
-    rows = metrics.client_rows(history(recorded()))
-    assert set(rows) - set(metrics.CLIENT_COLUMNS) == set()
+    rows = client_rows(history(recorded()))
+    assert set(rows) - set(CLIENT_COLUMNS) == set()
 
 
 @pytest.mark.slow

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from fedlib.errors import DataError
-from fedlib.report import metrics, printed
+from fedlib.report import printed
+from fedlib.report.metrics.runs import COLUMNS
 from fedlib.report.tables import render
 from fedlib.report.tables.render import Block, Cell, Column, Sheet
 from fedlib.workflow.provenance import ROOT
@@ -29,7 +30,7 @@ def frame(values: dict, group="seen", protocol="default") -> pd.DataFrame:
         for key, by_seed in values.items()
         for seed, value in enumerate(by_seed, start=1)
     ]
-    return pd.DataFrame(rows)[list(metrics.COLUMNS)]
+    return pd.DataFrame(rows)[list(COLUMNS)]
 
 
 def main_metrics(seeds=2) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from fedlib import methods, tree
 from fedlib.engine.task import Task
 from fedlib.errors import DataError
 from fedlib.models import char_lstm, linear, mlp
-from fedlib.report import metrics
+from fedlib.report.metrics.tidy import run_rows
 from fedlib.results import RunResult
 from fedlib.run import evaluate, operations
 from fedlib.run.build import build_simulation
@@ -125,9 +125,7 @@ def test_an_evaluation_stores_what_was_measured(tmp_path):
     stored = RunResult.load(tmp_path / "evaluation.h5").diagnostics
     assert stored["flops_per_example"].tolist() == [2 * 2 * (STEP + FORWARD)]
     assert stored["pi"].shape == (4, 2)
-    rows = metrics.run_rows(
-        *(RunResult.load(tmp_path / f"{n}.h5") for n in ("history", "evaluation"))
-    )
+    rows = run_rows(*(RunResult.load(tmp_path / f"{n}.h5") for n in ("history", "evaluation")))
     total = rows[rows["metric"] == "flops"]["value"].item()
     assert total == 2 * (7 + 12 + 6) * stored["flops_per_example"][0]  # two rounds, three clients
 
@@ -160,14 +158,12 @@ def test_the_personal_stage_costs_its_examples_times_what_was_measured_of_one_cl
     flops = {"settle": 4 * forward, "finetuned": 4 * forward, "moe": 4 * of_gate + 3 * 2 * forward}
     assert {name: measured[f"flops_per_example_{name}"] for name in flops} == flops
     arrays = {name: np.array([number]) for name, number in measured.items()}
-    rows = metrics.run_rows(history, replace(found, diagnostics=found.diagnostics | arrays))
+    rows = run_rows(history, replace(found, diagnostics=found.diagnostics | arrays))
     rows = rows.set_index("metric")["value"]
     assert rows["personal_examples"] == sum(examples.values())
     assert rows["personal_flops"] == sum(examples[name] * flops[name] for name in flops)
     nothing = evaluate.final(experts, state, lambda group: run.everyone(group, 2), views=[])
-    assert not {"personal_examples", "personal_flops"} & {
-        *metrics.run_rows(history, nothing).metric
-    }
+    assert not {"personal_examples", "personal_flops"} & {*run_rows(history, nothing).metric}
 
 
 def test_clients_that_cannot_train_are_passed_over():

@@ -25,7 +25,7 @@ from stages import (
 from support import toy_federation
 
 from fedlib import files, seals
-from fedlib.report import metrics
+from fedlib.report.metrics.tidy import client_rows, run_rows
 from fedlib.results import RunResult, View
 from fedlib.run_spec import RunSpec
 from fedlib.workflow.provenance import ROOT
@@ -155,11 +155,11 @@ def test_an_evaluation_stores_the_metrics_of_predictions_that_it_is_asked_for(co
     code, _, stderr = call("evaluate", evaluation(copied, SPEC | {"predictions": ["brier", "ece"]}))
     assert (code, stderr) == (0, "")
     final = RunResult.load(copied / "evaluation.h5")
-    rows = metrics.run_rows(RunResult.load(copied / "history.h5"), final)
+    rows = run_rows(RunResult.load(copied / "history.h5"), final)
     rows = rows[rows["group"].eq("seen") & rows["protocol"].eq("default") & rows["at"].eq("last")]
     found = rows[rows["split"] == "test"].set_index("metric")["value"]
     assert 0 < found["ece"] < 1 and not {"macro_f1", "auc"} & {*found.index}
-    clients = metrics.client_rows(RunResult.load(copied / "history.h5"), final)
+    clients = client_rows(RunResult.load(copied / "history.h5"), final)
     mine = clients[clients["brier"].notna() & (clients["protocol"] == "default")]
     mine = mine[mine["group"] == "seen"]
     assert np.average(mine["brier"], weights=mine["count"]) == pytest.approx(found["brier"])

@@ -10,7 +10,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from fedlib.report import exhibits
 from fedlib.report.figures import canvas, curves, style
 from fedlib.report.inputs import Inputs
-from fedlib.report.metrics import TRAFFIC
+from fedlib.report.metrics.tidy import TRAFFIC
 from fedlib.spec import Run
 
 DECADE = 10  # below this ratio of amounts a logarithmic axis would have too few ticks

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from fedlib.report import comparisons, exhibits
 from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
-from fedlib.report.metrics import PRIMARY
+from fedlib.report.metrics.definitions import PRIMARY
 from fedlib.spec import Run
 
 Steps = Callable[[Run, pd.DataFrame], Iterable[tuple[pd.DataFrame, dict]]]

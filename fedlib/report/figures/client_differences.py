@@ -13,7 +13,7 @@ from fedlib.errors import DataError
 from fedlib.report import diagnostics, exhibits
 from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
-from fedlib.report.metrics import PRIMARY
+from fedlib.report.metrics.definitions import PRIMARY
 from fedlib.spec import ExhibitSpec, Run
 
 WORSE = 0.3  # opacity of a bar below 0

@@ -18,7 +18,8 @@ from fedlib.report import comparisons, exhibits
 from fedlib.report.comparisons import MEAN
 from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
-from fedlib.report.metrics import FLOPS, PRIMARY, TRAFFIC
+from fedlib.report.metrics.definitions import PRIMARY
+from fedlib.report.metrics.tidy import FLOPS, TRAFFIC
 from fedlib.report.tables.cost import quantity
 from fedlib.spec import ExhibitSpec, Run
 

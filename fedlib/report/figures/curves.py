@@ -9,7 +9,8 @@ from fedlib.errors import DataError
 from fedlib.report import comparisons, exhibits
 from fedlib.report.figures import style
 from fedlib.report.inputs import Inputs
-from fedlib.report.metrics import PRIMARY, SERVER, over_seeds
+from fedlib.report.metrics.definitions import PRIMARY, SERVER
+from fedlib.report.metrics.seeds import over_seeds
 from fedlib.spec import ExhibitSpec, Run
 from fedlib.spec.figures import Curves
 
@@ -37,7 +38,7 @@ def axis(kind: Curves) -> str:
 
 
 def over_rounds(given: Inputs) -> pd.DataFrame:
-    """`fedlib.report.metrics.over_seeds` of the accuracy of every run at every evaluated round.
+    """`fedlib.report.metrics.seeds.over_seeds` of the accuracy of every run at every evaluated round.
 
     Raises:
       DataError: if a run has no such accuracy from evaluations during training.

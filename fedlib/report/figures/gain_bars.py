@@ -16,7 +16,8 @@ from matplotlib.patches import Patch
 from fedlib.report import exhibits, notes, printed
 from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
-from fedlib.report.metrics import SERVER, over_seeds
+from fedlib.report.metrics.definitions import SERVER
+from fedlib.report.metrics.seeds import over_seeds
 from fedlib.spec import ExhibitSpec
 from fedlib.spec.figures import GainBar
 

@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from fedlib.report import exhibits
 from fedlib.report.figures import canvas, curves, style
 from fedlib.report.inputs import Inputs
-from fedlib.report.metrics import DIVERGENCE, over_seeds
+from fedlib.report.metrics.seeds import over_seeds
+from fedlib.report.metrics.tidy import DIVERGENCE
 
 ZERO = "0: all clients of a round change a tensor alike; the tensors of a model are added up."
 

@@ -9,7 +9,7 @@ from matplotlib.patches import Patch
 from fedlib.report import exhibits
 from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
-from fedlib.report.metrics import PRIMARY
+from fedlib.report.metrics.definitions import PRIMARY
 
 
 def draw(given: Inputs) -> Figure:

@@ -19,7 +19,7 @@ from fedlib.errors import ConfigError, DataError
 from fedlib.report import comparisons, diagnostics, exhibits
 from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
-from fedlib.report.metrics import PRIMARY
+from fedlib.report.metrics.definitions import PRIMARY
 from fedlib.spec import ExhibitSpec, Run
 
 FILLS = (1.0, 0.35, 0.15)  # opacity of the variants

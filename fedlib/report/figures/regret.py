@@ -14,7 +14,8 @@ from fedlib.errors import DataError
 from fedlib.report.choices import Choice, choices, of_clients, rows_of
 from fedlib.report.figures import canvas, heat, style
 from fedlib.report.inputs import Inputs
-from fedlib.report.metrics import PRIMARY, over_seeds
+from fedlib.report.metrics.definitions import PRIMARY
+from fedlib.report.metrics.seeds import over_seeds
 from fedlib.results import OPTIMUM
 
 ROW = 0.26  # inches

@@ -11,7 +11,8 @@ from matplotlib.lines import Line2D
 from fedlib.report import exhibits, notes
 from fedlib.report.figures import canvas, curves, style
 from fedlib.report.inputs import Inputs
-from fedlib.report.metrics import PRIMARY, over_seeds
+from fedlib.report.metrics.definitions import PRIMARY
+from fedlib.report.metrics.seeds import over_seeds
 from fedlib.spec import Run
 
 EVEN = "Values stand at even distances, not to scale."

@@ -14,7 +14,7 @@ from fedlib.errors import DataError
 from fedlib.report import exhibits
 from fedlib.report.figures import canvas, heat
 from fedlib.report.inputs import Inputs
-from fedlib.report.metrics import TABLE
+from fedlib.report.metrics.tidy import TABLE
 from fedlib.spec import ExhibitSpec, Run
 
 

@@ -18,30 +18,3 @@ Source: the metrics of FedEM and pFedMM; neither repository has code for the bot
   both readings are here: `bottom10`, the accuracy of the floor(C / 10)-th worst client, and
   `bottom10_mean`, the mean accuracy of those clients (at least one client in both).
 """
-
-from fedlib.report.metrics.definitions import (
-    METRICS,
-    PRIMARY,
-    SERVER,
-    accuracy,
-    accuracy_client_mean,
-    accuracy_client_std,
-    best_evaluation,
-    bottom10,
-    bottom10_mean,
-    loss,
-    primary,
-)
-from fedlib.report.metrics.runs import COLUMNS, collect, result_files, write
-from fedlib.report.metrics.seeds import INTERVAL_SEEDS, over_seeds, summary
-from fedlib.report.metrics.tidy import (
-    CLIENT_COLUMNS,
-    DIVERGENCE,
-    FLOPS,
-    PARAMETERS,
-    TABLE,
-    TRAFFIC,
-    check_agreement,
-    client_rows,
-    run_rows,
-)

@@ -12,7 +12,9 @@ import pandas as pd
 from fedlib.errors import ConfigError, DataError
 from fedlib.report import exhibits, notes, printed
 from fedlib.report.comparisons import MEAN
-from fedlib.report.metrics import PRIMARY, TRAFFIC, summary
+from fedlib.report.metrics.definitions import PRIMARY
+from fedlib.report.metrics.seeds import summary
+from fedlib.report.metrics.tidy import TRAFFIC
 from fedlib.report.tables import sheets
 from fedlib.report.tables.cost import quantity
 from fedlib.report.tables.render import ABSENT, Cell, Column, Sheet, best_cells, percent, points

@@ -13,7 +13,7 @@ import pandas as pd
 
 from fedlib.errors import DataError
 from fedlib.report import exhibits, notes
-from fedlib.report.metrics import FLOPS, TRAFFIC
+from fedlib.report.metrics.tidy import FLOPS, TRAFFIC
 from fedlib.report.tables.render import ABSENT, Column, Sheet
 from fedlib.report.tables.sheets import Columns, TableInputs, texts
 from fedlib.spec import Data, ExhibitSpec, Run

@@ -17,7 +17,7 @@ import pandas as pd
 
 from fedlib.errors import ConfigError, DataError
 from fedlib.report import exhibits, measures, predicates, printed
-from fedlib.report.metrics import TRAFFIC
+from fedlib.report.metrics.tidy import TRAFFIC
 from fedlib.report.tables import render
 from fedlib.report.tables.cost import in_bytes
 from fedlib.report.tables.render import ABSENT, Block, Cell, Column, Sheet

@@ -17,7 +17,7 @@ import pandas as pd
 from fedlib.errors import DataError
 from fedlib.report import comparisons, exhibits, notes, printed
 from fedlib.report.exhibits import METRIC_TITLES
-from fedlib.report.metrics import PRIMARY
+from fedlib.report.metrics.definitions import PRIMARY
 from fedlib.report.tables import grid, sheets
 from fedlib.report.tables.grid import Layout, Spot, shown
 from fedlib.report.tables.render import ABSENT, Block, Column, Sheet, percent, points

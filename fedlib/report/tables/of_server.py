@@ -15,7 +15,9 @@ import pandas as pd
 
 from fedlib.errors import DataError
 from fedlib.report import exhibits, notes, printed
-from fedlib.report.metrics import PARAMETERS, SERVER, TRAFFIC, over_seeds, summary
+from fedlib.report.metrics.definitions import SERVER
+from fedlib.report.metrics.seeds import over_seeds, summary
+from fedlib.report.metrics.tidy import PARAMETERS, TRAFFIC
 from fedlib.report.tables import grid, sheets
 from fedlib.report.tables.cost import quantity
 from fedlib.report.tables.grid import Layout

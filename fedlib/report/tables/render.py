@@ -18,7 +18,7 @@ from tabulate import tabulate
 from fedlib import seals
 from fedlib.errors import DataError
 from fedlib.files import write_text
-from fedlib.report.metrics import INTERVAL_SEEDS
+from fedlib.report.metrics.seeds import INTERVAL_SEEDS
 from fedlib.report.printed import ROW, as_printed
 from fedlib.report.tables import tex
 
@@ -143,7 +143,7 @@ def with_spreads(
 
     Args:
       numbers: with the columns "seeds" and, with prefixed names, "mean", "low", "high" and
-        `spread`, see `fedlib.report.metrics.over_seeds`.
+        `spread`, see `fedlib.report.metrics.seeds.over_seeds`.
       text: formats a number.
       prefix: of these names.
       spread: meaning of the number after ±, "ci95" or "std".
@@ -157,7 +157,7 @@ def with_spread(found: dict, spread: str, text: Callable[[float], str]) -> str:
     """A mean: of three seeds or more "84.2 ± 0.3", of two "84.2 (83.9 to 84.5)", of one "84.2".
 
     Args:
-      found: a row of `fedlib.report.metrics.over_seeds`.
+      found: a row of `fedlib.report.metrics.seeds.over_seeds`.
       spread: its column with the number after ±.
       text: formats a number.
     """

@@ -12,7 +12,7 @@ import pandas as pd
 
 from fedlib.report import exhibits, notes
 from fedlib.report.inputs import Inputs
-from fedlib.report.metrics import over_seeds
+from fedlib.report.metrics.seeds import over_seeds
 from fedlib.report.tables import render
 from fedlib.report.tables.render import Block, Cell, Column, Sheet
 from fedlib.spec import Data, Run
@@ -36,7 +36,7 @@ class TableInputs(Inputs):
         return self.module.build(self)
 
     def over_seeds(self, *key: str, **where: str) -> pd.DataFrame:
-        """`metrics.over_seeds` of the rows that match `where`, indexed by `key`."""
+        """`seeds.over_seeds` of the rows that match `where`, indexed by `key`."""
         return over_seeds(exhibits.pick(self.rows, **where), [*key]).set_index([*key])
 
     def numbers(self, of_run: Callable[[Data, Run], Iterable[dict]]) -> pd.DataFrame:
@@ -146,7 +146,7 @@ def identity(federation: Data, run: Any) -> dict[str, str]:
 
 
 def statistics(table: pd.DataFrame, key: tuple, prefix: str = "") -> dict[str, float]:
-    """`STATISTICS` of one row of `fedlib.report.metrics.over_seeds`, its names prefixed.
+    """`STATISTICS` of one row of `fedlib.report.metrics.seeds.over_seeds`, its names prefixed.
 
     Args:
       table: indexed by the columns that `over_seeds` grouped by.

@@ -6,7 +6,8 @@ import pandas as pd
 from fedlib.report import contrasts, notes
 from fedlib.report.choices import Choice, choices, costs, of_clients, rows_of
 from fedlib.report.comparisons import MEAN
-from fedlib.report.metrics import PRIMARY, summary
+from fedlib.report.metrics.definitions import PRIMARY
+from fedlib.report.metrics.seeds import summary
 from fedlib.report.tables import render
 from fedlib.report.tables.render import Cell, Column, Sheet
 from fedlib.report.tables.sheets import Columns, TableInputs, means, texts
