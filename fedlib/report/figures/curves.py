@@ -38,7 +38,7 @@ def axis(kind: Curves) -> str:
 
 
 def over_rounds(given: Inputs) -> pd.DataFrame:
-    """`fedlib.report.metrics.seeds.over_seeds` of the accuracy of every run at every evaluated round.
+    """`over_seeds` of the accuracy of every run at every evaluated round.
 
     Raises:
       DataError: if a run has no such accuracy from evaluations during training.
