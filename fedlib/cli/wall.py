@@ -45,8 +45,7 @@ def main(args: argparse.Namespace) -> None:
         for pack in places(name)
         if not (pack / packs.ARCHIVE).exists()
     ]
-    far = [curves(plan, name) for name in names]
-    text = page.text(table, unpacked, pd.concat(far, ignore_index=True))
+    text = page.text(table, unpacked)
     files.write_text(FOLDER / "README.md", text)
     print(f"{len(table)} published numbers, {len(run)} of them reproduced: {FOLDER}/README.md")
 
@@ -81,11 +80,3 @@ def of_paper(plan: Plan, name: str, costs: pd.DataFrame) -> pd.DataFrame:
     more = [of(row) for row in found.to_dict("records")]
     found[["machine", "hours", "page"]] = pd.DataFrame(more, found.index)
     return found
-
-
-def curves(plan: Plan, name: str) -> pd.DataFrame:
-    """How far a paper's curves are from ours; see `fedlib.report.wall.pairs`."""
-    titles = {run.label: run.title for run in plan.papers[name].runs}
-    file = Path(plan.path("published", paper=name))
-    found = pairs.distances(places(name), file)
-    return found.assign(nearest=found["nearest"].replace(titles))

@@ -25,7 +25,6 @@ WHERE = ["dataset", "exhibit", "metric"]  # parts of the head of a column
 def text(
     cells: pd.DataFrame,
     unpacked: Iterable[str],
-    far: pd.DataFrame,
 ) -> str:
     """The page.
 
@@ -33,20 +32,18 @@ def text(
       cells: published numbers; see `fedlib.report.wall.pairs.beside`, with paper_title, row (the
         head of a number's row), and machine, hours and page of those that were run.
       unpacked: pages whose packs have no runs.
-      far: distances of published curves, see `fedlib.report.wall.pairs.distances`.
     """
     run = cells[cells["seeds"] > 0]
     off, other = run[run["difference"].abs() > NEAR], exchanged(cells)
     return filling.markdown(
         "wall.md.j2",
-        {"listed": _list, "grid": grid, "curves": _of_curves},
+        {"listed": _list, "grid": grid},
         picture=PICTURE,
         cells=cells,
         run=run,
         near=len(run) - len(off),
         exchanged=other,
         near_exchanged=len(run) - len(off) + _more(other),
-        far=far,
         trainings=_trainings(run),
         split=int(run["is_split"].sum()),
         off="; ".join(
@@ -61,23 +58,6 @@ def _more(exchanged: pd.DataFrame) -> int:
     """How many more numbers are near if their names are exchanged."""
     now, before = (exchanged[name].abs() <= NEAR for name in ("difference", "as_printed"))
     return int(now.sum() - before.sum())
-
-
-def _of_curves(far: pd.DataFrame) -> str:
-    """A row for each published curve beside ours."""
-    heads = ["Method", "Rounds", "Distance", "Nearest published curve", "Distance"]
-    rows = [
-        [
-            markdown(f"{row['title']}, {row['data']}"),
-            row["rounds"],
-            f"{100 * row['rms']:.1f}",
-            markdown(row["nearest"]),
-            f"{100 * row['nearest_rms']:.1f}",
-        ]
-        for row in far.to_dict("records")
-    ]
-    align = ["left", "right", "right", "left", "right"]
-    return tabulate(rows, heads, "pipe", disable_numparse=True, colalign=align)
 
 
 def _trainings(run: pd.DataFrame) -> int:

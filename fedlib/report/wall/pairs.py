@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from fedlib.report import packs, printed
-from fedlib.report.figures import FigureInputs, accuracy_over_rounds
+from fedlib.report.figures import FigureInputs
 from fedlib.report.pages import origin
 from fedlib.report.pages.contents import METRICS, compared
 from fedlib.report.tables.sheets import TableInputs
@@ -113,18 +113,6 @@ def exchanged(numbers: pd.DataFrame) -> pd.DataFrame:
     pairs = zip(both["reproduced"], both["published"], strict=True)
     off = [printed.difference(*pair) for pair in pairs]
     return both.assign(as_printed=both["difference"], difference=off)
-
-
-def distances(places: Iterable[Path], file: Path) -> pd.DataFrame:
-    """How far published curves are from ours in packs, see `accuracy_over_rounds.distances`."""
-    found = [pd.DataFrame(columns=accuracy_over_rounds.FAR)]
-    for pack in places:
-        *frames, every = packs.read(pack, file.parent.name)
-        for one in every:
-            if one.published and one.spec["kind"] == "accuracy_over_rounds":
-                given = FigureInputs.read(one.spec, *frames, file)
-                found.append(accuracy_over_rounds.distances(given))
-    return pd.concat(found, ignore_index=True)
 
 
 def made(pack: Path) -> dict[tuple[str, ...], tuple[str, float]]:
