@@ -1,7 +1,7 @@
 """Write docs/results/published/README.md: every published number, with ours beside it.
 
-Costs of runs whose packs have no runs come from costs.csv beside it; lost.csv there has numbers of
-runs that were not kept, for the picture.
+Costs of runs come from costs.csv beside it, to which estimates of this folder are added; lost.csv
+there has numbers of runs that were not kept, for the picture.
 """
 
 import argparse
@@ -11,8 +11,9 @@ from pathlib import Path
 import pandas as pd
 
 from fedlib import files
-from fedlib.cli import arguments
+from fedlib.cli import arguments, estimate
 from fedlib.errors import ConfigError
+from fedlib.forecast.estimates import TIMED, Estimates
 from fedlib.report import packs
 from fedlib.report.exhibits import PAPER_SCALE
 from fedlib.report.pages import kept
@@ -21,6 +22,8 @@ from fedlib.workflow.plan import Plan
 
 FOLDER = kept.KEPT / "published"
 COSTS, LOST, RUN = "costs.csv", "lost.csv", ["paper", "federation", "label"]
+MEASURED = "measured"  # a column: whether a run without packed runs was timed
+COLUMNS = [*RUN, "hours", "gb", "machine", MEASURED]
 
 
 def main(args: argparse.Namespace) -> None:
@@ -33,7 +36,8 @@ def main(args: argparse.Namespace) -> None:
     if plan.scale != PAPER_SCALE:
         raise ConfigError(f"the wall has numbers of scale full alone, got scale={plan.scale}")
     names = [name for name in plan.papers if Path(plan.path("published", paper=name)).exists()]
-    costs = pd.read_csv(FOLDER / COSTS)
+    costs = costs_of(plan, FOLDER / COSTS)
+    files.write_text(FOLDER / COSTS, costs.to_csv(index=False))
     every = [of_paper(plan, name, costs) for name in names]
     table = pd.concat(every, ignore_index=True)
     run = table[table["seeds"] > 0]
@@ -45,7 +49,8 @@ def main(args: argparse.Namespace) -> None:
         for pack in places(name)
         if not (pack / packs.ARCHIVE).exists()
     ]
-    text = page.text(table, unpacked)
+    machine = ", ".join(map(str, costs.loc[~costs[MEASURED], "machine"].unique()))
+    text = page.text(table, machine, unpacked)
     files.write_text(FOLDER / "README.md", text)
     print(f"{len(table)} published numbers, {len(run)} of them reproduced: {FOLDER}/README.md")
 
@@ -66,17 +71,39 @@ def of_paper(plan: Plan, name: str, costs: pd.DataFrame) -> pd.DataFrame:
     titles = {run.label: run.title for run in paper.runs}
     found = pairs.of_packs(published, places(name)).assign(paper=name, paper_title=paper.title)
     found = found.assign(row=[titles.get(label, label) for label in found["label"]])
-    known = costs.set_index(RUN)[["machine", "hours"]].T.to_dict("list")
+    known = costs[costs[MEASURED]].set_index(RUN)[["machine", "hours"]].T.to_dict("list")
     packed = {str(pack): known | pairs.made(pack) for pack in places(name)}
+    guessed = costs[~costs[MEASURED]].set_index(RUN)["hours"].to_dict()
     unknown = float("nan")
 
     def of(row: dict) -> tuple:
         if not row["seeds"]:
-            return "", unknown, ""
+            return "", unknown, unknown, ""
         run = name, row["federation"], row["run"]
         about = packed[row["pack"]].get(run, ("", unknown))
-        return (*about, _report(Path(row["pack"])))
+        return (*about, guessed.get(run, unknown), _report(Path(row["pack"])))
 
     more = [of(row) for row in found.to_dict("records")]
-    found[["machine", "hours", "page"]] = pd.DataFrame(more, found.index)
+    found[["machine", "hours", "estimate", "page"]] = pd.DataFrame(more, found.index)
     return found
+
+
+def costs_of(plan: Plan, file: Path) -> pd.DataFrame:
+    """The costs in a file, with estimates of the plan's folder of results.
+
+    Returns:
+      DataFrame with `RUN`, hours (of a core, for one seed), gb, machine, and `MEASURED`.
+    """
+    estimates = Estimates.read(plan.path("estimates"))
+    rows = []
+    for name, paper in plan.papers.items():
+        for run in sorted(estimate.published(paper, Path(plan.path("published", paper=name)))):
+            stages = [estimates.costs.get((run, stage)) for stage in TIMED]
+            if all(stages):
+                hours = round(sum(cost.seconds for cost in stages) / 3600, 2)
+                gb = round(max(cost.mb for cost in stages) / 1000, 1)
+                rows.append((*run.split("/"), hours, gb, estimates.machine, False))
+    new = pd.DataFrame(rows, columns=COLUMNS)
+    every = pd.concat([new, pd.read_csv(file)[COLUMNS]]) if file.exists() else new
+    every = every.astype({MEASURED: bool})  # without estimates the column has another type
+    return every.drop_duplicates([*RUN, MEASURED]).sort_values([*RUN, MEASURED])

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from support import REPRODUCED
 
+from fedlib import seals
 from fedlib.cli import wall
 from fedlib.errors import ConfigError
 from fedlib.report import printed
@@ -29,7 +30,7 @@ CELL = {
 }
 OURS = {
     **{"title": "pFedMM", "data": "EMNIST", "measured": "All", "is_split": True, "seeds": 3},
-    **{"reproduced": 0.77, "difference": -0.03, "machine": "Xeon", "hours": 1.25},
+    **{"reproduced": 0.77, "difference": -0.03, "machine": "Xeon", "hours": 1.25, "estimate": 1.55},
     "page": "x.md",
 }
 
@@ -39,7 +40,7 @@ def papers():
     """The published numbers of FedMix and pFedMM."""
     plan = Plan({"scale": "full", "papers": ["fedmix", "pfedmm"]})
     with contextlib.chdir(ROOT):  # as the command does
-        costs = pd.read_csv(wall.FOLDER / wall.COSTS)
+        costs = wall.costs_of(plan, wall.FOLDER / wall.COSTS)
         return {name: wall.of_paper(plan, name, costs) for name in plan.papers}
 
 
@@ -88,7 +89,7 @@ def test_numbers_whose_names_are_exchanged_are_also_compared_with_the_other_name
 
 def test_the_page_has_ours_beside_what_is_published():
     both = pd.DataFrame([CELL, {**CELL, **OURS, "row": "pFedMM"}])
-    told = page.text(both, ["y"])
+    told = page.text(both, "a Xeon", ["y"])
     assert "**1 of 2 published numbers have ours beside them; 0 of these are within two" in told
     assert "1 of the 1 are on images of EMNIST's test split alone (hollow in the picture)." in told
     assert "They come from 3 trainings;" in told
@@ -96,8 +97,8 @@ def test_the_page_has_ours_beside_what_is_published():
     rows = [[x.strip() for x in line.split("|")[1:-1]] for line in told.splitlines() if "|" in line]
     assert ["FedAvg", "80.0"] in rows and ["pFedMM", "80.0 **77.0** −3.0"] in rows
     cell = ["[A paper](x.md)", "EMNIST, All", "pFedMM", "80.0", "**77.0**", "−3.0", "3"]
-    assert [*cell, "1.2", "Xeon"] in rows
-    assert "The packs of y are of a version" in told
+    assert [*cell, "1.2", "1.6", "Xeon"] in rows
+    assert "The packs of y are of a version" in told and "Estimates are for a Xeon." in told
 
 
 def test_heads_have_what_tells_the_numbers_of_a_source_apart():
@@ -122,6 +123,26 @@ def test_the_picture_has_a_point_for_each_number_and_names_those_that_are_off(tm
     assert text.count("pFedMM, ") == 1 and "pFedMM, All and End of curve" in text
     assert "Local, All" not in text and "hollow" in text  # which is near
     assert (tmp_path / "a.png").stat().st_size > 1000
+
+
+def test_what_was_estimated_here_replaces_older_estimates_and_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    file = tmp_path / "costs.csv"
+    old = [("fedmix", "cifar10", "fedavg", 9, 9, "old", is_timed) for is_timed in (False, True)]
+    columns = [*wall.RUN, "hours", "gb", "machine", wall.MEASURED]
+    pd.DataFrame(old, columns=columns).to_csv(file, index=False)
+    both = {"seconds": 1800, "mb": 2000}
+    run = {f"fedmix/cifar10{end}/fedavg": {"train": both, "evaluate": both} for end in ("", "-x")}
+    seals.write_json(tmp_path / "estimates.json", {"machine": "new", "runs": run})
+    plan = Plan({"scale": "full", "papers": ["fedmix"]})
+    path = plan.path
+    monkeypatch.setattr(
+        plan,
+        "path",
+        lambda name, **x: tmp_path / "estimates.json" if name == "estimates" else path(name, **x),
+    )
+    found = wall.costs_of(plan, file)
+    assert found[["hours", "gb", "machine"]].values.tolist() == [[1, 2, "new"], [9, 9, "old"]]
 
 
 def test_a_wall_of_shortened_runs_is_refused():

@@ -24,13 +24,15 @@ WHERE = ["dataset", "exhibit", "metric"]  # parts of the head of a column
 
 def text(
     cells: pd.DataFrame,
+    estimated_on: str,
     unpacked: Iterable[str],
 ) -> str:
     """The page.
 
     Args:
       cells: published numbers; see `fedlib.report.wall.pairs.beside`, with paper_title, row (the
-        head of a number's row), and machine, hours and page of those that were run.
+        head of a number's row), and machine, hours, estimate and page of those that were run.
+      estimated_on: the machine of estimated core-hours.
       unpacked: pages whose packs have no runs.
     """
     run = cells[cells["seeds"] > 0]
@@ -51,6 +53,7 @@ def text(
             for row in off.to_dict("records")
         ),
         unpacked=[*unpacked],
+        estimated_on=markdown(estimated_on),
     )
 
 
@@ -68,7 +71,7 @@ def _trainings(run: pd.DataFrame) -> int:
 def _list(run: pd.DataFrame) -> str:
     """A row for each cell that was run."""
     heads = ["Paper", "Cell", "Method", "Published", "Ours", "Difference", "Seeds"]
-    heads += ["Core-hours", "Machine"]
+    heads += ["Core-hours", "Estimated", "Machine"]
     rows = [
         [
             f"[{markdown(row['paper_title'])}]({row['page']})",
@@ -79,11 +82,12 @@ def _list(run: pd.DataFrame) -> str:
             points(row["difference"]),
             int(row["seeds"]),
             _hours(row["hours"]),
+            _hours(row["estimate"]),
             markdown(row["machine"] or ABSENT),
         ]
         for row in run.to_dict("records")
     ]
-    align = ["left"] * 3 + ["right"] * 5 + ["left"]
+    align = ["left"] * 3 + ["right"] * 6 + ["left"]
     return tabulate(rows, heads, "pipe", disable_numparse=True, colalign=align)
 
 
