@@ -17,7 +17,6 @@ from fedlib.errors import ConfigError, DataError
 from fedlib.report import exhibits, printed
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics.definitions import PRIMARY
-from fedlib.report.metrics.seeds import over_seeds
 from fedlib.spec import Data, ExhibitSpec
 from fedlib.spec.exhibits import Protocol
 
@@ -122,12 +121,6 @@ def selection_note(exhibit: ExhibitSpec) -> list[str]:
     return [
         "Early stopping and model selection use the test examples, so these numbers are optimistic."
     ]
-
-
-def over_trials(values: pd.DataFrame) -> pd.DataFrame:
-    """`seeds.over_seeds` of `accuracies`, indexed by federation, label and protocol."""
-    key = ["federation", "label", "protocol"]
-    return over_seeds(values, key).set_index(key)
 
 
 def published(

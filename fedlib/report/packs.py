@@ -40,7 +40,6 @@ METRICS, CLIENTS, EXHIBITS = "metrics.parquet", "clients.parquet", "exhibits.jso
 FRACTIONS = {*(m.__name__ for m in definitions.METRICS), *OF_PREDICTIONS} - {"loss", "brier"}
 # Entries of many specifications, which a pack has once; and what they are called by.
 SHARED = {"federations": ("name",), "runs": ("federation", "label")}
-NOT_RUN = " Not run: "  # the end of a caption in packs of 0.3 and before
 
 
 class Packed(NamedTuple):
@@ -200,7 +199,6 @@ def _both(one: Packed, other: Packed) -> Packed:
             f"packs of one scale are drawn together, got {mine['scale']} and {theirs['scale']}"
         )
     spec = dict(mine, seeds=sorted({*mine["seeds"], *theirs["seeds"]}))
-    spec["caption"] = mine["caption"].partition(NOT_RUN)[0]  # the other may have it
     for entry, names in SHARED.items():
         every = {tuple(x[name] for name in names): x for x in mine[entry]}
         for x in theirs[entry]:

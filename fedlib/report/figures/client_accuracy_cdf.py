@@ -68,11 +68,7 @@ def _protocols(given: Inputs, rows: pd.DataFrame) -> tuple[Steps, list[Line2D], 
             values = exhibits.pick(mine, protocol=protocol.name, group=PRIMARY.group)
             yield values, look.curve() | {"marker": ""}
 
-    handles = style.protocol_handles(shown)
-    for handle in handles:
-        handle.set_linestyle(style.SOLID)
-    if len(kinds.titles) > 1:
-        handles += style.variant_handles(kinds.titles)
+    handles = style.protocol_handles(shown, kinds.titles)
     for handle in handles:
         handle.set_marker("")
     return steps, handles, " ".join(comparisons.selection_note(exhibit))

@@ -14,6 +14,7 @@ from fedlib.report import comparisons, exhibits, notes
 from fedlib.report.figures import canvas, style
 from fedlib.report.figures.sweep import EVEN, is_even, lay_out, positions
 from fedlib.report.inputs import Inputs
+from fedlib.report.metrics.seeds import over_seeds
 from fedlib.spec import ExhibitSpec
 from fedlib.spec.figures import ProtocolSweep
 
@@ -77,7 +78,7 @@ def _places(exhibit: ExhibitSpec, kind: ProtocolSweep, kinds: comparisons.Varian
 
 def _points(places: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
     """The accuracies over trials with their places, from left to right."""
-    summary = comparisons.over_trials(values).reset_index()
+    summary = over_seeds(values, ["federation", "label", "protocol"])
     return places.merge(summary, on=["federation", "label"]).sort_values("x", kind="stable")
 
 
@@ -133,12 +134,8 @@ def _level(grid: list[Axes]) -> None:
 def _handles(
     shown: list[comparisons.Protocol], kinds: comparisons.Variants, panels: str, crossed: bool
 ) -> list[Line2D]:
-    handles = style.protocol_handles(shown)
     told_apart = panels == "federation" and len(kinds.titles) > 1
-    if told_apart:
-        for handle in handles:
-            handle.set_linestyle(style.SOLID)
-        handles += style.variant_handles(kinds.titles)
+    handles = style.protocol_handles(shown, kinds.titles if told_apart else ())
     if crossed:
         marks = ("x", "+") if told_apart else ("x",)
         for mark, title in zip(marks, kinds.titles, strict=False):

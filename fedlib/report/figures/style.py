@@ -6,7 +6,7 @@ saved (`styled`, `fedlib.report.figures.saving`).
 
 import contextlib
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -203,15 +203,18 @@ def others_note(exhibit: ExhibitSpec, looked: Mapping[str, Look]) -> str:
     return f"In grey: {', '.join(names)}." if names else ""
 
 
-def protocol_handles(shown: Iterable) -> list[Line2D]:
-    """Legend entries of protocols (`fedlib.report.comparisons.Protocol`), in their order."""
-    return [Line2D([], [], label=p.title, **protocol_look(p.key).curve()) for p in shown]
+def protocol_handles(shown: Iterable, variants: Sequence[str] = ()) -> list[Line2D]:
+    """Legend entries of protocols (`fedlib.report.comparisons.Protocol`), in their order.
 
-
-def variant_handles(titles: list[str]) -> list[Line2D]:
-    """Legend entries of variants, in black, because they hold for all protocols."""
-    plain = Look("#000000", "o", SOLID)
-    return [
-        Line2D([], [], label=title, **variant_look(plain, number).curve())
-        for number, title in enumerate(titles)
-    ]
+    Those of variants follow in black, if there are several, because they hold for all protocols,
+    which are solid then.
+    """
+    handles = [Line2D([], [], label=p.title, **protocol_look(p.key).curve()) for p in shown]
+    if variants:
+        for handle in handles:
+            handle.set_linestyle(SOLID)
+    if len(variants) > 1:
+        plain = Look("#000000", "o", SOLID)
+        for number, title in enumerate(variants):
+            handles.append(Line2D([], [], label=title, **variant_look(plain, number).curve()))
+    return handles
