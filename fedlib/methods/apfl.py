@@ -22,8 +22,7 @@ from torch import Tensor
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.task import Batch, Params
-from fedlib.methods.base import Range
-from fedlib.methods.parts.settings import Uniform
+from fedlib.methods.base import Range, Uniform
 from fedlib.methods.two_models import State, TwoModels
 
 

@@ -32,8 +32,7 @@ from fedlib.engine.journal import refuse_diverged
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params
 from fedlib.errors import ConfigError
-from fedlib.methods.base import Method, Range
-from fedlib.methods.parts.settings import Uniform
+from fedlib.methods.base import Method, Range, Uniform
 
 
 class State(NamedTuple):

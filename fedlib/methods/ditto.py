@@ -18,8 +18,7 @@ from torch import Tensor
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.task import Batch, Params
-from fedlib.methods.base import Range
-from fedlib.methods.parts.settings import LogUniform
+from fedlib.methods.base import LogUniform, Range
 from fedlib.methods.two_models import State, TwoModels
 
 

@@ -35,11 +35,10 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.journal import Journal
 from fedlib.engine.solvers import SGD, Memory
 from fedlib.engine.task import Batch, Params, Task, log_probs, nll
-from fedlib.methods.base import Method, Range
+from fedlib.methods.base import LogUniform, Method, Range
 from fedlib.methods.mutual_learning import MutualLearning, divergence, plain_mean
 from fedlib.methods.parts import holdout
 from fedlib.methods.parts.own_models import drawn_in_turn, never_trained, replaced
-from fedlib.methods.parts.settings import LogUniform
 from fedlib.tree import Rows
 
 FIRST_LAM = 0.5

@@ -21,10 +21,9 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Params
-from fedlib.methods.base import Method
+from fedlib.methods.base import LogUniform, Method, OneOf, Range
 from fedlib.methods.fedavg import FedAvg
 from fedlib.methods.fedavg import State as FedAvgState
-from fedlib.methods.parts.settings import LogUniform, OneOf, Range
 
 
 class State(NamedTuple):

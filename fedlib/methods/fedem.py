@@ -33,8 +33,7 @@ from fedlib.engine.experts import (
 )
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params
-from fedlib.methods.base import Method, Range
-from fedlib.methods.parts.settings import OneOf
+from fedlib.methods.base import Method, OneOf, Range
 
 
 class State(NamedTuple):

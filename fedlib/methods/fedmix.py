@@ -34,11 +34,10 @@ from fedlib.engine.experts import draw_experts, expert_losses, uniform_weights
 from fedlib.engine.parts import Total
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params
-from fedlib.methods.base import Range
+from fedlib.methods.base import LogUniform, OneOf, Range
 from fedlib.methods.parts import gating, tables, variational
 from fedlib.methods.parts.gating import Anybody, Gate, Known
 from fedlib.methods.parts.output_bias import output_bias
-from fedlib.methods.parts.settings import LogUniform, OneOf
 from fedlib.methods.parts.variational import Report
 from fedlib.methods.pooled_mixture import PooledMixture
 from fedlib.tree import Tree

@@ -32,10 +32,9 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import draw_experts, expert_losses, uniform_weights
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params, Task
-from fedlib.methods.base import Range
+from fedlib.methods.base import LogUniform, OneOf, Range
 from fedlib.methods.parts import gating, variational
 from fedlib.methods.parts.gating import Anybody, Gate, Known
-from fedlib.methods.parts.settings import LogUniform, OneOf
 from fedlib.methods.pooled_mixture import PooledMixture
 from fedlib.tree import Tree
 

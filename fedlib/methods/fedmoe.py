@@ -33,12 +33,11 @@ from fedlib import streams, tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params, nll
-from fedlib.methods.base import Range
+from fedlib.methods.base import Range, Uniform
 from fedlib.methods.gated_mixture import PREDICTS, Model
 from fedlib.methods.parts import chosen, relevance, server_mixture, tables
 from fedlib.methods.parts.chosen import Chosen
 from fedlib.methods.parts.own_models import drawn_in_turn, never_trained
-from fedlib.methods.parts.settings import Uniform
 from fedlib.methods.trained_mixture import TrainedMixture
 from fedlib.tree import Rows
 

@@ -21,9 +21,8 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params
-from fedlib.methods.base import Method, Range
+from fedlib.methods.base import Method, OneOf, Range
 from fedlib.methods.parts.own_models import OwnModels, never_trained, replaced
-from fedlib.methods.parts.settings import OneOf
 from fedlib.tree import Rows
 
 

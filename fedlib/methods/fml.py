@@ -27,9 +27,8 @@ from torch import Tensor
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.task import Batch, Params, Task, log_probs, nll
-from fedlib.methods.base import Range
+from fedlib.methods.base import Range, Uniform
 from fedlib.methods.mutual_learning import MutualLearning, State, divergence
-from fedlib.methods.parts.settings import Uniform
 
 
 @dataclass(frozen=True, kw_only=True)

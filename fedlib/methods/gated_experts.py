@@ -34,8 +34,7 @@ from fedlib.engine.experts import (
 )
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, JointTask, Params, Task
-from fedlib.methods.base import Method, Range
-from fedlib.methods.parts.settings import OneOf
+from fedlib.methods.base import Method, OneOf, Range
 from fedlib.models.layers.gate import Gate
 
 Model = dict[str, Params]  # {"experts": leaves [E, ...], "gate": leaves [...]}

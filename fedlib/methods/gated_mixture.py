@@ -26,9 +26,8 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import draw_experts, each_expert
 from fedlib.engine.task import Batch, JointTask, Params, Task, nll
 from fedlib.fields import check
-from fedlib.methods.base import Method, Range
+from fedlib.methods.base import LogUniform, Method, Range
 from fedlib.methods.parts import chosen, server_mixture
-from fedlib.methods.parts.settings import LogUniform
 
 # "routed" [K, ...], "main" [R, ...] or empty, "gate", "noise" and "alpha" []
 Model = dict[str, Params | Tensor]

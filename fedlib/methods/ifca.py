@@ -33,9 +33,8 @@ from fedlib.engine.journal import refuse_diverged
 from fedlib.engine.parts import Total
 from fedlib.engine.solvers import Solver
 from fedlib.engine.task import Batch, Params
-from fedlib.methods.base import Method, Range
+from fedlib.methods.base import Method, OneOf, Range
 from fedlib.methods.parts import early_stopping
-from fedlib.methods.parts.settings import OneOf
 from fedlib.models.layers.initialise import convolution_weights
 from fedlib.tree import Rows
 

@@ -21,8 +21,7 @@ from fedlib import streams, tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Params
-from fedlib.methods.base import Method, Range
-from fedlib.methods.parts.settings import Uniform
+from fedlib.methods.base import Method, Range, Uniform
 
 
 class State(NamedTuple):

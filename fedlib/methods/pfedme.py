@@ -20,8 +20,7 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params
-from fedlib.methods.base import Method, Range
-from fedlib.methods.parts.settings import LogUniform
+from fedlib.methods.base import LogUniform, Method, Range
 
 
 class State(NamedTuple):

@@ -31,10 +31,9 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import expert_seed
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, JointTask, Params, Task, log_probs, nll
-from fedlib.methods.base import Method, Range
+from fedlib.methods.base import LogUniform, Method, Range
 from fedlib.methods.parts import recording
 from fedlib.methods.parts.own_models import never_trained, replaced
-from fedlib.methods.parts.settings import LogUniform
 from fedlib.methods.private_models import PrivateModels
 from fedlib.tree import Rows
 

@@ -22,9 +22,8 @@ from torch.func import vmap
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.task import Params
-from fedlib.methods.base import Range
+from fedlib.methods.base import LogUniform, Range
 from fedlib.methods.one_model import OneModel, State
-from fedlib.methods.parts.settings import LogUniform
 
 TINY = 1e-10  # added to F, so that its powers exist for a loss of 0
 

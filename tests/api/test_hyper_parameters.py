@@ -157,7 +157,8 @@ def test_numbers_of_numpy_are_pythons_and_a_default_is_always_allowed():
     values = made.count, made.scale, made.flag, made.size, made.rounds
     assert values == (3, 0.5, True, 4, (0, 1)) and made.odd == inf
     assert [type(x) for x in values] == [int, float, bool, int, tuple]
-    assert type(made.rounds[0]) is int and type(Typed(task=tiny_task(), local=sgd(), scale=1).scale) is int
+    assert type(made.rounds[0]) is int
+    assert type(Typed(task=tiny_task(), local=sgd(), scale=1).scale) is int
 
 
 @pytest.mark.parametrize(
