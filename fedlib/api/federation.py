@@ -12,7 +12,7 @@ from fedlib.api import datasets
 from fedlib.data import partitions
 from fedlib.data.checks import checked
 from fedlib.data.draws import divide
-from fedlib.data.examples import FEATURES, TEST, TRAIN, VAL, Dealt
+from fedlib.data.examples import FEATURES, TEST, TRAIN, VAL, Dealt, Examples
 from fedlib.data.sources import own
 from fedlib.data.sources._own_files import Content, content
 from fedlib.errors import ConfigError, DataError, nearest
@@ -78,14 +78,8 @@ class Federation(federation.Federation):
                 made = _content(f"{name} data of client {client}", *pair, signals=signals)
                 contents.append(made._replace(client=np.full(len(made.y), client)))
         of_part = dict(zip(SPLITS, (TRAIN, VAL, TEST), strict=True))
-        examples = own.pooled(
-            contents,
-            [of_part[name] for name, pairs in parts.items() for _ in pairs],
-            scaling=_scaling(contents[0]),
-            num_classes=num_classes,
-            length=length,
-            file=tokeniser,
-        )
+        of_contents = [of_part[name] for name, pairs in parts.items() for _ in pairs]
+        examples = _pooled(contents, of_contents, num_classes, length, tokeniser)
         group = np.isin(np.arange(len(train)), [*unseen]).astype(np.uint8)
         rows = [examples.of_owner(of_part[name]) for name in SPLITS]
         return cls._packed(Dealt(examples, *rows, group))
@@ -193,14 +187,8 @@ def partition(
     contents = [_content("the data", x, y, client, signals=signals)]
     if test is not None:
         contents.append(_content("the test part", *test, signals=signals))
-    examples = own.pooled(
-        contents,
-        None if test is None else [TRAIN, TEST],
-        scaling=_scaling(contents[0]),
-        num_classes=num_classes,
-        length=length,
-        file=tokeniser,
-    )
+    parts = None if test is None else [TRAIN, TEST]
+    examples = _pooled(contents, parts, num_classes, length, tokeniser)
     missing = [FEATURES[need] for need in dealer.needs if need not in examples.features]
     if missing:
         raise DataError(f"partition {kind} needs {' and '.join(missing)}, which the data lack")
@@ -247,9 +235,11 @@ def _content(name: str, x: Any, y: Any, client: Any = None, *, signals: bool) ->
     return found._replace(x=found.x.copy()) if found.x.dtype == np.uint8 else found
 
 
-def _scaling(content: Content) -> str:
-    """Name of the scaling: pixels become numbers in [0, 1], other inputs stay as they are."""
-    return "unit" if content.x.dtype == np.uint8 else "none"
+def _pooled(contents, parts, num_classes, length, tokeniser) -> Examples:
+    """`own.pooled`, where pixels become numbers in [0, 1] and other inputs stay as they are."""
+    scaling = "unit" if contents[0].x.dtype == np.uint8 else "none"
+    how = {"scaling": scaling, "num_classes": num_classes, "length": length, "file": tokeniser}
+    return own.pooled(contents, parts, **how)
 
 
 def _rows(pair: Arrays, rows: np.ndarray) -> Arrays:

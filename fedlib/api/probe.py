@@ -39,9 +39,7 @@ class Place(nn.Module):
         try:
             return super().__getattr__(name)
         except AttributeError:
-            if "_like" not in self.__dict__ or name.startswith(
-                "__"
-            ):  # not made yet, or how to copy
+            if name.startswith("__") or "_like" not in vars(self):  # how to copy, or not made yet
                 raise
             return getattr(self._like[0], name)
 

@@ -138,8 +138,6 @@ def _stand_in(spec: dict, raw: Path) -> tuple[Examples, tuple[int, ...], tuple[i
         x=np.zeros((num, shape[0], 1, 1), np.uint8) if image else np.zeros((num, 1), np.int32),
         y=np.arange(num) % module.NUM_CLASSES,
         num_classes=module.NUM_CLASSES,
-        mean=(0.0,) * shape[0] if image else (),
-        std=(1.0,) * shape[0] if image else (),
         part=part if "part" in has else None,
         owner=_owners(stock) if "owner" in has else None,
         num_owners=stock.owners,

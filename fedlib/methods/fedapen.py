@@ -119,12 +119,8 @@ class FedAPEN(MutualLearning):
         trained, memory = self.fit(rest, models, state.memory, lam)
         small = cohort.collect(trained["small"])
         trained["small"] = Rows(tree.clone(tree.take(small, c)) for c in range(cohort.size))
-        return State(
-            plain_mean(small),
-            cohort.put(state.models, trained),
-            cohort.put(state.lam, lam),
-            memory,
-        )
+        models = cohort.put(state.models, trained)
+        return State(plain_mean(small), models, cohort.put(state.lam, lam), memory)
 
     def learn_lam(self, lam: Tensor, models: dict, held_out: Cohort) -> Tensor:
         """lam [C] after SGD on the hold-outs; the models are fixed, so they run only once."""

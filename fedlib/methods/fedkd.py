@@ -77,8 +77,7 @@ class FedKD(MutualLearning):
     look = "FedKD", "#B07AA1", (5, 1, 0), "dashdot"
     ranges: ClassVar = {
         "horizon": Range(1),
-        "first_energy": Range(0, 1, "(]"),
-        "last_energy": Range(0, 1, "(]"),
+        **dict.fromkeys(("first_energy", "last_energy"), Range(0, 1, "(]")),
     }
 
     def init(self, num_clients: int, seed: int) -> State:

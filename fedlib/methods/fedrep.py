@@ -91,12 +91,8 @@ class FedRep(Method):
         )
         trained, memory = self.fit_part("body", with_head, cohort, self.local, state.memory)
         bodies, _ = self.task.split(trained)
-        return State(
-            cohort.average(bodies, state.body),
-            cohort.put(state.models, trained),
-            head_memory,
-            memory,
-        )
+        models = cohort.put(state.models, trained)
+        return State(cohort.average(bodies, state.body), models, head_memory, memory)
 
     def fit_part(
         self, part: str, models: Rows, cohort: Cohort, local: Solver, memory: Memory

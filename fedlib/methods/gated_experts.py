@@ -65,10 +65,7 @@ class GatedExperts(Method):
     look = "MoE (pFedMM's)", "#CC79A7", "p", "dashdot"
     ranges: ClassVar = dict.fromkeys(("num_experts", "gate_features"), Range(1))
     SPACE: ClassVar = {"num_experts": OneOf((2, 3, 4))}
-    protocols: ClassVar = {
-        "seen": {"default": "personalise"},
-        "unseen": {"default": "welcome"},
-    }
+    protocols: ClassVar = {"seen": {"default": "personalise"}, "unseen": {"default": "welcome"}}
     shared: ClassVar = ("experts",)
 
     @cached_property

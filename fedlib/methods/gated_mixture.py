@@ -88,11 +88,8 @@ class GatedMixture(Method):
         "load": server_mixture.LOADS,
     }
     ranges: ClassVar = {
-        "num_main": Range(0, 3),
-        "entropy_weight": Range(0),
-        "balance_weight": Range(0),
-        "l2_weight": Range(0),
-        "label_smoothing": Range(0, 1),
+        **dict.fromkeys(("entropy_weight", "balance_weight", "l2_weight"), Range(0)),
+        **{"num_main": Range(0, 3), "label_smoothing": Range(0, 1)},
     }
     SPACE: ClassVar = {"entropy_weight": LogUniform(1e-4, 1)}
     protocols: ClassVar = {**Method.protocols, "server": {"default": "personalise"}}

@@ -109,11 +109,8 @@ class IFCA(Method):
         "stop_split": early_stopping.STOP_SPLITS,
     }
     ranges: ClassVar = {
-        "num_experts": Range(1),
-        "epsilon": Range(0, 1),
-        "horizon": Range(0),
-        "stop_every": Range(1),
-        "patience": Range(1),
+        **dict.fromkeys(("num_experts", "stop_every", "patience"), Range(1)),
+        **{"epsilon": Range(0, 1), "horizon": Range(0)},
     }
     SPACE: ClassVar = {"num_experts": OneOf((2, 3, 4, 6)), "epsilon": OneOf((0.0, 0.1, 0.3))}
 

@@ -62,11 +62,8 @@ class LGFedAvg(PrivateModels):
         start = replaced(own, cohort.broadcast(state.head))
         trained, memory = self.fit(cohort, start, state.memory)
         _, heads = self.task.split(trained)
-        return State(
-            cohort.average(heads, state.head),
-            cohort.put(state.models, trained),
-            memory,
-        )
+        models = cohort.put(state.models, trained)
+        return State(cohort.average(heads, state.head), models, memory)
 
     def personalise(self, state: State, cohort: Cohort) -> Own:
         """Each client's model after its last training; before that, with the server's header."""

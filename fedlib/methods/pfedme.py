@@ -45,10 +45,7 @@ class PFedMe(Method):
     look = "pFedMe", "#009E73", "^", "dashed"
     ranges: ClassVar = {"mu": Range(0)}
     SPACE: ClassVar = {"mu": LogUniform(1e-2, 30)}
-    protocols: ClassVar = {
-        "seen": {"default": "personalise"},
-        "unseen": {"default": "reference"},
-    }
+    protocols: ClassVar = {"seen": {"default": "personalise"}, "unseen": {"default": "reference"}}
 
     def init(self, num_clients: int, seed: int) -> State:
         """The same new model for the server and all clients."""

@@ -51,10 +51,8 @@ class PFedMeMoreau(OneModel):
 
     look = "pFedMe (Moreau)", "#117733", "8", "dashdot"
     ranges: ClassVar = {
-        "lam": Range(0),
-        "inner_lr": Range(0),
         "inner_steps": Range(1),
-        "beta": Range(0),
+        **dict.fromkeys(("lam", "inner_lr", "beta"), Range(0)),
     }
     protocols: ClassVar = {"seen": {"default": "personalise"}, "unseen": {"default": "server"}}
     final_protocols: ClassVar = {"seen": {"server": "server"}, "unseen": {"theta": "personalise"}}

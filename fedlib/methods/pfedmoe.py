@@ -145,11 +145,8 @@ class PFedMoE(PrivateModels):
             memory=state.memory,
             lr_scale={"gate": self.gate_lr_scale},
         )
-        return State(
-            cohort.average(trained["small"], state.small),
-            cohort.put(state.models, trained),
-            memory,
-        )
+        models = cohort.put(state.models, trained)
+        return State(cohort.average(trained["small"], state.small), models, memory)
 
     def loss(self, model: Model, task: Task, batch: Batch) -> Tensor:
         """Cross-entropy of the mixture, the only loss term -> []"""

@@ -32,9 +32,7 @@ from fedlib.methods.base import Method, Range
 from fedlib.methods.parts import gating, tables
 from fedlib.methods.parts.gating import Gate
 
-Model = dict[
-    str, Params | Gate
-]  # {"experts": leaves [E, ...], "gate": see fedlib.methods.parts.gating}
+Model = dict[str, Params | Gate]  # {"experts": leaves [E, ...], "gate": see parts.gating}
 
 
 class State(NamedTuple):

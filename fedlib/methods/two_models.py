@@ -32,10 +32,7 @@ class TwoModels(Method):
     """
 
     shared: ClassVar = ("params",)
-    protocols: ClassVar = {
-        "seen": {"default": "personalise"},
-        "unseen": {"default": "welcome"},
-    }
+    protocols: ClassVar = {"seen": {"default": "personalise"}, "unseen": {"default": "welcome"}}
 
     def init(self, num_clients: int, seed: int) -> State:
         """The same new model for the server and all clients."""

@@ -47,12 +47,8 @@ class Hsu(Equal):
         shares = client_shares(
             draw, self.alpha / parts.num_classes, self.num_clients, parts.num_classes
         )
-        return deal(
-            parts,
-            [partial(among, row) for row in shares],
-            (self.train_examples, self.test_examples),
-            seed,
-        )
+        clients = [partial(among, row) for row in shares]
+        return deal(parts, clients, (self.train_examples, self.test_examples), seed)
 
 
 def client_shares(

@@ -50,13 +50,8 @@ class Permuted(Official):
         parts = examples.by_part()
         cluster, owners = self.clusters(seed), self.owners(parts, seed)
         # The training part, then one copy of the test part for each cluster.
-        copies = np.concatenate(
-            [
-                np.arange(parts.num_train),
-                np.tile(np.arange(parts.num_train, len(parts.y)), self.num_clusters),
-            ]
-        )
-        pool = parts.take(copies)
+        train, test = official.halves(parts)
+        pool = parts.take(np.concatenate([train, np.tile(test, self.num_clusters)]))
         ways = self.permutations(parts.num_classes, seed)
         for client, rows in enumerate(map(np.concatenate, zip(*owners, strict=True))):
             pool.y[rows] = ways[cluster[client]][pool.y[rows]]

@@ -57,7 +57,8 @@ class TwoShard(Official):
         """
         num_shards = self.num_clients * SHARDS // NUM_CLASSES
         draw = streams.generator(seed, "two_shard", "labels")
-        hands = draw.permutation(np.repeat(np.arange(NUM_CLASSES), num_shards))
+        cards = draw.permutation(np.repeat(np.arange(NUM_CLASSES), num_shards))
+        hands = cards.reshape(self.num_clients, SHARDS)
         owned, sizes = [], (self.train_examples, self.test_examples)
         for part, rows, size in zip(("train", "test"), official.halves(parts), sizes, strict=True):
             draw = streams.generator(seed, "two_shard", part)
@@ -65,12 +66,7 @@ class TwoShard(Official):
                 _shards(part, rows[parts.y[rows] == label], num_shards, draw, size)
                 for label in range(NUM_CLASSES)
             ]
-            owned.append(
-                [
-                    np.concatenate([left[label].pop() for label in hand])
-                    for hand in hands.reshape(self.num_clients, SHARDS)
-                ]
-            )
+            owned.append([np.concatenate([left[label].pop() for label in hand]) for hand in hands])
         return Owners(*owned)
 
 

@@ -53,12 +53,5 @@ def read(raw: Path, *, source: str = "mnist", scaling: str = "standard") -> Exam
         ]
         names, owner = np.unique(np.concatenate(named), return_inverse=True)
         num_owners = len(names)
-    return Examples(
-        x,
-        y,
-        NUM_CLASSES,
-        *SCALINGS[scaling],
-        part=np.repeat(np.array([TRAIN, TEST], np.uint8), sizes),
-        owner=owner,
-        num_owners=num_owners,
-    )
+    part = np.repeat(np.array([TRAIN, TEST], np.uint8), sizes)
+    return Examples(x, y, NUM_CLASSES, *SCALINGS[scaling], part, owner, num_owners)

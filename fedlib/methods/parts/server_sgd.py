@@ -24,12 +24,8 @@ def solver(local: Solver, lr: float | None, epochs: int, batch_size: int) -> SGD
     Raises:
       ValueError: for a value that a solver may not have.
     """
-    return SGD(
-        lr=local.lr if lr is None else lr,
-        epochs=epochs,
-        batch_size=batch_size,
-        clip_norm=local.clip_norm,
-    )
+    lr = local.lr if lr is None else lr
+    return SGD(lr=lr, epochs=epochs, batch_size=batch_size, clip_norm=local.clip_norm)
 
 
 def train(

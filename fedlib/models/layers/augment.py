@@ -90,12 +90,9 @@ class Cutout(nn.Module):
         """[B, F, H, W] -> [B, F, H, W]"""
         if not self.training:
             return x
-        rows, columns = (
-            self._covered(length, place, x)
-            for length, place in zip(
-                x.shape[-2:], uniform(_CUTOUT, (len(x), 2), x).unbind(1), strict=True
-            )
-        )
+        row, column = uniform(_CUTOUT, (len(x), 2), x).unbind(1)
+        rows = self._covered(x.shape[-2], row, x)
+        columns = self._covered(x.shape[-1], column, x)
         return x.masked_fill((rows[:, :, None] & columns[:, None])[:, None], 0)
 
     def _covered(self, length: int, place: Tensor, like: Tensor) -> Tensor:
