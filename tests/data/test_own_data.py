@@ -279,7 +279,6 @@ def test_both_parts_must_be_alike(folder):
     [
         ({"clients": True}, "no folder of images"),
         ({"scaling": "half"}, "no scaling 'half'; choose one of unit, standard, none"),
-        ({"test_every": 1}, "test_every must be at least 2, got 1"),
         ({"num_classes": 0}, r"num_classes must be in .*, got 0"),
         ({"num_classes": 10**9}, r"num_classes must be in .*, got 1000000000"),
     ],

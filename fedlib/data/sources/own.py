@@ -226,7 +226,7 @@ def _scaled(
         return x, (0.0,) * x.shape[1], (1.0,) * x.shape[1]
     if x.dtype == np.uint8:
         mean, std = _of_bytes(x[train])
-        return x, tuple(mean), tuple(std)
+        return x, tuple(mean.tolist()), tuple(std.tolist())
     axes = (0, *range(2, x.ndim))
     known = x[train].astype(np.float64)
     low, width = known.mean(axes, keepdims=True), known.std(axes, keepdims=True)
@@ -236,11 +236,13 @@ def _scaled(
     return ((x - low) / np.where(width > 0, width, 1)).astype(np.float32), (), ()
 
 
-def _of_bytes(x: np.ndarray) -> tuple[list[float], list[float]]:
-    """Mean and deviation of each channel of x / 255, of [M, C, H, W]; 1 for a deviation of 0."""
-    levels, mean, std = np.arange(256) / 255, [], []
-    for channel in range(x.shape[1]):
-        weights = np.bincount(x[:, channel].ravel(), minlength=256)
-        mean.append(float(np.average(levels, weights=weights)))
-        std.append(float(np.average((levels - mean[-1]) ** 2, weights=weights) ** 0.5) or 1.0)
-    return mean, std
+def _of_bytes(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and deviation of each channel of x / 255, of [M, C, H, W] -> [C], [C]"""
+    levels = np.arange(256) / 255
+    channels = [
+        np.bincount(x[:, c].ravel(), minlength=256) / x[:, c].size for c in range(x.shape[1])
+    ]
+    mean = np.array([share @ levels for share in channels])
+    squares = [share @ (levels - m) ** 2 for share, m in zip(channels, mean, strict=True)]
+    std = np.sqrt(squares)
+    return mean, np.where(std > 0, std, 1.0)
