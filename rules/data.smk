@@ -53,12 +53,12 @@ rule partition:
 rule download_all:
     """All jobs that need a network connection."""
     input:
-        PLAN.receipts(),
+        PLAN.files("receipt"),
     localrule: True
 
 
 rule partitions:
     """All shards; run it first: if shards come out unchanged, their runs are not repeated."""
     input:
-        PLAN.manifests(),
+        PLAN.files("manifest"),
     localrule: True

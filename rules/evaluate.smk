@@ -45,9 +45,9 @@ rule evaluate:
 rule metrics:
     """All runs of a paper as one tidy table, and one with a row per client."""
     input:
-        histories=ask(PLAN.run_files, "history"),
-        evaluations=ask(PLAN.run_files, "evaluation"),
-        trials=ask(PLAN.tuned, "trials"),
+        histories=ask(PLAN.files, "history"),
+        evaluations=ask(PLAN.files, "evaluation"),
+        trials=ask(PLAN.files, "trials"),
     output:
         metrics=path("metrics"),
         metrics_csv=path("metrics_csv"),

@@ -64,9 +64,9 @@ rule figure:
 rule report:
     """All tables and figures on one page, REPORT.md, and the same for the browser."""
     input:
-        tables=PLAN.exhibits("table_csv", "table_json"),
-        figures=PLAN.exhibits("figure_pdf", "figure_png", "figure_svg", "figure_json"),
-        histories=PLAN.run_files("history"),
+        tables=PLAN.files("table_csv", "table_json"),
+        figures=PLAN.files("figure_pdf", "figure_png", "figure_svg", "figure_json"),
+        histories=PLAN.files("history"),
         templates=[os.path.relpath(file) for file in templates(CHECKOUT)],
     output:
         report=path("report"),

@@ -19,7 +19,8 @@ from fedlib.spec import Data, Paper, RunName
 from fedlib.spec.exhibits import Exhibit
 from fedlib.workflow import cells, config, freshness, gpu
 from fedlib.workflow.cells import duration
-from fedlib.workflow.freshness import RESULTS, Freshness
+from fedlib.workflow.freshness import Freshness
+from fedlib.workflow.layout import RESULTS
 from fedlib.workflow.plan import Plan
 
 

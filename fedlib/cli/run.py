@@ -82,7 +82,7 @@ def steps(args: argparse.Namespace, plan: Plan) -> list[list[str]]:
     """
     given = configured(args, plan)
     # A first tuning cannot have the same result as before.
-    tuned = [["tunings"]] if any(Path(file).exists() for file in plan.tuned("choice")) else []
+    tuned = [["tunings"]] if any(Path(file).exists() for file in plan.files("choice")) else []
     runs = [[*SNAKEMAKE, *what, *args.options, *given] for what in (["partitions"], *tuned, [])]
     if not plan.config["budget"]:
         return runs

@@ -80,7 +80,7 @@ def _make_inputs(plan: Plan, there: list[PackedResult], configured: list[str]) -
     Nothing is tuned, which may take days: a run without its tuning is refused.
     """
     read = {path for x in there for path in freshness.list_inputs(plan, x.stages[0], x.job)}
-    missing = [path for path in read - {*plan.tuned("choice")} if not Path(path).exists()]
+    missing = [path for path in read - {*plan.files("choice")} if not Path(path).exists()]
     if missing:
         run.start([*run.SNAKEMAKE, *sorted(missing), *configured])
 

@@ -240,22 +240,12 @@ def declared(
     Raises:
       ConfigError: for an unknown kind, or unknown or missing fields.
     """
-    if kind not in KINDS[stage]:
-        known = ", ".join(sorted(KINDS[stage]))
-        raise ConfigError(f"{stage} {title!r}: no kind {kind!r}; choose from {known}")
-    made = KINDS[stage][kind]
-    given = params or {}
-    own = {one.name: one.default for one in dataclasses.fields(made)[COMMON:]}
-    missing = [name for name, default in own.items() if default is dataclasses.MISSING]
-    for problem, names in (
-        ("has no field", sorted(given.keys() - own.keys())),
-        ("needs the field", sorted({*missing} - given.keys())),
-    ):
-        if names:
-            its = f"its fields are: {', '.join(own) or 'none'}"
-            text = f"the kind {kind} {problem} {', '.join(names)}; {its}"
-            raise ConfigError(f"{stage} {title!r}: {text}")
-    exhibit = made(title, caption, labels, federations, published=published, **given)
+    one_of(sorted(KINDS[stage]), kind, f"{stage} {title!r}: kind")
+    made, own = KINDS[stage][kind], params or {}
+    try:
+        exhibit = made(title, caption, labels, federations, published=published, **own)
+    except TypeError as error:  # Python names the fields
+        raise ConfigError(f"{stage} {title!r}: {error}") from None
     exhibit.check()
     return exhibit
 
@@ -266,11 +256,10 @@ def as_form(form: Any, one: object, where: str) -> Any:
     Raises:
       ConfigError: whose message starts with `where`, if keys are missing or unknown.
     """
-    needed = [field for field in form._fields if field not in form._field_defaults]
-    if not isinstance(one, Mapping) or not {*needed} <= one.keys() <= {*form._fields}:
-        maybe = f", maybe {', '.join(form._field_defaults)}" * bool(form._field_defaults)
-        raise ConfigError(f"{where} has {' and '.join(needed)}{maybe}; got {one!r}")
-    return form(**one)
+    try:
+        return form(**one)
+    except TypeError as error:  # Python names the keys
+        raise ConfigError(f"{where} must be a {form.__name__}: {error}; got {one!r}") from None
 
 
 def one_of(known: Collection[str], value: object, where: str) -> None:

@@ -16,21 +16,10 @@ from fedlib.errors import BusyError, ConfigError, DataError, DivergedError, Stal
 MENDABLE = (BusyError, ConfigError, DataError, DivergedError, StaleCodeError)
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 BROKEN_PIPE = 141  # 128 + SIGPIPE
-# Errors of the system, not of the code: meaning and remedy.
-TROUBLES = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), ("the disk is full", "free some space")),
-    **dict.fromkeys(
-        (errno.EROFS, errno.EACCES, errno.EPERM),
-        ("a file or folder may not be used", "allow it, or choose another folder,"),
-    ),
-    **dict.fromkeys(
-        (errno.EISDIR, errno.ENOTDIR, errno.ELOOP),
-        ("something else is in the place of a file", "move it away"),
-    ),
-    errno.ENAMETOOLONG: ("a name is too long", "shorten it"),
-    errno.EIO: ("the disk does not work", "see to it"),
-    errno.EFBIG: ("a file is larger than is allowed here", "allow more (ulimit -f)"),
-}
+# Errors of the system, not of the code.
+TROUBLES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+TROUBLES += (errno.EROFS, errno.EACCES, errno.EPERM)
+TROUBLES += (errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 NO_MEMORY = "can't allocate memory"  # of PyTorch's error
 STOPPING = threading.Event()  # set by the signal that stops this process and its jobs
 
@@ -210,11 +199,11 @@ def _of_the_machine(error: BaseException | None) -> str | None:
             )
         if isinstance(error, MemoryError) or NO_MEMORY in str(error):
             return "there is not enough memory; stop other jobs or give this one more, run again"
-        for number, (what, remedy) in TROUBLES.items():
+        for number in TROUBLES:
             said = os.strerror(number)
             if getattr(error, "errno", None) == number or said in str(error):
                 file = getattr(error, "filename", None)
-                return f"{what} ({said}{f': {file}' if file else ''}); {remedy} and run again"
+                return f"{said}{f': {file}' if file else ''}; mend that and run again"
         error = error.__cause__ or error.__context__
     return None
 

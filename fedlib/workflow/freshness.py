@@ -28,20 +28,10 @@ from fedlib.errors import DataError
 from fedlib.spec import RunName
 from fedlib.workflow import layout, preflight
 from fedlib.workflow.declarations import Training
+from fedlib.workflow.layout import RESULTS
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
 
-# Files of each stage: those with `seals.Made`, those whose digest it contains, and others.
-RESULTS = {
-    "partition": (("shards",), ("manifest",), ()),
-    "tune": (("trials",), ("choice",), ()),
-    "train": (("history",), ("state",), ()),
-    "evaluate": (("evaluation",), (), ()),
-    "metrics": (("metrics",), ("clients",), ("metrics_csv",)),
-    "table": (("table_json",), ("table_csv", "table_md", "table_tex"), ()),
-    "figure": (("figure_json",), ("figure_pdf", "figure_png", "figure_svg"), ()),
-    "report": (("report", "report_html"), (), ()),
-}
 OF_RUNS = ("tune", "train", "evaluate")
 SHOWING = ("metrics", "table", "figure", "report")
 LARGE = "train"  # stage whose state is read only if its time shows that it was replaced
@@ -163,8 +153,8 @@ def list_inputs(plan: Plan, stage: str, job: dict) -> list[str]:
         case "evaluate":
             return [plan.path("manifest", **job), *plan.weights(**job), plan.path("history", **job)]
         case "metrics":
-            runs = (*plan.run_files("history", **job), *plan.run_files("evaluation", **job))
-            return [*runs, *plan.tuned("trials", **job)]
+            runs = plan.files("history", "evaluation", **job)
+            return [*runs, *plan.files("trials", **job)]
         case "table" | "figure":
             printed = plan.published(stage, job["paper"], job[stage])
             frames = [plan.path(name, paper=job["paper"]) for name in ("metrics", "clients")]
@@ -247,7 +237,7 @@ def _list_companions(plan: Plan, stage: str, job: dict) -> list[str]:
         case "evaluate":
             return [plan.path("state", **job), *plan.settled_files(**job)]
         case "report":
-            return plan.exhibits("table_csv", "figure_pdf", "figure_png", "figure_svg")
+            return plan.files("table_csv", "figure_pdf", "figure_png", "figure_svg")
     return []
 
 

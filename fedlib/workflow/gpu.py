@@ -56,7 +56,12 @@ def device(wanted: str = "auto", gpus: int | None = None) -> Iterator[str]:
     with contextlib.ExitStack() as stack:
         if len(devices) > 1 or (devices and not any(map(os.environ.get, SCHEDULED))):
             stack.enter_context(lease(devices, slots_per_device(len(devices))))
-        yield _usable(wanted, devices)
+        works = False
+        if devices:
+            import torch  # not at the top, because the CPU needs no import of PyTorch here
+
+            works = torch.cuda.is_available()
+        yield "cuda" if _is_usable(wanted, devices, works) else "cpu"
 
 
 def settled(wanted: str) -> str:
@@ -72,12 +77,8 @@ def settled(wanted: str) -> str:
     if wanted == "cpu" or (wanted == "auto" and not devices):
         return wanted
     asked = [sys.executable, "-c", "import sys, torch; sys.exit(not torch.cuda.is_available())"]
-    if devices and not subprocess.run(asked, stderr=subprocess.DEVNULL).returncode:
-        return wanted
-    if wanted == "cuda":
-        raise ConfigError(_missing(devices))
-    print(f"this PyTorch cannot use GPU {', '.join(devices)}: all jobs run on the CPU", flush=True)
-    return "cpu"
+    works = bool(devices) and not subprocess.run(asked, stderr=subprocess.DEVNULL).returncode
+    return wanted if _is_usable(wanted, devices, works) else "cpu"
 
 
 @contextlib.contextmanager
@@ -159,27 +160,18 @@ def slots(num_devices: int) -> int:
     return int(text)
 
 
-def _usable(wanted: str, devices: Sequence[str]) -> str:
-    """The device name for PyTorch; ConfigError if a GPU is required and PyTorch has none."""
-    if devices:
-        import torch  # not at the top, because the CPU needs no import of PyTorch here
-
-        if torch.cuda.is_available():
-            return "cuda"
-    if wanted == "cuda":
-        raise ConfigError(_missing(devices))
-    if devices:
-        print(
-            f"this PyTorch cannot use GPU {', '.join(devices)}, so this job runs on the CPU; with "
-            "device: cpu such jobs run side by side",
-            file=sys.stderr,
-        )
-    return "cpu"
-
-
-def _missing(devices: Sequence[str]) -> str:
-    found = f"GPU {', '.join(devices)}, but this PyTorch cannot use it" if devices else "no GPU"
-    return f"device is cuda, but this machine has {found}; use device: auto or cpu"
+def _is_usable(wanted: str, devices: Sequence[str], works: bool) -> bool:
+    """Whether PyTorch `works` on a GPU; ConfigError if "cuda" is wanted and it does not."""
+    if not works:
+        named = f"GPU {', '.join(devices)}"
+        if wanted == "cuda":
+            found = f"{named}, but this PyTorch cannot use it" if devices else "no GPU"
+            raise ConfigError(
+                f"device is cuda, but this machine has {found}; use device: auto or cpu"
+            )
+        if devices:
+            print(f"this PyTorch cannot use {named}, so jobs run on the CPU", file=sys.stderr)
+    return works
 
 
 def _path_safe(name: str) -> str:

@@ -63,6 +63,19 @@ STAGES = {
     "figure": ("paper", "figure"),
     "report": (),
 }
+# Files of each stage: those with `seals.Made`, those whose digest it contains, and others.
+RESULTS = {
+    "partition": (("shards",), ("manifest",), ()),
+    "tune": (("trials",), ("choice",), ()),
+    "train": (("history",), ("state",), ()),
+    "evaluate": (("evaluation",), (), ()),
+    "metrics": (("metrics",), ("clients",), ("metrics_csv",)),
+    "table": (("table_json",), ("table_csv", "table_md", "table_tex"), ()),
+    "figure": (("figure_json",), ("figure_pdf", "figure_png", "figure_svg"), ()),
+    "report": (("report", "report_html"), (), ()),
+}
+MAKERS = {"receipt": "download"}  # of each of these files
+MAKERS |= {x: stage for stage, kinds in RESULTS.items() for kind in kinds for x in kind}
 WILDCARDS = {
     "paper": r"[a-z0-9_]+",
     "dataset": r"[a-z0-9_]+",

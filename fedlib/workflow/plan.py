@@ -11,7 +11,7 @@ that determines its output besides its input files, and the *digest* of its code
 (`fedlib.workflow.provenance`). The job runs again if one of them changes.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 
@@ -24,10 +24,10 @@ from fedlib.seals import is_stand_in, spec_digest
 from fedlib.spec import RunName
 from fedlib.workflow import specs
 from fedlib.workflow.declarations import Training
+from fedlib.workflow.layout import MAKERS, STAGES
 from fedlib.workflow.provenance import code_digest
 from fedlib.workflow.selection import Selection
 
-RUN_FILES = ("state", "history", "evaluation")
 # Stages whose specifications are files: they list every run, and an argument is limited to 128 kB.
 LONG = ("metrics", "table", "figure", "report")
 
@@ -88,17 +88,23 @@ class Plan(Selection):
 
     # --- Files ---------------------------------------------------------------------------------
 
-    def paths(self, file: str, jobs: Iterable[Mapping]) -> list[str]:
-        """`path` for each of several jobs' wildcards."""
-        return [self.path(file, **wildcards) for wildcards in jobs]
+    def files(self, *names: str, paper: str | None = None) -> list[str]:
+        """Files of these names in `RESULTS`, of all jobs or of those of one paper."""
+        return [
+            self.path(name, **job)
+            for stage, job in self.jobs()
+            if paper in (None, job.get("paper"))
+            for name in names
+            if MAKERS[name] == stage
+        ]
 
-    def receipts(self) -> list[str]:
-        """Receipts of all downloads."""
-        return [self.path("receipt", dataset=dataset) for dataset in self.datasets()]
+    def targets(self) -> list[str]:
+        """The report, tables and figures, and the files behind them, without shards and metrics.
 
-    def manifests(self) -> list[str]:
-        """Manifests of all partitions."""
-        return self.paths("manifest", self.partitions())
+        Because all are targets, a deleted file is made again.
+        """
+        hidden = ("download", "partition", "metrics")
+        return self.files(*(name for name, stage in MAKERS.items() if stage not in hidden))
 
     def weights(self, paper: str, federation: str, label: str, **_: object) -> list[str]:
         """Receipts of the pretrained weights that a run's model and modules start from, if any.
@@ -122,14 +128,10 @@ class Plan(Selection):
         files = [self.path(file, **names) for file in ("state", "history")]
         return [] if is_stand_in(files[0]) else files
 
-    def tuned(self, *files: str, paper: str | None = None) -> list[str]:
-        """`files` ("trials", "choice") of all tuned runs, or of those of one paper."""
-        mine = [names for names in self.tunings() if paper in (None, names["paper"])]
-        return [self.path(file, **names) for names in mine for file in files]
-
     def choice(self, paper: str, federation: str, label: str, seed: object = None) -> list[str]:
         """The file with a run's tuned values; empty if it is not tuned."""
-        return self.paths("choice", self.tunings_of(paper, federation, label, seed))
+        tunings = self.tunings_of(paper, federation, label, seed)
+        return [self.path("choice", **tuning) for tuning in tunings]
 
     def published(self, stage: str, paper: str, name: str) -> list[str]:
         """The paper's own numbers, relative to the repository; empty if the exhibit has none.
@@ -141,30 +143,6 @@ class Plan(Selection):
         curves = self.path("curves", paper=paper)
         has_curves = stage == "figure" and (ROOT / curves).exists()
         return [self.path("published", paper=paper), *[curves] * has_curves]
-
-    def run_files(self, file: str, paper: str | None = None) -> list[str]:
-        """`file` ("history", "evaluation") of all runs of a paper, or of all papers."""
-        return self.paths(file, map(Training._asdict, self.trainings(paper)))
-
-    def exhibits(self, *files: str) -> list[str]:
-        """`files` ("table_md", "figure_png", ...) of all tables and figures."""
-        return [
-            self.path(file, **wildcards)
-            for stage, wildcards in self.jobs()
-            for file in files
-            if file.startswith(stage)
-        ]
-
-    def targets(self) -> list[str]:
-        """The report, tables and figures, and the files behind them.
-
-        Because all are targets, a deleted file is made again.
-        """
-        tables = ("table_csv", "table_md", "table_tex", "table_json")
-        files = (*tables, "figure_pdf", "figure_png", "figure_svg", "figure_json")
-        pages = [self.path(name) for name in ("report", "report_html")]
-        runs = [path for file in RUN_FILES for path in self.run_files(file)]
-        return [*pages, *self.exhibits(*files), *self.tuned("trials", "choice"), *runs]
 
     # --- Specifications and code of jobs -------------------------------------------------------
 
@@ -193,24 +171,17 @@ class Plan(Selection):
           ConfigError: for a job that the plan does not have.
         """
         script = f"scripts/{stage}.py"
-        match stage, wildcards:
-            case "partition", {"paper": paper, "federation": federation}:
-                data = self.data(paper, federation)
+        names = [str(wildcards[name]) for name in STAGES[stage] if name in wildcards]
+        match stage:
+            case "partition":
+                data = self.data(*names)
                 source, kind = f"sources.{data.dataset}", f"partitions.{data.partition['kind']}"
                 return script, f"fedlib.data.{source}", f"fedlib.data.{kind}"
-            case "tune" | "train" | "evaluate", {
-                "paper": paper,
-                "federation": federation,
-                "label": label,
-            }:
-                return self.run(paper, federation, label).roots(stage)
-            case "table" | "figure", {"paper": paper}:
-                return script, self.exhibit(stage, paper, wildcards[stage]).module_name()
-            case "download", {"dataset": _}:
-                return (script,)
-            case "metrics" | "report", _:
-                return (script,)
-        raise ValueError(f"no {stage} job has the wildcards {wildcards}")
+            case "tune" | "train" | "evaluate":
+                return self.run(*names[:3]).roots(stage)
+            case "table" | "figure":
+                return script, self.exhibit(stage, *names).module_name()
+        return (script,)
 
     def code(self, stage: str, **wildcards: object) -> str:
         """Digest of the code of a job."""

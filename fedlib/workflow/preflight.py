@@ -96,7 +96,7 @@ def _check_folders(plan: Plan) -> None:
         raise ConfigError(f"{ROOT}: move the checkout to a path without braces, as Snakemake needs")
     cache = cache_folder().with_name("snakemake")
     wanted = {cache: "Snakemake keeps its cache in it; set XDG_CACHE_HOME to another"}
-    for receipt in plan.receipts():
+    for receipt in plan.files("receipt"):
         if not Path(receipt).exists():
             wanted[Path(receipt).parent] = f"{receipt} is to be written; set raw to another"
     for folder, why in wanted.items():

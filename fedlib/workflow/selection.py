@@ -106,47 +106,23 @@ class Selection:
     ) -> str:
         """The wildcard `replicate` of a job's partition, from its other wildcards.
 
-        A run's job without a seed is its tuning, which has a seed of its own.
-
-        Raises:
-          ConfigError: if a seed is missing, or one is given although all seeds share a partition.
+        It is "" if all seeds share a partition. A run's job without a seed is its tuning, which has
+        a seed of its own.
         """
-        name = f"{paper}/{federation}"
         if not self.data(paper, federation).per_seed:
-            if replicate:
-                raise ConfigError(f"no partition {name}{replicate}; all seeds share {name}")
             return ""
         if seed is None and label and self.run(paper, federation, label).tuning:
             seed = self.tuning_seed(paper, federation, label, for_seed)
-        if not replicate and seed is None:
-            raise ConfigError(f"every seed has a partition {name} of its own; name {name}/seedSEED")
         return replicate or f"/seed{seed}"
 
     def for_seed(self, paper: str, federation: str, label: str, seed: object = None) -> str:
-        """The wildcard `for_seed` of the tuning of a run with a seed.
-
-        Raises:
-          ConfigError: if every seed has a tuning of its own, and none is given.
-        """
+        """The wildcard `for_seed` of the tuning of a run with a seed; "" if all seeds share one."""
         tuning = self.run(paper, federation, label).tuning
-        if not tuning or not tuning.get("per_seed"):
-            return ""
-        found = "" if seed is None else f"/seed{seed}"
-        self.tuning_seed(paper, federation, label, found)  # refuses "" here
-        return found
+        return f"/seed{seed}" if tuning and tuning.get("per_seed") else ""
 
     def tuning_seed(self, paper: str, federation: str, label: str, for_seed: str = "") -> int:
-        """The seed of the split and the trials of a tuning.
-
-        Raises:
-          ConfigError: if every seed has a tuning of its own, and none is given, or the reverse.
-        """
-        tuning, name = self.run(paper, federation, label).tuning, f"{paper}/{federation}/{label}"
-        if tuning.get("per_seed", False) != bool(for_seed):
-            every = f"all seeds share {name}"
-            if not for_seed:
-                every = f"every seed has one of its own; name {name}/seedSEED"
-            raise ConfigError(f"no tuning {name}{for_seed}; {every}")
+        """The seed of the split and the trials of a tuning."""
+        tuning = self.run(paper, federation, label).tuning
         return tuning["seed"] + int(for_seed.removeprefix("/seed") or 0)
 
     def tunings_of(self, paper: str, federation: str, label: str, seed: object) -> list[dict]:
@@ -220,12 +196,6 @@ def check_selection(config: Mapping, declared: Iterable[Paper]) -> None:
             f"rounds: {config['rounds']} limits nothing, as no selected run has more than "
             f"{longest}; to have more, set=[LABEL.rounds={config['rounds']}]"
         )
-    named = {data.dataset for paper in declared for data in paper.data if "source" in data.params}
-    for choice in config["sources"] or ():
-        dataset, separator, source = choice.partition(":")
-        if not (separator and source):
-            raise ConfigError(f"sources: {choice!r} is not DATASET:SOURCE, such as femnist:leaf")
-        check_choice("sources", dataset, sorted(named), f"with several sources {where}")
     empty = [paper.name for paper in declared if not selected(paper, config).runs]
     if empty and (config["papers"] or len(empty) == len(declared)):
         raise ConfigError(f"papers: {empty[0]} has no run left that all filters select")
@@ -260,9 +230,7 @@ def selected(paper: Paper, config: Mapping, finished: Collection[Training] = ())
     used = {run.federation for run in runs}
     return dataclasses.replace(
         paper,
-        data=tuple(
-            _from_source(data, config["sources"]) for data in paper.data if data.name in used
-        ),
+        data=tuple(data for data in paper.data if data.name in used),
         runs=tuple(runs),
         tables=_narrowed(paper.tables, runs),
         figures=_narrowed(paper.figures, runs),
@@ -272,17 +240,6 @@ def selected(paper: Paper, config: Mapping, finished: Collection[Training] = ())
 def _ordered(seeds: Collection[int], declared: tuple[int, ...]) -> tuple[int, ...]:
     """Seeds in the order of declaration, and then the others."""
     return (*(x for x in declared if x in seeds), *sorted({*seeds}.difference(declared)))
-
-
-def _from_source(data: Data, sources: list[str] | None) -> Data:
-    """The federation from the raw files that the configuration prefers, with a note."""
-    for dataset, _, source in (choice.partition(":") for choice in sources or ()):
-        declared = data.params.get("source")
-        if dataset == data.dataset and source != declared:
-            note = f"{data.title}: from the raw files of source {source} instead of {declared}."
-            params = {**data.params, "source": source}
-            return dataclasses.replace(data, params=params, notes=(*data.notes, note))
-    return data
 
 
 def _narrowed(exhibits: Mapping[str, Exhibit], runs: Sequence[Run]) -> dict[str, Exhibit]:

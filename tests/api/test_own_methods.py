@@ -167,7 +167,7 @@ def test_a_file_in_the_checkout_is_named_relative_to_it(tmp_path, monkeypatch, d
         (MINE, "other.py", r"methods: .*/other.py has no class .* like the file, .*; it has MyWay"),
         ("class MyWay(:", "my_way.py", r"methods: .*/my_way.py, line 1: invalid syntax"),
         (MINE, "fedem.py", r"there is a method fedem already, fedlib/methods/fedem.py; call the"),
-        (MINE, "my_way.py:fedprox", r"no run fedprox in toy, to run MyWay like; .* such as fedavg"),
+        (MINE, "my_way.py:fedprox", r"no run fedprox in toy, to run MyWay like; .*: fedavg"),
     ],
 )
 def test_what_is_no_method_is_refused_before_anything_is_planned(
@@ -231,7 +231,7 @@ def test_a_method_that_a_later_command_does_not_name_blocks_nothing_and_may_be_d
     declare(toy=toy_paper())
     monkeypatch.chdir(tmp_path)
     path = mine()
-    for file in map(Path, Plan({"methods": [path]}).run_files("evaluation", "toy")):
+    for file in map(Path, Plan({"methods": [path]}).files("evaluation", paper="toy")):
         if "own-my-way" in file.parts:
             file.parent.mkdir(parents=True)
             file.touch()

@@ -59,8 +59,8 @@ def test_a_folder_without_a_pack_is_told_so(tmp_path):
         ({"name": "../../../TRAVERSED"}, "name of a pack.s table must be .*'../../../TRAVERSED'"),
         ({"paper": "/tmp/TRAVERSED"}, "paper of a pack.s table must be"),
         ({"name": None}, "name of a pack.s table must be .*got None"),
-        ({"kind": "../x"}, "no kind .../x.; choose from"),
-        ({"params": {"x": 1}}, "the kind accuracy has no field x"),
+        ({"kind": "../x"}, "kind must be accuracy or .*, got '../x'"),
+        ({"params": {"x": 1}}, "unexpected keyword argument 'x'"),
         ({"params": None}, "params must be a dict, got None"),
     ],
 )

@@ -75,12 +75,11 @@ def test_a_kind_has_a_module_that_makes_it_and_uses_all_of_its_fields(stage, kin
 
 
 def test_a_field_that_a_kind_does_not_have_is_refused_where_it_is_written():
-    message = "table 'A title': the kind views has no field column; its fields are: columns"
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match="table 'A title': .*Views.*unexpected .*'column'"):
         exhibit(columns=[], column=[])
-    with pytest.raises(ConfigError, match="the kind views needs the field columns"):
+    with pytest.raises(ConfigError, match="Views.*missing .*'columns'"):
         exhibit()
-    with pytest.raises(ConfigError, match="figure 'A title': no kind 'pie'; choose from accuracy_"):
+    with pytest.raises(ConfigError, match="figure 'A title': kind must be accuracy_.*, got 'pie'"):
         figure("pie")
 
 

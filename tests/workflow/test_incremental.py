@@ -108,7 +108,7 @@ def test_files_that_were_touched_moved_or_deleted_to_save_space_repeat_nothing(
     for part in workflow.PARTS:
         for file in [folder / part, *(folder / part).rglob("*")]:
             os.utime(file)
-    for file in (*PLAN.receipts(), *PLAN.manifests()):
+    for file in (*PLAN.files("receipt"), *PLAN.files("manifest")):
         os.utime(folder / file)
     (folder / PLAN.path("shards", paper=PAPER, federation="digits")).unlink()
     moved = tmp_path_factory.mktemp("elsewhere") / "with a space"

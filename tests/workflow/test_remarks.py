@@ -38,7 +38,7 @@ def folder(tmp_path, monkeypatch, declare):
 
 def finish(plan, **wrong):
     """Leave behind what a finished workflow would; origins of runs are `wrong` in these values."""
-    for path in (*plan.receipts(), *plan.targets(), plan.path("metrics", paper="one")):
+    for path in (*plan.files("receipt"), *plan.targets(), plan.path("metrics", paper="one")):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).touch()
     for stage, job in plan.jobs():
@@ -90,7 +90,7 @@ def test_tables_show_what_is_finished_beside_what_is_selected(folder, selection,
     built = [where for where, (stage, *_) in preflight.declared(plan) if stage == "train"]
     assert {f"papers.one.runs[{x.federation}/{x.label}]" for x in selected} <= {*built}
     assert len(built) == len({x[:3] for x in Plan(selection).trainings()})
-    found, files = check(plan), {*plan.run_files("history", "one")}
+    found, files = check(plan), {*plan.files("history", paper="one")}
     again = {plan.path("history", **x._asdict()) for x in selected} if made else set()
     assert {*found.outdated} & files == again and found.current & files == files - again
 
@@ -152,7 +152,7 @@ def test_what_is_open_is_listed_with_its_cause(folder):
     finish(plan, code="0" * 16)
     assert (causes()["train", "code changed"], causes()["partition", MISSING]) == (8, 0)
     finish(plan)
-    (folder / plan.run_files("history")[0]).unlink()
+    (folder / plan.files("history")[0]).unlink()
     runs = {job: number for job, number in causes().items() if job[0] in ("train", "evaluate")}
     assert runs == {("train", MISSING): 1, ("evaluate", FOLLOWS): 1}
 

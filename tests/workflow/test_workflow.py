@@ -216,7 +216,7 @@ def test_jobs_are_granted_a_gpu_where_there_is_one(fresh, variables, gpus):
 def test_a_plan_lists_the_jobs_of_a_dry_run(folder, monkeypatch):
     monkeypatch.chdir(folder)
     (folder / PLAN.path("state", **JOB)).unlink()
-    (folder / PLAN.exhibits("table_md")[0]).unlink()
+    (folder / PLAN.files("table_md")[0]).unlink()
     ours, other = (PLAN.path("evaluation", **JOB | {"seed": seed}) for seed in (0, 1))
     (folder / other).write_bytes((folder / ours).read_bytes())
     listed = freshness.list_open_jobs(PLAN, freshness.check(PLAN), freshness.RESULTS)
@@ -494,7 +494,7 @@ def test_where_pytorch_cannot_use_the_gpu_all_jobs_run_on_the_cpu(monkeypatch, c
         monkeypatch.setattr(gpu.subprocess, "run", lambda *_, a=answer, **__: a)
         assert (gpu.settled(wanted), capsys.readouterr().out) == (told, "")
     assert gpu.settled("auto") == "cpu"
-    assert "cannot use GPU 0" in capsys.readouterr().out
+    assert "cannot use GPU 0" in capsys.readouterr().err
     for card, said in (("0", "GPU 0, .* cannot use it"), ("", "no GPU")):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", card)
         with pytest.raises(ConfigError, match=f"device is cuda, but this machine has {said}"):
