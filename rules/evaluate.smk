@@ -9,7 +9,6 @@ rule evaluate:
         weights=ask(PLAN.weights),
         state=path("state"),
         history=path("history"),
-        settled=ask(PLAN.settled_files),
     output:
         path("evaluation"),
     log:
@@ -26,7 +25,6 @@ rule evaluate:
         device=config["device"],
         executor=config["executor"],
         weights=optional_input("weights"),
-        settled=optional_input("settled"),
         # Cleared here, because Snakemake now knows that the training is complete.
         checkpoints=ask(path, "checkpoints"),
     params:
@@ -35,7 +33,7 @@ rule evaluate:
     shell:
         "python {resources.scripts:q}/evaluate.py --spec {params.spec:q}"
         " --code {params.code} --shards {input.shards:q} --manifest {input.manifest:q}"
-        " {resources.weights} {resources.settled}"
+        " {resources.weights}"
         " --state {input.state:q} --history {input.history:q}"
         " --checkpoints {resources.checkpoints:q} --out {output:q}"
         " --device {resources.device} --gpus {resources.gpu} --executor {resources.executor}"

@@ -16,13 +16,6 @@ def arguments() -> argparse.Namespace:
     files = {"state": "final state, .pt", "history": "history of the run, .h5"}
     parser = run_parser(__doc__, **files, out="output: scores, .h5")
     parser.add_argument(
-        "--settled",
-        type=Path,
-        nargs=2,
-        metavar=("STATE", "HISTORY"),
-        help="of a run that has done what is the same in several evaluations, to take it from",
-    )
-    parser.add_argument(
         "--checkpoints", type=Path, help="folder of the training's checkpoints, to be cleared"
     )
     return parser.parse_args()
@@ -52,7 +45,6 @@ def main() -> None:
             job.record(args, simulation, device, code, args.history),
             state_file=args.state,
             history_file=args.history,
-            settled=args.settled,
             measure=measure,
             spent=spent,
         )

@@ -49,7 +49,6 @@ def _optional(plan: Plan, stage: str, wildcards: dict) -> dict[str, str]:
     found = {"mirror": [plan.config["mirror"] or ""]}
     if stage in ("tune", "train", "evaluate"):
         found |= {"weights": plan.weights(**wildcards), "choice": plan.choice(**wildcards)}
-        found["settled"] = plan.settled_files(**wildcards) if stage == "evaluate" else []
     elif stage in ("table", "figure"):
         found["published"] = plan.published(stage, wildcards["paper"], wildcards[stage])
     return {name: option(name, *values) for name, values in found.items()}

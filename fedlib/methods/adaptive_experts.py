@@ -32,7 +32,6 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import AdamW
 from fedlib.engine.task import Batch, Params, Task
 from fedlib.federation import Federation
-from fedlib.methods import local_experts
 from fedlib.methods.ifca import IFCA, State
 from fedlib.methods.local_experts import LocalExperts
 from fedlib.methods.parts import early_stopping
@@ -126,7 +125,8 @@ class AdaptiveExperts(IFCA):
         """Raises ValueError for invalid settings."""
         IFCA.__post_init__(self)
         # Each is checked when it is made.
-        _ = self.settler, self.finetune_solver, self.gate_solver, self.gate_stopping, self.networks
+        _ = self.own_training, self.networks
+        _ = self.finetune_solver, self.gate_solver, self.gate_stopping
 
     @property
     def final_protocols(self) -> dict[str, dict[str, str]]:
@@ -141,18 +141,19 @@ class AdaptiveExperts(IFCA):
     def finetune_solver(self) -> AdamW:
         """The solver of fine-tuning."""
         rates = {"lr": self.finetune_lr, "weight_decay": self.finetune_weight_decay}
-        return replace(self.settler.solver, **rates)
+        return replace(self.own_training.solver, **rates)
 
     @cached_property
     def gate_solver(self) -> AdamW:
         """The solver of mixtures, at a constant rate."""
-        return replace(self.settler.local, lr=self.gate_lr, weight_decay=self.gate_weight_decay)
+        rates = {"lr": self.gate_lr, "weight_decay": self.gate_weight_decay}
+        return replace(self.own_training.local, **rates)
 
     @cached_property
     def gate_stopping(self) -> early_stopping.EarlyStopping:
         """Early stopping of mixtures."""
         return replace(
-            self.settler.stopping,
+            self.own_training.stopping,
             max_epochs=self.gate_epochs,
             check_every=self.gate_check_every,
             patience=self.gate_patience,
@@ -163,7 +164,7 @@ class AdaptiveExperts(IFCA):
         return federation.ids(group)[: self.personal_clients]
 
     @cached_property
-    def settler(self) -> LocalExperts:
+    def own_training(self) -> LocalExperts:
         """The training of local experts, which does not depend on the clusters' models."""
         return LocalExperts(
             task=self.expert,
@@ -182,15 +183,9 @@ class AdaptiveExperts(IFCA):
             personal_clients=self.personal_clients,
         )
 
-    def settle(
-        self, state: State, cohort: Cohort, settled: local_experts.State | None = None
-    ) -> Settled:
-        """Every client trains its local expert, unless `settled` has those of all clients."""
-        own = None if settled is None else self.settler.trained(settled, cohort)
-        if own is None:
-            return Settled(state, self.settler.train(cohort).models)
-        cohort.journal.examples += self.settler.examples(settled, cohort)
-        return Settled(state, own)
+    def settle(self, state: State, cohort: Cohort) -> Settled:
+        """Every client trains its local expert."""
+        return Settled(state, self.own_training.train(cohort).models)
 
     def briefly(self) -> "AdaptiveExperts":
         """This method, with one epoch of local training."""
@@ -211,7 +206,7 @@ class AdaptiveExperts(IFCA):
             self.task.losses,
             self.chosen(settled, cohort),
             local=self.finetune_solver,
-            stopping=self.settler.stopping,
+            stopping=self.own_training.stopping,
             stream="finetune",
         )
         return trained.models["best"]

@@ -30,8 +30,8 @@ class Method:
     * training: `init` once; in each round `stopped`, then `round`
     * each evaluation: `observe`, then the functions that `protocols` names, such as `personalise`,
       then `predict`, which calls `outputs` and `decide`
-    * final evaluation: `finalists`, `personal_numbers`, `settle` (see `settler`), then the
-      functions that `final_protocols` names, then `predict` and `measure`
+    * final evaluation: `finalists`, `personal_numbers`, `settle`, then the functions
+      that `final_protocols` names, then `predict` and `measure`
     * for reports and estimates only: `diagnostics`, `by_round`, `server_parameters`, `briefly`
 
     Attributes:
@@ -135,26 +135,14 @@ class Method:
         """Memory that ONE client of a final evaluation needs, in numbers; 0 if they are few."""
         return 0
 
-    def settle(self, state: Any, cohort: Cohort, settled: Any = None) -> Any:
+    def settle(self, state: Any, cohort: Cohort) -> Any:
         """The state that these clients' final protocols receive.
 
         For methods whose clients train long after the last round: training that several final
         protocols need belongs here. Called once for each part of the clients that a final
         evaluation prepares together.
-
-        Args:
-          settled: final state of a run of `settler`, or None. It saves work; the result, and the
-            examples in the journal, are the same without it.
         """
         return state
-
-    @property
-    def settler(self) -> "Method | None":
-        """The method of a separate run that does the work of `settle` in advance, or None.
-
-        Its task is a field of this method.
-        """
-        return None
 
     def measure(self, protocol: str, personal: Tree, cohort: Cohort) -> dict[str, Tensor]:
         """Further numbers to record about clients prepared for `protocol`, in a final evaluation.

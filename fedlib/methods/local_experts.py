@@ -4,8 +4,7 @@
 
 Nothing is communicated. Local experts are the baseline "Local" of Adaptive Expert Models and
 members of its mixtures. They do not depend on the clusters' models, so all runs of that method with
-the same federation and seed have the same local experts, bit for bit, and may take them from a run
-of this method (`fedlib.spec.Run.settled_by`).
+the same federation and seed have the same local experts, bit for bit.
 
 A round is the whole training of the next few clients; an interrupted run continues with the
 clients that are left. "default" is the model that a client keeps, or the common start if it has not
@@ -17,7 +16,7 @@ fedlib/papers/adaptive_experts/README.md.
 Official code: EricssonResearch/fl-moe, models/ClientUpdate.py (`train_finetune`).
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
@@ -26,7 +25,6 @@ import torch
 from torch import Tensor
 
 from fedlib import streams, tree
-from fedlib.engine.batches import cut
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Solver
 from fedlib.engine.task import Params
@@ -70,8 +68,8 @@ class LocalExperts(Method):
     stop_split: str = "test"
     keep: tuple[str, ...] = ("best",)
     personal_clients: int | None = None
-    groups: tuple[str, ...] = field(default=CLIENTS, compare=False)
-    at_once: int = field(default=10, compare=False)
+    groups: tuple[str, ...] = CLIENTS
+    at_once: int = 10
 
     look = "Local experts", "#9C8F6B", (12, 0, 0), "dotted"
     ranges: ClassVar = dict.fromkeys(("personal_clients", "at_once"), Range(1))
@@ -150,20 +148,6 @@ class LocalExperts(Method):
             if len(clients):
                 return clients
         return np.empty(0, np.int64)
-
-    def trained(self, state: State, cohort: Cohort) -> dict[str, Params] | None:
-        """The cohort's models by name, leaves [C, ...]; None unless all clients have trained."""
-        if not state.epochs[cohort.host_ids].all():
-            return None
-        models = {name: tree.take(rows, cohort.host_ids) for name, rows in state.models.items()}
-        return {name: tree.map(cohort.tensor, tree.stack(own)) for name, own in models.items()}
-
-    def examples(self, state: State, cohort: Cohort) -> int:
-        """Number of examples that these clients have trained on, with repeats."""
-        sizes = cohort.data.federation.train.sizes[cohort.host_ids].tolist()
-        epoch = replace(self.local, epochs=1)
-        per_epoch = [cut(n, epoch).examples for n in sizes]
-        return int(state.epochs[cohort.host_ids] @ torch.tensor(per_epoch))
 
     # -- evaluation -----------------------------------------------------------------------
 

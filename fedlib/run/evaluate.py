@@ -18,7 +18,6 @@ from fedlib.federation import GROUPS, SPLITS, Federation
 from fedlib.methods.base import Method
 from fedlib.results import CLIENT_NAME, OPTIMUM, SHARED, Predictions, RunResult, View
 from fedlib.run import contract, scoring
-from fedlib.run.build import build_method
 from fedlib.run.checkpoint import load_tensors, restore
 from fedlib.run.scoring import (
     ClientScores,
@@ -91,7 +90,6 @@ def final(
     cohort_of: CohortOf,
     views: Iterable[Sequence[str]] = (EVERYTHING,),
     predictions: bool = False,
-    settled: Any = None,
 ) -> RunResult:
     """Scores of the final state: the default protocol on held-out splits, and the given views.
 
@@ -103,7 +101,6 @@ def final(
       views: further (group, protocol, split) to score; "*" stands for any, but not for the split
         "shared". Views that the method or federation does not have are left out.
       predictions: whether to keep predictions for all test examples.
-      settled: see `Method.settle`.
     """
     tally = Tally()
     for group in GROUPS:
@@ -120,7 +117,7 @@ def final(
             only = protocols.keys() & splits.keys()
             for part in split_cohort(cohort, method.personal_numbers()) if only else ():
                 done = partial(tally.count, part)
-                ready = prepare(method, state, part, group, only, done, settled)
+                ready = prepare(method, state, part, group, only, done)
                 for personals in in_sets(method, ready):
                     for protocol, personal in personals.items():
                         tally.measure(part, method.measure(protocol, personal, part))
@@ -143,7 +140,6 @@ def prepare(
     group: str,
     only: Container[str] | None = None,
     done: Callable[[str], None] = lambda name: None,
-    settled: Any = None,
 ) -> Iterator[tuple[str, Any]]:
     """(protocol of `group`, clients of `cohort` prepared for it), one after the other.
 
@@ -151,7 +147,6 @@ def prepare(
       only: names of the protocols; None is all of them.
       done: called with the name of each preparation when it is finished; that of the common part of
         final protocols is "settle".
-      settled: see `Method.settle`.
     """
 
     def each(protocols: dict[str, str], state: Any) -> Iterator[tuple[str, Any]]:
@@ -164,7 +159,7 @@ def prepare(
     later = method.final_protocols.get(group, {})
     if any(only is None or protocol in only for protocol in later):
         with cohort.journal.watched(f"by round {cohort.round}, trained for {SETTLE!r}"):
-            common = method.settle(state, cohort, settled)
+            common = method.settle(state, cohort)
         done(SETTLE)
         yield from each(later, common)
 
@@ -280,7 +275,6 @@ def evaluate_state(
     *,
     state_file: Path,
     history_file: Path,
-    settled: tuple[Path, Path] | None = None,
     measure: Measure = lambda simulation, state, evaluation: {},
     spent: Callable[[], dict] = dict,
 ) -> RunResult:
@@ -288,28 +282,22 @@ def evaluate_state(
 
     Args:
       spec: the run's specification, with "views" and "predictions"; see `final`.
-      settled: state and history of a run of the method's `settler`, see `Method.settle`.
       measure: measures further diagnostics of the state, by name.
       spent: returns the time and memory of the job; called at the end; see `fedlib.run.usage`.
 
     Raises:
       DataError: if a state is damaged, or was not trained from `spec` on the shards of
-        `provenance`; or if the `settled` run did not do the work of settling this one.
+        `provenance`.
     """
     history = _history(history_file, spec, provenance)
     tensors = load_tensors(state_file, history.provenance["state_sha256"])
     state = restore(simulation.init(), tensors)
-    common = None
-    if settled:
-        common, sha256 = load_settled(simulation, spec, history, *settled)
-        provenance = provenance | {"settled_sha256": sha256}
     result = final(
         simulation.method,
         state,
         lambda group: simulation.everyone(group, simulation.course.rounds),
         spec.views or (),
         bool(spec.predictions),
-        common,
     )
     numbers = measure(simulation, state, result)
     measured = {name: np.array([number]) for name, number in numbers.items()}
@@ -334,34 +322,3 @@ def _history(file: Path, spec: RunSpec, provenance: dict) -> RunResult:
     if here != history.provenance.get("manifest_sha256"):
         raise DataError(f"{file} was trained on other shards than are given; train again")
     return history
-
-
-def load_settled(
-    simulation: Simulation, spec: RunSpec, own: RunResult, state_file: Path, history_file: Path
-) -> tuple[Any, str]:
-    """(state, its checksum) of a run on the same shards that did the work of settling `spec`.
-
-    Raises:
-      DataError: if it did other work.
-    """
-    settler, history = simulation.method.settler, RunResult.load(history_file)
-    shards = (result.provenance["manifest_sha256"] for result in (own, history))
-    other = RunSpec.from_json(history.spec)
-    if settler is None or len({*shards}) > 1 or not settles(simulation.method, spec, other):
-        raise DataError(
-            f"{history_file} is not of a run that settles what {spec.method} would with seed "
-            f"{spec.seed}; give one with the same shards, model and settings, or none"
-        )
-    template = settler.init(simulation.federation.num_clients, spec.seed)
-    sha256 = history.provenance["state_sha256"]
-    return restore(template, load_tensors(state_file, sha256)), sha256
-
-
-def settles(method: Method, spec: RunSpec, other: RunSpec) -> bool:
-    """Whether the run `other` does the work of settling `method`, the method of the run `spec`."""
-    settler = method.settler
-    [name] = [name for name in spec.modules if getattr(method, name) is settler.task]
-    same = (spec.further[name], spec.seed, spec.precision, None)
-    if same != (other.architecture, other.seed, other.precision, other.class_weights):
-        return False
-    return build_method(other, settler.task) == settler

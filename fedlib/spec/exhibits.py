@@ -210,7 +210,8 @@ class ExhibitSpec:
           ConfigError: for an entry of a wrong type.
         """
         federations = [Data(**one) for one in entries["federations"]]
-        runs = [Run(**one) for one in entries["runs"]]
+        known = {field.name for field in dataclasses.fields(Run)}  # packs may have earlier ones
+        runs = [Run(**{k: x for k, x in one.items() if k in known}) for one in entries["runs"]]
         spec = cls(**{**entries, "federations": federations, "runs": runs})
         check_types("", spec)
         return spec

@@ -70,9 +70,6 @@ class Run(Recipe):
       label: path-safe name of the run, unique per federation ("fedem", "pfedmm-m5").
       title: its name in tables and figures ("FedEM").
       seeds: training seeds in place of the paper's, for example more of them; () for the paper's.
-      settled_by: label of a run of the same federation that computes the common part of several
-        runs' final evaluations once, see `fedlib.methods.base.Method.settle`; "" for none. It saves
-        time and changes no number, so a configuration may leave that run out.
       tuning: None, or how to tune its learning rate and its method's `SPACE` before training: the
         fields of a `fedlib.run_spec.Tuning`; "rung", "protocol", "fixed" and "per_seed" may be left
         out.
@@ -83,7 +80,6 @@ class Run(Recipe):
     label: str
     title: str
     seeds: tuple[int, ...] = ()
-    settled_by: str = ""
     tuning: dict | None = None
     notes: tuple[str, ...] = ()
 

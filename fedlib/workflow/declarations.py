@@ -111,9 +111,6 @@ def _check_run(at: str, run: Run, paper: Paper, known: Mapping[str, tuple[str, .
             check_choice(f"{at}.modules[{name}].weights", module.weights, weights)
     if run.weights is not None:
         check_choice(f"{at}.weights", run.weights, weights)
-    if run.settled_by:
-        others = [x.label for x in paper.runs if x.federation == run.federation and x != run]
-        check_choice(f"{at}.settled_by", run.settled_by, others)
 
 
 def check_tuning(at: str, run: Run, seeds: Iterable[int]) -> None:
@@ -143,8 +140,6 @@ def check_tuning(at: str, run: Run, seeds: Iterable[int]) -> None:
         raise ConfigError(f"{at}.rates must be two rates above 0, the lower first, got {rates}")
     if "lr" not in run.local:
         raise ConfigError(f"{at}: the local solver has no rate lr to begin with")
-    if run.settled_by:
-        raise ConfigError(f"{at}: a run that another one settles cannot be tuned by itself")
 
 
 def _check_exhibit(where: str, stage: str, exhibit: Exhibit, paper: Paper) -> None:

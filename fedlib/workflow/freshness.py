@@ -139,8 +139,7 @@ def list_open_jobs(
 def list_inputs(plan: Plan, stage: str, job: dict) -> list[str]:
     """Files that a job reads, in the order of the digest `Made.inputs`.
 
-    Files are left out if their digest is in another file (shards, state, numbers of tables), or if
-    they only save time (of a run in `Run.settled_by`).
+    Files are left out if their digest is in another file (shards, state, numbers of tables).
     """
     match stage:
         case "tune":
@@ -235,7 +234,7 @@ def _list_companions(plan: Plan, stage: str, job: dict) -> list[str]:
     """Other files that a job reads, whose times Snakemake compares."""
     match stage:
         case "evaluate":
-            return [plan.path("state", **job), *plan.settled_files(**job)]
+            return [plan.path("state", **job)]
         case "report":
             return plan.files("table_csv", "figure_pdf", "figure_png", "figure_svg")
     return []

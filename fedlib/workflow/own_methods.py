@@ -164,7 +164,7 @@ def _like(run: Run, own: OwnMethod) -> Run:
     relation = "tuned like" if run.tuning else "settings are those of"
     note = f"A method of your own, from {own.path}; {relation} {run.title}."
     named = {"label": own.label, "title": own.title, "method": own.path}
-    return replace(run, **named, params={}, settled_by="", notes=(note,))
+    return replace(run, **named, params={}, notes=(note,))
 
 
 def _canonical(path: str) -> str:

@@ -20,7 +20,7 @@ from fedlib.environment import ROOT
 from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
 from fedlib.run_spec import RunSpec
-from fedlib.seals import is_stand_in, spec_digest
+from fedlib.seals import spec_digest
 from fedlib.spec import RunName
 from fedlib.workflow import specs
 from fedlib.workflow.declarations import Training
@@ -113,20 +113,6 @@ class Plan(Selection):
         """
         names = self.run(paper, federation, label).pretrained()
         return [self.path("receipt", dataset=name) for name in names]
-
-    def settled_files(self, paper: str, federation: str, label: str, seed: object) -> list[str]:
-        """State and history of the run that this run's evaluation reuses (`Run.settled_by`).
-
-        Empty if there is no such run, if it is not selected, or if its weights are elsewhere.
-        """
-        if self.is_kept(paper, federation, label, int(seed)):
-            return []
-        settler = self.runs.get((paper, federation, self.run(paper, federation, label).settled_by))
-        if settler is None or int(seed) not in self.paper(paper).seeds_of(settler):
-            return []
-        names = {"paper": paper, "federation": federation, "label": settler.label, "seed": seed}
-        files = [self.path(file, **names) for file in ("state", "history")]
-        return [] if is_stand_in(files[0]) else files
 
     def choice(self, paper: str, federation: str, label: str, seed: object = None) -> list[str]:
         """The file with a run's tuned values; empty if it is not tuned."""

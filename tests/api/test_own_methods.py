@@ -59,7 +59,7 @@ def mine(tmp_path):
 def test_it_is_run_like_fedavg_wherever_that_is_run_but_with_hyper_parameters_of_its_own(
     mine, declare
 ):
-    theirs = {"rounds": 7, "params": {"mu": 1.0}, "settled_by": "fedem"}
+    theirs = {"rounds": 7, "params": {"mu": 1.0}}
     runs = [
         toy_run("digits", "fedavg", title="FedAvg", notes=("Theirs.",), **theirs),
         toy_run("digits", "fedem"),
@@ -71,7 +71,7 @@ def test_it_is_run_like_fedavg_wherever_that_is_run_but_with_hyper_parameters_of
     assert [key[1:] for key in plan.runs if key[2].startswith("own")] == [("digits", "own-my-way")]
     run, like = plan.run("toy", "digits", "own-my-way"), plan.run("toy", "digits", "fedavg")
     changed = {name for name, value in vars(run).items() if value != vars(like)[name]}
-    assert changed == {"label", "title", "method", "params", "settled_by", "notes"}
+    assert changed == {"label", "title", "method", "params", "notes"}
     assert (run.title, run.method, run.params) == ("MyWay", path, {})
     note = f"A method of your own, from {path}; settings are those of FedAvg."
     assert run.notes == (note,)

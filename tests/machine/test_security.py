@@ -137,7 +137,7 @@ def test_certificates_are_checked_and_archives_unpacked_member_by_member():
 # Placeholders that rules leave unquoted: hexadecimal digits; names of a pattern without a meaning
 # for a shell; what `option` has quoted; and one of the choices that a configuration may name.
 DIGITS, PATTERN = {"params.code"}, {"wildcards.dataset"}
-QUOTED = {f"resources.{name}" for name in "weights choice settled published mirror".split()}
+QUOTED = {f"resources.{name}" for name in "weights choice published mirror".split()}
 CHOICES = {"resources.device", "resources.executor", "resources.gpu"}
 HOSTILE = [
     *("; touch pwned", "$(touch pwned)", "`touch pwned`", "| touch pwned", "&& touch pwned"),

@@ -12,7 +12,7 @@ from fedlib.papers._frame import Variant
 from fedlib.spec import Run
 
 EPSILON = 0.33  # Table 1
-LOCALS = "local"  # run that trains the local experts of all runs on its federation
+LOCALS = "local"  # the local experts alone
 AT_ONCE = 10  # ours: clients whose local experts are trained between two checkpoints
 SUBSET = 10  # the official code evaluates clients 0 to 9 (X5)
 
@@ -210,11 +210,10 @@ class Setting(_frame.Setting):
             },
             participation=_frame.participation(self.cohort, _frame.trained(self.data)),
             evaluate_every=self.evaluate_every,
-            settled_by=LOCALS if LOCALS in self.labels else "",
         )
 
     def _locals(self) -> Run:
-        """The run that trains the local experts of all other runs."""
+        """The run of the local experts alone."""
         rounds = math.ceil((self.personal_clients or _frame.trained(self.data)) / AT_ONCE)
         return self.made(
             LOCALS,
