@@ -231,18 +231,18 @@ class Estimates:
         """The cost of a job; None without an estimate."""
         return self.costs.get((run_name(wildcards), stage)) if stage in TIMED else None
 
-    def seconds(self, stage: str, wildcards: Mapping, tuning: Mapping | None) -> float | None:
-        """Seconds of a training, an evaluation or a tuning; None without an estimate.
+    def seconds(self, stage: str, wildcards: Mapping, tuning: Mapping | None) -> float:
+        """Seconds of a training, an evaluation or a tuning; infinity without an estimate.
 
         Args:
           tuning: of the run, see `fedlib.spec.Run.tuning`.
         """
         if stage != "tune":
             cost = self.cost(stage, wildcards)
-            return cost and cost.seconds
+            return cost.seconds if cost else math.inf
         train, evaluate = (self.cost(timed, wildcards) for timed in TIMED)
         if train is None or evaluate is None:
-            return None
+            return math.inf
         # Trials that are chosen by a further protocol are evaluated with it.
         how = Tuning(**(tuning or {}))
         evaluations = how.trials * (how.protocol != "default")

@@ -15,7 +15,6 @@ from fedlib.run_spec import RunSpec
 
 TRAIN, SCORED = (10, 7), 4  # examples of clients in turn, and of each in other splits
 FEWEST = 3  # clients of a group; a client for each architecture, if there are more
-SLOW = 1e-6  # learning rate that diverges on no examples
 
 
 def check(spec: RunSpec, built: Any, data: dict, raw: str) -> None:
@@ -93,19 +92,6 @@ def make_up(like: Any, owners: Sequence[str], counts: Mapping[str, Sequence[int]
 
 
 def _few(spec: RunSpec) -> RunSpec:
-    """The run with all clients in its round, and small learning rates."""
+    """The run with all clients in its round."""
     course = {k: v for k, v in spec.participation.items() if k not in ("rate", "selection")}
-    slow = {"local": _slow(spec.local), "params": _slow(spec.params)}
-    return replace(spec, **slow, participation={"rate": 1.0, **course})
-
-
-def _slow(settings: dict) -> dict:
-    """Settings with learning rates that are too small to diverge on any examples."""
-
-    def slowed(name: str, value: Any) -> Any:
-        if isinstance(value, dict):
-            return _slow(value)
-        rate = "lr" in name.split("_") and type(value) in (int, float)
-        return min(value, SLOW) if rate else value
-
-    return {name: slowed(name, value) for name, value in settings.items()}
+    return replace(spec, participation={"rate": 1.0, **course})

@@ -225,8 +225,6 @@ def _pretrained(model: ModuleType, name: str | None, weights: Weights | None) ->
         raise ValueError(f"it cannot start from the weights {name!r}: it has no name map for any")
     if weights is None:
         return {}
-    if name not in weights:
-        raise ValueError(f"the file of the weights {name!r} is not given")
     return model.pretrained(weights[name])
 
 
@@ -308,12 +306,9 @@ def verified_file(receipt: Path) -> Path:
     """The file of a download receipt; checks its checksum again.
 
     Raises:
-      DataError: if the receipt does not name exactly one file, or the file is missing or changed.
+      DataError: if the file is missing or changed.
     """
-    _, files = _receipt(receipt)
-    if len(files) != 1:
-        raise DataError(f"{receipt} names {len(files)} files, expected the one weight file")
-    [(path, sha256)] = files
+    _, [(path, sha256)] = _receipt(receipt)
     file = receipt.parent / path
     if not file.exists() or digest(file) != sha256:
         raise DataError(f"{file} is missing or changed since {receipt} was written; delete both")

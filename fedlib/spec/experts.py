@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fedlib.errors import ConfigError
 from fedlib.spec.exhibits import View
 from fedlib.spec.figures import Figure
 
@@ -48,12 +47,6 @@ class GradientDivergence(Figure):
     compares: ClassVar = True
 
     window: int = 50
-
-    def check(self) -> None:
-        """See `Exhibit.check`."""
-        super().check()
-        if self.window < 1:
-            raise ConfigError(f"window must be at least 1 round, got {self.window}")
 
 
 @dataclass(frozen=True, kw_only=True)

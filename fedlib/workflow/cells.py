@@ -52,8 +52,7 @@ def cells(plan: Plan, todo: Iterable[OpenJob], estimates: Estimates) -> list[Run
 def seconds(plan: Plan, stage: str, job: Mapping, estimates: Estimates) -> float:
     """Estimated seconds of a tuning, a training or an evaluation; infinity if unknown."""
     tuning = plan.run(*(job[key] for key in RunName._fields)).tuning
-    found = estimates.seconds(stage, job, tuning)
-    return math.inf if found is None else found
+    return estimates.seconds(stage, job, tuning)
 
 
 def _cell(paper: Paper, name: str, run: Run, left: list, estimates: Estimates) -> RunCost:

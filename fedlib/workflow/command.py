@@ -132,7 +132,8 @@ def run_parser(doc: str | None, **paths: str) -> argparse.ArgumentParser:
         metavar="RECEIPT",
         help="receipts of the pretrained weights of the model and its modules, .json",
     )
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
+    devices = ("auto", "cpu", "cuda")
+    parser.add_argument("--device", default="auto", choices=devices, help="default: %(default)s")
     parser.add_argument("--gpus", type=int, help="GPUs granted by the workflow; 0 means the CPU")
     parser.add_argument(
         "--executor",

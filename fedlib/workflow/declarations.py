@@ -99,8 +99,6 @@ def _check_run(at: str, run: Run, paper: Paper, known: Mapping[str, tuple[str, .
     else:
         check_choice(f"{at}.method", run.method, known["methods"])
     check_choice(f"{at}.model", run.model, models)
-    if odd := [name for name in run.modules if not name.isidentifier()]:
-        raise ConfigError(f"{at}.modules: {odd[0]!r} is the name of no method's field")
     try:
         architectures = run.architectures
     except ConfigError as error:

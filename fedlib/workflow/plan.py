@@ -196,9 +196,7 @@ class Plan(Selection):
             case "table" | "figure", {"paper": paper}:
                 name = wildcards[stage]
                 return specs.of_exhibit(self, self.digest, stage, self.paper(paper), name).to_json()
-            case "report", _:
-                return specs.of_report(self, self.digest)
-        raise ValueError(f"no {stage} job has the wildcards {wildcards}")
+        return specs.of_report(self, self.digest)
 
     def _run_spec(self, seed: int, **names: str) -> RunSpec:
         """`Run.spec` with the digest of the partition for training."""
@@ -213,9 +211,7 @@ class Plan(Selection):
 
     def _tuning(self, paper: str, federation: str, label: str, for_seed: str = "") -> RunSpec:
         """`Run.spec` with the tuning's seed and partition, and the declared tuning."""
-        tuning = self.run(paper, federation, label).tuning
-        if not tuning:
-            raise ConfigError(f"{paper}/{federation}/{label} is not tuned")
+        tuning = self.run(paper, federation, label).tuning or {}
         how = {name: x for name, x in tuning.items() if name not in ("seed", "per_seed")}
         seed = self.tuning_seed(paper, federation, label, for_seed)
         return replace(self._on(seed, paper, federation, label), tuning=how)

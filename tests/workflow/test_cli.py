@@ -91,7 +91,7 @@ def test_brackets_and_quotes_keep_the_items_of_a_list_together():
 
 
 def test_a_scale_that_is_not_that_of_the_target_is_refused():
-    with pytest.raises(ConfigError, match="^make reduced is at .*=full; .*: make reproduce$"):
+    with pytest.raises(ConfigError, match="^make reduced is at .*=full; .*, reproduce$"):
         read("reduced", SCALE="full")
     assert plan("demo", SCALE="demo").scale == "demo"
 
@@ -152,7 +152,6 @@ NONSENSE = [
     ("CONFIG", "tag=" + "a" * 255, "at most 40"),
     ("CONFIG", "tag='a", "CONFIG: No closing quotation"),
     ("CONFIG", "seeds=[1,2", r"seeds must be .* list of whole numbers, got '\[1,2'"),
-    ("CONFIG", "raw=/etc/passwd", "raw must be a folder, got '/etc/passwd', which is a file"),
     ("CONFIG", "raw='{threads} b'", "raw must be a path without braces"),
     ("CONFIG", "raw=http://x", "raw must be a folder, got 'http://x'"),
     ("CONFIG", "mirror=ftp://x", r"mirror must be a folder or an address \(http://, "),
@@ -170,8 +169,6 @@ def test_a_value_that_makes_no_sense_is_refused(name, value, message):
     with pytest.raises(ConfigError, match=message) as raised:
         plan("plan", **{name: value})
     assert "\n" not in str(raised.value)
-    with pytest.raises(ConfigError, match="make has the targets demo, .*; got 'demos'"):
-        read("demos", **{name: value})
 
 
 def content(folder: Path) -> list[str]:

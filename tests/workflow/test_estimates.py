@@ -1,6 +1,7 @@
 """What a plan is estimated to cost, and what a budget buys."""
 
 import json
+import math
 import os
 import re
 from pathlib import Path
@@ -120,7 +121,7 @@ def test_a_tuning_takes_as_long_as_its_trials_and_their_evaluations():
     assert estimates().seconds("tune", job, tuning | {"rung": True}) == pytest.approx(4 * 90)
     fine = tuning | {"protocol": "fine_tuned"}
     assert estimates().seconds("tune", job, fine) == pytest.approx(8 * (90 + 10))
-    assert Estimates().seconds("tune", job, tuning) is None
+    assert Estimates().seconds("tune", job, tuning) == math.inf
 
 
 def test_schedulers_are_asked_for_spare_memory_and_thrice_the_time():
