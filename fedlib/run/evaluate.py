@@ -14,7 +14,7 @@ from torch import Tensor
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.device import upload
 from fedlib.errors import DataError
-from fedlib.federation import GROUPS, SPLITS, Federation
+from fedlib.federation import GROUPS, Federation
 from fedlib.methods.base import Method
 from fedlib.results import CLIENT_NAME, OPTIMUM, SHARED, Predictions, RunResult, View
 from fedlib.run import contract, scoring
@@ -32,7 +32,6 @@ from fedlib.run.simulate import Simulation
 from fedlib.run_spec import RunSpec
 
 FINAL_BYTES = 4 * 2**30  # memory for the models of the clients that are prepared together
-EVERYTHING = View("*", "*", "*")  # pattern that requests all views
 EXAMPLES_OF = "examples_"  # diagnostic [1]: training examples of a preparation, by its name
 SETTLE = "settle"  # name of the common part of final protocols, beside those of protocols
 Measure = Callable[[Simulation, Any, RunResult], dict[str, float]]  # of a state, as evaluated
@@ -88,7 +87,7 @@ def final(
     method: Method,
     state: Any,
     cohort_of: CohortOf,
-    views: Iterable[Sequence[str]] = (EVERYTHING,),
+    views: Iterable[Sequence[str]] | None = None,
     predictions: bool = False,
 ) -> RunResult:
     """Scores of the final state: the default protocol on held-out splits, and the given views.
@@ -98,8 +97,8 @@ def final(
     clients trained for each protocol, such as "examples_moe" [1].
 
     Args:
-      views: further (group, protocol, split) to score; "*" stands for any, but not for the split
-        "shared". Views that the method or federation does not have are left out.
+      views: further (group, protocol, split) to score; None is all but those of the split "shared".
+        Views that the method or federation does not have are left out.
       predictions: whether to keep predictions for all test examples.
     """
     tally = Tally()
@@ -165,24 +164,18 @@ def prepare(
 
 
 def scored_splits(
-    views: Iterable[Sequence[str]], method: Method, federation: Federation, group: str
+    views: Iterable[Sequence[str]] | None, method: Method, federation: Federation, group: str
 ) -> dict[str, list[str]]:
     """The splits on which each protocol of a group is scored at the end, by protocol."""
-    patterns = [("*", "default", split) for split in SPLITS if split != "train"] + [*views]
-
-    def wanted(view: View) -> bool:
-        return any(
-            all(
-                ours == theirs or (ours == "*" and theirs != SHARED)
-                for ours, theirs in zip(pattern, view, strict=True)
-            )
-            for pattern in patterns
-        )
-
+    held = held_out(federation, group)
     shared = [SHARED] if len(shared_owners(federation, federation.ids(group))) else []
-    splits = ("train", *held_out(federation, group), *shared)
     protocols = [*method.protocols[group], *method.final_protocols.get(group, {})]
-    found = {p: [split for split in splits if wanted(View(group, p, split))] for p in protocols}
+    found = dict.fromkeys(protocols, ["train", *held])
+    if views is not None:
+        asked = {("default", split) for split in held}
+        asked |= {(protocol, split) for named, protocol, split in views if named == group}
+        every = ("train", *held, *shared)
+        found = {name: [x for x in every if (name, x) in asked] for name in protocols}
     return {protocol: theirs for protocol, theirs in found.items() if theirs}
 
 

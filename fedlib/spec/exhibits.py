@@ -27,7 +27,7 @@ OWNERS = ("run", "federation")  # of a swept parameter
 
 
 class View(NamedTuple):
-    """A part of a run's evaluation, see `fedlib.results.View`; "*" means any."""
+    """A part of a run's evaluation, see `fedlib.results.View`."""
 
     group: str = "seen"
     protocol: str = "default"
