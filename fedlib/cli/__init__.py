@@ -31,5 +31,4 @@ def main() -> None:
             f"{args.command} works in a checkout of the project only (docs/install.md), and this "
             "fedlib is an installed package; python -m fedlib list works here"
         )
-    module = arguments.COMMANDS[args.command].module or args.command
-    import_module(f"fedlib.cli.{module}").main(args)
+    import_module(f"fedlib.cli.{args.command.replace('-', '_')}").main(args)

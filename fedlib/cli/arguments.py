@@ -20,13 +20,11 @@ class Command(NamedTuple):
       does: its help.
       arguments: its own arguments, besides those of a configuration.
       variables: make's variables with the values of its positional arguments.
-      module: of this package; by default the one with the command's name.
     """
 
     does: str
     arguments: tuple = ()
     variables: tuple[str, ...] = ()
-    module: str = ""
 
 
 def _given(*names: str, **options: Any) -> tuple:
@@ -60,10 +58,7 @@ COMMANDS = {
         ("PAPER",),
     ),
     "figures-from": Command(
-        "draw kept results again, without any run",
-        (_SOURCE, _DRAWN),
-        ("FROM",),
-        "redraw",
+        "draw kept results again, without any run", (_SOURCE, _DRAWN), ("FROM",)
     ),
 }
 _CONFIGURATION = (

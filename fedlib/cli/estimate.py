@@ -75,7 +75,8 @@ def choose(plan: Plan, fresh: Freshness) -> Plan:
         raise ConfigError(f"budget={budget} buys no cell: the cheapest takes {least}")
     path = Path(plan.path("budget"))
     path.parent.mkdir(parents=True, exist_ok=True)
-    files.write_text(path, cells.configuration(bought) + "\n")
+    runs = sorted(cell.name for cell in bought)
+    files.write_text(path, json.dumps({"runs": runs, "budget": None}, indent=1) + "\n")
     new = [cell for cell in bought if cell.jobs]
     spent = duration([cell.seconds for cell in new])
     left = len(every) - len(bought)

@@ -73,6 +73,12 @@ def seeds(exhibit: ExhibitSpec) -> str:
     return f"{len(numbers)} seed{'s' * (len(numbers) > 1)} ({', '.join(map(str, numbers))})"
 
 
+def sources(exhibit: ExhibitSpec) -> list[str]:
+    """The notes of data whose raw files are from another source than declared."""
+    notes = [note for data in exhibit.federations for note in data.notes]
+    return list(dict.fromkeys(note for note in notes if "from the raw files of source" in note))
+
+
 def scale(name: str, note: str, folder_note: str) -> str:
     """The scale and its meaning, in one or two sentences, with the note of the folder."""
     parts = [f"Scale {name}", note.removeprefix(f"{name}:"), folder_note]

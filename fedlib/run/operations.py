@@ -58,8 +58,9 @@ def flops_per_example(simulation: Simulation, state: Any) -> float:
         return 0.0
     sizes = simulation.federation.train.sizes
     seen = simulation.federation.ids("seen")
-    chosen = [(own, _few_clients(simulation, own)) for own in _by_kind(simulation, state, seen)]
-    chosen = [(sizes[own].sum(), few) for own, few in chosen if few is not None]
+    kinds = _by_kind(simulation, state, seen)
+    chosen = [(own, _smallest(simulation, own, MEASURED)) for own in kinds]
+    chosen = [(sizes[own].sum(), simulation.only(few)) for own, few in chosen if len(few)]
     total = sum(examples for examples, _ in chosen)
     return float(sum(examples / total * _of_a_round(few, state) for examples, few in chosen))
 
@@ -228,12 +229,6 @@ def _formulas() -> dict[Any, Callable]:
         return sum(wanted[:2]) * flop_counter.conv_flop_count(*shapes, transposed=transposed)
 
     return flop_counter.flop_registry | {torch.ops.aten.convolution_backward: backward}
-
-
-def _few_clients(simulation: Simulation, clients: np.ndarray) -> Simulation | None:
-    """The run with only the smallest of `clients` that can train; None if no client can."""
-    chosen = _smallest(simulation, clients, MEASURED)
-    return simulation.only(chosen) if len(chosen) else None
 
 
 def _smallest(simulation: Simulation, clients: np.ndarray, number: int) -> np.ndarray:

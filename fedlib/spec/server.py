@@ -4,12 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from fedlib.spec.exhibits import (
-    OF_SERVER,
-    Pair,
-    View,
-    one_of,
-)
+from fedlib.spec.exhibits import OF_SERVER, Pair, View, one_of
 from fedlib.spec.tables import Table
 
 

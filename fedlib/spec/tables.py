@@ -4,15 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from fedlib.spec.exhibits import (
-    GROUPS,
-    SPLITS,
-    Exhibit,
-    Pair,
-    View,
-    against,
-    one_of,
-)
+from fedlib.spec.exhibits import GROUPS, SPLITS, Exhibit, Pair, View, against, one_of
 
 
 class Table(Exhibit, base=True):

@@ -3,7 +3,6 @@
 Times are estimates, see `fedlib.forecast`.
 """
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -143,9 +142,3 @@ def affordable(
             bought.append(cell)
             spent += cell.seconds
     return bought
-
-
-def configuration(bought: Iterable[RunCost]) -> str:
-    """Text of a configuration file that selects only these cells."""
-    runs = sorted(cell.name for cell in bought)
-    return json.dumps({"runs": runs, "budget": None}, indent=1)

@@ -4,12 +4,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from fedlib import papers
 from fedlib.data import downloads
 from fedlib.errors import ConfigError
 from fedlib.run_spec import Tuning, check_types, is_file
 from fedlib.spec import Paper, Run
-from fedlib.spec.exhibits import Exhibit
+from fedlib.spec.exhibits import Exhibit, as_form
 from fedlib.workflow import own_methods
 from fedlib.workflow.config import check_choice, check_count, check_unique
 from fedlib.workflow.layout import WILDCARDS
@@ -30,14 +29,6 @@ def trainings_of(paper: Paper) -> list[Training]:
     return [
         Training(*name, seed) for name, run in paper.named().items() for seed in paper.seeds_of(run)
     ]
-
-
-def declared(name: str, scale: str) -> Paper:
-    """The paper of that name at a scale; ConfigError with the choices if there is none."""
-    try:
-        return papers.declared(name, scale)
-    except ConfigError as error:
-        raise ConfigError(f"papers: {error}") from None
 
 
 def check_paper(paper: Paper, name: str, scale: str) -> None:
@@ -99,11 +90,7 @@ def _check_run(at: str, run: Run, paper: Paper, known: Mapping[str, tuple[str, .
     else:
         check_choice(f"{at}.method", run.method, known["methods"])
     check_choice(f"{at}.model", run.model, models)
-    try:
-        architectures = run.architectures
-    except ConfigError as error:
-        raise ConfigError(f"{at}.{error}") from None
-    for name, module in architectures.items():
+    for name, module in run.architectures.items():
         check_choice(f"{at}.modules[{name}].model", module.model, models)
         if module.weights is not None:
             check_choice(f"{at}.modules[{name}].weights", module.weights, weights)
@@ -119,23 +106,18 @@ def check_tuning(at: str, run: Run, seeds: Iterable[int]) -> None:
     """
     if run.tuning is None:
         return
-    at, needed = f"{at}.tuning", ("seed", "trials", "rates")
-    for name in run.tuning:
-        check_choice(at, name, Tuning._fields)
-    if missing := [name for name in needed if name not in run.tuning]:
-        raise ConfigError(f"{at} needs {missing[0]}")
-    check_types(f"{at}.", Tuning(**run.tuning))
-    check_count(f"{at}.trials", run.tuning["trials"])
-    seed, seeds = run.tuning["seed"], [*seeds]
-    tuning = [seed + one for one in seeds] if run.tuning.get("per_seed") else [seed]
+    at, seeds = f"{at}.tuning", [*seeds]
+    how = as_form(Tuning, run.tuning, at)
+    check_types(f"{at}.", how)
+    check_count(f"{at}.trials", how.trials)
+    tuning = [how.seed + one for one in seeds] if how.per_seed else [how.seed]
     if {*tuning} & {*seeds}:
         raise ConfigError(
             f"{at}.seed must be none of the seeds of the run, {', '.join(map(str, seeds))}, got "
             f"{', '.join(map(str, tuning))}: what tunes a run is not reported"
         )
-    rates = run.tuning["rates"]
-    if len(rates) != 2 or not 0 < rates[0] < rates[1]:
-        raise ConfigError(f"{at}.rates must be two rates above 0, the lower first, got {rates}")
+    if len(how.rates) != 2 or not 0 < how.rates[0] < how.rates[1]:
+        raise ConfigError(f"{at}.rates must be two rates above 0, the lower first, got {how.rates}")
     if "lr" not in run.local:
         raise ConfigError(f"{at}: the local solver has no rate lr to begin with")
 

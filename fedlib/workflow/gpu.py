@@ -81,10 +81,7 @@ def settled(wanted: str) -> str:
 
 @contextlib.contextmanager
 def lease(
-    devices: Sequence[str],
-    per_device: int = 1,
-    folder: str | Path | None = None,
-    poll: float = 0.2,
+    devices: Sequence[str], per_device: int = 1, folder: str | Path | None = None, poll: float = 0.2
 ) -> Iterator[str]:
     """Wait for a free slot of one of `devices`, and hold it; yields the device.
 

@@ -36,18 +36,6 @@ PATHS = {
     "published": "fedlib/papers/{paper}/published.csv",
     "curves": "fedlib/papers/{paper}/curves.csv",
 }
-_PLACES = {
-    "download": "download/{dataset}",
-    "partition": "partition/" + _CUT,
-    "tune": "tune/{paper}/{federation}/{label}{for_seed}",
-    **{stage: f"{stage}/{_SEED}" for stage in ("train", "evaluate")},
-    "metrics": "metrics/{paper}",
-    "table": "table/{paper}/{table}",
-    "figure": "figure/{paper}/{figure}",
-    "report": "report",
-}
-for _stage, _place in _PLACES.items():
-    PATHS[f"{_stage}_log"] = f"results/{{folder}}/logs/{_place}.log"
 
 # Wildcards of each stage, in the order of `python -m fedlib spec` and of file names. A partition
 # has one more, if seeds do not share it (`Data.per_seed`): "replicate", such as "/seed3"; so has a
@@ -63,6 +51,11 @@ STAGES = {
     "figure": ("paper", "figure"),
     "report": (),
 }
+for _stage, _names in STAGES.items():
+    _parts = ["seed{seed}" if name == "seed" else f"{{{name}}}" for name in _names]
+    _place = "/".join([_stage, *_parts])
+    _end = {"partition": "{replicate}", "tune": "{for_seed}"}.get(_stage, "")
+    PATHS[f"{_stage}_log"] = f"results/{{folder}}/logs/{_place}{_end}.log"
 # Files of each stage: those with `seals.Made`, those whose digest it contains, and others.
 RESULTS = {
     "partition": (("shards",), ("manifest",), ()),

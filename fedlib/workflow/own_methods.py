@@ -12,14 +12,13 @@ a root of its runs' code, so an edit repeats only those runs.
 """
 
 import ast
-import difflib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from fedlib.errors import ConfigError
+from fedlib.errors import ConfigError, nearest
 from fedlib.run_spec import class_of_file, is_file
 from fedlib.spec import Paper, Run, RunName
 from fedlib.workflow.provenance import ROOT, registered
@@ -87,20 +86,15 @@ def added(papers: Mapping[str, Paper], given: Iterable[str]) -> dict[str, Paper]
       ConfigError: for a file without a method, a name already in use, or a method like a run that
         no paper has.
     """
-    methods = [parse(text) for text in given]
     found = dict(papers)
-    for number, own in enumerate(methods):
-        if own.label in [other.label for other in methods[:number]]:
-            raise ConfigError(f"methods: two are called {Path(own.path).stem}; rename one")
+    for own in map(parse, given):
         before = found
         found = {name: _with(paper, own) for name, paper in found.items()}
         if found == before:
             labels = sorted({run.label for paper in papers.values() for run in paper.runs})
-            near = difflib.get_close_matches(own.like, labels, n=3) or labels[:3]
             raise ConfigError(
                 f"methods: {own.text}: no run {own.like} in {', '.join(papers)}, to run "
-                f"{own.title} like; give {own.path}:LABEL, where LABEL is that of a run, such as "
-                f"{', '.join(near)}"
+                f"{own.title} like; give {own.path}:LABEL; {nearest(own.like, labels)}"
             )
     return found
 
@@ -119,7 +113,8 @@ def remarks(
       gone: runs that are left out, and why.
     """
     for own in map(parse, given):
-        where = [f"{p.name}/{r.federation}" for p in papers.values() for r in p.runs if _of(r, own)]
+        names = [name for paper in papers.values() for name in paper.named()]
+        where = [f"{x.paper}/{x.federation}" for x in names if x.label == own.label]
         if where:
             yield f"{own.title} of {own.path}, run like {own.like} on {', '.join(where)}"
         yield from left_out(own, {name: why for name, why in gone.items() if name.paper in papers})
@@ -134,10 +129,6 @@ def left_out(own: OwnMethod, gone: Mapping[RunName, str]) -> Iterator[str]:
     for why in dict.fromkeys(gone[name] for name in mine):
         where = ", ".join(f"{x.paper}/{x.federation}" for x in mine if gone[x] == why)
         yield f"{own.title} is left out of {where}: {why}"
-
-
-def _of(run: Run, own: OwnMethod) -> bool:
-    return run.label == own.label
 
 
 def _with(paper: Paper, own: OwnMethod) -> Paper:

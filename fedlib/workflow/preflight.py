@@ -124,7 +124,7 @@ def declared(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
         if plan.is_kept(*name):
             continue
         paper, federation, label = name
-        spec = run.spec(run.tuning["seed"] if run.tuning else 0)
+        spec = run.spec(run.tuning.get("seed", 0) if run.tuning else 0)
         spec = replace(spec, tuning=run.tuning).to_json()
         spec |= {"groups": plan.papers[paper].tested(federation, label)}
         where = _place(name)

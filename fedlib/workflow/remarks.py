@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from fedlib import seals
+from fedlib import papers, seals
 from fedlib.workflow import config, own_methods
-from fedlib.workflow.declarations import declared
 from fedlib.workflow.freshness import list_others
 from fedlib.workflow.plan import Plan
 
@@ -34,7 +33,7 @@ def describe(plan: Plan) -> Iterator[str]:
         )
     yield from own_methods.remarks(plan.papers, plan.config["methods"] or (), plan.left_out)
     for name, paper in plan.papers.items():
-        whole = declared(name, plan.scale)
+        whole = papers.declared(name, plan.scale)
         for stage in ("table", "figure"):
             there = getattr(paper, f"{stage}s")
             for key, exhibit in getattr(whole, f"{stage}s").items():

@@ -186,7 +186,7 @@ def test_a_name_that_is_taken_is_refused(mine, tmp_path, declare):
         Plan({"methods": [mine()]})
     declare(toy=toy_paper())
     (tmp_path / "b").mkdir()
-    with pytest.raises(ConfigError, match="methods: two are called my_way; rename one"):
+    with pytest.raises(ConfigError, match="toy has a run that tables call MyWay already"):
         Plan({"methods": [mine(), mine(name="b/my_way.py")]})
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from fedlib import seals
-from fedlib.cli import arguments, redraw
+from fedlib.cli import arguments, figures_from
 from fedlib.errors import DataError
 from fedlib.report import frames, packs
 from fedlib.report.metrics.runs import collect
@@ -41,7 +41,7 @@ def made(tmp_path_factory):
 
 
 def test_a_table_drawn_from_a_pack_is_that_of_the_run_byte_for_byte(made, tmp_path):
-    number, folder = redraw.draw(made / "kept", tmp_path)
+    number, folder = figures_from.draw(made / "kept", tmp_path)
     assert (number, folder) == (1, tmp_path)
     [name] = {path.stem for path in tmp_path.iterdir()}
     for form in ("csv", "md", "tex", "json"):
@@ -74,7 +74,7 @@ def test_a_pack_of_anybodys_is_drawn_in_its_folder_or_refused_in_a_line(
     (tmp_path / "root").mkdir()
     monkeypatch.chdir(tmp_path / "root")
     args = arguments.read(["figures-from", str(tmp_path / "kept")])
-    assert command.run(lambda: redraw.main(args)) == 1
+    assert command.run(lambda: figures_from.main(args)) == 1
     [line] = capsys.readouterr().err.splitlines()
     assert re.search(message, line), line
     written = [path for path in (tmp_path / "root").rglob("*") if path.is_file()]
@@ -98,8 +98,8 @@ def parted(made, folder, **change) -> Path:
 
 
 def test_packs_of_a_folder_are_drawn_as_one_pack_of_all_their_runs_would_be(made, tmp_path):
-    _, one = redraw.draw(made / "kept/pack", tmp_path / "one")
-    number, several = redraw.draw(parted(made, tmp_path), tmp_path / "several")
+    _, one = figures_from.draw(made / "kept/pack", tmp_path / "one")
+    number, several = figures_from.draw(parted(made, tmp_path), tmp_path / "several")
     assert number == 1
     for table in one.glob("*.csv"):
         assert (several / table.name).read_text() == table.read_text()
@@ -115,7 +115,7 @@ def test_packs_of_a_folder_are_drawn_as_one_pack_of_all_their_runs_would_be(made
 )
 def test_packs_of_other_settings_are_not_drawn_together(made, tmp_path, change, message):
     with pytest.raises(DataError, match=message):
-        redraw.draw(parted(made, tmp_path, **change), tmp_path / "out")
+        figures_from.draw(parted(made, tmp_path, **change), tmp_path / "out")
 
 
 OLDER = [["table", {"kind": "accuracy"}, True]]  # with all entries in its specification

@@ -10,6 +10,8 @@ from fedlib import papers
 from fedlib.cli import spec
 from fedlib.data import downloads
 from fedlib.errors import ConfigError
+from fedlib.report import notes
+from fedlib.spec import ExhibitSpec
 from fedlib.workflow import config, provenance
 from fedlib.workflow.config import normalised
 from fedlib.workflow.layout import STAGES
@@ -257,14 +259,21 @@ def test_raw_files_may_come_from_another_source_which_is_noted(declare):
     digits, mnist = paper.data
     declared = replace(mnist, params={**mnist.params, "source": "mnist"})
     declare(toy=replace(paper, data=(digits, declared)))
-    plain = Plan({})
-    other = Plan({"set": ["mnist.params.source=qmnist"], "tag": "other"})
-    assert other.data("toy", "mnist").params == {**declared.params, "source": "qmnist"}
+    plain, other = Plan({}), Plan({"sources": "mnist:qmnist"})
+    assert other.data("toy", "digits") == plain.data("toy", "digits")
+    given = other.data("toy", "mnist")
+    assert given.params == {**declared.params, "source": "qmnist"}
+    assert given.notes[-1].endswith("raw files of source qmnist instead of mnist.")
     figure = json.loads(other.spec("figure", paper="toy", figure="curves"))
-    assert "mnist.params.source = qmnist" in figure["folder_note"]
+    assert notes.sources(ExhibitSpec.from_json(figure)) == [given.notes[-1]]
     told = json.loads(other.spec("download", dataset="mnist"))
     assert told["sources"] == ["qmnist"]
     assert told["files"] != json.loads(plain.spec("download", dataset="mnist"))["files"]
+    assert Plan({"sources": ["mnist:mnist"]}).data("toy", "mnist") == declared
+    with pytest.raises(ConfigError, match="sources: unknown 'digits'; .*: mnist"):
+        Plan({"sources": ["digits:other"]})
+    with pytest.raises(ConfigError, match="'mnist' is not DATASET:SOURCE, such as femnist:leaf"):
+        Plan({"sources": ["mnist"]})
 
 
 def test_filters_leave_out_a_paper_without_such_runs_unless_it_is_named(declare):
@@ -296,8 +305,6 @@ def wrong(**changes):
         ({"runs": [toy_run(model="cnn")]}, r"\[digits/fedavg\].model: unknown 'cnn'; .*mlp"),
         ({"runs": [toy_run(weights="imagenet")]}, r"avg\].weights: unknown 'imagenet'"),
         ({"runs": [toy_run("emnist")]}, r"federation: unknown 'emnist'; known: digits, mnist"),
-        ({"runs": [toy_run(modules={"gate": "mlp"})]}, r"modules must be .*, got {'gate': 'mlp'}"),
-        ({"runs": [toy_run(modules={"ga\nte": {"model": "mlp"}})]}, r"\.modules: 'ga\\nte' is"),
         ({"runs": [toy_run(), toy_run(label="fedem", seeds=(5,))]}, r"main\].labels: .* no seed"),
         (wrong(partition={"kind": "idd"}), r"data\[mnist\].partition.kind: unknown 'idd'"),
         ({"federations": ("digits", "minst")}, r"data\[minst\].dataset: unknown 'minst'"),
@@ -375,6 +382,6 @@ def test_a_paper_that_cannot_be_read_is_one_line_unless_others_are_named(
     monkeypatch.setattr(papers, "__path__", [*papers.__path__, str(tmp_path)])
     monkeypatch.delitem(sys.modules, "fedlib.papers.broken", raising=False)
     for given in ({}, {"papers": ["broken"]}):
-        with pytest.raises(ConfigError, match=f"papers: fedlib/papers/{told}"):
+        with pytest.raises(ConfigError, match=f"fedlib/papers/{told}"):
             Plan(given)
     assert [*Plan({"papers": ["pfedmm"]}).papers] == ["pfedmm"]

@@ -124,7 +124,8 @@ def _footer(figure: Figure, exhibit: ExhibitSpec, *sentences: str) -> Text:
     """Small grey lines, as wide as the figure."""
     seeds = notes.seeds(exhibit).replace(" ", "\N{NO-BREAK SPACE}", 2)  # "1 seed (0)"
     scale = notes.scale(exhibit.scale, exhibit.scale_note, exhibit.folder_note)
-    parts = [scale, f"{seeds}.", *sentences]
+    settings = scale, *notes.sources(exhibit)
+    parts = [*settings, f"{seeds}.", *sentences]
     words = " ".join(part for part in parts if part)
     words = re.sub(r"= (\d+\.\d{5,})", lambda found: f"≈ {float(found[1]):.4g}", words)
     text = figure.supxlabel("", x=0, y=0, ha="left", va="bottom", fontsize=style.SMALL)
