@@ -37,11 +37,9 @@ class CentMoE(GatedMixture):
 
     Attributes:
       local: solver of the server, run once per round.
-      num_main: as in `GatedMixture`; the paper's baseline has none.
       training_gate: as in `GatedMixture`; "top_k", as the paper's baseline is sparse.
     """
 
-    num_main: int = 0
     training_gate: str = "top_k"
 
     look = "CentMoE", "#5E6B73", (9, 0, 0), "dashed"

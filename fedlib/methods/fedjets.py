@@ -51,11 +51,10 @@ class FedJETs(GatedMixture):
 
     Attributes:
       local: solver of experts and gate.
-      num_main: as in `GatedMixture`; the paper's baseline has none. All clients train main experts.
+      num_main: as in `GatedMixture`. All clients train main experts.
       per_client: experts of a client other than an anchor, in [1, K]; 2 in the paper (Section 5).
     """
 
-    num_main: int = 0
     per_client: int = 2
 
     look = "FedJETs", "#3F7FBF", (7, 0, 26), "long"

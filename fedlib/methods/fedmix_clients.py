@@ -127,12 +127,8 @@ class FedMixClients(PooledMixture):
         (found, gates, pi), memory = self.train(state, cohort, returns)
         cohort.collect(found.differences)  # pi is not counted, as it is small
         after, adam = self.step(state, found, state.adam, cohort)
-        return after._replace(
-            private=cohort.put(state.private, gates),
-            pi=cohort.put(state.pi, pi),
-            memory=memory,
-            adam=adam,
-        )
+        private, pi = cohort.put((state.private, state.pi), (gates, pi))
+        return after._replace(private=private, pi=pi, memory=memory, adam=adam)
 
     def train(
         self, state: State, cohort: Cohort, returns: Callable | None = None

@@ -70,6 +70,7 @@ class FedMoE(TrainedMixture):
 
     Attributes:
       local: solver of the clients.
+      num_main: as in `GatedMixture`; the paper has 1 (Table 8).
       confidence: confidence in a label: its probability ("prob"), or its "logit" (code, CIFAR-10).
       relevance_reduce, sync_reduce: "sum" (code) or "mean" over the probe in R, for W^r and W^c.
       sync_weights: W^c, see `relevance.sync_weights`; with "none" clients keep their trained models
@@ -96,6 +97,7 @@ class FedMoE(TrainedMixture):
         training has the results of several with another `top_k`.
     """
 
+    num_main: int = 1
     confidence: str = "prob"
     relevance_reduce: str = "sum"
     sync_reduce: str = "sum"

@@ -49,7 +49,7 @@ class GatedMixture(Method):
     Attributes:
       gate: architecture of the gate and of the noise network, with an output for each of the K
         routed experts (Table 3 has 5 to 30).
-      num_main: main experts, which are always active: 0 to 3; the paper has 1 (Table 8).
+      num_main: main experts, which are always active: 0 to 3; the paper's baselines have none.
       top_k: experts that the gate keeps, in [1, K]: the paper's L at inference, 1 is best (Table
         6); k in sparse training (code: 1).
       training_gate: in training, mix all experts ("soft", paper) or the kept ones ("top_k", code).
@@ -67,7 +67,7 @@ class GatedMixture(Method):
     """
 
     gate: Task
-    num_main: int = 1
+    num_main: int = 0
     top_k: int = 1
     training_gate: str = "soft"
     gate_value: str = "straight_through"

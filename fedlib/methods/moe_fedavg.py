@@ -31,10 +31,7 @@ class MoEFedAvg(GatedMixture):
 
     Attributes:
       local: solver of experts and gate.
-      num_main: as in `GatedMixture`; the paper's baseline has none.
     """
-
-    num_main: int = 0
 
     look = "Avg-MoE", "#2E8B8B", (4, 1, 45), "dashdot"
     shared: ClassVar = ("model",)
