@@ -36,7 +36,7 @@ def job(name: str, method: str, local: dict, clients: int, each: int) -> tuple:
     numbers = sum(weights.numel() for weights in module.parameters())
     found = estimates.Speed(1, numbers, *speed.counted(module, size)[1:])
     size = size._replace(size=federation.x.nbytes)
-    # A pretended capture keeps each of its tensors; a GPU's took a fifth more (benchmarks/README.md).
+    # A pretended capture keeps each of its tensors. A GPU's took a fifth more.
     made = build_simulation(spec, federation, device=checks.NAME, executor="batched")
     return made, estimates.card_megabytes(spec, size, found) - estimates.BASE_MB
 
