@@ -38,6 +38,7 @@ _WHAT = _given("what", nargs="?", metavar="KIND", help="to see titles, too")
 _PAPER = _given("paper", help="its name")
 _KEPT = _given("--out", type=Path, help="folder (default: docs/results/PAPER/SCALE)")
 _REPLACE = _given("--replace", action="store_true", help="also where kept runs are lost")
+_EVENTS = _given("--out", type=Path, help="folder (default: tensorboard/SCALE)")
 _SOURCE = _given("source", type=Path, help="docs/results/PAPER/SCALE: packs in it")
 _DRAWN = _given(
     "--out", type=Path, help="folder (default: figures/from, and its name below docs/results)"
@@ -48,6 +49,7 @@ COMMANDS = {
     "estimate": Command("estimate what is to run, and choose what a budget buys"),
     "spec": Command("print the --spec of a job's script", (_STAGE, _JOB)),
     "list": Command("list the names of papers, runs, methods, data and more", (_WHAT,), ("WHAT",)),
+    "tensorboard": Command("write the curves of finished trainings for TensorBoard", (_EVENTS,)),
     "take": Command(
         "bring the runs of kept results here, as if they had been made here", (_SOURCE,), ("FROM",)
     ),

@@ -1,0 +1,43 @@
+"""Write the curves of finished trainings for TensorBoard."""
+
+import argparse
+from pathlib import Path
+
+from fedlib.cli import arguments
+from fedlib.errors import ConfigError
+
+
+def main(args: argparse.Namespace) -> None:
+    """Write a folder of events for each training: all accuracies, bytes and losses, by round.
+
+    Raises:
+      ConfigError: without the package tensorboard, or if no training is finished.
+    """
+    plan = arguments.plan(args)
+    histories = [Path(plan.path("history", **run._asdict())) for run in plan.trainings()]
+    finished = [path for path in histories if path.exists()]
+    if not finished:
+        raise ConfigError(f"no training of {plan.folder} is finished; make reproduce trains")
+    from fedlib.results import RunResult  # takes half a second to import
+
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise ConfigError("tensorboard is not installed: pip install tensorboard") from None
+    runs, folder = (
+        Path(plan.path("results")) / "runs",
+        args.out or Path("tensorboard") / plan.folder,
+    )
+    for path in finished:
+        history = RunResult.load(path)
+        with SummaryWriter(str(folder / path.parent.relative_to(runs))) as writer:
+            for view, scores in history.scores.items():
+                pooled = scores.correct.sum(1) / scores.count.sum()
+                for number, value in zip(history.round, pooled, strict=True):
+                    writer.add_scalar("/".join(("accuracy", *view)), value, number)
+            for name in ("bytes_down", "bytes_up"):
+                for number, value in zip(history.round, getattr(history, name), strict=True):
+                    writer.add_scalar(name, value, number)
+            for number, value in enumerate(history.train_loss, 1):
+                writer.add_scalar("train_loss", value, number)
+    print(f"{len(finished)} trainings; see them by: tensorboard --logdir {folder}")

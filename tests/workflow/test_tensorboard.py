@@ -1,0 +1,63 @@
+"""Curves of finished trainings for TensorBoard."""
+
+import sys
+from types import SimpleNamespace
+
+import made_up
+import pytest
+
+from fedlib.cli import arguments, tensorboard
+from fedlib.errors import ConfigError
+
+
+@pytest.fixture
+def command(toy, monkeypatch, tmp_path):
+    """Function that runs the command on the toy paper; returns what was written, by folder."""
+    written: dict[str, list] = {}
+
+    class Writer:
+        def __init__(self, folder):
+            self.calls = written.setdefault(str(folder), [])
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def add_scalar(self, *call):
+            self.calls.append(call)
+
+    module = SimpleNamespace(SummaryWriter=Writer)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
+    plan = toy()
+    monkeypatch.setattr(arguments, "plan", lambda args: plan)
+
+    def run():
+        tensorboard.main(SimpleNamespace(out=tmp_path / "events"))
+        return written
+
+    return run, plan
+
+
+def test_every_finished_training_has_its_curves(command, tmp_path):
+    run, plan = command
+    first = plan.trainings()[0]
+    history = made_up.run("fedavg", "fedavg", 3, rounds=4)["history"]
+    history.save(plan.path("history", **first._asdict()))
+    [(folder, calls)] = run().items()
+    assert folder == str(
+        tmp_path / "events" / first.paper / first.federation / first.label / "seed3"
+    )
+    found = {(name, int(number)): value for name, value, number in calls}
+    for view, scores in history.scores.items():
+        for i, number in enumerate(history.round):
+            expected = scores.correct[i].sum() / scores.count.sum()
+            assert found[f"accuracy/{'/'.join(view)}", number] == expected
+    assert found["bytes_up", history.round[-1]] == history.bytes_up[-1]
+    assert sum(name == "train_loss" for name, _ in found) == len(history.train_loss)
+
+
+def test_without_a_finished_training_a_line_says_so(command):
+    with pytest.raises(ConfigError, match="no training of demo is finished"):
+        command[0]()
