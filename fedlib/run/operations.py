@@ -49,10 +49,10 @@ def flops_per_example(simulation: Simulation, state: Any) -> float:
     and `simulation` stay the same. If clients have different architectures, it runs a round for
     each kind, and takes the mean, weighted by training examples. If work besides local steps grows
     with the shards, and the number of steps does not (a solver with `steps`), the number is that of
-    the smallest clients. 0 if clients never train, or none has the examples for a batch.
+    the smallest clients. 0 for a method whose clients never train.
 
     Raises:
-      DataError: if no client trains in `MAX_ROUNDS` rounds.
+      DataError: if no seen client can train, or none does in `MAX_ROUNDS` rounds.
     """
     if not simulation.method.clients_train:
         return 0.0
@@ -61,6 +61,11 @@ def flops_per_example(simulation: Simulation, state: Any) -> float:
     kinds = _by_kind(simulation, state, seen)
     chosen = [(own, _smallest(simulation, own, MEASURED)) for own in kinds]
     chosen = [(sizes[own].sum(), simulation.only(few)) for own, few in chosen if len(few)]
+    if not chosen:
+        raise DataError(
+            f"none of the {len(seen)} seen clients has the examples for a training batch, so the "
+            "cost of training cannot be measured; use another batch_size or partition"
+        )
     total = sum(examples for examples, _ in chosen)
     return float(sum(examples / total * _of_a_round(few, state) for examples, few in chosen))
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, Self
 
+from fedlib.errors import ConfigError
 from fedlib.spec.exhibits import (
     GROUPS,
     OF_CLIENTS,
@@ -94,6 +95,12 @@ class ClientAccuracyCdf(Figure):
     protocols: Sequence[Mapping] | None = None
     variants: Mapping | None = None
 
+    def check(self) -> None:
+        """See `Exhibit.check`."""
+        super().check()
+        if (self.variants is None) != (self.protocols is None):
+            raise ConfigError("protocols and variants need one another")
+
     @property
     def room_for_others(self) -> bool:
         """Whether every method has the predictors of the figure."""
@@ -170,6 +177,8 @@ class GainBars(Figure):
         super().check()
         for bar in self.formed("bars"):
             one_of(OF_SERVER, bar.metric, "metric of a bar")
+        if len(self.names) != 2:
+            raise ConfigError(f"names are of what is below and above, got {self.names!r}")
 
     def metrics(self) -> Iterator[str]:
         """The metrics of the bars."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from fedlib.errors import ConfigError
 from fedlib.spec.exhibits import GROUPS, SPLITS, Exhibit, Pair, View, against, one_of
 
 
@@ -180,13 +181,18 @@ class Views(Table):
     def check(self) -> None:
         """See `Exhibit.check`."""
         super().check()
-        for column in self.formed("columns"):
+        shown = self.formed("columns")
+        for column in shown:
             for name, known in (
                 ("group", GROUPS),
                 ("split", (*SPLITS, "shared")),
                 ("metric", ("accuracy_client_mean", "accuracy")),
             ):
                 one_of(known, getattr(column, name), f"{name} of the column {column.title!r}")
+        titles = [column.title for column in shown]
+        if not titles or len({*titles}) < len(titles):
+            named = ", ".join(titles) or "no columns"
+            raise ConfigError(f"columns must have different titles, got {named}")
 
     def views(self, federation: str, label: str) -> Iterator[View]:
         """The views of the columns."""

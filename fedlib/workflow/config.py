@@ -185,6 +185,12 @@ def _check_paths(key: str, values: Iterable) -> None:
         _check_path(key, value)
 
 
+def _check_raw(key: str, value: object) -> None:
+    _check_path(key, value)
+    if Path(value).exists() and not Path(value).is_dir():
+        raise ConfigError(f"raw must be a folder, got {shown(value)}, which is a file")
+
+
 def _one_of(*choices: str) -> Check:
     return lambda key, value: check_choice(key, value, choices)
 
@@ -242,7 +248,7 @@ KEYS = {
     "device": Key("auto", _one_of(*DEVICES)),
     "executor": Key("auto", _one_of(*EXECUTORS)),
     "mirror": Key(None, _check_path),
-    "raw": Key("data/raw", _check_path),
+    "raw": Key("data/raw", _check_raw),
 }
 DEFAULTS = {name: key.default for name, key in KEYS.items()}
 LISTS = [name for name, key in KEYS.items() if key.listed]

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from fedlib.data import downloads
-from fedlib.errors import ConfigError
+from fedlib.errors import ConfigError, shown
+from fedlib.files import canonical_json
 from fedlib.run_spec import Tuning, check_types, is_file
-from fedlib.spec import Paper, Run
+from fedlib.spec import Data, Paper, Run
 from fedlib.spec.exhibits import Exhibit, as_form
 from fedlib.workflow import own_methods
 from fedlib.workflow.config import check_choice, check_count, check_unique
@@ -42,7 +43,9 @@ def check_paper(paper: Paper, name: str, scale: str) -> None:
     for data in paper.data:
         check_types(f"{where}.data[{data.name}].", data)
     for number, run in enumerate(paper.runs):
-        check_types(f"{where}.runs[{number}].", run)
+        at = f"{where}.runs[{number}]"
+        check_types(f"{at}.", run)
+        _check_json(at, run)
     _check_names(f"{where}.data", "federation", [data.name for data in paper.data])
     _check_names(f"{where}.runs", "federation", {run.federation for run in paper.runs})
     _check_names(f"{where}.runs", "label", {run.label for run in paper.runs})
@@ -55,6 +58,7 @@ def check_paper(paper: Paper, name: str, scale: str) -> None:
     datasets, kinds = registered("data.sources"), registered("data.partitions")
     for data in paper.data:
         at = f"{where}.data[{data.name}]"
+        _check_json(at, data)
         check_choice(f"{at}.dataset", data.dataset, datasets)
         check_choice(f"{at}.partition.kind", data.partition.get("kind"), kinds)
     known = {name: registered(name) for name in ("methods", "models")}
@@ -78,6 +82,16 @@ def check_seeds(paper: Paper) -> None:
             if shown and not common_seeds(paper, shown):
                 at = f"{where}.{stage}s[{key}].labels"
                 raise ConfigError(f"{at}: there is no seed that all of its runs have")
+
+
+def _check_json(at: str, declared: Run | Data) -> None:
+    """Raise ConfigError for values that JSON cannot express, such as infinity."""
+    for name, value in vars(declared).items():
+        try:
+            canonical_json(value)
+        except (TypeError, ValueError) as error:
+            text = shown(value)
+            raise ConfigError(f"{at}.{name} must be JSON, got {text}: {error}") from None
 
 
 def _check_run(at: str, run: Run, paper: Paper, known: Mapping[str, tuple[str, ...]]) -> None:

@@ -10,6 +10,7 @@ cached by specification and code, so a plan with nothing new only reads the cach
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -91,6 +92,8 @@ def _known() -> seals.Cache:
 def _check_folders(plan: Plan) -> None:
     """Raise ConfigError for folders that would make Snakemake or a job fail with pages of text."""
     downloads.check_mirror(plan.config["mirror"])
+    if re.search("[{}]", str(ROOT)):
+        raise ConfigError(f"{ROOT}: move the checkout to a path without braces, as Snakemake needs")
     cache = cache_folder().with_name("snakemake")
     wanted = {cache: "Snakemake keeps its cache in it; set XDG_CACHE_HOME to another"}
     for receipt in plan.files("receipt"):

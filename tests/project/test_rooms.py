@@ -154,7 +154,7 @@ def test_a_method_knows_nothing_of_devices(module):
 
 # Lines of code, without comments and docstrings. One in, one out: what is added takes the place of
 # something. Lower a number when lines have gone; 30,300 and 24,500 are the aim.
-BUDGETS = {("fedlib", "scripts"): 32_000, ("tests",): 23_000}
+BUDGETS = {("fedlib", "scripts"): 31_000, ("tests",): 23_000}
 
 
 def code_lines(text):

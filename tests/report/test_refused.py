@@ -62,9 +62,12 @@ REFUSED = [
     ("accuracy_and_traffic", {"averaged": {"x": 3}}, "averaged is about x, which main"),
     ("accuracy_and_traffic", {"averaged": {"emnist": 0}}, "at least 1 round, got 0"),
     ("beside_published", {"sources": [], "names": {"x": "y"}}, "names is about x, which main"),
+    ("client_accuracy_cdf", {"variants": {}}, "need one another"),
     ("cost_to_target", {"targets": {}}, r"number in \(0, 1\] for emnist"),
     ("gain_bars", BARS | {"pairs": [{"below": "x"}]}, "each of pairs .* missing .*'above'"),
     ("gain_bars", BARS | {"bars": [{"metric": "loss"}]}, "each of bars .* missing .*'title'"),
+    ("gain_bars", BARS | {"names": ["one"]}, "names are of what is below and above, got"),
+    ("views", {"columns": [{"title": "A"}, {"title": "A"}]}, "different titles, got A, A"),
     ("gain_bars", BARS | {"bars": [{"metric": "x", "title": "B"}]}, "metric of a bar must be"),
     ("global_accuracy", {"columns": [{"title": "M"}]}, "each of columns .* missing .*'federation'"),
     (

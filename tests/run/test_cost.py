@@ -12,6 +12,7 @@ from torch import nn
 
 from fedlib import methods, tree
 from fedlib.engine.task import Task
+from fedlib.errors import DataError
 from fedlib.models import char_lstm, linear, mlp
 from fedlib.report.metrics.tidy import run_rows
 from fedlib.results import RunResult
@@ -171,7 +172,8 @@ def test_clients_that_cannot_train_are_passed_over():
     run = simulation(federation=toy_federation((5, 9, 8, 6)))  # batches of 4 leave one alone
     assert operations.flops_per_example(run, run.init()) > 0
     lonely = simulation(federation=toy_federation((5, 9, 6)))
-    assert operations.flops_per_example(lonely, lonely.init()) == 0
+    with pytest.raises(DataError, match="none of the 2 seen clients has the examples"):
+        operations.flops_per_example(lonely, lonely.init())
 
 
 # -- the counter --------------------------------------------------------------------------

@@ -151,6 +151,7 @@ NONSENSE = [
     ("CONFIG", "tag=a/../../../x", "digits, got 'a/../../../x'"),
     ("CONFIG", "tag=" + "a" * 255, "at most 40"),
     ("CONFIG", "tag='a", "CONFIG: No closing quotation"),
+    ("CONFIG", "raw=/etc/passwd", "raw must be a folder, got '/etc/passwd', which is a file"),
     ("CONFIG", "seeds=[1,2", r"seeds must be .* list of whole numbers, got '\[1,2'"),
     ("CONFIG", "raw='{threads} b'", "raw must be a path without braces"),
     ("CONFIG", "raw=http://x", "raw must be a folder, got 'http://x'"),

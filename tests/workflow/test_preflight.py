@@ -156,6 +156,12 @@ def test_files_of_ones_own_that_are_missing_are_named_unless_they_are_cut(declar
     preflight.check(Plan({}))
 
 
+def test_a_checkout_in_a_folder_with_braces_is_refused(plan, monkeypatch, tmp_path):
+    monkeypatch.setattr(preflight, "ROOT", tmp_path / "{mine}")
+    with pytest.raises(ConfigError, match="{mine}: move the checkout to a path without braces"):
+        preflight.check(plan(run()))
+
+
 def test_building_takes_no_memory_for_values(monkeypatch):
     placed = []
     build_mlp = models.load("mlp").build
