@@ -90,7 +90,7 @@ def simulate(
         too, and the result is of the rounds until then.
       checkpoint: a folder of this run's own; the same call goes on from there, with the same bits.
       more: hyper-parameters, which are the fields of the method, such as `num_experts=3`:
-        `help("fedlib.methods.fedem")` has those of "fedem" with defaults and sources.
+        `help("fedlib.methods.fedem")` has those of "fedem" with defaults, ranges and sources.
         Further architectures are modules, or functions that return one:
         `gate=nn.Linear(64, 3)`, or a list of several.
 

@@ -73,8 +73,14 @@ class Method:
     alike: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls):
-        """Raises ValueError if `SPACE` has an unknown field, or values a field may not have."""
+        """Add the settings to the docstring, for `help` and the site.
+
+        Raises ValueError if `SPACE` has an unknown field, or values a field may not have.
+        """
         super().__init_subclass__()
+        if cls.__doc__:
+            allowed = settings.described(cls, cls.choices, cls.ranges)
+            cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n\n{allowed}\n"
         fields = {name for base in cls.__mro__ for name in inspect.get_annotations(base)}
         settings.check_space(cls.__name__, cls.SPACE, fields, cls.choices, cls.ranges)
 

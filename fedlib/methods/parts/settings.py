@@ -1,8 +1,9 @@
-"""The values that tuning tries, which must be among the allowed ones."""
+"""The values that tuning tries, which must be among the allowed ones; and all settings in words."""
 
+import inspect
 from collections.abc import Collection, Mapping
 from math import exp, inf, log
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, get_origin
 
 from fedlib.fields import Range as Range
 
@@ -73,3 +74,18 @@ def check_space(
                 raise ValueError(f"{where} must be one of {choices[name]}, got {value!r}")
             if name in ranges and not ranges[name].holds(value):
                 raise ValueError(f"{where} must be {ranges[name]}, got {value!r}")
+
+
+def described(kind: type, choices: Mapping[str, tuple], ranges: Mapping[str, Range]) -> str:
+    """The settings of a class of methods: a line for each with type, default and allowed values."""
+    lines = []
+    for base in reversed(kind.__mro__):
+        for name, hint in inspect.get_annotations(base).items():
+            if name == "task" or get_origin(hint) is ClassVar or hint is ClassVar:
+                continue
+            default = f" = {getattr(kind, name)!r}" if hasattr(kind, name) else ""
+            allowed = f", one of {', '.join(map(str, choices[name]))}" if name in choices else ""
+            allowed = f", {ranges[name]}" if name in ranges else allowed
+            where = "" if base is kind else f"; see {base.__name__}"
+            lines.append(f"* {name}: {inspect.formatannotation(hint)}{default}{allowed}{where}")
+    return "\n".join(["All settings, with their defaults and what they may be:", "", *lines])
