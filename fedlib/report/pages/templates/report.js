@@ -210,7 +210,7 @@ for (const image of images) {
   const panels = JSON.parse(figure.querySelector("script").textContent);
   const file = image.dataset.file;
   readable(figure, panels);
-  figure.closest(".exhibit").querySelector(".save").append(
+  figure.closest(".exhibit").querySelector(".save").append(" ",
     saveAs("svg", file, () => { show(image); return image.src; }));
   if (panels.some((panel) => panel.series.length > 0)) {
     figure.closest(".exhibit").querySelector(".save").append(" ",
