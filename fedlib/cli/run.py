@@ -11,7 +11,7 @@ from pathlib import Path
 from fedlib import locks
 from fedlib.cli import arguments
 from fedlib.environment import ROOT
-from fedlib.errors import ConfigError
+from fedlib.errors import ConfigError, DataError
 from fedlib.forecast.estimates import Estimates
 from fedlib.workflow import command, console, gpu, preflight, remarks
 from fedlib.workflow.plan import Plan
@@ -131,6 +131,8 @@ def show(plan: Plan) -> None:
     for name, paper in papers.items():
         if paper.tables:
             path = Path(plan.path("table_md", paper=name, table=next(iter(paper.tables))))
+            if not path.exists():
+                raise DataError(f"{path} does not exist; run the workflow again")
             print(f"\n{paper.title}\n\n{path.read_text(encoding='utf-8').strip()}")
     results, figures = plan.path("results"), plan.path("figures")
     print(
