@@ -257,10 +257,11 @@ def as_form(form: Any, one: object, where: str) -> Any:
     Raises:
       ConfigError: whose message starts with `where`, if keys are missing or unknown.
     """
-    try:
-        return form(**one)
-    except TypeError as error:  # Python names the keys
-        raise ConfigError(f"{where} must be a {form.__name__}: {error}; got {one!r}") from None
+    needed = [name for name in form._fields if name not in form._field_defaults]
+    if not isinstance(one, Mapping) or not {*needed} <= one.keys() <= {*form._fields}:
+        parts = " and ".join(needed), ", ".join(form._field_defaults)
+        raise ConfigError(f"{where} has {', maybe '.join(filter(None, parts))}; got {one!r}")
+    return form(**one)
 
 
 def one_of(known: Collection[str], value: object, where: str) -> None:
