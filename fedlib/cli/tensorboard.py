@@ -17,7 +17,9 @@ def main(args: argparse.Namespace) -> None:
     histories = [Path(plan.path("history", **run._asdict())) for run in plan.trainings()]
     finished = [path for path in histories if path.exists()]
     if not finished:
-        raise ConfigError(f"no training of {plan.folder} is finished; make reproduce trains")
+        raise ConfigError(
+            f"no training of {plan.folder} is finished; make demo, reduced or reproduce trains"
+        )
     from fedlib.results import RunResult  # takes half a second to import
 
     try:

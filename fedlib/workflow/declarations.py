@@ -75,7 +75,10 @@ def check_seeds(paper: Paper) -> None:
     """Raise ConfigError if a run has the seed of its tuning, or an exhibit no seed to show."""
     where = f"papers.{paper.name}"
     for run in paper.runs:
-        check_tuning(f"{where}.runs[{run.federation}/{run.label}]", run, paper.seeds_of(run))
+        seeds = paper.seeds_of(run)
+        if min(seeds, default=0) < 0:
+            raise ConfigError(f"{where}.seeds must be 0 or more, got {min(seeds)}")
+        check_tuning(f"{where}.runs[{run.federation}/{run.label}]", run, seeds)
     for stage in ("table", "figure"):
         for key, exhibit in getattr(paper, stage + "s").items():
             shown = [run for run in paper.runs if exhibit.shows(run.federation, run.label)]

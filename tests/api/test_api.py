@@ -524,6 +524,7 @@ FEDERATIONS = {
     r"test must be \(inputs, labels, clients\), got ndarray": lambda: cut(test=X),
     "the data: x cannot become an array": lambda: fedlib.partition([[1], [1, 2]], Y, "iid", **FIVE),
     "deals regardless of clients; leave client": lambda: cut(client=Y),
+    "data: y of example 3 is missing": lambda: deal(y=words(float("nan"))),
     r"the data: y of example 3 is missing": lambda: deal(y=pd.Series(words(pd.NA), dtype="string")),
     "got csr_matrix; take toarray": lambda: deal(sparse.csr_matrix(X)),
     "x has masked values": lambda: deal(np.ma.masked_greater(X, 0.9)),

@@ -297,6 +297,7 @@ def wrong(**changes):
     [
         ({"name": "tiy"}, r"papers.toy: declare\('demo'\) returned the paper 'tiy' at 'demo'"),
         ({"seeds": (1, 1)}, r"papers.toy.seeds: 1 is given 2 times"),
+        ({"seeds": (0, -1)}, "papers.toy.seeds must be 0 or more, got -1"),
         ({"seeds": (0, "a")}, "papers.toy.seeds must be a list, each of it a whole number, got"),
         ({"runs": [toy_run(), toy_run()]}, "papers.toy.runs: 'digits/fedavg' is given 2 times"),
         ({"runs": [toy_run(label="a/b")]}, "papers.toy.runs: the name 'a/b' must match"),

@@ -321,6 +321,8 @@ def _array(name: str, values: Any) -> np.ndarray:
     except (RuntimeError, TypeError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"{name} cannot become an array of NumPy: {reason}") from error
+    if array.dtype.kind == "U" and not hasattr(values, "dtype"):
+        array = np.asarray(values, object)  # in which a missing value is not the word "nan"
     if np.ma.is_masked(values):
         raise DataError(f"{name} has masked values; fill them or leave their examples out")
     if not array.ndim:
