@@ -12,7 +12,6 @@ from fedlib import locks
 from fedlib.cli import arguments
 from fedlib.environment import ROOT
 from fedlib.errors import ConfigError, DataError
-from fedlib.forecast.estimates import Estimates
 from fedlib.workflow import command, console, gpu, preflight, remarks
 from fedlib.workflow.plan import Plan
 
@@ -44,27 +43,11 @@ def _run(args: argparse.Namespace, plan: Plan) -> None:
     if (device := gpu.settled(plan.config["device"])) != plan.config["device"]:
         args.config = [*args.config, f"device={device}"]
         plan = arguments.plan(args)
-    tell(share_cards(plan))
     *first, last = steps(args, plan)
     for step in first:
         start(step)
     tell(remarks.count_clients(plan))  # what is cut into clients now
     start(last)
-
-
-def share_cards(plan: Plan) -> list[str]:
-    """Let a GPU have as many jobs as its memory suffices for, by estimates -> lines about it
-
-    Without estimates it is one, and `FEDLIB_GPU_SLOTS` is another number.
-    """
-    cards = 0 if plan.config["device"] == "cpu" else len(gpu.visible())
-    each = Estimates.read(plan.path("estimates")).jobs_per_card()
-    each = min(each, max(1, (os.cpu_count() or 1) // max(1, cards)))
-    if not cards or each == 1 or os.environ.get("FEDLIB_GPU_SLOTS"):
-        return []
-    os.environ["FEDLIB_GPU_SLOTS"] = str(each * cards)
-    one = f"FEDLIB_GPU_SLOTS={cards} is one on each"
-    return [f"{each} jobs at a time on each GPU, by their estimated memory; {one}"]
 
 
 def checked(args: argparse.Namespace) -> Plan:

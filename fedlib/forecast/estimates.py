@@ -27,13 +27,6 @@ BASE_MB = 500  # of a process with PyTorch
 COPIES = 3  # of all models of a server or a client in training: before, between, after
 ROOM_SHARE = 0.125  # as `fedlib.engine.scratch`: what clients keep beyond it is in a file
 FLOAT_BYTES = 4
-# Of a GPU, as measured on a pretended one (benchmarks/README.md, "Memory of a GPU").
-CARD_COPIES = 10  # of a client's model in training, and as many for each momentum of its solver
-CARD_PART = 4 * 2**30  # bytes of the models that train at once, as `fedlib.engine.parts`
-CARD_SCORED = 8192  # examples of a client that are scored at once, as `fedlib.engine.cohort`
-KEPT_TIMES, WIDEST_TIMES = 1.5, 3  # times the `Speed.kept` of a step, the `Speed.widest` of a score
-MOMENTA = {"adam": 2, "adamw": 2}
-MOST_ON_CARD = 8  # jobs beside each other
 # Requests to a scheduler, which sends a job again with twice as much if it exceeds them.
 UNKNOWN_MB = 4000  # for a job without an estimate
 SPARE = 1.25  # times the estimated memory
@@ -86,19 +79,15 @@ class DataSize(NamedTuple):
 
 
 class Speed(NamedTuple):
-    """FedAvg's speed with a model, and the sizes of the model.
+    """FedAvg's speed with a model, and the size of the model.
 
     Attributes:
       seconds: for an example in training.
       numbers: parameters of the model.
-      kept: bytes of an example that a step keeps for its backward pass.
-      widest: bytes of the largest of these tensors.
     """
 
     seconds: float
     numbers: int
-    kept: float = 0
-    widest: float = 0
 
 
 class Factor(NamedTuple):
@@ -127,12 +116,10 @@ class Estimate(NamedTuple):
     Attributes:
       seconds: of one core, or of a GPU.
       mb: megabytes of host memory.
-      card_mb: megabytes of a GPU's memory, if it uses one.
     """
 
     seconds: float
     mb: float
-    card_mb: float = 0
 
 
 @cache
@@ -156,9 +143,9 @@ def estimated(spec: RunSpec, size: DataSize, speed: Speed) -> dict[str, Estimate
         "train": spec.rounds * examples_of_round(spec, size) + SCORED * evaluations * size.scored,
         "evaluate": size.trained + SCORED * size.scored,
     }
-    memory = megabytes(spec, size, speed), card_megabytes(spec, size, speed)
+    memory = megabytes(spec, size, speed)
     return {
-        stage: Estimate(START + speed.seconds * work[stage] * factor.of(stage, spec), *memory)
+        stage: Estimate(START + speed.seconds * work[stage] * factor.of(stage, spec), memory)
         for stage in TIMED
     }
 
@@ -179,22 +166,6 @@ def megabytes(spec: RunSpec, size: DataSize, speed: Speed) -> float:
     return round(BASE_MB + (size.size + 2 * COPIES * models + kept) / 1e6, 1)
 
 
-def card_megabytes(spec: RunSpec, size: DataSize, speed: Speed) -> float:
-    """Memory of a job on a GPU: CUDA, data, and all clients of a round at once."""
-    experts, local = spec.params.get("num_experts", 1), spec.local
-    model = max(1, FLOAT_BYTES * speed.numbers * experts)
-    clients = size.clients * spec.participation.get("rate", 1.0)
-    clients = max(1, min(clients, CARD_PART / model))
-    momenta = MOMENTA.get(local.get("solver"), 1 if local.get("momentum") else 0)
-    models = CARD_COPIES * (1 + momenta) * clients * model
-    states = 2 * model * size.owners
-    step = KEPT_TIMES * speed.kept * local["batch_size"] * clients
-    trained = size.trained * clients / max(1, size.clients)  # of a round, which may be scored, too
-    score = WIDEST_TIMES * speed.widest * min(trained + size.scored, CARD_SCORED * clients)
-    total = size.size + models + states + experts * max(step, score)
-    return round(BASE_MB + total / 1e6, 1)
-
-
 @dataclass(frozen=True)
 class Estimates:
     """The costs of jobs.
@@ -203,13 +174,11 @@ class Estimates:
       unit: "core" or "GPU", to which the seconds refer.
       machine: its name.
       costs: by run and stage.
-      card_mb: megabytes of memory of a GPU; 0 if it is unknown.
     """
 
     unit: str = "core"
     machine: str = ""
     costs: Mapping[tuple[str, str], Estimate] = field(default_factory=dict)
-    card_mb: float = 0
 
     @classmethod
     def read(cls, path: str | Path) -> "Estimates":
@@ -218,14 +187,7 @@ class Estimates:
         for name, run in kept.get("runs", {}).items():
             with contextlib.suppress(KeyError, TypeError):  # another version has other fields
                 costs |= {(name, stage): Estimate(**run[stage]) for stage in TIMED}
-        about = kept.get("unit", "core"), kept.get("machine", "")
-        return cls(*about, costs, kept.get("card_mb", 0))
-
-    def jobs_per_card(self) -> int:
-        """Jobs that a GPU has room for at a time; 1 if their memory or the GPU's is unknown."""
-        largest = max((cost.card_mb for cost in self.costs.values()), default=0)
-        room = self.card_mb / (SPARE * largest) if largest else 1
-        return max(1, min(MOST_ON_CARD, int(room)))
+        return cls(kept.get("unit", "core"), kept.get("machine", ""), costs)
 
     def cost(self, stage: str, wildcards: Mapping) -> Estimate | None:
         """The cost of a job; None without an estimate."""

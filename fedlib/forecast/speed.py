@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from fedlib import seals
 from fedlib.data import sizes
@@ -58,7 +57,6 @@ def write(path: Path, asked: Sequence[Request], device: str, raw: str) -> None:
     """
     unit, kind = ("GPU", "gpu") if device == "cuda" else ("core", "cpu")
     machine, kept = environment()[kind], seals.remembered(path)
-    card = torch.cuda.get_device_properties(0).total_memory / 1e6 if unit == "GPU" else 0
     known = {name: dict(kept.get(name, {})) for name in ("sizes", "speeds", "runs")}
     where = {"device": device, "machine": machine, "torch": torch.__version__}
     unknown: dict[str, list[str]] = {}
@@ -76,7 +74,7 @@ def write(path: Path, asked: Sequence[Request], device: str, raw: str) -> None:
             else:
                 known["runs"][request.name] = {stage: x._asdict() for stage, x in found.items()}
     finally:
-        seals.write_json(path, {"unit": unit, "machine": machine, "card_mb": card, **known})
+        seals.write_json(path, {"unit": unit, "machine": machine, **known})
     for error, (first, *others) in unknown.items():
         more = f" and {len(others)} more" if others else ""
         print(f"time unknown: {first}{more}: {error}", flush=True)
@@ -173,12 +171,10 @@ def speed_of(spec: RunSpec, size: DataSize, *, device: str, executor: str) -> Sp
         with torch.device("meta"):
             module = task.build()
         numbers = sum(weights.numel() for weights in module.parameters())
-        is_large = numbers > LARGEST
-        operations, *kept = counted(module, size) if is_large or device == "cuda" else (0, 0, 0)
-        if is_large:
-            return Speed(operations / _rate_of_products(device), numbers, *kept)
+        if numbers > LARGEST:
+            return Speed(counted(module, size) / _rate_of_products(device), numbers)
         rounds = partial(_seconds, spec, size, device, executor)
-        return Speed(_growing(rounds, *largest, local["batch_size"]), numbers, *kept)
+        return Speed(_growing(rounds, *largest, local["batch_size"]), numbers)
     except ConfigError as error:
         raise _UnfitError(str(error)) from None
     finally:
@@ -238,23 +234,14 @@ def _clock_of(device: str) -> Callable[[], float]:
     return now
 
 
-def counted(module: torch.nn.Module, size: DataSize) -> tuple[float, float, float]:
-    """Operations of a step with one example, `Speed.kept` and `Speed.widest`; without values."""
+def counted(module: torch.nn.Module, size: DataSize) -> float:
+    """Operations of a step with one example, without values."""
     whole = torch.int64 if size.tokens or size.labels else None
     x = torch.zeros(2, *size.shape, device="meta", dtype=whole)  # two, for batch normalisation
-    key, kept = torch.zeros((), device="meta", dtype=torch.int64), {}
-
-    def note(saved: Tensor) -> Tensor:
-        kept[saved.untyped_storage()._cdata] = saved
-        return saved
-
-    hooks = torch.autograd.graph.saved_tensors_hooks(note, lambda saved: saved)
-    with Operations() as counting, ambient.dropout_key(key), hooks:
+    key = torch.zeros((), device="meta", dtype=torch.int64)
+    with Operations() as counting, ambient.dropout_key(key):
         module(x).sum().backward()
-    for weights in module.parameters():
-        kept.pop(weights.untyped_storage()._cdata, None)
-    sizes = [saved.untyped_storage().nbytes() / len(x) for saved in kept.values()]
-    return counting.flops / len(x), sum(sizes), max(sizes, default=0)
+    return counting.flops / len(x)
 
 
 def _rate_of_products(device: str) -> float:

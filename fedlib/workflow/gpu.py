@@ -1,9 +1,8 @@
 """The device of a job, and turns at the GPUs of a machine.
 
 Snakemake decides *how many* jobs may use a GPU at a time (its resource `gpu`, which the default
-profile sets to the number of GPUs, or to `FEDLIB_GPU_SLOTS` to put several small runs on each
-card). It does not decide *which* GPU. A job takes a free slot of a card by locking a file, which
-the kernel unlocks however the job ends.
+profile sets to two for each card, or to `FEDLIB_GPU_SLOTS`). It does not decide *which* GPU. A job
+takes a free slot of a card by locking a file, which the kernel unlocks however the job ends.
 
     with device("auto", gpus=1) as name:    # "cuda", with one card visible, or "cpu"
         ...
@@ -27,6 +26,9 @@ from fedlib import locks
 from fedlib.errors import ConfigError
 
 DEVICES = ("auto", "cpu", "cuda")
+# Two small convolutional runs on an H200 each took 1.3 times as long as one alone, six took five
+# times as long (benchmarks/README.md, "A GPU"). profiles/default has the same number.
+JOBS_PER_CARD = 2
 # Set by schedulers that give a job a card of its own. It is "0" there, whichever it is, so jobs of
 # one node would wait for each other.
 SCHEDULED = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID")
@@ -141,16 +143,16 @@ def slots_per_device(num_devices: int) -> int:
 
 
 def slots(num_devices: int) -> int:
-    """Jobs on all cards at a time, from `FEDLIB_GPU_SLOTS`; without it, one on each card.
+    """Jobs on all cards at a time, from `FEDLIB_GPU_SLOTS`; without it, two on each card.
 
     Raises:
       ConfigError: if the variable is not a number.
     """
-    text = os.environ.get("FEDLIB_GPU_SLOTS") or str(num_devices)
+    text = os.environ.get("FEDLIB_GPU_SLOTS") or str(JOBS_PER_CARD * num_devices)
     if not text.isdecimal():
         raise ConfigError(
             f"FEDLIB_GPU_SLOTS must be a whole number of jobs, got {text!r}; "
-            "unset it for one job per GPU"
+            "unset it for two on each GPU"
         )
     return int(text)
 

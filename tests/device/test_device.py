@@ -134,22 +134,6 @@ def test_the_api_trains_there_and_its_models_can_leave(ask, method):
     ask("api", method)
 
 
-WIDE = [  # model, method, solver, clients, examples of each
-    ("mlp", "fedavg", {"solver": "adamw"}, 8, 64),
-    ("mlp", "ditto", {"solver": "sgd", "momentum": 0.9}, 8, 64),
-    ("mlp", "fedem", {"solver": "sgd"}, 8, 64),
-    ("emnist_cnn", "fedavg", {"solver": "sgd"}, 4, 32),
-    ("resnet20", "fedavg", {"solver": "sgd"}, 4, 200),
-    ("resnet20", "fedavg", {"solver": "sgd"}, 4, 32),
-]
-
-
-@on_gpu
-@pytest.mark.parametrize("run", WIDE if ALL else WIDE[1::4])
-def test_the_estimated_memory_is_what_a_job_allocates_or_some_times_that(ask, run):
-    ask("estimated", *run)
-
-
 def test_a_checkpoint_keeps_shared_tensors_shared(ask):
     ask("shared_storage")
 

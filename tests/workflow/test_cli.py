@@ -112,8 +112,7 @@ def test_an_interrupted_step_says_that_the_same_command_goes_on(capsys):
 
 def test_snakemake_is_told_of_a_gpu_that_cannot_be_used(monkeypatch):
     args, steps = read("demo"), []
-    for name in ("share_cards", "tell"):
-        monkeypatch.setattr(run, name, lambda *_: None)
+    monkeypatch.setattr(run, "tell", lambda lines: None)
     monkeypatch.setattr(run.remarks, "count_clients", lambda plan: [])
     monkeypatch.setattr(run.gpu, "settled", lambda wanted: "cpu")
     monkeypatch.setattr(run, "start", steps.append)

@@ -1,16 +1,12 @@
 """What a plan is estimated to cost, and what a budget buys."""
 
 import math
-import os
 import re
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from fedlib import seals
 from fedlib.cli import estimate
-from fedlib.cli.run import share_cards
 from fedlib.errors import ConfigError
 from fedlib.forecast.estimates import TIMED, Estimate, Estimates
 from fedlib.workflow import cells, freshness
@@ -175,21 +171,3 @@ def test_only_runs_that_are_to_be_done_are_estimated(tmp_path, monkeypatch):
     assert request.finished == {"train": Path(files("local-global", 2)[0])}
     assert request.spec.seed == 1 and request.data["dataset"] == "digits"
     assert request.spec.views is None
-
-
-def test_a_gpu_has_as_many_jobs_as_its_memory_suffices_for(monkeypatch, tmp_path):
-    costs = {("a", "train"): Estimate(1, 9999, 500), ("b", "train"): Estimate(1, 9999, 800)}
-    each = 1000  # of the largest, with a quarter to spare
-    for card, jobs in ((0, 1), (each, 1), (3.5 * each, 3), (100 * each, 8)):
-        assert Estimates("GPU", "a card", costs, card).jobs_per_card() == jobs
-    assert Estimates("GPU", "a card", {}, each).jobs_per_card() == 1
-    path = tmp_path / "estimates.json"
-    train = {"seconds": 1, "mb": 9999, "card_mb": 800}
-    seals.write_json(path, {"card_mb": 3 * each, "runs": {"a": {s: train for s in TIMED}}})
-    plan = SimpleNamespace(config={"device": "auto"}, path=lambda name: path)
-    monkeypatch.setattr(os, "cpu_count", lambda: 16)
-    for visible, given, slots in (("0,1", None, "6"), ("0,1", "2", "2"), ("", None, None)):
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        monkeypatch.setenv("FEDLIB_GPU_SLOTS", given or "")
-        assert bool(share_cards(plan)) == (slots == "6")
-        assert (os.environ["FEDLIB_GPU_SLOTS"] or None) == slots

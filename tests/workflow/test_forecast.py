@@ -9,7 +9,7 @@ from stages import SPEC
 
 from fedlib import hdf5, seals
 from fedlib.data import build, sizes
-from fedlib.engine import cohort, parts, scratch
+from fedlib.engine import scratch
 from fedlib.errors import ConfigError, DataError
 from fedlib.forecast import estimates, speed
 from fedlib.forecast.estimates import DataSize, Factor, Request, Speed
@@ -103,8 +103,6 @@ def test_memory_is_that_of_data_models_and_what_clients_keep_unless_it_goes_to_a
 
 def test_limits_of_memory_are_those_of_the_engine():
     assert estimates.ROOM_SHARE == scratch.ROOM_SHARE
-    assert estimates.CARD_PART == parts.PART_BYTES["cuda"]
-    assert estimates.CARD_SCORED == cohort.EVALUATION_BATCH["cuda"]
 
 
 def test_the_kept_factors_are_of_methods_that_there_are_and_fedavg_s_is_one():
@@ -154,9 +152,7 @@ def test_a_model_too_large_to_be_tried_takes_its_operations(monkeypatch):
     assert tried.numbers == FIRST + 8 + SECOND + 10 and 1e-7 < tried.seconds < 1e-2
     monkeypatch.setattr(speed, "LARGEST", 0)
     monkeypatch.setattr(speed, "_rate_of_products", lambda device: 1e9)
-    found = speed.speed_of(run(), size_of(), **how)
-    assert found.seconds == STEP / 1e9
-    assert (found.kept, found.widest) == (4 * (64 + 8), 4 * 64)  # what the layers multiply
+    assert speed.speed_of(run(), size_of(), **how).seconds == STEP / 1e9
 
 
 # -- the file of estimates ----------------------------------------------------------------
@@ -196,7 +192,7 @@ def test_another_seed_that_is_finished_counts_first(asked, tmp_path):
     seals.close_hdf5(path)
     found = asked(request(finished={"train": path}))["runs"]["toy/digits/fedavg"]
     assert (found["train"]["seconds"], found["train"]["mb"]) == (1234.5, 700.0)
-    assert found["train"]["card_mb"] > 500 and found["evaluate"]["seconds"] < 60
+    assert found["evaluate"]["seconds"] < 60
     assert speed.spent(path, "cuda") == (2469.0, 700.0)
 
 

@@ -502,9 +502,11 @@ def test_where_pytorch_cannot_use_the_gpu_all_jobs_run_on_the_cpu(monkeypatch, c
 
 
 def test_slots_are_spread_over_the_gpus(monkeypatch):
-    for slots, per_device in (("", 1), ("2", 1), ("3", 2), ("8", 4), ("0", 1)):
+    for slots, per_device in (("", 2), ("2", 1), ("3", 2), ("8", 4), ("0", 1)):
         monkeypatch.setenv("FEDLIB_GPU_SLOTS", slots)
         assert slots_per_device(2) == per_device
+    profile = (ROOT / "profiles/default/config.yaml").read_text("utf-8")
+    assert f"str({gpu.JOBS_PER_CARD} * gpus)" in profile
     monkeypatch.setenv("FEDLIB_GPU_SLOTS", "many")
     with pytest.raises(ConfigError, match="must be a whole number of jobs, got 'many'"):
         slots_per_device(1)
