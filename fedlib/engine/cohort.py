@@ -281,7 +281,7 @@ class Cohort:
             return cut, (what, losses, keep(after) if keep else ())
 
         what, losses, momenta = self._joined(train, params, streams=returns is not None)
-        self.journal.add(self.host_ids, losses, whole=returns is None)
+        self.journal.add(self.host_ids, losses)
         return what, memory and memory.renewed(clients, momenta if kept else None, local.epochs)
 
     def _trained(self, step, params, rates, momenta, per_client, *, local, stream) -> tuple:
@@ -313,7 +313,6 @@ class Cohort:
             done = part._fold(lifted, start, *given[1], **how)
             return cut, returns(part, done) if returns else done
 
-        self.journal.whole |= returns is None
         return self._joined(fold, carry, streams=returns is not None)
 
     def _joined(self, work: Callable, models: Tree, streams: bool) -> Tree:

@@ -5,7 +5,7 @@ must not count as "not better": an earlier choice would then hide the divergence
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,7 +27,6 @@ class Journal:
       clients: per call of `fit`, the clients of these losses [C].
       down, up: numbers sent to and from ONE client; the mean if clients differ.
       examples: training examples in the local steps of ALL clients, with repeats.
-      whole: whether the trained models of all clients existed at once.
       others: by group, the journal of `Cohort.everyone` of that group.
     """
 
@@ -36,27 +35,22 @@ class Journal:
     down: int | float = 0
     up: int | float = 0
     examples: int = 0
-    whole: bool = False
     others: dict[str, "Journal"] = field(default_factory=dict)
 
-    def add(self, clients: np.ndarray, losses: Tensor, whole: bool = True) -> None:
-        """Add training losses [C] of clients [C]; `whole`: all of their models existed at once."""
-        self.whole |= whole
+    def add(self, clients: np.ndarray, losses: Tensor) -> None:
+        """Add training losses [C] of clients [C]."""
         self.losses.append(losses)
         self.clients.append(clients)
 
-    def refuse_diverged(
-        self, when: str, group: str = "seen", since: Callable[[int], str] = lambda client: ""
-    ) -> None:
+    def refuse_diverged(self, when: str, group: str = "seen") -> None:
         """Raise DivergedError unless all losses are finite; waits for the device.
 
         Args:
           when: such as "in round 3".
           group: the group to which this journal belongs.
-          since: gives a text about a client, which ends the message.
         """
         for clients, losses in zip(self.clients, self.losses, strict=True):
-            refuse_diverged(losses, clients, when, group=group, since=since)
+            refuse_diverged(losses, clients, when, group=group)
         for group, journal in self.others.items():
             journal.refuse_diverged(when, group)
 
@@ -83,7 +77,6 @@ def refuse_diverged(
     what: str = "training loss",
     *,
     group: str = "seen",
-    since: Callable[[int], str] = lambda client: "",
 ) -> None:
     """Raise DivergedError, which names the first client, unless all losses are finite.
 
@@ -95,7 +88,6 @@ def refuse_diverged(
       when: such as "in round 3".
       what: name of the losses.
       group: of the clients, one of `fedlib.federation.GROUPS`.
-      since: gives a text about a client, which ends the message.
     """
     finite = torch.as_tensor(losses).isfinite().reshape(len(losses), -1)
     if finite.all():
@@ -103,7 +95,7 @@ def refuse_diverged(
     row, column = (~finite).nonzero()[0].tolist()
     client, loss = int(clients[row]), losses.reshape(len(losses), -1)[row, column].item()
     who = f"client {client}" if group in CLIENTS else f"the {group}"
-    raise diverged(who, when, f"{what} is {loss}{since(client)}")
+    raise diverged(who, when, f"{what} is {loss}")
 
 
 def diverged(who: str, when: str, what: str) -> DivergedError:

@@ -78,7 +78,7 @@ class AFL(Method):
         """Loss and gradient of every client, then the server's steps of w and lambda."""
         lambdas = state.lambdas if cohort.round else self.shares(cohort)
         losses, gradient, statistics = self.examine(state.params, lambdas, cohort)
-        cohort.journal.add(cohort.host_ids, losses, whole=False)  # the recorded training loss
+        cohort.journal.add(cohort.host_ids, losses)  # the recorded training loss
 
         w, old_statistics = tree.partition(state.params, self.task.is_statistic)
         w, server = self.descend(w, gradient.sum, state.server, cohort.round)

@@ -39,7 +39,7 @@ class Pooled(OneModel):
             memory=state.memory,
         )
         [loss] = trainer.journal.losses
-        cohort.journal.add(cohort.host_ids, loss.expand(cohort.size), whole=False)
+        cohort.journal.add(cohort.host_ids, loss.expand(cohort.size))
         cohort.journal.examples += trainer.journal.examples
         return State(tree.take(trained, 0), memory)
 

@@ -245,7 +245,7 @@ class Simulation:
         try:
             state = self.method.round(state, cohort)
         except Exception:  # a loss that is not finite may cause another error
-            cohort.journal.refuse_diverged(f"in round {number}", since=record.since)
+            cohort.journal.refuse_diverged(f"in round {number}")
             raise
         record.add_round(cohort, number)
         return state
@@ -285,7 +285,6 @@ class Record:
     server_examples: list[int] = field(default_factory=list)
     train_loss: list[float] = field(default_factory=list)
     scores: dict[View, list[scoring.ClientScores]] = field(default_factory=dict)
-    last_losses: dict[int, tuple[int, float]] = field(default_factory=dict)  # client: round, loss
     totals: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))  # so far
     trained: int = 0  # clients that this process has trained, with repeats
 
@@ -297,12 +296,10 @@ class Record:
         self.totals["examples"] += cohort.journal.examples
         self.totals["client_rounds"] += cohort.size
         self.totals["server_examples"] += sum(x.examples for x in cohort.journal.others.values())
-        cohort.journal.refuse_diverged(f"in round {number}", since=self.since)
+        cohort.journal.refuse_diverged(f"in round {number}")
         if not cohort.journal.losses:
             return
         losses = torch.stack(cohort.journal.losses).mean(0).double().cpu().numpy()
-        for client, loss in zip(cohort.host_ids.tolist(), losses.tolist(), strict=True):
-            self.last_losses[client] = (number, loss)
         self.train_loss.append(float(losses.mean()))
 
     def add_evaluation(self, done: int, found: dict[View, scoring.ClientScores]) -> None:
@@ -348,13 +345,6 @@ class Record:
         last = {group: scores[-1] for group, scores in found.items() if scores}
         return {group: float(x.correct.sum() / x.count.sum()) for group, x in last.items()}
 
-    def since(self, client: int) -> str:
-        """Text about a client's last finite loss, for errors."""
-        before = self.last_losses.get(client)
-        if before is None:
-            return " (its first)"
-        return f" (last finite loss {before[1]:.4g} in round {before[0]})"
-
 
 def _pack(state: Any, record: Record) -> dict[str, Tensor]:
     """State and record as tensors by name."""
@@ -363,8 +353,6 @@ def _pack(state: Any, record: Record) -> dict[str, Tensor]:
         dtype = torch.float64 if name == "train_loss" else torch.int64
         packed[f"record/{name}"] = torch.tensor(getattr(record, name), dtype=dtype)
     packed["record/totals"] = torch.tensor([record.totals[name] for name in COUNTED])
-    losses = [[client, *last] for client, last in record.last_losses.items()]
-    packed["record/last_losses"] = torch.tensor(losses, dtype=torch.float64).reshape(-1, 3)
     for view, found in record.scores.items():
         packed["scores/" + "/".join(view)] = torch.from_numpy(np.array(found))
     return packed
@@ -377,10 +365,9 @@ def _unpack(template: Any, packed: dict[str, Tensor]) -> tuple[Any, Record]:
         return {n.removeprefix(prefix): v for n, v in packed.items() if n.startswith(prefix)}
 
     arrays = below("record/")
-    totals, losses = arrays.pop("totals"), arrays.pop("last_losses")
+    totals = arrays.pop("totals")
     record = Record(**{name: value.tolist() for name, value in arrays.items()})
     record.totals = dict(zip(COUNTED, totals.tolist(), strict=True))
-    record.last_losses = {int(c): (int(r), loss) for c, r, loss in losses.tolist()}
     for name, value in below("scores/").items():
         found = [scoring.ClientScores(*row) for row in value.numpy()]
         record.scores[View(*name.split("/"))] = found

@@ -29,6 +29,6 @@ def test_a_client_whose_training_is_not_finite_ends_the_run_by_name(tmp_path, ca
     spec = {**stages.SPEC, "rounds": 4, "participation": {"rate": 1.0, "aggregation": "damped"}}
     assert stages.run_here("train", stages.options(folder, spec)) == 1
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: client 1 diverged in round 1: training loss is nan (its first)")
+    assert line.startswith("error: client 1 diverged in round 1: training loss is nan;")
     assert not (folder / "history.h5").exists() and not (folder / "state.pt").exists()
     tally("NaN in one client", "refused by the client's number")

@@ -263,26 +263,9 @@ def test_a_loss_that_is_no_number_names_client_and_round():
     # Four batches a round: later ones see what the first steps did. A rate of 0.5 takes one client.
     run = diverging(batch_size=2)
     (client,) = sample(run.federation.ids("seen"), 0.5, seed=3, round=0)
-    message = rf"client {client} diverged in round 1: training loss is (nan|inf) \(its first\)"
+    message = rf"client {client} diverged in round 1: training loss is (nan|inf);"
     with pytest.raises(DivergedError, match=message):
         silently(run)
-
-
-@pytest.mark.parametrize("interrupted", [False, True])
-def test_a_loss_that_is_no_number_comes_with_the_last_that_was(interrupted, tmp_path):
-    # One batch per round: round 1 records the loss of the drawn model, round 2 what came of it.
-    # The evaluation between them would find it first.
-    run = diverging(batch_size=8, rate=1.0, evaluate_every=9)
-    cohort = cohort_of(run.method.task, run.federation, seed=3)
-    run.method.round(run.init(), cohort)
-    first = cohort.journal.losses[0][0].item()
-    checkpoints = Checkpoints(tmp_path, STAMP)
-    if interrupted:
-        with pytest.raises(SystemExit):
-            silently(run, checkpoints, stop=lambda: True)
-    told = rf"client 0 diverged in round 2: .* \(last finite loss {first:.4g} in round 1\)"
-    with pytest.raises(DivergedError, match=told):
-        silently(run, checkpoints)
 
 
 # -- independence -------------------------------------------------------------------------
