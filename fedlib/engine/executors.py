@@ -235,7 +235,7 @@ class Batched:
         merged = waves(drawn, batch_size, may_pad=work.task.may_pad)
         with named(work) as place:
             for wave, active, batch in wave_batches(work, merged):
-                place.ids, place.batch = work.ids[wave.clients], batch
+                place.batch = batch
                 if len(wave.clients) == len(work.ids):  # everyone, in order
                     carry = step(carry, *per_client, batch)
                 else:
@@ -289,7 +289,7 @@ class Batched:
             args = take_rows(per_client, active)
             inputs = work.data.inputs(taken), work.data.y[taken], index
             with named(work) as place:
-                place.ids, place.batch = work.ids[having], Batch(*inputs)
+                place.batch = Batch(*inputs)
                 scores = self._vmap(one_batch, *inputs, *args)
             parts.append(
                 scores.new_zeros(len(sizes), *scores.shape[1:]).index_copy(0, active, scores)

@@ -27,7 +27,7 @@ from fedlib import tree
 from fedlib.engine.batches import Batches, Wave, waves
 from fedlib.engine.device import DeviceData, upload
 from fedlib.engine.executors import Batched, put_back
-from fedlib.engine.failure import Place, named
+from fedlib.engine.failure import named
 from fedlib.engine.fingerprint import Opaque, walk
 from fedlib.engine.waves import Work, first_rows, take_rows, wave_batch
 from fedlib.tree import Tree
@@ -56,9 +56,9 @@ class Graphs(Batched):
             self.notes["not_replayed"][str(reason)] += 1
             return super()._fold_block(work, drawn, batch_size, step, carry, per_client)
         try:
-            with named(work) as place:
+            with named(work):
                 program.load(closed, carry, per_client, first_rows(work))
-                program.run(drawn, batch_size, work.task.may_pad, place)
+                program.run(drawn, batch_size, work.task.may_pad)
         except torch.OutOfMemoryError:
             self._programs.clear()  # frees buffers, to make room for a smaller block
             raise
@@ -146,9 +146,8 @@ class Program:
         for buffer, values in zip(self.closed, closed, strict=True):
             buffer.copy_(values)
 
-    def run(self, drawn: list[Batches], batch_size: int, may_pad: bool, place: Place) -> None:
-        """Run all steps of all clients, and note each in `place`."""
-        ids = place.ids
+    def run(self, drawn: list[Batches], batch_size: int, may_pad: bool) -> None:
+        """Run all steps of all clients."""
         merged = waves(drawn, batch_size, may_pad)
         if not merged:
             return
@@ -156,7 +155,6 @@ class Program:
         flat = [self._lanes(wave, width) for wave, width in zip(merged, widths, strict=True)]
         values = upload(np.concatenate(flat), self.data.device).split([len(x) for x in flat])
         for wave, width, inputs in zip(merged, widths, values, strict=True):
-            place.ids, place.shape = ids[wave.clients], (len(wave.clients), width)
             padded = bool((wave.sizes < width).any())
             everyone = len(wave.clients) == self.size
             key = self._lane_count(wave), width, padded, everyone
