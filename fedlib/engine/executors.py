@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import copy_context
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -41,34 +40,6 @@ from fedlib.tree import Tree
 TURNS = 8  # clients per worker before all workers wait for the slowest one
 
 Advance = Callable[[Tree, Batch], Tree]  # (a client's carry, its batch) -> the carry after a step
-
-
-class Executor(Protocol):
-    """Runs a function of one client on many; their values have leaves [C, ...] or are `Rows`."""
-
-    name: str
-    setting: str  # the argument of `fedlib.engine.choice.choose` for an equal executor
-    replays: bool  # whether steps are captured: then all values that change must be in tensors
-    together: int  # least number of clients for a call of `fold`, if there are so many
-    notes: dict  # further facts about the execution, for provenance; kept up to date
-
-    def lift(self, fn: Callable) -> Callable:
-        """`fn` of one client, made ready for `fold`: still of one client, or of a wave of them."""
-        ...
-
-    def fold(self, work: Work, drawn: list[Batches], batch_size: int, step: Callable,
-             carry: Tree, per_client: tuple) -> Tree:  # fmt: skip
-        """`carry = step(carry, *per_client, batch)` over each client's batches.
-
-        `step` is lifted: see `lift`. It may change the carry, which consists of tensors, in place;
-        do not use the passed carry afterwards.
-        """
-        ...
-
-    def each(self, work: Work, fn: Callable, per_client: tuple, split: str,
-             batch_size: int) -> Tensor:  # fmt: skip
-        """`fn(*per_client, batch) -> [B, ...]` on every example of `split` -> [C, N, ...]"""
-        ...
 
 
 class Workers:
@@ -108,10 +79,14 @@ class Workers:
 class Loop:
     """Client by client, or several clients at a time in separate threads.
 
-    Every client's result has the same bits for any number of threads (`workers`).
+    Every client's result has the same bits for any number of threads (`workers`). The values of
+    clients have leaves [C, ...] or are `Rows`.
 
     Attributes:
-      notes: further facts about the execution, for provenance.
+      setting: the argument of `fedlib.engine.choice.choose` for an equal executor.
+      replays: whether steps are captured: then all values that change must be in tensors.
+      together: least number of clients for a call of `fold`, if there are so many.
+      notes: further facts about the execution, for provenance; kept up to date.
     """
 
     name = setting = "loop"
@@ -123,11 +98,16 @@ class Loop:
         self.together = 1 if workers == 1 else TURNS * workers
 
     def lift(self, fn: Callable) -> Callable:
-        """See `Executor.lift`."""
+        """`fn` of one client, made ready for `fold`: still of one client, or of a wave of them."""
         return fn
 
-    def fold(self, work, drawn, batch_size, step, carry, per_client):
-        """See `Executor.fold`."""
+    def fold(self, work: Work, drawn: list[Batches], batch_size: int, step: Callable,
+             carry: Tree, per_client: tuple) -> Tree:  # fmt: skip
+        """`carry = step(carry, *per_client, batch)` over each client's batches.
+
+        `step` is lifted: see `lift`. It may change the carry, which consists of tensors, in place;
+        do not use the passed carry afterwards.
+        """
         device = work.data.device
         begin = self._prepare(step, alike=not _rows_with_tensors((carry, per_client)))
         with torch.no_grad():
@@ -155,8 +135,9 @@ class Loop:
         """
         return lambda args: lambda own, batch: step(own, *args, batch)
 
-    def each(self, work, fn, per_client, split, batch_size):
-        """See `Executor.each`."""
+    def each(self, work: Work, fn: Callable, per_client: tuple, split: str,
+             batch_size: int) -> Tensor:  # fmt: skip
+        """`fn(*per_client, batch) -> [B, ...]` on every example of `split` -> [C, N, ...]"""
         if _may_pool(work, per_client):
             return _pooled(work, fn, per_client, split, batch_size, self._workers)
         sizes = work.data.federation.split(split).sizes[work.ids]
@@ -205,16 +186,16 @@ class Batched:
 
     @property
     def setting(self) -> str:
-        """See `Executor.setting`."""
+        """See `Loop.setting`."""
         return self.name if self.chunk is None else f"{self.name}:{self.chunk}"
 
     def lift(self, fn: Callable) -> Callable:
-        """See `Executor.lift`."""
+        """See `Loop.lift`."""
         return partial(self._vmap, fn)
 
     @torch.no_grad()
     def fold(self, work, drawn, batch_size, step, carry, per_client):
-        """See `Executor.fold`."""
+        """See `Loop.fold`."""
         device = work.data.device
 
         def fold(block: np.ndarray, active: Tensor | None = None) -> Tree:
@@ -245,7 +226,7 @@ class Batched:
 
     @torch.no_grad()
     def each(self, work, fn, per_client, split, batch_size):
-        """See `Executor.each`."""
+        """See `Loop.each`."""
         if _may_pool(work, per_client):
             return _pooled(work, fn, per_client, split, batch_size, self._workers)
         sizes = work.data.federation.split(split).sizes[work.ids]
@@ -331,6 +312,9 @@ class Batched:
                     todo += np.array_split(block, 2)[::-1]
 
         self._workers.visit(visit, range(len(blocks)))
+
+
+Executor = Loop | Batched
 
 
 def _may_pool(work: Work, per_client: tuple) -> bool:

@@ -163,11 +163,11 @@ class Counting(Loop):
         self.flops = 0
 
     def fold(self, *args):
-        """See `Executor.fold`."""
+        """See `Loop.fold`."""
         return self._counted(super().fold, *args)
 
     def each(self, *args):
-        """See `Executor.each`."""
+        """See `Loop.each`."""
         return self._counted(super().each, *args)
 
     def _counted(self, fn: Callable, work: Work, *args) -> Any:
