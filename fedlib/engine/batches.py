@@ -13,11 +13,7 @@ import numpy as np
 
 from fedlib import streams
 from fedlib.engine.solvers import Solver
-from fedlib.environment import memory
-from fedlib.errors import ConfigError, DataError
-
-STEP_BYTES = 160  # of a `Step`, its numbers and its key
-ALWAYS = 2**30  # bytes that every machine has
+from fedlib.errors import DataError
 
 
 class Step(NamedTuple):
@@ -59,11 +55,7 @@ class Batches:
 
 
 def draw_batches(num_examples: int, solver: Solver, *stream: int | str) -> Batches:
-    """Shuffled epochs of a client with `num_examples` examples, cut into steps.
-
-    Raises:
-      ConfigError: for more steps than fit into this machine's memory.
-    """
+    """Shuffled epochs of a client with `num_examples` examples, cut into steps."""
     return _drawn(num_examples, solver, streams.generator(*stream))
 
 
@@ -84,11 +76,7 @@ def _drawn(num_examples: int, solver: Solver, draw: np.random.Generator) -> Batc
 
 
 def cut(num_examples: int, solver: Solver) -> Cut:
-    """The steps of a client with `num_examples` examples, without their order.
-
-    Raises:
-      ConfigError: for more steps than fit into this machine's memory.
-    """
+    """The steps of a client with `num_examples` examples, without their order."""
     return _cut(num_examples, solver.batch_size, solver.epochs, solver.steps, solver.drop_last)
 
 
@@ -99,7 +87,6 @@ def _cut(
     if number is not None and num_examples:  # as many epochs as so many steps need
         full, rest = divmod(num_examples, batch_size)
         epochs = -(-number // (full if rest == 0 or (drop_last and full) else full + 1))
-    _refuse_endless(num_examples, batch_size, epochs)
     steps = []
     for epoch in range(epochs):
         first = epoch * num_examples
@@ -110,17 +97,6 @@ def _cut(
             steps.append(Step(first + start, first + start + size, epoch))
     steps = tuple(steps[:number])
     return Cut(epochs, steps, sum(step.size for step in steps))
-
-
-def _refuse_endless(num_examples: int, batch_size: int, epochs: int) -> None:
-    steps = epochs * -(-num_examples // batch_size)
-    wanted = STEP_BYTES * steps + 8 * epochs * num_examples
-    if wanted > ALWAYS and wanted > (has := memory()):
-        raise ConfigError(
-            f"{steps:.3g} local steps in {epochs:.3g} epochs: to list their batches would take "
-            f"about {wanted / 2**30:.3g} GiB, and this machine has {has / 2**30:.3g} GiB; lower "
-            "steps or epochs"
-        )
 
 
 def refuse_single_examples(sizes: Sequence[int], clients: Sequence[int], solver: Solver) -> None:

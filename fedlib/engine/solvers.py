@@ -79,7 +79,8 @@ class Solver:
 
     ranges: ClassVar[dict[str, Range]] = {
         **dict.fromkeys(("lr", "weight_decay", "clip_norm"), Range(0)),
-        **dict.fromkeys(("batch_size", "epochs", "steps"), Range(1)),
+        "batch_size": Range(1),
+        **dict.fromkeys(("epochs", "steps"), Range(1, 1_000_000)),  # they are listed in memory
     }
 
     def __post_init__(self):

@@ -23,6 +23,7 @@ from torch import Tensor
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import (
+    NUMBERS,
     draw_experts,
     each_expert,
     expert_losses,
@@ -33,7 +34,7 @@ from fedlib.engine.experts import (
 )
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params
-from fedlib.methods.base import Method, OneOf, Range
+from fedlib.methods.base import Method, OneOf
 
 
 class State(NamedTuple):
@@ -57,7 +58,7 @@ class FedEM(Method):
     num_experts: int
 
     look = "FedEM", "#0072B2", "X", "solid"
-    ranges: ClassVar = {"num_experts": Range(1)}
+    ranges: ClassVar = {"num_experts": NUMBERS}
     SPACE: ClassVar = {"num_experts": OneOf((2, 3, 4))}
     shared: ClassVar = ("experts",)
     protocols: ClassVar = {

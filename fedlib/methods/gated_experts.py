@@ -26,6 +26,7 @@ from torch import Tensor
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import (
+    NUMBERS,
     draw_experts,
     each_expert,
     expert_losses,
@@ -63,7 +64,7 @@ class GatedExperts(Method):
     gate_features: int
 
     look = "MoE (pFedMM's)", "#CC79A7", "p", "dashdot"
-    ranges: ClassVar = dict.fromkeys(("num_experts", "gate_features"), Range(1))
+    ranges: ClassVar = {"num_experts": NUMBERS, "gate_features": Range(1)}
     SPACE: ClassVar = {"num_experts": OneOf((2, 3, 4))}
     protocols: ClassVar = {"seen": {"default": "personalise"}, "unseen": {"default": "welcome"}}
     shared: ClassVar = ("experts",)

@@ -28,7 +28,7 @@ from torch.nn.functional import one_hot
 
 from fedlib import streams, tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.experts import draw_experts, each_expert
+from fedlib.engine.experts import NUMBERS, draw_experts, each_expert
 from fedlib.engine.journal import refuse_diverged
 from fedlib.engine.parts import Total
 from fedlib.engine.solvers import Solver
@@ -109,8 +109,8 @@ class IFCA(Method):
         "stop_split": early_stopping.STOP_SPLITS,
     }
     ranges: ClassVar = {
-        **dict.fromkeys(("num_experts", "stop_every", "patience"), Range(1)),
-        **{"epsilon": Range(0, 1), "horizon": Range(0)},
+        **dict.fromkeys(("stop_every", "patience"), Range(1)),
+        **{"num_experts": NUMBERS, "epsilon": Range(0, 1), "horizon": Range(0)},
     }
     SPACE: ClassVar = {"num_experts": OneOf((2, 3, 4, 6)), "epsilon": OneOf((0.0, 0.1, 0.3))}
 

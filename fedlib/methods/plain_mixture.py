@@ -24,11 +24,11 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.experts import draw_experts, mixture_log_probs
+from fedlib.engine.experts import NUMBERS, draw_experts, mixture_log_probs
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params, nll
 from fedlib.errors import DataError
-from fedlib.methods.base import Method, Range
+from fedlib.methods.base import Method
 from fedlib.methods.parts import gating, tables
 from fedlib.methods.parts.gating import Gate
 
@@ -58,7 +58,7 @@ class PlainMixture(Method):
     table_rounds: tuple[int, ...] = ()
 
     look = "Plain mixture", "#AA7744", (3, 0, 180), "dashdot"
-    ranges: ClassVar = {"num_experts": Range(1)}
+    ranges: ClassVar = {"num_experts": NUMBERS}
 
     def __post_init__(self):
         """Raises ValueError for invalid settings."""

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
+from fedlib.engine.experts import NUMBERS
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Curves, Range
 from fedlib.methods.parts import gating, tables, variational
@@ -47,7 +48,7 @@ class PooledMixture(Curves):
     horizon: int = 0
 
     ranges: ClassVar = {
-        **dict.fromkeys(("num_experts", "gate_epochs"), Range(1)),
+        **{"num_experts": NUMBERS, "gate_epochs": Range(1)},
         **dict.fromkeys(("server_lr", "horizon"), Range(0)),
     }
     ways: ClassVar = {

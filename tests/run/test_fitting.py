@@ -6,7 +6,6 @@ import pytest
 from conftest import toy_run
 from support import toy_federation
 
-from fedlib.engine.batches import draw_batches
 from fedlib.engine.solvers import SGD
 from fedlib.errors import ConfigError
 from fedlib.run.build import Shapes, build_method, build_simulation, build_task
@@ -73,19 +72,13 @@ def test_a_model_that_cannot_read_the_inputs_is_refused_before_training():
         simulation(model="emnist_cnn", model_params={"num_classes": 3})
 
 
-@pytest.mark.parametrize(
-    ("method", "numbers", "size"),
-    [("fedem", 4 * 8 + 8 + 8 * 3 + 3, 998), ("pfedmm", 8 * 3 + 3, 402)],  # heads only
-)
-def test_more_experts_than_memory_are_refused_with_their_size(method, numbers, size):
-    run = simulation(method=method, params={"num_experts": 10**9})
-    message = rf"experts must fit into memory: 1e\+09 of {numbers} numbers each would take about "
-    with pytest.raises(ConfigError, match=f"{message}{size} G"):  # 4 copies of 4 bytes
-        run.init()
+@pytest.mark.parametrize("method", ["fedem", "pfedmm", "ifca"])
+def test_more_experts_than_any_memory_has_room_for_are_refused(method):
+    with pytest.raises(ConfigError, match=r"num_experts must be in \[1, 1000\], got 1000000000"):
+        simulation(method=method, params={"num_experts": 10**9})
 
 
-@pytest.mark.parametrize("endless", [{"steps": 10**12}, {"epochs": 10**12}])
-def test_more_steps_than_can_be_listed_are_refused_with_their_number(endless):
-    solver = replace(SGD(lr=0.1, batch_size=4), **endless)
-    with pytest.raises(ConfigError, match=r"e\+1\d local steps in .* epochs: to list .* GiB; lo"):
-        draw_batches(40, solver, 0)
+@pytest.mark.parametrize("endless", ["steps", "epochs"])
+def test_more_steps_than_can_be_listed_are_refused(endless):
+    with pytest.raises(ConfigError, match=rf"{endless} must be in \[1, 1000000\], got 1000000000"):
+        SGD(lr=0.1, **{endless: 10**9})
