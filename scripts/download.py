@@ -22,7 +22,7 @@ def main() -> None:
     parser.add_argument("--raw", type=Path, default=Path("data/raw"), help="folder of raw files")
     parser.add_argument("--receipt", type=Path, help="JSON file to write; RAW/DATASET.json if none")
     parser.add_argument("--spec", help="JSON or @path: {sources: [...]}, which of its sources")
-    parser.add_argument("--mirror", help="folder, file:// or http(s):// address to try first")
+    parser.add_argument("--mirror", help="folder or http(s):// address to try first")
     parser.add_argument("--code", help="digest of the code this job was planned with")
     args = parser.parse_args()
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from fedlib.data.downloads import check_mirror, local
+from fedlib.data.downloads import WEB, check_mirror
 from fedlib.data.raw import BROKEN, CHUNK, RawFile, RawFolder
 from fedlib.errors import DataError
 from fedlib.files import atomic, digest
@@ -29,9 +29,6 @@ TIMEOUT = (10, 20)  # seconds to connect, and between two packets
 LARGEST = 4 << 30  # most bytes of a file of unknown size; the largest official file has 1 GB
 INTERVAL = 5.0  # seconds between two lines of progress
 BUSY = 429  # the answer of HTTP to too many requests, of which a later one succeeds
-MIRROR_WAYS = (
-    'CONFIG="mirror=..." of make, --config mirror=... of snakemake, --mirror of this stage'
-)
 
 Report = Callable[[str], None]
 
@@ -52,8 +49,8 @@ def fetch(
     Args:
       files: of one data set; a `RawFolder` must already have its files.
       raw: the folder data/raw.
-      mirror: folder, file:// or http(s):// address that is tried first; it may have the files as
-        DATASET/NAME or under the same paths as data/raw.
+      mirror: folder or http(s):// address that is tried first; has the files under the same paths
+        as data/raw.
       report: called with one line of text at a time.
 
     Raises:
@@ -96,8 +93,7 @@ def _is_there(file: RawFile, raw: Path) -> bool:
 
 def _get(file: RawFile, raw: Path, mirror: str | None, report: Report) -> None:
     """Put the file in place from the first address that has it, or from its archive."""
-    paths = dict.fromkeys([f"{file.dataset}/{file.name}", file.path])
-    mirrored = [] if mirror is None else [f"{mirror.rstrip('/')}/{path}" for path in paths]
+    mirrored = [] if mirror is None else [f"{mirror.rstrip('/')}/{file.path}"]
     reasons = []
     for address in [*mirrored, *file.urls]:
         try:
@@ -116,7 +112,7 @@ def _get(file: RawFile, raw: Path, mirror: str | None, report: Report) -> None:
     raise DataError(
         f"could not get {file.path}; tried\n{tried}\n"
         f"put {file.name} ({', '.join(facts) or 'no checksum is published'}) at {raw / file.path} "
-        f"yourself, or name a folder or address that has it: {MIRROR_WAYS}"
+        'yourself, or name a folder or address that has it: CONFIG="mirror=..."'
     )
 
 
@@ -124,10 +120,10 @@ def _transfer(address: str, file: RawFile, raw: Path, report: Report) -> None:
     """Put the file in place from one address, or raise _Failed."""
     target = raw / file.path
     with atomic(target) as temporary:
-        if address.startswith(("http://", "https://")):
+        if address.startswith(WEB):
             _download(address, file, temporary, report)
-        elif local(address).is_file():
-            shutil.copyfile(local(address), temporary)
+        elif (there := Path(address).expanduser()).is_file():
+            shutil.copyfile(there, temporary)
         else:
             raise _Failed("no such file")
         if problem := file.mismatch(temporary):
@@ -163,7 +159,7 @@ def _receive(url: str, file: RawFile, target: Path, report: Report) -> None:
         _check_answer(response, url, file)
         response.raise_for_status()
         total, most = response.raw.length_remaining or file.size, file.size or LARGEST
-        began = told = time.monotonic()
+        told = time.monotonic()
         with target.open("wb") as content:
             # Raw bytes: some servers declare a .gz file as content that is to be unpacked.
             # As they arrive: a full chunk of a slow server would take too long.
@@ -174,8 +170,7 @@ def _receive(url: str, file: RawFile, target: Path, report: Report) -> None:
                 content.write(chunk)
                 if (now := time.monotonic()) - told >= INTERVAL:
                     told, of = now, f" of {total / 1e6:.1f}" if total else ""
-                    rate = done / 1e6 / (now - began)
-                    report(f"{file.path}: {done / 1e6:.1f}{of} MB, {rate:.2f} MB/s")
+                    report(f"{file.path}: {done / 1e6:.1f}{of} MB")
 
 
 def _check_answer(response: "requests.Response", url: str, file: RawFile) -> None:

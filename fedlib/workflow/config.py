@@ -20,7 +20,7 @@ UNITS = {"m": 60, "h": 3600, "d": 86400}  # seconds of the units of a budget
 MANY = 20  # names, of which a message shows the nearest only
 LONGEST = 255  # bytes in the name of a file or folder
 MAX_SEED = 2**32 - 1  # the largest seed that every generator accepts
-ADDRESSES = ("http://", "https://", "file://")
+ADDRESSES = ("http://", "https://")
 
 Check = Callable[[str, object], object]  # of a key and its value; raises ConfigError
 

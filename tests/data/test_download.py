@@ -155,20 +155,18 @@ def test_failing_everywhere_names_each_address_and_what_to_put_where(server, tmp
         fetch([file], tmp_path, mirror=str(tmp_path), report=quiet)
     lines = str(error.value).splitlines()
     assert lines[0] == "could not get set/raw/a.gz; tried"
-    folder, no = tmp_path / "set", "no such file"
-    assert lines[1:3] == [f"  {folder}/a.gz: {no}", f"  {folder}/raw/a.gz: {no}"]
-    for line, path in zip(lines[3:5], ("/x.gz", "/y.gz"), strict=True):
+    assert lines[1] == f"  {tmp_path}/set/raw/a.gz: no such file"
+    for line, path in zip(lines[2:4], ("/x.gz", "/y.gz"), strict=True):
         assert line.startswith(f"  {server.url(path)}: HTTPError: 404")
-    assert f"102,400 bytes, sha256 {file.sha256}) at {tmp_path / file.path}" in lines[5]
+    assert f"102,400 bytes, sha256 {file.sha256}) at {tmp_path / file.path}" in lines[4]
 
 
-@pytest.mark.parametrize("form", ["folder", "file", "http"])
-@pytest.mark.parametrize("place", ["set/a.gz", "set/raw/a.gz"])
-def test_a_mirror_comes_before_the_official_address(server, tmp_path, form, place):
+@pytest.mark.parametrize("form", ["folder", "http"])
+def test_a_mirror_comes_before_the_official_address(server, tmp_path, form):
+    place = "set/raw/a.gz"
     put(tmp_path / "mirror", official(place, b""), CONTENT)
     server.content[f"/pub/{place}"] = CONTENT
-    local = tmp_path / "mirror"
-    mirror = {"folder": str(local), "file": local.as_uri(), "http": server.url("/pub/")}[form]
+    mirror = str(tmp_path / "mirror") if form == "folder" else server.url("/pub/")
     assert get(of(server), tmp_path / "raw", mirror) == CONTENT
     assert "/a.gz" not in server.requests
     put(tmp_path / "mirror", official(place, b""), b"x" * len(CONTENT))
@@ -176,7 +174,7 @@ def test_a_mirror_comes_before_the_official_address(server, tmp_path, form, plac
     assert get(of(server), tmp_path / "other", mirror) == CONTENT  # not the mirror's
 
 
-@pytest.mark.parametrize("mirror", ["ftp://host/data", "/no/such/folder", "file://data"])
+@pytest.mark.parametrize("mirror", ["ftp://host/data", "/no/such/folder", "file:///tmp"])
 def test_a_mirror_that_cannot_be_is_refused(server, tmp_path, mirror):
     with pytest.raises(ConfigError, match=f"mirror .*{mirror}"):
         fetch([of(server)], tmp_path, mirror=mirror, report=quiet)
@@ -189,8 +187,6 @@ def test_no_password_in_a_mirror_gets_into_logs_or_messages(tmp_path, server):
         with pytest.raises(ConfigError, match="into ~/.netrc, for machine host$") as error:
             fetch([of(server)], tmp_path, mirror=mirror, report=quiet)
         assert "hunter2" not in str(error.value)
-    with pytest.raises(ConfigError, match="is no address"):
-        fetch([of(server)], tmp_path, mirror="http://[host", report=quiet)
 
 
 # Without a published checksum

@@ -17,14 +17,14 @@ from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from fedlib.data.raw import RawFile, RawFolder, files_below
 from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
 
 FOLDER = Path(__file__).parent
+
+WEB = ("http://", "https://")  # what addresses begin with
 
 AnyFile = RawFile | RawFolder
 
@@ -114,34 +114,20 @@ def check_folder(name: str, source: object) -> None:
 
 
 def check_mirror(mirror: str | None) -> None:
-    """Raises ConfigError unless `mirror` is None, a folder, or a valid address.
+    """Raises ConfigError unless `mirror` is None, a folder, or an address of a web server.
 
     An address must not have a password, which logs, command lines and messages would show.
     """
     if mirror is None:
         return
-    try:
-        parts = urlsplit(mirror)
-    except ValueError as error:
-        raise ConfigError(f"mirror {mirror} is no address: {error}") from None
-    if "@" in parts.netloc:
+    *password, host = mirror.partition("://")[2].partition("/")[0].split("@")
+    if password:
         raise ConfigError(
             "mirror must be an address without a name and password, which logs would show; write "
-            f"them into ~/.netrc, for machine {parts.hostname}"
+            f"them into ~/.netrc, for machine {host}"
         )
-    if mirror.startswith(("http://", "https://")):
-        return
-    if "://" in mirror and not mirror.startswith("file://"):
-        raise ConfigError(f"mirror must be a folder, file:// or http(s)://, got {mirror!r}")
-    if not local(mirror).is_dir() or parts.netloc:
-        raise ConfigError(f"mirror {mirror} is not a folder that exists")
-
-
-def local(address: str) -> Path:
-    """The folder or file of an address without a server."""
-    if address.startswith("file://"):
-        return Path(url2pathname(urlsplit(address).path))
-    return Path(address).expanduser()
+    if not mirror.startswith(WEB) and not Path(mirror).expanduser().is_dir():
+        raise ConfigError(f"mirror must be a folder that exists, or http(s)://, got {mirror!r}")
 
 
 @cache
