@@ -6,11 +6,6 @@ from collections.abc import Iterator
 
 import torch
 
-from fedlib.errors import ConfigError
-from fedlib.fields import typed
-
-MOST = 1024  # threads; PyTorch ends the process for some larger numbers
-
 
 @contextlib.contextmanager
 def plain() -> Iterator[None]:
@@ -24,26 +19,19 @@ def plain() -> Iterator[None]:
 
 
 class Threads:
-    """The number of PyTorch's threads while calls run, perhaps several side by side."""
+    """The number of PyTorch's threads, which an executor changes for the whole process."""
 
     def __init__(self):
         self._lock, self._calls, self._before = threading.Lock(), 0, 0
 
     @contextlib.contextmanager
-    def number(self, number: int | None) -> Iterator[None]:
-        """PyTorch uses `number` threads in this block, and the earlier number after all blocks.
-
-        Raises:
-          ConfigError: unless it is None or a number that PyTorch can use.
-        """
-        number = typed("threads", number, int | None)
-        if number is not None and not 1 <= number <= MOST:
-            raise ConfigError(f"threads must be in [1, {MOST}], got {number}")
+    def kept(self) -> Iterator[None]:
+        """The user's number at the start of each such block, and after all that are side by side."""
         with self._lock:
             if not self._calls:
                 self._before = torch.get_num_threads()
             self._calls += 1
-        torch.set_num_threads(number or self._before)
+        torch.set_num_threads(self._before)
         try:
             yield
         finally:

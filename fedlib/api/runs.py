@@ -54,7 +54,6 @@ def simulate(
     device: str = "cpu",
     precision: str = "float32",
     executor: str = "auto",
-    threads: int | None = None,
     progress: Callable[[str], None] | None = print,
     callbacks: Iterable[Callback] = (),
     checkpoint: str | Path | None = None,
@@ -83,7 +82,6 @@ def simulate(
       precision: of matrix products, see `fedlib.engine.task.Task`.
       executor: how clients are run, see `fedlib.engine.choice.choose`; "auto" goes by
         its `rule`.
-      threads: on a CPU, None for PyTorch's number; changes no result.
       progress: called with a line now and then; None for no progress.
       callbacks: called with an `Evaluation` after each evaluation; the run ends there if one
         returns True, such as `fedlib.callbacks.EarlyStopping`. In a notebook Ctrl-C ends the run,
@@ -107,7 +105,7 @@ def simulate(
     run = _course({**known, "rate": rate}, {} if course is None else course)
     executor = typed("executor", executor, str)
     kind = _class(method, more)
-    with process.threads.number(threads):
+    with process.threads.kept():
         with _in_one_line():
             settings = {"device": _device(device), "precision": precision}
             first = _first_seed(start, model, seed)
@@ -148,7 +146,7 @@ def open_run(
         raise DataError(f"{folder} was written by Result.save; take fedlib.load")
     manifest = _manifest(folder, history.provenance["manifest_sha256"])
     federation = Federation.load(manifest.with_suffix(".h5"), manifest)
-    with process.threads.number(None):
+    with process.threads.kept():
         simulation = build_simulation(
             trained(RunSpec.from_json(history.spec), folder / "history.h5"),
             federation,

@@ -42,7 +42,7 @@ CUT |= {"unseen_fraction": 0.2}
 SOLVER = {"lr": 0.2, "batch_size": 16, "momentum": 0.5}
 WEIGHTS = [1.0 + label / 10 for label in range(10)]
 BUILD = partial(mlp.build, in_features=64, hidden=8, num_classes=10)
-quiet = partial(runs.simulate, progress=None, threads=1)
+quiet = partial(runs.simulate, progress=None)
 
 
 def cut(**changes):
@@ -131,8 +131,8 @@ def test_a_module_is_drawn_like_the_function_that_made_it():
     module = BUILD()
     nn.init.zeros_(module.head.weight)  # what it has does not count
     course = {"local": fedlib.SGD(lr=0.1), "rounds": 1, "seed": 5}
-    done = quiet(cut(), BUILD, **course), quiet(cut(), module, threads=2, **course)
-    assert same_bits(*(run.state for run in done))  # whatever the threads
+    done = quiet(cut(), BUILD, **course), quiet(cut(), module, **course)
+    assert same_bits(*(run.state for run in done))
     assert not module.head.weight.any()
 
 
@@ -150,7 +150,7 @@ def test_a_run_leaves_pytorchs_threads_and_generator_as_they_are(request):
     request.addfinalizer(partial(torch.set_num_threads, torch.get_num_threads()))
     torch.set_num_threads(3)
     state = torch.get_rng_state()
-    result = quiet(cut(), BUILD, "local", threads=2, local=fedlib.SGD(lr=0.1), rounds=1)
+    result = quiet(cut(), BUILD, "local", local=fedlib.SGD(lr=0.1), rounds=1)
     _ = result.client_model(0).network
     assert torch.get_num_threads() == 3 and torch.equal(state, torch.get_rng_state())
 
@@ -405,7 +405,6 @@ SETTINGS = {
     "num_experts must be .* got 1000000000000": {"num_experts": 10**12, "method": "fedem"},
     "rounds must be at least 0, got -1": {"rounds": -1},
     "seed must be a whole number, got None": {"seed": None},
-    "threads must be .* got 0": {"threads": 0},
     "gate_features must be 64, .* got 8": {
         **{"method": "gated_experts", "num_experts": 2, "gate_features": 8}
     },
@@ -426,7 +425,7 @@ SETTINGS = {
 
 @pytest.mark.parametrize("told", SETTINGS)
 def test_a_setting_that_makes_no_sense_is_refused_in_one_line(told):
-    given = {"federation": cut(), "model": BUILD, "method": "fedavg", "threads": 1}
+    given = {"federation": cut(), "model": BUILD, "method": "fedavg"}
     given |= {"local": fedlib.SGD(lr=0.1), "rounds": 1, "progress": None}
     with pytest.raises(ConfigError, match=told) as caught:
         fedlib.simulate(**given | SETTINGS[told])

@@ -24,7 +24,7 @@ def simulate(method="fedavg", width=6, federation=None, **changes):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, width), nn.ReLU(), nn.Linear(width, 10))
     local = fedlib.SGD(lr=0.2, batch_size=16, momentum=0.5)
-    settings = {"rounds": ROUNDS, "local": local, "progress": None, "threads": 1}
+    settings = {"rounds": ROUNDS, "local": local, "progress": None}
     federation = federation or fedlib.partition(X, Y, "dirichlet", **CUT)
     return fedlib.simulate(federation, model, method, **settings | changes)
 

@@ -26,7 +26,7 @@ def network(frozen=True):
 
 def simulate(model, method="fedavg", **more):
     local = fedlib.SGD(lr=0.2, batch_size=16, momentum=0.5, weight_decay=0.1, drop_last=True)
-    settings = {"local": local, "rounds": 2, "seed": SEED, "progress": None, "threads": 1}
+    settings = {"local": local, "rounds": 2, "seed": SEED, "progress": None}
     return fedlib.simulate(CLIENTS, model, method, **settings | more)
 
 
