@@ -243,7 +243,6 @@ KEYS = {
     "budget": Key(None, lambda _, text: budget_seconds(text)),
     "rounds": Key(None, check_count, TAGGED),
     "set": Key(None, None, TAGGED, listed=True),
-    "sources": Key(None, None, listed=True),
     "tag": Key("", _check_tag),
     "device": Key("auto", _one_of(*DEVICES)),
     "executor": Key("auto", _one_of(*EXECUTORS)),
