@@ -3,15 +3,12 @@
 They contain digests of the specifications of other jobs, from the plan's `digest`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Callable, Mapping
 
 from fedlib import papers
 from fedlib.spec import Data, Paper
 from fedlib.spec.exhibits import Exhibit, ExhibitSpec
 from fedlib.workflow.declarations import common_seeds
-from fedlib.workflow.layout import PATHS
 from fedlib.workflow.selection import Selection
 
 Digest = Callable[..., str]  # of a job, by its stage and wildcards
@@ -78,33 +75,11 @@ def of_report(selection: Selection, digest: Digest) -> dict:
         "scale": selection.scale,
         "folder": selection.folder,
         "folder_note": selection.folder_note,
-        "papers": [_of_paper(selection, digest, paper) for paper in _reported(selection)],
+        "papers": [_of_paper(digest, paper) for paper in selection.papers.values()],
     }
 
 
-def _reported(selection: Selection) -> Iterator[Paper]:
-    """The papers of the report in order: planned ones, and those with tables in the folder."""
-    for name in papers.names():
-        if name in selection.papers:
-            yield selection.papers[name]
-        elif Path(selection.path("metrics", paper=name)).exists():
-            yield _as_it_is(selection, papers.declared(name, selection.scale))
-
-
-def _as_it_is(selection: Selection, paper: Paper) -> Paper:
-    """A paper with its existing tables and figures."""
-
-    def whole(stage: str, name: str) -> bool:
-        names = {"paper": paper.name, stage: name}
-        files = [file for file in PATHS if file.startswith(f"{stage}_") and file != f"{stage}_log"]
-        return all(Path(selection.path(file, **names)).exists() for file in files)
-
-    tables = {name: found for name, found in paper.tables.items() if whole("table", name)}
-    figures = {name: found for name, found in paper.figures.items() if whole("figure", name)}
-    return replace(paper, tables=tables, figures=figures)
-
-
-def _of_paper(selection: Selection, digest: Digest, paper: Paper) -> dict:
+def _of_paper(digest: Digest, paper: Paper) -> dict:
     """The report's content about a paper, and the paper's runs."""
     runs: dict[str, dict[str, list[int]]] = {}
     for run in paper.runs:
@@ -123,25 +98,20 @@ def _of_paper(selection: Selection, digest: Digest, paper: Paper) -> dict:
         ],
         "data": {data.name: [data.title, data.describe()["family"]] for data in paper.data},
         "runs": runs,
-        "tables": _headings(selection, digest, paper, "table"),
-        "figures": _headings(selection, digest, paper, "figure"),
+        "tables": _headings(digest, paper, "table"),
+        "figures": _headings(digest, paper, "figure"),
     }
 
 
-def _headings(selection: Selection, digest: Digest, paper: Paper, stage: str) -> list[dict]:
-    """Headings of tables or figures, with their specifications.
-
-    The digest of a specification is null for papers that are not selected, whose exhibits may be of
-    other selections.
-    """
+def _headings(digest: Digest, paper: Paper, stage: str) -> list[dict]:
+    """Headings of tables or figures, with the digests of their specifications."""
     exhibits: Mapping[str, Exhibit] = getattr(paper, f"{stage}s")
-    is_planned = paper.name in selection.papers
     return [
         {
             "name": name,
             "title": exhibit.title,
             "caption": exhibit.caption,
-            "spec": digest(stage, paper=paper.name, **{stage: name}) if is_planned else None,
+            "spec": digest(stage, paper=paper.name, **{stage: name}),
         }
         for name, exhibit in exhibits.items()
     ]
