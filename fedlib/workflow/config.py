@@ -31,15 +31,14 @@ class Key(NamedTuple):
     Attributes:
       default: its value in config.yaml.
       check: of another value than None; None for names that the papers decide.
-      role: `FILTER` leaves out declared runs; `TAGGED` changes numbers, not only the choice of
-        runs.
       listed: whether its value is a list.
+      tagged: whether it changes numbers, not only the choice of runs.
     """
 
     default: str | None
     check: Check | None
-    role: str = ""
     listed: bool = False
+    tagged: bool = False
 
 
 def read(paths: Iterable[str | Path], values: Iterable[str] = ()) -> dict:
@@ -82,7 +81,7 @@ def check(config: Mapping) -> None:
             _check_list(key, value)
         if KEYS[key].check and (value is not None or KEYS[key].default is not None):
             KEYS[key].check(key, value)
-        if KEYS[key].role == TAGGED and value is not None and not config["tag"]:
+        if KEYS[key].tagged and value is not None and not config["tag"]:
             raise ConfigError(
                 f"{key}: {shown(value)} needs a tag, such as tag: mine, so that its runs go "
                 f"to a folder of their own and not into results/{config['scale']}"
@@ -231,18 +230,17 @@ def _parse_yaml(path: Path, text: str) -> object:
         raise ConfigError(f"{path} is not valid YAML: {reason:.500}") from None
 
 
-FILTER, TAGGED = "filter", "tagged"
 KEYS = {
     "scale": Key("demo", _one_of(*SCALES)),
-    "papers": Key(None, None, FILTER, listed=True),
-    "seeds": Key(None, _check_seeds, FILTER, listed=True),
-    "federations": Key(None, None, FILTER, listed=True),
-    "labels": Key(None, None, FILTER, listed=True),
-    "runs": Key(None, None, FILTER, listed=True),
+    "papers": Key(None, None, listed=True),
+    "seeds": Key(None, _check_seeds, listed=True),
+    "federations": Key(None, None, listed=True),
+    "labels": Key(None, None, listed=True),
+    "runs": Key(None, None, listed=True),
     "methods": Key(None, _check_paths, listed=True),
     "budget": Key(None, lambda _, text: budget_seconds(text)),
-    "rounds": Key(None, check_count, TAGGED),
-    "set": Key(None, None, TAGGED, listed=True),
+    "rounds": Key(None, check_count, tagged=True),
+    "set": Key(None, None, listed=True, tagged=True),
     "tag": Key("", _check_tag),
     "device": Key("auto", _one_of(*DEVICES)),
     "executor": Key("auto", _one_of(*EXECUTORS)),
@@ -251,4 +249,3 @@ KEYS = {
 }
 DEFAULTS = {name: key.default for name, key in KEYS.items()}
 LISTS = [name for name, key in KEYS.items() if key.listed]
-FILTERS = [name for name, key in KEYS.items() if key.role == FILTER]

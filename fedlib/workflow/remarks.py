@@ -4,23 +4,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fedlib import papers, seals
-from fedlib.workflow import config, own_methods
+from fedlib.workflow import own_methods
 from fedlib.workflow.freshness import list_others
 from fedlib.workflow.plan import Plan
 
-SHOWN = 9  # most names of a filter that are shown
 CLIENTS = ("seen", "unseen")  # as in fedlib.federation, which needs NumPy
 
 
 def describe(plan: Plan) -> Iterator[str]:
     """Lines about the selection, and about runs and exhibits that are left out."""
-    if any(plan.config[key] for key in config.FILTERS):
-        names = {key: value for key in config.FILTERS if (value := plan.config[key])}
-        shown = [f"{x}=[{','.join(map(str, v))}]" for x, v in names.items() if len(v) <= SHOWN]
-        shown += [f"{len(v)} {x}" for x, v in names.items() if len(v) > SHOWN]
-        also = f"; tables also show the {len(plan.finished)} finished there" * bool(plan.finished)
-        number = len(plan.trainings()) - len(plan.finished)
-        yield f"{' '.join(shown)}: {number} trainings, added to results/{plan.folder}{also}"
     selected = {*plan.trainings()} - plan.finished
     for key in ("federations", "labels"):
         there = {getattr(training, key.removesuffix("s")) for training in selected}
