@@ -103,4 +103,4 @@ def _check_params(dataset: str, params: dict) -> None:
     check_names(f"data set {dataset}", params, source.read, "raw", "seed")
     for name, value in params.items():
         kind = inspect.signature(source.read).parameters[name].annotation
-        checked(name, value, kind, *getattr(source, "MAY_BE_0", ()))
+        checked(name, value, kind)

@@ -19,6 +19,8 @@ RANGES = {
     **dict.fromkeys(("probe", "server_val", "val_examples"), Range(0)),
     "num_classes": Range(1, 100_000),  # every client has a count of each
     "seed": Range(0, 2**32 - 1),  # of NumPy's legacy generator
+    "length": Range(3),  # BERT marks the two ends of a text
+    **dict.fromkeys(("test_examples", "test_per_class"), Range(0)),
     "test_every": Range(2),
 }
 CHOICES = {
@@ -28,19 +30,17 @@ CHOICES = {
 }
 
 
-def checked(name: str, value: Any, kind: Any, *may_be_0: str) -> Any:
+def checked(name: str, value: Any, kind: Any) -> Any:
     """The value of a parameter, with Python's own numbers.
 
     Args:
       kind: its type; a whole number is at least 1 unless `RANGES` says otherwise.
-      may_be_0: names of whole numbers that may be 0 here.
 
     Raises:
       ConfigError: for another type, or a value out of its range or choices.
     """
     value = typed(name, value, kind)
-    whole = Range(0 if name in may_be_0 else 1) if kind in (int, int | None) else None
-    numbers = whole if name in may_be_0 else RANGES.get(name, whole)
+    numbers = RANGES.get(name, Range(1) if kind in (int, int | None) else None)
     if numbers and value is not None and not numbers.holds(value):
         raise ConfigError(f"{name} must be {numbers}, got {value!r}")
     if value not in (known := CHOICES.get(name, (value,))):

@@ -84,7 +84,8 @@ class Official(Checked, ABC):
         group = np.full(len(train), GROUPS.index("seen"), np.uint8)
         order = streams.generator(seed, self.kind, "unseen").permutation(len(group))
         group[order[: int(self.unseen_fraction * len(group) + 1e-9)]] = GROUPS.index("unseen")
-        return Dealt(pool, train, val, owners.test, group, side=side, cluster=cluster)
+        dealt = Dealt(pool, train, val, owners.test, group, side=side, cluster=cluster)
+        return dealt.without_the_untestable()
 
 
 @dataclass(frozen=True)

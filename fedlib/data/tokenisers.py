@@ -30,7 +30,6 @@ from fedlib.data.raw import RawFile
 from fedlib.errors import ConfigError, DataError
 from fedlib.federation import Tokens
 
-SHORTEST = 3  # of word pieces: the two ends of a text and one piece
 PADDING = ("[PAD]", "<pad>", "<|endoftext|>", "</s>")  # as vocabularies call it
 UNKNOWN = "[UNK]"
 VOCABULARY = 10_000  # words
@@ -62,11 +61,8 @@ def word_piece(vocabulary: RawFile, raw: Path, length: int) -> Tokeniser:
     """BERT's uncased tokeniser; the file has a piece on each line, numbered from 0.
 
     Raises:
-      ConfigError: for an invalid length.
       DataError: if the file is missing or not the official one.
     """
-    if length < SHORTEST:
-        raise ConfigError(f"length must be at least {SHORTEST}, got {length}")
     path = str(vocabulary.locate(raw))
     return _cutting(BertWordPieceTokenizer.from_file(path, lowercase=True), length)
 
@@ -82,7 +78,6 @@ def byte_pairs(vocabulary: RawFile, merges: RawFile, raw: Path, length: int) -> 
       length: of every text.
 
     Raises:
-      ConfigError: for an invalid length.
       DataError: if a file is missing or not the official one.
     """
     paths = [str(file.locate(raw)) for file in (vocabulary, merges)]

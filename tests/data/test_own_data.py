@@ -68,7 +68,7 @@ def test_a_folder_in_that_of_a_class_may_be_a_client(folder):
     assert made.owner_name[made.owner].tolist() == ["ann", "ann", "bob", "bob", "bob", "bob"]
     assert read(folder, test_every=2).owner is None
     image(folder / "cat/9.png", 9)
-    with pytest.raises(DataError, match="cat/9.png must be .* client"):
+    with pytest.raises(DataError, match="cat/9.png must be .*, as cats/ann/7.png"):
         read(folder, clients=True)
 
 
@@ -185,8 +185,8 @@ Y = [0, 0, 1, 1]
         ({"x": X, "y": [0, 0, 0, 10**9]}, "from 0 to 1000000000; number classes from 0"),
         ({"x": np.array([[1.0], [np.nan], [1], [1]]), "y": Y}, "x of example 1 is not finite"),
         ({"x": X * 1e300, "y": Y}, "x of example 0 is not finite, NaN or too large"),
-        ({"x": X.astype(str), "y": Y}, "x must be numbers, got the type <U"),
-        ({"x": X[:, 0], "y": Y}, r"x must be \[M, F\], .* got \[4\]"),
+        ({"x": X.astype(str), "y": Y}, "x must be numbers, .* got <U"),
+        ({"x": X[:, 0], "y": Y}, r"x must be numbers, \[M, F\], .* got float64 \[4\]"),
         ({"x": X[:0], "y": []}, "is empty"),
         ({"x": np.ones((4, 8, 8, 3)), "y": Y}, "channels come first in x"),
         ({"x": np.array([[1], [{}], [1], [1]], object), "y": Y}, "not an npz file of plain arrays"),
@@ -234,19 +234,19 @@ def test_files_that_are_not_what_their_ending_says_are_refused(folder, ending):
 def test_images_that_differ_are_refused(folder):
     image(folder / "a/1.png", 1)
     image(folder / "b/1.png", 1, size=(5, 3))
-    with pytest.raises(DataError, match=r"b/1.png has 5 x 3 grey .*a/1.png has 4 x 3 grey .*; all"):
+    with pytest.raises(DataError, match=r"b/1.png has .*1, 3, 5.*a/1.png has .*1, 3, 4.*; all"):
         read(folder)
     image(folder / "b/1.png", (1, 2, 3), mode="RGB")
-    with pytest.raises(DataError, match=r"b/1.png has 4 x 3 colour pixels, .* all grey or all c"):
+    with pytest.raises(DataError, match=r"b/1.png has .*3, 3, 4.*a/1.png has .* all grey or all c"):
         read(folder)
     image(folder / "b/1.png", (1, 2, 3, 4), mode="RGBA")
-    with pytest.raises(DataError, match=r"b/1.png has pixels of kind RGBA; save it as 8-bit"):
+    with pytest.raises(DataError, match=r"b/1.png must be .* 8-bit grey or RGB: KeyError.*RGBA"):
         read(folder)
     (folder / "b/1.png").write_bytes(b"nothing")
-    with pytest.raises(DataError, match=r"b/1.png is not an image that can be read"):
+    with pytest.raises(DataError, match=r"b/1.png must be an image of 8-bit grey or RGB: Unid"):
         read(folder)
     (folder / "b/1.png").rename(folder / "b/notes.txt")
-    with pytest.raises(DataError, match=r"b/notes.txt must be an image .* in the folder of its"):
+    with pytest.raises(DataError, match=r"b/notes.txt must be an image .*, as cats/7.png"):
         read(folder)
 
 

@@ -76,7 +76,7 @@ class OfWords(nn.Module):
 
 def trained(clients, model, **more):
     local = fedlib.SGD(lr=0.5, batch_size=4)
-    settings = {"local": local, "rounds": 3, "progress": None, "threads": 1}
+    settings = {"local": local, "rounds": 3, "progress": None}
     return fedlib.simulate(clients, model, **settings | more)
 
 

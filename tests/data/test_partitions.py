@@ -203,7 +203,7 @@ def test_a_declaration_that_makes_no_sense_is_refused(kind, change, message):
         ("hsu", {"test_examples": 41}, "400 test .* with 41 each; take .* fewer test_examples"),
         ("quantity", {"num_clients": 20}, r"1000 train .* 20 clients who have 1\d{3} "),
         ("permuted", {"train_examples": 101}, "1000 train examples cannot .* to 10 .* with 101"),
-        ("two_shard", {"train_examples": 102}, "100 train .* be cut into 2 shards of 51; take"),
+        ("two_shard", {"train_examples": 102}, "class has 100 train .* too few for 2 shards; take"),
         # Everything is needed, and what is left for the last clients is of their own classes.
         (
             "majority",

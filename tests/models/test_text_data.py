@@ -82,8 +82,6 @@ def test_a_text_is_cut_into_the_longest_word_pieces(tmp_path, text, expected):
     found = short.rows(["i am not happy", "we", "you you you"], 3)  # each keeps its two ends
     assert found.tolist() == [pieces("i am not", 5), pieces("we", 5), pieces("you you you", 5)]
     assert found.dtype == np.int32
-    with pytest.raises(ConfigError, match="length must be at least 3, got 2"):
-        tokenisers.word_piece(vocabulary(tmp_path), tmp_path, 2)
 
 
 # -- byte pairs ----------------------------------------------------------------------------------

@@ -76,10 +76,8 @@ def _shards(
     """The rows of one class in `num` shards in random order, each cut to half of `asked`."""
     size = len(rows) // num
     if size < max(1, (asked or 0) // SHARDS):
-        of = f" of {asked // SHARDS}" if asked else ""
         raise ConfigError(
-            f"{len(rows)} {part} examples of a class cannot be cut into {num} shards{of}; "
-            "take fewer clients"
+            f"a class has {len(rows)} {part} examples, too few for {num} shards; take fewer clients"
         )
     shards = np.split(rows[: num * size], num)
     left_over = rows[num * size :, None]

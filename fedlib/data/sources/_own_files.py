@@ -117,14 +117,10 @@ def _images(folder: Path, clients: Clients) -> Content:
     """Images in order of their paths; a label is the name of the first folder in the path."""
     names = [name for name in files_below(folder) if name != LIST]
     places = [name.split("/") for name in names]
-    nested = clients is True
-    for name, (*above, _) in zip(names, places, strict=True):
-        if len(above) < 1 + nested or not name.lower().endswith(IMAGES):
-            where = "client, in that of its class: cats/ann/7.png" if nested else "class"
-            raise DataError(
-                f"{folder / name} must be an image ({', '.join(IMAGES)}) in the folder of its "
-                f"{where}"
-            )
+    form = "cats/ann/7.png" if clients is True else "cats/7.png"
+    for name, place in zip(names, places, strict=True):
+        if len(place) <= form.count("/") or not name.lower().endswith(IMAGES):
+            raise DataError(f"{folder / name} must be an image ({', '.join(IMAGES)}), as {form}")
     if not names:
         raise DataError(f"{folder} has no images; put them into a folder for each class")
     first = _image(folder / names[0])
@@ -133,8 +129,8 @@ def _images(folder: Path, clients: Clients) -> Content:
         image = _image(folder / name)
         if image.shape != first.shape:
             raise DataError(
-                f"{folder / name} has {_told(image)}, {folder / names[0]} has {_told(first)}; all "
-                "images must be of one size, and all grey or all colour"
+                f"{folder / name} has channels, height and width {image.shape}, {names[0]} has "
+                f"{first.shape}; all images must be of one size, and all grey or all colour"
             )
         x[row] = image
     return Content(
@@ -164,20 +160,13 @@ def _image(path: Path) -> np.ndarray:
     """One image -> [1, H, W] if it is grey, otherwise [3, H, W], uint8"""
     from PIL import Image  # only images need it
 
+    unread = KeyError, OSError, SyntaxError, ValueError, Image.DecompressionBombError
     try:
         with Image.open(path) as image:
-            mode = image.mode
-            pixels = np.asarray(image.convert(MODES[mode])) if mode in MODES else None
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise DataError(f"{path} is not an image that can be read: {error}") from None
-    if pixels is None:
-        raise DataError(f"{path} has pixels of kind {mode}; save it as 8-bit grey or RGB")
+            pixels = np.asarray(image.convert(MODES[image.mode]))
+    except unread as error:
+        raise DataError(f"{path} must be an image of 8-bit grey or RGB: {error!r:.200}") from None
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
-
-
-def _told(image: np.ndarray) -> str:
-    channels, height, width = image.shape
-    return f"{width} x {height} {'grey' if channels == 1 else 'colour'} pixels"
 
 
 def _table(path: Path) -> Content:
@@ -244,10 +233,9 @@ def _checked(path: Path | str, x: np.ndarray, tokens: bool, signals: bool) -> np
                 "other numbers must be floats"
             )
         return x.astype(np.int64)
-    if x.dtype.kind not in "biuf":
-        raise DataError(f"{path}: x must be numbers, got the type {x.dtype}")
-    if x.ndim not in (2, 3, 4) or 0 in x.shape:
-        raise DataError(f"{path}: x must be [M, F], [M, H, W] or [M, C, H, W], got {list(x.shape)}")
+    if x.dtype.kind not in "biuf" or x.ndim not in (2, 3, 4) or 0 in x.shape:
+        form = "numbers, [M, F], [M, H, W] or [M, C, H, W]"
+        raise DataError(f"{path}: x must be {form}, got {x.dtype} {[*x.shape]}")
     if x.ndim == 4 and x.shape[1] > 4 and x.shape[-1] <= 4:
         raise DataError(f"{path}: channels come first in x, [M, C, H, W], got {list(x.shape)}")
     x = x[:, None] if x.ndim == 3 and not signals else x

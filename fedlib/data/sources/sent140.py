@@ -20,7 +20,6 @@ from fedlib.data.examples import Examples
 
 NUM_CLASSES = 2
 HAS = ("classes", "part")
-MAY_BE_0 = ("test_per_class",)
 LAYOUT = texts.Layout("latin-1", label=0, text=5, classes={"0": 0, "2": None, "4": 1})
 
 

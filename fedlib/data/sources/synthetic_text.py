@@ -25,7 +25,6 @@ OWN_WORDS = 20  # that belong to a class alone; all others are common
 SHORTEST, LONGEST = 4, 16  # words of a text
 SIGNAL = 0.3  # probability that a word belongs to its class alone
 ALPHA = 1.0  # Dirichlet concentration of a client's class probabilities
-MAY_BE_0 = ("test_examples",)
 
 
 def read(
