@@ -21,11 +21,10 @@ from fedlib.engine.descent import descent
 from fedlib.engine.device import DeviceData, upload
 from fedlib.engine.executors import Executor, Loop
 from fedlib.engine.journal import Journal
-from fedlib.engine.parts import Total, joined, slices
+from fedlib.engine.parts import Total, joined, numbers_of_chosen, numbers_of_one, slices
 from fedlib.engine.room import halving
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Params, Task
-from fedlib.engine.traffic import each, of_chosen
 from fedlib.engine.waves import Work
 from fedlib.errors import DataError
 from fedlib.tree import Rows, T, Tree
@@ -170,7 +169,7 @@ class Cohort:
 
     def scatter(self, rows: T) -> T:
         """Send every client its own row of `rows`; returns `rows` unchanged: [C, ...]"""
-        self.journal.down += each(rows, self.size)
+        self.journal.down += numbers_of_one(rows, self.size)
         return rows
 
     def broadcast_some(self, experts: T, chosen: Tensor | None) -> T:
@@ -182,7 +181,7 @@ class Cohort:
           experts: leaves [E, ...].
           chosen: [C, E] bool, the experts for each client; None sends all experts to all clients.
         """
-        self.journal.down += of_chosen(experts, chosen)
+        self.journal.down += numbers_of_chosen(experts, chosen)
         return tree.broadcast(experts, self.size)
 
     def collect_some(self, experts: Tree | Total, chosen: Tensor | None) -> Tree | Total:
@@ -191,7 +190,7 @@ class Cohort:
         Clients send the `chosen` [C, E] experts, or all; the server must not use the others.
         """
         one = experts.sum if isinstance(experts, Total) else tree.take(experts, 0)
-        self.journal.up += of_chosen(one, chosen)
+        self.journal.up += numbers_of_chosen(one, chosen)
         return experts
 
     def held(self, shared: T) -> T:
@@ -200,7 +199,7 @@ class Cohort:
 
     def collect(self, sent: T) -> T:
         """Receive values from the clients; returns them unchanged: leaves [C, ...], or totals."""
-        self.journal.up += each(sent, self.size)
+        self.journal.up += numbers_of_one(sent, self.size)
         return sent
 
     def average(self, trained: T | Total, previous: T) -> T:

@@ -80,16 +80,13 @@ class Task:
         if self.class_weights is not None:
             weights = self.class_weights.to(self.device, self.dtype)
             object.__setattr__(self, "class_weights", weights)
-        unknown = sorted(self.pretrained.keys() - dict(self._named()).keys())
-        if unknown:
-            raise ValueError(f"pretrained parameters {unknown} are not in the model")
         shapes = {name: value.shape for name, value in self._named()}
         for name, shape in shapes.items():
             if 0 in shape:
                 raise ValueError(f"sizes must be at least 1, got {name} of shape {list(shape)}")
-        other = sorted(name for name, v in self.pretrained.items() if v.shape != shapes[name])
+        other = sorted(x for x, v in self.pretrained.items() if v.shape != shapes.get(x))
         if other:
-            raise ValueError(f"pretrained parameters {other} have another shape in the model")
+            raise ValueError(f"pretrained parameters {other} are not in the model in this shape")
 
     def extended(self, kind: type["Task"], **more: object) -> "Task":
         """This task as an instance of `kind`, a subclass with the further fields `more`."""

@@ -89,9 +89,7 @@ def pad(parts: list[Tensor], sizes: np.ndarray) -> Tensor:
 
 
 def lengthen(rows: Tensor, width: int) -> Tensor:
-    """`rows` [N] repeated to [width]; without rows, row 0, whose scores are dropped later."""
-    if len(rows) == 0:
-        return rows.new_zeros(width)
+    """`rows` [N] repeated to [width]"""
     return rows.repeat(-(-width // len(rows)))[:width]
 
 

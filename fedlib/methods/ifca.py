@@ -290,7 +290,7 @@ class IFCA(Method):
 def chosen_by(losses: Tensor, explore: float, clients: np.ndarray, *stream: int | str) -> Tensor:
     """For each client the model of lowest loss, or any with probability `explore` -> [C] int64
 
-    Ties are broken at random. With a single model, no random number is drawn.
+    Ties are broken at random.
 
     Args:
       losses: [C, E], finite.
@@ -298,8 +298,6 @@ def chosen_by(losses: Tensor, explore: float, clients: np.ndarray, *stream: int 
       clients: [C] numbers of the clients. A client's draw depends only on the stream and on its
         number.
     """
-    if losses.shape[1] == 1:
-        return torch.zeros(len(losses), dtype=torch.int64, device=losses.device)
     draws = streams.generator(*stream).random((int(clients.max()) + 1, 2))[clients]
     draws = torch.from_numpy(draws).to(losses.device)
     explores = draws[:, :1] < explore
