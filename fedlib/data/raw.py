@@ -103,9 +103,12 @@ class RawFile(_Below):
           DataError: if it is missing or not the official content.
         """
         path = Path(raw) / self.path
-        if problem := self.mismatch(path) if path.exists() else "does not exist":
-            stage = f"run the download stage of {self.dataset}"
-            raise DataError(f"{path} {problem}; delete it if it is there, and {stage}")
+        if not path.exists():
+            raise DataError(
+                f"{path} does not exist; run the download stage of {self.dataset} first"
+            )
+        if problem := self.mismatch(path):
+            raise DataError(f"{path} {problem}; delete it and run the download stage again")
         return path
 
 

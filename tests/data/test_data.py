@@ -207,11 +207,11 @@ def test_a_raw_file_that_is_missing_truncated_or_changed_is_named(dataset, raw):
     for file in downloads.files(dataset).values():
         path, content = raw / file.path, (raw / file.path).read_bytes()
         path.unlink()
-        with pytest.raises(DataError, match=f"{path} does not exist; .* run the download stage"):
+        with pytest.raises(DataError, match=f"{path} does not exist; run the download stage"):
             iid(dataset, raw)
         for wrong, message in (
             (content[:-1], r"[\d,]+ bytes, the official file has"),
-            (content[:-1] + b"?", "sha256 .* delete it .* and run the download"),
+            (content[:-1] + b"?", "sha256 .* delete it and run the download"),
         ):
             path.write_bytes(wrong)
             with pytest.raises(DataError, match=f"{path} has {message}"):
