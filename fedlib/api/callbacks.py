@@ -65,12 +65,10 @@ class EarlyStopping:
 
     Attributes:
       patience: evaluations without a rise after which the run ends.
-      group, protocol, split: whose accuracy; "val" needs a federation with validation examples.
+      split: of the seen clients' accuracy; "val" needs a federation with validation examples.
     """
 
     patience: int = 5
-    group: str = "seen"
-    protocol: str = "default"
     split: str = "val"
     _best: float = field(default=-np.inf, init=False)
     _since: int = field(default=0, init=False)
@@ -82,7 +80,7 @@ class EarlyStopping:
         """True after `patience` evaluations without a rise."""
         if not evaluation.round:  # of another run
             self._best, self._since = -np.inf, 0
-        found = evaluation.pooled_accuracy(self.group, self.protocol, self.split)
+        found = evaluation.pooled_accuracy(split=self.split)
         self._since = 0 if found > self._best else self._since + 1
         self._best = max(self._best, found)
         return self._since >= self.patience

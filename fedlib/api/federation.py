@@ -16,7 +16,7 @@ from fedlib.data.examples import FEATURES, TEST, TRAIN, VAL, Dealt, Examples
 from fedlib.data.sources import own
 from fedlib.data.sources._own_files import Content, content
 from fedlib.errors import ConfigError, DataError, nearest
-from fedlib.federation import CLIENTS, GROUPS, SPLITS
+from fedlib.federation import GROUPS, SPLITS
 
 TRAIN_FRACTION = 0.8  # of a client's examples, where a partition needs one
 Arrays = tuple[Any, Any]  # inputs [N, ...] and labels [N]: anything that NumPy makes arrays of
@@ -127,11 +127,6 @@ class Federation(federation.Federation):
         """The federation that the data stage would make, as this class."""
         packed = dealt.federation()
         return cls(**{field.name: getattr(packed, field.name) for field in fields(packed)})
-
-    @property
-    def clients(self) -> list[int | str]:
-        """The clients' names or numbers, without those of clients that got no examples."""
-        return [x for x, g in zip(self.called, self.group, strict=True) if g < len(CLIENTS)]
 
     def __repr__(self) -> str:
         groups = [f"{len(self.ids(name))} {name}" for name in GROUPS if len(self.ids(name))]

@@ -9,7 +9,7 @@ sizes here, unlike the real ones, which are in a manifest.
 import inspect
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -132,7 +132,8 @@ def _stand_in(spec: dict, raw: Path) -> tuple[Examples, tuple[int, ...], tuple[i
     stock = _asked(STOCKS[key], params, module.NUM_CLASSES)
     num, has = stock.train + stock.test, sources.has(dataset, params.get("source"))
     part = np.repeat(np.array([TRAIN, TEST], np.uint8), [stock.train, stock.test])
-    shape = stock.shape or (params.get("length", _default(module, "length")),)
+    takes = inspect.signature(module.read).parameters
+    shape = stock.shape or (params.get("length", takes["length"].default),)
     image = "images" in has
     examples = Examples(
         x=np.zeros((num, shape[0], 1, 1), np.uint8) if image else np.zeros((num, 1), np.int32),
@@ -148,11 +149,6 @@ def _stand_in(spec: dict, raw: Path) -> tuple[Examples, tuple[int, ...], tuple[i
         characters = np.zeros((num, 1), np.uint8)
         return examples._replace(x=characters, y=characters), shape, shape
     return examples, shape, ()
-
-
-def _default(module: ModuleType, name: str) -> Any:
-    """The value of an argument of a data set that is not given."""
-    return inspect.signature(module.read).parameters[name].default
 
 
 def _made(

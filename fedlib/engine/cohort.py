@@ -94,15 +94,17 @@ class Cohort:
         """
         return tree.in_turn(values, self.host_ids.tolist())
 
+    def of(self, ids: np.ndarray) -> "Cohort":
+        """These clients of the federation, with the same journal."""
+        return replace(self, ids=upload(ids, self.ids.device), known_ids=ids)
+
     def some(self, positions: np.ndarray | slice) -> "Cohort":
         """The clients at `positions` of the cohort, with the same journal."""
-        ids = self.host_ids[positions]
-        return replace(self, ids=upload(ids, self.ids.device), known_ids=ids)
+        return self.of(self.host_ids[positions])
 
     def seen(self) -> "Cohort":
         """A cohort of all clients that may take part in training."""
-        ids = self.data.federation.ids("seen")
-        return replace(self, ids=upload(ids, self.ids.device), known_ids=ids)
+        return self.of(self.data.federation.ids("seen"))
 
     def everyone(self, group: str) -> "Cohort":
         """A cohort of all owners of a group, such as the server, with a separate journal.
@@ -125,9 +127,7 @@ class Cohort:
                 "it data of its own"
             )
         return replace(
-            self,
-            ids=upload(ids, self.ids.device),
-            known_ids=ids,
+            self.of(ids),
             population=len(ids),
             population_examples=int(federation.train.sizes[ids].sum()),
             journal=self.journal.others.setdefault(group, Journal()),

@@ -181,13 +181,13 @@ class GatedMixture(Method):
     def training_gates(self, logits: Tensor) -> Tensor:
         """Gate values in training from noisy logits -> [B, K]"""
         if self.training_gate == "soft":
-            return server_mixture.soft_gates(logits)
+            return logits.softmax(-1)
         return server_mixture.top_k_gates(logits, self.top_k, self.gate_value)
 
     def gate_entropy(self, gates: Tensor, logits: Tensor, y: Tensor, num_classes: int) -> Tensor:
         """The entropy loss -> []"""
         if self.entropy == "per_example":
-            return server_mixture.entropy_per_example(server_mixture.soft_gates(logits))
+            return server_mixture.entropy_per_example(logits.softmax(-1))
         return server_mixture.entropy_per_expert(gates, y, num_classes)
 
     def loads(self, gates: Tensor, clean: Tensor, loud: Tensor, scale: Tensor) -> Tensor:
@@ -222,7 +222,7 @@ class GatedMixture(Method):
 
     def soft_gates(self, gate: Params, batch: Batch) -> Tensor:
         """Probabilities of all experts -> [B, K]"""
-        return server_mixture.soft_gates(self.gate.logits(gate, batch))
+        return self.gate.logits(gate, batch).softmax(-1)
 
     def mixed(self, gates: Tensor, said: Tensor, alpha: Tensor) -> Tensor:
         """Log-probabilities from gates [B, K] and the experts' outputs [B, K + R, L] -> [B, L]"""

@@ -114,8 +114,7 @@ class LocalExperts(Method):
         clients = self.waiting(state, cohort.data.federation)[: self.at_once]
         if not len(clients):
             return state
-        where = {"ids": cohort.tensor(clients), "known_ids": clients}
-        trained = self.train(replace(cohort, **where))
+        trained = self.train(cohort.of(clients))
         models = {
             name: tree.put(state.models[name], clients, Rows(tree.unstack(own)))
             for name, own in trained.models.items()

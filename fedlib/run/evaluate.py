@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.device import upload
 from fedlib.errors import DataError
 from fedlib.federation import GROUPS, Federation
 from fedlib.methods.base import Method
@@ -59,7 +58,7 @@ def score_shared(method: Method, personal: Any, cohort: Cohort, everyone: Cohort
     correct, count, loss = 0, 0, 0
     for distance in range(len(owners)):
         ids = owners[(places + distance) % len(owners)]
-        others = replace(cohort, ids=upload(ids, cohort.ids.device), known_ids=ids)
+        others = cohort.of(ids)
         found = scoring.score(method, personal, others, "test")
         correct, count = correct + found.correct, count + found.count
         loss = loss + found.loss * found.count

@@ -282,7 +282,7 @@ def test_an_accuracy_is_the_share_of_right_answers_by_client_and_round():
     assert pooled.tolist() == pytest.approx(result.pooled_accuracy().tolist())
     assert f"{pooled[3]:.1%} seen" in repr(result)
     last = accuracy.columns[-1]
-    own = federation.test.of(federation.clients.index(last))
+    own = federation.test.of(federation.called.index(last))
     right = result.client_model(last)(federation.x[own]).argmax(1).numpy() == federation.y[own]
     assert last >= federation.num_clients and right.mean() == accuracy[last][3]
 
@@ -316,7 +316,7 @@ def test_arrays_of_clients_are_theirs():
     pairs = [(X[:10], Y[:10]), (X[10:30], Y[10:30]), (X[30:35], Y[30:35])]
     held_out = [(X[40:42], Y[40:42]), (X[42:45], Y[42:45]), (X[45:46], Y[45:46])]
     made = fedlib.Federation.from_arrays(pairs, held_out, unseen=[1], num_classes=10)
-    assert isinstance(made, Federation) and made.clients == [0, 1, 2]
+    assert isinstance(made, Federation) and made.called == [0, 1, 2]
     assert made.ids("unseen").tolist() == [1]
     for split, given in ((made.train, pairs), (made.test, held_out)):
         for client, (x, y) in enumerate(given):
@@ -328,7 +328,7 @@ def test_clients_and_classes_keep_the_names_that_a_user_gave():
     who = np.array(["clinic 3", "clinic 1", "clinic 2"])[np.arange(400) % 3]
     clients = fedlib.partition(X, [f"digit {y}" for y in Y], "natural", client=who)
     names = ["clinic 1", "clinic 2", "clinic 3"]
-    assert clients.clients == names and clients.class_name[7] == "digit 7"
+    assert clients.called == names and clients.class_name[7] == "digit 7"
     own = torch.nn.Linear(64, 10)  # of a user's, which is tried on two of the clients first
     result = quiet(clients, own, local=fedlib.SGD(lr=0.1), rounds=1)
     accuracy = result.accuracy()

@@ -125,7 +125,7 @@ def as_by_hand(federation, build, solver, rounds):
     """A client's network after FedAvg, which is that of a plain loop with torch.optim."""
     result = fedlib.simulate(federation, build, local=solver, rounds=rounds, progress=None)
     expected = fedavg(build, federation, solver, rounds)
-    found = result.client_model(federation.clients[0]).network.state_dict()
+    found = result.client_model(federation.called[0]).network.state_dict()
     for name, value in expected.state_dict().items():
         if value.is_floating_point():  # float32, a few dozen steps
             torch.testing.assert_close(found[name], value, rtol=1e-3, atol=1e-5, msg=name)

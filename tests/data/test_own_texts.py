@@ -87,7 +87,7 @@ def test_texts_become_tokens_that_an_embedding_reads(kind):
     test = (given[:2], LABELS[:2], CLIENTS[:2])
     clients = fedlib.partition(given, LABELS, "natural", client=CLIENTS, test=test, length=5)
     assert clients.x.shape == (10, 5) and clients.x.dtype == np.int32 and clients.tokens.pad == 0
-    assert clients.clients == ["ann", "bob"]
+    assert clients.called == ["ann", "bob"]
     result = trained(clients, OfWords(), method="fedem", num_experts=2)
     inputs = torch.from_numpy(clients.x)
     assert result.client_model("ann")(inputs).shape == (10, 2)

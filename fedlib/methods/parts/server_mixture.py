@@ -42,11 +42,6 @@ def noisy(logits: Tensor, scale: Tensor, key: Tensor) -> Tensor:
     return logits + scale * draw.to(logits.dtype)
 
 
-def soft_gates(logits: Tensor) -> Tensor:
-    """The probabilities of all experts -> [B, K]"""
-    return logits.softmax(-1)
-
-
 def top_k_gates(logits: Tensor, k: int, value: str) -> Tensor:
     """Values of the k most probable experts, 0 for the others -> [B, K]
 
