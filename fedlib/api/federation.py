@@ -173,7 +173,9 @@ def partition(
     """
     if kind not in partitions.PARTITIONS:
         raise ConfigError(f"no partition {kind!r}; {nearest(kind, partitions.PARTITIONS)}")
-    dealer = _dealer(kind, parameters, divides=test is None)
+    if test is None and "train_fraction" in {x.name for x in fields(partitions.load(kind))}:
+        parameters = {"train_fraction": TRAIN_FRACTION, **parameters}
+    dealer = partitions.parse({"kind": kind, **parameters})
     seed = checked("seed", seed, int)
     if test is not None:
         _check_arrays("test", test, 3)
@@ -188,13 +190,6 @@ def partition(
     if missing:
         raise DataError(f"partition {kind} needs {' and '.join(missing)}, which the data lack")
     return Federation._packed(dealer.deal(examples, seed))
-
-
-def _dealer(kind: str, parameters: dict, divides: bool) -> partitions.Partition:
-    """The partition; `divides` says whether a `train_fraction` makes its test part."""
-    if divides and "train_fraction" in {x.name for x in fields(partitions.load(kind))}:
-        parameters = {"train_fraction": TRAIN_FRACTION, **parameters}
-    return partitions.parse({"kind": kind, **parameters})
 
 
 def _check_pairs(name: str, pairs: Any) -> None:

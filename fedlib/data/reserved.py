@@ -14,7 +14,7 @@ Deviation: every example has a single owner; in the code, clients also own valid
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
@@ -23,22 +23,6 @@ from fedlib.data.examples import Dealt, Examples
 from fedlib.data.official import hold_out, round_half_up
 from fedlib.errors import ConfigError
 from fedlib.federation import GROUPS
-
-
-class Sections(NamedTuple):
-    """Training rows by their use, each in ascending order.
-
-    Attributes:
-      pool: shared by the clients.
-      probe: to measure models with.
-      val: for the server's validation.
-      server: for the server's training.
-    """
-
-    pool: np.ndarray
-    probe: np.ndarray
-    val: np.ndarray
-    server: np.ndarray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,16 +68,15 @@ class Reserved(Checked, ABC):
           ConfigError: if a class has too few examples.
         """
         parts = examples.by_part()
-        rows = self._sections(parts)
-        owners = enumerate(self.owners(parts.take(rows.pool), seed))
-        cut = [hold_out(rows.pool[own], self.val_fraction, seed, client) for client, own in owners]
+        pool, probe, val, train = self._sections(parts)
+        owners = enumerate(self.owners(parts.take(pool), seed))
+        cut = [hold_out(pool[own], self.val_fraction, seed, client) for client, own in owners]
         clients, held = map(list, zip(*cut, strict=True))
-        test = self._test(parts)
-        probe = rows.probe if self.probe_per_class else None
-        return dealt(parts, clients, (rows.server, rows.val, test), probe, held)
+        server = train, val, self._test(parts)
+        return dealt(parts, clients, server, probe if self.probe_per_class else None, held)
 
-    def _sections(self, parts: Examples) -> Sections:
-        """Training rows by their use."""
+    def _sections(self, parts: Examples) -> list[np.ndarray]:
+        """Training rows of clients, probe, and for the server to validate and train, ascending."""
         labels, num = parts.y[: parts.num_train], parts.num_classes
         probe, server = (
             self._counts(each, num) for each in (self.probe_per_class, self.server_per_class)
@@ -106,7 +89,7 @@ class Reserved(Checked, ABC):
             )
             for label in range(num)
         ]
-        return Sections(*(np.sort(np.concatenate(rows)) for rows in zip(*of_classes, strict=True)))
+        return [np.sort(np.concatenate(rows)) for rows in zip(*of_classes, strict=True)]
 
     def _test(self, parts: Examples) -> np.ndarray:
         """Test rows of the server, in ascending order."""

@@ -53,9 +53,12 @@ def read(
       ConfigError: for an invalid value.
     """
     draw = streams.generator(seed, "synthetic_text")
-    clients = draw.dirichlet(np.full(NUM_CLASSES, ALPHA), num_clients)
     own, server = (train_examples, 0, test_examples), (server_train, server_val, server_test)
-    owners = _owners(clients, own, server, probe)
+    # Class probabilities, numbers of examples in train, val and test, and group of every owner.
+    clients = draw.dirichlet(np.full(NUM_CLASSES, ALPHA), num_clients)
+    even = np.full(NUM_CLASSES, 1 / NUM_CLASSES)
+    owners = [(p, own, "seen") for p in clients] + [(even, server, "server")]
+    owners += [(even, (probe, 0, 0), "probe")] if probe else []
     y = np.concatenate([draw.choice(NUM_CLASSES, sum(parts), p=p) for p, parts, _ in owners])
     return Examples(
         _texts(draw, y),
@@ -65,21 +68,6 @@ def read(
         group=np.array([GROUPS.index(group) for *_, group in owners], np.uint8),
         tokens=Tokens(VOCABULARY, PAD),
     )
-
-
-def _owners(
-    clients: np.ndarray, own: tuple[int, int, int], server: tuple[int, int, int], probe: int
-) -> list[tuple[np.ndarray, tuple[int, int, int], str]]:
-    """Class probabilities, numbers of examples in train, val and test, and group of every owner.
-
-    Args:
-      clients: [C, classes] probabilities.
-      own, server: numbers of examples of each client and of the server.
-      probe: number of training examples of the probe; 0 for no probe.
-    """
-    even = np.full(NUM_CLASSES, 1 / NUM_CLASSES)
-    owners = [(p, own, "seen") for p in clients] + [(even, server, "server")]
-    return owners + ([(even, (probe, 0, 0), "probe")] if probe else [])
 
 
 def _texts(draw: np.random.Generator, y: np.ndarray) -> np.ndarray:

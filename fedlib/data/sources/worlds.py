@@ -19,7 +19,6 @@ Source: ours. W. Chen et al., "A Theorem of the Alternative for Personalized Fed
 """
 
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -38,19 +37,6 @@ STEEPNESS = 5.0  # of the sigmoid; the best accuracy is about 0.88
 DISTANCE = 2.0  # between the means of two classes, in "priors"; best with equal classes: 0.84
 RANK = 3  # rows of B, in "heads"
 RAREST = 0.02  # least share of a class, in "priors"
-
-
-class World(NamedTuple):
-    """The concepts, and each client's use of them.
-
-    Attributes:
-      concepts: [K, dim], directions of length 1.
-      shares: [C, K], fractions of a client's examples with each concept; in "priors" [C, 2], class
-        frequencies.
-    """
-
-    concepts: np.ndarray
-    shares: np.ndarray
 
 
 def read(
@@ -83,42 +69,47 @@ def read(
     check_choice("world", world, WORLDS)
 
     draw = streams.generator(seed, "worlds")
-    made = _world(draw, world, num_clients, divergence, alpha)
+    concepts, shares = _world(draw, world, num_clients, divergence, alpha)
     sizes = train_examples, val_examples, test_examples
     x = np.empty((num_clients, sum(sizes), DIM), np.float32)
     positive = np.empty(x.shape[:2])
-    for client, shares in enumerate(made.shares):
-        x[client], positive[client] = _client(draw, world, made.concepts, shares, sum(sizes))
+    for client, own in enumerate(shares):
+        x[client], positive[client] = _client(draw, world, concepts, own, sum(sizes))
     y = draw.random(positive.shape) < positive
     return Examples(
         x.reshape(-1, DIM),
         y.reshape(-1).astype(np.int64),
         NUM_CLASSES,
         **owned(num_clients * sizes, TRAIN, VAL, TEST),
-        cluster=made.shares.argmax(1) if world == "clusters" else None,
+        cluster=shares.argmax(1) if world == "clusters" else None,
         truth=np.stack([1 - positive, positive], -1).reshape(-1, 2).astype(np.float32),
     )
 
 
-def _world(draw, world, num_clients, divergence, alpha) -> World:
-    """The concepts, and every client's shares."""
+def _world(draw, world, num_clients, divergence, alpha) -> tuple[np.ndarray, np.ndarray]:
+    """The concepts, and each client's use of them.
+
+    Returns:
+      [K, dim], directions of length 1; and [C, K], fractions of a client's examples with each
+      concept, or in "priors" [C, 2], class frequencies.
+    """
     everybody = np.arange(num_clients)
     if world == "own":
-        return World(_unit(draw, num_clients), np.eye(num_clients))
+        return _unit(draw, num_clients), np.eye(num_clients)
     if world == "heads":
         rows = np.linalg.qr(draw.standard_normal((DIM, RANK)))[0].T  # B, of orthonormal rows
-        return World(_unit(draw, num_clients, RANK) @ rows, np.eye(num_clients))
+        return _unit(draw, num_clients, RANK) @ rows, np.eye(num_clients)
     if world == "one":
-        return World(_unit(draw, 1), np.ones((num_clients, 1)))
+        return _unit(draw, 1), np.ones((num_clients, 1))
     if world == "priors":
         shares = np.stack([dirichlet(draw, alpha, 2) for _ in everybody])
-        return World(_unit(draw, 1), shares.clip(RAREST, 1 - RAREST))
+        return _unit(draw, 1), shares.clip(RAREST, 1 - RAREST)
     common, own = _unit(draw, 1), _unit(draw, CONCEPTS)
     concepts = np.sqrt(1 - divergence) * common + np.sqrt(divergence) * own
     concepts /= np.linalg.norm(concepts, axis=1, keepdims=True)
     if world == "clusters":
-        return World(concepts, np.eye(CONCEPTS)[draw.permutation(everybody) % CONCEPTS])
-    return World(concepts, np.stack([dirichlet(draw, alpha, CONCEPTS) for _ in everybody]))
+        return concepts, np.eye(CONCEPTS)[draw.permutation(everybody) % CONCEPTS]
+    return concepts, np.stack([dirichlet(draw, alpha, CONCEPTS) for _ in everybody])
 
 
 def _client(
