@@ -21,7 +21,6 @@ RANGES = {
     "seed": Range(0, 2**32 - 1),  # of NumPy's legacy generator
     "length": Range(3),  # BERT marks the two ends of a text
     **dict.fromkeys(("test_examples", "test_per_class"), Range(0)),
-    "test_every": Range(2),
 }
 CHOICES = {
     "order": ("given", "random"),

@@ -80,7 +80,7 @@ class Task:
         if self.class_weights is not None:
             weights = self.class_weights.to(self.device, self.dtype)
             object.__setattr__(self, "class_weights", weights)
-        shapes = {name: value.shape for name, value in self._named()}
+        shapes = {name: value.shape for name, value in _floats(self._training)}
         for name, shape in shapes.items():
             if 0 in shape:
                 raise ValueError(f"sizes must be at least 1, got {name} of shape {list(shape)}")
@@ -238,9 +238,6 @@ class Task:
                 f"precision tf32 needs a GPU, the device is {self.device.type}; use float32 or "
                 "bfloat16"
             )
-
-    def _named(self):
-        return _floats(self._training)
 
 
 @dataclass(frozen=True)

@@ -49,12 +49,7 @@ def build(
       width: channels of the stem and the first stage; each further stage has twice as many.
       augment: whether it trains on random crops and flips of its images, with Cutout.
       in_channels: of an image.
-
-    Raises:
-      ValueError: for a width below 1.
     """
-    if width < 1:
-        raise ValueError(f"width must be at least 1, got {width}")
     # One layer in either case, so that the parameters have the same names.
     first = nn.Sequential(CropFlip(), Cutout()) if augment else nn.Identity()
     body = [first, *_normalised(in_channels, width, 3), nn.ReLU()]  # [B, width, 32, 32]

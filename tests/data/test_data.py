@@ -109,10 +109,6 @@ def test_every_data_set_has_what_the_workflow_asks_of_it():
         ({"dataset": "yelp", "params": {"length": 2}}, "length must be at least 3, got 2"),
         ({"dataset": "yelp", "params": {"test_per_class": -1}}, "at least 0, got -1"),
         ({"dataset": "synthetic", "params": {"alpha": 0}}, "alpha must be above 0, got 0"),
-        (
-            {"dataset": "own", "params": {"source": "mine", "test_every": 1}},
-            "test_every must be at least 2, got 1",
-        ),
     ],
 )
 def test_a_spec_that_makes_no_sense_is_refused_before_a_file_is_read(change, message):

@@ -12,7 +12,7 @@ from PIL import Image
 from fedlib.data import build, downloads, sizes
 from fedlib.data.download import fetch, receipt
 from fedlib.data.examples import TEST, TRAIN
-from fedlib.data.sources import own
+from fedlib.data.sources import digits, own
 from fedlib.errors import ConfigError, DataError
 from fedlib.federation import Federation
 
@@ -25,6 +25,12 @@ def folder(tmp_path):
     made = tmp_path / "own/mine"
     made.mkdir(parents=True)
     return made
+
+
+@pytest.fixture(autouse=True)
+def every_second(monkeypatch):
+    """Every second example of a class or client is for testing, so that four suffice."""
+    monkeypatch.setattr(digits, "TEST_EVERY", 2)
 
 
 def read(folder, **params):
@@ -52,7 +58,7 @@ def test_images_by_class_come_in_order_of_their_paths(folder):
     for name, value in {"cat/2": 2, "ant/9": 9, "cat/1": 1, "bee/5": 5}.items():
         image(folder / f"{name}.png", value)
     (folder / "cat/.hidden").write_text("not an image")
-    made = read(folder, test_every=2)
+    made = read(folder)
     assert made.x.shape == (4, 1, 3, 4) and made.x.dtype == np.uint8
     assert made.x[:, 0, 0, 0].tolist() == [9, 5, 1, 2]  # ant, bee, cat
     assert made.y.tolist() == [0, 1, 2, 2] and made.num_classes == 3
@@ -63,10 +69,10 @@ def test_images_by_class_come_in_order_of_their_paths(folder):
 def test_a_folder_in_that_of_a_class_may_be_a_client(folder):
     for number, (label, client) in enumerate([("cat", "bob"), ("ant", "ann"), ("ant", "bob")] * 2):
         image(folder / label / client / f"{number}.png", number)
-    made = read(folder, test_every=2, clients=True)
+    made = read(folder, clients=True)
     assert made.x[:, 0, 0, 0].tolist() == [1, 4, 2, 5, 0, 3]
     assert made.owner_name[made.owner].tolist() == ["ann", "ann", "bob", "bob", "bob", "bob"]
-    assert read(folder, test_every=2).owner is None
+    assert read(folder).owner is None
     image(folder / "cat/9.png", 9)
     with pytest.raises(DataError, match="cat/9.png must be .*, as cats/ann/7.png"):
         read(folder, clients=True)
@@ -77,7 +83,7 @@ def test_a_table_beside_images_has_their_clients(folder):
     for number, (name, _) in enumerate(rows):
         image(folder / name, number)
     table(folder / "clients.csv", ["image", "client"], *rows)
-    made = read(folder, test_every=2, clients=True)
+    made = read(folder, clients=True)
     assert made.owner_name[made.owner].tolist() == ["01", "ann", "01"]
     image(folder / "ant/3.png", 9)
     with pytest.raises(DataError, match="ant/3.png has no line in clients.csv"):
@@ -102,7 +108,7 @@ def test_classes_called_by_numbers_are_those_numbers(folder):
     for number in range(11):
         image(folder / f"{number}/a.png", number)
         image(folder / f"{number}/b.png", number)
-    made = read(folder, test_every=2)
+    made = read(folder)
     assert made.x[:, 0, 0, 0].tolist() == made.y.tolist()
 
 
@@ -123,7 +129,7 @@ def test_a_column_called_label_is_the_class_and_client_is_who_owns_it(folder):
     for n, who in enumerate(["zoe", "amy", "zoe", "amy"]):
         rows.append([["yes", "no"][n % 2], n, who, 10 * n])
     table(folder / "people.csv", names, *rows)
-    made = read(folder, scaling="none", test_every=2)
+    made = read(folder, scaling="none")
     assert made.x.tolist() == [[0, 0], [1, 10], [2, 20], [3, 30]] and made.x.dtype == np.float32
     assert made.y.tolist() == [1, 0, 1, 0]  # no, yes
     assert made.owner.tolist() == [1, 0, 1, 0] and made.num_owners == 2  # amy, zoe
@@ -142,7 +148,7 @@ def test_without_such_a_column_the_last_one_is_the_class(folder):
 def test_arrays_may_name_their_clients(folder):
     x = np.arange(8.0).reshape(4, 2)
     arrays(folder / "a.npz", x=x, y=[0, 1, 0, 1], client=np.array(["u", "u", "t", "t"]))
-    made = read(folder, scaling="standard", test_every=2)
+    made = read(folder, scaling="standard")
     known = x[[0, 2]]  # the training part: the first of every client
     expected = (x - known.mean(0)) / known.std(0)
     np.testing.assert_allclose(made.x, expected, rtol=1e-6)  # of float32
@@ -152,16 +158,16 @@ def test_arrays_may_name_their_clients(folder):
 def test_arrays_of_bytes_are_images_with_or_without_a_channel(folder):
     x = np.arange(4 * 6, dtype=np.uint8).reshape(4, 2, 3)
     arrays(folder / "a.npz", x=x, y=[0, 0, 1, 1])
-    made = read(folder, test_every=2)
+    made = read(folder)
     assert made.x.dtype == np.uint8 and np.array_equal(made.x[:, 0], x)
-    assert read(folder, test_every=2, scaling="none").x.dtype == np.float32
+    assert read(folder, scaling="none").x.dtype == np.float32
 
 
 def test_classes_without_an_example_must_be_asked_for(folder):
     arrays(folder / "a.npz", x=np.ones((4, 2)), y=[0, 0, 2, 2])
     with pytest.raises(DataError, match="a.npz: 2 labels are from 0 to 2; number classes from 0"):
-        read(folder, test_every=2)
-    assert read(folder, test_every=2, num_classes=4).num_classes == 4
+        read(folder)
+    assert read(folder, num_classes=4).num_classes == 4
     with pytest.raises(ConfigError, match=r"num_classes is 2, but .*a.npz has the class 2"):
         read(folder, num_classes=2)
 

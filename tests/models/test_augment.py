@@ -116,5 +116,7 @@ def test_a_resized_crop_is_torchvisions_of_a_rectangle_of_an_allowed_size():
 
 def test_where_no_rectangle_fits_the_whole_image_is_seen():
     x = images(4, side=12)
-    torch.testing.assert_close(cropped(x, layer=ResizedCrop((1.5, 2.0))), x)
-    assert ResizedCrop((0.2, 0.3)).eval()(x) is x
+    layer = ResizedCrop()
+    layer.area = 1.5, 2.0
+    torch.testing.assert_close(cropped(x, layer=layer), x)
+    assert ResizedCrop().eval()(x) is x

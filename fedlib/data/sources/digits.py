@@ -28,12 +28,12 @@ def read(raw: Path) -> Examples:
     digits = load_digits()
     x = np.rint(digits.images * (255 / GREY_LEVELS)).astype(np.uint8)
     y = digits.target.astype(np.int64)
-    return Examples(x[:, None], y, NUM_CLASSES, MEAN, STD, part=set_aside(y, TEST_EVERY))
+    return Examples(x[:, None], y, NUM_CLASSES, MEAN, STD, part=set_aside(y))
 
 
-def set_aside(labels: np.ndarray, every: int) -> np.ndarray:
-    """`TEST` for every `every`-th example of each class, `TRAIN` for the others -> [M] uint8"""
+def set_aside(labels: np.ndarray) -> np.ndarray:
+    """`TEST` for every fourth example of each class, `TRAIN` for the others -> [M] uint8"""
     part = np.full(len(labels), TRAIN, np.uint8)
     for label in np.unique(labels):
-        part[np.flatnonzero(labels == label)[every - 1 :: every]] = TEST
+        part[np.flatnonzero(labels == label)[TEST_EVERY - 1 :: TEST_EVERY]] = TEST
     return part

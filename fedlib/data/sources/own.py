@@ -11,8 +11,8 @@ All may have a `client` for each example; of images it is in paths or a file, se
 are integers from 0, or words, which are numbered in sorted order; the labels of images are the
 names of their folders. Clients and classes keep their names. A value that is missing is refused.
 Texts become tokens by tokenizer.json beside the files, as Hugging Face's `tokenizers` write it, or
-by their own words. Without a test part, every `test_every`-th example of a client, or of a class if
-there are no clients, is a test example.
+by their own words. Without a test part, every fourth example of a client, or of a class if there
+are no clients, is a test example.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,6 @@ def read(
     source: str,
     scaling: str = "unit",
     num_classes: int | None = None,
-    test_every: int = 4,
     length: int | None = None,
     clients: bool = False,
 ) -> Examples:
@@ -62,7 +61,6 @@ def read(
         feature's or channel's smallest and largest value in the training part; "standard" subtracts
         each one's mean in the training part and divides by its deviation; "none" changes nothing.
       num_classes: L, if some class has no example; None for the number of classes in the files.
-      test_every: see above; not used with a test part.
       length: tokens of each text; None without texts.
       clients: of images: whether they have clients. A client is a folder in that of a class, as ann
         in cats/ann/7.png, or stands in clients.csv beside the folders, with the columns image
@@ -79,9 +77,7 @@ def read(
     parts = [TRAIN, TEST] if len(contents) == 2 else None
     file = folder / TOKENISER
     texts = {"length": length, "file": file if file.exists() else None}
-    return pooled(
-        contents, parts, scaling=scaling, num_classes=num_classes, test_every=test_every, **texts
-    )
+    return pooled(contents, parts, scaling=scaling, num_classes=num_classes, **texts)
 
 
 def pooled(
@@ -90,7 +86,6 @@ def pooled(
     *,
     scaling: str,
     num_classes: int | None = None,
-    test_every: int = 4,
     **texts: Any,
 ) -> Examples:
     """The examples of several files or arrays, concatenated.
@@ -99,7 +94,7 @@ def pooled(
       contents: the files or arrays.
       parts: `TRAIN`, `VAL` or `TEST` for each; None sets aside test examples of each client or
         class.
-      scaling, num_classes, test_every: as for `read`.
+      scaling, num_classes: as for `read`.
       texts: `length` and `file`, see `fedlib.data.tokenisers.of_texts`.
 
     Raises:
@@ -112,10 +107,10 @@ def pooled(
     if parts is not None:
         part = np.repeat(np.array(parts, np.uint8), [len(c.y) for c in contents])
     else:
-        part = set_aside(y if owner is None else owner, test_every)
+        part = set_aside(y if owner is None else owner)
     if not np.any(part == TEST):
         where = contents[0].path
-        raise DataError(f"{where}: no class or client has {test_every} examples, one to test on")
+        raise DataError(f"{where}: no class or client has 4 examples, one to test on")
     x, tokens = _tokens(x, part == TRAIN, texts)
     x, mean, std = (x, (), ()) if tokens else _scaled(x, part == TRAIN, scaling)
     return Examples(

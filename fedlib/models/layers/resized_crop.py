@@ -24,16 +24,12 @@ class ResizedCrop(nn.Module):
 
     Attributes:
       area: least and largest share of the image.
-      ratio: range of width to height, uniform in its logarithm; it must contain 1.
+      ratio: range of the logarithm of width to height.
     """
 
-    def __init__(
-        self,
-        area: tuple[float, float] = (0.9, 1.1),
-        ratio: tuple[float, float] = (3 / 4, 4 / 3),
-    ):
+    def __init__(self):
         super().__init__()
-        self.area, self.ratio = area, [math.log(r) for r in ratio]
+        self.area, self.ratio = (0.9, 1.1), (math.log(3 / 4), math.log(4 / 3))
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, F, H, W] -> [B, F, H, W]"""
