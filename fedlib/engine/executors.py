@@ -109,7 +109,8 @@ class Loop:
         do not use the passed carry afterwards.
         """
         device = work.data.device
-        begin = self._prepare(step, alike=not _rows_with_tensors((carry, per_client)))
+        rows = tree.rows_in((carry, per_client))  # may differ in shape or layout
+        begin = self._prepare(step, alike=not any(map(tree.leaves, rows)))
         with torch.no_grad():
             clients = tree.apart((carry, per_client), len(work.ids))
 
@@ -280,10 +281,12 @@ class Batched:
 
     def _vmap(self, fn: Callable, *args: Tree) -> Tree:
         """`fn` over the leading dimension; broadcast tensors are shared, not batched."""
-        dims = tree.map(lambda x: 0 if _is_per_client(x) else None, args)
-        args = tree.map(
-            lambda x: x[0] if isinstance(x, Tensor) and tree.is_broadcast(x) else x, args
-        )
+
+        def is_shared(x: object) -> bool:
+            return isinstance(x, Tensor) and tree.is_broadcast(x)
+
+        dims = tree.map(lambda x: 0 if isinstance(x, Tensor) and not is_shared(x) else None, args)
+        args = tree.map(lambda x: x[0] if is_shared(x) else x, args)
         with ambient.stacked_experts(True):
             return vmap(fn, in_dims=dims)(*args)
 
@@ -322,11 +325,6 @@ def _may_pool(work: Work, per_client: tuple) -> bool:
     if work.task.mixes_examples:
         return False
     return not tree.rows_in(per_client) and all(map(tree.is_broadcast, tree.leaves(per_client)))
-
-
-def _rows_with_tensors(values: Tree) -> bool:
-    """Whether clients have `Rows` of tensors, which may differ in shape or layout."""
-    return any(tree.leaves(rows) for rows in tree.rows_in(values))
 
 
 def _pooled(work: Work, fn: Callable, shared: tuple, split: str, batch_size: int,
@@ -372,7 +370,3 @@ def _fits(fn: Callable[[np.ndarray], None], block: np.ndarray) -> bool:
         return True
     give_back()
     return False
-
-
-def _is_per_client(x: object) -> bool:
-    return isinstance(x, Tensor) and not tree.is_broadcast(x)

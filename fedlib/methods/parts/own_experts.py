@@ -76,7 +76,8 @@ class Networks:
 
     def __post_init__(self):
         """Raises ValueError for a gate with the wrong number of outputs."""
-        outputs, wanted = self.gate.num_outputs, _outputs(self.num_experts + 1)
+        outputs, wanted = self.gate.num_outputs, self.num_experts + 1
+        wanted = 1 if wanted == 2 else wanted
         if outputs != wanted:
             raise ValueError(
                 f"the gate of {self.num_experts} clusters' experts and a local one needs {wanted} "
@@ -204,8 +205,3 @@ class Networks:
             return False
         some = (self.task, tree.take(tree.take(bodies, 0), 0)), (self.expert, tree.take(body, 0))
         return any(task.draws(Task.features, params, one) for task, params in some)
-
-
-def _outputs(num_experts: int) -> int:
-    """Outputs that a gate of `num_experts` experts needs."""
-    return 1 if num_experts == 2 else num_experts
