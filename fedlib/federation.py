@@ -135,13 +135,17 @@ class Federation:
             )
         if np.issubdtype(self.x.dtype, np.floating):
             self._check_finite()
-        _check_numbers("side", self.side, len(self.x), "inputs")
-        _check_numbers("cluster", self.cluster, clients, "clients")
+        for name, length in (("side", len(self.x)), ("cluster", clients), ("truth", len(self.x))):
+            known = getattr(self, name)
+            if known is not None and (len(known) != length or known.min(initial=0) < 0):
+                got = f"{len(known)}, from {known.min(initial=0)}"
+                raise DataError(f"{name} must have {length} rows of numbers from 0, got {got}")
         for name, length in zip(NAMES, (clients, self.num_classes), strict=True):
             names = getattr(self, name)
             if names is not None and len({*names.tolist()}) != length:
                 raise DataError(f"{name} must have {length} different names, got {names.tolist()}")
-        _check_truth(self.truth, (len(self.x), self.num_classes))
+        if self.truth is not None and not np.allclose(self.truth.sum(1), 1, atol=1e-5):
+            raise DataError("truth must be probabilities that sum to 1 for every input")
         if clients and int(self.group.max()) >= len(GROUPS):
             raise DataError(f"group must be below {len(GROUPS)}, got {int(self.group.max())}")
         if self.tokens is not None:
@@ -316,10 +320,11 @@ class Federation:
         wrong = np.flatnonzero(~np.isfinite(self.x.reshape(len(self.x), -1)).all(1))
         if len(wrong):
             row = int(wrong[0])
-            owner = next((f"of client {client}" for client, _ in self._owners(row)), "of nobody")
+            splits = [self.split(name) for name in SPLITS]
+            owners = [c for c in range(self.num_clients) for x in splits if row in x.of(c)]
             raise DataError(
-                f"inputs must be finite numbers; row {row}, {owner}, has NaN or infinity "
-                f"({len(wrong)} such rows)"
+                f"inputs must be finite numbers; row {row}, of client {min(owners, default=None)}, "
+                f"has NaN or infinity ({len(wrong)} such rows)"
             )
 
     def _check_ownership(self) -> None:
@@ -331,48 +336,7 @@ class Federation:
             owners += np.bincount(rows, minlength=len(self.x))
         if np.any(owners > 1):
             row = int(np.argmax(owners > 1))
-            first, second, *_ = self._owners(row)
-            raise DataError(
-                f"row {row} belongs to clients {first[0]} and {second[0]} "
-                f"(second time in split {second[1]}); every row has one owner and one split"
-            )
-
-    def _owners(self, row: int) -> list[tuple[int, str]]:
-        """Every (client, split) that contains a row."""
-        return [
-            (int(np.searchsorted(self.split(name).offsets, at, side="right")) - 1, name)
-            for name in SPLITS
-            for at in np.flatnonzero(self.split(name).rows == row)
-        ]
-
-
-def _check_truth(truth: np.ndarray | None, shape: tuple[int, int]) -> None:
-    """Raises DataError unless `truth` is None or has class probabilities for every input."""
-    if truth is None:
-        return
-    if truth.shape != shape or truth.dtype != np.float32:
-        raise DataError(
-            f"truth must be float32 of shape {shape}, got {truth.dtype} of shape {truth.shape}"
-        )
-    if truth.min(initial=0) < 0 or not np.allclose(truth.sum(1), 1, atol=1e-5):
-        raise DataError("truth must be probabilities that sum to 1 for every input")
-
-
-def _check_numbers(name: str, numbers: np.ndarray | None, length: int, of: str) -> None:
-    """Raises DataError unless `numbers` is None or has `length` integers that are not negative.
-
-    Args:
-      of: word for what they number, for the message.
-    """
-    if numbers is None:
-        return
-    if numbers.shape != (length,) or numbers.dtype != np.int64:
-        raise DataError(
-            f"{name} must be an int64 for each of the {length} {of}, "
-            f"got {numbers.dtype} of shape {numbers.shape}"
-        )
-    if length and numbers.min() < 0:
-        raise DataError(f"{name} must not be negative, got {int(numbers.min())}")
+            raise DataError(f"row {row} must have one owner and one split, got {owners[row]}")
 
 
 def _check_tokens(x: np.ndarray, vocabulary: int, pad: int) -> None:

@@ -115,18 +115,16 @@ def test_a_digest_is_that_of_type_shape_and_content(full):
 def test_a_row_of_two_splits_is_refused(made):
     test = Split(made.test.rows.copy(), made.test.offsets)
     row = test.rows[0] = made.train.rows[3]
-    with pytest.raises(DataError, match=rf"row {row} belongs to clients 0 and 0 .*split test"):
+    with pytest.raises(DataError, match=f"row {row} must have one owner and one split, got 2"):
         dataclasses.replace(made, test=test)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"side": np.arange(3)}, r"side must be an int64 for each of the 51 inputs, got int64 of"),
-        ({"side": np.zeros(51)}, "side must be an int64 for each .* got float64 of shape"),
-        ({"side": np.full(51, -1)}, "side must not be negative, got -1"),
-        ({"cluster": np.zeros(5, int)}, r"cluster must be .* of the 4 clients, got .* \(5,\)"),
-        ({"cluster": np.array([0, 1, -2, 0])}, "cluster must not be negative, got -2"),
+        ({"side": np.arange(3)}, "side must have 51 rows of numbers from 0, got 3, from 0"),
+        ({"side": np.full(51, -1)}, "side must have 51 rows .* got 51, from -1"),
+        ({"cluster": np.zeros(5, int)}, "cluster must have 4 rows .* got 5"),
         ({"group": np.full(4, 4, np.uint8)}, "group must be below 4, got 4"),
     ],
 )
