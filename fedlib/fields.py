@@ -84,6 +84,19 @@ def typed(name: str, value: Any, hint: Any) -> Any:
         raise ConfigError(f"{name} must be {_words(hint)}, got {shown(value)}") from None
 
 
+def as_form(form: Any, one: object, where: str) -> Any:
+    """The mapping `one` as the named tuple `form`.
+
+    Raises:
+      ConfigError: whose message starts with `where`, if keys are missing or unknown.
+    """
+    needed = [name for name in form._fields if name not in form._field_defaults]
+    if not isinstance(one, Mapping) or not {*needed} <= one.keys() <= {*form._fields}:
+        parts = " and ".join(needed), ", ".join(form._field_defaults)
+        raise ConfigError(f"{where} has {', maybe '.join(filter(None, parts))}; got {shown(one)}")
+    return form(**one)
+
+
 def _as(value: Any, hint: Any) -> Any:
     """`value` as a `hint`; raises TypeError, ValueError or OverflowError if it is none."""
     origin, inner = typing.get_origin(hint) or hint, typing.get_args(hint)

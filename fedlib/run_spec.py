@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self, get_type_hints
 
-from fedlib.errors import ConfigError, shown
-from fedlib.fields import typed
+from fedlib.errors import ConfigError
+from fedlib.fields import as_form, typed
 
 RUNG = 4  # at a rung, after 1 / RUNG of the rounds, 1 / RUNG of the trials go on
 LOOK = re.compile(r"^    look = (.+)", re.MULTILINE)  # in the class of a method
@@ -209,11 +209,7 @@ class RunSpec(Recipe):
 
 
 def _architecture(place: str, module: Any) -> Architecture:
-    named = isinstance(module, dict) and {"model", "params"} <= module.keys()
-    if not (named and module.keys() <= {*Architecture._fields}):
-        must = "must have a model, params, maybe weights"
-        raise ConfigError(f"modules[{place!r:.80}] {must}, got {shown(module)}")
-    one = Architecture(**module)
+    one = as_form(Architecture, module, f"modules[{place!r:.80}]")
     check_types(f"modules[{place!r:.80}].", one)
     return one
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
-from fedlib.spec.exhibits import PRIMARY, View, as_form
+from fedlib.fields import as_form
+from fedlib.spec.exhibits import PRIMARY, View
 from fedlib.spec.tables import Table
 
 ORDERS = ("descending", "ascending", "highest", "lowest")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self
 
 from fedlib.errors import ConfigError
+from fedlib.fields import as_form
 from fedlib.run_spec import check_types
 from fedlib.spec.trainings import Data, Run
 
@@ -249,19 +250,6 @@ def declared(
         raise ConfigError(f"{stage} {title!r}: {error}") from None
     exhibit.check()
     return exhibit
-
-
-def as_form(form: Any, one: object, where: str) -> Any:
-    """The mapping `one` as the named tuple `form`.
-
-    Raises:
-      ConfigError: whose message starts with `where`, if keys are missing or unknown.
-    """
-    needed = [name for name in form._fields if name not in form._field_defaults]
-    if not isinstance(one, Mapping) or not {*needed} <= one.keys() <= {*form._fields}:
-        parts = " and ".join(needed), ", ".join(form._field_defaults)
-        raise ConfigError(f"{where} has {', maybe '.join(filter(None, parts))}; got {one!r}")
-    return form(**one)
 
 
 def one_of(known: Collection[str], value: object, where: str) -> None:

@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 from fedlib.data import downloads
 from fedlib.errors import ConfigError, shown
+from fedlib.fields import as_form
 from fedlib.files import canonical_json
 from fedlib.run_spec import Tuning, check_types, is_file
 from fedlib.spec import Data, Paper, Run
-from fedlib.spec.exhibits import Exhibit, as_form
+from fedlib.spec.exhibits import Exhibit
 from fedlib.workflow import own_methods
 from fedlib.workflow.config import check_choice, check_count, check_unique
 from fedlib.workflow.layout import WILDCARDS
