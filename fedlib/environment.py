@@ -34,7 +34,6 @@ def environment(device: object = None) -> dict:
         "platform": platform.platform(),
         "cpu": _cpu_name(),
         "gpu": gpu,
-        "threads": torch.get_num_threads() if torch is not None else _threads(),
         "commit": commit,
         "clean": clean,
     }
@@ -66,12 +65,6 @@ def _version(name: str) -> str | None:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return getattr(sys.modules[name], "__version__", None)
-
-
-def _threads() -> int:
-    """Threads of OpenMP's outermost level; its variable may have a number for each level."""
-    number = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    return int(number) if number.isdecimal() else os.cpu_count() or 1
 
 
 def _cpu_name() -> str:

@@ -1,6 +1,5 @@
 """The record of software and hardware that every result carries."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -27,7 +26,6 @@ def test_the_environment_names_versions_and_machine():
     found = environment()
     assert found["python"] == ".".join(map(str, sys.version_info[:3]))
     assert found["numpy"] == numpy.__version__
-    assert found["threads"] >= 1
     assert {"platform", "cpu", "gpu", "commit", "clean"} <= found.keys()
 
 
@@ -49,13 +47,6 @@ def test_the_commit_is_that_of_the_checkout_and_of_a_linked_worktree(folder, mon
     git(folder, "commit", "--allow-empty", "-m", "Go on")
     monkeypatch.setattr(fedlib.environment, "ROOT", folder.parent / "linked")
     assert environment()["commit"] == commit
-
-
-def test_of_threads_at_several_levels_the_first_counts(monkeypatch):
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
-    for text, number in (("4,2", 4), (" 3 ", 3), ("", os.cpu_count())):
-        monkeypatch.setenv("OMP_NUM_THREADS", text)
-        assert environment()["threads"] == number
 
 
 def test_without_git_there_is_no_commit_and_no_error(folder):
