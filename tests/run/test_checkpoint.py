@@ -1,5 +1,6 @@
 """Checkpoints: whole or not there, checked before they are believed, and executing nothing."""
 
+import pickle
 from typing import NamedTuple
 
 import pytest
@@ -64,28 +65,13 @@ def test_a_state_of_another_method_is_refused():
         restore(state(), tensors)
 
 
-@pytest.mark.parametrize(
-    "value", [[torch.ones(2)], {"a": 1}, {"a": {"b": torch.ones(1)}}, None, "a call"]
-)
-def test_a_file_of_anything_else_than_tensors_is_refused_though_its_checksum_is_right(
-    tmp_path, value
+def test_a_file_with_code_is_not_executed_though_its_checksum_is_right(
+    tmp_path,
 ):
-    file = tmp_path / "state.pt"
-    value = {"weight": Payload(tmp_path / "executed")} if value == "a call" else value
-    file.write_bytes(b"no tensors") if value is None else torch.save(value, file)
-    with pytest.raises(DataError, match="has not tensors by their names alone; delete it"):
+    torch.save({"weight": Payload(tmp_path / "executed")}, file := tmp_path / "state.pt")
+    with pytest.raises(pickle.UnpicklingError):
         load_tensors(file, digest(file))
     assert not (tmp_path / "executed").exists()
-
-
-def test_too_little_memory_is_not_taken_for_a_foreign_file(tmp_path, monkeypatch):
-    def fail(*_, **__):
-        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
-
-    sha256 = save_tensors(tmp_path / "state.pt", {"a": torch.ones(1)})
-    monkeypatch.setattr(torch, "load", fail)
-    with pytest.raises(RuntimeError, match="can't allocate memory"):
-        load_tensors(tmp_path / "state.pt", sha256)
 
 
 # -- checkpoints --------------------------------------------------------------------------
