@@ -6,7 +6,6 @@ bit-identical to those of an uninterrupted run on one CPU thread.
 """
 
 import argparse
-import os
 import sys
 import time
 from pathlib import Path
@@ -57,7 +56,6 @@ def main() -> None:
         # A job of the workflow may take over from the orphan of a killed workflow.
         with locks.exclusive(lock, what, succeed=succeed, report=tell), Stop() as stop:
             started = time.monotonic()
-            print(_headline(args, ran, simulation, device), flush=True)
             chosen = [args.choice] if args.choice else []
             record = job.record(args, simulation, device, code, *chosen)
             record |= {job.RAN: ran.to_json()} if chosen else {}
@@ -74,15 +72,6 @@ def main() -> None:
             print(f"done in {time.monotonic() - started:.1f} s: {args.history}", flush=True)
     if args.code:
         provenance.assert_covered(*roots)
-
-
-def _headline(args: argparse.Namespace, spec: RunSpec, simulation, device: str) -> str:
-    seen, unseen = (len(simulation.federation.ids(group)) for group in ("seen", "unseen"))
-    return (
-        f"{spec.method} on {args.shards}: {spec.model}, "
-        f"{seen} seen and {unseen} unseen clients, {spec.rounds} rounds, "
-        f"seed {spec.seed}, {device}, {simulation.executor.name}, pid {os.getpid()}"
-    )
 
 
 if __name__ == "__main__":

@@ -286,11 +286,3 @@ def test_the_script_writes_a_receipt_even_where_nothing_is_needed(tmp_path):
     done = run_script("digits", "--raw", tmp_path, "--receipt", tmp_path / "digits.json")
     assert (done.returncode, done.stderr) == (0, "")
     assert seals.read_json(tmp_path / "digits.json") == {"dataset": "digits", "files": []}
-
-
-def test_the_script_refuses_another_list_of_files_than_was_planned(tmp_path):
-    asked = ["mnist", "--spec", '{"sources":["mnist"],"files":"0000"}']
-    done = run_script(*asked, "--raw", tmp_path)
-    assert done.returncode == 1
-    message = "error: the list of files of mnist changed since this job was planned; run again\n"
-    assert done.stderr == message
