@@ -75,7 +75,6 @@ def _keep(plan: Plan, paper: str, folder: Path) -> tuple[int, int]:
         if str(path) not in current:
             raise DataError(f"{path} is not up to date; run the workflow with this configuration")
     spec = json.loads(plan.spec("report"))
-    spec["papers"] = [chapter for chapter in spec["papers"] if chapter["name"] == paper]
     for chapter, stage in ((x, y) for x in spec["papers"] for y in STAGES):
         names = {job[stage] for of, job in shown if of == stage}
         chapter[f"{stage}s"] = [x for x in chapter[f"{stage}s"] if x["name"] in names]

@@ -205,15 +205,14 @@ def class_weights(given: Any, num_classes: int) -> torch.Tensor | None:
     """Factors of the loss by label -> [L], or None; ConfigError unless there is one per class."""
     if given is None:
         return None
-    must = f"class_weights must be {num_classes} numbers, one for each class"
     try:
         weights = np.asarray(given, dtype=np.float64)
     except (RuntimeError, TypeError, ValueError):
-        raise ConfigError(f"{must}, got {shown(given)}") from None
-    if weights.shape != (num_classes,):
-        raise ConfigError(f"{must}, got {' x '.join(map(str, weights.shape)) or 'one'}")
-    if not (weights.min() >= 0 and 0 < weights.sum() < np.inf):
-        raise ConfigError(f"{must}, of at least 0 and not all 0, got {shown(given)}")
+        weights = np.empty(0)
+    fits = weights.shape == (num_classes,) and weights.min() >= 0
+    if not (fits and 0 < weights.sum() < np.inf):
+        must = f"class_weights must be {num_classes} numbers of at least 0, one for each class"
+        raise ConfigError(f"{must} and not all 0, got {shown(given)}")
     return torch.tensor(weights)
 
 
@@ -239,13 +238,8 @@ def weight_files(spec: RunSpec, receipts: Sequence[Path]) -> Weights:
       DataError: for a receipt whose file is missing or changed.
     """
     files = {_receipt(receipt)[0]: receipt for receipt in receipts}
-    asked = spec.pretrained()
-    if {*asked} != {*files} or len(files) != len(receipts):
-        given = ", ".join(map(str, receipts)) or "none"
-        raise ConfigError(
-            f"the run asks for weights {', '.join(map(repr, asked)) or 'of nothing'}, --weights "
-            f"is {given}"
-        )
+    if sorted(files) != sorted(spec.pretrained()):
+        raise ConfigError(f"--weights must be of {[*spec.pretrained()]}, got {[*files]}")
     return {name: verified_file(receipt) for name, receipt in files.items()}
 
 

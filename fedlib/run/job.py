@@ -45,16 +45,10 @@ def trained(spec: RunSpec, history: Path) -> RunSpec:
 
     Args:
       spec: of the run as declared.
-
-    Raises:
-      DataError: if the history of a tuned run does not contain it.
     """
     if spec.tuned is None:
         return spec.training()
-    ran = RunResult.load(history).provenance.get(RAN)
-    if ran is None:
-        raise DataError(f"{history} does not say what was chosen for its run; train it again")
-    return RunSpec.from_json(ran)
+    return RunSpec.from_json(RunResult.load(history).provenance[RAN])
 
 
 def simulation(args: argparse.Namespace, spec: RunSpec, device: str) -> Simulation:

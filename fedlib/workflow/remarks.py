@@ -35,17 +35,16 @@ def describe(plan: Plan) -> Iterator[str]:
 
 def count_clients(plan: Plan) -> Iterator[str]:
     """Lines about federations with fewer clients than declared."""
-    made: dict[str, tuple[int, int]] = {}
+    told = set()
     for names in plan.partitions():
         if (path := Path(plan.path("manifest", **names))).exists():
             manifest = seals.read_json(path)
             asked = manifest["spec"]["partition"].get("num_clients", 0)
             number = sum(group in CLIENTS for group in manifest["group"])
-            if number < asked:
-                name = f"{names['paper']}/{names['federation']}"
-                made[name] = min(made.get(name, (number, asked)), (number, asked))
-    for name, (number, asked) in made.items():
-        yield (
-            f"{name}: {number} of {asked} clients; the others would have too few examples to train "
-            "and to be tested, and are left out"
-        )
+            name = f"{names['paper']}/{names['federation']}"
+            if number < asked and name not in told:
+                told.add(name)
+                yield (
+                    f"{name}: {number} of {asked} clients; the others would have too few examples "
+                    "to train and to be tested, and are left out"
+                )

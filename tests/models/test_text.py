@@ -129,8 +129,8 @@ def test_a_model_and_a_module_start_from_weights_of_their_own(receipts):
 @pytest.mark.parametrize(
     ("given", "asked", "message"),
     [
-        ([], "encoder_weights", "the run asks for weights 'encoder_weights', --weights is none"),
-        (["encoder_weights"], None, "the run asks for weights of nothing, --weights is .*encoder"),
+        ([], "encoder_weights", r"weights must be of \['encoder_weights'\], got \[\]"),
+        (["encoder_weights"], None, r"weights must be of \[\], got \['encoder_weights'\]"),
     ],
 )
 def test_other_receipts_than_those_of_the_run_are_refused(given, asked, message, receipts):

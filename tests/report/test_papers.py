@@ -173,5 +173,5 @@ def test_only_shakespeare_weighs_the_characters_in_the_training_loss():
 
 def test_class_weights_must_be_as_many_as_the_classes():
     spec = run_of(declare("pfedmm", "full"), "shakespeare", "fedavg").spec(0)
-    with pytest.raises(ConfigError, match="class_weights must be 100 numbers, .* got 99"):
+    with pytest.raises(ConfigError, match="class_weights must be 100 numbers "):
         build_task(replace(spec, class_weights=spec.class_weights[1:]))
