@@ -41,31 +41,28 @@ def check_paper(paper: Paper, name: str, scale: str) -> None:
             f"{where}: declare({scale!r}) returned the paper {paper.name!r} at {paper.scale!r}"
         )
     check_types(f"{where}.", paper)
-    for data in paper.data:
-        check_types(f"{where}.data[{data.name}].", data)
-    for number, run in enumerate(paper.runs):
-        at = f"{where}.runs[{number}]"
-        check_types(f"{at}.", run)
-        _check_json(at, run)
-    _check_names(f"{where}.data", "federation", [data.name for data in paper.data])
-    _check_names(f"{where}.runs", "federation", {run.federation for run in paper.runs})
-    _check_names(f"{where}.runs", "label", {run.label for run in paper.runs})
-    _check_names(f"{where}.tables", "table", paper.tables)
-    _check_names(f"{where}.figures", "figure", paper.figures)
-    check_unique(f"{where}.seeds", paper.seeds)
-    for run in paper.runs:
-        check_unique(f"{where}.runs[{run.federation}/{run.label}].seeds", run.seeds)
-    check_unique(f"{where}.runs", [f"{run.federation}/{run.label}" for run in paper.runs])
     datasets, kinds = registered("data.sources"), registered("data.partitions")
     for data in paper.data:
         at = f"{where}.data[{data.name}]"
+        check_types(f"{at}.", data)
         _check_json(at, data)
         check_choice(f"{at}.dataset", data.dataset, datasets)
         check_choice(f"{at}.partition.kind", data.partition.get("kind"), kinds)
     known = {name: registered(name) for name in ("methods", "models")}
     known["weights"] = downloads.weights()
     for run in paper.runs:
-        _check_run(f"{where}.runs[{run.federation}/{run.label}]", run, paper, known)
+        at = f"{where}.runs[{run.federation}/{run.label}]"
+        check_types(f"{at}.", run)
+        _check_json(at, run)
+        check_unique(f"{at}.seeds", run.seeds)
+        _check_run(at, run, paper, known)
+    _check_names(f"{where}.data", "federation", [data.name for data in paper.data])
+    _check_names(f"{where}.runs", "federation", {run.federation for run in paper.runs})
+    _check_names(f"{where}.runs", "label", {run.label for run in paper.runs})
+    _check_names(f"{where}.tables", "table", paper.tables)
+    _check_names(f"{where}.figures", "figure", paper.figures)
+    check_unique(f"{where}.seeds", paper.seeds)
+    check_unique(f"{where}.runs", [f"{run.federation}/{run.label}" for run in paper.runs])
     for stage in ("table", "figure"):
         for key, exhibit in getattr(paper, stage + "s").items():
             _check_exhibit(f"{where}.{stage}s[{key}]", stage, exhibit, paper)
@@ -100,20 +97,17 @@ def _check_json(at: str, declared: Run | Data) -> None:
 
 def _check_run(at: str, run: Run, paper: Paper, known: Mapping[str, tuple[str, ...]]) -> None:
     """Raise ConfigError for a run with a method, model or weights that are not `known`."""
-    weights, models = known["weights"], known["models"]
     check_choice(f"{at}.federation", run.federation, [data.name for data in paper.data])
     check_count(f"{at}.rounds", run.rounds)
     if is_file(run.method):
         own_methods.title_of(run.method)
     else:
         check_choice(f"{at}.method", run.method, known["methods"])
-    check_choice(f"{at}.model", run.model, models)
-    for name, module in run.architectures.items():
-        check_choice(f"{at}.modules[{name}].model", module.model, models)
-        if module.weights is not None:
-            check_choice(f"{at}.modules[{name}].weights", module.weights, weights)
-    if run.weights is not None:
-        check_choice(f"{at}.weights", run.weights, weights)
+    modules = {f"{at}.modules[{name}]": module for name, module in run.architectures.items()}
+    for place, one in {at: run.architecture, **modules}.items():
+        check_choice(f"{place}.model", one.model, known["models"])
+        if one.weights is not None:
+            check_choice(f"{place}.weights", one.weights, known["weights"])
 
 
 def check_tuning(at: str, run: Run, seeds: Iterable[int]) -> None:
