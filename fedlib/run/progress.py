@@ -32,23 +32,18 @@ class Rounds:
         """Whether a line is due after `done` rounds; always after the last round."""
         return done == self.rounds or time.monotonic() - self.last_line >= SECONDS
 
-    def tell(
-        self, done: int, trained: int, loss: float | None, accuracies: Mapping[str, float]
-    ) -> None:
+    def tell(self, done: int, loss: float | None, accuracies: Mapping[str, float]) -> None:
         """Report after `done` rounds.
 
         Args:
-          trained: clients trained since `start`, with repeats.
           loss: of the last round in which a client trained; None before.
           accuracies: at the last evaluation, by group.
         """
         self.last_line = time.monotonic()
-        elapsed = max(self.last_line - self.began, 1e-9)
-        pace = (done - self.start) / elapsed
+        pace = (done - self.start) / max(self.last_line - self.began, 1e-9)
         parts = [f"round {done}/{self.rounds}"]
         parts += [] if loss is None else [f"loss {loss:.4f}"]
         parts += [f"{group} {accuracy:.1%}" for group, accuracy in accuracies.items()]
-        parts += [f"{trained / elapsed:,.0f} clients/s"]
         parts += [f"left {_clock((self.rounds - done) / pace)}"]
         self.report("  ".join(parts))
 

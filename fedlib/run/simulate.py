@@ -191,7 +191,7 @@ class Simulation:
                 state = self._evaluate(state, record, done)
             ended = ends(done, record)
             if progress.due(done):
-                progress.tell(done, record.trained, record.loss(), record.accuracies())
+                progress.tell(done, record.loss(), record.accuracies())
             stopping = stop()
             due = checkpoints and (stopping or ended or checkpoints.due(done))
             if checkpoints and due and done < self.course.rounds:
@@ -286,11 +286,9 @@ class Record:
     train_loss: list[float] = field(default_factory=list)
     scores: dict[View, list[scoring.ClientScores]] = field(default_factory=dict)
     totals: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))  # so far
-    trained: int = 0  # clients that this process has trained, with repeats
 
     def add_round(self, cohort: Cohort, number: int) -> None:
         """Add cost and losses of a round; only here a round waits for the device."""
-        self.trained += cohort.size
         self.totals["bytes_down"] += round(FLOAT_BYTES * cohort.size * cohort.journal.down)
         self.totals["bytes_up"] += round(FLOAT_BYTES * cohort.size * cohort.journal.up)
         self.totals["examples"] += cohort.journal.examples
