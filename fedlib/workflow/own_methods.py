@@ -21,7 +21,7 @@ from typing import NamedTuple
 from fedlib.errors import ConfigError, nearest
 from fedlib.run_spec import class_of_file, is_file
 from fedlib.spec import Paper, Run, RunName
-from fedlib.workflow.provenance import ROOT, registered
+from fedlib.workflow.provenance import ROOT
 
 LIKE = "fedavg"
 PREFIX = "own-"
@@ -52,11 +52,6 @@ def parse(text: str) -> OwnMethod:
         raise ConfigError(f"methods: expected a file of Python, such as {EXAMPLE}, got {text!r}")
     path = _canonical(path)
     stem = Path(path).stem
-    if stem in registered("methods"):
-        raise ConfigError(
-            f"methods: {path}: there is a method {stem} already, fedlib/methods/{stem}.py; call "
-            "the file and its class otherwise"
-        )
     label = PREFIX + stem.replace("_", "-").lower()
     return OwnMethod(text, path, like or LIKE, label, title_of(path))
 

@@ -166,7 +166,6 @@ def test_a_file_in_the_checkout_is_named_relative_to_it(tmp_path, monkeypatch, d
         (None, "absent.py", r"methods: cannot read .*/absent.py: No such file or directory"),
         (MINE, "other.py", r"methods: .*/other.py has no class .* like the file, .*; it has MyWay"),
         ("class MyWay(:", "my_way.py", r"methods: .*/my_way.py, line 1: invalid syntax"),
-        (MINE, "fedem.py", r"there is a method fedem already, fedlib/methods/fedem.py; call the"),
         (MINE, "my_way.py:fedprox", r"no run fedprox in toy, to run MyWay like; .*: fedavg"),
     ],
 )
