@@ -15,7 +15,8 @@ from pathlib import Path
 from fedlib import files
 from fedlib.cli import arguments, take
 from fedlib.errors import ConfigError, DataError
-from fedlib.report import frames, packs
+from fedlib.report import packs
+from fedlib.report.frames import read_parquet
 from fedlib.report.metrics.runs import TUNING
 from fedlib.report.pages import as_markdown, contents, kept
 from fedlib.workflow import freshness
@@ -53,7 +54,7 @@ def _check_kept(folder: Path, plan: Plan) -> None:
 
 def trainings(pack: Path) -> set[Training]:
     """The trainings of a pack; its tunings, which have rows and a seed, too, are none."""
-    found = frames.read_parquet(pack / packs.METRICS)
+    found = read_parquet(pack / packs.METRICS)
     rows = found.loc[found["at"] != TUNING, list(Training._fields)]
     return {Training(*row) for row in rows.itertuples(index=False)}
 
@@ -90,11 +91,8 @@ def _keep(plan: Plan, paper: str, folder: Path) -> tuple[int, int]:
     pack.mkdir(exist_ok=True)
     made = [path for one in take.results(plan, pack) for path in one.ours.values()]
     packs.shut(pack, results, made)
-    return len(sources), packs.write(pack, *_frames(plan, paper), _exhibits(plan, shown))
-
-
-def _frames(plan: Plan, paper: str) -> list[Path]:
-    return [Path(plan.path(name, paper=paper)) for name in ("metrics", "clients")]
+    frames = [Path(plan.path(name, paper=paper)) for name in ("metrics", "clients")]
+    return len(sources), packs.write(pack, *frames, _exhibits(plan, shown))
 
 
 def _shown(plan: Plan) -> list[tuple[str, dict]]:
