@@ -32,7 +32,6 @@ from fedlib.errors import BusyError
 FOLDER = ".snakemake"
 DESCRIPTOR = "FEDLIB_LOCK"  # environment: number of the open lock file of the parent process
 WORKFLOW = "FEDLIB_WORKFLOW"  # environment of jobs: the workflow that started them
-PATIENCE = 60.0  # seconds between two messages while waiting; an orphan ends after its round
 WITHOUT = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)  # errors of file systems without locks
 
 _HELD: list[IO] = []  # open files, locked until the process ends
@@ -110,7 +109,7 @@ def exclusive(
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(int(pid), signal.SIGTERM)
                 left = f"pid {pid}, left by a workflow that was killed, to finish its round"
-                _await(file, report, left, f"; `kill -9 {pid}` gives up what it did last")
+                _await(file, report, f"{left}; `kill -9 {pid}` gives up what it did last")
             elif wait:
                 _await(file, report, f"{whom}, which writes {what}")
             else:
@@ -148,14 +147,10 @@ def _tell_unlocked(folder: str, reason: str) -> None:
     )
 
 
-def _await(file: IO, report: Callable[[str], None], whom: str, hint: str = "") -> None:
+def _await(file: IO, report: Callable[[str], None], whom: str) -> None:
     """Wait until the holder of a lock ends, then take the lock."""
-    last_line = time.monotonic()
     report(f"waiting for {whom}")
     while not take(file):
-        if time.monotonic() - last_line >= PATIENCE:
-            last_line = time.monotonic()
-            report(f"still waiting for {whom}{hint}")
         time.sleep(0.1)
 
 

@@ -166,11 +166,7 @@ def test_a_lock_ends_with_its_process_however_that_ends(tmp_path):
             assert (tmp_path / "lock").read_text().split()[0] == str(os.getpid())
 
 
-def test_an_orphan_is_asked_to_stop_and_waited_for_however_long_it_takes(
-    tmp_path, hold, monkeypatch
-):
-    # Its round takes ten times as long as the successor is patient without a word.
-    monkeypatch.setattr(locks, "PATIENCE", 0.1)
+def test_an_orphan_is_asked_to_stop_and_waited_for_however_long_it_takes(tmp_path, hold):
     told = []
     with process(LEADER, tmp_path, JOB, tmp_path / "lock", 1.0) as leader:
         end(leader)
@@ -219,16 +215,14 @@ def test_no_other_process_is_asked_to_stop_whatever_number_the_lock_gives(tmp_pa
                 os.kill(int(leader.said), signal.SIGKILL)
 
 
-def test_who_waits_goes_on_when_the_holder_has_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr(locks, "PATIENCE", 0.1)
+def test_who_waits_goes_on_when_the_holder_has_ended(tmp_path):
     told = []
     with process(JOB, tmp_path / "lock", 0.5) as holder:
         holder.terminate()
         with exclusive(tmp_path / "lock", "it", wait=True, report=told.append):
             pass
     host = socket.gethostname()
-    assert told[:2] == [f"{word} for pid {holder.pid} on {host}, which writes it"
-                        for word in ("waiting", "still waiting")]  # fmt: skip
+    assert told == [f"waiting for pid {holder.pid} on {host}, which writes it"]
 
 
 def test_where_a_file_system_has_no_locks_a_line_says_so_and_work_goes_on(
