@@ -21,7 +21,8 @@ def environment(device: object = None) -> dict:
     a GPU. `clean` says whether the checkout had no changes; None if git
     does not know.
     """
-    versions = {name: _version(name) for name in _REPORTED if name in sys.modules}
+    loaded = [name for name in _REPORTED if name in sys.modules]
+    versions = {name: importlib.metadata.version(name) for name in loaded}
     torch = sys.modules.get("torch")
     gpu = None
     if torch is not None and torch.cuda.is_available():
@@ -58,13 +59,6 @@ def git(folder: Path, *words: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return None if done.returncode else done.stdout.strip()
-
-
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return getattr(sys.modules[name], "__version__", None)
 
 
 def _cpu_name() -> str:
