@@ -26,10 +26,8 @@ def main(args: argparse.Namespace) -> None:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise ConfigError("tensorboard is not installed: pip install tensorboard") from None
-    runs, folder = (
-        Path(plan.path("results")) / "runs",
-        args.out or Path("tensorboard") / plan.folder,
-    )
+    runs = Path(plan.path("results")) / "runs"
+    folder = args.out or Path("tensorboard") / plan.folder
     for path in finished:
         history = RunResult.load(path)
         with SummaryWriter(str(folder / path.parent.relative_to(runs))) as writer:

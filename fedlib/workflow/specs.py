@@ -98,8 +98,7 @@ def _of_paper(digest: Digest, paper: Paper) -> dict:
         ],
         "data": {data.name: [data.title, data.describe()["family"]] for data in paper.data},
         "runs": runs,
-        "tables": _headings(digest, paper, "table"),
-        "figures": _headings(digest, paper, "figure"),
+        **{f"{stage}s": _headings(digest, paper, stage) for stage in ("table", "figure")},
     }
 
 
