@@ -101,6 +101,6 @@ def check_examples(partition: Partition, examples: Examples, spec: dict) -> None
 def _check_params(dataset: str, params: dict) -> None:
     source = sources.load(dataset)
     check_names(f"data set {dataset}", params, source.read, "raw", "seed")
+    takes = inspect.signature(source.read).parameters
     for name, value in params.items():
-        kind = inspect.signature(source.read).parameters[name].annotation
-        checked(name, value, kind)
+        checked(name, value, takes[name].annotation)
