@@ -137,6 +137,7 @@ class Plan(Selection):
 
         Raises:
           ConfigError: for a job that the plan does not have.
+          ValueError: for wildcards that no job of the stage has.
         """
         return canonical_json(self._spec(stage, **wildcards))
 
@@ -196,7 +197,9 @@ class Plan(Selection):
             case "table" | "figure", {"paper": paper}:
                 name = wildcards[stage]
                 return specs.of_exhibit(self, self.digest, stage, self.paper(paper), name).to_json()
-        return specs.of_report(self, self.digest)
+            case "report", names if not names:
+                return specs.of_report(self, self.digest)
+        raise ValueError(f"no job of stage {stage!r} has the wildcards {wildcards}")
 
     def _run_spec(self, seed: int, **names: str) -> RunSpec:
         """`Run.spec` with the digest of the partition for training."""

@@ -127,10 +127,12 @@ def test_jobs_of_one_seed_are_named_by_it(recut):
         ("train", {"federation": "digits", "label": "fedm", "seed": 3}, "no run toy/digits/fedm; "),
         ("train", {"federation": "digits", "label": "fedem", "seed": 7}, "no run .*/seed7; it is"),
         ("table", {"table": "nope"}, "no table nope; toy at scale demo has main"),
+        ("report", {}, "no job of stage 'report' has the wildcards {'paper': 'toy'}"),
+        ("partition", {"seed": 3}, "no job of stage 'partition' has the wildcards"),
     ],
 )
 def test_a_job_that_is_not_planned_is_named_with_the_choices(recut, stage, wildcards, message):
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ValueError, match=message):
         recut().spec(stage, paper="toy", **wildcards)
 
 
