@@ -88,7 +88,7 @@ def test_several_hold_together_and_values_are_json_or_words(toy):
         ("fedem.locl.lr=5", {}, "no key 'locl'; nearest: local"),
         ("fedem.title=5", {}, "no key 'title'; there are: rounds, evaluate_every, local"),
         ("fedem.local.schedul.kind=cosine", {}, "nothing has a key 'schedul' there; there are: "),
-        ("fedem.rounds=2.5", {}, r"runs\[0\].rounds must be a whole number, got 2.5"),
+        ("fedem.rounds=2.5", {}, r"rounds must be a whole number, got 2.5"),
         ("fedem.rounds=0", {}, r"runs\[digits/fedem\].rounds must be a whole number from 1, got 0"),
         ("mnist.partition=5", {}, r"papers.toy.data\[mnist\].partition must be a dict, got 5"),
         ("mnist.partition.kind=idd", {}, r"data\[mnist\].partition.kind: unknown 'idd'"),
