@@ -1,6 +1,6 @@
 """The output of a running workflow: one line of progress, and failures.
 
-    41 of 102 jobs, 3:05: train pfedmm/digits/fedem/1234
+    41 of 102 jobs, 3:05, about 2:10 left: train pfedmm/digits/fedem/1234
 
 In a terminal the line is rewritten; a file or the log of a CI gets a new line from time to time.
 Failures are shown with the end of the job's log, and of several papers' tables the first as soon as
@@ -17,7 +17,7 @@ import shutil
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
@@ -27,6 +27,7 @@ from fedlib.workflow.layout import STAGES
 
 VARIABLE = "FEDLIB_PROGRESS"
 TERMINAL_SECONDS, FILE_SECONDS = 1.0, 30.0  # between two lines
+ENOUGH = 0.05  # fraction of jobs that must have ended before the time left is shown
 LAST_LINES = 15  # of a failed job's log
 QUOTE = "    | "  # before each of these lines
 ERASE = "\r\033[K"
@@ -35,11 +36,12 @@ POINT = "accuracy"  # of those whose names begin so: what every paper is about
 
 
 class Started(NamedTuple):
-    """A started job."""
+    """A started job and its start time."""
 
     rule: str
     name: str
     output: list[str]
+    began: float
 
 
 class Console(logging.Handler):
@@ -50,6 +52,7 @@ class Console(logging.Handler):
       left: number of jobs that have not ended, by rule.
       total: number of all jobs.
       running: jobs that have started, by Snakemake's number.
+      took: seconds of the jobs that have ended, by rule.
       failed: number of failed jobs, without those that an interrupt ended.
       said: the first job that ended with these lines, by lines.
       log: path of Snakemake's own log, once known.
@@ -61,6 +64,7 @@ class Console(logging.Handler):
         self.left: Counter[str] = Counter()
         self.total = self.failed = 0
         self.running: dict[int, Started] = {}
+        self.took: dict[str, list[float]] = defaultdict(list)
         self.said: dict[tuple[str, ...], str] = {}
         self.began = self.last_line = time.monotonic()
         self.waits = dict(SHOWN)
@@ -106,13 +110,14 @@ class Console(logging.Handler):
         known = [names[x] for x in STAGES.get(record.rule_name, ()) if x in names]
         name = f"{record.rule_name} {'/'.join(known)}".strip()
         output = [str(file) for file in record.output]
-        self.running[record.jobid] = Started(record.rule_name, name, output)
+        self.running[record.jobid] = Started(record.rule_name, name, output, time.monotonic())
         self._tell()
 
     def _job_finished(self, record: logging.LogRecord) -> None:
         if (job := self.running.pop(record.job_id, None)) is None:
             return
         self.left[job.rule] -= 1
+        self.took[job.rule].append(time.monotonic() - job.began)
         self._show(job)
         self._tell()
 
@@ -148,12 +153,27 @@ class Console(logging.Handler):
 
     def line(self) -> str:
         """The line of progress."""
-        return f"{self._so_far()}: {', '.join(job.name for job in self.running.values())}"
+        seconds = self._seconds_left()
+        left = "" if seconds is None else f", about {_clock(seconds)} left"
+        return f"{self._so_far()}{left}: {', '.join(job.name for job in self.running.values())}"
 
     def _so_far(self) -> str:
         done = f"{self.total - sum(self.left.values())} of {self.total} jobs"
         failed = f", {self.failed} failed" * bool(self.failed)
         return f"{done}{failed}, {_clock(self._elapsed())}"
+
+    def _seconds_left(self) -> float | None:
+        """Time left, estimated from the jobs that have ended; None at the beginning."""
+        done = [seconds for rule in self.took.values() for seconds in rule]
+        if len(done) < ENOUGH * self.total or not self._elapsed():
+            return None
+        mean = {rule: sum(seconds) / len(seconds) for rule, seconds in self.took.items()}
+        others = min(mean.values())  # of tables and figures, the last and quickest
+        work = sum(number * mean.get(rule, others) for rule, number in self.left.items())
+        now = time.monotonic()
+        begun = sum(now - job.began for job in self.running.values())
+        at_a_time = max(1.0, (sum(done) + begun) / self._elapsed())
+        return max(0.0, work - begun) / at_a_time
 
     def _show(self, job: Started) -> None:
         """Write the first table of accuracies, and the path of the first such figure."""

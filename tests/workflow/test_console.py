@@ -47,7 +47,7 @@ def begin(tell, number, rule="train", output=(), **wildcards):
 RUN = {"paper": "pfedmm", "federation": "digits", "label": "fedem", "seed": "3"}
 
 
-def test_the_line_says_how_many_jobs_are_done_and_which_are_at_work(told, clock):
+def test_the_line_says_how_many_jobs_are_done_which_are_at_work_and_how_long_is_left(told, clock):
     made, tell = told
     tell("run_info", stats={"train": 3, "evaluate": 1, "total": 4})
     begin(tell, 1, **RUN)
@@ -55,7 +55,23 @@ def test_the_line_says_how_many_jobs_are_done_and_which_are_at_work(told, clock)
     clock[0] = 60
     tell("job_finished", job_id=1)
     begin(tell, 2, "evaluate", **RUN)
-    assert made.line() == "1 of 4 jobs, 1:00: evaluate pfedmm/digits/fedem/3"
+    # One took a minute; the other rule is taken to be like it: three more, one after the other.
+    assert made.line() == "1 of 4 jobs, 1:00, about 3:00 left: evaluate pfedmm/digits/fedem/3"
+    clock[0] = 62
+    tell("job_finished", job_id=2)
+    # 2 x 60 s of train, at the 62 seconds of work in 62 seconds that there were.
+    assert made.line() == "2 of 4 jobs, 1:02, about 2:00 left: "
+
+
+def test_jobs_side_by_side_take_less_time(told, clock):
+    made, tell = told
+    tell("run_info", stats={"train": 6, "total": 6})
+    for number in (1, 2):
+        begin(tell, number, **RUN)
+    clock[0] = 10
+    for number in (1, 2):
+        tell("job_finished", job_id=number)
+    assert "about 0:20 left" in made.line()  # 4 x 10 s, two at a time
 
 
 def test_a_file_gets_a_line_now_and_then_and_one_at_the_end(told, clock):
@@ -69,7 +85,7 @@ def test_a_file_gets_a_line_now_and_then_and_one_at_the_end(told, clock):
     made.close()
     lines = made.stream.getvalue().splitlines()
     assert len(lines) == 4  # after 30, 60 and 90 s, and the end
-    assert lines[0].startswith("30 of 100 jobs, 0:30")
+    assert lines[0].startswith("30 of 100 jobs, 0:30, about 1:10 left")
     assert lines[-1] == "100 of 100 jobs, 1:40; Snakemake's log: .snakemake/log/x.log"
 
 
