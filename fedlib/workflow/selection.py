@@ -191,6 +191,12 @@ def check_selection(config: Mapping, declared: Iterable[Paper]) -> None:
             f"rounds: {config['rounds']} limits nothing, as no selected run has more than "
             f"{longest}; to have more, set=[LABEL.rounds={config['rounds']}]"
         )
+    named = {data.dataset for paper in declared for data in paper.data if "source" in data.params}
+    for choice in config["sources"] or ():
+        dataset, separator, source = choice.partition(":")
+        if not (separator and source):
+            raise ConfigError(f"sources: {choice!r} is not DATASET:SOURCE, such as femnist:leaf")
+        check_choice("sources", dataset, sorted(named), f"with several sources {where}")
     empty = [paper.name for paper in declared if not selected(paper, config).runs]
     if empty and (config["papers"] or len(empty) == len(declared)):
         raise ConfigError(f"papers: {empty[0]} has no run left that all filters select")
@@ -225,7 +231,9 @@ def selected(paper: Paper, config: Mapping, finished: Collection[Training] = ())
     used = {run.federation for run in runs}
     return dataclasses.replace(
         paper,
-        data=tuple(data for data in paper.data if data.name in used),
+        data=tuple(
+            _from_source(data, config["sources"]) for data in paper.data if data.name in used
+        ),
         runs=tuple(runs),
         tables=_narrowed(paper.tables, runs),
         figures=_narrowed(paper.figures, runs),
@@ -235,6 +243,17 @@ def selected(paper: Paper, config: Mapping, finished: Collection[Training] = ())
 def _ordered(seeds: Collection[int], declared: tuple[int, ...]) -> tuple[int, ...]:
     """Seeds in the order of declaration, and then the others."""
     return (*(x for x in declared if x in seeds), *sorted({*seeds}.difference(declared)))
+
+
+def _from_source(data: Data, sources: list[str] | None) -> Data:
+    """The federation from the raw files that the configuration prefers, with a note."""
+    for dataset, _, source in (choice.partition(":") for choice in sources or ()):
+        declared = data.params.get("source")
+        if dataset == data.dataset and source != declared:
+            note = f"{data.title}: from the raw files of source {source} instead of {declared}."
+            params = {**data.params, "source": source}
+            return dataclasses.replace(data, params=params, notes=(*data.notes, note))
+    return data
 
 
 def _narrowed(exhibits: Mapping[str, Exhibit], runs: Sequence[Run]) -> dict[str, Exhibit]:

@@ -10,6 +10,8 @@ from fedlib import papers
 from fedlib.cli import spec
 from fedlib.data import downloads
 from fedlib.errors import ConfigError
+from fedlib.report import notes
+from fedlib.spec import ExhibitSpec
 from fedlib.workflow import config, provenance
 from fedlib.workflow.config import normalised
 from fedlib.workflow.layout import STAGES
@@ -259,13 +261,21 @@ def test_raw_files_may_come_from_another_source_which_is_noted(declare):
     digits, mnist = paper.data
     declared = replace(mnist, params={**mnist.params, "source": "mnist"})
     declare(toy=replace(paper, data=(digits, declared)))
-    plain, other = Plan({}), Plan({"tag": "other", "set": "mnist.params.source=qmnist"})
+    plain, other = Plan({}), Plan({"sources": "mnist:qmnist"})
     assert other.data("toy", "digits") == plain.data("toy", "digits")
-    assert other.data("toy", "mnist").params == {**declared.params, "source": "qmnist"}
+    given = other.data("toy", "mnist")
+    assert given.params == {**declared.params, "source": "qmnist"}
+    assert given.notes[-1].endswith("raw files of source qmnist instead of mnist.")
+    figure = json.loads(other.spec("figure", paper="toy", figure="curves"))
+    assert notes.sources(ExhibitSpec.from_json(figure)) == [given.notes[-1]]
     told = json.loads(other.spec("download", dataset="mnist"))
     assert told["sources"] == ["qmnist"]
     assert told["files"] != json.loads(plain.spec("download", dataset="mnist"))["files"]
-    assert "mnist.params.source = qmnist" in other.folder_note
+    assert Plan({"sources": ["mnist:mnist"]}).data("toy", "mnist") == declared
+    with pytest.raises(ConfigError, match="sources: unknown 'digits'; .*: mnist"):
+        Plan({"sources": ["digits:other"]})
+    with pytest.raises(ConfigError, match="'mnist' is not DATASET:SOURCE, such as femnist:leaf"):
+        Plan({"sources": ["mnist"]})
 
 
 def test_filters_leave_out_a_paper_without_such_runs_unless_it_is_named(declare):
