@@ -95,7 +95,7 @@ try:
     if process.is_main and process.runs_jobs and not reads:
         config["device"] = gpu.settled(config["device"])
     # Cores of a training or an evaluation: scripts/train.py and evaluate.py read the same variable.
-    WORKERS = command.threads(cores=process.cores)
+    WORKERS = command.threads()
 except ConfigError as error:
     raise WorkflowError(str(error)) from None
 

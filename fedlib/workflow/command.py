@@ -151,23 +151,18 @@ def run_parser(doc: str | None, **paths: str) -> argparse.ArgumentParser:
     return parser
 
 
-def threads(text: str | None = None, cores: int | None = None) -> int:
+def threads(text: str | None = None) -> int:
     """Cores of a training or an evaluation.
 
     Args:
       text: their number; by default that of `FEDLIB_THREADS`, and 1 without it.
-      cores: for all jobs together, if known.
 
     Raises:
-      ConfigError: if it is not a number from 1 on, or exceeds `cores`.
+      ConfigError: if it is not a number from 1 on.
     """
     text = text or os.environ.get("FEDLIB_THREADS") or "1"
     if not text.isdecimal() or int(text) < 1:
         raise ConfigError(f"FEDLIB_THREADS must be a whole number from 1 on, got {text!r}")
-    if cores is not None and int(text) > cores:
-        raise ConfigError(
-            f"FEDLIB_THREADS is {text}, more than the {cores} cores for all jobs together (--cores)"
-        )
     return int(text)
 
 

@@ -28,7 +28,6 @@ class Process(NamedTuple):
       is_dry: whether it is a dry run.
       runs_jobs: whether jobs run on this machine, as its children.
       deploys: whether jobs run in conda environments or containers.
-      cores: for all jobs together, if they run here.
       moves_paths: whether a module has `prefix` or `replace_prefix`.
     """
 
@@ -36,7 +35,6 @@ class Process(NamedTuple):
     is_dry: bool
     runs_jobs: bool
     deploys: bool
-    cores: int | None
     moves_paths: bool
 
 
@@ -48,7 +46,6 @@ def process(workflow: Any) -> Process:
         is_dry=workflow.output_settings.dryrun,
         runs_jobs=workflow.local_exec,
         deploys=bool(workflow.deployment_settings.deployment_method),
-        cores=workflow.resource_settings.cores if workflow.local_exec else None,
         moves_paths=bool(paths.prefix or paths.modifies_prefixes),
     )
 
