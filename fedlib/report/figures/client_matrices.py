@@ -63,7 +63,7 @@ def draw(given: Inputs) -> Figure:
     titles = []
     for federation, row in zip(exhibit.federations, rows, strict=True):
         several = f"{federation.title}\n" if len(rows) > 1 else ""
-        titles.append(f"{several}True cluster{_which([matrix for _, matrix in row])}")
+        titles.append(f"{several}True cluster")
         titles += [_title(exhibit, run, matrix) for run, matrix in row]
         titles += [None] * (columns - 1 - len(row))
     ylabel = "Client, sorted by cluster"
@@ -103,12 +103,6 @@ def _ordered(matrix: _Matrix) -> np.ndarray:
     position = np.arange(len(matrix.pi)) @ matrix.pi / np.maximum(masses, 1e-12)
     unused = ~np.isin(np.arange(len(masses)), recovery.assigned(matrix.pi))
     return matrix.pi[:, np.lexsort((position, unused))]
-
-
-def _which(matrices: list[_Matrix]) -> str:
-    """The seed of the true clusters, for a title; empty if all seeds have the same clusters."""
-    same = all(np.array_equal(matrix.cluster, matrices[0].cluster) for matrix in matrices)
-    return "" if same else f", seed {matrices[0].seed}"
 
 
 def _draw(axes: Axes, values: np.ndarray, of: _Matrix, what: str) -> AxesImage:

@@ -57,9 +57,6 @@ CROWD = 8  # with more runs in a figure, only `STANDING` of them are in colour
 STANDING = 5
 GREY = "#6E6E6E"
 FRAME = "#D55E00"  # of highlighted cells of a matrix
-VARIANTS = {  # looks of methods with a flag set, which appear beside the plain method
-    ("fedmix", "private_bias"): Look("#762A83", (4, 0, 65), DASHED),
-}
 # Looks of protocols, by their keys in `fedlib.report.comparisons`; others look like methods.
 PROTOCOLS = {
     "moe": METHODS["adaptive_experts"],
@@ -118,7 +115,7 @@ def looks(exhibit: ExhibitSpec, scores: Mapping[str, float] | None = None) -> di
     dashes = (DASHED, DOTTED, DASHDOT, LONG)
     first: dict[str, tuple[str, Look]] = {}
     for run in exhibit.runs:
-        first.setdefault(run.label, (run.method, _run_look(run)))
+        first.setdefault(run.label, (run.method, method_look(run.method)))
     single = len({method for method, _ in first.values()}) == 1
     found: dict[str, Look] = {}
     for label, (_, look) in first.items():
@@ -149,14 +146,6 @@ def standing_out(exhibit: ExhibitSpec, scores: Mapping[str, float]) -> list[str]
     known = [first[m] for m in (exhibit.paper, *own, "fedavg", "local") if m in first]
     best = sorted(runs, key=lambda label: -scores.get(label, 0.0))
     return list(dict.fromkeys([*known, *best]))[:STANDING]
-
-
-def _run_look(run: Run) -> Look:
-    """The look of a run's method, or of its variant of the method."""
-    for (method, flag), look in VARIANTS.items():
-        if run.method == method and run.params.get(flag):
-            return look
-    return method_look(run.method)
 
 
 def markers(runs: Iterable[Run], label: str, points: int, count: int = 7) -> tuple[int, int]:
