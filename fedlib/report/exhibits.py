@@ -6,8 +6,7 @@ the same `family`; that of a single federation is its title.
 
 import functools
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -98,7 +97,7 @@ def method_title(method: str, titles: Sequence[str] = ()) -> str:
 
 
 def placed(exhibit: ExhibitSpec, parameter: str, of: str = "run") -> pd.DataFrame:
-    """All runs of a sweep -> DataFrame federation, dataset, panel, label, method, setting.
+    """All runs of a sweep -> DataFrame federation, panel, label, method, setting.
 
     Args:
       exhibit: has the runs.
@@ -111,55 +110,20 @@ def placed(exhibit: ExhibitSpec, parameter: str, of: str = "run") -> pd.DataFram
       ConfigError: if a run does not state the parameter.
     """
     federations = {federation.name: federation for federation in exhibit.federations}
-    rows = [
+    return pd.DataFrame(
         {
             "federation": run.federation,
-            "dataset": federations[run.federation].dataset,
             "panel": getattr(federations[run.federation], PANELS[of]),
             "label": run.label,
             "method": run.method,
             "setting": setting(parameter, run if of == "run" else federations[run.federation]),
         }
         for run in exhibit.runs
-    ]
-    return pd.DataFrame(
-        rows, columns=["federation", "dataset", "panel", "label", "method", "setting"]
     )
 
 
-def swept(
-    exhibit: ExhibitSpec, parameter: str, methods: list[str], of: str = "run"
-) -> pd.DataFrame:
-    """`placed` runs of these methods (registry names).
-
-    Raises:
-      ConfigError: see `placed`, or if two runs of a method and panel have the same value.
-    """
-    mine = [run for run in exhibit.runs if run.method in methods]
-    table = placed(replace(exhibit, runs=mine), parameter, of)
-    twice = table[table.duplicated(["panel", "method", "setting"])]
-    if len(twice):
-        first = twice.iloc[0]
-        raise ConfigError(
-            f"{exhibit.name} has two runs of {first['method']} on {first['panel']} with "
-            f"{parameter} = {first['setting']}"
-        )
-    return table
-
-
-def check_shown(exhibit: ExhibitSpec, field: str, names: Iterable[str]) -> None:
-    """Raise ConfigError if a field by federation names one that the exhibit does not show."""
-    shown = [federation.name for federation in exhibit.federations]
-    for name in names:
-        if name not in shown:
-            raise ConfigError(
-                f"{field} is about {name}, which {exhibit.name} does not show; it shows "
-                f"{', '.join(shown)}"
-            )
-
-
 def panels(exhibit: ExhibitSpec, of: str) -> list[str]:
-    """Titles of the panels of a sweep, see `swept`, in the order of the federations."""
+    """Titles of the panels of a sweep, see `placed`, in the order of the federations."""
     return list(dict.fromkeys(getattr(one, PANELS[of]) for one in exhibit.federations))
 
 

@@ -59,9 +59,6 @@ SWEPT["variants"] = {"parameter": "method", "values": [{"value": "x", "title": "
 REFUSED = [
     ("accuracy_over_rounds", {"metric": "loss"}, "or accuracy_client_mean, got 'loss'"),
     ("accuracy_over_rounds", {"group": "probe"}, "group must be seen or unseen or server, got"),
-    ("accuracy_and_traffic", {"averaged": {"x": 3}}, "averaged is about x, which main"),
-    ("accuracy_and_traffic", {"averaged": {"emnist": 0}}, "at least 1 round, got 0"),
-    ("beside_published", {"sources": [], "names": {"x": "y"}}, "names is about x, which main"),
     ("client_accuracy_cdf", {"variants": {}}, "need one another"),
     ("cost_to_target", {"targets": {}}, r"number in \(0, 1\] for emnist"),
     ("gain_bars", BARS | {"pairs": [{"below": "x"}]}, "each of pairs has below and above"),

@@ -9,7 +9,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fedlib.errors import ConfigError
 from fedlib.report import comparisons, exhibits, notes
 from fedlib.report.figures import canvas, style
 from fedlib.report.figures.sweep import EVEN, is_even, lay_out, positions
@@ -25,7 +24,7 @@ def draw(given: Inputs) -> Figure:
     """The figure; crosses mark published numbers, see `comparisons.published`.
 
     Raises:
-      ConfigError: if two runs would be at the same place.
+      ConfigError: see `fedlib.report.comparisons.variants`.
       DataError: see `fedlib.report.comparisons.accuracies`.
     """
     exhibit, kind = given.exhibit, given.kind
@@ -66,13 +65,6 @@ def _places(exhibit: ExhibitSpec, kind: ProtocolSweep, kinds: comparisons.Varian
         titles = [kinds.titles[variant] for variant in places["dashes"]]
         places["panel"] = places["panel"] + ", " + titles if len(order) > 1 else titles
         places["dashes"] = 0
-    twice = places[places.duplicated(["panel", "dashes", "setting"])]
-    if len(twice):
-        first = twice.iloc[0]
-        raise ConfigError(
-            f"{exhibit.name} has two runs of the same variant in the panel {first['panel']!r} "
-            f"with {kind.parameter} = {first['setting']}; give the variants"
-        )
     return places[["federation", "label", "setting", "panel", "dashes"]]
 
 

@@ -23,11 +23,10 @@ def draw(given: Inputs) -> Figure:
     """The figure.
 
     Raises:
-      ConfigError: see `fedlib.report.exhibits.swept`.
+      ConfigError: see `fedlib.report.exhibits.placed`.
     """
     exhibit, kind = given.exhibit, given.kind
-    runs = exhibits.swept(exhibit, kind.parameter, kind.methods, kind.of)
-    points = _points(given, runs)
+    points = _points(given, exhibits.placed(exhibit, kind.parameter, kind.of))
     settings = points["setting"].drop_duplicates().tolist()
     even = is_even(settings)
     points["x"] = positions(points["setting"], settings, even)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from fedlib.errors import ConfigError, DataError
+from fedlib.errors import DataError
 from fedlib.report import exhibits, notes, printed
 from fedlib.report.comparisons import MEAN
 from fedlib.report.metrics.definitions import PRIMARY
@@ -32,11 +32,9 @@ def build(given: TableInputs) -> Sheet:
     "accuracy_client_mean", "rounds", and "gb", of 2^30 bytes.
 
     Raises:
-      ConfigError: if `averaged` has a federation that is not shown, or is malformed.
       DataError: if a run was not evaluated during training.
     """
     exhibit, kind = given.exhibit, given.kind
-    _check(exhibit, kind.averaged or {})
     numbers = _numbers(given, kind.averaged or {})
     compared = sheets.is_compared(numbers)
     return given.sheet(
@@ -62,13 +60,6 @@ def comm_gib(numbers: float, clients: float, rounds: float) -> float:
       clients: clients that take part in a round.
     """
     return 2 * 4 * numbers * clients * rounds / GIB
-
-
-def _check(exhibit: ExhibitSpec, averaged: dict[str, int]) -> None:
-    exhibits.check_shown(exhibit, "averaged", averaged)
-    for federation, rounds in averaged.items():
-        if rounds < 1:
-            raise ConfigError(f"averaged must be at least 1 round, got {rounds} for {federation}")
 
 
 def _numbers(given: TableInputs, averaged: dict[str, int]) -> pd.DataFrame:

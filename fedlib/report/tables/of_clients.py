@@ -103,12 +103,8 @@ def beside_published(given: TableInputs) -> Sheet:
 
     The published exhibit of a federation is "<source>-<name>", under the label of the run. A
     failure to converge is shown in words.
-
-    Raises:
-      ConfigError: if `names` has a federation that is not shown.
     """
     exhibit, kind = given.exhibit, given.kind
-    exhibits.check_shown(exhibit, "names", kind.names)
     unrun = [*starmap(Unrun, (kind.others or {}).items())]
     common = {"column": "", **PRIMARY._asdict(), "metric": comparisons.MEAN}
     spots = (
