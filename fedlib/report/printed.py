@@ -54,15 +54,14 @@ def read(path: str | Path) -> pd.DataFrame:
         raise DataError(
             f"{path} must have the columns {', '.join(COLUMNS)}, got {', '.join(table.columns)}"
         )
-    unknown = sorted(set(table["unit"]) - UNITS.keys())
-    if unknown:
-        raise DataError(f"{path}: unknown unit {unknown[0]!r}; known are {', '.join(UNITS)}")
-    if not pd.api.types.is_numeric_dtype(table["value"]):
-        raise DataError(f"{path}: every value must be a number")
-    key = list(COLUMNS[:4])
-    repeated = table[table.duplicated(key)]
-    if len(repeated):
-        raise DataError(f"{path}: {'/'.join(map(str, repeated.iloc[0][key]))} is given twice")
+    known = table["unit"].isin(UNITS) & pd.to_numeric(table["value"], errors="coerce").notna()
+    wrong = table[~known | table.duplicated([*COLUMNS[:4]])]
+    if len(wrong):
+        *cell, value, unit, _ = wrong.iloc[0]
+        raise DataError(
+            f"{path}: {'/'.join(map(str, cell))} must be given once, as a number with the unit "
+            f"{' or '.join(UNITS)}, got {value!r} and {unit!r}"
+        )
     return table
 
 

@@ -7,31 +7,22 @@ from fedlib.errors import ConfigError, DataError
 from fedlib.spec.exhibits import KINDS
 
 ROWS = {"rows": [{"title": "FedAvg", "labels": ["fedavg"], "home": []}]}
-GROUPS = {"groups": [{"title": "others", "labels": ["fd"], "gain": "gain"}]}
 LACKING = [
     ("accuracy_over_bytes", {"protocol": "x"}, "emnist/fedavg was not evaluated with the protocol"),
-    ("client_differences", {"of": "fedavg"}, "no run of fedavg, or none to compare it with"),
     ("client_matrices", {}, "emnist/fedavg has no cluster of every client; its method does"),
     ("cluster_usage", {}, "emnist/fedavg has no choice"),
-    ("cost", {}, "needs flops_per_example of the run emnist/fedavg with seed 1"),
     ("cost_to_target", {"targets": {"emnist": 0.1}}, "emnist/fedavg has no flops until the target"),
     ("expert_weights", {}, "emnist/fedavg has no local_weight_bins_0"),
-    ("gains", {"of": "pfedmm", **GROUPS}, "emnist has no run of pfedmm, or none of others"),
     ("gate_weights", {}, "emnist/fedavg have no gate_weights_0 to gate_weights_3"),
     ("gradient_divergence", {}, "emnist/fedavg recorded no divergence in any round"),
     ("label_leakage", {}, "emnist/fedavg has no labels_0, labels_1, ..."),
     ("learned_alpha", {}, "emnist/fedavg recorded no alpha in any round"),
-    ("protocol_grid", {"protocols": [{"name": "x"}]}, "with the protocol 'x'; there are default"),
+    ("protocol_grid", {"protocols": [{"name": "x"}]}, "evaluated with the protocol 'x'"),
     ("regret", ROWS, "emnist/fedavg has no regret"),
     ("representations", {"kinds": ["r"]}, "recorded no representations"),
     ("server_size", {}, "emnist/fedavg has no server_parameters"),
     ("tables_over_time", {}, "emnist/fedavg recorded no table in any round"),
     ("tuning", {}, "emnist/fedavg is not tuned"),
-    (
-        "views",
-        {"columns": [{"title": "A", "protocol": "x"}]},
-        "column 'A' says: seen/x/test/",
-    ),
 ]
 
 

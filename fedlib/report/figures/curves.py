@@ -44,18 +44,14 @@ def over_rounds(given: Inputs) -> pd.DataFrame:
       DataError: if a run has no such accuracy from evaluations during training.
     """
     shown = given.kind
-    every = exhibits.pick(given.rows, at="round", group=shown.group, metric=shown.metric)
-    mine = exhibits.pick(every, protocol=shown.protocol, split=shown.split)
+    view = {"group": shown.group, "protocol": shown.protocol, "split": shown.split}
+    mine = exhibits.pick(given.rows, at="round", metric=shown.metric, **view)
     found = set(zip(mine["federation"], mine["label"], strict=True))
     for run in given.exhibit.runs:
         if (run.federation, run.label) not in found:
-            rows = exhibits.of_run(every, run)
-            there = rows[["protocol", "split"]].drop_duplicates().itertuples(index=False)
             raise DataError(
                 f"{exhibits.name(run)} was not evaluated with the protocol {shown.protocol!r} on "
-                f"{shown.split} examples during training, only with "
-                f"{', '.join('/'.join(view) for view in there) or 'none'}; a protocol is "
-                "evaluated during training if the run's curves name it"
+                f"{shown.split} examples during training; its `curves` name the protocols that are"
             )
     return over_seeds(mine, ["federation", "label", "round"])
 

@@ -6,17 +6,15 @@ Factors are relative to FedAvg on the same federation; a table without FedAvg ha
 import math
 from collections.abc import Iterator
 from functools import partial
-from itertools import product
 
 import numpy as np
 import pandas as pd
 
-from fedlib.errors import DataError
 from fedlib.report import exhibits, notes
 from fedlib.report.metrics.tidy import FLOPS, TRAFFIC
 from fedlib.report.tables.render import ABSENT, Column, Sheet
 from fedlib.report.tables.sheets import Columns, TableInputs, texts
-from fedlib.spec import Data, ExhibitSpec, Run
+from fedlib.spec import Data, Run
 
 REFERENCE = "fedavg"  # a method, and also the label to prefer where it has several runs
 NEEDED = ("bytes_down", "bytes_up", "bytes", "examples", "client_rounds", FLOPS, "flops")
@@ -31,11 +29,7 @@ PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 
 
 def build(given: TableInputs) -> Sheet:
-    """The table; its numbers have one row per federation and run, means over the seeds.
-
-    Raises:
-      DataError: if a run lacks one of the numbers.
-    """
+    """The table; its numbers have one row per federation and run, means over the seeds."""
     exhibit, kind = given.exhibit, given.kind
     numbers = _numbers(given)
     compared = bool(numbers[[f"{name}_ratio" for name in RATIOS]].notna().any(axis=None))
@@ -62,7 +56,6 @@ def _numbers(given: TableInputs) -> pd.DataFrame:
     """All numbers of the table -> one row per federation and run."""
     shown = exhibits.pick(given.rows, at="last", **TRAFFIC._asdict())
     shown = shown[shown["metric"].isin(NEEDED + PERSONAL)]
-    _check_complete(given.exhibit, shown)
     key = ["federation", "label"]
     means = shown.pivot_table("value", key, "metric", aggfunc="mean")
     means = means.reindex(columns=[*NEEDED, *PERSONAL])
@@ -84,19 +77,6 @@ def _numbers(given: TableInputs) -> pd.DataFrame:
         }
 
     return given.numbers(of_run)
-
-
-def _check_complete(exhibit: ExhibitSpec, shown: pd.DataFrame) -> None:
-    """Raise DataError unless every run and seed has every number."""
-    keys = ["federation", "label", "seed", "metric"]
-    present = set(shown[keys].itertuples(index=False, name=None))
-    for run, seed, metric in product(exhibit.runs, exhibit.seeds, NEEDED):
-        if (run.federation, run.label, seed, metric) not in present:
-            raise DataError(
-                f"{exhibit.name} needs {metric} of the run {exhibits.name(run)} with seed "
-                f"{seed}, which the metrics do not have; run its evaluation and the metrics stage "
-                "again"
-            )
 
 
 def _reference(runs: list[Run]) -> str | None:

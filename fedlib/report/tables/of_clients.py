@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fedlib.errors import DataError
 from fedlib.report import comparisons, exhibits, notes, printed
 from fedlib.report.exhibits import METRIC_TITLES
 from fedlib.report.metrics.definitions import PRIMARY
@@ -159,18 +158,10 @@ def views(given: TableInputs) -> Sheet:
 
     The exhibit's `published` is a pattern, see `fedlib.report.comparisons.published`; the
     numbers are under the column's key and metric.
-
-    Raises:
-      DataError: if no run has any of the columns.
     """
-    exhibit, declared = given.exhibit, given.kind.formed("columns")
+    declared = given.kind.formed("columns")
     columns = [grid.titled(one) | {"key": one.key or one.protocol} for one in declared]
     numbers = _measured(given, columns, {"": "last"})
-    if numbers["mean"].isna().all():
-        raise DataError(
-            f"no run of {exhibit.name} was evaluated as the column {declared[0].title!r} "
-            f"says: {'/'.join(declared[0][1:5])}"
-        )
     known = numbers.groupby("column", sort=False)["mean"].count()
     absent = "; ".join(known.index[known == 0])
     view = (*PRIMARY._fields, "metric", "key", "published")
@@ -178,7 +169,7 @@ def views(given: TableInputs) -> Sheet:
         given,
         numbers,
         partial(shown, Layout({"reproduced": ""})),
-        notes.measured(exhibit),
+        notes.measured(given.exhibit),
         f"After the last round. A dash: the run was not evaluated so. {sheets.HIGHEST}",
         f"Not shown, as no run here was evaluated so: {absent}." if absent else "",
         *(f"{column.title}: {_meaning(column)}." for column in declared),
@@ -291,11 +282,7 @@ def _std(stds: pd.DataFrame, data: Data, way: str) -> float:
 
 
 def gains(given: TableInputs) -> Sheet:
-    """Leads, beside published ranges; its numbers have one row per federation and group.
-
-    Raises:
-      DataError: if a federation lacks the method, or every method of a group.
-    """
+    """Leads, beside published ranges; its numbers have one row per federation and group."""
     exhibit, kind = given.exhibit, given.kind
     where = {"at": "best", "metric": comparisons.MEAN, **PRIMARY._asdict()}
     means = given.over_seeds("federation", "label", **where)["mean"]
@@ -321,14 +308,8 @@ def gains(given: TableInputs) -> Sheet:
 
 
 def _gain(exhibit: ExhibitSpec, here: pd.Series, federation: Data, group: dict, of: str) -> dict:
-    """The row of one federation and group; `here` are its means.
-
-    Raises:
-      DataError: if the method, or all of the group, is missing.
-    """
+    """The row of one federation and group; `here` are its means."""
     others = here[here.index.isin(group["labels"])].drop(of, errors="ignore")
-    if of not in here or others.empty:
-        raise DataError(f"{federation.name} has no run of {of}, or none of {group['title']}")
     best = others.idxmax()
     return {
         "block": federation.title,
