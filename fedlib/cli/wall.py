@@ -43,15 +43,8 @@ def main(args: argparse.Namespace) -> None:
     run = table[table["seeds"] > 0]
     lost = pd.read_csv(FOLDER / LOST)
     page.draw(run, lost, *(FOLDER / f"{page.PICTURE}.{form}" for form in ("svg", "png")))
-    unpacked = [
-        f"[{pack.parent.relative_to(kept.KEPT)}]({_report(pack)})"
-        for name in names
-        for pack in places(name)
-        if not (pack / packs.ARCHIVE).exists()
-    ]
     machine = ", ".join(map(str, costs.loc[~costs[MEASURED], "machine"].unique()))
-    text = page.text(table, machine, unpacked)
-    files.write_text(FOLDER / "README.md", text)
+    files.write_text(FOLDER / "README.md", page.text(table, machine))
     print(f"{len(table)} published numbers, {len(run)} of them reproduced: {FOLDER}/README.md")
 
 

@@ -54,18 +54,11 @@ def protocol_title(key: str) -> str:
 
 
 def declared(protocols: list[Protocol]) -> list[Protocol]:
-    """The protocols of an exhibit with their keys and titles.
-
-    Raises:
-      ConfigError: if there are none, or one is repeated.
-    """
+    """The protocols of an exhibit with their keys and titles."""
     found = []
     for name, key, title in protocols:
         key = key or name
         found.append(Protocol(name, key, title or protocol_title(key)))
-    names = [protocol.name for protocol in found]
-    if not names or len(set(names)) < len(names):
-        raise ConfigError(f"protocols must be different ones, got {', '.join(names) or 'none'}")
     return found
 
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
 
 from fedlib import streams
 
@@ -75,12 +76,7 @@ def num_below(num: int) -> int:
 
 def holm(ps: Sequence[float]) -> np.ndarray:
     """The p values, each adjusted for all -> [N]"""
-    values = np.asarray(ps, np.float64)
-    order = np.argsort(values)
-    steps = values[order] * np.arange(len(values), 0, -1)
-    adjusted = np.empty_like(values)
-    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1)
-    return adjusted
+    return multipletests(ps, method="holm")[1]
 
 
 def signed_rank(differences: Sequence[float], rope: float = ROPE, seed: int = 0) -> Posterior:

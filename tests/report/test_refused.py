@@ -64,8 +64,6 @@ REFUSED = [
         "metric of the column 'M' must be",
     ),
     ("global_accuracy", {"columns": [SERVED], "rows": [{"title": "A"}]}, "each of rows has label"),
-    ("protocol_grid", {"protocols": []}, "must be different ones, got none"),
-    ("protocol_grid", {"protocols": [*WAYS, *WAYS]}, "must be different ones, got moe, local, moe"),
     ("protocol_grid", {"protocols": [{"title": "x"}]}, "has name, maybe key, title; got {'title'"),
     ("protocol_grid", {"protocols": ["moe"]}, "has name, maybe key, title; got 'moe'"),
     ("protocol_sweep", SWEPT | {"panels": "run"}, "panels must be federation or variant, got"),

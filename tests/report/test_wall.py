@@ -89,7 +89,7 @@ def test_numbers_whose_names_are_exchanged_are_also_compared_with_the_other_name
 
 def test_the_page_has_ours_beside_what_is_published():
     both = pd.DataFrame([CELL, {**CELL, **OURS, "row": "pFedMM"}])
-    told = page.text(both, "a Xeon", ["y"])
+    told = page.text(both, "a Xeon")
     assert "**1 of 2 published numbers have ours beside them; 0 of these are within two" in told
     assert "1 of the 1 are on images of EMNIST's test split alone (hollow in the picture)." in told
     assert "They come from 3 trainings;" in told
@@ -98,7 +98,7 @@ def test_the_page_has_ours_beside_what_is_published():
     assert ["FedAvg", "80.0"] in rows and ["pFedMM", "80.0 **77.0** −3.0"] in rows
     cell = ["[A paper](x.md)", "EMNIST, All", "pFedMM", "80.0", "**77.0**", "−3.0", "3"]
     assert [*cell, "1.2", "1.6", "Xeon"] in rows
-    assert "The packs of y are of a version" in told and "Estimates are for a Xeon." in told
+    assert "Estimates are for a Xeon." in told
 
 
 def test_heads_have_what_tells_the_numbers_of_a_source_apart():

@@ -72,15 +72,9 @@ def _picture(figure: Entry) -> dict:
     except FileNotFoundError:
         raise DataError(f"{path} does not exist; run the figure stage first") from None
     box = re.search(rb'viewBox="0 0 ([\d.]+) ([\d.]+)"', data)
-    if not box:
-        raise DataError(f"{path} is no picture of ours; delete it and run the figure stage")
     width, height = (round(float(length) * ENLARGED) for length in box.groups())
-    address = _address("image/svg+xml", data)
+    address = f"data:image/svg+xml;base64,{base64.b64encode(data).decode()}"
     file = f"{figure.anchor}.svg"
     panels = pictures.panels(figure.picture)
     size = {"width": width, "height": height}
     return size | {"address": address, "file": file, "panels": panels}
-
-
-def _address(kind: str, data: bytes) -> str:
-    return f"data:{kind};base64,{base64.b64encode(data).decode()}"

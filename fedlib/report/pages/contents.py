@@ -169,7 +169,7 @@ def check_pictures(spec: dict, figures: Path) -> None:
 
 
 def _chapter(spec: dict, paper: dict, results: Path, figures: Path) -> Chapter:
-    facts, known = _facts(spec, paper, dict(paper["data"].values()))
+    facts, known = _facts(spec, paper)
     tables = []
     for heading in paper["tables"]:
         sheet = _sheet(results / "tables" / paper["name"], heading)
@@ -207,30 +207,16 @@ def in_order(tables: list[Entry], figures: list[Entry]) -> tuple[Entry, ...]:
     return tuple(ordered)
 
 
-def _facts(
-    spec: dict, paper: dict, families: Mapping[str, str]
-) -> tuple[tuple[str, ...], frozenset[str]]:
+def _facts(spec: dict, paper: dict) -> tuple[tuple[str, ...], frozenset[str]]:
     """Sentences about scale, seeds and data, and notes of tables that repeat them."""
     scale = notes.scale(spec["scale"], paper["scale_note"], spec["folder_note"])
-    titles = [data["title"] for data in paper["federations"]]  # the first of each family
-    texts = [notes.of_federation(data["notes"], data["title"]) for data in paper["federations"]]
-    by_family = dict(zip(map(families.get, titles), texts, strict=True))
     seeds = f"Seeds: {', '.join(map(str, paper['seeds']))}."
-    heads = *by_family.items(), *zip(titles, texts, strict=True)
-    known = {f"{head}: {text}" for head, text in heads}
-    default = "as in the paper." if paper["printed"] else ""
-    return (scale, seeds, *_of_data(by_family, default)), frozenset({scale, *known})
-
-
-def _of_data(texts: Mapping[str, str], default: str) -> list[str]:
-    """A sentence for each text, with all its families of data; `default` replaces "".
-
-    Families without either get none.
-    """
-    titles: dict[str, list[str]] = {}
-    for title, text in texts.items():
-        titles.setdefault(text or default, []).append(title)
-    return [f"{'; '.join(alike)}: {text}" for text, alike in titles.items() if text]
+    families = dict(paper["data"].values())
+    texts = {x["title"]: notes.of_federation(x["notes"], x["title"]) for x in paper["federations"]}
+    told = {title: text for title, text in texts.items() if text}
+    of_families = [f"{families[title]}: {text}" for title, text in told.items()]
+    known = {scale, *of_families, *(f"{title}: {text}" for title, text in told.items())}
+    return (scale, seeds, *of_families), frozenset(known)
 
 
 def _exhibit(paper: dict, kind: str, heading: dict, **content: Any) -> Entry:
@@ -250,10 +236,7 @@ def _sheet(folder: Path, table: dict) -> Sheet:
     for path in files:
         if not path.exists():
             raise DataError(f"{path} does not exist; run the table stage first")
-    sheet = render.read(*files, table["spec"])
-    if sheet.label != f"{folder.name}-{table['name']}":
-        raise DataError(f"{files[1]} is table {sheet.label}; delete it and run the table stage")
-    return sheet
+    return render.read(*files, table["spec"])
 
 
 def compared(numbers: pd.DataFrame) -> pd.DataFrame:

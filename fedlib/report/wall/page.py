@@ -2,7 +2,6 @@
 
 import math
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 import pandas as pd
@@ -22,18 +21,13 @@ PICTURE = "published"  # .svg and .png beside the page
 WHERE = ["dataset", "exhibit", "metric"]  # parts of the head of a column
 
 
-def text(
-    cells: pd.DataFrame,
-    estimated_on: str,
-    unpacked: Iterable[str],
-) -> str:
+def text(cells: pd.DataFrame, estimated_on: str) -> str:
     """The page.
 
     Args:
       cells: published numbers; see `fedlib.report.wall.pairs.beside`, with paper_title, row (the
         head of a number's row), and machine, hours, estimate and page of those that were run.
       estimated_on: the machine of estimated core-hours.
-      unpacked: pages whose packs have no runs.
     """
     run = cells[cells["seeds"] > 0]
     off, other = run[run["difference"].abs() > NEAR], exchanged(cells)
@@ -52,7 +46,6 @@ def text(
             f"{row['title']} ({row['data']}, {row['measured']}) {points(row['difference'])}"
             for row in off.to_dict("records")
         ),
-        unpacked=[*unpacked],
         estimated_on=markdown(estimated_on),
     )
 
