@@ -25,7 +25,7 @@ OF_CLIENTS = ("num_clients", "train_examples", "alpha", "share", "share_to", "re
 SHOWN_ROUNDS = 4  # matrices in a row
 
 
-def columns(
+def by_clients(
     printed_at: int | None = None, **fields: Callable[[Setting], str]
 ) -> Callable[[Shown], list[dict]]:
     """A column for each federation.
@@ -51,7 +51,7 @@ def _elsewhere(setting: Setting, printed_at: int | None) -> dict[str, str]:
 
 def by_reserved(shown: Shown) -> list[dict]:
     """A column for each size of the reserved set, by data set."""
-    of = columns(
+    of = by_clients(
         ABLATED,
         title=lambda s: f"{s.reserved} examples",
         published=lambda s: f"reserved-{s.reserved}",

@@ -3,31 +3,7 @@
 from collections.abc import Callable
 
 from fedlib.papers._frame import in_all, on
-from fedlib.papers.fedmoe.columns import (
-    SKEW_METRICS,
-    by_reserved,
-    columns,
-    of_figure_4,
-    of_table_2,
-    of_table_3,
-    of_table_6,
-    pairs,
-    rows,
-    skewed_and_even,
-    some_rounds,
-)
-from fedlib.papers.fedmoe.settings import (
-    ABLATED,
-    GATES,
-    MAINS,
-    OURS,
-    PARTS,
-    PRINTED,
-    PRINTED_AS,
-    STEPS,
-    WARM,
-    WEIGHTS,
-)
+from fedlib.papers.fedmoe import columns, settings
 from fedlib.spec import experts, figures, server, tables
 
 CONTRADICTIONS = (
@@ -57,7 +33,7 @@ WITH_BETA = {  # Table 5
 }
 WITH_MAINS = {  # Table 8
     **{"fedmoe-main-0": "0", "fedmoe": "1"},
-    **{f"fedmoe-main-{num}": str(num) for num in MAINS[1:]},
+    **{f"fedmoe-main-{num}": str(num) for num in settings.MAINS[1:]},
 }
 
 
@@ -71,9 +47,9 @@ def _ablation(
         f"The paper's Table {number}, at M = 50.",
         tuple(titles),
         shown,
-        columns=columns(ABLATED),
+        columns=columns.by_clients(settings.ABLATED),
         head=head,
-        rows=rows(titles, PRINTED_AS.get(table, {})),
+        rows=columns.rows(titles, settings.PRINTED_AS.get(table, {})),
         published=table,
     )
 
@@ -84,10 +60,10 @@ TABLES = {
         f"The paper's Table 2. {CONTRADICTIONS} CentMoE has no clients, and one number for all M "
         "in the paper; here it has the rounds and test examples of the others, and one number for "
         "all M where its data are the same.",
-        (*PRINTED, *OURS),
+        (*settings.PRINTED, *settings.OURS),
         on("main"),
-        rows=of_table_2,
-        columns=columns(published=lambda setting: f"table2-m{setting.num_clients}"),
+        rows=columns.of_table_2,
+        columns=columns.by_clients(published=lambda setting: f"table2-m{setting.num_clients}"),
         average="table2-average",
         published="table2",
     ),
@@ -102,9 +78,9 @@ TABLES = {
     "mixtures": server.GlobalAccuracy(
         "Mixtures of experts",
         f"The paper's Table 7, at M = 50. {CONTRADICTIONS}",
-        tuple(label for label in PRINTED if label not in ("fedavg", "fedprox")),
+        tuple(label for label in settings.PRINTED if label not in ("fedavg", "fedprox")),
         on("mixtures"),
-        columns=columns(ABLATED),
+        columns=columns.by_clients(settings.ABLATED),
         published="table7",
     ),
     "rolling": server.GlobalAccuracy(
@@ -113,34 +89,36 @@ TABLES = {
         "server's network is twice as wide as the clients'.",
         ("fedavg", "fedrolex", "fedmoe"),
         on(runs=("fedrolex",)),
-        columns=columns(ROLLED),
+        columns=columns.by_clients(ROLLED),
         published="text",
     ),
     "cost": tables.Cost(
         "What training costs",
         "All clients together, without the server's computation.",
-        (*PRINTED, *OURS),
+        (*settings.PRINTED, *settings.OURS),
         on("main"),
     ),
     "num_experts": server.GlobalAccuracy(
         "Number of experts",
         f"The paper's Table 3, at M = 50. {CONTRADICTIONS}",
-        lambda shown: [row["label"] for row in of_table_3(shown)],
+        lambda shown: [row["label"] for row in columns.of_table_3(shown)],
         on("experts"),
-        columns=columns(ABLATED),
-        rows=of_table_3,
+        columns=columns.by_clients(settings.ABLATED),
+        rows=columns.of_table_3,
         published="table3",
     ),
-    "parts": _ablation(4, on(runs=PARTS), "Entropy and synchronisation", "With", WITH_PARTS),
+    "parts": _ablation(
+        4, on(runs=settings.PARTS), "Entropy and synchronisation", "With", WITH_PARTS
+    ),
     "entropy_weight": _ablation(5, on("betas"), "Weight β of the entropy", "β", WITH_BETA),
     "top_l": server.GlobalAccuracy(
         "Experts at inference",
         "The paper's Table 6, at M = 50: one training, whose server keeps a mixture for each L.",
         ("fedmoe",),
         on("kept"),
-        columns=columns(ABLATED),
+        columns=columns.by_clients(settings.ABLATED),
         head="L",
-        rows=of_table_6,
+        rows=columns.of_table_6,
         published="table6",
     ),
     "main_experts": _ablation(
@@ -151,12 +129,12 @@ TABLES = {
         "Section 5.3 of the paper, at M = 50: the server's examples, for its gate and relevance.",
         ("fedmoe",),
         on("reserved"),
-        columns=by_reserved,
+        columns=columns.by_reserved,
         published="reserved",
     ),
     "skewed": server.GlobalAccuracy(
-        *("A skewed reserved set", FIGURE_4, in_all(PRINTED), on("even", "skewed")),
-        columns=of_figure_4,
+        *("A skewed reserved set", FIGURE_4, in_all(settings.PRINTED), on("even", "skewed")),
+        columns=columns.of_figure_4,
         published="figure4",
     ),
     "weights": server.GlobalAccuracy(
@@ -164,17 +142,17 @@ TABLES = {
         "Fed-MoE has sums over the reserved set in Wʳ, and the code's Wᶜ. The others change one "
         "thing: Wᶜ by Equations 11 and 12, of sums (the largest takes all) or of means (nearly "
         "uniform); shares without a second softmax; Wʳ of means; equal Wʳ. None is in the paper.",
-        WEIGHTS,
-        on(runs=WEIGHTS[:2]),
-        columns=columns(),
+        settings.WEIGHTS,
+        on(runs=settings.WEIGHTS[:2]),
+        columns=columns.by_clients(),
     ),
     "steps": server.GlobalAccuracy(
         "How far experts, clients and α move",
         "λ of Equations 6 and 13, for experts and clients: with 1 experts are replaced and clients "
         "keep their own models. Or a fixed α. None is in the paper.",
-        STEPS,
+        settings.STEPS,
         on(runs=("fedmoe-lambda-0.5",)),
-        columns=columns(),
+        columns=columns.by_clients(),
     ),
     "own_models": tables.Views(
         "Clients' own models",
@@ -192,18 +170,18 @@ TABLES = {
         "In training the code keeps one expert, by a constant value: of its losses, load alone "
         "trains the gate. Straight through adds the missing gradient. The numbers of its README "
         "are those of Table 2.",
-        GATES,
+        settings.GATES,
         on(runs=("fedmoe-code",)),
-        columns=columns(),
+        columns=columns.by_clients(),
     ),
     "warm_start": server.GlobalAccuracy(
         "A warm start",
         "All experts and clients start from an expert that was trained for an epoch on the "
         "server's data, or as in the paper. The code of Yelp reads an expert that was not "
         "released.",
-        WARM,
-        on(runs=WARM),
-        columns=columns(),
+        settings.WARM,
+        on(runs=settings.WARM),
+        columns=columns.by_clients(),
     ),
     "alpha": tables.LearnedAlpha(
         "The share α of the routed experts",
@@ -219,16 +197,19 @@ FIGURES = {
     "accuracy_over_rounds": figures.AccuracyOverRounds(
         "Accuracy over rounds",
         "On the server's test examples. Methods that choose a state show the best one so far.",
-        (*PRINTED, *OURS),
+        (*settings.PRINTED, *settings.OURS),
         on("main"),
         group="server",
     ),
     "skewed_reserved_set": figures.GainBars(
-        *("Effect of a skewed reserved set", FIGURE_4, in_all(PRINTED), skewed_and_even),
-        pairs=pairs,
+        "Effect of a skewed reserved set",
+        FIGURE_4,
+        in_all(settings.PRINTED),
+        columns.skewed_and_even,
+        pairs=columns.pairs,
         bars=[
             {"metric": metric, "title": title, "printed": printed}
-            for metric, (title, printed) in SKEW_METRICS.items()
+            for metric, (title, printed) in columns.SKEW_METRICS.items()
         ],
         names=["60 % of one class", "even classes"],
         gains="figure4-gain",
@@ -239,16 +220,16 @@ FIGURES = {
         "The paper's Figure 3: means over the reserved examples of a class.",
         BETA_PAIR,
         on("written", runs=BETA_PAIR),
-        rounds=some_rounds,
+        rounds=columns.some_rounds,
         **BY_CLASS,
     ),
     "gate_of_the_code": experts.TablesOverTime(
         "The gate by expert and class, of the paper and of the released code",
         "The code's gate only balances the load. Means over the examples of a class that measure "
         "relevance.",
-        GATES,
+        settings.GATES,
         on(runs=("fedmoe-code",)),
-        rounds=some_rounds,
+        rounds=columns.some_rounds,
         **BY_CLASS,
     ),
 }

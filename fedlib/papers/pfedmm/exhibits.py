@@ -1,48 +1,33 @@
 """Tables and figures of pFedMM. The paper's own main table is "main"."""
 
-from collections.abc import Sequence
-
-from fedlib.papers._frame import in_all, on
-from fedlib.papers.pfedmm.settings import (
-    ABLATIONS,
-    AT_RATES,
-    EXPERTS,
-    METHODS,
-    MIXTURES,
-    PARTICIPATION,
-    SAMPLED,
-    SAMPLING_RATE,
-    SERVERLESS,
-    UNSEEN_FRACTION,
-    Setting,
-    of_experts,
-)
+from fedlib.papers._frame import Setting, Settings, in_all, on
+from fedlib.papers.pfedmm import settings
 from fedlib.spec import experts, figures, tables
 
-ALL = tuple(METHODS)
-WITHOUT_A_SERVER = tuple(x for label in SERVERLESS for x in (label, f"{label}-gossip"))
-BY_SAMPLING = {label: (label, f"{label}-damped", f"{label}-renormalised") for label in SAMPLED}
+ALL = tuple(settings.METHODS)
+WITHOUT_A_SERVER = tuple(x for label in settings.SERVERLESS for x in (label, f"{label}-gossip"))
+BY_SAMPLING = {x: (x, f"{x}-damped", f"{x}-renormalised") for x in settings.SAMPLED}
 
 EVERYWHERE = on("main", "fedem-readme")  # without federations that only vary another one
-WITH_ABLATIONS = on("main", where=lambda setting: ABLATIONS.keys() & {*setting.labels})
-WITH_PARTICIPATION = on("main", runs=tuple(PARTICIPATION))
+WITH_ABLATIONS = on("main", where=lambda setting: settings.ABLATIONS.keys() & {*setting.labels})
+WITH_PARTICIPATION = on("main", runs=tuple(settings.PARTICIPATION))
 
 POOLED = {"metric": "accuracy"}
 OVER_ROUNDS = "Personalised accuracy of the seen clients after each communication round."
-OVER_EXPERTS = {"parameter": "num_experts", "symbol": "M", "methods": list(MIXTURES)}
+OVER_EXPERTS = {"parameter": "num_experts", "symbol": "M", "methods": list(settings.MIXTURES)}
 OVER_ALPHA = {"parameter": "partition.alpha", "of": "federation", "symbol": "α"}
 
 
-def by_alpha(settings: Sequence[Setting]) -> list[Setting]:
+def by_alpha(shown: Settings) -> list[Setting]:
     """Federations that differ in the concentration of their partition."""
-    varied = on("heterogeneity")(settings)
+    varied = on("heterogeneity")(shown)
     families = {setting.data.family for setting in varied}
-    return [s for s in settings if s in varied or ("main" in s.roles and s.data.title in families)]
+    return [s for s in shown if s in varied or ("main" in s.roles and s.data.title in families)]
 
 
-def methods_over_alpha(shown: Sequence[Setting]) -> list[str]:
+def methods_over_alpha(shown: Settings) -> list[str]:
     """Registry names of the methods that run with every concentration."""
-    return [METHODS[label][1] for label in in_all(ALL)(shown)]
+    return [settings.METHODS[label][1] for label in in_all(ALL)(shown)]
 
 
 TABLES = {
@@ -52,7 +37,7 @@ TABLES = {
         "the client at the lowest decile (Bottom-10%). Published numbers of methods that the "
         "authors ran are of the best round on test data: compare them with that column. The "
         "scripts give methods different learning rates; rows of other rates are ours.",
-        (*ALL, *AT_RATES),
+        (*ALL, *settings.AT_RATES),
         on("main"),
         published="main",
     ),
@@ -87,9 +72,9 @@ TABLES = {
     ),
     "unseen": tables.Views(
         "Clients that took no part in training",
-        f"Runs with {UNSEEN_FRACTION:.0%} of the clients set apart. Mixtures fit the weights of "
-        "these in one E-step on their training examples, or carry them from evaluation to "
-        "evaluation; FedAvg+ fine-tunes. The paper claims up to 5.8 points over the baselines; "
+        f"Runs with {settings.UNSEEN_FRACTION:.0%} of the clients set apart. Mixtures fit the "
+        "weights of these in one E-step on their training examples, or carry them from evaluation "
+        "to evaluation; FedAvg+ fine-tunes. The paper claims up to 5.8 points over the baselines; "
         "its numbers are not public.",
         ALL,
         on("unseen"),
@@ -109,17 +94,17 @@ TABLES = {
     ),
     "client_sampling": tables.Accuracy(
         "Client sampling",
-        f"{SAMPLING_RATE:.0%} of the clients take part in a round. Damped: absent clients count "
-        "with the model they hold, as in the official code. Renormalised: they do not count. "
+        f"{settings.SAMPLING_RATE:.0%} of the clients take part in a round. Damped: absent clients "
+        "count with the model they hold, as in the official code. Renormalised: they do not count. "
         "The paper prints no numbers.",
-        tuple(x for label in SAMPLED for x in BY_SAMPLING[label]),
+        tuple(x for label in settings.SAMPLED for x in BY_SAMPLING[label]),
         WITH_PARTICIPATION,
     ),
     "refreshed_weights": tables.Views(
         "Mixture weights of absent clients",
         "The weights of an absent client fit the experts of an earlier round: as they are, and "
         "after one E-step with the last experts.",
-        tuple(x for label in MIXTURES for x in BY_SAMPLING[label]),
+        tuple(x for label in settings.MIXTURES for x in BY_SAMPLING[label]),
         WITH_PARTICIPATION,
         columns=[
             {"title": "As they are", **POOLED},
@@ -131,7 +116,7 @@ TABLES = {
         "One part changed: a ReLU on the heads' outputs, in the official code on EMNIST alone; "
         "the body's rate, officially M times the heads'; the prior of the E-step, officially the "
         "last weights; batch normalisation, officially shared. Not in the paper.",
-        ("pfedmm", *ABLATIONS),
+        ("pfedmm", *settings.ABLATIONS),
         WITH_ABLATIONS,
     ),
     "cost": tables.Cost(
@@ -144,7 +129,7 @@ TABLES = {
 
 FIGURES = {
     "accuracy_over_rounds": figures.AccuracyOverRounds(
-        *("Accuracy over rounds", OVER_ROUNDS, (*ALL, *AT_RATES), on("main")),
+        *("Accuracy over rounds", OVER_ROUNDS, (*ALL, *settings.AT_RATES), on("main")),
         peaks="curve-peak",
         waypoints="curve-waypoints",
         published="curve-end",
@@ -161,7 +146,7 @@ FIGURES = {
     "mixture_weights": experts.MixtureWeights(
         "Mixture weights",
         "How much of each expert a client's mixture uses, last round.",
-        MIXTURES,
+        settings.MIXTURES,
         EVERYWHERE,
     ),
     "accuracy_over_bytes": figures.AccuracyOverBytes(
@@ -173,8 +158,8 @@ FIGURES = {
     "effect_of_experts": figures.Sweep(
         "Effect of the number of experts",
         "Personalised accuracy of the seen clients with M experts.",
-        tuple(sorted((*MIXTURES, *of_experts(*EXPERTS)))),
-        on("main", runs=of_experts(2)),
+        tuple(sorted((*settings.MIXTURES, *settings.of_experts(*settings.EXPERTS)))),
+        on("main", runs=settings.of_experts(2)),
         **OVER_EXPERTS,
     ),
     "heterogeneity": figures.Sweep(

@@ -1,27 +1,16 @@
 """Tables and figures of pFedMoE; most are for heterogeneous or for homogeneous models."""
 
 from fedlib.papers._frame import each, in_all, on
-from fedlib.papers.pfedmoe.settings import (
-    BASELINES,
-    COMPARED,
-    FEW,
-    GATES,
-    HOMOGENEOUS,
-    MAIN,
-    MUTUAL,
-    SAME,
-    UNEVEN,
-    VARIANTS,
-)
+from fedlib.papers.pfedmoe import settings
 from fedlib.spec import experts, figures, tables
 from fedlib.spec.exhibits import Exhibit
 
 MEAN = {"metric": "accuracy_client_mean"}
 SETTINGS = {  # name: the clients' models, suffix of labels, labels
-    "heterogeneous": ("five architectures in turn, CNN-1 to CNN-5", "", MAIN),
-    "homogeneous": ("one architecture, CNN-1", SAME, HOMOGENEOUS),
+    "heterogeneous": ("five architectures in turn, CNN-1 to CNN-5", "", settings.MAIN),
+    "homogeneous": ("one architecture, CNN-1", settings.SAME, settings.HOMOGENEOUS),
 }
-CURVES = ("pfedmoe", *BASELINES)
+CURVES = ("pfedmoe", *settings.BASELINES)
 SEVEN = "the paper's seven baselines"  # FedGH and FedTGP are ours
 SOURCES = [
     {"name": "sibling", "mark": "s", "title": "pFedES (AAAI 2025), a sibling paper with the same "
@@ -41,7 +30,9 @@ REPEATED = "At this scale, only these runs have three seeds."
 
 
 OVER_DATA = {  # sweeps
-    "methods": lambda shown: [VARIANTS[label].method for label in in_all(FEW)(shown)],
+    "methods": lambda shown: [
+        settings.VARIANTS[label].method for label in in_all(settings.FEW)(shown)
+    ],
     "of": "federation",
     **MEAN,
 }
@@ -51,7 +42,7 @@ def _tables(name: str) -> dict[str, Exhibit]:
     """Tables of one setting: accuracy, gains, costs."""
     what, suffix, labels = SETTINGS[name]
     compared = tuple(f"{label}{suffix}" for label in CURVES)
-    mutual = [f"{label}{suffix}" for label in MUTUAL]
+    mutual = [f"{label}{suffix}" for label in settings.MUTUAL]
     return {
         f"accuracy_{name}": tables.BesidePublished(
             f"Mean accuracy, {name} models",
@@ -78,7 +69,7 @@ def _tables(name: str) -> dict[str, Exhibit]:
         f"repeated_{name}": tables.BesidePublished(
             f"pFedMoE and the baselines of the criteria, {name} models",
             f"Clients have {what}. {REPEATED}",
-            tuple(f"{label}{suffix}" for label in COMPARED),
+            tuple(f"{label}{suffix}" for label in settings.COMPARED),
             on("compared"),
             sources=[],
             names={},
@@ -107,7 +98,7 @@ def _figures(name: str) -> dict[str, Exhibit]:
         f"repeated_over_rounds_{name}": figures.AccuracyOverRounds(
             f"pFedMoE and the baselines of the criteria, {name} models",
             f"Clients have {what}. {REPEATED}",
-            tuple(f"{label}{suffix}" for label in COMPARED),
+            tuple(f"{label}{suffix}" for label in settings.COMPARED),
             on("compared"),
             **MEAN,
         ),
@@ -134,14 +125,15 @@ TABLES = {
     "gate": tables.Views(
         "The gate: normalisation, and what it is for",
         "1-D switch norm on the input, then one change at a time. The sources leave it open.",
-        GATES,
+        settings.GATES,
         on("gate"),
         columns=AGGREGATED,
     ),
     "shares": tables.Views(
         "Even and uneven shares of a class",
-        f"Owners share a class evenly, or by a Dirichlet draw of concentration {UNEVEN:g}; ours.",
-        in_all(FEW),
+        "Owners share a class evenly, or by a Dirichlet draw of concentration "
+        f"{settings.UNEVEN:g}; ours.",
+        in_all(settings.FEW),
         on("shares"),
         columns=COMMON[:1],
     ),
@@ -161,7 +153,7 @@ FIGURES = {
     "accuracy_over_classes": figures.Sweep(
         "Mean accuracy over classes per client",
         "Ten clients with heterogeneous models.",
-        in_all(FEW),
+        in_all(settings.FEW),
         on("classes"),
         parameter="partition.classes_per_client",
         symbol="s",
@@ -170,7 +162,7 @@ FIGURES = {
     "accuracy_over_gamma": figures.Sweep(
         "Mean accuracy over how unlike clients are",
         "Ten clients with heterogeneous models.",
-        in_all(FEW),
+        in_all(settings.FEW),
         on("gamma"),
         parameter="partition.alpha",
         symbol="γ",
