@@ -1,7 +1,5 @@
 """FedMix's federations; sections are those of README.md, and F1 to F12 its decisions."""
 
-from typing import NamedTuple
-
 from fedlib.papers.fedmix.settings import Setting
 from fedlib.spec import Data
 
@@ -27,57 +25,46 @@ CENTRAL = {"kind": "hsu", "num_clients": 1, **HELD_OUT}
 HIERARCHICAL = {"kind": "hierarchical", "num_clients": 500, "alpha": 0.1, "beta": 10.0}
 
 
-class Federation(NamedTuple):
-    """A federation: its data set, its title, its partition, and the short name of this."""
-
-    dataset: str
-    title: str
-    label: str
-    partition: dict
-
-
-FEDERATIONS = {
-    "digits": Federation(
+FEDERATIONS = {  # data set, title, short name of the partition, and the partition
+    "digits": (
         *("digits", "Digits", "hsu1.0"),
         {**HSU, **DIGITS, "val_fraction": 0.2, "unseen_fraction": 0.2},
     ),
-    "digits-leak": Federation(
-        "digits", "Digits, all clients", "hsu1.0", {**HSU, **DIGITS, **HELD_OUT}
-    ),
-    "digits-central": Federation(
+    "digits-leak": ("digits", "Digits, all clients", "hsu1.0", {**HSU, **DIGITS, **HELD_OUT}),
+    "digits-central": (
         *("digits", "Digits, one client", "central"),
         # With a small alpha, much of a label could be in the few images that are left over.
         {**CENTRAL, "alpha": 1e6, "train_examples": 1300, "test_examples": 400},
     ),
-    "angled-digits-labels": Federation(
+    "angled-digits-labels": (
         *("digits", "Digits at eight angles, labels skewed", "angles1.0-labels1.0"),
         {**SKEWED, **DIGITS},
     ),
-    "permuted-digits": Federation("digits", "Digits, labels permuted", "permuted4", PERMUTED),
-    "two-shard-digits": Federation(
-        "digits", "Digits in two shards", "shards2", {**TWO_SHARD, "num_clients": 20}
+    "permuted-digits": ("digits", "Digits, labels permuted", "permuted4", PERMUTED),
+    "two-shard-digits": (
+        *("digits", "Digits in two shards", "shards2"),
+        {**TWO_SHARD, "num_clients": 20},
     ),
-    "cifar10": Federation("cifar10", "CIFAR-10", "hsu1.0", {**HSU, **CIFAR10, **HELD_OUT}),
-    "cifar10-leak": Federation(
-        "cifar10", "CIFAR-10, all clients", "hsu1.0", {**HSU, **CIFAR10, **HELD_OUT}
-    ),
-    "cifar10-central": Federation(
+    "cifar10": ("cifar10", "CIFAR-10", "hsu1.0", {**HSU, **CIFAR10, **HELD_OUT}),
+    "cifar10-leak": ("cifar10", "CIFAR-10, all clients", "hsu1.0", {**HSU, **CIFAR10, **HELD_OUT}),
+    "cifar10-central": (
         *("cifar10", "CIFAR-10, one client", "central"),
         {**CENTRAL, "alpha": 1.0, "train_examples": 50_000, "test_examples": 10_000},
     ),
-    "cifar100": Federation(
+    "cifar100": (
         *("cifar100", "CIFAR-100", "hierarchical0.1"),
         {**HIERARCHICAL, "train_examples": 100, "test_examples": 20},
     ),
-    "femnist": Federation("femnist", "FEMNIST", "writer", {"kind": "writer_parts"}),
-    "angled-mnist": Federation("mnist", "MNIST at eight angles", "angles1.0", {**ANGLED, **MNIST}),
-    "angled-mnist-labels": Federation(
+    "femnist": ("femnist", "FEMNIST", "writer", {"kind": "writer_parts"}),
+    "angled-mnist": ("mnist", "MNIST at eight angles", "angles1.0", {**ANGLED, **MNIST}),
+    "angled-mnist-labels": (
         *("mnist", "MNIST at eight angles, labels skewed", "angles1.0-labels1.0"),
         {**SKEWED, **MNIST},
     ),
-    "permuted-cifar10": Federation("cifar10", "CIFAR-10, labels permuted", "permuted4", PERMUTED),
-    "two-shard-mnist": Federation(
-        "mnist", "MNIST in two shards", "shards2", {**TWO_SHARD, "num_clients": 100}
+    "permuted-cifar10": ("cifar10", "CIFAR-10, labels permuted", "permuted4", PERMUTED),
+    "two-shard-mnist": (
+        *("mnist", "MNIST in two shards", "shards2"),
+        {**TWO_SHARD, "num_clients": 100},
     ),
 }
 
