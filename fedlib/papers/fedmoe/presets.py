@@ -13,7 +13,6 @@ as in the paper and the code's description; the code's default is none.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 LAMBDA = 0.1  # code, its option --a; the paper only says that it is in (0, 1)
 BETA = 1e-3  # paper, everywhere
@@ -29,13 +28,6 @@ SPARSE = {  # code: common to all its folders
 }
 
 
-class Preset(NamedTuple):
-    """A run's local solver and the method's hyper-parameters, JSON-able."""
-
-    local: dict
-    params: dict
-
-
 @dataclass(frozen=True)
 class Setting:
     """The code's settings for a data set, which preset "paper" also has, except for `code`.
@@ -44,7 +36,7 @@ class Setting:
       rounds: of communication.
       cohort: number of clients in a round, and of experts.
       selection: of the cohort, see `fedlib.run.simulate.Course`.
-      local: solver of the clients.
+      local: solver of the clients, which starts anew in each round.
       server: solver of the gate, with the epochs of one inner step.
       inner_steps: T.
       alpha, alpha_lr: initial value of alpha, and its learning rate.
@@ -115,20 +107,20 @@ SETTINGS = {
 }
 
 
-def fedmoe(dataset: str, preset: str = "paper", rounds: int | None = None) -> Preset:
-    """Settings of the method on a data set.
+def fedmoe(dataset: str, preset: str, rounds: int) -> dict:
+    """Hyper-parameters of the method on a data set.
 
     Args:
       dataset: one of `SETTINGS`.
       preset: "paper" or "code".
-      rounds: of the run, the length of a cosine schedule; None for those of the data set.
+      rounds: of the run, the length of a cosine schedule.
     """
     setting = SETTINGS[dataset]
     server = dict(setting.server)
     if preset == "code" and setting.code.get("gate_training") == "before":
         server["epochs"] = 1
     if dataset == "cifar10":
-        period = (rounds or setting.rounds) * setting.inner_steps * server["epochs"]
+        period = rounds * setting.inner_steps * server["epochs"]
         server["schedule"] = {"kind": "cosine", "period": period}
     params = {
         "server": server,
@@ -138,6 +130,4 @@ def fedmoe(dataset: str, preset: str = "paper", rounds: int | None = None) -> Pr
         "lam": LAMBDA,
         "entropy_weight": BETA,
     }
-    if preset == "code":
-        params |= SPARSE | setting.code
-    return Preset(setting.local | {"keeps": "round"}, params)
+    return params | SPARSE | setting.code if preset == "code" else params

@@ -219,11 +219,11 @@ class Setting(_frame.Setting):
         """The run of a label."""
         variant = VARIANTS[label]
         preset = fedmoe(self.preset, variant.preset, self.num_rounds)
-        local = preset.local | self.local
+        local = SETTINGS[self.preset].local | {"keeps": "round"} | self.local
         return self.made(
             label,
             variant,
-            params=self._params(variant, preset.params, local)
+            params=self._params(variant, preset, local)
             | ({"also_top": self.kept()} if label == "fedmoe" and "kept" in self.roles else {}),
             model=self.networks.model,
             model_params=self.networks.params(2 if variant.method == "fedrolex" else 1),
