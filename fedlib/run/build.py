@@ -237,7 +237,7 @@ def weight_files(spec: RunSpec, receipts: Sequence[Path]) -> Weights:
       ConfigError: unless these are the receipts of the weights that the run declares.
       DataError: for a receipt whose file is missing or changed.
     """
-    files = {_receipt(receipt)[0]: receipt for receipt in receipts}
+    files = {seals.read_json(receipt)["dataset"]: receipt for receipt in receipts}
     if sorted(files) != sorted(spec.pretrained()):
         raise ConfigError(f"--weights must be of {[*spec.pretrained()]}, got {[*files]}")
     return {name: verified_file(receipt) for name, receipt in files.items()}
@@ -302,17 +302,11 @@ def verified_file(receipt: Path) -> Path:
     Raises:
       DataError: if the file is missing or changed.
     """
-    _, [(path, sha256)] = _receipt(receipt)
-    file = receipt.parent / path
-    if not file.exists() or digest(file) != sha256:
+    [listed] = seals.read_json(receipt)["files"]
+    file = receipt.parent / listed["path"]
+    if not file.exists() or digest(file) != listed["sha256"]:
         raise DataError(f"{file} is missing or changed since {receipt} was written; delete both")
     return file
-
-
-def _receipt(path: Path) -> tuple[str, list[tuple[str, str]]]:
-    """(name of the data set or weights, [(path, SHA-256) of each file]) of a download receipt."""
-    receipt = seals.read_json(path)
-    return receipt["dataset"], [(x["path"], x["sha256"]) for x in receipt["files"]]
 
 
 def _text(error: Exception) -> str:

@@ -133,9 +133,9 @@ def settings(spec: RunSpec) -> list[dict[str, Any]]:
 
     first = {name: declared(name) for name in space}
     others = points(spec.search.trials - 1, spec.seed) if space else ()
-    coordinate = {name: place for place, name in enumerate(_coordinates(method))}
+    coordinates = [RATE, *(f"params.{name}" for name in method.SPACE)]  # tuned or fixed
     return [first] + [
-        {name: tried.at(float(point[coordinate[name]])) for name, tried in space.items()}
+        {name: tried.at(float(point[coordinates.index(name)])) for name, tried in space.items()}
         for point in others
     ]
 
@@ -269,8 +269,3 @@ def at_edge(tried: Tried, value: Any) -> bool:
     if isinstance(tried, OneOf) or value is None:
         return False
     return not EDGE <= tried.share(value) <= 1 - EDGE
-
-
-def _coordinates(method: type) -> list[str]:
-    """The name of each coordinate of a point, tuned or fixed."""
-    return [RATE, *(f"params.{name}" for name in method.SPACE)]
