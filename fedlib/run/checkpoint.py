@@ -5,7 +5,6 @@ has its name and checksum, the number of rounds done, and what identifies the ru
 checkpoints of other runs, are ignored.
 """
 
-import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -192,6 +191,3 @@ class Checkpoints:
         left = [*self.folder.glob(".state-*.pt"), *self.folder.glob(f".{self.index.stem}-*.json")]
         for file in (*left, *((self.index, *self.folder.glob("state-*.pt")) if last else ())):
             file.unlink(missing_ok=True)
-        lock = self.folder / "lock"
-        if lock.exists():
-            os.truncate(lock, 0)

@@ -87,7 +87,6 @@ def test_an_interrupted_run_goes_on_to_the_same_bits_and_nobody_else_may_write(
     assert_same_run(folder, trained)
     left = sorted(file.name for file in (folder / "checkpoints").iterdir())
     assert left == ["checkpoint.json", "lock", f"state-{SPEC['rounds'] - 1}.pt"]
-    assert (folder / "checkpoints" / "lock").read_text() == ""
 
 
 @pytest.mark.parametrize("ignored", [False, True])
