@@ -113,9 +113,6 @@ def remarks(
         if where:
             yield f"{own.title} of {own.path}, run like {own.like} on {', '.join(where)}"
         yield from left_out(own, {name: why for name, why in gone.items() if name.paper in papers})
-        for name, paper in papers.items():
-            if own.like not in {run.label for run in paper.runs}:
-                yield f"{own.title} is not in {name}: there is no run {own.like}"
 
 
 def left_out(own: OwnMethod, gone: Mapping[RunName, str]) -> Iterator[str]:
