@@ -36,32 +36,26 @@ _STAGE = _given("stage", metavar="STAGE", help=f"one of {', '.join(STAGES)}")
 _JOB = _given("name", nargs="?", default="", metavar="NAME", help="pfedmm/digits/fedem/seed0")
 _WHAT = _given("what", nargs="?", metavar="KIND", help="to see titles, too")
 _PAPER = _given("paper", help="its name")
-_KEPT = _given("--out", type=Path, help="folder (default: docs/results/PAPER/SCALE)")
+_OUT = _given("--out", type=Path, help="another folder to write to than the usual one")
 _REPLACE = _given("--replace", action="store_true", help="also where kept runs are lost")
-_EVENTS = _given("--out", type=Path, help="folder (default: tensorboard/SCALE)")
 _SOURCE = _given("source", type=Path, help="docs/results/PAPER/SCALE: packs in it")
-_DRAWN = _given(
-    "--out", type=Path, help="folder (default: figures/from, and its name below docs/results)"
-)
 COMMANDS = {
     "run": Command("make every table and figure; further options go to Snakemake"),
     "plan": Command("print what would run, why, and for how long"),
     "estimate": Command("estimate what is to run, and choose what a budget buys"),
     "spec": Command("print the --spec of a job's script", (_STAGE, _JOB)),
     "list": Command("list the names of papers, runs, methods, data and more", (_WHAT,), ("WHAT",)),
-    "tensorboard": Command("write the curves of finished trainings for TensorBoard", (_EVENTS,)),
+    "tensorboard": Command("write the curves of finished trainings for TensorBoard", (_OUT,)),
     "take": Command(
         "bring the runs of kept results here, as if they had been made here", (_SOURCE,), ("FROM",)
     ),
     "wall": Command("write docs/results/published/README.md: all published numbers, and ours"),
     "keep": Command(
         "copy a paper's tables, figures and report to docs/results",
-        (_PAPER, _KEPT, _REPLACE),
+        (_PAPER, _OUT, _REPLACE),
         ("PAPER",),
     ),
-    "figures-from": Command(
-        "draw kept results again, without any run", (_SOURCE, _DRAWN), ("FROM",)
-    ),
+    "figures-from": Command("draw kept results again, without any run", (_SOURCE, _OUT), ("FROM",)),
 }
 _CONFIGURATION = (
     _given("--configfile", "--configfiles", nargs="+", default=[], help="YAML or JSON"),

@@ -239,7 +239,7 @@ KEYS = {
     "runs": Key(None, None, listed=True),
     "methods": Key(None, _check_paths, listed=True),
     "budget": Key(None, lambda _, text: budget_seconds(text)),
-"rounds": Key(None, check_count, tagged=True),
+    "rounds": Key(None, check_count, tagged=True),
     "set": Key(None, None, listed=True, tagged=True),
     "sources": Key(None, None, listed=True),
     "tag": Key("", _check_tag),

@@ -90,8 +90,8 @@ def _check_json(at: str, declared: Run | Data) -> None:
         try:
             canonical_json(value)
         except (TypeError, ValueError) as error:
-            text = shown(value)
-            raise ConfigError(f"{at}.{name} must be JSON, got {text}: {error}") from None
+            must = f"{at}.{name} must be JSON, got {shown(value)}"
+            raise ConfigError(f"{must}: {error}") from None
 
 
 def _check_run(at: str, run: Run, paper: Paper, known: Mapping[str, tuple[str, ...]]) -> None:

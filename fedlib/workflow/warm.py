@@ -80,6 +80,4 @@ def _server(names: Iterable[str]) -> tuple[subprocess.Popen, str]:
 def _stop(servers: Iterable[subprocess.Popen]) -> None:
     """Let the servers end."""
     for server in servers:
-        server.stdin.close()
-    for server in servers:
-        server.wait()
+        server.communicate()  # which closes its standard input
