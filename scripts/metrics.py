@@ -7,7 +7,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib import seals
-from fedlib.report.metrics.runs import collect, result_files, write
+from fedlib.report.metrics.runs import collect, named, result_files, write
 from fedlib.workflow import command, provenance
 
 
@@ -27,7 +27,7 @@ def main() -> None:
         seals.contents(*result_files(spec, args.runs)),
         seals.contents(),
     )
-    write(tidy, args.csv)
+    write(named(tidy), args.csv)
     write(clients, args.clients, made=made)
     made = made._replace(beside=seals.contents(args.clients))
     write(tidy, args.parquet, made=made)

@@ -6,6 +6,7 @@ experts (or mixtures of experts) for n test examples of some clients, NaN for th
 the leading principal components of all vectors of a run together, with which t-SNE also begins.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -14,9 +15,8 @@ import pandas as pd
 from fedlib.errors import DataError
 
 VECTORS, LABELS = "representations", "representation_labels"  # diagnostics
+METRIC, LABEL = "representation", "label"  # of vectors; the class of their example
 COMPONENTS = 16
-LABEL = r"^representation_label_(?P<client>\d+)_(?P<example>\d+)$"
-NAME = r"^representation_(?P<client>\d+)_(?P<example>\d+)_(?P<kind>\d+)_(?P<component>\d+)$"
 
 
 class Points(NamedTuple):
@@ -27,23 +27,25 @@ class Points(NamedTuple):
     label: np.ndarray  # [P]
 
 
-def as_metrics(diagnostics: dict[str, np.ndarray]) -> dict[str, float]:
-    """Components and labels of recorded representations, by metric; {} if none are recorded."""
+def as_metrics(diagnostics: dict[str, np.ndarray]) -> Iterator[tuple[str, str, float]]:
+    """Rows of recorded representations -> (of, index, value), see `ROW_COLUMNS` of metrics.
+
+    Those of `LABEL` are classes by client and example; those of "" are components by client,
+    example, kind and component.
+    """
     if VECTORS not in diagnostics:
-        return {}
+        return
     vectors, labels = diagnostics[VECTORS], diagnostics[LABELS]
     has = ~np.isnan(vectors).any(axis=(2, 3))
     if not has.any():
-        return {}
+        return
     short = leading(vectors[has].reshape(-1, vectors.shape[-1])).reshape(
         has.sum(), vectors.shape[2], -1
     )
-    found = {}
     for (client, example), kinds in zip(np.argwhere(has).tolist(), short, strict=True):
-        found[f"representation_label_{client}_{example}"] = float(labels[client, example])
+        yield LABEL, f"{client}_{example}", float(labels[client, example])
         for (kind, component), value in np.ndenumerate(kinds):
-            found[f"representation_{client}_{example}_{kind}_{component}"] = float(value)
-    return found
+            yield "", f"{client}_{example}_{kind}_{component}", float(value)
 
 
 def leading(vectors: np.ndarray) -> np.ndarray:
@@ -65,9 +67,12 @@ def of_metrics(metrics: pd.DataFrame) -> Points:
     Raises:
       DataError: if the run recorded no representations.
     """
-    cells, labels = _numbered(metrics, NAME), _numbered(metrics, LABEL)
-    if cells.empty:
+    rows = metrics[metrics["metric"] == METRIC]
+    if rows.empty:
         raise DataError("the run recorded no representations of experts; evaluate it again")
+    is_label = rows["of"] == LABEL
+    labels = _by_number(rows[is_label], "client", "example")
+    cells = _by_number(rows[~is_label], "client", "example", "kind", "component")
     wide = cells.unstack(["kind", "component"]).sort_index().sort_index(axis="columns")
     kinds = wide.columns.unique("kind")
     client = wide.index.get_level_values("client").to_numpy()
@@ -75,7 +80,7 @@ def of_metrics(metrics: pd.DataFrame) -> Points:
     return Points(vectors, client, labels.loc[wide.index].to_numpy().astype(np.int64))
 
 
-def _numbered(metrics: pd.DataFrame, pattern: str) -> pd.Series:
-    """The values whose names match a pattern, indexed by the numbers in their names."""
-    numbers = metrics["metric"].str.extract(pattern).dropna().astype(int)
-    return metrics["value"].loc[numbers.index].set_axis(pd.MultiIndex.from_frame(numbers))
+def _by_number(rows: pd.DataFrame, *names: str) -> pd.Series:
+    """The values of rows by the numbers of their index."""
+    numbers = rows["index"].str.split("_", expand=True).astype(int)
+    return rows["value"].set_axis(pd.MultiIndex.from_frame(numbers, names=names))

@@ -59,7 +59,7 @@ class Inputs:
         spec = ExhibitSpec.from_json(exhibit)
         return cls(
             spec,
-            frames.read_of(metrics, spec.metrics, ("metric", "value")),
+            frames.read_of(metrics, spec.metrics, ("metric", "index", "value")),
             frames.read_of(clients, spec.metrics, ("client",)),
             printed.read(published) if published else None,
             printed.curves(published) if published and cls.stage == "figure" else None,
@@ -100,13 +100,13 @@ class Inputs:
         return printed.fractions(self.published, self.exhibit.published, metric)
 
     def recorded(self, run: Run, name: str, **where: object) -> pd.DataFrame:
-        """A run's records by round of the metric `name`, or of `name`_0, `name`_1, ...
+        """A run's records by round of the metric `name`.
 
         Raises:
           DataError: if no record matches `where`.
         """
-        rows = exhibits.pick(self.rows, at="round", **TRAFFIC._asdict(), **where)
-        mine = exhibits.of_run(rows[rows["metric"].str.match(rf"{name}(_\d|$)")], run)
+        rows = exhibits.pick(self.rows, at="round", metric=name, **TRAFFIC._asdict(), **where)
+        mine = exhibits.of_run(rows, run)
         if mine.empty:
             raise DataError(
                 f"{exhibits.name(run)} recorded no {name} in any round; its method, or its "

@@ -81,7 +81,7 @@ def expected_best(accuracy: Iterable[float]) -> np.ndarray:
 def trials(given: Inputs, rows: Sequence[Mapping]) -> dict[str, np.ndarray]:
     """Mean over federations of `expected_best` by title: all trials of all tunings together."""
     metrics, found = given.metrics, {}
-    metrics = metrics[(metrics["at"] == TUNING) & metrics["metric"].str.match(r"trial_\d")]
+    metrics = metrics[(metrics["at"] == TUNING) & (metrics["index"] != "")]
     for row in rows:
         if row.get("again"):
             mine = metrics[metrics["label"].isin(row["labels"])].groupby("federation")["value"]

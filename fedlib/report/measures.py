@@ -19,8 +19,7 @@ Measure = Callable[[Run, pd.DataFrame, pd.DataFrame], pd.Series]
 
 def divergence(run: Run, metrics: pd.DataFrame, clients: pd.DataFrame) -> pd.Series:
     """Divergence of the clients' updates of an expert, mean over experts and rounds."""
-    rows = exhibits.pick(metrics, at="round", **TRAFFIC._asdict())
-    rows = rows[rows["metric"].str.startswith(f"{DIVERGENCE}_")]
+    rows = exhibits.pick(metrics, at="round", metric=DIVERGENCE, **TRAFFIC._asdict())
     if rows.empty:
         raise DataError(f"{exhibits.name(run)} has no divergence of its rounds")
     return rows.groupby("seed")["value"].mean()

@@ -212,7 +212,7 @@ def _check_numbers(folder: Path) -> None:
     """Raise DataError if a frame has a number twice, or a fraction outside of [0, 1]."""
     tidy = frames.read_parquet(folder / METRICS, COLUMNS)
     clients = frames.read_parquet(folder / CLIENTS, CLIENT_COLUMNS)
-    fractions = tidy.loc[tidy["metric"].str.partition(":")[0].isin(FRACTIONS), "value"]
+    fractions = tidy.loc[tidy["metric"].isin(FRACTIONS), "value"]
     each = CLIENT_COLUMNS[: CLIENT_COLUMNS.index("count")]
     for file, frame, keys, values in (
         (METRICS, tidy, [x for x in COLUMNS if x != "value"], fractions),

@@ -48,27 +48,26 @@ def build(kind, exhibit, frames, numbers=None, **params):
 # Metrics: what is said of experts
 
 
-def of_rounds(history, prefix) -> pd.DataFrame:
-    rows = run_rows(history)
-    rows = rows[rows["metric"].str.startswith(prefix)]
+def of_rounds(history, metric) -> pd.DataFrame:
+    rows = run_rows(history).query("metric == @metric")
     assert set(rows["at"]) == {"round"} and set(rows["group"]) == {"all"}
     return rows
 
 
 def test_divergence_is_a_metric_of_the_rounds_in_which_there_was_one():
     planned = np.array([[0.1, 0.2], [0.3, np.nan], [0.5, 0.6]])  # of three rounds, two took place
-    rows = of_rounds(result(rounds=(0, 1, 2), diagnostics={"divergence": planned}), "divergence_")
-    found = rows[["metric", "round", "value"]].to_numpy().tolist()
-    assert found == [["divergence_0", 1, 0.1], ["divergence_0", 2, 0.3], ["divergence_1", 1, 0.2]]
+    rows = of_rounds(result(rounds=(0, 1, 2), diagnostics={"divergence": planned}), "divergence")
+    found = rows[["index", "round", "value"]].to_numpy().tolist()
+    assert found == [["0", 1, 0.1], ["0", 2, 0.3], ["1", 1, 0.2]]
 
 
 def test_tables_are_metrics_by_cell_of_the_rounds_that_were_reached():
     values = np.arange(12.0).reshape(2, 3, 2)
     recorded_at = {"tables": values, "table_rounds": np.array([20, 40])}
-    rows = of_rounds(result(diagnostics=recorded_at), "table_")
+    rows = of_rounds(result(diagnostics=recorded_at), "table")
     assert set(rows["round"]) == {20}
-    cells = dict(zip(rows["metric"], rows["value"], strict=True))
-    assert cells == {f"table_{row}_{e}": 2 * row + e for row in range(3) for e in range(2)}
+    cells = dict(zip(rows["index"], rows["value"], strict=True))
+    assert cells == {f"{row}_{e}": 2 * row + e for row in range(3) for e in range(2)}
 
 
 def test_what_is_said_of_experts_is_no_column_of_clients():

@@ -213,8 +213,8 @@ def test_numbers_of_rounds_are_rows_and_no_columns_of_clients_whatever_their_num
     history = result({SEEN: seen}, (0, 2), by_round=recorded)
     assert not {"mine", "each_0", "each_1"} & {*client_rows(history)}
     rows = run_rows(history)
-    for name, sign in (("mine", 1), ("each_0", 1), ("each_1", -1)):
-        mine = rows[(rows["metric"] == name) & (rows["at"] == "round")]
+    for name, index, sign in (("mine", "", 1), ("each", "0", 1), ("each", "1", -1)):
+        mine = rows[(rows["metric"] == name) & (rows["index"] == index) & (rows["at"] == "round")]
         known = sign * values[:2][~np.isnan(values[:2])]  # the run ends after round 2
         assert mine["value"].tolist() == known.tolist()
         assert mine["round"].tolist() == [*range(1, len(known) + 1)]

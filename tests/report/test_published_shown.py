@@ -20,7 +20,7 @@ from fedlib.workflow.provenance import ROOT
 
 SEED = 1
 MADE_UP = 0.5
-COSTS = ("bytes", "bytes_down", "bytes_up", "client_rounds", "examples", "divergence_0", "alpha")
+COSTS = ("bytes", "bytes_down", "bytes_up", "client_rounds", "examples", "divergence", "alpha")
 NOT_SHOWN = {  # (exhibit, data set, label, metric) by paper, and why
     "adaptive_experts": {
         ("text", "cifar10", "moe", "epsilon"): "an input, whose runs take the 0.81528 of "

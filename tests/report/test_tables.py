@@ -25,7 +25,7 @@ def frame(values: dict, group="seen", protocol="default") -> pd.DataFrame:
             **dict(zip(("federation", "label", "metric", "at"), key, strict=True)),
             **{"paper": "pfedmm", "dataset": key[0], "partition": "p", "method": key[1]},
             **{"seed": seed, "round": 30 if key[3] == "last" else 20 + seed, "value": value},
-            **{"protocol": protocol, "split": "test", "group": group},
+            **{"protocol": protocol, "split": "test", "group": group, "of": "", "index": ""},
         }
         for key, by_seed in values.items()
         for seed, value in enumerate(by_seed, start=1)

@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from fedlib.report import exhibits
+from fedlib.report import diagnostics, exhibits
 from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics.definitions import PRIMARY
@@ -33,21 +33,16 @@ def draw(given: Inputs) -> Figure:
     columns = min(len(exhibit.federations), canvas.MAX_COLUMNS)
     figure, grid = canvas.panels(*names, columns=columns, height=1.7)
     for axes, mine in zip(grid, found.values(), strict=False):
-        _draw(axes, mine[_experts(mine)].dropna(axis="columns").to_numpy())
-    number = int(weights[_experts(weights)].notna().any().sum())
+        _draw(axes, diagnostics.matrix(mine, "pi"))
+    number = int(weights[diagnostics.numbered(weights, "pi")].notna().any().sum())
     handles = [Patch(color=_color(part), label=f"expert {part + 1}") for part in range(number)]
     seed = canvas.first_seed_note(exhibit, "experts of different seeds do not correspond")
     return canvas.finish(figure, exhibit, handles, "After the last round.", seed)
 
 
-def _experts(frame: pd.DataFrame) -> list[str]:
-    return [column for column in frame if column.startswith("pi_")]
-
-
 def _weights(clients: pd.DataFrame) -> pd.DataFrame:
     """The rows of clients that have mixture weights; none if the file has no such column."""
-    experts = _experts(clients)
-    return clients[clients[experts].notna().any(axis=1)] if experts else clients.iloc[:0]
+    return clients[clients[diagnostics.numbered(clients, "pi")].notna().any(axis=1)]
 
 
 def _draw(axes: Axes, pi: np.ndarray) -> None:

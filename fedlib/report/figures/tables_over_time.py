@@ -50,9 +50,9 @@ def _tables(given: Inputs, run: Run) -> dict[int, np.ndarray]:
       DataError: if a shown round, or any round at all, is not recorded.
     """
     cells = given.recorded(run, TABLE, seed=given.exhibit.seeds[0])
-    place = cells["metric"].str.extract(r"_(?P<row>\d+)_(?P<expert>\d+)$").astype(int)
+    place = cells["index"].str.split("_", expand=True).astype(int)
     found = {
-        int(number): _known(table.pivot(index="row", columns="expert", values="value").to_numpy())
+        int(number): _known(table.pivot(index=0, columns=1, values="value").to_numpy())
         for number, table in cells.join(place).groupby("round")
     }
     shown = given.kind.rounds or [*found]

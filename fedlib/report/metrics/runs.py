@@ -16,7 +16,9 @@ from fedlib.results import RunResult
 RUN_COLUMNS = ("paper", "federation", "dataset", "partition", "label", "method", "seed")
 FILES = ("history", "evaluation")  # of a run, each with .h5
 COLUMNS = RUN_COLUMNS + ROW_COLUMNS
+QUANTITY = ["metric", "of", "index"]
 TUNING = "tuning"  # value of the column "at" in rows about a run's trials
+CHOSEN = "chosen"  # metric of the values that tuning chose
 
 
 def collect(spec: dict, runs: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -49,7 +51,7 @@ def collect(spec: dict, runs: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     if not metrics:
         raise DataError(f"the specification of {spec['paper']} lists no run")
     every = pd.concat(clients, ignore_index=True)
-    diagnostics = sorted(set(every) - {*CLIENT_COLUMNS, "partition"}, key=_numbered)
+    diagnostics = every.columns.difference([*CLIENT_COLUMNS, "partition"], sort=False)
     return (
         pd.concat(metrics, ignore_index=True)[list(COLUMNS)],
         every[[*CLIENT_COLUMNS, *diagnostics]],
@@ -77,27 +79,27 @@ def _trials(run: dict, part: str, runs: str | Path) -> Path:
 def of_tuning(paper: str, run: dict, digest: str, file: Path) -> pd.DataFrame:
     """The result of a tuning, as rows at `TUNING`, with the seed that tunes.
 
-    "trial_0" and so on are validation accuracies, NaN of diverged trials; "trial" is the number of
-    the chosen trial, "chosen_local.lr" and so on its values (NaN if not a number), and "at_edge"
-    the number of values at an edge of their ranges.
+    The metric "trial" with an index is the validation accuracy of the trial of this number, NaN if
+    it diverged, and without one the number of the chosen trial. "chosen" is the value that it has
+    `of` "local.lr" and so on (NaN if not a number), and "at_edge" the number of values at an edge
+    of their ranges.
     """
     found = seals.read_json(file, has=("spec", "trials", "chosen", "values", "at_edge"))
     seals.check_spec(file, seals.spec_digest(found["spec"]), digest)
-    values = {"trial": found["chosen"], "at_edge": len(found["at_edge"])}
+    values = {("trial", ""): found["chosen"], ("at_edge", ""): len(found["at_edge"])}
     values |= {
-        f"chosen_{name}": x if isinstance(x, Real) else np.nan
-        for name, x in found["values"].items()
+        (CHOSEN, name): x if isinstance(x, Real) else np.nan for name, x in found["values"].items()
     }
-    rows = [(found["spec"]["rounds"], name, value) for name, value in values.items()]
+    rows = [(found["spec"]["rounds"], *what, "", value) for what, value in values.items()]
     for number, trial in enumerate(found["trials"]):
         rows += [
-            (int(rounds), f"trial_{number}", np.nan if accuracy is None else accuracy)
+            (int(rounds), "trial", "", str(number), np.nan if accuracy is None else accuracy)
             for rounds, accuracy in trial["accuracy"].items()
         ]
     view = PRIMARY._replace(split="val")._asdict()
     names = {name: run[name] for name in ("federation", "dataset", "partition", "label", "method")}
     about = {"paper": paper, "seed": found["spec"]["seed"], "at": TUNING, **names, **view}
-    return pd.DataFrame(rows, columns=["round", "metric", "value"]).assign(**about)
+    return pd.DataFrame(rows, columns=["round", *QUANTITY, "value"]).assign(**about)
 
 
 def _read_run(
@@ -126,6 +128,14 @@ def _read_run(
         raise DataError(f"{folder}: {error}") from None
 
 
+def named(metrics: pd.DataFrame) -> pd.DataFrame:
+    """The frame with one name for `QUANTITY`: "table_0_3", "chosen_local.lr"."""
+    names = metrics["metric"]
+    for column in QUANTITY[1:]:
+        names = names + ("_" + metrics[column]).where(metrics[column] != "", "")
+    return metrics.assign(metric=names).drop(columns=QUANTITY[1:])
+
+
 def write(frame: pd.DataFrame, *paths: str | Path, made: seals.Made | None = None) -> None:
     """Write a frame to each path, atomically; the suffix (.parquet or .csv) chooses the format.
 
@@ -137,9 +147,3 @@ def write(frame: pd.DataFrame, *paths: str | Path, made: seals.Made | None = Non
             frames.write_csv(frame, path)
         else:
             frames.write_parquet(frame, path, made)
-
-
-def _numbered(column: str) -> tuple[str, int]:
-    """Name and number of a column such as "pi_10", for sorting."""
-    name, _, number = column.rpartition("_")
-    return (name, int(number)) if name and number.isdigit() else (column, -1)

@@ -29,20 +29,21 @@ from fedlib.results import (
 
 TRAFFIC = View("all", "", "")  # of rows about the cost and loss of training
 FLOPS = "flops_per_example"  # metric, and diagnostic of an evaluation
-EXAMPLES_OF, FLOPS_OF = "examples_", "flops_per_example_"  # diagnostics of one preparation
+EXAMPLES = "examples"  # metric, and diagnostic of preparing clients
 PARAMETERS = "server_parameters"  # diagnostic of an evaluation: size of the server's model
 DIVERGENCE = "divergence"  # diagnostic [R, E]: divergence of the clients' updates of an expert
 TABLES, TABLE_ROUNDS = "tables", "table_rounds"  # [S, rows, E], and the round of each [S]
 TABLE_ALPHAS = "table_alphas"  # [S] weight of routed against main experts, in these rounds
 BRIER_OF_CLIENTS = "brier_of_clients"  # diagnostic of a view, "brier_of_clients:seen:default" [C]
-TABLE = "table"  # prefix of the metrics of a table's cells
+TABLE = "table"  # metric of a table's cells
 # Diagnostic [3]: round and loss of the model that validation chose, and its split's number, -1 none
 SELECTED = "selected"
 # Diagnostics that are no columns of clients: of no client, or more than a row of numbers.
 # "picks" is in kept runs of IFCA only, which record it no longer.
 NO_COLUMNS = OF_NO_CLIENT | {FLOPS, PARAMETERS, embeddings.LABELS, "picks"}
 LOSS_TOLERANCE = 1e-5  # relative; two executions may sum a loss in different orders
-ROW_COLUMNS = ("at", "round", "protocol", "split", "group", "metric", "value")
+# A metric of several numbers tells them apart by `of`, a name, or `index`, such as "3" or "0_3".
+ROW_COLUMNS = ("at", "round", "protocol", "split", "group", "metric", "of", "index", "value")
 CLIENT_COLUMNS = (
     *("paper", "federation", "dataset", "label", "method", "seed"),
     *("at", "protocol", "split", "group", "client", "count", "correct", "accuracy", "loss"),
@@ -55,8 +56,8 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
     Rows at "last" only: views that only the evaluation of the final state has, FLOPs if it measured
     them, examples and FLOPs of clients' training for the evaluation, metrics of single predictions
     if requested, and representations of examples. Rows at "round" only, for recorded rounds:
-    divergence of the clients' updates of each expert ("divergence_0", ...), cells of tables of
-    rows by experts ("table_0_0", ...), and what the method records of each round.
+    divergence of the clients' updates by expert, cells of tables by row and expert, and what the
+    method records of each round.
 
     Raises:
       DataError: if the evaluation contradicts the last evaluation of the history.
@@ -74,9 +75,9 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
         check_agreement(history, evaluation)
         alone = _of_evaluation(history, evaluation)
         blocks += [_block(curve, "last", slice(-1, None)) for curve in alone]
-    if short := embeddings.as_metrics(diagnostics):
-        values = {name: np.array([value]) for name, value in short.items()}
-        blocks.append(_block(_Curve(TRAFFIC, history.round[-1:], values), "last", slice(None)))
+    for of, index, x in embeddings.as_metrics(diagnostics):
+        curve = _Curve(TRAFFIC, history.round[-1:], {embeddings.METRIC: np.array([x])}, of, index)
+        blocks.append(_block(curve, "last", slice(None)))
     done = int(history.round[-1])
     of_experts = [*_expert_curves(diagnostics, done)]
     for name, values in history.by_round.items():
@@ -151,11 +152,16 @@ def check_agreement(history: RunResult, evaluation: RunResult) -> None:
 
 
 class _Curve(NamedTuple):
-    """Some metrics over the evaluations of one view: `values` are [T] each, like `round`."""
+    """Some metrics over the evaluations of one view: `values` are [T] each, like `round`.
+
+    `of` and `index` are those of `ROW_COLUMNS`, of all of them.
+    """
 
     view: View
     round: np.ndarray
     values: dict[str, np.ndarray]
+    of: str = ""
+    index: str = ""
 
 
 def _curves(result: RunResult, optimum: np.ndarray | None) -> Iterator[_Curve]:
@@ -176,9 +182,9 @@ def _of_evaluation(history: RunResult, evaluation: RunResult) -> Iterator[_Curve
     said, done = evaluation.diagnostics, evaluation.round
     for view, scores in _only_final(history, evaluation).items():
         yield _view_curve(view, done, scores, said.get(OPTIMUM))
-    for view, metric, value in _of_predictions(said):
-        if metric != BRIER_OF_CLIENTS:
-            yield _Curve(view, done, {metric: value})
+    for metric, of, value in _quantities(said):
+        if isinstance(of, View) and metric != BRIER_OF_CLIENTS:
+            yield _Curve(of, done, {metric: value})
     if FLOPS in said:
         yield _flops_curve(history, evaluation)
     if personal := _personal_cost(evaluation):
@@ -204,14 +210,13 @@ def _selected_curve(selected: np.ndarray, done: int) -> _Curve:
 
 def _personal_cost(evaluation: RunResult) -> dict[str, np.ndarray]:
     """Examples and FLOPs of clients' training for the evaluation; {} if none trained."""
-    found = evaluation.diagnostics
-    names = [n.removeprefix(EXAMPLES_OF) for n in found if n.startswith(EXAMPLES_OF)]
-    if not names:
+    found = {(name, of): value for name, of, value in _quantities(evaluation.diagnostics)}
+    examples = {of: number for (name, of), number in found.items() if name == EXAMPLES and of}
+    if not examples:
         return {}
-    cost = {"personal_examples": sum(found[EXAMPLES_OF + name] for name in names)}
-    if all(FLOPS_OF + name in found for name in names):
-        flops = sum(found[EXAMPLES_OF + name] * found[FLOPS_OF + name] for name in names)
-        cost["personal_flops"] = flops
+    cost = {"personal_examples": sum(examples.values())}
+    if all((FLOPS, of) in found for of in examples):
+        cost["personal_flops"] = sum(n * found[FLOPS, of] for of, n in examples.items())
     return cost
 
 
@@ -222,22 +227,20 @@ def _expert_curves(diagnostics: dict[str, np.ndarray], done: int) -> Iterator[_C
     if TABLES in diagnostics:
         recorded = diagnostics[TABLE_ROUNDS] <= done
         rounds, tables = diagnostics[TABLE_ROUNDS][recorded], diagnostics[TABLES][recorded]
-        cells = np.ndindex(tables.shape[1:])
-        yield _Curve(TRAFFIC, rounds, {f"{TABLE}_{i}_{e}": tables[:, i, e] for i, e in cells})
+        for row, expert in np.ndindex(tables.shape[1:]):
+            cell = {TABLE: tables[:, row, expert]}
+            yield _Curve(TRAFFIC, rounds, cell, index=f"{row}_{expert}")
         if TABLE_ALPHAS in diagnostics:
             yield _Curve(TRAFFIC, rounds, {"alpha": diagnostics[TABLE_ALPHAS][recorded]})
 
 
 def _by_round(name: str, values: np.ndarray, done: int) -> Iterator[_Curve]:
     """A number [R], or of each expert [R, E], by round from 1 on; NaN where none was recorded."""
-    columns = (
-        {name: values}
-        if values.ndim == 1
-        else {f"{name}_{expert}": numbers for expert, numbers in enumerate(values.T)}
-    )
-    for column, numbers in columns.items():
+    columns = {"": values} if values.ndim == 1 else dict(enumerate(values.T))
+    for index, numbers in columns.items():
         has = ~np.isnan(numbers[:done])
-        yield _Curve(TRAFFIC, np.arange(1, len(has) + 1)[has], {column: numbers[:done][has]})
+        rounds = np.arange(1, len(has) + 1)[has]
+        yield _Curve(TRAFFIC, rounds, {name: numbers[:done][has]}, index=str(index))
 
 
 def _diagnostics(history: RunResult, evaluation: RunResult | None) -> dict[str, np.ndarray]:
@@ -263,7 +266,7 @@ def _block(curve: _Curve, at: str, where: slice | np.ndarray) -> dict[str, np.nd
     """Part of a curve as columns of equal length."""
     rounds = np.asarray(curve.round)[where]
     size = len(rounds) * len(curve.values)
-    constants = {"at": at, **curve.view._asdict()}
+    constants = {"at": at, **curve.view._asdict(), "of": curve.of, "index": curve.index}
     values = [np.asarray(value, np.float64)[where] for value in curve.values.values()]
     return {
         **{name: np.full(size, value, object) for name, value in constants.items()},
@@ -300,20 +303,27 @@ def _client_frame(view: View, scores: Scores, at: str, evaluation: int) -> pd.Da
     )
 
 
-def _of_predictions(
+def _quantities(
     diagnostics: dict[str, np.ndarray],
-) -> Iterator[tuple[View, str, np.ndarray]]:
-    """View, name and value of the metrics that an evaluation stored of its predictions."""
+) -> Iterator[tuple[str, View | str, np.ndarray]]:
+    """What each diagnostic is, what it is of, and its value: the only place that splits names.
+
+    A metric of predictions ("ece:seen:moe") is of a view, a cost of preparing clients
+    ("examples_moe") is of a preparation, and all others are of "".
+    """
     for name, value in diagnostics.items():
-        if ":" in name:
-            metric, group, protocol = name.split(":")
-            yield View(group, protocol, "test"), metric, value
+        quantity, *view = name.split(":")
+        of = View(*view, "test") if view else ""
+        for cost in (EXAMPLES, FLOPS):
+            if name.startswith(f"{cost}_"):
+                quantity, of = cost, name.removeprefix(f"{cost}_")
+        yield quantity, of, value
 
 
 def _with_brier(clients: pd.DataFrame, diagnostics: dict[str, np.ndarray]) -> pd.DataFrame:
     """The frame with the clients' Brier scores, NaN in views without them."""
-    for view, metric, each in _of_predictions(diagnostics):
-        if metric == BRIER_OF_CLIENTS:
+    for quantity, view, each in _quantities(diagnostics):
+        if quantity == BRIER_OF_CLIENTS:
             mine = clients[[*view._fields]].eq(pd.Series(view._asdict())).all(axis=1) & (
                 clients["at"] == "last"
             )
@@ -326,9 +336,8 @@ def _with_diagnostics(clients: pd.DataFrame, found: dict[str, np.ndarray]) -> pd
     last = int(clients["client"].max())
     shown = ((clients["at"] == "last") & (clients["protocol"] == PRIMARY.protocol)).to_numpy()
     columns = {}
-    for name, array in found.items():
-        of_something_else = name in NO_COLUMNS or ":" in name
-        if of_something_else or name.startswith((EXAMPLES_OF, FLOPS_OF)) or array.ndim > 2:
+    for name, of, array in _quantities(found):
+        if of or name in NO_COLUMNS or array.ndim > 2:
             continue
         if array.ndim == 0 or len(array) <= last or (name == "pi" and array.ndim == 1):
             raise DataError(f"{name} of shape {array.shape} does not cover client {last}")

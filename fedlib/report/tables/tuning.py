@@ -9,12 +9,10 @@ import pandas as pd
 
 from fedlib.errors import DataError
 from fedlib.report import exhibits
-from fedlib.report.metrics.runs import TUNING
+from fedlib.report.metrics.runs import CHOSEN, TUNING
 from fedlib.report.tables.render import NOT_APPLICABLE, Column, Sheet, percent, points
 from fedlib.report.tables.sheets import Columns, TableInputs, texts
 from fedlib.spec import Run
-
-CHOSEN = "chosen_"
 
 
 def build(given: TableInputs) -> Sheet:
@@ -40,25 +38,25 @@ def _of_run(run: Run, rows: pd.DataFrame) -> Iterator[dict]:
     """A summary of a run's trials."""
     if rows.empty:
         raise DataError(f"{exhibits.name(run)} is not tuned, or the metrics stage must run again")
-    value = rows[~rows["metric"].str.startswith("trial_")].set_index("metric")["value"]
-    trials = rows[rows["metric"].str.startswith("trial_")]
-    diverged = trials[trials["value"].isna()]["metric"].nunique()
-    ended = trials[trials["round"] == trials["round"].max()].set_index("metric")["value"]
+    of_trial = rows["index"] != ""
+    trials, value = rows[of_trial], rows[~of_trial].set_index(["metric", "of"])["value"]
+    ended = trials[trials["round"] == trials["round"].max()].set_index("index")["value"]
+    number = int(value["trial", ""])
     yield {
-        "default": ended.get("trial_0", float("nan")),
-        "tuned": ended[f"trial_{value['trial']:.0f}"],
-        "trial": int(value["trial"]),
-        "trials": trials["metric"].nunique(),
-        "diverged": diverged,
-        "at_edge": int(value["at_edge"]),
-        "values": ", ".join(_told(name, x) for name, x in value.items() if name.startswith(CHOSEN)),
+        "default": ended.get("0", float("nan")),
+        "tuned": ended[str(number)],
+        "trial": number,
+        "trials": trials["index"].nunique(),
+        "diverged": trials[trials["value"].isna()]["index"].nunique(),
+        "at_edge": int(value["at_edge", ""]),
+        "values": ", ".join(_told(of, x) for (name, of), x in value.items() if name == CHOSEN),
     }
 
 
 def _told(name: str, value: float) -> str:
     """A chosen value as text: "lr = 0.1"."""
     shown = "default" if pd.isna(value) else f"{value:.4g}"
-    return f"{name.removeprefix(CHOSEN).partition('.')[2]} = {shown}"
+    return f"{name.partition('.')[2]} = {shown}"
 
 
 def _columns(mine: pd.DataFrame) -> Columns:
