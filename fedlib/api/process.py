@@ -26,7 +26,7 @@ class Threads:
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
-        """The user's number at the start of such blocks, which may overlap, and after them."""
+        """The user's number at the start of each such block, and after all that are side by side."""
         with self._lock:
             if not self._calls:
                 self._before = torch.get_num_threads()

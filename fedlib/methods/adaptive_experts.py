@@ -39,6 +39,7 @@ from fedlib.methods.parts.own_experts import Alone, Ensemble, Mixture, Networks
 from fedlib.methods.parts.settings import LogUniform, Range
 
 MEMBERS = ("best", "last")
+EXPERT_SETS = ("used", "all")
 # Copies of a model in training: itself, its start and its best, gradient and step, and two moments,
 # which are copied to and from a stack.
 ADAM_COPIES = 12
@@ -81,6 +82,8 @@ class AdaptiveExperts(IFCA):
         copy. "local" is always the best.
       personal_clients: number of clients of a group that train on their own, the first ones, at
         least 1 (official code: 10); None is all.
+      expert_set: the clusters' experts in ensembles and mixtures: "used", those that some seen
+        client among `personal_clients` predicts with (official code), or "all" (equation 5).
     """
 
     expert: Task
@@ -101,9 +104,10 @@ class AdaptiveExperts(IFCA):
     both_mixtures: bool = False
     personal_clients: int | None = None
     member: str = "best"
+    expert_set: str = "used"
 
     look = "Adaptive Expert Models", "#CC3377", (4, 1, 0), "solid", 2.1
-    choices: ClassVar = IFCA.choices | {"member": MEMBERS}
+    choices: ClassVar = IFCA.choices | {"member": MEMBERS, "expert_set": EXPERT_SETS}
     ranges: ClassVar = IFCA.ranges | {"personal_clients": Range(1)}
     SPACE: ClassVar = {  # not the number of experts, which the gate's outputs must fit
         "epsilon": IFCA.SPACE["epsilon"],
@@ -251,11 +255,9 @@ class AdaptiveExperts(IFCA):
     # -- which experts ------------------------------------------------------------------
 
     def members(self, state: State, cohort: Cohort) -> Tensor:
-        """Numbers of the clusters' experts in ensembles and mixtures, ascending -> [U]
-
-        Those that some seen client among `personal_clients` predicts with, as in the official code;
-        equation 5 has all.
-        """
+        """Numbers of the clusters' experts in ensembles and mixtures, ascending -> [U]"""
+        if self.expert_set == "all":
+            return torch.arange(self.num_experts, device=cohort.ids.device)
         clients = torch.from_numpy(self.finalists(cohort.data.federation, "seen"))
         return state.choice[clients.to(state.choice.device)].unique()
 

@@ -272,6 +272,7 @@ def test_a_certain_gate_has_a_finite_loss_and_gradient():
     [
         ({}, [0, 1, 2]),  # of the seen clients
         ({"personal_clients": 2}, [0, 2]),  # Main_fed.py: of its evaluation clients, 0 and 1
+        ({"personal_clients": 2, "expert_set": "all"}, [0, 1, 2]),
     ],
 )
 def test_the_experts_in_use_are_those_of_the_clients_that_train_on_their_own(params, expected):
