@@ -1,15 +1,10 @@
 """Tables and figures of Adaptive Expert Models. Numbers of them in captions are the paper's."""
 
 from fedlib.papers._frame import on
-from fedlib.papers.adaptive_experts.settings import (
-    EXPLORATIONS,
-    LOCALS,
-    SCHEDULES,
-    of_clusters,
-)
+from fedlib.papers.adaptive_experts import settings
 from fedlib.spec import experts, figures, tables
 
-BOTH = tuple(EXPLORATIONS)
+BOTH = tuple(settings.EXPLORATIONS)
 PROTOCOLS = [{"name": name} for name in ("moe", "ifca", "ensemble", "finetuned", "local")]
 MIXTURES = [{"name": name} for name in ("moe", "moe_gate", "ifca")]
 BY_EXPLORATION = {
@@ -17,7 +12,7 @@ BY_EXPLORATION = {
     "values": [{"value": "eps", "title": "ε-greedy"}, {"value": "none", "title": "No exploration"}],
 }
 TABLE_2 = "table2-p{p:.1f}-{label}"
-NUMBERS = of_clusters(*range(1, 13))
+NUMBERS = settings.of_clusters(*range(1, 13))
 BY_P = {"protocols": PROTOCOLS, "parameter": "partition.p"}
 BY_CLUSTERS = {
     "protocols": PROTOCOLS,
@@ -85,7 +80,7 @@ TABLES = {
     "schedules": tables.ProtocolGrid(
         "Schedules of exploration",
         "Those of the official code besides the constant one.",
-        (*BOTH, *SCHEDULES),
+        (*BOTH, *settings.SCHEDULES),
         on("table2", runs=("eps-decay",)),
         **BY_P,
     ),
@@ -94,7 +89,7 @@ TABLES = {
         "Federated training, in which a client is sent every cluster's model and sends one back; "
         "and clients' own training afterwards, which sends nothing. Local experts with a row were "
         "trained once for all others.",
-        (*BOTH, LOCALS),
+        (*BOTH, settings.LOCALS),
         on(),
         personal=True,
     ),
@@ -117,7 +112,7 @@ FIGURES = {
         "Effect of the number of clusters",
         f"The paper's Figure 4. {TRIALS}",
         (*BOTH, *NUMBERS),
-        on("table2", runs=of_clusters(2)),
+        on("table2", runs=settings.of_clusters(2)),
         **BY_CLUSTERS,
         published=TABLE_2,
     ),
@@ -126,7 +121,7 @@ FIGURES = {
         "In the paper's text nine clusters are best on FEMNIST, and exploration needs more models "
         "than there are rotations. It prints no numbers.",
         (*BOTH, *NUMBERS),
-        on("other", runs=of_clusters(3)),
+        on("other", runs=settings.of_clusters(3)),
         **BY_CLUSTERS,
     ),
     "cluster_usage": experts.ClusterUsage(

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from fedlib.papers._frame import Scale
+from fedlib.papers.pfedmm import settings
 from fedlib.papers.pfedmm.federations import (
     ALPHAS,
     AS_FEDEM,
@@ -16,16 +17,6 @@ from fedlib.papers.pfedmm.federations import (
     dirichlet,
     with_alphas,
     with_unseen,
-)
-from fedlib.papers.pfedmm.settings import (
-    ALPHA,
-    FEDEM_README,
-    METHODS,
-    PARTICIPATION,
-    PUBLISHED,
-    TRAINING_SEED,
-    Setting,
-    of_experts,
 )
 
 
@@ -44,7 +35,7 @@ def demo() -> Scale:
         "Synthetic",
         "mixture0.4",
         {"kind": "natural", "val_fraction": 0.0},
-        {**clients, "alpha": ALPHA},
+        {**clients, "alpha": settings.ALPHA},
         notes=(
             "Synthetic: FedEM's mixture of three linear models, with 20 clients and 20 dimensions; "
             "the paper reports nothing on it. With a linear model pFedMM has no body to share and "
@@ -52,22 +43,22 @@ def demo() -> Scale:
         ),
     )
     small = {"fedprox_mu": 0.1, "batch_size": 32}
-    main = Setting(
+    main = settings.Setting(
         data=digits,
         model="mlp",
         model_params={"in_features": 64, "hidden": 64, "num_classes": 10},
         rounds=20,
-        rates=dict.fromkeys(METHODS, 0.1) | {"fedprox": 0.3, "fedem": 0.3},
+        rates=dict.fromkeys(settings.METHODS, 0.1) | {"fedprox": 0.3, "fedem": 0.3},
         gate_features=64,
-        labels=(*METHODS, *of_experts(2), "pfedmm-relu", *PARTICIPATION),
+        labels=(*settings.METHODS, *settings.of_experts(2), "pfedmm-relu", *settings.PARTICIPATION),
         **small,
     )
-    linear = Setting(
+    linear = settings.Setting(
         data=synthetic,
         model="linear",
         model_params={"in_features": 20, "num_classes": 2},
         rounds=10,
-        rates=dict.fromkeys(METHODS, 0.3),
+        rates=dict.fromkeys(settings.METHODS, 0.3),
         gate_features=20,
         labels=("fedavg", "fedem", "pfedmm"),
         roles=("fedem-readme",),
@@ -77,7 +68,7 @@ def demo() -> Scale:
     return (
         "demo: small federations that need no download and settings chosen for them; shows that "
         "everything runs, not what the paper claims.",
-        (TRAINING_SEED,),
+        (settings.TRAINING_SEED,),
         (main, linear, *varied, with_unseen(main, UNSEEN[1:])),
     )
 
@@ -108,9 +99,11 @@ def reduced() -> Scale:
         partition={**FEMNIST.data.partition, "fraction": 1.0, "num_clients": 100},
         notes=("FEMNIST: 100 writers; FedEM takes 15 % of the 3,597, which is 539.",),
     )
-    emnist = replace(EMNIST, data=test_split, labels=tuple(PUBLISHED), first=11, evaluate_every=2)
+    emnist = replace(
+        EMNIST, data=test_split, labels=tuple(settings.PUBLISHED), first=11, evaluate_every=2
+    )
     femnist = replace(
-        FEMNIST, data=hundred, labels=(*FEDEM_README, "pfedmm"), first=13, evaluate_every=2
+        FEMNIST, data=hundred, labels=(*settings.FEDEM_README, "pfedmm"), first=13, evaluate_every=2
     )
     cifar10 = replace(
         CIFAR10,
@@ -123,14 +116,14 @@ def reduced() -> Scale:
     return (
         "reduced: the first rounds of the papers' runs on the real data sets, with the papers' "
         "partitions and learning rates.",
-        (TRAINING_SEED,),
+        (settings.TRAINING_SEED,),
         (emnist, femnist, cifar10, with_unseen(emnist, UNSEEN)),
     )
 
 
 def full() -> Scale:
     """The paper's settings; it prints one seed, so intervals are ours."""
-    main, published = (EMNIST, CIFAR10, CIFAR100), tuple(PUBLISHED)
+    main, published = (EMNIST, CIFAR10, CIFAR100), tuple(settings.PUBLISHED)
     varied = (
         other
         for setting in main
@@ -138,7 +131,7 @@ def full() -> Scale:
     )
     return (
         "full: the paper's data, partitions, models and hyper-parameters.",
-        (TRAINING_SEED, TRAINING_SEED + 1, TRAINING_SEED + 2),
+        (settings.TRAINING_SEED, settings.TRAINING_SEED + 1, settings.TRAINING_SEED + 2),
         (
             *(*main, FEMNIST, SHAKESPEARE, *AS_FEDEM, *varied),
             *(with_unseen(setting, UNSEEN) for setting in (FEMNIST, SHAKESPEARE)),
