@@ -92,7 +92,15 @@ def _keep(plan: Plan, paper: str, folder: Path) -> tuple[int, int]:
     made = [path for one in take.results(plan, pack) for path in one.ours.values()]
     packs.shut(pack, results, made)
     frames = [Path(plan.path(name, paper=paper)) for name in ("metrics", "clients")]
-    return len(sources), packs.write(pack, *frames, _exhibits(plan, shown))
+    exhibits = [
+        packs.Packed(
+            stage,
+            json.loads(plan.spec(stage, **job)),
+            bool(plan.published(stage, paper, job[stage])),
+        )
+        for stage, job in shown
+    ]
+    return len(sources), packs.write(pack, *frames, exhibits)
 
 
 def _shown(plan: Plan) -> list[tuple[str, dict]]:
@@ -101,16 +109,4 @@ def _shown(plan: Plan) -> list[tuple[str, dict]]:
         (stage, job)
         for stage, job in plan.jobs()
         if stage in STAGES and kept.is_worth_keeping(stage, json.loads(plan.spec(stage, **job)))
-    ]
-
-
-def _exhibits(plan: Plan, shown: list[tuple[str, dict]]) -> list[packs.Packed]:
-    """Tables and figures with the specifications of their jobs."""
-    return [
-        packs.Packed(
-            stage,
-            json.loads(plan.spec(stage, **job)),
-            bool(plan.published(stage, job["paper"], job[stage])),
-        )
-        for stage, job in shown
     ]

@@ -25,7 +25,7 @@ from fedlib.files import canonical_json
 from fedlib.spec import RunName
 from fedlib.workflow import own_methods
 from fedlib.workflow.plan import Plan
-from fedlib.workflow.provenance import ROOT, code_digest, remember
+from fedlib.workflow.provenance import ROOT, code_digest, meanings
 
 SCRIPT = "scripts/check.py"
 SHOWN = 5  # complaints shown; further ones are only counted
@@ -48,7 +48,7 @@ def check(plan: Plan) -> Plan:
     for where, built in declared(plan):
         if not known.get(built):
             new.setdefault(built, []).append(where)
-    remember()  # for the jobs, which parse the same code
+    meanings().write()  # for the jobs, which parse the same code
     own, wrong = {*_own_places(plan)}, {}
     for (built, where), answer in zip(new.items(), _answers([*new]), strict=True):
         if answer and not own.issuperset(where):

@@ -84,11 +84,6 @@ def code_digest(*roots: str) -> str:
     return _code_digest(ROOT, roots)
 
 
-def remember() -> None:
-    """Save the parsed files for later processes, such as the jobs of a plan."""
-    meanings().write()
-
-
 @cache
 def meanings() -> seals.Cache:
     """The cache of meanings, which is also written when the process ends."""

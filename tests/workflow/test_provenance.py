@@ -115,7 +115,7 @@ def restarted(package, monkeypatch):
             ast, "parse", lambda *given: parsed.append(Path(given[1]).name) or parse(*given)
         )
         digest = provenance.code_digest("fedlib.a")
-        provenance.remember()
+        provenance.meanings().write()
         return digest, [name for name in parsed if name != "__init__.py"]
 
     return restart
