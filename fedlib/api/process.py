@@ -26,7 +26,7 @@ class Threads:
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
-        """The user's number at the start of each such block, and after all that are side by side."""
+        """The user's number at the start of each such block, and after all of them at a time."""
         with self._lock:
             if not self._calls:
                 self._before = torch.get_num_threads()

@@ -122,6 +122,17 @@ def placed(exhibit: ExhibitSpec, parameter: str, of: str = "run") -> pd.DataFram
     )
 
 
+def check_apart(exhibit: ExhibitSpec, places: pd.DataFrame, *key: str) -> None:
+    """Raise ConfigError if two runs of a sweep are at the same place, by the columns `key`."""
+    twice = places[places.duplicated([*key, "setting"], keep=False)]
+    if len(twice):
+        setting, labels = twice.iloc[0]["setting"], " and ".join(twice["label"].head(2))
+        raise ConfigError(
+            f"{exhibit.name} has two runs at {setting}, {labels}; take one of its labels away, or "
+            "tell them apart by variants"
+        )
+
+
 def panels(exhibit: ExhibitSpec, of: str) -> list[str]:
     """Titles of the panels of a sweep, see `placed`, in the order of the federations."""
     return list(dict.fromkeys(getattr(one, PANELS[of]) for one in exhibit.federations))

@@ -94,7 +94,9 @@ class Exhibit:
         for name, known in self.choices.items():
             one_of(known, getattr(self, name), f"{self.stage} {self.title!r}: {name}")
         for name in self.forms:
-            self.formed(name)
+            formed = self.formed(name)
+            if len({*map(str, formed)}) < len(formed):
+                raise ConfigError(f"{self.stage} {self.title!r}: {name} must be different ones")
 
     def formed(self, name: str) -> list[Any]:
         """The mappings of the field `name`, each as the named tuple of its form.
@@ -123,6 +125,10 @@ class Exhibit:
         own = dataclasses.fields(self)[COMMON:]
         values = {one.name: getattr(self, one.name) for one in own}
         return {one.name: values[one.name] for one in own if values[one.name] != one.default}
+
+    def named(self) -> Iterable[str]:
+        """The labels in the kind's own fields, all of runs that it shows."""
+        return ()
 
     def shows(self, federation: str, label: str) -> bool:
         """Whether it shows the run `label` of the federation."""

@@ -119,6 +119,10 @@ class ClientDifferences(Figure):
 
     of: str
 
+    def named(self) -> Iterator[str]:
+        """The label `of`."""
+        yield self.of
+
     def compared(self, pairs: list[Pair]) -> list[Pair]:
         """The pairs of federations that have the run `of` and another."""
         return against(self.of, (), pairs)

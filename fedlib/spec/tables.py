@@ -33,6 +33,7 @@ class AccuracyAndTraffic(Table):
     """
 
     room_for_others: ClassVar = True
+    by_federation: ClassVar = ("averaged",)
 
     averaged: Mapping[str, int] | None = None
 
@@ -70,14 +71,21 @@ class Cost(Table):
     personal: bool = False
 
 
+class GainGroup(NamedTuple):
+    """Other runs, by their labels; the published metrics are "<gain>_min" and "<gain>_max"."""
+
+    title: str
+    labels: Sequence[str]
+    gain: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Gains(Table):
     """Lead of the run `of` over the best of each group of others.
 
     Attributes:
       of: label of the method.
-      groups: each has a "title", the "labels" of its runs, and a "gain": the published metrics are
-        "<gain>_min" and "<gain>_max".
+      groups: each has the fields of a `GainGroup`.
     """
 
     drawn_by: ClassVar = "of_clients"
@@ -85,6 +93,14 @@ class Gains(Table):
 
     of: str
     groups: Sequence[Mapping]
+
+    forms: ClassVar = {"groups": GainGroup}
+
+    def named(self) -> Iterator[str]:
+        """The label `of`, and those of the groups."""
+        yield self.of
+        for group in self.formed("groups"):
+            yield from group.labels
 
     def compared(self, pairs: list[Pair]) -> list[Pair]:
         """The pairs of federations that have the run `of` and one of each group."""

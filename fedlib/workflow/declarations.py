@@ -144,6 +144,11 @@ def _check_exhibit(where: str, stage: str, exhibit: Exhibit, paper: Paper) -> No
     for label in exhibit.labels:
         labels = [run.label for run in on_them]
         check_choice(f"{where}.labels", label, labels, "its federations have runs")
+    for name in exhibit.by_federation:
+        for federation in getattr(exhibit, name) or ():
+            check_choice(f"{where}.{name}", federation, exhibit.federations, "it shows")
+    for label in exhibit.named():
+        check_choice(f"{where}.labels", label, exhibit.labels, "it shows")
 
 
 def common_seeds(paper: Paper, runs: Iterable[Run]) -> list[int]:

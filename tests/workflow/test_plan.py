@@ -11,7 +11,8 @@ from fedlib.cli import spec
 from fedlib.data import downloads
 from fedlib.errors import ConfigError
 from fedlib.report import notes
-from fedlib.spec import ExhibitSpec
+from fedlib.spec import ExhibitSpec, tables
+from fedlib.spec.figures import ClientDifferences, CostToTarget
 from fedlib.workflow import config, provenance
 from fedlib.workflow.config import normalised
 from fedlib.workflow.layout import STAGES
@@ -287,6 +288,8 @@ def test_filters_leave_out_a_paper_without_such_runs_unless_it_is_named(declare)
 
 
 MAIN, DATA = toy_paper().tables["main"], toy_paper().data
+SHOWN = "T", "C.", MAIN.labels, MAIN.federations
+GROUP = {"title": "others", "labels": ["local"], "gain": "gain"}
 
 
 def wrong(**changes):
@@ -323,6 +326,9 @@ def wrong(**changes):
         ({"tables": {"main": replace(MAIN, labels=("fedavg", "fedm"))}}, "labels: unknown 'fedm'"),
         ({"tables": {"main": replace(MAIN, federations=("emnist",))}}, "unknown 'emnist'"),
         ({"tables": {"a/b": MAIN}}, "papers.toy.tables: the name 'a/b' must match"),
+        ({"figures": {"x": ClientDifferences(*SHOWN, of="fedm")}}, "labels: unknown 'fedm'; .*em"),
+        ({"figures": {"x": CostToTarget(*SHOWN, targets={"emnist": 0.5})}}, "targets: unknown 'em"),
+        ({"tables": {"x": tables.Gains(*SHOWN, of="fedem", groups=[GROUP])}}, "unknown 'local'"),
     ],
 )
 def test_a_wrong_declaration_is_named_with_the_choices(toy, changes, message):

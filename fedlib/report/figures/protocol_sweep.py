@@ -24,7 +24,7 @@ def draw(given: Inputs) -> Figure:
     """The figure; crosses mark published numbers, see `comparisons.published`.
 
     Raises:
-      ConfigError: see `fedlib.report.comparisons.variants`.
+      ConfigError: see `fedlib.report.comparisons.variants`, or if two runs are at the same place.
       DataError: see `fedlib.report.comparisons.accuracies`.
     """
     exhibit, kind = given.exhibit, given.kind
@@ -65,6 +65,7 @@ def _places(exhibit: ExhibitSpec, kind: ProtocolSweep, kinds: comparisons.Varian
         titles = [kinds.titles[variant] for variant in places["dashes"]]
         places["panel"] = places["panel"] + ", " + titles if len(order) > 1 else titles
         places["dashes"] = 0
+    exhibits.check_apart(exhibit, places, "panel", "dashes")
     return places[["federation", "label", "setting", "panel", "dashes"]]
 
 

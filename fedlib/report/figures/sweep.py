@@ -23,10 +23,12 @@ def draw(given: Inputs) -> Figure:
     """The figure.
 
     Raises:
-      ConfigError: see `fedlib.report.exhibits.placed`.
+      ConfigError: see `fedlib.report.exhibits.placed`, or if two runs are at the same place.
     """
     exhibit, kind = given.exhibit, given.kind
-    points = _points(given, exhibits.placed(exhibit, kind.parameter, kind.of))
+    places = exhibits.placed(exhibit, kind.parameter, kind.of)
+    exhibits.check_apart(exhibit, places, "panel", "method")
+    points = _points(given, places)
     settings = points["setting"].drop_duplicates().tolist()
     even = is_even(settings)
     points["x"] = positions(points["setting"], settings, even)
