@@ -126,10 +126,10 @@ def check_apart(exhibit: ExhibitSpec, places: pd.DataFrame, *key: str) -> None:
     """Raise ConfigError if two runs of a sweep are at the same place, by the columns `key`."""
     twice = places[places.duplicated([*key, "setting"], keep=False)]
     if len(twice):
-        setting, labels = twice.iloc[0]["setting"], " and ".join(twice["label"].head(2))
+        first, other = (twice["federation"] + "/" + twice["label"]).iloc[:2]
         raise ConfigError(
-            f"{exhibit.name} has two runs at {setting}, {labels}; take one of its labels away, or "
-            "tell them apart by variants"
+            f"{exhibit.name} has two runs at {twice.iloc[0]['setting']}, {first} and {other}; leave "
+            "one out, or tell them apart by variants"
         )
 
 

@@ -172,8 +172,8 @@ def test_a_sweep_over_what_is_not_stated_is_refused(params, complaint):
 
 def test_two_runs_at_one_place_of_a_sweep_are_refused():
     exhibit = made_up.exhibit(["fedavg", "fedem"])
-    fields = {"methods": ["fedavg", "fedem"], "of": "federation", "parameter": "dataset"}
+    fields = {"methods": ["fedavg"], "of": "federation", "parameter": "partition.alpha"}
     for run in exhibit["runs"]:
         run["method"] = "fedavg"
-    with pytest.raises(ConfigError, match="two runs at .*, fedavg and fedem"):
+    with pytest.raises(ConfigError, match="two runs at 0.4, emnist/fedavg and .*/fed"):
         made_up.draw("sweep", exhibit, pd.DataFrame(), pd.DataFrame(), None, **fields)
