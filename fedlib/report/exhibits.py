@@ -128,8 +128,8 @@ def check_apart(exhibit: ExhibitSpec, places: pd.DataFrame, *key: str) -> None:
     if len(twice):
         first, other = (twice["federation"] + "/" + twice["label"]).iloc[:2]
         raise ConfigError(
-            f"{exhibit.name} has two runs at {twice.iloc[0]['setting']}, {first} and {other}; leave "
-            "one out, or tell them apart by variants"
+            f"{exhibit.name} has two runs at {twice.iloc[0]['setting']}, {first} and {other}; "
+            "leave one out, or tell them apart by variants"
         )
 
 
