@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 from scipy import stats
-from statsmodels.stats.multitest import multipletests
 
 from fedlib import streams
 
@@ -76,7 +75,9 @@ def num_below(num: int) -> int:
 
 def holm(ps: Sequence[float]) -> np.ndarray:
     """The p values, each adjusted for all -> [N]"""
-    return multipletests(ps, method="holm")[1]
+    ascending = pd.Series(ps, dtype=np.float64).sort_values()
+    steps = ascending * np.arange(len(ascending), 0, -1)
+    return steps.cummax().clip(upper=1).sort_index().to_numpy()
 
 
 def signed_rank(differences: Sequence[float], rope: float = ROPE, seed: int = 0) -> Posterior:

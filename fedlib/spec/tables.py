@@ -37,6 +37,12 @@ class AccuracyAndTraffic(Table):
 
     averaged: Mapping[str, int] | None = None
 
+    def check(self) -> None:
+        """See `Exhibit.check`."""
+        super().check()
+        if min((self.averaged or {}).values(), default=1) < 1:
+            raise ConfigError(f"averaged must be at least one round each, got {self.averaged}")
+
 
 @dataclass(frozen=True, kw_only=True)
 class BesidePublished(Table):

@@ -7,13 +7,7 @@ import numpy as np
 import pytest
 import torch
 from stages import SPEC, options, run_here, shards
-from support import (
-    assert_close,
-    cohort_of,
-    sgd,
-    tiny_task,
-    toy_federation,
-)
+from support import assert_close, cohort_of, sgd, tiny_task, toy_federation
 from torch.func import grad
 
 import fedlib.engine.device

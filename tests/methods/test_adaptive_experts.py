@@ -9,15 +9,7 @@ import numpy as np
 import pytest
 import torch
 from reference import Reference, assert_params, batches, descend, module_of, owned
-from support import (
-    batch_of,
-    clients_with,
-    cohort_of,
-    sgd,
-    simulation_of,
-    tiny_task,
-    toy_federation,
-)
+from support import batch_of, clients_with, cohort_of, sgd, simulation_of, tiny_task, toy_federation
 from torch import nn
 from torch.nn.functional import nll_loss
 

@@ -2,13 +2,7 @@
 
 import pytest
 from reference import Mixture, module_of, owned
-from support import (
-    assert_close,
-    cohort_of,
-    sgd,
-    tiny_task,
-    toy_federation,
-)
+from support import assert_close, cohort_of, sgd, tiny_task, toy_federation
 
 from fedlib import methods, tree
 

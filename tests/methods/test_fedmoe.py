@@ -7,15 +7,7 @@ import pytest
 import support
 import torch
 from reference import Mixture, cross_entropy_of, learn, module_of, owned
-from support import (
-    assert_close,
-    batch_of,
-    cohort_of,
-    sgd,
-    tiny_task,
-    toy_federation,
-    with_server,
-)
+from support import assert_close, batch_of, cohort_of, sgd, tiny_task, toy_federation, with_server
 from torch.nn.functional import cross_entropy, softplus
 
 from fedlib import methods, tree

@@ -9,15 +9,7 @@ import numpy as np
 import pytest
 import torch
 from reference import ROUNDS, SOLVER, Reference, assert_params, cross_entropy_of, module_of
-from support import (
-    TinyNet,
-    cohort_of,
-    run,
-    sgd,
-    simulation_of,
-    tiny_task,
-    toy_federation,
-)
+from support import TinyNet, cohort_of, run, sgd, simulation_of, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, streams, tree

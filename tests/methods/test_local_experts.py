@@ -2,15 +2,7 @@
 
 import numpy as np
 import pytest
-from support import (
-    cohort_of,
-    same_bits,
-    sgd,
-    silently,
-    simulation_of,
-    tiny_task,
-    toy_federation,
-)
+from support import cohort_of, same_bits, sgd, silently, simulation_of, tiny_task, toy_federation
 
 from fedlib import methods, tree
 

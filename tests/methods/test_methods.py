@@ -19,14 +19,7 @@ from every_method import (
     every_method,
     make,
 )
-from support import (
-    EXECUTORS,
-    assert_close,
-    cohort_of,
-    federation_for,
-    run,
-    same_bits,
-)
+from support import EXECUTORS, assert_close, cohort_of, federation_for, run, same_bits
 from torch.utils._pytree import tree_structure
 
 from fedlib import methods, tree

@@ -19,13 +19,7 @@ from reference import (
     module_of,
     says,
 )
-from support import (
-    assert_close,
-    cohort_of,
-    sgd,
-    tiny_task,
-    toy_federation,
-)
+from support import assert_close, cohort_of, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy, kl_div, mse_loss
 from zoo import deep
 

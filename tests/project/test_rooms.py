@@ -153,8 +153,8 @@ def test_a_method_knows_nothing_of_devices(module):
 
 
 # Lines of code, without comments and docstrings. One in, one out: what is added takes the place of
-# something. Lower a number when lines have gone; 30,300 and 24,500 are the aim.
-BUDGETS = {("fedlib", "scripts"): 31_000, ("tests",): 23_000}
+# something.
+BUDGETS = {("fedlib", "scripts"): 30_300, ("tests",): 24_500}
 
 
 def code_lines(text):

@@ -10,14 +10,7 @@ from pictures import faults
 from fedlib import papers
 from fedlib.errors import ConfigError
 from fedlib.report import exhibits
-from fedlib.report.figures import (
-    FigureInputs,
-    accuracy_over_rounds,
-    canvas,
-    saving,
-    style,
-    sweep,
-)
+from fedlib.report.figures import FigureInputs, accuracy_over_rounds, canvas, saving, style, sweep
 from fedlib.report.metrics.runs import collect
 from fedlib.spec import SCALES
 from fedlib.workflow.provenance import ROOT

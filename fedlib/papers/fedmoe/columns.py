@@ -4,15 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 
 from fedlib.papers._frame import everything, on
-from fedlib.papers.fedmoe.settings import (
-    ABLATED,
-    EXPERTS,
-    FEWER,
-    KEPT,
-    OURS,
-    PRINTED,
-    Setting,
-)
+from fedlib.papers.fedmoe.settings import ABLATED, EXPERTS, FEWER, KEPT, OURS, PRINTED, Setting
 
 Shown = Sequence[Setting]
 SKEW_METRICS = {  # of Figure 4: titles and published names

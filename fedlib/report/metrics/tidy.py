@@ -9,23 +9,8 @@ import pandas as pd
 from fedlib.errors import DataError
 from fedlib.federation import CLIENTS, SPLITS
 from fedlib.report import embeddings
-from fedlib.report.metrics.definitions import (
-    METRICS,
-    METRICS_OF_SERVER,
-    PRIMARY,
-    best_evaluation,
-    chosen_evaluation,
-    regret,
-)
-from fedlib.results import (
-    CLIENT_NAME,
-    OF_NO_CLIENT,
-    OPTIMUM,
-    TOTALS,
-    RunResult,
-    Scores,
-    View,
-)
+from fedlib.report.metrics import definitions
+from fedlib.results import CLIENT_NAME, OF_NO_CLIENT, OPTIMUM, TOTALS, RunResult, Scores, View
 
 TRAFFIC = View("all", "", "")  # of rows about the cost and loss of training
 FLOPS = "flops_per_example"  # metric, and diagnostic of an evaluation
@@ -64,11 +49,11 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
     """
     diagnostics = _diagnostics(history, evaluation)
     curves = list(_curves(history, diagnostics.get(OPTIMUM)))
-    best = int(history.round[best_evaluation(history)])
+    best = int(history.round[definitions.best_evaluation(history)])
     blocks = [_block(curve, "round", slice(None)) for curve in curves]
     blocks += [_block(curve, "last", slice(-1, None)) for curve in curves]
     blocks += [_block(curve, "best", curve.round == best) for curve in curves]
-    if (place := chosen_evaluation(history)) is not None:
+    if (place := definitions.chosen_evaluation(history)) is not None:
         chosen = history.round[place]
         blocks += [_block(curve, "chosen", curve.round == chosen) for curve in curves]
     if evaluation is not None:
@@ -102,7 +87,7 @@ def client_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.D
     Raises:
       DataError: if the evaluation contradicts the history, or a diagnostic lacks a client.
     """
-    best = best_evaluation(history)
+    best = definitions.best_evaluation(history)
     frames = []
     for view, scores in history.scores.items():
         if not scores.count.any() or view.group not in CLIENTS:
@@ -253,10 +238,10 @@ def _view_curve(
 ) -> _Curve:
     of_client = view.group in CLIENTS
     try:
-        metrics = METRICS if of_client else METRICS_OF_SERVER
+        metrics = definitions.METRICS if of_client else definitions.METRICS_OF_SERVER
         values = {metric.__name__: metric(scores) for metric in metrics}
         if optimum is not None and of_client and view.split == "test":
-            values[regret.__name__] = regret(scores, optimum)
+            values[definitions.regret.__name__] = definitions.regret(scores, optimum)
         return _Curve(view, rounds, values)
     except DataError as error:
         raise DataError(f"view {'/'.join(view)}: {error}") from None
@@ -334,7 +319,8 @@ def _with_brier(clients: pd.DataFrame, diagnostics: dict[str, np.ndarray]) -> pd
 def _with_diagnostics(clients: pd.DataFrame, found: dict[str, np.ndarray]) -> pd.DataFrame:
     """The frame with a column for each number that the diagnostics have of a client."""
     last = int(clients["client"].max())
-    shown = ((clients["at"] == "last") & (clients["protocol"] == PRIMARY.protocol)).to_numpy()
+    default = clients["protocol"] == definitions.PRIMARY.protocol
+    shown = ((clients["at"] == "last") & default).to_numpy()
     columns = {}
     for name, of, array in _quantities(found):
         if of or name in NO_COLUMNS or array.ndim > 2:
