@@ -6,6 +6,7 @@ bit-identical to those of an uninterrupted run on one CPU thread.
 """
 
 import argparse
+import os
 import sys
 import time
 from pathlib import Path
@@ -56,6 +57,8 @@ def main() -> None:
         # A job of the workflow may take over from the orphan of a killed workflow.
         with locks.exclusive(lock, what, succeed=succeed, report=tell), Stop() as stop:
             started = time.monotonic()
+            where = f"{device}, {simulation.executor.name}, pid {os.getpid()}"
+            tell(f"{ran.method} on {args.shards}, {where}")
             chosen = [args.choice] if args.choice else []
             record = job.record(args, simulation, device, code, *chosen)
             record |= {job.RAN: ran.to_json()} if chosen else {}

@@ -75,7 +75,7 @@ def num_below(num: int) -> int:
 
 def holm(ps: Sequence[float]) -> np.ndarray:
     """The p values, each adjusted for all -> [N]"""
-    ascending = pd.Series(ps, dtype=np.float64).sort_values()
+    ascending = pd.Series(np.asarray(ps, np.float64)).sort_values()
     steps = ascending * np.arange(len(ascending), 0, -1)
     return steps.cummax().clip(upper=1).sort_index().to_numpy()
 

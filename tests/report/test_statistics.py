@@ -50,7 +50,9 @@ def test_an_interval_leaves_out_as_many_means_of_pairs_as_tables_of_wilcoxon_say
 
 
 def test_holm_adjusts_by_how_many_are_left_and_keeps_the_order():
-    np.testing.assert_allclose(statistics.holm([0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02])
+    ps, adjusted = [0.01, 0.04, 0.03, 0.005], [0.03, 0.06, 0.06, 0.02]
+    np.testing.assert_allclose(statistics.holm(ps), adjusted)
+    np.testing.assert_allclose(statistics.holm(pd.Series(ps, index=[3, 1, 2, 0])), adjusted)
 
 
 def test_an_interval_of_the_median_covers_it():
