@@ -60,8 +60,10 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
         check_agreement(history, evaluation)
         alone = _of_evaluation(history, evaluation)
         blocks += [_block(curve, "last", slice(-1, None)) for curve in alone]
-    for of, index, x in embeddings.as_metrics(diagnostics):
-        curve = _Curve(TRAFFIC, history.round[-1:], {embeddings.METRIC: np.array([x])}, of, index)
+    if short := [*embeddings.as_metrics(diagnostics)]:
+        of, index, values = (np.array(column) for column in zip(*short, strict=True))
+        rounds = np.repeat(history.round[-1:], len(values))
+        curve = _Curve(TRAFFIC, rounds, {embeddings.METRIC: values}, of, index)
         blocks.append(_block(curve, "last", slice(None)))
     done = int(history.round[-1])
     of_experts = [*_expert_curves(diagnostics, done)]
@@ -139,14 +141,14 @@ def check_agreement(history: RunResult, evaluation: RunResult) -> None:
 class _Curve(NamedTuple):
     """Some metrics over the evaluations of one view: `values` are [T] each, like `round`.
 
-    `of` and `index` are those of `ROW_COLUMNS`, of all of them.
+    `of` and `index` are those of `ROW_COLUMNS`: one of all of them, or [T].
     """
 
     view: View
     round: np.ndarray
     values: dict[str, np.ndarray]
-    of: str = ""
-    index: str = ""
+    of: str | np.ndarray = ""
+    index: str | np.ndarray = ""
 
 
 def _curves(result: RunResult, optimum: np.ndarray | None) -> Iterator[_Curve]:
