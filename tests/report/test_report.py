@@ -171,6 +171,14 @@ def test_without_the_runs_there_is_no_section_on_machines(project, tmp_path):
     assert "How the runs were made" not in as_html.page(found)
 
 
+def test_families_of_which_the_same_is_said_share_a_sentence(project):
+    [paper] = project.spec["papers"]
+    said = [{"title": title, "notes": ["made by hand."]} for title in ("EMNIST", "CIFAR-10")]
+    changed = paper | {"federations": said}
+    [chapter] = gathered(project, spec={**project.spec, "papers": [changed]}).chapters
+    assert chapter.facts[2:] == ("EMNIST; CIFAR-10: made by hand.",)
+
+
 @pytest.mark.parametrize(
     ("missing", "stage"),
     [

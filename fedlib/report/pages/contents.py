@@ -214,9 +214,12 @@ def _facts(spec: dict, paper: dict) -> tuple[tuple[str, ...], frozenset[str]]:
     families = dict(paper["data"].values())
     texts = {x["title"]: notes.of_federation(x["notes"], x["title"]) for x in paper["federations"]}
     told = {title: text for title, text in texts.items() if text}
-    of_families = [f"{families[title]}: {text}" for title, text in told.items()]
-    known = {scale, *of_families, *(f"{title}: {text}" for title, text in told.items())}
-    return (scale, seeds, *of_families), frozenset(known)
+    known, alike = {scale}, {}
+    for title, text in told.items():
+        known |= {f"{families[title]}: {text}", f"{title}: {text}"}
+        alike.setdefault(text, []).append(families[title])
+    of_data = [f"{'; '.join(names)}: {text}" for text, names in alike.items()]
+    return (scale, seeds, *of_data), frozenset(known)
 
 
 def _exhibit(paper: dict, kind: str, heading: dict, **content: Any) -> Entry:
