@@ -75,18 +75,13 @@ def rows_of(given: Inputs, choice: Choice, **where: str) -> pd.DataFrame:
 
 
 def of_clients(given: Inputs, choice: Choice, group: str = "seen") -> pd.DataFrame:
-    """Test accuracies after the last round: a row for each seed and client, as in `client_rows`.
+    """Test accuracies after the last round: a row for each seed and client, as in `scores`.
 
     Where clients pick, each has its run of highest validation accuracy, the first of equals. There
     are no rows if the clients' validation accuracies are unknown.
     """
-    mine = exhibits.pick(
-        given.client_rows,
-        federation=choice.federation.name,
-        at="last",
-        group=group,
-        protocol=choice.protocol,
-    )
+    scores = given.scores[choice.federation.name]
+    mine = exhibits.pick(scores, group=group, protocol=choice.protocol)
     test = exhibits.pick(mine, split="test")
     if not choice.picks:
         return exhibits.pick(test, label=choice.label)

@@ -41,13 +41,7 @@ class Inputs:
     stage: ClassVar[str]
 
     @classmethod
-    def read(
-        cls,
-        exhibit: Mapping,
-        metrics: Path,
-        clients: Path,
-        published: Path | None,
-    ) -> Self:
+    def read(cls, exhibit: Mapping, metrics: Path, clients: Path, published: Path | None) -> Self:
         """The inputs from files.
 
         Args:
@@ -94,6 +88,12 @@ class Inputs:
     def client_rows(self) -> pd.DataFrame:
         """The same rows of `clients`."""
         return exhibits.select(self.exhibit, self.clients)
+
+    @cached_property
+    def scores(self) -> dict[str, pd.DataFrame]:
+        """`client_rows` after the last round, without columns of arrays ("pi_0"), by federation."""
+        last = exhibits.pick(self.client_rows, at="last").filter(regex=r"^\D+$")
+        return dict(iter(last.groupby("federation")))
 
     def printed(self, metric: str = "accuracy") -> dict[tuple[str, str], printed.Value]:
         """The exhibit's own published numbers, by data set and label."""
