@@ -14,7 +14,9 @@ import hashlib
 import json
 import sys
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -25,7 +27,7 @@ from matplotlib.figure import Figure
 
 from fedlib import papers
 from fedlib.files import canonical_json
-from fedlib.report import packs
+from fedlib.report import frames, packs
 from fedlib.report.figures import FigureInputs
 from fedlib.report.tables import render
 from fedlib.report.tables.render import Sheet
@@ -35,6 +37,7 @@ from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
 
 KINDS = ("jobs", "kept", "demo", "declared")
+READ = lru_cache(8)(frames.read_parquet)  # the exhibits of a pack are made of the same files
 CHAOTIC = ("representations",)  # kinds whose positions follow the last digit of a processor
 
 
@@ -106,7 +109,7 @@ def drawn(pack: Path) -> Iterator[tuple[dict, Figure]]:
 
 def exhibits(pack: Path, stage: str) -> Iterator[tuple[dict, tuple]]:
     """The tables or figures of a pack: their specification, and all they are made of."""
-    with packs.joined(pack) as one:
+    with packs.joined(pack) as one, mock.patch.object(frames, "read_parquet", READ):
         metrics, clients, found = packs.read(one)
         for exhibit in (x for x in found if x.stage == stage):
             spec = exhibit.spec

@@ -85,10 +85,7 @@ def byte_pairs(vocabulary: RawFile, merges: RawFile, raw: Path, length: int) -> 
 
 
 def of_texts(
-    training: Iterable[str],
-    *,
-    length: int | None,
-    file: str | Path | None = None,
+    training: Iterable[str], *, length: int | None, file: str | Path | None = None
 ) -> Tokeniser:
     """A tokeniser for texts of a user's.
 

@@ -70,8 +70,7 @@ def choices(given: Inputs, rows: Iterable[Mapping]) -> list[Choice]:
 
 def rows_of(given: Inputs, choice: Choice, **where: str) -> pd.DataFrame:
     """The metrics of the run; no rows if clients pick."""
-    name = choice.federation.name
-    return exhibits.pick(given.rows, federation=name, label=choice.label, **where)
+    return exhibits.pick(given.rows_on[choice.federation.name], label=choice.label, **where)
 
 
 def of_clients(given: Inputs, choice: Choice, group: str = "seen") -> pd.DataFrame:
@@ -95,8 +94,8 @@ def of_clients(given: Inputs, choice: Choice, group: str = "seen") -> pd.DataFra
 
 def costs(given: Inputs, choice: Choice) -> dict[str, float]:
     """Bytes and FLOPs of training, with personal training; summed over runs where clients pick."""
-    where = {"federation": choice.federation.name, "at": "last", **TRAFFIC._asdict()}
-    rows = exhibits.pick(given.rows, **where)
+    on = given.rows_on[choice.federation.name]
+    rows = exhibits.pick(on, at="last", **TRAFFIC._asdict())
     rows = rows[rows["label"].isin(choice.labels) & rows["metric"].isin(COSTS)]
     found = rows.groupby(["label", "metric"])["value"].mean().groupby("metric").sum()
     personal = found.get("personal_flops", 0.0)

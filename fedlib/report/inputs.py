@@ -85,6 +85,11 @@ class Inputs:
         return exhibits.select(self.exhibit, self.metrics)
 
     @cached_property
+    def rows_on(self) -> dict[str, pd.DataFrame]:
+        """`rows` by federation."""
+        return dict(iter(self.rows.groupby("federation")))
+
+    @cached_property
     def client_rows(self) -> pd.DataFrame:
         """The same rows of `clients`."""
         return exhibits.select(self.exhibit, self.clients)

@@ -53,10 +53,7 @@ class Anybody(NamedTuple):
 
 def uniform(num_features: int, num_experts: int, like: Tensor) -> Gate:
     """A gate that gives all experts the same weight: zeros, of `like`'s dtype and device."""
-    return {
-        "A": like.new_zeros(num_features, num_experts),
-        "b": like.new_zeros(num_experts),
-    }
+    return {"A": like.new_zeros(num_features, num_experts), "b": like.new_zeros(num_experts)}
 
 
 def outputs(task: Task, experts: Params, batch: Batch) -> Outputs:

@@ -290,9 +290,7 @@ def _client_frame(view: View, scores: Scores, at: str, evaluation: int) -> pd.Da
     )
 
 
-def _quantities(
-    diagnostics: dict[str, np.ndarray],
-) -> Iterator[tuple[str, View | str, np.ndarray]]:
+def _quantities(diagnostics: dict[str, np.ndarray]) -> Iterator[tuple[str, View | str, np.ndarray]]:
     """What each diagnostic is, what it is of, and its value: the only place that splits names.
 
     A metric of predictions ("ece:seen:moe") is of a view, a cost of preparing clients

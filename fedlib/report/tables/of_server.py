@@ -268,12 +268,7 @@ def learned_alpha(given: TableInputs) -> Sheet:
 
     numbers = given.numbers(of_run)
     return grid.sheet(
-        given,
-        numbers,
-        _alphas,
-        notes.measured(exhibit, "Plain numbers; "),
-        LEARNED,
-        num_keys=2,
+        given, numbers, _alphas, notes.measured(exhibit, "Plain numbers; "), LEARNED, num_keys=2
     )
 
 
