@@ -79,13 +79,12 @@ def of_clients(given: Inputs, choice: Choice, group: str = "seen") -> pd.DataFra
     Where clients pick, each has its run of highest validation accuracy, the first of equals. There
     are no rows if the clients' validation accuracies are unknown.
     """
-    scores = given.scores[choice.federation.name]
-    mine = exhibits.pick(scores, group=group, protocol=choice.protocol)
-    test = exhibits.pick(mine, split="test")
+    which = choice.federation.name, group, choice.protocol
+    test = given.scores[*which, "test"]
     if not choice.picks:
         return exhibits.pick(test, label=choice.label)
     key = ["seed", "client"]
-    val = exhibits.pick(mine, split="val").pivot(index=key, columns="label", values="accuracy")
+    val = given.scores[*which, "val"].pivot(index=key, columns="label", values="accuracy")
     if any(label not in val for label in choice.labels):
         return test.iloc[:0]
     best = val[choice.labels].idxmax(axis=1).rename("label").reset_index()

@@ -5,6 +5,7 @@ module `fedlib.report.tables.cost`, whose function makes the table; grids share 
 """
 
 import importlib
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -95,10 +96,14 @@ class Inputs:
         return exhibits.select(self.exhibit, self.clients)
 
     @cached_property
-    def scores(self) -> dict[str, pd.DataFrame]:
-        """`client_rows` after the last round, without columns of arrays ("pi_0"), by federation."""
+    def scores(self) -> dict[tuple[str, str, str, str], pd.DataFrame]:
+        """`client_rows` after the last round, by federation, group, protocol and split.
+
+        They are without the columns of arrays ("pi_0").
+        """
         last = exhibits.pick(self.client_rows, at="last").filter(regex=r"^\D+$")
-        return dict(iter(last.groupby("federation")))
+        parts = last.groupby(["federation", "group", "protocol", "split"])
+        return defaultdict(lambda: last[:0], iter(parts))
 
     def printed(self, metric: str = "accuracy") -> dict[tuple[str, str], printed.Value]:
         """The exhibit's own published numbers, by data set and label."""

@@ -179,7 +179,7 @@ def _share(again: pd.DataFrame, median: pd.Series, against: str) -> pd.Series:
     picked = drawn(values)
     differences = picked[..., [place[x] for x in median.index]] - picked[..., [place[against]]]
     p = statistics.wilcoxon(np.moveaxis(differences, 1, -1))
-    decided = np.array([statistics.holm(one) for one in p]) <= 1 - statistics.LEVEL
+    decided = statistics.holm(p) <= 1 - statistics.LEVEL
     same = np.sign(np.median(differences, axis=1)) == np.sign(median.to_numpy())
     return pd.Series((decided & same).mean(0), median.index)
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from fedlib import streams
@@ -89,11 +90,13 @@ def _tail(ranks: Iterable[int]) -> np.ndarray:
     return np.cumsum(ways)
 
 
-def holm(ps: Sequence[float]) -> np.ndarray:
-    """The p values, each adjusted for all -> [N]"""
-    ascending = pd.Series(np.asarray(ps, np.float64)).sort_values()
-    steps = ascending * np.arange(len(ascending), 0, -1)
-    return steps.cummax().clip(upper=1).sort_index().to_numpy()
+def holm(ps: ArrayLike) -> np.ndarray:
+    """The p values [..., N], each adjusted for the N of its row -> [..., N]"""
+    values = np.asarray(ps, np.float64)
+    order = np.argsort(values, axis=-1)
+    steps = np.take_along_axis(values, order, -1) * np.arange(values.shape[-1], 0, -1)
+    highest = np.minimum(np.maximum.accumulate(steps, axis=-1), 1)
+    return np.take_along_axis(highest, np.argsort(order, axis=-1), -1)
 
 
 def signed_rank(differences: Sequence[float], rope: float = ROPE, seed: int = 0) -> Posterior:

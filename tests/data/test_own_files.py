@@ -1,5 +1,6 @@
 """What a user's file imports: which files of theirs are in the code of its runs."""
 
+import site
 import subprocess
 import sys
 
@@ -82,6 +83,14 @@ def test_what_python_is_told_to_find_counts_and_installed_packages_do_not(tmp_pa
     assert found == [tmp_path / "lib/tools_of_mine/losses.py"]
     for installed in ("os.path", "numpy.linalg", "torch", "nowhere_at_all", "..far.above", "."):
         assert own_files.imported(installed, own, ROOT) == []
+
+
+def test_what_pip_installed_for_the_user_alone_is_installed(tmp_path, monkeypatch):
+    monkeypatch.setattr(site, "getusersitepackages", lambda: str(tmp_path / "site"))
+    own_files._installed.cache_clear()
+    assert own_files.is_installed(tmp_path / "site/tools.py")
+    assert not own_files.is_installed(tmp_path / "tools.py")
+    own_files._installed.cache_clear()
 
 
 @pytest.mark.parametrize("name", ["'mine.' + 'late'", "'mine.seen'"])

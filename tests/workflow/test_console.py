@@ -61,6 +61,8 @@ def test_the_line_says_how_many_jobs_are_done_which_are_at_work_and_how_long_is_
     tell("job_finished", job_id=2)
     # 2 x 60 s of train, at the 62 seconds of work in 62 seconds that there were.
     assert made.line() == "2 of 4 jobs, 1:02, about 2:00 left: "
+    clock[0] = 2 * 3600 + 62
+    assert made.line().startswith("2 of 4 jobs, 2:01:02, ")
 
 
 def test_jobs_side_by_side_take_less_time(told, clock):
@@ -188,11 +190,12 @@ def test_snakemake_speaks_for_itself_unless_asked_otherwise(monkeypatch):
 def test_what_snakemake_says_of_profiles_and_files_before_it_begins_is_left_out():
     stream = Terminal()
     quiet = console.Quiet(stream)
+    print(file=quiet)
     print("Using workflow specific profile profiles/default for arguments.", file=quiet)
     quiet.write("Config file config.yaml is extended by additional config.\n")
     print("error: Using", file=quiet)
     print(file=quiet)
-    assert stream.getvalue() == "error: Using\n\n" and quiet.isatty()
+    assert stream.getvalue() == "\nerror: Using\n\n" and quiet.isatty()
 
 
 def test_snakemake_has_the_limit_of_jobs_in_a_second_that_the_user_gave_and_no_other():
