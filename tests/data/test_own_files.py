@@ -3,6 +3,7 @@
 import site
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -83,6 +84,14 @@ def test_what_python_is_told_to_find_counts_and_installed_packages_do_not(tmp_pa
     assert found == [tmp_path / "lib/tools_of_mine/losses.py"]
     for installed in ("os.path", "numpy.linalg", "torch", "nowhere_at_all", "..far.above", "."):
         assert own_files.imported(installed, own, ROOT) == []
+
+
+def test_a_module_whose_file_is_gone_or_none_is_not_loaded_code(tmp_path, monkeypatch):
+    (tmp_path / "there.py").touch()
+    for name, file in {"there": tmp_path / "there.py", "gone": tmp_path / "gone.py"}.items():
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace(__file__=str(file)))
+    mine = [path for path in own_files.loaded(ROOT).values() if path.is_relative_to(tmp_path)]
+    assert mine == [tmp_path / "there.py"]
 
 
 def test_what_pip_installed_for_the_user_alone_is_installed(tmp_path, monkeypatch):

@@ -275,8 +275,10 @@ def test_raw_files_may_come_from_another_source_which_is_noted(declare):
     assert Plan({"sources": ["mnist:mnist"]}).data("toy", "mnist") == declared
     with pytest.raises(ConfigError, match="sources: unknown 'digits'; .*: mnist"):
         Plan({"sources": ["digits:other"]})
-    with pytest.raises(ConfigError, match="'mnist' is not DATASET:SOURCE, such as femnist:leaf"):
-        Plan({"sources": ["mnist"]})
+    for half in ("mnist", "mnist:"):
+        said = f"'{half}' is not DATASET:SOURCE, such as femnist:leaf"
+        with pytest.raises(ConfigError, match=said):
+            Plan({"sources": [half]})
 
 
 def test_filters_leave_out_a_paper_without_such_runs_unless_it_is_named(declare):

@@ -1,6 +1,7 @@
 """A selection adds to what a folder shows; what is left out is said."""
 
 import json
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -101,6 +102,15 @@ def test_seeds_of_earlier_selections_stay_in_tables(folder):
     finish(Plan({"seeds": [3], "labels": ["fedem"]}))
     both = {**dict.fromkeys(FEDAVG, (3, 4)), **dict.fromkeys(FEDEM, (3, 4, 7))}
     assert seeds() == (both, [3, 4])
+
+
+def test_runs_that_nobody_declares_any_more_and_folders_of_other_names_are_left_alone(folder):
+    finish(Plan({"seeds": [3], "labels": ["fedem"]}))
+    for seed in (folder / "results").rglob("fedem/seed3"):
+        if "runs" in seed.parts:
+            shutil.copytree(seed, seed.with_name("seed3 copy"))
+            shutil.copytree(seed, seed.parent.with_name("gone") / "seed3")
+    assert seeds(seeds=[4], labels=["fedem"]) == (dict.fromkeys(FEDEM, (3, 4)), [3, 4])
 
 
 def test_a_run_that_lacks_a_selected_seed_is_not_shown_and_that_is_told(folder):
