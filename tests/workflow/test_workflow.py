@@ -413,16 +413,17 @@ with lease(["0", "1"], folder=sys.argv[1], poll=0.01) as name:
 
 
 def test_no_two_jobs_have_the_same_gpu_at_a_time(tmp_path):
+    command, pipe = [sys.executable, "-c", HOLD, str(tmp_path)], subprocess.PIPE
     jobs = [
-        subprocess.Popen(
-            [sys.executable, "-c", HOLD, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
-        )
-        for _ in range(6)
+        subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True) for _ in range(6)
     ]
-    spans = {"0": [], "1": []}
+    spans, waited = {"0": [], "1": []}, []
     for job in jobs:
-        name, start, end = job.communicate()[0].split()
+        done, told = job.communicate()
+        name, start, end = done.split()
         spans[name].append((float(start), float(end)))
+        waited.append(told.count("waiting for one of 2 GPU slots"))
+    assert max(waited) == 1  # a line, and not one each time it looks
     for mine in spans.values():
         mine.sort()
         assert all(end <= start for (_, end), (start, _) in zip(mine, mine[1:], strict=False))
