@@ -64,8 +64,8 @@ def hodges_lehmann(differences: Sequence[float]) -> Shift:
 def wilcoxon(differences: np.ndarray) -> np.ndarray:
     """The signed-rank test's exact p, two-sided, of differences [..., N] -> [...]
 
-    Differences of 0 are left out; p is 1 if none are left. The same as `scipy.stats.wilcoxon`,
-    which takes hours for thousands of samples with ties.
+    Differences of 0, and NaN, are left out; p is 1 if none are left. `scipy.stats.wilcoxon` gives
+    the same, but takes hours for thousands of samples with ties.
     """
     sizes = np.where(differences == 0, np.nan, np.abs(differences))
     twice = np.nan_to_num(2 * stats.rankdata(sizes, axis=-1, nan_policy="omit")).astype(int)

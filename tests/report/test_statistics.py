@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from fedlib.report import contrasts, statistics
 from fedlib.report.tables import claims
@@ -49,10 +50,22 @@ def test_an_interval_leaves_out_as_many_means_of_pairs_as_tables_of_wilcoxon_say
     assert (found.median, found.low, found.high, found.p) == (3.5, 1, 6, 2 / 2**6)
 
 
+def test_the_signed_rank_test_is_that_of_scipy_also_with_ties_and_zeros():
+    draw = np.random.default_rng(5)
+    for number in range(1, 9):
+        samples = draw.integers(-4, 5, size=(12, number)) / 2
+        samples[0] = np.arange(1, number + 1)  # without any
+        found = statistics.wilcoxon(samples)
+        for sample, p in zip(samples, found, strict=True):
+            assert p == (stats.wilcoxon(sample).pvalue if sample.any() else 1), sample
+        np.testing.assert_array_equal(statistics.wilcoxon(samples.reshape(3, 4, -1)).ravel(), found)
+
+
 def test_holm_adjusts_by_how_many_are_left_and_keeps_the_order():
     ps, adjusted = [0.01, 0.04, 0.03, 0.005], [0.03, 0.06, 0.06, 0.02]
     np.testing.assert_allclose(statistics.holm(ps), adjusted)
     np.testing.assert_allclose(statistics.holm(pd.Series(ps, index=[3, 1, 2, 0])), adjusted)
+    np.testing.assert_allclose(statistics.holm([ps, ps[::-1]]), [adjusted, adjusted[::-1]])
 
 
 def test_an_interval_of_the_median_covers_it():
