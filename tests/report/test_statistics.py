@@ -52,13 +52,13 @@ def test_an_interval_leaves_out_as_many_means_of_pairs_as_tables_of_wilcoxon_say
 
 def test_the_signed_rank_test_is_that_of_scipy_also_with_ties_and_zeros():
     draw = np.random.default_rng(5)
-    for number in range(1, 9):
-        samples = draw.integers(-4, 5, size=(12, number)) / 2
+    for number in range(1, 7):
+        samples = draw.integers(-4, 5, size=(6, number)) / 2
         samples[0] = np.arange(1, number + 1)  # without any
         found = statistics.wilcoxon(samples)
         for sample, p in zip(samples, found, strict=True):
             assert p == (stats.wilcoxon(sample).pvalue if sample.any() else 1), sample
-        np.testing.assert_array_equal(statistics.wilcoxon(samples.reshape(3, 4, -1)).ravel(), found)
+        np.testing.assert_array_equal(statistics.wilcoxon(samples.reshape(3, 2, -1)).ravel(), found)
 
 
 def test_holm_adjusts_by_how_many_are_left_and_keeps_the_order():
