@@ -51,14 +51,13 @@ class Paper(NamedTuple):
     never: frozenset[str]
 
 
-def counts(paper: Paper, folder: Path, lost: int = 0) -> pd.Series:
+def counts(paper: Paper, folder: Path) -> pd.Series:
     """How many published numbers there are, by what they are, and how many were run and are near.
 
     "more" are near only if names are exchanged, see `fedlib.report.wall.pairs.exchanged`.
 
     Args:
-      folder: of kept results; lost: how many runs of printed numbers were not kept, and were not
-        within two points.
+      folder: of kept results.
     """
     every = pairs.of_packs(paper.numbers, sorted(folder.rglob(packs.FOLDER)))
     elsewhere = every["source"].str.contains(ELSEWHERE)
@@ -75,9 +74,9 @@ def counts(paper: Paper, folder: Path, lost: int = 0) -> pd.Series:
             "read_off": read_off.sum(),
             "elsewhere": elsewhere.sum(),
             "never": never.sum(),
-            "run": is_run.sum() + lost,
+            "run": is_run.sum(),
             "near": near.sum(),
-            "printed_run": (is_run & is_printed).sum() + lost,
+            "printed_run": (is_run & is_printed).sum(),
             "printed_near": (near & is_printed).sum(),
             "more": more.sum(),
             "printed_more": (more & ~other["source"].str.contains(READ_OFF)).sum(),
@@ -87,10 +86,7 @@ def counts(paper: Paper, folder: Path, lost: int = 0) -> pd.Series:
 
 def all_counts(papers: Mapping[str, Paper], folder: Path) -> pd.DataFrame:
     """`counts` of each paper at scale full: a row for each, and one for all."""
-    lost = [*pd.read_csv(folder / "published/lost.csv")["paper"]]
-    found = {
-        name: counts(x, folder / name / "full", lost.count(name)) for name, x in papers.items()
-    }
+    found = {name: counts(x, folder / name / "full") for name, x in papers.items()}
     table = pd.DataFrame(found).T
     return pd.concat([table, table.sum().to_frame("all").T])
 

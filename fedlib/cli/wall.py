@@ -1,7 +1,6 @@
 """Write docs/results/published/README.md: every published number, with ours beside it.
 
-Costs of runs come from costs.csv beside it, to which estimates of this folder are added; lost.csv
-there has numbers of runs that were not kept, for the picture.
+Costs of runs come from costs.csv beside it, to which estimates of this folder are added.
 """
 
 import argparse
@@ -21,7 +20,7 @@ from fedlib.report.wall import page, pairs
 from fedlib.workflow.plan import Plan
 
 FOLDER = kept.KEPT / "published"
-COSTS, LOST, RUN = "costs.csv", "lost.csv", ["paper", "federation", "label"]
+COSTS, RUN = "costs.csv", ["paper", "federation", "label"]
 MEASURED = "measured"  # a column: whether a run without packed runs was timed
 COLUMNS = [*RUN, "hours", "gb", "machine", MEASURED]
 
@@ -41,8 +40,7 @@ def main(args: argparse.Namespace) -> None:
     every = [of_paper(plan, name, costs) for name in names]
     table = pd.concat(every, ignore_index=True)
     run = table[table["seeds"] > 0]
-    lost = pd.read_csv(FOLDER / LOST)
-    page.draw(run, lost, *(FOLDER / f"{page.PICTURE}.{form}" for form in ("svg", "png")))
+    page.draw(run, *(FOLDER / f"{page.PICTURE}.{form}" for form in ("svg", "png")))
     machine = ", ".join(map(str, costs.loc[~costs[MEASURED], "machine"].unique()))
     files.write_text(FOLDER / "README.md", page.text(table, machine))
     print(f"{len(table)} published numbers, {len(run)} of them reproduced: {FOLDER}/README.md")

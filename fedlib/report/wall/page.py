@@ -111,27 +111,18 @@ def _hours(hours: float) -> str:
     return f"{hours:.1f}" if hours < 10 else f"{float(f'{hours:.2g}'):,.0f}"
 
 
-def draw(run: pd.DataFrame, lost: pd.DataFrame, *files: Path) -> None:
-    """Published against reproduced numbers: a point for each, a colour for each paper.
-
-    Args:
-      run: numbers that were reproduced.
-      lost: of runs that were not kept; crosses. They count, else misses could be left out.
-    """
+def draw(run: pd.DataFrame, *files: Path) -> None:
+    """Published against reproduced numbers: a point for each, a colour for each paper."""
     with style.styled():
         figure = Figure(figsize=(canvas.WIDTH * 0.6, canvas.WIDTH * 0.6), layout="constrained")
         axes = figure.subplots()
         numbers = 100 * run[["published", "reproduced"]]
         low = 10 * (numbers.min().min() // 10) if len(run) else 0
         _draw_points(axes, run, [low, 101])
-        colors = lost["paper"].map(paper_color)
-        crosses = 100 * lost["published"], 100 * lost["reproduced"], 22, colors
-        axes.scatter(*crosses, marker="x", zorder=3)
         handles = []
         for (key, paper), shown in run.groupby(["paper", "paper_title"]):
             near = int((shown["difference"].abs() <= NEAR).sum())
-            number = len(shown) + int((lost["paper"] == key).sum())
-            name = f"{paper}: {near} of {number} within two points"
+            name = f"{paper}: {near} of {len(shown)} within two points"
             look = {"color": paper_color(key), "marker": "o", "linestyle": ""}
             handles.append(Line2D([], [], label=name, **look))
         if run["is_split"].any():
@@ -139,7 +130,6 @@ def draw(run: pd.DataFrame, lost: pd.DataFrame, *files: Path) -> None:
             hollow.set_label("hollow: on EMNIST's test split alone")
             handles.append(hollow)
         _name(axes, run[run["difference"].abs() > NEAR], low + 20)
-        _name(axes, lost, low + 20, below=6)
         axes.set(xlabel="Published (%)", ylabel="Reproduced (%)")
         axes.legend(handles=handles, loc="upper left", borderpad=0.8)
     saving.save(figure, *files)
@@ -156,7 +146,7 @@ def _draw_points(axes: Axes, run: pd.DataFrame, ends: list[float]) -> None:
     axes.set(xlim=ends, ylim=ends, aspect="equal")
 
 
-def _name(axes: Axes, points: pd.DataFrame, middle: float, below: int = 0) -> None:
+def _name(axes: Axes, points: pd.DataFrame, middle: float) -> None:
     """Name points: to their left above the line and right of `middle`, else to their right.
 
     Points of a method, or of several by one measure, that are less than one percentage point apart
@@ -179,7 +169,7 @@ def _name(axes: Axes, points: pd.DataFrame, middle: float, below: int = 0) -> No
         axes.annotate(
             f"{' and '.join(titles)}, {' and '.join(by)}",
             (x, y),
-            xytext=(5 * side, -below),
+            xytext=(5 * side, 0),
             textcoords="offset points",
             ha="right" if side < 0 else "left",
             va="center",
