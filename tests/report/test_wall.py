@@ -5,6 +5,7 @@ from argparse import Namespace
 from pathlib import Path
 
 import pandas as pd
+import pictures
 import pytest
 from support import REPRODUCED
 
@@ -120,6 +121,19 @@ def test_the_picture_has_a_point_for_each_number_and_names_those_that_are_off(tm
     assert text.count("pFedMM, ") == 1 and "pFedMM, All and End of curve" in text
     assert "Local, All" not in text and "hollow" in text  # which is near
     assert (tmp_path / "a.png").stat().st_size > 1000
+
+
+def test_names_of_points_side_by_side_do_not_lie_on_each_other(tmp_path, monkeypatch):
+    off = [OURS | {"difference": -0.1, "reproduced": 0.7 + 0.001 * number} for number in (0, 1)]
+    names = [
+        {"title": "One", "published": 0.8},
+        {"title": "Another", "published": 0.806, "measured": "Mean"},
+    ]
+    run = pd.DataFrame([CELL | point | name for point, name in zip(off, names, strict=True)])
+    drawn = []
+    monkeypatch.setattr(page.saving, "save", lambda figure, *files: drawn.append(figure))
+    page.draw(run)
+    assert pictures.faults(drawn[0], fitted=False) == []
 
 
 def test_what_was_estimated_here_replaces_older_estimates_and_nothing_else(tmp_path, monkeypatch):

@@ -149,6 +149,8 @@ def _draw_points(axes: Axes, run: pd.DataFrame, ends: list[float]) -> None:
 def _name(axes: Axes, points: pd.DataFrame, middle: float) -> None:
     """Name points: to their left above the line and right of `middle`, else to their right.
 
+    Of two side by side the first one's name is to its left.
+
     Points of a method, or of several by one measure, that are less than one percentage point apart
     have one name.
     """
@@ -165,7 +167,8 @@ def _name(axes: Axes, points: pd.DataFrame, middle: float) -> None:
         titles.extend({title} - {*titles})
         by.extend({measured} - {*by})
     for (x, y), (titles, by) in names.items():
-        side = -1 if y > x > middle else 1
+        beside = any(0 < right - x < 2 and abs(height - y) < 1 for right, height in names)
+        side = -1 if beside or y > x > middle else 1
         axes.annotate(
             f"{' and '.join(titles)}, {' and '.join(by)}",
             (x, y),
