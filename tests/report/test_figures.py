@@ -69,6 +69,23 @@ def test_of_many_methods_users_own_and_the_best_stand_out():
     assert {*style.standing_out(fewer, scores)} == {run["label"] for run in runs[1:]}
 
 
+def test_whiskers_of_costs_go_from_the_least_to_the_most_of_the_seeds(collected):
+    exhibit, *frames = collected
+    targets = {one["name"]: 0.05 for one in exhibit["federations"]}
+    figure = made_up.draw("cost_to_target", exhibit, *frames, targets=targets)
+    bars = [bar for axes in figure.axes for bar in axes.containers]
+    assert bars
+    for middle, _, [whisker] in bars:
+        [[(low, _), (high, _)]] = whisker.get_segments()
+        assert 0 < low <= middle.get_xdata()[0] <= high
+
+
+def test_panels_have_a_grid_behind_what_they_show():
+    with style.styled():
+        axes = Figure().subplots()
+    assert axes.xaxis.get_gridlines()[0].get_visible() and axes.get_axisbelow() is True
+
+
 def test_an_svg_file_does_not_follow_the_last_bits_of_the_layout(tmp_path):
     def drawn(shift: float) -> bytes:
         with style.styled():
