@@ -8,8 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedlib import seals
 from fedlib.errors import DataError
 from fedlib.report.metrics import definitions
+from fedlib.report.metrics.runs import TUNING, collect
 from fedlib.report.metrics.seeds import over_seeds
 from fedlib.report.metrics.tidy import check_agreement, client_rows, run_rows
 from fedlib.results import OPTIMUM, RunResult, Scores, View
@@ -241,3 +243,22 @@ def test_regret_is_the_optimum_less_the_mean_of_the_clients():
     rows = run_rows(result({SEEN: scores}, diagnostics=optimum))
     regret = value(rows, metric="regret", at="last")
     assert regret == pytest.approx(((0.8 - 0.5) + (0.7 - 0.6)) / 2)
+
+
+def test_trials_of_a_tuned_run_are_metrics(tmp_path):
+    exhibit, runs = made_up.exhibit(["fedavg"], ["emnist"]), tmp_path / "runs/pfedmm"
+    made_up.save_runs(exhibit, runs)
+    spec, tuning = made_up.metrics_spec(exhibit), {"rounds": 8, "seed": 9}
+    spec["runs"][0]["tuned"] = {"": seals.spec_digest(tuning)}
+    trials = [{"accuracy": {"4": 0.2, "8": 0.3}}, {"accuracy": {"4": None}}]  # the other diverged
+    found = {"spec": tuning, "trials": trials, "chosen": 0, "values": {"local.lr": 0.1}}
+    (tmp_path / "tuned/pfedmm/emnist/fedavg").mkdir(parents=True)
+    file = tmp_path / "tuned/pfedmm/emnist/fedavg/trials.json"
+    seals.write_json(file, found | {"at_edge": ["local.lr"]})
+    rows = collect(spec, runs)[0]
+    rows = rows[rows["at"] == TUNING]
+    assert set(rows["seed"]) == {9} and set(rows["label"]) == {"fedavg"}
+    assert value(rows, metric="trial", index="") == 0 and value(rows, metric="at_edge") == 1
+    assert value(rows, metric="chosen", of="local.lr") == 0.1
+    assert value(rows, metric="trial", index="0", round=8) == 0.3
+    assert math.isnan(value(rows, metric="trial", index="1"))
