@@ -96,7 +96,8 @@ class Exhibit:
         for name in self.forms:
             formed = self.formed(name)
             if len({*map(str, formed)}) < len(formed):
-                raise ConfigError(f"{self.stage} {self.title!r}: {name} must be different ones")
+                said = f"{name} must be different ones, got {getattr(self, name)}"
+                raise ConfigError(f"{self.stage} {self.title!r}: {said}")
 
     def formed(self, name: str) -> list[Any]:
         """The mappings of the field `name`, each as the named tuple of its form.
