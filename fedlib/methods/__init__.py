@@ -7,7 +7,8 @@ outside this package is named by its file, such as "mine/fedper.py".
 import sys
 import traceback
 from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 
 from fedlib.errors import ConfigError
@@ -33,16 +34,23 @@ def load(name: str) -> type:
     return next(x for x in classes if x.__module__ == module.__name__ and "look" in vars(x))
 
 
+class _Reader(SourceFileLoader):
+    """Reads a file's text each time: bytecode may be of another one of the same second and size."""
+
+    def get_code(self, fullname):
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def _from_file(name: str) -> type:
     """The method class in a file of the user, which may import fedlib and installed packages."""
     from fedlib.methods.base import Method
 
     module_name = f"fedlib_own_{Path(name).stem}"
-    spec = spec_from_file_location(module_name, ROOT / name)
-    module = module_from_spec(spec)
+    reader = _Reader(module_name, str(ROOT / name))
+    module = module_from_spec(spec_from_loader(module_name, reader))
     sys.modules[module_name] = module  # where dataclasses look for it
     try:
-        spec.loader.exec_module(module)
+        reader.exec_module(module)
     except Exception as error:  # a user's file may raise anything
         [*_, last] = traceback.extract_tb(error.__traceback__)
         where = f", line {last.lineno}" if last.filename == str(ROOT / name) else ""

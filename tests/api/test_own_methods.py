@@ -1,11 +1,14 @@
 """A method from a user's file: where it is run and shown, what it depends on, each mistake."""
 
 import json
+import os
+import sys
 from pathlib import Path
 
 import pytest
 from conftest import toy_paper, toy_run
 
+from fedlib import methods
 from fedlib.errors import ConfigError
 from fedlib.run.check import check as build
 from fedlib.run_spec import RunSpec
@@ -135,6 +138,14 @@ def test_its_content_is_in_the_code_of_its_runs_and_of_no_other(mine, declare):
 
 NAMES = ("paper", "federation", "label")
 KEY = ("toy", "digits", "own-my-way")
+
+
+def test_it_is_loaded_as_it_is_written_however_soon_and_alike(mine, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    for strength in ("0.5", "0.7"):  # as many characters, and in bytecode a time of whole seconds
+        path = mine(MINE.replace("0.5", strength))
+        os.utime(path, (1, 1))
+        assert methods.load(path).strength == float(strength)
 
 
 def test_its_hyper_parameters_can_be_set_and_labels_do_not_leave_it_out(mine, declare):
