@@ -62,10 +62,11 @@ def pytest_configure(config):
     if not hasattr(config, "workerinput"):  # which workers of pytest-xdist have
         compileall.compile_dir(workflow.ROOT / "fedlib", quiet=2)
     if own := os.environ.get("FEDLIB_METHOD"):
-        from fedlib.api import runs  # only here: it imports PyTorch
-
         try:
-            runs.check_fields(methods.load(own_methods.parse(own).path))
+            path = own_methods.parse(own).path
+            from fedlib.api import runs  # only here: it imports PyTorch
+
+            runs.check_fields(methods.load(path))
         except ConfigError as error:
             raise pytest.UsageError(str(error)) from None
     # A shell starts what runs in the background, `make test &`, with Ctrl-C ignored, and whatever

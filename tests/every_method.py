@@ -4,7 +4,7 @@ import os
 from dataclasses import MISSING, fields
 
 import pytest
-from support import modules_of, solver_of, tiny_task
+from support import EVERYTHING, modules_of, solver_of, tiny_task
 
 from fedlib import methods
 from fedlib.workflow import own_methods
@@ -101,6 +101,7 @@ LOOSER = {"adaptive_experts": 1e-7}
 # Methods in which it is not the round's cohort that trains: all clients, or those who have yet to.
 EVERYBODY = {"clustered", "local_experts", "pooled"}
 contract = pytest.mark.contract
+a_fourth = pytest.mark.parametrize("name", METHODS if EVERYTHING else [*METHODS][::4])
 
 
 def every_method(test):

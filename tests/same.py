@@ -82,9 +82,9 @@ def table_of(pack: Path, spec: dict, sheet: Sheet) -> Iterator[tuple[str, str]]:
         yield name, _digest(form(sheet).encode())
 
 
-def sheets_of(pack: Path) -> Iterator[tuple[dict, Sheet]]:
-    """Every table of a pack and its specification."""
-    for spec, given in exhibits(pack, "table"):
+def sheets_of(pack: Path, wanted=lambda _: True) -> Iterator[tuple[dict, Sheet]]:
+    """Every table of a pack whose specification is wanted, and its specification."""
+    for spec, given in filter(lambda one: wanted(one[0]), exhibits(pack, "table")):
         yield spec, TableInputs.read(*given).made()
 
 
@@ -101,9 +101,9 @@ def figure_of(pack: Path, spec: dict, figure: Figure) -> Iterator[tuple[str, str
         yield name, _digest(pictures.described(figure).encode())
 
 
-def drawn(pack: Path) -> Iterator[tuple[dict, Figure]]:
-    """Every figure of a pack and its specification."""
-    for spec, given in exhibits(pack, "figure"):
+def drawn(pack: Path, wanted=lambda _: True) -> Iterator[tuple[dict, Figure]]:
+    """Every figure of a pack whose specification is wanted, and its specification."""
+    for spec, given in filter(lambda one: wanted(one[0]), exhibits(pack, "figure")):
         yield spec, FigureInputs.read(*given).made()
 
 

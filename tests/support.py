@@ -1,5 +1,6 @@
-"""Small federations, models and cohorts for the tests of methods and engine."""
+"""Small federations, models and cohorts for the tests of methods and engine; how much is tested."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from fedlib.results import TOTALS, RunResult
 from fedlib.run import checkpoint
 from fedlib.run.simulate import Course, Simulation
 
+# CI tests everything; `make test` leaves out what is much like something else that it tests.
+EVERYTHING = os.environ.get("FEDLIB_TESTS") == "all"
 REPRODUCED = [*filter(papers.num_printed, papers.names())]  # all but comparisons of our own
 EXECUTORS = {"loop": Loop, "batched": Batched}
 executors = pytest.mark.parametrize("executor", EXECUTORS)

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 import safetensors.torch
 import torch
-from every_method import METHODS
+from every_method import METHODS, a_fourth
 from scipy import sparse
 from sklearn.datasets import load_digits
 from support import TinyNet, assert_same_result, federation_for, modules_of, same_bits, solver_of
@@ -186,7 +186,7 @@ def network_of(predict):
         return None
 
 
-@pytest.mark.parametrize("name", METHODS)
+@a_fourth
 def test_a_clients_module_predicts_as_the_client_does(name):
     federation, params = federation_for(name), METHODS[name][0]
     tasks = modules_of(name, params.get("num_experts", 1))

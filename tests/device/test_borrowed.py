@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pretended
 import pytest
+from support import EVERYTHING
 
 from fedlib.workflow.plan import Plan
 
@@ -24,6 +25,7 @@ pretended.install()
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not EVERYTHING, reason="of a script for one kind of machine: FEDLIB_TESTS=all")
 @pytest.mark.skipif(bool(pretended.missing()), reason=str(pretended.missing()))
 def test_a_borrowed_machine_needs_pytorch_numpy_and_h5py_alone(tmp_path):
     plan = Plan(

@@ -2,7 +2,6 @@
 
 import json
 import re
-from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -10,7 +9,7 @@ import pictures
 import pytest
 import same
 import standing
-from support import REPRODUCED
+from support import EVERYTHING, REPRODUCED
 from test_published_shown import NOT_SHOWN
 
 from fedlib import papers
@@ -98,13 +97,32 @@ def test_the_tables_of_papers_are_what_is_kept():
 
 
 KEPT = sorted(KEPT_IN.rglob("pack"))
+DRAWN = [*KEPT, *same.several()]
 
 
 def of_each(packs):
     return pytest.mark.parametrize("pack", packs, ids=lambda pack: str(same.where(pack)))
 
 
-each_pack, each_drawn = of_each(KEPT), of_each([*KEPT, *same.several()])
+def to_draw(stage: str) -> dict[Path, list[str]]:
+    """Names of the tables or figures to draw of each pack: each kind where it is small; in CI all.
+
+    What is shown of several packs is in each of them.
+    """
+    size = lambda pack: sum(file.stat().st_size for file in pack.rglob("*.parquet"))  # noqa: E731
+    found, kinds = {}, set()
+    for pack in sorted([*KEPT, *same.several()], key=size):
+        new = {}
+        for file in pack.rglob(packs.EXHIBITS):
+            for of, spec, _ in json.loads(file.read_bytes())["exhibits"]:
+                if of == stage and (EVERYTHING or spec["kind"] not in kinds):
+                    new[spec["name"]] = kinds.add(spec["kind"])
+        found |= {pack: [*new]} if new else {}
+    return found
+
+
+TABLES, FIGURES = to_draw("table"), to_draw("figure")
+each_pack, each_table, each_figure = of_each(KEPT), of_each(TABLES), of_each(FIGURES)
 
 
 @each_pack
@@ -143,26 +161,17 @@ def test_the_page_of_pfedmm_has_the_rows_of_its_table():
 EXPECTED = json.loads((ROOT / "tests/kept.json").read_bytes())["kept"]
 
 
-def expected(pack, *forms: str) -> dict[str, str]:
+def expected(pack, names, *forms: str) -> dict[str, str]:
     """Digests of a pack. Where one is meant to change, `tests/same.py` writes them again."""
-    where = f"{same.where(pack)}: "
-    return {
-        name: digest
-        for name, digest in EXPECTED.items()
-        if name.startswith(where) and name.endswith(forms)
-    }
+    whole = [f"{same.where(pack)}: {name}, {form}" for name in names for form in forms]
+    return {name: EXPECTED[name] for name in whole if name in EXPECTED}
 
 
-@cache
-def sheets(pack):
-    """Its tables and their specifications."""
-    return [*same.sheets_of(pack)]
-
-
-@each_drawn
-def test_every_kept_table_is_written_as_ever(pack):
-    found = dict(form for spec, sheet in sheets(pack) for form in same.table_of(pack, spec, sheet))
-    assert found == expected(pack, "to_csv", "to_markdown", "to_latex")
+@each_table
+def test_kept_tables_are_written_as_ever(pack):
+    made = same.sheets_of(pack, lambda spec: spec["name"] in TABLES[pack])
+    found = dict(form for spec, sheet in made for form in same.table_of(pack, spec, sheet))
+    assert found == expected(pack, TABLES[pack], "to_csv", "to_markdown", "to_latex")
 
 
 def test_tunings_of_a_pack_are_none_of_its_runs():
@@ -174,12 +183,12 @@ LAID_OUT = set()  # kinds of figures
 
 
 @pytest.mark.slow
-@each_drawn
-def test_every_kept_figure_shows_what_it_always_did_and_no_words_leave_it_or_lie_on_others(pack):
+@each_figure
+def test_kept_figures_show_what_they_always_did_and_no_words_leave_them_or_lie_on_others(pack):
     shown = {}
-    for spec, figure in same.drawn(pack):
+    for spec, figure in same.drawn(pack, lambda spec: spec["name"] in FIGURES[pack]):
         shown |= dict(same.figure_of(pack, spec, figure))
         if spec["kind"] not in LAID_OUT:
             assert pictures.faults(figure) == [], spec["name"]
             LAID_OUT.add(spec["kind"])
-    assert shown == expected(pack, "figure")
+    assert shown == expected(pack, FIGURES[pack], "figure")

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from every_method import every_method, make
+from every_method import a_fourth, every_method, make
 from support import (
     assert_same_result,
     cohort_of,
@@ -183,7 +183,7 @@ def test_predictions_are_kept_where_they_are_asked_for(size_of_parts, monkeypatc
     np.testing.assert_allclose(losses, found.scores[view].loss[0], rtol=1e-5)  # float32
 
 
-@every_method
+@a_fourth
 def test_the_final_evaluation_finds_what_the_last_one_during_training_found(name):
     run, (state, result) = uninterrupted(name)
     final = evaluate.final(run.method, state, lambda group: run.everyone(group, 3))
@@ -271,7 +271,7 @@ def test_a_loss_that_is_no_number_names_client_and_round():
 # -- independence -------------------------------------------------------------------------
 
 
-@every_method
+@a_fourth
 def test_measuring_its_cost_leaves_no_trace(name):
     run, (state, _) = uninterrupted(name)
     before = {key: value.clone() for key, value in flatten(state).items()}
