@@ -46,16 +46,17 @@ def seeds_differ(exhibit: ExhibitSpec) -> list[str]:
     """A sentence about what an exhibit's seeds draw anew and what they share; none for one seed."""
     if len(exhibit.seeds) == 1:
         return []
-    redrawn = [data.per_seed for data in exhibit.federations]
+    kept = [data.title for data in exhibit.federations if not data.per_seed]
+    redrawn = len(kept) < len(exhibit.federations)
     cohorts = any(run.participation["rate"] < 1 for run in exhibit.runs)
     differ = [
-        *(["partition"] if any(redrawn) else []),
+        *(["partition"] if redrawn else []),
         "initial parameters",
         *(["cohorts"] if cohorts else []),
         "order of the batches",
     ]
     same = [
-        *([] if all(redrawn) else ["partition into clients"]),
+        *(["partition into clients" + redrawn * f" of {' and '.join(kept)}"] if kept else []),
         *([] if cohorts else ["cohorts (everybody trains in every round)"]),
     ]
     drawn = f"Seeds differ in {', '.join(differ[:-1])} and {differ[-1]}"
