@@ -13,7 +13,7 @@ import argparse
 import hashlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 from pathlib import Path
 from unittest import mock
@@ -82,9 +82,9 @@ def table_of(pack: Path, spec: dict, sheet: Sheet) -> Iterator[tuple[str, str]]:
         yield name, _digest(form(sheet).encode())
 
 
-def sheets_of(pack: Path, wanted=lambda _: True) -> Iterator[tuple[dict, Sheet]]:
-    """Every table of a pack whose specification is wanted, and its specification."""
-    for spec, given in filter(lambda one: wanted(one[0]), exhibits(pack, "table")):
+def sheets_of(pack: Path, names: Collection | None = None) -> Iterator[tuple[dict, Sheet]]:
+    """Every table of a pack, or those of these names, and its specification."""
+    for spec, given in exhibits(pack, "table", names):
         yield spec, TableInputs.read(*given).made()
 
 
@@ -101,18 +101,20 @@ def figure_of(pack: Path, spec: dict, figure: Figure) -> Iterator[tuple[str, str
         yield name, _digest(pictures.described(figure).encode())
 
 
-def drawn(pack: Path, wanted=lambda _: True) -> Iterator[tuple[dict, Figure]]:
-    """Every figure of a pack whose specification is wanted, and its specification."""
-    for spec, given in filter(lambda one: wanted(one[0]), exhibits(pack, "figure")):
+def drawn(pack: Path, names: Collection | None = None) -> Iterator[tuple[dict, Figure]]:
+    """Every figure of a pack, or those of these names, and its specification."""
+    for spec, given in exhibits(pack, "figure", names):
         yield spec, FigureInputs.read(*given).made()
 
 
-def exhibits(pack: Path, stage: str) -> Iterator[tuple[dict, tuple]]:
+def exhibits(pack: Path, stage: str, names: Collection | None) -> Iterator[tuple[dict, tuple]]:
     """The tables or figures of a pack: their specification, and all they are made of."""
     with packs.joined(pack) as one, mock.patch.object(frames, "read_parquet", READ):
         metrics, clients, found = packs.read(one)
         for exhibit in (x for x in found if x.stage == stage):
             spec = exhibit.spec
+            if names is not None and spec["name"] not in names:
+                continue
             printed = ROOT / f"fedlib/papers/{spec['paper']}/published.csv"
             yield spec, (spec, metrics, clients, printed if exhibit.published else None)
 
