@@ -114,7 +114,8 @@ figures-from: $(STAMP)  ## draw FROM=docs/results/PAPER/SCALE again, without any
 
 # Files in the order of tests/conftest.py: the slow ones first.
 SIDE_BY_SIDE = -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder
-# FEDLIB_TESTS=all, as in CI, also draws each kept table and figure, and not only one of each kind.
+# FEDLIB_TESTS=all, as in CI, makes every check of each method, and draws each kept table and figure, where
+# this makes some checks of a method in turn, and draws one of each kind.
 test: $(STAMP)  ## run all tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE) $(TESTS)
 

@@ -17,6 +17,7 @@ from every_method import (
     ROUNDING,
     contract,
     every_method,
+    in_turn,
     make,
 )
 from support import EXECUTORS, assert_close, cohort_of, federation_for, run, same_bits
@@ -95,15 +96,23 @@ def test_every_executor_gives_the_state_and_predictors_of_the_loop(name):
     for group in ("seen", "unseen"):
         found = (prepared(method, loop, federation, group, executor) for executor in EXECUTORS)
         assert_close(*found, LOOSER.get(name, ROUNDING))
-    # Three clients in blocks of two and one, in three threads.
-    assert_close(batched, rounds(Batched(2, 3)), ROUNDING)
-    executor = Graphs(2)
-    third = rounds("batched", [2], batched)
-    assert_close(third, rounds(executor, range(3)), ROUNDING)
-    assert executor.notes["replays"] > 0
-    executor = Traced()
-    assert_close(loop, rounds(executor), 0)
-    assert executor.notes["traced_shapes"] > 0
+
+    def in_blocks():  # three clients in blocks of two and one, in three threads
+        assert_close(batched, rounds(Batched(2, 3)), ROUNDING)
+
+    def captured():
+        executor = Graphs(2)
+        third = rounds("batched", [2], batched)
+        assert_close(third, rounds(executor, range(3)), ROUNDING)
+        assert executor.notes["replays"] > 0
+
+    def traced():
+        executor = Traced()
+        assert_close(loop, rounds(executor), 0)
+        assert executor.notes["traced_shapes"] > 0
+
+    for check in in_turn(name, [in_blocks, captured, traced]):
+        check()
 
 
 @every_method

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from every_method import a_fourth, every_method, make
+from every_method import a_fourth, make
 from support import (
     assert_same_result,
     cohort_of,
@@ -207,7 +207,7 @@ def test_progress_ends_with_round_loss_and_accuracies():
 # -- interruptions ------------------------------------------------------------------------
 
 
-@every_method
+@a_fourth
 def test_a_run_that_is_stopped_after_every_round_ends_with_the_same_bits(name, tmp_path):
     # Every round is done by another run, which knows nothing but the checkpoint, and neither uses
     # nor changes global generators.
