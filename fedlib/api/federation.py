@@ -107,9 +107,12 @@ class Federation(federation.Federation):
           more: further arguments of `from_arrays`, such as `unseen`, or `length` for texts.
 
         Raises:
-          ConfigError: for a column that does not exist, or data that give no pairs.
+          ConfigError: for a part that is no list, a column that does not exist, or data that give
+            no pairs.
           DataError: as `from_arrays`.
         """
+        for name, part in (("train", train), ("test", test or [])):
+            _check_list(name, part, "a data set for each client")
         pairs = [
             [datasets.arrays(data, x, y, f"data of client {i}") for i, data in enumerate(part)]
             for part in (train, test or ())
@@ -192,12 +195,15 @@ def partition(
     return Federation._packed(dealer.deal(examples, seed))
 
 
+def _check_list(name: str, part: Any, of: str) -> None:
+    """Raises ConfigError unless this is a list; `of` says what it has."""
+    if not isinstance(part, Sequence):
+        raise ConfigError(f"{name} must be a list, {of}, got {type(part).__name__}")
+
+
 def _check_pairs(name: str, pairs: Any) -> None:
     """Raises ConfigError unless this is a list with a pair of arrays for each client."""
-    if not isinstance(pairs, Sequence):
-        raise ConfigError(
-            f"{name} must be a list, a pair for each client, got {type(pairs).__name__}"
-        )
+    _check_list(name, pairs, "a pair for each client")
     for client, pair in enumerate(pairs):
         _check_arrays(f"{name} data of client {client}", pair, 2)
 

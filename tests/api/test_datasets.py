@@ -90,3 +90,9 @@ ODD = {"number": 3, "array": X, "word": "abc", "list": [1, 2, 3], "dicts": [{"x"
 def test_what_gives_no_pairs_is_refused(odd):
     with pytest.raises(ConfigError, match="data of client 0 must be a data set or loader"):
         fedlib.Federation.from_datasets([odd])
+
+
+def test_one_data_set_is_no_list_of_them():
+    for given in ((ODD["array"], None), ([[(X[0], 1)]], 3)):
+        with pytest.raises(ConfigError, match="must be a list, a data set for each client, got"):
+            fedlib.Federation.from_datasets(*given)
