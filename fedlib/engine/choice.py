@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
+from fedlib.engine import allocator
 from fedlib.engine.executors import Batched, Executor, Loop
 from fedlib.engine.graphs import Graphs
 from fedlib.engine.task import Task
@@ -17,7 +18,8 @@ BLOCK = 160  # clients per batch on a CPU: slightly slow for one worker, enough 
 def choose(wanted: str, tasks: Sequence[Task], workers: int | None = None) -> Executor:
     """The executor called `wanted`, with a worker for each thread of PyTorch on a CPU.
 
-    Its notes have its setting, and what chose it: "rule" or "request".
+    Its notes have its setting, and what chose it: "rule" or "request". On a CPU the process keeps
+    the memory that it frees from now on (`fedlib.engine.allocator`).
 
     Args:
       wanted: "loop", "traced", "batched" or "graphs", or "auto" for `rule`. "batched" and "graphs"
@@ -36,6 +38,8 @@ def choose(wanted: str, tasks: Sequence[Task], workers: int | None = None) -> Ex
         known = ", ".join(("auto", *ONE_BY_ONE, *BATCHED))
         raise ValueError(f"executor must be {known}, got {wanted!r}")
     on_cpu = tasks[0].device.type == "cpu"
+    if on_cpu:
+        allocator.keep()
     workers = (workers or torch.get_num_threads()) if on_cpu else 1
     if sized:
         size = int(block) if block else BLOCK if on_cpu else None

@@ -17,9 +17,8 @@ MENDABLE = (BusyError, ConfigError, DataError, DivergedError, StaleCodeError)
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 BROKEN_PIPE = 141  # 128 + SIGPIPE
 # Errors of the system, not of the code.
-TROUBLES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-TROUBLES += (errno.EROFS, errno.EACCES, errno.EPERM)
-TROUBLES += (errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+TROUBLES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES)
+TROUBLES += (errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 NO_MEMORY = "can't allocate memory"  # of PyTorch's error
 STOPPING = threading.Event()  # set by the signal that stops this process and its jobs
 
@@ -44,10 +43,7 @@ def run(main: Callable[[], None]) -> int:
     except ModuleNotFoundError as error:  # also of a package's metadata
         if not error.name or error.name.partition(".")[0] == "fedlib":
             raise
-        return _fail(
-            f"{sys.executable} has no {error.name}; take the Python of .venv, which `make install` "
-            f"makes: .venv/bin/python"
-        )
+        return _fail(f"{sys.executable} has no {error.name}; take .venv/bin/python (make install)")
     except Exception as error:
         reason = _of_the_machine(error)
         if reason is None:
