@@ -1,7 +1,8 @@
 """Everything that trains, on a GPU: on a pretended one, or with REAL_DEVICE=cuda on a real one.
 
 FEDLIB_DEVICE=all tests every method with every executor (`make test-device`); without it each
-method has one executor, and each of the other checks every fourth method.
+method has one executor, and each of the other checks every fourth method. Whether a step waits is
+tried of all methods in CI.
 """
 
 import json
@@ -13,6 +14,7 @@ from pathlib import Path
 import pretended
 import pytest
 from every_method import METHODS
+from support import EVERYTHING
 
 from fedlib import models
 
@@ -116,7 +118,9 @@ def test_states_too_large_for_the_device_stay_in_host_memory(ask, name, how):
 
 
 @only_pretended
-@pytest.mark.parametrize(("name", "how"), turns(METHODS, ("batched", "loop")))
+@pytest.mark.parametrize(
+    ("name", "how"), turns(METHODS if EVERYTHING else quarter(METHODS, 2), ("batched", "loop"))
+)
 def test_no_step_waits_and_a_round_only_where_it_must(ask, name, how):
     ask("waits", name, how, MAY_WAIT)
 

@@ -105,13 +105,15 @@ def of_each(packs):
 
 
 def to_draw(stage: str) -> dict[Path, list[str]]:
-    """Names of the tables or figures to draw of each pack: each kind where it is small; in CI all.
+    """Names of the tables or figures to draw of each pack; in CI all.
 
-    What is shown of several packs is in each of them.
+    Otherwise each kind where it is smallest, and none of more than a megabyte of numbers. What is
+    shown of several packs is in each of them.
     """
     size = lambda pack: sum(file.stat().st_size for file in pack.rglob("*.parquet"))  # noqa: E731
     found, kinds = {}, set()
-    for pack in sorted([*KEPT, *same.several()], key=size):
+    small = [x for x in (*KEPT, *same.several()) if EVERYTHING or size(x) < 1e6]
+    for pack in sorted(small, key=size):
         new = {}
         for file in pack.rglob(packs.EXHIBITS):
             for of, spec, _ in json.loads(file.read_bytes())["exhibits"]:
