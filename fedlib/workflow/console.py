@@ -163,15 +163,15 @@ class Console(logging.Handler):
         return f"{done}{failed}, {_clock(self._elapsed())}"
 
     def _seconds_left(self) -> float | None:
-        """Time left, estimated from the jobs that have ended; None at the beginning."""
+        """Time left, estimated from the jobs that have ended; None if few have, or one kind."""
         done = [seconds for rule in self.took.values() for seconds in rule]
-        if len(done) < ENOUGH * self.total or not self._elapsed():
+        alike = len(self.took) == 1 < len(self.left)  # a training says nothing of tables
+        if alike or len(done) < ENOUGH * self.total or not self._elapsed():
             return None
         mean = {rule: sum(seconds) / len(seconds) for rule, seconds in self.took.items()}
         others = min(mean.values())  # of tables and figures, the last and quickest
         work = sum(number * mean.get(rule, others) for rule, number in self.left.items())
-        now = time.monotonic()
-        begun = sum(now - job.began for job in self.running.values())
+        begun = sum(time.monotonic() - job.began for job in self.running.values())
         at_a_time = max(1.0, (sum(done) + begun) / self._elapsed())
         return max(0.0, work - begun) / at_a_time
 
