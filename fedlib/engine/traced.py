@@ -118,7 +118,7 @@ class Shape:
     def __init__(self, executor: Traced, kept: object):
         self.kept = kept
         self._executor = executor
-        self._calls = 0  # as in the loop
+        self._calls = self._checked = 0  # steps as in the loop, and those that were compared
         self._refused = False
         self._program: Callable | None = None  # of tensors, to tensors
         self._after: Tree = None  # the next carry, with numbers for tensors; None: the same carry
@@ -126,13 +126,13 @@ class Shape:
 
     def step(self, steps: Steps, own: Tree, batch: Batch) -> Tree:
         """The carry after one step of a client."""
-        if self._calls > WARM + CHECKS and not self._refused:
+        # Counted when they have ended: meanwhile another thread takes steps of this shape.
+        if self._checked >= CHECKS and not self._refused:
             return self._repeat(steps, own, batch)
         self._calls += 1
         if self._calls <= WARM or self._refused:
             return steps.step(own, *steps.args, batch)
-        how = self._record if self._program is None else self._check
-        return how(steps, own, batch)
+        return (self._check if self._program else self._record)(steps, own, batch)
 
     def _repeat(self, steps: Steps, own: Tree, batch: Batch) -> Tree:
         with self._mode():
@@ -164,9 +164,10 @@ class Shape:
         after = steps.step(own, *steps.args, batch)
         if not reason and not all(map(_equal, found, self._left(own, after))):
             reason = "operations that do something else when they are repeated"
+        self._checked += not reason
         if reason:
             self._refuse(reason)
-        elif self._calls == WARM + 1 + CHECKS:
+        elif self._checked == CHECKS:
             self._executor.tell()
         return after
 

@@ -14,7 +14,7 @@ from fedlib.engine.executors import Loop
 from fedlib.engine.recording import Recorder, replayed
 from fedlib.engine.schedules import Schedule
 from fedlib.engine.solvers import SGD, Adam, AdamW
-from fedlib.engine.traced import CHECKS, WARM, Traced
+from fedlib.engine.traced import CHECKS, WARM, Shape, Traced
 
 EVEN = (8, 8, 8)  # with batches of 4 all steps have one shape: 6 in each round
 
@@ -125,6 +125,22 @@ def test_a_function_that_cannot_be_looked_into_goes_on_as_in_the_loop():
     assert is_refused(step, "which may change from round to round")
 
 
+def test_nothing_is_repeated_while_another_thread_still_compares_it(monkeypatch):
+    tried, others = Shape._tried, []
+
+    def with_others(shape, steps, own, batch):
+        if len(others) < CHECKS:  # further threads begin a step meanwhile, one in another's
+            others.append(batch)
+            shape.step(steps, tree.map(torch.clone, own), batch)
+        return tried(shape, steps, own, batch)
+
+    monkeypatch.setattr(Shape, "_tried", with_others)
+    monkeypatch.setattr(Shape, "_repeat", lambda *_: pytest.fail("repeated, and not compared yet"))
+    reason, added = [*NOT_RECORDED.items()][-1]
+    assert is_refused(lambda params, batch: tree.map(lambda p: p + added(batch.x), params), reason)
+    assert others
+
+
 # -- recordings ---------------------------------------------------------------------------
 
 
@@ -134,6 +150,19 @@ def again(fn, *inputs):
         result = fn(*inputs)
     assert recorder.refused == ""
     return replayed(recorder.calls, [*inputs], [result]), result
+
+
+def test_an_index_of_the_second_dimension_alone_is_recorded():
+    x, at = torch.randn(3, 4).double(), torch.tensor([2, 0, 2])
+
+    def gradient(x, at):
+        leaf = x.detach().requires_grad_()
+        (leaf[:, at] ** 2).sum().backward()
+        return leaf.grad
+
+    step, expected = again(gradient, x, at)
+    [found] = step(x, at)
+    assert torch.equal(found, expected)
 
 
 def test_a_backward_pass_through_a_convolution_is_recorded():

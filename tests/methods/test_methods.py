@@ -110,6 +110,8 @@ def test_every_executor_gives_the_state_and_predictors_of_the_loop(name):
         executor = Traced()
         assert_close(loop, rounds(executor), 0)
         assert executor.notes["traced_shapes"] > 0
+        prepared(method, loop, federation, "seen", executor)
+        assert OWN or not executor.notes["not_traced"]  # a user's may go on as in the loop
 
     for check in in_turn(name, [in_blocks, captured, traced]):
         check()
