@@ -236,7 +236,7 @@ def _constants(calls: list[Call], outputs: list[Tensor]) -> set[int]:
 def _quick(op: torch._ops.OpOverload) -> Callable:
     """The binding of an operation that is cheapest to call."""
     space, _, name = op._schema.name.partition("::")
-    if space == "aten" and "Tensor?[]" not in str(op._schema):  # which bindings take without None
+    if space == "aten" and "Tensor?[]" not in str(op._schema):  # bindings take no None in it
         for where in (torch, torch._C._nn, Tensor):
             found = getattr(where, name, None)
             if isinstance(found, types.BuiltinFunctionType | types.MethodDescriptorType):

@@ -136,7 +136,8 @@ def test_nothing_is_repeated_while_another_thread_still_compares_it(monkeypatch)
 
     monkeypatch.setattr(Shape, "_tried", with_others)
     monkeypatch.setattr(Shape, "_repeat", lambda *_: pytest.fail("repeated, and not compared yet"))
-    reason, added = [*NOT_RECORDED.items()][-1]
+    reason = "operations that do something else when they are repeated"
+    added = NOT_RECORDED[reason]
     assert is_refused(lambda params, batch: tree.map(lambda p: p + added(batch.x), params), reason)
     assert others
 
