@@ -17,10 +17,7 @@ NUMBERS = Range(1, 1000)  # of experts; more would fill a memory slowly, without
 
 
 def draw_experts(
-    task: Task,
-    num_experts: int,
-    seed: int,
-    part: Callable[[Params], Params] = lambda whole: whole,
+    task: Task, num_experts: int, seed: int, part: Callable[[Params], Params] = lambda whole: whole
 ) -> Params:
     """Fresh parameters of all experts of a run, with the seeds of `expert_seed` -> [E, ...]
 

@@ -27,9 +27,7 @@ class Block(nn.Module):
     def __init__(self, inputs: int, outputs: int, stride: int):
         super().__init__()
         self.residual = nn.Sequential(
-            *_normalised(inputs, outputs, 3, stride),
-            nn.ReLU(),
-            *_normalised(outputs, outputs, 3),
+            *_normalised(inputs, outputs, 3, stride), nn.ReLU(), *_normalised(outputs, outputs, 3)
         )
         changes = stride > 1 or inputs != outputs
         self.shortcut = nn.Sequential(*(_normalised(inputs, outputs, 1, stride) if changes else ()))

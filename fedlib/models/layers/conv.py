@@ -51,12 +51,7 @@ class LocalResponse(nn.Module):
 
 def convolution(inputs: int, outputs: int, padding: int, *between: nn.Module) -> list[nn.Module]:
     """A 5 x 5 convolution, 2 x 2 pooling, the layers `between`, then ReLU."""
-    return [
-        nn.Conv2d(inputs, outputs, KERNEL, padding=padding),
-        MaxPool2d(2),
-        *between,
-        nn.ReLU(),
-    ]
+    return [nn.Conv2d(inputs, outputs, KERNEL, padding=padding), MaxPool2d(2), *between, nn.ReLU()]
 
 
 def two_convolutions(

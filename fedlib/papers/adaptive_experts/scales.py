@@ -76,7 +76,7 @@ SMALL = {
 
 def demo() -> Scale:
     """Digits in place of CIFAR-10, with settings of ours."""
-    # Shared local experts cost more than they save for two small runs; one federation shows them.
+    # One federation is enough to show a run of local experts alone.
     labels = (*EXPLORATIONS, *of_clusters(2), "eps-decay", LOCALS)
     middle = _digits(0.6, labels=labels, both_mixtures=True)
     rotated = {"kind": "rotated", "num_clients": 10, "rotations": [0, 180]}

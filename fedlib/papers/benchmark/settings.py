@@ -51,10 +51,7 @@ METHODS = {
         "Known clusters", "oracle_clusters", home=("clusters",), needs="clusters"
     ),
     "ifca": Variant(
-        "IFCA",
-        "ifca",
-        {**CLUSTERED, "exploration": "eps", "epsilon": 0.0},
-        home=("clusters",),
+        "IFCA", "ifca", {**CLUSTERED, "exploration": "eps", "epsilon": 0.0}, home=("clusters",)
     ),
     "fedem": Variant("FedEM", "fedem", EXPERTS, home=("clusters", "mixtures")),
     "gated-experts": Variant("Gated experts", "gated_experts", EXPERTS, home=("regions",)),

@@ -86,9 +86,7 @@ def _sweeps(
     return {
         role: figures.AccuracyOverBytes(title, figure, labels, on(role), **MEAN, **shown),
         f"{role}_new_shard": figures.AccuracyOverBytes(
-            *(f"{title}, new shard", f"{shard} clients.", labels, on(role)),
-            **NEW_SHARD,
-            **shown,
+            *(f"{title}, new shard", f"{shard} clients.", labels, on(role)), **NEW_SHARD, **shown
         ),
     }
 
