@@ -175,9 +175,9 @@ class Method:
         return None
 
     def briefly(self) -> "Method | None":
-        """This method with short training after the last round, run only to measure time.
+        """This method with short training after the last round, run only to count its operations.
 
-        None for methods whose clients do not train after the last round.
+        Those of training after the last round are not counted if it is None.
         """
         return None
 

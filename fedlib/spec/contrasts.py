@@ -1,4 +1,4 @@
-"""The kinds of tables and figures of methods that select one of their runs by validation."""
+"""Tables and figures that rank methods, and the runs of which each client picks by validation."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

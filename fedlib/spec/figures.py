@@ -109,10 +109,10 @@ class ClientAccuracyCdf(Figure):
 
 @dataclass(frozen=True, kw_only=True)
 class ClientDifferences(Figure):
-    """Lead of the run `of` over each other run, client by client.
+    """Lead of the run `of` over the best other run, client by client.
 
     Attributes:
-      of: label of the method that is compared with the other runs.
+      of: label of the method that is compared with the best other one.
     """
 
     is_lead: ClassVar = True

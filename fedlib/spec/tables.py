@@ -115,7 +115,7 @@ class Gains(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class LearnedAlpha(Table):
-    """Fed-MoE's learned weight of a client's own relevance."""
+    """Fed-MoE's learned share α of the routed experts, beside the main one."""
 
     drawn_by: ClassVar = "of_server"
 

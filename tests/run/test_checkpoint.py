@@ -63,6 +63,10 @@ def test_a_state_of_another_method_is_refused():
     tensors[".rho"] = tensors.pop(".pi")
     with pytest.raises(DataError, match=r"does not fit the method: entries \['.pi', '.rho'\]"):
         restore(state(), tensors)
+    many = {f".model[{number}]": torch.zeros(1) for number in range(1000)}
+    with pytest.raises(DataError, match=r"entries \[.*\.\.\.\] are on one side") as refused:
+        restore(state(), many)
+    assert len(str(refused.value)) < 300
 
 
 def test_a_file_with_code_is_not_executed_though_its_checksum_is_right(

@@ -135,12 +135,12 @@ def _femnist_lite(
         *("femnist", of_writers(num_clients, writers, **fewer), labels, roles),
         networks=_narrow("femnist", 256),
         notes=(
-            f"clients of {writers} writer{'s' * (writers > 1)} instead of 30, 640 reserved "
-            "examples instead of 1,280, a hidden layer of 256 instead of 2,048; "
-            f"{rounds} rounds of 1 epoch instead of 100 of 5. So that experts leave their first "
-            "draw in these rounds, they and clients take all from each other, as in the released "
-            "code on FEMNIST (λ = 1 for experts, 0 for clients); clients have three times the "
-            "rate, and the gate has ten times.",
+            f"clients of {writers} writer{'s' * (writers > 1)} instead of 30, "
+            f"{fewer['server_examples']} reserved examples instead of 1,280, a hidden layer of 256 "
+            f"instead of 2,048; {rounds} rounds of 1 epoch instead of 100 of 5. So that experts "
+            "leave their first draw in these rounds, they and clients take all from each other, as "
+            "in the released code on FEMNIST (λ = 1 for experts, 0 for clients); clients have "
+            "three times the rate, and the gate has ten times.",
         ),
         rounds=rounds,
         local={"lr": 1e-3, "epochs": 1},

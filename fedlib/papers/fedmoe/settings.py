@@ -14,7 +14,7 @@ from fedlib.spec import Run
 MU = 0.01  # of FedProx; ours, the paper has none
 WARM_EPOCHS = 1  # of the expert from which all experts start (section 4.4)
 AVG_EXPERTS = 2  # of Avg-MoE, "FedMix (2-Exp)" (section 0)
-LOGS = 20  # most rounds in which the gate, alpha and weights are logged; ours
+LOGS = 20  # rounds in which the gate and alpha are logged, at most, besides the first; ours
 UNGATED = ("ensemble", "fedavg", "fedprox", "server_finetuning")  # methods
 UNUSED = "trains on none of the server's data"
 CHOOSES = "of its states, the one of least loss on the server's validation examples predicts"
@@ -207,7 +207,7 @@ class Setting(_frame.Setting):
         return self.cohort or SETTINGS[self.preset].cohort
 
     def logged(self) -> list[int]:
-        """Rounds in which the gate, alpha and weights are logged: the first, then evenly."""
+        """Rounds in which the gate and alpha are logged: the first, then evenly."""
         every = -(-self.num_rounds // LOGS)
         return sorted({1, *range(every, self.num_rounds + 1, every), self.num_rounds})
 

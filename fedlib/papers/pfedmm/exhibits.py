@@ -114,8 +114,8 @@ TABLES = {
     "ablations": tables.Accuracy(
         "What pFedMM is made of",
         "One part changed: a ReLU on the heads' outputs, in the official code on EMNIST alone; "
-        "the body's rate, officially M times the heads'; the prior of the E-step, officially the "
-        "last weights; batch normalisation, officially shared. Not in the paper.",
+        "the body's rate, officially M times the heads'; or the prior of the E-step, officially "
+        "the last weights. Not in the paper.",
         ("pfedmm", *settings.ABLATIONS),
         WITH_ABLATIONS,
     ),

@@ -26,7 +26,7 @@ AGGREGATED = [
     {"title": "Extractor as trained", **MEAN},
     {"title": "Extractor as aggregated", "protocol": "aggregated", **MEAN},
 ]
-REPEATED = "At this scale, only these runs have three seeds."
+REPEATED = "At this scale, on CIFAR-10 only these runs and two of other gates have three seeds."
 
 
 OVER_DATA = {  # sweeps

@@ -1,9 +1,9 @@
 """The runs of pFedMoE, made from a federation's settings.
 
 The paper is Yi et al., pFedMoE, 2024 (arXiv:2402.01350), without official code; sections are those
-of README.md. Every method runs in the heterogeneous setting, in which clients have five
-architectures in turn. Under a second label, with `SAME` at its end, it runs in the homogeneous
-setting, in which all clients have the first one.
+of README.md. Every method but FedAvg and FedRep runs in the heterogeneous setting, in which clients
+have five architectures in turn. Under a label with `SAME` at its end, methods run in the
+homogeneous setting, in which all clients have the first one.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Matrices of probabilities as panels of a figure: a column per expert, 0 is white."""
+"""Matrices of numbers from 0 on as panels of a figure, such as weights of experts; 0 is white."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ def draw(
 
     Args:
       axes: the panel.
-      values: [rows, columns] in [0, 1]; NaN is grey.
+      values: [rows, columns] in [0, most]; NaN is grey.
       columns: names of the columns.
       xlabel: name of the x axis; "" leaves it unchanged.
       most: value of the darkest shade, the same for all panels of a figure.

@@ -25,8 +25,8 @@ ORIENTATION = (
 )
 RUNS = "It shows that everything runs, not what the papers found."
 COMPARED = (
-    "In percent; ours is at the round that the table compares, as its notes say: the last one, or "
-    "the best one, which is chosen on the test set."
+    "In percent; ours is at the round that the table compares, as its notes say: the last one (or "
+    "a mean over the last), one chosen on validation data, or the best one on the test set."
 )
 NEAR = 0.02  # a number is reproduced if it is within two points of the published one
 METRICS = exhibits.METRIC_TITLES | {"accuracy_client_mean": "Mean of clients"}
