@@ -84,7 +84,7 @@ install: $(STAMP)  ## build .venv; every other target does this first, too
 
 install-slurm: $(SLURM_STAMP)  ### add the packages for Slurm to .venv
 
-demo: $(STAMP)  ## make every table and figure in minutes, without a download
+demo: $(STAMP)  ## make nearly every table and figure in minutes, without a download
 	@$(workflow) demo
 
 reduced: $(STAMP)  ## run the papers' data sets and partitions, with fewer rounds and seeds
@@ -116,7 +116,7 @@ figures-from: $(STAMP)  ## draw FROM=docs/results/PAPER/SCALE again, without any
 SIDE_BY_SIDE = -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder
 # FEDLIB_TESTS=all, as in CI, makes every check of each method, and draws each kept table and figure, where
 # this makes some checks of a method in turn, and draws one of each kind.
-test: $(STAMP)  ## run all tests
+test: $(STAMP)  ## run the tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE) $(TESTS)
 
 check-method: export FEDLIB_METHOD = $(value FILE)
