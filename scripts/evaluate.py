@@ -8,16 +8,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib.run_spec import EVALUATED, RunSpec
-from fedlib.workflow.command import json_argument, run, run_parser
+from fedlib.workflow.command import json_argument, run, run_parser, tell
 
 
 def arguments() -> argparse.Namespace:
     """The command line."""
     files = {"state": "final state, .pt", "history": "history of the run, .h5"}
     parser = run_parser(__doc__, **files, out="output: scores, .h5")
-    parser.add_argument(
-        "--checkpoints", type=Path, help="folder of the training's checkpoints, to be cleared"
-    )
+    parser.add_argument("--checkpoints", type=Path, help="folder of checkpoints, to be cleared")
     return parser.parse_args()
 
 
@@ -47,6 +45,7 @@ def main() -> None:
             history_file=args.history,
             measure=measure,
             spent=spent,
+            report=tell,
         )
         result = summarise(result, spec.predictions)
         result.save(args.out)

@@ -88,6 +88,7 @@ def final(
     cohort_of: CohortOf,
     views: Iterable[Sequence[str]] | None = None,
     predictions: bool = False,
+    report: Callable[[str], None] = lambda line: None,
 ) -> RunResult:
     """Scores of the final state: the default protocol on held-out splits, and the given views.
 
@@ -99,6 +100,7 @@ def final(
       views: further (group, protocol, split) to score; None is all but those of the split "shared".
         Views that the method or federation does not have are left out.
       predictions: whether to keep predictions for all test examples.
+      report: called with a line for each view of a part of the clients, as soon as it is scored.
     """
     tally = Tally()
     for group in GROUPS:
@@ -114,8 +116,7 @@ def final(
         ):
             only = protocols.keys() & splits.keys()
             for part in split_cohort(cohort, method.personal_numbers()) if only else ():
-                done = partial(tally.count, part)
-                ready = prepare(method, state, part, group, only, done)
+                ready = prepare(method, state, part, group, only, partial(tally.count, part))
                 for personals in in_sets(method, ready):
                     for protocol, personal in personals.items():
                         tally.measure(part, method.measure(protocol, personal, part))
@@ -126,6 +127,8 @@ def final(
                     shared = scored_shared(method, personals, part, everyone, group, splits)
                     for view, scores in (*own, *shared):
                         tally.add(view, part, scores)
+                        right = scores.correct.sum() / max(scores.count.sum(), 1)
+                        report(f"{'/'.join(view)}: {right:.1%} right, {part.size} clients")
     seen = cohort_of("seen")
     diagnostics = contract.diagnostics(method, state, seen.data.federation.num_clients)
     return tally.result(seen.round, diagnostics | client_facts(cohort_of))
@@ -269,6 +272,7 @@ def evaluate_state(
     history_file: Path,
     measure: Measure = lambda simulation, state, evaluation: {},
     spent: Callable[[], dict] = dict,
+    report: Callable[[str], None] = lambda line: None,
 ) -> RunResult:
     """Scores of a trained state under the requested protocols, on the requested splits.
 
@@ -276,28 +280,28 @@ def evaluate_state(
       spec: the run's specification, with "views" and "predictions"; see `final`.
       measure: measures further diagnostics of the state, by name.
       spent: returns the time and memory of the job; called at the end; see `fedlib.run.usage`.
+      report: see `final`.
 
     Raises:
       DataError: if a state is damaged, or was not trained from `spec` on the shards of
         `provenance`.
     """
     history = _history(history_file, spec, provenance)
-    tensors = load_tensors(state_file, history.provenance["state_sha256"])
-    state = restore(simulation.init(), tensors)
+    state_sha256 = history.provenance["state_sha256"]
+    state = restore(simulation.init(), load_tensors(state_file, state_sha256))
     result = final(
         simulation.method,
         state,
         lambda group: simulation.everyone(group, simulation.course.rounds),
         spec.views or (),
         bool(spec.predictions),
+        report,
     )
-    numbers = measure(simulation, state, result)
-    measured = {name: np.array([number]) for name, number in numbers.items()}
-    made = {"state_sha256": history.provenance["state_sha256"], "spent": spent()}
+    measured = {k: np.array([x]) for k, x in measure(simulation, state, result).items()}
     return replace(
         result,
         spec=spec.to_json(),
-        provenance=provenance | made,
+        provenance=provenance | {"state_sha256": state_sha256, "spent": spent()},
         diagnostics=result.diagnostics | measured,
     )
 
@@ -310,7 +314,6 @@ def _history(file: Path, spec: RunSpec, provenance: dict) -> RunResult:
             f"{file} was written for another run specification; train again, "
             "or evaluate with the specification it was trained with"
         )
-    here = provenance.get("manifest_sha256")
-    if here != history.provenance.get("manifest_sha256"):
+    if provenance.get("manifest_sha256") != history.provenance.get("manifest_sha256"):
         raise DataError(f"{file} was trained on other shards than are given; train again")
     return history

@@ -11,7 +11,9 @@ from test_simulate import SIZES, simulation
 
 from fedlib import methods
 from fedlib.engine.task import Task
+from fedlib.methods.adaptive_experts import AdaptiveExperts
 from fedlib.run import scoring
+from fedlib.run.evaluate import final
 
 SEEN, UNSEEN, TEST = 4, 1, 4  # clients, and test examples of each; SIZES are the training ones
 E = 3
@@ -81,6 +83,17 @@ def test_what_a_gate_says_of_test_examples_is_asked_once(passes):
 
 
 ALIKE = {name for name in METHODS if methods.load(name).alike}
+
+
+def test_each_view_is_told_before_the_next_way_to_predict_is_prepared(monkeypatch):
+    """Mixtures can take an hour, in which nobody knew what the other ways had given."""
+    run, said, before = simulation("adaptive_experts", rounds=0), [], []
+    mix = AdaptiveExperts.mix
+    monkeypatch.setattr(AdaptiveExperts, "mix", lambda *a: before.append([*said]) or mix(*a))
+    found = final(run.method, run.init(), lambda group: run.everyone(group, 0), report=said.append)
+    assert len(said) == len(found.scores) > len(before[0])
+    right = found.scores["seen", "local", "test"].correct.sum() / (SEEN * TEST)
+    assert f"seen/local/test: {right:.1%} right, {SEEN} clients" in before[0]
 
 
 def test_methods_with_protocols_alike_are_these():
