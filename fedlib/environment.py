@@ -41,7 +41,7 @@ def environment(device: object = None) -> dict:
 
 
 def cache_folder() -> Path:
-    """Folder for measurements and checks of this machine, shared by all checkouts of a user."""
+    """Folder for caches of code and of checks on this machine, for all checkouts of a user."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "fedlib"
 

@@ -72,8 +72,8 @@ class Federation:
     """Examples and their owners.
 
     Attributes:
-      x: [M, ...] inputs; uint8 for images (channels first), int32 or int64 for tokens [M, T],
-        float32 otherwise.
+      x: [M, ...] inputs; uint8 for images (channels first) and characters [M, T], int32 or int64
+        for tokens [M, T], float32 otherwise.
       y: [M] int64 labels; [M, T] for sequences, uint8 for long texts, to save memory.
       num_classes: L.
       train, val, test: the rows of each client; `val` may be empty.

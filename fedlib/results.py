@@ -76,7 +76,8 @@ class RunResult:
       examples: [T] int64, training examples in local steps of all clients since round 0, with
         repeats.
       client_rounds: [T] int64, sum of the cohort sizes since round 0.
-      train_loss: [R] float64, mean training loss over the cohort's clients, per round.
+      train_loss: [R] float64, mean training loss over the cohort's clients, per round until the
+        last one with training; NaN for a round without.
       diagnostics: arrays by name, such as `pi` [num_clients, E] at the last evaluation, and
         `flops_per_example` [1] of an evaluation, see `fedlib.run.operations`.
       by_round: further numbers of each round, by name: [R] or [R, E], see `Method.by_round`.

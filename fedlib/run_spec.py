@@ -53,7 +53,8 @@ class Tuning(NamedTuple):
     @property
     def trainings(self) -> float:
         """Its cost, in trainings."""
-        return self.trials / RUNG + -(-self.trials // RUNG) if self.rung else self.trials
+        shortens = self.rung and self.trials > RUNG
+        return self.trials / RUNG + -(-self.trials // RUNG) if shortens else self.trials
 
 
 @dataclass(frozen=True, kw_only=True)

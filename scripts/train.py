@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Train one run: shards and a run specification -> final state and history of evaluations.
 
-After an interruption the same command continues from the last checkpoint. Its results are
-bit-identical to those of an uninterrupted run on one CPU thread.
+After an interruption the same command continues from the last checkpoint. On a CPU its results are
+bit-identical to those of an uninterrupted run, with any number of threads.
 """
 
 import argparse

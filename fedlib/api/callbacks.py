@@ -21,7 +21,7 @@ class Evaluation:
 
     Attributes:
       round, rounds: rounds done, of how many; round 0 is before training.
-      train_loss: mean training loss of the last round; None before the first.
+      train_loss: mean training loss of the last round with training; None before the first.
       bytes_down, bytes_up: sent from the server to all clients and back since round 0.
       accuracies: accuracy of each client, in [0, 1], by view: a series with the clients' names.
       pooled: accuracy over the examples of all clients together, by view.

@@ -150,7 +150,7 @@ def open_run(
         simulation = build_simulation(
             trained(RunSpec.from_json(history.spec), folder / "history.h5"),
             federation,
-            device=device,
+            device=str(_device(device)),
             executor=executor,
             weights=[*map(Path, weights)],
         )

@@ -33,7 +33,7 @@ def _given(*names: str, **options: Any) -> tuple:
 
 
 _STAGE = _given("stage", metavar="STAGE", help=f"one of {', '.join(STAGES)}")
-_JOB = _given("name", nargs="?", default="", metavar="NAME", help="pfedmm/digits/fedem/seed0")
+_JOB = _given("name", nargs="?", default="", metavar="NAME", help="pfedmm/digits/fedem/seed1234")
 _WHAT = _given("what", nargs="?", metavar="KIND", help="to see titles, too")
 _PAPER = _given("paper", help="its name")
 _OUT = _given("--out", type=Path, help="another folder to write to than the usual one")

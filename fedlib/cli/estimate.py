@@ -1,6 +1,7 @@
 """Estimate time and memory of all runs here, and choose the runs of a budget.
 
-It trains nothing and reads no data, see `fedlib.forecast`. Runs that are done are left out.
+It trains FedAvg for moments on made-up examples, and reads own data alone; see `fedlib.forecast`.
+Runs that are done are left out.
 """
 
 import argparse

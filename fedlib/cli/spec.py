@@ -18,7 +18,7 @@ def main(args: argparse.Namespace) -> None:
 
 
 def named(plan: Plan, stage: str) -> dict[str, dict]:
-    """The wildcards of a stage's jobs by name, such as "pfedmm/digits/fedem/seed0"."""
+    """The wildcards of a stage's jobs by name, such as "pfedmm/digits/fedem/seed1234"."""
     jobs = [job for one, job in plan.jobs() if one == stage]
     return {"/".join(_part(*item) for item in job.items()): job for job in jobs}
 

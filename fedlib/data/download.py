@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ATTEMPTS = 3  # at one address
 PAUSE = 1.0  # seconds before the second attempt; doubles with every further one
 TIMEOUT = (10, 20)  # seconds to connect, and between two packets
-LARGEST = 4 << 30  # most bytes of a file of unknown size; the largest official file has 1 GB
+LARGEST = 4 << 30  # most bytes of a file of unknown size; the largest official one has 1.5 GB
 INTERVAL = 5.0  # seconds between two lines of progress
 BUSY = 429  # the answer of HTTP to too many requests, of which a later one succeeds
 

@@ -44,7 +44,7 @@ class Examples(NamedTuple):
       tokens: of texts, see `Federation`.
       cluster: [num_owners] int64 true cluster of each owner, if known.
       truth: [M, L] p(y | x) of the owner, see `Federation`, if known.
-      own_test: whether a user gave the test part, on which nobody then trains unless asked.
+      own_test: whether a user gave the test part, on which nobody then trains.
       owner_name: [num_owners], class_name: [L] what a user calls them, see `Federation`.
     """
 

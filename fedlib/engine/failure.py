@@ -50,5 +50,5 @@ def _note(work: Work, batch: Batch | None) -> str:
         who += f", on a batch of x {[*batch.x.shape]} {batch.x.dtype} and y {[*batch.y.shape]}"
     return (
         f"This happened in {work.stage} of round {work.round + 1}, {who}.\n"
-        "To repeat it client by client, add --executor loop to the command of the run."
+        "To repeat it client by client, choose the executor loop: CONFIG=executor=loop of make."
     )

@@ -14,7 +14,7 @@ from fedlib.models.layers.network import Network
 
 
 class Embedding(nn.Embedding):
-    """torch's, for characters as integers of any type."""
+    """torch's, for characters as whole numbers of any type, floats too."""
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, T] -> [B, T, embedding]"""

@@ -298,7 +298,8 @@ class Record:
         if not cohort.journal.losses:
             return
         losses = torch.stack(cohort.journal.losses).mean(0).double().cpu().numpy()
-        self.train_loss.append(float(losses.mean()))
+        untrained = [np.nan] * (number - 1 - len(self.train_loss))
+        self.train_loss += [*untrained, float(losses.mean())]
 
     def add_evaluation(self, done: int, found: dict[View, scoring.ClientScores]) -> None:
         """Add the scores after `done` rounds."""

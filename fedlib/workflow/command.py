@@ -131,16 +131,12 @@ def run_parser(doc: str | None, **paths: str) -> argparse.ArgumentParser:
     devices = ("auto", "cpu", "cuda")
     parser.add_argument("--device", default="auto", choices=devices, help="default: %(default)s")
     parser.add_argument("--gpus", type=int, help="GPUs granted by the workflow; 0 means the CPU")
-    parser.add_argument(
-        "--executor",
-        default="auto",
-        help="loop, traced, batched or graphs; auto: by device "
-        "and kind of layers (default: %(default)s)",
-    )
+    executors = "loop, traced, batched or graphs; auto: by device and layers (default: %(default)s)"
+    parser.add_argument("--executor", default="auto", help=executors)
     parser.add_argument(
         "--threads",
         type=threads,
-        default=os.environ.get("FEDLIB_THREADS") or "1",
+        default=threads(),
         help="threads that share out clients on a CPU; any number of them gives the same bits "
         "(default: FEDLIB_THREADS, or 1)",
     )

@@ -10,7 +10,7 @@ A job gives the same bits as one in a new process:
 * The libraries were imported under the job's environment. A client with another one is refused.
 * No thread is lost. A server with threads refuses all clients, except for threads that survive a
   fork. It also refuses all clients if an import failed.
-* There is no CUDA: `fedlib.workflow.warm` starts no server on a machine with a GPU.
+* There is no CUDA: `fedlib.workflow.warm` starts no server where jobs may use a GPU.
 
 A refused client starts an ordinary process. This process ends when the workflow ends, in any way,
 and then the kernel sends SIGTERM to its jobs, so trainings save a checkpoint.

@@ -1,7 +1,7 @@
 """Every undocumented name of Snakemake that this project uses, and its purpose.
 
 Any version of Snakemake may rename them, so CI runs the workflow with the oldest and the newest.
-(`rules/common.smk` has one more, to find this file.) Functions import Snakemake themselves, because
+(`rules/common.smk` has those that find this file.) Functions import Snakemake themselves, because
 plans do not need it.
 """
 

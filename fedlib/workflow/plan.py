@@ -6,8 +6,8 @@ is read, so it imports the standard library only.
 
 A *stage* is a rule with a script: download, partition, tune, train, evaluate, metrics, table,
 figure, report. Wildcards name a job of a stage, such as paper="pfedmm", federation="digits",
-label="fedem", seed=0. A job gets two values: its *specification*, the canonical JSON of everything
-that determines its output besides its input files, and the *digest* of its code
+label="fedem", seed=1234. A job gets two values: its *specification*, the canonical JSON of
+everything that determines its output besides its input files, and the *digest* of its code
 (`fedlib.workflow.provenance`). The job runs again if one of them changes.
 """
 

@@ -17,9 +17,9 @@ def is_type_checking(node: ast.AST) -> bool:
 
 
 class _Computing(ast.NodeTransformer):
-    """Removes texts of errors, looks of methods, and annotations of functions and variables.
+    """Removes texts of errors, looks of methods, and annotations of functions and inside of them.
 
-    Annotations in a class stay, because they define the fields of a dataclass.
+    Annotations in a class or module stay; those in a class define the fields of a dataclass.
     """
 
     _in_function = False

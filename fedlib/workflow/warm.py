@@ -1,7 +1,7 @@
 """Servers that fork jobs, to save every job the import of PyTorch or pandas.
 
 The Snakefile starts them if there is something to do. `FEDLIB_WARM=0` turns them off. They are also
-off on clusters, in conda environments, on machines with a GPU, and on systems other than Linux.
+off on clusters, in conda environments, where jobs may use a GPU, and on systems other than Linux.
 Only the time depends on them: see `forkserver.py`.
 """
 

@@ -99,7 +99,7 @@ def both(trained):
     course = {"rounds": 3, "seed": 7, "rate": 0.5, "evaluate_every": 2}
     course |= {"local": fedlib.SGD(**SOLVER), "class_weights": WEIGHTS}
     ours = quiet(cut(), BUILD, FedEM, num_experts=2, **course)
-    return ours, fedlib.open_run(trained)
+    return ours, fedlib.open_run(trained, device="auto" if not torch.cuda.is_available() else "cpu")
 
 
 @pytest.mark.slow
@@ -123,6 +123,8 @@ def test_a_finished_run_is_not_opened_with_other_shards(trained, tmp_path):
     other.write_text("{}")
     with pytest.raises(DataError, match="digits.json is not what .* was trained on"):
         fedlib.open_run(folder)
+    with pytest.raises(ConfigError, match="device must be one of auto, cpu, cuda"):
+        fedlib.open_run(trained, device="tpu")
     with pytest.raises(DataError, match="is a run of the workflow"):
         fedlib.load(folder)
 

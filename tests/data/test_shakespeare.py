@@ -116,7 +116,9 @@ def test_half_of_the_complete_works_is_refused(raw, monkeypatch):
     monkeypatch.setattr(shakespeare, "FEWEST_LINES_OF_TEXT", lines)
     assert by_role(raw).num_clients == 5
     monkeypatch.setattr(shakespeare, "FEWEST_LINES_OF_TEXT", lines + 1)
-    with pytest.raises(DataError, match=f"100.txt is not .*: it has {lines} lines, and the plays"):
+    with pytest.raises(
+        DataError, match=f"100.txt is not .* have {lines + 1} lines .*: it has {lines};"
+    ):
         by_role(raw)
 
 

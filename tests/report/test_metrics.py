@@ -134,14 +134,15 @@ def test_without_the_deciding_view_there_is_no_best_round():
 
 def test_every_evaluated_round_is_a_row_and_training_loss_begins_after_round_one():
     scores = made_up.scores([[0.1], [0.2], [0.3]], count=[10])
-    history = replace(result({SEEN: scores}, (0, 2, 4)), train_loss=np.array([4.0, 3.0, 2.0, 1.0]))
+    losses = np.array([np.nan, 3.0, np.nan, 1.0])  # in the first and third nobody trained
+    history = replace(result({SEEN: scores}, (0, 2, 4)), train_loss=losses)
     rows = run_rows(history)
     curve = rows[(rows["at"] == "round") & (rows["metric"] == "accuracy")]
     assert curve["round"].tolist() == [0, 2, 4]
     assert curve["value"].tolist() == pytest.approx([0.1, 0.2, 0.3])
     training = rows[(rows["at"] == "round") & (rows["metric"] == "train_loss")]
-    assert training["round"].tolist() == [1, 2, 3, 4]
-    assert training["value"].tolist() == [4.0, 3.0, 2.0, 1.0]
+    assert training["round"].tolist() == [2, 4]
+    assert training["value"].tolist() == [3.0, 1.0]
     traffic = rows[rows["metric"].str.startswith("bytes")]
     assert set(traffic["group"]) == {"all"} and set(traffic["protocol"]) == {""}
 

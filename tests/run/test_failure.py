@@ -44,7 +44,7 @@ def test_the_loop_tells_stage_round_client_and_shapes():
         "This happened in training (fit) of round 7, client 2, on a batch of x [1, 4] "
         "torch.float64 and y [1]."
     )
-    assert "--executor loop" in lines[2]
+    assert "executor=loop" in lines[2]
 
 
 @pytest.mark.parametrize(

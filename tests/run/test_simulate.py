@@ -25,6 +25,7 @@ from fedlib.engine.participation import sample
 from fedlib.engine.schedules import Schedule
 from fedlib.errors import DivergedError
 from fedlib.federation import Split
+from fedlib.methods.fedavg import FedAvg
 from fedlib.results import View
 from fedlib.run import evaluate, operations
 from fedlib.run.checkpoint import Checkpoints, flatten
@@ -99,6 +100,17 @@ def test_evaluations_are_at_the_start_every_so_often_and_at_the_end(rounds, ever
     assert len(result.train_loss) == rounds
     for scores in result.scores.values():
         assert scores.correct.shape == scores.loss.shape == (len(expected), len(scores.clients))
+
+
+def test_a_loss_has_the_number_of_its_round_where_nobody_trains_in_some(monkeypatch):
+    train = FedAvg.round
+
+    def sometimes(self, state, cohort):
+        return train(self, state, cohort) if cohort.round % 2 else state
+
+    monkeypatch.setattr(FedAvg, "round", sometimes)
+    _, result = silently(simulation(rounds=5))
+    assert np.isfinite(result.train_loss).tolist() == [False, True, False, True]
 
 
 def test_scores_are_counts_of_right_predictions_and_mean_losses():

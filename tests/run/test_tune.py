@@ -24,7 +24,7 @@ from fedlib.results import RunResult, View
 from fedlib.run import check, tune
 from fedlib.run.build import build_simulation
 from fedlib.run.job import RAN
-from fedlib.run_spec import RunSpec
+from fedlib.run_spec import RunSpec, Tuning
 from fedlib.spec import SCALES
 from fedlib.workflow import freshness
 
@@ -202,6 +202,11 @@ def test_of_trials_that_stop_early_the_best_quarter_goes_on(folder, tmp_path):
     further = [n for n, trial in enumerate(made) if "8" in trial["accuracy"]]
     assert further == sorted(sorted(range(8), key=lambda n: -early[n])[:2])
     assert found(folder / "rung")["chosen"] in further
+
+
+def test_a_rung_saves_trainings_where_there_are_more_trials_than_it_leaves():
+    cost = {n: Tuning(trials=n, rates=(0.1,), rung=True).trainings for n in (4, 8)}
+    assert cost == {4: 4, 8: 8 / 4 + 2}
 
 
 def test_a_diverged_trial_cannot_be_chosen_and_without_another_there_is_an_error(folder, capsys):

@@ -41,7 +41,7 @@ def read(
       length: tokens of a text.
 
     Raises:
-      ConfigError: for an invalid value, or more tweets than there are.
+      ConfigError: for more tweets than there are.
       DataError: if a raw file is missing or not the official one.
     """
     files = downloads.files("sent140")

@@ -71,8 +71,8 @@ def _check_whole(text: str) -> None:
     lines = text.count("\n")
     if lines < FEWEST_LINES_OF_TEXT or text.count(_AUTHOR) < 2:
         raise DataError(
-            f"{TEXT} is not the complete works: it has {lines:,} lines, and the plays alone end in "
-            f"line {FEWEST_LINES_OF_TEXT:,}; delete it and its archive, and run again"
+            f"{TEXT} is not the complete works, whose plays have {FEWEST_LINES_OF_TEXT:,} lines "
+            f"and name their author: it has {lines:,}; delete it and its archive, and run again"
         )
 
 

@@ -48,9 +48,6 @@ def read(
       train_examples, test_examples: of every client; with 0 test examples, only the server has any.
       server_train, server_val, server_test: examples of the server.
       probe: examples with which the server measures models; 0 for no probe.
-
-    Raises:
-      ConfigError: for an invalid value.
     """
     draw = streams.generator(seed, "synthetic_text")
     own, server = (train_examples, 0, test_examples), (server_train, server_val, server_test)

@@ -37,7 +37,7 @@ def read(
       length: tokens of a text.
 
     Raises:
-      ConfigError: for an invalid value, or more reviews than there are.
+      ConfigError: for more reviews than there are.
       DataError: if a raw file is missing or not the official one.
     """
     asked = {"train_per_class": train_per_class, "test_per_class": test_per_class}

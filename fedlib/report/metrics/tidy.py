@@ -160,8 +160,8 @@ def _curves(result: RunResult, optimum: np.ndarray | None) -> Iterator[_Curve]:
     if result.server_examples is not None:
         cost["server_examples"] = result.server_examples
     yield _Curve(TRAFFIC, result.round, cost)
-    rounds = np.arange(1, len(result.train_loss) + 1)
-    yield _Curve(TRAFFIC, rounds, {"train_loss": result.train_loss})
+    trained = np.flatnonzero(~np.isnan(result.train_loss))
+    yield _Curve(TRAFFIC, 1 + trained, {"train_loss": result.train_loss[trained]})
 
 
 def _of_evaluation(history: RunResult, evaluation: RunResult) -> Iterator[_Curve]:
