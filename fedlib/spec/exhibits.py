@@ -62,7 +62,7 @@ class Exhibit:
       of_server: whether it shows results on the server's test examples, which its methods must
         then be able to predict.
       compares: whether it compares runs; a single run is then shown only beside a published number.
-      is_lead: whether it shows the lead of one run over others; a single run has none.
+      needs_others: whether it shows nothing of a single run, as it is about a lead or a course.
       by_federation: names of the fields that are None or mappings by federation.
       choices: allowed values by field; forms: for fields that are lists of mappings, the named
         tuple of each mapping.
@@ -81,7 +81,7 @@ class Exhibit:
     of_server: ClassVar[bool] = False
     by_federation: ClassVar[tuple[str, ...]] = ()
     compares: ClassVar[bool] = False
-    is_lead: ClassVar[bool] = False
+    needs_others: ClassVar[bool] = False
     choices: ClassVar[Mapping[str, Collection[str]]] = {}
     forms: ClassVar[Mapping[str, type]] = {"protocols": Protocol}
 

@@ -115,7 +115,7 @@ class ClientDifferences(Figure):
       of: label of the method that is compared with the best other one.
     """
 
-    is_lead: ClassVar = True
+    needs_others: ClassVar = True
 
     of: str
 
@@ -167,7 +167,7 @@ class GainBars(Figure):
       gains: published exhibit of the gains; `published` has the numbers of the federations below.
     """
 
-    is_lead: ClassVar = True
+    needs_others: ClassVar = True
 
     pairs: Sequence[Mapping]
     bars: Sequence[Mapping]
@@ -221,6 +221,7 @@ class ProtocolSweep(Figure):
     symbol: str = ""
     panels: str = "federation"
 
+    needs_others: ClassVar = True
     choices: ClassVar = {"of": OWNERS, "panels": ("federation", "variant")}
 
 

@@ -95,7 +95,7 @@ class Gains(Table):
     """
 
     drawn_by: ClassVar = "of_clients"
-    is_lead: ClassVar = True
+    needs_others: ClassVar = True
 
     of: str
     groups: Sequence[Mapping]
@@ -163,6 +163,7 @@ class Spreads(Table):
     pairs: Sequence[Mapping]
     key: str
 
+    needs_others: ClassVar = True
     forms: ClassVar = {"pairs": SpreadPair}
 
     def views(self, federation: str, label: str) -> Iterator[View]:

@@ -40,11 +40,13 @@ def test_a_comparison_with_one_member_is_not_kept():
     one, two = [{"label": "fedavg"}], [{"label": "fedavg"}, {"label": "fedem"}]
     for kind in ("accuracy", "gains"):
         assert not worth(kind, one) and worth(kind, two)
-    for kind in ("sweep", "accuracy_over_bytes", "gain_bars"):
+    for kind in ("sweep", "protocol_sweep", "accuracy_over_bytes", "gain_bars"):
         assert not worth(kind, one, stage="figure") and worth(kind, two, stage="figure")
     assert worth("accuracy", one, "main")
     assert worth("accuracy_over_rounds", one, "curve-end", stage="figure")
     assert not worth("gains", one, "main")  # over nobody
+    assert not worth("spreads", one, "text") and worth("spreads", two, "text")
+    assert not worth("protocol_sweep", one, "table2", stage="figure")
     # About a run by itself.
     assert worth("criteria", one) and worth("label_leakage", one, stage="figure")
 

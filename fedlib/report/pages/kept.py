@@ -14,4 +14,4 @@ def is_worth_keeping(stage: str, exhibit: dict) -> bool:
       exhibit: see `fedlib.report.exhibits`.
     """
     kind, beside = KINDS[stage][exhibit["kind"]], exhibit["published"] is not None
-    return len(exhibit["runs"]) > 1 or not kind.is_lead and (beside or not kind.compares)
+    return len(exhibit["runs"]) > 1 or not kind.needs_others and (beside or not kind.compares)
