@@ -277,7 +277,7 @@ def test_the_front_counts_what_is_near_at_the_papers_own_scale_alone(project):
         findings.headline(content) == "8 published numbers beside ours, which are not comparable."
     )
     full = gathered(project, spec={**project.spec, "scale": "full"})
-    told = f"{near} of 8 numbers are reproduced within two points; 1,234 are published."
+    told = f"{near} of 8 comparisons are within two points; 1,234 numbers are published."
     assert findings.headline(full) == told
 
 

@@ -6,7 +6,7 @@ SHOWN = 3  # claims of a paper
 
 
 def headline(content: Report) -> str:
-    """A sentence on the number of published numbers that are reproduced."""
+    """A sentence on how many published numbers are reproduced; two tables may show one of them."""
     if not content.num_pairs:
         shown = [exhibit for chapter in content.chapters for exhibit in chapter.exhibits]
         tables = sum(bool(exhibit.sheet) for exhibit in shown)
@@ -14,8 +14,8 @@ def headline(content: Report) -> str:
     near = sum(chapter.near for chapter in content.chapters)
     if content.is_paper_scale:
         printed = sum(chapter.printed for chapter in content.chapters)
-        found = f"{near} of {content.num_pairs} numbers are reproduced within two points"
-        return f"{found}; {printed:,} are published."
+        found = f"{near} of {content.num_pairs} comparisons are within two points"
+        return f"{found}; {printed:,} numbers are published."
     return f"{content.num_pairs} published numbers beside ours, which are not comparable."
 
 
@@ -26,7 +26,7 @@ def line(content: Report, chapter: Chapter) -> str:
     trainings = chapter.origin.trainings
     parts = [f"{trainings} training{'s' * (trainings != 1)} on {data}" if trainings else data]
     if len(chapter.pairs):
-        parts.append(f"{chapter.near} of {len(chapter.pairs)} published numbers within two points")
+        parts.append(f"{chapter.near} of {len(chapter.pairs)} comparisons within two points")
         parts += [f"the paper prints {chapter.printed}"] * bool(chapter.printed)
     elif content.num_pairs:
         parts.append("no published number for these data sets")
