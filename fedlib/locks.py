@@ -174,8 +174,7 @@ def _is_dead(workflow: str) -> bool:
     if not path or workflow == os.environ.get(WORKFLOW):
         return False
     with contextlib.suppress(FileNotFoundError), open(path) as file:
-        free = take(file, fcntl.LOCK_SH)
-        return free or _holder(file).get("id") != name
+        return take(file, fcntl.LOCK_SH) or _holder(file).get("id") != name
     return True
 
 

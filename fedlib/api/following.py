@@ -107,6 +107,7 @@ def _checkpoints(folder: str | Path, simulation: Simulation) -> Checkpoints:
         "federation": seals.spec_digest(simulation.federation.digests),
         "begins": {name: array_digest(x) for name, x in (tensors | losses).items()},
         "method": f"{type(method).__module__}.{type(method).__qualname__}",
+        "class weights": str(method.task.class_weights),
         "settings": plain | {"course": repr(replace(simulation.course, rounds=0))},
         "executor": simulation.executor.setting,
         "device": str(simulation.data.device),

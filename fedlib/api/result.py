@@ -148,7 +148,8 @@ class SavedResult(Accuracies):
 
         def read(_: nn.Module, given: tuple) -> Tensor:
             x = torch.as_tensor(given[0])
-            return x.to(example) if x.is_floating_point() and example.is_floating_point() else x
+            same = (x.dtype == torch.uint8) == (example.dtype == torch.uint8)
+            return x.to(example) if same and torch.can_cast(x.dtype, example.dtype) else x
 
         model.register_forward_pre_hook(read, prepend=True)
         return model
@@ -255,7 +256,12 @@ class Result(Accuracies):
             predictors = []
             for number, (client, model) in enumerate(models.items()):
                 _export(model, inputs, made / f"{number}.pt2", client)
-                predictors.append([client, [f"{number}.pt2", digest(made / f"{number}.pt2")]])
+                predictors.append(
+                    [
+                        self.called[self._clients[client]],
+                        [f"{number}.pt2", digest(made / f"{number}.pt2")],
+                    ]
+                )
             kept = {"called": self.called, "title": self.title, "predictors": predictors}
             provenance = {**self.history.provenance, **kept}
             replace(self.history, provenance=provenance).save(made / HISTORY)

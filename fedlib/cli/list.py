@@ -21,8 +21,7 @@ CODE = {
 
 def main(args: argparse.Namespace) -> None:
     """Print the names of all kinds, or the names and titles of one."""
-    plan = arguments.plan(args)
-    kinds = listed(plan)
+    kinds = listed(arguments.plan(args))
     if args.what:
         check_choice("WHAT", args.what, kinds)
         for name, title in kinds[args.what].items():

@@ -53,8 +53,7 @@ def _run(args: argparse.Namespace, plan: Plan) -> None:
 def checked(args: argparse.Namespace) -> Plan:
     """The plan of a command that will run or estimate, after all possible checks."""
     gpu.slots(0)
-    plan = arguments.plan(args)
-    return preflight.check(plan)
+    return preflight.check(arguments.plan(args))
 
 
 def steps(args: argparse.Namespace, plan: Plan) -> list[list[str]]:

@@ -97,8 +97,7 @@ def sizes(spec: dict, raw: str | Path = Path()) -> Sizes:
     examples, shape, labels = _stand_in(spec, Path(raw))
     if spec["dataset"] == "own":  # read from files, which decide what there is
         build.check_examples(partition, examples, spec)
-    dealt = partition.deal(examples, build.seed_of(spec))
-    return _of(dealt, shape, labels)
+    return _of(partition.deal(examples, build.seed_of(spec)), shape, labels)
 
 
 def of_manifest(manifest: dict, declared: Sizes) -> Sizes:

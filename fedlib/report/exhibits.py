@@ -45,8 +45,7 @@ def select(exhibit: ExhibitSpec, frame: pd.DataFrame) -> pd.DataFrame:
             "metrics do not have; run the metrics stage again"
         )
     runs = {key[:2] for key in needed}
-    index = pd.MultiIndex.from_frame(mine[keys[:2]])
-    return mine[index.isin(runs)]
+    return mine[pd.MultiIndex.from_frame(mine[keys[:2]]).isin(runs)]
 
 
 def pick(frame: pd.DataFrame, **values: str) -> pd.DataFrame:

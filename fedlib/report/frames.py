@@ -75,5 +75,4 @@ def write_csv(frame: pd.DataFrame, path: str | Path) -> None:
     """Write a frame without its index as csv, atomically."""
     with atomic(path) as temporary:
         options = pa.csv.WriteOptions(quoting_style="needed")
-        table = pa.Table.from_pandas(frame, preserve_index=False)
-        pa.csv.write_csv(table, temporary, options)
+        pa.csv.write_csv(pa.Table.from_pandas(frame, preserve_index=False), temporary, options)

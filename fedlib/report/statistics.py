@@ -119,8 +119,7 @@ def signed_rank(differences: Sequence[float], rope: float = ROPE, seed: int = 0)
         for side in (sums, -sums)
     )
     found = np.stack([better, 1 - better - worse, worse])
-    wins = np.bincount(found.argmax(0), minlength=3) / SAMPLES
-    return Posterior(*wins.tolist())
+    return Posterior(*(np.bincount(found.argmax(0), minlength=3) / SAMPLES).tolist())
 
 
 def by_federation(paired: pd.DataFrame) -> pd.DataFrame:

@@ -31,8 +31,13 @@ def check(method: Method) -> None:
     own = _own_names(method)
     for name in ("protocols", "final_protocols"):
         ways = getattr(method, name)
-        if not ways.keys() <= {*GROUPS} or not all(isinstance(x, dict) for x in ways.values()):
+        named = all(isinstance(x, dict) and "/" not in "".join(x) for x in ways.values())
+        if not named or not ways.keys() <= {*GROUPS}:
             raise ValueError(f"{name} of {cls.__name__} must be like {{{EXAMPLE}}}, got {ways}")
+    for group, later in method.final_protocols.items():
+        if twice := sorted(later.keys() & method.protocols.get(group, later).keys()):
+            what = f"final_protocols must add to {group!r} of protocols, not {twice[0]!r}"
+            raise ValueError(f"{cls.__name__}: {what}")
     asked = [*method.protocols.values(), *method.final_protocols.values()]
     named = {way: "its protocols name" for ways in asked for way in ways.values()}
     for name, who in {**dict.fromkeys(NEEDED, "every method needs"), **named}.items():

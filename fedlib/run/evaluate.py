@@ -57,8 +57,7 @@ def score_shared(method: Method, personal: Any, cohort: Cohort, everyone: Cohort
     places = np.flatnonzero(np.isin(everyone.host_ids, cohort.host_ids))
     correct, count, loss = 0, 0, 0
     for distance in range(len(owners)):
-        ids = owners[(places + distance) % len(owners)]
-        others = cohort.of(ids)
+        others = cohort.of(owners[(places + distance) % len(owners)])
         found = scoring.score(method, personal, others, "test")
         correct, count = correct + found.correct, count + found.count
         loss = loss + found.loss * found.count

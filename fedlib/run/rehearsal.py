@@ -5,6 +5,7 @@ summed, and probabilities that are none would be compared, without a word.
 """
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
@@ -73,11 +74,25 @@ def _refusing_vectors(cohort: Cohort, name: str) -> Cohort:
                 if not isinstance(value, Tensor) or value.dim():
                     got = f"shape {[*value.shape]}" if isinstance(value, Tensor) else shown(value)
                     raise ConfigError(f"{name}: the loss must be a scalar, got {got}")
+                if self.task.may_pad and not _leaves_padding_out(loss, *inner):
+                    raise ConfigError(
+                        f"{name}: the loss depends on examples that only fill a batch up; average "
+                        "over examples by batch.mean(values), not values.mean()"
+                    )
                 return value
 
             return super().fit(scalar, params, *args, **options)
 
     return Refusing(**{field.name: getattr(cohort, field.name) for field in fields(cohort)})
+
+
+def _leaves_padding_out(loss: Callable, *inner: Any) -> bool:
+    """Whether a loss without dropout is the same with an example more that is padding."""
+    *params, batch = *inner[:-1], inner[-1]._replace(train=False)
+    more = {name: torch.cat([x, x[:1]]) for name, x in zip("xy", batch[:2], strict=True)}
+    real = torch.arange(len(batch.index) + 1, device=batch.index.device) < len(batch.index)
+    padded = batch._replace(**more, index=torch.cat([batch.index, batch.index[:1]]), mask=real)
+    return torch.allclose(loss(*params, batch), loss(*params, padded), rtol=ROUNDING / 10)
 
 
 def _round_and_evaluation(few: Simulation, cohort: Cohort, name: str) -> dict[str, Any]:
@@ -125,13 +140,11 @@ def _check_alike(state: Any, after: Any, name: str) -> None:
     """Raises ConfigError unless a round's state has the entries, shapes and types of init's."""
     first, second = checkpoint.flatten(state), checkpoint.flatten(after)
     must = f"{name}.round must return a state like init's"
-    if odd := sorted(first.keys() ^ second.keys()):
-        got = shown(after) if "" in odd else f"one that differs in {odd[0]}"
+    others = {entry for entry, x in second.items() if not isinstance(x, Tensor)}
+    if odd := sorted(first.keys() ^ second.keys() | others):
+        got = shown(after) if "" in odd else f"one that differs, or has no tensor, in {odd[0]}"
         raise ConfigError(f"{must}, got {got}")
     for entry, value in first.items():
-        one, other = (
-            (x.dtype, [*x.shape]) if isinstance(x, Tensor) else type(x)
-            for x in (value, second[entry])
-        )
+        one, other = ((x.dtype, [*x.shape]) for x in (value, second[entry]))
         if one != other:
             raise ConfigError(f"{must}; {entry} was {one} and is {other}")

@@ -63,8 +63,7 @@ class Course:
 
     def __post_init__(self):
         """Raises ConfigError for invalid values."""
-        choices = {"selection": tuple(SELECTIONS), "aggregation": AGGREGATIONS}
-        check(self, choices, self.ranges)
+        check(self, {"selection": tuple(SELECTIONS), "aggregation": AGGREGATIONS}, self.ranges)
         if self.aggregation == "gossip" and self.rate != 1:
             raise ConfigError(f"rate must be 1 in a decentralised run, got {self.rate}")
 
@@ -227,7 +226,7 @@ class Simulation:
     ) -> tuple[Any, "Record", int]:
         saved = checkpoints.load() if checkpoints else None
         state, record = self.init(), Record()
-        if saved is None:
+        if saved is None or saved[0] > self.course.rounds:
             return self._evaluate(state, record, 0), record, 0
         start, tensors = saved
         report(f"resuming after round {start}")

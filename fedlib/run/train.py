@@ -20,8 +20,7 @@ def train(
 ) -> None:
     """Run, then write the state and, last, the history, which has the checksum of the state."""
     state, result = simulation.run(checkpoints, **run_options)
-    tensors = flatten(state)
-    sha256 = save_tensors(state_file, tensors)
+    sha256 = save_tensors(state_file, flatten(state))
     replace(
         result,
         spec=spec.to_json(),

@@ -152,8 +152,7 @@ def list_inputs(plan: Plan, stage: str, job: dict) -> list[str]:
         case "evaluate":
             return [plan.path("manifest", **job), *plan.weights(**job), plan.path("history", **job)]
         case "metrics":
-            runs = plan.files("history", "evaluation", **job)
-            return [*runs, *plan.files("trials", **job)]
+            return [*plan.files("history", "evaluation", **job), *plan.files("trials", **job)]
         case "table" | "figure":
             printed = plan.published(stage, job["paper"], job[stage])
             frames = [plan.path(name, paper=job["paper"]) for name in ("metrics", "clients")]

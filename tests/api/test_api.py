@@ -453,6 +453,22 @@ class Summed(FedAvg):
         return state._replace(params=cohort.average(fitted, state.params))
 
 
+class Averaging(FedAvg):
+    def round(self, state, cohort):
+        start = cohort.broadcast(state.params)
+        mean = lambda params, batch: self.task.losses(params, batch).mean()  # noqa: E731
+        fitted, _ = cohort.fit(mean, start, local=self.local)
+        return state._replace(params=cohort.average(fitted, state.params))
+
+
+class Counting(FedAvg):
+    def init(self, *args):
+        return super().init(*args), 0
+
+    def round(self, state, cohort):
+        return super().round(state[0], cohort), state[1] + 1
+
+
 def returning(name, value):
     """FedAvg with a function that makes something else of what FedAvg's returns."""
     own = {name: lambda self, *args: value(getattr(FedAvg, name)(self, *args))}
@@ -466,7 +482,7 @@ class Bare(FedAvg):
 METHODS_OF_USERS = {
     r"Bare is not a dataclass; write @dataclass\(frozen=True, kw_only=True\) above it": Bare,
     r"Wrong.round must return a state like init's, got None": returning("round", lambda s: None),
-    r"a state like init's, got one that differs in .params\['new'\]": returning(
+    r"a state like init's, got one that differs, .* in .params\['new'\]": returning(
         "round", lambda state: state._replace(params={**state.params, "new": torch.ones(1)})
     ),
     r"\['body.1.bias'\] was \(torch.float32, \[8\]\) and is \(torch.float64, ": returning(
@@ -476,6 +492,8 @@ METHODS_OF_USERS = {
         ),
     ),
     r"Summed: the loss must be a scalar, got shape \[10\]": Summed,
+    r"Averaging: the loss depends on examples that only fill a batch up; average": Averaging,
+    r"Counting.round must return a state .* or has no tensor, in \[1\]": Counting,
     r"return log-probabilities; the probabilities of an example sum to 10": returning(
         "predict", torch.zeros_like
     ),
@@ -485,6 +503,10 @@ METHODS_OF_USERS = {
     r"Wrong: RuntimeError: ": returning("personalise", lambda models: tree.take(models, 0)),
     "Wrong, line .*: AttributeError: .* 'nothing'": returning("round", lambda s: s.nothing),
     "protocols of Wrong must be like": type("Wrong", (FedAvg,), {"protocols": {"all": {}}}),
+    "Wrong must be like .*a/b": type("Wrong", (FedAvg,), {"protocols": {"seen": {"a/b": "round"}}}),
+    "Wrong: final_protocols must add to 'seen' of protocols, not 'default'": type(
+        "Wrong", (FedAvg,), {"final_protocols": {"seen": {"default": "personalise"}}}
+    ),
     "final_protocols of Wrong must": type("Wrong", (FedAvg,), {"final_protocols": {"seen": "x"}}),
     "Noisy draws from the global generator of PyTorch": noisy(torch.randn_like),
     r"Noisy gives another .params.* when a round": noisy(lambda x: next(COUNTER)),

@@ -106,6 +106,7 @@ def test_a_run_goes_on_with_the_same_bits(tmp_path):
     [
         ("begins", {"width": 7}),
         ("settings", {"rate": 0.5}),
+        ("class weights", {"class_weights": np.arange(1.0, 1 + len(np.unique(Y)))}),
         ("federation", {"federation": fedlib.partition(X, Y, "dirichlet", **CUT | {"seed": 4})}),
     ],
 )
@@ -113,6 +114,11 @@ def test_the_checkpoint_of_another_run_is_refused(tmp_path, odd, changes):
     simulate(checkpoint=tmp_path, callbacks=[lambda e: e.round == 2])
     with pytest.raises(ConfigError, match=f"a run with another .*{odd}"):
         simulate(checkpoint=tmp_path, **changes)
+
+
+def test_of_a_longer_checkpoint_fewer_rounds_begin_anew(tmp_path):
+    simulate(checkpoint=tmp_path, callbacks=[lambda e: e.round == 2])
+    assert same(simulate(checkpoint=tmp_path, rounds=1), simulate(rounds=1))
 
 
 def test_a_checkpoint_is_a_folder(tmp_path):
@@ -149,7 +155,7 @@ def test_ctrl_c_ends_a_run_in_a_notebook_and_interrupts_a_script(monkeypatch, no
 @pytest.mark.slow  # torch.export takes seconds for the first model
 def test_a_result_comes_back_without_code_of_the_users(tmp_path):
     result = simulate("fedem", num_experts=2)
-    result.save(tmp_path / "kept", clients=[2])
+    result.save(tmp_path / "kept", clients=np.array([2]))
     kept = fedlib.load(tmp_path / "kept")
     assert str(kept) == str(result).replace("Result", "SavedResult")
     assert kept.accuracy("unseen").equals(result.accuracy("unseen"))
@@ -157,6 +163,8 @@ def test_a_result_comes_back_without_code_of_the_users(tmp_path):
     expected = result.client_model(2)(x)
     for inputs in (x, x.double().numpy(), x.tolist()):
         assert torch.equal(kept.client_model(2)(inputs), expected)
+    whole = (X[:7] * 16).round().astype(int).tolist()
+    assert torch.equal(kept.client_model(2)(whole), result.client_model(2)(whole))
     with pytest.raises(DataError, match="written by Result.save"):
         fedlib.open_run(tmp_path / "kept")
     with pytest.raises(ConfigError, match="no predictor of client 1; there are 2"):

@@ -34,8 +34,7 @@ def read(raw: Path, *, source: str = "all") -> Examples:
       ConfigError: for an unknown source.
       DataError: if a raw file is missing or not the official one.
     """
-    files = downloads.files("emnist", source)
-    parts = idx.parts(files, raw)
+    parts = idx.parts(downloads.files("emnist", source), raw)
     x, y = (np.concatenate(part) for part in zip(*parts.values(), strict=True))
     part = np.full(len(y), TRAIN, np.uint8)
     if "train" in parts:

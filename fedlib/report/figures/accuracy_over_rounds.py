@@ -56,8 +56,7 @@ def draw(given: Inputs) -> Figure:
                 theirs = _theirs(given, federation).get(run.label, pd.Series())
                 theirs = theirs[theirs.index <= curve["round"].max()]
                 if len(theirs) > 1:
-                    name = f"{run.title}, published"
-                    axes.plot(theirs, color=look.color, label=name, **THIN)
+                    axes.plot(theirs, color=look.color, label=f"{run.title}, published", **THIN)
                     marks.add("curve")
                     drawn.append(theirs)
                 marks |= _mark_end(axes, ends.get((federation.dataset, run.label)), look)

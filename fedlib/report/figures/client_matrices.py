@@ -71,8 +71,7 @@ def draw(given: Inputs) -> Figure:
     free = iter(grid)
     for row in rows:
         first = row[0][1]
-        true = np.eye(int(first.cluster.max()) + 1)[first.cluster]
-        _draw(next(free), true, first, "Cluster")
+        _draw(next(free), np.eye(int(first.cluster.max()) + 1)[first.cluster], first, "Cluster")
         for _, matrix in row:
             image = _draw(next(free), _ordered(matrix), matrix, "Expert")
     heat.scale(figure, image, grid, "weight of the expert")

@@ -41,5 +41,4 @@ def draw(given: Inputs) -> Figure:
             f"{recovery.correlation(guess, true):.3f}."
         )
     meaning = "Points: clients' labels, as shares of their training examples. Line: read exactly."
-    seed = canvas.first_seed_note(exhibit)
-    return canvas.finish(figure, exhibit, [], seed, meaning, *about)
+    return canvas.finish(figure, exhibit, [], canvas.first_seed_note(exhibit), meaning, *about)

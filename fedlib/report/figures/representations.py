@@ -43,8 +43,7 @@ def draw(given: Inputs) -> Figure:
     seen: dict[str, set[int]] = {"class": set(), "client": set()}
     for row, run in enumerate(exhibit.runs):
         points = _points(shown, run, len(kinds))
-        panels = grid[row * len(kinds) : (row + 1) * len(kinds)]
-        _draw_row(panels, points)
+        _draw_row(grid[row * len(kinds) : (row + 1) * len(kinds)], points)
         seen["class"] |= set(points.label.tolist())
         seen["client"] |= set(points.client.tolist())
     return canvas.finish(

@@ -75,8 +75,7 @@ def lay_out(axes: Axes, settings: list[float | str], even: bool) -> None:
 def _points(given: Inputs, runs: pd.DataFrame) -> pd.DataFrame:
     """The runs with their metric over seeds, in order of their settings."""
     shown = exhibits.pick(given.rows, at="last", metric=given.kind.metric, **PRIMARY._asdict())
-    summary = over_seeds(shown, ["federation", "label"])
-    points = runs.merge(summary, on=["federation", "label"])
+    points = runs.merge(over_seeds(shown, ["federation", "label"]), on=["federation", "label"])
     return points.sort_values("setting", kind="stable")
 
 
