@@ -50,8 +50,7 @@ def cells(plan: Plan, todo: Iterable[OpenJob], estimates: Estimates) -> list[Run
 
 def seconds(plan: Plan, stage: str, job: Mapping, estimates: Estimates) -> float:
     """Estimated seconds of a tuning, a training or an evaluation; infinity if unknown."""
-    tuning = plan.run(*(job[key] for key in RunName._fields)).tuning
-    return estimates.seconds(stage, job, tuning)
+    return estimates.seconds(stage, job, plan.run(*(job[key] for key in RunName._fields)).tuning)
 
 
 def _cell(paper: Paper, name: str, run: Run, left: list, estimates: Estimates) -> RunCost:

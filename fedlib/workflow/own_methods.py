@@ -51,8 +51,7 @@ def parse(text: str) -> OwnMethod:
     if not is_file(path):
         raise ConfigError(f"methods: expected a file of Python, such as {EXAMPLE}, got {text!r}")
     path = _canonical(path)
-    stem = Path(path).stem
-    label = PREFIX + stem.replace("_", "-").lower()
+    label = PREFIX + Path(path).stem.replace("_", "-").lower()
     return OwnMethod(text, path, like or LIKE, label, title_of(path))
 
 
