@@ -80,7 +80,7 @@ def test_a_budget_buys_first_what_costs_least_for_each_published_number(plan):
     ("paper", "those", "others"),
     [
         ("pfedmm", {"emnist/gated-experts": 2, "cifar10/local": 2}, ["synthetic/pfedmm"]),
-        ("adaptive_experts", {"cifar10-p0.2/eps": 5}, ["cifar10-p0.2/local"]),
+        ("adaptive_experts", {"cifar10-p0.2/eps": 5, "cifar10-p0.2/local": 2}, ["femnist/local"]),
         (
             "fedmix",
             {"two-shard-mnist/fedmix-vae": 3, "femnist/fedavg": 1},
