@@ -49,7 +49,9 @@ def list_requests(plan: Plan, fresh: Freshness) -> list[Request]:
     for name in {RunName(*(one.job[key] for key in RunName._fields)) for one in todo}:
         seeds = plan.papers[name.paper].seeds_of(plan.run(*name))
         first, *others = ({**name._asdict(), "seed": seed} for seed in seeds)
-        results = [(x, plan.path(RESULTS[x][0][0], **one)) for x in TIMED for one in others]
+        results = [
+            (x, plan.path(RESULTS[x][0][0], **one)) for x in TIMED for one in (first, *others)
+        ]
         found[name] = Request(
             name=str(name),
             spec=RunSpec.from_json(json.loads(plan.spec("train", **first))),

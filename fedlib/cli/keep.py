@@ -65,16 +65,17 @@ def _keep(plan: Plan, paper: str, folder: Path) -> tuple[int, int]:
     Raises:
       DataError: for a file that is missing, damaged or not up to date.
     """
-    shown, current = _shown(plan), freshness.check(plan).current
+    shown, fresh = _shown(plan), freshness.check(plan)
     sources = [
         Path(plan.path(file, **job))
         for stage, job in shown
         for file in KEPT
         if file.startswith(stage)
     ]
-    for path in sources:
-        if str(path) not in current:
-            raise DataError(f"{path} is not up to date; run the workflow with this configuration")
+    needed = *freshness.OF_RUNS, "metrics", *STAGES
+    for one in freshness.list_open_jobs(plan, fresh, needed):
+        path = plan.path(freshness.RESULTS[one.stage][0][0], **one.job)
+        raise DataError(f"{path} is not up to date; run the workflow with this configuration")
     spec = json.loads(plan.spec("report"))
     for chapter, stage in ((x, y) for x in spec["papers"] for y in STAGES):
         names = {job[stage] for of, job in shown if of == stage}

@@ -81,7 +81,7 @@ def configured(args: argparse.Namespace, plan: Plan) -> list[str]:
     files, words = args.configfile, args.config
     if plan.config["budget"]:
         files = [*files, plan.path("budget")]
-        words = [word for word in words if word.partition("=")[0].strip() != "budget"]
+        words = [word for word in words if word.partition("=")[0].strip() not in ("budget", "runs")]
     return arguments.configuration(files, words)
 
 

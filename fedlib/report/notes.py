@@ -48,7 +48,7 @@ def seeds_differ(exhibit: ExhibitSpec) -> list[str]:
         return []
     kept = [data.title for data in exhibit.federations if not data.per_seed]
     redrawn = len(kept) < len(exhibit.federations)
-    cohorts = any(run.participation["rate"] < 1 for run in exhibit.runs)
+    cohorts = any(run.participation.get("rate", 1) < 1 for run in exhibit.runs)
     differ = [
         *(["partition"] if redrawn else []),
         "initial parameters",

@@ -120,12 +120,15 @@ def _unpack(archive: Path, place: Path) -> None:
         with tarfile.open(fileobj=content, mode="r:") as packed:
             for member in packed:
                 file = place / member.name
-                if not (MEMBER.fullmatch(member.name) and member.isfile()) or file.exists():
+                known = MEMBER.fullmatch(member.name) and member.isfile()
+                own = packed.extractfile(member).read() if known else b""
+                if not known or (file.exists() and file.read_bytes() != own):
                     raise DataError(
                         f"{archive} has {plain(member.name)!r:.200}, which is no file of a run"
+                        + " that other archives have, too" * bool(known)
                     )
                 file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_bytes(packed.extractfile(member).read())
+                file.write_bytes(own)
     except DataError:
         raise
     except (tarfile.TarError, lzma.LZMAError, EOFError, ValueError) as error:
@@ -185,7 +188,7 @@ def joined(source: Path) -> Iterator[Path]:
             raise DataError(f"packs in {source} cannot be drawn together: {error!r}") from error
     with tempfile.TemporaryDirectory(prefix="fedlib-") as place:
         for i, name in enumerate((METRICS, CLIENTS)):
-            rows = pd.concat([frames.read_parquet(each[i]) for each in found])
+            rows = pd.concat([frames.read_parquet(each[i]) for each in found]).drop_duplicates()
             frames.write_parquet(rows, Path(place) / name, **SMALL)
         seals.write_json(Path(place) / EXHIBITS, _each_once([*every.values()]))
         yield Path(place)

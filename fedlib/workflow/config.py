@@ -173,9 +173,11 @@ def _check_seeds(key: str, seeds: Iterable[int]) -> None:
 
 
 def _check_tag(key: str, tag: object) -> None:
-    if not isinstance(tag, str) or not re.fullmatch(r"[a-z0-9]{0,40}", tag):
+    # Snakemake would read "007" and "1e3" as numbers, and write to another folder.
+    if not isinstance(tag, str) or not re.fullmatch(r"(?!0\d+$|\d+e\d+$)[a-z0-9]{0,40}", tag):
         raise ConfigError(
-            f"tag must consist of at most 40 lower-case letters and digits, got {shown(tag)}"
+            "tag must consist of at most 40 lower-case letters and digits, and not look like the "
+            f"number 007 or 1e3, got {shown(tag)}"
         )
 
 

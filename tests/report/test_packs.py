@@ -2,6 +2,7 @@
 
 import io
 import re
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -99,7 +100,9 @@ def parted(made, folder, **change) -> Path:
 
 def test_packs_of_a_folder_are_drawn_as_one_pack_of_all_their_runs_would_be(made, tmp_path):
     _, one = figures_from.draw(made / "kept/pack", tmp_path / "one")
-    number, several = figures_from.draw(parted(made, tmp_path), tmp_path / "several")
+    both = parted(made, tmp_path)
+    shutil.copytree(both / "fedavg", both / "more")  # a later pack has what was finished before
+    number, several = figures_from.draw(both, tmp_path / "several")
     assert number == 1
     for table in one.glob("*.csv"):
         assert (several / table.name).read_text() == table.read_text()
@@ -186,7 +189,7 @@ NO_RUNS = {
     "long": [member(RUN.replace("b", "b" * 300))],
     "nul": [member("runs", pax_headers={"path": RUN.replace("b", "\0")})],
     "link": [member(RUN, 0, type=tarfile.SYMTYPE, linkname="/etc/passwd")],
-    "twice": [member(RUN), member(RUN)],
+    "other": [member(RUN), member(RUN, 8)],
 }
 
 
@@ -198,7 +201,7 @@ def test_an_archive_of_anything_but_runs_is_refused_and_writes_nowhere_else(tmp_
 
 
 def test_the_runs_of_all_packs_in_a_folder_are_there(tmp_path):
-    names = RUN, RUN.replace("seed0", "seed7")
+    names = RUN, RUN.replace("seed0", "seed7"), RUN  # a later pack has what was finished before
     for i, name in enumerate(names):
         (tmp_path / f"{i}/pack").mkdir(parents=True)
         archive(tmp_path / f"{i}/pack", member(name))

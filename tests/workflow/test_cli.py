@@ -133,6 +133,8 @@ def test_a_budget_is_spent_before_anything_runs_and_all_steps_share_what_it_boug
     assert estimate == "-m fedlib estimate --config scale=full budget=10h seeds=[1]"
     bought = "--configfile results/full/budget.json --config scale=full seeds=[1]"
     assert len(others) == 2 and all(step.endswith(bought) for step in others)
+    *_, last = steps("reproduce", CONFIG="budget=10h runs=[pfedmm/emnist/fedavg]")
+    assert last.endswith("--configfile results/full/budget.json --config scale=full")
 
 
 def test_kept_results_and_their_folder_are_words_of_their_own():
@@ -146,8 +148,10 @@ NONSENSE = [
     ("CONFIG", "budget=10", "budget must be a number of minutes, hours or days, such as 30m"),
     ("CONFIG", "budget=0h", "2d, got '0h'"),
     ("CONFIG", "runs=pfedmm/digits/nobody", "nearest: pfedmm/digits/local, "),
+    ("CONFIG", "tag=007", "not look like the number 007 or 1e3, got '007'"),
+    ("CONFIG", "tag=4e12", "not look like the number 007 or 1e3, got '4e12'"),
     ("CONFIG", "tag=; touch x", "key=value, without blanks, got 'touch'"),
-    ("CONFIG", "tag=a/../../../x", "digits, got 'a/../../../x'"),
+    ("CONFIG", "tag=a/../../../x", "digits, .*, got 'a/../../../x'"),
     ("CONFIG", "tag=" + "a" * 255, "at most 40"),
     ("CONFIG", "tag='a", "CONFIG: No closing quotation"),
     ("CONFIG", "raw=/etc/passwd", "raw must be a folder, got '/etc/passwd', which is a file"),

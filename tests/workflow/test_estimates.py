@@ -165,6 +165,9 @@ def test_only_runs_that_are_to_be_done_are_estimated(tmp_path, monkeypatch):
         folder = f"results/demo/runs/fedmix/digits/{label}/seed{seed}"
         return [f"{folder}/history.h5", f"{folder}/evaluation.h5"]
 
+    first = {*files("fedavg", 1), *files("fedavg", 2), *files("local-global", 1)}
+    [request] = estimate.list_requests(plan, freshness.Freshness({}, first))
+    assert set(request.finished) == {"train", "evaluate"}
     done = {*files("fedavg", 1), *files("fedavg", 2), files("local-global", 2)[0]}
     [request] = estimate.list_requests(plan, freshness.Freshness({}, done))
     assert request.name == "fedmix/digits/local-global"

@@ -405,3 +405,11 @@ def test_a_paper_that_cannot_be_read_is_one_line_unless_others_are_named(
         with pytest.raises(ConfigError, match=f"fedlib/papers/{told}"):
             Plan(given)
     assert [*Plan({"papers": ["pfedmm"]}).papers] == ["pfedmm"]
+
+
+def test_named_runs_may_leave_a_named_paper_without_any():
+    """As those of a budget do."""
+    plan = Plan({"papers": ["pfedmm", "fedmix"], "runs": ["fedmix/digits/fedavg"]})
+    assert {one.paper for one in plan.trainings()} == {"fedmix"}
+    with pytest.raises(ConfigError, match="pfedmm has no run left"):
+        Plan({"papers": ["pfedmm", "fedmix"], "labels": ["fedmix-k4"]})

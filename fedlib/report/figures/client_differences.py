@@ -66,8 +66,7 @@ def _draw_bars(axes: Axes, values: pd.DataFrame, color: str) -> None:
 def differences(clients: pd.DataFrame, of: str) -> tuple[str, pd.DataFrame]:
     """The best other method's label, and the lead of `of` over it -> (label, [seeds, clients])"""
     values = clients.pivot_table("accuracy", "seed", ["label", "client"])
-    means = values.mean().groupby("label").mean()
-    best = means.drop(of).idxmax()
+    best = values.mean().groupby("label").mean().drop(of).idxmax()
     return best, values[of] - values[best]
 
 

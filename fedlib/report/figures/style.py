@@ -119,8 +119,7 @@ def looks(exhibit: ExhibitSpec, scores: Mapping[str, float] | None = None) -> di
     single = len({method for method, _ in first.values()}) == 1
     found: dict[str, Look] = {}
     for label, (_, look) in first.items():
-        alike = [other for other, (_, theirs) in first.items() if theirs == look]
-        number = alike.index(label)
+        number = [other for other, (_, theirs) in first.items() if theirs == look].index(label)
         if number:
             line = dashes[(number - 1) % len(dashes)]
             other = single or number > len(dashes)

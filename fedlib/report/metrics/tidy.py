@@ -73,8 +73,7 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
     if SELECTED in diagnostics:
         curve = _selected_curve(diagnostics[SELECTED], int(history.round[-1]))
         blocks.append(_block(curve, "last", slice(None)))
-    columns = {name: np.concatenate([b[name] for b in blocks]) for name in ROW_COLUMNS}
-    return pd.DataFrame(columns)
+    return pd.DataFrame({name: np.concatenate([b[name] for b in blocks]) for name in ROW_COLUMNS})
 
 
 def client_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.DataFrame:

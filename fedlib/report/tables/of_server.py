@@ -209,8 +209,7 @@ def server_size(given: TableInputs) -> Sheet:
         key = (federation.dataset, run.label)
         size = _size(means, federation.name, run)
         said = {name: known.get(key, np.nan) for name, known in theirs.items()}
-        seeds = {"seeds": len(given.exhibit.seeds)}
-        yield size | said | seeds | {"block": federation.title}
+        yield size | said | {"seeds": len(given.exhibit.seeds)} | {"block": federation.title}
 
     numbers = given.numbers(of_run)
     compared = bool(numbers["published_parameters"].notna().any())
