@@ -42,8 +42,7 @@ def environment(device: object = None) -> dict:
 
 def cache_folder() -> Path:
     """Folder for caches of code and of checks on this machine, for all checkouts of a user."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "fedlib"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedlib"
 
 
 def memory() -> int:

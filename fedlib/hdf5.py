@@ -63,8 +63,7 @@ def read(dataset: h5py.Dataset) -> np.ndarray:
     offset = dataset.id.get_offset()  # None if compressed, in chunks, or empty
     if offset is None or offset % dataset.dtype.alignment or dataset.dtype.kind == "S":
         return words(dataset[:])
-    mapped = np.memmap(dataset.file.filename, dataset.dtype, "c", offset, dataset.shape)
-    return np.asarray(mapped)
+    return np.asarray(np.memmap(dataset.file.filename, dataset.dtype, "c", offset, dataset.shape))
 
 
 class _Patient:

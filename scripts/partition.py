@@ -7,6 +7,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 
 from fedlib import seals
+from fedlib.data import downloads
 from fedlib.data.build import build, roots
 from fedlib.workflow import command, provenance
 
@@ -23,7 +24,8 @@ def main() -> None:
     code = provenance.check_code(args.code, *modules)
     federation = build(spec, args.raw)
     receipt = args.raw / f"{spec['dataset']}.json"  # missing if files were copied by hand
-    inputs = seals.contents(*([receipt] if receipt.exists() else []))
+    own = downloads.own_files(spec["dataset"], spec["params"], args.raw)
+    inputs = seals.contents(*([receipt] if receipt.exists() else []), *own)
     made = seals.Made(seals.spec_digest(spec), code, inputs, seals.contents())
     federation.save(args.shards, args.manifest, made)
     print(f"{federation.num_clients} owners of {len(federation.x)} examples: {args.shards}")

@@ -56,8 +56,7 @@ def leading(vectors: np.ndarray) -> np.ndarray:
     centred = vectors - vectors.mean(axis=0)
     _, _, directions = np.linalg.svd(centred, full_matrices=False)
     directions = directions[:COMPONENTS]
-    largest = np.abs(directions).argmax(axis=1)
-    signs = np.sign(directions[np.arange(len(directions)), largest])
+    signs = np.sign(directions[np.arange(len(directions)), np.abs(directions).argmax(axis=1)])
     return centred @ (directions * signs[:, None]).T
 
 

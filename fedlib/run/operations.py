@@ -245,7 +245,6 @@ def _smallest(simulation: Simulation, clients: np.ndarray, number: int) -> np.nd
 
 def _can_train(simulation: Simulation, client: int) -> bool:
     """Whether a client has examples, and no batch of one if the model needs two."""
-    size = int(simulation.federation.train.sizes[client])
-    steps = cut(size, simulation.method.local).steps
+    steps = cut(int(simulation.federation.train.sizes[client]), simulation.method.local).steps
     lonely = simulation.method.task.needs_pairs and any(step.size == 1 for step in steps)
     return bool(steps) and not lonely

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedlib import seals
+from fedlib.data import downloads
 from fedlib.errors import DataError
 from fedlib.spec import RunName
 from fedlib.workflow import layout, preflight
@@ -145,8 +146,9 @@ def list_inputs(plan: Plan, stage: str, job: dict) -> list[str]:
         case "tune":
             return [plan.path("manifest", **job), *plan.weights(**job)]
         case "partition":
-            dataset = plan.data(job["paper"], job["federation"]).dataset
-            return [plan.path("receipt", dataset=dataset)]
+            data = plan.data(job["paper"], job["federation"])
+            own = downloads.own_files(data.dataset, data.params, plan.config["raw"])
+            return [plan.path("receipt", dataset=data.dataset), *map(str, own)]
         case "train":
             return [plan.path("manifest", **job), *plan.weights(**job), *plan.choice(**job)]
         case "evaluate":

@@ -215,8 +215,7 @@ def _meaning(tree: ast.Module, package: str) -> tuple[str, list[str]]:
     """
     names = _imported(tree, package)
     ours = {name for name in names if not package or name.partition(".")[0] == PACKAGE}
-    digest = hashlib.sha256(syntax.meant(tree).encode()).hexdigest()
-    return digest, sorted(ours)
+    return hashlib.sha256(syntax.meant(tree).encode()).hexdigest(), sorted(ours)
 
 
 @cache

@@ -135,8 +135,7 @@ class Selection:
 
     def run(self, paper: str, federation: str, label: str) -> Run:
         """A run for training, with the configuration's limit of rounds."""
-        key = (paper, federation, label)
-        return _find("run", self.runs, key, "this configuration has")
+        return _find("run", self.runs, (paper, federation, label), "this configuration has")
 
     def is_kept(
         self, paper: str, federation: str, label: str, seed: int | None = None, for_seed: str = ""

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -86,3 +88,6 @@ def test_clients_are_cut_again_when_a_picture_changes(shapes, tmp_path):
     Image.new("L", (16, 16), 255).save(picture)
     code, told = workflow.dry_run(folder, ONCE)
     assert code == 0 and "rule download:" in told and "rule partition:" in told
+    words = [sys.executable, "-m", "fedlib", "plan", *ONCE[2:]]
+    told = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True).stdout
+    assert re.search(r"partition +1 +input changed", told)  # needs no record of Snakemake's

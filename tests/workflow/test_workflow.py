@@ -183,7 +183,7 @@ def test_damaged_results_leave_what_is_kept_as_it_was(folder, tmp_path, keep):
     first = next(iter(PLAN.papers[PAPER].tables))
     damaged = folder / PLAN.path("table_csv", paper=PAPER, table=first)
     damaged.write_bytes(damaged.read_bytes()[:-9])
-    with pytest.raises(DataError, match=f"{first}.csv"):
+    with pytest.raises(DataError, match=f"{first}.json is not up to date"):
         keep(folder, out)
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 

@@ -12,7 +12,7 @@ download's receipt. So neither depends on the other's code.
 import hashlib
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -88,6 +88,17 @@ def digest(name: str, sources: Iterable[str]) -> str:
     """Digest of the tables' entries for these files; 16 hexadecimal digits."""
     content = canonical_json([asdict(file) for file in of_sources(name, sources)])
     return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def own_files(name: str, params: Mapping, raw: str | Path) -> list[Path]:
+    """A user's files of a federation with these `params`; none of a published data set.
+
+    If they are gone, their folder stands for them.
+    """
+    if not table(name).local:
+        return []
+    folder = Path(raw) / files(name, params.get("source"))["files"].path
+    return [folder / file for file in files_below(folder)] or [folder]
 
 
 def state(name: str, sources: Iterable[str], raw: str | Path) -> str:

@@ -113,8 +113,7 @@ def _legend(figure: Figure, handles: list) -> tuple[Legend | None, bool]:
         return drawn, True
     for rows in range(1, len(handles) + 1):
         drawn.remove()
-        columns = -(-len(handles) // rows)
-        drawn = figure.legend(handles=handles, loc="upper left", ncols=columns)
+        drawn = figure.legend(handles=handles, loc="upper left", ncols=-(-len(handles) // rows))
         if _inches(figure, drawn)[0] <= WIDTH - 2 * PAD:
             break
     return drawn, False

@@ -96,7 +96,7 @@ def _draw_best(axes: Axes, best: np.ndarray, regrets: np.ndarray, colors: Sequen
         equal = (regrets[:, y, x] <= least + EQUAL).sum() > 1
         box = ([x - 0.5, x + 0.5, x + 0.5, x - 0.5], [y - 0.5, y - 0.5, y + 0.5, y + 0.5])
         axes.fill(*box, facecolor=(colors[number], PALE), edgecolor="white")
-        axes.text(x, y, (canvas.number(least, ".1f") + "+" * bool(equal)), ha="center", va="center")
+        axes.text(x, y, canvas.number(least, ".1f") + "+" * bool(equal), ha="center", va="center")
     axes.set_xlim(-0.5, best.shape[1] - 0.5)
     axes.grid(False)
 

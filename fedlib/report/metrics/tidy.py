@@ -214,8 +214,7 @@ def _expert_curves(diagnostics: dict[str, np.ndarray], done: int) -> Iterator[_C
         recorded = diagnostics[TABLE_ROUNDS] <= done
         rounds, tables = diagnostics[TABLE_ROUNDS][recorded], diagnostics[TABLES][recorded]
         for row, expert in np.ndindex(tables.shape[1:]):
-            cell = {TABLE: tables[:, row, expert]}
-            yield _Curve(TRAFFIC, rounds, cell, index=f"{row}_{expert}")
+            yield _Curve(TRAFFIC, rounds, {TABLE: tables[:, row, expert]}, index=f"{row}_{expert}")
         if TABLE_ALPHAS in diagnostics:
             yield _Curve(TRAFFIC, rounds, {"alpha": diagnostics[TABLE_ALPHAS][recorded]})
 
