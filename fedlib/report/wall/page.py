@@ -114,7 +114,7 @@ def _hours(hours: float) -> str:
 def draw(run: pd.DataFrame, *files: Path) -> None:
     """Published against reproduced numbers: a point for each, a colour for each paper."""
     with style.styled():
-        figure = Figure(figsize=(canvas.WIDTH * 0.6, canvas.WIDTH * 0.6), layout="constrained")
+        figure = Figure(figsize=(canvas.WIDTH * 0.6, canvas.WIDTH * 0.72), layout="constrained")
         axes = figure.subplots()
         low = 10 * ((100 * run[["published", "reproduced"]]).min().min() // 10) if len(run) else 0
         _draw_points(axes, run, [low, 101])
@@ -130,7 +130,7 @@ def draw(run: pd.DataFrame, *files: Path) -> None:
             handles.append(hollow)
         _name(axes, run[run["difference"].abs() > NEAR], low + 20)
         axes.set(xlabel="Published (%)", ylabel="Reproduced (%)")
-        axes.legend(handles=handles, loc="upper left", borderpad=0.8)
+        figure.legend(handles=handles, loc="outside upper left", borderpad=0.8)
     saving.save(figure, *files)
 
 
