@@ -24,7 +24,7 @@ def main() -> None:
     code = provenance.check_code(args.code, *modules)
     federation = build(spec, args.raw)
     receipt = args.raw / f"{spec['dataset']}.json"  # missing if files were copied by hand
-    own = downloads.own_files(spec["dataset"], spec["params"], args.raw)
+    own = downloads.own_files(spec["dataset"], [spec["params"].get("source")], args.raw)
     inputs = seals.contents(*([receipt] if receipt.exists() else []), *own)
     made = seals.Made(seals.spec_digest(spec), code, inputs, seals.contents())
     federation.save(args.shards, args.manifest, made)

@@ -98,6 +98,7 @@ def _checkpoints(folder: str | Path, simulation: Simulation) -> Checkpoints:
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"checkpoint must be a folder, got the file {folder}")
     method, state = simulation.method, simulation.init()
+    weights = method.task.class_weights
     tensors = {name: x.cpu().numpy() for name, x in flatten(state).items()}
     _, found = scoring.during_training(method, state, lambda name: simulation.everyone(name, 0))
     losses = {"/".join(view): scores.loss for view, scores in found.items()}
@@ -107,7 +108,7 @@ def _checkpoints(folder: str | Path, simulation: Simulation) -> Checkpoints:
         "federation": seals.spec_digest(simulation.federation.digests),
         "begins": {name: array_digest(x) for name, x in (tensors | losses).items()},
         "method": f"{type(method).__module__}.{type(method).__qualname__}",
-        "class weights": str(method.task.class_weights),
+        "class weights": weights is not None and array_digest(weights.cpu().numpy()),
         "settings": plain | {"course": repr(replace(simulation.course, rounds=0))},
         "executor": simulation.executor.setting,
         "device": str(simulation.data.device),

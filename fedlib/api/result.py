@@ -255,13 +255,9 @@ class Result(Accuracies):
         with folder_instead(folder) as made:
             predictors = []
             for number, (client, model) in enumerate(models.items()):
-                _export(model, inputs, made / f"{number}.pt2", client)
-                predictors.append(
-                    [
-                        self.called[self._clients[client]],
-                        [f"{number}.pt2", digest(made / f"{number}.pt2")],
-                    ]
-                )
+                file, called = made / f"{number}.pt2", self.called[self._clients[client]]
+                _export(model, inputs, file, client)
+                predictors.append([called, [file.name, digest(file)]])
             kept = {"called": self.called, "title": self.title, "predictors": predictors}
             provenance = {**self.history.provenance, **kept}
             replace(self.history, provenance=provenance).save(made / HISTORY)

@@ -48,15 +48,13 @@ def list_requests(plan: Plan, fresh: Freshness) -> list[Request]:
     found, todo = {}, freshness.list_open_jobs(plan, fresh)
     for name in {RunName(*(one.job[key] for key in RunName._fields)) for one in todo}:
         seeds = plan.papers[name.paper].seeds_of(plan.run(*name))
-        first, *others = ({**name._asdict(), "seed": seed} for seed in seeds)
-        results = [
-            (x, plan.path(RESULTS[x][0][0], **one)) for x in TIMED for one in (first, *others)
-        ]
+        every = [{**name._asdict(), "seed": seed} for seed in seeds]
+        results = [(x, plan.path(RESULTS[x][0][0], **one)) for x in TIMED for one in every]
         found[name] = Request(
             name=str(name),
-            spec=RunSpec.from_json(json.loads(plan.spec("train", **first))),
+            spec=RunSpec.from_json(json.loads(plan.spec("train", **every[0]))),
             data=plan.data(name.paper, name.federation).spec(0),
-            manifest=Path(plan.path("manifest", **first)),
+            manifest=Path(plan.path("manifest", **every[0])),
             executor=plan.config["executor"],
             finished={stage: Path(path) for stage, path in results if path in fresh.current},
         )

@@ -123,10 +123,8 @@ def _unpack(archive: Path, place: Path) -> None:
                 known = MEMBER.fullmatch(member.name) and member.isfile()
                 own = packed.extractfile(member).read() if known else b""
                 if not known or (file.exists() and file.read_bytes() != own):
-                    raise DataError(
-                        f"{archive} has {plain(member.name)!r:.200}, which is no file of a run"
-                        + " that other archives have, too" * bool(known)
-                    )
+                    what = "another pack has with other content" if known else "is no file of a run"
+                    raise DataError(f"{archive} has {plain(member.name)!r:.200}, which {what}")
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_bytes(own)
     except DataError:

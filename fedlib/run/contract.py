@@ -31,10 +31,11 @@ def check(method: Method) -> None:
     own = _own_names(method)
     for name in ("protocols", "final_protocols"):
         ways = getattr(method, name)
-        named = all(isinstance(x, dict) and "/" not in "".join(x) for x in ways.values())
-        if not named or not ways.keys() <= {*GROUPS}:
+        right = all(isinstance(x, dict) and "/" not in "".join(x) for x in ways.values())
+        if not right or not ways.keys() <= {*GROUPS}:
             raise ValueError(f"{name} of {cls.__name__} must be like {{{EXAMPLE}}}, got {ways}")
     for group, later in method.final_protocols.items():
+        # All names of a group that `protocols` lacks are refused, as nobody would be evaluated.
         if twice := sorted(later.keys() & method.protocols.get(group, later).keys()):
             what = f"final_protocols must add to {group!r} of protocols, not {twice[0]!r}"
             raise ValueError(f"{cls.__name__}: {what}")

@@ -74,7 +74,8 @@ def _refusing_vectors(cohort: Cohort, name: str) -> Cohort:
                 if not isinstance(value, Tensor) or value.dim():
                     got = f"shape {[*value.shape]}" if isinstance(value, Tensor) else shown(value)
                     raise ConfigError(f"{name}: the loss must be a scalar, got {got}")
-                if self.task.may_pad and not _leaves_padding_out(loss, *inner):
+                once = inner[-1].epoch == 0 and self.task.may_pad
+                if once and not _leaves_padding_out(loss, *inner):
                     raise ConfigError(
                         f"{name}: the loss depends on examples that only fill a batch up; average "
                         "over examples by batch.mean(values), not values.mean()"
@@ -88,10 +89,11 @@ def _refusing_vectors(cohort: Cohort, name: str) -> Cohort:
 
 def _leaves_padding_out(loss: Callable, *inner: Any) -> bool:
     """Whether a loss without dropout is the same with an example more that is padding."""
-    *params, batch = *inner[:-1], inner[-1]._replace(train=False)
-    more = {name: torch.cat([x, x[:1]]) for name, x in zip("xy", batch[:2], strict=True)}
+    *params, batch = inner
+    batch = batch._replace(train=False)
+    more = {name: torch.cat([x, x[:1]]) for name, x in zip(batch._fields, batch[:3], strict=False)}
     real = torch.arange(len(batch.index) + 1, device=batch.index.device) < len(batch.index)
-    padded = batch._replace(**more, index=torch.cat([batch.index, batch.index[:1]]), mask=real)
+    padded = batch._replace(**more, mask=real)
     return torch.allclose(loss(*params, batch), loss(*params, padded), rtol=ROUNDING / 10)
 
 
@@ -140,7 +142,8 @@ def _check_alike(state: Any, after: Any, name: str) -> None:
     """Raises ConfigError unless a round's state has the entries, shapes and types of init's."""
     first, second = checkpoint.flatten(state), checkpoint.flatten(after)
     must = f"{name}.round must return a state like init's"
-    others = {entry for entry, x in second.items() if not isinstance(x, Tensor)}
+    every = *first.items(), *second.items()
+    others = {entry for entry, x in every if not isinstance(x, Tensor)}
     if odd := sorted(first.keys() ^ second.keys() | others):
         got = shown(after) if "" in odd else f"one that differs, or has no tensor, in {odd[0]}"
         raise ConfigError(f"{must}, got {got}")

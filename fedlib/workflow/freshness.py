@@ -147,7 +147,7 @@ def list_inputs(plan: Plan, stage: str, job: dict) -> list[str]:
             return [plan.path("manifest", **job), *plan.weights(**job)]
         case "partition":
             data = plan.data(job["paper"], job["federation"])
-            own = downloads.own_files(data.dataset, data.params, plan.config["raw"])
+            own = downloads.own_files(data.dataset, [data.params.get("source")], plan.config["raw"])
             return [plan.path("receipt", dataset=data.dataset), *map(str, own)]
         case "train":
             return [plan.path("manifest", **job), *plan.weights(**job), *plan.choice(**job)]

@@ -189,7 +189,6 @@ NO_RUNS = {
     "long": [member(RUN.replace("b", "b" * 300))],
     "nul": [member("runs", pax_headers={"path": RUN.replace("b", "\0")})],
     "link": [member(RUN, 0, type=tarfile.SYMTYPE, linkname="/etc/passwd")],
-    "other": [member(RUN), member(RUN, 8)],
 }
 
 
@@ -198,6 +197,11 @@ def test_an_archive_of_anything_but_runs_is_refused_and_writes_nowhere_else(tmp_
     with pytest.raises(DataError, match="no file of a run"):
         packs.opened(archive(tmp_path, *members)).__enter__()
     assert [path.name for path in tmp_path.iterdir()] == [packs.ARCHIVE]
+
+
+def test_a_run_that_two_packs_have_must_have_the_same_content(tmp_path):
+    with pytest.raises(DataError, match="history.h5', which another pack has with other content"):
+        packs.opened(archive(tmp_path, member(RUN), member(RUN, 8))).__enter__()
 
 
 def test_the_runs_of_all_packs_in_a_folder_are_there(tmp_path):

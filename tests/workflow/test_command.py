@@ -109,6 +109,8 @@ def test_a_training_has_as_many_cores_as_are_asked_for(monkeypatch):
     for given in ("x", "0"):
         monkeypatch.setenv("FEDLIB_THREADS", given)
         with pytest.raises(ConfigError, match=f"FEDLIB_THREADS .* got '{given}'"):
+            command.threads()
+        with pytest.raises(ConfigError, match=f"FEDLIB_THREADS .* got '{given}'"):
             command.run_parser("A stage.")
 
 

@@ -12,7 +12,7 @@ download's receipt. So neither depends on the other's code.
 import hashlib
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -90,15 +90,15 @@ def digest(name: str, sources: Iterable[str]) -> str:
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
-def own_files(name: str, params: Mapping, raw: str | Path) -> list[Path]:
-    """A user's files of a federation with these `params`; none of a published data set.
+def own_files(name: str, sources: Iterable[str], raw: str | Path) -> list[Path]:
+    """A user's files of these sources; none of a published data set.
 
-    If they are gone, their folder stands for them.
+    If they are gone, their folders stand for them.
     """
     if not table(name).local:
         return []
-    folder = Path(raw) / files(name, params.get("source"))["files"].path
-    return [folder / file for file in files_below(folder)] or [folder]
+    folders = [Path(raw) / folder.path for folder in of_sources(name, sources)]
+    return [folder / file for folder in folders for file in files_below(folder)] or folders
 
 
 def state(name: str, sources: Iterable[str], raw: str | Path) -> str:
@@ -108,8 +108,7 @@ def state(name: str, sources: Iterable[str], raw: str | Path) -> str:
     """
     if not table(name).local:
         return ""
-    folders = [Path(raw) / folder.path for folder in of_sources(name, sources)]
-    paths = [folder / file for folder in folders for file in files_below(folder)]
+    paths = filter(Path.is_file, own_files(name, sources, raw))
     stats = [(str(path.relative_to(raw)), path.stat()) for path in paths]
     seen = canonical_json([(path, stat.st_size, stat.st_mtime_ns) for path, stat in stats])
     return hashlib.sha256(seen.encode()).hexdigest()[:16]

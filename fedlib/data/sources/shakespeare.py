@@ -152,4 +152,5 @@ def _plays(text: str) -> list[tuple[str, dict[str, list[str]]]]:
 
 def _title(lines: list[str], number: int) -> str:
     """The title, two to seven lines above the line that names the author."""
-    return next(filter(None, [lines[number - distance].strip() for distance in range(2, 8)]), "")
+    above = [lines[number - distance].strip() for distance in range(2, 8)]
+    return next(filter(None, above), "")

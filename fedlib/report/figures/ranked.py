@@ -126,7 +126,8 @@ def _weights(clients: pd.DataFrame, run: Run) -> np.ndarray:
 
 def padded(values: np.ndarray, experts: int) -> np.ndarray:
     """`values` with columns of 0 before the last, so that all variants have `experts` experts."""
-    return np.insert(values, [values.shape[1] - 1] * (experts + 1 - values.shape[1]), 0.0, axis=1)
+    missing = experts + 1 - values.shape[1]
+    return np.insert(values, [values.shape[1] - 1] * missing, 0.0, axis=1)
 
 
 def _draw_bars(axes: Axes, values: list[np.ndarray], color: str) -> None:

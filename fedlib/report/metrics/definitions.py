@@ -51,7 +51,8 @@ def regret(scores: Scores, optimum: np.ndarray) -> np.ndarray:
     Args:
       optimum: [num_clients] best accuracy of each client of the federation.
     """
-    return (optimum[scores.clients[scores.count > 0]] - _client_accuracies(scores)).mean(axis=1)
+    best = optimum[scores.clients[scores.count > 0]]
+    return (best - _client_accuracies(scores)).mean(axis=1)
 
 
 METRICS = (accuracy, accuracy_client_mean, accuracy_client_std, bottom10, bottom10_mean, loss)

@@ -79,7 +79,8 @@ def _calibration(given: TableInputs, choice: Choice, seen: pd.DataFrame) -> dict
     by_seed = seen.reindex(columns=["seed", "loss", "brier"]).groupby("seed").mean()
     found = {"nll": by_seed["loss"].mean(), "brier": by_seed["brier"].mean()}
     view = PRIMARY._replace(protocol=choice.protocol)
-    pooled = rows_of(given, choice, at="last", **view._asdict()).groupby("metric")["value"].mean()
+    rows = rows_of(given, choice, at="last", **view._asdict())
+    pooled = rows.groupby("metric")["value"].mean()
     return found | {name: pooled.get(name, np.nan) for name in ("ece", "ece_by_chance")}
 
 

@@ -17,7 +17,8 @@ def build(given: TableInputs) -> Sheet:
     """The table; its numbers have a row for each method, and for each difference."""
     kind = given.kind
     against, (again, once) = kind.against, luck.accuracies(given, kind.rows)
-    numbers = pd.DataFrame([*_rows([*dict.fromkeys(again["title"])], again, once, against)])
+    titles = [*dict.fromkeys(again["title"])]
+    numbers = pd.DataFrame([*_rows(titles, again, once, against)])
     own, leads = (numbers[numbers["less"] == less] for less in ("", against))
     blocks = [block("Accuracy", _columns(own, render.percent))]
     if len(leads):

@@ -116,7 +116,8 @@ def draw(run: pd.DataFrame, *files: Path) -> None:
     with style.styled():
         figure = Figure(figsize=(canvas.WIDTH * 0.6, canvas.WIDTH * 0.72), layout="constrained")
         axes = figure.subplots()
-        low = 10 * ((100 * run[["published", "reproduced"]]).min().min() // 10) if len(run) else 0
+        numbers = 100 * run[["published", "reproduced"]]
+        low = 10 * (numbers.min().min() // 10) if len(run) else 0
         _draw_points(axes, run, [low, 101])
         handles = []
         for (key, paper), shown in run.groupby(["paper", "paper_title"]):
