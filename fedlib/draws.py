@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedlib.errors import ConfigError
 
@@ -39,6 +40,26 @@ def aside(seed: int | None = None) -> Iterator[None]:
             torch.set_rng_state(before[0])
             for number, state in enumerate(before[1:]):
                 torch.cuda.set_rng_state(state, number)
+
+
+class Apart(TorchDispatchMode):
+    """In this block PyTorch draws the numbers of a seed, and no other thread draws in between.
+
+    Functions on a CPU draw from another generator than the global one, unless they take none.
+    """
+
+    def __init__(self, seed: int):
+        super().__init__()
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs, overload = kwargs or {}, f"{func._schema.overload_name}_generator".lstrip("_")
+        drawing = getattr(func.overloadpacket, overload, func)  # torch.randn has one of its own
+        takes = any(x.name == "generator" for x in drawing._schema.arguments)
+        places = [x.device for x in args if isinstance(x, torch.Tensor)] + [kwargs.get("device")]
+        if not takes or any(torch.device(x or "cpu").type != "cpu" for x in places):
+            return func(*args, **kwargs)
+        return drawing(*args, **{"generator": self._generator, **kwargs})
 
 
 @contextlib.contextmanager

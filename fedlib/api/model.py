@@ -71,12 +71,16 @@ def is_given(model: Model) -> bool:
     if isinstance(model, nn.Module) or not callable(model):
         return False
     with contextlib.suppress(Exception):  # which `builder` tells
-        made = []
-        for seed in (0, 1):
-            with draws.aside(seed):
-                made.append([x.clone() for x in model().state_dict().values()])
-        return all(map(torch.equal, *made))
+        one, other = (_values(model, seed).values() for seed in (0, 1))
+        return all(map(torch.equal, one, other))
     return False
+
+
+def _values(make: Callable[[], nn.Module], seed: int) -> dict[str, Tensor]:
+    """Parameters and buffers of the module that is made at `seed`, by name."""
+    with draws.aside(seed):
+        made = make()
+        return {x: y.clone() for x, y in (*made.named_parameters(), *made.named_buffers())}
 
 
 def whole(module: nn.Module) -> nn.Module:
@@ -136,12 +140,7 @@ def _check_same(fresh: Callable[[], nn.Module], name: str) -> None:
     """Raises ConfigError for a model that has other weights when it is made again."""
     odd = []
     for _ in range(draws.TRIES):
-        made = []
-        for _ in range(2):
-            with draws.aside(0):
-                again = fresh()
-            made.append(dict([*again.named_parameters(), *again.named_buffers()]))
-        one, other = made
+        one, other = (_values(fresh, 0) for _ in range(2))
         odd = [x for x in one if x not in other or not torch.equal(one[x], other[x])]
         if not odd:
             return
@@ -152,12 +151,14 @@ def _check_same(fresh: Callable[[], nn.Module], name: str) -> None:
 
 
 def _made(fresh: Callable[[], nn.Module], path: str | None, given: int | None) -> nn.Module:
+    seed = torch.initial_seed()  # before the user's function, which may call torch.manual_seed
     made = _fixed(_with_own_dropout(fresh()))
     apart = made if path is None else HeadApart(made, path)
-    if given is not None and torch.initial_seed() % 2**64 != given:
-        for layer in apart.head.modules():
-            if probe.owns_weights(layer) and hasattr(layer, "reset_parameters"):
-                layer.reset_parameters()
+    if given is not None and seed % 2**64 != given:
+        with draws.Apart(seed):
+            for layer in apart.head.modules():
+                if probe.owns_weights(layer) and hasattr(layer, "reset_parameters"):
+                    layer.reset_parameters()
     return apart
 
 
@@ -182,30 +183,24 @@ def _copied(model: Model) -> nn.Module | None:
 def _drawn_anew(model: nn.Module, name: str) -> Callable[[], nn.Module]:
     model = copy.deepcopy(model)  # independent of later changes of the user's model
     model = getattr(model, "_orig_mod", model)  # what torch.compile was given
-    layers = {path: layer for path, layer in model.named_modules() if probe.owns_weights(layer)}
-    layers = {path: layer for path, layer in layers.items() if not _is_frozen(layer)}
-    fixed = [path for path, layer in layers.items() if not hasattr(layer, "reset_parameters")]
+    layers = dict(model.named_modules())  # those whose weights are all frozen keep their values
+    drawn = [x for x in layers if any(w.requires_grad for w in layers[x].parameters(recurse=False))]
+    fixed = [path for path in drawn if not hasattr(layers[path], "reset_parameters")]
     if fixed:
         path = fixed[0]
         raise ConfigError(
             f"{name}: {type(layers[path]).__name__} {path!r} has weights and no reset_parameters, "
             "so a seed cannot draw them; give a function that makes the model, such as its class"
         )
-
-    return partial(_reset, model, [*layers])
-
-
-def _is_frozen(layer: nn.Module) -> bool:
-    """Whether all parameters of a layer's own are frozen, so that it keeps its values."""
-    own = [*layer.parameters(recurse=False)]
-    return bool(own) and not any(x.requires_grad for x in own)
+    return partial(_reset, model, drawn)
 
 
 def _reset(model: nn.Module, layers: list[str]) -> nn.Module:
     """A copy of a module, with these layers drawn anew."""
     made = copy.deepcopy(model)
-    for path in layers:
-        made.get_submodule(path).reset_parameters()
+    with draws.Apart(torch.initial_seed()):
+        for path in layers:
+            made.get_submodule(path).reset_parameters()
     return made
 
 

@@ -103,7 +103,8 @@ def lease(
     waiting = False
     while True:
         for name, slot in slots:
-            with (folder / f"{_path_safe(name)}.{slot}").open("a") as file:
+            path = re.sub(r"[^A-Za-z0-9.-]", "_", f"{name}.{slot}")
+            with (folder / path).open("a") as file:
                 if not locks.take(file):
                     continue
                 own = {"CUDA_VISIBLE_DEVICES": name, SHARE: str(per_device)}
@@ -169,10 +170,6 @@ def _is_usable(wanted: str, devices: Sequence[str], works: bool) -> bool:
         if devices:
             print(f"this PyTorch cannot use {named}, so jobs run on the CPU", file=sys.stderr)
     return works
-
-
-def _path_safe(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9-]", "_", name)
 
 
 def _restore(variable: str, value: str | None) -> None:

@@ -52,6 +52,42 @@ def test_runs_in_threads_give_the_bits_of_runs_one_after_the_other():
     assert torch.get_num_threads() == before
 
 
+def test_a_function_that_sets_the_seed_gives_its_weights_and_further_experts_a_new_head():
+    def seeded():
+        torch.manual_seed(3)
+        return network()
+
+    result = quiet(cut(), seeded, "fedem", local=SGD, rounds=1, seed=5, num_experts=2)
+    first, other = (result.simulation.method.task.init(seed) for seed in (5, 6))
+    given = seeded()
+    assert same_bits([first["body.0.weight"], first["head.weight"]], [x.weight for x in given[::2]])
+    assert torch.equal(first["body.0.weight"], other["body.0.weight"])
+    assert not torch.equal(first["head.weight"], other["head.weight"])
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: nn.Linear(3, 2).weight,
+        lambda: nn.init.orthogonal_(torch.empty(4, 3)),
+        lambda: torch.randn(5),
+        lambda: torch.randint(3, 9, (5,)),
+        lambda: torch.randperm(9),
+        lambda: torch.normal(torch.zeros(4), 2.0),
+        lambda: torch.tensor(torch.empty(4, device="meta").uniform_().shape),
+        lambda: torch.rand(4, generator=torch.Generator().manual_seed(3)),
+    ],
+)
+def test_what_is_drawn_apart_are_the_numbers_of_the_seed_whatever_another_thread_draws(draw):
+    torch.manual_seed(5)
+    expected = [draw(), draw()]
+    with draws.Apart(5), ThreadPoolExecutor(1) as pool:
+        found = [draw()]
+        pool.submit(torch.rand, 3).result()
+        found.append(draw())
+    assert same_bits(found, expected)
+
+
 @pytest.mark.parametrize(
     "around", [torch.inference_mode, torch.no_grad, lambda: torch.autocast("cpu")]
 )

@@ -29,7 +29,11 @@ AGGREGATED = [
 REPEATED = "At this scale, on CIFAR-10 only these runs and two of other gates have three seeds."
 
 
-OVER_DATA = {  # sweeps
+SWEEPS = (  # exhibit, what varies in words, field of the partition, symbol
+    ("classes", "classes per client", "classes_per_client", "s"),
+    ("gamma", "how unlike clients are", "alpha", "γ"),
+)
+OVER_DATA = {
     "methods": lambda shown: [
         settings.VARIANTS[label].method for label in in_all(settings.FEW)(shown)
     ],
@@ -150,24 +154,18 @@ TABLES = {
 FIGURES = {
     **_figures("heterogeneous"),
     **_figures("homogeneous"),
-    "accuracy_over_classes": figures.Sweep(
-        "Mean accuracy over classes per client",
-        "Ten clients with heterogeneous models.",
-        in_all(settings.FEW),
-        on("classes"),
-        parameter="partition.classes_per_client",
-        symbol="s",
-        **OVER_DATA,
-    ),
-    "accuracy_over_gamma": figures.Sweep(
-        "Mean accuracy over how unlike clients are",
-        "Ten clients with heterogeneous models.",
-        in_all(settings.FEW),
-        on("gamma"),
-        parameter="partition.alpha",
-        symbol="γ",
-        **OVER_DATA,
-    ),
+    **{
+        f"accuracy_over_{name}": figures.Sweep(
+            f"Mean accuracy over {what}",
+            "Ten clients with heterogeneous models.",
+            in_all(settings.FEW),
+            on(name),
+            parameter=f"partition.{parameter}",
+            symbol=symbol,
+            **OVER_DATA,
+        )
+        for name, what, parameter, symbol in SWEEPS
+    },
     "expert_weights": experts.ExpertWeights(
         "Gate weight of the local expert",
         "By test example, and the mean by client and class.",

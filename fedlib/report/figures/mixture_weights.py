@@ -1,7 +1,6 @@
 """Mixture weights of every client, one row of panels per method."""
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
@@ -20,7 +19,7 @@ def draw(given: Inputs) -> Figure:
     exhibit = given.exhibit
     shown = exhibits.pick(given.client_rows, at="last", **PRIMARY._asdict())
     shown = shown[shown["seed"] == exhibit.seeds[0]]
-    weights = _weights(shown)
+    weights = shown[shown[diagnostics.numbered(shown, "pi")].notna().any(axis=1)]
     rows = {
         f"{title}, {federation.title}": exhibits.pick(
             weights, label=label, federation=federation.name
@@ -38,11 +37,6 @@ def draw(given: Inputs) -> Figure:
     handles = [Patch(color=_color(part), label=f"expert {part + 1}") for part in range(number)]
     seed = canvas.first_seed_note(exhibit, "experts of different seeds do not correspond")
     return canvas.finish(figure, exhibit, handles, "After the last round.", seed)
-
-
-def _weights(clients: pd.DataFrame) -> pd.DataFrame:
-    """The rows of clients that have mixture weights; none if the file has no such column."""
-    return clients[clients[diagnostics.numbered(clients, "pi")].notna().any(axis=1)]
 
 
 def _draw(axes: Axes, pi: np.ndarray) -> None:

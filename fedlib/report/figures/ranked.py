@@ -49,8 +49,7 @@ def draw(given: Inputs) -> Figure:
 def cluster_usage(given: Inputs) -> tuple[Figure, list, str]:
     """The panels, legend and meaning of clients by expert; a line shows even use."""
     color = style.protocol_look("ifca").color
-    names = "Cluster, most popular first", "Clients"
-    figure, grid = canvas.by_federation(given.exhibit, *names)
+    figure, grid = canvas.by_federation(given.exhibit, "Cluster, most popular first", "Clients")
     for axes, federation in grid:
         counts = _by_label(given, federation.name, _counts)
         _draw_bars(axes, counts, color)

@@ -40,7 +40,7 @@ def text(cells: pd.DataFrame, estimated_on: str) -> str:
         near=len(run) - len(off),
         exchanged=other,
         near_exchanged=len(run) - len(off) + _more(other),
-        trainings=_trainings(run),
+        trainings=int(run.groupby(["paper", "data", "title"])["seeds"].max().sum()),
         split=int(run["is_split"].sum()),
         off="; ".join(
             f"{row['title']} ({row['data']}, {row['measured']}) {points(row['difference'])}"
@@ -54,11 +54,6 @@ def _more(exchanged: pd.DataFrame) -> int:
     """How many more numbers are near if their names are exchanged."""
     now, before = (exchanged[name].abs() <= NEAR for name in ("difference", "as_printed"))
     return int(now.sum() - before.sum())
-
-
-def _trainings(run: pd.DataFrame) -> int:
-    """How many trainings numbers come from."""
-    return int(run.groupby(["paper", "data", "title"])["seeds"].max().sum())
 
 
 def _list(run: pd.DataFrame) -> str:
