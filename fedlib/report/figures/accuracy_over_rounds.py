@@ -93,11 +93,9 @@ def _apart(given: Inputs, shown: pd.DataFrame, ends: dict) -> Figure:
         canvas.percent_axis(axes)
     others = Line2D([], [], label="our other curves", **style.OTHERS.curve())
     marks = {"curve", "end"}
-    sentences = [
-        *_notes(exhibit, looks, focused, marks),
-        f"Numbers in panels: {ABOUT_FAR[0].lower()}{ABOUT_FAR[1:]}.",
-    ]
-    return canvas.finish(figure, exhibit, [others, *_mark_handles(marks)], *sentences)
+    handles, said = [others, *_mark_handles(marks)], _notes(exhibit, looks, focused, marks)
+    about = f"Numbers in panels: {ABOUT_FAR[0].lower()}{ABOUT_FAR[1:]}."
+    return canvas.finish(figure, exhibit, handles, *said, about)
 
 
 def compared(given: Inputs) -> pd.DataFrame:

@@ -50,9 +50,8 @@ def panels(
     """
     columns = columns or (2 if len(titles) == 4 else min(len(titles), MAX_COLUMNS))
     rows = -(-len(titles) // columns)
-    figure = Figure(
-        figsize=(WIDTH, (height or HEIGHTS.get(columns, LOW)) * rows), layout="constrained"
-    )
+    size = WIDTH, (height or HEIGHTS.get(columns, LOW)) * rows
+    figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     figure.get_layout_engine().set(w_pad=PAD, h_pad=PAD, wspace=0.02, hspace=0.02)
     grid = figure.subplots(rows, columns, squeeze=False).ravel()
@@ -123,9 +122,7 @@ def _footer(figure: Figure, exhibit: ExhibitSpec, *sentences: str) -> Text:
     """Small grey lines, as wide as the figure."""
     seeds = notes.seeds(exhibit).replace(" ", "\N{NO-BREAK SPACE}", 2)  # "1 seed (0)"
     scale = notes.scale(exhibit.scale, exhibit.scale_note, exhibit.folder_note)
-    settings = scale, *notes.sources(exhibit)
-    parts = [*settings, f"{seeds}.", *sentences]
-    words = " ".join(part for part in parts if part)
+    words = " ".join(filter(None, [scale, *notes.sources(exhibit), f"{seeds}.", *sentences]))
     words = re.sub(r"= (\d+\.\d{5,})", lambda found: f"≈ {float(found[1]):.4g}", words)
     text = figure.supxlabel("", x=0, y=0, ha="left", va="bottom", fontsize=style.SMALL)
     text.set(color=style.GREY, linespacing=1.25, in_layout=False)

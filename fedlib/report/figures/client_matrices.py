@@ -105,9 +105,8 @@ def _ordered(matrix: _Matrix) -> np.ndarray:
 
 
 def _draw(axes: Axes, values: np.ndarray, of: _Matrix, what: str) -> AxesImage:
-    image = heat.draw(
-        axes, values, heat.experts(values.shape[1]), what, rows=canvas.short(of.clients)
-    )
+    experts, clients = heat.experts(values.shape[1]), canvas.short(of.clients)
+    image = heat.draw(axes, values, experts, what, rows=clients)
     for boundary in np.flatnonzero(np.diff(of.cluster)):
         axes.axhline(boundary + 0.5, **LINE)
     return image

@@ -20,14 +20,12 @@ def draw(given: Inputs) -> Figure:
     shown = exhibits.pick(given.client_rows, at="last", **PRIMARY._asdict())
     shown = shown[shown["seed"] == exhibit.seeds[0]]
     weights = shown[shown[diagnostics.numbered(shown, "pi")].notna().any(axis=1)]
-    rows = {
-        f"{title}, {federation.title}": exhibits.pick(
-            weights, label=label, federation=federation.name
-        )
-        for label, title in exhibits.titles(exhibit).items()
-        for federation in exhibit.federations
-    }
-    found = {title: mine for title, mine in rows.items() if len(mine)}
+    found = {}
+    for label, title in exhibits.titles(exhibit).items():
+        for federation in exhibit.federations:
+            mine = exhibits.pick(weights, label=label, federation=federation.name)
+            if len(mine):
+                found[f"{title}, {federation.title}"] = mine
     names = [*found] or ["None has mixture weights"], "Client, sorted", "Mixture weight"
     columns = min(len(exhibit.federations), canvas.MAX_COLUMNS)
     figure, grid = canvas.panels(*names, columns=columns, height=1.7)

@@ -60,15 +60,14 @@ def _series(axes: Axes, titles: dict) -> Iterator[dict]:
             joined, color = line.get_linestyle() != "None", to_hex(line.get_color())
             label = str(line.get_label())
             dash = line._unscaled_dash_pattern[1]  # Matplotlib has no public name for it
+            x, y = map(_rounded, line.get_xydata().T)
             yield {
                 "name": titles.get(color, "") if not label or label[0] == UNNAMED else label,
                 "color": color,
                 "line": joined,
                 "dash": [*(dash or ())] if joined else [],
-                **{
-                    side: _rounded(values)
-                    for side, values in zip("xy", line.get_xydata().T, strict=True)
-                },
+                "x": x,
+                "y": y,
             }
 
 

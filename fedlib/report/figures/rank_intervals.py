@@ -17,9 +17,8 @@ def draw(given: Inputs) -> Figure:
     """The figure, the highest method on top."""
     again, _ = luck.accuracies(given, given.kind.rows)
     found = luck.ranks(again)
-    figure, [axes] = canvas.panels(
-        [""], "Rank (1 is the highest)", columns=1, height=0.5 + ROW * len(found)
-    )
+    height = 0.5 + ROW * len(found)
+    figure, [axes] = canvas.panels([""], "Rank (1 is the highest)", columns=1, height=height)
     for y, row in enumerate(found.to_dict("records")):
         axes.plot([row["datasets_low"], row["datasets_high"]], [y, y], zorder=2, **DATASETS)
         axes.plot([row["low"], row["high"]], [y, y], zorder=3, **TUNINGS)

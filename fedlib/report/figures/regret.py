@@ -82,11 +82,10 @@ def notes(given: Inputs, found: pd.DataFrame) -> list[str]:
     """Notes on how to read the numbers."""
     worst = found["high"] - found["mean"]
     spread = f"The worst seed is up to {100 * worst.max():.1f} points above the mean."
-    several = len(given.exhibit.seeds) > 1
     return [
         "Regret: the best possible accuracy less the method's, both in expectation over the label; "
         "low is good, and 0 cannot be beaten.",
-        *([spread] if several else []),
+        *([spread] if len(given.exhibit.seeds) > 1 else []),
     ]
 
 
@@ -96,13 +95,6 @@ def _number(axes: Axes, table: pd.DataFrame, most: float) -> None:
     least = np.nanmin(values, axis=0)
     for (y, x), value in np.ndenumerate(values):
         text = "–" if np.isnan(value) else canvas.number(value, ".1f")
-        best = value <= least[x] + NEAR
-        axes.text(
-            x,
-            y,
-            text,
-            ha="center",
-            va="center",
-            color="white" if value > DARK * most else "#262626",
-            fontweight="bold" if best else "normal",
-        )
+        color = "white" if value > DARK * most else "#262626"
+        weight = "bold" if value <= least[x] + NEAR else "normal"
+        axes.text(x, y, text, ha="center", va="center", color=color, fontweight=weight)

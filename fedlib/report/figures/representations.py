@@ -59,8 +59,7 @@ def draw(given: Inputs) -> Figure:
 
 def _points(shown: pd.DataFrame, run: Run, kinds: int) -> embeddings.Points:
     """The vectors of a run; ConfigError unless they are of `kinds` kinds."""
-    about = {"federation": run.federation, "label": run.label}
-    points = embeddings.of_metrics(exhibits.pick(shown, **about))
+    points = embeddings.of_metrics(exhibits.of_run(shown, run))
     if points.vectors.shape[1] != kinds:
         raise ConfigError(
             f"{exhibits.name(run)} recorded {points.vectors.shape[1]} kinds of "
@@ -75,14 +74,8 @@ def _draw_row(panels: Sequence[Axes], points: embeddings.Points) -> None:
     for number, axes in enumerate(panels):
         for client, label in sorted(set(zip(points.client, points.label, strict=True))):
             own = (points.client == client) & (points.label == label)
-            axes.scatter(
-                *places[own, number].T,
-                s=22,
-                c=style.PALETTE[label % MOST],
-                marker=MARKERS[client % MOST],
-                edgecolors="white",
-                linewidths=0.3,
-            )
+            look = {"c": style.PALETTE[label % MOST], "marker": MARKERS[client % MOST]}
+            axes.scatter(*places[own, number].T, s=22, edgecolors="white", linewidths=0.3, **look)
         axes.set(xticks=[], yticks=[])
 
 

@@ -124,9 +124,8 @@ def looks(exhibit: ExhibitSpec, scores: Mapping[str, float] | None = None) -> di
             line = dashes[(number - 1) % len(dashes)]
             other = single or number > len(dashes)
             color = PALETTE[(number - 1) % len(PALETTE)] if other else look.color
-            found[label] = replace(look, color=color, line=line, hollow=True, width=1.5)
-        else:
-            found[label] = look
+            look = replace(look, color=color, line=line, hollow=True, width=1.5)
+        found[label] = look
     standing = found if scores is None else standing_out(exhibit, scores)
     return {label: look if label in standing else OTHERS for label, look in found.items()}
 

@@ -33,10 +33,9 @@ def draw(given: Inputs) -> Figure:
     even = is_even(settings)
     points["x"] = positions(points["setting"], settings, even)
     titles = exhibits.panels(exhibit, kind.of)
+    xlabel = exhibits.parameter_title(kind.parameter, kind.symbol)
     ylabel = f"Test accuracy, {curves.METRICS[kind.metric]} (%)"
-    figure, grid = canvas.panels(
-        titles, exhibits.parameter_title(kind.parameter, kind.symbol), ylabel
-    )
+    figure, grid = canvas.panels(titles, xlabel, ylabel)
     for axes, title in zip(grid, titles, strict=True):
         for method in kind.methods:
             mine = exhibits.pick(points, panel=title, method=method)
@@ -45,12 +44,9 @@ def draw(given: Inputs) -> Figure:
         axes.margins(x=0.08, y=0.12)
         canvas.percent_axis(axes)
     handles = _handles(points, kind.methods, exhibit.runs)
-    meaning = (
-        canvas.spread_text(exhibit, "bar"),
-        notes.parameter(kind.parameter, kind.symbol),
-        EVEN if even else "",
-    )
-    return canvas.finish(figure, exhibit, handles, "After the last round.", *meaning)
+    meaning = canvas.spread_text(exhibit, "bar"), notes.parameter(kind.parameter, kind.symbol)
+    said = "After the last round.", *meaning, EVEN if even else ""
+    return canvas.finish(figure, exhibit, handles, *said)
 
 
 def is_even(settings: list[float | str]) -> bool:

@@ -88,9 +88,7 @@ def grid(numbers: pd.DataFrame) -> str:
     texts = [_text(row) for row in numbers.to_dict("records")]
     table = numbers.assign(text=texts, head=heads)
     found = table.pivot_table("text", "row", "head", aggfunc="; ".join, sort=False).fillna(ABSENT)
-    lines = [
-        [markdown(head), *texts] for head, texts in zip(found.index, found.values, strict=True)
-    ]
+    lines = [[markdown(head), *texts] for head, *texts in found.itertuples(name=None)]
     return tabulate(lines, ["", *map(markdown, found.columns)], "pipe", disable_numparse=True)
 
 
@@ -164,12 +162,6 @@ def _name(axes: Axes, points: pd.DataFrame, middle: float) -> None:
     for (x, y), (titles, by) in names.items():
         beside = any(0 < right - x < 2 and abs(height - y) < 1 for right, height in names)
         side = -1 if beside or y > x > middle else 1
-        axes.annotate(
-            f"{' and '.join(titles)}, {' and '.join(by)}",
-            (x, y),
-            xytext=(5 * side, 0),
-            textcoords="offset points",
-            ha="right" if side < 0 else "left",
-            va="center",
-            fontsize="x-small",
-        )
+        text = f"{' and '.join(titles)}, {' and '.join(by)}"
+        look = {"ha": "right" if side < 0 else "left", "va": "center", "fontsize": "x-small"}
+        axes.annotate(text, (x, y), (5 * side, 0), textcoords="offset points", **look)
