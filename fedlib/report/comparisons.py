@@ -55,11 +55,10 @@ def protocol_title(key: str) -> str:
 
 def declared(protocols: list[Protocol]) -> list[Protocol]:
     """The protocols of an exhibit with their keys and titles."""
-    found = []
-    for name, key, title in protocols:
-        key = key or name
-        found.append(Protocol(name, key, title or protocol_title(key)))
-    return found
+    return [
+        Protocol(name, key or name, title or protocol_title(key or name))
+        for name, key, title in protocols
+    ]
 
 
 def variants(exhibit: ExhibitSpec, declared: dict) -> Variants:
@@ -68,17 +67,16 @@ def variants(exhibit: ExhibitSpec, declared: dict) -> Variants:
     Raises:
       ConfigError: if a run does not state the parameter, or has a value that is not listed.
     """
-    runs = {(run.federation, run.label): run for run in exhibit.runs}
     values = [variant["value"] for variant in declared["values"]]
     of = {}
-    for key, run in runs.items():
+    for run in exhibit.runs:
         value = exhibits.setting(declared["parameter"], run)
         if value not in values:
             raise ConfigError(
-                f"run {'/'.join(key)} has {declared['parameter']} = {value!r}, which is none of "
-                f"the variants {', '.join(map(repr, values))}"
+                f"run {exhibits.name(run)} has {declared['parameter']} = {value!r}, which is none "
+                f"of the variants {', '.join(map(repr, values))}"
             )
-        of[key] = values.index(value)
+        of[run.federation, run.label] = values.index(value)
     return Variants([variant["title"] for variant in declared["values"]], of)
 
 

@@ -38,9 +38,8 @@ def contrast(differences: pd.DataFrame) -> dict:
     found = statistics.by_federation(differences)
     values = found["value"].to_numpy()
     shift, posterior = statistics.hodges_lehmann(values), statistics.signed_rank(values)
-    (seeds_low, seeds_high), (datasets_low, datasets_high) = (
-        statistics.bootstrap(differences, over) for over in ("seed", "dataset")
-    )
+    seeds_low, seeds_high = statistics.bootstrap(differences, "seed")
+    datasets_low, datasets_high = statistics.bootstrap(differences, "dataset")
     return {
         "federations": len(found),
         "datasets": found["dataset"].nunique(),

@@ -39,9 +39,8 @@ def as_metrics(diagnostics: dict[str, np.ndarray]) -> Iterator[tuple[str, str, f
     has = ~np.isnan(vectors).any(axis=(2, 3))
     if not has.any():
         return
-    short = leading(vectors[has].reshape(-1, vectors.shape[-1])).reshape(
-        has.sum(), vectors.shape[2], -1
-    )
+    short = leading(vectors[has].reshape(-1, vectors.shape[-1]))
+    short = short.reshape(has.sum(), vectors.shape[2], -1)
     for (client, example), kinds in zip(np.argwhere(has).tolist(), short, strict=True):
         yield LABEL, f"{client}_{example}", float(labels[client, example])
         for (kind, component), value in np.ndenumerate(kinds):

@@ -28,11 +28,9 @@ SOURCES = ("dataset", "federation", "tuning", "training")
 
 def accuracies(given: Inputs, rows: Sequence[Mapping]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The accuracies `again` and `once` of the rows of an exhibit, see `fedlib.spec.luck`."""
-    again, once = (
-        contrasts.accuracies(given, [row for row in rows if bool(row.get("again")) == it])
-        for it in (True, False)
-    )
-    return again, once
+    again = [row for row in rows if row.get("again")]
+    once = [row for row in rows if not row.get("again")]
+    return contrasts.accuracies(given, again), contrasts.accuracies(given, once)
 
 
 def components(again: pd.DataFrame, once: pd.DataFrame) -> dict[str, float]:

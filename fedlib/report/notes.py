@@ -49,17 +49,12 @@ def seeds_differ(exhibit: ExhibitSpec) -> list[str]:
     kept = [data.title for data in exhibit.federations if not data.per_seed]
     redrawn = len(kept) < len(exhibit.federations)
     cohorts = any(run.participation.get("rate", 1) < 1 for run in exhibit.runs)
-    differ = [
-        *(["partition"] if redrawn else []),
-        "initial parameters",
-        *(["cohorts"] if cohorts else []),
-        "order of the batches",
-    ]
+    differ = [*["partition"] * redrawn, "initial parameters", *["cohorts"] * cohorts]
     same = [
         *(["partition into clients" + redrawn * f" of {' and '.join(kept)}"] if kept else []),
         *([] if cohorts else ["cohorts (everybody trains in every round)"]),
     ]
-    drawn = f"Seeds differ in {', '.join(differ[:-1])} and {differ[-1]}"
+    drawn = f"Seeds differ in {', '.join(differ)} and order of the batches"
     return [f"{drawn}; they share the {' and the '.join(same)}." if same else f"{drawn}."]
 
 

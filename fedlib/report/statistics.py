@@ -169,8 +169,7 @@ def verdict(found: pd.DataFrame, posterior: Posterior) -> str:
       found: result of `by_federation`.
       posterior: of its values.
     """
-    few = len(found) < FEWEST_FEDERATIONS or found["dataset"].nunique() < FEWEST_DATASETS
-    if few:
+    if len(found) < FEWEST_FEDERATIONS or found["dataset"].nunique() < FEWEST_DATASETS:
         return "unknown"
     in_front = (found["value"] > 0).mean()
     reversed_somewhere = (found.groupby("dataset")["value"].mean() < -ROPE).any()

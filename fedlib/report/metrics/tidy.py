@@ -71,7 +71,7 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
         of_experts += _by_round(name, values, done)
     blocks += [_block(curve, "round", slice(None)) for curve in of_experts]
     if SELECTED in diagnostics:
-        curve = _selected_curve(diagnostics[SELECTED], int(history.round[-1]))
+        curve = _selected_curve(diagnostics[SELECTED], done)
         blocks.append(_block(curve, "last", slice(None)))
     return pd.DataFrame({name: np.concatenate([b[name] for b in blocks]) for name in ROW_COLUMNS})
 
@@ -91,10 +91,9 @@ def client_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.D
     best = definitions.best_evaluation(history)
     frames = []
     for view, scores in history.scores.items():
-        if not scores.count.any() or view.group not in CLIENTS:
-            continue
-        frames.append(_client_frame(view, scores, "last", -1))
-        frames.append(_client_frame(view, scores, "best", best))
+        if scores.count.any() and view.group in CLIENTS:
+            frames.append(_client_frame(view, scores, "last", -1))
+            frames.append(_client_frame(view, scores, "best", best))
     if evaluation is not None:
         check_agreement(history, evaluation)
         for view, scores in _only_final(history, evaluation).items():
@@ -276,9 +275,7 @@ def _client_frame(view: View, scores: Scores, at: str, evaluation: int) -> pd.Da
     return pd.DataFrame(
         {
             "at": at,
-            "protocol": view.protocol,
-            "split": view.split,
-            "group": view.group,
+            **view._asdict(),
             "client": scores.clients,
             "count": count,
             "correct": correct,

@@ -74,7 +74,5 @@ def _picture(figure: Entry) -> dict:
     box = re.search(rb'viewBox="0 0 ([\d.]+) ([\d.]+)"', data)
     width, height = (round(float(length) * ENLARGED) for length in box.groups())
     address = f"data:image/svg+xml;base64,{base64.b64encode(data).decode()}"
-    file = f"{figure.anchor}.svg"
-    panels = pictures.panels(figure.picture)
-    size = {"width": width, "height": height}
-    return size | {"address": address, "file": file, "panels": panels}
+    shown = {"width": width, "height": height, "panels": pictures.panels(figure.picture)}
+    return shown | {"address": address, "file": f"{figure.anchor}.svg"}

@@ -181,14 +181,11 @@ def _chapter(spec: dict, paper: dict, results: Path, figures: Path) -> Chapter:
     ]
     shown = in_order(tables, drawn)
     federations = {name: title for name, (title, _) in paper["data"].items()}
+    about = {x: paper[x] for x in ("name", "title", "citation", "bibtex", "printed")}
     return Chapter(
-        name=paper["name"],
-        title=paper["title"],
-        citation=paper["citation"],
-        bibtex=paper["bibtex"],
+        **about,
         facts=facts,
         exhibits=shown,
-        printed=paper["printed"],
         federations=federations,
         pairs=_pairs(shown, federations),
         origin=origin(results / "runs" / paper["name"], paper["runs"]),
@@ -224,14 +221,9 @@ def _facts(spec: dict, paper: dict) -> tuple[tuple[str, ...], frozenset[str]]:
 
 def _exhibit(paper: dict, kind: str, heading: dict, **content: Any) -> Entry:
     """A table or figure with its heading."""
-    return Entry(
-        kind=kind,
-        name=heading["name"],
-        anchor=f"{paper['name']}-{kind.lower()}-{heading['name']}",
-        title=heading["title"],
-        caption=heading["caption"],
-        **content,
-    )
+    about = {name: heading[name] for name in ("name", "title", "caption")}
+    anchor = f"{paper['name']}-{kind.lower()}-{heading['name']}"
+    return Entry(kind=kind, anchor=anchor, **about, **content)
 
 
 def _sheet(folder: Path, table: dict) -> Sheet:

@@ -85,9 +85,8 @@ def _numbers(given: TableInputs, averaged: dict[str, int]) -> pd.DataFrame:
     numbers = given.numbers(of_run)
     pairs = zip(numbers["mean"], numbers["published"], strict=True)
     numbers["difference"] = [printed.off(*pair) for pair in pairs]
-    numbers["gb_by_rule"] = comm_gib(
-        numbers["message"], numbers["cohort"], numbers["published_rounds"]
-    )
+    message = (numbers[name] for name in ("message", "cohort", "published_rounds"))
+    numbers["gb_by_rule"] = comm_gib(*message)
     numbers["gb_ratio"] = numbers["gb_by_rule"] / numbers["published_gb"]
     return numbers.assign(metric=MEAN, split=PRIMARY.split)
 

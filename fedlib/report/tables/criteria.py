@@ -55,27 +55,22 @@ def build(given: TableInputs) -> Sheet:
         for criterion in criteria
     ]
     numbers = pd.DataFrame([row.numbers for row in rows])
-    judged = [
-        (criterion, row)
-        for criterion, row in zip(criteria, rows, strict=True)
-        if row.numbers["reached"] not in WITHOUT
-    ]
+    pairs = [*zip(criteria, rows, strict=True)]
+    judged = [(one, row) for one, row in pairs if row.numbers["reached"] not in WITHOUT]
     is_demo = exhibit.scale == exhibits.DEMO_SCALE
     sheet = given.sheet(
         numbers,
         [_block([row for _, row in judged], is_demo)] if judged else [],
         *_notes([criterion for criterion, _ in judged], numbers, is_demo),
     )
-    pairs = zip(criteria, rows, strict=True)
     main = [one.title for one, row in pairs if one.main and row.numbers["seeds"]]
     return replace(sheet, claims=main)
 
 
 def _block(rows: list["_Row"], is_demo: bool) -> Block:
     """Each criterion with its numbers by name; without published ones if there are none."""
-    prints = any(row.texts["paper"] != ABSENT for row in rows)
     heads = {"criterion": "Criterion", "source": "Source", "paper": "Published", "here": "Value"}
-    if not prints:
+    if all(row.texts["paper"] == ABSENT for row in rows):
         del heads["paper"]
     cells = [
         [

@@ -76,16 +76,12 @@ def global_accuracy(given: TableInputs) -> Sheet:
     exhibit, kind, wanted = given.exhibit, given.kind, _rows(given)
     there = {federation.name: federation for federation in exhibit.federations}
     columns = [x for x in kind.formed("columns") if {x.federation, x.minus} - {""} <= {*there}]
-    where = [{"place": place, "exhibit": x.published} for place, x in enumerate(columns)]
-    spots = [
-        (
-            there[column.federation],
-            row,
-            {**grid.titled(column), **place, "key": row.printed, "protocol": row.protocol},
-        )
-        for column, place in zip(columns, where, strict=True)
-        for row in wanted
-    ]
+    spots = []
+    for place, column in enumerate(columns):
+        about = {**grid.titled(column), "place": place, "exhibit": column.published}
+        for row in wanted:
+            own = {"key": row.printed, "protocol": row.protocol}
+            spots.append((there[column.federation], row, about | own))
     numbers = grid.measured(given, spots, _states(given, columns, wanted))
     if kind.average is not None:
         theirs = printed.fractions(given.published, kind.average)

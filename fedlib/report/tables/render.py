@@ -332,13 +332,11 @@ def _markdown_grid(block: Block) -> str:
 
 def _latex_grid(block: Block) -> list[str]:
     align = "l" * block.num_keys + "r" * (len(block.columns) - block.num_keys)
-    heading = (
-        [rf"\par\smallskip\textbf{{{tex.escaped(block.heading)}}}\par"] if block.heading else []
-    )
+    heading = rf"\par\smallskip\textbf{{{tex.escaped(block.heading)}}}\par"
     titles = " & ".join(tex.escaped(column.title) for column in block.columns)
     wide = len(block.columns) > WIDE
     return [
-        *heading,
+        *([heading] if block.heading else []),
         *([r"\resizebox{\linewidth}{!}{%"] if wide else []),
         rf"\begin{{tabular}}{{{align}}}",
         r"\toprule",
