@@ -20,6 +20,10 @@ BY_CLUSTERS = {
     "symbol": "J",
     "variants": BY_EXPLORATION,
 }
+SPREADS = (
+    tables.SpreadPair("MoE below IFCA", "eps/moe", "none/ifca", "variance_reduction_over_ifca"),
+    tables.SpreadPair("Local below MoE", "eps/local", "eps/moe", "variance_excess_over_local"),
+)
 TRIALS = "Mean over clients, one training evaluated five ways; the spread is over trials."
 AT_THREE_P = on("table2", where=lambda setting: setting.data.partition["p"] in (0.2, 0.6, 1.0))
 
@@ -62,13 +66,7 @@ TABLES = {
         "Table 2's deviations over trials and compared as such.",
         BOTH,
         on("table2", where=lambda s: (s.data.dataset, s.data.partition["p"]) == ("cifar10", 1)),
-        pairs=[
-            {"title": title, "less": less, "more": more, "printed": printed}
-            for title, less, more, printed in (
-                ("MoE below IFCA", "eps/moe", "none/ifca", "variance_reduction_over_ifca"),
-                ("Local below MoE", "eps/local", "eps/moe", "variance_excess_over_local"),
-            )
-        ],
+        pairs=[pair._asdict() for pair in SPREADS],
         key="moe",
         published="text",
     ),

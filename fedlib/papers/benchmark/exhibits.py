@@ -99,6 +99,7 @@ OF_TUNING = (
     f"{registered_tunings.TRIALS} trials on a split of its own for each method, federation and "
     "seed, at scale reduced."
 )
+REGISTERED = f"Methods, comparisons and metric were registered on {registered.DATE}."
 COMPARED = {"of": titles(*registered.REPRESENTATIVES), "against": titles(*registered.REFERENCES)}
 TABLES = {
     "standings": Standings(
@@ -126,12 +127,7 @@ TABLES = {
     "contrasts": Contrasts(
         title="One method of each family against two simple ones",
         caption="Which methods speak for their families was fixed beforehand.",
-        registered=" ".join(
-            (
-                f"Methods, comparisons and metric were registered on {registered.DATE}.",
-                *registered.AMENDMENTS,
-            )
-        ),
+        registered=" ".join([REGISTERED, *registered.AMENDMENTS]),
         **COMPARED,
         **REAL,
     ),

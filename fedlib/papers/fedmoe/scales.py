@@ -47,13 +47,8 @@ DEMO = (
     *(*PRINTED, *OURS, "fedrolex", *PARTS, "fedmoe-beta-1e-1"),
     *("fedmoe-main-0", "avg-moe-k3", "fedmoe-wc-paper", "fedmoe-code", *WARM),
 )
-IN_ONE = (
-    "experts",
-    "betas",
-    "mixtures",
-    "alone",
-    "kept",
-)  # roles of the federation with all ablations
+# Roles of the federation with all ablations.
+IN_ONE = ("experts", "betas", "mixtures", "alone", "kept")
 
 
 def demo() -> Scale:
