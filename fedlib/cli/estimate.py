@@ -80,10 +80,9 @@ def choose(plan: Plan, fresh: Freshness) -> Plan:
     files.write_text(path, json.dumps({"runs": runs, "budget": None}, indent=1) + "\n")
     new = [cell for cell in bought if cell.jobs]
     spent = duration([cell.seconds for cell in new])
-    left = len(every) - len(bought)
     print(
         f"budget {budget}: {len(new)} cells to run in {spent}, {len(bought) - len(new)} done, "
-        f"{left} not run; see {path}",
+        f"{len(every) - len(bought)} not run; see {path}",
         flush=True,
     )
     return freshness.make_plan({**plan.config, **config.read([path])})

@@ -93,14 +93,10 @@ def _keep(plan: Plan, paper: str, folder: Path) -> tuple[int, int]:
     made = [path for one in take.results(plan, pack) for path in one.ours.values()]
     packs.shut(pack, results, made)
     frames = [Path(plan.path(name, paper=paper)) for name in ("metrics", "clients")]
-    exhibits = [
-        packs.Packed(
-            stage,
-            json.loads(plan.spec(stage, **job)),
-            bool(plan.published(stage, paper, job[stage])),
-        )
-        for stage, job in shown
-    ]
+    exhibits = []
+    for stage, job in shown:
+        has_published = bool(plan.published(stage, paper, job[stage]))
+        exhibits.append(packs.Packed(stage, json.loads(plan.spec(stage, **job)), has_published))
     return len(sources), packs.write(pack, *frames, exhibits)
 
 

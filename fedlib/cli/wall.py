@@ -51,11 +51,6 @@ def places(name: str) -> list[Path]:
     return sorted((kept.KEPT / name / PAPER_SCALE).rglob(packs.FOLDER))
 
 
-def _report(pack: Path) -> str:
-    """The address of a pack's report on the wall."""
-    return os.path.relpath(pack.with_name("REPORT.md"), FOLDER)
-
-
 def of_paper(plan: Plan, name: str, costs: pd.DataFrame) -> pd.DataFrame:
     """The published numbers of a paper, with ours where its results are kept."""
     paper, published = plan.papers[name], Path(plan.path("published", paper=name))
@@ -72,7 +67,8 @@ def of_paper(plan: Plan, name: str, costs: pd.DataFrame) -> pd.DataFrame:
             return "", unknown, unknown, ""
         run = name, row["federation"], row["run"]
         about = packed[row["pack"]].get(run, ("", unknown))
-        return (*about, guessed.get(run, unknown), _report(Path(row["pack"])))
+        report = os.path.relpath(Path(row["pack"]).with_name("REPORT.md"), FOLDER)
+        return (*about, guessed.get(run, unknown), report)
 
     more = [of(row) for row in found.to_dict("records")]
     found[["machine", "hours", "estimate", "page"]] = pd.DataFrame(more, found.index)

@@ -88,9 +88,8 @@ def _estimated(request: Request, known: dict, where: dict, raw: str) -> dict[str
     """The costs of a run; adds what it measures to `known`."""
     spec, data = request.spec, request.data
     cut = digest(request.manifest) if request.manifest.exists() else None
-    size = DataSize(
-        *_find(known["sizes"], [data, cut], lambda: size_of(data, request.manifest, raw))
-    )
+    sizes = _find(known["sizes"], [data, cut], lambda: size_of(data, request.manifest, raw))
+    size = DataSize(*sizes)
     facts = {
         **{name: getattr(spec, name) for name in OF_MODEL},
         **{name: getattr(size, name) for name in ("shape", "dtype", "num_classes")},

@@ -17,7 +17,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from glob import glob
 from pathlib import Path
@@ -102,10 +102,12 @@ def check(plan: Plan) -> Freshness:
             found.current.update(path for kind in outputs for path in kind)
         elif cause != MISSING:
             found.outdated.update(dict.fromkeys(outputs[0], cause))
-    for one in plan.trainings():
-        again = {*_without_weights(plan, one._asdict(), found.current)}
-        found.outdated.update(dict.fromkeys(again, "weights are elsewhere"))
-        found.current.difference_update(again)
+    for job in (one._asdict() for one in plan.trainings()):
+        state = plan.path("state", **job)  # which the evaluation needs
+        if plan.path("evaluation", **job) not in found.current and seals.is_stand_in(state):
+            again = [state, plan.path("history", **job)]
+            found.outdated.update(dict.fromkeys(again, "weights are elsewhere"))
+            found.current.difference_update(again)
     return found
 
 
@@ -159,9 +161,8 @@ def list_inputs(plan: Plan, stage: str, job: dict) -> list[str]:
             printed = plan.published(stage, job["paper"], job[stage])
             frames = [plan.path(name, paper=job["paper"]) for name in ("metrics", "clients")]
             return [*frames, *(str(ROOT / file) for file in printed)]
-    shown = layout.shown(
-        json.loads(plan.spec("report")), plan.path("results"), plan.path("figures")
-    )
+    folders = plan.path("results"), plan.path("figures")
+    shown = layout.shown(json.loads(plan.spec("report")), *folders)
     return [*shown, *map(str, layout.templates(ROOT))]
 
 
@@ -233,16 +234,6 @@ class _Folder:
 
 def _list_companions(plan: Plan, stage: str, job: dict) -> list[str]:
     """Other files that a job reads, whose times Snakemake compares."""
-    match stage:
-        case "evaluate":
-            return [plan.path("state", **job)]
-        case "report":
-            return plan.files("table_csv", "figure_pdf", "figure_png", "figure_svg")
-    return []
-
-
-def _without_weights(plan: Plan, job: dict, current: Collection[str]) -> Iterator[str]:
-    """The results of a training whose weights its evaluation needs, if they are elsewhere."""
-    state = plan.path("state", **job)
-    if plan.path("evaluation", **job) not in current and seals.is_stand_in(state):
-        yield from (state, plan.path("history", **job))
+    if stage == "report":
+        return plan.files("table_csv", "figure_pdf", "figure_png", "figure_svg")
+    return [plan.path("state", **job)] if stage == "evaluate" else []

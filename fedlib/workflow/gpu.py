@@ -108,13 +108,14 @@ def lease(
                 if not locks.take(file):
                     continue
                 own = {"CUDA_VISIBLE_DEVICES": name, SHARE: str(per_device)}
-                before = {variable: os.environ.get(variable) for variable in own}
+                before = {variable: os.environ[variable] for variable in own.keys() & os.environ}
                 os.environ.update(own)
                 try:
                     yield name
                 finally:
-                    for variable, value in before.items():
-                        _restore(variable, value)
+                    for variable in own:
+                        os.environ.pop(variable, None)
+                    os.environ.update(before)
                 return
         if not waiting:
             print(f"waiting for one of {len(slots)} GPU slots ({folder})", file=sys.stderr)
@@ -170,10 +171,3 @@ def _is_usable(wanted: str, devices: Sequence[str], works: bool) -> bool:
         if devices:
             print(f"this PyTorch cannot use {named}, so jobs run on the CPU", file=sys.stderr)
     return works
-
-
-def _restore(variable: str, value: str | None) -> None:
-    if value is None:
-        os.environ.pop(variable, None)
-    else:
-        os.environ[variable] = value

@@ -133,12 +133,10 @@ def _with(paper: Paper, own: OwnMethod) -> Paper:
             "call the file and its class otherwise"
         )
     who = own.label, own.path, own.title, own.like
-    beside = replace(
-        paper,
-        tables={name: table.beside(*who) for name, table in paper.tables.items()},
-        figures={name: figure.beside(*who) for name, figure in paper.figures.items()},
-    )
-    return replace(beside, runs=(*paper.runs, *(_like(run, own) for run in alike)))
+    tables = {name: table.beside(*who) for name, table in paper.tables.items()}
+    figures = {name: figure.beside(*who) for name, figure in paper.figures.items()}
+    runs = (*paper.runs, *(_like(run, own) for run in alike))
+    return replace(paper, runs=runs, tables=tables, figures=figures)
 
 
 def _like(run: Run, own: OwnMethod) -> Run:

@@ -71,8 +71,7 @@ def check(plan: Plan) -> Plan:
 
 def unfit(plan: Plan) -> dict[RunName, str]:
     """The runs of users' methods that an earlier check found impossible, and why."""
-    own = _own_places(plan)
-    if not own:
+    if not (own := _own_places(plan)):
         return {}
     known = _known()
     found = {own[where]: known.get(built) for where, built in declared(plan) if where in own}

@@ -222,13 +222,11 @@ def _meaning(tree: ast.Module, package: str) -> tuple[str, list[str]]:
 def _source(base: Path, name: str) -> Path | None:
     """The file of a root or module, or None."""
     if name.endswith(".py"):
-        path = base / name
-        return path if path.is_file() else None
-    path = base.joinpath(*name.split("."))
-    for candidate in (path / "__init__.py", path.with_name(path.name + ".py")):
-        if candidate.is_file():
-            return candidate
-    return None
+        candidates = [base / name]
+    else:
+        path = base.joinpath(*name.split("."))
+        candidates = [path / "__init__.py", path.with_name(path.name + ".py")]
+    return next(filter(Path.is_file, candidates), None)
 
 
 def _is_own(root: str) -> bool:

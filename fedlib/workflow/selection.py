@@ -69,12 +69,8 @@ class Selection:
         self.papers = {name: paper for name, paper in wanted.items() if paper.runs}
         overrides.check_used(self.papers, self.config["set"] or ())
         self.folder_note = folder_note(self.config)
-        self._data = {
-            (name, data.name): data for name, paper in self.papers.items() for data in paper.data
-        }
-        self.runs = {
-            name: run for paper in self.papers.values() for name, run in paper.named().items()
-        }
+        self._data = {(name, x.name): x for name, paper in self.papers.items() for x in paper.data}
+        self.runs = dict(pair for paper in self.papers.values() for pair in paper.named().items())
         self.finished = {*finished}.intersection(self.trainings())
 
     def _able(self, paper: Paper) -> Paper:
@@ -228,15 +224,9 @@ def selected(paper: Paper, config: Mapping, finished: Collection[Training] = ())
             own = run.seeds if seeds == paper.seeds_of(run) else seeds
             runs.append(dataclasses.replace(run, rounds=rounds, seeds=own))
     used = {run.federation for run in runs}
-    return dataclasses.replace(
-        paper,
-        data=tuple(
-            _from_source(data, config["sources"]) for data in paper.data if data.name in used
-        ),
-        runs=tuple(runs),
-        tables=_narrowed(paper.tables, runs),
-        figures=_narrowed(paper.figures, runs),
-    )
+    data = tuple(_from_source(x, config["sources"]) for x in paper.data if x.name in used)
+    tables, figures = (_narrowed(exhibits, runs) for exhibits in (paper.tables, paper.figures))
+    return dataclasses.replace(paper, data=data, runs=tuple(runs), tables=tables, figures=figures)
 
 
 def _ordered(seeds: Collection[int], declared: tuple[int, ...]) -> tuple[int, ...]:

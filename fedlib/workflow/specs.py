@@ -51,20 +51,17 @@ def of_exhibit(
         for federation in exhibit.federations
         if (run := selection.runs.get((paper.name, federation, label)))
     ]
+    about = ("kind", "title", "caption", "params", "published")
     return ExhibitSpec(
+        **{entry: getattr(exhibit, entry) for entry in about},
         paper=paper.name,
         name=name,
-        kind=exhibit.kind,
-        title=exhibit.title,
-        caption=exhibit.caption,
-        params=exhibit.params,
         scale=selection.scale,
         scale_note=paper.scale_note,
         folder_note=selection.folder_note,
         seeds=common_seeds(paper, runs),
         federations=federations,
         runs=runs,
-        published=exhibit.published,
         metrics=digest("metrics", paper=paper.name),
     )
 
@@ -84,13 +81,11 @@ def _of_paper(digest: Digest, paper: Paper) -> dict:
     runs: dict[str, dict[str, list[int]]] = {}
     for run in paper.runs:
         runs.setdefault(run.federation, {})[run.label] = list(paper.seeds_of(run))
+    about = ("name", "title", "citation", "scale_note")
     return {
-        "name": paper.name,
-        "title": paper.title,
-        "citation": paper.citation,
+        **{entry: getattr(paper, entry) for entry in about},
         "bibtex": papers.bibtex(paper.name),
         "printed": papers.num_printed(paper.name),
-        "scale_note": paper.scale_note,
         "seeds": sorted({seed for run in paper.runs for seed in paper.seeds_of(run)}),
         "federations": [
             {"name": data.name, "title": data.title, "notes": data.notes}
