@@ -22,10 +22,15 @@ class OfTunings(Chosen, base=True):
     room_for_others: ClassVar = False
 
     def compared(self, pairs: list[Pair]) -> list[Pair]:
-        """The pairs of the methods that have both runs on a federation."""
+        """The pairs of a whole grid: of the methods with both runs on the federations with most."""
         title = {label: row["title"] for row in self.rows for label in row["labels"]}
-        there = Counter((federation, title[label]) for federation, label in pairs)
-        return [(f, label) for f, label in pairs if there[f, title[label]] == 2]
+        methods: dict[str, set[str]] = {federation: set() for federation, _ in pairs}
+        for (federation, name), count in Counter((f, title[label]) for f, label in pairs).items():
+            methods[federation] |= {name} if count == 2 else set()
+        most = max(map(len, methods.values()), default=0)
+        fullest = {federation: names for federation, names in methods.items() if len(names) == most}
+        shown = set.intersection(*fullest.values()) if fullest else set()
+        return [(f, label) for f, label in pairs if f in fullest and title[label] in shown]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +56,13 @@ class Survival(OfTunings, Table):
     of: Sequence[str]
     against: str
     registered: str
+
+    def compared(self, pairs: list[Pair]) -> list[Pair]:
+        """Those of the grid, if it has the method `against` and another one."""
+        found = OfTunings.compared(self, pairs)
+        labels = {label for _, label in found}
+        titles = {row["title"] for row in self.rows if labels.intersection(row["labels"])}
+        return found if {self.against} < titles else []
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib.errors import ConfigError, DataError
+from fedlib.errors import DataError
 from fedlib.papers import adaptive_experts
 from fedlib.report import comparisons, printed
 from fedlib.report.figures import ranked
@@ -110,13 +110,27 @@ def test_spreads_over_trials_are_compared_as_the_text_of_the_paper_does():
 # Figures
 
 
-def test_a_federation_without_one_of_the_variants_has_no_usage():
+def test_a_federation_shows_the_variants_that_it_has():
     other = {**RUNS[1], "federation": "cifar10-p1.0"}
     fewer = EXHIBIT | {"runs": [RUNS[0], other], "federations": made_up.majority(0.2, 1)}
     clients = rows(client=0, choice=1)
     clients.loc[1, "federation"] = "cifar10-p1.0"
-    with pytest.raises(ConfigError, match="cifar10-p0.2 must have one run of each variant"):
-        made_up.draw("cluster_usage", fewer, None, clients, None)
+    drawn = made_up.draw("cluster_usage", fewer, None, clients, None)
+    bars = [axes.containers for axes in drawn.axes if axes.containers]
+    assert [len(one) for one in bars] == [1, 1]
+    first, second = (one[0][0] for one in bars)
+    assert first.get_x() == second.get_x() and first.get_facecolor() != second.get_facecolor()
+
+
+@pytest.mark.parametrize(
+    ("labels", "shown"),
+    [(("eps", "none"), True), (("eps",), True), (("none",), False), (("local",), False)],
+)
+def test_spreads_need_both_runs_of_a_pair(labels, shown):
+    paper = adaptive_experts.declare("full")
+    runs = [x for x in paper.runs if x.label in labels and x.federation == "cifar10-p1.0"]
+    assert len(runs) == len(labels)
+    assert (paper.tables["spreads"].narrowed(runs) is not None) == shown
 
 
 def test_a_run_with_fewer_experts_has_empty_places_before_the_local_one():

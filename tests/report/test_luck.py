@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedlib import papers
 from fedlib.report import luck
 from fedlib.report.tables import survival
 
@@ -95,3 +96,46 @@ def test_a_difference_that_one_tuning_made_is_luck():
     [row] = luck.survival(again, ahead, ["A"], "B").to_dict("records")
     assert row["before"] > 0.05 and row["p_before"] < 0.01
     assert survival.verdict(row) == survival.LUCK
+
+
+@pytest.mark.parametrize(
+    ("gone", "federations", "titles"),
+    [
+        ([], 3, 3),
+        ([("digits-skew", "fedem")], 2, 3),  # not in the fullest grid
+        ([("digits-skew", "fedem-retuned")], 2, 3),
+        ([(name, "fedem") for name in ("digits-skew", "digits-permuted", "digits-rotated")], 3, 2),
+        ([(name, "fedem") for name in ("digits-skew", "digits-permuted")], 1, 3),
+    ],
+)
+def test_luck_is_shown_of_a_whole_grid(gone, federations, titles):
+    paper = papers.load("benchmark").declare("reduced")
+    kinds = {"survival": paper.tables, "rank_intervals": paper.figures}
+    runs = [
+        run
+        for run in paper.runs
+        if run.federation in ("digits-skew", "digits-permuted", "digits-rotated")
+        and run.label.removesuffix("-retuned") in ("fedavg-plus", "fedem", "apfl")
+        and (run.federation, run.label) not in gone
+    ]
+    for name, exhibits in kinds.items():
+        found = exhibits[name].narrowed(runs)
+        assert (len(found.federations), len(found.labels)) == (federations, 2 * titles)
+
+
+def test_differences_survive_beside_the_method_that_they_are_against():
+    paper = papers.load("benchmark").declare("reduced")
+    against = paper.tables["survival"].against
+
+    def shown(*titles):
+        labels = {
+            x
+            for row in paper.tables["survival"].rows
+            if row["title"] in titles
+            for x in row["labels"]
+        }
+        runs = [x for x in paper.runs if x.label in labels and x.federation == "digits-skew"]
+        return paper.tables["survival"].narrowed(runs) is not None
+
+    assert shown(against, "FedEM")
+    assert not shown(against) and not shown("FedEM", "APFL")

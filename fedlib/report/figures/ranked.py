@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from fedlib.errors import ConfigError, DataError
+from fedlib.errors import DataError
 from fedlib.report import comparisons, diagnostics, exhibits
 from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
@@ -35,8 +35,7 @@ def draw(given: Inputs) -> Figure:
     """The figure, by its kind.
 
     Raises:
-      ConfigError: unless a federation has one run of each variant, and every run states its number
-        of experts.
+      ConfigError: unless every run states its number of experts.
       DataError: if a client of a run has not chosen one of its experts, or none has weights.
     """
     kinds = {one.__name__: one for one in (cluster_usage, gate_weights)}
@@ -53,7 +52,8 @@ def cluster_usage(given: Inputs) -> tuple[Figure, list, str]:
     for axes, federation in grid:
         counts = _by_label(given, federation.name, _counts)
         _draw_bars(axes, counts, color)
-        axes.axhline(counts[0][0].sum() / counts[0].shape[1], **EVEN)
+        first = next(iter(counts.values()))
+        axes.axhline(first[0].sum() / first.shape[1], **EVEN)
         axes.locator_params("y", integer=True)
     even = Line2D([], [], label="even use", **EVEN)
     return figure, [*_handles(given.exhibit, color), even], CHOICE
@@ -66,8 +66,8 @@ def gate_weights(given: Inputs) -> tuple[Figure, list, str]:
     figure, grid = canvas.by_federation(given.exhibit, *names)
     for axes, federation in grid:
         values = _by_label(given, federation.name, _weights)
-        most = max(found.shape[1] for found in values) - 1
-        _draw_bars(axes, [padded(found, most) for found in values], color)
+        most = max(found.shape[1] for found in values.values()) - 1
+        _draw_bars(axes, {place: padded(found, most) for place, found in values.items()}, color)
         axes.axvline(most + 0.5, color=style.GREY, linewidth=0.8)
         axes.set_xticks(range(1, most + 2), [*map(str, range(1, most + 1)), "local"])
     return figure, _handles(given.exhibit, color), MEAN_WEIGHT
@@ -75,21 +75,15 @@ def gate_weights(given: Inputs) -> tuple[Figure, list, str]:
 
 def _by_label(
     given: Inputs, federation: str, measure: Callable[[pd.DataFrame, Run], np.ndarray]
-) -> list[np.ndarray]:
-    """`measure(clients, run)` of the seen clients of each label -> [[seeds, E]]
-
-    Raises:
-      ConfigError: if the federation does not have exactly one run of each label.
-    """
+) -> dict[int, np.ndarray]:
+    """`measure(clients, run)` of the seen clients [seeds, E], by place of the run's label."""
     shown = exhibits.pick(given.client_rows, at="last", federation=federation, **PRIMARY._asdict())
     runs = {run.label: run for run in exhibits.runs_of(given.exhibit, federation)}
-    titles = exhibits.titles(given.exhibit)
-    if runs.keys() != titles.keys():
-        raise ConfigError(
-            f"{federation} must have one run of each variant ({', '.join(titles.values())}), got "
-            f"{', '.join(runs)}"
-        )
-    return [measure(exhibits.pick(shown, label=label), runs[label]) for label in titles]
+    return {
+        place: measure(exhibits.pick(shown, label=label), runs[label])
+        for place, label in enumerate(exhibits.titles(given.exhibit))
+        if label in runs
+    }
 
 
 def _counts(clients: pd.DataFrame, run: Run) -> np.ndarray:
@@ -129,22 +123,22 @@ def padded(values: np.ndarray, experts: int) -> np.ndarray:
     return np.insert(values, [values.shape[1] - 1] * missing, 0.0, axis=1)
 
 
-def _draw_bars(axes: Axes, values: list[np.ndarray], color: str) -> None:
+def _draw_bars(axes: Axes, values: dict[int, np.ndarray], color: str) -> None:
     """Draw groups of bars at 1, 2, ...: means over seeds, whiskers from smallest to largest.
 
     Args:
-      values: [seeds, E] for each variant; fewer columns for a variant with fewer experts.
+      values: [seeds, E] by the place of a variant; fewer columns for one with fewer experts.
       color: of all bars.
     """
     width = 0.8 / len(values)
-    for number, found in enumerate(values):
+    for number, (place, found) in enumerate(values.items()):
         offset = (number - (len(values) - 1) / 2) * width
         x, mean = np.arange(1, found.shape[1] + 1) + offset, found.mean(axis=0)
-        axes.bar(x, mean, width, **_bar(number, color))
+        axes.bar(x, mean, width, **_bar(place, color))
         if len(found) > 1:
             spread = [mean - found.min(axis=0), found.max(axis=0) - mean]
             axes.errorbar(x, mean, spread, linestyle="None", **style.WHISKER)
-    most = max(found.shape[1] for found in values)
+    most = max(found.shape[1] for found in values.values())
     axes.set(xlim=(0.4, most + 0.6), ylim=(0, None), xticks=range(1, most + 1))
     axes.grid(False, axis="x")
 
