@@ -3,8 +3,8 @@
 #
 # WORK has raw/, and RUN.partition.json, RUN.train.json and RUN.evaluate.json of each run, as `python -m fedlib spec`
 # prints them. OUT gets the log, each run's history.h5 and evaluation.h5, and what benchmarks.gpu writes. Runs go one after
-# the other, so that some are finished when time is up: several at once fill the card no better. Those that were not
-# finished, and benchmarks.gpu, go on with the same command while the machine keeps SCRATCH. DEVICE=cpu rehearses.
+# the other, so that some are finished when time is up: two at once do half as much again, but neither may end. Those that
+# were not finished, and benchmarks.gpu, go on with the same command while the machine keeps SCRATCH. DEVICE=cpu rehearses.
 work=$1 out=$2
 shift 2
 device=${DEVICE:-cuda} scratch=${SCRATCH:-/tmp/borrowed} python=${PYTHON:-python3}

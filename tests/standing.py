@@ -23,16 +23,21 @@ CLAIM_HEAD = ("paper", "its main claim", "published lead", "ours", "verdict")
 CLAIMS = {
     "adaptive_experts": "MoE with exploration above IFCA without",
     "fedmix": "FedMix above FedAvg on CIFAR-10",
-    "fedmoe": "Fed-MoE above all others",
+    "fedmoe": "Fed-MoE above all others that were run",
     "pfedmm": "pFedMM above FedEM",
     "pfedmoe": "pFedMoE above seven baselines",
 }
 # Words in the sources of numbers that a paper does not print: they are of other papers, or computed
 # from those; and of numbers that were read off its figure.
 ELSEWHERE, READ_OFF = "FedEM README|pFedES|inferred:", "digitised by us"
-# Where the methods of a main claim have other learning rates: a page and a label of the better
-# method, and those of the other one at its rate.
-EQUAL_RATES = {"pfedmm": (("pfedmm/reduced", "fedem"), ("pfedmm/full/rates", "fedavg-heads-rate"))}
+# Where methods have other learning rates: a claim, a page and a label of its better method, and
+# those of the other one at that rate.
+EQUAL_RATES = {
+    "pfedmm": (
+        "FedEM above FedAvg",
+        (("pfedmm/reduced", "fedem"), ("pfedmm/full/rates", "fedavg-heads-rate")),
+    )
+}
 ORDERS = {"descending": min, "highest": min, "ascending": max, "lowest": max}  # the wrong end
 
 
@@ -152,22 +157,22 @@ def claim(name: str, titles: Iterable[str], folder: Path) -> str:
     found, scale = judged(name, titles, folder)
     if found.empty:
         return ABSENT
-    equal = "" if _holds_at_equal_rates(name, folder) else "; not at equal rates"
-    return f"{_verdict(found)}, at scale {scale}{equal}"
+    return f"{_verdict(found)}, at scale {scale}{_at_equal_rates(name, folder)}"
 
 
-def _holds_at_equal_rates(name: str, folder: Path) -> bool:
-    """Whether one method is above another at its learning rate, in the last round of both."""
+def _at_equal_rates(name: str, folder: Path) -> str:
+    """What does not hold at equal rates: one method above another in the last round of both."""
     if name not in EQUAL_RATES:
-        return True
+        return ""
+    claim, methods = EQUAL_RATES[name]
     curves = []
-    for page, label in EQUAL_RATES[name]:
+    for page, label in methods:
         rows = pd.read_parquet(folder / page / packs.FOLDER / packs.METRICS)
         where = {"label": label, "at": "round", "metric": "accuracy", **PRIMARY._asdict()}
         curves.append(exhibits.pick(rows, **where).groupby("round")["value"].mean())
     better, other = curves
     last = min(better.index[-1], other.index[-1])
-    return bool(better[last] > other[last])
+    return "" if better[last] > other[last] else f"; {claim} not at equal rates"
 
 
 def _verdict(judged: pd.DataFrame) -> str:

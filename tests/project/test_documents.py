@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from every_method import METHODS, make
 
 import fedlib
 from fedlib.workflow.provenance import ROOT
@@ -31,6 +32,14 @@ def test_links_lead_somewhere(document):
     files = [target for target in targets if "://" not in target]
     folder = (ROOT / document).parent
     assert [target for target in files if not (folder / target).exists()] == []
+
+
+def test_every_protocol_is_defined():
+    defined = {*re.findall(r"`(\w+)`", read("docs/metrics.md"))}
+    for name in METHODS:
+        method = make(name)
+        for ways in (*method.protocols.values(), *method.final_protocols.values()):
+            assert {*ways} <= defined, name
 
 
 def anchors(document: str) -> set[str]:
