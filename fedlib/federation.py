@@ -174,7 +174,7 @@ class Federation:
         """The split called `name`: "train", "val" or "test"."""
         return getattr(self, name)
 
-    @cached_property
+    @property
     def class_histogram(self) -> np.ndarray:
         """Examples of each class owned by each client, all splits together -> [C, L] int64
 
@@ -200,7 +200,7 @@ class Federation:
         own = [best[self.test.of(client)] for client in range(self.num_clients)]
         return np.array([values.mean() if len(values) else np.nan for values in own])
 
-    @cached_property
+    @property
     def digests(self) -> dict[str, str]:
         """SHA-256 of every array's content, which does not depend on the HDF5 library."""
         return {name: array_digest(array) for name, array in self._arrays().items()}

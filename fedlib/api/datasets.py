@@ -50,4 +50,5 @@ def _inputs(values: Any) -> Any:
         return [*values]
     images = np.asarray(values)
     last = images.ndim == 4 and images.shape[-1] <= 4 < images.shape[1]
+    last = last and images.shape[2] != images.shape[3]  # else feature maps, such as 16 x 4 x 4
     return images.transpose(0, 3, 1, 2) if last else images

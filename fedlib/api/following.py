@@ -1,9 +1,11 @@
 """A run in memory, from its first round to its last: callbacks, checkpoints and Ctrl-C."""
 
 import contextlib
+import inspect
 import signal
 import sys
 import threading
+import types
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
@@ -12,10 +14,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from torch import Tensor
 
+import fedlib
 from fedlib import seals
 from fedlib.api.callbacks import Callback, Evaluation
 from fedlib.api.result import shares
+from fedlib.engine.fingerprint import PLAIN
 from fedlib.engine.task import Task
 from fedlib.errors import ConfigError
 from fedlib.federation import array_digest
@@ -103,11 +108,15 @@ def _checkpoints(folder: str | Path, simulation: Simulation) -> Checkpoints:
     _, found = scoring.during_training(method, state, lambda name: simulation.everyone(name, 0))
     losses = {"/".join(view): scores.loss for view, scores in found.items()}
     plain = {x.name: getattr(method, x.name) for x in fields(method)}
-    plain = {name: repr(x) for name, x in plain.items() if not _is_of_tasks(x)}
+    plain = {name: _said(x) for name, x in plain.items() if not _is_of_tasks(x)}
+    own = [x for x in type(method).__mro__ if not x.__module__.startswith("fedlib.")]
+    functions = [x for kind in own for x in vars(kind).values() if inspect.isfunction(x)]
     stamp = {
         "federation": seals.spec_digest(simulation.federation.digests),
         "begins": {name: array_digest(x) for name, x in (tensors | losses).items()},
         "method": f"{type(method).__module__}.{type(method).__qualname__}",
+        "code of the method": seals.spec_digest([*map(_function, functions)]),
+        "version of fedlib": fedlib.__version__,
         "class weights": weights is not None and array_digest(weights.cpu().numpy()),
         "settings": plain | {"course": repr(replace(simulation.course, rounds=0))},
         "executor": simulation.executor.setting,
@@ -124,6 +133,25 @@ def _checkpoints(folder: str | Path, simulation: Simulation) -> Checkpoints:
                 "run a folder of its own"
             )
     return saved
+
+
+def _function(of: types.FunctionType) -> list:
+    """What a user's function does, with the plain values that it was made with."""
+    cells = (cell.cell_contents for cell in of.__closure__ or ())
+    return [_code(of.__code__), [repr(x) for x in cells if isinstance(x, PLAIN)]]
+
+
+def _code(of: types.CodeType) -> list:
+    """What a function does: its instructions, names and constants."""
+    constants = [_code(x) if isinstance(x, types.CodeType) else repr(x) for x in of.co_consts]
+    return [of.co_code.hex(), of.co_names, constants]
+
+
+def _said(value: Any) -> str:
+    """A setting in words, the same in each process."""
+    if isinstance(value, np.ndarray | Tensor):
+        return array_digest(np.asarray(value))
+    return f"{value.__module__}.{value.__qualname__}" if inspect.isroutine(value) else repr(value)
 
 
 def _is_of_tasks(value: Any) -> bool:

@@ -7,7 +7,7 @@ finds it.
 import contextlib
 import copy
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import torch
@@ -155,10 +155,8 @@ def _made(fresh: Callable[[], nn.Module], path: str | None, given: int | None) -
     made = _fixed(_with_own_dropout(fresh()))
     apart = made if path is None else HeadApart(made, path)
     if given is not None and seed % 2**64 != given:
-        with draws.Apart(seed):
-            for layer in apart.head.modules():
-                if probe.owns_weights(layer) and hasattr(layer, "reset_parameters"):
-                    layer.reset_parameters()
+        layers = [layer for layer in apart.head.modules() if probe.owns_weights(layer)]
+        _draw_anew([x for x in layers if hasattr(x, "reset_parameters")], seed)
     return apart
 
 
@@ -198,10 +196,18 @@ def _drawn_anew(model: nn.Module, name: str) -> Callable[[], nn.Module]:
 def _reset(model: nn.Module, layers: list[str]) -> nn.Module:
     """A copy of a module, with these layers drawn anew."""
     made = copy.deepcopy(model)
-    with draws.Apart(torch.initial_seed()):
-        for path in layers:
-            made.get_submodule(path).reset_parameters()
+    _draw_anew([made.get_submodule(path) for path in layers], torch.initial_seed())
     return made
+
+
+def _draw_anew(layers: Iterable[nn.Module], seed: int) -> None:
+    """Draw the parameters of layers from a seed, but for frozen ones."""
+    with draws.Apart(seed):
+        for layer in layers:
+            kept = [(x, x.detach().clone()) for x in layer.parameters() if not x.requires_grad]
+            layer.reset_parameters()
+            for parameter, value in kept:
+                parameter.data.copy_(value)
 
 
 def _with_own_dropout(model: nn.Module) -> nn.Module:

@@ -2,7 +2,8 @@
 
 import re
 from copy import copy
-from typing import Any
+from dataclasses import fields, replace
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -76,6 +77,19 @@ class ClientModel(nn.Module):
     def _like(self) -> Tensor:
         """A tensor of the device and type of the client's weights."""
         return next(x for x in self.buffers() if x.is_floating_point())
+
+    def _apply(self, *args: Any) -> Self:
+        """As `nn.Module._apply`, also for what is frozen, and for buffers of whole numbers."""
+        super()._apply(*args)
+        at = {"device": self._like.device, "dtype": self._like.dtype}
+
+        def moved(value: Any) -> Any:
+            return tree.map(lambda x: replace(x, **at) if isinstance(x, Task) else x, value)
+
+        values = {x.name: getattr(self._method, x.name) for x in fields(self._method) if x.init}
+        self._method = replace(self._method, **{name: moved(x) for name, x in values.items()})
+        self._personal = moved(self._personal)
+        return self
 
     def _own(self) -> Any:
         """The client's weights, where this module was moved."""

@@ -6,10 +6,22 @@ from collections.abc import Iterator
 
 import torch
 
+from fedlib.errors import ConfigError
+
 
 @contextlib.contextmanager
 def plain() -> Iterator[None]:
-    """PyTorch computes as by default in this block, whatever its caller has set for the thread."""
+    """PyTorch computes as by default in this block, whatever its caller has set for the thread.
+
+    Raises:
+      ConfigError: for another default type or device of the whole process.
+    """
+    if torch.get_default_dtype() != torch.float32 or torch.get_default_device().type != "cpu":
+        found = f"{torch.get_default_dtype()} on {torch.get_default_device()}"
+        raise ConfigError(
+            f"PyTorch's defaults must be torch.float32 on cpu during a call, got {found}; device= "
+            "and model.float() choose for fedlib"
+        )
     with contextlib.ExitStack() as stack:
         for kind in ("cpu", "cuda"):
             stack.enter_context(torch.autocast(kind, enabled=False))

@@ -1,15 +1,17 @@
 """Runs in memory, which compute the same as `scripts/train.py`, and finished runs from files."""
 
 import contextlib
+import copy
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedlib import methods
 from fedlib.api import agreement, following, process
@@ -71,7 +73,9 @@ def simulate(
       local: the clients' solver, such as `fedlib.SGD(lr=0.1)`.
       rounds: communication rounds.
       seed: of initial parameters, cohorts and shuffling.
-      rate: fraction of the seen clients in a round, in (0, 1].
+      rate: fraction of the seen clients in a round, in (0, 1]. Below 1 the others count with the
+        model that they had, so a step is that much smaller, as in pFedMM; with
+        course={"aggregation": "renormalised"} the cohort alone counts, as in the paper of FedAvg.
       evaluate_every: rounds between evaluations; round 0 and the last are always evaluated.
       start: "drawn" draws a module's parameters again from `seed`, but for frozen ones; "given"
         takes the module's own, as a function's always are. Of several experts, those after the
@@ -89,7 +93,7 @@ def simulate(
       checkpoint: a folder of this run's own; the same call goes on from there, with the same bits.
       more: hyper-parameters, which are the fields of the method, such as `num_experts=3`:
         `help("fedlib.methods.fedem")` has those of "fedem" with defaults, ranges and sources.
-        Further architectures are modules, or functions that return one:
+        Further architectures are modules, or functions that return one, drawn or given as `model`:
         `gate=nn.Linear(64, 3)`, or a list of several.
 
     Raises:
@@ -110,7 +114,8 @@ def simulate(
             settings = {"device": _device(device), "precision": precision}
             first = _first_seed(start, model, seed)
             task = _task(model, federation, class_weights, settings, first)
-            made = _made(kind, {"task": task, "local": local, **more}, federation, settings)
+            own = {"task": task, "local": local, **more}
+            made = _made(kind, own, federation, settings, start == "given")
             data = DeviceData(federation, task.dtype, task.device)
             simulation = Simulation(made, data, run, choose(executor, tasks_of(made)))
         simulation = _tried(simulation, report, first is not None)
@@ -300,23 +305,28 @@ def _some_inputs(data: Federation) -> Tensor:
     return here.inputs(here.rows["train"][[0, -1]])
 
 
-def _made(kind: type[Method], given: Mapping, data: Federation, settings: Mapping) -> Method:
-    """The method, checked; modules among the `given` fields become tasks."""
+def _made(
+    kind: type[Method], own: Mapping, data: Federation, settings: Mapping, given: bool
+) -> Method:
+    """The method, checked; modules among its `own` fields become tasks, drawn or as `given`."""
     of_tasks = {x.name for x in fields(kind) if re.search(r"\bTask\b", str(x.type))} - {"task"}
-    further = {n: _tasks(given[n], n, data, settings) for n in of_tasks & given.keys()}
+    further = {n: _tasks(own[n], n, data, settings, given) for n in of_tasks & own.keys()}
     with _in_one_line(f"{kind.__name__}: "):
-        made = kind(**{**given, **further})
+        made = kind(**{**own, **further})
         contract.check(made)
     build.refuse_gate(made, data)
     return made
 
 
-def _tasks(value: Any, name: str, data: Federation, settings: Mapping) -> Any:
+def _tasks(value: Any, name: str, data: Federation, settings: Mapping, given: bool) -> Any:
     """The task of a module or of a function that returns one, or a tuple of tasks for several."""
     if value is None:
         return None
     if isinstance(value, list | tuple):
-        return tuple(_tasks(x, f"{name}[{i}]", data, settings) for i, x in enumerate(value))
+        numbered = ((f"{name}[{i}]", x) for i, x in enumerate(value))
+        return tuple(_tasks(x, one, data, settings, given) for one, x in numbered)
+    if given and isinstance(value, nn.Module):  # as a function that returns it always
+        value = partial(copy.deepcopy, copy.deepcopy(value))
     return Task(builder(value, _some_inputs(data), name), **settings)
 
 

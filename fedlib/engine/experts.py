@@ -10,6 +10,7 @@ from torch.func import vmap
 from fedlib import streams, tree
 from fedlib.engine import ambient
 from fedlib.engine.task import Params, Task, element_nll, mean_from
+from fedlib.errors import ConfigError
 from fedlib.fields import Range
 from fedlib.tree import Tree
 
@@ -23,8 +24,16 @@ def draw_experts(
 
     Args:
       part: what an expert has of the parameters of a whole model.
+
+    Raises:
+      ConfigError: for a model that is the same for every seed.
     """
-    drawn = (task.init(expert_seed(seed, e)) for e in range(num_experts))
+    drawn = [task.init(expert_seed(seed, e)) for e in range(num_experts)]
+    if num_experts > 1 and all(torch.equal(x, drawn[1][name]) for name, x in drawn[0].items()):
+        raise ConfigError(
+            "all experts start with the same weights, and would stay equal; give the model's last "
+            "layer a reset_parameters, which draws its weights"
+        )
     return tree.stack([*map(part, drawn)])
 
 

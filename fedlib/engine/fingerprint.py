@@ -20,6 +20,8 @@ PLAIN = (
     bool, int, float, str, bytes, types.NoneType, torch.dtype, torch.device, frozenset, type,
     types.BuiltinFunctionType,
 )  # fmt: skip
+LIBRARIES = ("fedlib", "torch", "numpy")  # whose functions read nothing that changes
+DEPTH = 3  # containers and objects in each other, in a user's global
 
 
 class Opaque(Exception):
@@ -29,8 +31,8 @@ class Opaque(Exception):
 def walk(value: Any, put: Callable[[Tensor], Tensor], fixed: tuple = ()) -> tuple[Hashable, Any]:
     """(key, copy) of a function or tree: the key ignores values of tensors, the copy has others.
 
-    Two values with equal keys compute the same from the same tensors, as long as module globals
-    stay the same.
+    Two values with equal keys compute the same from the same tensors. What a user's function reads
+    from its module is in the key, up to objects inside of objects.
 
     Args:
       put: called with every tensor, in the same order for equal keys; the copy has its results in
@@ -85,13 +87,50 @@ def _function(function: types.FunctionType, each: Callable) -> tuple[Hashable, A
         tuple(map(types.CellType, cells)),
     )
     copy.__kwdefaults__ = named
-    return (types.FunctionType, function.__code__, id(function.__globals__), keys), copy
+    same = function.__code__, id(function.__globals__), _globals(function, set())
+    return (types.FunctionType, *same, keys), copy
+
+
+def _globals(function: types.FunctionType, seen: set) -> Hashable:
+    """A key of what a user's function, and those that it calls, read from their modules by name."""
+    library = (function.__module__ or "").partition(".")[0] in LIBRARIES
+    if library or function.__code__ in seen:
+        return ()
+    seen.add(function.__code__)
+    names, there = _names(function.__code__), function.__globals__
+    read = {name: there[name] for name in sorted(names & there.keys())}
+    return tuple(
+        _globals(x, seen) if isinstance(x, types.FunctionType) else _content(x, names, DEPTH)
+        for x in read.values()
+    )
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """The names of globals and attributes in a function, and in those inside of it."""
+    inner = (x for x in code.co_consts if isinstance(x, types.CodeType))
+    return {*code.co_names}.union(*map(_names, inner))
+
+
+def _content(value: Any, names: set[str], depth: int) -> Hashable:
+    """A key of a global: of the plain values in its items, or in its attributes among `names`."""
+    if isinstance(value, PLAIN) and not isinstance(value, type):
+        return type(value), value
+    if not depth or isinstance(value, Tensor):
+        return id(value)
+    if isinstance(value, dict | list | tuple):
+        same, items = type(value), value.items() if isinstance(value, dict) else enumerate(value)
+    else:
+        attributes = getattr(value, "__dict__", {})
+        same, items = id(value), [(x, attributes[x]) for x in sorted(names & attributes.keys())]
+    return same, tuple((key, _content(x, names, depth - 1)) for key, x in items)
 
 
 def _settings(value: Any, fixed: tuple) -> tuple:
-    """Keys of the fields of a frozen dataclass: settings, without tensors."""
+    """Keys of the fields of a frozen dataclass, and of what was set later, without tensors."""
 
     def refuse(_: Tensor) -> Tensor:
         raise Opaque(f"a {type(value).__name__} with tensors in its fields")
 
-    return tuple(walk(getattr(value, f.name), refuse, fixed)[0] for f in fields(value))
+    later = [(x, y) for x, y in getattr(value, "__dict__", {}).items() if isinstance(y, PLAIN)]
+    settings = (walk(getattr(value, f.name), refuse, fixed)[0] for f in fields(value))
+    return *settings, *sorted(later, key=lambda pair: pair[0])

@@ -177,8 +177,12 @@ class Task:
 
     @property
     def num_outputs(self) -> int:
-        """Number of outputs of the model: the length of the last parameter of its head."""
-        return len([*self._training.head.parameters()][-1])
+        """Number of outputs of the model: the length of its head's last bias or matrix."""
+        parameters = [*self._training.head.parameters()]
+        matrices, last = [x for x in parameters if x.dim() == 2], parameters[-1]
+        if matrices and (not last.dim() or len(last) not in matrices[-1].shape):  # a scale
+            last = matrices[-1]
+        return len(last)
 
     @property
     def num_features(self) -> int:

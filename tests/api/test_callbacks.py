@@ -3,6 +3,8 @@
 import contextlib
 import signal
 import sys
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from torch import nn
 
 import fedlib
 from fedlib.errors import ConfigError, DataError
+from fedlib.methods.fedavg import FedAvg
 
 X, Y = load_digits(return_X_y=True)
 X, Y = (X / 16)[:300].astype(np.float32), Y[:300]
@@ -114,6 +117,45 @@ def test_the_checkpoint_of_another_run_is_refused(tmp_path, odd, changes):
     simulate(checkpoint=tmp_path, callbacks=[lambda e: e.round == 2])
     with pytest.raises(ConfigError, match=f"a run with another .*{odd}"):
         simulate(checkpoint=tmp_path, **changes)
+
+
+def own(factor, setting):
+    @dataclass(frozen=True, kw_only=True)
+    class Own(FedAvg):
+        value: Any = None
+
+        def round(self, state, cohort):
+            after = FedAvg.round(self, state, cohort)
+            return after._replace(params={x: factor * y for x, y in after.params.items()})
+
+    return {"method": Own, "value": setting}
+
+
+def test_the_checkpoint_of_another_method_of_that_name_or_of_another_setting_is_refused(tmp_path):
+    long = np.arange(2000.0)
+    for kept in (long, np.mean):
+        simulate(
+            checkpoint=tmp_path / str(id(kept)),
+            callbacks=[lambda e: e.round == 2],
+            **own(0.9, kept),
+        )
+        simulate(checkpoint=tmp_path / str(id(kept)), **own(0.9, kept))
+    for odd, changes in (
+        ("code of the method", own(0.8, long)),
+        ("settings", own(0.9, np.where(long == 1000, -1, long))),
+    ):
+        with pytest.raises(ConfigError, match=f"a run with another {odd}"):
+            simulate(checkpoint=tmp_path / str(id(long)), **changes)
+
+
+def test_labels_that_are_changed_in_place_are_another_federation(tmp_path):
+    federation = fedlib.partition(X, Y, "dirichlet", **CUT)
+    before = federation.class_histogram
+    simulate(checkpoint=tmp_path, callbacks=[lambda e: e.round == 2], federation=federation)
+    federation.y[federation.train.of(0)] = 3
+    assert federation.class_histogram[0, 3] > before[0, 3]
+    with pytest.raises(ConfigError, match="a run with another federation"):
+        simulate(checkpoint=tmp_path, federation=federation)
 
 
 def test_of_a_longer_checkpoint_fewer_rounds_begin_anew(tmp_path):

@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import fedlib
-from fedlib.errors import ConfigError
+from fedlib.errors import ConfigError, DataError
 
 X = np.arange(48).reshape(12, 4).astype(np.float32)
 Y = np.arange(12) % 2
@@ -81,6 +81,13 @@ def test_columns_of_hugging_face_are_read_and_channels_come_first():
     assert np.array_equal(made.x[made.train.of(1)], images[PARTS[1]].transpose(0, 3, 1, 2))
     with pytest.raises(ConfigError, match="no column 'img'"):
         fedlib.Federation.from_datasets(given, x="img")
+
+
+def test_maps_of_features_are_no_images_with_channels_last():
+    maps = np.zeros((12, 16, 4, 4), np.float32)
+    given = [Columns(image=maps[part], label=Y[part]) for part in PARTS]
+    with pytest.raises(DataError, match=r"channels come first .* \[\d+, 16, 4, 4\]"):
+        fedlib.Federation.from_datasets(given, given)
 
 
 ODD = {"number": 3, "array": X, "word": "abc", "list": [1, 2, 3], "dicts": [{"x": X[0], "y": 1}]}

@@ -10,6 +10,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 import fedlib
+from fedlib.errors import ConfigError
 
 X, Y = load_digits(return_X_y=True)
 CUT = {"num_clients": 4, "alpha": 0.5, "unseen_fraction": 0.25, "seed": 3}
@@ -92,6 +93,92 @@ def test_frozen_layers_keep_their_values_where_others_are_drawn():
     found = states(simulate(model, rounds=0))
     assert torch.equal(found["0.weight"], model[0].weight)
     assert not torch.equal(found["3.weight"], model[3].weight)
+
+
+class Adapted(nn.Linear):
+    """A linear layer whose weights are frozen, beside a low-rank change that trains."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__(inputs, outputs)
+        self.low = nn.Parameter(torch.zeros(2, inputs))
+        self.high = nn.Parameter(torch.zeros(outputs, 2))
+        self.weight.requires_grad_(False)
+
+    def reset_parameters(self):
+        super().reset_parameters()
+        if hasattr(self, "low"):
+            nn.init.normal_(self.low)
+            nn.init.zeros_(self.high)
+
+    def forward(self, x):
+        return super().forward(x) + x @ self.low.T @ self.high.T
+
+
+@pytest.mark.parametrize("start", ["drawn", "given", "function"])
+@pytest.mark.parametrize("frozen", ["0.weight", "2.weight", "2.bias"])
+def test_a_layer_that_is_frozen_in_part_keeps_that_part(start, frozen):
+    torch.manual_seed(2)
+    model = nn.Sequential(Adapted(64, 9), nn.ReLU(), Adapted(9, 10))
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name != frozen)
+    given = (lambda: model) if start == "function" else model
+    found = []
+    for seed in (1, 2):  # of the global generator
+        torch.manual_seed(seed)
+        result = simulate(given, start="given" if start == "given" else "drawn")
+        assert torch.equal(states(result)[frozen], model.get_parameter(frozen))
+        x = torch.from_numpy(CLIENTS.x[:5])
+        client = result.client_model(0)
+        torch.testing.assert_close(client.network(x).softmax(1), client(x))
+        wide = result.client_model(0).double()
+        torch.testing.assert_close(wide(x).float(), client(x))
+        assert wide.network[0].weight.dtype == torch.float64
+        found.append(states(result))
+    assert equal(*found)
+
+
+def test_further_architectures_start_from_the_weights_that_are_given():
+    small, large = network(frozen=False), nn.Sequential(nn.Linear(64, 5), nn.Linear(5, 10))
+    result = simulate(small, "local", large=[large], start="given", rounds=0)
+    assert torch.equal(states(result)["0.weight"], large[0].weight)
+    drawn = simulate(small, "local", large=[large], rounds=0)
+    assert not torch.equal(states(drawn)["0.weight"], large[0].weight)
+
+
+class Cosine(nn.Module):
+    """A head without `reset_parameters`, whose last parameter is a scale."""
+
+    def __init__(self, shape):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(10, 9))
+        self.scale = nn.Parameter(torch.full(shape, 5.0))
+
+    def forward(self, x):
+        return self.scale * nn.functional.linear(x, nn.functional.normalize(self.weight, dim=1))
+
+
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_a_head_with_a_scale_has_an_output_for_each_class(shape):
+    model = nn.Sequential(nn.Linear(64, 9), nn.ReLU(), Cosine(shape))
+    assert simulate(model, start="given").simulation.method.task.num_outputs == 10
+
+
+def test_experts_that_would_stay_equal_are_refused():
+    model = nn.Sequential(nn.Linear(64, 9), nn.ReLU(), Cosine(()))
+    with pytest.raises(ConfigError, match="would stay equal; give .* a reset_parameters"):
+        simulate(model, "fedem", num_experts=2, start="given")
+
+
+@pytest.mark.parametrize("what", ["dtype", "device"])
+def test_other_defaults_of_pytorch_are_refused(what):
+    model = network()
+    change = getattr(torch, f"set_default_{what}")
+    change({"dtype": torch.float64, "device": "meta"}[what])
+    try:
+        with pytest.raises(ConfigError, match="PyTorch's defaults must be torch.float32 on cpu"):
+            simulate(model)
+    finally:
+        change({"dtype": torch.float32, "device": None}[what])
 
 
 def test_a_start_that_cannot_be_is_refused():

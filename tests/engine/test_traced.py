@@ -2,7 +2,8 @@
 
 import itertools
 from ctypes import c_double
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -178,3 +179,46 @@ def test_a_backward_pass_through_a_convolution_is_recorded():
     function, _ = again(fn, w, x)
     other = torch.randn(2, 1, 3, 3).double(), torch.randn(4, 1, 6, 6).double()
     assert torch.equal(function(*other)[0], fn(*other))
+
+
+LAMBDA = {"value": 0.0}
+OPTIONS = SimpleNamespace(factor=1.0)
+
+
+class Options:
+    """Settings that are attributes of a class."""
+
+    factor = 1.0
+
+
+def penalty(params):
+    return LAMBDA["value"] * sum(x.square().sum() for x in params.values())
+
+
+@pytest.mark.parametrize("where", ["item", "attribute", "of a class", "of the method"])
+@pytest.mark.parametrize("executor", [Traced, Loop])
+def test_a_loss_reads_what_has_changed_in_the_users_module(where, executor, monkeypatch):
+    """Also by a function that it calls."""
+
+    @dataclass(frozen=True)
+    class Own:
+        def step(self, params, batch):
+            factor = OPTIONS.factor * Options.factor * getattr(self, "factor", 1.0)
+            return {name: factor * x + penalty(params) for name, x in params.items()}
+
+    own = Own()
+    change = {
+        "item": lambda value: monkeypatch.setitem(LAMBDA, "value", value),
+        "attribute": lambda value: monkeypatch.setattr(OPTIONS, "factor", value),
+        "of a class": lambda value: monkeypatch.setattr(Options, "factor", value),
+        "of the method": lambda value: object.__setattr__(own, "factor", value),
+    }[where]
+    task, federation, executor = tiny_task(), toy_federation(EVEN, unseen=0), executor()
+    params, found = tree.repeat(task.init(0), 3), []
+    for number in range(4):
+        change(0.1 * number)
+        cohort = replace(cohort_of(task, federation, round=number), executor=executor)
+        params = cohort.scan(own.step, params, local=sgd(lr=0.1, epochs=1))
+        found.append(params["head.1.bias"])
+        params = tree.map(lambda x: torch.full_like(x, 0.5), params)
+    assert len({str(x) for x in found}) == 4
