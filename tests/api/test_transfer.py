@@ -145,6 +145,14 @@ def test_further_architectures_start_from_the_weights_that_are_given():
     assert not torch.equal(states(drawn)["0.weight"], large[0].weight)
 
 
+def test_further_architectures_move_with_what_is_frozen():
+    result = simulate(network(frozen=False), "local", large=[network(), network()], rounds=1)
+    x = torch.from_numpy(CLIENTS.x[:5])
+    wide = result.client_model(1).double()
+    torch.testing.assert_close(wide(x).float(), result.client_model(1)(x))
+    assert wide.network[0].weight.dtype == torch.float64
+
+
 class Cosine(nn.Module):
     """A head without `reset_parameters`, whose last parameter is a scale."""
 
