@@ -155,6 +155,8 @@ def examples_of_round(spec: RunSpec, size: DataSize) -> float:
     local, each = spec.local, size.trained / max(size.clients, 1)
     if local.get("steps"):
         each = local["steps"] * min(local["batch_size"], each)
+    if spec.method == "local_experts":  # a few clients after the other, each until it stops
+        return spec.params.get("at_once", 10) * each * spec.params.get("max_epochs", 200)
     return size.clients * spec.participation.get("rate", 1.0) * each * local.get("epochs", 1)
 
 

@@ -81,6 +81,14 @@ def test_a_method_has_its_factor_and_one_without_kept_trainings_counts_as_fedavg
     assert seconds(run("mine/fedper.py")) == (train, evaluate)
 
 
+def test_local_experts_train_a_few_clients_in_a_round_until_they_stop():
+    # Clients with 50 examples, each once: ten in a round for up to 200 epochs, four for up to 30.
+    spec = run("local_experts", rounds=2, params={})
+    assert seconds(spec)[0] == 0.001 * (2 * 10 * 50 * 200 + 2 * 100)
+    spec = run("local_experts", rounds=5, params={"at_once": 4, "max_epochs": 30})
+    assert seconds(spec)[0] == 0.001 * (5 * 4 * 50 * 30 + 2 * 100)
+
+
 @pytest.mark.parametrize(("experts", "factor"), [(1, 1.0), (2, 1.75), (3, 2.5), (9, 7.0)])
 def test_a_mixture_of_one_expert_is_fedavg_and_each_further_one_adds(factors, experts, factor):
     spec = run("fedem", params={"num_experts": experts})
