@@ -44,8 +44,9 @@ VARIANTS = {
     LOCALS: Variant("Local experts", "local_experts"),
 }
 OFFICIAL_CLIENTS = (
-    f"Of {SUBSET} clients, the first of those shown, as in the official code: these alone "
-    "train on their own, are what the columns compare, and say which experts are in use."
+    f"Of {SUBSET} clients, the first of those shown, as in the official code, which fine-tunes for "
+    "all: these alone train on their own, are what the columns compare, and say which experts are "
+    "in use."
 )
 
 
@@ -68,8 +69,9 @@ class Profile(NamedTuple):
 
 
 PUBLISHED = Profile(
-    "Profile published, as the official code: a ReLU on all logits, no weight decay outside the "
-    "federated training, early stopping and best round on the clients' test data.",
+    "Profile published, as the official code: a ReLU on all logits, weight decay in the federated "
+    "training and of mixtures alone, early stopping and best round on the clients' test data, and "
+    "in ensembles and mixtures the local expert of its last epoch.",
     logit_relu=True,
     stop_split="test",
     member="last",  # the official code keeps a reference to the weights where a copy is intended

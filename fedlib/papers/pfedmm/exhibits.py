@@ -57,7 +57,7 @@ TABLES = {
     "fedem_settings": tables.Accuracy(
         "Settings of FedEM",
         "The paper's data sets with the rounds, rates and evaluations of FedEM's scripts. "
-        "Published: the averages in FedEM's README.",
+        "Published: the averages in FedEM's README, which does not say of which round.",
         ALL,
         on("fedem-settings"),
         published="fedem-readme",
@@ -65,7 +65,7 @@ TABLES = {
     "fedem_data": tables.Accuracy(
         "Data sets of FedEM",
         "Data sets of FedEM that pFedMM does not report on. Published: the averages in FedEM's "
-        "README.",
+        "README, which does not say of which round.",
         ALL,
         on("fedem-readme"),
         published="fedem-readme",
