@@ -79,14 +79,17 @@ class Acceptance(NamedTuple):
 
 
 def cell(
-    federation: str, label: str, published: tuple[str, str, str, str] | None = None, **about: str
+    federation: str,
+    label: str,
+    published: tuple[str, str, str, str] | None = None,
+    **about: str | int,
 ) -> dict:
     """A number of a run.
 
     Args:
       federation, label: of the run.
       published: exhibit, data set, label and metric of its published number.
-      about: "metric", "at", "group", "protocol", "split" or "name", unless they are the default.
+      about: further fields of a `fedlib.spec.criteria.Number`, unless they are the default.
     """
     beside = {"published": dict(zip(PUBLISHED, published, strict=True))} if published else {}
     return {"federation": federation, "label": label, **about, **beside}

@@ -25,6 +25,7 @@ class Number(NamedTuple):
     """A number of a run: one of a view, of `fedlib.report.measures.MEASURES`, or a cost.
 
     Attributes:
+      averaged: number of last rounds whose evaluations are averaged, if `at` is "round".
       name: what it is called beside others; "" for the run's title.
     """
 
@@ -36,6 +37,7 @@ class Number(NamedTuple):
     protocol: str = PRIMARY.protocol
     split: str = PRIMARY.split
     published: Published | None = None
+    averaged: int = 1
     name: str = ""
 
 

@@ -143,6 +143,33 @@ def test_a_run_without_the_number_is_an_error_and_not_a_missing_run():
         build([late])
 
 
+def test_the_last_rounds_of_each_seed_are_averaged_where_a_criterion_says_so():
+    tidy = rows({("emnist", "fedavg"): [0.2, 0.4, 0.6, 0.9]})  # seeds, which become rounds
+    tidy = tidy.assign(at="round", seed=[1, 1, 1, 2], round=[10, 20, 30, 30])
+    mean = about("between", at_least=0.7) | {"terms": [cell("fedavg", None)]}
+    for averaged, expected in ((20, (0.5 + 0.9) / 2), (21, (0.4 + 0.9) / 2), (1, 0.75)):
+        mean["terms"][0] |= {"at": "round", "averaged": averaged}
+        sheet = build([mean], ["fedavg"], tidy=tidy, seeds=[1, 2])
+        assert sheet.numbers["value"].tolist() == [f"{100 * expected:.1f}"]
+
+
+def test_table_1_of_fedmix_is_judged_by_the_rounds_that_it_averages():
+    declared = papers.load("fedmix").declare("full").tables["criteria"].params["criteria"]
+    numbers = [
+        number
+        for one in parsed(declared)
+        if one.source == "Table 1"
+        for term in one.terms
+        for number in term
+    ]
+    found = {(x.federation, x.at, x.averaged) for x in numbers}
+    assert found == {
+        ("cifar100", "round", 2000),
+        ("femnist", "round", 2000),
+        ("cifar10", "last", 1),
+    }
+
+
 def test_differences_are_those_of_the_numbers_that_are_printed():
     tidy = rows({("emnist", "pfedmm"): [0.8246], ("emnist", "fedavg"): [0.7134]})  # 82.5, 71.3
     gain = about("between", at_least=0.112) | {"terms": [[cell("pfedmm"), cell("fedavg")]]}

@@ -360,7 +360,7 @@ def test_an_error_of_the_users_is_met_once_and_sigterm_ends_a_workflow_that_trie
         for _ in range(2):
             os.killpg(process.pid, signal.SIGTERM)
         try:
-            # Snakemake takes an interrupt in one of its own functions for an error of the Snakefile.
+            # By its signal where Snakemake met it in a function of resources.
             assert process.wait(60) in (1, -signal.SIGINT)
         finally:
             process.kill()

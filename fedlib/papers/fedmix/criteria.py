@@ -7,6 +7,7 @@ scale demo, digits replace the paper's data sets.
 
 from fedlib.papers._criteria import Acceptance, Case, cell
 from fedlib.papers._frame import Settings
+from fedlib.papers.fedmix.settings import AVERAGED
 
 MEAN = {"metric": "accuracy_client_mean"}
 NEW_SHARD = {"protocol": "new_shard"}  # pooled: all examples of the shard have equal weights
@@ -36,6 +37,8 @@ def number(_: object, federation: str, label: str, name: str) -> dict:
     """A number with the published one, if it is in Table 1 or appendix F."""
     about = NUMBERS.get(name, {"metric": name})
     printed = None
+    if name == "table1" and federation in AVERAGED:
+        about = {**about, "at": "round", "averaged": AVERAGED[federation]}
     if name == "table1" and federation in ("cifar10", "cifar100", "femnist"):
         printed = ("table1", federation, label, MEAN["metric"])
     elif name.startswith("f-") and federation == "two-shard-mnist":

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from fedlib.papers._frame import each, everything, on
+from fedlib.papers.fedmix import settings
 from fedlib.papers.fedmix.settings import ETAS, LENET_LINES, MANY_EXPERTS, ROTATION_LINES, Setting
 from fedlib.spec import experts, figures, tables
 from fedlib.spec.exhibits import Exhibit
@@ -18,7 +19,6 @@ NEW_SHARD = {"protocol": "new_shard", "metric": "accuracy"}
 FINETUNED = {"protocol": "finetuned", **MEAN}
 BY_TRAFFIC = {"scale": "linear"}
 
-AVERAGED = {"cifar100": 2000, "femnist": 2000}  # last rounds; Table 1
 WAYS = [
     {"title": "Known clients"},
     {"title": "After local fine-tuning", "protocol": "finetuned"},
@@ -99,7 +99,7 @@ TABLES = {
         "FedAvg's 137.3 GB on CIFAR-10 and the 1,130 GB on CIFAR-100 break the rule of all others.",
         COMPARED,
         on("accuracy"),
-        averaged=each(lambda setting: AVERAGED.get(setting.data.name)),
+        averaged=each(lambda setting: settings.AVERAGED.get(setting.data.name)),
         published="table1",
     ),
     "protocols": tables.Views(

@@ -13,6 +13,7 @@ LR = 0.05  # paper, of every client
 SERVER_LR = 1e-3  # paper: Adam with its default hyper-parameters
 WIDE = (61, 113)  # channels of the wider LeNets: the fewest for two and four times the parameters
 MANY_EXPERTS = (2, 4, 6, 8, 10, 12, 14)  # Figure 11
+AVERAGED = {"cifar100": 2000, "femnist": 2000}  # last rounds; Table 1
 ETAS = (0.5, 0.8, 0.9, 0.95, 0.99)  # Figures 11b and 11d; its levels are not legible [R]
 FULL_BATCH = 100_000  # more examples than any client has
 

@@ -93,8 +93,7 @@ def _numbers(given: TableInputs, averaged: dict[str, int]) -> pd.DataFrame:
 
 def _accuracy(curve: pd.DataFrame, rounds: int) -> dict[str, float]:
     """Mean over the evaluations of each seed in the last rounds, then statistics over seeds."""
-    last = curve.groupby("seed")["round"].transform("max")
-    kept = curve[curve["round"] > last - rounds].groupby("seed")["value"]
+    kept = sheets.in_last_rounds(curve, rounds)
     found = summary(kept.mean())
     statistics = {name: found[name] for name in sheets.STATISTICS}
     return {**statistics, "evaluations": int(kept.count().max())}

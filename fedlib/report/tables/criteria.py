@@ -18,7 +18,7 @@ import pandas as pd
 from fedlib.errors import ConfigError, DataError
 from fedlib.report import exhibits, measures, predicates, printed
 from fedlib.report.metrics.tidy import TRAFFIC
-from fedlib.report.tables import render
+from fedlib.report.tables import render, sheets
 from fedlib.report.tables.cost import in_bytes
 from fedlib.report.tables.render import ABSENT, Block, Cell, Column, Sheet
 from fedlib.report.tables.sheets import TableInputs
@@ -155,6 +155,7 @@ class _Numbers:
           DataError: if the run lacks the number.
         """
         about = cell._asdict()
+        averaged = about.pop("averaged")
         del about["published"], about["name"]
         run = self._runs[cell.federation, cell.label]
         if cell.metric in measures.MEASURES:
@@ -169,7 +170,7 @@ class _Numbers:
                 f"{run.label} ({about['group']}, {about['protocol']}, {about['split']}, "
                 f"{about['at']}), which the metrics do not have"
             )
-        return found.set_index("seed")["value"]
+        return sheets.in_last_rounds(found, averaged).mean()
 
 
 def _row(

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.typing import SeriesGroupBy
 
 from fedlib.report import exhibits, notes
 from fedlib.report.inputs import Inputs
@@ -132,6 +133,12 @@ def beside(
     for head, cells in shown.items():
         name = [head, title] if len(shown) > 1 else [title]
         yield Column(*name, spread="std" if cells is published else spread), cells
+
+
+def in_last_rounds(rows: pd.DataFrame, rounds: int) -> SeriesGroupBy:
+    """The values of the evaluations in the last rounds of each seed, by seed."""
+    last = rows.groupby("seed")["round"].transform("max")
+    return rows[rows["round"] > last - rounds].groupby("seed")["value"]
 
 
 def is_compared(numbers: pd.DataFrame) -> bool:
