@@ -153,14 +153,10 @@ class Dealt(NamedTuple):
         Raises:
           ConfigError: if no seen client is left.
         """
+        train, test = (np.array([*map(len, part)]) for part in (self.train, self.test))
         is_client = np.isin(self.group, [GROUPS.index(group) for group in CLIENTS])
-        tested = any(len(rows) for rows, own in zip(self.test, is_client, strict=True) if not own)
-        owners = enumerate(zip(self.train, self.test, is_client, strict=True))
-        kept = [
-            c
-            for c, (train, test, client) in owners
-            if not client or (len(train) and (len(test) or tested))
-        ]
+        tested = test[~is_client].any()
+        kept = np.flatnonzero(~is_client | ((train > 0) & ((test > 0) | tested)))
         if GROUPS.index("seen") not in self.group[kept]:
             raise ConfigError(
                 f"none of the {len(self.train)} clients is seen and has training and test "
@@ -168,8 +164,7 @@ class Dealt(NamedTuple):
             )
         splits = {name: [getattr(self, name)[c] for c in kept] for name in ("train", "val", "test")}
         cluster = None if self.cluster is None else self.cluster[kept]
-        client_id = np.array(kept, np.int64)
-        return self._replace(**splits, group=self.group[kept], client_id=client_id, cluster=cluster)
+        return self._replace(**splits, group=self.group[kept], client_id=kept, cluster=cluster)
 
     def federation(self) -> Federation:
         """The federation; examples without an owner are left out, the others keep their order.

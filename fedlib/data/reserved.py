@@ -78,17 +78,12 @@ class Reserved(Checked, ABC):
     def _sections(self, parts: Examples) -> list[np.ndarray]:
         """Training rows of clients, probe, and for the server to validate and train, ascending."""
         labels, num = parts.y[: parts.num_train], parts.num_classes
-        probe, server = (
-            self._counts(each, num) for each in (self.probe_per_class, self.server_per_class)
-        )
-        of_classes = [
-            self._cut(
-                label,
-                np.flatnonzero(labels == label),
-                (self.pool_per_class, probe[label], self.val_per_class, server[label]),
-            )
-            for label in range(num)
-        ]
+        probe = self._counts(self.probe_per_class, num)
+        server = self._counts(self.server_per_class, num)
+        of_classes = []
+        for label in range(num):
+            sizes = self.pool_per_class, probe[label], self.val_per_class, server[label]
+            of_classes.append(self._cut(label, np.flatnonzero(labels == label), sizes))
         return [np.sort(np.concatenate(rows)) for rows in zip(*of_classes, strict=True)]
 
     def _test(self, parts: Examples) -> np.ndarray:
@@ -141,14 +136,11 @@ def dealt(
       probe: its rows; None for no probe.
       held: validation rows of each client; None for none.
     """
-    groups = ["seen"] * len(clients) + ["server"]
     nothing = [server[0][:0]] * len(clients)
-    parts = [[*clients], [*(held or nothing)], nothing]
-    for rows, own in zip(parts, server, strict=True):
-        rows.append(own)
+    owners = [*zip(clients, held or nothing, nothing, strict=True), server]
+    groups = ["seen"] * len(clients) + ["server"]
     if probe is not None:
+        owners.append((probe, probe[:0], probe[:0]))
         groups.append("probe")
-        for rows, own in zip(parts, (probe, probe[:0], probe[:0]), strict=True):
-            rows.append(own)
     group = np.array([GROUPS.index(name) for name in groups], np.uint8)
-    return Dealt(pool, *parts, group).without_the_untestable()
+    return Dealt(pool, *map(list, zip(*owners, strict=True)), group).without_the_untestable()

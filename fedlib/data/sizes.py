@@ -169,11 +169,8 @@ def _made(
 
 def _asked(stock: Stock, params: dict, num_classes: int) -> Stock:
     """The stock with the examples of each class that the data set's parameters ask for."""
-    train, test = (params.get(f"{part}_per_class") for part in ("train", "test"))
-    return stock._replace(
-        train=num_classes * train if train else stock.train,
-        test=num_classes * test if test else stock.test,
-    )
+    asked = {part: params.get(f"{part}_per_class") for part in ("train", "test")}
+    return stock._replace(**{part: num_classes * each for part, each in asked.items() if each})
 
 
 def _owners(stock: Stock) -> np.ndarray:
