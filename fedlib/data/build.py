@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+from collections.abc import Collection
 from pathlib import Path
 
 from fedlib import streams
@@ -50,12 +51,9 @@ def check(spec: dict) -> Partition:
     checked("seed", spec["seed"], int)
     partition = partitions.parse(spec["partition"])
     source = params.get("source")
-    missing = [need for need in partition.needs if need not in sources.has(dataset, source)]
-    if missing:
-        raise ConfigError(
-            f"partition {kind} needs {' and '.join(FEATURES[need] for need in missing)}, which "
-            f"{dataset}{f' from source {source}' if source else ''} does not have"
-        )
+    if missing := _missing(partition, sources.has(dataset, source)):
+        name = f"{dataset} from source {source}" if source else dataset
+        raise ConfigError(f"partition {kind} needs {missing}, which {name} does not have")
     return partition
 
 
@@ -88,14 +86,15 @@ def seed_of(spec: dict) -> int:
 
 def check_examples(partition: Partition, examples: Examples, spec: dict) -> None:
     """Raises DataError if a user's own files lack a feature that the partition needs."""
-    there = examples.features
-    missing = " and ".join(FEATURES[need] for need in partition.needs if need not in there)
-    if missing:
-        name = " ".join(filter(None, [spec["dataset"], spec["params"].get("source")]))
-        raise DataError(
-            f"partition {spec['partition']['kind']} needs {missing}, which the files of {name} do "
-            "not have"
-        )
+    if missing := _missing(partition, examples.features):
+        kind, source = spec["partition"]["kind"], spec["params"].get("source")
+        name = f"{spec['dataset']} {source}" if source else spec["dataset"]
+        raise DataError(f"partition {kind} needs {missing}, which the files of {name} do not have")
+
+
+def _missing(partition: Partition, there: Collection[str]) -> str:
+    """The features that a partition needs and are not `there`, in words; "" if it has all."""
+    return " and ".join(FEATURES[need] for need in partition.needs if need not in there)
 
 
 def _check_params(dataset: str, params: dict) -> None:
