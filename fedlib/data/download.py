@@ -85,8 +85,7 @@ def _is_there(file: RawFile, raw: Path) -> bool:
     path = raw / file.path
     if not path.exists():
         return False
-    problem = file.mismatch(path)
-    if problem:
+    if problem := file.mismatch(path):
         raise DataError(f"{path} {problem}; move it away or delete it, then run again")
     return True
 

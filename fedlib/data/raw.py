@@ -72,9 +72,8 @@ class RawFile(_Below):
         """This file alone; the counterpart of `RawFolder.files`."""
         return [self]
 
-    def mismatch(self, path: str | Path) -> str:
+    def mismatch(self, path: Path) -> str:
         """Why the file at `path` is not the official one; "" if it is."""
-        path = Path(path)
         if not path.is_file():
             return "is not a plain file"
         if (size := path.stat().st_size) != self.size is not None:

@@ -45,10 +45,9 @@ class Dirichlet(Joined):
         members = [[] for _ in range(max(group_of.values()) + 1)]
         for row in chosen:
             members[group_of[int(examples.y[row])]].append(row)
-        for rows in members:
-            draw.shuffle(rows)
         clients = [[] for _ in range(self.num_clients)]
         for rows in members:
+            draw.shuffle(rows)
             shares = dirichlet(numpy_draw, self.alpha, self.num_clients)
             counts = numpy_draw.multinomial(len(rows), shares)
             for client, part in zip(clients, np.split(rows, np.cumsum(counts)[:-1]), strict=True):

@@ -64,9 +64,8 @@ def _among(
     """
     some_left = np.array([left[classes].any() for classes in members])
     probability = np.zeros(len(left))
-    for share, own, classes, some in zip(
-        hsu.among(shares, some_left), fine, members, some_left, strict=True
-    ):
-        if some:
-            probability[classes] = share * hsu.among(own, left[classes])
+    coarse = hsu.among(shares, some_left)
+    for number in np.flatnonzero(some_left):
+        classes = members[number]
+        probability[classes] = coarse[number] * hsu.among(fine[number], left[classes])
     return probability

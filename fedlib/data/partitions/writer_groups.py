@@ -70,8 +70,7 @@ class WriterGroups(Checked):
             for first in range(0, of_clients, self.writers_per_client)
         ]
         first = examples.num_owners - reserved  # of the server's writers
-        server = np.concatenate(train[first : first + self.server_writers])
-        server = self._some(server, seed)
+        server = self._some(np.concatenate(train[first : first + self.server_writers]), seed)
         last = examples.of_owner()[first + self.server_writers :]
         return dealt(
             examples,

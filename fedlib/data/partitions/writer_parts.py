@@ -30,11 +30,8 @@ class WriterParts(Official):
         """The clients; the pool has their training examples first, in the order of the clients."""
         owners = self.owners(examples, seed)
         rows = [*owners.train, *owners.test]
-        places = np.split(
-            np.arange(sum(map(len, rows))), np.cumsum([len(own) for own in rows])[:-1]
-        )
-        num = len(owners.train)
-        pool = examples.take(np.concatenate(rows))
+        pool, num = examples.take(np.concatenate(rows)), len(owners.train)
+        places = np.split(np.arange(len(pool.y)), np.cumsum([*map(len, rows)])[:-1])
         return self.dealt(pool, Owners(places[:num], places[num:]), seed)
 
     def owners(self, parts: Examples, seed: int) -> Owners:

@@ -41,8 +41,7 @@ def _by_class(path: Path) -> Iterator[tuple[int, bytes]]:
     """Label and MD5 of each image by class; of equal images the first path comes last and wins."""
     with zipfile.ZipFile(path) as archive:
         for name in sorted(archive.namelist(), reverse=True):
-            code = _class_code(name)
-            if code:
+            if code := _class_code(name):
                 content = _content(archive, name)
                 yield label(code), hashlib.md5(content, usedforsecurity=False).digest()
 

@@ -25,13 +25,8 @@ def read(raw: Path, files: Mapping[str, RawFile]) -> list[tuple[Labelled, Labell
     try:
         with hdf5.opened(paths[0]) as first, hdf5.opened(paths[1]) as second:
             train, test = first["examples"], second["examples"]
-            return [
-                tuple(
-                    shades(part[writer]["pixels"][()], part[writer]["label"][()].ravel())
-                    for part in (train, test)
-                )
-                for writer in in_both(train, test, *names)
-            ]
+            writers = in_both(train, test, *names)
+            return [(_labelled(train[writer]), _labelled(test[writer])) for writer in writers]
     except DataError:
         raise
     except (AttributeError, KeyError, OSError, RuntimeError, TypeError, ValueError) as error:
@@ -39,3 +34,8 @@ def read(raw: Path, files: Mapping[str, RawFile]) -> list[tuple[Labelled, Labell
             f"{paths[0]} and {paths[1].name} are not the files of TFF's Federated EMNIST "
             f"({error}); delete them"
         ) from None
+
+
+def _labelled(group: Mapping) -> Labelled:
+    """The images and labels in the group of a writer."""
+    return shades(group["pixels"][()], group["label"][()].ravel())

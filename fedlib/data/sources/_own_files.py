@@ -133,9 +133,8 @@ def _images(folder: Path, clients: Clients) -> Content:
                 f"{first.shape}; all images must be of one size, and all grey or all colour"
             )
         x[row] = image
-    return Content(
-        folder, x, _named([place[0] for place in places]), _owners(folder, names, clients)
-    )
+    labels = _named([place[0] for place in places])
+    return Content(folder, x, labels, _owners(folder, names, clients))
 
 
 def _owners(folder: Path, names: list[str], clients: Clients) -> np.ndarray | None:
@@ -213,8 +212,7 @@ def _npz(path: Path) -> Content:
             arrays = {name: file[name] for name in ("x", "y", "client") if name in file.files}
     except (AttributeError, MemoryError, OSError, ValueError, *BROKEN) as error:
         raise DataError(f"{path} is not an npz file of plain arrays: {error}") from None
-    missing = [name for name in ("x", "y") if name not in arrays]
-    if missing:
+    if missing := [name for name in ("x", "y") if name not in arrays]:
         raise DataError(f"{path} has no array {missing[0]!r}; x and y must be there")
     return content(path, arrays["x"], arrays["y"], arrays.get("client"), tokens=False)
 

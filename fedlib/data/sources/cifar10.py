@@ -37,9 +37,8 @@ def read(raw: Path, *, scaling: str = "standard") -> Examples:
       DataError: if a raw file is missing or not the official one.
     """
     check_choice("scaling", scaling, SCALINGS)
-    batches = [
-        cifar_batch.parse(file.read(raw), "labels") for file in downloads.files("cifar10").values()
-    ]
+    files = downloads.files("cifar10").values()
+    batches = [cifar_batch.parse(file.read(raw), "labels") for file in files]
     x, y = (np.concatenate(part) for part in zip(*batches, strict=True))
     part = np.full(len(y), TRAIN, np.uint8)
     part[len(y) - len(batches[-1][1]) :] = TEST

@@ -82,8 +82,7 @@ def windows(text: str) -> np.ndarray:
     Raises:
       DataError: if a character is not in the vocabulary.
     """
-    strange = set(text) - set(VOCABULARY)
-    if strange:
+    if strange := set(text) - set(VOCABULARY):
         raise DataError(f"the text has characters outside the vocabulary: {sorted(strange)}")
     numbers = np.array([VOCABULARY.index(character) for character in text], np.uint8)
     if len(numbers) <= WINDOW:
