@@ -151,8 +151,7 @@ def build_method(
         kind = methods.load(spec.method)
         known = {field.name for field in fields(kind)} - {"task", "local"}
         for what, given in (("hyper-parameters", spec.params), ("modules", modules)):
-            unknown = sorted(given.keys() - known)
-            if unknown:
+            if unknown := sorted(given.keys() - known):
                 raise ValueError(f"unknown {what} {unknown}; it takes {sorted(known)}")
         method = kind(task=task, local=solvers.from_spec(spec.local), **modules, **spec.params)
         contract.check(method)
@@ -222,9 +221,7 @@ def _pretrained(model: ModuleType, name: str | None, weights: Weights | None) ->
         return {}
     if not hasattr(model, "pretrained"):
         raise ValueError(f"it cannot start from the weights {name!r}: it has no name map for any")
-    if weights is None:
-        return {}
-    return model.pretrained(weights[name])
+    return {} if weights is None else model.pretrained(weights[name])
 
 
 def weight_files(spec: RunSpec, receipts: Sequence[Path]) -> Weights:

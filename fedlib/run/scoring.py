@@ -62,11 +62,8 @@ def score_alike(
         correct = (total[:, 0] * labels_per_example).round()
         if known:
             correct = _expected(federation, cohort.host_ids, scores[..., 0].cpu().numpy(), split)
-        return ClientScores(
-            correct=correct,
-            count=examples * labels_per_example,
-            loss=total[:, 1] / np.maximum(examples, 1),
-        )
+        count = examples * labels_per_example
+        return ClientScores(correct, count, loss=total[:, 1] / np.maximum(examples, 1))
 
     return list(map(of_protocol, each))
 

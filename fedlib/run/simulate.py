@@ -3,7 +3,7 @@
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -149,12 +149,9 @@ class Simulation:
         """(class of a decentralised run's cohorts, their further fields)."""
         gossip, seen = _gossip(), self.federation.ids("seen")
         graph = gossip.connected_graph(len(seen), self.course.edge_probability, self.course.seed)
-        mixing = torch.from_numpy(gossip.fastest(graph))
+        arrays = {"mixing": gossip.fastest(graph), "members": seen}
         device = self.data.device
-        return gossip.GossipCohort, {
-            "mixing": mixing.to(device),
-            "members": torch.from_numpy(seen).to(device),
-        }
+        return gossip.GossipCohort, {k: torch.from_numpy(x).to(device) for k, x in arrays.items()}
 
     def run(
         self,
@@ -233,13 +230,8 @@ class Simulation:
         return *_unpack(state, tensors), start
 
     def _round(self, state: Any, record: "Record", number: int) -> Any:
-        ids = sample(
-            self.federation.ids("seen"),
-            self.course.rate,
-            self.course.seed,
-            number - 1,
-            self.course.selection,
-        )
+        course, seen = self.course, self.federation.ids("seen")
+        ids = sample(seen, course.rate, course.seed, number - 1, course.selection)
         cohort = self.cohort(ids, number - 1)
         try:
             state = self.method.round(state, cohort)
@@ -253,9 +245,8 @@ class Simulation:
         if self.method.stopped(state) and record.unchanged():
             record.repeat_evaluation(done)
             return state
-        state, found = scoring.during_training(
-            self.method, state, lambda group: self.everyone(group, done)
-        )
+        everyone = partial(self.everyone, round=done)
+        state, found = scoring.during_training(self.method, state, everyone)
         record.add_evaluation(done, found)
         return state
 
