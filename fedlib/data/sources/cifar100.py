@@ -26,10 +26,8 @@ def read(raw: Path) -> Examples:
     Raises:
       DataError: if a raw file is missing or not the official one.
     """
-    train, test = (
-        cifar_batch.parse(file.read(raw), "fine_labels", "coarse_labels")
-        for file in downloads.files("cifar100").values()
-    )
+    files, labels = downloads.files("cifar100").values(), ("fine_labels", "coarse_labels")
+    train, test = (cifar_batch.parse(file.read(raw), *labels) for file in files)
     x, fine, coarse = (np.concatenate(part) for part in zip(train, test, strict=True))
     part = np.repeat(np.array([TRAIN, TEST], np.uint8), [len(train[1]), len(test[1])])
     superclass = np.unique(np.stack([fine, coarse], axis=1), axis=0)[:, 1]

@@ -234,9 +234,7 @@ def _scaled(
 def _of_bytes(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and deviation of each channel of x / 255, of [M, C, H, W] -> [C], [C]"""
     levels = np.arange(256) / 255
-    channels = [
-        np.bincount(x[:, c].ravel(), minlength=256) / x[:, c].size for c in range(x.shape[1])
-    ]
+    channels = [np.bincount(c.ravel(), minlength=256) / c.size for c in x.swapaxes(0, 1)]
     mean = np.array([share @ levels for share in channels])
     squares = [share @ (levels - m) ** 2 for share, m in zip(channels, mean, strict=True)]
     std = np.sqrt(squares)
