@@ -37,8 +37,7 @@ def select(exhibit: ExhibitSpec, frame: pd.DataFrame) -> pd.DataFrame:
     keys = ["federation", "label", "seed"]
     mine = frame[(frame["paper"] == exhibit.paper) & frame["seed"].isin(exhibit.seeds)]
     present = set(mine[keys].drop_duplicates().itertuples(index=False, name=None))
-    missing = sorted(needed - present)
-    if missing:
+    if missing := sorted(needed - present):
         federation, label, seed = missing[0]
         raise DataError(
             f"{exhibit.name} needs the run {federation}/{label} with seed {seed}, which the "

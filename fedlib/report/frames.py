@@ -47,11 +47,9 @@ def read_parquet(path: str | Path, has: tuple[str, ...] = ()) -> pd.DataFrame:
         frame = pd.read_parquet(io.BytesIO(content))
     except pa.ArrowInvalid:
         raise DataError(f"{path} is another file, not Parquet; delete it and run again") from None
-    lacking = [name for name in has if name not in frame]
-    if lacking:
+    if lacking := ", ".join(name for name in has if name not in frame):
         raise DataError(
-            f"{path} is another file: it has no column {', '.join(lacking)}; delete it and run "
-            "again"
+            f"{path} is another file: it has no column {lacking}; delete it and run again"
         )
     return frame
 

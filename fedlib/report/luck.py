@@ -41,13 +41,9 @@ def components(again: pd.DataFrame, once: pd.DataFrame) -> dict[str, float]:
     values cannot tell apart.
     """
     found = {"mean": again["value"].mean()} | dict.fromkeys(SOURCES, np.nan)
-    rows = pd.concat(
-        [
-            again.assign(once=0.0, tuning=again["federation"] + "/" + again["seed"].astype(str)),
-            once.assign(once=1.0, tuning=once["federation"]),
-        ],
-        ignore_index=True,  # statsmodels finds rows by their index
-    )
+    tunings = again["federation"] + "/" + again["seed"].astype(str)
+    both = again.assign(once=0.0, tuning=tunings), once.assign(once=1.0, tuning=once["federation"])
+    rows = pd.concat(both, ignore_index=True)  # statsmodels finds rows by their index
     federations, datasets = rows["federation"].nunique(), rows["dataset"].nunique()
     if federations < 2 or min(again["seed"].nunique(), once["seed"].nunique()) < 2:
         return found
@@ -118,9 +114,8 @@ def ranks(again: pd.DataFrame) -> pd.DataFrame:
     once = drawn(values)
     names, group = np.unique(datasets, return_inverse=True)
     draw = streams.generator(0, "luck", "datasets")
-    counts = draw.multinomial(
-        len(names), np.full(len(names), 1 / len(names)), size=statistics.RESAMPLES
-    )
+    even = np.full(len(names), 1 / len(names))
+    counts = draw.multinomial(len(names), even, size=statistics.RESAMPLES)
     weights = counts[:, group]
     again_too = np.einsum("rfm,rf->rm", once, weights) / weights.sum(1, keepdims=True)
     found = {"rank": _ranked(values.mean((0, 2)))}
@@ -152,10 +147,8 @@ def survival(
       means of data sets, with Student's interval and test.
     """
     titles = [x for x in of if {x, against} <= {*again["title"]} & {*once["title"]}]
-    before, now = (
-        contrasts.all_contrasts(values, titles, [against]).set_index("title")
-        for values in (once, again)
-    )
+    before = contrasts.all_contrasts(once, titles, [against]).set_index("title")
+    now = contrasts.all_contrasts(again, titles, [against]).set_index("title")
     found = pd.DataFrame(
         {
             "before": before["median"],

@@ -64,9 +64,8 @@ def _owned(scores: Scores) -> Scores:
     has = scores.count > 0
     if not has.any():
         raise DataError("no client of this view has an example, so it has no accuracy")
-    owned = Scores(
-        scores.clients[has], scores.count[has], scores.correct[:, has], scores.loss[:, has]
-    )
+    correct, loss = scores.correct[:, has], scores.loss[:, has]
+    owned = Scores(scores.clients[has], scores.count[has], correct, loss)
     if not np.all((owned.correct >= 0) & (owned.correct <= owned.count)):
         raise DataError("right predictions must be between 0 and the number of examples")
     if np.isnan(owned.loss).any():

@@ -52,10 +52,8 @@ def collect(spec: dict, runs: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
         raise DataError(f"the specification of {spec['paper']} lists no run")
     every = pd.concat(clients, ignore_index=True)
     diagnostics = every.columns.difference([*CLIENT_COLUMNS, "partition"], sort=False)
-    return (
-        pd.concat(metrics, ignore_index=True)[list(COLUMNS)],
-        every[[*CLIENT_COLUMNS, *diagnostics]],
-    )
+    rows = pd.concat(metrics, ignore_index=True)[list(COLUMNS)]
+    return rows, every[[*CLIENT_COLUMNS, *diagnostics]]
 
 
 def result_files(spec: dict, runs: str | Path) -> list[Path]:

@@ -125,9 +125,7 @@ def check_agreement(history: RunResult, evaluation: RunResult) -> None:
             np.array_equal(ours.clients, theirs.clients)
             and np.array_equal(ours.count, theirs.count)
             and np.array_equal(ours.correct[-1], theirs.correct[-1])
-            and np.allclose(
-                ours.loss[-1], theirs.loss[-1], rtol=LOSS_TOLERANCE, atol=0, equal_nan=True
-            )
+            and np.allclose(ours.loss[-1], theirs.loss[-1], LOSS_TOLERANCE, atol=0, equal_nan=True)
         )
         if not same:
             raise DataError(
@@ -304,10 +302,8 @@ def _with_brier(clients: pd.DataFrame, diagnostics: dict[str, np.ndarray]) -> pd
     """The frame with the clients' Brier scores, NaN in views without them."""
     for quantity, view, each in _quantities(diagnostics):
         if quantity == BRIER_OF_CLIENTS:
-            mine = clients[[*view._fields]].eq(pd.Series(view._asdict())).all(axis=1) & (
-                clients["at"] == "last"
-            )
-            clients.loc[mine, "brier"] = each
+            where = pd.Series({"at": "last", **view._asdict()})
+            clients.loc[clients[[*where.index]].eq(where).all(axis=1), "brier"] = each
     return clients
 
 
@@ -329,7 +325,6 @@ def _with_diagnostics(clients: pd.DataFrame, found: dict[str, np.ndarray]) -> pd
         values[shown] = array[clients["client"].to_numpy()[shown]]
         several = {f"{name}_{number}": column for number, column in enumerate(values.T)}
         columns |= several if array.ndim == 2 else {name: values}
-    taken = sorted(columns.keys() & {*clients})
-    if taken:
+    if taken := sorted(columns.keys() & {*clients}):
         raise DataError(f"a diagnostic may not be called {taken[0]}, as the table has it already")
     return clients.join(pd.DataFrame(columns, index=clients.index))

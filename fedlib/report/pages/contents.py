@@ -175,10 +175,8 @@ def _chapter(spec: dict, paper: dict, results: Path, figures: Path) -> Chapter:
         sheet = _sheet(results / "tables" / paper["name"], heading)
         notes = tuple(note for note in sheet.notes if note not in known)
         tables.append(_exhibit(paper, "Table", heading, sheet=sheet, notes=notes))
-    drawn = [
-        _exhibit(paper, "Figure", x, picture=figures / paper["name"] / x["name"])
-        for x in paper["figures"]
-    ]
+    folder = figures / paper["name"]
+    drawn = [_exhibit(paper, "Figure", x, picture=folder / x["name"]) for x in paper["figures"]]
     shown = in_order(tables, drawn)
     federations = {name: title for name, (title, _) in paper["data"].items()}
     about = {x: paper[x] for x in ("name", "title", "citation", "bibtex", "printed")}

@@ -122,10 +122,8 @@ class _Numbers:
 
     def __init__(self, given: TableInputs):
         self._exhibit = given.exhibit
-        self._metrics, self._clients = (
-            exhibits.pick(frame, paper=given.exhibit.paper)
-            for frame in (given.metrics, given.clients)
-        )
+        self._metrics = exhibits.pick(given.metrics, paper=given.exhibit.paper)
+        self._clients = exhibits.pick(given.clients, paper=given.exhibit.paper)
         self._runs = {(run.federation, run.label): run for run in given.exhibit.runs}
         self._federations = {one.name: one.title for one in given.exhibit.federations}
 

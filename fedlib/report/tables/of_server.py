@@ -262,9 +262,8 @@ def learned_alpha(given: TableInputs) -> Sheet:
         }
 
     numbers = given.numbers(of_run)
-    return grid.sheet(
-        given, numbers, _alphas, notes.measured(exhibit, "Plain numbers; "), LEARNED, num_keys=2
-    )
+    said = notes.measured(exhibit, "Plain numbers; "), LEARNED
+    return grid.sheet(given, numbers, _alphas, *said, num_keys=2)
 
 
 def _alphas(mine: pd.DataFrame) -> Columns:

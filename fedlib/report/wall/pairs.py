@@ -51,8 +51,7 @@ def reproduced(pack: Path, file: Path) -> pd.DataFrame:
     for stage, spec, has_published in exhibits:
         if not has_published:
             continue
-        rows = _compared(stage, spec, metrics, clients, file)
-        rows = rows.reindex(columns=[*TEXTS, *NUMBERS])
+        rows = _compared(stage, spec, metrics, clients, file).reindex(columns=[*TEXTS, *NUMBERS])
         rows[[*TEXTS]] = rows[[*TEXTS]].astype(object).fillna("").astype(str)
         known = {one["name"]: one for one in spec["federations"]}
         averages = {"title": "all", "params": {}}
