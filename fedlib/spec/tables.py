@@ -169,9 +169,7 @@ class Spreads(Table):
     def compared(self, pairs: list[Pair]) -> list[Pair]:
         """The pairs of federations that have both runs of one of its pairs of spreads."""
         both = [{way.split("/")[0] for way in pair[1:3]} for pair in self.formed("pairs")]
-        there = {
-            federation: {label for f, label in pairs if f == federation} for federation, _ in pairs
-        }
+        there = {name: {label for f, label in pairs if f == name} for name, _ in pairs}
         return [pair for pair in pairs if any(runs <= there[pair[0]] for runs in both)]
 
     def views(self, federation: str, label: str) -> Iterator[View]:

@@ -30,9 +30,8 @@ ALPHAS = (0.1, 0.2, 1.0, 10.0, 1e6)  # besides 0.4; 1e6: effect scripts; the oth
 
 CLUSTERED = ("clustered-coordinate", "clustered")
 # Training scripts: learning rates. Of the methods without a script: FedAvg's.
-EMNIST_RATES = dict.fromkeys(METHODS, 0.01) | dict.fromkeys(
-    ("fedem", "gated-experts", "pfedmm"), 0.03
-)
+EMNIST_RATES = dict.fromkeys(METHODS, 0.01)
+EMNIST_RATES |= dict.fromkeys(("fedem", "gated-experts", "pfedmm"), 0.03)
 CIFAR10_RATES = EMNIST_RATES | {
     "local": 0.03,
     "fedavg-plus": 0.001,

@@ -175,9 +175,8 @@ class Setting(_frame.Setting):
         found = {}
         own = (1,) if variant.same else range(1, len(self.images.architectures) + 1)
         if variant.small is not None or len(own) > 1:
-            found["large"] = [
-                {"model": "pfedmoe_cnn", "params": self.images.model(number)} for number in own
-            ]
+            large = map(self.images.model, own)
+            found["large"] = [{"model": "pfedmoe_cnn", "params": params} for params in large]
         if variant.gate is not None:
             found["gate"] = {"model": "pfedmoe_gate", "params": self.images.gate(variant.gate)}
         return found
