@@ -5,6 +5,7 @@ partition, and writes a list with an answer for each: null if it can be built, a
 it cannot, and false if a library for it is not installed on this machine.
 """
 
+import contextlib
 import json
 import sys
 import warnings
@@ -18,12 +19,15 @@ from fedlib.run_spec import TUNING, RunSpec
 from fedlib.workflow import command, own_files, provenance
 
 TRIED: list[str] = []  # users' methods
+WRONG = ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError
 
 
 def main() -> None:
     """Read, build, write."""
     warnings.filterwarnings("ignore", "Initializing zero-element", UserWarning)  # it is refused
-    json.dump([_answer(*piece) for piece in json.load(sys.stdin)], sys.stdout)
+    with contextlib.redirect_stdout(sys.stderr):  # for what users' methods print
+        answers = [_answer(*piece) for piece in json.load(sys.stdin)]
+    json.dump(answers, sys.stdout)
 
 
 def _answer(stage: str, spec: dict) -> str | bool | None:
@@ -35,7 +39,7 @@ def _answer(stage: str, spec: dict) -> str | bool | None:
             raise
         print(f"{stage}: not checked before its job starts, without {error.name}", file=sys.stderr)
         return False
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except WRONG as error:
         return " ".join(str(error).split()) or type(error).__name__
     return None
 
@@ -59,7 +63,7 @@ def _check_run(spec: dict) -> None:
     if how:
         from fedlib.forecast import own_trial
 
-        own_trial.check(run, built, **how)
+        own_trial.check(run, built, how["data"], how["raw"])
         TRIED.append(run.method)
         if extra := sorted(
             own_files.loaded(provenance.ROOT).keys() - {*provenance.closure(*TRIED)}

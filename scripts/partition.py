@@ -25,7 +25,8 @@ def main() -> None:
     federation = build(spec, args.raw)
     receipt = args.raw / f"{spec['dataset']}.json"  # missing if files were copied by hand
     own = downloads.own_files(spec["dataset"], [spec["params"].get("source")], args.raw)
-    inputs = seals.contents(*([receipt] if receipt.exists() else []), *own)
+    read = own or [receipt] * receipt.exists()
+    inputs = downloads.with_names(seals.contents(*read), spec["dataset"], own, args.raw)
     made = seals.Made(seals.spec_digest(spec), code, inputs, seals.contents())
     federation.save(args.shards, args.manifest, made)
     print(f"{federation.num_clients} owners of {len(federation.x)} examples: {args.shards}")

@@ -62,6 +62,12 @@ def main() -> None:
             chosen = [args.choice] if args.choice else []
             record = job.record(args, simulation, device, code, *chosen)
             record |= {job.RAN: ran.to_json()} if chosen else {}
+
+            def ends() -> bool:
+                if args.code:  # what a round imports is known after the first one
+                    provenance.assert_covered(*roots)
+                return stop()
+
             train(
                 simulation,
                 spec,
@@ -70,7 +76,7 @@ def main() -> None:
                 history_file=args.history,
                 checkpoints=checkpoints,
                 report=tell,
-                stop=stop,
+                stop=ends,
             )
             print(f"done in {time.monotonic() - started:.1f} s: {args.history}", flush=True)
     if args.code:

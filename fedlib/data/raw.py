@@ -5,8 +5,10 @@ any content but the official one. `fedlib.data.download` puts the files in place
 the files of a user or of another program.
 """
 
+import fnmatch
 import hashlib
 import lzma
+import os
 import tarfile
 import zipfile
 import zlib
@@ -139,5 +141,7 @@ class RawFolder(_Below):
 
 def files_below(folder: Path, pattern: str = "*") -> list[str]:
     """Sorted paths, with "/", of all files below a folder except hidden ones."""
-    found = [path.relative_to(folder) for path in folder.rglob(pattern) if path.is_file()]
+    places = os.walk(folder, followlinks=True)  # as Path.rglob does from Python 3.13 on
+    named = [Path(place, x) for place, _, names in places for x in fnmatch.filter(names, pattern)]
+    found = [path.relative_to(folder) for path in named if path.is_file()]
     return sorted(x.as_posix() for x in found if not any(p.startswith(".") for p in x.parts))

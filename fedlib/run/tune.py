@@ -41,6 +41,10 @@ RATE = "local.lr"
 DIMENSIONS = 8  # of every point, so that rates do not depend on the number that a method uses
 EDGE = 0.1  # share of a range at each end that counts as its edge
 VALIDATION = View("seen", "default", "val")
+NOTHING = (
+    "tuning chooses by validation examples that clients predict by {!r}, and there are none: "
+    "choose a partition with a validation part, or another protocol"
+)
 
 
 def tune(
@@ -61,6 +65,8 @@ def tune(
       report, stop: as in `Simulation.run`.
     """
     federation = drop_test(job.federation(args, spec))
+    if not federation.val.sizes[federation.ids("seen")].any():
+        raise ConfigError(NOTHING.format(spec.search.protocol))
     stamp = job.stamp(args, spec, code)
     finished = args.checkpoints / "finished.json"
     args.checkpoints.mkdir(parents=True, exist_ok=True)
@@ -154,10 +160,7 @@ def accuracy(result: RunResult, view: View = VALIDATION) -> float:
     """
     scores = result.scores.get(view)
     if scores is None:
-        raise ConfigError(
-            f"tuning chooses by validation examples that clients predict by {view.protocol!r}, and "
-            "there are none: choose a partition with a validation part, or another protocol"
-        )
+        raise ConfigError(NOTHING.format(view.protocol))
     some = scores.count > 0
     return float((scores.correct[-1][some] / scores.count[some]).mean())
 

@@ -4,6 +4,7 @@ It contains no science: `fedlib.papers` declares the runs. This module imports
 the standard library only, and PyYAML once it reads a file.
 """
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -139,6 +140,8 @@ def _normalised(key: str, value: object) -> object:
             value = [_whole(seed) for seed in value]
     elif key == "rounds":
         value = _whole(value)
+    elif key == "raw" and isinstance(value, str):
+        value = os.path.expanduser(value)
     elif key == "tag" and value is None:
         value = ""
     elif key == "tag" and isinstance(value, int | float):
@@ -174,7 +177,9 @@ def _check_seeds(key: str, seeds: Iterable[int]) -> None:
 
 def _check_tag(key: str, tag: object) -> None:
     # Snakemake would read "007" and "1e3" as numbers, and write to another folder.
-    if not isinstance(tag, str) or not re.fullmatch(r"(?!0\d+$|\d+e\d+$)[a-z0-9]{0,40}", tag):
+    if not isinstance(tag, str) or not re.fullmatch(
+        r"(?!0\d+$|\d+e\d+$|infinity$)[a-z0-9]{0,40}", tag
+    ):
         raise ConfigError(
             "tag must consist of at most 40 lower-case letters and digits, and not look like the "
             f"number 007 or 1e3, got {shown(tag)}"

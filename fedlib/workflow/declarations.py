@@ -56,6 +56,7 @@ def check_paper(paper: Paper, name: str, scale: str) -> None:
         _check_json(at, run)
         check_unique(f"{at}.seeds", run.seeds)
         _check_run(at, run, paper, known)
+    _check_names("papers", "paper", [name])
     _check_names(f"{where}.data", "federation", [data.name for data in paper.data])
     _check_names(f"{where}.runs", "label", {run.label for run in paper.runs})
     _check_names(f"{where}.tables", "table", paper.tables)

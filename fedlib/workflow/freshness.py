@@ -150,7 +150,7 @@ def list_inputs(plan: Plan, stage: str, job: dict) -> list[str]:
         case "partition":
             data = plan.data(job["paper"], job["federation"])
             own = downloads.own_files(data.dataset, [data.params.get("source")], plan.config["raw"])
-            return [plan.path("receipt", dataset=data.dataset), *map(str, own)]
+            return [*map(str, own)] or [plan.path("receipt", dataset=data.dataset)]
         case "train":
             return [plan.path("manifest", **job), *plan.weights(**job), *plan.choice(**job)]
         case "evaluate":
@@ -219,8 +219,13 @@ class _Folder:
         is_kept = stage in OF_RUNS and self.plan.is_kept(**job)
         if not is_kept and made.code != self.plan.code(stage, **job):
             return "code changed"
-        if all(Path(one).exists() for one in read) and made.inputs != self._contents(read):
-            return "input changed"
+        if all(Path(one).exists() for one in read):
+            inputs = self._contents(read)
+            if stage == "partition":
+                data = self.plan.data(job["paper"], job["federation"])
+                inputs = downloads.with_names(inputs, data.dataset, read, self.plan.config["raw"])
+            if made.inputs != inputs:
+                return "input changed"
         if stage == LARGE and max(map(self._time, beside)) <= self._time(path):
             return None
         return None if made.beside == self._contents(beside) else "files were exchanged"

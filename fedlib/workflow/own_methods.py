@@ -111,6 +111,8 @@ def remarks(
         where = [f"{x.paper}/{x.federation}" for x in names if x.label == own.label]
         if where:
             yield f"{own.title} of {own.path}, run like {own.like} on {', '.join(where)}"
+        elif own.label not in {name.label for name in gone}:
+            yield f"{own.title} of {own.path} has no run among those that are selected"
         yield from left_out(own, {name: why for name, why in gone.items() if name.paper in papers})
 
 
@@ -141,7 +143,7 @@ def _with(paper: Paper, own: OwnMethod) -> Paper:
 
 def _like(run: Run, own: OwnMethod) -> Run:
     """A run of the method, otherwise equal to `run`, with the method's default parameters."""
-    relation = "tuned like" if run.tuning else "settings are those of"
+    relation = "tuned like" if run.tuning else "settings are those declared for"
     note = f"A method of your own, from {own.path}; {relation} {run.title}."
     named = {"label": own.label, "title": own.title, "method": own.path}
     return replace(run, **named, params={}, notes=(note,))
@@ -150,4 +152,5 @@ def _like(run: Run, own: OwnMethod) -> Run:
 def _canonical(path: str) -> str:
     """A path for specifications: relative to the checkout if inside it."""
     whole = Path(os.path.normpath(ROOT / Path(path).expanduser()))
+    whole = whole.parent.resolve() / whole.name
     return str(whole.relative_to(ROOT) if whole.is_relative_to(ROOT) else whole)

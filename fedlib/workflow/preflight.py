@@ -22,6 +22,7 @@ from fedlib.data import downloads
 from fedlib.environment import cache_folder
 from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
+from fedlib.run_spec import is_file
 from fedlib.spec import RunName
 from fedlib.workflow import own_methods
 from fedlib.workflow.plan import Plan
@@ -114,6 +115,8 @@ def _check_own_files(plan: Plan) -> None:
             raise ConfigError(
                 f"{folder} does not exist, from which {data.name} is cut: docs/data.md"
             )
+        if lost := [x for x in folder.rglob("*") if local and x.is_symlink() and not x.exists()]:
+            raise ConfigError(f"{lost[0]} is a link to a file that does not exist; remove it")
 
 
 def declared(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -130,9 +133,10 @@ def declared(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
         spec = replace(spec, tuning=run.tuning).to_json()
         spec |= {"groups": plan.papers[paper].tested(federation, label)}
         where = _place(name)
-        if own_methods.is_own(run):
-            data = plan.data(paper, federation).spec(0)
-            spec |= {"trial": {"data": data, "raw": plan.config["raw"]}}
+        if is_file(run.method):
+            data, raw = plan.data(paper, federation), plan.config["raw"]
+            state = downloads.state(data.dataset, [data.params.get("source")], raw)
+            spec |= {"trial": {"data": data.spec(0), "raw": raw, "state": state}}
         stage = "tune" if run.tuning else "train"
         yield where, (stage, canonical_json(spec), plan.code(stage, **name._asdict()), script)
     for name, paper in plan.papers.items():

@@ -14,7 +14,7 @@ from fedlib.run.check import check as build
 from fedlib.run_spec import RunSpec
 from fedlib.spec.figures import AccuracyOverRounds, Sweep
 from fedlib.spec.tables import Accuracy, Gains
-from fedlib.workflow import freshness, preflight, provenance, remarks
+from fedlib.workflow import freshness, own_methods, preflight, provenance, remarks
 from fedlib.workflow.plan import Plan
 
 HEAD = """
@@ -76,7 +76,7 @@ def test_it_is_run_like_fedavg_wherever_that_is_run_but_with_hyper_parameters_of
     changed = {name for name, value in vars(run).items() if value != vars(like)[name]}
     assert changed == {"label", "title", "method", "params", "notes"}
     assert (run.title, run.method, run.params) == ("MyWay", path, {})
-    note = f"A method of your own, from {path}; settings are those of FedAvg."
+    note = f"A method of your own, from {path}; settings are those declared for FedAvg."
     assert run.notes == (note,)
     like_fedem = Plan({"methods": [f"{path}:fedem"]})
     own = [key[1] for key in like_fedem.runs if key[2] == "own-my-way"]
@@ -85,6 +85,18 @@ def test_it_is_run_like_fedavg_wherever_that_is_run_but_with_hyper_parameters_of
     declare(toy=toy_paper(runs=[toy_run(title="FedAvg", tuning=tuning)]))
     tuned = Plan({"methods": [path]}).run("toy", "digits", "own-my-way")
     assert tuned.notes == (f"A method of your own, from {path}; tuned like FedAvg.",)
+
+
+def test_that_a_selection_leaves_it_without_a_run_is_said(mine, declare):
+    declare(toy=toy_paper())
+    path = mine()
+    for selection, told in (
+        ({"runs": ["toy/digits/fedavg"]}, "has no run among"),
+        ({}, "run like"),
+    ):
+        plan = Plan({"methods": [path]} | selection)
+        [line] = own_methods.remarks(plan.papers, [path], {})
+        assert told in line
 
 
 def test_it_is_the_last_row_of_what_shows_every_method_and_in_nothing_else(mine, declare):
@@ -159,8 +171,6 @@ def test_its_hyper_parameters_can_be_set_and_labels_do_not_leave_it_out(mine, de
 
 
 def test_a_file_in_the_checkout_is_named_relative_to_it(tmp_path, monkeypatch, declare):
-    from fedlib.workflow import own_methods
-
     declare(toy=toy_paper())
     monkeypatch.setattr(own_methods, "ROOT", tmp_path)
     (tmp_path / "mine").mkdir()

@@ -66,6 +66,13 @@ def test_images_by_class_come_in_order_of_their_paths(folder):
     assert (made.mean, made.std) == ((0.0,), (1.0,))  # pixels in [0, 1]
 
 
+def test_the_folder_of_a_class_may_be_a_link(folder, tmp_path):
+    for name in ("own/mine/ant/1", "own/mine/ant/2", "elsewhere/1", "elsewhere/2"):
+        image(tmp_path / f"{name}.png", 5)
+    (folder / "bee").symlink_to(tmp_path / "elsewhere")
+    assert read(folder).y.tolist() == [0, 0, 1, 1]
+
+
 def test_a_folder_in_that_of_a_class_may_be_a_client(folder):
     for number, (label, client) in enumerate([("cat", "bob"), ("ant", "ann"), ("ant", "bob")] * 2):
         image(folder / label / client / f"{number}.png", number)

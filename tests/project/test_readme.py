@@ -72,8 +72,8 @@ def test_own_data_and_a_method_of_ones_own_are_in_the_table_the_figure_and_the_r
     table = (shapes / "results/demo-t/tables/shapes/main.md").read_text()
     rows = [line.split("|")[1].strip() for line in table.splitlines() if line.startswith("| ")]
     assert rows == ["Method", "FedAvg", "FedEM", "FedPer"] and "Shapes" in table
-    own = "FedPer: A method of your own, from mine/fedper.py; settings are those of FedAvg."
-    assert own in table
+    own = "A method of your own, from mine/fedper.py; settings are those declared for FedAvg."
+    assert f"FedPer: {own}" in table
     drawn = (shapes / "figures/demo-t/shapes/rounds.svg").read_text()
     assert "<!-- FedPer -->" in drawn  # above its letters, which are outlines
     assert "FedPer" in (shapes / "results/demo-t/report.html").read_text()
@@ -91,3 +91,15 @@ def test_clients_are_cut_again_when_a_picture_changes(shapes, tmp_path):
     words = [sys.executable, "-m", "fedlib", "plan", *ONCE[2:]]
     told = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True).stdout
     assert re.search(r"partition +1 +input changed", told)  # needs no record of Snakemake's
+
+
+@pytest.mark.slow
+def test_clients_are_cut_again_when_a_picture_gets_another_class(shapes, tmp_path):
+    """In the same place in the order, and where nobody knows the files of before."""
+    folder = workflow.clone(shapes, tmp_path)
+    pictures = folder / "data/raw/own/shapes"
+    words = [sys.executable, "-m", "fedlib", "plan", *ONCE[2:]]
+    (pictures / "circle/049.png").rename(pictures / "square/+.png")
+    (folder / "data/raw/own.json").unlink()
+    told = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True).stdout
+    assert re.search(r"partition +1 +input changed", told)

@@ -150,6 +150,7 @@ NONSENSE = [
     ("CONFIG", "runs=pfedmm/digits/nobody", "nearest: pfedmm/digits/local, "),
     ("CONFIG", "tag=007", "not look like the number 007 or 1e3, got '007'"),
     ("CONFIG", "tag=4e12", "not look like the number 007 or 1e3, got '4e12'"),
+    ("CONFIG", "tag=infinity", "not look like the number 007 or 1e3, got 'infinity'"),
     ("CONFIG", "tag=; touch x", "key=value, without blanks, got 'touch'"),
     ("CONFIG", "tag=a/../../../x", "digits, .*, got 'a/../../../x'"),
     ("CONFIG", "tag=" + "a" * 255, "at most 40"),

@@ -1,4 +1,5 @@
 import json
+import os
 import sys
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from fedlib.errors import ConfigError
 from fedlib.report import notes
 from fedlib.spec import ExhibitSpec, tables
 from fedlib.spec.figures import ClientDifferences, CostToTarget
-from fedlib.workflow import config, provenance
+from fedlib.workflow import config, declarations, provenance
 from fedlib.workflow.config import normalised
 from fedlib.workflow.layout import STAGES
 from fedlib.workflow.plan import Plan, Training
@@ -48,6 +49,7 @@ def test_jobs_come_after_what_they_read(toy):
 
 
 def test_a_tag_gives_a_folder_of_its_own_and_raw_files_may_be_elsewhere(toy):
+    assert toy({"raw": "~/raw"}).config["raw"] == os.path.expanduser("~/raw")
     made = toy({"scale": "reduced", "tag": "quick", "raw": "/shared/raw"})
     assert made.path("report") == "results/reduced-quick/REPORT.md"
     assert made.path("figure_pdf", paper="toy", figure="f") == "figures/reduced-quick/toy/f.pdf"
@@ -336,6 +338,12 @@ def wrong(**changes):
 def test_a_wrong_declaration_is_named_with_the_choices(toy, changes, message):
     with pytest.raises(ConfigError, match=message):
         toy(**changes)
+
+
+def test_a_paper_has_a_name_that_paths_and_rules_can_have():
+    for name in ("Shapes2", "my-paper"):
+        with pytest.raises(ConfigError, match=f"papers: the name '{name}' must match"):
+            declarations.check_paper(replace(toy_paper("demo"), name=name), name, "demo")
 
 
 # --- Configuration --------------------------------------------------------------------------------

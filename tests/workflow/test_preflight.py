@@ -1,7 +1,9 @@
 """What a plan is made of is built when it is checked: mistakes fail there and not in a job."""
 
 import json
+import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +19,7 @@ from fedlib.run_spec import TUNING, RunSpec
 from fedlib.spec import SCALES, Data
 from fedlib.workflow import preflight
 from fedlib.workflow.plan import Plan
+from fedlib.workflow.provenance import ROOT
 
 MODEL = {"in_features": 64, "hidden": [8], "num_classes": 10}
 GATE = {"model": "mlp", "params": MODEL}
@@ -150,10 +153,63 @@ def test_files_of_ones_own_that_are_missing_are_named_unless_they_are_cut(declar
     declare(toy=lambda scale: replace(toy_paper(scale), **changed))
     with pytest.raises(ConfigError, match="data/raw/own/shapes does not exist, .* mine is cut"):
         preflight.check(Plan({}))
+    Path("data/raw/own/shapes").mkdir(parents=True)
+    Path("data/raw/own/shapes/1.png").symlink_to("nowhere")
+    with pytest.raises(ConfigError, match="shapes/1.png is a link to a file that does not exist"):
+        preflight.check(Plan({}))
+    shutil.rmtree("data/raw/own")
     manifest = Path(Plan({}).path("manifest", paper="toy", federation="mine"))
     manifest.parent.mkdir(parents=True)
     manifest.touch()
     preflight.check(Plan({}))
+
+
+METHOD = """
+from dataclasses import dataclass
+from fedlib.methods.fedavg import FedAvg
+
+print("loaded")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loud(FedAvg):
+    def __post_init__(self):
+        FedAvg.__post_init__(self)
+        assert self.task.num_outputs < {most}, "too many classes"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("most", "answer"), [(11, None), (10, "too many classes")])
+def test_a_users_file_may_print_and_assert(tmp_path, most, answer):
+    (tmp_path / "loud.py").write_text(METHOD.format(most=most))
+    spec = run(method=str(tmp_path / "loud.py")).spec(0).to_json() | {"groups": []}
+    done = subprocess.run(
+        [sys.executable, ROOT / preflight.SCRIPT],
+        input=json.dumps([("train", spec)]),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout) == [answer] and "loaded" in done.stderr
+
+
+def test_the_trial_of_a_users_file_is_of_the_data_as_they_are_wherever_it_is_declared(
+    declare, answers, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    asked = answers(train=None, partition=None)
+    (tmp_path / "loud.py").write_text(METHOD.format(most=11))
+    data = Data("mine", "own", {"kind": "iid", "num_clients": 4}, 0, "", "", {"source": "shapes"})
+    declared = run(federation="mine", label="loud", method=str(tmp_path / "loud.py"))
+    changed = {"data": (data,), "runs": (declared,), "tables": {}, "figures": {}}
+    declare(toy=lambda scale: replace(toy_paper(scale), **changed))
+    Path("data/raw/own/shapes").mkdir(parents=True)
+    for text, number in (("some", 1), (None, 1), ("others", 2)):
+        if text:
+            Path("data/raw/own/shapes/x.txt").write_text(text)
+        preflight.check(Plan({}))
+        assert asked.count("train") == number
 
 
 def test_a_checkout_in_a_folder_with_braces_is_refused(plan, monkeypatch, tmp_path):

@@ -10,6 +10,7 @@ download's receipt. So neither depends on the other's code.
 """
 
 import hashlib
+import os
 import re
 import tomllib
 from collections.abc import Iterable
@@ -99,6 +100,14 @@ def own_files(name: str, sources: Iterable[str], raw: str | Path) -> list[Path]:
         return []
     folders = [Path(raw) / folder.path for folder in of_sources(name, sources)]
     return [folder / file for folder in folders for file in files_below(folder)] or folders
+
+
+def with_names(digest: str, name: str, files: Iterable[str | Path], raw: str | Path) -> str:
+    """The digest of the contents of files, of a user's with their names, which may be labels."""
+    if not table(name).local:
+        return digest
+    named = canonical_json([digest, *(os.path.relpath(file, raw) for file in files)])
+    return hashlib.sha256(named.encode()).hexdigest()
 
 
 def state(name: str, sources: Iterable[str], raw: str | Path) -> str:
