@@ -8,6 +8,7 @@ one finished member are left out. If anything is missing or damaged, nothing cha
 """
 
 import argparse
+import itertools
 import json
 import shutil
 from pathlib import Path
@@ -19,6 +20,7 @@ from fedlib.report import packs
 from fedlib.report.frames import read_parquet
 from fedlib.report.metrics.runs import TUNING
 from fedlib.report.pages import as_markdown, contents, kept
+from fedlib.spec import RunName
 from fedlib.workflow import freshness
 from fedlib.workflow.declarations import Training
 from fedlib.workflow.plan import Plan
@@ -40,10 +42,19 @@ def main(args: argparse.Namespace) -> None:
 
 
 def _check_kept(folder: Path, plan: Plan) -> None:
-    """Raise ConfigError if a folder keeps runs that are not here."""
+    """Raise ConfigError if a folder keeps runs that are not here, or here with fewer rounds."""
     pack = folder / packs.FOLDER
-    lacking = trainings(pack).difference(plan.trainings()) if pack.exists() else ()
-    if lacking:
+    if not pack.exists():
+        return
+    _, _, exhibits = packs.read(pack)
+    for run in itertools.chain(*(one.spec["runs"] for one in exhibits)):
+        name = RunName(*plan.papers, run["federation"], run["label"])
+        if name in plan.runs and plan.runs[name].rounds < run["rounds"]:
+            raise ConfigError(
+                f"{folder} has {name} with {run['rounds']} rounds, and here it has fewer; give "
+                "--replace (ARGS=--replace) to keep these instead"
+            )
+    if lacking := trainings(pack).difference(plan.trainings()):
         *run, seed = min(lacking)
         raise ConfigError(
             f"{folder} has {len(lacking)} runs that these tables lack, such as {'/'.join(run)}/"

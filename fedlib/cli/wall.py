@@ -34,6 +34,8 @@ def main(args: argparse.Namespace) -> None:
     plan = arguments.plan(args)
     if plan.scale != PAPER_SCALE:
         raise ConfigError(f"the wall has numbers of scale full alone, got scale={plan.scale}")
+    if plan.config["papers"]:
+        raise ConfigError(f"the wall is of all papers, got papers={plan.config['papers']}")
     names = [name for name in plan.papers if Path(plan.path("published", paper=name)).exists()]
     costs = costs_of(plan, FOLDER / COSTS)
     files.write_text(FOLDER / COSTS, costs.to_csv(index=False))

@@ -156,6 +156,11 @@ def test_what_was_estimated_here_replaces_older_estimates_and_nothing_else(tmp_p
     assert found[["hours", "gb", "machine"]].values.tolist() == [[1, 2, "new"], [9, 9, "old"]]
 
 
+def test_a_wall_of_some_papers_is_refused():
+    with pytest.raises(ConfigError, match="the wall is of all papers, got papers=.*pfedmm"):
+        wall.main(Namespace(configfile=[], config=["scale=full", "papers=[pfedmm]"]))
+
+
 def test_a_wall_of_shortened_runs_is_refused():
     with pytest.raises(ConfigError, match="scale full alone, got scale=reduced"):
         wall.main(Namespace(configfile=[], config=["scale=reduced"]))

@@ -213,6 +213,8 @@ def test_runs_that_are_kept_and_not_here_are_taken_first(finished, whole, monkey
         assert len([*folder.glob("runs/pfedmm/digits/*/seed*/*.h5")]) == 8
         assert not [*folder.rglob("state.pt")]
     monkeypatch.chdir(whole)
+    with pytest.raises(ConfigError, match="pfedmm/digits/fed.* with 2 rounds, and here it has few"):
+        kept("--config", "rounds=1")
     for seed in (0, 1):  # FedAvg alone is here
         own(finished, f"fedavg/seed{seed}")
     with pytest.raises(ConfigError, match="has 2 runs that .*pfedmm/digits/fedem/seed0: .*FROM="):
