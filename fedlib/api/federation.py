@@ -113,15 +113,15 @@ class Federation(federation.Federation):
         """
         for name, part in (("train", train), ("test", test or [])):
             _check_list(name, part, "a data set for each client")
+        train_fraction = 1 - checked("test_fraction", test_fraction, float)
+        seed = checked("seed", seed, int)
         pairs = [
             [datasets.arrays(data, x, y, f"data of client {i}") for i, data in enumerate(part)]
             for part in (train, test or ())
         ]
         if test is not None:
             return cls.from_arrays(*pairs, **more)
-        parts = [
-            (pair, divide(np.arange(len(pair[1])), 1 - test_fraction, seed)) for pair in pairs[0]
-        ]
+        parts = [(pair, divide(np.arange(len(pair[1])), train_fraction, seed)) for pair in pairs[0]]
         taken = ([_rows(pair, rows[i]) for pair, rows in parts] for i in (0, 1))
         return cls.from_arrays(*taken, **more)
 

@@ -269,14 +269,18 @@ def _tried(simulation: Simulation, report: Callable[[str], None], given: bool) -
     if given:
         report("starts from the weights of the model that was given")
     simulation = agreement.tried(simulation, report)
-    if not type(simulation.method).__module__.startswith("fedlib."):
+    kind = type(simulation.method)
+    own = not kind.__module__.startswith("fedlib.")
+    if own or simulation.method.task.is_frozen_in_part:
         try:
             rehearsal.check(simulation)
         except (ConfigError, DataError):
             raise
         except Exception as error:  # a user's code may raise anything
-            kind = type(simulation.method)
-            raise of_file(error, kind.round.__code__.co_filename, kind.__name__) from error
+            if own:
+                raise of_file(error, kind.round.__code__.co_filename, kind.__name__) from error
+            what = f"{kind.__name__} cannot train a model with these frozen weights"
+            raise ConfigError(f"{what} ({type(error).__name__}: {error})") from error
     return simulation
 
 

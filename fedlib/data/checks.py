@@ -13,7 +13,7 @@ RANGES = {
     **dict.fromkeys(("alpha", "beta", "label_alpha", "sigma"), Range(0, ends="()")),
     **dict.fromkeys(("fraction", "majority", "share_to"), Range(0, 1, "(]")),
     **dict.fromkeys(("divergence", "p", "share"), Range(0, 1)),
-    **dict.fromkeys(("unseen_fraction", "val_fraction"), Range(0, 1, "[)")),
+    **dict.fromkeys(("test_fraction", "unseen_fraction", "val_fraction"), Range(0, 1, "[)")),
     "train_fraction": Range(0, 1, "()"),
     **dict.fromkeys(("probe_per_class", "probe_writers", "val_per_class"), Range(0)),
     **dict.fromkeys(("probe", "server_val", "val_examples"), Range(0)),

@@ -111,6 +111,11 @@ class Task:
         return getattr(self._training, "tokens", None)
 
     @property
+    def is_frozen_in_part(self) -> bool:
+        """Whether the model has weights that are not trained."""
+        return any(isinstance(x, functional.Fixed) for x in self._training.parameters())
+
+    @property
     def may_pad(self) -> bool:
         """Whether training batches may be padded; that would change the statistics of a batch."""
         return not (self.statistics or self.mixes_examples)

@@ -83,6 +83,22 @@ def test_columns_of_hugging_face_are_read_and_channels_come_first():
         fedlib.Federation.from_datasets(given, x="img")
 
 
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"test_fraction": 1.5}, r"test_fraction must be in \[0, 1\), got 1.5"),
+        ({"test_fraction": "a"}, "test_fraction must be a finite number, got 'a'"),
+        ({"seed": -1}, "seed must be in .*, got -1"),
+    ],
+)
+def test_a_draw_that_cannot_be_is_refused(changes, told):
+    given = [
+        Columns(image=np.zeros((12, 5, 5, 3), np.uint8)[part], label=Y[part]) for part in PARTS
+    ]
+    with pytest.raises(ConfigError, match=told):
+        fedlib.Federation.from_datasets(given, **changes)
+
+
 def test_maps_of_features_are_no_images_with_channels_last():
     maps = np.zeros((12, 16, 4, 4), np.float32)
     given = [Columns(image=maps[part], label=Y[part]) for part in PARTS]

@@ -137,6 +137,17 @@ def test_a_layer_that_is_frozen_in_part_keeps_that_part(start, frozen):
     assert equal(*found)
 
 
+@pytest.mark.parametrize(
+    ("method", "more"), [("pfedmm", {"num_experts": 2}), ("fedgh", {}), ("lg_fedavg", {})]
+)
+def test_a_method_that_cannot_do_with_a_frozen_head_says_so_at_once(method, more):
+    model = nn.Sequential(nn.Linear(64, 9), nn.ReLU(), nn.Linear(9, 10))
+    model[2].requires_grad_(False)
+    told = "cannot train a model with these frozen weights"
+    with pytest.raises(ConfigError, match=told):
+        simulate(model, method, local=fedlib.SGD(lr=0.1), rounds=10**6, **more)
+
+
 def test_further_architectures_start_from_the_weights_that_are_given():
     small, large = network(frozen=False), nn.Sequential(nn.Linear(64, 5), nn.Linear(5, 10))
     result = simulate(small, "local", large=[large], start="given", rounds=0)
