@@ -271,7 +271,7 @@ def _tried(simulation: Simulation, report: Callable[[str], None], given: bool) -
     simulation = agreement.tried(simulation, report)
     kind = type(simulation.method)
     own = not kind.__module__.startswith("fedlib.")
-    if own or simulation.method.task.is_frozen_in_part:
+    if own or any(task.is_frozen_in_part for task in tasks_of(simulation.method)):
         try:
             rehearsal.check(simulation)
         except (ConfigError, DataError):

@@ -8,12 +8,11 @@ one finished member are left out. If anything is missing or damaged, nothing cha
 """
 
 import argparse
-import itertools
 import json
 import shutil
 from pathlib import Path
 
-from fedlib import files
+from fedlib import files, seals
 from fedlib.cli import arguments, take
 from fedlib.errors import ConfigError, DataError
 from fedlib.report import packs
@@ -46,8 +45,7 @@ def _check_kept(folder: Path, plan: Plan) -> None:
     pack = folder / packs.FOLDER
     if not pack.exists():
         return
-    _, _, exhibits = packs.read(pack)
-    for run in itertools.chain(*(one.spec["runs"] for one in exhibits)):
+    for run in seals.read_json(pack / packs.EXHIBITS, has=("runs",))["runs"]:
         name = RunName(*plan.papers, run["federation"], run["label"])
         if name in plan.runs and plan.runs[name].rounds < run["rounds"]:
             raise ConfigError(

@@ -140,8 +140,14 @@ class RawFolder(_Below):
 
 
 def files_below(folder: Path, pattern: str = "*") -> list[str]:
-    """Sorted paths, with "/", of all files below a folder except hidden ones."""
-    places = os.walk(folder, followlinks=True)  # as Path.rglob does from Python 3.13 on
-    named = [Path(place, x) for place, _, names in places for x in fnmatch.filter(names, pattern)]
-    found = [path.relative_to(folder) for path in named if path.is_file()]
+    """Sorted paths, with "/", of all files below a folder except hidden ones.
+
+    Unlike `Path.rglob`, links to folders are followed, but not one to a folder that contains it.
+    """
+    found = []
+    for place, folders, names in os.walk(folder, followlinks=True):
+        here = Path(place).resolve()
+        folders[:] = [x for x in folders if not here.is_relative_to((here / x).resolve())]
+        paths = [Path(place, name) for name in fnmatch.filter(names, pattern)]
+        found += [path.relative_to(folder) for path in paths if path.is_file()]
     return sorted(x.as_posix() for x in found if not any(p.startswith(".") for p in x.parts))

@@ -152,5 +152,5 @@ def _like(run: Run, own: OwnMethod) -> Run:
 def _canonical(path: str) -> str:
     """A path for specifications: relative to the checkout if inside it."""
     whole = Path(os.path.normpath(ROOT / Path(path).expanduser()))
-    whole = whole.parent.resolve() / whole.name
-    return str(whole.relative_to(ROOT) if whole.is_relative_to(ROOT) else whole)
+    places = whole, whole.parent.resolve() / whole.name  # by a link to the checkout
+    return next((str(x.relative_to(ROOT)) for x in places if x.is_relative_to(ROOT)), str(whole))

@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from fedlib import seals
@@ -109,13 +110,14 @@ def _check_own_files(plan: Plan) -> None:
     """Raise ConfigError for a federation that is not cut yet, without the user's files of it."""
     for names in plan.partitions():
         data = plan.data(names["paper"], names["federation"])
-        local = downloads.table(data.dataset).local
+        if not (local := downloads.table(data.dataset).local):
+            continue
         folder = Path(plan.config["raw"]) / local / str(data.params.get("source", ""))
-        if local and not folder.is_dir() and not Path(plan.path("manifest", **names)).exists():
+        if not folder.is_dir() and not Path(plan.path("manifest", **names)).exists():
             raise ConfigError(
                 f"{folder} does not exist, from which {data.name} is cut: docs/data.md"
             )
-        if lost := [x for x in folder.rglob("*") if local and x.is_symlink() and not x.exists()]:
+        if lost := [x for x in folder.rglob("*") if x.is_symlink() and not x.exists()]:
             raise ConfigError(f"{lost[0]} is a link to a file that does not exist; remove it")
 
 
@@ -124,7 +126,8 @@ def declared(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
 
     The key is the stage that builds it, canonical JSON of its specification, and code digests.
     """
-    script = code_digest(SCRIPT)
+    script, raw = code_digest(SCRIPT), plan.config["raw"]
+    state = cache(lambda dataset, source: downloads.state(dataset, [source], raw))
     for name, run in plan.runs.items():
         if plan.is_kept(*name):
             continue
@@ -134,9 +137,9 @@ def declared(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
         spec |= {"groups": plan.papers[paper].tested(federation, label)}
         where = _place(name)
         if is_file(run.method):
-            data, raw = plan.data(paper, federation), plan.config["raw"]
-            state = downloads.state(data.dataset, [data.params.get("source")], raw)
-            spec |= {"trial": {"data": data.spec(0), "raw": raw, "state": state}}
+            data = plan.data(paper, federation)
+            seen = state(data.dataset, data.params.get("source"))
+            spec |= {"trial": {"data": data.spec(0), "raw": raw, "state": seen}}
         stage = "tune" if run.tuning else "train"
         yield where, (stage, canonical_json(spec), plan.code(stage, **name._asdict()), script)
     for name, paper in plan.papers.items():

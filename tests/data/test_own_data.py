@@ -70,6 +70,7 @@ def test_the_folder_of_a_class_may_be_a_link(folder, tmp_path):
     for name in ("own/mine/ant/1", "own/mine/ant/2", "elsewhere/1", "elsewhere/2"):
         image(tmp_path / f"{name}.png", 5)
     (folder / "bee").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere/again").symlink_to(tmp_path / "elsewhere")  # not followed for ever
     assert read(folder).y.tolist() == [0, 0, 1, 1]
 
 

@@ -212,6 +212,12 @@ def test_the_trial_of_a_users_file_is_of_the_data_as_they_are_wherever_it_is_dec
         assert asked.count("train") == number
 
 
+def test_published_files_are_not_walked_through(plan, answers, monkeypatch):
+    answers()
+    monkeypatch.setattr(Path, "rglob", lambda *_: pytest.fail("all of data/raw is walked"))
+    preflight.check(plan(run()))
+
+
 def test_a_checkout_in_a_folder_with_braces_is_refused(plan, monkeypatch, tmp_path):
     monkeypatch.setattr(preflight, "ROOT", tmp_path / "{mine}")
     with pytest.raises(ConfigError, match="{mine}: move the checkout to a path without braces"):
