@@ -138,12 +138,11 @@ def _check_exhibit(where: str, stage: str, exhibit: Exhibit, paper: Paper) -> No
     check_choice(f"{where}.kind", exhibit.drawn_by, registered(f"report.{stage}s"))
     check_unique(f"{where}.labels", exhibit.labels)
     check_unique(f"{where}.federations", exhibit.federations)
-    on_them = [run for run in paper.runs if run.federation in exhibit.federations]
     federations = [run.federation for run in paper.runs if run.label in exhibit.labels]
     for federation in exhibit.federations:
         check_choice(f"{where}.federations", federation, federations, "its labels run on")
+    labels = [run.label for run in paper.runs if run.federation in exhibit.federations]
     for label in exhibit.labels:
-        labels = [run.label for run in on_them]
         check_choice(f"{where}.labels", label, labels, "its federations have runs")
     for name in exhibit.by_federation:
         for federation in getattr(exhibit, name) or ():

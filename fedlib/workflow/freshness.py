@@ -183,9 +183,8 @@ class _Folder:
         data = {"paper": training.paper, "federation": training.federation}
         cuts = {self.plan.replicate(**one) for one in (job, *tunings)}
         jobs = [("partition", {**data, "replicate": cut}) for cut in cuts]
-        jobs += [("tune", tuning) for tuning in tunings]
-        every = (*jobs, ("train", job), ("evaluate", job))
-        return all(self.cause(*one) is None for one in every)
+        jobs += [*(("tune", tuning) for tuning in tunings), ("train", job), ("evaluate", job)]
+        return all(self.cause(*one) is None for one in jobs)
 
     def cause(self, stage: str, job: dict) -> str | None:
         """Why the results of a job are not the plan's, as far as their digests tell; None if so."""

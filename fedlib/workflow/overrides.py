@@ -108,15 +108,12 @@ def _names(papers: Iterable[Paper]) -> dict[str, None]:
 
 def _in_paper(paper: Paper, name: str, keys: list[str], override: Override) -> Paper:
     """The paper with another value in its federation or runs of that name."""
-    data = tuple(
-        _with(one, DATA, keys, override) if one.name == name else one for one in paper.data
-    )
-    runs = tuple(
-        _with(run, RUN, keys, override)
-        if name in (run.label, f"{run.federation}/{run.label}")
-        else run
-        for run in paper.runs
-    )
+
+    def changed(one: Data | Run, fields: tuple[str, ...], *names: str) -> Data | Run:
+        return _with(one, fields, keys, override) if name in names else one
+
+    data = tuple(changed(x, DATA, x.name) for x in paper.data)
+    runs = tuple(changed(x, RUN, x.label, f"{x.federation}/{x.label}") for x in paper.runs)
     return dataclasses.replace(paper, data=data, runs=runs)
 
 

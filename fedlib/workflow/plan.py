@@ -80,11 +80,8 @@ class Plan(Selection):
 
     def tunings(self) -> list[dict]:
         """Wildcards of every tuning: one per run that is tuned, or one per run and seed."""
-        found = {}
-        for *name, seed in self.trainings():
-            for tuning in self.tunings_of(*name, seed):
-                found[tuple(tuning.values())] = tuning
-        return [*found.values()]
+        every = (tuning for one in self.trainings() for tuning in self.tunings_of(*one))
+        return [*{tuple(tuning.values()): tuning for tuning in every}.values()]
 
     # --- Files ---------------------------------------------------------------------------------
 
@@ -116,8 +113,7 @@ class Plan(Selection):
 
     def choice(self, paper: str, federation: str, label: str, seed: object = None) -> list[str]:
         """The file with a run's tuned values; empty if it is not tuned."""
-        tunings = self.tunings_of(paper, federation, label, seed)
-        return [self.path("choice", **tuning) for tuning in tunings]
+        return [self.path("choice", **x) for x in self.tunings_of(paper, federation, label, seed)]
 
     def published(self, stage: str, paper: str, name: str) -> list[str]:
         """The paper's own numbers, relative to the repository; empty if the exhibit has none.

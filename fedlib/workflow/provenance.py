@@ -143,8 +143,7 @@ def assert_covered(*roots: str) -> None:
     loaded = {name for name in sys.modules if name == PACKAGE or name.startswith(PACKAGE + ".")}
     if any(map(_is_own, roots)):
         loaded.update(own_files.loaded(ROOT))
-    extra = sorted(loaded.difference(closure(*roots), reachable(*PLUMBING)))
-    if extra:
+    if extra := sorted(loaded.difference(closure(*roots), reachable(*PLUMBING))):
         raise RuntimeError(
             f"undeclared code dependency {', '.join(extra)}: loaded by this job, but not reachable "
             f"by imports from {', '.join(roots)}; import it statically or add it to the job's roots"
@@ -198,13 +197,11 @@ def _scan(base: Path, name: str) -> tuple[str, frozenset[str]]:
     digest, names = meanings().find(facts, lambda: _meaning(ast.parse(source, str(path)), package))
     imports = set()
     for imported in names:
-        if imported.partition(".")[0] != PACKAGE:
-            found = own_files.imported(imported, path, base) if _is_own(name) else ()
+        if imported.partition(".")[0] == PACKAGE:
+            imports.update(x for x in (*_parents(imported), imported) if _source(base, x))
+        elif _is_own(name):
+            found = own_files.imported(imported, path, base)
             imports.update(own_files.name(file, base) for file in found)
-            continue
-        for candidate in (*_parents(imported), imported):
-            if _source(base, candidate) is not None:
-                imports.add(candidate)
     return digest, frozenset(imports)
 
 
