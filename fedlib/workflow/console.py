@@ -97,10 +97,9 @@ class Console(logging.Handler):
     # --- Events of Snakemake ---------------------------------------------------------------------
 
     def _run_info(self, record: logging.LogRecord) -> None:
-        stats = dict(getattr(record, "stats", {}))
-        self.total = stats.pop("total", 0)
-        self.left = Counter(stats)
-        if stats.get("metrics") == 1:
+        self.left = Counter(getattr(record, "stats", {}))
+        self.total = self.left.pop("total", 0)
+        if self.left["metrics"] == 1:
             self.waits.pop("table", None)  # `make` shows that of the one paper at the end
         if self.total and not self.clock.ident:
             self.clock.start()
@@ -186,17 +185,15 @@ class Console(logging.Handler):
                     self._write(f"\n{file.read_text(encoding='utf-8').strip()}\n")
 
     def _tell(self) -> None:
-        now = time.monotonic()
         if self.rewritten:
             width = shutil.get_terminal_size().columns - 1
             self.stream.write(ERASE + plain(self.line())[:width])
             self.stream.flush()
-        elif now - self.last_line >= FILE_SECONDS:
+        elif time.monotonic() - self.last_line >= FILE_SECONDS:
             self._write(self.line())
 
     def _tick(self) -> None:
-        seconds = TERMINAL_SECONDS if self.rewritten else FILE_SECONDS
-        while not self.ended.wait(seconds):
+        while not self.ended.wait(TERMINAL_SECONDS if self.rewritten else FILE_SECONDS):
             with self.lock:
                 self._tell()
 

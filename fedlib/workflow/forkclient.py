@@ -46,8 +46,7 @@ def ask(argv: list[str]) -> int:
 def is_own(connection: socket.socket) -> bool:
     """Whether a process of the same user is at the other end."""
     peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    _, user, _ = struct.unpack("3i", peer)
-    return user == os.geteuid()
+    return struct.unpack("3i", peer)[1] == os.geteuid()
 
 
 def main() -> None:

@@ -70,7 +70,7 @@ class Server:
         self.interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
         self.selector = selectors.DefaultSelector()
         self._on(listener, self._arrived)
-        self._on(0, self._leave)
+        self._on(0, sys.exit)  # the workflow has ended
 
     def serve(self) -> ForkRequest:
         """Serve as long as the workflow lives; returns only in the forks, with their request."""
@@ -79,10 +79,6 @@ class Server:
                 job = key.data()
                 if job is not None:
                     return job
-
-    def _leave(self) -> None:
-        """End, because the workflow has ended."""
-        sys.exit()
 
     def _arrived(self) -> ForkRequest | None:
         """Answer a new client -> its request in the fork, None in this process."""
@@ -98,15 +94,12 @@ class Server:
                 pid = os.fork()  # it warns of threads, see FORK_SAFE
             if not pid:
                 return self._become(parent, request)
-            self._watch(pid, connection)
+            ended = os.pidfd_open(pid)
+            self._on(ended, lambda: self._ended(pid, ended, connection))
+            self._on(connection, lambda: self._told(pid, connection))
         for file in request.files if request else ():
             os.close(file)
         return None
-
-    def _watch(self, pid: int, connection: socket.socket) -> None:
-        ended = os.pidfd_open(pid)
-        self._on(ended, lambda: self._ended(pid, ended, connection))
-        self._on(connection, lambda: self._told(pid, connection))
 
     def _on(self, file: int | socket.socket, do: Callable[[], ForkRequest | None]) -> None:
         self.selector.register(file, selectors.EVENT_READ, do)
