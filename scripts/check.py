@@ -65,9 +65,8 @@ def _check_run(spec: dict) -> None:
 
         own_trial.check(run, built, how["data"], how["raw"])
         TRIED.append(run.method)
-        if extra := sorted(
-            own_files.loaded(provenance.ROOT).keys() - {*provenance.closure(*TRIED)}
-        ):
+        loaded = own_files.loaded(provenance.ROOT).keys()
+        if extra := sorted(loaded - {*provenance.closure(*TRIED)}):
             raise ConfigError(
                 f"method {run.method} imports {', '.join(extra)} by a computed name, so that "
                 "an edit of it would repeat nothing; name it in an import statement"

@@ -21,12 +21,8 @@ def main() -> None:
     code = provenance.check_code(args.code, "scripts/metrics.py")
     spec = command.json_argument(args.spec)
     tidy, clients = collect(spec, args.runs)
-    made = seals.Made(
-        seals.spec_digest(spec),
-        code,
-        seals.contents(*result_files(spec, args.runs)),
-        seals.contents(),
-    )
+    read = seals.contents(*result_files(spec, args.runs))
+    made = seals.Made(seals.spec_digest(spec), code, read, seals.contents())
     write(named(tidy), args.csv)
     write(clients, args.clients, made=made)
     made = made._replace(beside=seals.contents(args.clients))

@@ -64,8 +64,7 @@ def list_requests(plan: Plan, fresh: Freshness) -> list[Request]:
 def choose(plan: Plan, fresh: Freshness) -> Plan:
     """Write and print the chosen runs of a plan -> the plan of these runs"""
     estimates = Estimates.read(plan.path("estimates"))
-    todo = freshness.list_open_jobs(plan, fresh)
-    every = cells.cells(plan, todo, estimates)
+    every = cells.cells(plan, freshness.list_open_jobs(plan, fresh), estimates)
     numbers: Counter[str] = Counter()
     for name, paper in plan.papers.items():
         numbers.update(published(paper, plan.path("published", paper=name)))

@@ -24,8 +24,8 @@ from fedlib.workflow import freshness
 from fedlib.workflow.declarations import Training
 from fedlib.workflow.plan import Plan
 
-STAGES = ("table", "figure")
-KEPT = ("table_csv", "figure_pdf", "figure_png")
+KEPT = {"table": ("table_csv",), "figure": ("figure_pdf", "figure_png")}
+STAGES = tuple(KEPT)
 
 
 def main(args: argparse.Namespace) -> None:
@@ -75,14 +75,8 @@ def _keep(plan: Plan, paper: str, folder: Path) -> tuple[int, int]:
       DataError: for a file that is missing, damaged or not up to date.
     """
     shown, fresh = _shown(plan), freshness.check(plan)
-    sources = [
-        Path(plan.path(file, **job))
-        for stage, job in shown
-        for file in KEPT
-        if file.startswith(stage)
-    ]
-    needed = *freshness.OF_RUNS, "metrics", *STAGES
-    for one in freshness.list_open_jobs(plan, fresh, needed):
+    sources = [Path(plan.path(file, **job)) for stage, job in shown for file in KEPT[stage]]
+    for one in freshness.list_open_jobs(plan, fresh, (*freshness.OF_RUNS, "metrics", *STAGES)):
         path = plan.path(freshness.RESULTS[one.stage][0][0], **one.job)
         raise DataError(f"{path} is not up to date; run the workflow with this configuration")
     spec = json.loads(plan.spec("report"))

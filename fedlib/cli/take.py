@@ -80,8 +80,7 @@ def _make_inputs(plan: Plan, there: list[PackedResult], configured: list[str]) -
     Nothing is tuned, which may take days: a run without its tuning is refused.
     """
     read = {path for x in there for path in freshness.list_inputs(plan, x.stages[0], x.job)}
-    missing = [path for path in read - {*plan.files("choice")} if not Path(path).exists()]
-    if missing:
+    if missing := [path for path in read - {*plan.files("choice")} if not Path(path).exists()]:
         run.start([*run.SNAKEMAKE, *sorted(missing), *configured])
 
 
@@ -116,9 +115,8 @@ def take(plan: Plan, result: PackedResult) -> str:
         read = seals.contents(*_inputs(plan, stage, result))
         made = made._replace(code=plan.code(stage, **result.job), inputs=read)
         seals.write_made(theirs[FILES[stage][-1]], made)
-    if all(
-        x.exists() and files.digest(x) == files.digest(theirs[name]) for name, x in ours.items()
-    ):
+    pairs = [(path, theirs[name]) for name, path in ours.items()]
+    if all(mine.exists() and files.digest(mine) == files.digest(other) for mine, other in pairs):
         return "here already"
     with files.folder_instead(next(iter(ours.values())).parent) as new:
         for path in theirs.values():

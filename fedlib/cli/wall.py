@@ -39,8 +39,7 @@ def main(args: argparse.Namespace) -> None:
     names = [name for name in plan.papers if Path(plan.path("published", paper=name)).exists()]
     costs = costs_of(plan, FOLDER / COSTS)
     files.write_text(FOLDER / COSTS, costs.to_csv(index=False))
-    every = [of_paper(plan, name, costs) for name in names]
-    table = pd.concat(every, ignore_index=True)
+    table = pd.concat([of_paper(plan, name, costs) for name in names], ignore_index=True)
     run = table[table["seeds"] > 0]
     page.draw(run, *(FOLDER / f"{page.PICTURE}.{form}" for form in ("svg", "png")))
     machine = ", ".join(map(str, costs.loc[~costs[MEASURED], "machine"].unique()))

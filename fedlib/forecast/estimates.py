@@ -215,9 +215,7 @@ class Estimates:
     def megabytes(self, stage: str, wildcards: Mapping) -> int:
         """Megabytes to request from a scheduler."""
         cost = self.cost(stage, wildcards)
-        if cost is None:
-            return UNKNOWN_MB
-        return max(LEAST_MB, round(SPARE * cost.mb / 100) * 100)
+        return max(LEAST_MB, round(SPARE * cost.mb / 100) * 100) if cost else UNKNOWN_MB
 
     def minutes(self, stage: str, wildcards: Mapping, times: float = 1) -> int:
         """Minutes to request from a scheduler, for `times` trainings or evaluations in one job."""
