@@ -55,8 +55,7 @@ def choices(given: Inputs, rows: Iterable[Mapping]) -> list[Choice]:
     """A choice for each federation and row of the exhibit that ran on it, in order."""
     found = []
     for federation in given.exhibit.federations:
-        name = federation.name
-        there = {run.label for run in exhibits.runs_of(given.exhibit, name)}
+        there = {run.label for run in exhibits.runs_of(given.exhibit, federation.name)}
         taken: list[str] = []  # labels of the rows above
         for row in rows:
             labels = [label for label in row["labels"] if label in there]
@@ -93,8 +92,7 @@ def of_clients(given: Inputs, choice: Choice, group: str = "seen") -> pd.DataFra
 
 def costs(given: Inputs, choice: Choice) -> dict[str, float]:
     """Bytes and FLOPs of training, with personal training; summed over runs where clients pick."""
-    on = given.rows_on[choice.federation.name]
-    rows = exhibits.pick(on, at="last", **TRAFFIC._asdict())
+    rows = exhibits.pick(given.rows_on[choice.federation.name], at="last", **TRAFFIC._asdict())
     rows = rows[rows["label"].isin(choice.labels) & rows["metric"].isin(COSTS)]
     found = rows.groupby(["label", "metric"])["value"].mean().groupby("metric").sum()
     personal = found.get("personal_flops", 0.0)

@@ -78,8 +78,7 @@ def hurt(given: Inputs, rows: Iterable[Mapping], alone: str) -> pd.Series:
     A client is hurt if its accuracy is below that of the title `alone` by more than a standard
     error of the difference of two independent shares of its test examples.
     """
-    found = choices(given, rows)
-    every = pd.concat(of_clients(given, choice).assign(**choice.about) for choice in found)
+    every = pd.concat(of_clients(given, x).assign(**x.about) for x in choices(given, rows))
     key = ["federation", "seed", "client"]
     both = every.merge(every[every["title"] == alone], on=key, suffixes=("", "_alone"))
     p, q, n = both["accuracy"], both["accuracy_alone"], both["count"]

@@ -161,8 +161,7 @@ def _far_note(far: pd.DataFrame) -> str:
     """A sentence about `distances`, data set by data set; "" without any."""
     titles, parts = dict(zip(far["label"], far["title"], strict=True)), []
     for data, mine in far.groupby("data", sort=False):
-        rows = mine.to_dict("records")
-        texts = [f"{row['title']} {_far_text(row, titles)}" for row in rows]
+        texts = [f"{row['title']} {_far_text(row, titles)}" for row in mine.to_dict("records")]
         parts.append(f"{data}: {', '.join(texts)}")
     return f"{ABOUT_FAR}: {'; '.join(parts)}." if parts else ""
 

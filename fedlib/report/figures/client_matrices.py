@@ -62,8 +62,7 @@ def draw(given: Inputs) -> Figure:
     height = min(max(2.2, 0.9 + 0.09 * number), 6.0)
     titles = []
     for federation, row in zip(exhibit.federations, rows, strict=True):
-        several = f"{federation.title}\n" if len(rows) > 1 else ""
-        titles.append(f"{several}True cluster")
+        titles.append(f"{federation.title}\nTrue cluster" if len(rows) > 1 else "True cluster")
         titles += [_title(exhibit, run, matrix) for run, matrix in row]
         titles += [None] * (columns - 1 - len(row))
     ylabel = "Client, sorted by cluster"

@@ -16,6 +16,7 @@ from fedlib.report.inputs import Inputs
 
 ROW = 0.3  # inches
 BAND = "#E8E8E8"
+SMALL = {"markersize": 3.6, "marker": "o", "linestyle": "", "zorder": 2}
 POINT = {"markersize": 6, "marker": "D", "color": "black", "linestyle": "", "zorder": 4}
 
 
@@ -72,6 +73,4 @@ def _draw(axes: Axes, values: pd.DataFrame, found: pd.DataFrame, colors: dict) -
 
 def _point(color: str, x: float | None = None, y: int = 0, label: str = "") -> Line2D:
     where = ([], []) if x is None else ([x], [y])
-    return Line2D(
-        *where, color=color, marker="o", markersize=3.6, linestyle="", label=label, zorder=2
-    )
+    return Line2D(*where, color=color, label=label, **SMALL)

@@ -36,11 +36,7 @@ def draw(given: Inputs) -> Figure:
     exhibit, kind = given.exhibit, given.kind
     groups = kind.formed("bars")
     there = {federation.name: federation for federation in exhibit.federations}
-    shown = [
-        (there[below], there[above])
-        for below, above in kind.formed("pairs")
-        if {below, above} <= {*there}
-    ]
+    shown = [[there[x] for x in pair] for pair in kind.formed("pairs") if {*pair} <= there.keys()]
     last = exhibits.pick(given.rows, **SERVER._asdict(), at="last")
     found = over_seeds(last, KEY).set_index(KEY)
     looks = style.looks(exhibit)

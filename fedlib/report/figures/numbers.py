@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.colors import to_hex
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
@@ -45,7 +44,8 @@ def _panel(axes: Axes, names: dict, titles: dict) -> dict:
         "box": _rounded([box.x0, 1 - box.y1, box.width, box.height]),
         "limits": [_rounded(axes.get_xlim()), _rounded(axes.get_ylim())],
         "log": [axes.get_xscale() == "log", axes.get_yscale() == "log"],
-        "percent": [_is_percent(axis) for axis in (axes.xaxis, axes.yaxis)],
+        # Whether an axis shows the share 0.5 as "50".
+        "percent": [x.get_major_formatter()(0.5) == "50" for x in (axes.xaxis, axes.yaxis)],
         "series": [
             series for series in _series(axes, titles) if any(y is not None for y in series["y"])
         ],
@@ -77,11 +77,6 @@ def _whiskers(found: object) -> list:
         return []
     middle, ends, _ = found.lines
     return [*ends, middle] if middle.get_linestyle() == "None" else [*ends]
-
-
-def _is_percent(axis: Axis) -> bool:
-    """Whether an axis shows the share 0.5 as "50"."""
-    return axis.get_major_formatter()(0.5) == "50"
 
 
 def _line(text: str) -> str:

@@ -169,26 +169,19 @@ def _of_evaluation(history: RunResult, evaluation: RunResult) -> Iterator[_Curve
         if isinstance(of, View) and metric != BRIER_OF_CLIENTS:
             yield _Curve(of, done, {metric: value})
     if FLOPS in said:
-        yield _flops_curve(history, evaluation)
+        total = said[FLOPS] * history.examples[-1]  # of the whole run
+        yield _Curve(TRAFFIC, done, {FLOPS: said[FLOPS], "flops": total})
     if personal := _personal_cost(evaluation):
         yield _Curve(TRAFFIC, done, personal)
     if PARAMETERS in said:
         yield _Curve(TRAFFIC, done, {PARAMETERS: said[PARAMETERS]})
 
 
-def _flops_curve(history: RunResult, evaluation: RunResult) -> _Curve:
-    """FLOPs per training example, and of the whole run."""
-    per_example = evaluation.diagnostics[FLOPS]
-    total = per_example * history.examples[-1]
-    return _Curve(TRAFFIC, evaluation.round, {FLOPS: per_example, "flops": total})
-
-
 def _selected_curve(selected: np.ndarray, done: int) -> _Curve:
     """Round and loss of the model that validation chose, in the row of the split that chose."""
-    chosen, loss, split = selected
-    view = TRAFFIC._replace(split=SPLITS[int(split)])
-    values = {f"{SELECTED}_round": [chosen], f"{SELECTED}_loss": [loss]}
-    return _Curve(view, np.array([done]), {name: np.array(v) for name, v in values.items()})
+    view = TRAFFIC._replace(split=SPLITS[int(selected[2])])
+    values = {f"{SELECTED}_round": selected[:1], f"{SELECTED}_loss": selected[1:2]}
+    return _Curve(view, np.array([done]), values)
 
 
 def _personal_cost(evaluation: RunResult) -> dict[str, np.ndarray]:

@@ -52,16 +52,6 @@ def build(given: TableInputs) -> Sheet:
     )
 
 
-def comm_gib(numbers: float, clients: float, rounds: float) -> float:
-    """GB (2^30 bytes) that `rounds` rounds send: `numbers` floats down and up per client.
-
-    Args:
-      numbers: floats in a message.
-      clients: clients that take part in a round.
-    """
-    return 2 * 4 * numbers * clients * rounds / GIB
-
-
 def _numbers(given: TableInputs, averaged: dict[str, int]) -> pd.DataFrame:
     """All numbers of the table -> one row per federation and run."""
     curves = exhibits.pick(given.rows, at="round", metric=MEAN, **PRIMARY._asdict())
@@ -83,10 +73,10 @@ def _numbers(given: TableInputs, averaged: dict[str, int]) -> pd.DataFrame:
         }
 
     numbers = given.numbers(of_run)
-    pairs = zip(numbers["mean"], numbers["published"], strict=True)
-    numbers["difference"] = [printed.off(*pair) for pair in pairs]
-    message = (numbers[name] for name in ("message", "cohort", "published_rounds"))
-    numbers["gb_by_rule"] = comm_gib(*message)
+    numbers["difference"] = [*map(printed.off, numbers["mean"], numbers["published"])]
+    # Every client of a cohort receives and sends a message of floats in each round.
+    by_rule = 2 * 4 * numbers["message"] * numbers["cohort"] * numbers["published_rounds"]
+    numbers["gb_by_rule"] = by_rule / GIB
     numbers["gb_ratio"] = numbers["gb_by_rule"] / numbers["published_gb"]
     return numbers.assign(metric=MEAN, split=PRIMARY.split)
 

@@ -111,13 +111,8 @@ def beside_published(given: TableInputs) -> Sheet:
         for data in exhibit.federations
         for run in [*exhibits.runs_of(exhibit, data.name), *unrun]
     )
-    seeds = len(exhibit.seeds)
-    every = _at(
-        given,
-        spots,
-        {"": "last", "best_": "best"},
-        more=lambda _, run, __: {"seeds": 0 if run in unrun else seeds},
-    )
+    moments = {"": "last", "best_": "best"}
+    every = _at(given, spots, moments, more=lambda _, run, __: {"seeds": 0} if run in unrun else {})
     numbers = every[(every["seeds"] > 0) | (every["source"] != "")]
     known = {*numbers["source"]}
     compared = known != {""}

@@ -89,14 +89,13 @@ def global_accuracy(given: TableInputs) -> Sheet:
     known = numbers[["mean", f"{LAST}mean", "published"]].notna().any(axis=1)
     is_shown = known.groupby([numbers[name] for name in ("family", "label", "title")])
     numbers["block"] = numbers["family"].where(is_shown.transform("any"))
-    is_different = numbers["difference"].notna().any()
     heads, ours = [(kind.head, "title")], {"last": LAST, "chosen": ""}
     return grid.sheet(
         given,
         numbers,
         partial(grid.shown, Layout(ours, heads, is_joined=True, after=lambda _: ())),
         notes.measured(exhibit),
-        f"{MEASURED} {DIFFERENT}" if is_different else MEASURED,
+        f"{MEASURED} {DIFFERENT}" if numbers["difference"].notna().any() else MEASURED,
         names=(
             *(*sheets.RUN, "family", "column", "place", "metric", "minus", "published", "of"),
             *(*STATISTICS, *(f"{LAST}{name}" for name in STATISTICS), "difference", "seeds"),

@@ -148,8 +148,7 @@ def is_compared(numbers: pd.DataFrame) -> bool:
 
 def identity(federation: Data, run: Any) -> dict[str, str]:
     """The columns that identify a row's run and federation."""
-    values = federation.name, federation.dataset, run.label, run.title
-    return dict(zip(RUN, values, strict=True))
+    return dict(zip(RUN, (federation.name, federation.dataset, run.label, run.title), strict=True))
 
 
 def statistics(table: pd.DataFrame, key: tuple, prefix: str = "") -> dict[str, float]:

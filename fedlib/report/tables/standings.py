@@ -95,8 +95,7 @@ def _columns(part: pd.DataFrame) -> Columns:
     yield Column("gain"), texts(map(render.points, part["gain"]))
     yield Column("NLL"), _numbers(part["nll"])
     yield Column("Brier"), _numbers(part["brier"])
-    errors = zip(part["ece"], part["ece_by_chance"], strict=True)
-    yield Column("ECE (chance)"), texts(_beside_chance(*both) for both in errors)
+    yield Column("ECE (chance)"), texts(map(_beside_chance, part["ece"], part["ece_by_chance"]))
     yield Column("MB sent"), _numbers(part["bytes"] / 1e6)
     yield Column("GFLOPs"), _numbers(part["flops"] / 1e9)
 

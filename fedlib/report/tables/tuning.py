@@ -69,6 +69,5 @@ def _columns(mine: pd.DataFrame) -> Columns:
     gains = (NOT_APPLICABLE if pd.isna(x) else points(x) for x in mine["tuned"] - mine["default"])
     yield Column("gain", accuracy), texts(gains)
     yield Column("Chosen"), texts(mine["values"])
-    diverged = zip(mine["diverged"], mine["trials"], strict=True)
-    yield Column("Diverged"), texts(f"{some} of {all_}" for some, all_ in diverged)
+    yield Column("Diverged"), texts(map("{} of {}".format, mine["diverged"], mine["trials"]))
     yield Column("At an edge"), texts(mine["at_edge"])

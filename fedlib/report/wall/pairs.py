@@ -109,8 +109,7 @@ def exchanged(numbers: pd.DataFrame) -> pd.DataFrame:
     place = ["paper", "dataset", "exhibit", "metric"]
     theirs = mine[[*place, "label", "published"]].rename(columns={"label": "other"})
     both = mine.drop(columns="published").merge(theirs, on=[*place, "other"])
-    pairs = zip(both["reproduced"], both["published"], strict=True)
-    off = [printed.difference(*pair) for pair in pairs]
+    off = [*map(printed.difference, both["reproduced"], both["published"])]
     return both.assign(as_printed=both["difference"], difference=off)
 
 
