@@ -16,21 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from fedlib import draws, tree
-from fedlib.api import probe
+from fedlib.api import probe, reference
 from fedlib.api.model import whole
-from fedlib.api.reference import (
-    NEAR,
-    SIZES,
-    SOLVER,
-    Plain,
-    Trained,
-    by_pytorch,
-    check_alike,
-    close,
-    loss_of,
-    mixes,
-    size,
-)
+from fedlib.api.reference import SIZES, Plain, Trained
 from fedlib.engine.choice import choose, goes_one_by_one
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.device import DeviceData
@@ -83,8 +71,7 @@ def _try(name: str, task: Task, simulation: Simulation) -> tuple[bool, str]:
     by rounding, and small batches can amplify that to the size of a mistake, but not in float64.
     """
     types, problems = [torch.float32, torch.float64], {}
-    one_by_one = goes_one_by_one(simulation.executor.setting)
-    for dtype in types if one_by_one else types[::-1]:
+    for dtype in types if goes_one_by_one(simulation.executor.setting) else types[::-1]:
         try:
             return _try_in(name, _quiet(task, dtype), simulation)
         except _Unlike as problem:
@@ -98,16 +85,16 @@ def _try_in(name: str, task: Task, simulation: Simulation) -> tuple[bool, str]:
     """`_try` in one type of numbers; raises `_Unlike`."""
     params = task.init(0)
     plains = [Plain.of(task, params) for _ in range(3)]
-    check_alike(name, plains, params)
+    reference.check_alike(name, plains, params)
     data = DeviceData(_few(simulation.federation), task.dtype, task.device)
     try:
-        expected = by_pytorch(name, task, data, params, plains)
+        expected = reference.by_pytorch(name, task, data, params, plains)
     except ConfigError:
         raise
     except Exception as error:
         raise _Unlike(f" cannot be trained: {probe.reason(error)}") from error
     work = Work(task, data, np.arange(len(SIZES)))
-    mixing = mixes(name, work, plains[0], expected.shared)
+    mixing = reference.mixes(name, work, plains[0], expected.shared)
     task = replace(task, mixes_examples=True) if mixing else task
     reasons = []
     for way in dict.fromkeys((simulation.executor.setting, "loop")):
@@ -132,19 +119,20 @@ def _difference(way: str, task: Task, data: DeviceData, params: Params,
         found = _by_engine(choose(way, [task], workers=1), task, data, params)
     except Exception as error:
         return f"it cannot be run: {probe.reason(error)}"
-    near = NEAR[task.dtype]
+    near = reference.NEAR[task.dtype]
     steps = {name: _largest(value - params[name]) for name, value in expected.params.items()}
     excess = {}
     for name, value in expected.params.items():
         floor = 64 * torch.finfo(value.dtype).eps * _largest(value)
         allowed = near * (steps[name] + max(steps.values()) / 10) + floor
-        if not close(found.params[name], value, allowed):
+        if not reference.close(found.params[name], value, allowed):
             excess[name] = _largest(found.params[name] - value) / allowed
     if excess:
         worst = max(excess, key=lambda name: excess[name])
         return f"{plain.called(worst)!r} is trained to other values than in PyTorch"
     for one, other in ((found.own, expected.own), (found.shared, expected.shared)):
-        if one.shape != other.shape or not close(one, other, near * size(other)):
+        allowed = near * reference.size(other)
+        if one.shape != other.shape or not reference.close(one, other, allowed):
             return "outputs in evaluation are others than in PyTorch"
     return ""
 
@@ -155,9 +143,9 @@ def _by_engine(executor: Executor, task: Task, data: DeviceData,
     cohort = Cohort(task, data, ids, 0, 0, executor, len(SIZES), sum(SIZES))
 
     def loss(params: Params, batch: Batch) -> Tensor:
-        return loss_of(task.log_probs(params, batch), batch)
+        return reference.loss_of(task.log_probs(params, batch), batch)
 
-    trained, _ = cohort.fit(loss, cohort.broadcast(params), local=SOLVER)
+    trained, _ = cohort.fit(loss, cohort.broadcast(params), local=reference.SOLVER)
     first = tree.take(trained, 0)
     own, shared = (cohort.score(task.log_probs, x) for x in (trained, cohort.broadcast(first)))
     return Trained(trained, own, shared)

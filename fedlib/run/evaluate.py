@@ -18,15 +18,7 @@ from fedlib.methods.base import Method
 from fedlib.results import CLIENT_NAME, OPTIMUM, SHARED, Predictions, RunResult, View
 from fedlib.run import contract, scoring
 from fedlib.run.checkpoint import load_tensors, restore
-from fedlib.run.scoring import (
-    ClientScores,
-    CohortOf,
-    as_arrays,
-    held_out,
-    in_sets,
-    over_time,
-    scored,
-)
+from fedlib.run.scoring import ClientScores, CohortOf
 from fedlib.run.simulate import Simulation
 from fedlib.run_spec import RunSpec
 
@@ -116,13 +108,13 @@ def final(
             only = protocols.keys() & splits.keys()
             for part in split_cohort(cohort, method.personal_numbers()) if only else ():
                 ready = prepare(method, state, part, group, only, partial(tally.count, part))
-                for personals in in_sets(method, ready):
+                for personals in scoring.in_sets(method, ready):
                     for protocol, personal in personals.items():
                         tally.measure(part, method.measure(protocol, personal, part))
                         if predictions and "test" in splits[protocol]:
                             view = View(group, protocol, "test")
                             tally.keep(view, predict(method, personal, part, "test"))
-                    own = scored(method, personals, part, group, splits)
+                    own = scoring.scored(method, personals, part, group, splits)
                     shared = scored_shared(method, personals, part, everyone, group, splits)
                     for view, scores in (*own, *shared):
                         tally.add(view, part, scores)
@@ -168,7 +160,7 @@ def scored_splits(
     views: Iterable[Sequence[str]] | None, method: Method, federation: Federation, group: str
 ) -> dict[str, list[str]]:
     """The splits on which each protocol of a group is scored at the end, by protocol."""
-    held = held_out(federation, group)
+    held = scoring.held_out(federation, group)
     shared = [SHARED] if len(shared_owners(federation, federation.ids(group))) else []
     protocols = [*method.protocols[group], *method.final_protocols.get(group, {})]
     found = dict.fromkeys(protocols, ["train", *held])
@@ -212,10 +204,9 @@ class Tally:
 
     def measure(self, cohort: Cohort, tensors: dict[str, Tensor]) -> None:
         """Add further numbers of the method for these clients."""
-        for name, values in as_arrays(tensors).items():
+        for name, values in scoring.as_arrays(tensors).items():
             shape = cohort.data.federation.num_clients, *values.shape[1:]
-            everybody = self.measured.setdefault(name, np.full(shape, np.nan))
-            everybody[cohort.host_ids] = values
+            self.measured.setdefault(name, np.full(shape, np.nan))[cohort.host_ids] = values
 
     def result(self, round: int, diagnostics: dict[str, np.ndarray]) -> RunResult:
         """All results, after `round` rounds, without traffic."""
@@ -223,7 +214,7 @@ class Tally:
         for view, found in self.parts.items():
             ids, parts = zip(*found, strict=True)
             together = ClientScores(*map(np.concatenate, zip(*parts, strict=True)))
-            scores[view] = over_time(np.concatenate(ids), [together])
+            scores[view] = scoring.over_time(np.concatenate(ids), [together])
         trained = {f"{EXAMPLES_OF}{x}": np.array([n]) for x, n in self.examples.items() if n}
         nothing = np.zeros(1, np.int64)
         return RunResult(

@@ -58,9 +58,8 @@ def flops_per_example(simulation: Simulation, state: Any) -> float:
         return 0.0
     sizes = simulation.federation.train.sizes
     seen = simulation.federation.ids("seen")
-    kinds = _by_kind(simulation, state, seen)
-    chosen = [(own, _smallest(simulation, own, MEASURED)) for own in kinds]
-    chosen = [(sizes[own].sum(), simulation.only(few)) for own, few in chosen if len(few)]
+    kinds = [(x, _smallest(simulation, x, MEASURED)) for x in _by_kind(simulation, state, seen)]
+    chosen = [(sizes[own].sum(), simulation.only(few)) for own, few in kinds if len(few)]
     if not chosen:
         raise DataError(
             f"none of the {len(seen)} seen clients has the examples for a training batch, so the "
