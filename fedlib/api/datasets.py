@@ -31,8 +31,7 @@ def arrays(data: Any, x: str, y: str, name: str) -> tuple[Any, np.ndarray]:
     try:
         # PyTorch's map-style data sets need no end for `for`, but have a length.
         by_number = hasattr(data, "__len__") and not batches
-        given = map(data.__getitem__, range(len(data))) if by_number else data
-        pairs = [*given]
+        pairs = [*map(data.__getitem__, range(len(data)))] if by_number else [*data]
         if any(isinstance(pair, Mapping) for pair in pairs):
             raise TypeError
         inputs, labels = zip(*pairs, strict=True)

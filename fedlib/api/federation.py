@@ -189,8 +189,7 @@ def partition(
         contents.append(_content("the test part", *test, signals=signals))
     parts = None if test is None else [TRAIN, TEST]
     examples = _pooled(contents, parts, num_classes, length, tokeniser)
-    missing = [FEATURES[need] for need in dealer.needs if need not in examples.features]
-    if missing:
+    if missing := [FEATURES[need] for need in dealer.needs if need not in examples.features]:
         raise DataError(f"partition {kind} needs {' and '.join(missing)}, which the data lack")
     return Federation._packed(dealer.deal(examples, seed))
 

@@ -78,10 +78,8 @@ def _evaluation(simulation: Simulation, record: Record, at: int) -> Evaluation:
     accuracies, pooled = {}, {}
     for view, found in record.scores.items():
         scores = found[at]
-        names = [federation.called[client] for client in federation.ids(view.group)]
-        accuracies[view] = pd.Series(
-            shares(scores), pd.Index(names, name="client"), name="accuracy"
-        )
+        names = pd.Index([federation.called[c] for c in federation.ids(view.group)], name="client")
+        accuracies[view] = pd.Series(shares(scores), names, name="accuracy")
         pooled[view] = float(scores.correct.sum() / scores.count.sum())
     return Evaluation(
         round=number,
@@ -155,8 +153,7 @@ def _said(value: Any) -> str:
 
 
 def _is_of_tasks(value: Any) -> bool:
-    several = isinstance(value, tuple) and any(isinstance(x, Task) for x in value)
-    return isinstance(value, Task) or several
+    return any(isinstance(x, Task) for x in (value if isinstance(value, tuple) else (value,)))
 
 
 @contextlib.contextmanager

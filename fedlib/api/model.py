@@ -110,15 +110,13 @@ def _first(fresh: Callable[[], nn.Module], model: Model, name: str) -> nn.Module
 def _check_weights(made: nn.Module, name: str) -> None:
     if any(isinstance(layer, torch.jit.ScriptModule) for layer in made.modules()):
         raise ConfigError(f"{name} is a TorchScript module; give the module that it was made of")
-    lazy = [path for path, x in made.named_parameters() if is_lazy(x)]
-    if lazy:
+    if lazy := [path for path, x in made.named_parameters() if is_lazy(x)]:
         raise ConfigError(f"{name}: {lazy[0]} has no shape yet; run the model once first")
     trained = [x.requires_grad for x in made.parameters()]
     if trained and not any(trained):
         raise ConfigError(f"{name}: all of its parameters are frozen, so there is nothing to train")
     _check_hidden(made, name)
-    odd = [x.dtype for x in made.parameters() if x.dtype != torch.float32]
-    if odd:
+    if odd := [x.dtype for x in made.parameters() if x.dtype != torch.float32]:
         raise ConfigError(f"{name} has weights of {odd[0]}; give {name}.float()")
 
 
@@ -183,8 +181,7 @@ def _drawn_anew(model: nn.Module, name: str) -> Callable[[], nn.Module]:
     model = getattr(model, "_orig_mod", model)  # what torch.compile was given
     layers = dict(model.named_modules())  # those whose weights are all frozen keep their values
     drawn = [x for x in layers if any(w.requires_grad for w in layers[x].parameters(recurse=False))]
-    fixed = [path for path in drawn if not hasattr(layers[path], "reset_parameters")]
-    if fixed:
+    if fixed := [path for path in drawn if not hasattr(layers[path], "reset_parameters")]:
         path = fixed[0]
         raise ConfigError(
             f"{name}: {type(layers[path]).__name__} {path!r} has weights and no reset_parameters, "

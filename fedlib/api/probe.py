@@ -157,8 +157,7 @@ def head(model: nn.Module, inputs: Tensor, name: str) -> str | None:
     last = [path for path, is_output in ran if is_output] or [ran[-1][0]]
     faults = {}
     for path in last:  # from the inside: a module that has weights itself may contain the layer
-        apart = HeadApart(copy.deepcopy(model), path)
-        faults[path] = _fault(model, path, apart, inputs, name)
+        faults[path] = _fault(model, path, HeadApart(copy.deepcopy(model), path), inputs, name)
         if not faults[path]:
             return path
     layer = type(model.get_submodule(last[0])).__name__

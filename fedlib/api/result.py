@@ -72,9 +72,8 @@ class Accuracies:
           ConfigError: if training did not evaluate this.
         """
         scores = of_view(self.history.scores, View(group, protocol, split))
-        names = self._names(scores)
         rounds = pd.Index(self.history.round, name="round")
-        return pd.DataFrame(shares(scores), rounds, pd.Index(names, name="client"))
+        return pd.DataFrame(shares(scores), rounds, pd.Index(self._names(scores), name="client"))
 
     def pooled_accuracy(
         self, group: str = "seen", protocol: str = "default", split: str = "test"
@@ -227,8 +226,7 @@ class Result(Accuracies):
                 f"{', '.join(ways) or 'none'}"
             )
         cohort = simulation.cohort(found, simulation.course.rounds)
-        ready = evaluate.prepare(method, self.state, cohort, group, only={protocol})
-        [(_, personal)] = ready
+        [(_, personal)] = evaluate.prepare(method, self.state, cohort, group, only={protocol})
         return ClientModel(method, tree.take(personal, 0), simulation.data)
 
     @process.plain()
