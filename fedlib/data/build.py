@@ -80,8 +80,7 @@ def seed_of(spec: dict) -> int:
     """The seed of all draws: the declared one, or for a replicate one drawn from it."""
     if "replicate" not in spec:
         return spec["seed"]
-    stream = streams.generator(spec["seed"], "replicate", spec["replicate"])
-    return int(stream.integers(2**31))
+    return int(streams.generator(spec["seed"], "replicate", spec["replicate"]).integers(2**31))
 
 
 def check_examples(partition: Partition, examples: Examples, spec: dict) -> None:

@@ -36,9 +36,8 @@ class LSTM(nn.Module):
         self.hidden, self.num_layers = hidden, num_layers
         bound = 1 / math.sqrt(hidden)
         for layer in range(num_layers):
-            width = inputs if layer == 0 else hidden
             for name, shape in (
-                ("weight_ih", (4 * hidden, width)),
+                ("weight_ih", (4 * hidden, hidden if layer else inputs)),
                 ("weight_hh", (4 * hidden, hidden)),
                 ("bias_ih", (4 * hidden,)),
                 ("bias_hh", (4 * hidden,)),

@@ -41,9 +41,8 @@ def _hidden_norm(kind: str, hidden: int) -> list[nn.Module]:
     """Layers between the first linear one and the sigmoid."""
     if kind not in HIDDEN_NORMS:
         raise ValueError(f"hidden_norm must be one of {', '.join(HIDDEN_NORMS)}, got {kind!r}")
-    return {"none": [], "batch": [SinglesBatchNorm1d(hidden)], "layer": [nn.LayerNorm(hidden)]}[
-        kind
-    ]
+    norms = {"none": [], "batch": [SinglesBatchNorm1d(hidden)], "layer": [nn.LayerNorm(hidden)]}
+    return norms[kind]
 
 
 def build(

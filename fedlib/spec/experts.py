@@ -76,5 +76,4 @@ class TablesOverTime(Figure):
         """The rounds that these runs reach."""
         if self.rounds is None:
             return {}
-        some = [number for number in self.rounds if all(number <= run.rounds for run in runs)]
-        return {"rounds": some}
+        return {"rounds": [n for n in self.rounds if all(n <= run.rounds for run in runs)]}

@@ -52,8 +52,7 @@ class Angled(Equal):
         """
         sizes = self.train_examples, self.test_examples
         if self.label_alpha is not None:
-            labels = hsu.Hsu(self.num_clients, *sizes, alpha=self.label_alpha)
-            return labels.owners(parts, seed)
+            return hsu.Hsu(self.num_clients, *sizes, alpha=self.label_alpha).owners(parts, seed)
         owned = []
         for part, rows, size in zip(("train", "test"), official.halves(parts), sizes, strict=True):
             draw = streams.generator(seed, "angled", part)

@@ -43,10 +43,8 @@ class Hsu(Equal):
         Raises:
           ConfigError: if there are too few examples.
         """
-        draw = streams.generator(seed, "hsu", "shares")
-        shares = client_shares(
-            draw, self.alpha / parts.num_classes, self.num_clients, parts.num_classes
-        )
+        draw, num = streams.generator(seed, "hsu", "shares"), parts.num_classes
+        shares = client_shares(draw, self.alpha / num, self.num_clients, num)
         clients = [partial(among, row) for row in shares]
         return deal(parts, clients, (self.train_examples, self.test_examples), seed)
 

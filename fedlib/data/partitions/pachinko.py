@@ -44,11 +44,8 @@ class Pachinko(Joined):
             for coarse in range(int(examples.coarse.max()) + 1)
         ]
         tree = [fines for fines in tree if fines]
-        size = len(chosen) // self.num_clients
-        clients = [
-            self._client(tree, left, size, draw, numpy_draw) for _ in range(self.num_clients)
-        ]
-        return as_rows(clients)
+        given = tree, left, len(chosen) // self.num_clients, draw, numpy_draw
+        return as_rows([self._client(*given) for _ in range(self.num_clients)])
 
     def _client(
         self,

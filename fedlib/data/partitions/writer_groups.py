@@ -72,12 +72,8 @@ class WriterGroups(Checked):
         first = examples.num_owners - reserved  # of the server's writers
         server = self._some(np.concatenate(train[first : first + self.server_writers]), seed)
         last = examples.of_owner()[first + self.server_writers :]
-        return dealt(
-            examples,
-            groups,
-            (server, np.concatenate(val), np.concatenate(test[:of_clients])),
-            np.concatenate(last) if last else None,
-        )
+        of_server = server, np.concatenate(val), np.concatenate(test[:of_clients])
+        return dealt(examples, groups, of_server, np.concatenate(last) if last else None)
 
     def _halves(self, rows: np.ndarray, seed: int, writer: int) -> tuple[np.ndarray, np.ndarray]:
         """Rows of one of a client's writers: for its training, and for the server's validation."""

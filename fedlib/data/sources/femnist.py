@@ -53,8 +53,7 @@ def read(raw: Path, *, source: str = "nist", scaling: str = "standard") -> Examp
         x, y, writer = _femnist_nist.read(raw, files)
         names, owner = np.unique(writer, return_inverse=True)
         return Examples(x, y, NUM_CLASSES, *SCALINGS[scaling], owner=owner, num_owners=len(names))
-    module = _femnist_leaf if source == "leaf" else _femnist_tff
-    writers = module.read(raw, files)
+    writers = (_femnist_leaf if source == "leaf" else _femnist_tff).read(raw, files)
     pieces = [piece for both in writers for piece in both]  # training, test, training, test, ...
     sizes = [len(labels) for _, labels in pieces]
     x, y = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))

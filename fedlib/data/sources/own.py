@@ -109,8 +109,7 @@ def pooled(
     else:
         part = set_aside(y if owner is None else owner)
     if not np.any(part == TEST):
-        where = contents[0].path
-        raise DataError(f"{where}: no class or client has 4 examples, one to test on")
+        raise DataError(f"{contents[0].path}: no class or client has 4 examples, one to test on")
     x, tokens = _tokens(x, part == TRAIN, texts)
     x, mean, std = (x, (), ()) if tokens else _scaled(x, part == TRAIN, scaling)
     return Examples(

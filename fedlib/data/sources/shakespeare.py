@@ -56,8 +56,7 @@ def read(raw: Path, *, train_fraction: float) -> Examples:
     except UnicodeDecodeError as error:
         raise DataError(f"{TEXT} is not plain ASCII ({error})") from None
     _check_whole(text)
-    roles = list(read_roles(text).values())
-    texts = [split_role(lines, train_fraction) for lines in roles]
+    texts = [split_role(lines, train_fraction) for lines in read_roles(text).values()]
     pool = [windows(text) for role in texts for text in role]  # [n, WINDOW + 1] each
     sizes = [len(part) for part in pool]
     x, y = np.empty((2, sum(sizes), WINDOW), np.uint8)
