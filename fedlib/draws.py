@@ -73,8 +73,7 @@ def refused(who: str, instead: str) -> Iterator[None]:
     with aside():
         before = positions()
         yield
-        drawn = [name for name, position in positions().items() if position != before[name]]
-        if drawn:
+        if drawn := [name for name, position in positions().items() if position != before[name]]:
             raise ConfigError(
                 f"{who} draws from the global generator of {drawn[0]}, so that a run could not be "
                 f"repeated; {instead}"

@@ -1,5 +1,6 @@
 """The software and the hardware that this process runs on, for the record of a result."""
 
+import contextlib
 import importlib.metadata
 import os
 import platform
@@ -61,12 +62,10 @@ def git(folder: Path, *words: str) -> str | None:
 
 
 def _cpu_name() -> str:
-    try:
+    with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
-    except OSError:
-        pass
     return platform.processor() or platform.machine()
 
 

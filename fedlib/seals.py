@@ -213,8 +213,7 @@ def read_json(
         del value[ENTRY]
     except (KeyError, TypeError, ValueError):
         raise DataError(f"{path} is another file: it is not sealed as JSON; {remedy}") from None
-    lacking = [name for name in has if name not in value]
-    if lacking:
+    if lacking := [name for name in has if name not in value]:
         raise DataError(f"{path} is another file: it has no {', '.join(lacking)}; {remedy}")
     return value
 
@@ -272,5 +271,4 @@ class Cache:
 
 def _seal(content: bytes) -> bytes:
     """The seal that `content` should have."""
-    blank = _SEAL.sub(BLANK, content)
-    return MARK + hashlib.sha256(blank).hexdigest().encode()
+    return MARK + hashlib.sha256(_SEAL.sub(BLANK, content)).hexdigest().encode()

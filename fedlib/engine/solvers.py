@@ -329,8 +329,7 @@ def from_spec(spec: dict) -> Solver:
 
 def _refuse_unknown(what: str, given: Mapping, kind: type, name: str) -> None:
     known = {f.name for f in fields(kind)}
-    unknown = sorted(given.keys() - known)
-    if unknown:
+    if unknown := sorted(given.keys() - known):
         raise ConfigError(f"{what} has unknown entries {unknown}; {name} takes {sorted(known)}")
 
 

@@ -84,8 +84,7 @@ class Task:
         for name, shape in shapes.items():
             if 0 in shape:
                 raise ValueError(f"sizes must be at least 1, got {name} of shape {list(shape)}")
-        other = sorted(x for x, v in self.pretrained.items() if v.shape != shapes.get(x))
-        if other:
+        if other := sorted(x for x, v in self.pretrained.items() if v.shape != shapes.get(x)):
             raise ValueError(f"pretrained parameters {other} are not in the model in this shape")
 
     def extended(self, kind: type["Task"], **more: object) -> "Task":

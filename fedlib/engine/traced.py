@@ -144,8 +144,7 @@ class Shape:
         with Recorder(inputs) as recorder:
             after = steps.step(own, *steps.args, batch)
         outputs = _tensors(after)
-        reason = recorder.refused or recorder.reason_of(outputs)
-        if reason:
+        if reason := recorder.refused or recorder.reason_of(outputs):
             self._refuse(reason)
             return after
         if list(map(id, tree.leaves(after))) == list(map(id, tree.leaves(own))):

@@ -200,8 +200,7 @@ class Curves(Method):
         """Raises ValueError for a protocol that the method does not have."""
         Method.__post_init__(self)
         known = {name for protocols in self.ways.values() for name in protocols} - {"default"}
-        unknown = sorted(set(self.curves) - known)
-        if unknown:
+        if unknown := sorted(set(self.curves) - known):
             raise ValueError(f"curves must be of {sorted(known)}, got {unknown}")
 
     @property

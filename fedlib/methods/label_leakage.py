@@ -96,8 +96,7 @@ class LabelLeakage(FedAvg):
     def num_steps(self, cohort: Cohort) -> Tensor:
         """Local steps of each client in a round -> [C]"""
         sizes = cohort.data.federation.train.sizes[cohort.host_ids].tolist()
-        steps = [len(cut(size, self.local).steps) for size in sizes]
-        return cohort.tensor(torch.tensor(steps))
+        return cohort.tensor(torch.tensor([len(cut(size, self.local).steps) for size in sizes]))
 
     def read(self, change: Tensor, steps: Tensor) -> Tensor:
         """Estimated shares of the labels -> [C, L]
