@@ -169,15 +169,15 @@ override or_say = 2> $(VENV)/pip.log || { \
   echo 'pip cannot install requirements/main.lock here; all that it said is in $(VENV)/pip.log' >&2; exit 1; }
 
 $(STAMP):
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo 'Python 3.11 or newer is needed; name one with, for example, make PYTHON=python3.12' >&2; \
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { \
+	  echo 'Python 3.11, 3.12 or 3.13 is needed; name one with, for example, make PYTHON=python3.12' >&2; \
 	  exit 1; }
 	@$(BIN)/python -m pip --version > /dev/null 2>&1 || \
 	  $(PYTHON) -m venv --clear $(if $(filter own,$(TORCH)),--system-site-packages) $(VENV) || { \
 	  echo 'Python cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv' >&2; \
 	  exit 1; }
-	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "$(VENV) has $$($(BIN)/python --version); Python 3.11 or newer is needed: delete $(VENV)" >&2; \
+	@$(BIN)/python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { \
+	  echo "$(VENV) has $$($(BIN)/python --version); Python 3.11, 3.12 or 3.13 is needed: delete $(VENV)" >&2; \
 	  exit 1; }
 	@rm -f $(VENV)/.installed-*
 ifeq ($(TORCH),own)

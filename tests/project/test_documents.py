@@ -2,10 +2,14 @@
 
 import re
 
+import pandas as pd
 import pytest
 from every_method import METHODS, make
+from pyarrow import parquet
 
 import fedlib
+from fedlib.report import packs
+from fedlib.report.metrics.tidy import CLIENT_COLUMNS
 from fedlib.workflow.provenance import ROOT
 
 DOCUMENTS = sorted(
@@ -20,6 +24,8 @@ DOCUMENTS = sorted(
     )
     for path in ROOT.glob(pattern)
 )
+
+OLD = {"picks", "client_weights", "sync_weights"}  # methods that were kept earlier recorded them
 
 
 def read(document: str) -> str:
@@ -40,6 +46,16 @@ def test_every_protocol_is_defined():
         method = make(name)
         for ways in (*method.protocols.values(), *method.final_protocols.values()):
             assert {*ways} <= defined, name
+
+
+def test_every_metric_and_column_of_clients_is_defined():
+    """Of the runs that are kept. Numbers at the end tell columns of one name apart."""
+    defined = {*re.findall(r"`(\w+)`", read("docs/metrics.md"))} | {*CLIENT_COLUMNS}
+    for pack in (ROOT / "docs/results").rglob(packs.FOLDER):
+        metrics = pd.read_parquet(pack / packs.METRICS)["metric"].unique()
+        clients = parquet.read_schema(pack / packs.CLIENTS).names
+        found = {re.sub(r"(_\d+)+$", "_0", name) for name in clients}
+        assert {*metrics, *found} - OLD <= defined, pack
 
 
 def anchors(document: str) -> set[str]:

@@ -40,7 +40,7 @@ def text(cells: pd.DataFrame, estimated_on: str) -> str:
         near=len(run) - len(off),
         exchanged=other,
         near_exchanged=len(run) - len(off) + _more(other),
-        trainings=int(run.groupby(["paper", "data", "title"])["seeds"].max().sum()),
+        trainings=int(run.groupby(["paper", "federation", "run"])["seeds"].max().sum()),
         split=int(run["is_split"].sum()),
         off="; ".join(
             f"{row['title']} ({row['data']}, {row['measured']}) {points(row['difference'])}"
