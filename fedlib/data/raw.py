@@ -143,6 +143,9 @@ def files_below(folder: Path, pattern: str = "*") -> list[str]:
     """Sorted paths, with "/", of all files below a folder except hidden ones.
 
     Unlike `Path.rglob`, links to folders are followed, but not one to a folder that contains it.
+
+    Raises:
+      DataError: for a name that is not UTF-8, which no table could show.
     """
     found = []
     for place, folders, names in os.walk(folder, followlinks=True):
@@ -150,4 +153,7 @@ def files_below(folder: Path, pattern: str = "*") -> list[str]:
         folders[:] = [x for x in folders if not here.is_relative_to((here / x).resolve())]
         paths = [Path(place, name) for name in fnmatch.filter(names, pattern)]
         found += [path.relative_to(folder) for path in paths if path.is_file()]
-    return sorted(x.as_posix() for x in found if not any(p.startswith(".") for p in x.parts))
+    shown = sorted(x.as_posix() for x in found if not any(p.startswith(".") for p in x.parts))
+    if strange := [name for name in shown if name != name.encode(errors="ignore").decode()]:
+        raise DataError(f"{folder}: the name of {strange[0]!a} is not UTF-8; give it another")
+    return shown

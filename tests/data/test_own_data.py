@@ -74,6 +74,12 @@ def test_the_folder_of_a_class_may_be_a_link(folder, tmp_path):
     assert read(folder).y.tolist() == [0, 0, 1, 1]
 
 
+def test_a_name_that_is_not_utf8_is_refused(folder):
+    image(folder / os.fsdecode(b"caf\xe9") / "1.png", 5)
+    with pytest.raises(DataError, match=r"'caf\\udce9/1.png' is not UTF-8; give it another"):
+        read(folder)
+
+
 def test_a_folder_in_that_of_a_class_may_be_a_client(folder):
     for number, (label, client) in enumerate([("cat", "bob"), ("ant", "ann"), ("ant", "bob")] * 2):
         image(folder / label / client / f"{number}.png", number)
