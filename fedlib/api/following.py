@@ -8,6 +8,8 @@ import threading
 import types
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +19,17 @@ import torch
 from torch import Tensor
 
 import fedlib
-from fedlib import seals
+from fedlib import draws, seals
 from fedlib.api.callbacks import Callback, Evaluation
+from fedlib.api.model import whole
 from fedlib.api.result import shares
-from fedlib.engine.fingerprint import PLAIN
+from fedlib.engine.fingerprint import LIBRARIES, PLAIN
 from fedlib.engine.task import Task
 from fedlib.errors import ConfigError
 from fedlib.federation import array_digest
 from fedlib.results import RunResult
 from fedlib.run import scoring
+from fedlib.run.build import tasks_of
 from fedlib.run.checkpoint import Checkpoints, flatten
 from fedlib.run.simulate import Record, Simulation
 
@@ -108,12 +112,16 @@ def _checkpoints(folder: str | Path, simulation: Simulation) -> Checkpoints:
     plain = {x.name: getattr(method, x.name) for x in fields(method)}
     plain = {name: _said(x) for name, x in plain.items() if not _is_of_tasks(x)}
     own = [x for x in type(method).__mro__ if not x.__module__.startswith("fedlib.")]
-    functions = [x for kind in own for x in vars(kind).values() if inspect.isfunction(x)]
+    parts = [(x, value) for kind in own for x, value in vars(kind).items()]
+    code = [_meaning(x) for x in parts if x[0][:2] != "__" or inspect.isfunction(x[1])]
+    with draws.aside():
+        models = [repr(whole(task.build())) for task in tasks_of(method)]
     stamp = {
         "federation": seals.spec_digest(simulation.federation.digests),
         "begins": {name: array_digest(x) for name, x in (tensors | losses).items()},
         "method": f"{type(method).__module__}.{type(method).__qualname__}",
-        "code of the method": seals.spec_digest([*map(_function, functions)]),
+        "code of the method": seals.spec_digest(code),
+        "model": models,
         "version of fedlib": fedlib.__version__,
         "class weights": weights is not None and array_digest(weights.cpu().numpy()),
         "settings": plain | {"course": repr(replace(simulation.course, rounds=0))},
@@ -124,25 +132,48 @@ def _checkpoints(folder: str | Path, simulation: Simulation) -> Checkpoints:
     folder.mkdir(parents=True, exist_ok=True)
     saved = Checkpoints(folder, stamp)
     if saved.index.exists():
-        other = seals.read_json(saved.index).get("stamp", {})
+        entry = seals.read_json(saved.index)
+        other = entry.get("stamp", {})
         if odd := [name for name in stamp if other.get(name) != stamp[name]]:
             raise ConfigError(
                 f"{folder} has the checkpoint of a run with another {' and '.join(odd)}; give each "
                 "run a folder of its own"
             )
+        if entry["round"] > simulation.course.rounds:
+            raise ConfigError(
+                f"{folder} has the checkpoint of round {entry['round']}: rounds must be at "
+                f"least as many, got {simulation.course.rounds}; or give another folder"
+            )
     return saved
 
 
-def _function(of: types.FunctionType) -> list:
-    """What a user's function does, with the plain values that it was made with."""
-    cells = (cell.cell_contents for cell in of.__closure__ or ())
-    return [_code(of.__code__), [repr(x) for x in cells if isinstance(x, PLAIN)]]
+def _meaning(value: Any, depth: int = 3) -> Any:
+    """What a user's function or value is, the same in each process, with what functions read."""
+    value = getattr(value, "__func__", getattr(value, "fget", value))
+    value = value.func if isinstance(value, cached_property) else value
+    if isinstance(value, types.CodeType):
+        return [value.co_code.hex(), value.co_names, _meaning(value.co_consts)]
+    if isinstance(value, tuple | list | dict):
+        items = value.items() if isinstance(value, dict) else value
+        return [_meaning(x, depth) for x in items]
+    if isinstance(value, frozenset | set):
+        return sorted(map(repr, value))
+    if isinstance(value, np.ndarray | Tensor):
+        return array_digest(np.asarray(value))
+    if not isinstance(value, types.FunctionType):
+        return repr(value) if isinstance(value, PLAIN) else type(value).__name__
+    if not depth or str(value.__module__).partition(".")[0] in LIBRARIES:
+        return value.__qualname__
+    cells = [cell.cell_contents for cell in value.__closure__ or ()]
+    read = [value.__globals__.get(name) for name in _names(value.__code__)]
+    more = [value.__defaults__, value.__kwdefaults__, cells, read]
+    return [_meaning(value.__code__), _meaning(more, depth - 1)]
 
 
-def _code(of: types.CodeType) -> list:
-    """What a function does: its instructions, names and constants."""
-    constants = [_code(x) if isinstance(x, types.CodeType) else repr(x) for x in of.co_consts]
-    return [of.co_code.hex(), of.co_names, constants]
+def _names(code: types.CodeType) -> list[str]:
+    """What a function and those in it call by name."""
+    inner = [_names(x) for x in code.co_consts if isinstance(x, types.CodeType)]
+    return [*code.co_names, *chain(*inner)]
 
 
 def _said(value: Any) -> str:

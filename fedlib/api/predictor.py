@@ -1,6 +1,7 @@
 """The predictor of one client, as a PyTorch module."""
 
 import re
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import fields, replace
 from typing import Any, Self
@@ -48,7 +49,8 @@ class ClientModel(nn.Module):
         Raises:
           ConfigError: for inputs with another shape or type than the federation's.
         """
-        return self._method.predict(self._own(), self._batch(self._numbers(x))).exp()
+        batch = self._batch(as_inputs(x, self._shape, self._type))
+        return self._method.predict(self._own(), batch).exp()
 
     @property
     def network(self) -> nn.Module:
@@ -57,6 +59,7 @@ class ClientModel(nn.Module):
         Raises:
           ConfigError: for a client that predicts with more than one model.
         """
+        self.to(self._like.device)  # tasks, too, where torch.load moved the weights alone
         personal = self._own()
         # Of methods with several architectures, see `fedlib.methods.parts.own_models.Own`.
         task = getattr(personal, "task", self._method.task)
@@ -82,9 +85,14 @@ class ClientModel(nn.Module):
         """As `nn.Module._apply`, also for what is frozen, and for buffers of whole numbers."""
         super()._apply(*args)
         at = {"device": self._like.device, "dtype": self._like.dtype}
+        can = {"bfloat16"} | ({"tf32"} if at["device"].type == "cuda" else set())
+        can = can if at["dtype"] == torch.float32 else set()
+
+        def task(x: Task) -> Task:
+            return replace(x, **at, precision=x.precision if x.precision in can else "float32")
 
         def moved(value: Any) -> Any:
-            return tree.map(lambda x: replace(x, **at) if isinstance(x, Task) else x, value)
+            return tree.map(lambda x: task(x) if isinstance(x, Task) else x, value)
 
         values = {x.name: getattr(self._method, x.name) for x in fields(self._method) if x.init}
         self._method = replace(self._method, **{name: moved(x) for name, x in values.items()})
@@ -95,24 +103,6 @@ class ClientModel(nn.Module):
         """The client's weights, where this module was moved."""
         leaves = zip(self._names, tree.leaves(self._personal), strict=True)
         return tree.unflatten([self._buffers.get(name, x) for name, x in leaves], self._personal)
-
-    def _numbers(self, x: Any) -> Tensor:
-        """Inputs of a user as they are in the federation; raises ConfigError if they cannot be."""
-        try:
-            x = x if isinstance(x, Tensor) else torch.from_numpy(np.array(x))
-        except (TypeError, ValueError, RuntimeError):
-            raise ConfigError(f"inputs must be an array of numbers, got {type(x)}") from None
-        if x.dim() == len(self._shape) and self._shape[0] == 1:
-            x = x.unsqueeze(1)
-        bytes_or_tokens = torch.uint8, *TOKENS
-        same = x.dtype == self._type or {x.dtype, self._type} <= {*TOKENS}
-        others = x.dtype != torch.uint8 and self._type not in bytes_or_tokens
-        if x.shape[1:] != self._shape or not (same or others) or x.is_complex():
-            raise ConfigError(
-                f"inputs must be {self._type} of shape [B, {', '.join(map(str, self._shape))}], as "
-                f"the federation's, got {x.dtype} of shape {list(x.shape)}"
-            )
-        return x.to(self._type)
 
     def _batch(self, x: Tensor) -> Batch:
         """A batch of these inputs, scaled, on the device where the client's weights are."""
@@ -135,3 +125,26 @@ class ClientModel(nn.Module):
         batch = self._batch((255 * x if self._type == torch.uint8 else x).to(self._type))
         found, expected = self._method.predict(personal, batch), task.log_probs(params, batch)
         return torch.equal(found.nan_to_num(), expected.nan_to_num())
+
+
+def as_inputs(x: Any, shape: Sequence[int], kind: torch.dtype) -> Tensor:
+    """Inputs of a user as they are in a federation, with that shape [...] and type -> [B, ...]
+
+    Raises:
+      ConfigError: if they cannot be.
+    """
+    try:
+        x = x if isinstance(x, Tensor) else torch.from_numpy(np.array(x))
+    except (TypeError, ValueError, RuntimeError):
+        raise ConfigError(f"inputs must be an array of numbers, got {type(x)}") from None
+    if x.dim() == len(shape) and shape[0] == 1:
+        x = x.unsqueeze(1)
+    bytes_or_tokens = torch.uint8, *TOKENS
+    same = x.dtype == kind or {x.dtype, kind} <= {*TOKENS}
+    others = x.dtype != torch.uint8 and kind not in bytes_or_tokens
+    if x.shape[1:] != tuple(shape) or not (same or others) or x.is_complex():
+        raise ConfigError(
+            f"inputs must be {kind} of shape [B, {', '.join(map(str, shape))}], as the "
+            f"federation's, got {x.dtype} of shape {list(x.shape)}"
+        )
+    return x.to(kind)

@@ -40,8 +40,9 @@ class Threads:
     def kept(self) -> Iterator[None]:
         """The user's number at the start of each such block, and after all of them at a time."""
         with self._lock:
+            here = torch.get_num_threads()
             if not self._calls:
-                self._before = torch.get_num_threads()
+                self._before = here
             self._calls += 1
         torch.set_num_threads(self._before)
         try:
@@ -49,7 +50,8 @@ class Threads:
         finally:
             with self._lock:
                 self._calls -= 1
-                torch.set_num_threads(self._before)
+                # A callback may simulate, too: the run that called it goes on as before.
+                torch.set_num_threads(here if self._calls else self._before)
 
 
 threads = Threads()

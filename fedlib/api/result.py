@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from fedlib import tree
 from fedlib.api import probe, process
 from fedlib.api.callbacks import of_view
-from fedlib.api.predictor import ClientModel
+from fedlib.api.predictor import ClientModel, as_inputs
 from fedlib.errors import ConfigError, DataError
 from fedlib.federation import CLIENTS, GROUPS
 from fedlib.files import digest, folder_instead
@@ -146,9 +146,7 @@ class SavedResult(Accuracies):
         example, model = program.example_inputs[0][0], program.module()
 
         def read(_: nn.Module, given: tuple) -> Tensor:
-            x = torch.as_tensor(given[0])
-            same = (x.dtype == torch.uint8) == (example.dtype == torch.uint8)
-            return x.to(example) if same and torch.can_cast(x.dtype, example.dtype) else x
+            return as_inputs(given[0], example.shape[1:], example.dtype)
 
         model.register_forward_pre_hook(read, prepend=True)
         return model
@@ -187,7 +185,9 @@ class Result(Accuracies):
 
         As in the workflow's evaluation, clients of some methods train further for this.
         """
-        found = evaluate.final(self.simulation.method, self.state, self._everyone)
+        with process.threads.kept():
+            torch.set_num_threads(1)  # as during the run: cores go to clients
+            found = evaluate.final(self.simulation.method, self.state, self._everyone)
         frames = [
             pd.DataFrame(
                 {
@@ -218,8 +218,7 @@ class Result(Accuracies):
         if not isinstance(client, str | Integral) or client not in known:
             raise ConfigError(f"no client {client!r}; there are {str([*known])[1:-1]}")
         found = np.array([known[client]])
-        group = GROUPS[simulation.federation.group[found[0]]]
-        ways = {**method.protocols.get(group, {}), **method.final_protocols.get(group, {})}
+        group, ways = self._ways(client)
         if protocol not in ways:
             raise ConfigError(
                 f"{type(method).__name__} has no protocol {protocol!r} for {group} clients; it has "
@@ -236,7 +235,7 @@ class Result(Accuracies):
         Args:
           folder: one that is new or empty.
           clients: names or numbers of the clients whose predictors are kept, each as a program of
-            `torch.export` that needs no code of yours; None for all.
+            `torch.export` on the CPU that needs no code of yours; None for all that have one.
 
         Raises:
           ConfigError: for an unknown client, a folder with other files, or a predictor that
@@ -248,8 +247,9 @@ class Result(Accuracies):
         inputs = torch.from_numpy(self.simulation.federation.x[:2])
         # Tokens have 64 bits, as tokenisers give them, whatever the federation keeps.
         inputs = inputs.long() if self.simulation.federation.tokens is not None else inputs
-        wanted = self._clients if clients is None else clients
-        models = {client: self.client_model(client) for client in wanted}
+        able = (client for client in self._clients if "default" in self._ways(client)[1])
+        wanted = able if clients is None else clients
+        models = {client: self.client_model(client).cpu() for client in wanted}
         with folder_instead(folder) as made:
             predictors = []
             for number, (client, model) in enumerate(models.items()):
@@ -265,6 +265,12 @@ class Result(Accuracies):
         """Position in the federation of each client, by its name or number."""
         group = self.simulation.federation.group
         return {self.called[c]: int(c) for c in np.flatnonzero(group < len(CLIENTS))}
+
+    def _ways(self, client: int | str) -> tuple[str, dict[str, str]]:
+        """The group of a client, and the protocols by which it can predict."""
+        simulation, method = self.simulation, self.simulation.method
+        group = GROUPS[simulation.federation.group[self._clients[client]]]
+        return group, method.protocols.get(group, {}) | method.final_protocols.get(group, {})
 
     def _everyone(self, group: str) -> Any:
         return self.simulation.everyone(group, self.simulation.course.rounds)
@@ -285,6 +291,7 @@ def _title(kind: type) -> str:
 def _export(model: ClientModel, inputs: Tensor, path: Path, client: int | str) -> None:
     """Write a predictor of any number of inputs as a program of `torch.export`."""
     try:
+        model(inputs)  # makes this thread's copies of its modules, which must not be traced
         sizes = ({0: torch.export.Dim("batch")},)
         torch.export.save(torch.export.export(model, (inputs,), dynamic_shapes=sizes), path)
     except Exception as error:  # of the user's model, or of any part of PyTorch

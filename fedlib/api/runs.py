@@ -237,12 +237,14 @@ def _check_solver(local: Any) -> None:
 
 
 def _device(name: str) -> torch.device:
-    there = torch.cuda.is_available()
+    there = torch.cuda.device_count() if torch.cuda.is_available() else 0
     name = ("cuda" if there else "cpu") if name == "auto" else str(name)
     if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
         raise ConfigError(f"device must be one of auto, cpu, cuda, cuda:1, got {name!r}")
     if name != "cpu" and not there:
         raise ConfigError(f"device is {name}, and PyTorch can use no GPU here; use auto or cpu")
+    if int(name.partition(":")[2] or 0) >= max(there, 1):
+        raise ConfigError(f"device is {name}, and GPUs are numbered from 0 to {there - 1} here")
     return torch.device(name)
 
 

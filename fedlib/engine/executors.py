@@ -116,7 +116,8 @@ class Loop:
 
         def visit(position: int) -> None:
             views, args = clients[position]
-            own, args = moved(views, device), moved(args, device)
+            # A step may put new tensors into its carry, which must not be the dict of the views.
+            own, args = moved(tree.map(lambda x: x, views), device), moved(args, device)
             client, batches = int(work.ids[position]), drawn[position]
             with named(work.of(slice(position, position + 1))) as place:
                 advance = begin(args)
@@ -348,8 +349,6 @@ def _pooled(work: Work, fn: Callable, shared: tuple, split: str, batch_size: int
 
 def put_back(views: Tree, values: Tree) -> None:
     """Copy `values` into `views`; they may be the same or share memory."""
-    if values is views:  # all values were changed in place
-        return
     apart = tree.map(lambda view, new: new if new is view else new.clone(), views, values)
     tree.map(lambda view, new: view if new is view else view.copy_(new), views, apart)
 

@@ -18,7 +18,7 @@ keep away from them, but clients do not use them.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -92,7 +92,7 @@ class FedTGP(FedProto):
     def generator(self) -> Task:
         """The generator's task, on the models' device and in their dtype."""
         shape = self.num_classes, self.num_features
-        return Task(lambda: Generator(*shape), dtype=self.task.dtype, device=self.task.device)
+        return Task(partial(Generator, *shape), dtype=self.task.dtype, device=self.task.device)
 
     def init(self, num_clients: int, seed: int) -> State:
         """FedProto's state, and a new generator."""

@@ -17,7 +17,7 @@ mixes them too, so there nothing is private.
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -73,7 +73,7 @@ class GatedExperts(Method):
     def gate(self) -> Task:
         """The gate as a second model of every client, with the experts as its classes."""
         return Task(
-            lambda: Gate(self.gate_features, self.num_experts),
+            partial(Gate, self.gate_features, self.num_experts),
             dtype=self.task.dtype,
             device=self.task.device,
             precision=self.task.precision,

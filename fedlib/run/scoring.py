@@ -11,6 +11,7 @@ from torch import Tensor
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.journal import refuse_diverged
 from fedlib.engine.task import Batch, mean_from, nll
+from fedlib.errors import ConfigError
 from fedlib.federation import GROUPS, SPLITS, Federation
 from fedlib.methods.base import Method
 from fedlib.results import Scores, View
@@ -160,7 +161,13 @@ def held_out(federation: Federation, group: str) -> list[str]:
 
 
 def as_arrays(tensors: dict[str, Tensor]) -> dict[str, np.ndarray]:
-    """Tensors as NumPy arrays in host memory."""
+    """Tensors as NumPy arrays in host memory.
+
+    Raises:
+      ConfigError: for a name that HDF5 files cannot have.
+    """
+    if odd := [name for name in tensors if not name or "/" in name]:
+        raise ConfigError(f"what a method records must have a name without '/', got {odd[0]!r}")
     return {name: value.cpu().numpy() for name, value in tensors.items()}
 
 

@@ -197,6 +197,7 @@ class Simulation:
                 raise SystemExit(143)
         if record.round[-1] != done:  # it ends between two evaluations
             state = self._evaluate(state, record, done)
+            ends(done, record)
         return state, record.result(self, state)
 
     def _room(self, before: int | None, report: Callable[[str], None]) -> int | None:
@@ -223,7 +224,7 @@ class Simulation:
     ) -> tuple[Any, "Record", int]:
         saved = checkpoints.load() if checkpoints else None
         state, record = self.init(), Record()
-        if saved is None or saved[0] > self.course.rounds:
+        if saved is None:
             return self._evaluate(state, record, 0), record, 0
         start, tensors = saved
         report(f"resuming after round {start}")

@@ -269,6 +269,8 @@ def test_a_clients_module_can_be_moved():
     expected = predict(x)
     torch.testing.assert_close(predict.double()(x), expected.double())
     assert predict.network.norm.weight.dtype == torch.float64
+    rounded = quiet(images(), Net(), local=fedlib.SGD(lr=0.1), rounds=1, precision="bfloat16")
+    assert rounded.client_model(1).double()(x).dtype == torch.float64  # which bfloat16 is not of
     elsewhere = predict.to("meta")
     assert elsewhere(x).device.type == elsewhere._batch(x).x.device.type == "meta"
 

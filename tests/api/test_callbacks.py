@@ -4,7 +4,8 @@ import contextlib
 import signal
 import sys
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -22,10 +23,11 @@ CUT = {"num_clients": 4, "alpha": 0.5, "val_fraction": 0.2, "unseen_fraction": 0
 ROUNDS = 5
 
 
-def simulate(method="fedavg", width=6, federation=None, **changes):
+def simulate(method="fedavg", width=6, federation=None, dropout=0.0, **changes):
     """A small run, always with the same model."""
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(64, width), nn.ReLU(), nn.Linear(width, 10))
+    layers = [nn.Linear(64, width), nn.ReLU(), nn.Dropout(dropout), nn.Linear(width, 10)]
+    model = nn.Sequential(*layers)
     local = fedlib.SGD(lr=0.2, batch_size=16, momentum=0.5)
     settings = {"rounds": ROUNDS, "local": local, "progress": None}
     federation = federation or fedlib.partition(X, Y, "dirichlet", **CUT)
@@ -108,6 +110,7 @@ def test_a_run_goes_on_with_the_same_bits(tmp_path):
     ("odd", "changes"),
     [
         ("begins", {"width": 7}),
+        ("model", {"dropout": 0.3}),
         ("settings", {"rate": 0.5}),
         ("class weights", {"class_weights": np.arange(1.0, 1 + len(np.unique(Y)))}),
         ("federation", {"federation": fedlib.partition(X, Y, "dirichlet", **CUT | {"seed": 4})}),
@@ -119,10 +122,25 @@ def test_the_checkpoint_of_another_run_is_refused(tmp_path, odd, changes):
         simulate(checkpoint=tmp_path, **changes)
 
 
-def own(factor, setting):
+def own(factor, setting, **places):
+    """A method with a factor in a cell; or in its class, a property, a default or a function."""
+
+    found, default = places.get("helper", 1), places.get("default", 1)
+
+    def helper():
+        return found
+
     @dataclass(frozen=True, kw_only=True)
     class Own(FedAvg):
         value: Any = None
+        FACTOR: ClassVar = places.get("class", 1)
+
+        def __post_init__(self, scale=default):
+            FedAvg.__post_init__(self)
+
+        @property
+        def scale(self):
+            return helper()
 
         def round(self, state, cohort):
             after = FedAvg.round(self, state, cohort)
@@ -142,6 +160,9 @@ def test_the_checkpoint_of_another_method_of_that_name_or_of_another_setting_is_
         simulate(checkpoint=tmp_path / str(id(kept)), **own(0.9, kept))
     for odd, changes in (
         ("code of the method", own(0.8, long)),
+        ("code of the method", own(0.9, long, **{"class": 2})),
+        ("code of the method", own(0.9, long, default=2)),
+        ("code of the method", own(0.9, long, helper=2)),
         ("settings", own(0.9, np.where(long == 1000, -1, long))),
     ):
         with pytest.raises(ConfigError, match=f"a run with another {odd}"):
@@ -158,9 +179,11 @@ def test_labels_that_are_changed_in_place_are_another_federation(tmp_path):
         simulate(checkpoint=tmp_path, federation=federation)
 
 
-def test_of_a_longer_checkpoint_fewer_rounds_begin_anew(tmp_path):
+def test_a_longer_checkpoint_is_not_replaced_by_a_shorter_run(tmp_path):
     simulate(checkpoint=tmp_path, callbacks=[lambda e: e.round == 2])
-    assert same(simulate(checkpoint=tmp_path, rounds=1), simulate(rounds=1))
+    with pytest.raises(ConfigError, match="round 2: rounds must be at least as many, got 1; or"):
+        simulate(checkpoint=tmp_path, rounds=1)
+    assert same(simulate(checkpoint=tmp_path, rounds=3), simulate(rounds=3))
 
 
 def test_a_checkpoint_is_a_folder(tmp_path):
@@ -175,6 +198,22 @@ def test_a_checkpoint_is_a_folder(tmp_path):
 def press(evaluation):
     if evaluation.round == 2:
         signal.raise_signal(signal.SIGINT)
+
+
+class Pressed(FedAvg):
+    """Somebody presses Ctrl-C in the second round."""
+
+    def round(self, state, cohort):
+        if cohort.round == 1:
+            signal.raise_signal(signal.SIGINT)
+        return FedAvg.round(self, state, cohort)
+
+
+def test_callbacks_hear_of_the_last_evaluation_of_a_run_that_ends_early(monkeypatch):
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    told: list[int] = []
+    result = simulate(Pressed, evaluate_every=3, callbacks=[lambda e: told.append(e.round)])
+    assert told == result.history.round.tolist() == [0, 2]
 
 
 @pytest.mark.parametrize("notebook", [True, False])
@@ -192,6 +231,21 @@ def test_ctrl_c_ends_a_run_in_a_notebook_and_interrupts_a_script(monkeypatch, no
 
 
 # -- kept results -------------------------------------------------------------------------
+
+
+@pytest.mark.slow  # torch.export takes seconds for the first model
+def test_a_result_is_kept_whatever_the_number_of_threads(tmp_path, request):
+    request.addfinalizer(partial(torch.set_num_threads, torch.get_num_threads()))
+    torch.set_num_threads(2)
+    result = simulate("fedrep", rounds=1)  # which has no predictor of unseen clients
+    result.save(tmp_path)
+    kept, x = fedlib.load(tmp_path), X[:3]
+    for client in result.accuracy():
+        assert torch.equal(kept.client_model(client)(x), result.client_model(client)(x))
+    with pytest.raises(ConfigError, match="no predictor of client 3"):
+        kept.client_model(3)
+    with pytest.raises(ConfigError, match=r"inputs must be torch.float32 of shape \[B, 64\], as"):
+        kept.client_model(0)(X[:3, :9])
 
 
 @pytest.mark.slow  # torch.export takes seconds for the first model

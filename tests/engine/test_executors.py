@@ -66,6 +66,25 @@ def test_blocks_are_even_and_of_clients_with_similar_numbers_of_steps():
     assert [block.tolist() for block in blocks] == [[1, 3, 5], [0, 6], [2, 4]]
 
 
+@pytest.mark.parametrize("executor", [Loop, Traced, Batched])
+def test_a_step_may_put_new_tensors_into_its_carry(executor):
+    task, federation = tiny_task(), toy_federation((7, 12), unseen=0)
+
+    def in_place(params, batch):
+        for name, gradient in grad(task.loss)(params, batch).items():
+            params[name] = params[name] - 0.1 * gradient
+        return params
+
+    def anew(params, batch):
+        gradients = grad(task.loss)(params, batch)
+        return {name: value - 0.1 * gradients[name] for name, value in params.items()}
+
+    cohort = cohort_of(task, federation, executor=executor())
+    start, local = task.init(0), sgd(batch_size=4)
+    found = [cohort.scan(x, cohort.broadcast(start), local=local) for x in (in_place, anew)]
+    assert_close(*found)
+
+
 def test_a_block_that_does_not_fit_into_memory_is_halved_for_good():
     fitting = trained(Batched())
     sizes = []
