@@ -78,7 +78,7 @@ def folder_instead(folder: str | Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as temporary:
         new, old = Path(temporary) / folder.name, Path(temporary) / "old"
         if folder.exists():
-            shutil.copytree(folder, new)
+            shutil.copytree(folder, new, symlinks=True)
         else:
             new.mkdir()
         yield new

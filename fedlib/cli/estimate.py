@@ -31,7 +31,8 @@ def main(args: argparse.Namespace) -> None:
     fresh = freshness.check(plan)
     estimate(plan, fresh)
     if plan.config["budget"]:
-        choose(plan, fresh)
+        chosen = {"runs": choose(plan, fresh).config["runs"], "budget": None}
+        files.write_text(plan.path("budget"), json.dumps(chosen, indent=1) + "\n")
 
 
 def estimate(plan: Plan, fresh: Freshness) -> None:
@@ -62,7 +63,7 @@ def list_requests(plan: Plan, fresh: Freshness) -> list[Request]:
 
 
 def choose(plan: Plan, fresh: Freshness) -> Plan:
-    """Write and print the chosen runs of a plan -> the plan of these runs"""
+    """Print what is chosen of a plan -> the plan of these runs"""
     estimates = Estimates.read(plan.path("estimates"))
     every = cells.cells(plan, freshness.list_open_jobs(plan, fresh), estimates)
     numbers: Counter[str] = Counter()
@@ -73,18 +74,15 @@ def choose(plan: Plan, fresh: Freshness) -> Plan:
     if not bought:
         least = duration([min(cell.seconds for cell in every)])
         raise ConfigError(f"budget={budget} buys no cell: the cheapest takes {least}")
-    path = Path(plan.path("budget"))
-    path.parent.mkdir(parents=True, exist_ok=True)
     runs = sorted(cell.name for cell in bought)
-    files.write_text(path, json.dumps({"runs": runs, "budget": None}, indent=1) + "\n")
     new = [cell for cell in bought if cell.jobs]
     spent = duration([cell.seconds for cell in new])
     print(
         f"budget {budget}: {len(new)} cells to run in {spent}, {len(bought) - len(new)} done, "
-        f"{len(every) - len(bought)} not run; see {path}",
+        f"{len(every) - len(bought)} not run",
         flush=True,
     )
-    return freshness.make_plan({**plan.config, **config.read([path])})
+    return freshness.make_plan({**plan.config, "runs": runs, "budget": None})
 
 
 def published(paper: Paper, file: str | Path) -> Mapping[str, int]:

@@ -41,18 +41,26 @@ def main(args: argparse.Namespace) -> None:
 
 
 def _check_kept(folder: Path, plan: Plan) -> None:
-    """Raise ConfigError if a folder keeps runs that are not here, or here with fewer rounds."""
+    """Raise ConfigError if a folder keeps runs that are not here, or here with fewer rounds.
+
+    Also if it cannot be read.
+    """
     pack = folder / packs.FOLDER
     if not pack.exists():
         return
-    for run in seals.read_json(pack / packs.EXHIBITS, has=("runs",))["runs"]:
+    try:
+        runs, found = seals.read_json(pack / packs.EXHIBITS, has=("runs",))["runs"], trainings(pack)
+    except DataError as error:
+        what = "restore the folder, or give --replace (ARGS=--replace)"
+        raise ConfigError(f"{folder} is incomplete; {what}: {error}") from None
+    for run in runs:
         name = RunName(*plan.papers, run["federation"], run["label"])
         if name in plan.runs and plan.runs[name].rounds < run["rounds"]:
             raise ConfigError(
                 f"{folder} has {name} with {run['rounds']} rounds, and here it has fewer; give "
                 "--replace (ARGS=--replace) to keep these instead"
             )
-    if lacking := trainings(pack).difference(plan.trainings()):
+    if lacking := found.difference(plan.trainings()):
         *run, seed = min(lacking)
         raise ConfigError(
             f"{folder} has {len(lacking)} runs that these tables lack, such as {'/'.join(run)}/"

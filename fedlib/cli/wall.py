@@ -34,8 +34,9 @@ def main(args: argparse.Namespace) -> None:
     plan = arguments.plan(args)
     if plan.scale != PAPER_SCALE:
         raise ConfigError(f"the wall has numbers of scale full alone, got scale={plan.scale}")
-    if plan.config["papers"]:
-        raise ConfigError(f"the wall is of all papers, got papers={plan.config['papers']}")
+    for key in ("papers", "federations", "labels", "runs"):
+        if plan.config[key]:
+            raise ConfigError(f"the wall is of all runs, got {key}={plan.config[key]}")
     names = [name for name in plan.papers if Path(plan.path("published", paper=name)).exists()]
     costs = costs_of(plan, FOLDER / COSTS)
     files.write_text(FOLDER / COSTS, costs.to_csv(index=False))
@@ -49,7 +50,7 @@ def main(args: argparse.Namespace) -> None:
 
 def places(name: str) -> list[Path]:
     """The packs of a paper at scale full."""
-    return sorted((kept.KEPT / name / PAPER_SCALE).rglob(packs.FOLDER))
+    return packs.below(kept.KEPT / name / PAPER_SCALE, packs.FOLDER)
 
 
 def of_paper(plan: Plan, name: str, costs: pd.DataFrame) -> pd.DataFrame:

@@ -14,6 +14,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from glob import glob
 from pathlib import Path
 from typing import NamedTuple
 
@@ -88,6 +89,11 @@ def shut(folder: Path, results: Path, files: Iterable[Path]) -> None:
             archive.addfile(member, io.BytesIO(content))
 
 
+def below(source: Path, name: str) -> list[Path]:
+    """Paths of that name in a folder, but for hidden folders, which a killed process may leave."""
+    return [source / x for x in sorted(glob(f"**/{name}", root_dir=source, recursive=True))]
+
+
 @contextmanager
 def opened(source: Path) -> Iterator[Path]:
     """A temporary folder with the runs and tunings of all packs in a folder, or of one pack.
@@ -97,7 +103,7 @@ def opened(source: Path) -> Iterator[Path]:
     Raises:
       DataError: if there are none, or the archive is damaged or no pack's.
     """
-    archives = sorted(source.rglob(ARCHIVE))
+    archives = below(source, ARCHIVE)
     if not archives:
         raise DataError(
             f"{source} has no {ARCHIVE}: runs are taken from what is kept, such as "
@@ -172,7 +178,7 @@ def joined(source: Path) -> Iterator[Path]:
     Raises:
       DataError: if two have other runs or data of the same name, or another scale.
     """
-    places = sorted(source.rglob(FOLDER)) or [source]
+    places = below(source, FOLDER) or [source]
     if len(places) == 1:
         yield places[0]
         return
@@ -195,10 +201,11 @@ def joined(source: Path) -> Iterator[Path]:
 def _both(one: Packed, other: Packed) -> Packed:
     """An exhibit with the runs, data and seeds of two; see `joined`."""
     mine, theirs = one.spec, other.spec
-    if mine["scale"] != theirs["scale"]:
-        raise DataError(
-            f"packs of one scale are drawn together, got {mine['scale']} and {theirs['scale']}"
-        )
+    for what in ("paper", "scale", "folder_note"):
+        if (pair := [mine[what], theirs[what]])[0] != pair[1]:
+            raise DataError(
+                f"packs of one {what} are drawn together, got {pair[0]!r} and {pair[1]!r}"
+            )
     spec = dict(mine, seeds=sorted({*mine["seeds"], *theirs["seeds"]}))
     for entry, names in SHARED.items():
         every = {tuple(x[name] for name in names): x for x in mine[entry]}

@@ -127,6 +127,9 @@ class Console(logging.Handler):
         name = job.name if job else record.rule_name
         self.failed += 1
         log = [line for file in record.log for line in _end(Path(str(file)))]
+        # What a cluster says of a job, such as why it was refused or killed, is in no log.
+        why, *_ = (getattr(record, "rule_msg", None) or "").splitlines() or [""]
+        log += [f"{QUOTE}{why}"] * bool(why)
         quoted = tuple(line for line in log if line.startswith(QUOTE))
         if quoted and quoted in self.said:  # another attempt, or a run with the same error
             self._write(f"FAILED: {name}, with the same lines as {self.said[quoted]}")

@@ -130,7 +130,7 @@ def list_open_jobs(
             todo.append(OpenJob(stage, job, FOLLOWS))
         else:
             continue
-        if stage in OF_RUNS:
+        if stage in (*OF_RUNS, "metrics"):
             opened |= {paper, None}  # the report is of all papers
         elif stage == "partition":
             fetched.add(plan.data(paper, job["federation"]).dataset)

@@ -96,11 +96,11 @@ class Plan(Selection):
         ]
 
     def targets(self) -> list[str]:
-        """The report, tables and figures, and the files behind them, without shards and metrics.
+        """The report, tables and figures, and the files behind them, without data and shards.
 
         Because all are targets, a deleted file is made again.
         """
-        hidden = ("download", "partition", "metrics")
+        hidden = ("download", "partition")
         return self.files(*(name for name, stage in MAKERS.items() if stage not in hidden))
 
     def weights(self, paper: str, federation: str, label: str, **_: object) -> list[str]:

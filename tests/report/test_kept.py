@@ -92,10 +92,10 @@ def test_the_tables_of_papers_are_what_is_kept():
     found = standing.all_counts(stand, KEPT_IN).loc["all"]
     told = " ".join(text.split())
     run, near, more = found["printed_run"], found["printed_near"], found["printed_more"]
-    assert f"Of {run} numbers that the five papers print" in told
-    assert f"{near} are within two points, and {near + more} if two names" in told
-    every = f"{found['near']} of the {found['run']} are within two points"
-    assert f"{every}, and {found['near'] + found['more']} if two names" in told
+    assert f"We ran {run} of the numbers that the five papers print" in told
+    assert f"{near} are within two points, and {near + more} once two names" in told
+    every, others = found["near"], found["near"] + found["more"]
+    assert f"it is {every} of {found['run']}, and {others} with the names put right" in told
 
 
 KEPT = sorted(KEPT_IN.rglob("pack"))

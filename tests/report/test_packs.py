@@ -102,6 +102,7 @@ def test_packs_of_a_folder_are_drawn_as_one_pack_of_all_their_runs_would_be(made
     _, one = figures_from.draw(made / "kept/pack", tmp_path / "one")
     both = parted(made, tmp_path)
     shutil.copytree(both / "fedavg", both / "more")  # a later pack has what was finished before
+    (both / ".one-abcd1234/old/pack").mkdir(parents=True)  # of a process that was killed
     number, several = figures_from.draw(both, tmp_path / "several")
     assert number == 1
     for table in one.glob("*.csv"):
@@ -111,7 +112,9 @@ def test_packs_of_a_folder_are_drawn_as_one_pack_of_all_their_runs_would_be(made
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"scale": "full"}, "packs of one scale .* demo and full"),
+        ({"scale": "full"}, "packs of one scale .* 'demo' and 'full'"),
+        ({"paper": "fedmix"}, "packs of one paper .* and 'fedmix'"),
+        ({"folder_note": "3 rounds"}, "packs of one folder_note .* '' and '3 rounds'"),
         ({"federations": [{"name": "emnist", "seed": 9}]}, "two packs have .*, with other"),
         ({"seeds": None}, "cannot be drawn together"),
     ],

@@ -159,9 +159,13 @@ def test_what_was_estimated_here_replaces_older_estimates_and_nothing_else(tmp_p
     assert found[["hours", "gb", "machine"]].values.tolist() == [[1, 2, "new"], [9, 9, "old"]]
 
 
-def test_a_wall_of_some_papers_is_refused():
-    with pytest.raises(ConfigError, match="the wall is of all papers, got papers=.*pfedmm"):
-        wall.main(Namespace(configfile=[], config=["scale=full", "papers=[pfedmm]"]))
+@pytest.mark.parametrize(
+    "some",
+    ["papers=[pfedmm]", "federations=[emnist]", "labels=[pfedmm]", "runs=[pfedmm/emnist/apfl]"],
+)
+def test_a_wall_of_some_runs_is_refused(some):
+    with pytest.raises(ConfigError, match=f"the wall is of all runs, got {some[:4]}"):
+        wall.main(Namespace(configfile=[], config=["scale=full", some]))
 
 
 def test_a_wall_of_shortened_runs_is_refused():

@@ -149,6 +149,18 @@ def test_the_same_trouble_is_told_once(told, tmp_path):
     assert (written.count("FAILED: "), written.count(again)) == (4, 2)
 
 
+def test_what_a_cluster_says_of_a_job_is_told(told, tmp_path):
+    made, tell = told
+    for number in (1, 2):
+        begin(tell, number, "download", dataset="emnist")
+        said = "SLURM sbatch failed. The error message was 'invalid partition'\n    sbatch call: x"
+        named = {"rule_name": "download", "log": [str(tmp_path / f"{number}.log")]}
+        tell("job_error", jobid=number, rule_msg=said, **named)
+    written = made.stream.getvalue()
+    assert written.count("    | SLURM sbatch failed. The error message was 'invalid") == 1
+    assert "sbatch call" not in written and "with the same lines as download emnist" in written
+
+
 def test_what_is_wrong_with_the_workflow_itself_is_told(told):
     made, tell = told
     tell("error", logging.ERROR, "WorkflowError:\nscale: unknown 'big'")

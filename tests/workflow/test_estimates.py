@@ -138,7 +138,7 @@ def test_a_plan_tells_times_by_stage_and_cell(plan):
     assert [*cells.summary(plan, [], estimates())] == ["results/demo is up to date: nothing to do"]
 
 
-def test_a_run_that_cannot_be_estimated_is_neither_bought_nor_done(plan, monkeypatch):
+def test_a_run_that_cannot_be_estimated_is_neither_bought_nor_done(plan, monkeypatch, tmp_path):
     assert bought(cells_of(plan, known=Estimates()), 1e12) == []
     lines = "\n".join(cells.summary(plan, nothing_done(plan), Estimates()))
     assert re.search("Estimated core time on : unknown, ", lines)
@@ -154,6 +154,9 @@ def test_a_run_that_cannot_be_estimated_is_neither_bought_nor_done(plan, monkeyp
             ConfigError, match=f"budget=1m buys no cell: the cheapest takes {least}"
         ):
             estimate.choose(Plan({"budget": "1m"}), freshness.Freshness({}, set()))
+    monkeypatch.chdir(tmp_path)
+    chosen = estimate.choose(Plan({"budget": "99h"}), freshness.Freshness({}, set()))
+    assert chosen.config["runs"] and not Path(chosen.path("budget")).exists()  # a plan changes none
 
 
 def test_only_runs_that_are_to_be_done_are_estimated(tmp_path, monkeypatch):

@@ -3,14 +3,15 @@
 import ast
 import os
 import shutil
+from pathlib import Path
 
 import dry_runs
 import pytest
 import workflow
 import yaml
 
-from fedlib.workflow import config
-from fedlib.workflow.layout import STAGES
+from fedlib.workflow import config, freshness
+from fedlib.workflow.layout import RESULTS, STAGES
 from fedlib.workflow.plan import Plan
 
 pytestmark = pytest.mark.slow
@@ -194,6 +195,17 @@ def test_a_deleted_file_of_a_run_is_missed_and_made_again(folder):
     assert would_run(folder, state) == names(PLAN, "train", label="fedem", seed=1)
     expected = names(PLAN, *RUNS, label="fedem", seed=1)
     assert would_run(folder) == expected | names(PLAN, *AFTER_RUNS)
+
+
+def test_deleted_metrics_are_made_again_and_a_plan_says_what_follows(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    for name in ("metrics", "metrics_csv"):
+        path = Path(PLAN.path(name, paper=PAPER))
+        path.rename(path.with_suffix(".kept"))
+        assert would_run(folder) >= names(PLAN, "metrics")
+        listed = {x.stage for x in freshness.list_open_jobs(PLAN, freshness.check(PLAN), RESULTS)}
+        assert listed == {*AFTER_RUNS}
+        path.with_suffix(".kept").rename(path)
 
 
 def test_shards_that_come_out_unchanged_are_not_trained_on_again(folder):
