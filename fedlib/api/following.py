@@ -101,9 +101,9 @@ def _checkpoints(folder: str | Path, simulation: Simulation) -> Checkpoints:
 
     What a model computes cannot be read from it, so its losses before training stand for it.
     """
+    if not isinstance(folder, str | Path) or (Path(folder).exists() and not Path(folder).is_dir()):
+        raise ConfigError(f"checkpoint must be a folder, got {folder!r}")
     folder = Path(folder)
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"checkpoint must be a folder, got the file {folder}")
     method, state = simulation.method, simulation.init()
     weights = method.task.class_weights
     tensors = {name: x.cpu().numpy() for name, x in flatten(state).items()}

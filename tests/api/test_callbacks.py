@@ -188,8 +188,9 @@ def test_a_longer_checkpoint_is_not_replaced_by_a_shorter_run(tmp_path):
 
 def test_a_checkpoint_is_a_folder(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="must be a folder"):
-        simulate(checkpoint=tmp_path / "file")
+    for odd in (tmp_path / "file", True):
+        with pytest.raises(ConfigError, match="checkpoint must be a folder, got"):
+            simulate(checkpoint=odd)
 
 
 # -- Ctrl-C -------------------------------------------------------------------------------
