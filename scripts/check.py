@@ -63,7 +63,7 @@ def _check_run(spec: dict) -> None:
     if how:
         from fedlib.forecast import own_trial
 
-        own_trial.check(run, built, how["data"], how["raw"])
+        own_trial.check(run, built, how["data"], how["raw"], how["executor"])
         TRIED.append(run.method)
         loaded = own_files.loaded(provenance.ROOT).keys()
         if extra := sorted(loaded - {*provenance.closure(*TRIED)}):

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +17,7 @@ from fedlib.engine.task import Batch, Params, Task
 from fedlib.errors import ConfigError
 from fedlib.methods.base import Method
 from fedlib.run import checkpoint
+from fedlib.run.build import with_tasks
 
 
 class ClientModel(nn.Module):
@@ -91,12 +92,9 @@ class ClientModel(nn.Module):
         def task(x: Task) -> Task:
             return replace(x, **at, precision=x.precision if x.precision in can else "float32")
 
-        def moved(value: Any) -> Any:
-            return tree.map(lambda x: task(x) if isinstance(x, Task) else x, value)
-
-        values = {x.name: getattr(self._method, x.name) for x in fields(self._method) if x.init}
-        self._method = replace(self._method, **{name: moved(x) for name, x in values.items()})
-        self._personal = moved(self._personal)
+        self._method = with_tasks(self._method, task)
+        personal = self._personal
+        self._personal = tree.map(lambda x: task(x) if isinstance(x, Task) else x, personal)
         return self
 
     def _own(self) -> Any:

@@ -164,12 +164,12 @@ class Cohort:
 
     def broadcast(self, shared: T) -> T:
         """Send `shared` to every client: [...] -> [C, ...], without copying."""
-        self.journal.down += tree.numel(shared)
+        self.journal.down += self.size * tree.numel(shared)
         return tree.broadcast(shared, self.size)
 
     def scatter(self, rows: T) -> T:
         """Send every client its own row of `rows`; returns `rows` unchanged: [C, ...]"""
-        self.journal.down += numbers_of_one(rows, self.size)
+        self.journal.down += self.size * numbers_of_one(rows, self.size)
         return rows
 
     def broadcast_some(self, experts: T, chosen: Tensor | None) -> T:
@@ -181,7 +181,7 @@ class Cohort:
           experts: leaves [E, ...].
           chosen: [C, E] bool, the experts for each client; None sends all experts to all clients.
         """
-        self.journal.down += numbers_of_chosen(experts, chosen)
+        self.journal.down += self.size * numbers_of_chosen(experts, chosen)
         return tree.broadcast(experts, self.size)
 
     def collect_some(self, experts: Tree | Total, chosen: Tensor | None) -> Tree | Total:
@@ -190,7 +190,7 @@ class Cohort:
         Clients send the `chosen` [C, E] experts, or all; the server must not use the others.
         """
         one = experts.sum if isinstance(experts, Total) else tree.take(experts, 0)
-        self.journal.up += numbers_of_chosen(one, chosen)
+        self.journal.up += self.size * numbers_of_chosen(one, chosen)
         return experts
 
     def held(self, shared: T) -> T:
@@ -199,7 +199,7 @@ class Cohort:
 
     def collect(self, sent: T) -> T:
         """Receive values from the clients; returns them unchanged: leaves [C, ...], or totals."""
-        self.journal.up += numbers_of_one(sent, self.size)
+        self.journal.up += self.size * numbers_of_one(sent, self.size)
         return sent
 
     def average(self, trained: T | Total, previous: T) -> T:
@@ -261,6 +261,9 @@ class Cohort:
         Returns:
           (trained parameters [C, ...] or the kept values, `memory` with new rows for this cohort).
         """
+        self._refuse_others((params, per_client))
+        if lr_scale and isinstance(params, dict) and lr_scale.keys().isdisjoint(params):
+            raise ValueError(f"lr_scale has {[*lr_scale]}, which are none of {[*params]}")
         clients = self.host_ids.tolist()
         done = memory.epochs[clients] if memory else torch.zeros(self.size, dtype=torch.int64)
         rates = local.rates(done, self.round)
@@ -303,6 +306,7 @@ class Cohort:
 
         `local` determines the batches: its batch size, epochs or steps. `returns` is as in `fit`.
         """
+        self._refuse_others((carry, per_client))
         lifted = self.executor.lift(step)
 
         def fold(cut: slice) -> tuple[slice, Tree]:
@@ -326,6 +330,7 @@ class Cohort:
 
         N is the largest client's number of examples; zeros follow a client's last example.
         """
+        self._refuse_others(per_client)
         on_cpu = self.task.device.type == "cpu"
         size = EVALUATION_BATCH["cpu" if on_cpu or self.task.is_heavy else "cuda"]
         if on_cpu and self.data.federation.x.ndim == 4:
@@ -336,7 +341,13 @@ class Cohort:
         return batches(size) if self.task.mixes_examples else halving(batches, size)
 
     def example_mean(self, values: Tensor, split: str = "train") -> Tensor:
-        """Average a score over each client's examples: [C, N, ...] -> [C, ...]"""
+        """Average a score over each client's examples: [C, N, ...] -> [C, ...]
+
+        Raises:
+          DataError: if no client of the federation has examples of the split.
+        """
+        if not self.data.federation.split(split).sizes.any():
+            raise DataError(f"no client has {split} examples; give {split}= or {split}_fraction")
         sizes = self._sizes(split)
         count = upload(sizes, values.device)[:, None]
         own = torch.arange(values.shape[1], device=values.device) < count
@@ -346,7 +357,24 @@ class Cohort:
 
     # -- private ----------------------------------------------------------------------
 
+    def _refuse_others(self, values: Tree) -> None:
+        """Raise ValueError unless `values` have a row for each client of the cohort."""
+
+        def check(x: Any) -> None:
+            if not isinstance(x, Rows | Tensor):
+                what = type(x).__name__
+                raise ValueError(f"values of clients must be tensors [C, ...] or Rows, got {what}")
+            rows = len(x) if isinstance(x, Rows) or x.dim() else 0
+            if rows != self.size:
+                raise ValueError(
+                    f"a value has {rows} rows for a cohort of {self.size} clients; give theirs: "
+                    "tree.take(state.x, cohort.ids), part.ids in `returns`, or cohort.held(shared)"
+                )
+
+        tree.map_clients(check, values)
+
     def _total(self, values: Tree, among: np.ndarray | None) -> Total:
+        self._refuse_others(values)
         return Total(values, self._sizes("train") * (1 if among is None else among))
 
     def _work(self, stage: str, kinds: np.ndarray | None) -> Work:
@@ -363,10 +391,15 @@ class Cohort:
             refuse_single_examples(sizes, clients, local)
         self.journal.examples += sum(batches.examples for batches in drawn)
         work = self._work(f"training ({stream})", kinds)
-        fixed = tuple(self._apart(x) if type(x) is dict else x for x in per_client)
+        fixed = tuple(map(self._apart, per_client))
         return self.executor.fold(work, drawn, local.batch_size, step, carry, fixed)
 
-    def _apart(self, params: dict) -> dict:
-        """`params` with copies of running statistics, which a forward pass updates in place."""
-        rest, statistics = tree.partition(params, self.task.is_statistic)
-        return tree.merge(rest, tree.clone(statistics))
+    def _apart(self, values: Tree) -> Tree:
+        """`values` with copies of running statistics, which a forward pass updates in place."""
+        if isinstance(values, dict):
+            own = self.task.is_statistic
+            return {k: tree.clone(x) if own(k) else self._apart(x) for k, x in values.items()}
+        if not isinstance(values, tuple | list):
+            return values
+        parts = [self._apart(x) for x in values]
+        return type(values)(*parts) if hasattr(values, "_fields") else type(values)(parts)

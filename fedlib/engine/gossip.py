@@ -107,7 +107,7 @@ class GossipCohort(Cohort):
     def average(self, trained: Tree, previous: Tree) -> Tree:
         """Each client's copy after mixing with those of its neighbours."""
         links = int((self.mixing > 0).sum()) - int((self.mixing.diagonal() > 0).sum())
-        self.journal.up += tree.numel(tree.take(trained, 0)) * links / self.size
+        self.journal.up += tree.numel(tree.take(trained, 0)) * links
         order = torch.argsort(self.ids)  # the graph's order is ascending
         mixed = tree.combine(tree.take(trained, order), self.mixing)
         return tree.put(previous, self.members, mixed)

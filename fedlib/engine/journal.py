@@ -25,7 +25,7 @@ class Journal:
     Attributes:
       losses: per call of `fit`, mean training loss of each client [C].
       clients: per call of `fit`, the clients of these losses [C].
-      down, up: numbers sent to and from ONE client; the mean if clients differ.
+      down, up: numbers sent to and from ALL clients.
       examples: training examples in the local steps of ALL clients, with repeats.
       others: by group, the journal of `Cohort.everyone` of that group.
     """

@@ -17,7 +17,7 @@ TRAIN, SCORED = (10, 7), 4  # examples of clients in turn, and of each in other 
 FEWEST = 3  # clients of a group; a client for each architecture, if there are more
 
 
-def check(spec: RunSpec, built: Any, data: dict, raw: str) -> None:
+def check(spec: RunSpec, built: Any, data: dict, raw: str, executor: str = "auto") -> None:
     """Try a run of a user's method.
 
     Args:
@@ -25,6 +25,7 @@ def check(spec: RunSpec, built: Any, data: dict, raw: str) -> None:
       built: the method, without values. A very large model is not tried before its job.
       data: specification of its federation.
       raw: the folder data/raw, see `fedlib.data.sizes.sizes`.
+      executor: as configured; what "auto" takes on a GPU computes like "batched".
 
     Raises:
       ConfigError: for what `fedlib.run.rehearsal.check` refuses, and for errors in the user's file.
@@ -37,7 +38,8 @@ def check(spec: RunSpec, built: Any, data: dict, raw: str) -> None:
         return
     few, data = _few(spec), _few_owners(spec, owned)
     try:
-        rehearsal.check(build.build_simulation(few, data, executor="loop", weights=None))
+        how = "loop" if executor in ("loop", "traced") else "batched"
+        rehearsal.check(build.build_simulation(few, data, executor=how, weights=None))
     except (ConfigError, DataError):
         raise
     except Exception as error:  # a user's code may raise anything

@@ -7,7 +7,7 @@ models that do not fit the data are refused.
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import torch
 
-from fedlib import draws, methods, models, seals
+from fedlib import draws, methods, models, seals, tree
 from fedlib.engine import solvers
 from fedlib.engine.choice import choose
 from fedlib.engine.device import DeviceData
@@ -291,6 +291,16 @@ def tasks_of(method: Method) -> list[Task]:
     """The architectures in a method's fields: the model, and all further modules."""
     values = [getattr(method, field.name) for field in fields(method)]
     return [x for v in values for x in (v if isinstance(v, tuple) else (v,)) if isinstance(x, Task)]
+
+
+def with_tasks(method: Method, change: Callable[[Task], Task]) -> Method:
+    """The method with each of its architectures changed."""
+
+    def changed(value: Any) -> Any:
+        return tree.map(lambda x: change(x) if isinstance(x, Task) else x, value)
+
+    values = {x.name: changed(getattr(method, x.name)) for x in fields(method) if x.init}
+    return replace(method, **values)
 
 
 def verified_file(receipt: Path) -> Path:

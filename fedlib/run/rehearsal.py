@@ -13,16 +13,21 @@ import torch
 from torch import Tensor
 
 from fedlib import draws, tree
+from fedlib.engine.choice import choose
 from fedlib.engine.cohort import Cohort
+from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Loop
 from fedlib.errors import ConfigError, DivergedError, shown
 from fedlib.federation import SPLITS, Split
 from fedlib.run import checkpoint, contract, scoring
+from fedlib.run.build import tasks_of, with_tasks
 from fedlib.run.simulate import Simulation
 
 CLIENTS = 2
 EXAMPLES = 10  # of each client and split
 ROUNDING = 0.01  # of sums of probabilities
+SAME = 1e-6  # of a state and predictions after a round in float64, by two executors
+SMALL = 1 << 20  # numbers of a tensor
 
 
 def check(simulation: Simulation) -> None:
@@ -50,6 +55,30 @@ def check(simulation: Simulation) -> None:
         odd = [entry for entry in one if not _same(one[entry], other[entry])]
         if odd and few.data.device.type == "cpu":  # on a GPU the order of sums may vary
             raise ConfigError(f"{name} gives another {odd[0]} when a round is repeated; {instead}")
+    heavy = any(task.is_heavy for task in tasks_of(simulation.method))
+    if simulation.executor.name != "loop" and not heavy:
+        _compare(few, simulation.executor.setting, name)
+
+
+def _compare(few: Simulation, setting: str, name: str) -> None:
+    """Raise ConfigError if an executor predicts otherwise than client by client, in float64."""
+    method = with_tasks(few.method, lambda x: replace(x, dtype=torch.float64, precision="float32"))
+    data = DeviceData(few.federation, torch.float64, few.data.device)
+    both = Loop(), choose(setting, tasks_of(method), 1)
+    found = []
+    # That a user's function is of float32 alone says nothing about the run.
+    with contextlib.suppress(DivergedError, RuntimeError):
+        for executor in both:
+            one = replace(few, method=method, data=data, executor=executor)
+            cohort = one.cohort(one.federation.ids("seen"), 0)
+            found.append(_round_and_evaluation(one, cohort, name))
+    pairs = zip(*map(dict.values, found), strict=True) if len(found) == 2 else ()
+    if not all(torch.allclose(*pair, SAME, SAME, equal_nan=True) for pair in pairs):
+        raise ConfigError(
+            f"{name} has other results with executor {setting} than client by client: PyTorch may "
+            "lack a part of a derivative there, such as the second one of batch normalisation; "
+            "take executor loop"
+        )
 
 
 def _refusing_vectors(cohort: Cohort, name: str) -> Cohort:
@@ -94,7 +123,8 @@ def _leaves_padding_out(loss: Callable, *inner: Any) -> bool:
     more = {name: torch.cat([x, x[:1]]) for name, x in zip(batch._fields, batch[:3], strict=False)}
     real = torch.arange(len(batch.index) + 1, device=batch.index.device) < len(batch.index)
     padded = batch._replace(**more, mask=real)
-    return torch.allclose(loss(*params, batch), loss(*params, padded), rtol=ROUNDING / 10)
+    both = loss(*params, batch), loss(*params, padded)
+    return torch.allclose(*both, rtol=ROUNDING / 10, equal_nan=True)
 
 
 def _round_and_evaluation(few: Simulation, cohort: Cohort, name: str) -> dict[str, Any]:
@@ -104,7 +134,16 @@ def _round_and_evaluation(few: Simulation, cohort: Cohort, name: str) -> dict[st
       ConfigError: for a state or predictions of the wrong form.
     """
     method, state = few.method, few.init()
+    # Running statistics, which are small, are what a forward pass changes without being asked.
+    given = [(entry, x) for entry, x in checkpoint.flatten(state).items() if isinstance(x, Tensor)]
+    before = [x.clone() if x.numel() < SMALL else x for _, x in given]
     after = method.round(state, cohort)
+    pairs = zip(given, before, strict=True)
+    if odd := [entry for (entry, now), old in pairs if not _same(now, old)]:
+        raise ConfigError(
+            f"{name}.round changes {odd[0]} of the state that it was given; give models to "
+            "cohort.fit as arguments, such as cohort.held(state.params)"
+        )
     _check_alike(state, after, name)
     after = method.observe(after, cohort, "seen")
     labels = few.federation.num_classes
@@ -128,7 +167,8 @@ def _round_and_evaluation(few: Simulation, cohort: Cohort, name: str) -> dict[st
     contract.by_round(method, after)
     found = checkpoint.flatten(after)
     for way, personal in scoring.prepare(method, after, cohort, method.protocols.get("seen", {})):
-        found[f"prediction ({way})"] = cohort.score(predict, personal, split="train")
+        checked = predict if cohort.executor.name == "loop" else method.predict
+        found[f"prediction ({way})"] = cohort.score(checked, personal, split="train")
     return found
 
 

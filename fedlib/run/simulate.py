@@ -280,15 +280,17 @@ class Record:
 
     def add_round(self, cohort: Cohort, number: int) -> None:
         """Add cost and losses of a round; only here a round waits for the device."""
-        self.totals["bytes_down"] += round(FLOAT_BYTES * cohort.size * cohort.journal.down)
-        self.totals["bytes_up"] += round(FLOAT_BYTES * cohort.size * cohort.journal.up)
+        self.totals["bytes_down"] += round(FLOAT_BYTES * cohort.journal.down)
+        self.totals["bytes_up"] += round(FLOAT_BYTES * cohort.journal.up)
         self.totals["examples"] += cohort.journal.examples
         self.totals["client_rounds"] += cohort.size
         self.totals["server_examples"] += sum(x.examples for x in cohort.journal.others.values())
         cohort.journal.refuse_diverged(f"in round {number}")
         if not cohort.journal.losses:
             return
-        losses = torch.stack(cohort.journal.losses).mean(0).double().cpu().numpy()
+        every = cohort.journal.losses
+        whole = len({len(x) for x in every}) == 1  # each fit was of the same number of clients
+        losses = (torch.stack(every).mean(0) if whole else torch.cat(every)).double().cpu().numpy()
         untrained = [np.nan] * (number - 1 - len(self.train_loss))
         self.train_loss += [*untrained, float(losses.mean())]
 

@@ -139,7 +139,8 @@ def declared(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
         if is_file(run.method):
             data = plan.data(paper, federation)
             seen = state(data.dataset, data.params.get("source"))
-            spec |= {"trial": {"data": data.spec(0), "raw": raw, "state": seen}}
+            how = {"executor": plan.config["executor"], "raw": raw, "state": seen}
+            spec |= {"trial": {"data": data.spec(0), **how}}
         stage = "tune" if run.tuning else "train"
         yield where, (stage, canonical_json(spec), plan.code(stage, **name._asdict()), script)
     for name, paper in plan.papers.items():

@@ -1,11 +1,20 @@
 """A user's method in the workflow: tried before anything runs, and left out where it fails."""
 
-import pytest
-from conftest import toy_paper, toy_run
+from functools import partial
 
-from fedlib import spec
+import pytest
+import torch
+from conftest import toy_paper, toy_run
+from sklearn.datasets import load_digits
+from torch import nn
+from torch.func import grad
+
+import fedlib
+from fedlib import spec, tree
+from fedlib.engine import parts
 from fedlib.errors import ConfigError
 from fedlib.forecast import own_trial
+from fedlib.methods.fedavg import FedAvg
 from fedlib.run.check import check as build
 from fedlib.workflow import preflight, provenance, remarks
 from fedlib.workflow.freshness import make_plan
@@ -151,3 +160,74 @@ def test_a_method_that_can_run_nowhere_is_an_error(mine, monkeypatch):
     for _ in range(2):  # asked, and known
         with pytest.raises(ConfigError, match="MyWay is left out of toy/digits, toy/mnist: no way"):
             preflight.check(make_plan(config))
+
+
+class Maml(FedAvg):
+    """The loss after a step, whose gradient has a second derivative."""
+
+    def round(self, state, cohort):
+        def loss(weights, batch):
+            step = grad(self.task.loss)(weights, batch)
+            return self.task.loss(tree.add(weights, step, -0.1), batch)
+
+        trained, _ = cohort.fit(loss, cohort.broadcast(state.params), local=self.local)
+        return state._replace(params=cohort.average(trained, state.params))
+
+
+class Teaching(FedAvg):
+    """Its loss closes over a model in training mode, whose statistics a forward pass changes."""
+
+    def round(self, state, cohort):
+        def loss(weights, batch):
+            taught = self.task.log_probs(state.params, batch)
+            return batch.mean((self.task.log_probs(weights, batch) - taught).square().sum(-1))
+
+        trained, _ = cohort.fit(loss, cohort.broadcast(state.params), local=self.local)
+        return state._replace(params=cohort.average(trained, state.params))
+
+
+class Some(FedAvg):
+    """Half of the clients train once more, and all send their models one by one."""
+
+    def round(self, state, cohort):
+        half = cohort.some(slice(cohort.size // 2))
+        half.fit(self.task.loss, half.held(state.params), local=self.local, stream="again")
+        send = lambda part, trained: part.total(part.collect(trained))  # noqa: E731
+        sent, _ = cohort.fit(
+            self.task.loss, cohort.held(state.params), local=self.local, returns=send
+        )
+        return state._replace(params=sent.mean())
+
+
+def tried(method, executor, normal=True, **changes):
+    x, y = (array[:120] for array in load_digits(return_X_y=True))
+    clients = fedlib.partition(x / 16, y, "dirichlet", num_clients=5, alpha=1.0)
+    layers = nn.Linear(64, 8), nn.LayerNorm(8) if normal else nn.Tanh(), nn.Linear(8, 10)
+    settings = {"local": fedlib.SGD(lr=0.1, batch_size=8), "rounds": 1, "progress": None}
+    model = nn.Sequential(*layers)
+    return fedlib.simulate(clients, model, method, executor=executor, **settings | changes)
+
+
+def test_an_executor_that_leaves_a_derivative_out_is_refused():
+    for executor, normal in (("loop", True), ("traced", True), ("batched", False)):
+        tried(Maml, executor, normal)
+    with pytest.raises(ConfigError, match="Maml has other results with executor batched:160 than"):
+        tried(Maml, "batched")
+
+
+@pytest.mark.parametrize("executor", ["loop", "batched"])
+def test_a_round_that_changes_the_state_it_was_given_is_refused(executor, monkeypatch):
+    monkeypatch.setattr(nn, "LayerNorm", nn.BatchNorm1d)
+    with pytest.raises(ConfigError, match="Teaching.round changes .*mean'] of the state that it"):
+        tried(Teaching, executor, local=fedlib.SGD(lr=0.1, batch_size=8, drop_last=True))
+
+
+@pytest.mark.parametrize("limit", [1, 1 << 30])
+def test_what_parts_of_a_cohort_send_and_lose_is_counted_once(limit, monkeypatch, request):
+    monkeypatch.setattr(parts, "PART_BYTES", {"cpu": limit})
+    request.addfinalizer(partial(torch.set_num_threads, torch.get_num_threads()))
+    torch.set_num_threads(1)  # several threads train more clients at a time
+    found = tried(Some, "loop", normal=False).history
+    numbers = 64 * 8 + 8 + 8 * 10 + 10
+    assert (found.bytes_up[-1], found.bytes_down[-1]) == (4 * 5 * numbers, 0)
+    assert found.train_loss[-1] > 0

@@ -131,7 +131,7 @@ def test_only_vectors_of_classes_that_are_held_and_known_are_sent_and_counted():
     sent = class_means.send(cohort, server, HELD_CLASSES)
     assert sent.known.tolist() == [[True, False, False], [True, True, False]]
     assert sent.values.shape == (2, 3, 2) and sent.values.stride(0) == 0
-    assert cohort.journal.down == 2 * 3 / 2  # three vectors of two numbers, to two clients
+    assert cohort.journal.down == 2 * 3  # three vectors of two numbers
     vectors, known = ClassMeans(sent.values[0], sent.known[0]).of(torch.tensor([2, 0, 0]))
     assert vectors.tolist() == [[4, 5], [0, 1], [0, 1]] and known.tolist() == [False, True, True]
 

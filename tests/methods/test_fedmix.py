@@ -217,7 +217,8 @@ def test_rounds_and_predictions_are_those_of_the_paper_by_hand(settings):
     for number in range(ROUNDS):
         cohort = cohort_of(method.task, federation, executor="batched", round=number)
         state = method.round(state, cohort)
-        down, up = down + cohort.journal.down, up + cohort.journal.up
+        sent = cohort.journal.down / cohort.size, cohort.journal.up / cohort.size
+        down, up = down + sent[0], up + sent[1]
     for k, own in enumerate(hand.shared):
         for (name, value), expected in zip(state.experts.items(), own, strict=True):
             torch.testing.assert_close(value[k], expected.detach(), msg=name, **CLOSE)
