@@ -33,7 +33,7 @@ def read(target: str, values: Mapping[str, str]) -> argparse.Namespace:
       ConfigError: for an invalid value, with the name of the variable.
     """
     name = "run" if target in SCALES else target
-    command = arguments.COMMANDS[name]
+    command = arguments.COMMANDS.get(name, arguments.Command(""))
     if missing := [x for x in command.variables if x != "WHAT" and not values[x]]:
         raise ConfigError(f"make {target} needs {' and '.join(missing)}, as the Makefile says")
     options = _split("ARGS", values["ARGS"])

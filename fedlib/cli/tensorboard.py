@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from fedlib import seals
 from fedlib.cli import arguments
 from fedlib.errors import ConfigError
 
@@ -14,8 +15,13 @@ def main(args: argparse.Namespace) -> None:
       ConfigError: without the package tensorboard, or if no training is finished.
     """
     plan = arguments.plan(args)
-    histories = [Path(plan.path("history", **run._asdict())) for run in plan.trainings()]
-    finished = [path for path in histories if path.exists()]
+    jobs = [run._asdict() for run in plan.trainings()]
+    every = [(Path(plan.path("history", **job)), plan.digest("train", **job)) for job in jobs]
+    finished = [
+        path
+        for path, spec in every
+        if path.exists() and (made := seals.made(path)) and made.spec == spec
+    ]
     if not finished:
         raise ConfigError(
             f"no training of {plan.folder} is finished; make demo, reduced or reproduce trains"
@@ -30,7 +36,8 @@ def main(args: argparse.Namespace) -> None:
     folder = args.out or Path("tensorboard") / plan.folder
     for path in finished:
         history = RunResult.load(path)
-        with SummaryWriter(str(folder / path.parent.relative_to(runs))) as writer:
+        # An earlier command's curves of the training end where these begin.
+        with SummaryWriter(str(folder / path.parent.relative_to(runs)), purge_step=0) as writer:
             for view, scores in history.scores.items():
                 pooled = scores.correct.sum(1) / scores.count.sum()
                 for number, value in zip(history.round, pooled, strict=True):

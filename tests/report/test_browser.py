@@ -148,7 +148,7 @@ def test_a_point_of_a_curve_is_read_off_and_its_numbers_are_saved(ask):
       const figure = document.querySelector(".drawing");
       const drawn = figure.querySelector(".drawn");
       const box = drawn.getBoundingClientRect();
-      const panel = JSON.parse(figure.querySelector("script").textContent)[0];
+      const panel = JSON.parse(figure.dataset.panels)[0];
       const [left, top, width, height] = panel.box;
       const at = (x, y) => { // near the place where a value stands in the picture
         const [across, up] = [x, y].map((value, k) => (

@@ -45,7 +45,14 @@ def test_an_axis_in_percent_is_known_by_its_ticks(axes):
     axes.plot([0, 1], [0, 0.5])
     assert panel(axes)["percent"] == [False, False]
     canvas.percent_axis(axes)
-    assert panel(axes)["percent"] == [False, True]
+    assert (panel(axes)["percent"], panel(axes)["names"]) == ([False, True], [{}, {}])
+
+
+def test_ticks_that_were_given_texts_have_these(axes):
+    axes.plot([0, 1, 2.5], [3, 1, 2])
+    axes.set_xticks([0, 1, 2.5], ["0.1", "0.4", "1e6"])
+    axes.set_yticks([1, 2, 3])
+    assert panel(axes)["names"] == [{"0": "0.1", "1": "0.4", "2.5": "1e6"}, {}]
 
 
 def test_a_curve_without_a_name_is_called_as_the_legend_calls_its_colour(axes):

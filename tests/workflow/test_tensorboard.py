@@ -1,6 +1,8 @@
 """Curves of finished trainings for TensorBoard."""
 
+import json
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import made_up
@@ -16,7 +18,8 @@ def command(toy, monkeypatch, tmp_path):
     written: dict[str, list] = {}
 
     class Writer:
-        def __init__(self, folder):
+        def __init__(self, folder, purge_step):
+            assert purge_step == 0
             self.calls = written.setdefault(str(folder), [])
 
         def __enter__(self):
@@ -44,7 +47,13 @@ def test_every_finished_training_has_its_curves(command, tmp_path):
     run, plan = command
     first = plan.trainings()[0]
     history = made_up.run("fedavg", "fedavg", 3, rounds=4)["history"]
-    history.save(plan.path("history", **first._asdict()))
+    path = plan.path("history", **first._asdict())
+    right = json.loads(plan.spec("train", **first._asdict()))
+    made = {"code": "0" * 16, "inputs_sha256": "0" * 64}
+    replace(history, spec=right | {"rounds": 9}, provenance=history.provenance | made).save(path)
+    with pytest.raises(ConfigError, match="no training of demo is finished"):
+        run()
+    replace(history, spec=right, provenance=history.provenance | made).save(path)
     [(folder, calls)] = run().items()
     assert folder == str(
         tmp_path / "events" / first.paper / first.federation / first.label / "seed3"

@@ -1,6 +1,7 @@
 """The curves and points of a drawn figure, panel by panel, for its csv and for reading them off."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -8,6 +9,7 @@ from matplotlib.colors import to_hex
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import Formatter
 
 DIGITS = 5
 UNNAMED = "_"  # first character of Matplotlib's labels for artists without a label
@@ -19,7 +21,8 @@ def of(figure: Figure) -> list[dict]:
     Returns:
       For each panel "title", "x" and "y" (names of the axes), "box" (left, top, width and height,
       as shares of the figure), "limits" and "log" of both axes, "percent" (whether an axis shows a
-      share as percent), and "series". A series has "name", "color", "line" (whether its points are
+      share as percent), "names" (texts of ticks by position, where those are no numbers of the
+      axis), and "series". A series has "name", "color", "line" (whether its points are
       joined), "dash" (of its line, in line widths; [] for none), "x" and "y".
     """
     titles = {
@@ -46,10 +49,18 @@ def _panel(axes: Axes, names: dict, titles: dict) -> dict:
         "log": [axes.get_xscale() == "log", axes.get_yscale() == "log"],
         # Whether an axis shows the share 0.5 as "50".
         "percent": [x.get_major_formatter()(0.5) == "50" for x in (axes.xaxis, axes.yaxis)],
+        "names": [_names(x.get_major_formatter()) for x in (axes.xaxis, axes.yaxis)],
         "series": [
             series for series in _series(axes, titles) if any(y is not None for y in series["y"])
         ],
     }
+
+
+def _names(formatter: Formatter) -> dict[str, str]:
+    """The texts of ticks that were given texts, by their position; {} for other axes."""
+    told = getattr(formatter, "func", None)  # Matplotlib has no public name for the texts
+    texts = told.args[0] if isinstance(told, partial) else {}
+    return {f"{at:g}": _line(text) for at, text in texts.items()}
 
 
 def _series(axes: Axes, titles: dict) -> Iterator[dict]:

@@ -7,7 +7,9 @@ the script inserts only as they scroll near, so that a page with dozens of them 
 
 import base64
 import functools
+import os
 import re
+from pathlib import Path
 
 from fedlib.environment import ROOT
 from fedlib.errors import DataError
@@ -19,9 +21,9 @@ from fedlib.report.pages.origin import FACT_TITLES
 from fedlib.report.tables import render
 
 AT_ONCE = 2  # exhibits of a paper that are not folded
-UNITS = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+UNITS = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "min": 60, "h": 3600}
 ENLARGED = 1.3 * 4 / 3  # CSS pixels per point; 1.3 enlarges figures for a screen
-NUMBER = re.compile(r"([+−-]?\d+(?: \d{3})*(?:\.\d+)?(?:e[+-]?\d+)?)(?: ?([kMGTP])\b)?")
+NUMBER = re.compile(r"([+−-]?\d+(?:[ ,]\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?)(?: ?([kMGTP]|min|h)\b)?")
 
 
 def page(content: Report) -> str:
@@ -46,6 +48,7 @@ def _template():
     environment.globals |= {
         "ABSENT": render.ABSENT,
         "AT_ONCE": AT_ONCE,
+        "home": (Path("../..") / os.path.relpath(ROOT)).as_posix(),
         "is_ours": lambda paper: (ROOT / f"fedlib/papers/{paper}/README.md").exists(),
         "paper_color": paper_color,
         "picture": _picture,
@@ -61,7 +64,7 @@ def sort_value(text: str) -> float | None:
     if not found:
         return None
     number, unit = found.groups()
-    return float(number.replace("−", "-").replace(" ", "")) * UNITS.get(unit, 1)
+    return float(re.sub("[ ,]", "", number.replace("−", "-"))) * UNITS.get(unit, 1)
 
 
 def _picture(figure: Entry) -> dict:

@@ -100,11 +100,11 @@ addEventListener("beforeprint", () => images.forEach(show));
 // A figure can be saved, as it is or as numbers; their address is made when it is asked for.
 function csv(panels) {
   const field = (value) => (/[",\n]/.test(value ?? "") ? `"${value.replaceAll('"', '""')}"` : value ?? "");
-  const unit = (value, percent) => (percent && value !== null
+  const unit = (value, percent, names) => names[value] ?? (percent && value !== null
     ? Number((100 * value).toPrecision(6)) : value);
   const rows = panels.flatMap((panel) => panel.series.flatMap((series) => series.x.map((x, k) => [
     panel.title, panel.x, panel.y, series.name,
-    unit(x, panel.percent[0]), unit(series.y[k], panel.percent[1]),
+    unit(x, panel.percent[0], panel.names[0]), unit(series.y[k], panel.percent[1], panel.names[1]),
   ].map((value) => field(value === null ? "" : value)).join(","))));
   return ["panel,x_axis,y_axis,series,x,y", ...rows].join("\n");
 }
@@ -182,8 +182,10 @@ function readable(figure, panels) {
     if (reading.hidden) return;
     const { panel, series, x, y, at } = near;
     const [across, up] = panel.percent;
-    reading.textContent = [series.name, `${panel.x}: ${said(x, across)}`,
-      `${panel.y}: ${said(y, up)}`].filter(Boolean).join("\n");
+    const told = [[panel.x, panel.names[0][x] ?? said(x, across)],
+      [panel.y, panel.names[1][y] ?? said(y, up)]];
+    reading.textContent = [[series.name], ...told].map(
+      (parts) => parts.filter(Boolean).join(": ")).filter(Boolean).join("\n");
     reading.style.whiteSpace = "pre-line";
     reading.style.left = `${at[0] < 0.6 ? 100 * at[0] + 2 : 100 * at[0] - 32}%`;
     reading.style.top = `${100 * at[1]}%`;
@@ -207,7 +209,7 @@ function readable(figure, panels) {
 }
 for (const image of images) {
   const figure = image.closest("figure");
-  const panels = JSON.parse(figure.querySelector("script").textContent);
+  const panels = JSON.parse(figure.dataset.panels);
   const file = image.dataset.file;
   readable(figure, panels);
   figure.closest(".exhibit").querySelector(".save").append(" ",
