@@ -146,7 +146,7 @@ class SavedResult(Accuracies):
         example, model = program.example_inputs[0][0], program.module()
 
         def read(_: nn.Module, given: tuple) -> Tensor:
-            return as_inputs(given[0], example.shape[1:], example.dtype)
+            return as_inputs(given[0], example.shape[1:], example.dtype).to(example.device)
 
         model.register_forward_pre_hook(read, prepend=True)
         return model

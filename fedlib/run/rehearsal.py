@@ -73,7 +73,7 @@ def _compare(few: Simulation, setting: str, name: str) -> None:
             cohort = one.cohort(one.federation.ids("seen"), 0)
             found.append(_round_and_evaluation(one, cohort, name))
     pairs = zip(*map(dict.values, found), strict=True) if len(found) == 2 else ()
-    if not all(torch.allclose(*pair, SAME, SAME, equal_nan=True) for pair in pairs):
+    if not all(torch.allclose(one, other, SAME, SAME, True) for one, other in pairs):
         raise ConfigError(
             f"{name} has other results with executor {setting} than client by client: PyTorch may "
             "lack a part of a derivative there, such as the second one of batch normalisation; "
