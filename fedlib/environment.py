@@ -56,9 +56,9 @@ def git(folder: Path, *words: str) -> str | None:
     command = ["git", "-c", "safe.directory=*", *words]  # the checkout may be another user's
     # Variables such as GIT_DIR name another repository.
     own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    how = {"cwd": folder, "env": own, "capture_output": True, "text": True, "timeout": 60}
+    how = {"env": own, "capture_output": True, "text": True, "timeout": 60}
     try:
-        done = subprocess.run(command, **how)
+        done = subprocess.run(command, cwd=folder, **how)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return None if done.returncode else done.stdout.strip()

@@ -97,13 +97,33 @@ def _evaluation(simulation: Simulation, record: Record, at: int) -> Evaluation:
 
 
 def _checkpoints(folder: str | Path, simulation: Simulation) -> Checkpoints:
-    """Checkpoints of this run, which those of a run with another model, data or setting are not.
-
-    What a model computes cannot be read from it, so its losses before training stand for it.
-    """
+    """Checkpoints of this run, which those of a run with another model, data or setting are not."""
     if not isinstance(folder, str | Path) or (Path(folder).exists() and not Path(folder).is_dir()):
         raise ConfigError(f"checkpoint must be a folder, got {folder!r}")
     folder = Path(folder)
+    stamp = _stamp(simulation)
+    folder.mkdir(parents=True, exist_ok=True)
+    saved = Checkpoints(folder, stamp)
+    if saved.index.exists():
+        entry = seals.read_json(saved.index)
+        if odd := [name for name in stamp if entry["stamp"].get(name) != stamp[name]]:
+            raise ConfigError(
+                f"{folder} has the checkpoint of a run with another {' and '.join(odd)}; give each "
+                "run a folder of its own"
+            )
+        if entry["round"] > simulation.course.rounds:
+            raise ConfigError(
+                f"{folder} has the checkpoint of round {entry['round']}: rounds must be at "
+                f"least as many, got {simulation.course.rounds}; or give another folder"
+            )
+    return saved
+
+
+def _stamp(simulation: Simulation) -> dict:
+    """What tells a run from others.
+
+    What a model computes cannot be read from it, so its losses before training stand for it.
+    """
     method, state = simulation.method, simulation.init()
     weights = method.task.class_weights
     tensors = {name: x.cpu().numpy() for name, x in flatten(state).items()}
@@ -116,7 +136,7 @@ def _checkpoints(folder: str | Path, simulation: Simulation) -> Checkpoints:
     code = [_meaning(x) for x in parts if x[0][:2] != "__" or inspect.isfunction(x[1])]
     with draws.aside():
         models = [repr(whole(task.build())) for task in tasks_of(method)]
-    stamp = {
+    return {
         "federation": seals.spec_digest(simulation.federation.digests),
         "begins": {name: array_digest(x) for name, x in (tensors | losses).items()},
         "method": f"{type(method).__module__}.{type(method).__qualname__}",
@@ -129,22 +149,6 @@ def _checkpoints(folder: str | Path, simulation: Simulation) -> Checkpoints:
         "device": str(simulation.data.device),
         "torch": torch.__version__,
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    saved = Checkpoints(folder, stamp)
-    if saved.index.exists():
-        entry = seals.read_json(saved.index)
-        other = entry.get("stamp", {})
-        if odd := [name for name in stamp if other.get(name) != stamp[name]]:
-            raise ConfigError(
-                f"{folder} has the checkpoint of a run with another {' and '.join(odd)}; give each "
-                "run a folder of its own"
-            )
-        if entry["round"] > simulation.course.rounds:
-            raise ConfigError(
-                f"{folder} has the checkpoint of round {entry['round']}: rounds must be at "
-                f"least as many, got {simulation.course.rounds}; or give another folder"
-            )
-    return saved
 
 
 def _meaning(value: Any, depth: int = 3) -> Any:

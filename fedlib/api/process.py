@@ -41,8 +41,7 @@ class Threads:
         """The user's number at the start of each such block, and after all of them at a time."""
         with self._lock:
             here = torch.get_num_threads()
-            if not self._calls:
-                self._before = here
+            self._before = self._before if self._calls else here
             self._calls += 1
         torch.set_num_threads(self._before)
         try:

@@ -17,11 +17,8 @@ def main(args: argparse.Namespace) -> None:
     plan = arguments.plan(args)
     jobs = [run._asdict() for run in plan.trainings()]
     every = [(Path(plan.path("history", **job)), plan.digest("train", **job)) for job in jobs]
-    finished = [
-        path
-        for path, spec in every
-        if path.exists() and (made := seals.made(path)) and made.spec == spec
-    ]
+    made = {path: seals.made(path) for path, _ in every if path.exists()}
+    finished = [path for path, spec in every if getattr(made.get(path), "spec", None) == spec]
     if not finished:
         raise ConfigError(
             f"no training of {plan.folder} is finished; make demo, reduced or reproduce trains"

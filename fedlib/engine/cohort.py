@@ -21,7 +21,14 @@ from fedlib.engine.descent import descent
 from fedlib.engine.device import DeviceData, upload
 from fedlib.engine.executors import Executor, Loop
 from fedlib.engine.journal import Journal
-from fedlib.engine.parts import Total, joined, numbers_of_chosen, numbers_of_one, slices
+from fedlib.engine.parts import (
+    Total,
+    joined,
+    numbers_of_chosen,
+    numbers_of_one,
+    refuse_others,
+    slices,
+)
 from fedlib.engine.room import halving
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Params, Task
@@ -261,7 +268,7 @@ class Cohort:
         Returns:
           (trained parameters [C, ...] or the kept values, `memory` with new rows for this cohort).
         """
-        self._refuse_others((params, per_client))
+        refuse_others((params, per_client), self.size)
         if lr_scale and isinstance(params, dict) and lr_scale.keys().isdisjoint(params):
             raise ValueError(f"lr_scale has {[*lr_scale]}, which are none of {[*params]}")
         clients = self.host_ids.tolist()
@@ -306,7 +313,7 @@ class Cohort:
 
         `local` determines the batches: its batch size, epochs or steps. `returns` is as in `fit`.
         """
-        self._refuse_others((carry, per_client))
+        refuse_others((carry, per_client), self.size)
         lifted = self.executor.lift(step)
 
         def fold(cut: slice) -> tuple[slice, Tree]:
@@ -330,7 +337,7 @@ class Cohort:
 
         N is the largest client's number of examples; zeros follow a client's last example.
         """
-        self._refuse_others(per_client)
+        refuse_others(per_client, self.size)
         on_cpu = self.task.device.type == "cpu"
         size = EVALUATION_BATCH["cpu" if on_cpu or self.task.is_heavy else "cuda"]
         if on_cpu and self.data.federation.x.ndim == 4:
@@ -357,24 +364,8 @@ class Cohort:
 
     # -- private ----------------------------------------------------------------------
 
-    def _refuse_others(self, values: Tree) -> None:
-        """Raise ValueError unless `values` have a row for each client of the cohort."""
-
-        def check(x: Any) -> None:
-            if not isinstance(x, Rows | Tensor):
-                what = type(x).__name__
-                raise ValueError(f"values of clients must be tensors [C, ...] or Rows, got {what}")
-            rows = len(x) if isinstance(x, Rows) or x.dim() else 0
-            if rows != self.size:
-                raise ValueError(
-                    f"a value has {rows} rows for a cohort of {self.size} clients; give theirs: "
-                    "tree.take(state.x, cohort.ids), part.ids in `returns`, or cohort.held(shared)"
-                )
-
-        tree.map_clients(check, values)
-
     def _total(self, values: Tree, among: np.ndarray | None) -> Total:
-        self._refuse_others(values)
+        refuse_others(values, self.size)
         return Total(values, self._sizes("train") * (1 if among is None else among))
 
     def _work(self, stage: str, kinds: np.ndarray | None) -> Work:

@@ -115,6 +115,21 @@ def numbers_of_chosen(experts: Tree, chosen: Tensor | None) -> int | float:
     return tree.numel(tree.take(experts, 0)) * int(chosen.sum()) / len(chosen)
 
 
+def refuse_others(values: Tree, size: int) -> None:
+    """Raise ValueError unless `values` have a row for each of the `size` clients of a cohort."""
+
+    def check(x: object) -> None:
+        rows = len(x) if isinstance(x, Rows) or (isinstance(x, Tensor) and x.dim()) else 0
+        if rows != size:
+            raise ValueError(
+                f"values of clients must be tensors [C, ...] or Rows; one has {rows} rows for a "
+                f"cohort of {size} clients; give theirs: tree.take(state.x, cohort.ids), part.ids "
+                "in `returns`, or cohort.held(shared)"
+            )
+
+    tree.map_clients(check, values)
+
+
 def slices(models: Tree, size: int, together: int) -> list[slice]:
     """The parts of a cohort of `size` clients, in order.
 

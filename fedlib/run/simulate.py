@@ -289,10 +289,10 @@ class Record:
         if not cohort.journal.losses:
             return
         every = cohort.journal.losses
-        whole = len({len(x) for x in every}) == 1  # each fit was of the same number of clients
-        losses = (torch.stack(every).mean(0) if whole else torch.cat(every)).double().cpu().numpy()
+        # Fits of one round may be of unlike numbers of clients.
+        losses = torch.cat(every) if len({*map(len, every)}) > 1 else torch.stack(every).mean(0)
         untrained = [np.nan] * (number - 1 - len(self.train_loss))
-        self.train_loss += [*untrained, float(losses.mean())]
+        self.train_loss += [*untrained, float(losses.double().cpu().numpy().mean())]
 
     def add_evaluation(self, done: int, found: dict[View, scoring.ClientScores]) -> None:
         """Add the scores after `done` rounds."""

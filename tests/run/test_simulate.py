@@ -154,9 +154,9 @@ def test_bytes_are_four_for_each_number_of_each_client_of_the_cohort(name):
     _, result = silently(run)
     cohort = cohort_of(run.method.task, run.federation)
     run.method.round(run.init(), cohort)
-    sent = cohort.journal
-    assert result.bytes_down.tolist() == [4 * 2 * sent.down * done for done in range(4)]
-    assert result.bytes_up.tolist() == [4 * 2 * sent.up * done for done in range(4)]
+    sent, share = cohort.journal, 2 / cohort.size
+    assert result.bytes_down.tolist() == [4 * share * sent.down * done for done in range(4)]
+    assert result.bytes_up.tolist() == [4 * share * sent.up * done for done in range(4)]
 
 
 @pytest.mark.parametrize("aggregation", ["damped", "renormalised"])
