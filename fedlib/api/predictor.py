@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +16,7 @@ from fedlib.engine.task import Batch, Params, Task
 from fedlib.errors import ConfigError
 from fedlib.methods.base import Method
 from fedlib.run import checkpoint
-from fedlib.run.build import with_tasks
+from fedlib.run.build import changed, with_tasks
 
 
 class ClientModel(nn.Module):
@@ -85,16 +84,9 @@ class ClientModel(nn.Module):
     def _apply(self, *args: Any) -> Self:
         """As `nn.Module._apply`, also for what is frozen, and for buffers of whole numbers."""
         super()._apply(*args)
-        at = {"device": self._like.device, "dtype": self._like.dtype}
-        can = {"bfloat16"} | ({"tf32"} if at["device"].type == "cuda" else set())
-        can = can if at["dtype"] == torch.float32 else set()
-
-        def task(x: Task) -> Task:
-            return replace(x, **at, precision=x.precision if x.precision in can else "float32")
-
-        self._method = with_tasks(self._method, task)
-        personal = self._personal
-        self._personal = tree.map(lambda x: task(x) if isinstance(x, Task) else x, personal)
+        device, dtype = self._like.device, self._like.dtype
+        self._method = with_tasks(self._method, lambda x: x.moved(device, dtype))
+        self._personal = changed(self._personal, lambda x: x.moved(device, dtype))
         return self
 
     def _own(self) -> Any:

@@ -24,8 +24,8 @@ from fedlib.engine.journal import Journal
 from fedlib.engine.parts import (
     Total,
     joined,
+    numbers_of_all,
     numbers_of_chosen,
-    numbers_of_one,
     refuse_others,
     slices,
 )
@@ -176,7 +176,7 @@ class Cohort:
 
     def scatter(self, rows: T) -> T:
         """Send every client its own row of `rows`; returns `rows` unchanged: [C, ...]"""
-        self.journal.down += self.size * numbers_of_one(rows, self.size)
+        self.journal.down += numbers_of_all(rows, self.size)
         return rows
 
     def broadcast_some(self, experts: T, chosen: Tensor | None) -> T:
@@ -188,7 +188,7 @@ class Cohort:
           experts: leaves [E, ...].
           chosen: [C, E] bool, the experts for each client; None sends all experts to all clients.
         """
-        self.journal.down += self.size * numbers_of_chosen(experts, chosen)
+        self.journal.down += numbers_of_chosen(experts, chosen, self.size)
         return tree.broadcast(experts, self.size)
 
     def collect_some(self, experts: Tree | Total, chosen: Tensor | None) -> Tree | Total:
@@ -197,7 +197,7 @@ class Cohort:
         Clients send the `chosen` [C, E] experts, or all; the server must not use the others.
         """
         one = experts.sum if isinstance(experts, Total) else tree.take(experts, 0)
-        self.journal.up += self.size * numbers_of_chosen(one, chosen)
+        self.journal.up += numbers_of_chosen(one, chosen, self.size)
         return experts
 
     def held(self, shared: T) -> T:
@@ -206,7 +206,7 @@ class Cohort:
 
     def collect(self, sent: T) -> T:
         """Receive values from the clients; returns them unchanged: leaves [C, ...], or totals."""
-        self.journal.up += self.size * numbers_of_one(sent, self.size)
+        self.journal.up += numbers_of_all(sent, self.size)
         return sent
 
     def average(self, trained: T | Total, previous: T) -> T:

@@ -32,8 +32,8 @@ class Journal:
 
     losses: list[Tensor] = field(default_factory=list)
     clients: list[np.ndarray] = field(default_factory=list)
-    down: int | float = 0
-    up: int | float = 0
+    down: int = 0
+    up: int = 0
     examples: int = 0
     others: dict[str, "Journal"] = field(default_factory=dict)
 

@@ -89,30 +89,28 @@ class Total:
         self._weights = self._weights[count:]
 
 
-def numbers_of_one(sent: Tree, size: int) -> int | float:
-    """Count of the numbers that ONE of `size` clients sends or gets; the mean if clients differ.
+def numbers_of_all(sent: Tree, size: int) -> int:
+    """Count of the numbers that all `size` clients send or get.
 
     Args:
       sent: leaves [C, ...], `Rows`, or totals of them.
       size: C.
     """
 
-    def numbers(x: Tensor | Rows | Total) -> int | float:
-        if type(x) is Total:
-            return tree.numel(x.sum)
-        return tree.numel(x) / size if type(x) is Rows else x[0].numel()
+    def numbers(x: Tensor | Rows | Total) -> int:
+        return size * tree.numel(x.sum) if type(x) is Total else tree.numel(x)
 
     return sum(tree.leaves(tree.map_clients(numbers, sent)))
 
 
-def numbers_of_chosen(experts: Tree, chosen: Tensor | None) -> int | float:
-    """Count of the numbers in a client's `chosen` [C, E] experts [E, ...], mean over the clients.
+def numbers_of_chosen(experts: Tree, chosen: Tensor | None, size: int) -> int:
+    """Count of the numbers in the `chosen` [C, E] experts [E, ...] of all `size` clients.
 
     Waits for the device, unless `chosen` is None, which means all experts.
     """
     if chosen is None:
-        return tree.numel(experts)
-    return tree.numel(tree.take(experts, 0)) * int(chosen.sum()) / len(chosen)
+        return size * tree.numel(experts)
+    return tree.numel(tree.take(experts, 0)) * int(chosen.sum())
 
 
 def refuse_others(values: Tree, size: int) -> None:

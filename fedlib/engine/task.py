@@ -1,9 +1,9 @@
 """A task: one model architecture and its loss, as pure functions of parameters."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -90,6 +90,14 @@ class Task:
     def extended(self, kind: type["Task"], **more: object) -> "Task":
         """This task as an instance of `kind`, a subclass with the further fields `more`."""
         return kind(**{field.name: getattr(self, field.name) for field in fields(Task)}, **more)
+
+    def moved(self, device: torch.device, dtype: torch.dtype) -> Self:
+        """This task elsewhere, in float32 where its precision is not possible."""
+        if (device, dtype) == (self.device, self.dtype):
+            return self
+        fits = dtype == torch.float32 and (device.type == "cuda" or self.precision != "tf32")
+        precision = self.precision if fits else "float32"
+        return replace(self, device=device, dtype=dtype, precision=precision)
 
     def init(self, seed: int) -> Params:
         """Fresh parameters and floating-point buffers, by name; a function of `seed` alone."""

@@ -202,10 +202,9 @@ def _both(one: Packed, other: Packed) -> Packed:
     """An exhibit with the runs, data and seeds of two; see `joined`."""
     mine, theirs = one.spec, other.spec
     for what in ("paper", "scale", "folder_note"):
-        if (pair := [mine[what], theirs[what]])[0] != pair[1]:
-            raise DataError(
-                f"packs of one {what} are drawn together, got {pair[0]!r} and {pair[1]!r}"
-            )
+        if mine[what] != theirs[what]:
+            both = f"{mine[what]!r} and {theirs[what]!r}"
+            raise DataError(f"packs of one {what} are drawn together, got {both}")
     spec = dict(mine, seeds=sorted({*mine["seeds"], *theirs["seeds"]}))
     for entry, names in SHARED.items():
         every = {tuple(x[name] for name in names): x for x in mine[entry]}

@@ -293,13 +293,14 @@ def tasks_of(method: Method) -> list[Task]:
     return [x for v in values for x in (v if isinstance(v, tuple) else (v,)) if isinstance(x, Task)]
 
 
+def changed(value: tree.T, change: Callable[[Task], Task]) -> tree.T:
+    """A tree with each of its architectures changed."""
+    return tree.map(lambda x: change(x) if isinstance(x, Task) else x, value)
+
+
 def with_tasks(method: Method, change: Callable[[Task], Task]) -> Method:
     """The method with each of its architectures changed."""
-
-    def changed(value: Any) -> Any:
-        return tree.map(lambda x: change(x) if isinstance(x, Task) else x, value)
-
-    values = {x.name: changed(getattr(method, x.name)) for x in fields(method) if x.init}
+    values = {x.name: changed(getattr(method, x.name), change) for x in fields(method) if x.init}
     return replace(method, **values)
 
 

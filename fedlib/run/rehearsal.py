@@ -62,7 +62,7 @@ def check(simulation: Simulation) -> None:
 
 def _compare(few: Simulation, setting: str, name: str) -> None:
     """Raise ConfigError if an executor predicts otherwise than client by client, in float64."""
-    method = with_tasks(few.method, lambda x: replace(x, dtype=torch.float64, precision="float32"))
+    method = with_tasks(few.method, lambda x: x.moved(x.device, torch.float64))
     data = DeviceData(few.federation, torch.float64, few.data.device)
     both = Loop(), choose(setting, tasks_of(method), 1)
     found = []

@@ -280,8 +280,8 @@ class Record:
 
     def add_round(self, cohort: Cohort, number: int) -> None:
         """Add cost and losses of a round; only here a round waits for the device."""
-        self.totals["bytes_down"] += round(FLOAT_BYTES * cohort.journal.down)
-        self.totals["bytes_up"] += round(FLOAT_BYTES * cohort.journal.up)
+        self.totals["bytes_down"] += FLOAT_BYTES * cohort.journal.down
+        self.totals["bytes_up"] += FLOAT_BYTES * cohort.journal.up
         self.totals["examples"] += cohort.journal.examples
         self.totals["client_rounds"] += cohort.size
         self.totals["server_examples"] += sum(x.examples for x in cohort.journal.others.values())

@@ -38,6 +38,7 @@ def page(content: Report) -> str:
         findings=findings,
         verdicts=contents.VERDICTS,
         fact_titles=FACT_TITLES,
+        home=(Path("../..") / os.path.relpath(ROOT)).as_posix(),  # from results/FOLDER
     )
 
 
@@ -48,7 +49,6 @@ def _template():
     environment.globals |= {
         "ABSENT": render.ABSENT,
         "AT_ONCE": AT_ONCE,
-        "home": (Path("../..") / os.path.relpath(ROOT)).as_posix(),
         "is_ours": lambda paper: (ROOT / f"fedlib/papers/{paper}/README.md").exists(),
         "paper_color": paper_color,
         "picture": _picture,
