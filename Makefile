@@ -80,7 +80,7 @@ help help-all:
 
 help-all:  ## list all targets, those for maintainers, too
 
-install: $(STAMP)  ## build .venv; every other target does this first, too
+install: $(STAMP)  ## build .venv; targets that need it do this first
 
 install-slurm: $(SLURM_STAMP)  ### add the packages for Slurm to .venv
 
@@ -102,7 +102,7 @@ list: $(STAMP)  ## list the names of papers, runs, methods, data, ...; WHAT=meth
 keep: $(STAMP)  ## copy tables, figures and report of PAPER at SCALE to docs/results
 	@$(workflow) keep
 
-take: $(STAMP)  ### bring the runs of FROM=docs/results/PAPER/full into results/full
+take: $(STAMP)  ### bring kept runs into results/SCALE: SCALE=full FROM=docs/results/PAPER/full
 	@$(workflow) take
 
 wall: override SCALE = full

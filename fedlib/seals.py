@@ -117,8 +117,8 @@ def check_spec(path: str | Path, found: str | None, expected: str | None) -> Non
     if found != expected:
         short = ["none" if digest is None else f"{digest[:12]}..." for digest in (found, expected)]
         raise DataError(
-            f"{path} is the result of something else: of specification {short[0]}, asked for is "
-            f"{short[1]}; delete it and run again"
+            f"{path} was made from specification {short[0]}, but {short[1]} is needed; "
+            "delete it and run again"
         )
 
 

@@ -84,9 +84,7 @@ def leaves(tree: Tree) -> list:
     """All leaves, in the order in which `map` visits them."""
     if isinstance(tree, dict):
         return [leaf for x in tree.values() for leaf in leaves(x)]
-    if isinstance(tree, tuple | list):
-        return [leaf for x in tree for leaf in leaves(x)]
-    return [tree]
+    return [leaf for x in tree for leaf in leaves(x)] if isinstance(tree, tuple | list) else [tree]
 
 
 def unflatten(values: list, like: T) -> T:

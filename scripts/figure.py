@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib.report.figures import FigureInputs, numbers, saving
 from fedlib.report.pictures import vouch
-from fedlib.spec.exhibits import KINDS
+from fedlib.spec.exhibits import KINDS, one_of
 from fedlib.workflow import command, provenance
 
 
@@ -16,7 +16,8 @@ def main() -> None:
     """Parse the command line, draw, write."""
     args = command.exhibit_parser(__doc__, "pdf", "png", "svg", "json").parse_args()
 
-    spec = command.json_argument(args.spec)
+    spec = command.json_argument(args.spec, "kind", "federations", "runs")
+    one_of(KINDS["figure"], spec["kind"], "kind")
     roots = ("scripts/figure.py", KINDS["figure"][spec["kind"]].module_name())
     code = provenance.check_code(args.code, *roots)
     published = next(iter(args.published), None)

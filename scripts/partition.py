@@ -9,6 +9,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from fedlib import seals
 from fedlib.data import downloads
 from fedlib.data.build import build, roots
+from fedlib.data.download import check_receipt
 from fedlib.workflow import command, provenance
 
 
@@ -22,9 +23,12 @@ def main() -> None:
     spec = command.json_argument(args.spec)
     modules = ("scripts/partition.py", *roots(spec))
     code = provenance.check_code(args.code, *modules)
-    federation = build(spec, args.raw)
     receipt = args.raw / f"{spec['dataset']}.json"  # missing if files were copied by hand
-    own = downloads.own_files(spec["dataset"], [spec["params"].get("source")], args.raw)
+    source = [spec["params"].get("source")]
+    own = downloads.own_files(spec["dataset"], source, args.raw)
+    if receipt.exists() and not own:
+        check_receipt(receipt, downloads.of_sources(spec["dataset"], source), args.raw)
+    federation = build(spec, args.raw)
     read = own or [receipt] * receipt.exists()
     inputs = downloads.with_names(seals.contents(*read), spec["dataset"], own, args.raw)
     made = seals.Made(seals.spec_digest(spec), code, inputs, seals.contents())

@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from fedlib import seals
 from fedlib.report.tables import render
 from fedlib.report.tables.sheets import TableInputs
-from fedlib.spec.exhibits import KINDS
+from fedlib.spec.exhibits import KINDS, one_of
 from fedlib.workflow import command, provenance
 
 
@@ -18,7 +18,8 @@ def main() -> None:
     """Parse the command line, build, write."""
     args = command.exhibit_parser(__doc__, "csv", "md", "tex", "json").parse_args()
 
-    spec = command.json_argument(args.spec)
+    spec = command.json_argument(args.spec, "kind", "federations", "runs")
+    one_of(KINDS["table"], spec["kind"], "kind")
     roots = ("scripts/table.py", KINDS["table"][spec["kind"]].module_name())
     code = provenance.check_code(args.code, *roots)
     published = next(iter(args.published), None)

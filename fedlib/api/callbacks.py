@@ -90,5 +90,6 @@ def of_view(found: Mapping[View, Any], view: View) -> Any:
     """What was found of a view; raises ConfigError if training did not evaluate it."""
     if view not in found:
         there = ", ".join("/".join(x) for x in found)
-        raise ConfigError(f"no accuracies of {'/'.join(view)}; there are {there}")
+        more = "; val needs validation examples" if view[-1] == "val" else ""
+        raise ConfigError(f"no accuracies of {'/'.join(view)}; there are {there}{more}")
     return found[view]

@@ -1,4 +1,4 @@
-"""What a call sets for its thread or the whole process, and sets back."""
+"""What a call sets for its thread or the whole process, and restores."""
 
 import contextlib
 import threading

@@ -1,6 +1,7 @@
 """Estimate time and memory of all runs here, and choose the runs of a budget.
 
-It trains FedAvg for moments on made-up examples, and reads own data alone; see `fedlib.forecast`.
+It trains FedAvg for moments on made-up examples, and reads only users' own data; see
+`fedlib.forecast`.
 Runs that are done are left out.
 """
 

@@ -64,8 +64,8 @@ def _check_kept(folder: Path, plan: Plan) -> None:
         *run, seed = min(lacking)
         raise ConfigError(
             f"{folder} has {len(lacking)} runs that these tables lack, such as {'/'.join(run)}/"
-            f"seed{seed}: bring them here (make take FROM={folder}) and make the tables again, or "
-            "give --replace (ARGS=--replace) to keep these instead"
+            f"seed{seed}: take them (make take SCALE={plan.scale} FROM={folder}), make the tables "
+            "again, or give --replace (ARGS=--replace) to keep these instead"
         )
 
 

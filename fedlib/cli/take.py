@@ -138,7 +138,7 @@ def _checked(plan: Plan, stage: str, result: PackedResult) -> seals.Made:
         told = [f"{x} is {found.get(x)} there and {spec.get(x)} here" for x in odd]
         raise DataError(f"{file} is refused: {', '.join(told) or 'it is of another tuning'}")
     if made.inputs != seals.contents(*read):
-        raise DataError(f"{file} is refused: it was made from others than {', '.join(read)}")
+        raise DataError(f"{file} is refused: its inputs were not {', '.join(read)}")
     if stage == "train" and made.beside != seals.combined([_state(file)]):
         raise DataError(f"{file} is refused: it does not say what its weights are")
     return made

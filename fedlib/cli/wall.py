@@ -33,7 +33,7 @@ def main(args: argparse.Namespace) -> None:
     """
     plan = arguments.plan(args)
     if plan.scale != PAPER_SCALE:
-        raise ConfigError(f"the wall has numbers of scale full alone, got scale={plan.scale}")
+        raise ConfigError(f"the wall has only numbers of scale full, got scale={plan.scale}")
     for key in ("papers", "federations", "labels", "runs"):
         if plan.config[key]:
             raise ConfigError(f"the wall is of all runs, got {key}={plan.config[key]}")

@@ -49,6 +49,7 @@ def check(spec: dict) -> Partition:
     dataset, params, kind = spec["dataset"], spec["params"], spec["partition"]["kind"]
     _check_params(dataset, params)
     checked("seed", spec["seed"], int)
+    checked("replicate", spec.get("replicate", 0), int)
     partition = partitions.parse(spec["partition"])
     source = params.get("source")
     if missing := _missing(partition, sources.has(dataset, source)):

@@ -18,7 +18,7 @@ RANGES = {
     **dict.fromkeys(("probe_per_class", "probe_writers", "val_per_class"), Range(0)),
     **dict.fromkeys(("probe", "server_val", "val_examples"), Range(0)),
     "num_classes": Range(1, 100_000),  # every client has a count of each
-    "seed": Range(0, 2**32 - 1),  # of NumPy's legacy generator
+    **dict.fromkeys(("seed", "replicate"), Range(0, 2**32 - 1)),  # of NumPy's legacy generator
     "length": Range(3),  # BERT marks the two ends of a text
     **dict.fromkeys(("test_examples", "test_per_class"), Range(0)),
 }

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from fedlib import seals
 from fedlib.data.downloads import WEB, check_mirror
 from fedlib.data.raw import BROKEN, CHUNK, RawFile, RawFolder
 from fedlib.errors import DataError
@@ -79,6 +80,15 @@ def receipt(dataset: str, files: Iterable[RawFile | RawFolder], raw: str | Path)
         for path in [Path(raw) / file.path]
     ]
     return {"dataset": dataset, "files": sorted(entries, key=lambda entry: entry["path"])}
+
+
+def check_receipt(file: Path, sources: Iterable[RawFile | RawFolder], raw: Path) -> None:
+    """Raises DataError if raw files without a published checksum have changed since the receipt."""
+    listed = {entry["path"]: entry["sha256"] for entry in seals.read_json(file)["files"]}
+    for one in (one for source in sources for one in source.files(raw) if not one.is_verifiable):
+        path = raw / one.path
+        if one.path in listed and listed[one.path] != digest(path):
+            raise DataError(f"{path} is not what {file} lists; delete {file} and run again")
 
 
 def _is_there(file: RawFile, raw: Path) -> bool:

@@ -50,7 +50,7 @@ def dirichlet(
     shares = draw.dirichlet(np.full(size, alpha))
     if not abs(shares.sum() - 1) < 1e-6:  # NaN, too
         extreme = "small" if alpha < 1 else "large"
-        raise ConfigError(f"a Dirichlet concentration of {alpha} is too {extreme} for floats")
+        raise ConfigError(f"alpha of a Dirichlet draw is too {extreme}, got {alpha}; 1 is uniform")
     return shares
 
 

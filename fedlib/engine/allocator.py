@@ -2,7 +2,7 @@
 
 By default glibc gives every block of more than 32 MiB back to the system, which clears all its
 pages before the next tensor has them. Steps of 160 clients at once, and convolutions of wide
-networks, spent a third of their time so.
+networks, spent a third of their time on it.
 """
 
 import ctypes

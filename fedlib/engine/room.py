@@ -1,4 +1,4 @@
-"""Where a GPU has no room: clients and examples are computed in smaller numbers at a time."""
+"""If a GPU runs out of memory, fewer clients and examples are computed at a time."""
 
 from collections.abc import Callable
 from typing import TypeVar

@@ -318,7 +318,7 @@ def from_spec(spec: dict) -> Solver:
     if name not in [*SOLVERS]:
         raise ConfigError(f"local.solver must be one of {sorted(SOLVERS)}, got {name!r}")
     if "lr" not in arguments:
-        raise ConfigError("local has no lr, the learning rate")
+        raise ConfigError("local must have lr, the learning rate, such as 0.1")
     _refuse_unknown("local", arguments, SOLVERS[name], name)
     schedule = arguments.get("schedule")
     if isinstance(schedule, Mapping):

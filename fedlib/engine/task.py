@@ -29,9 +29,7 @@ class Batch(NamedTuple):
 
     def mean(self, values: Tensor) -> Tensor:
         """Average of `values` [B] over the real examples -> []"""
-        if self.mask is None:
-            return values.mean()
-        return (values * self.mask).sum() / self.mask.sum()
+        return values.mean() if self.mask is None else (values * self.mask).sum() / self.mask.sum()
 
     @property
     def size(self) -> Tensor | int:
@@ -306,8 +304,7 @@ def set_precision(task: Task) -> None:
 def log_probs(logits: Tensor) -> Tensor:
     """Log-softmax; a single logit is that of class 1 of two: [..., L] -> [..., max(L, 2)]"""
     if logits.shape[-1] == 1:
-        signed = torch.cat([-logits, logits], dim=-1)
-        return nn.functional.logsigmoid(signed)
+        return nn.functional.logsigmoid(torch.cat([-logits, logits], dim=-1))
     return logits.log_softmax(-1)
 
 

@@ -161,7 +161,9 @@ class Shape:
     def _check(self, steps: Steps, own: Tree, batch: Batch) -> Tree:
         found, reason = self._tried(steps, own, batch)
         after = steps.step(own, *steps.args, batch)
-        if not reason and not all(map(_equal, found, self._left(own, after))):
+        # The carry, changed in place, and the tensors of a new one.
+        left = [*_tensors(own), *([] if self._after is None else _tensors(after))]
+        if not reason and not all(map(_equal, found, left)):
             reason = "operations that do something else when they are repeated"
         self._checked += not reason
         if reason:
@@ -178,10 +180,6 @@ class Shape:
                 return [*copies, *self._program(*steps.inputs(copies, batch))], ""
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
             return [], f"{type(error).__name__}: {str(error).splitlines()[0]}"
-
-    def _left(self, own: Tree, after: Tree) -> list[Tensor]:
-        """Results of a step: the carry, changed in place, and the tensors of a new carry."""
-        return [*_tensors(own), *([] if self._after is None else _tensors(after))]
 
     def _refuse(self, reason: str) -> None:
         self._refused = True

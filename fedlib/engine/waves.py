@@ -142,9 +142,7 @@ def take_rows(per_client: Tree, active: Tensor) -> Tree:
 def _own(x: Tree, active: Tensor) -> Tree:
     if not isinstance(x, Tensor):
         return tree.take(x, active) if type(x) is Rows else x
-    if tree.is_broadcast(x):
-        return x[:1].expand(len(active), *x.shape[1:])
-    return x[active]
+    return x[:1].expand(len(active), *x.shape[1:]) if tree.is_broadcast(x) else x[active]
 
 
 def take_block(values: Tree, block: np.ndarray, active: Tensor | None) -> Tree:

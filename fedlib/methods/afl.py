@@ -63,7 +63,7 @@ class AFL(Method):
         epochs, steps, keeps = self.local.epochs, self.local.steps, self.local.keeps
         if (epochs, steps or 1, keeps) != (1, 1, "run"):
             raise ValueError(
-                "one step per round, with a solver that lives for the whole run: epochs must be 1, "
+                "AFL takes one step per round with one solver for the whole run: epochs must be 1, "
                 f"steps 1 or absent and keeps 'run', got {epochs}, {steps} and {keeps!r}"
             )
 

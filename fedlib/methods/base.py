@@ -24,8 +24,8 @@ from fedlib.tree import Tree
 class Method:
     """A federated algorithm: hyper-parameters as fields, steps as methods, no hidden state.
 
-    A method must define `init`, `round` and `personalise`; the other hooks have defaults. Order of
-    the calls:
+    A method must define `init`, `round` and what `protocols` names; the other hooks have
+    defaults. Order of the calls:
 
     * training: `init` once; in each round `stopped`, then `round`
     * each evaluation: `observe`, then the functions that `protocols` names, such as `personalise`,

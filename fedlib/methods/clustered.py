@@ -167,5 +167,4 @@ def bipartition(updates: Tensor) -> Tensor:
     directions = normalize(updates)
     distances = 1 - (directions @ directions.T).double()
     by_distance = AgglomerativeClustering(2, metric="precomputed", linkage="complete")
-    labels = by_distance.fit_predict(distances.cpu().numpy())
-    return torch.from_numpy(labels).to(updates.device)
+    return torch.from_numpy(by_distance.fit_predict(distances.cpu().numpy())).to(updates.device)

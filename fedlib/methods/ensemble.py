@@ -59,8 +59,7 @@ class Ensemble(Method):
             local=self.local,
             memory=state.memory,
         )
-        models = cohort.put(state.models, cohort.collect(trained))
-        return State(models, memory)
+        return State(cohort.put(state.models, cohort.collect(trained)), memory)
 
     def personalise(self, state: State, cohort: Cohort) -> Params:
         """The models of clients that have trained [E, ...], for all; at first the new model."""

@@ -72,7 +72,7 @@ class FD(ClassStatistics):
         """Raises ValueError for a solver that does not train on whole epochs."""
         ClassStatistics.__post_init__(self)
         if self.local.steps is not None or self.local.drop_last:
-            raise ValueError("FD averages over whole epochs: local has no steps and no drop_last")
+            raise ValueError("FD averages over whole epochs: local must have no steps, drop_last")
         _ = self.num_logits  # raises if architectures differ
 
     @cached_property
@@ -102,8 +102,7 @@ class FD(ClassStatistics):
         )
         means = class_means.means(trained[NOTED], counts * self.local.epochs)
         logits = class_means.averaged(state.logits, cohort.collect_some(means, held), held)
-        models = cohort.put(state.models, trained["model"])
-        return State(models, logits, memory)
+        return State(cohort.put(state.models, trained["model"]), logits, memory)
 
     def loss(self, params: Tree, task: Task, targets: ClassMeans, batch: Batch) -> Tensor:
         """The client's loss plus the distillation loss -> []"""

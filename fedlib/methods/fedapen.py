@@ -169,8 +169,7 @@ class FedAPEN(MutualLearning):
         """Each client's models after its last training; before that, the server's shared one."""
         latest = tree.take(state.models["small"], cohort.host_ids)
         absent = never_trained(state.memory, cohort)
-        small = replaced(latest, cohort.held(state.small), absent)
-        return self.ensemble(state, small, cohort)
+        return self.ensemble(state, replaced(latest, cohort.held(state.small), absent), cohort)
 
     def with_average(self, state: State, cohort: Cohort) -> Ensemble:
         """Each client's private model with the server's model."""

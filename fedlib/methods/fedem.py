@@ -91,8 +91,7 @@ class FedEM(Method):
             lr_scale=self.lr_scale,
             returns=Cohort.total,
         )
-        experts = cohort.average(sent, state.experts)
-        return State(experts, cohort.put(state.pi, pi), memory)
+        return State(cohort.average(sent, state.experts), cohort.put(state.pi, pi), memory)
 
     @property
     def lr_scale(self) -> dict[str, float]:

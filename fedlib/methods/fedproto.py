@@ -124,8 +124,7 @@ class FedProto(ClassStatistics):
         """Log-probabilities of ONE client's batch -> [B, L]"""
         if isinstance(personal, Own):
             return ClassStatistics.predict(self, personal, batch)
-        features = represent(personal.model, personal.task, batch)
-        return nearest(features, personal.prototypes)
+        return nearest(represent(personal.model, personal.task, batch), personal.prototypes)
 
 
 def nearest(features: Tensor, prototypes: ClassMeans) -> Tensor:

@@ -62,7 +62,7 @@ class FedRolex(Method):
             raise ValueError("units of a transformer cannot roll; use a network for images")
         for name, dimensions in sizes.items():
             if any(narrow > wide for wide, narrow in dimensions):
-                raise ValueError(f"small must not be wider than the model, but its {name} is")
+                raise ValueError(f"small must not be wider than the model; {name}: {dimensions}")
         last = list(self.task.split(sizes)[1])[-1]
         if any(wide != narrow for wide, narrow in sizes[last]):
             raise ValueError(f"small must have as many outputs as the model, got {sizes[last]}")
@@ -70,8 +70,8 @@ class FedRolex(Method):
         for name, dimensions in sizes.items():
             if any(wide != narrow and (wide, narrow) not in units for wide, narrow in dimensions):
                 raise ValueError(
-                    f"{name} has inputs that are no layer's units one by one, got {dimensions} of "
-                    "model and small; keep the width of what is flattened before it"
+                    f"the inputs of {name} are not one per unit of a layer: {dimensions} (model, "
+                    "small); keep the width of what is flattened before it"
                 )
 
     @cached_property

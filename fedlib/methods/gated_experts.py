@@ -108,8 +108,7 @@ class GatedExperts(Method):
             memory=state.memory,
             returns=returns,
         )
-        models = cohort.put(state.models, own)
-        return State(cohort.average(sent, state.experts), models, memory)
+        return State(cohort.average(sent, state.experts), cohort.put(state.models, own), memory)
 
     def loss(self, model: Model, batch: Batch) -> Tensor:
         """The experts' losses, weighted by the gate; not the loss of the mixture -> []"""

@@ -312,5 +312,4 @@ def nth(candidates: Tensor, at: Tensor) -> Tensor:
       candidates: [C, E] bool, at least one in each row.
       at: [C] in [0, 1); uniform numbers make a uniform draw.
     """
-    number = (at * candidates.sum(1)).long()
-    return (candidates.cumsum(1) <= number[:, None]).sum(1)
+    return (candidates.cumsum(1) <= (at * candidates.sum(1)).long()[:, None]).sum(1)

@@ -108,8 +108,7 @@ class LabelLeakage(FedAvg):
         steps = steps[:, None].to(change.dtype)
         shares = change / (self.local.lr * steps) + 1 / change.shape[1]
         positive = shares.clamp(min=0)
-        normalised = positive / positive.sum(1, keepdim=True)
-        return torch.where(steps == 1, shares, normalised)
+        return torch.where(steps == 1, shares, positive / positive.sum(1, keepdim=True))
 
     def measure(self, protocol: str, personal: Params, cohort: Cohort) -> dict[str, Tensor]:
         """True shares of the labels in each client's training examples [C, L]."""

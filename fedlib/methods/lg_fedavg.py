@@ -53,8 +53,7 @@ class LGFedAvg(PrivateModels):
         """New models, equal for all clients of the same architecture."""
         models = self.own.init(num_clients, seed)
         _, head = self.task.split(self.task.init(seed))
-        memory = self.local.memory(self.joint.trainable(models), num_clients)
-        return State(head, models, memory)
+        return State(head, models, self.local.memory(self.joint.trainable(models), num_clients))
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Send the header, train whole models, average the headers."""

@@ -79,8 +79,7 @@ class LocalGlobal(FedAvgAdam):
 
     def everybody(self, state: State, cohort: Cohort) -> Everybody:
         """For a shard without labels: the lower parts of all seen clients."""
-        seen = cohort.seen().ids
-        return cohort.held(Everybody(state.params, tree.take(state.private, seen)))
+        return cohort.held(Everybody(state.params, tree.take(state.private, cohort.seen().ids)))
 
     def predict(self, personal: Params | Everybody, batch: Batch) -> Tensor:
         """Log-probabilities of ONE client's batch -> [B, L]"""

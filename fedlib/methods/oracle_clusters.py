@@ -73,7 +73,7 @@ class OracleClusters(Method):
         """
         cluster = cohort.data.federation.cluster
         if cluster is None:
-            raise DataError("oracle_clusters needs true clusters, which this federation has not")
+            raise DataError("oracle_clusters needs true clusters, which this federation lacks")
         if cluster.max() >= self.num_clusters:
             raise DataError(
                 f"num_clusters must be at least {cluster.max() + 1}, the number of true clusters, "

@@ -62,8 +62,7 @@ class QFFL(OneModel):
         v, statistics_of_clients = tree.partition(trained, self.task.is_statistic)
         sent = vmap(lambda v, loss: self.report(w, v, loss))(v, losses)
         w = self.update(w, *cohort.collect(sent))
-        statistics = cohort.average(statistics_of_clients, statistics)
-        return State(tree.merge(w, statistics), memory)
+        return State(tree.merge(w, cohort.average(statistics_of_clients, statistics)), memory)
 
     def report(self, w: Params, v: Params, loss: Tensor) -> tuple[Params, Tensor]:
         """ONE client's message (Delta, h []), from its loss [] at w."""

@@ -52,8 +52,7 @@ class TwoModels(Method):
             memory=state.memory,
             returns=lambda part, trained: (part.total(trained["shared"]), trained["own"]),
         )
-        models = cohort.put(state.models, own)
-        return State(cohort.average(sent, state.params), models, memory)
+        return State(cohort.average(sent, state.params), cohort.put(state.models, own), memory)
 
     def loss(self, models: dict[str, Params], received: Params, batch: Batch) -> Tensor:
         """The loss of both models of ONE client, and the constant one that it received -> []"""

@@ -115,6 +115,8 @@ def _criterion(row: dict[str, str], case: Case, number: Number) -> dict | None:
         return [_cell(text, texts["number"], case.federation, number) for text in term.split(" - ")]
 
     terms = [found for found in map(cells, written) if None not in found]
+    if kind in FIRST.values() and None in cells(written[0]):
+        return None  # it would be about another
     if len(terms) < (1 if kind in ("between", "published", "seeds") else 2):
         return None
     counted = any(one.get("metric") in COUNTS for one in terms[0])

@@ -75,8 +75,9 @@ def rows_of(given: Inputs, choice: Choice, **where: str) -> pd.DataFrame:
 def of_clients(given: Inputs, choice: Choice, group: str = "seen") -> pd.DataFrame:
     """Test accuracies after the last round: a row for each seed and client, as in `scores`.
 
-    Where clients pick, each has its run of highest validation accuracy, the first of equals. There
-    are no rows if the clients' validation accuracies are unknown.
+    Where clients pick, each has its run of highest validation accuracy, the first of equals,
+    and the first for a client without validation examples. There are no rows if the clients'
+    validation accuracies are unknown.
     """
     which = choice.federation.name, group, choice.protocol
     test = given.scores[*which, "test"]
@@ -86,7 +87,7 @@ def of_clients(given: Inputs, choice: Choice, group: str = "seen") -> pd.DataFra
     val = given.scores[*which, "val"].pivot(index=key, columns="label", values="accuracy")
     if any(label not in val for label in choice.labels):
         return test.iloc[:0]
-    best = val[choice.labels].idxmax(axis=1).rename("label").reset_index()
+    best = val[choice.labels].fillna(-1).idxmax(axis=1).rename("label").reset_index()
     return test.merge(best, on=[*key, "label"])
 
 

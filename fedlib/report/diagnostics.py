@@ -58,6 +58,4 @@ ADVICE = "its method does not record them, or the metrics stage must run again"
 
 
 def _run(clients: pd.DataFrame) -> str:
-    if clients.empty:
-        return "the run"
-    return "{federation}/{label}".format(**clients.iloc[0])
+    return "the run" if clients.empty else "{federation}/{label}".format(**clients.iloc[0])

@@ -96,7 +96,7 @@ def diagnostics(method: Method, state: Any, num_clients: int) -> dict[str, np.nd
         if name not in OF_NO_CLIENT and array.shape[:1] != (num_clients,):
             raise ConfigError(
                 f"{type(method).__name__}.diagnostics: {name} must have a row for each of the "
-                f"{num_clients} clients, got shape {[*array.shape]}; numbers of rounds belong into "
+                f"{num_clients} clients, got shape {[*array.shape]}; numbers of rounds belong in "
                 "by_round"
             )
     return found

@@ -1,7 +1,7 @@
 """A rehearsal of a user's class before its run: what do its functions return?
 
 It is one round of two clients with a few examples each. Otherwise a loss that is no scalar would be
-summed, and probabilities that are none would be compared, without a word.
+summed silently, and numbers that are no probabilities would be compared.
 """
 
 import contextlib

@@ -244,7 +244,7 @@ class Simulation:
 
     def _evaluate(self, state: Any, record: "Record", done: int) -> Any:
         if self.method.stopped(state) and record.unchanged():
-            record.repeat_evaluation(done)
+            record.add_evaluation(done, {view: found[-1] for view, found in record.scores.items()})
             return state
         everyone = partial(self.everyone, round=done)
         state, found = scoring.during_training(self.method, state, everyone)
@@ -306,10 +306,6 @@ class Record:
         """Whether neither clients nor server have trained since the last evaluation."""
         trained = ("examples", "server_examples")
         return all(getattr(self, name)[-1:] == [self.totals[name]] for name in trained)
-
-    def repeat_evaluation(self, done: int) -> None:
-        """Add the scores of the last evaluation again, for `done` rounds."""
-        self.add_evaluation(done, {view: found[-1] for view, found in self.scores.items()})
 
     def result(self, simulation: Simulation, state: Any) -> RunResult:
         """Everything as arrays; see `RunResult`."""

@@ -112,7 +112,7 @@ def tuning_space(spec: RunSpec) -> dict[str, Tried]:
     """
     own = methods.load(spec.method).SPACE
     if len(own) >= DIMENSIONS:
-        raise ConfigError(f"method {spec.method}: SPACE has {len(own)} names, at most 7 may be")
+        raise ConfigError(f"method {spec.method}: SPACE may have at most 7 names, got {len(own)}")
     whole = {RATE: LogUniform(*spec.search.rates)}
     whole |= {f"params.{name}": tried for name, tried in own.items()}
     return {name: tried for name, tried in whole.items() if name not in spec.search.fixed}

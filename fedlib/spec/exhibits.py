@@ -156,11 +156,12 @@ class Exhibit:
         if not shown:
             return None
         federations, labels = ({pair[i] for pair in shown} for i in (0, 1))
+        left = [run for run in runs if (run.federation, run.label) in shown]
         return dataclasses.replace(
             self,
             labels=tuple(label for label in self.labels if label in labels),
             federations=tuple(f for f in self.federations if f in federations),
-            **self.left({*self.federations} - federations, [r for r in runs if _pair(r) in shown]),
+            **self.left({*self.federations} - federations, left),
         )
 
     def ends_too_early(self, run: Run) -> bool:
@@ -283,7 +284,3 @@ def against(of: str, groups: Iterable[Collection[str]], pairs: list[Pair]) -> li
         if of in there and all({*group} & (there - {of}) for group in groups or [there])
     }
     return [pair for pair in pairs if pair[0] in kept]
-
-
-def _pair(run: Run) -> Pair:
-    return run.federation, run.label

@@ -99,7 +99,7 @@ class ClientAccuracyCdf(Figure):
         """See `Exhibit.check`."""
         super().check()
         if (self.variants is None) != (self.protocols is None):
-            raise ConfigError("protocols and variants need one another")
+            raise ConfigError("give protocols and variants together, or neither")
 
     @property
     def room_for_others(self) -> bool:

@@ -93,11 +93,11 @@ def _costs(plan: Plan, every: Sequence[RunCost], estimates: Estimates) -> Iterat
         for name in plan.papers:
             mine = [cell.seconds for cell in todo if cell.name.startswith(f"{name}/")]
             yield f"  {name:<32} {duration(mine):>9}  {len(mine)} cells"
-        yield "For cells name one paper: CONFIG=papers=[...]"
+        yield "To see cells, name one paper: CONFIG=papers=[...]"
         return
     yield (
         "Cells, cheapest first; CONFIG=budget=10h makes as many as that buys, "
-        "those first that cost least for each published number:"
+        "starting with those that cost least per published number:"
     )
     for cell in todo[:SHOWN]:
         shown = f" ({', '.join(cell.tables)})" if cell.tables else " (figures only)"

@@ -82,11 +82,11 @@ def tell_interrupts() -> None:
     sys.excepthook = tell
 
 
-def json_argument(text: str) -> dict:
+def json_argument(text: str, *needed: str) -> dict:
     """The JSON object in a command-line argument, or in the file that `@path` names.
 
     Raises:
-      ConfigError: if it is not a JSON object.
+      ConfigError: if it is not a JSON object, or lacks a key that is `needed`.
     """
     try:
         value = json.loads(Path(text[1:]).read_text("utf-8") if text.startswith("@") else text)
@@ -96,6 +96,8 @@ def json_argument(text: str) -> dict:
         raise ConfigError(f"expected JSON text or @path, got {text[:80]!r} ({error})") from None
     if not isinstance(value, dict):
         raise ConfigError(f"expected a JSON object, got {text[:80]!r}")
+    if missing := [key for key in needed if key not in value]:
+        raise ConfigError(f"the specification lacks {', '.join(missing)}, got {text[:80]!r}")
     return value
 
 

@@ -142,7 +142,8 @@ class Server:
                 os.kill(pid, number)
             if sent:
                 return
-        self.selector.unregister(connection)
+        with contextlib.suppress(ValueError):  # the job's end, of the same moment, closed it
+            self.selector.unregister(connection)
 
     def _ended(self, pid: int, ended: int, connection: socket.socket) -> None:
         """Send a job's exit status to its client."""

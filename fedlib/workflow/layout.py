@@ -105,4 +105,4 @@ def shown(spec: dict, results: str | Path, figures: str | Path) -> list[str]:
 
 def templates(root: Path) -> list[Path]:
     """The templates of the report in a checkout."""
-    return sorted((root / "fedlib/report/pages/templates").iterdir())
+    return sorted((root / "fedlib/report/pages/templates").glob("[!.]*.*"))

@@ -49,7 +49,7 @@ def parse(text: str) -> OwnMethod:
     """A method from its entry; ConfigError if it is invalid."""
     path, _, like = text.partition(":")
     if not is_file(path):
-        raise ConfigError(f"methods: expected a file of Python, such as {EXAMPLE}, got {text!r}")
+        raise ConfigError(f"methods: expected a Python file, such as {EXAMPLE}, got {text!r}")
     path = _canonical(path)
     label = PREFIX + Path(path).stem.replace("_", "-").lower()
     return OwnMethod(text, path, like or LIKE, label, title_of(path))
@@ -132,7 +132,7 @@ def _with(paper: Paper, own: OwnMethod) -> Paper:
     if own.title in [run.title for run in paper.runs]:
         raise ConfigError(
             f"methods: {own.path}: {paper.name} has a run that tables call {own.title} already; "
-            "call the file and its class otherwise"
+            "give the file and its class another name"
         )
     who = own.label, own.path, own.title, own.like
     tables = {name: table.beside(*who) for name, table in paper.tables.items()}

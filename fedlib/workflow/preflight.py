@@ -103,7 +103,7 @@ def _check_folders(plan: Plan) -> None:
     for folder, why in wanted.items():
         there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
         if not os.access(there, os.W_OK | os.X_OK):
-            raise ConfigError(f"{there} may not be written, and {why}, or allow it")
+            raise ConfigError(f"{there} is not writable, and {why}, or make it writable")
 
 
 def _check_own_files(plan: Plan) -> None:

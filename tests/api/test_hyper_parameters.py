@@ -82,7 +82,7 @@ FRESH = {"start": "main", "sync_weights": "none"}
         ("l2sgd", {"p": 0.1, "lam": 0.2}, r"lam must be in \[0, p\] = \[0, 0.1\], got 0.2"),
         ("l2sgd", {"local": sgd(steps=3)}, "epochs must be 1 and steps absent, got 1 and 3"),
         ("qffl", {"local": sgd(lr=0.0)}, "lr must be above 0, as L is 1 / lr, got 0.0"),
-        ("afl", {"local": sgd(epochs=2)}, "one step per round"),
+        ("afl", {"local": sgd(epochs=2)}, "AFL takes one step per round"),
         ("fd", {"local": sgd(steps=2)}, "FD averages over whole epochs"),
         ("fd", {"large": (tiny_task(), tiny_task(classes=4))}, r"number of outputs, got \[3, 4\]"),
         ("fedproto", {"large": FIVE_AND_SIX}, r"same number of features, got \[5, 6\]"),
@@ -111,7 +111,7 @@ FRESH = {"start": "main", "sync_weights": "none"}
         ("fedrolex", {"small": tiny_task(norm=True)}, "small must have the same layers"),
         ("fedrolex", {"small": tiny_task(hidden=9)}, "not be wider .* its body.0.weight is"),
         ("fedrolex", {"small": tiny_task(classes=2)}, "as many outputs as the model"),
-        ("fedrolex", {"task": flat(8), "small": flat(4)}, "inputs that are no layer's units one"),
+        ("fedrolex", {"task": flat(8), "small": flat(4)}, "not one per unit of a layer"),
         ("fedrolex", {"task": TEXTS, "small": TEXTS}, "units of a transformer cannot roll"),
     ],
 )

@@ -15,7 +15,7 @@ from data_fixtures import official, put, serving, tar, zipped
 
 from fedlib import seals
 from fedlib.data import download
-from fedlib.data.download import fetch, receipt
+from fedlib.data.download import check_receipt, fetch, receipt
 from fedlib.data.raw import RawFile, RawFolder
 from fedlib.errors import ConfigError, DataError
 from fedlib.locks import exclusive
@@ -280,6 +280,21 @@ def test_who_comes_second_to_a_data_set_waits_and_takes_what_the_first_has_broug
 def run_script(*arguments: object) -> subprocess.CompletedProcess:
     command = [sys.executable, ROOT / "scripts/download.py", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_a_file_without_a_published_checksum_must_be_what_its_receipt_lists(tmp_path):
+    folder, named = RawFolder("set/folder", "*.json"), RawFile("set/a", None, "")
+    for name in ("set/a", "set/folder/b.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"content")
+    file = tmp_path / "set.json"
+    seals.write_json(file, receipt("set", [folder, named], tmp_path))
+    check_receipt(file, [folder, named], tmp_path)
+    for name in ("set/a", "set/folder/b.json"):
+        (tmp_path / name).write_bytes(b"another")
+        with pytest.raises(DataError, match=f"{name} is not what .*set.json lists; delete"):
+            check_receipt(file, [folder, named], tmp_path)
+        (tmp_path / name).write_bytes(b"content")
 
 
 def test_the_script_writes_a_receipt_even_where_nothing_is_needed(tmp_path):

@@ -37,6 +37,13 @@ def dealt(dataset, kind, raw=NOWHERE, **fields):
     return federation(dataset, kind, raw, seed=SEED, params=read, **{**given, **fields})
 
 
+@pytest.mark.parametrize("kind", ["hsu", "angled"])
+def test_more_clients_than_there_are_examples_for_are_refused_at_once(kind):
+    fields = {"label_alpha": 1.0} if kind == "angled" else {}
+    with pytest.raises(ConfigError, match="cannot be dealt to 1000000000000 clients with 60 each"):
+        dealt("digits", kind, num_clients=10**12, **fields)
+
+
 def largest_share(table) -> float:
     """Mean share of the most frequent class of a client."""
     return (table.max(1) / table.sum(1)).mean()

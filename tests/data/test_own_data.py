@@ -111,11 +111,18 @@ def test_a_table_beside_images_has_their_clients(folder):
         read(folder, clients=True)
 
 
+@pytest.mark.parametrize("name", ["Client", " client", "cLient "])
 @pytest.mark.parametrize("clients, kept", [("1 01", ["01", "1"]), ("10 9", [9, 10])])
-def test_clients_written_differently_are_different_clients(folder, clients, kept):
+def test_clients_written_differently_are_different_clients(folder, clients, kept, name):
     rows = [(row, row % 2, clients.split()[row % 2]) for row in range(8)]
-    table(folder / "a.csv", ["a", "label", "Client"], *rows)
+    table(folder / "a.csv", ["a", "label", name], *rows)
     assert read(folder).owner_name.tolist() == kept
+
+
+def test_words_of_bytes_are_read_as_utf_8(folder):
+    words = np.char.encode(np.array(["näh", "fern"] * 4), "utf-8")
+    arrays(folder / "a.npz", x=np.zeros((8, 2)), y=words)
+    assert [*read(folder).class_name] == ["fern", "näh"]
 
 
 def test_classes_called_by_numbers_are_those_numbers(folder):
@@ -236,6 +243,7 @@ def test_arrays_that_make_no_sense_are_refused_by_the_name_of_their_file(folder,
         ("a,client,label\n1,b,0\n1,nan,0\n", "client of example 1 is missing"),
         ("a,label\n1,1.0\n1,1.5\n", "y must be whole numbers or words, got 1.5"),
         ("client,label\n1,0\n", "must have a column text or columns of numbers"),
+        ("a,b,label\n16777217,0.5,0\n1,0.5,1\n", "column 'a' has an integer beyond 2..24"),
     ],
 )
 def test_tables_that_make_no_sense_are_refused(folder, text, message):
@@ -261,6 +269,10 @@ def test_images_that_differ_are_refused(folder):
         read(folder)
     image(folder / "b/1.png", (1, 2, 3, 4), mode="RGBA")
     with pytest.raises(DataError, match=r"b/1.png must be .* 8-bit grey or RGB: KeyError.*RGBA"):
+        read(folder)
+    clear = Image.new("RGB", (4, 3), (1, 2, 3)).quantize()
+    clear.save(folder / "b/1.png", transparency=0)
+    with pytest.raises(DataError, match=r"b/1.png must be .*: ValueError.*transparent pixels"):
         read(folder)
     (folder / "b/1.png").write_bytes(b"nothing")
     with pytest.raises(DataError, match=r"b/1.png must be an image of 8-bit grey or RGB: Unid"):

@@ -199,7 +199,7 @@ def test_a_declaration_that_makes_no_sense_is_refused(kind, change, message):
     [
         ("iid", {"num_clients": 351, "fraction": 0.25}, "350 examples .* 351 clients"),
         ("dirichlet", {"num_groups": 11}, "at most the 10 labels of the data, got 11"),
-        ("path_line", {"classes_per_client": 11}, "10 clients with 11 classes each"),
+        ("path_line", {"classes_per_client": 11}, "classes_per_client at most that, got 10 . 11"),
         ("hsu", {"test_examples": 41}, "400 test .* with 41 each; take .* fewer test_examples"),
         ("quantity", {"num_clients": 20}, r"1000 train .* 20 clients who have 1\d{3} "),
         ("permuted", {"train_examples": 101}, "1000 train examples cannot .* to 10 .* with 101"),
@@ -234,7 +234,7 @@ def test_images_that_are_not_square_cannot_be_turned(kind, changes):
 
 
 def test_a_concentration_that_floats_cannot_bear_is_refused():
-    with pytest.raises(ConfigError, match="1e-05 is too small"):
+    with pytest.raises(ConfigError, match="too small, got 1e-05"):
         dirichlet(np.random.RandomState(0), 1e-5, 3)
-    with pytest.raises(ConfigError, match=r"1e\+308 is too large"):
+    with pytest.raises(ConfigError, match=r"too large, got 1e\+308"):
         dirichlet(np.random.RandomState(0), 1e308, 3)

@@ -111,7 +111,7 @@ def test_known_clusters():
 
 def test_known_clusters_must_be_there_and_have_a_model_each():
     method = methods.load("oracle_clusters")(task=tiny_task(), local=sgd(), num_clusters=2)
-    with pytest.raises(DataError, match="needs true clusters, which this federation has not"):
+    with pytest.raises(DataError, match="needs true clusters, which this federation lacks"):
         run(method, toy_federation(), 1)
     three = replace(toy_federation(), cluster=np.array([0, 1, 2, 0]))
     with pytest.raises(DataError, match="num_clusters must be at least 3, .* got 2"):

@@ -212,6 +212,24 @@ def test_a_text_that_is_no_rule_is_refused(rule):
         _criteria.parsed(rule)
 
 
+def test_a_criterion_whose_first_run_is_not_declared_is_left_out(tmp_path):
+    (tmp_path / "criteria.csv").write_text(
+        'of,title,source,number,rule,note,main\nx,a above the others,,,"a > b, d",,\n'
+    )
+
+    def declared(gone: str) -> list[list[str]]:
+        def number(federation, label, name):
+            return None if label == gone else _criteria.cell(federation, label)
+
+        case = lambda of: [_criteria.Case("f")]  # noqa: E731
+        found = _criteria.criteria(tmp_path / "criteria.csv", case, number)
+        return [[term["label"] for term in one["terms"]] for one in found]
+
+    assert declared("") == [["a", "b", "d"]]
+    assert declared("b") == [["a", "d"]]
+    assert declared("a") == []
+
+
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("name", REPRODUCED)
 def test_declared_criteria_are_well_formed_and_are_about_numbers_that_exist(name, scale):

@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pictures
 import pytest
@@ -14,7 +15,8 @@ from test_published_shown import NOT_SHOWN
 
 from fedlib import papers
 from fedlib.cli import keep
-from fedlib.report import packs
+from fedlib.report import exhibits, packs
+from fedlib.report.metrics.definitions import PRIMARY
 from fedlib.report.pages import kept
 from fedlib.report.tables import render
 
@@ -96,6 +98,25 @@ def test_the_tables_of_papers_are_what_is_kept():
     assert f"{near} are within two points, and {near + more} once two names" in told
     every, others = found["near"], found["near"] + found["more"]
     assert f"it is {every} of {found['run']}, and {others} with the names put right" in told
+
+
+def test_of_pfedmms_leads_only_the_one_at_unlike_rates_is_clear():
+    text = " ".join((KEPT_IN / "pfedmm/README.md").read_text(encoding="utf-8").split())
+
+    def counts(page: str, label: str) -> pd.DataFrame:
+        rows = pd.read_parquet(KEPT_IN / "pfedmm/full" / page / "pack/clients.parquet")
+        where = {"label": label, "at": "last", **PRIMARY._asdict()}
+        return exhibits.pick(rows, **where).sort_values("client")[["correct", "count"]].to_numpy()
+
+    mine = counts("pfedmm", "pfedmm")
+    drawn = np.random.default_rng(0).integers(0, len(mine), (20_000, len(mine)))
+    others = ("FedEM", "fedem", "fedem"), ("FedAvg at 0.03", "rates", "fedavg-heads-rate")
+    for name, *where in (*others, ("FedAvg at 0.01", "fedavg", "fedavg")):
+        ahead, images = (mine - counts(*where))[:, 0], mine[:, 1]
+        leads = 100 * ahead[drawn].sum(1) / images[drawn].sum(1)
+        bounds = [f"{x:.1f}" for x in np.quantile(leads, (0.025, 0.975))]
+        low, high = (x.replace("-0.0", "0.0").replace("-", "−") for x in bounds)
+        assert re.search(f"over {name} (are )?between {low} and {high}", text)
 
 
 KEPT = sorted(KEPT_IN.rglob("pack"))

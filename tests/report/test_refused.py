@@ -50,7 +50,7 @@ SWEPT["variants"] = {"parameter": "method", "values": [{"value": "x", "title": "
 REFUSED = [
     ("accuracy_over_rounds", {"metric": "loss"}, "or accuracy_client_mean, got 'loss'"),
     ("accuracy_over_rounds", {"group": "probe"}, "group must be seen or unseen or server, got"),
-    ("client_accuracy_cdf", {"variants": {}}, "need one another"),
+    ("client_accuracy_cdf", {"variants": {}}, "give protocols and variants together"),
     ("cost_to_target", {"targets": {}}, r"number in \(0, 1\] for emnist"),
     ("gain_bars", BARS | {"pairs": [{"below": "x"}]}, "each of pairs has below and above"),
     ("gain_bars", BARS | {"bars": [{"metric": "loss"}]}, "each of bars has metric and title"),

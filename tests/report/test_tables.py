@@ -2,6 +2,7 @@
 
 import io
 from dataclasses import replace
+from types import SimpleNamespace
 
 import made_up
 import numpy as np
@@ -9,9 +10,9 @@ import pandas as pd
 import pytest
 
 from fedlib.errors import DataError
-from fedlib.report import printed
+from fedlib.report import choices, printed
 from fedlib.report.metrics.runs import COLUMNS
-from fedlib.report.tables import render
+from fedlib.report.tables import render, tuning
 from fedlib.report.tables.render import Block, Cell, Column, Sheet
 from fedlib.workflow.provenance import ROOT
 
@@ -155,3 +156,32 @@ def test_a_wrong_file_of_published_numbers_is_refused(tmp_path, text, complaint)
     file.write_text(text.replace("{head}", ",".join(printed.COLUMNS) + "\n"))
     with pytest.raises(DataError, match=complaint):
         printed.read(file)
+
+
+def test_a_client_without_validation_examples_picks_the_first_run():
+    where = ("f", "seen", "default")
+    rows = [(1, client, label) for client in (0, 1) for label in ("a", "b")]
+    scores = pd.DataFrame(rows, columns=["seed", "client", "label"])
+    given = SimpleNamespace(
+        scores={
+            (*where, "val"): scores.assign(accuracy=[0.5, 0.7, np.nan, np.nan]),
+            (*where, "test"): scores.assign(accuracy=[0.1, 0.2, 0.3, 0.4]),
+        }
+    )
+    choice = choices.Choice(SimpleNamespace(name="f"), {"pick": True}, ["a", "b"])
+    assert choices.of_clients(given, choice)["accuracy"].tolist() == [0.2, 0.3]
+
+
+def test_a_run_with_a_tuning_for_each_seed_has_a_row_for_each():
+    columns = ["seed", "index", "metric", "of", "round", "value"]
+    rows = [
+        (seed, *row)
+        for seed, best in ((1, 0), (2, 1))
+        for row in (
+            *(("", name, "", 0, value) for name, value in (("trial", best), ("at_edge", 0))),
+            *((str(trial), "accuracy", "", 3, 0.5 + (trial == best)) for trial in (0, 1)),
+        )
+    ]
+    found = list(tuning._of_run(None, pd.DataFrame(rows, columns=columns)))
+    assert [row["trial"] for row in found] == [0, 1] and [row["trials"] for row in found] == [2, 2]
+    assert [row["default"] for row in found] == [1.5, 0.5]

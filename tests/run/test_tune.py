@@ -252,7 +252,7 @@ def test_a_run_is_trained_by_what_was_chosen_and_its_history_says_so(folder, cap
     capsys.readouterr()
     write_choice(folder / "another.json", values, seals.spec_digest({**TO_TUNE, "seed": 8}))
     for choice, message in (
-        (folder / "another.json", "another.json is the result of something else"),
+        (folder / "another.json", "another.json was made from specification"),
         (None, "the run is tuned: give what was chosen for it as --choice"),
     ):
         called = run_here("train", options(folder / "no", tuned, choice=choice))

@@ -2,6 +2,7 @@
 
 import errno
 import re
+import runpy
 import shlex
 import signal
 import subprocess
@@ -80,6 +81,30 @@ def test_a_bug_keeps_its_traceback(error):
 def test_an_argument_that_is_neither_is_refused(text, message):
     with pytest.raises(ConfigError, match=message):
         command.json_argument(text)
+
+
+@pytest.mark.parametrize(
+    ("script", "text", "message"),
+    [
+        ("table", "{}", "error: the specification lacks kind, federations, runs, got '{}'"),
+        ("figure", '{"kind": "x", "federations": [], "runs": []}', "error: kind must be "),
+        ("report", "{}", "error: the specification lacks papers, got '{}'"),
+        ("metrics", '{"runs": []}', "error: the specification lacks federations, got "),
+    ],
+)
+def test_a_specification_by_hand_that_lacks_something_is_refused_in_one_line(
+    script, text, message, capsys, monkeypatch
+):
+    stage = runpy.run_path(str(ROOT / f"scripts/{script}.py"))
+    files = {"table": "csv md tex json", "figure": "pdf png svg json"}
+    files |= {"report": "results figures md html", "metrics": "runs parquet csv clients"}
+    given = [word for name in files[script].split() for word in (f"--{name}", "x")]
+    if script in ("table", "figure"):
+        given += ["--metrics", "x", "--clients", "x"]
+    monkeypatch.setattr(sys, "argv", [script, "--spec", text, *given])
+    assert command.run(stage["main"]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith(message) and told.count("\n") == 1
 
 
 def test_a_package_that_is_missing_is_named_with_the_python_that_has_it(capsys):

@@ -134,8 +134,8 @@ def test_a_folder_that_may_not_be_written_is_named_before_anything_runs(
     monkeypatch.chdir(tmp_path)
     answers()
     for folder, message in (
-        (tmp_path, f"{tmp_path} may not be written, and Snakemake keeps its cache in it; set XDG"),
-        (Path("data/raw"), "data/raw may not be written, and data/raw/digits.json is to be writ"),
+        (tmp_path, f"{tmp_path} is not writable, and Snakemake keeps its cache in it; set XDG"),
+        (Path("data/raw"), "data/raw is not writable, and data/raw/digits.json is to be writ"),
     ):
         folder.mkdir(parents=True, exist_ok=True)
         monkeypatch.setattr(preflight.os, "access", lambda path, mode, own=folder: path != own)

@@ -179,6 +179,9 @@ def test_clients_that_a_partition_could_not_fill_are_told(folder):
         "tested, and are left out"
     ]
     assert list(remarks.count_clients(Plan({"papers": ["two"]}))) == []  # nothing is cut yet
+    everybody = {"partition": {"kind": "writer", "num_clients": None}}
+    seals.write_json(path, {"spec": everybody, "group": ["seen"]})
+    assert len(list(remarks.count_clients(plan))) == 1
 
 
 def test_a_report_is_of_the_selected_papers(folder):

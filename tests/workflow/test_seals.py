@@ -105,7 +105,7 @@ def test_a_file_says_of_what_it_is_the_result_and_readers_compare(tmp_path, kind
         frames.write_parquet(FRAME, path, made)
         assert frames.read_of(path, made.spec, ("round",)).equals(FRAME)
         for other in (None, seals.spec_digest({"seed": 2})):
-            with pytest.raises(DataError, match="x is the result of something else"):
+            with pytest.raises(DataError, match="x was made from specification"):
                 frames.read_of(path, other, ("round",))
     else:
         of_job = {"code": made.code, "inputs_sha256": made.inputs}

@@ -118,11 +118,11 @@ REFUSED = {
     ),
     "of other data": (
         lambda run: changed(run / "history.h5", provenance={"inputs_sha256": "0" * 64}),
-        "history.h5 is refused: it was made from others than .*digits.json",
+        "history.h5 is refused: its inputs were not .*digits.json",
     ),
     "of another history": (
         lambda run: changed(run / "evaluation.h5", provenance={"inputs_sha256": "0" * 64}),
-        "evaluation.h5 is refused: it was made from others than .*history.h5",
+        "evaluation.h5 is refused: its inputs were not .*history.h5",
     ),
     "of other weights": (
         lambda run: changed(run / "history.h5", provenance={"state_sha256": "0" * 64}),

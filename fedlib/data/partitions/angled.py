@@ -62,7 +62,8 @@ class Angled(Equal):
     def side(self, owners: Owners, num: int, seed: int) -> np.ndarray:
         """Number of the angle of each of `num` examples, 0 for those without an owner -> [num]"""
         draw = streams.generator(seed, "angled", "shares")
-        shares = hsu.client_shares(draw, self.alpha / len(ANGLES), self.num_clients, len(ANGLES))
+        each = self.alpha / len(ANGLES)
+        shares = [*hsu.client_shares(draw, each, self.num_clients, len(ANGLES))]
         side = np.zeros(num, np.int64)
         for client, rows in enumerate(zip(*owners, strict=True)):
             draw = streams.generator(seed, "angled", client)

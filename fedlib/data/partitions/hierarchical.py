@@ -43,12 +43,15 @@ class Hierarchical(Equal):
         """
         draw = streams.generator(seed, "hierarchical", "shares")
         members = [np.flatnonzero(parts.coarse == n) for n in range(int(parts.coarse.max()) + 1)]
-        clients = []
-        for _ in range(self.num_clients):
+
+        def client() -> hsu.Shares:
             shares = dirichlet(draw, self.alpha, len(members))
             fine = [dirichlet(draw, self.beta, len(classes)) for classes in members]
-            clients.append(partial(_among, shares, fine, members))
-        return hsu.deal(parts, clients, (self.train_examples, self.test_examples), seed)
+            return partial(_among, shares, fine, members)
+
+        clients = (client() for _ in range(self.num_clients))
+        sizes = self.train_examples, self.test_examples
+        return hsu.deal(parts, self.num_clients, clients, sizes, seed)
 
 
 def _among(

@@ -9,7 +9,7 @@ Source: T.-M. H. Hsu, H. Qi, M. Brown, "Measuring the Effects of Non-Identical D
   Mixture of Experts" (FedMix); FedMix's README, section 5.1.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -45,19 +45,19 @@ class Hsu(Equal):
         """
         draw, num = streams.generator(seed, "hsu", "shares"), parts.num_classes
         shares = client_shares(draw, self.alpha / num, self.num_clients, num)
-        clients = [partial(among, row) for row in shares]
-        return deal(parts, clients, (self.train_examples, self.test_examples), seed)
+        sizes = self.train_examples, self.test_examples
+        return deal(parts, self.num_clients, (partial(among, row) for row in shares), sizes, seed)
 
 
 def client_shares(
     draw: np.random.Generator, concentration: float, num_clients: int, num: int
-) -> np.ndarray:
-    """Each client's distribution over `num` things, uniform on average -> [C, num]
+) -> Iterator[np.ndarray]:
+    """Each client's distribution over `num` things, uniform on average -> C arrays [num]
 
     Raises:
       ConfigError: if the concentration is so small that every share underflows to 0.
     """
-    return np.stack([dirichlet(draw, concentration, num) for _ in range(num_clients)])
+    return (dirichlet(draw, concentration, num) for _ in range(num_clients))
 
 
 def among(shares: np.ndarray, left: np.ndarray) -> np.ndarray:
@@ -72,7 +72,9 @@ def among(shares: np.ndarray, left: np.ndarray) -> np.ndarray:
     return kept / total if total > 0 else left / left.sum()
 
 
-def deal(parts: Examples, clients: Sequence[Shares], sizes: tuple[int, int], seed: int) -> Owners:
+def deal(
+    parts: Examples, num_clients: int, drawn: Iterable[Shares], sizes: tuple[int, int], seed: int
+) -> Owners:
     """Rows of each client: random examples of classes that are drawn one by one.
 
     The clients' order is random, and the same for both parts: a late client, which gets the
@@ -80,24 +82,28 @@ def deal(parts: Examples, clients: Sequence[Shares], sizes: tuple[int, int], see
 
     Args:
       parts: the data set.
-      clients: for each, the distribution of its classes.
+      num_clients: C.
+      drawn: for each client, the distribution of its classes; drawn once there is room for all.
       sizes: training and test examples of every client.
       seed: of every draw.
 
     Raises:
       ConfigError: if there are too few examples.
     """
-    order = streams.generator(seed, "hsu", "order").permutation(len(clients))
+    of_parts = [*zip(("train", "test"), official.halves(parts), sizes, strict=True)]
+    for part, members, size in of_parts:
+        official.check_enough(part, len(members), num_clients, size)
+    clients = [*drawn]
+    order = streams.generator(seed, "hsu", "order").permutation(num_clients)
     owned = []
-    for part, members, size in zip(("train", "test"), official.halves(parts), sizes, strict=True):
-        official.check_enough(part, len(members), len(clients), size)
+    for part, members, size in of_parts:
         draw = streams.generator(seed, "hsu", part)
         left = [
             draw.permutation(members[parts.y[members] == label]).tolist()
             for label in range(parts.num_classes)
         ]
         rows = {client: _take(clients[client], left, size, draw) for client in order}
-        owned.append([np.array(rows[client], np.int64) for client in range(len(clients))])
+        owned.append([np.array(rows[client], np.int64) for client in range(num_clients)])
     return Owners(*owned)
 
 

@@ -62,8 +62,8 @@ class PathLine(Joined):
         num_owners, left_over = divmod(num_clients * per_client, num_classes)
         if left_over or per_client > num_classes:
             raise ConfigError(
-                f"{num_clients} clients with {per_client} classes each cannot be as many for each "
-                f"of {num_classes} classes; num_clients times classes_per_client must be a multiple"
+                f"num_clients * classes_per_client must be a multiple of the {num_classes} classes "
+                f"and classes_per_client at most that, got {num_clients} * {per_client}"
             )
         of_class = [self.shares(draw, num_owners) for _ in range(num_classes)]
         missing = np.full(num_classes, num_owners)

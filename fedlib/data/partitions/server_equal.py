@@ -40,5 +40,5 @@ class ServerEqual(Reserved):
         """
         draw = streams.generator(seed, self.kind, "shares")
         shares = hsu.client_shares(draw, self.alpha, self.num_clients, pool.num_classes)
-        clients = [partial(hsu.among, row) for row in shares]
-        return hsu.deal(pool, clients, (self.train_examples, 0), seed).train
+        clients = (partial(hsu.among, row) for row in shares)
+        return hsu.deal(pool, self.num_clients, clients, (self.train_examples, 0), seed).train

@@ -21,6 +21,8 @@ LIST = "clients.csv"  # beside folders of images
 IMAGES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB"}  # of Pillow, and as they are read
 WHOLE = (np.int32, np.int64)  # types of tokens
+TEXTS = ("client", "text")  # columns that are no numbers, besides labels
+ROUNDED = "has an integer beyond 2**24 that float32 would round; scale it"
 
 
 class Content(NamedTuple):
@@ -162,6 +164,8 @@ def _image(path: Path) -> np.ndarray:
     unread = KeyError, OSError, SyntaxError, ValueError, Image.DecompressionBombError
     try:
         with Image.open(path) as image:
+            if "transparency" in image.info:
+                raise ValueError("it has transparent pixels")
             pixels = np.asarray(image.convert(MODES[image.mode]))
     except unread as error:
         raise DataError(f"{path} must be an image of 8-bit grey or RGB: {error!r:.200}") from None
@@ -170,11 +174,11 @@ def _image(path: Path) -> np.ndarray:
 
 def _table(path: Path) -> Content:
     """A CSV file; columns other than label, client and text are numbers."""
-    texts, clients = (dict.fromkeys((x, x.title(), x.upper()), str) for x in ("text", "client"))
-    # A text may be "NA"; clients 1 and 01 are two.
-    frame = _read_csv(path, converters=texts, dtype=clients)
     # As they are: pandas would call a second label label.1, and it would be an input.
     first = _read_csv(path, header=None, nrows=1, dtype=str).iloc[0].fillna("")
+    of = {role: {x: str for x in first if x.strip().casefold() == role} for role in TEXTS}
+    # A text may be "NA"; clients 1 and 01 are two.
+    frame = _read_csv(path, converters=of["text"], dtype=of["client"])
     frame.columns = [name.strip().casefold() for name in first]
     named = (frame.columns != "") & ~frame.columns.duplicated()
     if not named.all() or pd.to_numeric(frame.columns, errors="coerce").notna().any():
@@ -182,7 +186,7 @@ def _table(path: Path) -> Content:
             f"{path}: the first line must name each column, once, got {[*frame][:8]}; write the "
             "file without row numbers (index=False in pandas)"
         )
-    found = {role: frame.pop(role) for role in ("client", "text", "label") if role in frame}
+    found = {role: frame.pop(role) for role in (*TEXTS, "label") if role in frame}
     if "label" not in found and len(frame.columns):
         found["label"] = frame.pop(frame.columns[-1])
     if "label" not in found or bool(len(frame.columns)) == ("text" in found):
@@ -244,8 +248,7 @@ def _checked(path: Path | str, x: np.ndarray, tokens: bool, signals: bool) -> np
         exact = rounded.astype(np.float64) == x if whole else np.isfinite(rounded)
         wrong = np.flatnonzero(~exact.reshape(len(x), -1).all(1))
         if len(wrong):
-            of_whole = "has an integer beyond 2**24 that float32 would round; scale it"
-            why = of_whole if whole else "is not finite, NaN or too large"
+            why = ROUNDED if whole else "is not finite, NaN or too large"
             raise DataError(f"{path}: x of example {wrong[0]} {why}")
         x = rounded
     return x
@@ -266,7 +269,10 @@ def _inputs(name: str, values: Any) -> np.ndarray:
         if series.isna().any():
             row = int(series.isna().argmax())
             raise DataError(f"{name}: column {column!r} has no value for example {row}")
-        columns.append(series.to_numpy(kind))
+        values = series.to_numpy(kind)
+        if kind.kind in "iu" and (values.astype("f4").astype("f8") != values).any():
+            raise DataError(f"{name}: column {column!r} {ROUNDED}")
+        columns.append(values)
     return np.column_stack(columns)
 
 
@@ -283,7 +289,8 @@ def _keys(name: str, x: np.ndarray, values: Any) -> np.ndarray:
     missing = pd.isna(keys)
     if not missing.any():
         keys = np.array(keys.tolist()) if keys.dtype == object else keys
-        keys = keys.astype(str) if keys.dtype.kind in "bS" else keys
+        keys = np.char.decode(keys, "utf-8", "replace") if keys.dtype.kind == "S" else keys
+        keys = keys.astype(str) if keys.dtype.kind == "b" else keys
         missing = keys == ""
     if missing.any():
         raise DataError(f"{name} of example {int(np.argmax(missing))} is missing")

@@ -17,8 +17,7 @@ CLIENTS = 5  # the first clients, whose examples are kept
 
 def in_bins(values: Tensor) -> Tensor:
     """A 1 in the bin of each value in [0, 1], 1.0 in the last bin: [B] -> [B, BINS]"""
-    number = (values * BINS).long().clamp(0, BINS - 1)
-    return one_hot(number, BINS).to(values.dtype)
+    return one_hot((values * BINS).long().clamp(0, BINS - 1), BINS).to(values.dtype)
 
 
 def some_examples(vectors: Tensor, cohort: Cohort, number: int) -> dict[str, Tensor]:

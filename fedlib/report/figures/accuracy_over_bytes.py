@@ -26,8 +26,8 @@ def draw(given: Inputs) -> Figure:
     """
     exhibit, kind = given.exhibit, given.kind
     shown = _with_traffic(given)
-    unit = unit_of(shown["sent"].max())
-    size = SHOWN[unit]
+    most = shown["sent"].max()
+    unit, size = next((x for x in SHOWN.items() if most >= x[1]), ("kB", SHOWN["kB"]))
     shown["sent"] /= size
     looks = style.looks(exhibit, curves.scores(shown))
     figure, grid = canvas.by_federation(exhibit, f"Communicated so far ({unit})", curves.axis(kind))
@@ -49,11 +49,6 @@ def draw(given: Inputs) -> Figure:
         *(canvas.spread_text(exhibit, "band"), focused, SILENT_NOTE if silent else ""),
         *(curves.checks_note(exhibit), style.others_note(exhibit, looks)),
     )
-
-
-def unit_of(most: float) -> str:
-    """The largest unit in which `most` bytes are at least 1."""
-    return next((unit for unit, size in SHOWN.items() if most >= size), "kB")
 
 
 def _with_traffic(given: Inputs) -> pd.DataFrame:

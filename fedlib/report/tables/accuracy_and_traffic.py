@@ -52,16 +52,6 @@ def build(given: TableInputs) -> Sheet:
     )
 
 
-def comm_gib(numbers: float, clients: float, rounds: float) -> float:
-    """GB (2^30 bytes) that `rounds` rounds send: `numbers` floats down and up per client.
-
-    Args:
-      numbers: floats in a message.
-      clients: clients that take part in a round.
-    """
-    return 2 * 4 * numbers * clients * rounds / GIB
-
-
 def _numbers(given: TableInputs, averaged: dict[str, int]) -> pd.DataFrame:
     """All numbers of the table -> one row per federation and run."""
     curves = exhibits.pick(given.rows, at="round", metric=MEAN, **PRIMARY._asdict())
@@ -84,8 +74,8 @@ def _numbers(given: TableInputs, averaged: dict[str, int]) -> pd.DataFrame:
 
     numbers = given.numbers(of_run)
     numbers["difference"] = [*map(printed.off, numbers["mean"], numbers["published"])]
-    message = (numbers[name] for name in ("message", "cohort", "published_rounds"))
-    numbers["gb_by_rule"] = comm_gib(*message)
+    messages = numbers["message"] * numbers["cohort"] * numbers["published_rounds"]
+    numbers["gb_by_rule"] = 2 * 4 * messages / GIB  # floats of 4 bytes, down and up
     numbers["gb_ratio"] = numbers["gb_by_rule"] / numbers["published_gb"]
     return numbers.assign(metric=MEAN, split=PRIMARY.split)
 

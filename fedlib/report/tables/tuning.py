@@ -38,19 +38,20 @@ def _of_run(run: Run, rows: pd.DataFrame) -> Iterator[dict]:
     """A summary of a run's trials."""
     if rows.empty:
         raise DataError(f"{exhibits.name(run)} is not tuned, or the metrics stage must run again")
-    of_trial = rows["index"] != ""
-    trials, value = rows[of_trial], rows[~of_trial].set_index(["metric", "of"])["value"]
-    ended = trials[trials["round"] == trials["round"].max()].set_index("index")["value"]
-    number = int(value["trial", ""])
-    yield {
-        "default": ended.get("0", float("nan")),
-        "tuned": ended[str(number)],
-        "trial": number,
-        "trials": trials["index"].nunique(),
-        "diverged": trials[trials["value"].isna()]["index"].nunique(),
-        "at_edge": int(value["at_edge", ""]),
-        "values": ", ".join(_told(of, x) for (name, of), x in value.items() if name == CHOSEN),
-    }
+    for _, mine in rows.groupby("seed"):  # a run may have a tuning for each seed
+        of_trial = mine["index"] != ""
+        trials, value = mine[of_trial], mine[~of_trial].set_index(["metric", "of"])["value"]
+        ended = trials[trials["round"] == trials["round"].max()].set_index("index")["value"]
+        number = int(value["trial", ""])
+        yield {
+            "default": ended.get("0", float("nan")),
+            "tuned": ended[str(number)],
+            "trial": number,
+            "trials": trials["index"].nunique(),
+            "diverged": trials[trials["value"].isna()]["index"].nunique(),
+            "at_edge": int(value["at_edge", ""]),
+            "values": ", ".join(_told(of, x) for (name, of), x in value.items() if name == CHOSEN),
+        }
 
 
 def _told(name: str, value: float) -> str:

@@ -33,7 +33,7 @@ def text(cells: pd.DataFrame, estimated_on: str) -> str:
     off, other = run[run["difference"].abs() > NEAR], exchanged(cells)
     return filling.markdown(
         "wall.md.j2",
-        {"listed": _list, "grid": grid},
+        {"listed": _list, "grid": grid, "points": points},
         picture=PICTURE,
         cells=cells,
         run=run,
@@ -42,10 +42,7 @@ def text(cells: pd.DataFrame, estimated_on: str) -> str:
         near_exchanged=len(run) - len(off) + _more(other),
         trainings=int(run.groupby(["paper", "federation", "run"])["seeds"].max().sum()),
         split=int(run["is_split"].sum()),
-        off="; ".join(
-            f"{row['title']} ({row['data']}, {row['measured']}) {points(row['difference'])}"
-            for row in off.to_dict("records")
-        ),
+        off=off,
         estimated_on=markdown(estimated_on),
     )
 
