@@ -157,7 +157,8 @@ def claim(name: str, titles: Iterable[str], folder: Path) -> str:
     found, scale = judged(name, titles, folder)
     if found.empty:
         return ABSENT
-    return f"{_verdict(found)}, at scale {scale}{_at_equal_rates(name, folder)}"
+    seeds = ", one seed" if "seeds" in found and (found["seeds"] == 1).all() else ""
+    return f"{_verdict(found)}, at scale {scale}{seeds}{_at_equal_rates(name, folder)}"
 
 
 def _at_equal_rates(name: str, folder: Path) -> str:
