@@ -167,7 +167,7 @@ class AdaptiveExperts(IFCA):
     def own_training(self) -> LocalExperts:
         """The training of local experts, which does not depend on the clusters' models."""
         return LocalExperts(
-            task=self.expert,
+            task=replace(self.expert, class_weights=self.task.class_weights),
             local=AdamW(
                 lr=self.local_lr,
                 weight_decay=self.local_weight_decay,

@@ -8,10 +8,11 @@ Both updates use g and v from before the mini-batch. By the chain rule, `grad_v`
 gradient of f at the interpolated model.
 
 Source: Deng et al., "Adaptive Personalized Federated Learning", 2020.
-Deviation: alpha is fixed. The paper's steps are plain gradient steps; here the solver's momentum
-and weight decay act on g and v separately. The paper has no batch normalisation: here the
-interpolated model has its own running statistics, which are kept with v; those of g are averaged
-like its parameters. The recorded training loss is the sum of both models' losses.
+Deviation: alpha is fixed. Averages are by numbers of examples, the paper's are plain. The paper's
+steps are plain gradient steps; here the solver's momentum and weight decay act on g and v
+separately. The paper has no batch normalisation: here the interpolated model has its own running
+statistics, which are kept with v; those of g are averaged like its parameters. The recorded
+training loss is the sum of both models' losses.
 """
 
 from dataclasses import dataclass

@@ -13,9 +13,12 @@ Optimization under Privacy Constraints", IEEE TNNLS 2020.
 Official code: omarfoq/FedEM, aggregator.py (ClusteredAggregator), also used by pFedMM. The
 method's authors: felisat/clustered-federated-learning.
 Deviation: the length of an update for eps2 is its Euclidean norm, unless `max_norm` says otherwise.
-When a part of a split cluster splits again, the official code confuses positions within the cluster
-with client numbers, so clients end up in two clusters or none. It never trains or assigns unseen
-clients; here they get the cluster whose model has the lowest loss on their train split.
+As in both codes, and unlike the paper, the parts are by complete linkage (the paper's minimise the
+largest similarity across them, which is single linkage), no threshold gamma_max bounds that
+similarity, and the mean update is unweighted. When a part of a split cluster splits again, the
+official code confuses positions within the cluster with client numbers, so clients end up in two
+clusters or none. It never trains or assigns unseen clients; here they get the cluster whose model
+has the lowest loss on their train split.
 """
 
 from dataclasses import dataclass

@@ -15,11 +15,14 @@ Statistical Heterogeneity", KDD 2023, as a baseline of Yi et al., pFedMoE, 2024 
 where the shared model is a CNN-5; section 8 of fedlib/papers/pfedmoe/README.md.
 Official code: zhenqincn/FedAPEN. As there, the ensemble is of logits, the other model's
 probabilities are the target, and lam starts at 0.5 and is kept for the whole run. The official code
-learns lam after the server's average and uses it in the next round, which is equivalent.
-Deviation: a client predicts with the shared model that it trained last; in "aggregated", with the
-server's. A client that never took part has the server's; an unseen client predicts with the
-server's alone. Absent clients have no weight, whatever the run's `aggregation` is. The recorded
-training loss is the sum of both losses; examples of the hold-out do not count as trained on.
+learns lam after the server's average, trains with it in the next round, and starts at 0.5.
+Deviation: clients predict with the lam of their last training, learned on the models before it; the
+official ones with one learned on the models that predict. The first training has a lam learned on
+new models, the official one has 0.5. A client predicts with the shared model that it trained last;
+in "aggregated", with the server's. A client that never took part has the server's; an unseen client
+predicts with the server's alone. Absent clients have no weight, whatever the run's `aggregation`
+is. The recorded training loss is the sum of both losses; examples of the hold-out do not count as
+trained on.
 """
 
 from dataclasses import dataclass, replace

@@ -7,8 +7,9 @@
 Source: Collins et al., "Exploiting Shared Representations for Personalized Federated Learning",
 ICML 2021, Algorithm 1, as a baseline of pFedMoE (arXiv:2402.01350) if all clients have the same
 architecture; section 8 of fedlib/papers/pfedmoe/README.md.
-Deviation: clients are evaluated with the extractor that they trained last, as in the other methods
-of that paper; "aggregated" is FedRep's own evaluation, with the server's extractor.
+Deviation: averages are by numbers of examples, the paper's are plain. Clients are evaluated with
+the extractor that they trained last, as in the other methods of that paper; "aggregated" is
+FedRep's own evaluation, with the server's extractor.
 """
 
 from dataclasses import dataclass, replace

@@ -167,6 +167,8 @@ class GatedMixture(Method):
         gates = self.training_gates(loud)
         log_probs = self.mixed(gates, said, model["alpha"])
         errors = server_mixture.cross_entropy(log_probs, batch.y, self.label_smoothing)
+        if self.task.class_weights is not None:
+            errors = errors * self.task.class_weights[batch.y.long()]
         loss = batch.mean(errors)
         if self.entropy_weight:
             entropy = self.gate_entropy(gates, loud, batch.y, log_probs.shape[-1])

@@ -10,9 +10,9 @@ Isaksson et al., "Adaptive Expert Models for Personalization in Federated Learni
 (arXiv:2206.07832), Algorithms 1 to 4. In the attributes, "the paper" is the second one.
 Official code: EricssonResearch/fl-moe, main_fed.py; section 2 of
 fedlib/papers/adaptive_experts/README.md. IFCA's authors: jichan3751/ifca, whose experiments share
-a representation on FEMNIST and average without weights.
-Deviation: a client's loss is the mean over its examples; the official code gives a smaller last
-batch the weight of a whole one.
+a representation on FEMNIST, and average without weights on rotated CIFAR-10.
+Deviation: with a shared representation, downloads are counted as whole models. A client's loss is
+the mean over its examples; the official code gives a smaller last batch the weight of a whole one.
 """
 
 import math

@@ -9,9 +9,11 @@ Source: Hanzely and Richtarik, "Federated Learning of a Mixture of Global and Lo
 Official code: omarfoq/FedEM, aggregator.py (LoopLessLocalSGDAggregator).
 Deviation: the official averaging writes to copies and leaves the models unchanged, so it is Local;
 ours averages. Only the cohort is averaged; the official code averages all clients. A schedule by
-"epoch" advances once per round that has steps; the official one once per step. The paper has
-a = eta lam / (C p) and steps of eta / (C (1 - p)), with C clients and one rate eta: the same
-algorithm, with `lr` = eta / (C (1 - p)) and `lam` = eta lam / C.
+"epoch" advances once per round that has steps; the official one once per step. The paper has a =
+eta lam / (C p) and steps of eta / (C (1 - p)), with C clients and one rate eta: the same algorithm,
+with `lr` = eta / (C (1 - p)) and `lam` = eta lam / C, for clients of equal size, as the average
+here (and in the code) is by numbers of examples. A round without local steps counts as traffic,
+too, though nothing has changed.
 """
 
 from dataclasses import dataclass, replace

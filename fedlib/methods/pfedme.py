@@ -13,7 +13,6 @@ Deviation: none. ProxSGD has no momentum, so a reproduction needs a solver with 
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-import torch
 from torch import Tensor
 
 from fedlib import tree
@@ -34,6 +33,8 @@ class State(NamedTuple):
 @dataclass(frozen=True, kw_only=True)
 class PFedMe(Method):
     """One model per client, each pulled towards the average of all.
+
+    Absent clients count with the models that they have, whatever the run's `aggregation` is.
 
     Attributes:
       local: local solver, run once per round.
@@ -60,9 +61,9 @@ class PFedMe(Method):
         trained, memory = cohort.fit(
             self.loss, own, reference, local=self.local, memory=state.memory
         )
-        # The average of changes, so that an absent client counts with the model it has.
-        unchanged = tree.map(torch.zeros_like, state.reference)
-        change = cohort.average(tree.sub(trained, own), unchanged)
+        # By shares of all clients' examples, so that an absent client counts with the model it has.
+        total = cohort.collect(cohort.total(tree.sub(trained, own)))
+        change = tree.map(lambda x: x / cohort.population_examples, total.sum)
         models = cohort.put(state.models, trained)
         return State(tree.add(state.reference, change), models, memory)
 

@@ -5,7 +5,8 @@
     server  averages the body (batch normalisation included) and each head
 
 Source: "Mixture of Experts for Personalized Federated Learning under Mixture Data Distributions in
-Edge Computing Networks", Algorithm 1.
+Edge Computing Networks", of which we had the abstract and the code; section 2.13 of
+fedlib/papers/pfedmm/README.md.
 Official code: Archipes/pFedMM, learners/learners_moe.py, client.py, utils/utils.py.
 Deviation: the switches `prior` and `concentration` are ours; their defaults are the official code.
 Body and first head are the run seed's model, and each further head has its own random draw for each
@@ -39,7 +40,7 @@ class PFedMM(FedEM):
       body_lr_scale: factor of the body's learning rate, at least 0. None is E, as in the official
         code, which adds the learning rates of the E heads.
       prior: prior of the E-step: "carried", the client's last weights ("prior information" in the
-        paper), or "uniform".
+        abstract), or "uniform".
       concentration: a >= 1 of a Dirichlet prior on the weights; 1 is no prior.
     """
 

@@ -13,9 +13,11 @@ Source: Yi et al., "pFedMoE: Data-Level Personalization with Mixture of Experts 
 Model-Heterogeneous Personalized Federated Learning", 2024 (arXiv:2402.01350); section 1 of
 fedlib/papers/pfedmoe/README.md. pFedMM's code uses the name pFedMoE for a different method, a
 mixture of whole models: see `gated_experts`.
-Deviation: none in training. In the sibling papers' code a single optimiser of the small model lives
-for the whole run and carries its momentum from client to client; here each client has its own
-solver. To average the cohort only, as in the paper, a run needs the `aggregation` "renormalised".
+Deviation: none known in the algorithm, of which we had two summaries, not the paper; the solver is
+the sibling paper's (pFedES), and the gate's normalisation, width and rate are ours. In the sibling
+papers' code a single optimiser of the small model lives for the whole run and carries its momentum
+from client to client; here each client has its own solver. To average the cohort only, as in the
+paper, a run needs the `aggregation` "renormalised".
 """
 
 from dataclasses import dataclass, replace
@@ -59,8 +61,8 @@ class PFedMoE(PrivateModels):
     An unseen client has neither header nor gate, so there is no protocol for it.
 
     Attributes:
-      local: solver of everything that a client trains, run once per round (paper: SGD with rate
-        0.01); `clip_norm` applies to small extractor, client's model and gate separately.
+      local: solver of everything that a client trains, run once per round (sibling paper: SGD
+        with rate 0.01); `clip_norm` applies to small extractor, client's model and gate separately.
       gate: architecture of the gate on the input, with two outputs: global and local expert.
       gate_mode: "learned"; or the ablations "fixed:<weight of the global expert>" with a weight in
         [0, 1], "global_only" and "local_only", which ignore the gate.

@@ -159,8 +159,9 @@ def test_a_cluster_without_members_in_a_cohort_stays_as_it_is(empty):
 # -- pFedMe -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("aggregation", ["damped", "renormalised"])
 @pytest.mark.parametrize("rate", [1.0, 0.6])
-def test_pfedme(rate):
+def test_pfedme(rate, aggregation):
     federation, task, mu = toy_federation(), tiny_task(norm=True), 0.7
     hand = Reference(federation, task)
     reference = module_of(task, task.init(0))
@@ -179,7 +180,7 @@ def test_pfedme(rate):
         reference.load_state_dict(hand.average(hand.nets), strict=False)
 
     hand.rounds(client, server, cohorts)
-    state = run(method, federation, cohorts, executor="batched")
+    state = run(method, federation, cohorts, executor="batched", aggregation=aggregation)
     for c, net in hand.nets.items():
         assert_params(tree.take(state.models, c), net.state_dict())
     assert_params(state.reference, reference.state_dict())

@@ -127,6 +127,16 @@ def test_another_seed_gives_other_bits(name):
 
 
 @every_method
+def test_class_weights_change_what_is_trained(name):
+    method, federation = make(name), federation_for(name)
+    weights = torch.tensor([0.2, 1.0, 3.0])
+    other = replace(method, task=replace(method.task, class_weights=weights))
+    found = [prepared(x, run(x, federation, 2), federation, "seen") for x in (method, other)]
+    same = [protocol for protocol in found[0] if same_bits(*(x[protocol] for x in found))]
+    assert not same, f"class weights change nothing of {', '.join(same)}"
+
+
+@every_method
 def test_the_order_of_the_cohort_does_not_matter(name):
     method, federation = make(name), federation_for(name)
     assert_close(*(run(method, federation, 2, ids=ids) for ids in ([0, 1, 2], [2, 1, 0])))

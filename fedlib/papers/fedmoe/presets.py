@@ -8,8 +8,10 @@ Source: Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mix
 IJCAI 2025 (doi 10.24963/ijcai.2025/610).
 Official code: FancyAI-SCNU/FedMoE_IJCAI_2025, one folder for each data set.
 Deviation: clients' solvers start anew in each round. The cosine schedule of CIFAR-10 falls with
-every epoch; in the code it falls with every training of the gate. Sentiment140 has a main expert,
-as in the paper and the code's description; the code's default is none.
+every epoch; in the code it falls with every training of the gate. On CIFAR-10 the server's weight
+decay and eps also act on alpha, and on a main expert that it trains; in the code only on the gate
+and the routed experts. Sentiment140 has a main expert, as in the paper and the code's description;
+the code's default is none.
 """
 
 from dataclasses import dataclass
