@@ -27,7 +27,7 @@ def arrays(data: Any, x: str, y: str, name: str) -> tuple[Any, np.ndarray]:
             if column not in data.column_names:
                 raise ConfigError(f"no column {column!r}; there are {data.column_names}")
         return _inputs(data[x][:]), np.asarray(data[y][:])
-    batches = type(data).__name__ == "DataLoader"
+    batches = "DataLoader" in [x.__name__ for x in type(data).__mro__]
     try:
         # PyTorch's map-style data sets need no end for `for`, but have a length.
         by_number = hasattr(data, "__len__") and not batches
@@ -47,7 +47,10 @@ def _inputs(values: Any) -> Any:
     """Inputs as an array, images [N, H, W, C] as [N, C, H, W]; texts as they are."""
     if len(values) and isinstance(values[0], str):
         return [*values]
-    images = np.asarray(values)
+    try:
+        images = np.asarray(values)
+    except ValueError:
+        raise ConfigError("inputs must all have one shape; resize or cut them") from None
     last = images.ndim == 4 and images.shape[-1] <= 4 < images.shape[1]
     last = last and images.shape[2] != images.shape[3]  # else feature maps, such as 16 x 4 x 4
     return images.transpose(0, 3, 1, 2) if last else images

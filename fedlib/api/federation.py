@@ -113,7 +113,7 @@ class Federation(federation.Federation):
         """
         for name, part in (("train", train), ("test", test or [])):
             _check_list(name, part, "a data set for each client")
-        train_fraction = 1 - checked("test_fraction", test_fraction, float)
+        train_fraction = round(1 - checked("test_fraction", test_fraction, float), 12)  # 1 - 0.9
         seed = checked("seed", seed, int)
         pairs = [
             [datasets.arrays(data, x, y, f"data of client {i}") for i, data in enumerate(part)]
@@ -217,7 +217,9 @@ def _check_arrays(name: str, given: Any, most: int) -> None:
 
 def _check_unseen(unseen: Any, num_clients: int) -> None:
     """Raises ConfigError unless these are positions of clients, and not of all."""
-    if not isinstance(unseen, Collection) or not {*unseen} < {*range(num_clients)}:
+    clients = [*range(num_clients)]
+    known = isinstance(unseen, Collection) and all(x in clients for x in unseen)
+    if not known or {*unseen} == {*clients}:
         raise ConfigError(
             f"unseen must be some of the clients 0 to {num_clients - 1}, and not all, got "
             f"{unseen!r:.80}"

@@ -85,10 +85,11 @@ def _evaluation(simulation: Simulation, record: Record, at: int) -> Evaluation:
         names = pd.Index([federation.called[c] for c in federation.ids(view.group)], name="client")
         accuracies[view] = pd.Series(shares(scores), names, name="accuracy")
         pooled[view] = float(scores.correct.sum() / scores.count.sum())
+    losses = [x for x in record.train_loss[:number] if x == x]  # NaN: a round without training
     return Evaluation(
         round=number,
         rounds=simulation.course.rounds,
-        train_loss=record.train_loss[:number][-1] if record.train_loss[:number] else None,
+        train_loss=losses[-1] if losses else None,
         bytes_down=record.bytes_down[at],
         bytes_up=record.bytes_up[at],
         accuracies=accuracies,
@@ -164,6 +165,8 @@ def _meaning(value: Any, depth: int = 3) -> Any:
         return sorted(map(repr, value))
     if isinstance(value, np.ndarray | Tensor):
         return array_digest(np.asarray(value))
+    if isinstance(value, types.BuiltinFunctionType):  # its repr may have an address
+        return value.__name__
     if not isinstance(value, types.FunctionType):
         return repr(value) if isinstance(value, PLAIN) else type(value).__name__
     if not depth or str(value.__module__).partition(".")[0] in LIBRARIES:
@@ -184,7 +187,7 @@ def _said(value: Any) -> str:
     """A setting in words, the same in each process."""
     if isinstance(value, np.ndarray | Tensor):
         return array_digest(np.asarray(value))
-    return f"{value.__module__}.{value.__qualname__}" if inspect.isroutine(value) else repr(value)
+    return seals.spec_digest([_meaning(value)]) if inspect.isroutine(value) else repr(value)
 
 
 def _is_of_tasks(value: Any) -> bool:

@@ -17,6 +17,7 @@ from torch.nn.parameter import is_lazy
 from fedlib import draws, tree
 from fedlib.api import probe
 from fedlib.api.probe import HeadApart
+from fedlib.engine.device import channels_last
 from fedlib.engine.functional import Fixed
 from fedlib.errors import ConfigError
 from fedlib.models.layers.random import Dropout
@@ -47,6 +48,8 @@ def builder(
       ConfigError: if `model` is not such a module or function, cannot read the inputs, does not end
         in a layer with weights, draws from PyTorch's global generator or has frozen weights alone.
     """
+    # Independent of what the user does with the module later.
+    model = copy.deepcopy(model) if isinstance(model, nn.Module) else model
     drawn = isinstance(model, nn.Module) and given is None
     fresh = _drawn_anew(model, name) if drawn else partial(_copied, model)
     made = _first(fresh, model, name)
@@ -63,7 +66,8 @@ def builder(
             )
         probe.check_draws(trial, inputs, name)
         path = probe.head(trial, inputs, name)
-    return partial(_made, fresh, path, given)
+        keeps = inputs.dim() == 4 and probe.keeps_layout(trial, channels_last(inputs), name)
+    return partial(_made, fresh, path, given, keeps)
 
 
 def is_given(model: Model) -> bool:
@@ -148,13 +152,16 @@ def _check_same(fresh: Callable[[], nn.Module], name: str) -> None:
     )
 
 
-def _made(fresh: Callable[[], nn.Module], path: str | None, given: int | None) -> nn.Module:
+def _made(
+    fresh: Callable[[], nn.Module], path: str | None, given: int | None, keeps: bool = False
+) -> nn.Module:
     seed = torch.initial_seed()  # before the user's function, which may call torch.manual_seed
     made = _fixed(_with_own_dropout(fresh()))
     apart = made if path is None else HeadApart(made, path)
     if given is not None and seed % 2**64 != given:
         layers = [layer for layer in apart.head.modules() if probe.owns_weights(layer)]
         _draw_anew([x for x in layers if hasattr(x, "reset_parameters")], seed)
+    apart.keeps_layout = keeps
     return apart
 
 
@@ -177,7 +184,6 @@ def _copied(model: Model) -> nn.Module | None:
 
 
 def _drawn_anew(model: nn.Module, name: str) -> Callable[[], nn.Module]:
-    model = copy.deepcopy(model)  # independent of later changes of the user's model
     model = getattr(model, "_orig_mod", model)  # what torch.compile was given
     layers = dict(model.named_modules())  # those whose weights are all frozen keep their values
     drawn = [x for x in layers if any(w.requires_grad for w in layers[x].parameters(recurse=False))]

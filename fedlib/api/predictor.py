@@ -124,14 +124,15 @@ def as_inputs(x: Any, shape: Sequence[int], kind: torch.dtype) -> Tensor:
       ConfigError: if they cannot be.
     """
     try:
-        x = x if isinstance(x, Tensor) else torch.from_numpy(np.array(x))
+        number = "f4" if hasattr(x, "columns") else None  # columns may be of several types
+        x = x if isinstance(x, Tensor) else torch.from_numpy(np.array(x, number))
     except (TypeError, ValueError, RuntimeError):
         raise ConfigError(f"inputs must be an array of numbers, got {type(x)}") from None
     if x.dim() == len(shape) and shape[0] == 1:
         x = x.unsqueeze(1)
     bytes_or_tokens = torch.uint8, *TOKENS
     same = x.dtype == kind or {x.dtype, kind} <= {*TOKENS}
-    others = x.dtype != torch.uint8 and kind not in bytes_or_tokens
+    others = (x.dtype != torch.uint8 or len(shape) == 1) and kind not in bytes_or_tokens
     if x.shape[1:] != tuple(shape) or not (same or others) or x.is_complex():
         raise ConfigError(
             f"inputs must be {kind} of shape [B, {', '.join(map(str, shape))}], as the "

@@ -164,6 +164,15 @@ def head(model: nn.Module, inputs: Tensor, name: str) -> str | None:
     raise ConfigError(f"{name}: its last layer, {layer} {last[0]!r}, {faults[last[0]]}")
 
 
+def keeps_layout(model: nn.Module, inputs: Tensor, name: str) -> bool:
+    """Whether a module cannot read images with channels last, as `x.view` cannot."""
+    try:
+        outputs(model, inputs, name)
+    except ConfigError:
+        return True
+    return False
+
+
 def owns_weights(layer: nn.Module) -> bool:
     """Whether a module has parameters beside those of the modules in it."""
     return next(layer.parameters(recurse=False), None) is not None

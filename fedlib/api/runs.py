@@ -35,6 +35,7 @@ from fedlib.run.job import trained
 from fedlib.run.simulate import Course, Simulation
 from fedlib.run_spec import RunSpec
 
+UNTYPED = "has no type, so it would be ignored; write one, as NAME: float = 0.9"
 STARTS = ("drawn", "given")
 A_RUN = "results/demo/runs/pfedmm/digits/fedem/seed1234"
 
@@ -109,6 +110,8 @@ def simulate(
     run = _course({**known, "rate": rate}, {} if course is None else course)
     executor = typed("executor", executor, str)
     kind = _class(method, more)
+    if start in kind.choices.get("start", ()):  # a hyper-parameter of Fed-MoE
+        more, start = {**more, "start": start}, "drawn"
     with process.threads.kept():
         with _in_one_line():
             settings = {"device": _device(device), "precision": precision}
@@ -194,7 +197,7 @@ def _class(method: str | type[Method], hyper_parameters: Mapping) -> type[Method
         raise ConfigError(f"{name} belongs to the solver: local=fedlib.SGD({name}=...)")
     check_fields(kind)
     name = method if isinstance(method, str) else kind.__name__
-    # Of what `simulate` takes nothing can be among them, but what is misspelt may be near.
+    # What `simulate` takes is not among them, but what is misspelt may be near.
     _check_names(name, hyper_parameters, known | {*inspect.signature(simulate).parameters})
     needed = [x.name for x in takes if x.init and x.default is x.default_factory is MISSING]
     if missing := [x for x in needed if x not in hyper_parameters]:
@@ -209,6 +212,13 @@ def check_fields(kind: type[Method]) -> None:
     if "__dataclass_fields__" not in vars(kind) and inspect.get_annotations(kind):
         write = "@dataclass(frozen=True, kw_only=True)"
         raise ConfigError(f"{kind.__name__} is not a dataclass; write {write} above it")
+    if kind.__module__.startswith("fedlib."):
+        return
+    names, taken = {x.name for x in fields(kind)}, inspect.signature(simulate).parameters
+    odd = dict.fromkeys(names & vars(kind).keys() - inspect.get_annotations(kind).keys(), UNTYPED)
+    odd |= dict.fromkeys(names & taken.keys() - {"local"}, "is an argument of simulate, too")
+    if odd:
+        raise ConfigError(f"{kind.__name__}.{min(odd)} {odd[min(odd)]}")
 
 
 def _check_names(owner: str, given: Mapping, known: set[str]) -> None:
@@ -308,7 +318,10 @@ def _task(
 def _some_inputs(data: Federation) -> Tensor:
     """Two inputs of a federation, scaled as for a model -> [2, ...]"""
     here = DeviceData(data, torch.float32, torch.device("cpu"))
-    return here.inputs(here.rows["train"][[0, -1]])
+    rows = here.rows["train"][[0, -1]]
+    if data.tokens is not None:  # an embedding must have all
+        rows[1] = int(data.x.max(1).argmax())
+    return here.inputs(rows)
 
 
 def _made(

@@ -6,10 +6,11 @@ wave in one call of `torch.func.vmap` (best for small models and on GPUs).
 `fedlib.engine.graphs.Graphs` captures such calls on a GPU and replays them.
 """
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import copy_context
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import torch
@@ -42,6 +43,15 @@ TURNS = 8  # clients per worker before all workers wait for the slowest one
 Advance = Callable[[Tree, Batch], Tree]  # (a client's carry, its batch) -> the carry after a step
 
 
+@cache
+def _pool(count: int) -> ThreadPoolExecutor:
+    """Threads of this process, which all its executors share."""
+    return ThreadPoolExecutor(count, initializer=lambda: torch.set_num_threads(1))
+
+
+os.register_at_fork(after_in_child=_pool.cache_clear)  # where its threads do not exist
+
+
 class Workers:
     """Threads that share the clients; each computes on one core."""
 
@@ -51,7 +61,7 @@ class Workers:
         if count > 1:
             # Cores go to clients instead of to single operations, here and in the workers.
             torch.set_num_threads(1)
-            self._pool = ThreadPoolExecutor(count, initializer=lambda: torch.set_num_threads(1))
+            self._pool = _pool(count)
 
     def visit(self, fn: Callable[[int], None], order: Iterable[int]) -> None:
         """Call `fn` with each number of `order`, without gradients and subnormal numbers."""
@@ -156,8 +166,10 @@ class Loop:
                     scores.append(fn(*args, place.batch))
             parts[position] = torch.cat(scores)
 
-        self._workers.visit(visit, _longest_first(sizes))
-        return pad(parts, sizes)
+        # A model may not take an empty batch: it gets one only if nobody has an example.
+        self._workers.visit(visit, _longest_first(sizes)[: max(1, np.count_nonzero(sizes))])
+        empty = next(part for part in parts if part is not None)[:0]
+        return pad([empty if part is None else part for part in parts], sizes)
 
 
 class Batched:

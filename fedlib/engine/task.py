@@ -138,6 +138,11 @@ class Task:
         """Whether the model has convolutions."""
         return any(isinstance(m, nn.modules.conv._ConvNd) for m in self._training.modules())
 
+    @cached_property
+    def channels_last(self) -> bool:
+        """Whether images with channels last in memory may be faster."""
+        return self.convolves and not getattr(self._training, "keeps_layout", False)
+
     @property
     def is_light(self) -> bool:
         """Whether a step costs less than launching it: no convolutions, few parameters."""

@@ -64,7 +64,7 @@ def _arranged(work: Work, rows: Tensor) -> Tensor:
     """Inputs of pool rows; channels last in memory if that makes convolutions faster."""
     x = work.data.inputs(rows)
     on_cpu = x.device.type == "cpu"  # a GPU gains only with batch normalisation
-    if x.dim() == 4 and work.task.convolves and (on_cpu or work.task.statistics):
+    if x.dim() == 4 and work.task.channels_last and (on_cpu or work.task.statistics):
         return channels_last(x)
     return x
 

@@ -1,0 +1,183 @@
+"""What other people's models, data and methods do that ours do not."""
+
+import os
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+import fedlib
+from fedlib.api import following
+from fedlib.engine import executors
+from fedlib.errors import ConfigError
+from fedlib.methods.apfl import APFL
+from fedlib.methods.fedavg import FedAvg
+
+DRAW = np.random.default_rng(0)
+X, Y = DRAW.normal(size=(80, 6)).astype("f4"), np.arange(80) % 3
+LOCAL = fedlib.SGD(lr=0.1, batch_size=4)
+
+
+def flat() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))
+
+
+def quiet(clients: fedlib.Federation, model: Any, method: Any = "fedavg", **more: Any):
+    return fedlib.simulate(
+        clients, model, method, **{"local": LOCAL, "rounds": 1, "progress": None} | more
+    )
+
+
+def cut(x: Any = X, kind: str = "iid", **more: Any) -> fedlib.Federation:
+    return fedlib.partition(x, Y, kind, **{"num_clients": 4} | more)
+
+
+class View(nn.Module):
+    """A network that flattens as in many tutorials; `view` needs channels first."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(3, 4, 3, padding=1), nn.Linear(4 * 5 * 5, 3)
+
+    def forward(self, x):
+        return self.head(torch.relu(self.conv(x)).view(-1, 4 * 5 * 5))
+
+
+@pytest.mark.parametrize("executor", ["auto", "loop", "batched"])
+def test_a_network_may_flatten_by_view(executor):
+    images = DRAW.normal(size=(80, 3, 5, 5)).astype("f4")
+    result = quiet(cut(images), View, executor=executor)
+    torch.manual_seed(0)
+    assert result.client_model(0)(images[:2]).shape == (2, 3)
+    assert not result.simulation.method.task.channels_last
+
+
+def test_a_run_is_independent_of_what_its_model_becomes():
+    model = flat()
+    model[0].requires_grad_(False)
+    result = quiet(cut(), model, start="given")
+    predict = result.client_model(0)
+    before = predict(X[:3])
+    with torch.no_grad():
+        model[0].weight.zero_()
+    model[0].requires_grad_(True)
+    assert torch.equal(predict(X[:3]), before)
+    assert torch.allclose(predict.network(torch.from_numpy(X[:3])).softmax(-1), before)
+    assert torch.allclose(predict.double()(X[:3]).float(), before)
+
+
+@pytest.mark.parametrize("executor", ["loop", "traced", "batched"])
+def test_a_client_without_examples_of_a_split_gives_no_model_an_empty_batch(executor):
+    class Reshape(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(6, 10)
+
+        def forward(self, x):
+            return self.head(x.reshape(x.size(0), -1))  # ambiguous for no examples
+
+    x, labels = DRAW.normal(size=(195, 6)).astype("f4"), np.arange(195) % 10
+    clients = fedlib.partition(x, labels, "two_shard", num_clients=20, val_fraction=0.07)
+    assert 0 in clients.val.sizes and clients.val.sizes.any()
+    assert quiet(clients, Reshape, "local", executor=executor).history.round.tolist() == [0, 1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rated(FedAvg):
+    rate: float = 0.9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rests(FedAvg):
+    """Trains in every other round."""
+
+    def round(self, state: Any, cohort: Any) -> Any:
+        return state if cohort.round % 2 else super().round(state, cohort)
+
+
+class Mild(APFL):
+    alpha = 0.9
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (Rated, "Rated.rate is an argument of simulate, too"),
+        (Mild, "Mild.alpha has no type, so it would be ignored"),
+    ],
+)
+def test_a_field_that_a_call_could_not_set_is_refused(kind, message):
+    with pytest.raises(ConfigError, match=message):
+        quiet(cut(), flat(), kind)
+
+
+def test_the_start_of_fedmoe_is_reached_through_simulate():
+    server = {"solver": "sgd", "lr": 0.1, "batch_size": 5}
+    with pytest.raises(ConfigError, match="start 'main' needs a main expert"):
+        quiet(cut(), flat(), "fedmoe", start="main", gate=nn.Linear(6, 4), server=server)
+    with pytest.raises(ConfigError, match="start must be one of drawn, given, got 'main'"):
+        quiet(cut(), flat(), start="main")
+
+
+def test_an_embedding_must_have_all_tokens_before_the_run():
+    tokens = np.arange(80)[:, None] % 20 + np.zeros((80, 5), np.int64)
+    tokens[17, 2] = 60
+    model = nn.Sequential(nn.Embedding(50, 4), nn.Flatten(), nn.Linear(20, 3))
+    with pytest.raises(ConfigError, match="model cannot read inputs of 5 numbers: IndexError"):
+        quiet(cut(tokens), model)
+
+
+def test_a_kept_model_takes_bytes_and_tables_as_partition_did():
+    table = pd.DataFrame(X, columns=[*"abcdef"]).assign(f=X[:, 5] > 0)
+    predict = quiet(cut(table), flat()).client_model(0)
+    assert torch.equal(predict(table[:3]), predict(table[:3].to_numpy("f4")))
+    whole = (X[:, :6] * 20 + 100).astype(np.uint8)
+    assert quiet(cut(whole), flat()).client_model(0)(whole[:3]).shape == (3, 3)
+
+
+def test_kept_results_share_their_threads_and_a_fork_has_its_own():
+    before = threading.active_count()
+    kept = [executors.Workers(2) for _ in range(5)]
+    for workers in kept:
+        workers.visit(lambda number: None, range(4))
+    assert threading.active_count() <= before + 2
+    child = os.fork()
+    if not child:
+        executors.Workers(2).visit(lambda number: None, range(4))
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_data_sets_of_unlike_inputs_and_unlike_clients_are_refused_and_fractions_are_whole():
+    ragged = [(np.zeros((1, n, 4), "f4"), n % 2) for n in (4, 5, 4, 4, 4)]
+    with pytest.raises(ConfigError, match="inputs must all have one shape"):
+        fedlib.Federation.from_datasets([ragged])
+    ten = [(np.full(3, n, "f4"), n % 2) for n in range(10)]
+    clients = fedlib.Federation.from_datasets([ten, ten], test_fraction=0.9)
+    assert (clients.train.sizes.tolist(), clients.test.sizes.tolist()) == ([1, 1], [9, 9])
+    with pytest.raises(ConfigError, match="unseen must be some of the clients 0 to 1"):
+        fedlib.Federation.from_datasets([ten, ten], unseen=[[1]])
+
+    class Own(torch.utils.data.DataLoader):
+        pass
+
+    assert len(fedlib.Federation.from_datasets([Own(ten, batch_size=3)] * 2).x) == 20
+
+
+def test_a_resumed_run_tells_the_loss_of_the_last_round_with_training(tmp_path):
+    told = [[], []]
+    for heard, last in zip(told, (3, 9), strict=True):
+        call = lambda e: heard.append(e.train_loss) or e.round == last  # noqa: B023, E731
+        quiet(cut(), flat(), Rests, rounds=4, checkpoint=tmp_path / "run", callbacks=[call])
+    assert told[1][:4] == told[0] and told[0][0] is None and told[0][1] == told[0][2]
+
+
+def test_a_checkpoint_knows_functions_by_what_they_compute_in_any_process():
+    assert following._meaning(torch.zeros_like) == "zeros_like"  # its repr has an address
+    less, much = (lambda x: x * 0.9), (lambda x: x * 0.1)
+    assert following._said(less) == following._said(lambda x: x * 0.9) != following._said(much)
