@@ -60,7 +60,8 @@ def choices(given: Inputs, rows: Iterable[Mapping]) -> list[Choice]:
         for row in rows:
             labels = [label for label in row["labels"] if label in there]
             if row.get("pick"):
-                labels = [label for label in taken if label in labels]
+                picked = [label for label in taken if label in labels]
+                labels = picked if len(picked) == len(row["labels"]) else []
             if labels:
                 found.append(Choice(federation, row, labels))
                 taken += [] if row.get("pick") else labels

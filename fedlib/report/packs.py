@@ -176,7 +176,8 @@ def joined(source: Path) -> Iterator[Path]:
     Each table and figure has the runs of all packs that have it.
 
     Raises:
-      DataError: if two have other runs or data of the same name, or another scale.
+      DataError: if two have other runs or data of the same name, or another scale, or if the runs
+        of a table or figure have no seed in common.
     """
     places = below(source, FOLDER) or [source]
     if len(places) == 1:
@@ -190,9 +191,15 @@ def joined(source: Path) -> Iterator[Path]:
             every[key] = _both(every[key], exhibit) if key in every else exhibit
         except (AttributeError, LookupError, TypeError) as error:
             raise DataError(f"packs in {source} cannot be drawn together: {error!r}") from error
+    both = [pd.concat([frames.read_parquet(x[i]) for x in found]).drop_duplicates() for i in (0, 1)]
+    there = {*both[0][["federation", "label", "seed"]].itertuples(index=False, name=None)}
+    for spec in (exhibit.spec for exhibit in every.values()):
+        runs = [(run["federation"], run["label"]) for run in spec["runs"]]
+        spec["seeds"] = [x for x in spec["seeds"] if {(*run, x) for run in runs} <= there]
+        if not spec["seeds"]:
+            raise DataError(f"packs in {source} share no seed for {spec['name']}; draw one of them")
     with tempfile.TemporaryDirectory(prefix="fedlib-") as place:
-        for i, name in enumerate((METRICS, CLIENTS)):
-            rows = pd.concat([frames.read_parquet(each[i]) for each in found]).drop_duplicates()
+        for rows, name in zip(both, (METRICS, CLIENTS), strict=True):
             frames.write_parquet(rows, Path(place) / name, **SMALL)
         seals.write_json(Path(place) / EXHIBITS, _each_once([*every.values()]))
         yield Path(place)
@@ -205,7 +212,8 @@ def _both(one: Packed, other: Packed) -> Packed:
         if mine[what] != theirs[what]:
             both = f"{mine[what]!r} and {theirs[what]!r}"
             raise DataError(f"packs of one {what} are drawn together, got {both}")
-    spec = dict(mine, seeds=sorted({*mine["seeds"], *theirs["seeds"]}))
+    seeds = sorted({*mine["seeds"], *theirs["seeds"]})
+    spec = dict(mine, seeds=seeds, params=_params(mine["params"], theirs["params"]))
     for entry, names in SHARED.items():
         every = {tuple(x[name] for name in names): x for x in mine[entry]}
         for x in theirs[entry]:
@@ -213,6 +221,19 @@ def _both(one: Packed, other: Packed) -> Packed:
                 raise DataError(f"two packs have {'/'.join(key)}, with other settings")
         spec[entry] = [*every.values()]
     return Packed(one.stage, spec, one.published or other.published)
+
+
+def _params(mine: dict, theirs: dict) -> dict:
+    """The parameters of an exhibit of two packs, each of which has those of its own runs."""
+    both = {k: theirs[k] | x for k, x in mine.items() if isinstance(x, dict) and theirs.get(k)}
+    if rows := [*(mine.get("rows") or ()), *(theirs.get("rows") or ())]:
+        named: dict[object, dict] = {}  # rows of a method have its labels in each pack
+        for row in rows:
+            key = row["title"] if "labels" in row else str(row)
+            labels = dict.fromkeys([*named.get(key, {}).get("labels", ()), *row.get("labels", ())])
+            named[key] = row | ({"labels": [*labels]} if labels else {})
+        both["rows"] = [*named.values()]
+    return theirs | mine | both
 
 
 def _check_numbers(folder: Path) -> None:

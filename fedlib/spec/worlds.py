@@ -67,5 +67,7 @@ class Regret(OfMethods, Figure):
 def rows_left(rows: Sequence[Mapping], runs: Sequence) -> list[dict]:
     """The rows of `Regret` with only the labels of these runs; rows without labels are left out."""
     there = {run.label for run in runs}
-    narrowed = [{**row, "labels": [x for x in row["labels"] if x in there]} for row in rows]
-    return [row for row in narrowed if row["labels"]]
+    left = [[x for x in row["labels"] if x in there] for row in rows]
+    least = [len(row["labels"]) if row.get("pick") else 1 for row in rows]
+    narrowed = zip(rows, left, least, strict=True)
+    return [{**row, "labels": own} for row, own, least in narrowed if len(own) >= least]

@@ -124,6 +124,34 @@ def test_packs_of_other_settings_are_not_drawn_together(made, tmp_path, change, 
         figures_from.draw(parted(made, tmp_path, **change), tmp_path / "out")
 
 
+def test_packs_whose_runs_share_no_seed_are_not_drawn_together(made, tmp_path):
+    both = parted(made, tmp_path)
+    *files, [exhibit] = packs.read(both / "pfedmm/pack")
+    for source, name in zip(files, ("m", "c"), strict=True):
+        frame = frames.read_parquet(source)
+        frames.write_parquet(frame.assign(seed=frame["seed"] + 100), tmp_path / f"{name}.parquet")
+    seeds = [seed + 100 for seed in exhibit.spec["seeds"]]
+    spec = [exhibit._replace(spec=exhibit.spec | {"seeds": seeds})]
+    packs.write(both / "pfedmm/pack", tmp_path / "m.parquet", tmp_path / "c.parquet", spec)
+    with pytest.raises(DataError, match="share no seed for .*; draw one of them"):
+        figures_from.draw(both, tmp_path / "out")
+
+
+def test_packs_drawn_together_have_the_rows_and_rounds_of_all():
+    rows = {name: {"title": name.title(), "labels": [name]} for name in ("a", "b", "c")}
+    mine = {"averaged": {"one": 2}, "rows": [rows["a"], rows["b"]], "steps": None}
+    theirs = {
+        "averaged": {"two": 3},
+        "rows": [rows["a"] | {"labels": ["d"]}, rows["c"]],
+        "steps": 7,
+    }
+    both = packs._params(mine, theirs)
+    assert both["averaged"] == {"one": 2, "two": 3} and both["steps"] is None
+    assert [row["title"] for row in both["rows"]] == ["A", "B", "C"]
+    assert both["rows"][0]["labels"] == ["a", "d"]
+    assert packs._params({"rows": None}, {"rows": None}) == {"rows": None}
+
+
 OLDER = [["table", {"kind": "accuracy"}, True]]  # with all entries in its specification
 
 

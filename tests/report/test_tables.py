@@ -14,6 +14,7 @@ from fedlib.report import choices, printed
 from fedlib.report.metrics.runs import COLUMNS
 from fedlib.report.tables import render, tuning
 from fedlib.report.tables.render import Block, Cell, Column, Sheet
+from fedlib.spec import worlds
 from fedlib.workflow.provenance import ROOT
 
 PUBLISHED = ROOT / "fedlib/papers/pfedmm/published.csv"
@@ -170,6 +171,17 @@ def test_a_client_without_validation_examples_picks_the_first_run():
     )
     choice = choices.Choice(SimpleNamespace(name="f"), {"pick": True}, ["a", "b"])
     assert choices.of_clients(given, choice)["accuracy"].tolist() == [0.2, 0.3]
+
+
+def test_best_of_several_needs_all_of_them():
+    pick = {"title": "Best of the two", "labels": ["a", "b"], "pick": True}
+    rows = [{"title": x, "labels": [x]} for x in "ab"] + [pick]
+    runs = {x: SimpleNamespace(label=x, federation="f") for x in "ab"}
+    assert worlds.rows_left(rows, [*runs.values()]) == rows
+    assert worlds.rows_left(rows, [runs["b"]]) == [rows[1]]
+    exhibit = SimpleNamespace(federations=[SimpleNamespace(name="f")], runs=[runs["b"]])
+    found = choices.choices(SimpleNamespace(exhibit=exhibit), rows)
+    assert [choice.labels for choice in found] == [["b"]]
 
 
 def test_a_run_with_a_tuning_for_each_seed_has_a_row_for_each():

@@ -83,7 +83,8 @@ def _apart(given: Inputs, shown: pd.DataFrame, ends: dict) -> Figure:
         for other in (name for name in titles if name != label):
             curves.draw_curve(axes, ours[other], style.OTHERS, exhibit.runs)
         if label in far.index:
-            axes.plot(theirs[label], color=looks[label].color, **THIN)
+            named = {"color": looks[label].color, "label": f"{titles[label]}, published"}
+            axes.plot(theirs[label], **named, **THIN)
             text = _far_text(far.loc[label], titles).replace(" (", "\n(")
             axes.text(0.98, 0.05, text, transform=axes.transAxes, **FAR_LOOK)
         curves.draw_curve(axes, ours[label], looks[label], exhibit.runs)

@@ -66,7 +66,8 @@ def _protocols(given: Inputs, rows: pd.DataFrame) -> tuple[Steps, list[Line2D], 
         for protocol in shown:
             look = style.variant_look(style.protocol_look(protocol.key), number)
             values = exhibits.pick(mine, protocol=protocol.name, group=PRIMARY.group)
-            yield values, look.curve() | {"marker": ""}
+            told = f"{protocol.title}, {kinds.titles[number]}".removesuffix(", ")
+            yield values, look.curve() | {"marker": "", "label": told}
 
     handles = style.protocol_handles(shown, kinds.titles)
     for handle in handles:

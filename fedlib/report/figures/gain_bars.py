@@ -22,7 +22,10 @@ from fedlib.spec import ExhibitSpec
 from fedlib.spec.figures import GainBar
 
 WIDTH = 0.8  # of a metric's group of bars, as a share of the distance between groups
-GAIN = "After the last round, on the test examples of the server. Numbers: the gain, in points."
+GAIN = (
+    "On the test examples of the server, in the state that the method predicts with: the chosen "
+    "one, or else the last. Numbers: the gain, in points."
+)
 PRINTED = {"linestyle": "None", "marker": "D", "markersize": 4, "color": style.GREY}
 
 KEY = ["federation", "label", "metric"]
@@ -50,7 +53,7 @@ def draw(given: Inputs) -> Figure:
             ends = [_values(found, one.name, label, groups) for one in (below, above)]
             _draw(axes, x, WIDTH / len(labels), ends, looks[label].color)
             theirs = _published(given, (below.dataset, label), groups)
-            marked |= _mark(axes, x, theirs)
+            marked |= _mark(axes, x, theirs, kind.names)
             _number(axes, x, ends, theirs)
         axes.set_xticks(range(len(groups)), [bar.title for bar in groups])
         axes.set_ylim(0, 1.12)  # room for the numbers above the bars
@@ -99,10 +102,10 @@ def _published(given: Inputs, where: tuple[str, str], groups: list[GainBar]) -> 
     return np.array([below, below + [gain.get(where, np.nan) for gain in gains]])
 
 
-def _mark(axes: Axes, x: np.ndarray, theirs: np.ndarray) -> bool:
+def _mark(axes: Axes, x: np.ndarray, theirs: np.ndarray, names: list[str]) -> bool:
     """Draw published numbers, solid below and hollow above; whether there were any."""
-    for numbers, face in zip(theirs, (style.GREY, "white"), strict=True):
-        axes.plot(x, numbers, **PRINTED, markerfacecolor=face)
+    for numbers, face, name in zip(theirs, (style.GREY, "white"), names, strict=True):
+        axes.plot(x, numbers, **PRINTED, markerfacecolor=face, label=f"published, {name}")
     return bool(np.isfinite(theirs[0]).any())
 
 

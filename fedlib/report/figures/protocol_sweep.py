@@ -113,7 +113,8 @@ def _mark_published(
     for number, part in found.groupby("dashes"):
         color = style.protocol_look(protocol.key).color
         cross = PUBLISHED | {"marker": "x" if number == 0 else "+", "markeredgecolor": color}
-        axes.plot(part["x"], part["value"], **cross, zorder=4)
+        named = {"color": color, "label": f"{protocol.title}, published"}
+        axes.plot(part["x"], part["value"], **cross, **named, zorder=4)
     return len(found) > 0
 
 

@@ -21,9 +21,11 @@ from fedlib.report.pages.origin import FACT_TITLES
 from fedlib.report.tables import render
 
 AT_ONCE = 2  # exhibits of a paper that are not folded
-UNITS = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "min": 60, "h": 3600}
+UNITS = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18, "min": 60, "h": 3600}
 ENLARGED = 1.3 * 4 / 3  # CSS pixels per point; 1.3 enlarges figures for a screen
-NUMBER = re.compile(r"([+−-]?\d+(?:[ ,]\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?)(?: ?([kMGTP]|min|h)\b)?")
+NUMBER = re.compile(
+    r"\[?([+−-]?\d+(?:[ ,]\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?)(?: ?([kMGTPE]|min|h)\b)?"
+)
 
 
 def page(content: Report) -> str:

@@ -256,7 +256,9 @@ def _pairs(shown: Iterable[Entry], titles: Mapping[str, str]) -> pd.DataFrame:
     found = []
     for table in (x for x in shown if x.sheet):
         place = {"exhibit": table.anchor, "table": f"{table.kind} {table.number}"}
-        found.append(compared(table.sheet.numbers).assign(**place)[columns])
+        rows = compared(table.sheet.numbers)
+        place["metric"] = rows.get("column", rows["metric"])
+        found.append(rows.assign(**place)[columns])
     full = [frame for frame in found if len(frame)]
     pairs = pd.concat(full, ignore_index=True) if full else pd.DataFrame(columns=columns)
     return pairs.assign(federation=pairs["federation"].map(titles))

@@ -20,6 +20,7 @@ TEX = {
     "α": r"$\alpha$",
     "β": r"$\beta$",
     "ε": r"$\varepsilon$",
+    "η": r"$\eta$",
     "λ": r"$\lambda$",
     "μ": r"$\mu$",
     "π": r"$\pi$",

@@ -31,8 +31,8 @@ def build(given: TableInputs) -> Sheet:
         "add, by a mixed model (restricted maximum likelihood). Tunings are of all their trials, "
         "each on a split and with trials of its own.",
         "Trainings are told from tunings by the runs whose seeds share a tuning; a shift of these "
-        "runs is taken out. A dash: too few data sets, federations or seeds. With five data sets "
-        "the first deviation is rough.",
+        "runs is taken out. A dash: too few data sets, federations or seeds. "
+        f"The first deviation is rough: it is of {again['dataset'].nunique()} data sets.",
     )
 
 
