@@ -51,7 +51,9 @@ def _panel(axes: Axes, names: dict, titles: dict) -> dict:
         "percent": [x.get_major_formatter()(0.5) == "50" for x in (axes.xaxis, axes.yaxis)],
         "names": [_names(x.get_major_formatter()) for x in (axes.xaxis, axes.yaxis)],
         "series": [
-            series for series in _series(axes, titles) if any(y is not None for y in series["y"])
+            one
+            for one in _series(axes, titles)
+            if any(None not in point for point in zip(one["x"], one["y"], strict=True))
         ],
     }
 
