@@ -49,7 +49,6 @@ def check(spec: dict) -> Partition:
     dataset, params, kind = spec["dataset"], spec["params"], spec["partition"]["kind"]
     _check_params(dataset, params)
     checked("seed", spec["seed"], int)
-    checked("replicate", spec.get("replicate", 0), int)
     partition = partitions.parse(spec["partition"])
     source = params.get("source")
     if missing := _missing(partition, sources.has(dataset, source)):
@@ -81,7 +80,8 @@ def seed_of(spec: dict) -> int:
     """The seed of all draws: the declared one, or for a replicate one drawn from it."""
     if "replicate" not in spec:
         return spec["seed"]
-    return int(streams.generator(spec["seed"], "replicate", spec["replicate"]).integers(2**31))
+    number = checked("replicate", spec["replicate"], int)
+    return int(streams.generator(spec["seed"], "replicate", number).integers(2**31))
 
 
 def check_examples(partition: Partition, examples: Examples, spec: dict) -> None:
