@@ -71,10 +71,9 @@ class FedJETs(GatedMixture):
     def round(self, state: State, cohort: Cohort) -> State:
         """Choose each client's experts, train, average."""
         held = self.choose(state.model, cohort)
-        sent = cohort.scatter(Rows(self.part(state.model, own) for own in held))
         trained, _ = replace(cohort, task=self.mixture_task).fit(
             self.loss,
-            sent,
+            cohort.scatter(Rows(self.part(state.model, own) for own in held)),
             Rows(cohort.tensor(np.eye(self.num_routed)[own]).to(self.task.dtype) for own in held),
             local=self.local,
         )

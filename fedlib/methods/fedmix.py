@@ -265,8 +265,7 @@ class FedMix(PooledMixture):
         towards = rest["phi"]
         if self.entropy_weight:
             prior = torch.ones_like(state.phi[:, 0]) / self.num_rows  # p(c), uniform
-            slope = variational.entropy_gradient(state.phi, prior)
-            towards = towards - self.entropy_weight * slope
+            towards = towards - self.entropy_weight * variational.entropy_gradient(state.phi, prior)
         phi, adam["phi"] = self.server.step(state.phi, towards, state.adam["phi"])
         gate = state.gate
         if self.gates == "shared":

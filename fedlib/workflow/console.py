@@ -140,8 +140,7 @@ class Console(logging.Handler):
     def _error(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
         # The log of a failed job has the reason.
-        told = self.failed or command.STOPPING.is_set()
-        if not told and internals.COMMAND_FAILED not in text:
+        if not (self.failed or command.STOPPING.is_set()) and internals.COMMAND_FAILED not in text:
             self._write(text)
 
     def _message(self, record: logging.LogRecord) -> None:

@@ -184,8 +184,7 @@ def _is_own(connection: socket.socket) -> bool:
 
 def threads() -> set[str]:
     """Names of the threads of this process that would not survive a fork."""
-    tasks = Path("/proc/self/task").iterdir()
-    others = (task for task in tasks if task.name != str(os.getpid()))
+    others = (task for task in Path("/proc/self/task").iterdir() if task.name != str(os.getpid()))
     return {(task / "comm").read_text().strip() for task in others} - FORK_SAFE
 
 

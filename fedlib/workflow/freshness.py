@@ -70,8 +70,7 @@ def make_plan(config: Mapping) -> Plan:
         return plan
     whole = Plan(config, others, unfit)
     folder = _Folder(whole)
-    finished = {x for x in others.intersection(whole.trainings()) if folder.has(x)}
-    return Plan(config, finished, unfit)
+    return Plan(config, {x for x in others.intersection(whole.trainings()) if folder.has(x)}, unfit)
 
 
 def list_others(plan: Plan) -> list[Training]:

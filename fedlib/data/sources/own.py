@@ -235,6 +235,5 @@ def _of_bytes(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     levels = np.arange(256) / 255
     channels = [np.bincount(c.ravel(), minlength=256) / c.size for c in x.swapaxes(0, 1)]
     mean = np.array([share @ levels for share in channels])
-    squares = [share @ (levels - m) ** 2 for share, m in zip(channels, mean, strict=True)]
-    std = np.sqrt(squares)
+    std = np.sqrt([share @ (levels - m) ** 2 for share, m in zip(channels, mean, strict=True)])
     return mean, np.where(std > 0, std, 1.0)

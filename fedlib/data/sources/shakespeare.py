@@ -150,5 +150,4 @@ def _plays(text: str) -> list[tuple[str, dict[str, list[str]]]]:
 
 def _title(lines: list[str], number: int) -> str:
     """The title, two to seven lines above the line that names the author."""
-    above = [lines[number - distance].strip() for distance in range(2, 8)]
-    return next(filter(None, above), "")
+    return next(filter(None, [lines[number - distance].strip() for distance in range(2, 8)]), "")

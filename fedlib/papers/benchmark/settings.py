@@ -173,9 +173,8 @@ class Setting(_frame.Setting):
         """The run of a method; `AGAIN` ends the label of one that has a tuning for each seed."""
         if label.endswith(AGAIN):
             once = self.run(label.removesuffix(AGAIN))
-            tuning = {**once.tuning, **self.retuning}
             title = f"{once.title}, tuned for each seed"
-            return replace(once, label=label, title=title, tuning=tuning)
+            return replace(once, label=label, title=title, tuning={**once.tuning, **self.retuning})
         return self.made(
             label,
             METHODS[label],
