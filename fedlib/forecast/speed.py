@@ -169,8 +169,7 @@ def speed_of(spec: RunSpec, size: DataSize, *, device: str, executor: str) -> Sp
         task = build.build_task(spec, shapes)  # says what is wrong with the model's arguments
         with torch.device("meta"):
             module = task.build()
-        numbers = sum(weights.numel() for weights in module.parameters())
-        if numbers > LARGEST:
+        if (numbers := sum(weights.numel() for weights in module.parameters())) > LARGEST:
             return Speed(counted(module, size) / _rate_of_products(device), numbers)
         rounds = partial(_seconds, spec, size, device, executor)
         return Speed(_growing(rounds, *largest, local["batch_size"]), numbers)

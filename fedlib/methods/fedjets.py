@@ -109,8 +109,7 @@ class FedJETs(GatedMixture):
         """Each expert averaged over the clients that trained it, if any; the rest over all."""
 
         def expert(number: int, before: Model) -> Model:
-            who = [c for c, own in enumerate(held) if number in own]
-            if not who:
+            if not (who := [c for c, own in enumerate(held) if number in own]):
                 return before
             rows = [tree.take(trained[c]["routed"], held[c].index(number)) for c in who]
             return tree.mean(Rows(rows), cohort.some(np.array(who)).num_examples)

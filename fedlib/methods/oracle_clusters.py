@@ -70,8 +70,7 @@ class OracleClusters(Method):
         Raises:
           DataError: if the federation has no true clusters, or more than `num_clusters`.
         """
-        cluster = cohort.data.federation.cluster
-        if cluster is None:
+        if (cluster := cohort.data.federation.cluster) is None:
             raise DataError("oracle_clusters needs true clusters, which this federation lacks")
         if cluster.max() >= self.num_clusters:
             raise DataError(

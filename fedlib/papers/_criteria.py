@@ -151,8 +151,7 @@ def parsed(rule: str) -> tuple[str, list[str], dict[str, float | bool]]:
         return "between", [first], {{">=": "at_least", "<=": "at_most"}[sign]: json.loads(last)}
     first, _, by = first.partition(" + ")
     arguments = {"by": json.loads(by)} if by else {"or_equal": True} if sign == ">=" else {}
-    several = last.split(", ")
-    if len(several) > 1:
+    if len(several := last.split(", ")) > 1:
         return FIRST[sign], [first, *several], arguments
     return ORDERS[sign], [first, *others], arguments
 

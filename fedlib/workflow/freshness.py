@@ -95,8 +95,7 @@ def check(plan: Plan) -> Freshness:
         if stage not in RESULTS:
             continue
         outputs = folder.outputs(stage, job)
-        cause = folder.cause(stage, job)
-        if cause is None:
+        if (cause := folder.cause(stage, job)) is None:
             folder.put_times_right(stage, job)
             found.current.update(path for kind in outputs for path in kind)
         elif cause != MISSING:

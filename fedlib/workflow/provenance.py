@@ -170,8 +170,7 @@ def _closure(
 ) -> tuple[str, ...]:
     waiting, seen = list(roots), set()
     while waiting:
-        name = waiting.pop()
-        if name in seen:
+        if (name := waiting.pop()) in seen:
             continue
         if _source(base, name) is None:
             raise ModuleNotFoundError(f"no {name} in {base}: the root of a code digest must exist")

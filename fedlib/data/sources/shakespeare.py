@@ -126,8 +126,7 @@ def _plays(text: str) -> list[tuple[str, dict[str, list[str]]]]:
     first = authored[1] - 5  # the first of them is in the header
     plays, role, errors = [], None, False
     for number in range(first, min(len(lines), PLAYS_END + 1)):
-        line = lines[number]
-        if _AUTHOR in line:
+        if _AUTHOR in (line := lines[number]):
             title = _title(lines, number)
             errors, role = title == _COMEDY_OF_ERRORS, None
             plays.append((title, {}))

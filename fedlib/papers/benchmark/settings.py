@@ -211,8 +211,7 @@ class Setting(_frame.Setting):
             return {"num_classes": arguments["num_classes"]}
         if label == "fedrolex":
             return arguments | {"hidden": 2 * arguments["hidden"]}
-        times = METHODS[label].width
-        if times == 1:
+        if (times := METHODS[label].width) == 1:
             return arguments
         widths = ("hidden",) if self.model == "mlp" else ("channels", "hidden")
         return arguments | {width: int(arguments[width] * times) for width in widths}
