@@ -181,8 +181,7 @@ def _passed_on(path: Path) -> IO | None:
 
     Jobs do not inherit it: they may outlive the workflow, and must not hold its lock.
     """
-    number = os.environ.pop(DESCRIPTOR, "")
-    if not number.isdecimal():
+    if not (number := os.environ.pop(DESCRIPTOR, "")).isdecimal():
         return None
     with contextlib.suppress(OSError):  # closed, or of another folder
         if os.path.samestat(os.fstat(int(number)), path.stat()):

@@ -117,8 +117,7 @@ def spent(result: Path, device: str) -> tuple[float, float]:
 
 def _find(known: dict, facts: object, measure: Callable[[], Sequence]) -> Sequence:
     """What `measure` found for these facts, now or before."""
-    key = seals.spec_digest(facts)[:16]
-    if key not in known:
+    if (key := seals.spec_digest(facts)[:16]) not in known:
         known[key] = list(measure())
     return known[key]
 

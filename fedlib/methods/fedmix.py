@@ -303,8 +303,7 @@ class FedMix(PooledMixture):
             batch = batch._replace(train=False) if self.task.statistics else batch
             return self.loss({**frozen, **own}, facts, batch)
 
-        own = tree.map(torch.zeros_like, tree.take(state.private, cohort.ids))
-        if own:
+        if own := tree.map(torch.zeros_like, tree.take(state.private, cohort.ids)):
             local = replace(self.local, epochs=self.gate_epochs, steps=None)
             own, _ = cohort.fit(loss, own, facts, local=local, stream="welcome")
         return self.known({**cohort.broadcast(frozen), **own}, facts)

@@ -240,8 +240,7 @@ def _imported(tree: ast.Module, package: str) -> set[str]:
     names = set()
     waiting: list[ast.AST] = [tree]
     while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.Import):
+        if isinstance(node := waiting.pop(), ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             origin = node.module or ""
