@@ -23,7 +23,6 @@ def environment(device: object = None) -> dict:
     does not know.
     """
     loaded = [name for name in _REPORTED if name in sys.modules]
-    versions = {name: importlib.metadata.version(name) for name in loaded}
     torch = sys.modules.get("torch")
     gpu = None
     if torch is not None and torch.cuda.is_available():
@@ -32,7 +31,7 @@ def environment(device: object = None) -> dict:
     commit, clean = _checkout(ROOT)
     return {
         "python": platform.python_version(),
-        **versions,
+        **{name: importlib.metadata.version(name) for name in loaded},
         "platform": platform.platform(),
         "cpu": _cpu_name(),
         "gpu": gpu,

@@ -317,8 +317,7 @@ class Federation:
         return arrays | {name: hdf5.plain(x) for name, x in optional.items() if x is not None}
 
     def _check_finite(self) -> None:
-        wrong = np.flatnonzero(~np.isfinite(self.x.reshape(len(self.x), -1)).all(1))
-        if len(wrong):
+        if len(wrong := np.flatnonzero(~np.isfinite(self.x.reshape(len(self.x), -1)).all(1))):
             row = int(wrong[0])
             splits = [self.split(name) for name in SPLITS]
             owners = [c for c in range(self.num_clients) for x in splits if row in x.of(c)]

@@ -50,11 +50,9 @@ def hold_folder(folder: str | Path = FOLDER, command: str | None = None) -> None
       BusyError: if another workflow works in the folder; the message names its process.
     """
     path = Path(folder).resolve() / "alive"
-    file = _passed_on(path)
-    if file is None:
+    if (file := _passed_on(path)) is None:
         path.parent.mkdir(exist_ok=True)
-        file = path.open("a+")
-        if not take(file):
+        if not take(file := path.open("a+")):
             raise BusyError(_occupied(path.parent.parent, file))
         holder = {
             "id": f"{os.getpid()}-{time.time_ns()}",
@@ -183,8 +181,7 @@ def _passed_on(path: Path) -> IO | None:
 
     Jobs do not inherit it: they may outlive the workflow, and must not hold its lock.
     """
-    number = os.environ.pop(DESCRIPTOR, "")
-    if not number.isdecimal():
+    if not (number := os.environ.pop(DESCRIPTOR, "")).isdecimal():
         return None
     with contextlib.suppress(OSError):  # closed, or of another folder
         if os.path.samestat(os.fstat(int(number)), path.stat()):
@@ -208,8 +205,7 @@ def _holder(file: IO) -> dict:
 
 
 def _occupied(folder: Path, file: IO) -> str:
-    holder = _holder(file)
-    if not holder:  # it has not written its description yet
+    if not (holder := _holder(file)):  # it has not written its description yet
         return f"another process has just begun to work in {folder}; wait for it or stop it"
     return (
         f"{folder} is in use by pid {holder['pid']} on {holder['host']} since {holder['since']} "

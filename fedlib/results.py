@@ -182,8 +182,7 @@ def opened(path: str | Path) -> Iterator[h5py.File]:
     except OSError:
         raise DataError(f"{path} is another file, not HDF5; delete it and run again") from None
     with opened_file as file:
-        found = file.attrs.get("format")
-        if found != FORMAT or "provenance" not in file.attrs:
+        if (found := file.attrs.get("format")) != FORMAT or "provenance" not in file.attrs:
             raise DataError(
                 f"{path} has format {found}, this version reads {FORMAT}; delete it and run again"
             )

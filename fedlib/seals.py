@@ -129,8 +129,7 @@ def close(path: str | Path) -> None:
       ValueError: unless the file contains `BLANK` exactly once.
     """
     content = Path(path).read_bytes()
-    found = _SEAL.findall(content)
-    if found != [BLANK]:
+    if (found := _SEAL.findall(content)) != [BLANK]:
         raise ValueError(f"{path} must hold one blank seal, found {len(found)} seals")
     with Path(path).open("rb+") as file:
         file.seek(content.index(BLANK))
@@ -175,8 +174,7 @@ def checked(path: str | Path, remedy: str = "delete it and run again") -> bytes:
         raise DataError(f"{path} does not exist; run the stage that writes it first") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}); {remedy}") from None
-    found = _SEAL.findall(content)
-    if len(found) != 1:
+    if len(found := _SEAL.findall(content)) != 1:
         raise DataError(
             f"{path} is truncated or corrupted, or of another version: it holds {len(found)} "
             f"digests of itself, expected one; {remedy}"

@@ -71,8 +71,7 @@ def choose(plan: Plan, fresh: Freshness) -> Plan:
     for name, paper in plan.papers.items():
         numbers.update(published(paper, plan.path("published", paper=name)))
     budget = plan.config["budget"]
-    bought = cells.affordable(every, config.budget_seconds(budget), numbers)
-    if not bought:
+    if not (bought := cells.affordable(every, config.budget_seconds(budget), numbers)):
         least = duration([min(cell.seconds for cell in every)])
         raise ConfigError(f"budget={budget} buys no cell: the cheapest takes {least}")
     runs = sorted(cell.name for cell in bought)

@@ -45,8 +45,7 @@ def _check_kept(folder: Path, plan: Plan) -> None:
 
     Also if it cannot be read.
     """
-    pack = folder / packs.FOLDER
-    if not pack.exists():
+    if not (pack := folder / packs.FOLDER).exists():
         return
     try:
         runs, found = seals.read_json(pack / packs.EXHIBITS, has=("runs",))["runs"], trainings(pack)

@@ -27,8 +27,7 @@ def main(args: argparse.Namespace) -> None:
     locks.hold_folder(command=args.said)
     before = _made(plan)
     _run(args, plan)
-    made = _made(plan)
-    if plan.path("report_html") not in made:
+    if plan.path("report_html") not in (made := _made(plan)):
         return  # only a part was requested, such as by ARGS=partitions
     if made == before:
         print(f"Nothing to do: {plan.path('report_html')} is up to date.")

@@ -22,8 +22,7 @@ def subset(draw: random.Random, num: int, fraction: float, at_least: int) -> lis
     Raises:
       ConfigError: for fewer than `at_least` numbers.
     """
-    size = int(num * fraction)
-    if size < at_least:
+    if (size := int(num * fraction)) < at_least:
         raise ConfigError(
             f"{size} examples (fraction {fraction} of {num}) cannot be dealt to {at_least} "
             "clients or shards; take fewer of these or a larger fraction"

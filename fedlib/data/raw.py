@@ -103,8 +103,7 @@ class RawFile(_Below):
         Raises:
           DataError: if it is missing or not the official content.
         """
-        path = Path(raw) / self.path
-        if not path.exists():
+        if not (path := Path(raw) / self.path).exists():
             raise DataError(
                 f"{path} does not exist; run the download stage of {self.dataset} first"
             )
@@ -133,8 +132,7 @@ class RawFolder(_Below):
           DataError: if there are none.
         """
         folder = Path(raw) / self.path
-        names = files_below(folder, self.pattern)
-        if not names:
+        if not (names := files_below(folder, self.pattern)):
             raise DataError(f"{folder} has no files {self.pattern}; put there {self.what}")
         return [RawFile(f"{self.path}/{name}", None, "") for name in names]
 

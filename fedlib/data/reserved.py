@@ -92,8 +92,7 @@ class Reserved(Checked, ABC):
         if self.test_per_class is None:
             return rows
         of_classes = [rows[parts.y[rows] == label] for label in range(parts.num_classes)]
-        fewest = min(map(len, of_classes))
-        if self.test_per_class > fewest:
+        if self.test_per_class > (fewest := min(map(len, of_classes))):
             raise ConfigError(
                 f"test_per_class is {self.test_per_class}, but a class has {fewest} test examples"
             )

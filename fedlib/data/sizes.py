@@ -107,7 +107,6 @@ def of_manifest(manifest: dict, declared: Sizes) -> Sizes:
 
 
 def _of(dealt: Dealt, shape: tuple[int, ...], labels: tuple[int, ...]) -> Sizes:
-    owned = {name: list(map(len, getattr(dealt, name))) for name in ("train", "val", "test")}
     pool = dealt.examples
     return Sizes(
         shape=list(shape),
@@ -116,7 +115,7 @@ def _of(dealt: Dealt, shape: tuple[int, ...], labels: tuple[int, ...]) -> Sizes:
         num_classes=pool.num_classes,
         tokens=None if pool.tokens is None else list(map(int, pool.tokens)),
         group=[GROUPS[number] for number in dealt.group],
-        **owned,
+        **{name: list(map(len, getattr(dealt, name))) for name in ("train", "val", "test")},
     )
 
 

@@ -49,8 +49,7 @@ def read(file: RawFile, raw: Path, layout: Layout) -> Texts:
     with path.open(encoding=layout.encoding, newline="") as content:
         try:
             for row in csv.reader(content):
-                label = layout.classes[row[layout.label]]
-                if label is not None:
+                if (label := layout.classes[row[layout.label]]) is not None:
                     texts.append(row[layout.text])
                     labels.append(label)
         except (csv.Error, IndexError, KeyError, UnicodeDecodeError) as error:
@@ -75,8 +74,7 @@ def draw_rows(
     asked = sum(size for size in sizes if size is not None)
     pieces = []
     for label in range(num_classes):
-        rows = draw.permutation(np.flatnonzero(y == label))
-        if asked > len(rows):
+        if asked > len(rows := draw.permutation(np.flatnonzero(y == label))):
             raise ConfigError(f"class {label} has {len(rows)} texts, but {asked} are asked for")
         counts = [len(rows) - asked if size is None else size for size in sizes]
         pieces.append(np.split(rows, np.cumsum(counts))[:-1])

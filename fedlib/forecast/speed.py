@@ -117,8 +117,7 @@ def spent(result: Path, device: str) -> tuple[float, float]:
 
 def _find(known: dict, facts: object, measure: Callable[[], Sequence]) -> Sequence:
     """What `measure` found for these facts, now or before."""
-    key = seals.spec_digest(facts)[:16]
-    if key not in known:
+    if (key := seals.spec_digest(facts)[:16]) not in known:
         known[key] = list(measure())
     return known[key]
 
@@ -169,8 +168,7 @@ def speed_of(spec: RunSpec, size: DataSize, *, device: str, executor: str) -> Sp
         task = build.build_task(spec, shapes)  # says what is wrong with the model's arguments
         with torch.device("meta"):
             module = task.build()
-        numbers = sum(weights.numel() for weights in module.parameters())
-        if numbers > LARGEST:
+        if (numbers := sum(weights.numel() for weights in module.parameters())) > LARGEST:
             return Speed(counted(module, size) / _rate_of_products(device), numbers)
         rounds = partial(_seconds, spec, size, device, executor)
         return Speed(_growing(rounds, *largest, local["batch_size"]), numbers)

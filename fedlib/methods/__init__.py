@@ -56,8 +56,7 @@ def _from_file(name: str) -> type:
         where = f", line {last.lineno}" if last.filename == str(ROOT / name) else ""
         raise ConfigError(f"{name}{where}: {type(error).__name__}: {error}") from error
     classes = [key for key, value in vars(module).items() if isinstance(value, type)]
-    found = getattr(module, class_of_file(name, classes))
-    if not issubclass(found, Method):
+    if not issubclass(found := getattr(module, class_of_file(name, classes)), Method):
         raise ConfigError(
             f"{name}: {found.__name__} is not derived from fedlib.methods.base.Method"
         )

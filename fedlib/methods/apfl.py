@@ -54,8 +54,7 @@ class APFL(TwoModels):
     def interpolate(self, own: Params, shared: Params) -> Params:
         """alpha v + (1 - alpha) g, with the running statistics of `own`."""
         v, g = self.task.trainable(own), self.task.trainable(shared)
-        mixed = tree.map(lambda v, g: self.alpha * v + (1 - self.alpha) * g, v, g)
-        return {**own, **mixed}
+        return {**own, **tree.map(lambda v, g: self.alpha * v + (1 - self.alpha) * g, v, g)}
 
     def personalise(self, state: State, cohort: Cohort) -> Params:
         """The interpolation of each client's model and the server's."""

@@ -84,13 +84,12 @@ class FedAvgAdam(Curves):
         """A new model, with equal private parts for all clients; empty memories."""
         drawn = self.draw(seed)
         params, private = tree.partition(drawn, self.is_private)
-        like = next(iter(drawn.values()))
         return State(
             params,
             tree.repeat(private, num_clients),
             self.local.memory(self.task.trainable(drawn), num_clients),
             self.server.init(self.task.trainable(params)),
-            like.new_zeros(self.horizon, 1),
+            next(iter(drawn.values())).new_zeros(self.horizon, 1),
         )
 
     # -- a round ----------------------------------------------------------------------

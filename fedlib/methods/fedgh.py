@@ -72,9 +72,8 @@ class FedGH(ClassStatistics):
     def init(self, num_clients: int, seed: int) -> State:
         """New models; the global header is that of `task`."""
         models = self.own.init(num_clients, seed)
-        memory = self.local.memory(self.joint.trainable(models), num_clients)
         _, header = self.task.split(self.task.init(seed))
-        return State(models, header, memory)
+        return State(models, header, self.local.memory(self.joint.trainable(models), num_clients))
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Clients start from the global header; the server trains it on their means."""

@@ -71,10 +71,9 @@ class FedJETs(GatedMixture):
     def round(self, state: State, cohort: Cohort) -> State:
         """Choose each client's experts, train, average."""
         held = self.choose(state.model, cohort)
-        sent = cohort.scatter(Rows(self.part(state.model, own) for own in held))
         trained, _ = replace(cohort, task=self.mixture_task).fit(
             self.loss,
-            sent,
+            cohort.scatter(Rows(self.part(state.model, own) for own in held)),
             Rows(cohort.tensor(np.eye(self.num_routed)[own]).to(self.task.dtype) for own in held),
             local=self.local,
         )
@@ -110,8 +109,7 @@ class FedJETs(GatedMixture):
         """Each expert averaged over the clients that trained it, if any; the rest over all."""
 
         def expert(number: int, before: Model) -> Model:
-            who = [c for c, own in enumerate(held) if number in own]
-            if not who:
+            if not (who := [c for c, own in enumerate(held) if number in own]):
                 return before
             rows = [tree.take(trained[c]["routed"], held[c].index(number)) for c in who]
             return tree.mean(Rows(rows), cohort.some(np.array(who)).num_examples)

@@ -121,8 +121,7 @@ class FedKD(MutualLearning):
         refuse_diverged(norms, cohort.host_ids, when, what)
         sent = Rows(compressed(student, energy) for student in apart)
         returned = [recovered(student, state.small) for student in cohort.collect(sent)]
-        small = plain_mean(tree.stack(returned))
-        return State(small, cohort.put(state.models, trained), memory)
+        return State(plain_mean(tree.stack(returned)), cohort.put(state.models, trained), memory)
 
     def loss(self, models: dict[str, Params], task: Task, batch: Batch) -> Tensor:
         """L_teacher + L_student; each model's gradient is that of its own loss -> []"""

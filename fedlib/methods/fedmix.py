@@ -265,8 +265,7 @@ class FedMix(PooledMixture):
         towards = rest["phi"]
         if self.entropy_weight:
             prior = torch.ones_like(state.phi[:, 0]) / self.num_rows  # p(c), uniform
-            slope = variational.entropy_gradient(state.phi, prior)
-            towards = towards - self.entropy_weight * slope
+            towards = towards - self.entropy_weight * variational.entropy_gradient(state.phi, prior)
         phi, adam["phi"] = self.server.step(state.phi, towards, state.adam["phi"])
         gate = state.gate
         if self.gates == "shared":
@@ -304,8 +303,7 @@ class FedMix(PooledMixture):
             batch = batch._replace(train=False) if self.task.statistics else batch
             return self.loss({**frozen, **own}, facts, batch)
 
-        own = tree.map(torch.zeros_like, tree.take(state.private, cohort.ids))
-        if own:
+        if own := tree.map(torch.zeros_like, tree.take(state.private, cohort.ids)):
             local = replace(self.local, epochs=self.gate_epochs, steps=None)
             own, _ = cohort.fit(loss, own, facts, local=local, stream="welcome")
         return self.known({**cohort.broadcast(frozen), **own}, facts)

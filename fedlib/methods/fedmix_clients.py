@@ -99,12 +99,11 @@ class FedMixClients(PooledMixture):
         like = next(iter(experts.values()))
         gates, pi = self.undecided(num_clients, like)
         weights = self.task.trainable(experts)
-        trained = {"experts": weights, "gate": tree.take(gates, 0)}
         return State(
             experts,
             gates,
             pi,
-            self.local.memory(trained, num_clients),
+            self.local.memory({"experts": weights, "gate": tree.take(gates, 0)}, num_clients),
             self.server.init(weights, self.num_experts),
             like.new_zeros(self.horizon, self.num_experts),
         )
@@ -112,8 +111,7 @@ class FedMixClients(PooledMixture):
     def undecided(self, num_clients: int, like: Tensor) -> tuple[Gate, Tensor]:
         """Uniform gates, leaves [num_clients, ...], and uniform pi [num_clients, E]."""
         gate = gating.uniform(self.task.num_features, self.num_experts, like)
-        pi = uniform_weights(num_clients, self.num_experts, like)
-        return tree.repeat(gate, num_clients), pi
+        return tree.repeat(gate, num_clients), uniform_weights(num_clients, self.num_experts, like)
 
     # -- a round ----------------------------------------------------------------------
 
@@ -134,9 +132,8 @@ class FedMixClients(PooledMixture):
         self, state: State, cohort: Cohort, returns: Callable | None = None
     ) -> tuple[Tree, Memory]:
         """(the result of a local round, see `returns` of `Cohort.fit`; the solvers' memory)"""
-        start = self.download(state, cohort)
         about = {"local": self.local, "memory": state.memory, "returns": returns}
-        return self.sorting_clients(cohort).fit(self.loss, start, **about)
+        return self.sorting_clients(cohort).fit(self.loss, self.download(state, cohort), **about)
 
     def download(self, state: State, cohort: Cohort) -> Model:
         """Each client's model after the download -> leaves [C, ...]"""

@@ -86,8 +86,7 @@ class FedMixVAE(FedMix):
         """As `anybody`, with autoencoders that all seen clients train now."""
         stopping = replace(STOPPING, max_epochs=self.vae_epochs)
         autoencoders = train(cohort.seen(), self.vae, local=SOLVER, stopping=stopping)
-        constants = given(self.vae, cohort)
-        known = cohort.broadcast((autoencoders, constants))
+        known = cohort.broadcast((autoencoders, given(self.vae, cohort)))
         return Experienced(self.anybody(state, cohort), *known)
 
     def briefly(self) -> "FedMixVAE":
@@ -142,8 +141,7 @@ def elbo(task: Task, params: Params, given: Given, batch: Batch) -> Tensor:
     mean, log_variance = task.features(body, batch).chunk(2, dim=-1)
     code = mean + (log_variance / 2).exp() * given.noise
     pixels = (batch.x * given.std + given.mean).flatten(1)
-    seen = bernoulli(task.head_logits(head, code, batch), pixels)
-    return seen - divergence(mean, log_variance)
+    return bernoulli(task.head_logits(head, code, batch), pixels) - divergence(mean, log_variance)
 
 
 def bernoulli(logits: Tensor, x: Tensor) -> Tensor:
@@ -185,8 +183,7 @@ def train(cohort: Cohort, task: Task, *, local: Solver, stopping: EarlyStopping)
     def losses(params: Params, given: Given, batch: Batch) -> Tensor:
         if batch.train:
             shape = torch.Size((len(batch.y), given.noise.shape[-1]))
-            noise = gaussian(batch.key, shape, task.device).to(task.dtype)
-            given = given._replace(noise=noise)
+            given = given._replace(noise=gaussian(batch.key, shape, task.device).to(task.dtype))
         return -elbo(task, params, given, batch)
 
     start = task.init(cohort.seed)

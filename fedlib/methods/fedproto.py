@@ -87,8 +87,7 @@ class FedProto(ClassStatistics):
     def round(self, state: State, cohort: Cohort) -> State:
         """Clients train towards the prototypes; the server averages their new class means."""
         state, uploaded, held = self.train_clients(state, cohort)
-        prototypes = class_means.averaged(state.prototypes, uploaded, held)
-        return state._replace(prototypes=prototypes)
+        return state._replace(prototypes=class_means.averaged(state.prototypes, uploaded, held))
 
     def train_clients(self, state: Any, cohort: Cohort) -> tuple[Any, Tensor, Tensor]:
         """(state with trained models, uploaded class means [C, L, F], which were sent [C, L]).
@@ -101,8 +100,7 @@ class FedProto(ClassStatistics):
         trained, memory = self.fit(cohort, own, state.memory, prototypes)
         tasks = self.own.of(cohort)
         means = class_means.of_clients(cohort, represent, trained, tasks, counts=counts)
-        models = cohort.put(state.models, trained)
-        after = state._replace(models=models, memory=memory)
+        after = state._replace(models=cohort.put(state.models, trained), memory=memory)
         return after, cohort.collect_some(means, held), held
 
     def loss(self, model: Params, task: Task, prototypes: ClassMeans, batch: Batch) -> Tensor:

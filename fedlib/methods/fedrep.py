@@ -74,19 +74,17 @@ class FedRep(Method):
 
     def init(self, num_clients: int, seed: int) -> State:
         """The same new model for all clients."""
-        models = OwnModels((self.task,)).init(num_clients, seed)
         body, head = self.task.split(self.task.init(seed))
         return State(
             body,
-            models,
+            OwnModels((self.task,)).init(num_clients, seed),
             self.head_local.memory(self.task.trainable(head), num_clients),
             self.local.memory(self.task.trainable(body), num_clients),
         )
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Send the extractor, train the header, then the extractor; average the extractors."""
-        own = tree.take(state.models, cohort.host_ids)
-        start = replaced(own, cohort.broadcast(state.body))
+        start = replaced(tree.take(state.models, cohort.host_ids), cohort.broadcast(state.body))
         with_head, head_memory = self.fit_part(
             "head", start, cohort, self.head_local, state.head_memory
         )

@@ -108,9 +108,8 @@ class FedRolex(Method):
 
     def window(self, name: str, round: int) -> tuple[Tensor, ...]:
         """The window of a parameter in a round: an index for each dimension."""
-        device = self.task.device
         rows = [
-            (torch.arange(narrow, device=device) + (round if narrow < wide else 0)) % wide
+            (torch.arange(narrow, device=self.task.device) + (round if narrow < wide else 0)) % wide
             for wide, narrow in self.sizes[name]
         ]
         return torch.meshgrid(rows, indexing="ij")

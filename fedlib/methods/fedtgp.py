@@ -137,6 +137,5 @@ class FedTGP(FedProto):
         """
         pairs = present & present.unsqueeze(1) & ~torch.eye(len(present), dtype=torch.bool)
         pairs, present = means.beside(pairs, present)
-        distances = torch.cdist(means.values, means.values)
-        closest = torch.where(pairs, distances, torch.inf).amin(-1)
+        closest = torch.where(pairs, torch.cdist(means.values, means.values), torch.inf).amin(-1)
         return torch.where(present, closest, 0).amax().clamp(max=self.cap)

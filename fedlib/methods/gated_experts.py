@@ -112,8 +112,7 @@ class GatedExperts(Method):
 
     def loss(self, model: Model, batch: Batch) -> Tensor:
         """The experts' losses, weighted by the gate; not the loss of the mixture -> []"""
-        log_probs = self.log_probs(model, batch)
-        losses = expert_losses(log_probs, batch.y, self.task.class_weights)
+        losses = expert_losses(self.log_probs(model, batch), batch.y, self.task.class_weights)
         return batch.mean((self.weights(model, batch) * losses).sum(-1))
 
     def weights(self, model: Model, batch: Batch) -> Tensor:
@@ -131,8 +130,7 @@ class GatedExperts(Method):
     def welcome(self, state: State, cohort: Cohort) -> Model:
         """The server's experts, and the average of the seen clients' private experts and gates."""
         training = cohort.seen()
-        private = tree.take(state.models, training.ids)
-        average = tree.mean(private, training.num_examples)
+        average = tree.mean(tree.take(state.models, training.ids), training.num_examples)
         return self._joined(state, tree.broadcast(average, cohort.size), cohort)
 
     def predict(self, personal: Model, batch: Batch) -> Tensor:

@@ -118,13 +118,12 @@ class GatedMixture(Method):
 
     def assembled(self, routed: Params, main: Params, seed: int, noise_seed: int) -> Model:
         """A mixture of these experts, with a new gate."""
-        number = next(iter(routed.values()))
         return {
             "routed": routed,
             "main": main,
             "gate": self.gate.init(seed),
             "noise": self.gate.init(noise_seed),
-            "alpha": number.new_tensor(self.alpha),
+            "alpha": next(iter(routed.values())).new_tensor(self.alpha),
         }
 
     def drawn(self, seed: int) -> Model:
@@ -132,8 +131,7 @@ class GatedMixture(Method):
         experts = draw_experts(self.task, self.num_routed + self.num_main, seed)
         routed = tree.map(lambda x: x[: self.num_routed], experts)
         main = tree.map(lambda x: x[self.num_routed :], experts) if self.num_main else {}
-        noise_seed = int(streams.keys(1, seed, "noise network")[0])
-        return self.assembled(routed, main, seed, noise_seed)
+        return self.assembled(routed, main, seed, int(streams.keys(1, seed, "noise network")[0]))
 
     def server_parameters(self, state: Any) -> int:
         """Parameters of experts, gate and noise network, and alpha if there is one main expert."""

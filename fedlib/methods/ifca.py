@@ -268,8 +268,7 @@ class IFCA(Method):
 
     def observe(self, state: State, cohort: Cohort, group: str) -> State:
         """Every client chooses the model of lowest loss on its train split."""
-        experts = cohort.held(self.restored(state))
-        choice = self.choose(experts, cohort, 0.0, "predict")
+        choice = self.choose(cohort.held(self.restored(state)), cohort, 0.0, "predict")
         return state._replace(choice=cohort.put(state.choice, choice))
 
     def restored(self, state: State) -> Params:

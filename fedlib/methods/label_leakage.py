@@ -73,8 +73,7 @@ class LabelLeakage(FedAvg):
           ValueError: for a bias of a single logit for two labels.
         """
         params, memory = FedAvg.init(self, num_clients, seed)
-        bias = params[self.bias]
-        if len(bias) == 1:
+        if len(bias := params[self.bias]) == 1:
             raise ValueError("label leakage needs a bias with a number for each label, got [1]")
         return State(params, memory, bias.new_zeros(num_clients, len(bias)))
 

@@ -57,8 +57,7 @@ class LGFedAvg(PrivateModels):
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Send the header, train whole models, average the headers."""
-        own = tree.take(state.models, cohort.host_ids)
-        start = replaced(own, cohort.broadcast(state.head))
+        start = replaced(tree.take(state.models, cohort.host_ids), cohort.broadcast(state.head))
         trained, memory = self.fit(cohort, start, state.memory)
         _, heads = self.task.split(trained)
         models = cohort.put(state.models, trained)

@@ -42,8 +42,7 @@ class Local(PrivateModels):
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Each client continues to train its own model."""
-        own = tree.take(state.models, cohort.host_ids)
-        trained, memory = self.fit(cohort, own, state.memory)
+        trained, memory = self.fit(cohort, tree.take(state.models, cohort.host_ids), state.memory)
         return State(cohort.put(state.models, trained), memory)
 
     def train_alone(self, state: State, cohort: Cohort) -> Own:

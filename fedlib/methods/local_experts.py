@@ -111,8 +111,7 @@ class LocalExperts(Method):
 
     def round(self, state: State, cohort: Cohort) -> State:
         """The next clients that have not trained do so, whatever the round's cohort is."""
-        clients = self.waiting(state, cohort.data.federation)[: self.at_once]
-        if not len(clients):
+        if not len(clients := self.waiting(state, cohort.data.federation)[: self.at_once]):
             return state
         trained = self.train(cohort.of(clients))
         models = {
@@ -143,8 +142,7 @@ class LocalExperts(Method):
         """The untrained clients of the first group that has any -> [C or fewer]"""
         for group in self.groups:
             clients = self.finalists(federation, group)
-            clients = clients[(state.epochs[clients] == 0).numpy()]
-            if len(clients):
+            if len(clients := clients[(state.epochs[clients] == 0).numpy()]):
                 return clients
         return np.empty(0, np.int64)
 

@@ -87,8 +87,7 @@ class LocalGlobal(FedAvgAdam):
             return self.task.log_probs(personal, batch)
         mean = self.mean_representation(personal.lower, batch)
         features = self.through(self.upper_parts, personal.upper, mean, batch)
-        head = self.task.split(personal.upper)[1]
-        return log_probs(self.task.head_logits(head, features, batch))
+        return log_probs(self.task.head_logits(self.task.split(personal.upper)[1], features, batch))
 
     def mean_representation(self, lower: Params, batch: Batch) -> Tensor:
         """Mean output of the clients' lower parts [S, ...] for a batch -> [B, ...]"""

@@ -62,8 +62,7 @@ class OracleClusters(Method):
         )
         cohort.collect(sent[0])  # a client returns one model
         pairs = zip(sent, tree.unstack(state.by_cluster), strict=True)
-        models = tree.stack([new.mean() if new.weight else old for new, old in pairs])
-        return State(models, memory)
+        return State(tree.stack([new.mean() if new.weight else old for new, old in pairs]), memory)
 
     def clusters(self, cohort: Cohort) -> np.ndarray:
         """The true cluster of each client -> [C] int64
@@ -71,8 +70,7 @@ class OracleClusters(Method):
         Raises:
           DataError: if the federation has no true clusters, or more than `num_clusters`.
         """
-        cluster = cohort.data.federation.cluster
-        if cluster is None:
+        if (cluster := cohort.data.federation.cluster) is None:
             raise DataError("oracle_clusters needs true clusters, which this federation lacks")
         if cluster.max() >= self.num_clusters:
             raise DataError(

@@ -76,8 +76,7 @@ class PFedMeMoreau(OneModel):
         """The envelope at w, with constant theta, so its gradient is lam (w - theta) -> []"""
         w, statistics = tree.partition(params, self.task.is_statistic)
         constant = tree.map(Tensor.detach, w)
-        theta = self.prox(tree.merge(constant, statistics), constant, batch)
-        return self.h(theta, w, batch)
+        return self.h(self.prox(tree.merge(constant, statistics), constant, batch), w, batch)
 
     def prox(self, theta: Params, w: Params, batch: Batch) -> Params:
         """One client's theta after the inner steps on a batch."""

@@ -125,14 +125,12 @@ class PFedMoE(PrivateModels):
         not start as the same function, between which a gate could not choose.
         """
         small, _ = self.task.split(self.task.init(expert_seed(seed, 1)))
-        gate = self.gate.init(expert_seed(seed, EXPERTS))
         models = {
             "small": Rows([small] * num_clients),
             "large": self.own.init(num_clients, seed),
-            "gate": Rows([gate] * num_clients),
+            "gate": Rows([self.gate.init(expert_seed(seed, EXPERTS))] * num_clients),
         }
-        memory = self.local.memory(self.joint.trainable(models), num_clients)
-        return State(small, models, memory)
+        return State(small, models, self.local.memory(self.joint.trainable(models), num_clients))
 
     # -- a round ----------------------------------------------------------------------
 
@@ -157,8 +155,7 @@ class PFedMoE(PrivateModels):
     def log_probs(self, model: Model, task: Task, batch: Batch) -> Tensor:
         """Log-probabilities of the client's header on the mixed representation -> [B, L]"""
         _, head = task.split(model["large"])
-        weights = self.weights(model["gate"], batch)
-        mixed = mix(weights, *self.representations(model, task, batch))
+        mixed = mix(self.weights(model["gate"], batch), *self.representations(model, task, batch))
         return log_probs(task.head_logits(head, mixed, batch))
 
     def weights(self, gate: Params, batch: Batch) -> Tensor:

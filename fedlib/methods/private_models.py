@@ -53,9 +53,8 @@ class PrivateModels(Method):
         Args:
           further: arguments of `loss` after the task, for each client.
         """
-        tasks = self.own.of(cohort)
         return replace(cohort, task=self.joint).fit(
-            self.loss, start, tasks, *further, local=self.local, memory=memory
+            self.loss, start, self.own.of(cohort), *further, local=self.local, memory=memory
         )
 
     def personalise(self, state: Any, cohort: Cohort) -> Own:

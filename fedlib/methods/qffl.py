@@ -68,9 +68,8 @@ class QFFL(OneModel):
         """ONE client's message (Delta, h []), from its loss [] at w."""
         q, lipschitz, loss = self.q, 1 / self.local.lr, loss + TINY
         dw = tree.map(lambda w, v: lipschitz * (w - v), w, v)
-        delta = tree.map(lambda x: loss**q * x, dw)
         h = q * loss ** (q - 1) * tree.sqnorm(dw) + lipschitz * loss**q
-        return delta, h
+        return tree.map(lambda x: loss**q * x, dw), h
 
     def update(self, w: Params, delta: Params, h: Tensor) -> Params:
         """The server's new model, from Delta [C, ...] and h [C] -> [...]"""

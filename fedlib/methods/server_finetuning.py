@@ -70,8 +70,7 @@ class ServerFinetuning(FedAvg):
         tuned, _ = server.fit(
             self.task.loss, tree.broadcast(params, 1), local=self.server, stream="server"
         )
-        losses = server.score(self.task.losses, tuned, split="val")
-        loss = server.example_mean(losses, "val")[0]
+        loss = server.example_mean(server.score(self.task.losses, tuned, split="val"), "val")[0]
         tuned = tree.take(tuned, 0)
         return State(params, memory, tuned, state.best.renewed(tuned, loss, cohort.round + 1))
 

@@ -89,8 +89,7 @@ class TrainedMixture(GatedMixture):
 
     def warmed(self, model: Model, server: Cohort) -> tuple[Params, Model]:
         """An expert that the server trained, and the mixture with copies of it as experts."""
-        first = tree.map(lambda x: x[:1], model["main"] or model["routed"])
-        start = tree.broadcast(first, 1)
+        start = tree.broadcast(tree.map(lambda x: x[:1], model["main"] or model["routed"]), 1)
         warm, _ = server.fit(self.main_loss, start, local=self.warm_start, stream="server/warm")
         warm = tree.take(tree.take(warm, 0), 0)
         main = tree.repeat(warm, self.num_main) if self.num_main else {}
@@ -104,8 +103,7 @@ class TrainedMixture(GatedMixture):
 
     def main_loss(self, main: Params, batch: Batch) -> Tensor:
         """Sum of the main experts' losses -> []"""
-        losses = each_expert(lambda expert: self.task.losses(expert, batch), main)
-        return batch.mean(losses.sum(1))
+        return batch.mean(each_expert(lambda expert: self.task.losses(expert, batch), main).sum(1))
 
     def renewed(self, best: Chosen, model: Model, said: Tensor, server: Cohort) -> Chosen:
         """The mixture to predict with: the best so far on the server's validation data, or last.

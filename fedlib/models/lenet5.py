@@ -34,12 +34,11 @@ def build(
       in_channels, side: of an image.
       padding: of the convolutions; 2 keeps the size of a map, and images of 8 pixels need it.
     """
-    left = side_after(side, padding)
     lower = nn.Sequential(*convolution(in_channels, channels, padding))  # [B, channels, 14, 14]
     upper = nn.Sequential(
         *convolution(channels, 2 * channels, padding),
         nn.Flatten(),  # [B, 2 * channels * 5 * 5] for images of 32 x 32 pixels
-        nn.Linear(2 * channels * left**2, hidden),
+        nn.Linear(2 * channels * side_after(side, padding) ** 2, hidden),
         nn.ReLU(),
     )
     return Network([lower, upper], nn.Linear(hidden, num_classes))

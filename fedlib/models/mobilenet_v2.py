@@ -37,10 +37,9 @@ def pretrained(file: Path) -> dict[str, Tensor]:
 
     The caller has verified the file's checksum.
     """
-    weights = torch.load(file, map_location="cpu", weights_only=True)
     return {
         name.replace("features.", "body.0.", 1): value
-        for name, value in weights.items()
+        for name, value in torch.load(file, map_location="cpu", weights_only=True).items()
         if name.startswith("features.") and value.is_floating_point()
     }
 

@@ -56,8 +56,7 @@ def bibtex(name: str) -> str:
 
 def num_printed(name: str) -> int:
     """Number of percentages, mostly accuracies, in `published.csv`; 0 without the file."""
-    file = _printed(name)
-    if not file.is_file():
+    if not (file := _printed(name)).is_file():
         return 0
     with file.open(encoding="utf-8") as lines:
         return sum(row["unit"] == "percent" for row in csv.DictReader(lines))

@@ -119,12 +119,11 @@ def _criterion(row: dict[str, str], case: Case, number: Number) -> dict | None:
         return None  # it would be about another
     if len(terms) < (1 if kind in ("between", "published", "seeds") else 2):
         return None
-    counted = any(one.get("metric") in COUNTS for one in terms[0])
     return {
         **{"title": texts["title"], "source": texts["source"], "kind": kind},
         "terms": [term[0] if len(term) == 1 else term for term in terms],
         **arguments,
-        **({"unit": "number"} if counted else {}),
+        **({"unit": "number"} if any(one.get("metric") in COUNTS for one in terms[0]) else {}),
         **({"note": texts["note"]} if texts["note"] else {}),
         **({"main": True} if texts["main"] else {}),
         **({"published": _published(texts["published"])} if texts.get("published") else {}),
@@ -152,8 +151,7 @@ def parsed(rule: str) -> tuple[str, list[str], dict[str, float | bool]]:
         return "between", [first], {{">=": "at_least", "<=": "at_most"}[sign]: json.loads(last)}
     first, _, by = first.partition(" + ")
     arguments = {"by": json.loads(by)} if by else {"or_equal": True} if sign == ">=" else {}
-    several = last.split(", ")
-    if len(several) > 1:
+    if len(several := last.split(", ")) > 1:
         return FIRST[sign], [first, *several], arguments
     return ORDERS[sign], [first, *others], arguments
 

@@ -149,8 +149,7 @@ def at_scale(
 
 def _made(exhibit: Exhibit, settings: Settings, cells: list[tuple[str, str]]) -> Exhibit:
     """An exhibit with its functions replaced by their values for the settings."""
-    shown = exhibit.federations(settings)
-    if not shown:
+    if not (shown := exhibit.federations(settings)):
         return dataclasses.replace(exhibit, labels=(), federations=())
     values = {one.name: getattr(exhibit, one.name) for one in dataclasses.fields(exhibit)}
     fields = {name: x(shown) if callable(x) else x for name, x in values.items()}

@@ -152,8 +152,7 @@ class Exhibit:
         """The exhibit with those of `runs` that it shows; None if nothing is left to show."""
         there = {(run.federation, run.label) for run in runs if not self.ends_too_early(run)}
         shown = [(f, label) for f in self.federations for label in self.labels]
-        shown = self.compared([pair for pair in shown if pair in there])
-        if not shown:
+        if not (shown := self.compared([pair for pair in shown if pair in there])):
             return None
         federations, labels = ({pair[i] for pair in shown} for i in (0, 1))
         left = [run for run in runs if (run.federation, run.label) in shown]

@@ -69,8 +69,7 @@ def summary(plan: Plan, todo: Sequence[OpenJob], estimates: Estimates) -> Iterat
     yield f"results/{plan.folder}: {len(todo)} jobs to run"
     of_runs = [one for one in todo if one.stage in OF_RUNS]
     for stage in STAGES:
-        mine = [one for one in todo if one.stage == stage]
-        if not mine:
+        if not (mine := [one for one in todo if one.stage == stage]):
             continue
         causes = Counter(one.cause for one in mine).most_common()
         why = ", ".join(c if n == len(mine) else f"{n} {c}" for c, n in causes)

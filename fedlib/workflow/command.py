@@ -45,8 +45,7 @@ def run(main: Callable[[], None]) -> int:
             raise
         return _fail(f"{sys.executable} has no {error.name}; take .venv/bin/python (make install)")
     except Exception as error:
-        reason = _of_the_machine(error)
-        if reason is None:
+        if (reason := _of_the_machine(error)) is None:
             raise
         return _fail(f"{reason}: finished files are whole, unfinished ones were removed")
     return 0

@@ -221,8 +221,7 @@ def _read_file(path: Path) -> dict:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not text in UTF-8") from None
-    config = _parse_yaml(path, text)
-    if not isinstance(config, dict):
+    if not isinstance(config := _parse_yaml(path, text), dict):
         raise ConfigError(f"{path} must hold keys and values, got {type(config).__name__}")
     return config
 

@@ -82,8 +82,7 @@ class Console(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """See `logging.Handler`; ignores unknown events."""
-        handler = self.handlers.get(getattr(record, "event", None))
-        if handler is not None:
+        if (handler := self.handlers.get(getattr(record, "event", None))) is not None:
             handler(record)
 
     def close(self) -> None:
@@ -140,13 +139,11 @@ class Console(logging.Handler):
     def _error(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
         # The log of a failed job has the reason.
-        told = self.failed or command.STOPPING.is_set()
-        if not told and internals.COMMAND_FAILED not in text:
+        if not (self.failed or command.STOPPING.is_set()) and internals.COMMAND_FAILED not in text:
             self._write(text)
 
     def _message(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
-        if text.startswith(internals.NAMES_LOG):
+        if (text := record.getMessage()).startswith(internals.NAMES_LOG):
             self.log = os.path.relpath(text.removeprefix(internals.NAMES_LOG))
         elif record.levelno >= logging.WARNING and not self.failed:
             self._write(text)

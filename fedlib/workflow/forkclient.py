@@ -51,8 +51,7 @@ def is_own(connection: socket.socket) -> bool:
 
 def main() -> None:
     """Run the script, and end with its exit status or signal."""
-    status = ask(sys.argv[1:])
-    if status == SENT_AWAY:
+    if (status := ask(sys.argv[1:])) == SENT_AWAY:
         os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
     if status < 0:
         if -status != signal.SIGKILL:

@@ -76,8 +76,7 @@ class Server:
         """Serve as long as the workflow lives; returns only in the forks, with their request."""
         while True:
             for key, _ in self.selector.select():
-                job = key.data()
-                if job is not None:
+                if (job := key.data()) is not None:
                     return job
 
     def _arrived(self) -> ForkRequest | None:
@@ -168,8 +167,7 @@ def receive(connection: socket.socket) -> ForkRequest:
     (length,) = struct.unpack("q", head)
     text = b""
     while len(text) < length:
-        part = connection.recv(length - len(text))
-        if not part:
+        if not (part := connection.recv(length - len(text))):
             raise ValueError("the client is gone")
         text += part
     connection.settimeout(None)
@@ -184,8 +182,7 @@ def _is_own(connection: socket.socket) -> bool:
 
 def threads() -> set[str]:
     """Names of the threads of this process that would not survive a fork."""
-    tasks = Path("/proc/self/task").iterdir()
-    others = (task for task in tasks if task.name != str(os.getpid()))
+    others = (task for task in Path("/proc/self/task").iterdir() if task.name != str(os.getpid()))
     return {(task / "comm").read_text().strip() for task in others} - FORK_SAFE
 
 

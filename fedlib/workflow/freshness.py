@@ -70,8 +70,7 @@ def make_plan(config: Mapping) -> Plan:
         return plan
     whole = Plan(config, others, unfit)
     folder = _Folder(whole)
-    finished = {x for x in others.intersection(whole.trainings()) if folder.has(x)}
-    return Plan(config, finished, unfit)
+    return Plan(config, {x for x in others.intersection(whole.trainings()) if folder.has(x)}, unfit)
 
 
 def list_others(plan: Plan) -> list[Training]:
@@ -96,8 +95,7 @@ def check(plan: Plan) -> Freshness:
         if stage not in RESULTS:
             continue
         outputs = folder.outputs(stage, job)
-        cause = folder.cause(stage, job)
-        if cause is None:
+        if (cause := folder.cause(stage, job)) is None:
             folder.put_times_right(stage, job)
             found.current.update(path for kind in outputs for path in kind)
         elif cause != MISSING:

@@ -128,8 +128,7 @@ def visible() -> tuple[str, ...]:
 
     It loads neither PyTorch nor a driver.
     """
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if chosen is None:
+    if (chosen := os.environ.get("CUDA_VISIBLE_DEVICES")) is None:
         # Numbered from 0, whatever the nodes are called: a container may have /dev/nvidia2 alone.
         nodes = [path for path in glob.glob("/dev/nvidia*") if re.fullmatch(r"\D+\d+", path)]
         return tuple(map(str, range(len(nodes))))

@@ -88,8 +88,7 @@ def note(given: Iterable[str]) -> str:
 def _name_and_keys(override: Override, papers: Iterable[Paper]) -> tuple[str, list[str]]:
     """The name and the keys; the longest matching name, because names may contain dots."""
     names = _names(papers)
-    fitting = [name for name in names if override.target.startswith(f"{name}.")]
-    if not fitting:
+    if not (fitting := [name for name in names if override.target.startswith(f"{name}.")]):
         name = override.target.partition(".")[0]
         raise _error(override, f"no federation or label {name!r}", name, names)
     name = max(fitting, key=len)

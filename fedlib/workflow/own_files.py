@@ -72,8 +72,7 @@ def _known_folders(package: str) -> list[Path]:
         return []
     if spec is None or not (spec.origin or spec.submodule_search_locations):
         return []
-    places = spec.submodule_search_locations or [spec.origin]
-    return [Path(place).parent for place in places]
+    return [Path(place).parent for place in spec.submodule_search_locations or [spec.origin]]
 
 
 def _walk(folders: list[Path], parts: list[str]) -> Iterator[Path]:

@@ -108,8 +108,7 @@ def remarks(
     """
     for own in map(parse, given):
         names = [name for paper in papers.values() for name in paper.named()]
-        where = [f"{x.paper}/{x.federation}" for x in names if x.label == own.label]
-        if where:
+        if where := [f"{x.paper}/{x.federation}" for x in names if x.label == own.label]:
             yield f"{own.title} of {own.path}, run like {own.like} on {', '.join(where)}"
         elif own.label not in {name.label for name in gone}:
             yield f"{own.title} of {own.path} has no run among those that are selected"
@@ -126,8 +125,7 @@ def left_out(own: OwnMethod, gone: Mapping[RunName, str]) -> Iterator[str]:
 
 def _with(paper: Paper, own: OwnMethod) -> Paper:
     """A paper with the method beside each run whose settings it takes."""
-    alike = [run for run in paper.runs if run.label == own.like]
-    if not alike:
+    if not (alike := [run for run in paper.runs if run.label == own.like]):
         return paper
     if own.title in [run.title for run in paper.runs]:
         raise ConfigError(

@@ -210,8 +210,7 @@ class Plan(Selection):
 
     def _tuning(self, paper: str, federation: str, label: str, for_seed: str = "") -> RunSpec:
         """`Run.spec` with the tuning's seed and partition, and the declared tuning."""
-        tuning = self.run(paper, federation, label).tuning
-        if not tuning:
+        if not (tuning := self.run(paper, federation, label).tuning):
             raise ConfigError(f"{paper}/{federation}/{label} is not tuned")
         how = {name: x for name, x in tuning.items() if name not in ("seed", "per_seed")}
         seed = self.tuning_seed(paper, federation, label, for_seed)

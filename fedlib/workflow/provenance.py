@@ -170,8 +170,7 @@ def _closure(
 ) -> tuple[str, ...]:
     waiting, seen = list(roots), set()
     while waiting:
-        name = waiting.pop()
-        if name in seen:
+        if (name := waiting.pop()) in seen:
             continue
         if _source(base, name) is None:
             raise ModuleNotFoundError(f"no {name} in {base}: the root of a code digest must exist")
@@ -241,8 +240,7 @@ def _imported(tree: ast.Module, package: str) -> set[str]:
     names = set()
     waiting: list[ast.AST] = [tree]
     while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.Import):
+        if isinstance(node := waiting.pop(), ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             origin = node.module or ""

@@ -16,7 +16,6 @@ def write_specifications(plan: Plan, root: Path = Path()) -> None:
     """Write the files with the specifications of all jobs of `LONG` stages."""
     for stage, wildcards in plan.jobs():
         if stage in LONG:
-            path = root / plan.given(stage, **wildcards).removeprefix("@")
-            if not path.exists():
+            if not (path := root / plan.given(stage, **wildcards).removeprefix("@")).exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_text(path, plan.spec(stage, **wildcards))

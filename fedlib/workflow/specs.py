@@ -81,9 +81,8 @@ def _of_paper(digest: Digest, paper: Paper) -> dict:
     runs: dict[str, dict[str, list[int]]] = {}
     for run in paper.runs:
         runs.setdefault(run.federation, {})[run.label] = list(paper.seeds_of(run))
-    about = ("name", "title", "citation", "scale_note")
     return {
-        **{entry: getattr(paper, entry) for entry in about},
+        **{entry: getattr(paper, entry) for entry in ("name", "title", "citation", "scale_note")},
         "bibtex": papers.bibtex(paper.name),
         "printed": papers.num_printed(paper.name),
         "seeds": sorted({seed for run in paper.runs for seed in paper.seeds_of(run)}),

@@ -41,9 +41,8 @@ class Dirichlet(Joined):
         """Rows owned by each client, group by group; a client may own none -> [C] arrays"""
         draw, numpy_draw = random.Random(seed), np.random.RandomState(seed)
         group_of = self._groups(draw, examples.y)
-        chosen = subset(draw, len(examples.y), self.fraction, self.num_clients)
         members = [[] for _ in range(max(group_of.values()) + 1)]
-        for row in chosen:
+        for row in subset(draw, len(examples.y), self.fraction, self.num_clients):
             members[group_of[int(examples.y[row])]].append(row)
         clients = [[] for _ in range(self.num_clients)]
         for rows in members:

@@ -74,8 +74,7 @@ def _shards(
     part: str, rows: np.ndarray, num: int, draw: np.random.Generator, asked: int | None
 ) -> list[np.ndarray]:
     """The rows of one class in `num` shards in random order, each cut to half of `asked`."""
-    size = len(rows) // num
-    if size < max(1, (asked or 0) // SHARDS):
+    if (size := len(rows) // num) < max(1, (asked or 0) // SHARDS):
         raise ConfigError(
             f"a class has {len(rows)} {part} examples, too few for {num} shards; take fewer clients"
         )

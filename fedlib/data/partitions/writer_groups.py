@@ -63,8 +63,7 @@ class WriterGroups(Checked):
                 f"writers of server and probe are asked for, but only {examples.num_owners} "
                 "writers are there"
             )
-        halves = [self._halves(train[w], seed, w) for w in range(of_clients)]
-        kept, val = zip(*halves, strict=True)
+        kept, val = zip(*[self._halves(train[w], seed, w) for w in range(of_clients)], strict=True)
         groups = [
             np.concatenate(kept[first : first + self.writers_per_client])
             for first in range(0, of_clients, self.writers_per_client)

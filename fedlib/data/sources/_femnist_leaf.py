@@ -54,8 +54,7 @@ def in_both(train: Iterable[str], test: Iterable[str], *names: str) -> list[str]
     Raises:
       DataError: if there is none.
     """
-    writers = sorted({*train} & {*test})
-    if not writers:
+    if not (writers := sorted({*train} & {*test})):
         raise DataError(f"{' and '.join(names)} have no writer in common")
     return writers
 

@@ -173,8 +173,7 @@ def _labels(
     """Labels from 0 -> [M] int64, the number of classes, and their names if they are words."""
     more = ", ..." if len(contents) > 2 else ""
     paths = " and ".join(str(content.path) for content in contents[:2]) + more
-    kinds = {content.y.dtype.kind in "iu" for content in contents}
-    if len(kinds) > 1:
+    if len(kinds := {content.y.dtype.kind in "iu" for content in contents}) > 1:
         raise DataError(f"{paths}: labels are integers in one and words in the other")
     y = np.concatenate([content.y for content in contents])
     words = None
@@ -197,8 +196,7 @@ def _labels(
 
 def _owners(contents: Sequence[Content]) -> tuple[np.ndarray | None, np.ndarray]:
     """Clients, numbered in sorted order of their names -> [M] int64, and these names."""
-    with_clients = [content for content in contents if content.client is not None]
-    if not with_clients:
+    if not (with_clients := [content for content in contents if content.client is not None]):
         return None, np.empty(0, np.int64)
     for content in contents:
         if content.client is None:
@@ -235,6 +233,5 @@ def _of_bytes(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     levels = np.arange(256) / 255
     channels = [np.bincount(c.ravel(), minlength=256) / c.size for c in x.swapaxes(0, 1)]
     mean = np.array([share @ levels for share in channels])
-    squares = [share @ (levels - m) ** 2 for share, m in zip(channels, mean, strict=True)]
-    std = np.sqrt(squares)
+    std = np.sqrt([share @ (levels - m) ** 2 for share, m in zip(channels, mean, strict=True)])
     return mean, np.where(std > 0, std, 1.0)

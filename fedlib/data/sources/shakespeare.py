@@ -126,8 +126,7 @@ def _plays(text: str) -> list[tuple[str, dict[str, list[str]]]]:
     first = authored[1] - 5  # the first of them is in the header
     plays, role, errors = [], None, False
     for number in range(first, min(len(lines), PLAYS_END + 1)):
-        line = lines[number]
-        if _AUTHOR in line:
+        if _AUTHOR in (line := lines[number]):
             title = _title(lines, number)
             errors, role = title == _COMEDY_OF_ERRORS, None
             plays.append((title, {}))
@@ -150,5 +149,4 @@ def _plays(text: str) -> list[tuple[str, dict[str, list[str]]]]:
 
 def _title(lines: list[str], number: int) -> str:
     """The title, two to seven lines above the line that names the author."""
-    above = [lines[number - distance].strip() for distance in range(2, 8)]
-    return next(filter(None, above), "")
+    return next(filter(None, [lines[number - distance].strip() for distance in range(2, 8)]), "")

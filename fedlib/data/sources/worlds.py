@@ -75,10 +75,9 @@ def read(
     positive = np.empty(x.shape[:2])
     for client, own in enumerate(shares):
         x[client], positive[client] = _client(draw, world, concepts, own, sum(sizes))
-    y = draw.random(positive.shape) < positive
     return Examples(
         x.reshape(-1, DIM),
-        y.reshape(-1).astype(np.int64),
+        (draw.random(positive.shape) < positive).reshape(-1).astype(np.int64),
         NUM_CLASSES,
         **owned(num_clients * sizes, TRAIN, VAL, TEST),
         cluster=shares.argmax(1) if world == "clusters" else None,

@@ -214,8 +214,7 @@ def client_losses(cohort: Cohort, losses: Callable, *per_client: Tree, split: st
 def refuse_nothing_to_stop_on(cohort: Cohort, split: str) -> None:
     """Raises DataError, with the first client's number, if a client has no examples in `split`."""
     clients = cohort.host_ids
-    lacking = clients[cohort.data.federation.split(split).sizes[clients] == 0]
-    if len(lacking):
+    if len(lacking := clients[cohort.data.federation.split(split).sizes[clients] == 0]):
         raise DataError(
             f"client {lacking.min()} has no {split} examples, on which training is stopped; use a "
             "partition that gives every client some"

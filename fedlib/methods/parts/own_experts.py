@@ -105,8 +105,7 @@ class Networks:
     def mixed(self, mixture: Mixture, batch: Batch) -> Tensor:
         """Equation 5: the experts' probabilities, weighted by the gate -> [B, L]"""
         experts = log_probs(self.logits(mixture.experts, mixture.own, batch))
-        weights = self.log_weights(mixture.gate, mixture.members, batch)
-        return mixture_log_probs(weights, experts)
+        return mixture_log_probs(self.log_weights(mixture.gate, mixture.members, batch), experts)
 
     def log_weights(self, gate: Params, members: Tensor, batch: Batch) -> Tensor:
         """Log-weights of the gate: of the clusters' experts, then the local one -> [B, E + 1]

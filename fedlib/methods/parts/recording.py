@@ -41,7 +41,6 @@ def some_examples(vectors: Tensor, cohort: Cohort, number: int) -> dict[str, Ten
         if client >= CLIENTS or not len(rows):
             continue
         chosen = np.unique(np.linspace(0, len(rows) - 1, number).round().astype(np.int64))
-        classes = torch.from_numpy(federation.y[rows[chosen]])
         kept[place, : len(chosen)] = vectors[place, torch.from_numpy(chosen).to(vectors.device)]
-        labels[place, : len(chosen)] = classes.to(labels)
+        labels[place, : len(chosen)] = torch.from_numpy(federation.y[rows[chosen]]).to(labels)
     return {"representations": kept, "representation_labels": labels}

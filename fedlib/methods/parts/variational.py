@@ -111,8 +111,7 @@ def kept_table(phi: Tensor, keep: Tensor) -> Tensor:
 
 def _reaches(q: Tensor, eta: float) -> Tensor:
     """q >= eta / E, up to rounding -> bool, same shape"""
-    slack = 1 - ROUNDING * torch.finfo(q.dtype).eps
-    return q >= slack * eta / q.shape[-1]
+    return q >= (1 - ROUNDING * torch.finfo(q.dtype).eps) * eta / q.shape[-1]
 
 
 # -- the server -------------------------------------------------------------------------

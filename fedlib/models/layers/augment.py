@@ -48,8 +48,7 @@ class CropFlip(nn.Module):
         # Positions in the flattened image, [B, 1, H * W]
         places = rows[:, :, None] * (width + 2 * self.pad) + (left[:, None] + columns)[:, None]
         places = places.flatten(1)[:, None].expand(-1, x.shape[1], -1)
-        padded = F.pad(x, [self.pad] * 4).flatten(2)
-        return padded.gather(2, places).unflatten(2, (height, width))
+        return F.pad(x, [self.pad] * 4).flatten(2).gather(2, places).unflatten(2, (height, width))
 
 
 class Erase(nn.Module):

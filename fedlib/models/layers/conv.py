@@ -91,8 +91,7 @@ def side_after(side: int, padding: int) -> int:
     """
     left = side
     for _ in range(2):
-        left = (left + 2 * padding - KERNEL + 1) // 2
-        if left < 1:
+        if (left := (left + 2 * padding - KERNEL + 1) // 2) < 1:
             raise ConfigError(
                 f"images of {side} x {side} pixels are too small for 2 convolutions "
                 f"of {KERNEL} x {KERNEL} with padding {padding}, each pooled; take padding "

@@ -105,8 +105,7 @@ class Network:
 
     def arguments(self) -> dict:
         """Arguments of the model's `build`."""
-        names = ("conv1", "conv2", "hidden", "dropout")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in ("conv1", "conv2", "hidden", "dropout")}
 
 
 @dataclass(frozen=True, kw_only=True)

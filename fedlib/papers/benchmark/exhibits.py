@@ -81,9 +81,8 @@ def title_of(label: str) -> str:
 
 def claims() -> tuple[dict, ...]:
     """The registered claims with titles in place of labels."""
-    sides = ("better", "worse")
     return tuple(
-        {name: title_of(x) if name in sides else x for name, x in claim.items()}
+        {name: title_of(x) if name in ("better", "worse") else x for name, x in claim.items()}
         for claim in registered.CLAIMS
     )
 

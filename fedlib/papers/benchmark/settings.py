@@ -173,9 +173,8 @@ class Setting(_frame.Setting):
         """The run of a method; `AGAIN` ends the label of one that has a tuning for each seed."""
         if label.endswith(AGAIN):
             once = self.run(label.removesuffix(AGAIN))
-            tuning = {**once.tuning, **self.retuning}
             title = f"{once.title}, tuned for each seed"
-            return replace(once, label=label, title=title, tuning=tuning)
+            return replace(once, label=label, title=title, tuning={**once.tuning, **self.retuning})
         return self.made(
             label,
             METHODS[label],
@@ -212,8 +211,7 @@ class Setting(_frame.Setting):
             return {"num_classes": arguments["num_classes"]}
         if label == "fedrolex":
             return arguments | {"hidden": 2 * arguments["hidden"]}
-        times = METHODS[label].width
-        if times == 1:
+        if (times := METHODS[label].width) == 1:
             return arguments
         widths = ("hidden",) if self.model == "mlp" else ("channels", "hidden")
         return arguments | {width: int(arguments[width] * times) for width in widths}

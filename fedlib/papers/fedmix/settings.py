@@ -125,7 +125,6 @@ class Setting(_frame.Setting):
         model, arguments = self.model
         own = {"channels": variant.channels} if variant.channels else {}
         local = {"solver": "sgd", "lr": LR, "batch_size": self.batch_size, "epochs": self.epochs}
-        steps = {"steps": self.steps} if self.steps else {}
         vae = {"vae": {"model": "vae", "params": self.vae}}
         return self.made(
             label,
@@ -135,7 +134,7 @@ class Setting(_frame.Setting):
             model_params={**arguments, **own},
             modules=vae if variant.method == "fedmix_vae" else {},
             rounds=rounds,
-            local={**local, **steps, **variant.local},
+            local={**local, **({"steps": self.steps} if self.steps else {}), **variant.local},
             participation=_frame.participation(
                 clients if variant.everybody else self.cohort, clients
             ),

@@ -65,10 +65,10 @@ def of_table_2(shown: Shown) -> list[dict]:
     trained = {_of_server(s): s.data.name for s in shown if "centmoe" in s.labels}
     others = [s for s in shown if "centmoe" not in s.labels and _of_server(s) in trained]
     elsewhere = {s.data.name: trained[_of_server(s)] for s in others}
-    labels = [label for label in (*PRINTED, *OURS) if label in everything(shown)]
     return [
         {"label": x} | ({"elsewhere": elsewhere} if x == "centmoe" and elsewhere else {})
-        for x in labels
+        for x in (*PRINTED, *OURS)
+        if x in everything(shown)
     ]
 
 

@@ -109,8 +109,7 @@ def number(settings: Mapping[str, Setting], federation: str, label: str, name: s
 
 def _exhibit(setting: Setting, name: str) -> str:
     """The published exhibit with the federation's numbers; "" if there is none."""
-    known = setting.data.dataset in OF_DATASETS.get(name, SETTINGS)
-    if not name or not known:
+    if not name or setting.data.dataset not in OF_DATASETS.get(name, SETTINGS):
         return ""
     if name == "table2":
         return f"table2-m{setting.num_clients}"

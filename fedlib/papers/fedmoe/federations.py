@@ -98,19 +98,18 @@ def setting_of(
     if "server_per_class" in partition:
         reserved = networks.num_classes * partition["server_per_class"]
     end, what = (text.format(reserved) for text in VARIED.get(roles[0], ("", "")))
-    data = Data(
-        name=f"{dataset}-m{clients}{end}",
-        dataset="synthetic_text" if dataset == "text" else dataset,
-        params=params,
-        partition=partition,
-        seed=SEED,
-        title=f"{title}, M = {clients}{what}",
-        partition_label=partition["kind"],
-        family=title,
-        notes=notes,
-    )
     return Setting(
-        data=data,
+        data=Data(
+            name=f"{dataset}-m{clients}{end}",
+            dataset="synthetic_text" if dataset == "text" else dataset,
+            params=params,
+            partition=partition,
+            seed=SEED,
+            title=f"{title}, M = {clients}{what}",
+            partition_label=partition["kind"],
+            family=title,
+            notes=notes,
+        ),
         labels=tuple(dict.fromkeys(labels)),
         num_clients=clients,
         roles=roles,
