@@ -209,7 +209,7 @@ def test_what_is_no_method_is_refused_before_anything_is_planned(
 
 def test_a_name_that_is_taken_is_refused(mine, tmp_path, declare):
     declare(toy=toy_paper(runs=[toy_run(label="fedavg", title="MyWay")]))
-    with pytest.raises(ConfigError, match="toy has a run that tables call MyWay already; call the"):
+    with pytest.raises(ConfigError, match="toy has a run that tables call MyWay already; give the"):
         Plan({"methods": [mine()]})
     declare(toy=toy_paper())
     (tmp_path / "b").mkdir()
