@@ -124,7 +124,8 @@ def as_inputs(x: Any, shape: Sequence[int], kind: torch.dtype) -> Tensor:
       ConfigError: if they cannot be.
     """
     try:
-        number = "f4" if hasattr(x, "columns") else None  # columns may be of several types
+        kinds = {one.kind for one in getattr(x, "dtypes", ())}  # of a table's columns
+        number = "f4" if kinds and kinds <= {*"biuf"} else None
         x = x if isinstance(x, Tensor) else torch.from_numpy(np.array(x, number))
     except (TypeError, ValueError, RuntimeError):
         raise ConfigError(f"inputs must be an array of numbers, got {type(x)}") from None
