@@ -19,7 +19,7 @@ def main() -> None:
     args = command.job_parser(__doc__, "metrics", runs=runs, **made).parse_args()
 
     code = provenance.check_code(args.code, "scripts/metrics.py")
-    spec = command.json_argument(args.spec, "federations", "runs")
+    spec = command.json_argument(args.spec, "paper", "runs")
     tidy, clients = collect(spec, args.runs)
     read = seals.contents(*result_files(spec, args.runs))
     made = seals.Made(seals.spec_digest(spec), code, read, seals.contents())

@@ -22,7 +22,7 @@ def main() -> None:
     args = command.job_parser(__doc__, "report", **read, **made).parse_args()
 
     code = provenance.check_code(args.code, "scripts/report.py")
-    spec = command.json_argument(args.spec, "papers")
+    spec = command.json_argument(args.spec, "papers", "scale", "folder")
     check_pictures(spec, args.figures)
     content = gather(spec, args.results, args.figures)
     shown = layout.shown(spec, args.results, args.figures)

@@ -88,8 +88,8 @@ def test_an_argument_that_is_neither_is_refused(text, message):
     [
         ("table", "{}", "error: the specification lacks kind, federations, runs, got '{}'"),
         ("figure", '{"kind": "x", "federations": [], "runs": []}', "error: kind must be "),
-        ("report", "{}", "error: the specification lacks papers, got '{}'"),
-        ("metrics", '{"runs": []}', "error: the specification lacks federations, got "),
+        ("report", "{}", "error: the specification lacks papers, scale, folder, got '{}'"),
+        ("metrics", '{"runs": []}', "error: the specification lacks paper, got "),
     ],
 )
 def test_a_specification_by_hand_that_lacks_something_is_refused_in_one_line(
