@@ -109,9 +109,7 @@ def simulate(
     known = {"rounds": rounds, "seed": seed, "evaluate_every": evaluate_every}
     run = _course({**known, "rate": rate}, {} if course is None else course)
     executor = typed("executor", executor, str)
-    kind = _class(method, more)
-    if start in kind.choices.get("start", ()):  # a hyper-parameter of Fed-MoE
-        more, start = {**more, "start": start}, "drawn"
+    kind, start = _class(method, more, start)
     with process.threads.kept():
         with _in_one_line():
             settings = {"device": _device(device), "precision": precision}
@@ -183,8 +181,13 @@ def _manifest(folder: Path, sha256: str) -> Path:
     raise DataError(f"{shared}.json is not what {folder} was trained on; cut the clients again")
 
 
-def _class(method: str | type[Method], hyper_parameters: Mapping) -> type[Method]:
-    """The class of a method; raises ConfigError unless it has these hyper-parameters."""
+def _class(
+    method: str | type[Method], hyper_parameters: dict, start: str
+) -> tuple[type[Method], str]:
+    """The class of a method and the start of its model, which may be a hyper-parameter instead.
+
+    Raises ConfigError unless it has these hyper-parameters.
+    """
     try:
         kind = methods.load(method) if isinstance(method, str) else method
     except KeyError:
@@ -204,7 +207,10 @@ def _class(method: str | type[Method], hyper_parameters: Mapping) -> type[Method
         where = kind.__module__
         see = f"; see help({where!r})" if where.startswith("fedlib.") else ""
         raise ConfigError(f"{name} needs {', '.join(missing)}{see}")
-    return kind
+    if start not in kind.choices.get("start", ()):
+        return kind, start
+    hyper_parameters["start"] = start  # of Fed-MoE
+    return kind, "drawn"
 
 
 def check_fields(kind: type[Method]) -> None:
