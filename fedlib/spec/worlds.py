@@ -65,7 +65,10 @@ class Regret(OfMethods, Figure):
 
 
 def rows_left(rows: Sequence[Mapping], runs: Sequence) -> list[dict]:
-    """The rows of `Regret` with only the labels of these runs; rows without labels are left out."""
+    """The rows of `Regret` with only the labels of these runs.
+
+    Rows without labels are left out, as are those of a pick that lacks a run.
+    """
     there = {run.label for run in runs}
     left = [[x for x in row["labels"] if x in there] for row in rows]
     least = [len(row["labels"]) if row.get("pick") else 1 for row in rows]
