@@ -124,7 +124,7 @@ check-method: $(STAMP)  ## test a method of yours, FILE=mine/fedper.py: a line f
 	@test -n "$$FEDLIB_METHOD" || { echo 'FILE names a method, such as FILE=mine/fedper.py' >&2; exit 1; }
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -v --tb=short --maxfail=2 --no-header -m contract tests/methods/test_methods.py
 
-test-device: $(STAMP)  ### test all methods on a pretended GPU, or a real one: REAL_DEVICE=cuda
+test-device: $(STAMP)  ### test all methods on a pretended GPU, or a real one: "REAL_DEVICE=cuda make test-device"
 	OMP_NUM_THREADS=1 FEDLIB_DEVICE=all $(BIN)/python -m pytest tests/device $(TESTS)
 
 # tests/workflow/test_large.py has up to 10,000 clients.
@@ -166,7 +166,7 @@ OTHERS_LOCK := awk '/^[a-z]/ {keep = !/^(torch|torchvision|nvidia-[^=]*|cuda-[^=
 # If pip fails, print its last error only; its whole output may be pages.
 override or_say = 2> $(VENV)/pip.log || { \
   grep -E '^ERROR|Error: ' $(VENV)/pip.log | tail -n 1 >&2; \
-  echo 'pip cannot install requirements/main.lock here; all that it said is in $(VENV)/pip.log' >&2; exit 1; }
+  echo 'pip cannot install the packages here; all that it said is in $(VENV)/pip.log' >&2; exit 1; }
 
 $(STAMP):
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { \

@@ -93,7 +93,10 @@ try:
     gpu.slots(0)  # checks the environment variables that the default profile reads
     # Jobs on a cluster may have a GPU there.
     if process.is_main and process.runs_jobs and not reads:
-        config["device"] = gpu.settled(config["device"])
+        if not process.deploys:  # whose jobs have a PyTorch of their own
+            config["device"] = gpu.settled(config["device"])
+        if cards := len(gpu.visible()):  # within a job of Slurm no lease says so
+            os.environ.setdefault(gpu.SHARE, str(gpu.slots_per_device(cards)))
     # Cores of a training or an evaluation: scripts/train.py and evaluate.py read the same variable.
     WORKERS = command.threads()
 except ConfigError as error:

@@ -39,7 +39,7 @@ def main(args: argparse.Namespace) -> None:
 def estimate(plan: Plan, fresh: Freshness) -> None:
     """Write the estimates of unfinished runs to results/FOLDER/estimates.json."""
     if asked := list_requests(plan, fresh):
-        with gpu.device(plan.config["device"]) as device:
+        with gpu.device(plan.config["device"], wait=False) as device:
             from fedlib.forecast import speed  # takes seconds to import
 
             speed.write(Path(plan.path("estimates")), asked, device, plan.config["raw"])
@@ -67,6 +67,8 @@ def choose(plan: Plan, fresh: Freshness) -> Plan:
     """Print what is chosen of a plan -> the plan of these runs"""
     estimates = Estimates.read(plan.path("estimates"))
     every = cells.cells(plan, freshness.list_open_jobs(plan, fresh), estimates)
+    # Runs that are only shown, as they are finished, cost nothing and are not chosen.
+    every = [cell for cell in every if not plan.is_kept(*cell.name.split("/"))]
     numbers: Counter[str] = Counter()
     for name, paper in plan.papers.items():
         numbers.update(published(paper, plan.path("published", paper=name)))

@@ -61,7 +61,7 @@ def _configuration(target: str, values: Mapping[str, str], options: list[str]) -
             f"keep and the like, and the commands of the scales are: make {', '.join(SCALES)}"
         )
     given = _split("CONFIG", values["CONFIG"])
-    if any(word in ("--config", "-C") or word.startswith("--config=") for word in options):
+    if any(word == "--config" or word.startswith(("--config=", "-C")) for word in options):
         raise ConfigError("give configuration values as CONFIG=..., not in ARGS")
     if any(word.partition("=")[0].strip() == "scale" for word in given):
         raise ConfigError(f"the scale is given by the target or by SCALE ({scale}), not in CONFIG")

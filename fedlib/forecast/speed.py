@@ -103,16 +103,17 @@ def _estimated(request: Request, known: dict, where: dict, raw: str) -> dict[str
     speed = Speed(*_find(known["speeds"], facts, lambda: speed_of(spec, size, **how)))
     found = estimated(spec, size, speed)
     for stage, file in request.finished.items():
-        seconds, mb = spent(file, how["device"])
-        found[stage] = found[stage]._replace(seconds=seconds, mb=mb)
+        if took := spent(file, how["device"]):
+            found[stage] = found[stage]._replace(seconds=took[0], mb=took[1])
     return found
 
 
-def spent(result: Path, device: str) -> tuple[float, float]:
-    """Seconds and megabytes that a finished job recorded."""
+def spent(result: Path, device: str) -> tuple[float, float] | None:
+    """Seconds and megabytes that a finished job recorded; None if it ran on another device."""
     with opened(result) as file:
-        about = json.loads(file.attrs["provenance"])["spent"]
-    return about[WALL if device == "cuda" else CPU], about[MEMORY] / 1e6
+        made = json.loads(file.attrs["provenance"])
+    about = made["spent"][WALL if device == "cuda" else CPU], made["spent"][MEMORY] / 1e6
+    return about if made["device"] == device else None
 
 
 def _find(known: dict, facts: object, measure: Callable[[], Sequence]) -> Sequence:

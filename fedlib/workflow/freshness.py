@@ -132,6 +132,8 @@ def list_open_jobs(
             opened |= {paper, None}  # the report is of all papers
         elif stage == "partition":
             fetched.add(plan.data(paper, job["federation"]).dataset)
+        if stage in ("tune", "train") and "partition" in stages:
+            fetched.update(plan.run(paper, job["federation"], job["label"]).pretrained())
     receipts = {x: plan.path("receipt", dataset=x) for x in sorted(fetched)}
     missing = [x for x, receipt in receipts.items() if not Path(receipt).exists()]
     return [*(OpenJob("download", {"dataset": x}, MISSING) for x in missing), *todo]

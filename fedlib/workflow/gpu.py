@@ -36,7 +36,7 @@ SHARE = "FEDLIB_GPU_JOBS"  # how many jobs may use the card, read by `fedlib.eng
 
 
 @contextlib.contextmanager
-def device(wanted: str = "auto", gpus: int | None = None) -> Iterator[str]:
+def device(wanted: str = "auto", gpus: int | None = None, wait: bool = True) -> Iterator[str]:
     """Yields "cpu" or "cuda"; leases a card and makes it the only visible one.
 
     Enter it before this process uses CUDA, which reads the list of visible devices once.
@@ -45,6 +45,7 @@ def device(wanted: str = "auto", gpus: int | None = None) -> Iterator[str]:
       wanted: "cpu"; "cuda", which fails without a GPU; or "auto", a GPU if there is one.
       gpus: number that the workflow granted this job; with 0, "auto" is the CPU. None for a stage
         run by hand.
+      wait: whether to wait for a free card, see `lease`.
 
     Raises:
       ConfigError: for "cuda" without a GPU that PyTorch can use.
@@ -55,7 +56,7 @@ def device(wanted: str = "auto", gpus: int | None = None) -> Iterator[str]:
     devices = visible()
     with contextlib.ExitStack() as stack:
         if len(devices) > 1 or (devices and not any(map(os.environ.get, SCHEDULED))):
-            stack.enter_context(lease(devices, slots_per_device(len(devices))))
+            stack.enter_context(lease(devices, slots_per_device(len(devices)), wait=wait))
         works = False
         if devices:
             import torch  # not at the top, because the CPU needs no import of PyTorch here
@@ -83,7 +84,11 @@ def settled(wanted: str) -> str:
 
 @contextlib.contextmanager
 def lease(
-    devices: Sequence[str], per_device: int = 1, folder: str | Path | None = None, poll: float = 0.2
+    devices: Sequence[str],
+    per_device: int = 1,
+    folder: str | Path | None = None,
+    poll: float = 0.2,
+    wait: bool = True,
 ) -> Iterator[str]:
     """Wait for a free slot of one of `devices`, and hold it; yields the device.
 
@@ -96,6 +101,7 @@ def lease(
       folder: of the lock files; by default one for this user on this machine, so that two
         checkouts take turns too.
       poll: seconds between attempts.
+      wait: whether to wait; otherwise the first device is used beside its jobs.
     """
     folder = Path(folder or Path(tempfile.gettempdir()) / f"fedlib-gpu-{os.getuid()}")
     folder.mkdir(parents=True, exist_ok=True)
@@ -117,6 +123,9 @@ def lease(
                         os.environ.pop(variable, None)
                     os.environ.update(before)
                 return
+        if not wait:
+            yield devices[0]
+            return
         if not waiting:
             print(f"waiting for one of {len(slots)} GPU slots ({folder})", file=sys.stderr)
             waiting = True

@@ -9,7 +9,7 @@ from fedlib.errors import ConfigError
 from fedlib.spec import Data, Paper, Run, RunName
 from fedlib.spec.exhibits import Exhibit
 from fedlib.workflow import declarations, overrides, own_methods
-from fedlib.workflow.config import DEFAULTS, check, check_choice, normalised
+from fedlib.workflow.config import DEFAULTS, check, check_choice, check_unique, normalised
 from fedlib.workflow.declarations import Training, trainings_of
 from fedlib.workflow.layout import PATHS
 
@@ -187,6 +187,7 @@ def check_selection(config: Mapping, declared: Iterable[Paper]) -> None:
             f"{longest}; to have more, set=[LABEL.rounds={config['rounds']}]"
         )
     named = {data.dataset for paper in declared for data in paper.data if "source" in data.params}
+    check_unique("sources", [choice.partition(":")[0] for choice in config["sources"] or ()])
     for choice in config["sources"] or ():
         dataset, separator, source = choice.partition(":")
         if not (separator and source):
