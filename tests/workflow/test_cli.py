@@ -162,6 +162,7 @@ NONSENSE = [
     ("CONFIG", "mirror=ftp://x", r"mirror must be a folder or an address \(http://, "),
     ("CONFIG", "scale=full", "the scale is given by the target or by SCALE"),
     ("ARGS", "--config=tag=a", "give configuration values as CONFIG=..., not in ARGS"),
+    ("ARGS", "-Ctag=a", "give configuration values as CONFIG=..., not in ARGS"),
     ("ARGS", "-C tag=a", "give configuration values as CONFIG=..., not in ARGS"),
     ("ARGS", "--configfile no.yaml", "cannot read no.yaml: No such file"),
     ("ARGS", "--snakmake", "ARGS: plan does not know --snakmake"),

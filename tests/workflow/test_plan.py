@@ -281,6 +281,8 @@ def test_raw_files_may_come_from_another_source_which_is_noted(declare):
         said = f"'{half}' is not DATASET:SOURCE, such as femnist:leaf"
         with pytest.raises(ConfigError, match=said):
             Plan({"sources": [half]})
+    with pytest.raises(ConfigError, match="sources: 'mnist' is given 2 times"):
+        Plan({"sources": ["mnist:qmnist", "mnist:mnist"]})
 
 
 def test_filters_leave_out_a_paper_without_such_runs_unless_it_is_named(declare):
