@@ -48,8 +48,8 @@ def builder(
       ConfigError: if `model` is not such a module or function, cannot read the inputs, does not end
         in a layer with weights, draws from PyTorch's global generator or has frozen weights alone.
     """
-    # Independent of what the user does with the module later.
-    model = copy.deepcopy(model) if isinstance(model, nn.Module) else model
+    if isinstance(model, nn.Module):  # independent of what the user does with it later
+        model = _first(partial(_copied, model), model, name)
     drawn = isinstance(model, nn.Module) and given is None
     fresh = _drawn_anew(model, name) if drawn else partial(_copied, model)
     made = _first(fresh, model, name)
@@ -120,8 +120,21 @@ def _check_weights(made: nn.Module, name: str) -> None:
     if trained and not any(trained):
         raise ConfigError(f"{name}: all of its parameters are frozen, so there is nothing to train")
     _check_hidden(made, name)
+    for path, layer in made.named_modules():
+        if getattr(layer, "max_norm", None) is not None or getattr(layer, "sparse", False) is True:
+            raise ConfigError(
+                f"{name}: {path} must have neither max_norm, which changes weights in evaluation, "
+                "too, nor sparse gradients"
+            )
+    if odd := [path for path, x in made.named_buffers() if x.is_complex()]:
+        raise ConfigError(f"{name}: {odd[0]} is complex; keep torch.view_as_real of it")
     if odd := [x.dtype for x in made.parameters() if x.dtype != torch.float32]:
-        raise ConfigError(f"{name} has weights of {odd[0]}; give {name}.float()")
+        real = (
+            "torch.view_as_complex of real ones, in forward"
+            if odd[0].is_complex
+            else f"{name}.float()"
+        )
+        raise ConfigError(f"{name} has weights of {odd[0]}; give {real}")
 
 
 def _check_hidden(made: nn.Module, name: str) -> None:
@@ -179,7 +192,11 @@ def _copied(model: Model) -> nn.Module | None:
     """A copy of a module, or of what a function returns, which may be one that the user keeps."""
     if not callable(model):
         return None
-    made = copy.deepcopy(model if isinstance(model, nn.Module) else model())
+    made = model if isinstance(model, nn.Module) else model()
+    for weights in made.parameters() if isinstance(made, nn.Module) else ():
+        if weights._backward_hooks or getattr(weights, "_post_accumulate_grad_hooks", None):
+            raise ValueError("its weights have hooks on gradients, which copies lose; take forward")
+    made = copy.deepcopy(made)
     return getattr(made, "_orig_mod", made)  # what torch.compile was given
 
 

@@ -167,7 +167,8 @@ def head(model: nn.Module, inputs: Tensor, name: str) -> str | None:
 def keeps_layout(model: nn.Module, inputs: Tensor, name: str) -> bool:
     """Whether a module cannot read images with channels last, as `x.view` cannot."""
     try:
-        outputs(model, inputs, name)
+        for train in (False, True):
+            outputs(model, inputs, name, train)
     except ConfigError:
         return True
     return False
@@ -229,6 +230,10 @@ def _ran(model: nn.Module, inputs: Tensor, name: str) -> list[tuple[str, bool]]:
         if owns_weights(layer):
             layer.register_forward_hook(lambda _, __, out, path=path: ran.append((path, out)))
     found = outputs(model, inputs, name)
+    if any(isinstance(out, Tensor) and out.is_nested for _, out in ran):
+        raise ConfigError(
+            f"{name} has nested tensors in evaluation; take enable_nested_tensor=False"
+        )
     return [(path, _is_same(out, found)) for path, out in ran]
 
 

@@ -24,8 +24,8 @@ FILLED = {"ones_like", "zeros_like", "full_like", "new_zeros", "new_ones", "new_
           "ones", "full", "arange", "scalar_tensor"}  # fmt: skip
 DRAWS = torch.Tag.nondeterministic_seeded
 BY_VALUE = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
-# Methods of tensors whose results are no tensors, and which execute no operation.
-EXITS = {"tolist", "numpy", "__array__", "__dlpack__"}
+# What reads values of tensors without an operation that says so.
+EXITS = {"tolist", "numpy", "__array__", "__dlpack__", "tensor_split", "_pack_padded_sequence"}
 
 
 class Call(NamedTuple):

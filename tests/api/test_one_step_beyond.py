@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from support import assert_close
 from torch import nn
 
 import fedlib
@@ -181,3 +182,61 @@ def test_a_checkpoint_knows_functions_by_what_they_compute_in_any_process():
     assert following._meaning(torch.zeros_like) == "zeros_like"  # its repr has an address
     less, much = (lambda x: x * 0.9), (lambda x: x * 0.1)
     assert following._said(less) == following._said(lambda x: x * 0.9) != following._said(much)
+
+
+class Embedded(nn.Module):
+    """A classifier of five tokens, whose embedding, buffers and first layer can be odd."""
+
+    def __init__(self, odd: str = "", **embedding: Any):
+        super().__init__()
+        self.embed, self.head = nn.Embedding(20, 4, **embedding), nn.Linear(20, 3)
+        if odd == "hook":
+            self.embed.weight.register_hook(torch.zeros_like)
+        if odd == "complex":
+            self.register_buffer("turns", torch.ones(4, dtype=torch.complex64))
+        if odd == "weights":
+            self.turn = nn.Parameter(torch.ones(4, dtype=torch.complex64))
+
+    def forward(self, x):
+        self.cache = self.embed(x).flatten(1)
+        return self.head(self.cache)
+
+
+TOKENS = np.arange(400).reshape(80, 5) % 20
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (lambda: Embedded("hook"), "its weights have hooks on gradients, which copies lose"),
+        (Embedded("hook"), "its weights have hooks on gradients, which copies lose"),
+        (lambda: Embedded(max_norm=1.0), "embed must have neither max_norm, which changes weights"),
+        (lambda: Embedded(sparse=True), "embed must have neither max_norm, .* nor sparse grad"),
+        (lambda: Embedded("complex"), "turns is complex; keep torch.view_as_real of it"),
+        (lambda: Embedded("weights"), "weights of torch.complex64; give torch.view_as_complex"),
+    ],
+)
+def test_what_the_engine_would_train_otherwise_is_refused_with_a_remedy(model, message):
+    with pytest.raises(ConfigError, match=message):
+        quiet(cut(TOKENS), model)
+
+
+def test_a_module_that_keeps_an_earlier_output_is_refused_by_its_name():
+    model = Embedded()
+    model(torch.from_numpy(TOKENS[:2]))
+    with pytest.raises(ConfigError, match="model cannot be made: RuntimeError: Only Tensors"):
+        quiet(cut(TOKENS), model)
+
+
+def test_operations_that_read_values_without_saying_so_are_not_traced():
+    class Split(Embedded):
+        def forward(self, x):
+            ends = (x > 0).sum(1).max()[None]
+            first, _ = torch.tensor_split(self.embed(x), ends, dim=1)
+            return self.head(nn.functional.pad(first.flatten(1), (0, 20))[:, :20])
+
+    states = [
+        quiet(cut(TOKENS * (TOKENS > 9)), Split, executor=x, rounds=2).state
+        for x in ("loop", "traced")
+    ]
+    assert_close(*states, 0)

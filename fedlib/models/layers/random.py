@@ -14,7 +14,7 @@ _LOW = 0xFFFFFFFF
 _PLACES = 1 << 16  # more than the dropout layers of a model
 
 
-class Dropout(nn.Module):
+class Dropout(nn.Dropout):
     """Inverted dropout with masks drawn from the key of the current batch.
 
     `torch.nn.Dropout` draws from the device's global generator, so its masks depend on earlier
