@@ -166,7 +166,7 @@ def _check_same(fresh: Callable[[], nn.Module], name: str) -> None:
 
 
 def _made(
-    fresh: Callable[[], nn.Module], path: str | None, given: int | None, keeps: bool = False
+    fresh: Callable[[], nn.Module], path: str | None, given: int | None, keeps: bool
 ) -> nn.Module:
     seed = torch.initial_seed()  # before the user's function, which may call torch.manual_seed
     made = _fixed(_with_own_dropout(fresh()))
@@ -201,7 +201,6 @@ def _copied(model: Model) -> nn.Module | None:
 
 
 def _drawn_anew(model: nn.Module, name: str) -> Callable[[], nn.Module]:
-    model = getattr(model, "_orig_mod", model)  # what torch.compile was given
     layers = dict(model.named_modules())  # those whose weights are all frozen keep their values
     drawn = [x for x in layers if any(w.requires_grad for w in layers[x].parameters(recurse=False))]
     if fixed := [path for path in drawn if not hasattr(layers[path], "reset_parameters")]:

@@ -85,9 +85,10 @@ def receipt(dataset: str, files: Iterable[RawFile | RawFolder], raw: str | Path)
 def check_receipt(file: Path, sources: Iterable[RawFile | RawFolder], raw: Path) -> None:
     """Raises DataError if raw files without a published checksum have changed since the receipt."""
     listed = {entry["path"]: entry["sha256"] for entry in seals.read_json(file)["files"]}
-    for one in (one for source in sources for one in source.files(raw) if not one.is_verifiable):
-        path = raw / one.path
-        if one.path in listed and listed[one.path] != digest(path):
+    files = [x for source in sources for x in source.files(raw) if not x.is_verifiable]
+    for entry in receipt("", files, raw)["files"]:
+        if listed.get(entry["path"], entry["sha256"]) != entry["sha256"]:
+            path = raw / entry["path"]
             raise DataError(f"{path} is not what {file} lists; delete {file} and run again")
 
 
