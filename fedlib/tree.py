@@ -165,9 +165,12 @@ def put_(tree: Tree, index: Tensor | np.ndarray, rows: Tree) -> None:
 
 def where(chosen: Tensor, tree: T, other: T) -> T:
     """Rows of `tree`, whose leaves are [N, ...], where `chosen` [N] is True, else of `other`."""
-    return map(
-        lambda x, y: torch.where(chosen.reshape(-1, *[1] * (x.dim() - 1)), x, y), tree, other
-    )
+    return map(lambda x, y: torch.where(along(chosen, x), x, y), tree, other)
+
+
+def along(weights: Tensor, x: Tensor) -> Tensor:
+    """`weights` of the first dimensions of `x`, reshaped to be multiplied with `x`."""
+    return weights.reshape(*weights.shape, *[1] * (x.dim() - weights.dim()))
 
 
 def _take_rows(rows: Rows, index: Index) -> Tree:

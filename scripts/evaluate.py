@@ -1,8 +1,13 @@
 #!/usr/bin/env python3
-"""Evaluate one trained run: its final state under the chosen protocols -> counts."""
+"""Evaluate one trained run: its final state under the chosen protocols -> counts.
+
+After an interruption the same command goes on with the long training of a protocol where it was.
+"""
 
 import argparse
+import shutil
 import sys
+from itertools import count
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -14,8 +19,8 @@ from fedlib.workflow.command import json_argument, run, run_parser, tell
 def arguments() -> argparse.Namespace:
     """The command line."""
     files = {"state": "final state, .pt", "history": "history of the run, .h5"}
-    parser = run_parser(__doc__, **files, out="output: scores, .h5")
-    parser.add_argument("--checkpoints", type=Path, help="folder of checkpoints, to be cleared")
+    folder = "folder of this run's checkpoints, which are deleted at the end"
+    parser = run_parser(__doc__, **files, checkpoints=folder, out="output: scores, .h5")
     return parser.parse_args()
 
 
@@ -23,6 +28,7 @@ def main() -> None:
     """Parse the command line and evaluate."""
     args = arguments()
     spec = RunSpec.from_json(json_argument(args.spec), *EVALUATED)
+    from fedlib import files, locks
     from fedlib.workflow import gpu, provenance
 
     roots = spec.roots("evaluate")
@@ -33,24 +39,32 @@ def main() -> None:
         from fedlib.run.evaluate import evaluate_state
         from fedlib.run.operations import measure
         from fedlib.run.predictions import summarise
-        from fedlib.run.usage import Usage
+        from fedlib.run.usage import WALL, Usage
 
-        spent = Usage()
         simulation = job.simulation(args, job.trained(spec, args.history), device)
-        result = evaluate_state(
-            simulation,
-            spec,
-            job.record(args, simulation, device, code, args.history),
-            state_file=args.state,
-            history_file=args.history,
-            measure=measure,
-            spent=spent,
-            report=tell,
-        )
-        result = summarise(result, spec.predictions)
-        result.save(args.out)
-        print(f"{len(result.scores)} views are scored: {args.out}")
-        if args.checkpoints:
+        record = job.record(args, simulation, device, code, args.history)
+        stamp = job.stamp(args, spec, code) | {"history": files.digest(args.history)}
+        own = args.checkpoints / "evaluation"
+        earlier = [Checkpoints(folder, stamp).used() for folder in own.glob("*")]
+        spent = Usage(max(earlier, key=lambda used: used.get(WALL, 0), default={}))
+        checkpoints = (Checkpoints(own / str(n), stamp, spent=spent) for n in count())
+        what, succeed = str(args.out.parent), args.code is not None
+        with locks.exclusive(args.checkpoints / "lock", what, succeed=succeed, report=tell):
+            result = evaluate_state(
+                simulation,
+                spec,
+                record,
+                state_file=args.state,
+                history_file=args.history,
+                measure=measure,
+                spent=spent,
+                report=tell,
+                checkpoints=lambda: next(checkpoints),
+            )
+            result = summarise(result, spec.predictions)
+            result.save(args.out)
+            print(f"{len(result.scores)} views are scored: {args.out}")
+            shutil.rmtree(own, ignore_errors=True)
             Checkpoints(args.checkpoints, {}).clear()
     if args.code:
         provenance.assert_covered(*roots)

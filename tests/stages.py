@@ -54,10 +54,10 @@ def options(folder, run_spec=SPEC, **changes):
 
 def evaluation(folder, run_spec=SPEC, **changes):
     """Arguments of evaluate.py."""
-    absent = {"checkpoints": None, "checkpoint-every": None, "out": folder / "evaluation.h5"}
+    own = {"checkpoint-every": None, "out": folder / "evaluation.h5"}
     views = [["seen", "one_step", "test"], ["unseen", "carry", "test"]]
     everything = {"views": views, "predictions": []}
-    return options(folder, everything | run_spec, **absent | changes)
+    return options(folder, everything | run_spec, **own | changes)
 
 
 def start(stage, arguments):

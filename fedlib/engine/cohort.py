@@ -57,6 +57,8 @@ class Cohort:
       aggregation: "damped" or "renormalised"; see `average`.
       journal: filled in while the round runs.
       known_ids: [C] `ids` in host memory, if they come from there; reading `ids` would wait.
+      checkpoints: each call returns the `fedlib.run.checkpoint.Checkpoints` of the next long
+        training in a final evaluation; None keeps none.
     """
 
     task: Task
@@ -70,6 +72,7 @@ class Cohort:
     aggregation: str = "damped"
     journal: Journal = field(default_factory=Journal)
     known_ids: np.ndarray | None = None
+    checkpoints: Callable[[], Any] = lambda: None
 
     @property
     def size(self) -> int:
@@ -356,11 +359,10 @@ class Cohort:
         if not self.data.federation.split(split).sizes.any():
             raise DataError(f"no client has {split} examples; give {split}= or {split}_fraction")
         sizes = self._sizes(split)
-        count = upload(sizes, values.device)[:, None]
-        own = torch.arange(values.shape[1], device=values.device) < count
-        trailing = [1] * (values.dim() - 2)
-        total = (values * own.reshape(*own.shape, *trailing)).sum(1)
-        return total / count.clamp(min=1).reshape(-1, *trailing)
+        count = upload(sizes, values.device)
+        own = torch.arange(values.shape[1], device=values.device) < count[:, None]
+        total = (values * tree.along(own, values)).sum(1)
+        return total / tree.along(count.clamp(min=1), total)
 
     # -- private ----------------------------------------------------------------------
 

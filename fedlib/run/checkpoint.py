@@ -171,6 +171,15 @@ class Checkpoints:
             raise DataError(f"{error} ({self._remedy})") from None
         return entry["round"], tensors
 
+    def save_state(self, done: int, state: Any) -> None:
+        """`save` a tree of tensors."""
+        self.save(done, flatten(state))
+
+    def resume(self, template: Any) -> tuple[int, Any] | None:
+        """(what was done, the tree of tensors that `save_state` saved); see `load`, `restore`."""
+        found = self.load()
+        return found and (found[0], restore(template, found[1]))
+
     def used(self) -> dict:
         """What the run had spent at its checkpoint; {} if it has none.
 

@@ -17,7 +17,7 @@ from fedlib.federation import GROUPS, Federation
 from fedlib.methods.base import Method
 from fedlib.results import CLIENT_NAME, OPTIMUM, SHARED, Predictions, RunResult, View
 from fedlib.run import contract, scoring
-from fedlib.run.checkpoint import load_tensors, restore
+from fedlib.run.checkpoint import Checkpoints, load_tensors, restore
 from fedlib.run.scoring import ClientScores, CohortOf
 from fedlib.run.simulate import Simulation
 from fedlib.run_spec import RunSpec
@@ -263,6 +263,7 @@ def evaluate_state(
     measure: Measure = lambda simulation, state, evaluation: {},
     spent: Callable[[], dict] = dict,
     report: Callable[[str], None] = lambda line: None,
+    checkpoints: Callable[[], Checkpoints | None] = lambda: None,
 ) -> RunResult:
     """Scores of a trained state under the requested protocols, on the requested splits.
 
@@ -271,6 +272,7 @@ def evaluate_state(
       measure: measures further diagnostics of the state, by name.
       spent: returns the time and memory of the job; called at the end; see `fedlib.run.usage`.
       report: see `final`.
+      checkpoints: see `Cohort`.
 
     Raises:
       DataError: if a state is damaged, or was not trained from `spec` on the shards of
@@ -282,7 +284,7 @@ def evaluate_state(
     result = final(
         simulation.method,
         state,
-        lambda group: simulation.everyone(group, simulation.course.rounds),
+        lambda group: simulation.everyone(group, simulation.course.rounds, checkpoints=checkpoints),
         spec.views or (),
         bool(spec.predictions),
         report,

@@ -97,14 +97,15 @@ class Simulation:
         """Raises ValueError for a decentralised run of a method that needs a server."""
         check_gossip(self.course, self.method)
 
-    def cohort(self, ids: np.ndarray, round: int) -> Cohort:
-        """The clients `ids`, after `round` rounds."""
+    def cohort(self, ids: np.ndarray, round: int, **more: Any) -> Cohort:
+        """The clients `ids`, after `round` rounds; `more` are further fields of the cohort."""
         seen = self.federation.ids("seen")
         kind, graph = Cohort, {}
         if self.course.aggregation == "gossip":
             kind, graph = self._graph
         return kind(
             **graph,
+            **more,
             task=self.method.task,
             data=self.data,
             ids=upload(ids, self.data.device),
@@ -132,10 +133,10 @@ class Simulation:
         course = replace(self.course, edge_probability=1.0)
         return replace(self, data=self.data.changed(group=group, **changes), course=course)
 
-    def everyone(self, group: str, round: int) -> Cohort | None:
-        """All clients of a group, or None if it has none."""
+    def everyone(self, group: str, round: int, **more: Any) -> Cohort | None:
+        """All clients of a group, or None if it has none; see `cohort`."""
         ids = self.federation.ids(group)
-        return self.cohort(ids, round) if len(ids) else None
+        return self.cohort(ids, round, **more) if len(ids) else None
 
     def init(self) -> Any:
         """The method's state before the first round."""

@@ -4,12 +4,22 @@ worked out on paper."""
 import copy
 import math
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 import pytest
 import torch
 from reference import Reference, assert_params, batches, descend, module_of, owned
-from support import batch_of, clients_with, cohort_of, sgd, simulation_of, tiny_task, toy_federation
+from support import (
+    batch_of,
+    clients_with,
+    cohort_of,
+    same_bits,
+    sgd,
+    simulation_of,
+    tiny_task,
+    toy_federation,
+)
 from torch import nn
 from torch.nn.functional import nll_loss
 
@@ -20,6 +30,7 @@ from fedlib.methods.adaptive_experts import Ensemble, Mixture
 from fedlib.methods.parts.own_experts import Features, Frozen
 from fedlib.run import evaluate
 from fedlib.run.build import build_method, build_task
+from fedlib.run.checkpoint import Checkpoints
 from fedlib.seals import spec_digest
 from fedlib.spec import Run
 
@@ -299,6 +310,35 @@ def test_only_the_first_clients_train_on_their_own(monkeypatch):
 
 
 # -- early stopping --------------------------------------------------------------------------
+
+
+class Interrupted(Exception):
+    """Raised by a checkpoint in place of a kill."""
+
+
+@pytest.mark.parametrize("saves", [1, 4, 9, 14])  # in each of the three trainings, and at an end
+def test_a_killed_evaluation_goes_on_to_the_same_bits(saves, tmp_path):
+    method = make(gate_epochs=6, gate_check_every=1, both_mixtures=True)
+    state, cohort = trained(method, toy_federation(SIZES))
+    journal = cohort.journal
+    whole, examples, journal.examples = all_finals(method, state, cohort), journal.examples, 0
+
+    class Dying(Checkpoints):
+        def save_state(self, *done_and_state):
+            super().save_state(*done_and_state)
+            left.pop()
+            if not left:
+                raise Interrupted
+
+    def saved():
+        return Dying(tmp_path / str(next(numbers)), {}, every=1)
+
+    numbers, left = count(), [None] * saves
+    with pytest.raises(Interrupted):
+        all_finals(method, state, replace(cohort, checkpoints=saved))
+    numbers, left, journal.examples = count(), [None] * 99, 0
+    again = all_finals(method, state, replace(cohort, checkpoints=saved))
+    assert same_bits(again, whole) and journal.examples == examples
 
 
 def test_a_client_whose_loss_is_not_finite_is_named():

@@ -214,6 +214,6 @@ def test_a_training_that_ended_unnoticed_goes_on_from_its_last_round_until_it_is
     assert (copied / "state.pt").read_bytes() == right
 
     kept = copied / "checkpoints"
-    assert call("evaluate", evaluation(copied))[0] == 0 and (kept / "checkpoint.json").exists()
-    assert call("evaluate", evaluation(copied, checkpoints=kept))[0] == 0
+    assert (kept / "checkpoint.json").exists()
+    assert call("evaluate", evaluation(copied))[0] == 0
     assert not [file for file in kept.iterdir() if file.name != "lock"]

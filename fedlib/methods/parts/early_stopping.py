@@ -6,11 +6,12 @@ fedlib/papers/adaptive_experts/README.md.
 Official code: EricssonResearch/fl-moe, models/ClientUpdate.py (`train_finetune`, `train_3`).
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from fedlib import tree
@@ -26,6 +27,7 @@ from fedlib.fields import Range, check
 from fedlib.tree import Tree
 
 STOP_SPLITS = ("val", "test")
+ARRAYS = "going", "least", "failed", "examples"  # of a `_Course`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,11 +55,10 @@ class EarlyStopping:
         counts = dict.fromkeys(("max_epochs", "check_every", "patience"), Range(1))
         check(self, {"split": STOP_SPLITS}, counts)
 
-    def stretches(self) -> Iterator[int]:
+    @property
+    def stretches(self) -> list[int]:
         """Epochs before each check."""
-        yield 1
-        for _ in range((self.max_epochs - 1) // self.check_every):
-            yield self.check_every
+        return [1] + [self.check_every] * ((self.max_epochs - 1) // self.check_every)
 
     @property
     def rest(self) -> int:
@@ -110,6 +111,8 @@ def fit(
       keep: names of the models to return: "best", at each client's lowest loss at a check; "last",
         when the client stopped, at the latest after `max_epochs`.
 
+    A call that takes long goes on from a checkpoint, if the cohort has any.
+
     Raises:
       DataError: if a client has no examples in the split of `stopping`.
       DivergedError: as soon as a client's loss is not finite.
@@ -119,24 +122,18 @@ def fit(
     first = cohort.task.trainable(tree.take(params, 0))
     memory = local.memory(first, cohort.data.federation.num_clients)
     kept = {name: tree.clone(params) for name in keep}
-    course = _Course(cohort, per_client, params, memory, kept, np.arange(cohort.size))
-    least, failed = np.full(cohort.size, np.inf), np.zeros(cohort.size, np.int64)
-    how = losses, local, stopping.split
+    course = _Course(cohort, per_client, params, memory, kept)
+    how, saved = (losses, local, stopping.split), cohort.checkpoints()
 
-    for number, epochs in enumerate(stopping.stretches()):
-        loss, going = course.train(*how, epochs, f"{stream}/{number}"), course.going
-        better = loss < least[going]
-        least[going] = np.where(better, loss, least[going])
-        failed[going] = np.where(better, 0, failed[going] + 1)
-        course.keep("best", better)
-        stops = failed[going] == stopping.patience
-        course.keep("last", stops)
-        course.leave(stops)
+    for number in range(course.resume(saved), len(stopping.stretches)):
         if not len(course.going):
             return course.end()
-    if "last" in keep:
+        loss = course.train(*how, stopping.stretches[number], f"{stream}/{number}")
+        course.check(loss, stopping.patience)
+        course.save(saved, number + 1)
+    if "last" in keep and len(course.going):
         if stopping.rest:
-            course.train(*how, stopping.rest, f"{stream}/{number + 1}")
+            course.train(*how, stopping.rest, f"{stream}/{len(stopping.stretches)}")
         course.keep("last", np.ones(len(course.going), bool))
     return course.end()
 
@@ -152,6 +149,9 @@ class _Course:
       memory: of the solvers of all clients of the federation.
       kept: models that `fit` returns, by name, leaves [C, ...].
       going: [C still training] positions in the cohort of the clients still training.
+      least: [C] lowest loss of each client at a check.
+      failed: [C] checks since then.
+      examples: [] training examples in the steps of all clients, with repeats.
     """
 
     cohort: Cohort
@@ -159,7 +159,48 @@ class _Course:
     params: Params
     memory: Memory
     kept: dict[str, Params]
-    going: np.ndarray
+    going: np.ndarray = field(init=False)
+    least: np.ndarray = field(init=False)
+    failed: np.ndarray = field(init=False)
+    examples: np.ndarray = field(init=False)
+
+    def __post_init__(self):
+        self.going, self.least = np.arange(self.cohort.size), np.full(self.cohort.size, np.inf)
+        self.failed, self.examples = np.zeros_like(self.going), np.zeros((), np.int64)
+
+    def resume(self, saved: Any) -> int:
+        """Go on from the checkpoint, if there is one; the number of checks that are done."""
+        found = saved.resume(self._state()) if saved else None
+        if found is None:
+            return 0
+        done, state = found
+        for name, value in state.items():
+            setattr(self, name, value.numpy() if name in ARRAYS else value)
+        return done
+
+    def save(self, saved: Any, done: int) -> None:
+        """Save what the rest of the call needs after `done` checks, if a checkpoint is due."""
+        if saved and saved.due(done):
+            saved.save_state(done, self._state())
+
+    def _state(self) -> dict[str, Any]:
+        arrays = {name: torch.from_numpy(getattr(self, name)) for name in ARRAYS}
+        return arrays | {name: getattr(self, name) for name in ("params", "memory", "kept")}
+
+    def check(self, loss: np.ndarray, patience: int) -> None:
+        """Keep the best models and drop the clients that stop.
+
+        Args:
+          loss: [C still training] at this check.
+        """
+        going = self.going
+        better = loss < self.least[going]
+        self.least[going] = np.where(better, loss, self.least[going])
+        self.failed[going] = np.where(better, 0, self.failed[going] + 1)
+        self.keep("best", better)
+        stops = self.failed[going] == patience
+        self.keep("last", stops)
+        self.leave(stops)
 
     def train(
         self, losses: Callable, local: Solver, split: str, epochs: int, stream: str
@@ -179,7 +220,7 @@ class _Course:
             memory=self.memory,
             stream=stream,
         )
-        self.cohort.journal.examples += part.journal.examples
+        self.examples += part.journal.examples
         done = int(self.memory.epochs[part.host_ids].max())
         when = f"by epoch {done} of {stream.partition('/')[0]!r}"
         part.journal.refuse_diverged(when)
@@ -196,6 +237,7 @@ class _Course:
 
     def end(self) -> Fitted:
         """The result, when all clients have stopped."""
+        self.cohort.journal.examples += int(self.examples)
         return Fitted(self.kept, self.memory.epochs[self.cohort.host_ids])
 
     def leave(self, stops: np.ndarray) -> None:
