@@ -256,7 +256,7 @@ class Federation:
         """
         advice = "delete it and run again: the workflow rebuilds it from the raw files"
         try:
-            with hdf5.opened(shards) as file:
+            with hdf5.open_file(shards) as file:
                 if int(file.attrs["format"]) != FORMAT:
                     raise DataError(
                         f"it has format {file.attrs['format']}, this version reads {FORMAT}"

@@ -34,7 +34,7 @@ def create(path: str | Path, **options) -> Iterator[h5py.File]:
                 raise patient.error
 
 
-def opened(path: str | Path) -> h5py.File:
+def open_file(path: str | Path) -> h5py.File:
     """An HDF5 file, open for reading.
 
     It is not locked, because some file systems have no locks. It needs none: files get their names

@@ -128,7 +128,7 @@ class RunResult:
         Raises:
           DataError: if it is missing, truncated, corrupted or of another format.
         """
-        with opened(path) as file:
+        with open_result(path) as file:
             return cls(
                 round=file["round"][:],
                 scores={view: Scores(**arrays) for view, arrays in _by_view(file)},
@@ -170,7 +170,7 @@ def _by_view(file: h5py.File) -> Iterator[tuple[View, dict[str, np.ndarray]]]:
 
 
 @contextlib.contextmanager
-def opened(path: str | Path) -> Iterator[h5py.File]:
+def open_result(path: str | Path) -> Iterator[h5py.File]:
     """A file that `RunResult.save` wrote, open for reading and already checked.
 
     Raises:
@@ -178,7 +178,7 @@ def opened(path: str | Path) -> Iterator[h5py.File]:
     """
     seals.checked(path)
     try:
-        opened_file = hdf5.opened(path)
+        opened_file = hdf5.open_file(path)
     except OSError:
         raise DataError(f"{path} is another file, not HDF5; delete it and run again") from None
     with opened_file as file:

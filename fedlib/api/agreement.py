@@ -1,15 +1,14 @@
 """A trial of a user's model before its run: does the engine compute what PyTorch does?
 
 The engine calls a module with one client's weights after another's, batches clients and repeats
-recorded operations. That is right for modules whose whole state is in parameters and floating-point
+noted operations. That is right for modules whose whole state is in parameters and floating-point
 buffers. So two clients take a few steps on a few examples, once as in the run and once as in
 `fedlib.api.reference`, both without dropout. Then all parameters, buffers and outputs must agree.
 If those of a fast executor do not, the run takes the loop.
 """
 
 from collections.abc import Callable
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -28,11 +27,11 @@ from fedlib.engine.waves import Work
 from fedlib.errors import ConfigError
 from fedlib.federation import Federation, Split
 from fedlib.models.layers.random import Dropout
-from fedlib.run.build import tasks_of
+from fedlib.run.build import tasks_of, with_tasks
 from fedlib.run.simulate import Simulation
 
 
-def tried(simulation: Simulation, report: Callable[[str], None]) -> Simulation:
+def try_models(simulation: Simulation, report: Callable[[str], None]) -> Simulation:
     """The simulation, with the loop or with models that mix examples where that is needed.
 
     Args:
@@ -50,7 +49,8 @@ def tried(simulation: Simulation, report: Callable[[str], None]) -> Simulation:
             mixed.append(mixing)
             reasons += [reason] if reason else []
     if any(mixed):
-        simulation = replace(simulation, method=_mixing(simulation.method))
+        method = with_tasks(simulation.method, lambda x: replace(x, mixes_examples=True))
+        simulation = replace(simulation, method=method)
     if not reasons:
         return simulation
     executor = simulation.executor
@@ -187,15 +187,3 @@ def _is_ours(task: Task) -> bool:
 
 def _largest(numbers: Tensor) -> float:
     return float(numbers.abs().nan_to_num(0).max())
-
-
-def _mixing(method: Any) -> Any:
-    """The method, whose tasks know that their models mix examples."""
-
-    def mark(value: Any) -> Any:
-        if isinstance(value, tuple):
-            return tuple(map(mark, value))
-        return replace(value, mixes_examples=True) if isinstance(value, Task) else value
-
-    kept = {x.name: mark(getattr(method, x.name)) for x in fields(method) if x.init}
-    return replace(method, **kept)

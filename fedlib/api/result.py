@@ -187,7 +187,8 @@ class Result(Accuracies):
         """
         with process.threads.kept():
             torch.set_num_threads(1)  # as during the run: cores go to clients
-            found = evaluate.final(self.simulation.method, self.state, self._everyone)
+            run, rounds = self.simulation, self.simulation.course.rounds
+            found = evaluate.final(run.method, self.state, lambda x: run.everyone(x, rounds))
         frames = [
             pd.DataFrame(
                 {
@@ -271,9 +272,6 @@ class Result(Accuracies):
         simulation, method = self.simulation, self.simulation.method
         group = GROUPS[simulation.federation.group[self._clients[client]]]
         return group, method.protocols.get(group, {}) | method.final_protocols.get(group, {})
-
-    def _everyone(self, group: str) -> Any:
-        return self.simulation.everyone(group, self.simulation.course.rounds)
 
 
 def shares(scores: Scores | ClientScores) -> np.ndarray:

@@ -119,7 +119,7 @@ def simulate(
             made = _made(kind, own, federation, settings, start == "given")
             data = DeviceData(federation, task.dtype, task.device)
             simulation = Simulation(made, data, run, choose(executor, tasks_of(made)))
-        simulation = _tried(simulation, report, first is not None)
+        simulation = _try(simulation, report, first is not None)
         return Result(*following.run(simulation, callbacks, checkpoint, report))
 
 
@@ -184,9 +184,13 @@ def _manifest(folder: Path, sha256: str) -> Path:
 def _class(
     method: str | type[Method], hyper_parameters: dict, start: str
 ) -> tuple[type[Method], str]:
-    """The class of a method and the start of its model, which may be a hyper-parameter instead.
+    """The class of a method, and the start of its model.
 
-    Raises ConfigError unless it has these hyper-parameters.
+    A method with a field `start`, such as Fed-MoE, gets `start` there: it is added to
+    `hyper_parameters`, in place, and the start of the model is "drawn".
+
+    Raises:
+      ConfigError: unless it has these hyper-parameters, and all that it needs.
     """
     try:
         kind = methods.load(method) if isinstance(method, str) else method
@@ -214,7 +218,11 @@ def _class(
 
 
 def check_fields(kind: type[Method]) -> None:
-    """Raises ConfigError for a class whose fields are none, as it is no dataclass."""
+    """Raises ConfigError for a method class whose settings would not be what they look like.
+
+    It is annotated but not a dataclass, overrides a field without a type, or (a user's class) has a
+    field with the name of an argument of `simulate`.
+    """
     if "__dataclass_fields__" not in vars(kind) and inspect.get_annotations(kind):
         write = "@dataclass(frozen=True, kw_only=True)"
         raise ConfigError(f"{kind.__name__} is not a dataclass; write {write} above it")
@@ -278,7 +286,7 @@ def _reporter(progress: Any) -> Callable[[str], None]:
     return progress or (lambda line: None)
 
 
-def _tried(simulation: Simulation, report: Callable[[str], None], given: bool) -> Simulation:
+def _try(simulation: Simulation, report: Callable[[str], None], given: bool) -> Simulation:
     """The simulation, whose model and, if it is a user's, method do what they should.
 
     Args:
@@ -286,7 +294,7 @@ def _tried(simulation: Simulation, report: Callable[[str], None], given: bool) -
     """
     if given:
         report("starts from the weights of the model that was given")
-    simulation = agreement.tried(simulation, report)
+    simulation = agreement.try_models(simulation, report)
     kind = type(simulation.method)
     own = not kind.__module__.startswith("fedlib.")
     if own or any(task.is_frozen_in_part for task in tasks_of(simulation.method)):

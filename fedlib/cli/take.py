@@ -58,7 +58,7 @@ def bring(plan: Plan, source: Path, configured: list[str]) -> None:
       DataError: if there are none, or some are refused.
     """
     done, refused = Counter(), []
-    with packs.opened(source) as pack:
+    with packs.unpack_runs(source) as pack:
         there = [x for x in results(plan, pack) if any(y.exists() for y in x.theirs.values())]
         _make_inputs(plan, there, configured)
         for result in there:

@@ -4,8 +4,8 @@ Clients train on examples of the training part and test on examples of the test 
 comes from named streams, because the official code is not seeded.
 
 Source: Isaksson et al., "Adaptive Expert Models for Personalization in Federated Learning",
-  FL-IJCAI 2022 (arXiv:2206.07832); EricssonResearch/fl-moe; the paper's README, section 4.
-  The partitions of FedMix are made in the same way (its README, section 5).
+  FL-IJCAI 2022 (arXiv:2206.07832); EricssonResearch/fl-moe; the README of Adaptive Expert Models,
+  section 4. The partitions of FedMix are made in the same way (its README, section 5).
 Deviation: seeded (X15), and `val_fraction` holds examples out of a client's training part (X6).
 """
 

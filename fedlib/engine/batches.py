@@ -45,7 +45,7 @@ class Batches:
       order: [epochs * N] int64, positions in the client's shard, epoch after epoch.
       keys: one int64 per step, for dropout.
       steps: the mini-batches, in order.
-      examples: in all steps.
+      examples: their number over all steps; one that comes up again counts again.
     """
 
     order: np.ndarray

@@ -52,7 +52,7 @@ def choose(wanted: str, tasks: Sequence[Task], workers: int | None = None) -> Ex
 
 
 def goes_one_by_one(setting: str) -> bool:
-    """Whether an executor goes client by client."""
+    """Whether the executor of this setting trains one client after another."""
     return setting in ONE_BY_ONE
 
 

@@ -21,7 +21,7 @@ from fedlib import tree
 from fedlib.engine import ambient
 from fedlib.engine.batches import Batches, waves
 from fedlib.engine.device import moved, upload
-from fedlib.engine.failure import named
+from fedlib.engine.failure import note_errors
 from fedlib.engine.room import give_back
 from fedlib.engine.subnormal import flushed
 from fedlib.engine.task import Batch
@@ -66,17 +66,15 @@ class Workers:
     def visit(self, fn: Callable[[int], None], order: Iterable[int]) -> None:
         """Call `fn` with each number of `order`, without gradients and subnormal numbers."""
 
-        def quietly(number: int) -> None:
+        def quietly(numbers: Iterable[int]) -> None:
             with torch.no_grad(), flushed():
-                fn(number)
+                for number in numbers:
+                    fn(number)
 
         if self._pool is None:
-            with torch.no_grad(), flushed():
-                for number in order:
-                    fn(number)
-            return
+            return quietly(order)
         # Each call has its own copy of the context of fedlib.engine.ambient.
-        calls = [self._pool.submit(copy_context().run, quietly, number) for number in order]
+        calls = [self._pool.submit(copy_context().run, quietly, [number]) for number in order]
         try:
             for call in calls:
                 call.result()
@@ -129,7 +127,7 @@ class Loop:
             # A step may put new tensors into its carry, which must not be the dict of the views.
             own, args = moved(tree.map(lambda x: x, views), device), moved(args, device)
             client, batches = int(work.ids[position]), drawn[position]
-            with named(work.of(slice(position, position + 1))) as place:
+            with note_errors(work.of(slice(position, position + 1))) as place:
                 advance = begin(args)
                 for batch in client_batches(work, client, batches, batch_size):
                     place.batch = batch
@@ -160,7 +158,7 @@ class Loop:
             rows = work.data.owned(split, int(work.ids[position]))
             index = torch.arange(len(rows), device=rows.device)
             scores = []
-            with named(work.of([position])) as place:
+            with note_errors(work.of([position])) as place:
                 for piece in scoring_batches(work, rows, index, batch_size):
                     place.batch = piece()
                     scores.append(fn(*args, place.batch))
@@ -228,7 +226,7 @@ class Batched:
     def _fold_block(self, work, drawn, batch_size, step, carry, per_client) -> Tree:
         """`fold` of the clients of one block, stacked; changes the carry in place."""
         merged = waves(drawn, batch_size, may_pad=work.task.may_pad)
-        with named(work) as place:
+        with note_errors(work) as place:
             for wave, active, batch in wave_batches(work, merged):
                 place.batch = batch
                 if len(wave.clients) == len(work.ids):  # everyone, in order
@@ -259,8 +257,7 @@ class Batched:
         having = np.flatnonzero(sizes)
         kinds = None if work.kinds is None else work.kinds[having]
         self._visit(score, [having[block] for block in self._blocks(sizes[having], kinds)])
-        scored = next(part for part in parts if part is not None)
-        empty = scored[:0]
+        empty = next(part for part in parts if part is not None)[:0]
         return pad([empty if part is None else part for part in parts], sizes)
 
     def _score_block(self, work, fn, per_client, split, batch_size) -> Iterable[Tensor]:
@@ -283,7 +280,7 @@ class Batched:
             index = index.expand(len(active), -1).contiguous()
             args = take_rows(per_client, active)
             inputs = work.data.inputs(taken), work.data.y[taken], index
-            with named(work) as place:
+            with note_errors(work) as place:
                 place.batch = Batch(*inputs)
                 scores = self._vmap(one_batch, *inputs, *args)
             parts.append(
@@ -351,7 +348,7 @@ def _pooled(work: Work, fn: Callable, shared: tuple, split: str, batch_size: int
     scores = [None] * len(pieces)
 
     def score(number: int) -> None:
-        with named(work) as place:
+        with note_errors(work) as place:
             place.batch = pieces[number]()
             scores[number] = fn(*args, place.batch)
 

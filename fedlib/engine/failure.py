@@ -27,7 +27,7 @@ class Place:
 
 
 @contextlib.contextmanager
-def named(work: Work) -> Iterator[Place]:
+def note_errors(work: Work) -> Iterator[Place]:
     """Errors inside this block get a note: stage, round, clients and shapes, from the `Place`.
 
     Args:

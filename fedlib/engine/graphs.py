@@ -27,7 +27,7 @@ from fedlib import tree
 from fedlib.engine.batches import Batches, Wave, waves
 from fedlib.engine.device import DeviceData, upload
 from fedlib.engine.executors import Batched, put_back
-from fedlib.engine.failure import named
+from fedlib.engine.failure import note_errors
 from fedlib.engine.fingerprint import Opaque, walk
 from fedlib.engine.waves import Work, first_rows, take_rows, wave_batch
 from fedlib.tree import Tree
@@ -56,7 +56,7 @@ class Graphs(Batched):
             self.notes["not_replayed"][str(reason)] += 1
             return super()._fold_block(work, drawn, batch_size, step, carry, per_client)
         try:
-            with named(work):
+            with note_errors(work):
                 program.load(closed, carry, per_client, first_rows(work))
                 program.run(drawn, batch_size, work.task.may_pad)
         except torch.OutOfMemoryError:

@@ -84,7 +84,7 @@ class Total:
             terms = tree.leaves(tree.together(tree.take(self._terms, block)))
             weights = upload(given.astype(np.float64), terms[0].device)
             for total, x in zip(into, terms, strict=True):
-                total += (weights.to(x.dtype).reshape(-1, *[1] * (x.dim() - 1)) * x).sum(0)
+                total += (tree.along(weights.to(x.dtype), x) * x).sum(0)
         self._terms = tree.take(self._terms, slice(count, None))
         self._weights = self._weights[count:]
 

@@ -31,7 +31,7 @@ class Schedule:
     period: int = 200
 
     def __post_init__(self):
-        """Raises ConfigError for values that give no learning rate, or milestones that are none."""
+        """Raises ConfigError for values that give no learning rate, or bad milestones."""
         check(
             self,
             {"kind": tuple(sorted(_SCHEDULES)), "by": ("epoch", "round")},

@@ -217,7 +217,7 @@ class SGD(Solver):
             torch._foreach_add_(v, g)
             g = v
         for weight, direction in zip(p, g, strict=True):
-            weight.sub_(_along(rate, weight) * direction)
+            weight.sub_(tree.along(rate, weight) * direction)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,6 +237,7 @@ class Adam(Solver):
         **dict.fromkeys(("beta1", "beta2"), Range(0, 1, "[)")),
         "eps": Range(0),
     }
+    decays_gradient: ClassVar[bool] = True
 
     def init(self, params: Tree) -> Tree:
         """(first moments, second moments, steps done)."""
@@ -260,7 +261,7 @@ class Adam(Solver):
 
     def _step_all(self, p: list, g: list, m: list, v: list, t: Tensor, rate: Rate) -> None:
         """One rate and count for all tensors: one pass over memory, by a kernel of torch.optim."""
-        step = torch._fused_adam_ if self._decay_in_gradient() else torch._fused_adamw_
+        step = torch._fused_adam_ if self.decays_gradient else torch._fused_adamw_
         step(
             p,
             _laid_out_like(p, g),
@@ -283,25 +284,21 @@ class Adam(Solver):
         # `full_like` fills a tensor on the device; copying a number would wait for the device.
         rate = lr.to(t.dtype) if isinstance(lr, Tensor) else torch.full_like(t, lr)
         for p, g, m, v in matched:
-            if self._decay_in_gradient():
+            if self.decays_gradient:
                 g = g + self.weight_decay * p
             else:
-                p.mul_(1 - self.weight_decay * _along(rate, p))
+                p.mul_(1 - self.weight_decay * tree.along(rate, p))
             m.mul_(b1).add_(g, alpha=1 - b1)
             v.mul_(b2).addcmul_(g, g, value=1 - b2)
-            m_hat, v_hat = m / _along(1 - b1**t, m), v / _along(1 - b2**t, v)
-            p.sub_(_along(rate, p) * m_hat / (v_hat.sqrt() + self.eps))
-
-    def _decay_in_gradient(self) -> bool:
-        return True
+            m_hat, v_hat = m / tree.along(1 - b1**t, m), v / tree.along(1 - b2**t, v)
+            p.sub_(tree.along(rate, p) * m_hat / (v_hat.sqrt() + self.eps))
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdamW(Adam):
     """As `torch.optim.AdamW`: weight decay shrinks the parameters, apart from the gradient."""
 
-    def _decay_in_gradient(self) -> bool:
-        return False
+    decays_gradient: ClassVar[bool] = False
 
 
 SOLVERS = {"sgd": SGD, "adam": Adam, "adamw": AdamW}
@@ -355,7 +352,7 @@ def _shrunk(grads: Tree, bound: float, stacked: bool) -> Tree:
     norms = [torch.linalg.vector_norm(g, dim=-1) for g in flat]
     norm = torch.linalg.vector_norm(torch.stack(norms), dim=0)
     factor = (bound / (norm + 1e-6)).clamp(max=1)
-    return tree.map(lambda g: g * _along(factor, g), grads)
+    return tree.map(lambda g: g * tree.along(factor, g), grads)
 
 
 def _zeros(params: Tree) -> Tree:
@@ -382,8 +379,3 @@ def _by_rate(params: dict, lr: Rate, scale: dict) -> list[tuple[list[str], Rate]
 def _laid_out_like(p: list[Tensor], g: list[Tensor]) -> list[Tensor]:
     """Gradients `g` in the layout of `p`: fused kernels walk through all in storage order."""
     return [g if g.stride() == p.stride() else g.contiguous() for p, g in zip(p, g, strict=True)]
-
-
-def _along(rate: Tensor, p: Tensor) -> Tensor:
-    """`rate` [] or [C] shaped to multiply `p` [...] or [C, ...]"""
-    return rate.reshape(rate.shape + (1,) * (p.dim() - rate.dim()))

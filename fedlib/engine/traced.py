@@ -1,12 +1,12 @@
-"""Steps whose operations are recorded once, and repeated without autograd.
+"""Steps whose operations are noted once, and repeated without autograd.
 
 A step of a small model has about fifty tiny operations, and spends most of its time on modules, the
 graph of the backward pass and trees of tensors. So when a step's function and shapes come up again,
-its operations are recorded (`fedlib.engine.recording`), including backward pass and update, and
+its operations are noted (`fedlib.engine.recording`), including backward pass and update, and
 repeated from then on. The bits are those of the loop, so a client may have steps of both kinds.
 
-The first steps after the recorded one are done both ways, and the results of the loop are used. If
-they differ, or a step cannot be recorded, or `fedlib.engine.fingerprint` cannot compare its
+The first steps after the noted one are done both ways, and the results of the loop are used. If
+they differ, or a step cannot be noted, or `fedlib.engine.fingerprint` cannot compare its
 function, all further steps of this shape run as in the loop. `notes` counts the shapes and gives
 the reasons.
 """
@@ -25,13 +25,13 @@ from fedlib.engine.recording import Recorder, replayed
 from fedlib.engine.task import Batch
 from fedlib.tree import Tree
 
-WARM = 1  # steps of a shape before it is recorded: many shapes come up only once
+WARM = 1  # steps of a shape before it is noted: many shapes come up only once
 CHECKS = 2  # next steps, which are compared with the loop's
 SHAPES = 1024  # most shapes that are kept; the oldest are dropped
 
 
 class Traced(Loop):
-    """As `Loop`, with recorded steps; see the module's docstring."""
+    """As `Loop`, with traced steps; see the module's docstring."""
 
     name = setting = "traced"
 

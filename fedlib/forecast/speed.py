@@ -23,7 +23,7 @@ from fedlib.errors import ConfigError, DataError, DivergedError
 from fedlib.files import digest
 from fedlib.forecast.estimates import DataSize, Estimate, Request, Speed, estimated
 from fedlib.forecast.own_trial import make_up
-from fedlib.results import opened
+from fedlib.results import open_result
 from fedlib.run import build
 from fedlib.run.operations import Operations
 from fedlib.run.usage import CPU, MEMORY, WALL
@@ -110,7 +110,7 @@ def _estimated(request: Request, known: dict, where: dict, raw: str) -> dict[str
 
 def spent(result: Path, device: str) -> tuple[float, float] | None:
     """Seconds and megabytes that a finished job recorded; None if it ran on another device."""
-    with opened(result) as file:
+    with open_result(result) as file:
         made = json.loads(file.attrs["provenance"])
     about = made["spent"][WALL if device == "cuda" else CPU], made["spent"][MEMORY] / 1e6
     return about if made["device"] == device else None

@@ -5,13 +5,12 @@ outside this package is named by its file, such as "mine/fedper.py".
 """
 
 import sys
-import traceback
 from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 
-from fedlib.errors import ConfigError
+from fedlib.errors import ConfigError, of_file
 from fedlib.run_spec import class_of_file, is_file, methods
 
 METHODS = tuple(methods())
@@ -52,9 +51,7 @@ def _from_file(name: str) -> type:
     try:
         reader.exec_module(module)
     except Exception as error:  # a user's file may raise anything
-        [*_, last] = traceback.extract_tb(error.__traceback__)
-        where = f", line {last.lineno}" if last.filename == str(ROOT / name) else ""
-        raise ConfigError(f"{name}{where}: {type(error).__name__}: {error}") from error
+        raise of_file(error, str(ROOT / name), name) from error
     classes = [key for key, value in vars(module).items() if isinstance(value, type)]
     if not issubclass(found := getattr(module, class_of_file(name, classes)), Method):
         raise ConfigError(

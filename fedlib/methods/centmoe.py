@@ -63,7 +63,7 @@ class CentMoE(GatedMixture):
             stream="server",
         )
         model = tree.take(trained, 0)
-        loss = self.validation_loss(model, self.said_in_validation(model, server), server)
+        loss = self.validation_loss(model, self.validation_outputs(model, server), server)
         mixture = {name: model[name] for name in PREDICTS}
         return State(model, memory, state.best.renewed(mixture, loss, cohort.round + 1))
 

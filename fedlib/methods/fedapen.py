@@ -39,7 +39,7 @@ from fedlib.engine.journal import Journal
 from fedlib.engine.solvers import SGD, Memory
 from fedlib.engine.task import Batch, Params, Task, log_probs, nll
 from fedlib.methods.base import LogUniform, Method, Range
-from fedlib.methods.mutual_learning import MutualLearning, divergence, plain_mean
+from fedlib.methods.mutual_learning import MutualLearning, kl_divergence, plain_mean
 from fedlib.methods.parts import holdout
 from fedlib.methods.parts.own_models import drawn_in_turn, never_trained, replaced
 from fedlib.tree import Rows
@@ -163,7 +163,7 @@ class FedAPEN(MutualLearning):
         own, small = self.logits(models, task, batch)
         alone = log_probs(own), log_probs(small)
         together = self.mixed(lam, own, small.detach()), self.mixed(lam, own.detach(), small)
-        kl = divergence(alone[1], alone[0]) + divergence(alone[0], alone[1])
+        kl = kl_divergence(alone[1], alone[0]) + kl_divergence(alone[0], alone[1])
         return batch.mean(sum(map(labels, (*alone, *together))) + kl)
 
     # -- evaluation -------------------------------------------------------------------

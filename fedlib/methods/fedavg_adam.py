@@ -103,7 +103,7 @@ class FedAvgAdam(Curves):
         return after._replace(private=private, memory=memory)
 
     def report(self, state: State, part: Cohort, trained: Params) -> tuple[Total, Total, Params]:
-        """Sums over a part of (differences, statistics) and directions; its private parameters."""
+        """(sums of differences and statistics, sums of directions, private parameters) of a part"""
         returned, private = tree.partition(trained, self.is_private)
         old, _ = tree.partition(state.params, self.task.is_statistic)
         new, statistics = tree.partition(returned, self.task.is_statistic)

@@ -98,9 +98,9 @@ class FedJETs(GatedMixture):
         Args:
           places: [k, K] one-hot numbers of the client's experts.
         """
-        said = self.said(model, batch)
-        own, main = said[:, : len(places)], said[:, len(places) :]
-        guess = 0.0 if self.combine == "logits" else 1 / said.shape[-1]
+        outputs = self.expert_outputs(model, batch)
+        own, main = outputs[:, : len(places)], outputs[:, len(places) :]
+        guess = 0.0 if self.combine == "logits" else 1 / outputs.shape[-1]
         routed = torch.einsum("ek,bel->bkl", places, own)
         routed = routed + guess * (1 - places.sum(0))[:, None]
         return self.objective(model, torch.cat([routed, main], 1), batch)

@@ -39,7 +39,7 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.journal import refuse_diverged
 from fedlib.engine.task import Batch, Params, Task, log_probs, mean_from, nll
 from fedlib.methods.base import Range
-from fedlib.methods.mutual_learning import MutualLearning, State, View, divergence, plain_mean
+from fedlib.methods.mutual_learning import MutualLearning, State, View, kl_divergence, plain_mean
 from fedlib.methods.parts.own_models import drawn_in_turn
 from fedlib.tree import Rows
 
@@ -128,7 +128,7 @@ class FedKD(MutualLearning):
         teacher, student = self.views(models, task, batch)
         ours, theirs = log_probs(teacher.logits), log_probs(student.logits)
         labels = sum(batch.mean(nll(x, batch.y, self.task.class_weights)) for x in (ours, theirs))
-        kl = divergence(theirs, ours) + divergence(ours, theirs)
+        kl = kl_divergence(theirs, ours) + kl_divergence(ours, theirs)
         hidden = self.hidden(teacher, student, models["projection"]["weight"])
         return labels + batch.mean(kl + hidden) / labels.detach()
 

@@ -141,7 +141,7 @@ def elbo(task: Task, params: Params, given: Given, batch: Batch) -> Tensor:
     mean, log_variance = task.features(body, batch).chunk(2, dim=-1)
     code = mean + (log_variance / 2).exp() * given.noise
     pixels = (batch.x * given.std + given.mean).flatten(1)
-    return bernoulli(task.head_logits(head, code, batch), pixels) - divergence(mean, log_variance)
+    return bernoulli(task.head_logits(head, code, batch), pixels) - gaussian_kl(mean, log_variance)
 
 
 def bernoulli(logits: Tensor, x: Tensor) -> Tensor:
@@ -149,7 +149,7 @@ def bernoulli(logits: Tensor, x: Tensor) -> Tensor:
     return -binary_cross_entropy_with_logits(logits, x, reduction="none").sum(-1)
 
 
-def divergence(mean: Tensor, log_variance: Tensor) -> Tensor:
+def gaussian_kl(mean: Tensor, log_variance: Tensor) -> Tensor:
     """KL divergence of a diagonal normal distribution [B, latent] from the standard one -> [B]"""
     return (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1) / 2
 

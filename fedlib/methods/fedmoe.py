@@ -195,7 +195,7 @@ class FedMoE(TrainedMixture):
     def round(self, state: State, cohort: Cohort) -> State:
         """Clients train; the server updates experts, trains its gate and synchronises clients."""
         if self.warm_start:
-            state = self.begun(state, cohort)
+            state = self.start_warm(state, cohort)
         start = self.starts(state, cohort)
         # All models at once, as relevance needs each client's model.
         trained, memory = cohort.fit(self.task.loss, start, local=self.local, memory=state.memory)
@@ -207,22 +207,22 @@ class FedMoE(TrainedMixture):
         if self.gate_training == "before" and cohort.round == 0:
             model, own = self.train_gate(model, own, server, "server/before")
         for t in range(self.inner_steps):  # stage B
-            found = relevance.relevance(self.queried(model, probe), sure, self.relevance_reduce)
-            model = self.moved(model, trained, self.client_weights(found))
+            found = relevance.relevance(self.query_gates(model, probe), sure, self.relevance_reduce)
+            model = self.update_experts(model, trained, self.client_weights(found))
             if self.main_solver and self.num_main:
                 model = self.train_main(model, server, f"main/{t}")
             if self.gate_training == "inner":
                 model, own = self.train_gate(model, own, server, f"server/{t}")
-            said = self.said_in_validation(model, server)
-            best = self.renewed(best, model, said, server)
-            others = {k: x.renewed(others[k], model, said, server) for k, x in self.top.items()}
+            outputs = self.validation_outputs(model, server)
+            best = self.renewed(best, model, outputs, server)
+            others = {k: x.renewed(others[k], model, outputs, server) for k, x in self.top.items()}
 
-        query = self.queried(model, probe)  # stage C
+        query = self.query_gates(model, probe)  # stage C
         found = relevance.relevance(query, sure, self.sync_reduce)
         if self.sync_weights != "none":
-            trained = cohort.scatter(self.synchronised(trained, model, found))
+            trained = cohort.scatter(self.synchronise(trained, model, found))
         models = cohort.put(state.models, trained)
-        log = self.logged(state.log, model, query, probe)
+        log = self.record(state.log, model, query, probe)
         return State(models, model, memory, own, best, log, others)
 
     def starts(self, state: State, cohort: Cohort) -> Rows:
@@ -245,16 +245,19 @@ class FedMoE(TrainedMixture):
         both = torch.cat([-logits, logits], -1) if logits.shape[-1] == 1 else logits
         return -nll(both, batch.y)
 
-    def queried(self, model: Model, probe: Cohort) -> Tensor:
+    def query_gates(self, model: Model, probe: Cohort) -> Tensor:
         """Q, the gate values of the probe's examples -> [N, K]"""
         gates = self.soft_gates if self.query == "soft" else self.gates
         return probe.score(gates, tree.broadcast(model["gate"], 1))[0]
 
     def client_weights(self, found: Tensor) -> Tensor:
-        """W^r from the relevance [K, C] -> [K, C]"""
-        return relevance.client_weights(found)
+        """W^r, the clients' weights in each expert's update, from the relevance [K, C] -> [K, C]
 
-    def moved(self, model: Model, trained: Rows, weights: Tensor) -> Model:
+        Equation 5; rows sum to 1. An expert that the gate never uses has uniform weights.
+        """
+        return found.softmax(1)
+
+    def update_experts(self, model: Model, trained: Rows, weights: Tensor) -> Model:
         """The experts' update with W^r [K, C] (Equation 6)."""
         routed = relevance.moved_towards(model["routed"], tree.combine(trained, weights), self.lam)
         mean = tree.mean(trained, torch.ones_like(weights[0]))
@@ -265,7 +268,7 @@ class FedMoE(TrainedMixture):
             "main": relevance.moved_towards(model["main"], everywhere, lam),
         }
 
-    def synchronised(self, trained: Rows, model: Model, found: Tensor) -> Rows:
+    def synchronise(self, trained: Rows, model: Model, found: Tensor) -> Rows:
         """The clients' models after their update with W^c (Equation 13).
 
         Several main experts count as one, by their mean.
@@ -283,7 +286,7 @@ class FedMoE(TrainedMixture):
         ]
         return Rows(rows)
 
-    def logged(self, log: Log, model: Model, query: Tensor, probe: Cohort) -> Log:
+    def record(self, log: Log, model: Model, query: Tensor, probe: Cohort) -> Log:
         """`log` with gate and alpha, if this is one of `log_rounds`; `query` [N, K] is Q."""
         data, after = probe.data, (self.log_rounds, probe.round + 1)
 
@@ -303,7 +306,7 @@ class FedMoE(TrainedMixture):
         """L; a single logit means two labels."""
         return max(2, self.task.num_outputs)
 
-    def begun(self, state: State, cohort: Cohort) -> State:
+    def start_warm(self, state: State, cohort: Cohort) -> State:
         """The warm start: all have the expert that the server trained; new clients download it."""
         if cohort.round == 0:
             warm, model = self.warmed(state.model, cohort.everyone("server"))

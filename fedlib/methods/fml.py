@@ -28,7 +28,7 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.task import Batch, Params, Task, log_probs, nll
 from fedlib.methods.base import Range, Uniform
-from fedlib.methods.mutual_learning import MutualLearning, State, divergence
+from fedlib.methods.mutual_learning import MutualLearning, State, kl_divergence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ class FML(MutualLearning):
         own, small = map(log_probs, self.logits(models, task, batch))
         mixed = [
             share * nll(ours, batch.y, self.task.class_weights)
-            + (1 - share) * divergence(target, ours)
+            + (1 - share) * kl_divergence(target, ours)
             for share, ours, target in ((self.alpha, own, small), (self.beta, small, own))
         ]
         return batch.mean(sum(mixed))

@@ -147,32 +147,32 @@ class GatedMixture(Method):
         experts = ("routed", "main") if self.trains_experts else ()
         return {name: model[name] for name in (*GATE, *experts)}
 
-    def gate_loss(self, model: Model, said: Tensor, batch: Batch) -> Tensor:
+    def gate_loss(self, model: Model, outputs: Tensor, batch: Batch) -> Tensor:
         """The objective, given the experts' outputs for the server's examples [N, K + R, L]: []"""
-        return self.objective(model, said[batch.index], batch)
+        return self.objective(model, outputs[batch.index], batch)
 
     def joint_loss(self, model: Model, batch: Batch) -> Tensor:
         """The objective, if experts are trained too -> []"""
-        return self.objective(model, self.said(model, batch), batch)
+        return self.objective(model, self.expert_outputs(model, batch), batch)
 
-    def objective(self, model: Model, said: Tensor, batch: Batch) -> Tensor:
+    def objective(self, model: Model, outputs: Tensor, batch: Batch) -> Tensor:
         """L_gate (Equation 9), with the terms that the code adds -> []"""
         with ambient.expert(self.num_routed):  # dropout masks differ from all experts'
             clean = self.gate.logits(model["gate"], batch)
         with ambient.expert(self.num_routed + 1):
             scale = server_mixture.noise_scale(self.gate.logits(model["noise"], batch))
-        loud = server_mixture.noisy(clean, scale, batch.key)
-        gates = self.training_gates(loud)
-        log_probs = self.mixed(gates, said, model["alpha"])
+        noisy = server_mixture.noisy(clean, scale, batch.key)
+        gates = self.training_gates(noisy)
+        log_probs = self.mixed(gates, outputs, model["alpha"])
         errors = server_mixture.cross_entropy(log_probs, batch.y, self.label_smoothing)
         if self.task.class_weights is not None:
             errors = errors * self.task.class_weights[batch.y.long()]
         loss = batch.mean(errors)
         if self.entropy_weight:
-            entropy = self.gate_entropy(gates, loud, batch.y, log_probs.shape[-1])
+            entropy = self.gate_entropy(gates, noisy, batch.y, log_probs.shape[-1])
             loss = loss + self.entropy_weight * entropy
         if self.balance_weight:
-            balance = server_mixture.load_balance(gates, self.loads(gates, clean, loud, scale))
+            balance = server_mixture.load_balance(gates, self.loads(gates, clean, noisy, scale))
             loss = loss + self.balance_weight * balance
         if self.l2_weight:
             loss = loss + self.l2_weight * tree.sqnorm(self.mixture_task.trainable(model))
@@ -190,11 +190,11 @@ class GatedMixture(Method):
             return server_mixture.entropy_per_example(logits.softmax(-1))
         return server_mixture.entropy_per_expert(gates, y, num_classes)
 
-    def loads(self, gates: Tensor, clean: Tensor, loud: Tensor, scale: Tensor) -> Tensor:
+    def loads(self, gates: Tensor, clean: Tensor, noisy: Tensor, scale: Tensor) -> Tensor:
         """Load of the experts; the smooth one if noise decides which experts are kept -> [K]"""
         if self.training_gate == "soft" or self.top_k == self.num_routed:
             return server_mixture.used(gates)
-        return server_mixture.smooth_load(clean, loud, scale, self.top_k, self.load)
+        return server_mixture.smooth_load(clean, noisy, scale, self.top_k, self.load)
 
     # -- the mixture -------------------------------------------------------------------------
 
@@ -209,12 +209,12 @@ class GatedMixture(Method):
     def predict(self, personal: Model, batch: Batch) -> Tensor:
         """Log-probabilities of the mixture of the experts that the gate keeps -> [B, L]"""
         gates = self.gates(personal["gate"], batch)
-        return self.mixed(gates, self.said(personal, batch), personal["alpha"])
+        return self.mixed(gates, self.expert_outputs(personal, batch), personal["alpha"])
 
-    def losses(self, model: Model, said: Tensor, batch: Batch) -> Tensor:
+    def losses(self, model: Model, outputs: Tensor, batch: Batch) -> Tensor:
         """Losses of the mixture, given the experts' outputs for all examples [N, K + R, L]: [B]"""
         gates = self.gates(model["gate"], batch)
-        return nll(self.mixed(gates, said[batch.index], model["alpha"]), batch.y)
+        return nll(self.mixed(gates, outputs[batch.index], model["alpha"]), batch.y)
 
     def gates(self, gate: Params, batch: Batch) -> Tensor:
         """Gate values at inference, without noise -> [B, K]"""
@@ -224,52 +224,53 @@ class GatedMixture(Method):
         """Probabilities of all experts -> [B, K]"""
         return self.gate.logits(gate, batch).softmax(-1)
 
-    def mixed(self, gates: Tensor, said: Tensor, alpha: Tensor) -> Tensor:
+    def mixed(self, gates: Tensor, outputs: Tensor, alpha: Tensor) -> Tensor:
         """Log-probabilities from gates [B, K] and the experts' outputs [B, K + R, L] -> [B, L]"""
-        routed, main = said[:, : self.num_routed], said[:, self.num_routed :]
+        routed, main = outputs[:, : self.num_routed], outputs[:, self.num_routed :]
         combined = server_mixture.combine(gates, routed, main, alpha)
-        return server_mixture.mixture_log_probs(combined, self.combine)
+        return server_mixture.combined_log_probs(combined, self.combine)
 
-    def said(self, model: Model, batch: Batch) -> Tensor:
+    def expert_outputs(self, model: Model, batch: Batch) -> Tensor:
         """Outputs of routed and main experts for a batch -> [B, K + R, L]
 
         In training, main expert r has the dropout masks of routed expert r.
         """
         kinds = [model[name] for name in ("routed", "main") if model[name]]
         return torch.cat(
-            [each_expert(lambda e: self.said_by_one(e, batch), kind) for kind in kinds], 1
+            [each_expert(lambda e: self.output_of_expert(e, batch), kind) for kind in kinds], 1
         )
 
-    def said_by_one(self, expert: Params, batch: Batch) -> Tensor:
+    def output_of_expert(self, expert: Params, batch: Batch) -> Tensor:
         """An expert's probabilities or logits -> [B, L]"""
         if self.combine == "logits":
             return self.task.logits(expert, batch)
         return self.task.log_probs(expert, batch).exp()
 
-    def validation_loss(self, model: Model, said: Tensor, server: Cohort) -> Tensor:
+    def validation_loss(self, model: Model, outputs: Tensor, server: Cohort) -> Tensor:
         """Mean loss of the mixture on the server's validation examples -> []
 
         Args:
-          said: `said_in_validation`.
+          outputs: `validation_outputs`.
         """
         routing = tree.broadcast({name: model[name] for name in ("gate", "alpha")}, 1)
-        return server.example_mean(server.score(self.losses, routing, said, split="val"), "val")[0]
+        losses = server.score(self.losses, routing, outputs, split="val")
+        return server.example_mean(losses, "val")[0]
 
-    def said_in_validation(self, model: Model, server: Cohort) -> Tensor:
+    def validation_outputs(self, model: Model, server: Cohort) -> Tensor:
         """Outputs of all experts for the server's validation examples -> [1, N, K + R, L]
 
         Raises:
           DataError: if the server has none.
         """
         chosen.refuse_nothing_to_choose_by(server, "mixture")
-        return self.said_by_all(model, server, "val")
+        return self.outputs_in_turn(model, server, "val")
 
-    def said_by_all(self, model: Model, server: Cohort, split: str) -> Tensor:
+    def outputs_in_turn(self, model: Model, server: Cohort, split: str) -> Tensor:
         """Outputs of all experts for the server's examples, one at a time -> [1, N, K + R, L]"""
         kinds = [model[name] for name in ("routed", "main") if model[name]]
         experts = [expert for kind in kinds for expert in tree.unstack(kind)]
         scores = [
-            server.score(self.said_by_one, tree.broadcast(expert, 1), split=split)
+            server.score(self.output_of_expert, tree.broadcast(expert, 1), split=split)
             for expert in experts
         ]
         return torch.stack(scores, dim=2)

@@ -99,7 +99,7 @@ class MutualLearning(PrivateModels):
         return self.task.log_probs(personal, batch)
 
 
-def divergence(target: Tensor, log_probs: Tensor) -> Tensor:
+def kl_divergence(target: Tensor, log_probs: Tensor) -> Tensor:
     """KL(target || ours) of every example, from log-probabilities; the target is constant: [B]"""
     target = target.detach()
     return mean_from(1, (target.exp() * (target - log_probs)).sum(-1))

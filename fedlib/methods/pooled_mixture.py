@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.experts import NUMBERS
+from fedlib.engine.experts import NUMBERS, mixture_log_probs
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Curves, Range
 from fedlib.methods.parts import gating, tables, variational
@@ -72,8 +72,8 @@ class PooledMixture(Curves):
         experts, memory = variational.expert_step(
             self.server, self.task, state.experts, mean, active, memory
         )
-        rounds, said = range(self.horizon), lambda: divergence(found.directions.sum)
-        after = tables.tabulated(state.divergence, rounds, cohort.round, said)
+        rounds, value = range(self.horizon), lambda: divergence(found.directions.sum)
+        after = tables.tabulated(state.divergence, rounds, cohort.round, value)
         return state._replace(experts=experts, divergence=after), memory
 
     # -- evaluation -------------------------------------------------------------------
@@ -84,7 +84,8 @@ class PooledMixture(Curves):
 
     def decide(self, personal: Known | Anybody, outputs: Outputs, batch: Batch) -> Tensor:
         """The mixture of the experts' probabilities -> [B, L]"""
-        return gating.decide(personal, *outputs)
+        features, log_probs = outputs
+        return mixture_log_probs(personal.log_weights(features), log_probs)
 
     def personal_numbers(self) -> int:
         """Memory of ONE client in a final evaluation, in numbers: its experts in training."""

@@ -73,7 +73,7 @@ class TrainedMixture(GatedMixture):
         self, model: Model, own: Memory, server: Cohort, stream: str
     ) -> tuple[Model, Memory]:
         """(model, memory) after training of gate, noise network, alpha and perhaps experts."""
-        known = () if self.trains_experts else (self.said_by_all(model, server, "train"),)
+        known = () if self.trains_experts else (self.outputs_in_turn(model, server, "train"),)
         scales = {name: getattr(self, f"{name}_lr_scale") for name in ("noise", "alpha")}
         scales |= {"routed": self.routed_lr_scale, "main": self.main_lr_scale}
         trained, own = replace(server, task=self.mixture_task).fit(
@@ -105,13 +105,13 @@ class TrainedMixture(GatedMixture):
         """Sum of the main experts' losses -> []"""
         return batch.mean(each_expert(lambda expert: self.task.losses(expert, batch), main).sum(1))
 
-    def renewed(self, best: Chosen, model: Model, said: Tensor, server: Cohort) -> Chosen:
+    def renewed(self, best: Chosen, model: Model, outputs: Tensor, server: Cohort) -> Chosen:
         """The mixture to predict with: the best so far on the server's validation data, or last.
 
         Args:
-          said: `said_in_validation`.
+          outputs: `validation_outputs`.
         """
-        loss = self.validation_loss(model, said, server)
+        loss = self.validation_loss(model, outputs, server)
         mixture = {name: model[name] for name in PREDICTS}
         if self.keep == "best":
             return best.renewed(mixture, loss, server.round + 1)

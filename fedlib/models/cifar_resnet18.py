@@ -6,7 +6,7 @@ normalisation. A gate is the same network with an output for each expert (11,171
 Source: K. He et al., "Deep Residual Learning for Image Recognition", CVPR 2016 (18 layers, option
   B: shortcuts of 1 x 1 where the shape changes), as used by J. Jiang et al., "Heterogeneous
   Federated Learning with Scalable Server Mixture-of-Experts", IJCAI 2025 (Fed-MoE);
-  the paper's README, section 4.2.
+  Fed-MoE's README, section 4.2.
 Deviation: crops are padded with the mean colour, as `CropFlip` says, where Fed-MoE's code pads with
   black.
 """

@@ -7,7 +7,7 @@ one, the client's local expert; `fedlib.engine.task.log_probs` gives the weights
 
 Source: Isaksson et al., "Adaptive Expert Models for Personalization in Federated Learning",
   FL-IJCAI 2022 (arXiv:2206.07832), Table 1; EricssonResearch/fl-moe;
-  the paper's README, section 5.3.
+  the README of Adaptive Expert Models, section 5.3.
 Deviation: ReLU and the dropout of channels follow the pooling instead of preceding it; the maximum
   commutes with both.
 """

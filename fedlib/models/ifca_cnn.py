@@ -1,7 +1,8 @@
 """The CNN of IFCA for rotated CIFAR-10, as in Adaptive Expert Models (798,752 parameters).
 
 Source: EricssonResearch/fl-moe, after A. Ghosh et al., "An Efficient Framework for Clustered
-  Federated Learning", NeurIPS 2020 (jichan3751/ifca); the paper's README, section 5.2.
+  Federated Learning", NeurIPS 2020 (jichan3751/ifca); the README of Adaptive Expert Models, section
+  5.2.
 Deviation: the first ReLU follows the pooling, which is the same function. The second one precedes
   the normalisation, because there the order matters.
 """

@@ -5,7 +5,7 @@ FEMNIST.
 
 Source: Isaksson et al., "Adaptive Expert Models for Personalization in Federated Learning",
   FL-IJCAI 2022 (arXiv:2206.07832), Table 1; EricssonResearch/fl-moe;
-  the paper's README, section 5.1.
+  the README of Adaptive Expert Models, section 5.1.
 Deviation: ReLU follows the pooling instead of preceding it; the maximum commutes with ReLU, so it
   is the same function on a quarter of the elements.
 """

@@ -5,7 +5,7 @@ The body has two parts: `body.0`, the first convolution, is private in Local/Glo
 the rest, up to the 512 features.
 
 Source: M. Reisser et al., "Federated Mixture of Experts", 2020 (arXiv:2107.06724);
-  the paper's README, sections 4 and 6.
+  FedMix's README, sections 4 and 6.
 Deviation: ReLU follows the pooling instead of preceding it; the maximum commutes with ReLU, so it
   is the same function on a quarter of the elements.
 """

@@ -7,7 +7,7 @@ shared extractor, the body of a CNN-5.
 
 Source: L. Yi et al., "pFedMoE: Data-Level Personalization with Mixture of Experts for
   Model-Heterogeneous Personalized Federated Learning", 2024 (arXiv:2402.01350);
-  the paper's README, section 3. Widths are those of the first author's published sibling code.
+  pFedMoE's README, section 3. Widths are those of the first author's published sibling code.
 Deviation: ReLU follows the pooling instead of preceding it; the maximum commutes with ReLU, so it
   is the same function on a quarter of the elements. A note on the journal version has 32 channels
   in the first convolution of CNN-1 and CNN-2; all published code has 16.

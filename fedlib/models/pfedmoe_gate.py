@@ -4,7 +4,7 @@ A softmax of its two outputs gives the weights of the global and of the local ex
 It is small: for 64 hidden units and images of 3 x 32 x 32, the linear layers have 196,802
 parameters, and switchable normalisation has 6,148 more.
 
-Source: L. Yi et al., pFedMoE, 2024 (arXiv:2402.01350); the paper's README, section 2. All
+Source: L. Yi et al., pFedMoE, 2024 (arXiv:2402.01350); pFedMoE's README, section 2. All
   descriptions have two linear layers, a sigmoid between them and switchable normalisation. The
   place of the normalisation, the width and any further normalisation are contradictory or missing,
   hence the arguments.

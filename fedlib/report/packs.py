@@ -95,7 +95,7 @@ def below(source: Path, name: str) -> list[Path]:
 
 
 @contextmanager
-def opened(source: Path) -> Iterator[Path]:
+def unpack_runs(source: Path) -> Iterator[Path]:
     """A temporary folder with the runs and tunings of all packs in a folder, or of one pack.
 
     Errors about its files name them by the path of the archive.

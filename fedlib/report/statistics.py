@@ -21,12 +21,13 @@ from scipy import stats
 from fedlib import streams
 
 ROPE = 0.01  # accuracies that differ by at most one point are practically equal
-LEVEL = 0.95
+LEVEL = 0.95  # of all intervals
 SAMPLES = 20_000  # of the posterior
-RESAMPLES = 2_000
-FEW = 3
+RESAMPLES = 2_000  # of the bootstrap
+FEW = 3  # seeds or data sets; so few, or fewer, have no interval
 PRIOR = 0.5  # weight of the prior's one observation, which is 0
-FEWEST_FEDERATIONS, FEWEST_DATASETS = 3, 2
+FEWEST_FEDERATIONS, FEWEST_DATASETS = 3, 2  # for a verdict; all numbers of verdicts are ours
+# Posterior probabilities of being better (two) and of being equal, and a share of federations.
 CLEAR, LEANING, EQUAL, IN_FRONT = 0.9, 0.75, 0.75, 0.75
 
 

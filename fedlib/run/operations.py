@@ -156,10 +156,7 @@ class Counting(Loop):
     """
 
     name = "counting"
-
-    def __init__(self):
-        super().__init__()
-        self.flops = 0
+    flops = 0
 
     def fold(self, *args):
         """See `Loop.fold`."""
@@ -198,9 +195,7 @@ class Operations(TorchDispatchMode):
       flops: operations so far.
     """
 
-    def __init__(self):
-        super().__init__()
-        self.flops = 0
+    flops = 0
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:

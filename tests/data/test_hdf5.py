@@ -64,7 +64,7 @@ def test_a_file_is_read_without_a_lock_which_not_every_file_system_has(tmp_path)
         file["x"] = 3
     with (tmp_path / "x.h5").open() as other:
         fcntl.flock(other, fcntl.LOCK_EX)  # so that another lock fails
-        with hdf5.opened(tmp_path / "x.h5") as file:
+        with hdf5.open_file(tmp_path / "x.h5") as file:
             assert file["x"][()] == 3
 
 

@@ -80,10 +80,10 @@ def test_alpha_weighs_the_routed_experts_against_one_main_expert():
 
 def test_mixed_probabilities_and_mixed_logits_become_log_probabilities():
     mixed = tensor([[0.5, 1.5]])
-    assert_near(mixture.mixture_log_probs(mixed, "probabilities").exp(), [[0.25, 0.75]])
-    assert_near(mixture.mixture_log_probs(mixed, "logits").exp(), [softmax([0.5, 1.5])])
+    assert_near(mixture.combined_log_probs(mixed, "probabilities").exp(), [[0.25, 0.75]])
+    assert_near(mixture.combined_log_probs(mixed, "logits").exp(), [softmax([0.5, 1.5])])
     # alpha beyond 1 can make a mixed probability negative: it is no number's logarithm.
-    beyond = mixture.mixture_log_probs(tensor([[-0.1, 1.1]]), "probabilities")
+    beyond = mixture.combined_log_probs(tensor([[-0.1, 1.1]]), "probabilities")
     assert beyond[0, 1] == 0 and beyond[0, 0] < -700 and beyond.isfinite().all()
 
 
@@ -126,7 +126,7 @@ def test_relevance_is_confidence_where_the_gate_trusts_the_expert():
     found = of_clients.relevance(gates, confidence, "sum")
     assert_near(found, RELEVANCE)
     assert_near(4 * of_clients.relevance(gates, confidence, "mean"), RELEVANCE)
-    weights = of_clients.client_weights(found)
+    weights = found.softmax(1)
     assert_near(weights, [softmax(row) for row in RELEVANCE])
     printed = [[0.768525, 0.231475], [0.310025, 0.689974], [0.5, 0.5]]
     assert_near(weights, printed, atol=1.1e-6)  # six digits, one of them rounded down

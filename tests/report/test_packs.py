@@ -226,13 +226,13 @@ NO_RUNS = {
 @pytest.mark.parametrize("members", NO_RUNS.values(), ids=NO_RUNS)
 def test_an_archive_of_anything_but_runs_is_refused_and_writes_nowhere_else(tmp_path, members):
     with pytest.raises(DataError, match="no file of a run"):
-        packs.opened(archive(tmp_path, *members)).__enter__()
+        packs.unpack_runs(archive(tmp_path, *members)).__enter__()
     assert [path.name for path in tmp_path.iterdir()] == [packs.ARCHIVE]
 
 
 def test_a_run_that_two_packs_have_must_have_the_same_content(tmp_path):
     with pytest.raises(DataError, match="history.h5', which another pack has with other content"):
-        packs.opened(archive(tmp_path, member(RUN), member(RUN, 8))).__enter__()
+        packs.unpack_runs(archive(tmp_path, member(RUN), member(RUN, 8))).__enter__()
 
 
 def test_the_runs_of_all_packs_in_a_folder_are_there(tmp_path):
@@ -240,16 +240,16 @@ def test_the_runs_of_all_packs_in_a_folder_are_there(tmp_path):
     for i, name in enumerate(names):
         (tmp_path / f"{i}/pack").mkdir(parents=True)
         archive(tmp_path / f"{i}/pack", member(name))
-    with packs.opened(tmp_path) as folder:
+    with packs.unpack_runs(tmp_path) as folder:
         assert all((folder / name).exists() for name in names)
 
 
 def test_an_archive_that_is_cut_or_of_another_kind_is_damaged(tmp_path):
     whole = archive(tmp_path, member(RUN)) / packs.ARCHIVE
-    with packs.opened(tmp_path) as folder:
+    with packs.unpack_runs(tmp_path) as folder:
         assert (folder / RUN).read_bytes() == bytes(9)
     whole.write_bytes(whole.read_bytes()[:-5])
     with pytest.raises(DataError, match="is damaged"):
-        packs.opened(tmp_path).__enter__()
+        packs.unpack_runs(tmp_path).__enter__()
     with pytest.raises(DataError, match="is damaged"):
-        packs.opened(archive(tmp_path, member(RUN), form="w:gz")).__enter__()
+        packs.unpack_runs(archive(tmp_path, member(RUN), form="w:gz")).__enter__()

@@ -209,7 +209,7 @@ def test_runs_that_are_kept_and_not_here_are_taken_first(finished, whole, monkey
     kept("--out", whole / "kept/pfedmm")
     page = whole / "kept/pfedmm"
     tables = {path.name: path.read_bytes() for path in page.glob("*.csv")}
-    with packs.opened(page) as folder:
+    with packs.unpack_runs(page) as folder:
         assert len([*folder.glob("runs/pfedmm/digits/*/seed*/*.h5")]) == 8
         assert not [*folder.rglob("state.pt")]
     monkeypatch.chdir(whole)

@@ -6,7 +6,7 @@ the other classes: with many clients and a large p the rest has more of the clas
 
 Source: Isaksson et al., "Adaptive Expert Models for Personalization in Federated Learning",
   FL-IJCAI 2022 (arXiv:2206.07832); EricssonResearch/fl-moe, its "overlap" mode;
-  the paper's README, section 4.1.
+  the README of Adaptive Expert Models, section 4.1.
 Deviation: seeded; sizes are rounded instead of cut off; the examples of a single majority class are
   distinct; too few remaining examples are an error, and examples are never shared. Clients that opt
   out of training (X16) are unseen: cohorts are drawn from the other clients, whereas the official

@@ -6,7 +6,7 @@ one per angle.
 
 Source: A. Ghosh et al., "An Efficient Framework for Clustered Federated Learning", NeurIPS 2020
   (jichan3751/ifca), as used in Isaksson et al., FL-IJCAI 2022 (EricssonResearch/fl-moe);
-  the paper's README, section 4.2.
+  the README of Adaptive Expert Models, section 4.2.
 Deviation: seeded.
 """
 

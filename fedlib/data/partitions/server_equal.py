@@ -5,7 +5,7 @@ its share to the others (`fedlib.data.partitions.hsu`). The more examples the po
 clients', the closer the last clients, in random order, come to their proportions.
 
 Source: J. Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
-  IJCAI 2025 (Fed-MoE), CIFAR-10; the paper's README, section 0. The paper states the distribution
+  IJCAI 2025 (Fed-MoE), CIFAR-10; Fed-MoE's README, section 0. The paper states the distribution
   and the size of a client; this way to reconcile them is ours.
 """
 

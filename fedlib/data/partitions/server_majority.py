@@ -6,7 +6,7 @@ more of the classes that are left.
 
 Source: J. Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
   IJCAI 2025 (Fed-MoE), SENT-140 and Yelp, and the data preparation of its code;
-  the paper's README, sections 0, 4.3 and 4.4. The share for SENT-140, of two classes, is 0.5 in the
+  Fed-MoE's README, sections 0, 4.3 and 4.4. The share for SENT-140, of two classes, is 0.5 in the
   paper and 0.7 in the code; for Yelp it is from 0.55 to 0.65, with the rest from all classes.
 Deviation: seeded, and every example has a single owner; on SENT-140 the code deals some texts
   twice, and leaves clients without their class.

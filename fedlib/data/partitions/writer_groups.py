@@ -6,7 +6,7 @@ that the server validates on. The server trains on the training examples of its 
 tests on the clients' test examples. The probe has all examples of its writers.
 
 Source: J. Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
-  IJCAI 2025 (Fed-MoE), FEMNIST, and the data preparation of its code; the paper's README,
+  IJCAI 2025 (Fed-MoE), FEMNIST, and the data preparation of its code; Fed-MoE's README,
   sections 0 and 4.1.
 Deviation: the server has the stated number of writers, and not one less; LEAF's writers are in
   alphabetical order, not in that of its files, of which the code reads the first 35.

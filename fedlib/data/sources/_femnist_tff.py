@@ -23,7 +23,7 @@ def read(raw: Path, files: Mapping[str, RawFile]) -> list[tuple[Labelled, Labell
     names = [files[name].path for name in ("tff_train", "tff_test")]
     paths = [files[name].locate(raw) for name in ("tff_train", "tff_test")]
     try:
-        with hdf5.opened(paths[0]) as first, hdf5.opened(paths[1]) as second:
+        with hdf5.open_file(paths[0]) as first, hdf5.open_file(paths[1]) as second:
             train, test = first["examples"], second["examples"]
             writers = in_both(train, test, *names)
             return [(_labelled(train[writer]), _labelled(test[writer])) for writer in writers]

@@ -28,7 +28,7 @@ def read(raw: Path, *, source: str = "all") -> Examples:
       raw: folder of raw files.
       source: "all" for the official training and test set, as in the papers; "test" for the 116,323
         images of the official test set, still more than the 81,425 that pFedMM samples from "all"
-        (section 3.2).
+        (its README, section 3.2).
 
     Raises:
       ConfigError: for an unknown source.

@@ -36,7 +36,7 @@ def read(
     test_size: int = 5000,
     alpha: float = 0.4,
 ) -> Examples:
-    """The examples, client by client; the defaults are those of section 3.2.
+    """The examples, client by client; the defaults are those of pFedMM's README, 3.2.
 
     Args:
       raw: not read.
@@ -61,7 +61,7 @@ def read(
 
 
 def train_sizes(draw: np.random.RandomState, num_clients: int) -> np.ndarray:
-    """Training examples of each client (section 3.10) -> [C] int64"""
+    """Training examples of each client (pFedMM's README, 3.10) -> [C] int64"""
     sizes = draw.lognormal(SIZE_LOG_MEAN, SIZE_LOG_STD, num_clients).astype(np.int64)
     return np.minimum(sizes + SMALLEST, LARGEST)
 

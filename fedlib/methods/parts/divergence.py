@@ -41,7 +41,7 @@ def _direction(d: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     p = torch.where(length > 0, weights, 0)
     # Without branches, which would wait for the device.
     scale = p / torch.where(length > 0, length, 1)
-    return d * scale.reshape(*weights.shape, *[1] * (d.dim() - 2)), p
+    return d * tree.along(scale, d), p
 
 
 def _of_tensor(direction: Tensor, weight: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedlib.engine.experts import each_expert, mixture_log_probs
+from fedlib.engine.experts import each_expert
 from fedlib.engine.task import Batch, Params, Task, log_probs
 
 Gate = dict[str, Tensor]
@@ -65,11 +65,6 @@ def outputs(task: Task, experts: Params, batch: Batch) -> Outputs:
         lambda pair: task.head_logits(*pair, batch), (head, features.movedim(1, 0))
     )
     return features, log_probs(logits)
-
-
-def decide(personal: Known | Anybody, features: Tensor, log_probs: Tensor) -> Tensor:
-    """The mixture of the experts' probabilities, from their `outputs` -> [B, L]"""
-    return mixture_log_probs(personal.log_weights(features), log_probs)
 
 
 def pool(weights: Tensor, features: Tensor) -> Tensor:

@@ -29,14 +29,6 @@ def relevance(gates: Tensor, confidence: Tensor, reduce: str) -> Tensor:
     return total if reduce == "sum" else total / len(gates)
 
 
-def client_weights(relevance: Tensor) -> Tensor:
-    """W^r: weights of the clients in each expert's update (Equation 5); rows sum to 1 -> [K, C]
-
-    An expert without any gate weight on the probe gets uniform weights.
-    """
-    return relevance.softmax(1)
-
-
 def sync_weights(relevance: Tensor, alpha: Tensor, kind: str, main: bool) -> Tensor:
     """W^c: weights of the experts in each client's update; columns sum to 1 -> [K + 1, C]
 

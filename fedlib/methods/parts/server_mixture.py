@@ -10,8 +10,6 @@ IJCAI 2025 (doi 10.24963/ijcai.2025/610), Equations 1, 8 and 10.
 Official code: FancyAI-SCNU/FedMoE_IJCAI_2025; "(code)" marks what the paper does not have.
 """
 
-import math
-
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot, softplus
@@ -84,7 +82,7 @@ def combine(gates: Tensor, routed: Tensor, main: Tensor, alpha: Tensor) -> Tenso
             return mixed + MAIN_SHARE * main.sum(1)
 
 
-def mixture_log_probs(mixed: Tensor, combination: str) -> Tensor:
+def combined_log_probs(mixed: Tensor, combination: str) -> Tensor:
     """Log-probabilities from `combine`d probabilities or logits -> [B, L]
 
     Combined probabilities are divided by their sum, which differs from 1 if the gate values do not
@@ -162,7 +160,8 @@ def smooth_load(clean: Tensor, noisy: Tensor, scale: Tensor, k: int, kind: str) 
     """
     compared = noisy if kind == "canonical" else noisy.softmax(-1)
     of_out, of_in = compared.topk(k + 1, dim=-1).values[..., k - 1 :].split(1, dim=-1)
-    return _normal_cdf((clean - torch.where(noisy > of_in, of_in, of_out)) / scale).sum(0)
+    z = (clean - torch.where(noisy > of_in, of_in, of_out)) / scale
+    return (0.5 * (1 + torch.erf(z / 2**0.5))).sum(0)  # the CDF of the normal distribution
 
 
 def _entropy(probabilities: Tensor) -> Tensor:
@@ -172,7 +171,3 @@ def _entropy(probabilities: Tensor) -> Tensor:
     """
     tiny = torch.finfo(probabilities.dtype).tiny
     return -(probabilities * probabilities.clamp(min=tiny).log()).sum(-1)
-
-
-def _normal_cdf(z: Tensor) -> Tensor:
-    return 0.5 * (1 + torch.erf(z / math.sqrt(2)))

@@ -154,7 +154,7 @@ def report(
     # Client by client, so equal models differ by exactly 0: Adam would magnify rounding errors.
     differences = tree.map(torch.sub, experts, returned)  # [E, ...] to [C, E, ...]
     towards = directions(task.trainable(differences), weights) if diverge else []
-    weighted = tree.map(lambda d: d * _along(weights, d), differences)
+    weighted = tree.map(lambda d: d * tree.along(weights.to(d.dtype), d), differences)
     return Report(part.total(weighted), part.total(weights), part.total(towards))
 
 
@@ -166,7 +166,7 @@ def mean_difference(found: Report) -> Params:
     """
     mass = found.weights.sum
     by = torch.where(mass > 0, mass, 1)
-    return tree.map(lambda d: d / _along(by, d), found.differences.sum)
+    return tree.map(lambda d: d / tree.along(by.to(d.dtype), d), found.differences.sum)
 
 
 def expert_step(
@@ -188,8 +188,3 @@ def expert_step(
     old, statistics = tree.partition(experts, task.is_statistic)
     stepped, memory = server.step(old, mean, memory, active=active)
     return {**stepped, **tree.sub(statistics, drift)}, memory
-
-
-def _along(weights: Tensor, x: Tensor) -> Tensor:
-    """`weights` of the first dimensions of `x`, reshaped for multiplication with `x`."""
-    return weights.to(x.dtype).reshape(*weights.shape, *[1] * (x.dim() - weights.dim()))

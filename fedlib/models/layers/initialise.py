@@ -1,8 +1,8 @@
 """Initialisation of the networks of Adaptive Expert Models, and of its clusters.
 
-Source: EricssonResearch/fl-moe; the paper's README, section 5.4: torch's defaults, then Glorot
-uniform weights of convolutions, and biases 0.01 of linear layers. The official clusters are copies
-of one network; only their convolution weights are drawn again.
+Source: EricssonResearch/fl-moe; the README of Adaptive Expert Models, section 5.4: torch's
+defaults, then Glorot uniform weights of convolutions, and biases 0.01 of linear layers. The
+official clusters are copies of one network; only their convolution weights are drawn again.
 """
 
 from collections.abc import Callable

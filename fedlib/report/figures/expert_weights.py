@@ -62,7 +62,7 @@ def draw_histogram(axes: Axes, counts: np.ndarray, color: str) -> None:
 
 
 def draw_means(axes: Axes, values: np.ndarray, clients: list[str]):
-    """The matrix of clients by classes [C, L]."""
+    """Draw the matrix of clients by classes [C, L], with NaN in grey."""
     every = 1 if values.shape[1] <= 10 else 10
     names = ["" if label % every else str(label) for label in range(values.shape[1])]
     axes.set_ylabel("Client")

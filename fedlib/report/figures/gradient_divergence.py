@@ -1,7 +1,7 @@
 """Divergence of the updates of a round's clients over the rounds, one panel per federation.
 
 Source: Reisser et al., "Federated Mixture of Experts", arXiv:2107.06724, appendix D;
-the paper's README, section 7.3. The paper's window is unknown.
+FedMix's README, section 7.3. The paper's window is unknown.
 """
 
 import pandas as pd

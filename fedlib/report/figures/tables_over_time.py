@@ -4,7 +4,7 @@ Examples are q(expert | label) of FedMix, or a plain mixture's mean gate weights
 examples of each label.
 
 Source: Reisser et al., "Federated Mixture of Experts", arXiv:2107.06724, figure 14;
-the paper's README, section 7.4.
+FedMix's README, section 7.4.
 """
 
 import numpy as np

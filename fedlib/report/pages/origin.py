@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from fedlib.results import opened
+from fedlib.results import open_result
 
 # Entries of a history's provenance that differ between machines rather than between runs.
 FACTS = (
@@ -102,7 +102,7 @@ def spent(provenances: Iterable[Mapping]) -> Resources:
 
 def attributes(history: Path) -> tuple[dict, dict]:
     """Provenance and specification of a history file, read without its arrays."""
-    with opened(history) as file:
+    with open_result(history) as file:
         return json.loads(file.attrs["provenance"]), json.loads(file.attrs["spec"])
 
 

@@ -1,7 +1,7 @@
 """Accuracy of the clients' predictors, and the bytes sent for it: published beside reproduced.
 
 Source: Reisser et al., "Federated Mixture of Experts", arXiv:2107.06724, table 1;
-section 8 of the paper's README has its rule of counting traffic.
+section 8 of FedMix's README has its rule of counting traffic.
 """
 
 from collections.abc import Iterator

@@ -60,10 +60,11 @@ def sheet(
     """The sheet of a grid, with a note about published numbers.
 
     Args:
-      numbers: a row for each number, with the heading of its "block"; none is in the csv alone.
+      numbers: a row for each number, with the heading of its "block"; without one (NaN) it is in
+        the csv alone.
       columns: of a block, made of its numbers, such as `partial(shown, layout)`.
       said: see `TableInputs.sheet`.
-      names: of the numbers in the csv, in order, if `measured`; by default all but "block".
+      names: columns of the csv, in order; by default all but "block".
       num_keys: columns of text.
       compared: whether any number is published, if numbers do not say.
       unpublished: notes that follow.

@@ -95,8 +95,8 @@ def exchanged(numbers: pd.DataFrame) -> pd.DataFrame:
       numbers: with the column paper.
 
     Returns:
-      They, with the published number under the other name, the difference from it, and as_printed,
-      the difference from that under their own.
+      These rows. `published` is the number printed under the other name, `difference` is ours minus
+      that, and `as_printed` is ours minus the number printed under their own name.
     """
     other = {
         (*place, name): pair[1 - i]
@@ -118,7 +118,7 @@ def made(pack: Path) -> dict[tuple[str, ...], tuple[str, float]]:
     if not (pack / packs.ARCHIVE).exists():
         return {}
     runs: dict[tuple[str, ...], list[list[dict]]] = {}
-    with packs.opened(pack) as place:
+    with packs.unpack_runs(pack) as place:
         for folder in sorted((place / packs.RUNS).glob("*/*/*/*")):
             found = [origin.attributes(folder / f"{of}.h5")[0] for of in RESULTS]
             runs.setdefault(folder.relative_to(place / packs.RUNS).parts[:3], []).append(found)
