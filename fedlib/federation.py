@@ -81,8 +81,8 @@ class Federation:
         not (unseen); the server, which owns data for its own training, validation and tests; or a
         probe, which owns the data on which the server measures models.
       client_id: [C] int64, the client's number before empty clients were dropped.
-      mean, std: per channel; a uint8 input becomes (x / 255 - mean) / std on the device. Empty
-        for inputs that are used as they are.
+      mean, std: per channel or feature; a uint8 input becomes (x / 255 - mean) / std on the device.
+        Other inputs are (given - mean) / std already. Empty for those that are as they were given.
       spec: the declaration this was built from (`fedlib.spec.Data`), as a JSON-able dict.
       side: [M] int64 side information of each example, such as the number of the angle by which an
         image was turned; None without side information.

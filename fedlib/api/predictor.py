@@ -31,6 +31,8 @@ class ClientModel(nn.Module):
         super().__init__()
         self._method = method
         self._shape, self._type = data.x.shape[1:], data.x.dtype
+        mean, std = data.federation.mean, data.federation.std
+        self._given = None if self._type == torch.uint8 or not mean else (mean, std)
         self._data = copy(data)  # to scale inputs, without the examples
         self._data.federation = self._data.x = self._data.y = self._data.rows = None
         # PyTorch allows no dots in names: "body/0/weight", or "0/body/0/weight" of several models.
@@ -49,7 +51,7 @@ class ClientModel(nn.Module):
         Raises:
           ConfigError: for inputs with another shape or type than the federation's.
         """
-        batch = self._batch(as_inputs(x, self._shape, self._type))
+        batch = self._batch(self._scaled(as_inputs(x, self._shape, self._type)))
         return self._method.predict(self._own(), batch).exp()
 
     @property
@@ -93,6 +95,14 @@ class ClientModel(nn.Module):
         """The client's weights, where this module was moved."""
         leaves = zip(self._names, tree.leaves(self._personal), strict=True)
         return tree.unflatten([self._buffers.get(name, x) for name, x in leaves], self._personal)
+
+    def _scaled(self, x: Tensor) -> Tensor:
+        """Inputs that are no pixels, as the federation's were scaled when they were read."""
+        if self._given is None:
+            return x
+        shape = 1, -1, *[1] * (x.dim() - 2)
+        mean, std = (torch.tensor(v, dtype=torch.float64).reshape(shape) for v in self._given)
+        return ((x.double() - mean.to(x.device)) / std.to(x.device)).to(x.dtype)
 
     def _batch(self, x: Tensor) -> Batch:
         """A batch of these inputs, scaled, on the device where the client's weights are."""

@@ -48,7 +48,7 @@ class DeviceData:
         }
         shape = (-1, *[1] * (federation.x.ndim - 2))
         self._scale = self._shift = None
-        if federation.mean:
+        if federation.mean and self.x.dtype == torch.uint8:
             mean, std = (np.asarray(v, np.float64) for v in (federation.mean, federation.std))
             as_tensor = torch.from_numpy(1 / (255 * std)), torch.from_numpy(-mean / std)
             self._scale, self._shift = (v.to(device, dtype).reshape(shape) for v in as_tensor)

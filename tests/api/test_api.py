@@ -8,6 +8,7 @@ import pickle
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -267,6 +268,18 @@ def test_a_clients_module_takes_numbers_in_any_form():
     for given in (x.astype(str), pd.DataFrame(x).astype(str), None, x[0]):
         with pytest.raises(ConfigError, match="inputs must be"):
             predict(given)
+
+
+def test_a_clients_module_scales_numbers_as_the_federations_were_when_they_were_read():
+    scales = np.arange(64.0), np.arange(1.0, 65.0)
+    federation = replace(cut(), mean=tuple(scales[0]), std=tuple(scales[1]))
+    scaled = quiet(federation, BUILD, local=fedlib.SGD(lr=0.1), rounds=1)
+    as_given = quiet(cut(), BUILD, local=fedlib.SGD(lr=0.1), rounds=1)
+    raw = cut().x[:5] * scales[1] + scales[0]
+    expected = as_given.client_model(0)(cut().x[:5])  # trained on the same numbers
+    torch.testing.assert_close(scaled.client_model(0)(raw.astype("f4")), expected)
+    network = scaled.client_model(0).network
+    torch.testing.assert_close(network(torch.from_numpy(cut().x[:5])).softmax(1), expected)
 
 
 def test_a_clients_module_can_be_moved():

@@ -163,6 +163,7 @@ def test_without_such_a_column_the_last_one_is_the_class(folder):
     made = read(folder)
     # Training values are from 0 to 4 and all 5: the range is 4, and a range of 0 counts as 1.
     assert made.x.tolist() == [[0, 0], [1, 0], [0.5, 0], [2, 1]]
+    assert (made.mean, made.std) == ((0, 5), (4, 1))
     assert made.y.tolist() == [0, 1, 1, 0] and made.part.tolist() == [TRAIN] * 3 + [TEST]
 
 
@@ -291,6 +292,15 @@ def test_a_folder_must_have_one_of_the_forms(folder):
     arrays(folder / "a.npz", x=X, y=Y)
     with pytest.raises(DataError, match=r"own/mine has a.npz, notes.txt; it must have a folder"):
         read(folder)
+
+
+def test_columns_of_two_parts_are_matched_by_name(folder):
+    table(folder / "train.csv", ["a", "b", "kind"], [0, 5, 0], [4, 6, 1])
+    table(folder / "test.csv", ["kind", "b", "A", "label"], ["9", 7, 8, 0])
+    with pytest.raises(DataError, match="the columns 'kind' are in one alone"):
+        read(folder)
+    table(folder / "test.csv", ["b", "A", "kind"], [7, 8, 0])
+    assert read(folder, scaling="none").x.tolist() == [[0, 5], [4, 6], [8, 7]]
 
 
 def test_both_parts_must_be_alike(folder):

@@ -33,12 +33,14 @@ class Content(NamedTuple):
       x: [N, ...] inputs: uint8 [N, C, H, W], float32, int64 tokens [N, T], or texts [N].
       y: [N] labels, integers or words.
       client: [N] client of each example, integers or words; None if the file has no clients.
+      columns: names of the inputs' columns, of a data frame or CSV file; None for others.
     """
 
     path: Path | str
     x: np.ndarray
     y: np.ndarray
     client: np.ndarray | None = None
+    columns: list | None = None
 
 
 Clients = bool | Mapping[Path, str]
@@ -91,7 +93,8 @@ def content(
     client = None if client is None else _keys(f"{path}: client", given, client)
     if tokens is None:
         tokens = given.ndim == 2 and given.dtype in WHOLE and not isinstance(x, pd.DataFrame)
-    return Content(path, _checked(path, given, tokens, signals), y, client)
+    columns = [*x.columns] if isinstance(x, pd.DataFrame) else None
+    return Content(path, _checked(path, given, tokens, signals), y, client, columns)
 
 
 def listed(file: Path) -> dict[Path, str]:

@@ -28,7 +28,7 @@ from fedlib.data.raw import files_below
 from fedlib.data.sources import _own_files
 from fedlib.data.sources._own_files import Content
 from fedlib.data.sources.digits import set_aside
-from fedlib.errors import ConfigError, DataError
+from fedlib.errors import ConfigError, DataError, shown
 from fedlib.federation import Tokens
 
 NUM_CLASSES = None  # files decide
@@ -152,7 +152,18 @@ def _inputs(contents: Sequence[Content]) -> np.ndarray:
                 f"{other.path} has inputs of shape {other.x.shape[1:]} and type {other.x.dtype}; "
                 f"they must be as in {first.path}, {first.x.shape[1:]} and {first.x.dtype}"
             )
-    return np.concatenate([content.x for content in contents]) if len(contents) > 1 else first.x
+    return np.concatenate([_in_order(content, first) for content in contents])
+
+
+def _in_order(content: Content, first: Content) -> np.ndarray:
+    """Inputs of `content`, whose columns are put in the order of those of `first`, by name."""
+    mine, order = content.columns, first.columns
+    if mine == order or mine is None or order is None:
+        return content.x
+    if {*mine} != {*order}:
+        odd = shown(sorted({*mine} ^ {*order}, key=str))
+        raise DataError(f"{content.path} and {first.path}: the columns {odd} are in one alone")
+    return content.x[:, [mine.index(name) for name in order]]
 
 
 def _tokens(x: np.ndarray, train: np.ndarray, texts: dict) -> tuple[np.ndarray, Tokens | None]:
@@ -211,7 +222,7 @@ def _owners(contents: Sequence[Content]) -> tuple[np.ndarray | None, np.ndarray]
 def _scaled(
     x: np.ndarray, train: np.ndarray, scaling: str
 ) -> tuple[np.ndarray, tuple[float, ...], tuple[float, ...]]:
-    """Inputs, and the mean and deviation by which the device scales uint8 (`Federation`)."""
+    """Inputs, and `Federation.mean` and `std`."""
     if scaling == "none":
         return x.astype(np.float32, copy=False), (), ()
     if x.dtype == np.uint8 and scaling == "unit":
@@ -225,7 +236,9 @@ def _scaled(
     if scaling == "unit":
         low = known.min(axes, keepdims=True)
         width = known.max(axes, keepdims=True) - low
-    return ((x - low) / np.where(width > 0, width, 1)).astype(np.float32), (), ()
+    width = np.where(width > 0, width, 1)
+    scale = (tuple(low.ravel().tolist()), tuple(width.ravel().tolist()))
+    return ((x - low) / width).astype(np.float32), *scale
 
 
 def _of_bytes(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
