@@ -4,7 +4,6 @@
 After an interruption the same command goes on with the long training of a protocol where it was.
 """
 
-import argparse
 import shutil
 import sys
 from itertools import count
@@ -16,17 +15,12 @@ from fedlib.run_spec import EVALUATED, RunSpec
 from fedlib.workflow.command import json_argument, run, run_parser, tell
 
 
-def arguments() -> argparse.Namespace:
-    """The command line."""
-    files = {"state": "final state, .pt", "history": "history of the run, .h5"}
-    folder = "folder of this run's checkpoints, which are deleted at the end"
-    parser = run_parser(__doc__, **files, checkpoints=folder, out="output: scores, .h5")
-    return parser.parse_args()
-
-
 def main() -> None:
     """Parse the command line and evaluate."""
-    args = arguments()
+    read = {"state": "final state, .pt", "history": "history of the run, .h5"}
+    folder = "folder of this run's checkpoints, which are deleted at the end"
+    parser = run_parser(__doc__, **read, checkpoints=folder, out="output: scores, .h5")
+    args = parser.parse_args()
     spec = RunSpec.from_json(json_argument(args.spec), *EVALUATED)
     from fedlib import files, locks
     from fedlib.workflow import gpu, provenance

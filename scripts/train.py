@@ -5,7 +5,6 @@ After an interruption the same command continues from the last checkpoint. On a 
 bit-identical to those of an uninterrupted run, with any number of threads.
 """
 
-import argparse
 import os
 import sys
 import time
@@ -17,23 +16,14 @@ from fedlib.run_spec import RunSpec
 from fedlib.workflow.command import Stop, json_argument, run, run_parser, tell
 
 
-def arguments() -> argparse.Namespace:
-    """The command line."""
+def main() -> None:
+    """Parse the command line and train."""
     made = {"state": "output: final state, .pt", "history": "output: evaluations, .h5"}
     parser = run_parser(__doc__, **made, checkpoints="folder of this run's checkpoints")
     parser.add_argument("--choice", type=Path, help="what was chosen for a tuned run, .json")
-    parser.add_argument(
-        "--checkpoint-every",
-        type=int,
-        metavar="ROUNDS",
-        help="save after every so many rounds (default: when 20 s have passed)",
-    )
-    return parser.parse_args()
-
-
-def main() -> None:
-    """Parse the command line and train."""
-    args = arguments()
+    often = "save after every so many rounds (default: when 20 s have passed)"
+    parser.add_argument("--checkpoint-every", type=int, metavar="ROUNDS", help=often)
+    args = parser.parse_args()
     spec = RunSpec.from_json(json_argument(args.spec))
     # After parsing, so that --help is fast and needs no PyTorch.
     from fedlib import locks

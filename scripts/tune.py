@@ -4,7 +4,6 @@
 After an interruption the same command continues after the finished trials.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -14,16 +13,11 @@ from fedlib.run_spec import TUNING, RunSpec
 from fedlib.workflow.command import Stop, json_argument, run, run_parser, tell
 
 
-def arguments() -> argparse.Namespace:
-    """The command line."""
-    made = {"trials": "output: every trial, .json", "choice": "output: the choice, .json"}
-    parser = run_parser(__doc__, **made, checkpoints="folder of this tuning's checkpoints")
-    return parser.parse_args()
-
-
 def main() -> None:
     """Parse the command line and tune."""
-    args = arguments()
+    made = {"trials": "output: every trial, .json", "choice": "output: the choice, .json"}
+    parser = run_parser(__doc__, **made, checkpoints="folder of this tuning's checkpoints")
+    args = parser.parse_args()
     spec = RunSpec.from_json(json_argument(args.spec), TUNING)
     # After parsing, so that --help is fast and needs no PyTorch.
     from fedlib import locks

@@ -242,11 +242,12 @@ def _fault(model: nn.Module, path: str, apart: nn.Module, inputs: Tensor, name: 
     used = "must be used once, on what the others give, and share no weights with them"
     if {*map(id, apart.head.parameters())} & {*map(id, apart.body.parameters())}:
         return used
-    model, parts, gave = copy.deepcopy(model), _InTwo(copy.deepcopy(apart)), []
+    model, gave = copy.deepcopy(model), []
+    parts = copy.deepcopy(nn.Sequential(apart.body, apart.head))
     layer = model.get_submodule(path)
     layer.register_forward_hook(lambda _, __, out: gave.append((out, out._version)))
     for factor, train in itertools.product((1, LOUD), (False, True)):
-        for weights in {*layer.parameters(), *parts.model.head.parameters()}:
+        for weights in {*layer.parameters(), *parts[1].parameters()}:
             weights.data.mul_(1 if train else factor)
         found = outputs(model, inputs, name, train)
         if not gave or not _is_same(gave[-1][0], found) or gave[-1][1] != found._version:
@@ -259,18 +260,6 @@ def _fault(model: nn.Module, path: str, apart: nn.Module, inputs: Tensor, name: 
         if not torch.equal(found.nan_to_num(), other.nan_to_num()):
             return used
     return None
-
-
-class _InTwo(nn.Module):
-    """A module that runs another one's body, then its head."""
-
-    def __init__(self, model: nn.Module):
-        super().__init__()
-        self.model = model
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[B, ...] -> [B, L]"""
-        return self.model.head(self.model.body(x))
 
 
 def _is_same(gave: Any, found: Tensor) -> bool:

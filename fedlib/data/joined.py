@@ -56,13 +56,11 @@ class Joined(Checked, ABC):
 
     def deal(self, examples: Examples, seed: int) -> Dealt:
         """The clients; as in the papers, every client is split with the same seed."""
-        is_test = None
-        if examples.own_test:
-            is_test = examples.part == TEST
-            if self.train_fraction is not None:
-                raise ConfigError(
-                    "train_fraction must be absent if the data have a test part of their own"
-                )
+        if examples.own_test and self.train_fraction is not None:
+            raise ConfigError(
+                "train_fraction must be absent if the data have a test part of their own"
+            )
+        is_test = examples.part == TEST if examples.own_test else None
         owners = self.owners(examples, seed)
         parts = [self._split(rows, is_test, seed) for rows in owners]
         train, val, test = map(list, zip(*parts, strict=True))

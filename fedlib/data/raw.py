@@ -6,7 +6,6 @@ the files of a user or of another program.
 """
 
 import fnmatch
-import hashlib
 import lzma
 import os
 import tarfile
@@ -17,6 +16,7 @@ from gzip import BadGzipFile
 from pathlib import Path, PurePosixPath
 
 from fedlib.errors import DataError
+from fedlib.files import digest
 
 CHUNK = 1 << 20  # bytes read at a time
 
@@ -84,8 +84,7 @@ class RawFile(_Below):
             whole = not self.name.endswith(".zip") or zipfile.is_zipfile(path)
             return "" if whole else "is not a whole zip archive, perhaps a web page"
         name, value = ("sha256", self.sha256) if self.sha256 else ("md5", self.md5)
-        with path.open("rb") as file:
-            found = hashlib.file_digest(file, name).hexdigest()
+        found = digest(path, name)
         same = found.startswith(value)
         return "" if same else f"has {name} {found}, the official file has {value}"
 

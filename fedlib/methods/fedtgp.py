@@ -26,7 +26,6 @@ from torch import Tensor, nn
 
 from fedlib import streams
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.device import upload
 from fedlib.engine.solvers import SGD, Memory
 from fedlib.engine.task import Batch, Params, Task
 from fedlib.methods.fedproto import FedProto
@@ -137,6 +136,6 @@ class FedTGP(FedProto):
           present: [L] bool, in host memory.
         """
         pairs = present & present.unsqueeze(1) & ~torch.eye(len(present), dtype=torch.bool)
-        pairs, present = (upload(x, means.values.device) for x in (pairs, present))
+        pairs, present = means.beside(pairs, present)
         closest = torch.where(pairs, torch.cdist(means.values, means.values), torch.inf).amin(-1)
         return torch.where(present, closest, 0).amax().clamp(max=self.cap)

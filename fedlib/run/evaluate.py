@@ -15,7 +15,7 @@ from fedlib.engine.cohort import Cohort
 from fedlib.errors import DataError
 from fedlib.federation import GROUPS, Federation
 from fedlib.methods.base import Method
-from fedlib.results import CLIENT_NAME, OPTIMUM, SHARED, Predictions, RunResult, View
+from fedlib.results import CLIENT_NAME, OPTIMUM, SHARED, TOTALS, Predictions, RunResult, View
 from fedlib.run import contract, scoring
 from fedlib.run.checkpoint import Checkpoints, load_tensors, restore
 from fedlib.run.scoring import ClientScores, CohortOf
@@ -216,14 +216,10 @@ class Tally:
             together = ClientScores(*map(np.concatenate, zip(*parts, strict=True)))
             scores[view] = scoring.over_time(np.concatenate(ids), [together])
         trained = {f"{EXAMPLES_OF}{x}": np.array([n]) for x, n in self.examples.items() if n}
-        nothing = np.zeros(1, np.int64)
         return RunResult(
             round=np.array([round]),
             scores=scores,
-            bytes_down=nothing,
-            bytes_up=nothing,
-            examples=nothing,
-            client_rounds=nothing,
+            **dict.fromkeys(TOTALS, np.zeros(1, np.int64)),
             train_loss=np.empty(0),
             diagnostics=diagnostics | self.measured | trained,
             predictions={

@@ -7,17 +7,9 @@ a field that is only shown (a title, a note) must stay out of it.
 
 from dataclasses import dataclass
 
-from fedlib.spec import (  # noqa: F401 - registered, by which `declared` finds each kind
-    contrasts,
-    criteria,
-    experts,
-    figures,
-    luck,
-    server,
-    tables,
-    worlds,
-)
-from fedlib.spec.exhibits import PRIMARY, Exhibit, ExhibitSpec, View  # noqa: F401
+# The modules of kinds are registered, by which `declared` finds each kind; names are for others.
+from fedlib.spec import contrasts, criteria, experts, figures, luck, server, tables, worlds
+from fedlib.spec.exhibits import PRIMARY, Exhibit, ExhibitSpec, View
 from fedlib.spec.trainings import Data, Run, RunName
 
 SCALES = ("demo", "reduced", "full")

@@ -5,18 +5,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, Self
 
 from fedlib.errors import ConfigError
-from fedlib.spec.exhibits import (
-    GROUPS,
-    OF_CLIENTS,
-    OF_SERVER,
-    OWNERS,
-    SPLITS,
-    Exhibit,
-    Pair,
-    View,
-    against,
-    one_of,
-)
+from fedlib.spec import exhibits
+from fedlib.spec.exhibits import Exhibit, Pair, View, against, one_of
 
 
 class Figure(Exhibit, base=True):
@@ -42,7 +32,11 @@ class Curves(Figure, base=True):
     split: str = "test"
     group: str = "seen"
 
-    choices: ClassVar = {"metric": OF_CLIENTS, "split": SPLITS, "group": GROUPS}
+    choices: ClassVar = {
+        "metric": exhibits.OF_CLIENTS,
+        "split": exhibits.SPLITS,
+        "group": exhibits.GROUPS,
+    }
 
     @property
     def room_for_others(self) -> bool:
@@ -180,7 +174,7 @@ class GainBars(Figure):
         """See `Exhibit.check`."""
         super().check()
         for bar in self.formed("bars"):
-            one_of(OF_SERVER, bar.metric, "metric of a bar")
+            one_of(exhibits.OF_SERVER, bar.metric, "metric of a bar")
         if len(self.names) != 2:
             raise ConfigError(f"names are of what is below and above, got {self.names!r}")
 
@@ -222,7 +216,7 @@ class ProtocolSweep(Figure):
     panels: str = "federation"
 
     needs_others: ClassVar = True
-    choices: ClassVar = {"of": OWNERS, "panels": ("federation", "variant")}
+    choices: ClassVar = {"of": exhibits.OWNERS, "panels": ("federation", "variant")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,7 +251,7 @@ class Sweep(Figure):
     symbol: str = ""
     metric: str = "accuracy"
 
-    choices: ClassVar = {"of": OWNERS, "metric": OF_CLIENTS}
+    choices: ClassVar = {"of": exhibits.OWNERS, "metric": exhibits.OF_CLIENTS}
 
     def compared(self, pairs: list[Pair]) -> list[Pair]:
         """All, if there are several values of the parameter."""

@@ -20,6 +20,7 @@ BROKEN_PIPE = 141  # 128 + SIGPIPE
 TROUBLES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES)
 TROUBLES += (errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 NO_MEMORY = "can't allocate memory"  # of PyTorch's error
+SEVERAL = {"type": Path, "nargs": "+", "default": []}  # of an argument with any number of files
 STOPPING = threading.Event()  # set by the signal that stops this process and its jobs
 
 
@@ -121,26 +122,18 @@ def run_parser(doc: str | None, **paths: str) -> argparse.ArgumentParser:
     """Arguments of every job of one run; see `job_parser`."""
     read = {"shards": "federation, .h5", "manifest": "its manifest, .json"}
     parser = job_parser(doc, "run", **read, **paths)
-    parser.add_argument(
-        "--weights",
-        type=Path,
-        nargs="+",
-        default=[],
-        metavar="RECEIPT",
-        help="receipts of the pretrained weights of the model and its modules, .json",
-    )
+    receipts = "receipts of the pretrained weights of the model and its modules, .json"
+    parser.add_argument("--weights", **SEVERAL, metavar="RECEIPT", help=receipts)
     devices = ("auto", "cpu", "cuda")
     parser.add_argument("--device", default="auto", choices=devices, help="default: %(default)s")
     parser.add_argument("--gpus", type=int, help="GPUs granted by the workflow; 0 means the CPU")
     executors = "loop, traced, batched or graphs; auto: by device and layers (default: %(default)s)"
     parser.add_argument("--executor", default="auto", help=executors)
-    parser.add_argument(
-        "--threads",
-        type=threads,
-        default=threads(),
-        help="threads that share out clients on a CPU; any number of them gives the same bits "
-        "(default: FEDLIB_THREADS, or 1)",
+    cores = (
+        "threads that share out clients on a CPU; any number of them gives the same bits "
+        "(default: FEDLIB_THREADS, or 1)"
     )
+    parser.add_argument("--threads", type=threads, default=threads(), help=cores)
     return parser
 
 
@@ -164,13 +157,8 @@ def exhibit_parser(doc: str | None, *forms: str) -> argparse.ArgumentParser:
     made = {form: f"output, .{form}" for form in forms}
     read = {"metrics": "tidy metrics, .parquet", "clients": "clients, .parquet"}
     parser = job_parser(doc, "table or figure", **read, **made)
-    parser.add_argument(
-        "--published",
-        type=Path,
-        nargs="+",
-        default=[],
-        help="the paper's own numbers, .csv, and the curves beside them, if it has any",
-    )
+    numbers = "the paper's own numbers, .csv, and the curves beside them, if it has any"
+    parser.add_argument("--published", **SEVERAL, help=numbers)
     return parser
 
 

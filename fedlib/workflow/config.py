@@ -215,25 +215,20 @@ def _check_path(key: str, value: object) -> None:
 
 
 def _read_file(path: Path) -> dict:
+    import yaml  # comes with Snakemake, which has imported it; it reads JSON, too
+
     try:
-        text = path.read_text(encoding="utf-8")
+        config = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not text in UTF-8") from None
-    if not isinstance(config := _parse_yaml(path, text), dict):
-        raise ConfigError(f"{path} must hold keys and values, got {type(config).__name__}")
-    return config
-
-
-def _parse_yaml(path: Path, text: str) -> object:
-    import yaml  # comes with Snakemake, which has imported it; it reads JSON, too
-
-    try:
-        return yaml.safe_load(text) or {}
     except (RecursionError, ValueError, yaml.YAMLError) as error:  # such as an impossible date
         reason = " ".join(str(error).split())
         raise ConfigError(f"{path} is not valid YAML: {reason:.500}") from None
+    if not isinstance(config, dict):
+        raise ConfigError(f"{path} must hold keys and values, got {type(config).__name__}")
+    return config
 
 
 KEYS = {

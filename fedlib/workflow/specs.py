@@ -24,11 +24,9 @@ def of_metrics(selection: Selection, digest: Digest, paper: Paper) -> dict:
         runs.append(
             {
                 **({"tuned": tuned} if tuned else {}),
-                "federation": run.federation,
+                **{entry: getattr(run, entry) for entry in ("federation", "label", "method")},
                 "dataset": data.dataset,
                 "partition": data.partition_label,
-                "label": run.label,
-                "method": run.method,
                 "seeds": list(paper.seeds_of(run)),
                 "specs": [
                     [digest(stage, **names, seed=seed) for stage in ("train", "evaluate")]

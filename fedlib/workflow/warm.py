@@ -47,13 +47,12 @@ def is_wanted(device: str) -> bool:
 
 def start() -> str:
     """Start the servers, which end with this process -> the command that runs a script in them."""
-    servers, addresses = [], []
+    addresses = []
     for scripts, names in KINDS.items():
         server, address = _server(names)
-        servers.append(server)
+        atexit.register(server.communicate)  # which closes its standard input, so that it ends
         addresses += [f"{script}={address}" for script in scripts]
     os.environ[SERVERS] = " ".join(addresses)
-    atexit.register(_stop, servers)
     return shlex.join([sys.executable, "-I", "-S", str(HERE / "forkclient.py")])
 
 
@@ -75,9 +74,3 @@ def _server(names: Iterable[str]) -> tuple[subprocess.Popen, str]:
             pass_fds=[listener.fileno()],
         )
     return server, address
-
-
-def _stop(servers: Iterable[subprocess.Popen]) -> None:
-    """Let the servers end."""
-    for server in servers:
-        server.communicate()  # which closes its standard input

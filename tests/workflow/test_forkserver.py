@@ -32,7 +32,8 @@ def servers(monkeypatch):
         return server
 
     yield start
-    warm._stop(started)
+    for server in started:
+        server.communicate()  # which closes its standard input
 
 
 def begin(tmp_path, code: str, *arguments: str, **changes) -> subprocess.Popen:

@@ -7,15 +7,8 @@ sections are those of README.md.
 from dataclasses import replace
 
 from fedlib.papers._frame import DIGITS_NOTE, TITLES, Scale
-from fedlib.papers.adaptive_experts.settings import (
-    EXPLORATIONS,
-    LOCALS,
-    SCHEDULES,
-    SUBSET,
-    Network,
-    Setting,
-    of_clusters,
-)
+from fedlib.papers.adaptive_experts import settings
+from fedlib.papers.adaptive_experts.settings import Network, Setting, of_clusters
 from fedlib.spec import Data
 
 # Of the partitions; every trial draws new ones, as in the official code, which has no seed (X15).
@@ -49,7 +42,8 @@ def clean(setting: Setting) -> Setting:
         family=f"{setting.data.family or setting.data.title}, clean",
         partition={**setting.data.partition, "val_fraction": VAL_FRACTION},
     )
-    labels = tuple(label for label in (*EXPLORATIONS, LOCALS) if label in setting.labels)
+    shown = (*settings.EXPLORATIONS, settings.LOCALS)
+    labels = tuple(label for label in shown if label in setting.labels)
     return replace(setting, data=data, personal_clients=None, labels=labels, roles=("clean",))
 
 
@@ -69,7 +63,7 @@ SMALL = {
     "gate_epochs": 4,
     "finetune_lr": 1e-3,
     "both_mixtures": False,
-    "labels": tuple(EXPLORATIONS),
+    "labels": tuple(settings.EXPLORATIONS),
     "rounds": 11,  # clients predict with models of the 1st and the 11th, the next to be checked
 }
 
@@ -77,7 +71,7 @@ SMALL = {
 def demo() -> Scale:
     """Digits in place of CIFAR-10, with settings of ours."""
     # One federation is enough to show a run of local experts alone.
-    labels = (*EXPLORATIONS, *of_clusters(2), "eps-decay", LOCALS)
+    labels = (*settings.EXPLORATIONS, *of_clusters(2), "eps-decay", settings.LOCALS)
     middle = _digits(0.6, labels=labels, both_mixtures=True)
     rotated = {"kind": "rotated", "num_clients": 10, "rotations": [0, 180]}
     rotated |= {"train_examples": 60, "test_examples": 30}
@@ -90,7 +84,7 @@ def demo() -> Scale:
             _digits(0.2),
             middle,
             _digits(1.0),
-            replace(clean(middle), both_mixtures=False, labels=tuple(EXPLORATIONS)),
+            replace(clean(middle), both_mixtures=False, labels=tuple(settings.EXPLORATIONS)),
             Setting(
                 data=_data(*named, rotated, notes=(DIGITS_NOTE,)),
                 roles=("other",),
@@ -122,7 +116,7 @@ def reduced() -> Scale:
         "gate_epochs": 11,
         "personal_clients": None,
         "both_mixtures": False,
-        "labels": (*EXPLORATIONS, LOCALS),
+        "labels": (*settings.EXPLORATIONS, settings.LOCALS),
         "shared": small,
         "expert": replace(small, lr=1e-3),
         # At a larger rate mixtures overfit 100 images: they are worse than IFCA at p = 0.2.
@@ -170,6 +164,7 @@ def _cifar10(p: float) -> Setting:
 
     The paper does not state the number of clients; the configurations have 20 and 50.
     """
+    schedules = settings.SCHEDULES if p == 0.6 else ()
     return Setting(
         data=_by_majority("cifar10", p, num_clients=50, train_examples=500, test_examples=100),
         image={"in_channels": 3, "side": 32},
@@ -183,8 +178,8 @@ def _cifar10(p: float) -> Setting:
         batch_size=10,  # every CIFAR-10 configuration
         num_experts=6,  # Table 2
         evaluate_every=EVALUATE_EVERY,
-        personal_clients=SUBSET,
-        labels=(*EXPLORATIONS, *MANY_CLUSTERS, *(SCHEDULES if p == 0.6 else ()), LOCALS),
+        personal_clients=settings.SUBSET,
+        labels=(*settings.EXPLORATIONS, *MANY_CLUSTERS, *schedules, settings.LOCALS),
     )
 
 
@@ -211,7 +206,7 @@ def _rotated(count: int) -> Setting:
         evaluate_every=EVALUATE_EVERY,
         local_epochs=600,
         gate_epochs=600,
-        labels=(*EXPLORATIONS, *of_clusters(3, 4, 6), LOCALS),
+        labels=(*settings.EXPLORATIONS, *of_clusters(3, 4, 6), settings.LOCALS),
         roles=("other",),
     )
 
@@ -238,6 +233,6 @@ def _femnist() -> Setting:
         epsilon=0.061528,
         gate_only=True,
         evaluate_every=EVALUATE_EVERY,
-        labels=(*EXPLORATIONS, *of_clusters(3, 6, 12), LOCALS),
+        labels=(*settings.EXPLORATIONS, *of_clusters(3, 6, 12), settings.LOCALS),
         roles=("other",),
     )

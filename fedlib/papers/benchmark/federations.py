@@ -9,16 +9,8 @@ number of training examples, n, decides between local and joint training.
 from dataclasses import replace
 
 from fedlib.papers._frame import TITLES
-from fedlib.papers.benchmark import registered, registered_tunings
-from fedlib.papers.benchmark.settings import (
-    AGAIN,
-    METHODS,
-    ON_SERVER,
-    Setting,
-    able,
-    retuning,
-    tuning,
-)
+from fedlib.papers.benchmark import registered, registered_tunings, settings
+from fedlib.papers.benchmark.settings import Setting, able, retuning, tuning
 from fedlib.spec import Data
 
 SEED = 20261124  # of every partition
@@ -35,7 +27,7 @@ ZOO = (  # methods for clients whose models differ in size
     *("local", "lg-fedavg", "fd", "fedproto", "fedgh", "fedtgp"),
     *("fml", "fedkd", "fedapen", "pfedmoe"),
 )
-SERVED = ("fedavg", "fedprox", "fedavg-adam", *ON_SERVER)  # methods that train one global model
+SERVED = ("fedavg", "fedprox", "fedavg-adam", *settings.ON_SERVER)  # methods with a global model
 QUARTERS = 4  # evaluations of a run, to see whether it still gains at the end
 
 
@@ -94,7 +86,7 @@ def _federation(
         partition_label=partition["kind"],
         per_seed=partition["kind"] != "writer",
     )
-    methods = METHODS if how["model"] == "mlp" else (*CORE, "known-clusters")
+    methods = settings.METHODS if how["model"] == "mlp" else (*CORE, "known-clusters")
     everybody = "" if "cohort" in how else "everybody"
     labels = able(methods, "body", everybody, "clusters" if clusters else "")
     return Setting(**{"data": data, "labels": labels, "clusters": clusters, **how})
@@ -155,7 +147,7 @@ FEDERATIONS = (
 def demo() -> tuple[Setting, ...]:
     """Two federations of digits with few methods, rounds and trials."""
     few = ("local", "fedavg", "fedavg-plus", "fedrep", "fedem")
-    again = tuple(label + AGAIN for label in ("fedavg-plus", "fedem"))
+    again = tuple(label + settings.AGAIN for label in ("fedavg-plus", "fedem"))
     how = {"rounds": 12, "evaluations": 1, "tuning": tuning(3, RATES), "seeds": (1, 2)}
     how |= {"labels": few + again, "retuning": retuning(3, RATES)}
     return tuple(replace(setting, **how) for setting in FEDERATIONS[:2])
@@ -177,7 +169,7 @@ def _tuned(setting: Setting, trials: int, again: bool) -> Setting:
         retuned = (registered_tunings.REFERENCE, *registered.REPRESENTATIVES)
         rates = registered_tunings.RATES.get(dataset, RATES)
         how |= {
-            "labels": (*setting.labels, *(label + AGAIN for label in retuned)),
+            "labels": (*setting.labels, *(label + settings.AGAIN for label in retuned)),
             "retuning": retuning(registered_tunings.TRIALS, rates),
         }
     return replace(setting, **how)

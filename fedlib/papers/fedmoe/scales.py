@@ -8,22 +8,9 @@ examples.
 from dataclasses import replace
 
 from fedlib.papers._frame import DIGITS_NOTE, Scale
+from fedlib.papers.fedmoe import settings
 from fedlib.papers.fedmoe.federations import DATASETS, Labels, of_classes, of_writers, setting_of
-from fedlib.papers.fedmoe.settings import (
-    BETAS,
-    EXPERTS,
-    FEWER,
-    GATES,
-    MAINS,
-    OURS,
-    PARTS,
-    PRINTED,
-    STEPS,
-    WARM,
-    WEIGHTS,
-    Networks,
-    Setting,
-)
+from fedlib.papers.fedmoe.settings import Networks, Setting
 
 SEEDS = (0, 1, 2)  # ours; the paper does not state its number of repetitions
 MAJORITY = 0.6  # of the skewed reserved data (Figure 4)
@@ -44,8 +31,8 @@ QUICK = {  # our rates, for visible effects in few rounds; lambda moves experts 
     "preset": "femnist",
 }
 DEMO = (
-    *(*PRINTED, *OURS, "fedrolex", *PARTS, "fedmoe-beta-1e-1"),
-    *("fedmoe-main-0", "avg-moe-k3", "fedmoe-wc-paper", "fedmoe-code", *WARM),
+    *(*settings.PRINTED, *settings.OURS, "fedrolex", *settings.PARTS, "fedmoe-beta-1e-1"),
+    *("fedmoe-main-0", "avg-moe-k3", "fedmoe-wc-paper", "fedmoe-code", *settings.WARM),
 )
 # Roles of the federation with all ablations.
 IN_ONE = ("experts", "betas", "mixtures", "alone", "kept")
@@ -87,10 +74,10 @@ def _digits(num_clients: int, labels: Labels, roles: Labels, **reserved) -> Sett
 
 REPLACED = {"lam": 1.0, "client_lam": 0.0}  # as in the released code on FEMNIST (section 3.1)
 LITE = (
-    *(*PRINTED, *OURS, *PARTS, "fedmoe-beta-1e-1"),
-    *("fedmoe-main-0", "fedmoe-main-2", "avg-moe-k5", *(f"fedmoe-k{n}" for n in FEWER)),
+    *(*settings.PRINTED, *settings.OURS, *settings.PARTS, "fedmoe-beta-1e-1"),
+    *("fedmoe-main-0", "fedmoe-main-2", "avg-moe-k5", *(f"fedmoe-k{n}" for n in settings.FEWER)),
     *("fedmoe-lambda-0.1", "fedmoe-lambda-0.5", "fedmoe-lambda-1", "fedmoe-fixed-alpha"),
-    *(*WEIGHTS, *GATES, *WARM),
+    *(*settings.WEIGHTS, *settings.GATES, *settings.WARM),
 )
 
 
@@ -103,7 +90,7 @@ def reduced() -> Scale:
         (0,),
         (
             _femnist_lite(10, 5, 15, LITE, ("main", "size", *IN_ONE, "reserved", "written")),
-            _femnist_lite(50, 1, 30, (*PRINTED, "fedmoe-fresh"), ("main",)),
+            _femnist_lite(50, 1, 30, (*settings.PRINTED, "fedmoe-fresh"), ("main",)),
             _femnist_lite(10, 5, 15, ("fedmoe",), ("reserved",), server_examples=320),
             # FedJETs and the parts of the method take an hour here, so only FEMNIST has them.
             _cifar10_lite(
@@ -166,16 +153,18 @@ def _cifar10_lite(num_clients: int, labels: Labels, roles: Labels, **reserved) -
 
 # -- full ---------------------------------------------------------------------------------
 
-EVERYTHING = (*PRINTED, *OURS)
+EVERYTHING = (*settings.PRINTED, *settings.OURS)
 # Without CentMoE, which has the server's data of M = 50 and is trained there.
 WITH_CLIENTS = tuple(label for label in EVERYTHING if label != "centmoe")
 ON_FEMNIST = (
-    *(*EVERYTHING, *PARTS, "fedmoe-beta-1e-1"),
-    *(*(f"fedmoe-main-{n}" for n in MAINS), *WEIGHTS, "avg-moe-k5"),
-    *(*(x for x in STEPS if x != "fedmoe-lambda-0.1"), *(f"fedmoe-k{n}" for n in FEWER)),
-    *(f"{method}-k{num}" for num in EXPERTS for method in ("fedmoe", "avg-moe")),
+    *(*EVERYTHING, *settings.PARTS, "fedmoe-beta-1e-1"),
+    *(*(f"fedmoe-main-{n}" for n in settings.MAINS), *settings.WEIGHTS, "avg-moe-k5"),
+    *(x for x in settings.STEPS if x != "fedmoe-lambda-0.1"),
+    *(f"fedmoe-k{n}" for n in settings.FEWER),
+    *(f"{method}-k{num}" for num in settings.EXPERTS for method in ("fedmoe", "avg-moe")),
 )
-ON_CIFAR10 = (*(*EVERYTHING, *PARTS, *(f"fedmoe-beta-{beta}" for beta in BETAS), *WEIGHTS),)
+WITH_BETA = tuple(f"fedmoe-beta-{beta}" for beta in settings.BETAS)
+ON_CIFAR10 = (*EVERYTHING, *settings.PARTS, *WITH_BETA, *settings.WEIGHTS)
 OF_THE_CODE = {  # unequal clients, 10,000 images for the gate, 200 for relevance (section 4.2)
     **{"kind": "server_dirichlet", "num_clients": 50, "pool_per_class": 3480, "alpha": 1.0},
     **{"probe_per_class": 20, "val_per_class": 500, "server_per_class": 1000},
@@ -185,7 +174,7 @@ OF_THE_CODE = {  # unequal clients, 10,000 images for the gate, 200 for relevanc
 def full() -> Scale:
     """Data and networks of section 0, rounds and rates of section 3.1."""
     written, more = ("reserved", "written"), ("mixtures", "alone", "kept")
-    mains = tuple(f"fedmoe-main-{n}" for n in MAINS)
+    mains = tuple(f"fedmoe-main-{n}" for n in settings.MAINS)
     return (
         "full: the paper's data sets, networks and federations with the released code's rounds "
         "and rates, as the paper prints none.",
@@ -200,14 +189,14 @@ def full() -> Scale:
             *(_femnist(50, ("fedmoe",), ("reserved",), server_examples=n) for n in (320, 640)),
             *(_cifar10(50, ("fedmoe",), ("reserved",), server_per_class=n) for n in (25, 50)),
             # All examples of ten writers for the gate, another writer for relevance (section 4.1).
-            _femnist(50, GATES, ("gates",), server_examples=None),
-            setting_of("cifar10", OF_THE_CODE, GATES, ("gates",)),
+            _femnist(50, settings.GATES, ("gates",), server_examples=None),
+            setting_of("cifar10", OF_THE_CODE, settings.GATES, ("gates",)),
             _sent140(10, WITH_CLIENTS, ("main",)),
             _sent140(50, (*EVERYTHING, *mains), ("main", "even", "written")),
             _sent140(100, WITH_CLIENTS, ("main",)),
             _sent140(50, SKEWED, ("skewed",), majority=MAJORITY),
             _yelp(10, WITH_CLIENTS, ("main",)),
-            _yelp(50, (*EVERYTHING, *WARM), ("main", "size", "even", "written")),
+            _yelp(50, (*EVERYTHING, *settings.WARM), ("main", "size", "even", "written")),
             _yelp(100, WITH_CLIENTS, ("main",)),
             _yelp(50, SKEWED, ("skewed",), majority=MAJORITY),
         ),

@@ -7,18 +7,8 @@ scripts" those of omarfoq/FedEM.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from fedlib.papers.pfedmm.settings import (
-    ALPHA,
-    AT_RATES,
-    CORRECTED,
-    EXPERTS,
-    FEDEM_README,
-    METHODS,
-    PARTICIPATION,
-    UNSEEN_FRACTION,
-    Setting,
-    of_experts,
-)
+from fedlib.papers.pfedmm import settings
+from fedlib.papers.pfedmm.settings import Setting, of_experts
 from fedlib.papers.pfedmm.shakespeare_loss import CLASS_WEIGHTS
 from fedlib.spec import Data
 
@@ -30,22 +20,16 @@ ALPHAS = (0.1, 0.2, 1.0, 10.0, 1e6)  # besides 0.4; 1e6: effect scripts; the oth
 
 CLUSTERED = ("clustered-coordinate", "clustered")
 # Training scripts: learning rates. Of the methods without a script: FedAvg's.
-EMNIST_RATES = dict.fromkeys(METHODS, 0.01)
+EMNIST_RATES = dict.fromkeys(settings.METHODS, 0.01)
 EMNIST_RATES |= dict.fromkeys(("fedem", "gated-experts", "pfedmm"), 0.03)
-CIFAR10_RATES = EMNIST_RATES | {
-    "local": 0.03,
-    "fedavg-plus": 0.001,
-    **dict.fromkeys(CLUSTERED, 0.003),
-    "pfedme": 0.001,
-}
+CIFAR10_RATES = EMNIST_RATES | {"local": 0.03, "fedavg-plus": 0.001, "pfedme": 0.001}
+CIFAR10_RATES |= dict.fromkeys(CLUSTERED, 0.003)
 CIFAR100_RATES = EMNIST_RATES | {"fedavg-plus": 0.001, "pfedme": 0.001}
 # FedEM's scripts; pFedMM and its mixture have FedEM's rates, other methods without a script have
 # FedAvg's.
-FEMNIST_RATES = dict.fromkeys(METHODS, 0.03) | {
-    **dict.fromkeys(("local", *CLUSTERED), 0.01),
-    "fedprox": 0.05,
-}
-SHAKESPEARE_RATES = dict.fromkeys(METHODS, 0.01) | dict.fromkeys(("fedem", "pfedmm"), 0.05)
+FEMNIST_RATES = dict.fromkeys(settings.METHODS, 0.03) | {"fedprox": 0.05}
+FEMNIST_RATES |= dict.fromkeys(("local", *CLUSTERED), 0.01)
+SHAKESPEARE_RATES = dict.fromkeys(settings.METHODS, 0.01) | dict.fromkeys(("fedem", "pfedmm"), 0.05)
 
 UNSEEN = ("fedavg", "fedavg-plus", "fedem", "pfedmm")  # if not all methods of the paper are run
 
@@ -64,7 +48,8 @@ def data(
 
 def dirichlet(num_clients: int, **about: float) -> dict:
     """Dirichlet draws, per class or per group of labels."""
-    return {"kind": "dirichlet", "num_clients": num_clients, "alpha": ALPHA, **about, **SPLITS}
+    sizes = {"num_clients": num_clients, "alpha": settings.ALPHA}
+    return {"kind": "dirichlet", **sizes, **about, **SPLITS}
 
 
 # -- data sets of pFedMM ------------------------------------------------------------------
@@ -79,9 +64,9 @@ EMNIST = Setting(  # a tenth of EMNIST byclass, a draw per class (data scripts)
     gate_features=28 * 28,
     relu_logits=True,  # learners_moe.py: the EMNIST expert ends in a ReLU
     labels=(
-        *(*METHODS, *of_experts(*EXPERTS), *AT_RATES),
+        *(*settings.METHODS, *of_experts(*settings.EXPERTS), *settings.AT_RATES),
         *("pfedmm-no-relu", "pfedmm-body-rate", "pfedmm-uniform-prior"),
-        *PARTICIPATION,
+        *settings.PARTICIPATION,
     ),
     roles=("main",),
 )
@@ -97,13 +82,13 @@ CIFAR10 = Setting(  # a draw per group of labels, of three (data scripts)
     gate_features=3 * 32 * 32,
     drop_last=True,  # utils/utils.py, CIFAR loaders only
     labels=(
-        *(*METHODS, *of_experts(*EXPERTS)),
+        *(*settings.METHODS, *of_experts(*settings.EXPERTS)),
         *("pfedmm-relu", "pfedmm-body-rate", "pfedmm-uniform-prior"),
-        *PARTICIPATION,
+        *settings.PARTICIPATION,
     ),
     roles=("main",),
 )
-PACHINKO = {"kind": "pachinko", "num_clients": 100, "alpha": ALPHA, "beta": 10.0, **SPLITS}
+PACHINKO = {"kind": "pachinko", "num_clients": 100, "alpha": settings.ALPHA, "beta": 10.0, **SPLITS}
 CIFAR100 = replace(  # 100 clients of 600 images (data scripts)
     CIFAR10,
     data=data("cifar100", "CIFAR-100", "pachinko0.4", PACHINKO),
@@ -133,7 +118,7 @@ def beside(
 def as_fedem(setting: Setting, rounds: int, log_freq: int, rate: float) -> Setting:
     """The same clients, with the settings of FedEM's scripts, and its learning rate."""
     return beside(
-        *(setting, "fedem", "FedEM's settings", "fedem-settings", FEDEM_README, {}),
+        *(setting, "fedem", "FedEM's settings", "fedem-settings", settings.FEDEM_README, {}),
         rounds=rounds,
         evaluate_every=log_freq,
         rates=setting.rates | {"fedem": rate},
@@ -142,8 +127,8 @@ def as_fedem(setting: Setting, rounds: int, log_freq: int, rate: float) -> Setti
 
 def with_unseen(setting: Setting, labels: Labels) -> Setting:
     """These methods with a part of the clients unseen."""
-    partition = {**setting.data.partition, "unseen_fraction": UNSEEN_FRACTION}
-    what = f"{UNSEEN_FRACTION:.0%} unseen"
+    partition = {**setting.data.partition, "unseen_fraction": settings.UNSEEN_FRACTION}
+    what = f"{settings.UNSEEN_FRACTION:.0%} unseen"
     return beside(setting, "unseen", what, "unseen", labels, {"partition": partition})
 
 
@@ -166,7 +151,7 @@ AS_FEDEM = (
 # -- data sets of FedEM -------------------------------------------------------------------
 
 
-NOT_CORRECTED = tuple(label for label in METHODS if label not in CORRECTED)
+NOT_CORRECTED = tuple(label for label in settings.METHODS if label not in settings.CORRECTED)
 # A client per writer, 15 % of the writers (FedEM's data README and scripts).
 WRITERS = {"kind": "writer", "fraction": 0.15, "unseen": "last", **SPLITS}
 FEMNIST = replace(

@@ -5,19 +5,8 @@ about equal shares of a class, and 8:2 training and test examples (9.1).
 """
 
 from fedlib.papers._frame import DIGITS_NOTE, TITLES, Scale
-from fedlib.papers.pfedmoe.settings import (
-    COMPARED,
-    FEW,
-    GATES,
-    HOMOGENEOUS,
-    MAIN,
-    NEW,
-    SEEDS,
-    UNEVEN,
-    Images,
-    Setting,
-    same,
-)
+from fedlib.papers.pfedmoe import settings
+from fedlib.papers.pfedmoe.settings import Images, Setting, same
 from fedlib.spec import Data
 
 SEED = 42  # of the partitions; the sibling code's
@@ -35,7 +24,7 @@ TARGETS = {  # section 9.1; none is given for MNIST
 HELD = {"mnist": 2, "cifar10": 2, "cifar100": 10}  # classes of a client (section 4.1)
 CLASSES = {"cifar10": (4, 6, 8, 10), "cifar100": (30, 50, 70, 90, 100)}  # section 6, besides HELD
 GAMMAS = (0.1, 0.3, 0.5, 1.0)  # section 4.3
-EVERYTHING = (*MAIN, *HOMOGENEOUS)
+EVERYTHING = (*settings.MAIN, *settings.HOMOGENEOUS)
 
 COLOUR = {"in_channels": 3, "side": 32, "augment": True}
 ZOO = tuple({"size": f"cnn{number}"} for number in range(1, 6))
@@ -72,7 +61,7 @@ def demo() -> Scale:
         (
             _federation(
                 *("digits", 10),
-                labels=(*MAIN, *same(NEW), "pfedmoe-fixed"),
+                labels=(*settings.MAIN, *same(settings.NEW), "pfedmoe-fixed"),
                 roles=("main", "gate", "representations", "classes"),
                 target=0.6,
                 **small,
@@ -86,13 +75,13 @@ def reduced() -> Scale:
     """A tenth of the real CIFAR-10 and MNIST, ten clients, few rounds: three hours of a core."""
     tenth = {"fraction": 0.1, "batch_size": 64}
     tenth["notes"] = ("A random tenth of the images, one epoch a round in batches of 64.",)
-    digits = {"rounds": 5, "evaluate_every": 1, "repeated": FEW[:2], **tenth}
+    digits = {"rounds": 5, "evaluate_every": 1, "repeated": settings.FEW[:2], **tenth}
     gates = ("pfedmoe-fixed", "pfedmoe-batch1d")
     return (
         "reduced: ten clients with a tenth of the real data sets, one epoch a round and few "
         "rounds, at one setting instead of the best of a grid; three seeds of pFedMoE, its "
         "gates and the four baselines of the criteria, one of all others.",
-        SEEDS[:1],
+        settings.SEEDS[:1],
         (
             _federation(
                 *("cifar10", 10),
@@ -100,7 +89,7 @@ def reduced() -> Scale:
                 roles=("main", "compared", "gate", "representations"),
                 rounds=40,
                 target=0.8,
-                repeated=(*COMPARED, *same(COMPARED), *gates),
+                repeated=(*settings.COMPARED, *same(settings.COMPARED), *gates),
                 **tenth,
             ),
             _federation(
@@ -110,17 +99,17 @@ def reduced() -> Scale:
                 target=0.95,
                 **digits,
             ),
-            _varied("mnist", 4, labels=FEW[:2], **digits),
-            _varied("mnist", 10, labels=FEW[:2], **digits),
-            _uneven("mnist", labels=FEW[:2], **digits),
-            *(_practical("mnist", g, labels=FEW[:2], **digits) for g in (0.1, 1.0)),
+            _varied("mnist", 4, labels=settings.FEW[:2], **digits),
+            _varied("mnist", 10, labels=settings.FEW[:2], **digits),
+            _uneven("mnist", labels=settings.FEW[:2], **digits),
+            *(_practical("mnist", g, labels=settings.FEW[:2], **digits) for g in (0.1, 1.0)),
         ),
     )
 
 
 MORE = {  # runs and roles of some federations
     ("cifar10", 10): {
-        "labels": (*EVERYTHING, *GATES[1:]),
+        "labels": (*EVERYTHING, *settings.GATES[1:]),
         "roles": ("main", "classes", "gate", "representations", "shares"),
     },
     ("cifar100", 10): {"roles": ("main", "classes")},
@@ -131,11 +120,11 @@ def full() -> Scale:
     """Data sets, federations and the grid's largest rounds and epochs (sections 5 and 9.1)."""
     paper = {"rounds": 500, "epochs": 10, "batch_size": 512}
     usual = {"labels": EVERYTHING, "roles": ("main",), **paper}
-    few = {"labels": FEW, **paper}
+    few = {"labels": settings.FEW, **paper}
     return (
         "full: the paper's data sets, networks and federations, 500 rounds of 10 epochs; one "
         "setting of the paper's grid, of which it shows the best for each method.",
-        SEEDS,
+        settings.SEEDS,
         (
             *(
                 _federation(
@@ -175,8 +164,8 @@ def _varied(dataset: str, classes: int, **about) -> Setting:
 
 def _uneven(dataset: str, **about) -> Setting:
     """Ten clients with the paper's number of classes and Dirichlet shares of them."""
-    partition = {**_path_line(10, HELD[dataset]), "kind": "path_dir", "alpha": UNEVEN}
-    name, title = f"n10-dir{UNEVEN:g}", "N = 10, uneven shares"
+    partition = {**_path_line(10, HELD[dataset]), "kind": "path_dir", "alpha": settings.UNEVEN}
+    name, title = f"n10-dir{settings.UNEVEN:g}", "N = 10, uneven shares"
     return _setting(dataset, name, title, partition, roles=("shares",), **about)
 
 

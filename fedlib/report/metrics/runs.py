@@ -42,7 +42,7 @@ def collect(spec: dict, runs: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
         for part, digest in run.get("tuned", {}).items():
             metrics.append(of_tuning(spec["paper"], run, digest, _trials(run, part, runs)))
         for seed, expected in zip(run["seeds"], run["specs"], strict=True):
-            folder = Path(runs) / run["federation"] / run["label"] / f"seed{seed}"
+            folder = _folder(runs, run, seed)
             names = {name: run[name] for name in ("federation", "dataset", "partition", "label")}
             names |= {"paper": spec["paper"], "method": run["method"], "seed": seed}
             rows, shards = _read_run(folder, expected, cut)
@@ -58,13 +58,14 @@ def collect(spec: dict, runs: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def result_files(spec: dict, runs: str | Path) -> list[Path]:
     """The files that `collect` reads: all histories, then all evaluations, then all trials."""
-    folders = [
-        Path(runs) / run["federation"] / run["label"] / f"seed{seed}"
-        for run in spec["runs"]
-        for seed in run["seeds"]
-    ]
+    folders = [_folder(runs, run, seed) for run in spec["runs"] for seed in run["seeds"]]
     trials = [_trials(run, part, runs) for run in spec["runs"] for part in run.get("tuned", ())]
     return [*(folder / f"{name}.h5" for name in FILES for folder in folders), *trials]
+
+
+def _folder(runs: str | Path, run: dict, seed: int) -> Path:
+    """The folder with the results of a run with a seed."""
+    return Path(runs) / run["federation"] / run["label"] / f"seed{seed}"
 
 
 def _trials(run: dict, part: str, runs: str | Path) -> Path:
