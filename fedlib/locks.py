@@ -56,15 +56,16 @@ def hold_folder(folder: str | Path = FOLDER, command: str | None = None) -> None
             raise BusyError(_occupied(path.parent.parent, file))
         holder = {
             "id": f"{os.getpid()}-{time.time_ns()}",
-            "pid": os.getpid(),
             "host": socket.gethostname(),
             "since": time.strftime("%Y-%m-%d %H:%M:%S"),
             "command": command or shlex.join(sys.argv),
         }
-        _write(file, json.dumps(holder))
         for lock in (path.parent / "locks").glob("*.lock"):
             lock.unlink(missing_ok=True)
-    os.environ[WORKFLOW] = f"{_holder(file).get('id')} {path}"
+    else:
+        holder = _holder(file)
+    _write(file, json.dumps(holder | {"pid": os.getpid()}))  # the one that holds it longest
+    os.environ[WORKFLOW] = f"{holder.get('id')} {path}"
     _HELD.append(file)
 
 

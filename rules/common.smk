@@ -6,6 +6,7 @@ specifications: path("state") is a pattern of files, ask(path, "state") the file
 
 import gc
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -86,7 +87,7 @@ try:
             internals.make_again(*freshness.check(PLAN))
         if not reads:
             write_specifications(PLAN)
-except (ConfigError, DataError) as error:
+except (ConfigError, DataError, OSError) as error:
     raise WorkflowError(str(error)) from None
 
 try:
@@ -127,9 +128,10 @@ CAN_FORK = process.runs_jobs and not process.deploys and warm.is_wanted(config["
 onstart:
     internals.drop_default_limit(workflow)
     if CAN_FORK:
-        prefix = f'set -euo pipefail; python() {{ {warm.start()} "$@"; }}; '
-        # Snakemake formats it like a command.
-        shell.prefix(prefix.replace("{", "{{").replace("}", "}}"))
+        # The python of our scripts alone: other rules of a workflow that uses this one keep theirs.
+        ours = f'case "$1" in {shlex.quote(SCRIPTS)}/*.py) {warm.start()} "$@";;'
+        prefix = f'python() {{ {ours} *) command python "$@";; esac; }}; '
+        internals.add_prefix(shell, prefix)
 
 
 onsuccess:

@@ -41,7 +41,8 @@ def main() -> None:
         own = args.checkpoints / "evaluation"
         earlier = [Checkpoints(folder, stamp).used() for folder in own.glob("*")]
         spent = Usage(max(earlier, key=lambda used: used.get(WALL, 0), default={}))
-        checkpoints = (Checkpoints(own / str(n), stamp, spent=spent) for n in count())
+        how = {"stamp": stamp, "spent": spent, "report": tell}
+        checkpoints = (Checkpoints(own / str(number), **how) for number in count())
         what, succeed = str(args.out.parent), args.code is not None
         with locks.exclusive(args.checkpoints / "lock", what, succeed=succeed, report=tell):
             result = evaluate_state(

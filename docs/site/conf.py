@@ -48,7 +48,7 @@ def add_navigation(app, page: str, source: list[str]) -> None:
     if page == root_doc:
         source[0] += (Path(__file__).parent / "navigation.md").read_text(encoding="utf-8")
     elif page.endswith("/README"):
-        patterns = BELOW.get(page, ("REPORT.md", "*/README.md", "*/REPORT.md", "full/*/REPORT.md"))
+        patterns = BELOW.get(page, ("REPORT.md", "*/README.md", "*/REPORT.md", "*/*/REPORT.md"))
         found = [file for pattern in patterns for file in sorted(folder.glob(pattern))]
         names = [f"/{file.resolve().relative_to(ROOT).with_suffix('')}" for file in found]
         source[0] += "\n\n".join(["", "```{toctree}\n:hidden:", "\n".join(names) + "\n```\n"])

@@ -6,6 +6,7 @@ a published checksum only its receipt tells its content.
 """
 
 import contextlib
+import errno
 import shutil
 import tarfile
 import time
@@ -32,6 +33,10 @@ INTERVAL = 5.0  # seconds between two lines of progress
 BUSY = 429  # the answer of HTTP to too many requests, of which a later one succeeds
 
 Report = Callable[[str], None]
+
+
+# Errors of a file that cannot be read, such as on a network disk that is gone.
+UNREADABLE = errno.EIO, errno.EACCES, errno.EPERM, errno.ESTALE, errno.ENOTCONN
 
 
 class _Failed(Exception):
@@ -133,7 +138,7 @@ def _transfer(address: str, file: RawFile, raw: Path, report: Report) -> None:
         if address.startswith(WEB):
             _download(address, file, temporary, report)
         elif (there := Path(address).expanduser()).is_file():
-            shutil.copyfile(there, temporary)
+            _copy(there, temporary)
         else:
             raise _Failed("no such file")
         if problem := file.mismatch(temporary):
@@ -141,6 +146,16 @@ def _transfer(address: str, file: RawFile, raw: Path, report: Report) -> None:
     report(f"{file.path}: complete, from {address}")
     if not file.is_verifiable:
         report(f"{file.path}: no checksum is published; its sha256 is {digest(target)}")
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file of a mirror, or raise _Failed if it cannot be read."""
+    try:
+        shutil.copyfile(source, target)
+    except OSError as error:
+        if error.errno in UNREADABLE:
+            raise _Failed(error.strerror) from None
+        raise
 
 
 def _download(url: str, file: RawFile, target: Path, report: Report) -> None:

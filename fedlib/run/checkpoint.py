@@ -118,6 +118,7 @@ class Checkpoints:
       seconds: least time between two checkpoints; writing takes at most a few percent of a run.
       every: write after every `every` rounds instead (for tests).
       spent: returns the time and memory that the run has used so far, a JSON-able dict.
+      report: called with lines of progress by what saves here.
     """
 
     folder: Path
@@ -125,6 +126,7 @@ class Checkpoints:
     seconds: float = 20.0
     every: int | None = None
     spent: Callable[[], dict] = dict
+    report: Callable[[str], None] = lambda line: None
     _last: float = field(default_factory=time.monotonic)
     _cost: float = 0.0
 

@@ -179,7 +179,8 @@ def _of_the_machine(error: BaseException | None) -> str | None:
         for number in TROUBLES:
             said = os.strerror(number)
             if getattr(error, "errno", None) == number or said in str(error):
-                file = getattr(error, "filename", None)
+                # Of a copy the second one is written.
+                file = getattr(error, "filename2", None) or getattr(error, "filename", None)
                 return f"{said}{f': {file}' if file else ''}; mend that and run again"
         error = error.__cause__ or error.__context__
     return None

@@ -11,6 +11,7 @@ Snakemake's own messages go only to its log, whose name is shown at the end.
 Snakemake without the lines that it prints before it reads the Snakefile.
 """
 
+import contextlib
 import logging
 import os
 import shutil
@@ -129,6 +130,8 @@ class Console(logging.Handler):
         # What a cluster says of a job, such as why it was refused or killed, is in no log.
         why, *_ = (getattr(record, "rule_msg", None) or "").splitlines() or [""]
         log += [f"{QUOTE}{why}"] * bool(why)
+        if record.log and not any(line.startswith(QUOTE) for line in log):
+            log.append(f"{QUOTE}its log is empty; is the disk full?")
         quoted = tuple(line for line in log if line.startswith(QUOTE))
         if quoted and quoted in self.said:  # another attempt, or a run with the same error
             self._write(f"FAILED: {name}, with the same lines as {self.said[quoted]}")
@@ -187,8 +190,7 @@ class Console(logging.Handler):
     def _tell(self) -> None:
         if self.rewritten:
             width = shutil.get_terminal_size().columns - 1
-            self.stream.write(ERASE + plain(self.line())[:width])
-            self.stream.flush()
+            self._put(ERASE + plain(self.line())[:width])
         elif time.monotonic() - self.last_line >= FILE_SECONDS:
             self._write(self.line())
 
@@ -200,8 +202,13 @@ class Console(logging.Handler):
     def _write(self, text: str) -> None:
         """Write a line that stays."""
         self.last_line = time.monotonic()
-        self.stream.write(f"{ERASE if self.rewritten else ''}{plain(text)}\n")
-        self.stream.flush()
+        self._put(f"{ERASE if self.rewritten else ''}{plain(text)}\n")
+
+    def _put(self, text: str) -> None:
+        """Write; a full disk or a closed pipe must not end a workflow of days."""
+        with contextlib.suppress(OSError, ValueError):
+            self.stream.write(text)
+            self.stream.flush()
 
     def _elapsed(self) -> float:
         return time.monotonic() - self.began

@@ -50,6 +50,17 @@ def process(workflow: Any) -> Process:
     )
 
 
+def add_prefix(shell: Any, prefix: str) -> None:
+    """Put `prefix` before all commands, and before the prefix that another workflow has set.
+
+    Args:
+      shell: Snakemake's.
+    """
+    theirs = shell._process_prefix
+    both = prefix + ("set -euo pipefail; " if theirs is None else theirs)
+    shell.prefix(both.replace("{", "{{").replace("}", "}}"))  # it is formatted like a command
+
+
 def make_again(outdated: Collection[str], current: set[str]) -> None:
     """Let Snakemake treat `outdated` files as incomplete, so that it makes needed ones again.
 

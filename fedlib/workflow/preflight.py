@@ -8,9 +8,11 @@ libraries that a plan does not, so another process does it (`scripts/check.py`).
 cached by specification and code, so a plan with nothing new only reads the cache.
 """
 
+import getpass
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -28,6 +30,8 @@ from fedlib.spec import RunName
 from fedlib.workflow import own_methods
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT, code_digest, meanings
+
+LEAST_FREE = 10_000_000  # bytes: with fewer Snakemake and Python fail with pages of text
 
 SCRIPT = "scripts/check.py"
 SHOWN = 5  # complaints shown; further ones are only counted
@@ -93,6 +97,10 @@ def _known() -> seals.Cache:
 def _check_folders(plan: Plan) -> None:
     """Raise ConfigError for folders that would make Snakemake or a job fail with pages of text."""
     downloads.check_mirror(plan.config["mirror"])
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):  # of the number of a user whom no account names
+        raise ConfigError("this user has no account; set USER and HOME") from None
     if re.search("[{}]", str(ROOT)):
         raise ConfigError(f"{ROOT}: move the checkout to a path without braces, as Snakemake needs")
     cache = cache_folder().with_name("snakemake")
@@ -104,6 +112,8 @@ def _check_folders(plan: Plan) -> None:
         there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
         if not os.access(there, os.W_OK | os.X_OK):
             raise ConfigError(f"{there} is not writable, and {why}, or make it writable")
+    if (free := shutil.disk_usage(".").free) < LEAST_FREE:
+        raise ConfigError(f"the disk of {Path.cwd()} has {free / 1e6:.1f} MB free; make room first")
 
 
 def _check_own_files(plan: Plan) -> None:

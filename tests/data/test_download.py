@@ -1,5 +1,7 @@
 """Raw files: only official content gets an official name, from wherever it comes."""
 
+import contextlib
+import errno
 import gzip
 import os
 import queue
@@ -172,6 +174,21 @@ def test_a_mirror_comes_before_the_official_address(server, tmp_path, form):
     put(tmp_path / "mirror", official(place, b""), b"x" * len(CONTENT))
     server.content[f"/pub/{place}"] = b"x" * len(CONTENT)
     assert get(of(server), tmp_path / "other", mirror) == CONTENT  # not the mirror's
+
+
+def test_a_mirror_that_cannot_be_read_is_left_for_the_official_address(
+    server, tmp_path, monkeypatch
+):
+    put(tmp_path / "mirror", official("set/raw/a.gz", b""), CONTENT)
+    for number in (errno.EIO, errno.ENOSPC):
+
+        def broken(*places, number=number):
+            raise OSError(number, os.strerror(number), *places)
+
+        monkeypatch.setattr(download.shutil, "copyfile", broken)
+        full = number == errno.ENOSPC  # of the disk that is written, whatever the address
+        with pytest.raises(OSError) if full else contextlib.nullcontext():
+            assert get(of(server), tmp_path / str(number), str(tmp_path / "mirror")) == CONTENT
 
 
 @pytest.mark.parametrize("mirror", ["ftp://host/data", "/no/such/folder", "file:///tmp"])

@@ -144,6 +144,7 @@ def test_a_training_has_as_many_cores_as_are_asked_for(monkeypatch):
     [
         (PermissionError(13, "Permission denied", "x"), "Permission denied: x"),
         (OSError(30, "Read-only file system", "x"), "Read-only file system: x"),
+        (OSError(28, "No space left on device", "from", None, "to"), "left on device: to; mend"),
         (IsADirectoryError(21, "Is a directory", "x"), "Is a directory: x"),
         (OSError(27, "File too large", "x"), "too large: x; mend that and run again"),
         (OSError("HDF5: errno = 5, 'Input/output error'"), "Input/output error; mend that"),

@@ -123,6 +123,23 @@ def test_a_failure_is_told_with_the_end_of_its_log_and_without_snakemake_s_comma
     assert lines[-1].startswith("0 of 2 jobs, 1 failed")
 
 
+@pytest.mark.parametrize("error", [OSError(28, "full"), BrokenPipeError(), ValueError("closed")])
+def test_what_cannot_be_written_ends_no_workflow(told, tmp_path, error):
+    made, tell = told
+    (log := tmp_path / "train.log").touch()
+    written, write = [], made.stream.write
+
+    def fail(text):
+        written.append(text)
+        raise error
+
+    made.stream.write = fail
+    tell("run_info", stats={"train": 1, "total": 1})
+    tell("job_error", logging.ERROR, jobid=1, rule_name="train", log=[str(log)])
+    assert "    | its log is empty; is the disk full?" in written[-1].splitlines()
+    made.stream.write = write
+
+
 def test_jobs_that_end_with_an_interrupt_have_not_failed(told, monkeypatch):
     made, tell = told
     monkeypatch.setattr(console.command, "STOPPING", stopping := threading.Event())

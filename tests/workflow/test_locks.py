@@ -133,7 +133,7 @@ def test_a_folder_is_in_use_until_the_last_process_of_a_workflow_has_ended(tmp_p
     with process(PARENT, tmp_path, WORKFLOW, tmp_path) as parent:
         child = int(parent.said)
         end(parent)
-        with pytest.raises(BusyError, match=f"in use by pid {parent.pid}"):
+        with pytest.raises(BusyError, match=f"in use by pid {child} "):  # the one that is left
             hold(tmp_path)
         os.kill(child, signal.SIGKILL)
         while is_there(child):

@@ -46,6 +46,8 @@ def test_another_workflow_uses_it_as_a_module(checkout, tmp_path):
 
         use rule * from fedlib as fedlib_*
 
+        shell.prefix("export MINE=yes; ")
+
         onstart:
             fedlib.onstart()
 
@@ -53,8 +55,11 @@ def test_another_workflow_uses_it_as_a_module(checkout, tmp_path):
             default_target: True
             input: "results/demo-module/tables/pfedmm/main.csv"
             output: "mine.csv"
-            shell: "python -c 'import shutil; shutil.copy(\\"{{input[0]}}\\", \\"{{output}}\\")'"
+            shell: "test $MINE = yes && export PATH=$PWD/bin:$PATH && python {{input}} {{output}}"
         """
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/python").write_text('#!/bin/sh\ncp "$1" "$2"\n')  # an environment of theirs
+    (tmp_path / "bin/python").chmod(0o755)
     write(tmp_path, textwrap.dedent(snakefile), yaml.safe_dump({"fedlib": RUN}))
     done = workflow.snakemake(tmp_path, "--cores", "1")
     assert done.returncode == 0, done.stdout

@@ -145,6 +145,24 @@ def test_a_folder_that_may_not_be_written_is_named_before_anything_runs(
     preflight.check(plan(run()))
 
 
+def test_a_user_without_an_account_and_a_full_disk_are_named_before_anything_runs(
+    plan, answers, monkeypatch
+):
+    answers()
+    monkeypatch.setattr(
+        preflight.shutil, "disk_usage", lambda path: SimpleNamespace(free=3_000_000)
+    )
+    with pytest.raises(ConfigError, match="the disk of .* has 3.0 MB free; make room first"):
+        preflight.check(plan(run()))
+
+    def nobody():
+        raise KeyError("getpwuid(): uid not found: 12345")
+
+    monkeypatch.setattr(preflight.getpass, "getuser", nobody)
+    with pytest.raises(ConfigError, match="this user has no account; set USER and HOME"):
+        preflight.check(plan(run()))
+
+
 def test_files_of_ones_own_that_are_missing_are_named_unless_they_are_cut(declare, answers):
     answers(train=None, partition=None)
     data = Data("mine", "own", {"kind": "iid", "num_clients": 4}, 0, "", "", {"source": "shapes"})

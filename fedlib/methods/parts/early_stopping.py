@@ -130,7 +130,10 @@ def fit(
             return course.end()
         loss = course.train(*how, stopping.stretches[number], f"{stream}/{number}")
         course.check(loss, stopping.patience)
-        course.save(saved, number + 1)
+        if saved and saved.due(number + 1):
+            saved.save_state(number + 1, course.state())
+            most, there = len(stopping.stretches), len(course.going)
+            saved.report(f"{stream}: check {number + 1}/{most}, {there} clients still train")
     if "last" in keep and len(course.going):
         if stopping.rest:
             course.train(*how, stopping.rest, f"{stream}/{len(stopping.stretches)}")
@@ -170,20 +173,17 @@ class _Course:
 
     def resume(self, saved: Any) -> int:
         """Go on from the checkpoint, if there is one; the number of checks that are done."""
-        found = saved.resume(self._state()) if saved else None
+        found = saved.resume(self.state()) if saved else None
         if found is None:
             return 0
         done, state = found
+        saved.report(f"resuming after check {done}")
         for name, value in state.items():
             setattr(self, name, value.numpy() if name in ARRAYS else value)
         return done
 
-    def save(self, saved: Any, done: int) -> None:
-        """Save what the rest of the call needs after `done` checks, if a checkpoint is due."""
-        if saved and saved.due(done):
-            saved.save_state(done, self._state())
-
-    def _state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
+        """What the rest of the call needs: a tree of tensors."""
         arrays = {name: torch.from_numpy(getattr(self, name)) for name in ARRAYS}
         return arrays | {name: getattr(self, name) for name in ("params", "memory", "kept")}
 
