@@ -103,8 +103,6 @@ def simulate(
       DataError: for a federation without a client that can train.
       DivergedError: as soon as a loss is not finite.
     """
-    if torch.is_inference_mode_enabled():
-        raise ConfigError("simulate trains, which torch.inference_mode() forbids: call it outside")
     _check_federation(federation)
     _check_solver(local)
     report = _reporter(progress)
