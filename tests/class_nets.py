@@ -1,9 +1,8 @@
 """Small networks of two architectures with one header, and clients by hand that have them."""
 
 import torch
-from reference import SOLVER, Reference, assert_module, module_of
+from reference import SOLVER, Reference, assert_module, label_loss, module_of
 from support import run, toy_federation
-from torch.nn.functional import cross_entropy
 from zoo import deep as DEEP
 from zoo import narrow
 
@@ -20,15 +19,16 @@ TASKS = (narrow, DEEP)  # in turn
 
 def train(name, rounds=ROUNDS, **params):
     """The method, and its state after the rounds."""
-    method = methods.load(name)(task=DEEP, local=SOLVER, large=TASKS, **params)
+    method = methods.load(name)(**{"task": DEEP, "local": SOLVER, "large": TASKS} | params)
     return method, run(method, toy_federation(), rounds, executor="batched")
 
 
 class Clients(Reference):
     """A module of its architecture and an optimiser for each client."""
 
-    def __init__(self):
+    def __init__(self, weights=None):
         super().__init__(toy_federation())
+        self.weights = weights  # of classes
         self.nets = [module_of(task, task.init(0)) for task in (narrow, DEEP, narrow)]
         self.solvers = [self.solvers_of(net) for net in self.nets]
 
@@ -39,7 +39,7 @@ class Clients(Reference):
         def loss(batch):
             r = net.body(batch.x)
             out = net.head(r)
-            return cross_entropy(out, batch.y) + term(r, out, batch.y)
+            return label_loss(out, batch.y, self.weights) + term(r, out, batch.y)
 
         self.fit(c, number, self.solvers[c], loss)
 

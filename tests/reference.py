@@ -14,6 +14,7 @@ adds what one client does, and what the server does unless it averages:
 
 from typing import NamedTuple
 
+import pytest
 import torch
 from support import cohort_of, run, sgd
 from torch.nn.functional import cross_entropy, nll_loss, softplus
@@ -23,6 +24,8 @@ from fedlib.engine.batches import draw_batches
 from fedlib.engine.schedules import Schedule
 from fedlib.engine.solvers import Adam
 from fedlib.methods.parts import server_mixture
+
+weighed = pytest.mark.parametrize("weights", [None, torch.tensor([0.2, 1.0, 3.0]).double()])
 
 ROUNDS, EPOCHS = 3, 2
 SOLVER = sgd(epochs=EPOCHS, schedule=Schedule("multi_step", milestones=(3, 5), factor=0.1))
@@ -102,9 +105,15 @@ def learn(parameters, loss, x, y, solver, *stream):
     descend([descent(parameters, solver)], batches(x, y, solver, *stream), loss, solver.clip_norm)
 
 
-def cross_entropy_of(module):
+def cross_entropy_of(module, weights=None):
     """The loss of a batch."""
-    return lambda batch: cross_entropy(module(batch.x), batch.y)
+    return lambda batch: label_loss(module(batch.x), batch.y, weights)
+
+
+def label_loss(logits, y, weights=None):
+    """Mean cross-entropy of examples that weigh as their classes do; PyTorch's divides by that."""
+    weigh = 1.0 if weights is None else weights[y]
+    return (weigh * cross_entropy(logits, y, reduction="none")).mean()
 
 
 def distance(net, anchor):

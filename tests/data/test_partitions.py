@@ -1,5 +1,6 @@
 """What holds of every partition, whatever it deals by, and what each refuses."""
 
+import hashlib
 import random
 from dataclasses import fields
 
@@ -112,6 +113,55 @@ def test_the_seed_alone_decides_and_global_generators_are_neither_read_nor_moved
         theirs = [[owned(built, c, splits) for c in one.ids("seen")] for built in (one, other)]
         alike = [a == b for a, b in zip(*theirs, strict=True) if a]
         assert sum(alike) <= len(alike) / 5  # two random orders may have somebody in one place
+
+
+# Of the rows of all splits, and of the groups and clusters of clients: nobody else computed them.
+DRAWN = {
+    "angled": "f21475d534",
+    "dirichlet": "f0c0eed1a4",
+    "hierarchical": "1ceee25813",
+    "hsu": "e0d23eb3fc",
+    "iid": "42cbb2d705",
+    "majority": "d264266b6f",
+    "natural": "dac8a7407c",
+    "pachinko": "22507dc284",
+    "path_dir": "cda027594e",
+    "path_line": "e2620141e7",
+    "pathological": "b3fcf03531",
+    "permuted": "10c9a47e08",
+    "quantity": "11ecef461d",
+    "rotated": "ab2e4016af",
+    "server_dirichlet": "900ebfdc0f",
+    "server_equal": "9188ea761c",
+    "server_majority": "8c5a495a6a",
+    "two_shard": "302ad16bb4",
+    "writer": "b94152e2f2",
+    "writer_groups": "15de764fbb",
+    "writer_parts": "7970b9cbd1",
+    "path_line classes_per_client": "3deb30b1f1",
+}
+
+
+def test_the_draws_of_every_partition_stay_the_same():
+    found = {}
+    # The number of classes is no multiple of a client's, who may draw again.
+    more = ("path_line", {"classes_per_client": 3})
+    for name, changes in [*((kind, {}) for kind in KINDS), more]:
+        _, built = dealt(name, **changes)
+        numbers = [x for split in SPLITS for x in vars(built.split(split)).values()]
+        numbers += [built.group, *([] if built.cluster is None else [built.cluster])]
+        said = " ".join(str(x.astype(int).tolist()) for x in numbers)
+        found[" ".join([name, *changes])] = hashlib.sha256(said.encode()).hexdigest()[:10]
+    assert found == DRAWN
+
+
+def test_writers_are_unseen_who_come_last_or_who_have_an_example_of_the_test_part():
+    last = parsed("writer", unseen="last", unseen_fraction=0.4)
+    owners = np.split(np.arange(30), 5)
+    assert last.groups(numbered(np.zeros(30)), owners, 1).tolist() == [0, 0, 0, 1, 1]
+    by_part = parsed("writer", unseen="test_part")
+    examples = numbered(np.zeros(30), num_train=15)  # the third writer has examples of both
+    assert by_part.groups(examples, owners, 1).tolist() == [0, 0, 1, 1, 1]
 
 
 def test_sizes_of_clients_are_log_normal_within_their_limits():

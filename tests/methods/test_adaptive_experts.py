@@ -26,7 +26,7 @@ from torch.nn.functional import nll_loss
 from fedlib import methods, streams, tree
 from fedlib.engine.task import Batch, Task
 from fedlib.errors import DataError, DivergedError
-from fedlib.methods.adaptive_experts import Ensemble, Mixture
+from fedlib.methods.adaptive_experts import AdaptiveExperts, Ensemble, Mixture
 from fedlib.methods.parts.own_experts import Features, Frozen
 from fedlib.run import evaluate
 from fedlib.run.build import build_method, build_task
@@ -46,6 +46,7 @@ def make(num_experts=3, *, network=None, gate_outputs=None, **params):
         **{"cluster_init": "full", "stop_every": 1, "lr_decay": True},
         **{"local_lr": LOCAL, "local_weight_decay": 0.1, "local_epochs": 9},
         **{"local_check_every": 2, "local_patience": 2, "finetune_lr": FINETUNE},
+        **{"finetune_weight_decay": 0.15},
         **{"gate_lr": GATE, "gate_weight_decay": 0.2, "gate_epochs": 8, "gate_patience": 2},
     }
     return methods.load("adaptive_experts")(
@@ -171,7 +172,7 @@ def test_the_personal_stage_is_that_of_torch_optim(gate_only, member, choices):
         tuned = module_of(method.task, models[choices[client]])
         best, _ = alone.train(
             [tuned], [tuned], lambda nets, x: nets[0](x).log_softmax(1), "finetune",
-            lr=FINETUNE, decay=0.0, decays=True, **patient,
+            lr=FINETUNE, decay=0.15, decays=True, **patient,
         )  # fmt: skip
         assert_params(tree.take(finals["finetuned"], row), best[0])
 
@@ -366,7 +367,11 @@ def test_gates_are_recorded_by_client_and_expert(monkeypatch):
     state, _ = run.run(report=lambda line: None)
     state = state._replace(choice=torch.tensor(choices))
     monkeypatch.setattr(evaluate, "FINAL_BYTES", 3 * 8 * method.personal_numbers())
+    mix, sizes = AdaptiveExperts.mix, []
+    noting = lambda *a: sizes.append(a[-1].size) or mix(*a)  # noqa: E731
+    monkeypatch.setattr(AdaptiveExperts, "mix", noting)
     final = evaluate.final(method, state, lambda group: run.everyone(group, 2))
+    assert sizes == [3, 1, 1]  # of four seen clients, and one unseen one
     found = final.diagnostics["gate_weights"]
     assert found.shape == (len(SIZES), 4)
     np.testing.assert_allclose(found.sum(1), 1)  # the unseen client's too

@@ -216,11 +216,12 @@ class PFedMM(Reference):
         self.pi = {c: torch.full((len(heads),), 1 / len(heads)).double() for c in self.seen}
 
     def client_of(self, params):
-        """Modules that have one body, and their solver: the body's rate is E times the heads'."""
+        """Modules that have one body, and their solver: the body's rate is higher by a factor."""
         nets = [module_of(self.task, params) for _ in self.heads]
         for net in nets[1:]:
             net.body = nets[0].body
-        groups = [{"params": nets[0].body.parameters(), "lr": self.solver.lr * len(nets)}]
+        rate = self.solver.lr * (self.method.body_lr_scale or len(nets))
+        groups = [{"params": nets[0].body.parameters(), "lr": rate}]
         groups += [{"params": net.head.parameters()} for net in nets]
         return nets, [descent(groups, self.solver)]
 
@@ -259,8 +260,11 @@ class PFedMM(Reference):
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"relu_logits": True}, {"prior": "uniform", "concentration": 3.0}, {"local": ADAM}],
-    ids=["", "relu", "prior", "adam"],
+    [
+        *({}, {"relu_logits": True}, {"prior": "uniform", "concentration": 3.0}, {"local": ADAM}),
+        {"body_lr_scale": 1.5},
+    ],
+    ids=["", "relu", "prior", "adam", "rate"],
 )
 def test_pfedmm(settings):
     federation, task, experts = toy_federation(), tiny_task(norm=True), 3

@@ -1,9 +1,11 @@
 """FD, FedProto, FedGH and FedTGP against independent loops of `nn.Module` and `torch.optim`."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from class_nets import DEEP, ROUNDS, Clients, F, L, assert_near, train
-from reference import SOLVER, assert_module, cross_entropy_of, learn
+from reference import SOLVER, assert_module, cross_entropy_of, learn, weighed
 from support import sgd
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss, softmax
@@ -83,8 +85,9 @@ def test_fedproto():
     assert_known(state.prototypes, known)
 
 
-def test_fedgh():
-    hand = Clients()
+@weighed
+def test_fedgh(weights):
+    hand = Clients(weights)
     header = nn.Linear(F, L).double()
     first = DEEP.init(0)  # of the method's `task`
     header.load_state_dict({name: first[f"head.{name}"] for name in ("weight", "bias")})
@@ -93,9 +96,9 @@ def test_fedgh():
             hand.nets[c].head.load_state_dict(header.state_dict())
             hand.train(c, number)
         sent = [hand.prototypes(c) for c in cohort]
-        loss = cross_entropy_of(header)
+        loss = cross_entropy_of(header, weights)
         train_server(header, sent, loss, number, "header", batch_size=1, epochs=1)
-    _, state = train("fedgh", server_lr=0.1)
+    _, state = train("fedgh", task=replace(DEEP, class_weights=weights), server_lr=0.1)
     hand.assert_models(state)
     assert_near(state.header["head.weight"], header.weight.detach())
     assert_near(state.header["head.bias"], header.bias.detach())

@@ -23,6 +23,10 @@ EXPERTS = 3
 TRAINED = {"solver": "sgd", "lr": 0.1, "batch_size": 5, "epochs": 2, "momentum": 0.9}
 CODE = {"training_gate": "top_k", "combine": "logits", "entropy": "per_expert", "probe": "probe"}
 CODE |= {"balance_weight": 0.1, "l2_weight": 1e-3, "label_smoothing": 0.1, "query": "kept"}
+RENORM = CODE | {"gate_value": "renorm"}
+REDUCED = {"relevance_reduce": "mean", "sync_reduce": "sum", "main_lam": 0.6}
+REDUCED |= {"confidence": "logit", "noise_lr_scale": 0.5}
+BALANCED = {"balance_weight": 0.1}
 FRESH = {"start": "main", "sync_weights": "none"}
 
 
@@ -67,26 +71,31 @@ class ByHand(Mixture):
         scale = softplus(self.noise(x)) + 0.01
         loud = server_mixture.noisy(clean, scale, key)
         p = loud.softmax(-1)
+        unequal = lambda use: use.var() / (use.mean() ** 2 + 1e-10)  # noqa: E731
         if method.training_gate == "soft":
             entropy = -(p * p.log()).sum(-1).mean()
-            return cross_entropy(self.mixture(p, x), y) + method.entropy_weight * entropy
+            loss = cross_entropy(self.mixture(p, x), y) + method.entropy_weight * entropy
+            return loss + method.balance_weight * unequal(p.sum(0))  # everybody uses every expert
         best, kept = p.max(-1, keepdim=True)
-        gates = torch.zeros_like(p).scatter(1, kept, best / best.detach())
+        one = best / best.detach() if method.gate_value != "renorm" else torch.ones_like(best)
+        gates = torch.zeros_like(p).scatter(1, kept, one)
         loss = cross_entropy(self.mixture(gates, x), y, label_smoothing=0.1)
         mass = torch.stack([gates[y == label].sum(0) for label in range(3)], dim=1).softmax(-1)
         loss = loss + method.entropy_weight * -(mass * mass.log()).sum(-1).mean()
         load = server_mixture.smooth_load(clean, loud, scale, 1, "canonical")
         for use in (gates.sum(0), load):
-            loss = loss + 0.1 * use.var() / (use.mean() ** 2 + 1e-10)
+            loss = loss + 0.1 * unequal(use)
         return loss + 1e-3 * sum((w**2).sum() for w in self.trained())
 
-    def relevance(self):
+    def relevance(self, reduce):
         x, y = owned(self.data, PROBE if self.method.probe == "probe" else SERVER)
         p = self.gate(x).softmax(-1).detach()
         if self.method.query == "kept":
             p = torch.nn.functional.one_hot(p.argmax(-1), EXPERTS).double()
-        sure = [self.probabilities(m, x)[torch.arange(len(y)), y].detach() for m in self.models]
-        return torch.tensor([[sum(p[:, i] * s) for s in sure] for i in range(EXPERTS)])
+        said = self.probabilities if self.method.confidence == "prob" else lambda m, x: m(x)
+        sure = [said(m, x)[torch.arange(len(y)), y].detach() for m in self.models]
+        number = len(y) if reduce == "mean" else 1
+        return torch.tensor([[sum(p[:, i] * s) / number for s in sure] for i in range(EXPERTS)])
 
     def round(self):
         method, solver = self.method, self.method.server
@@ -98,13 +107,16 @@ class ByHand(Mixture):
             learn(model.parameters(), loss, x, y, method.local, 0, "fit", client)
         x, y = owned(self.data, SERVER)
         losses, lam = [], method.lam
-        optimise = self.trained()
+        main_lam = lam if method.main_lam is None else method.main_lam
+        slow = {"params": self.noise.parameters(), "lr": solver.lr * method.noise_lr_scale}
+        optimise = [slow, {"params": [*self.gate.parameters(), self.alpha]}]
         for t in range(method.inner_steps):
-            weights = self.relevance().softmax(1)
+            weights = self.relevance(method.relevance_reduce).softmax(1)
             with torch.no_grad():
                 for name in self.main.state_dict():
                     values = [m.state_dict()[name] for m in self.models]
-                    self.main.state_dict()[name].mul_(1 - lam).add_(lam * sum(values) / 3)
+                    main = self.main.state_dict()[name]
+                    main.mul_(1 - main_lam).add_(main_lam * sum(values) / 3)
                     for expert, row in zip(self.routed.values(), weights, strict=True):
                         new = sum(w * v for w, v in zip(row, values, strict=True))
                         expert.state_dict()[name].mul_(1 - lam).add_(lam * new)
@@ -115,7 +127,7 @@ class ByHand(Mixture):
         return losses
 
     def synchronise(self):
-        share, lam = self.relevance().softmax(0), self.method.lam
+        share, lam = self.relevance(self.method.sync_reduce).softmax(0), self.method.lam
         a = self.alpha.detach()
         share = torch.cat([a * share, (1 - a).expand(1, 3)]).softmax(0)
         with torch.no_grad():
@@ -133,7 +145,9 @@ class ByHand(Mixture):
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, CODE, {"query": "kept"}, FRESH], ids=["paper", "code", "query", "fresh"]
+    "settings",
+    [{}, CODE, {"query": "kept"}, FRESH, RENORM, REDUCED, BALANCED],
+    ids=["paper", "code", "query", "fresh", "renorm", "reduced", "balanced"],
 )
 def test_a_round_is_the_papers_algorithm_by_hand(settings):
     # The server's momenta would live on from one inner step to the next, which the loop lacks.
@@ -212,7 +226,11 @@ def test_everybody_begins_with_the_expert_that_the_server_trained_if_asked(num_m
     solver = method.warm_start
     learn(module.parameters(), cross_entropy_of(module), x, y, solver, 0, "server/warm", SERVER)
     warm = dict(module.state_dict())
-    state = run(method, data, rounds=2, ids=[0, 2])
+    state = method.init(6, 0)
+    for number, ids in enumerate([[0], [0, 2]]):  # each round brings a new client
+        cohort = cohort_of(method.task, data, ids, round=number)
+        state = method.round(state, cohort)
+        assert cohort.journal.down == tree.numel(warm)
     for expert in tree.unstack(state.model["routed"]):
         assert_close(expert, warm, 1e-12)
     for expert in tree.unstack(state.model["main"]) if num_main else ():
@@ -306,6 +324,10 @@ def test_a_single_logit_is_of_two_classes():
             state = run(method, data, rounds=1)
             x, y = owned(data, SERVER, "test")
             batch = batch_of(x, y)
+            second = module_of(method.task, state.models[0])(x)[:, 0].detach()
+            sure = torch.where(y == 1, second, -second)
+            sure = sure if confidence == "logit" else sure.sigmoid()
+            torch.testing.assert_close(method.certainty(state.models[0], batch), sure)
             total = method.predict(state.best.params, batch).exp().sum(-1)
             torch.testing.assert_close(total, torch.ones_like(total))
             assert all(leaf.isfinite().all() for leaf in tree.leaves(state.model))

@@ -16,8 +16,10 @@ from reference import (
     average,
     batches,
     descend,
+    label_loss,
     module_of,
     says,
+    weighed,
 )
 from support import assert_close, cohort_of, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy, kl_div, mse_loss
@@ -89,7 +91,8 @@ class Hand(Reference):
         assert_predicts(method, state, self, lambda c, x: says(self.own[c], x))
 
 
-def test_fml_by_hand():
+@weighed
+def test_fml_by_hand(weights):
     federation = toy_federation(SIZES)
     hand = Hand(federation)
 
@@ -98,8 +101,8 @@ def test_fml_by_hand():
         # KL(target || ours): torch has the target second.
         from_small = kl_div(a.log_softmax(-1), b.softmax(-1).detach(), reduction="batchmean")
         from_own = kl_div(b.log_softmax(-1), a.softmax(-1).detach(), reduction="batchmean")
-        yield 0.3 * cross_entropy(a, y) + 0.7 * from_small
-        yield 0.8 * cross_entropy(b, y) + 0.2 * from_own
+        yield 0.3 * label_loss(a, y, weights) + 0.7 * from_small
+        yield 0.8 * label_loss(b, y, weights) + 0.2 * from_own
 
     for number in range(ROUNDS):
         returned = {}
@@ -108,7 +111,7 @@ def test_fml_by_hand():
             hand.train(hand.shard(c), number, c, (own, small), losses)
             returned[c] = small
         hand.small = hand.average(returned)
-    method = make("fml")
+    method = make("fml", task=replace(SMALL, class_weights=weights))
     state, _ = run(method, federation)
     assert_close(state.small, hand.small, 1e-9)
     hand.assert_own(method, state)
@@ -175,19 +178,21 @@ def test_fedkd_by_hand():
         assert_params(state.models["projection"][c], maps[c].state_dict())
 
 
-def learn_lam(lam, own, small, steps):
+def learn_lam(lam, own, small, steps, weights):
     lam = torch.tensor(lam, dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.SGD([lam], 0.05)
     own.eval(), small.eval()
     for b in steps:
         optimiser.zero_grad()
-        cross_entropy(lam * own(b.x).detach() + (1 - lam) * small(b.x).detach(), b.y).backward()
+        mixed = lam * own(b.x).detach() + (1 - lam) * small(b.x).detach()
+        label_loss(mixed, b.y, weights).backward()
         optimiser.step()
         lam.data.clip_(0, 1)
     return lam.item()
 
 
-def test_fedapen_by_hand():
+@weighed
+def test_fedapen_by_hand(weights):
     federation = toy_federation(SIZES)
     hand, weighing = Hand(federation), sgd(epochs=2)
     lam = dict.fromkeys(SEEN, 0.5)
@@ -203,7 +208,7 @@ def test_fedapen_by_hand():
             )
             small = module_of(SMALL, hand.small)
             steps = batches(*held, weighing, number, "lam", c)
-            lam[c] = w = learn_lam(lam[c], own, small, steps)
+            lam[c] = w = learn_lam(lam[c], own, small, steps, weights)
 
             def losses(own, small, x, y, w=w):
                 a, b = own(x), small(x)
@@ -212,12 +217,12 @@ def test_fedapen_by_hand():
                     if ours is b:
                         ensemble = w * other + (1 - w) * ours
                     kl = kl_div(ours.log_softmax(-1), other.softmax(-1), reduction="batchmean")
-                    yield cross_entropy(ours, y) + kl + cross_entropy(ensemble, y)
+                    yield kl + sum(label_loss(z, y, weights) for z in (ours, ensemble))
 
             hand.train(rest, number, c, (own, small), losses)
             trained[c] = small
         hand.small = average([net.state_dict() for net in trained.values()], [0.25] * 4)
-    method = make("fedapen")
+    method = make("fedapen", task=replace(SMALL, class_weights=weights))
     state, cohort = run(method, federation)
     # What lam is learnt on is not counted as trained on: two epochs of the rest.
     assert cohort.journal.examples == 2 * (4 + 7 + 4 + 6) and len(cohort.journal.losses) == 1

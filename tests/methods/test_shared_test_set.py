@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from support import cohort_of, run, sgd, tiny_task, toy_federation
+from support import cohort_of, federation_for, run, sgd, tiny_task, toy_federation
 
 from fedlib.engine.task import Batch, nll
 from fedlib.methods.local import Local
@@ -53,3 +53,16 @@ def test_clients_that_are_evaluated_in_parts_have_the_same_scores(trained):
     part = everybody("seen").some(np.array([1, 3]))
     found = evaluate.score_shared(method, method.personalise(state, part), part, everybody("seen"))
     assert found.correct.tolist() == whole.correct[0, [1, 3]].tolist()
+
+
+def test_without_views_all_but_the_shared_examples_are_scored_and_with_them_validation_ones_too():
+    method = Local(task=tiny_task(), local=sgd())
+    federation = federation_for("plain_mixture", SIZES, unseen=0)  # has a validation part
+
+    def splits(views):
+        return evaluate.scored_splits(views, method, federation, "seen")
+
+    own = {"default": ["val", "test"]}
+    assert splits(None) == {"default": ["train", "val", "test"]}
+    assert splits([]) == splits([View("unseen", "default", "train")]) == own
+    assert splits([VIEW]) == {"default": ["val", "test", SHARED]}

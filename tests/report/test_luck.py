@@ -75,6 +75,46 @@ def test_ranks_are_sure_without_luck_and_spread_with_it():
     assert luck.ranks(planted(effects, still, datasets=3)[0])["datasets_low"].isna().all()
 
 
+def accuracies(**values):
+    """Accuracies by title: of each federation, which is a data set of its own, those of seeds."""
+    rows = [
+        {"title": title, "dataset": str(n), "federation": f"f{n}", "seed": seed, "value": value}
+        for title, federations in values.items()
+        for n, seeds in enumerate(federations)
+        for seed, value in enumerate(seeds)
+    ]
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize(("num", "low"), [(4, 1), (7, 2)])
+def test_an_end_of_a_rank_leaves_out_what_fewer_than_one_draw_in_forty_has(num, low):
+    # The first is ahead if all its tunings are the better ones: 1 draw of 16, or of 128.
+    table = accuracies(first=[(0.0, 1.0)] * num, second=[(1 - 0.5 / num,) * 2] * num)
+    found = luck.ranks(table)
+    assert found["rank"].to_dict() == {"second": 1, "first": 2}
+    ends = found[["low", "high"]].loc[["first", "second"]].to_numpy().tolist()
+    assert ends == [[low, 2], [1, 3 - low]]
+
+
+def test_data_sets_drawn_again_count_as_often_as_they_have_federations():
+    table = accuracies(first=[(0.3,)] * 3 + [(0.0,)] * 3, second=[(0.0,)] * 3 + [(1.0,)] * 3)
+    table["dataset"] = table["dataset"].where(table["federation"] > "f2", "0")
+    found = luck.ranks(table).loc["first"]
+    # It is ahead if k of four draws are the three of its own: 0.9 k > 4 - k, so in 5 % of samples.
+    assert (found["low"], found["datasets_low"], found["datasets_high"]) == (2, 1, 2)
+
+
+def test_a_tuning_shares_in_a_difference_if_it_decides_it_in_the_same_direction():
+    # Of six differences of one sign p is 2/64; if the smallest has the other sign, 4/64.
+    turned = (0.01, -0.01)
+    table = accuracies(A=[(0.1 * n,) * 2 for n in range(1, 6)] + [turned], B=[(0.0, 0.0)] * 6)
+    values, _, titles = luck.cube(table)
+    expected = (luck.drawn(values)[:, 5, titles.index("A")] > 0).mean()
+    assert 0.45 < expected < 0.55
+    for median, share in ((0.3, expected), (-0.3, 0.0)):
+        assert luck._share(table, pd.Series({"A": median}), "B").to_dict() == {"A": share}
+
+
 @pytest.mark.parametrize(
     ("spreads", "lead", "verdict"),
     [

@@ -196,6 +196,30 @@ def test_an_evaluation_that_contradicts_the_history_is_refused():
         check_agreement(history, result({SEEN: close}, (2,)))
 
 
+def test_results_of_other_trainings_or_shards_are_not_put_together(tmp_path):
+    exhibit = made_up.exhibit(["local", "fedavg"], ["emnist"], seeds=[1])
+    made_up.save_runs(exhibit, tmp_path)
+
+    def collected(changed, **provenance):
+        """The error when the files whose names end so have another provenance; then not."""
+        files = [*tmp_path.rglob(changed)]
+        kept = [file.read_bytes() for file in files]
+        for file in files:
+            replace(RunResult.load(file), provenance=provenance).save(file)
+        with pytest.raises(DataError) as error:
+            collect(made_up.metrics_spec(exhibit), tmp_path)
+        for file, content in zip(files, kept, strict=True):
+            file.write_bytes(content)
+        return str(error.value)
+
+    for name in ("state_sha256", "manifest_sha256"):
+        said = collected("fedavg/seed1/evaluation.h5", **{name: "other"})
+        assert "evaluation.h5 is not of the training of" in said and "fedavg/seed1" in said
+    said = collected("fedavg/seed1/*.h5", manifest_sha256="other")
+    assert "fedavg/seed1 and" in said and said.endswith("other shards; delete the older one")
+    collect(made_up.metrics_spec(exhibit), tmp_path)
+
+
 def test_clients_carry_their_mixture_weights_at_the_last_round():
     pi = np.array([[0.9, 0.1], [0.5, 0.5], [0.2, 0.8]])
     seen = Scores(np.array([0, 2]), np.array([4, 4]), np.array([[1.0, 2], [3, 4]]), np.ones((2, 2)))

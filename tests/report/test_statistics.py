@@ -104,6 +104,54 @@ def test_two_federations_or_one_data_set_say_nothing(left):
     assert found["verdict"] == "unknown" and np.isnan(found["low"])
 
 
+EDGE = -statistics.ROPE
+TWO, THREE, FOUR = [0.1, 0.1], [0.1, 0.1, 0.1], [0.1, 0.1, 0.1, EDGE]
+
+
+@pytest.mark.parametrize(
+    ("differences", "better", "equal", "expected"),
+    [
+        (FOUR, 0.9, 0.1, "clear"),  # three of four in front, and the other data set not reversed
+        (FOUR, 0.899, 0.1, "leaning"),
+        ([*FOUR[:3], 0, EDGE], 0.9, 0.1, "leaning"),
+        ([*FOUR[:3], 1.001 * EDGE], 0.9, 0.1, "leaning"),
+        (THREE, 0.9, 0.1, "clear"),
+        (TWO, 0.9, 0.1, "unknown"),
+        (FOUR, 0.75, 0.25, "leaning"),
+        (FOUR, 0.749, 0.251, "unknown"),
+        (FOUR, 0.25, 0.75, "equal"),
+        (FOUR, 0.25, 0.749, "unknown"),
+    ],
+)
+def test_a_verdict_is_given_from_these_numbers_on(differences, better, equal, expected):
+    datasets = ["digits"] * (len(differences) - 1) + ["mnist"]
+    found = pd.DataFrame({"dataset": datasets, "value": differences})
+    posterior = statistics.Posterior(better, equal, 1 - better - equal)
+    assert statistics.verdict(found, posterior) == expected
+
+
+def paired(*rows):
+    """Differences of (federation, data set, its seeds' values)."""
+    every = [(name, dataset, n, v) for name, dataset, values in rows for n, v in enumerate(values)]
+    return pd.DataFrame(every, columns=["federation", "dataset", "seed", "value"])
+
+
+def test_a_federation_counts_once_however_many_seeds_it_has():
+    table = paired(("b", "mnist", [0.0] * 5 + [6.0]), ("a", "digits", [10.0] * 3))
+    found = statistics.by_federation(table)
+    assert found.values.tolist() == [["b", "mnist", 1.0], ["a", "digits", 10.0]]
+    # Drawn again, the first has the mean 0 in 33 % of the samples, 3 in 5.4 %, and 4 to 6 in 0.9 %.
+    assert statistics.bootstrap(table, "seed") == (5.0, 6.5)
+
+
+def test_a_data_set_is_drawn_with_all_its_federations():
+    names = ["digits"] * 3 + ["mnist", "cifar10", "emnist"]
+    table = paired(*((str(n), name, [float(n < 3)]) for n, name in enumerate(names)))
+    # Of four draws k are of digits, whose three federations have 1: the mean is 3 k / (2 k + 4).
+    # No digits are in 32 % of the samples, three in 4.7 % and four in 0.4 %.
+    assert statistics.bootstrap(table, "dataset") == (0.0, 0.9)
+
+
 def test_data_sets_drawn_again_say_less_than_seeds_drawn_again():
     draw = np.random.default_rng(1)
     effects = dict(zip([*dict.fromkeys(DATASETS)], draw.normal(0.02, 0.03, 5), strict=True))

@@ -168,6 +168,16 @@ def test_an_evaluation_stores_the_metrics_of_predictions_that_it_is_asked_for(co
 # -- nonsense -----------------------------------------------------------------------------
 
 
+def test_an_evaluation_of_another_training_or_on_other_shards_is_one_line(copied, call):
+    other = call("evaluate", evaluation(copied, SPEC | {"rounds": ROUNDS - 10}))
+    assert_one_line(other, "history.h5 was written for another run specification; train again")
+
+    toy_federation((7, 12, 6, 11)).save(*(copied.parent / f"toy.{end}" for end in ("h5", "json")))
+    message = "history.h5 was trained on other shards than are given; train again"
+    assert_one_line(call("evaluate", evaluation(copied)), message)
+    assert not (copied / "evaluation.h5").exists()
+
+
 def test_a_specification_is_read_as_it_was_written():
     assert RunSpec.from_json(SPEC).to_json() == SPEC
 
