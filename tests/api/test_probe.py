@@ -75,6 +75,45 @@ def test_what_follows_the_head_is_refused_whatever_its_value(after):
                 build(model)
 
 
+class Scaled(Odd):
+    """A weight of its own, `scale`, beside its layers."""
+
+    def __init__(self, run, shape=()):
+        super().__init__(run)
+        self.scale = nn.Parameter(torch.ones(shape))
+
+
+class Cosines(nn.Linear):
+    """A linear layer of unit vectors with a learned scale."""
+
+    def __init__(self, features):
+        super().__init__(features, 10, bias=False)
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, x):
+        normal = nn.functional.normalize
+        return self.scale * nn.functional.linear(normal(x), normal(self.weight))
+
+
+ON_TOP = {
+    "Linear 'fc'": Scaled(lambda s, x: s.fc(s.a(x).relu()) * s.scale),
+    "Linear 'a'": Scaled(lambda s, x: s.a(x).relu() @ s.scale.T, (10, 8)),  # such as of cosines
+}
+
+
+@pytest.mark.parametrize("layer", ON_TOP)
+def test_weights_of_the_model_itself_are_no_last_layer(layer):
+    """They would make the whole model the head, so that FedPer sent nothing."""
+    told = f"{layer}, must give the logits; .*, or make both one module if it has weights"
+    with pytest.raises(ConfigError, match=told):
+        build(lambda: ON_TOP[layer])
+
+
+def test_one_module_of_a_layer_and_a_learned_scale_is_a_head():
+    for model in (Cosines(64), nn.Sequential(nn.Linear(64, 8), Cosines(8))):
+        assert isinstance(build(model)().head, Cosines)
+
+
 TAKEN = {
     "size": lambda s, x: s.fc(s.a(x).relu().view(-1, s.fc.in_features)),
     "type": lambda s, x: s.fc(s.a(x).relu().to(s.fc.weight.dtype)),
