@@ -504,14 +504,14 @@ METHODS_OF_USERS = {
             params=state.params | {"body.1.bias": torch.zeros(8).double()}
         ),
     ),
-    r"Summed: the loss must be a scalar, got shape \[10\]": Summed,
+    r"Summed: the loss must be a scalar, got shape \[14\]": Summed,
     r"Averaging: the loss depends on examples that only fill a batch up; average": Averaging,
     r"Becoming.round must return a state .* or has no tensor, in \[1\]": Becoming,
     r"Counting.round must return a state .* or has no tensor, in \[1\]": Counting,
     r"return log-probabilities; the probabilities of an example sum to 10": returning(
         "predict", torch.zeros_like
     ),
-    r"predict must return log-probabilities of shape \[20, 10\], got \[20\]": returning(
+    r"predict must return log-probabilities of shape \[21, 10\], got \[21\]": returning(
         "predict", lambda log_probs: log_probs[:, 0]
     ),
     "Wrong: ValueError: .* one has 8 rows for a cohort of 2 clients; give theirs": returning(
