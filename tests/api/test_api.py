@@ -334,6 +334,15 @@ def test_arrays_of_clients_are_theirs():
             assert np.array_equal(made.y[split.of(client)], y)
 
 
+def test_clients_who_are_left_out_are_counted():
+    own = np.repeat(["big", "small", "tiny"], [380, 19, 1])
+    clients, lines = fedlib.partition(X[:400], Y[:400], "natural", client=own), []
+    assert clients.left_out == clients.manifest()["left_out"] == 1
+    assert "clients 2 seen, 1 left out, who lack training or test examples;" in repr(clients)
+    quiet(clients, BUILD, local=fedlib.SGD(lr=0.1), rounds=0, progress=lines.append)
+    assert "clients left out, who lack training or test examples: 1" in lines
+
+
 def test_clients_and_classes_keep_the_names_that_a_user_gave():
     who = np.array(["clinic 3", "clinic 1", "clinic 2"])[np.arange(400) % 3]
     clients = fedlib.partition(X, [f"digit {y}" for y in Y], "natural", client=who)
