@@ -104,8 +104,7 @@ ON_TOP = {
 @pytest.mark.parametrize("layer", ON_TOP)
 def test_weights_of_the_model_itself_are_no_last_layer(layer):
     """They would make the whole model the head, so that FedPer sent nothing."""
-    told = f"{layer}, must give the logits; .*, or make both one module if it has weights"
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=f"{layer}, must give the logits; take away what follows"):
         build(lambda: ON_TOP[layer])
 
 
@@ -275,6 +274,22 @@ def test_weights_that_differ_each_time_the_model_is_made_are_refused():
 
     with pytest.raises(ConfigError, match="model: bias has other values each time"):
         build(make)
+
+
+class Zeroed(Odd):
+    def reset_parameters(self):
+        nn.init.zeros_(self.fc.weight)
+
+
+def test_an_initialisation_of_a_container_is_done_after_its_layers():
+    inner = Zeroed(TAKEN["size"])
+    inner.fc.weight.data.fill_(7.0)
+    one, other = (build(x)() for x in (inner, nn.Sequential(nn.Linear(64, 64), inner)))
+    for made in (one, other):
+        assert not made.head.weight.any() and made.head.bias.all()
+    inner.a.requires_grad_(False), inner.fc.requires_grad_(False)
+    kept = build(nn.Sequential(inner, nn.Linear(10, 10)))()
+    assert (kept.body[0].fc.weight == 7).all()
 
 
 def test_one_dropout_layer_in_two_places_has_two_masks_and_stays_one_layer():
