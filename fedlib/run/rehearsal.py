@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -41,7 +40,7 @@ def check(simulation: Simulation) -> None:
     if not len(able):
         return  # the run says so
     pads = all(task.may_pad for task in tasks_of(simulation.method))
-    most = np.where(pads & (np.arange(federation.num_clients) == able[-1]), FEWER, EXAMPLES)
+    most = [FEWER if pads and c == able[-1] else EXAMPLES for c in range(federation.num_clients)]
     first = {
         name: Split.from_lists([split.of(c)[:n] for c, n in enumerate(most)])
         for name, split in ((name, federation.split(name)) for name in SPLITS)
