@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 
 from fedlib import draws, methods, models, seals, tree
 from fedlib.engine import solvers
@@ -281,16 +280,16 @@ def _refuse_misfit(spec: RunSpec, task: Task, federation: Federation) -> None:
     except ConfigError:
         raise
     except (IndexError, RuntimeError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise ConfigError(f"{name}: it cannot read inputs of {shape} numbers: {reason}") from error
+        why = f"it cannot read inputs of {shape} numbers: {_text(error)}"
+        raise ConfigError(f"{name}: {why}") from error
 
 
-def _refuse_unlike(model: nn.Module, examples: Tensor, name: str) -> None:
+def _refuse_unlike(model: torch.nn.Module, examples: torch.Tensor, name: str) -> None:
     """Raise ConfigError for a model that draws random numbers, or is not `head(body(x))`."""
 
-    def output(model: Callable[[Tensor], Tensor]) -> Tensor:
+    def output(run: Callable) -> torch.Tensor:
         with dropout_key(torch.tensor(0)):
-            return model(examples).nan_to_num()
+            return run(examples).nan_to_num()
 
     for train in (True, False):
         model.train(train)
@@ -298,8 +297,7 @@ def _refuse_unlike(model: nn.Module, examples: Tensor, name: str) -> None:
             whole = output(model)
         if not torch.equal(whole, output(lambda x: model.head(model.body(x)))):
             raise ConfigError(
-                f"{name} must give head(body(x)), which methods call one by one, and nothing else; "
-                "move what follows the head, such as a factor, into it"
+                f"{name} must give head(body(x)); move what follows, as a factor, into the head"
             )
 
 

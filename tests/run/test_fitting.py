@@ -90,9 +90,17 @@ class Later(Network):
 @pytest.mark.parametrize(
     ("kind", "layer", "message"),
     [
-        (Network, nn.Dropout, "model mlp draws from the global generator of PyTorch, .*; take Drop"),
-        (Five, Dropout, "model mlp must give head.*, and nothing else; move what follows the head"),
-        (Later, Dropout, "model mlp must give head.body.x.., which methods call one by one"),
+        (
+            Network,
+            nn.Dropout,
+            "model mlp draws from the global generator of PyTorch, .*; take Drop",
+        ),
+        (
+            Five,
+            Dropout,
+            "model mlp must give head.body.x..; move what follows, as a factor, into",
+        ),
+        (Later, Dropout, "model mlp must give head.body.x..; move what follows"),
         (Network, Dropout, None),
     ],
 )
