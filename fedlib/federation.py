@@ -93,6 +93,8 @@ class Federation:
         None otherwise. Only tests use it: a prediction is right with the probability of its label.
       client_name: [C] words, or int64 numbers, that a user calls the clients; None for `client_id`.
       class_name: [L] words that a user calls the classes; None for numbers.
+      left_out: number of clients without training or test examples, which are left out; 0 in a
+        federation of a file, whose manifest has it.
     """
 
     x: np.ndarray
@@ -112,6 +114,7 @@ class Federation:
     truth: np.ndarray | None = None
     client_name: np.ndarray | None = None
     class_name: np.ndarray | None = None
+    left_out: int = 0
 
     def __post_init__(self):
         """Raises DataError unless every row belongs to at most one client and one split.
@@ -207,6 +210,7 @@ class Federation:
 
     def manifest(self) -> dict:
         """A description of the shards, for the workflow and for readers."""
+        asked = self.spec.get("partition", {}).get("num_clients")  # tells who is left out
         return {
             "format": FORMAT,
             **self._settings(),
@@ -218,6 +222,7 @@ class Federation:
             "class_histogram": [" ".join(map(str, row)) for row in self.class_histogram.tolist()],
             "digests": self.digests,
             **({"tokens": self.tokens._asdict()} if self.tokens else {}),
+            **({"left_out": self.left_out} if self.left_out and not asked else {}),
         }
 
     def save(

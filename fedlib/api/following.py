@@ -109,8 +109,8 @@ def _checkpoints(folder: str | Path, simulation: Simulation) -> Checkpoints:
         entry = seals.read_json(saved.index)
         if odd := [name for name in stamp if entry["stamp"].get(name) != stamp[name]]:
             raise ConfigError(
-                f"{folder} has the checkpoint of a run with another {' and '.join(odd)}; give each "
-                "run a folder of its own"
+                f"{folder} has the checkpoint of a run that differs in {' and '.join(odd)}; give "
+                "each run a folder of its own"
             )
         if entry["round"] > simulation.course.rounds:
             raise ConfigError(
@@ -139,7 +139,7 @@ def _stamp(simulation: Simulation) -> dict:
         models = [repr(whole(task.build())) for task in tasks_of(method)]
     return {
         "federation": seals.spec_digest(simulation.federation.digests),
-        "begins": {name: array_digest(x) for name, x in (tensors | losses).items()},
+        "initial weights": {name: array_digest(x) for name, x in (tensors | losses).items()},
         "method": f"{type(method).__module__}.{type(method).__qualname__}",
         "code of the method": seals.spec_digest(code),
         "model": models,

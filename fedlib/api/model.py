@@ -209,7 +209,14 @@ def _drawn_anew(model: nn.Module, name: str) -> Callable[[], nn.Module]:
             f"{name}: {type(layers[path]).__name__} {path!r} has weights and no reset_parameters, "
             "so a seed cannot draw them; give a function that makes the model, such as its class"
         )
-    return partial(_reset, model, drawn)
+    whole = [x for x in reversed(layers) if _draws_layers(layers[x])]  # after their layers
+    return partial(_reset, model, [*(x for x in drawn if x not in whole), *whole])
+
+
+def _draws_layers(part: nn.Module) -> bool:
+    """Whether a module of several layers, not all frozen, has an initialisation of its own."""
+    trained = any(weights.requires_grad for weights in part.parameters())
+    return trained and hasattr(part, "reset_parameters") and any(True for _ in part.children())
 
 
 def _reset(model: nn.Module, layers: list[str]) -> nn.Module:

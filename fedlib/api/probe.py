@@ -146,6 +146,8 @@ def check_draws(model: nn.Module, inputs: Tensor, name: str) -> None:
 def head(model: nn.Module, inputs: Tensor, name: str) -> str | None:
     """Path of the layer with weights that runs last; None if the module is `head(body(x))` already.
 
+    Weights of the module itself, such as a learned temperature, are no layer beside others.
+
     Raises:
       ConfigError: if there is no such layer, or something follows it.
     """
@@ -154,6 +156,7 @@ def head(model: nn.Module, inputs: Tensor, name: str) -> str | None:
     ran = _ran(model, inputs, name)
     if not ran:
         raise ConfigError(f"{name} has no layer with weights that is called: nothing to train")
+    ran = [(path, is_output) for path, is_output in ran if path] or ran
     last = [path for path, is_output in ran if is_output] or [ran[-1][0]]
     faults = {}
     for path in last:  # from the inside: a module that has weights itself may contain the layer

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from fedlib import tree
-from fedlib.api import probe, process
+from fedlib.api import process
 from fedlib.api.callbacks import of_view
 from fedlib.api.predictor import ClientModel, as_inputs
 from fedlib.errors import ConfigError, DataError
@@ -293,7 +293,9 @@ def _export(model: ClientModel, inputs: Tensor, path: Path, client: int | str) -
         sizes = ({0: torch.export.Dim("batch")},)
         torch.export.save(torch.export.export(model, (inputs,), dynamic_shapes=sizes), path)
     except Exception as error:  # of the user's model, or of any part of PyTorch
+        why = " ".join(line.strip() for line in str(error).splitlines()[:2])
         raise ConfigError(
             f"torch.export cannot follow the predictor of client {client!r} "
-            f"({probe.reason(error)}); save(..., clients=[]) keeps the accuracies alone"
+            f"({type(error).__name__}: {why}); for any number of inputs, take x.shape[0] and not "
+            "len(x); save(..., clients=[]) keeps the accuracies alone"
         ) from error

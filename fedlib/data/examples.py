@@ -132,6 +132,7 @@ class Dealt(NamedTuple):
       client_id: [C] int64, see `Federation`; None for 0, 1, ...
       side: [M] int64 of each example of the pool, cluster: [C] int64; see `Federation`.
       known: whether the clients are the owners, so that the pool's `truth` holds for them.
+      left_out: number of clients that lacked training or test examples.
     """
 
     examples: Examples
@@ -143,6 +144,7 @@ class Dealt(NamedTuple):
     side: np.ndarray | None = None
     cluster: np.ndarray | None = None
     known: bool = False
+    left_out: int = 0
 
     def without_the_untestable(self) -> "Dealt":
         """The same without clients that lack training or test examples; `client_id` keeps numbers.
@@ -164,7 +166,8 @@ class Dealt(NamedTuple):
             )
         splits = {name: [getattr(self, name)[c] for c in kept] for name in ("train", "val", "test")}
         cluster = None if self.cluster is None else self.cluster[kept]
-        return self._replace(**splits, group=self.group[kept], client_id=kept, cluster=cluster)
+        dealt = self._replace(**splits, group=self.group[kept], client_id=kept, cluster=cluster)
+        return dealt._replace(left_out=len(train) - len(kept))
 
     def federation(self) -> Federation:
         """The federation; examples without an owner are left out, the others keep their order.
@@ -197,6 +200,7 @@ class Dealt(NamedTuple):
             truth=pool.truth if self.known else None,
             tokens=pool.tokens,
             client_name=None if np.array_equal(names, number) else names,
+            left_out=self.left_out,
             class_name=pool.class_name,
         )
 

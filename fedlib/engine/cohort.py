@@ -271,6 +271,8 @@ class Cohort:
         Returns:
           (trained parameters [C, ...] or the kept values, `memory` with new rows for this cohort).
         """
+        if not isinstance(params, dict | Rows):
+            raise TypeError(f"params must be a dict or Rows, got a {type(params).__name__}")
         refuse_others((params, per_client), self.size)
         if lr_scale and isinstance(params, dict) and lr_scale.keys().isdisjoint(params):
             raise ValueError(f"lr_scale has {[*lr_scale]}, which are none of {[*params]}")

@@ -13,7 +13,8 @@ from fedlib.federation import CLIENTS, GROUPS, SPLITS, Federation, Split, Tokens
 from fedlib.run import build, rehearsal
 from fedlib.run_spec import RunSpec
 
-TRAIN, SCORED = (10, 7), 4  # examples of clients in turn, and of each in other splits
+# Examples of clients in turn, and of each in other splits.
+TRAIN, SCORED = (rehearsal.EXAMPLES, rehearsal.FEWER), 4
 FEWEST = 3  # clients of a group; a client for each architecture, if there are more
 
 

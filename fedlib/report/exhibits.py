@@ -83,15 +83,16 @@ def method_title(method: str, titles: Sequence[str] = ()) -> str:
 
     If two or more runs of the method all have one title, it is that title, because a paper may have
     a name of its own ("Standalone"). A method from a user's file, "mine/fedper.py", has the title
-    of its first run.
+    of its runs or, if these differ, the name of its class, if it is in one.
 
     Args:
       titles: of the method's runs.
     """
-    alike = len(titles) > 1 and len(set(titles)) == 1
-    if alike or (titles and is_file(method)):
+    if len(set(titles)) == 1 and (len(titles) > 1 or is_file(method)):
         return titles[0]
-    return METHODS[method].title if method in METHODS else Path(method).stem
+    name, words = Path(method).stem, re.findall(r"\w+", " ".join(titles))
+    named = [word for word in words if word.lower() == name.replace("_", "").lower()]
+    return METHODS[method].title if method in METHODS else [*named, name][0]
 
 
 def placed(exhibit: ExhibitSpec, parameter: str, of: str = "run") -> pd.DataFrame:

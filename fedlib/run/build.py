@@ -18,6 +18,7 @@ import torch
 
 from fedlib import draws, methods, models, seals, tree
 from fedlib.engine import solvers
+from fedlib.engine.ambient import dropout_key
 from fedlib.engine.choice import choose
 from fedlib.engine.device import DeviceData
 from fedlib.engine.task import Params, Task, set_precision
@@ -272,12 +273,32 @@ def _refuse_misfit(spec: RunSpec, task: Task, federation: Federation) -> None:
     if task.is_heavy:  # drawing such a model takes seconds, and its first step would fail as well
         return
     kind = torch.float32 if federation.tokens is None else torch.int64
+    examples = torch.from_numpy(federation.x[[0, -1]]).to(kind)
     try:  # with values, because for shapes alone PyTorch imports its compilers, which takes seconds
         with draws.aside(), torch.no_grad():
-            task.build().eval()(torch.zeros((2, *inputs), dtype=kind))
+            _refuse_unlike(task.build(), examples, name)
+    except ConfigError:
+        raise
     except (IndexError, RuntimeError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise ConfigError(f"{name}: it cannot read inputs of {shape} numbers: {reason}") from error
+        why = f"it cannot read inputs of {shape} numbers: {_text(error)}"
+        raise ConfigError(f"{name}: {why}") from error
+
+
+def _refuse_unlike(model: torch.nn.Module, examples: torch.Tensor, name: str) -> None:
+    """Raise ConfigError for a model that draws random numbers, or is not `head(body(x))`."""
+
+    def output(run: Callable) -> torch.Tensor:
+        with dropout_key(torch.tensor(0)):
+            return run(examples).nan_to_num()
+
+    for train in (True, False):
+        model.train(train)
+        with draws.refused(name, "take Dropout of fedlib.models.layers.random"):
+            whole = output(model)
+        if not torch.equal(whole, output(lambda x: model.head(model.body(x)))):
+            raise ConfigError(
+                f"{name} must give head(body(x)); move what follows, as a factor, into the head"
+            )
 
 
 def refuse_gate(method: Method, federation: Federation) -> None:

@@ -67,7 +67,8 @@ class Selection:
             declarations.check_seeds(paper)  # those of the configuration
         # Without `papers`, the papers are those with runs that the other filters select.
         self.papers = {name: paper for name, paper in wanted.items() if paper.runs}
-        overrides.check_used(self.papers, self.config["set"] or ())
+        if not unfit:  # one that sets what makes all runs unfit would name nothing, without them
+            overrides.check_used(self.papers, self.config["set"] or ())
         self.folder_note = folder_note(self.config)
         self._data = {(name, x.name): x for name, paper in self.papers.items() for x in paper.data}
         self.runs = dict(pair for paper in self.papers.values() for pair in paper.named().items())

@@ -347,6 +347,15 @@ def test_arrays_of_clients_are_theirs():
             assert np.array_equal(made.y[split.of(client)], y)
 
 
+def test_clients_who_are_left_out_are_counted():
+    own = np.repeat(["big", "small", "tiny"], [380, 19, 1])
+    clients, lines = fedlib.partition(X[:400], Y[:400], "natural", client=own), []
+    assert clients.left_out == clients.manifest()["left_out"] == 1
+    assert "clients 2 seen, 1 left out, who lack training or test examples;" in repr(clients)
+    quiet(clients, BUILD, local=fedlib.SGD(lr=0.1), rounds=0, progress=lines.append)
+    assert "clients left out, who lack training or test examples: 1" in lines
+
+
 def test_clients_and_classes_keep_the_names_that_a_user_gave():
     who = np.array(["clinic 3", "clinic 1", "clinic 2"])[np.arange(400) % 3]
     clients = fedlib.partition(X, [f"digit {y}" for y in Y], "natural", client=who)
@@ -517,14 +526,14 @@ METHODS_OF_USERS = {
             params=state.params | {"body.1.bias": torch.zeros(8).double()}
         ),
     ),
-    r"Summed: the loss must be a scalar, got shape \[10\]": Summed,
+    r"Summed: the loss must be a scalar, got shape \[14\]": Summed,
     r"Averaging: the loss depends on examples that only fill a batch up; average": Averaging,
     r"Becoming.round must return a state .* or has no tensor, in \[1\]": Becoming,
     r"Counting.round must return a state .* or has no tensor, in \[1\]": Counting,
     r"return log-probabilities; the probabilities of an example sum to 10": returning(
         "predict", torch.zeros_like
     ),
-    r"predict must return log-probabilities of shape \[20, 10\], got \[20\]": returning(
+    r"predict must return log-probabilities of shape \[21, 10\], got \[21\]": returning(
         "predict", lambda log_probs: log_probs[:, 0]
     ),
     "Wrong: ValueError: .* one has 8 rows for a cohort of 2 clients; give theirs": returning(

@@ -109,7 +109,7 @@ def test_a_run_goes_on_with_the_same_bits(tmp_path):
 @pytest.mark.parametrize(
     ("odd", "changes"),
     [
-        ("begins", {"width": 7}),
+        ("initial weights", {"width": 7}),
         ("model", {"dropout": 0.3}),
         ("settings", {"rate": 0.5}),
         ("class weights", {"class_weights": np.arange(1.0, 1 + len(np.unique(Y)))}),
@@ -118,7 +118,7 @@ def test_a_run_goes_on_with_the_same_bits(tmp_path):
 )
 def test_the_checkpoint_of_another_run_is_refused(tmp_path, odd, changes):
     simulate(checkpoint=tmp_path, callbacks=[lambda e: e.round == 2])
-    with pytest.raises(ConfigError, match=f"a run with another .*{odd}"):
+    with pytest.raises(ConfigError, match=f"a run that differs in .*{odd}"):
         simulate(checkpoint=tmp_path, **changes)
 
 
@@ -165,7 +165,7 @@ def test_the_checkpoint_of_another_method_of_that_name_or_of_another_setting_is_
         ("code of the method", own(0.9, long, helper=2)),
         ("settings", own(0.9, np.where(long == 1000, -1, long))),
     ):
-        with pytest.raises(ConfigError, match=f"a run with another {odd}"):
+        with pytest.raises(ConfigError, match=f"a run that differs in {odd}"):
             simulate(checkpoint=tmp_path / str(id(long)), **changes)
 
 
@@ -175,7 +175,7 @@ def test_labels_that_are_changed_in_place_are_another_federation(tmp_path):
     simulate(checkpoint=tmp_path, callbacks=[lambda e: e.round == 2], federation=federation)
     federation.y[federation.train.of(0)] = 3
     assert federation.class_histogram[0, 3] > before[0, 3]
-    with pytest.raises(ConfigError, match="a run with another federation"):
+    with pytest.raises(ConfigError, match="a run that differs in federation"):
         simulate(checkpoint=tmp_path, federation=federation)
 
 
@@ -250,6 +250,21 @@ def test_a_result_is_kept_whatever_the_number_of_threads(tmp_path, request):
 
 
 @pytest.mark.slow  # torch.export takes seconds for the first model
+class ByLength(nn.Module):
+    def forward(self, x):
+        return x * (len(x) / len(x))
+
+
+def test_a_model_that_cannot_be_kept_is_told_the_reason(tmp_path):
+    model = nn.Sequential(ByLength(), nn.Linear(64, 10))
+    clients = fedlib.partition(X, Y, "dirichlet", **CUT)
+    local = fedlib.SGD(lr=0.2)
+    result = fedlib.simulate(clients, model, "fedavg", local=local, rounds=0, progress=None)
+    told = r"cannot follow .*specialized it to be a constant .*x.shape\[0\] and not len\(x\)"
+    with pytest.raises(ConfigError, match=told):
+        result.save(tmp_path / "kept")
+
+
 def test_a_result_comes_back_without_code_of_the_users(tmp_path):
     result = simulate("fedem", num_experts=2)
     result.save(tmp_path / "kept", clients=np.array([2]))

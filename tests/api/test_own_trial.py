@@ -162,6 +162,17 @@ def test_a_method_that_can_run_nowhere_is_an_error(mine, monkeypatch):
             preflight.check(make_plan(config))
 
 
+@pytest.mark.usefixtures("paper", "in_this_process")
+def test_a_wrong_value_that_is_set_is_told_and_not_that_no_run_is_left_to_set_it_for(mine):
+    text = (
+        "from fedlib.methods.fedprox import FedProx\nclass MyWay(FedProx):\n    mu: float = 0.1\n"
+    )
+    config = {"methods": [mine(text)], "set": ["own-my-way.params.mu=-1"], "tag": "odd"}
+    for _ in range(2):  # asked, and known
+        with pytest.raises(ConfigError, match="MyWay is left out of toy/digits.*: mu must be .*-1"):
+            preflight.check(make_plan(config))
+
+
 class Maml(FedAvg):
     """The loss after a step, whose gradient has a second derivative."""
 
@@ -172,6 +183,28 @@ class Maml(FedAvg):
 
         trained, _ = cohort.fit(loss, cohort.broadcast(state.params), local=self.local)
         return state._replace(params=cohort.average(trained, state.params))
+
+
+class Counting(FedAvg):
+    """Adds how many examples of some classes a scan saw to the weights; `heeds` batch.mask."""
+
+    heeds = True
+
+    def round(self, state, cohort):
+        def count(carry, batch):
+            ones = (batch.y < 5).to(carry)
+            if self.heeds and batch.mask is not None:
+                ones = ones * batch.mask
+            return carry + ones.sum()
+
+        state = super().round(state, cohort)
+        zeros = state.params["body.0.bias"].new_zeros(cohort.size)
+        counts = cohort.scan(count, zeros, local=self.local)
+        return state._replace(params=tree.map(lambda x: x + 0.01 * counts.mean(), state.params))
+
+
+class Forgetting(Counting):
+    heeds = False
 
 
 class Teaching(FedAvg):
@@ -213,6 +246,16 @@ def test_an_executor_that_leaves_a_derivative_out_is_refused():
         tried(Maml, executor, normal)
     with pytest.raises(ConfigError, match="Maml has other results with executor batched:160 than"):
         tried(Maml, "batched")
+
+
+def test_a_scan_that_counts_what_only_fills_a_batch_up_is_refused():
+    tried(Counting, "batched", normal=False)
+    for batch_size in (4, 10, 32):
+        with pytest.raises(
+            ConfigError, match="a step of cohort.scan must leave out what batch.mask"
+        ):
+            solver = fedlib.SGD(lr=0.1, batch_size=batch_size)
+            tried(Forgetting, "batched", normal=False, local=solver)
 
 
 @pytest.mark.parametrize("executor", ["loop", "batched"])

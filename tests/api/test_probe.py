@@ -75,6 +75,44 @@ def test_what_follows_the_head_is_refused_whatever_its_value(after):
                 build(model)
 
 
+class Scaled(Odd):
+    """A weight of its own, `scale`, beside its layers."""
+
+    def __init__(self, run, shape=()):
+        super().__init__(run)
+        self.scale = nn.Parameter(torch.ones(shape))
+
+
+class Cosines(nn.Linear):
+    """A linear layer of unit vectors with a learned scale."""
+
+    def __init__(self, features):
+        super().__init__(features, 10, bias=False)
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, x):
+        normal = nn.functional.normalize
+        return self.scale * nn.functional.linear(normal(x), normal(self.weight))
+
+
+ON_TOP = {
+    "Linear 'fc'": Scaled(lambda s, x: s.fc(s.a(x).relu()) * s.scale),
+    "Linear 'a'": Scaled(lambda s, x: s.a(x).relu() @ s.scale.T, (10, 8)),  # such as of cosines
+}
+
+
+@pytest.mark.parametrize("layer", ON_TOP)
+def test_weights_of_the_model_itself_are_no_last_layer(layer):
+    """They would make the whole model the head, so that FedPer sent nothing."""
+    with pytest.raises(ConfigError, match=f"{layer}, must give the logits; take away what follows"):
+        build(lambda: ON_TOP[layer])
+
+
+def test_one_module_of_a_layer_and_a_learned_scale_is_a_head():
+    for model in (Cosines(64), nn.Sequential(nn.Linear(64, 8), Cosines(8))):
+        assert isinstance(build(model)().head, Cosines)
+
+
 TAKEN = {
     "size": lambda s, x: s.fc(s.a(x).relu().view(-1, s.fc.in_features)),
     "type": lambda s, x: s.fc(s.a(x).relu().to(s.fc.weight.dtype)),
@@ -236,6 +274,22 @@ def test_weights_that_differ_each_time_the_model_is_made_are_refused():
 
     with pytest.raises(ConfigError, match="model: bias has other values each time"):
         build(make)
+
+
+class Zeroed(Odd):
+    def reset_parameters(self):
+        nn.init.zeros_(self.fc.weight)
+
+
+def test_an_initialisation_of_a_container_is_done_after_its_layers():
+    inner = Zeroed(TAKEN["size"])
+    inner.fc.weight.data.fill_(7.0)
+    one, other = (build(x)() for x in (inner, nn.Sequential(nn.Linear(64, 64), inner)))
+    for made in (one, other):
+        assert not made.head.weight.any() and made.head.bias.all()
+    inner.a.requires_grad_(False), inner.fc.requires_grad_(False)
+    kept = build(nn.Sequential(inner, nn.Linear(10, 10)))()
+    assert (kept.body[0].fc.weight == 7).all()
 
 
 def test_one_dropout_layer_in_two_places_has_two_masks_and_stays_one_layer():

@@ -49,6 +49,14 @@ def fit(task, federation, ids=None, *, executor, local, loss=None, per_client=()
     return cohort.fit(loss or task.loss, start, *per_client, local=local, memory=memory)
 
 
+def test_parameters_that_are_no_dict_are_refused_by_name():
+    task, federation = tiny_task(), toy_federation(UNEVEN, unseen=0)
+    cohort = cohort_of(task, federation)
+    start = cohort.broadcast(task.init(0))
+    with pytest.raises(TypeError, match="params must be a dict or Rows, got a tuple"):
+        cohort.fit(task.loss, (start, start), local=sgd())
+
+
 # -- padding ------------------------------------------------------------------------------
 
 

@@ -90,7 +90,7 @@ def test_an_unknown_method_names_the_choices():
 def test_every_executor_gives_the_state_and_predictors_of_the_loop(name):
     method, federation = make(name, **NETWORK), federation_for(name)
 
-    def rounds(executor, numbers=(0, 1), state=None):
+    def rounds(executor, numbers=(0, 1), state=None, method=method):
         state = state or method.init(federation.num_clients, 0)
         cohort = cohort_of(method.task, federation, executor=executor)
         for number in numbers:
@@ -119,7 +119,11 @@ def test_every_executor_gives_the_state_and_predictors_of_the_loop(name):
         prepared(method, loop, federation, "seen", executor)
         assert OWN or not executor.notes["not_traced"]  # a user's may go on as in the loop
 
-    for check in in_turn(name, [in_blocks, captured, traced]):
+    def padded():  # without batch statistics examples fill batches up, which batch.mask tells
+        plain = make(name, dropout=0.3)
+        assert_close(rounds("loop", method=plain), rounds("batched", method=plain), ROUNDING)
+
+    for check in in_turn(name, [in_blocks, captured, traced, padded]):
         check()
 
 

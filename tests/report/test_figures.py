@@ -99,6 +99,20 @@ def test_an_svg_file_does_not_follow_the_last_bits_of_the_layout(tmp_path):
     assert b"url(#p0)" in drawn(0)
 
 
+@pytest.mark.parametrize(
+    ("titles", "title"),
+    [
+        (["FedHyp 0.0", "FedHyp 0.1"], "FedHyp"),
+        (["Mine", "Mine"], "Mine"),
+        (["Mine"], "Mine"),
+        (["Of mine", "And of mine"], "fed_hyp"),
+        ([], "fed_hyp"),
+    ],
+)
+def test_a_method_of_a_users_is_called_by_its_class_if_titles_differ(titles, title):
+    assert exhibits.method_title("mine/fed_hyp.py", titles) == title
+
+
 def test_flat_curves_look_flat_and_numbers_have_a_minus_sign():
     axes = Figure().subplots()
     axes.plot([0.90, 0.91])

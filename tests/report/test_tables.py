@@ -80,6 +80,8 @@ def test_a_number_published_for_another_data_set_is_not_shown():
     text = render.to_markdown(sheet)
     assert "- The paper prints none of these numbers." in text
     assert "All: last" in text and "All: published" not in text
+    assert "Difference:" not in text and "Bold: highest of the column." in sheet.notes
+    assert "Difference: repr" in render.to_markdown(build(main_exhibit(), main_metrics()))
 
 
 def test_a_missing_run_is_named():

@@ -1,13 +1,18 @@
 """Sizes that the data decide: taken from them where they are left out, and refused where wrong."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 from conftest import toy_run
 from support import toy_federation
+from torch import nn
 
 from fedlib.engine.solvers import SGD
 from fedlib.errors import ConfigError
+from fedlib.models import mlp
+from fedlib.models.layers.network import Network
+from fedlib.models.layers.random import Dropout
 from fedlib.run.build import Shapes, build_method, build_simulation, build_task
 
 SHAPES = Shapes((1, 8, 8), 10)
@@ -70,6 +75,42 @@ def test_a_model_that_cannot_read_the_inputs_is_refused_before_training():
     message = "model emnist_cnn: it cannot read inputs of 4 numbers: .*"
     with pytest.raises(ConfigError, match=message):
         simulation(model="emnist_cnn", model_params={"num_classes": 3})
+
+
+class Five(Network):
+    def forward(self, x):
+        return 5 * super().forward(x)
+
+
+class Later(Network):
+    def forward(self, x):
+        return super().forward(x) / (2 if self.training else 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "layer", "message"),
+    [
+        (
+            Network,
+            nn.Dropout,
+            "model mlp draws from the global generator of PyTorch, .*; take Drop",
+        ),
+        (
+            Five,
+            Dropout,
+            "model mlp must give head.body.x..; move what follows, as a factor, into",
+        ),
+        (Later, Dropout, "model mlp must give head.body.x..; move what follows"),
+        (Network, Dropout, None),
+    ],
+)
+def test_a_model_that_draws_or_is_more_than_head_and_body_is_refused(
+    kind, layer, message, monkeypatch
+):
+    make = lambda **_: kind([nn.Linear(4, 8), nn.ReLU(), layer(0.3)], nn.Linear(8, 3))  # noqa: E731
+    monkeypatch.setattr(mlp, "build", make)
+    with pytest.raises(ConfigError, match=message) if message else nullcontext():
+        simulation()
 
 
 @pytest.mark.parametrize("method", ["fedem", "pfedmm", "ifca"])
