@@ -293,7 +293,7 @@ def _try(simulation: Simulation, report: Callable[[str], None], given: bool) -> 
       given: whether a line is to say that it starts from weights of the user's.
     """
     if out := simulation.federation.left_out:
-        report(f"clients left out, who lack training or test examples: {out}")
+        report(f"left out, for lack of training or test examples: {out} of the clients")
     if given:
         report("starts from the weights of the model that was given")
     simulation = agreement.try_models(simulation, report)

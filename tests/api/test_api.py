@@ -353,7 +353,7 @@ def test_clients_who_are_left_out_are_counted():
     assert clients.left_out == clients.manifest()["left_out"] == 1
     assert "clients 2 seen, 1 left out, who lack training or test examples;" in repr(clients)
     quiet(clients, BUILD, local=fedlib.SGD(lr=0.1), rounds=0, progress=lines.append)
-    assert "clients left out, who lack training or test examples: 1" in lines
+    assert "left out, for lack of training or test examples: 1 of the clients" in lines
 
 
 def test_clients_and_classes_keep_the_names_that_a_user_gave():
