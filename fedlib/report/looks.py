@@ -54,13 +54,14 @@ class Look:
 
 
 METHODS = {name: Look.of(*look) for name, look in methods().items()}
-# Colours of papers, of which colour-blind readers can tell apart as many as there are.
+# Colours of papers. That of the paper's method, unless colour-blind readers would mistake it for
+# another paper's: of the methods in reds and pinks only pFedMM has its own.
 PAPERS = {
-    "adaptive_experts": "#0077BB",
-    "fedmix": "#D55E00",
-    "fedmoe": "#009E73",
-    "pfedmm": "#CC79A7",
-    "pfedmoe": "#B08A00",
+    "adaptive_experts": "#CC79A7",
+    "fedmix": "#56B4E9",
+    "fedmoe": "#882255",
+    "pfedmm": METHODS["pfedmm"].color,
+    "pfedmoe": METHODS["pfedmoe"].color,
 }
 
 

@@ -1,5 +1,6 @@
 """The kinds of figures for made-up worlds, whose best possible accuracy is known."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
@@ -22,8 +23,12 @@ class OfMethods(Exhibit, base=True):
     rows: Sequence[Mapping]
 
     def left(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
-        """The rows and the values by federation that are left."""
-        return super().left(gone, runs) | {"rows": rows_left(self.rows, runs)}
+        """The rows and values by federation that are left; "Title: ..." in a caption is a row's."""
+        rows = rows_left(self.rows, runs)
+        lost = {row["title"] for row in self.rows} - {row["title"] for row in rows}
+        said = re.split(r"(?<=\.) ", self.caption)
+        caption = " ".join(x for x in said if x.partition(":")[0] not in lost)
+        return super().left(gone, runs) | {"rows": rows, "caption": caption}
 
     def beside(self, label: str, method: str, title: str, like: str) -> Self:
         """The exhibit with a row for one more method, which joins the compared ones in `of`."""

@@ -10,7 +10,15 @@ from pictures import faults
 from fedlib import papers
 from fedlib.errors import ConfigError
 from fedlib.report import exhibits
-from fedlib.report.figures import FigureInputs, accuracy_over_rounds, canvas, saving, style, sweep
+from fedlib.report.figures import (
+    FigureInputs,
+    accuracy_over_rounds,
+    canvas,
+    curves,
+    saving,
+    style,
+    sweep,
+)
 from fedlib.report.metrics.runs import collect
 from fedlib.spec import SCALES
 from fedlib.workflow.provenance import ROOT
@@ -201,3 +209,46 @@ def test_two_runs_at_one_place_of_a_sweep_are_refused():
         run["method"] = "fedavg"
     with pytest.raises(ConfigError, match="two runs at 0.4, emnist/fedavg and .*/fed"):
         made_up.draw("sweep", exhibit, pd.DataFrame(), pd.DataFrame(), None, **fields)
+
+
+def test_runs_of_one_method_have_colours_of_no_other():
+    runs = [{"label": str(i), "title": str(i), "method": "fedavg"} for i in range(7)]
+    drawn = style.looks(made_up.read({"paper": "shapes", "runs": runs}))
+    assert {x.color for x in drawn.values()} == {style.method_look("fedavg").color, *style.SPARE}
+    assert {*style.SPARE}.isdisjoint(look.color for look in style.METHODS.values())
+
+
+@pytest.mark.parametrize("banded", [False, True])
+def test_few_curves_that_end_alike_are_shown_where_they_end_unless_a_band_would_be_cut(banded):
+    axes, curve = Figure().subplots(), pd.Series([0.1, 0.98, 0.99, 0.99, 0.99])
+    axes.plot(curve)
+    if banded:
+        axes.fill_between(curve.index, curve - 0.1, curve + 0.1)
+    assert bool(curves.focus(axes, [curve])) is not banded
+    assert (axes.get_ylim()[0] > 0.9) is not banded
+
+
+def test_a_note_says_whose_curves_show_what_validation_has_chosen():
+    runs = [
+        {"label": name, "title": title, "method": method, "params": params}
+        for name, title, method, params in (
+            ("a", "Fed-MoE", "fedmoe", {}),
+            ("b", "As in the code", "fedmoe", {"keep": "last"}),
+            ("c", "CentMoE", "centmoe", {}),
+            ("d", "FedAvg", "fedavg", {}),
+        )
+    ]
+    told = curves.checks_note(made_up.read({"runs": runs}))
+    assert told == "Fed-MoE, CentMoE: each point shows the state that validation has chosen so far."
+    assert curves.checks_note(made_up.read({"runs": runs[3:]})) == ""
+
+
+def test_a_published_curve_of_a_run_that_is_not_shown_has_its_methods_title():
+    row = {"rms": 0.1, "nearest": "fedavg-plus", "nearest_rms": 0.01}
+    assert accuracy_over_rounds._far_text(row, {}) == "10.0 (that of FedAvg+ 1.0)"
+
+
+def test_the_legend_of_variants_has_those_that_are_drawn_with_their_own_dashes():
+    handles = style.protocol_handles([], ["", "No exploration"])
+    assert [x.get_label() for x in handles] == ["No exploration"]
+    assert handles[0].get_linestyle() == "--"

@@ -160,3 +160,7 @@ def test_a_row_of_methods_keeps_the_runs_that_are_left():
     pick = {"title": "Pick", "labels": ["fedavg", "local"], "pick": True}
     left = rows_left((*rows, pick), [toy_run(label="fedavg")])
     assert left == [rows[0]]  # a pick is of all its runs
+    two, words = ("fedavg", "local"), "All. Pick: of two runs."
+    whole = declared("figure", "regret", "A", words, two, ("digits",), {"rows": (*rows, pick)})
+    assert whole.narrowed([toy_run(label=x) for x in two]).caption == words
+    assert whole.narrowed([toy_run(label="fedavg")]).caption == "All."

@@ -140,6 +140,15 @@ def test_names_of_points_side_by_side_do_not_lie_on_each_other(tmp_path, monkeyp
     assert pictures.faults(drawn[0], fitted=False) == []
 
 
+def test_a_name_that_would_leave_the_axes_stands_left_of_its_point(tmp_path, monkeypatch):
+    off = CELL | OURS | {"difference": -0.1, "published": 0.99, "reproduced": 0.7}
+    drawn = []
+    monkeypatch.setattr(page.saving, "save", lambda figure, *files: drawn.append(figure))
+    page.draw(pd.DataFrame([off]))
+    [name] = drawn[0].axes[0].texts
+    assert name.get_horizontalalignment() == "right"
+
+
 def test_what_was_estimated_here_replaces_older_estimates_and_nothing_else(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     file = tmp_path / "costs.csv"

@@ -39,7 +39,8 @@ def draw(given: Inputs) -> Figure:
       DataError: if a run has no such accuracies.
     """
     exhibit, kind = given.exhibit, given.kind
-    shown, ends = curves.over_rounds(given), given.printed(kind.metric)
+    shown, there = curves.over_rounds(given), {(x.dataset, run.label) for x, run in given.runs}
+    ends = {where: end for where, end in given.printed(kind.metric).items() if where in there}
     looks = style.looks(exhibit, curves.scores(shown))
     if style.OTHERS in looks.values() and len(exhibit.federations) == 1 and len(distances(given)):
         return _apart(given, shown, ends)
@@ -171,7 +172,8 @@ def _far_text(row: Mapping, titles: Mapping[str, str]) -> str:
     """A row of `distances` in points, with the nearest published curve if it is much nearer."""
     text = canvas.number(100 * row["rms"], ".1f")
     if row["rms"] - row["nearest_rms"] > MUCH:
-        nearest, off = titles.get(row["nearest"], row["nearest"]), 100 * row["nearest_rms"]
+        of, off = row["nearest"], 100 * row["nearest_rms"]
+        nearest = titles.get(of) or exhibits.method_title(of.replace("-", "_"))
         text += f" (that of {nearest} {canvas.number(off, '.1f')})"
     return text
 
@@ -214,9 +216,8 @@ def _mark_end(axes: Axes, end: float | None, look: style.Look) -> set[str]:
 def _mark_handles(marks: set[str]) -> list[Line2D]:
     """Legend entries of the marks that were drawn, in grey because they are for every method."""
     grey = {"color": style.GREY, "markeredgecolor": style.GREY}
-    every = {"curve": THIN, "end": END}
     return [
         Line2D([], [], label=f"published {name}", **grey, **look)
-        for name, look in every.items()
+        for name, look in {"curve": THIN, "end": END}.items()
         if name in marks
     ]

@@ -69,7 +69,8 @@ def _protocols(given: Inputs, rows: pd.DataFrame) -> tuple[Steps, list[Line2D], 
             told = f"{protocol.title}, {kinds.titles[number]}".removesuffix(", ")
             yield values, look.curve() | {"marker": "", "label": told}
 
-    handles = style.protocol_handles(shown, kinds.titles)
+    told = [x if i in kinds.of.values() else "" for i, x in enumerate(kinds.titles)]
+    handles = style.protocol_handles(shown, told)
     for handle in handles:
         handle.set_marker("")
     return steps, handles, " ".join(comparisons.selection_note(exhibit))

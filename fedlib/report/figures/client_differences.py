@@ -60,6 +60,7 @@ def _draw_bars(axes: Axes, values: pd.DataFrame, color: str) -> None:
         axes.annotate("0", (place, 0), (0, 2), textcoords="offset points", ha="center")
     axes.axhline(0, color=style.GREY, linewidth=0.8)
     axes.use_sticky_edges = False  # else a line at the edge of the panel is cut
+    axes.margins(y=0.12)  # room for a "0"
     axes.autoscale_view(scalex=False)
 
 

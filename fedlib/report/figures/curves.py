@@ -20,7 +20,10 @@ METRICS = {
     "accuracy_client_mean": "mean of clients",
 }
 CROWD = 5  # with this many curves in a panel or more, the y axis shows where they end
+FLAT = 0.1  # fewer curves without bands do, too, where all that is shown then is at most so high
 CHECKED = ("adaptive_experts", "ifca")  # methods that predict with their best check
+# Methods that predict with the state that a server's validation examples have chosen.
+CHOSEN = ("centmoe", "fedmoe", "server_finetuning", "uniform_mixture")
 SPLITS = {"test": "Test", "val": "Validation", "train": "Training"}
 
 
@@ -75,34 +78,38 @@ def draw_curve(
 
 
 def focus(axes: Axes, drawn: Sequence[pd.Series], levels: Sequence[float] = ()) -> str:
-    """Cut low first accuracies off the y axis of a crowded panel -> a note of it, or ""
+    """Cut low first accuracies off the y axis of a crowded or flat panel -> a note of it, or ""
 
     Args:
-      drawn: the curves, as fractions; half of each stays in sight, and so do the peaks. A curve
-        that is in sight stays there.
+      drawn: the curves, as fractions; three quarters of each stay in sight, and so do the peaks. A
+        curve that is in sight stays there.
       levels: other accuracies that must stay in sight.
     """
     bottom, top = axes.get_ylim()
     ends = [*(curve.iloc[-1] for curve in drawn), *levels]
     room = max(ends) - min(ends)
     margin = max(0.15 * room, 0.01)
-    start = min(*ends, *(curve.median() for curve in drawn)) - margin
+    start = min(*ends, *(curve.quantile(0.25) for curve in drawn)) - margin
     while (least := min(curve[(curve >= start).cummax()].min() for curve in drawn)) < start:
         start = least - margin
-    if len(ends) < CROWD or start - bottom < (top - bottom) / 3:
+    peak = max([*levels, *(curve.max() for curve in drawn)])
+    crowded = len(ends) >= CROWD or peak - start <= FLAT and not axes.collections
+    if not crowded or start - bottom < (top - bottom) / 3:
         return ""
-    peak = max(*levels, *(curve.max() for curve in drawn))
     axes.set_ylim(start, peak + max(0.1 * room, 0.01))
     return "The lowest accuracies, with which curves begin, are not shown."
 
 
 def checks_note(exhibit: ExhibitSpec) -> str:
-    """A note that a curve shows the best of rare checks so far; "" where no method has any."""
+    """A note that curves show what was best so far, at rare checks or by validation, if any do."""
     stopping = {
         run.title: run.params.get("stop_every", 10)  # as the methods declare it
         for run in exhibit.runs
         if run.method in CHECKED and run.params.get("stop", "all") != "never"
     }
+    mine = [run for run in exhibit.runs if run.method in CHOSEN]
+    if chosen := dict.fromkeys(run.title for run in mine if run.params.get("keep") != "last"):
+        return f"{', '.join(chosen)}: each point shows the state that validation has chosen so far."
     if not stopping:
         return ""
     every = " or ".join(map(str, sorted({*stopping.values()})))

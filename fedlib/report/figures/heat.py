@@ -47,7 +47,7 @@ def draw(
 
 def scale(figure: Figure, image: AxesImage, axes: list[Axes], label: str) -> None:
     """Draw the colour bar, right of the panels."""
-    ticks = MaxNLocator(nbins=2, steps=[1, 2, 5, 10])
+    ticks = MaxNLocator(nbins=4, steps=[1, 2, 5, 10])
     figure.colorbar(image, ax=axes, aspect=25, pad=0.015, ticks=ticks).set_label(label)
 
 

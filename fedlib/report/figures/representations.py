@@ -97,6 +97,6 @@ def _handles(seen: dict[str, set[int]]) -> list[Line2D]:
         for label in sorted(seen["class"])[:MOST]
     ]
     return classes + [
-        Line2D([], [], marker=MARKERS[c % MOST], color=style.GREY, label=f"client {c}", **dot)
+        Line2D([], [], marker=MARKERS[c % MOST], c=style.GREY, mfc="w", label=f"client {c}", **dot)
         for c in sorted(seen["client"])[:MOST]
     ]

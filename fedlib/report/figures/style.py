@@ -69,7 +69,7 @@ PROTOCOLS = {
     "new_shard_vae": Look("#AA9955", "P", DOTTED),
     "local": METHODS["local"],
 }
-# Colours of methods not listed above, unlike any listed colour.
+# Colours of methods not listed above and of variants, unlike any listed colour.
 SPARE = ("#004488", "#AA4466", "#661100", "#6699CC", "#DDCC77")
 SPARE_MARKERS = ("o", "s", "^", "v", "D", "P", "X")
 PALETTE = (  # of experts, classes and everything else but methods
@@ -123,7 +123,7 @@ def looks(exhibit: ExhibitSpec, scores: Mapping[str, float] | None = None) -> di
         if number:
             line = dashes[(number - 1) % len(dashes)]
             other = single or number > len(dashes)
-            color = PALETTE[(number - 1) % len(PALETTE)] if other else look.color
+            color = SPARE[(number - 1) % len(SPARE)] if other else look.color
             look = replace(look, color=color, line=line, hollow=True, width=1.5)
         found[label] = look
     standing = found if scores is None else standing_out(exhibit, scores)
@@ -194,7 +194,7 @@ def protocol_handles(shown: Iterable, variants: Sequence[str] = ()) -> list[Line
     """Legend entries of protocols (`fedlib.report.comparisons.Protocol`), in their order.
 
     Those of variants follow in black, if there are several, because they hold for all protocols,
-    which are solid then.
+    which are solid then; one without a title is not drawn, but counts.
     """
     handles = [Line2D([], [], label=p.title, **protocol_look(p.key).curve()) for p in shown]
     if variants:
@@ -202,6 +202,6 @@ def protocol_handles(shown: Iterable, variants: Sequence[str] = ()) -> list[Line
             handle.set_linestyle(SOLID)
     if len(variants) > 1:
         plain = Look("#000000", "o", SOLID)
-        for number, title in enumerate(variants):
-            handles.append(Line2D([], [], label=title, **variant_look(plain, number).curve()))
+        told = [(variant_look(plain, number), title) for number, title in enumerate(variants)]
+        handles += [Line2D([], [], label=title, **look.curve()) for look, title in told if title]
     return handles

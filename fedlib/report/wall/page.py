@@ -8,6 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.transforms import Bbox
 from tabulate import tabulate
 
 from fedlib.report.figures import canvas, saving, style
@@ -104,7 +105,7 @@ def _hours(hours: float) -> str:
 def draw(run: pd.DataFrame, *files: Path) -> None:
     """Published against reproduced numbers: a point for each, a colour for each paper."""
     with style.styled():
-        figure = Figure(figsize=(canvas.WIDTH * 0.6, canvas.WIDTH * 0.72), layout="constrained")
+        figure = Figure(figsize=(canvas.WIDTH * 0.8, canvas.WIDTH * 0.88), layout="constrained")
         axes = figure.subplots()
         numbers = 100 * run[["published", "reproduced"]]
         low = 10 * (numbers.min().min() // 10) if len(run) else 0
@@ -116,12 +117,11 @@ def draw(run: pd.DataFrame, *files: Path) -> None:
             look = {"color": paper_color(key), "marker": "o", "linestyle": ""}
             handles.append(Line2D([], [], label=name, **look))
         if run["is_split"].any():
-            hollow = Line2D([], [], color=style.GREY, marker="o", mfc="white", linestyle="")
-            hollow.set_label("hollow: on EMNIST's test split alone")
-            handles.append(hollow)
-        _name(axes, run[run["difference"].abs() > NEAR], low + 20)
+            look = {"color": style.GREY, "marker": "o", "mfc": "white", "linestyle": ""}
+            handles.append(Line2D([], [], label="hollow: on EMNIST's test split alone", **look))
         axes.set(xlabel="Published (%)", ylabel="Reproduced (%)")
         figure.legend(handles=handles, loc="outside upper left", borderpad=0.8)
+        _name(axes, run, low + 20)
     saving.save(figure, *files)
 
 
@@ -136,15 +136,17 @@ def _draw_points(axes: Axes, run: pd.DataFrame, ends: list[float]) -> None:
     axes.set(xlim=ends, ylim=ends, aspect="equal")
 
 
-def _name(axes: Axes, points: pd.DataFrame, middle: float) -> None:
-    """Name points: to their left above the line and right of `middle`, else to their right.
+def _name(axes: Axes, run: pd.DataFrame, middle: float) -> None:
+    """Name points that are off: to their left above the line and right of `middle`, else right.
 
-    Of two side by side the first one's name is to its left.
+    A name that would leave the axes, or lie on a point or another name, stands a little higher or
+    lower, or on the other side.
 
     Points of a method, or of several by one measure, that are less than one percentage point apart
     have one name.
     """
     names: dict[tuple[float, float], tuple[list[str], list[str]]] = {}
+    points = run[run["difference"].abs() > NEAR]
     columns = points[["title", "measured", "published", "reproduced"]]
     for title, measured, published, reproduced in columns.itertuples(index=False):
         here = 100 * published, 100 * reproduced
@@ -156,9 +158,16 @@ def _name(axes: Axes, points: pd.DataFrame, middle: float) -> None:
         titles, by = names.setdefault((*near, here)[0], ([], []))
         titles.extend({title} - {*titles})
         by.extend({measured} - {*by})
+    axes.figure.draw_without_rendering()  # else the places of points are not known
+    places = axes.transData.transform(100 * run[["published", "reproduced"]])
+    taken = [Bbox([place, place]).padded(0.035 * axes.figure.dpi) for place in places]
     for (x, y), (titles, by) in names.items():
-        beside = any(0 < right - x < 2 and abs(height - y) < 1 for right, height in names)
-        side = -1 if beside or y > x > middle else 1
-        text = f"{' and '.join(titles)}, {' and '.join(by)}"
-        look = {"ha": "right" if side < 0 else "left", "va": "center", "fontsize": "x-small"}
-        axes.annotate(text, (x, y), (5 * side, 0), textcoords="offset points", **look)
+        text, first = f"{' and '.join(titles)}, {' and '.join(by)}", -1 if y > x > middle else 1
+        look = {"va": "center", "fontsize": "x-small", "in_layout": False}
+        name = axes.annotate(text, (x, y), (0, 0), textcoords="offset points", **look)
+        for side, lift in [(x, up) for x in (first, -first) for up in (0, 4, -4, 8, -8)]:
+            name.set(position=(5 * side, lift), ha="right" if side < 0 else "left")
+            box = name.get_window_extent()
+            if axes.bbox.x0 < box.x0 and box.x1 < axes.bbox.x1 and not box.count_overlaps(taken):
+                break
+        taken.append(box)
