@@ -43,8 +43,8 @@ def main() -> None:
         spent = Usage(max(earlier, key=lambda used: used.get(WALL, 0), default={}))
         how = {"stamp": stamp, "spent": spent, "report": tell}
         checkpoints = (Checkpoints(own / str(number), **how) for number in count())
-        what, succeed = str(args.out.parent), args.code is not None
-        with locks.exclusive(args.checkpoints / "lock", what, succeed=succeed, report=tell):
+        how = {"succeed": args.code is not None, "report": tell}
+        with locks.exclusive(args.checkpoints / "lock", str(args.out.parent), **how):
             result = evaluate_state(
                 simulation,
                 spec,

@@ -134,8 +134,8 @@ class Federation(federation.Federation):
     def __repr__(self) -> str:
         groups = [f"{len(self.ids(name))} {name}" for name in GROUPS if len(self.ids(name))]
         sizes = [f"{self.split(name).sizes.sum()} {name}" for name in SPLITS]
-        if self.left_out:
-            groups.append(f"{self.left_out} left out, who lack training or test examples")
+        lack = f"{self.left_out} left out, who lack training or test examples"
+        groups += [lack] * bool(self.left_out)
         return (
             f"Federation: clients {', '.join(groups)}; examples {', '.join(sizes)}; "
             f"{self.num_classes} classes, inputs {list(self.x.shape[1:])} {self.x.dtype}"

@@ -31,8 +31,7 @@ class ClientModel(nn.Module):
         super().__init__()
         self._method = method
         self._shape, self._type = data.x.shape[1:], data.x.dtype
-        mean, std = data.federation.mean, data.federation.std
-        self._given = None if self._type == torch.uint8 or not mean else (mean, std)
+        self._scales = data.federation.mean, data.federation.std
         self._data = copy(data)  # to scale inputs, without the examples
         self._data.federation = self._data.x = self._data.y = self._data.rows = None
         # PyTorch allows no dots in names: "body/0/weight", or "0/body/0/weight" of several models.
@@ -98,10 +97,10 @@ class ClientModel(nn.Module):
 
     def _scaled(self, x: Tensor) -> Tensor:
         """Inputs that are no pixels, as the federation's were scaled when they were read."""
-        if self._given is None:
+        if self._type == torch.uint8 or not self._scales[0]:
             return x
         shape = 1, -1, *[1] * (x.dim() - 2)
-        mean, std = (torch.tensor(v, dtype=torch.float64).reshape(shape) for v in self._given)
+        mean, std = (torch.tensor(v, dtype=torch.float64).reshape(shape) for v in self._scales)
         return ((x.double() - mean.to(x.device)) / std.to(x.device)).to(x.dtype)
 
     def _batch(self, x: Tensor) -> Batch:

@@ -246,8 +246,7 @@ def size(outputs: Tensor) -> float:
 
 def close(a: Tensor, b: Tensor, allowed: float) -> bool:
     """Whether numbers differ by no more than is allowed; both may be infinite or NaN."""
-    alike = ((a - b).abs() <= allowed) | (a == b) | (a.isnan() & b.isnan())
-    return bool(alike.all())
+    return bool((((a - b).abs() <= allowed) | (a == b) | (a.isnan() & b.isnan())).all())
 
 
 def _same(a: Tensor, b: Tensor) -> bool:

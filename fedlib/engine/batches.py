@@ -159,15 +159,11 @@ def waves(drawn: list[Batches], batch_size: int, may_pad: bool) -> list[Wave]:
     merged = []
     for epoch in range(epochs.max() + 1):
         full = np.flatnonzero((epochs == epoch) & (sizes == batch_size))
-        turns = _turns(clients[full])
+        # The number of each step among its client's: 0, 1, ..., 0, 1, ...
+        turns = np.arange(len(full)) - np.searchsorted(clients[full], clients[full])
         merged += [wave(full[turns == turn]) for turn in range(turns.max(initial=-1) + 1)]
         # A short batch is its epoch's last, so at most one per client is left.
         short = np.flatnonzero((epochs == epoch) & (sizes < batch_size))
         alike = [short] if may_pad else [short[sizes[short] == n] for n in np.unique(sizes[short])]
         merged += [wave(group) for group in alike if len(group)]
     return merged
-
-
-def _turns(clients: np.ndarray) -> np.ndarray:
-    """The number of each step among its client's, for sorted clients: 0, 1, ..., 0, 1, ..."""
-    return np.arange(len(clients)) - np.searchsorted(clients, clients)

@@ -359,9 +359,8 @@ def _hollow(module: nn.Module) -> nn.Module:
     for part in module.modules():
         for where in (part._parameters, part._buffers):
             for name, value in where.items():
-                if value is None or not value.is_floating_point():
-                    continue
-                if isinstance(value, functional.Fixed):
+                fixed = value is None or isinstance(value, functional.Fixed)
+                if fixed or not value.is_floating_point():
                     continue
                 if value not in hollow:
                     shape = value.detach().to("meta")

@@ -137,7 +137,9 @@ class Shape:
     def _repeat(self, steps: Steps, own: Tree, batch: Batch) -> Tree:
         with self._mode():
             results = self._program(*steps.inputs(steps.leaves, batch))
-        return own if self._after is None else _filled(self._after, results)
+        if self._after is None:
+            return own
+        return tree.map(lambda x: results[x] if type(x) is Output else x, self._after)
 
     def _record(self, steps: Steps, own: Tree, batch: Batch) -> Tree:
         inputs = steps.inputs(_tensors(own), batch)
@@ -209,10 +211,6 @@ def layout(values: Tree, kept: list) -> Hashable:
 
 def _tensors(values: Tree) -> list[Tensor]:
     return [x for x in tree.leaves(values) if isinstance(x, Tensor)]
-
-
-def _filled(like: Tree, results: list[Tensor]) -> Tree:
-    return tree.map(lambda x: results[x] if type(x) is Output else x, like)
 
 
 def _copy(x: Tensor) -> Tensor:

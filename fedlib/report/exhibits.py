@@ -43,8 +43,7 @@ def select(exhibit: ExhibitSpec, frame: pd.DataFrame) -> pd.DataFrame:
             f"{exhibit.name} needs the run {federation}/{label} with seed {seed}, which the "
             "metrics do not have; run the metrics stage again"
         )
-    runs = {key[:2] for key in needed}
-    return mine[pd.MultiIndex.from_frame(mine[keys[:2]]).isin(runs)]
+    return mine[pd.MultiIndex.from_frame(mine[keys[:2]]).isin({key[:2] for key in needed})]
 
 
 def pick(frame: pd.DataFrame, **values: str) -> pd.DataFrame:

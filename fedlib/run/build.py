@@ -280,8 +280,7 @@ def _refuse_misfit(spec: RunSpec, task: Task, federation: Federation) -> None:
     except ConfigError:
         raise
     except (IndexError, RuntimeError, ValueError) as error:
-        why = f"it cannot read inputs of {shape} numbers: {_text(error)}"
-        raise ConfigError(f"{name}: {why}") from error
+        raise ConfigError(f"{name}: it cannot read {shape} numbers: {_text(error)}") from error
 
 
 def _refuse_unlike(model: torch.nn.Module, examples: torch.Tensor, name: str) -> None:

@@ -72,7 +72,7 @@ def test_sizes_that_do_not_fit_the_data_are_refused_before_training(changes, mes
 
 
 def test_a_model_that_cannot_read_the_inputs_is_refused_before_training():
-    message = "model emnist_cnn: it cannot read inputs of 4 numbers: .*"
+    message = "model emnist_cnn: it cannot read 4 numbers: .*"
     with pytest.raises(ConfigError, match=message):
         simulation(model="emnist_cnn", model_params={"num_classes": 3})
 

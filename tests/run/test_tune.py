@@ -247,7 +247,7 @@ def test_a_run_is_trained_by_what_was_chosen_and_its_history_says_so(folder, cap
     by_hand = trained(ran)
     np.testing.assert_array_equal(history.train_loss, by_hand.train_loss)
     asked_for = {"views": [["*", "*", "*"]], "predictions": [], **tuned}
-    absent = {"checkpoints": None, "checkpoint-every": None, "out": place / "evaluation.h5"}
+    absent = {"checkpoint-every": None, "out": place / "evaluation.h5"}
     assert run_here("evaluate", options(place, asked_for, **absent)) == 0
     capsys.readouterr()
     write_choice(folder / "another.json", values, seals.spec_digest({**TO_TUNE, "seed": 8}))

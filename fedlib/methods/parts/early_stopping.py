@@ -132,8 +132,8 @@ def fit(
         course.check(loss, stopping.patience)
         if saved and saved.due(number + 1):
             saved.save_state(number + 1, course.state())
-            most, there = len(stopping.stretches), len(course.going)
-            saved.report(f"{stream}: check {number + 1}/{most}, {there} clients still train")
+            of = f"{number + 1}/{len(stopping.stretches)}"
+            saved.report(f"{stream}: check {of}, {len(course.going)} clients still train")
     if "last" in keep and len(course.going):
         if stopping.rest:
             course.train(*how, stopping.rest, f"{stream}/{len(stopping.stretches)}")

@@ -96,7 +96,7 @@ def focus(axes: Axes, drawn: Sequence[pd.Series], levels: Sequence[float] = ()) 
     crowded = len(ends) >= CROWD or peak - start <= FLAT and not axes.collections
     if not crowded or start - bottom < (top - bottom) / 3:
         return ""
-    axes.set_ylim(start, peak + max(0.1 * room, 0.01))
+    axes.set_ylim(start, min(peak + max(0.1 * room, 0.01), 1.005))
     return "The lowest accuracies, with which curves begin, are not shown."
 
 

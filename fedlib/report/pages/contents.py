@@ -242,8 +242,8 @@ def compared(numbers: pd.DataFrame) -> pd.DataFrame:
     rows = numbers.dropna(subset=["published", "difference"])
     ours = rows["published"] + rows["difference"]
     off = [difference(*pair) for pair in zip(ours, rows["published"], strict=True)]
-    titles = rows["title"].astype(str)  # some titles are numbers
-    return rows.assign(title=titles, difference=off, reproduced=ours)
+    # Some titles are numbers.
+    return rows.assign(title=rows["title"].astype(str), difference=off, reproduced=ours)
 
 
 def _pairs(shown: Iterable[Entry], titles: Mapping[str, str]) -> pd.DataFrame:
