@@ -41,8 +41,8 @@ def main() -> None:
         own = args.checkpoints / "evaluation"
         earlier = [Checkpoints(folder, stamp).used() for folder in own.glob("*")]
         spent = Usage(max(earlier, key=lambda used: used.get(WALL, 0), default={}))
-        how = {"stamp": stamp, "spent": spent, "report": tell}
-        checkpoints = (Checkpoints(own / str(number), **how) for number in count())
+        about = {"stamp": stamp, "spent": spent, "report": tell}
+        checkpoints = (Checkpoints(own / str(number), **about) for number in count())
         how = {"succeed": args.code is not None, "report": tell}
         with locks.exclusive(args.checkpoints / "lock", str(args.out.parent), **how):
             result = evaluate_state(

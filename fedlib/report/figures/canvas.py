@@ -169,8 +169,9 @@ def number(value: float, form: str = ".4g") -> str:
 def percent_axis(axes: Axes) -> None:
     """Show fractions on the y axis as percent, with round ticks, over at least `SPAN`."""
     low, high = axes.get_ylim()
-    missing = max(0.0, SPAN - (high - low)) / 2
-    axes.set_ylim(low - missing, high + missing)
+    missing = max(0.0, SPAN - (high - low))
+    top = min(high + missing / 2, max(high, 1.005))  # no accuracy is above 1
+    axes.set_ylim(top - missing - (high - low), top)
     axes.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10]))
     axes.yaxis.set_major_formatter(lambda value, _: number(100 * value))
 

@@ -109,7 +109,7 @@ def checks_note(exhibit: ExhibitSpec) -> str:
     }
     mine = [run for run in exhibit.runs if run.method in CHOSEN]
     if chosen := dict.fromkeys(run.title for run in mine if run.params.get("keep") != "last"):
-        return f"{', '.join(chosen)}: each point shows the state that validation has chosen so far."
+        return f"{'; '.join(chosen)}: each point shows the state that validation has chosen so far."
     if not stopping:
         return ""
     every = " or ".join(map(str, sorted({*stopping.values()})))

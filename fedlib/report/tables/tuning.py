@@ -56,8 +56,7 @@ def _of_run(run: Run, rows: pd.DataFrame) -> Iterator[dict]:
 
 def _told(name: str, value: float) -> str:
     """A chosen value as text: "lr = 0.1"."""
-    shown = "default" if pd.isna(value) else f"{value:.4g}"
-    return f"{name.partition('.')[2]} = {shown}"
+    return f"{name.partition('.')[2]} = {'default' if pd.isna(value) else f'{value:.4g}'}"
 
 
 def _columns(mine: pd.DataFrame) -> Columns:
