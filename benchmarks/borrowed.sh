@@ -22,7 +22,7 @@ run() {
     --state "$scratch/$1.pt" --history "$out/$1.history.h5" --checkpoints "$scratch/$1.checkpoints" --device "$device"
   [ -e "$out/$1.history.h5" ] && timeout "${EVALUATE_SECONDS:-120}" "$python" scripts/evaluate.py \
     --spec "@$work/$1.evaluate.json" --shards "${shards[@]}" --state "$scratch/$1.pt" --history "$out/$1.history.h5" \
-    --device "$device" --out "$out/$1.evaluation.h5"
+    --checkpoints "$scratch/$1.checkpoints" --device "$device" --out "$out/$1.evaluation.h5"
   say "$1"
 }
 

@@ -239,7 +239,7 @@ def test_a_note_says_whose_curves_show_what_validation_has_chosen():
         )
     ]
     told = curves.checks_note(made_up.read({"runs": runs}))
-    assert told == "Fed-MoE, CentMoE: each point shows the state that validation has chosen so far."
+    assert told == "Fed-MoE; CentMoE: each point shows the state that validation has chosen so far."
     assert curves.checks_note(made_up.read({"runs": runs[3:]})) == ""
 
 
