@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib.run_spec import EVALUATED, RunSpec
-from fedlib.workflow.command import json_argument, run, run_parser, tell
+from fedlib.workflow.command import hold, json_argument, run, run_parser, tell
 
 
 def main() -> None:
@@ -22,7 +22,7 @@ def main() -> None:
     parser = run_parser(__doc__, **read, checkpoints=folder, out="output: scores, .h5")
     args = parser.parse_args()
     spec = RunSpec.from_json(json_argument(args.spec), *EVALUATED)
-    from fedlib import files, locks
+    from fedlib import files
     from fedlib.workflow import gpu, provenance
 
     roots = spec.roots("evaluate")
@@ -43,8 +43,7 @@ def main() -> None:
         spent = Usage(max(earlier, key=lambda used: used.get(WALL, 0), default={}))
         about = {"stamp": stamp, "spent": spent, "report": tell}
         checkpoints = (Checkpoints(own / str(number), **about) for number in count())
-        how = {"succeed": args.code is not None, "report": tell}
-        with locks.exclusive(args.checkpoints / "lock", str(args.out.parent), **how):
+        with hold(args, args.out):
             result = evaluate_state(
                 simulation,
                 spec,

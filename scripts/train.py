@@ -13,7 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib.run_spec import RunSpec
-from fedlib.workflow.command import Stop, json_argument, run, run_parser, tell
+from fedlib.workflow.command import Stop, hold, json_argument, run, run_parser, tell
 
 
 def main() -> None:
@@ -26,7 +26,6 @@ def main() -> None:
     args = parser.parse_args()
     spec = RunSpec.from_json(json_argument(args.spec))
     # After parsing, so that --help is fast and needs no PyTorch.
-    from fedlib import locks
     from fedlib.workflow import gpu, provenance
 
     roots = spec.roots("train")
@@ -42,10 +41,7 @@ def main() -> None:
         stamp = job.stamp(args, ran, code)
         checkpoints = Checkpoints(args.checkpoints, stamp, every=args.checkpoint_every)
         checkpoints.spent = Usage(checkpoints.used())
-        lock = args.checkpoints / "lock"
-        what, succeed = str(args.history.parent), args.code is not None
-        # A job of the workflow may take over from the orphan of a killed workflow.
-        with locks.exclusive(lock, what, succeed=succeed, report=tell), Stop() as stop:
+        with hold(args, args.history), Stop() as stop:
             started = time.monotonic()
             where = f"{device}, {simulation.executor.name}, pid {os.getpid()}"
             tell(f"{ran.method} on {args.shards}, {where}")

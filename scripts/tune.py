@@ -10,7 +10,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib.run_spec import TUNING, RunSpec
-from fedlib.workflow.command import Stop, json_argument, run, run_parser, tell
+from fedlib.workflow.command import Stop, hold, json_argument, run, run_parser, tell
 
 
 def main() -> None:
@@ -20,7 +20,6 @@ def main() -> None:
     args = parser.parse_args()
     spec = RunSpec.from_json(json_argument(args.spec), TUNING)
     # After parsing, so that --help is fast and needs no PyTorch.
-    from fedlib import locks
     from fedlib.workflow import gpu, provenance
 
     roots = spec.roots("tune")
@@ -28,9 +27,7 @@ def main() -> None:
     with gpu.device(args.device, args.gpus) as device:
         from fedlib.run.tune import tune
 
-        lock, succeed = args.checkpoints / "lock", args.code is not None
-        what = str(args.trials.parent)
-        with locks.exclusive(lock, what, succeed=succeed, report=tell), Stop() as stop:
+        with hold(args, args.trials), Stop() as stop:
             tune(args, spec, device, code, tell, stop)
     if args.code:
         provenance.assert_covered(*roots)

@@ -8,9 +8,11 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NoReturn
 
+from fedlib import locks
 from fedlib.errors import BusyError, ConfigError, DataError, DivergedError, StaleCodeError, plain
 
 MENDABLE = (BusyError, ConfigError, DataError, DivergedError, StaleCodeError)
@@ -135,6 +137,15 @@ def run_parser(doc: str | None, **paths: str) -> argparse.ArgumentParser:
     )
     parser.add_argument("--threads", type=threads, default=threads(), help=cores)
     return parser
+
+
+def hold(args: argparse.Namespace, output: Path) -> AbstractContextManager[None]:
+    """Lock the checkpoints of a run, whose `output` this process makes; see `locks.exclusive`.
+
+    A job of the workflow may take over from the orphan of a killed workflow.
+    """
+    lock, succeed = args.checkpoints / "lock", args.code is not None
+    return locks.exclusive(lock, str(output.parent), succeed=succeed, report=tell)
 
 
 def threads(text: str | None = None) -> int:
