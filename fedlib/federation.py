@@ -23,7 +23,7 @@ from fedlib.files import atomic, canonical_json
 SPLITS = ("train", "val", "test")
 GROUPS = ("seen", "unseen", "server", "probe")
 CLIENTS = GROUPS[:2]  # the other two own the server's data; documents do not call them clients
-NAMES = ("client_name", "class_name")
+NAMES = ("client_name", "class_name", "column_name")
 OPTIONAL = ("side", "cluster", "truth", *NAMES)  # arrays that most shard files do not have
 FORMAT = 1  # of the shard file; a reader refuses any other
 
@@ -93,6 +93,7 @@ class Federation:
         None otherwise. Only tests use it: a prediction is right with the probability of its label.
       client_name: [C] words, or int64 numbers, that a user calls the clients; None for `client_id`.
       class_name: [L] words that a user calls the classes; None for numbers.
+      column_name: [F] words that a user calls the columns of a table of inputs; None for others.
       left_out: number of clients without training or test examples, which are left out; 0 in a
         federation of a file, whose manifest has it.
     """
@@ -114,6 +115,7 @@ class Federation:
     truth: np.ndarray | None = None
     client_name: np.ndarray | None = None
     class_name: np.ndarray | None = None
+    column_name: np.ndarray | None = None
     left_out: int = 0
 
     def __post_init__(self):
@@ -143,7 +145,8 @@ class Federation:
             if known is not None and (len(known) != length or known.min(initial=0) < 0):
                 got = f"{len(known)}, from {known.min(initial=0)}"
                 raise DataError(f"{name} must have {length} rows of numbers from 0, got {got}")
-        for name, length in zip(NAMES, (clients, self.num_classes), strict=True):
+        lengths = clients, self.num_classes, self.x.shape[-1]
+        for name, length in zip(NAMES, lengths, strict=True):
             names = getattr(self, name)
             if names is not None and len({*names.tolist()}) != length:
                 raise DataError(f"{name} must have {length} different names, got {names.tolist()}")

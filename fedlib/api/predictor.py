@@ -13,7 +13,7 @@ from fedlib import draws, tree
 from fedlib.api.model import whole
 from fedlib.engine.device import TOKENS, DeviceData
 from fedlib.engine.task import Batch, Params, Task
-from fedlib.errors import ConfigError
+from fedlib.errors import ConfigError, shown
 from fedlib.methods.base import Method
 from fedlib.run import checkpoint
 from fedlib.run.build import changed, with_tasks
@@ -23,8 +23,8 @@ class ClientModel(nn.Module):
     """A client's own predictor: inputs [B, ...] -> probabilities of the classes [B, L]
 
     For a mixture it is the whole mixture, with the client's weights. Inputs have the form in which
-    the federation was given: pixels are bytes, and grey images may be [B, H, W]. It can be pickled,
-    if the model is a module or a class.
+    the federation was given: pixels are bytes, grey images may be [B, H, W], and the columns of a
+    data frame are found by name. It can be pickled, if the model is a module or a class.
     """
 
     def __init__(self, method: Method, personal: Any, data: DeviceData):
@@ -32,6 +32,8 @@ class ClientModel(nn.Module):
         self._method = method
         self._shape, self._type = data.x.shape[1:], data.x.dtype
         self._scales = data.federation.mean, data.federation.std
+        names = data.federation.column_name
+        self._columns = None if names is None else names.tolist()
         self._data = copy(data)  # to scale inputs, without the examples
         self._data.federation = self._data.x = self._data.y = self._data.rows = None
         # PyTorch allows no dots in names: "body/0/weight", or "0/body/0/weight" of several models.
@@ -48,9 +50,10 @@ class ClientModel(nn.Module):
         """Probabilities of the classes: [B, ...] -> [B, L]
 
         Raises:
-          ConfigError: for inputs with another shape or type than the federation's.
+          ConfigError: for inputs with another shape, type or columns than the federation's.
         """
-        batch = self._batch(self._scaled(as_inputs(x, self._shape, self._type)))
+        x = as_inputs(x, self._shape, self._type, self._columns)
+        batch = self._batch(self._scaled(x))
         return self._method.predict(self._own(), batch).exp()
 
     @property
@@ -126,12 +129,34 @@ class ClientModel(nn.Module):
         return torch.equal(found.nan_to_num(), expected.nan_to_num())
 
 
-def as_inputs(x: Any, shape: Sequence[int], kind: torch.dtype) -> Tensor:
+def _in_order(x: Any, columns: Sequence[str] | None) -> Any:
+    """A data frame, whose columns are put in the order of the federation's, if both have names.
+
+    Raises:
+      ConfigError: for other columns.
+    """
+    names = [*getattr(x, "columns", ())]
+    if columns is None or not names or not all(isinstance(name, str) for name in names):
+        return x
+    if {*names} != {*columns}:  # those of a CSV file are in lower case
+        names = [name.strip().casefold() for name in names]
+    if sorted(names) != sorted(columns):
+        raise ConfigError(f"inputs must have the columns {shown([*columns])}, got {shown(names)}")
+    return x.iloc[:, [names.index(name) for name in columns]]
+
+
+def as_inputs(
+    x: Any, shape: Sequence[int], kind: torch.dtype, columns: Sequence[str] | None
+) -> Tensor:
     """Inputs of a user as they are in a federation, with that shape [...] and type -> [B, ...]
+
+    Args:
+      columns: names of the federation's, by which those of a data frame are found; None for none.
 
     Raises:
       ConfigError: if they cannot be.
     """
+    x = _in_order(x, columns)
     try:
         kinds = {one.kind for one in getattr(x, "dtypes", ())}  # of a table's columns
         number = "f4" if kinds and kinds <= {*"biuf"} else None

@@ -127,6 +127,7 @@ class SavedResult(Accuracies):
         kept = history.provenance
         super().__init__(history, kept["called"], kept["title"])
         self._folder, self._predictors = folder, dict(kept["predictors"])
+        self._columns = kept.get("columns")  # not kept by earlier versions
 
     def client_model(self, client: int | str) -> nn.Module:
         """The predictor of a client after the last round: inputs [B, ...] -> probabilities [B, L]
@@ -146,7 +147,8 @@ class SavedResult(Accuracies):
         example, model = program.example_inputs[0][0], program.module()
 
         def read(_: nn.Module, given: tuple) -> Tensor:
-            return as_inputs(given[0], example.shape[1:], example.dtype).to(example.device)
+            x = as_inputs(given[0], example.shape[1:], example.dtype, self._columns)
+            return x.to(example.device)
 
         model.register_forward_pre_hook(read, prepend=True)
         return model
@@ -258,6 +260,8 @@ class Result(Accuracies):
                 _export(model, inputs, file, client)
                 predictors.append([called, [file.name, digest(file)]])
             kept = {"called": self.called, "title": self.title, "predictors": predictors}
+            if (columns := self.simulation.federation.column_name) is not None:
+                kept["columns"] = columns.tolist()
             provenance = {**self.history.provenance, **kept}
             replace(self.history, provenance=provenance).save(made / HISTORY)
 

@@ -45,7 +45,8 @@ class Examples(NamedTuple):
       cluster: [num_owners] int64 true cluster of each owner, if known.
       truth: [M, L] p(y | x) of the owner, see `Federation`, if known.
       own_test: whether a user gave the test part, on which nobody then trains.
-      owner_name: [num_owners], class_name: [L] what a user calls them, see `Federation`.
+      owner_name: [num_owners], class_name: [L], column_name: [F] what a user calls them, see
+        `Federation`.
     """
 
     x: np.ndarray
@@ -64,6 +65,7 @@ class Examples(NamedTuple):
     own_test: bool = False
     owner_name: np.ndarray | None = None
     class_name: np.ndarray | None = None
+    column_name: np.ndarray | None = None
 
     @property
     def num_train(self) -> int:
@@ -202,6 +204,7 @@ class Dealt(NamedTuple):
             client_name=None if np.array_equal(names, number) else names,
             left_out=self.left_out,
             class_name=pool.class_name,
+            column_name=pool.column_name,
         )
 
     def _names(self) -> np.ndarray | None:

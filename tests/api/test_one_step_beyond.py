@@ -133,10 +133,20 @@ def test_an_embedding_must_have_all_tokens_before_the_run():
         quiet(cut(tokens), model)
 
 
-def test_a_kept_model_takes_bytes_and_tables_as_partition_did():
+def test_a_kept_model_takes_bytes_and_tables_as_partition_did(tmp_path):
     table = pd.DataFrame(X, columns=[*"abcdef"]).assign(f=X[:, 5] > 0)
-    predict = quiet(cut(table), flat()).client_model(0)
+    result = quiet(cut(table), flat())
+    predict = result.client_model(0)
     assert torch.equal(predict(table[:3]), predict(table[:3].to_numpy("f4")))
+    expected, other_order = predict(table[:3]), table[[*"fbdaec"]][:3]
+    assert torch.equal(predict(other_order), expected)  # by name
+    result.save(tmp_path / "kept", clients=[0])
+    kept = fedlib.load(tmp_path / "kept").client_model(0)
+    torch.testing.assert_close(kept(other_order), expected)
+    assert torch.equal(predict(table[:3].set_axis(range(6), axis=1)), expected)  # by position
+    for other in (table.rename(columns={"a": "g"}), table.assign(g=1), table[[*"aabcdef"]]):
+        with pytest.raises(ConfigError, match=r"inputs must have the columns \['a', 'b', 'c'"):
+            predict(other[:3])
     whole = (X[:, :6] * 20 + 100).astype(np.uint8)
     assert quiet(cut(whole), flat()).client_model(0)(whole[:3]).shape == (3, 3)
 

@@ -5,6 +5,7 @@ import os
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 from data_fixtures import federation
 from PIL import Image
@@ -300,7 +301,8 @@ def test_columns_of_two_parts_are_matched_by_name(folder):
     with pytest.raises(DataError, match="train.csv: the columns .*a.*c.* are in one alone"):
         read(folder)
     table(folder / "test.csv", ["b", "A", "kind"], [7, 8, 0])
-    assert read(folder, scaling="none").x.tolist() == [[0, 5], [4, 6], [8, 7]]
+    found = read(folder, scaling="none")
+    assert found.x.tolist() == [[0, 5], [4, 6], [8, 7]] and [*found.column_name] == ["a", "b"]
 
 
 def test_both_parts_must_be_alike(folder):
@@ -397,6 +399,13 @@ def test_clients_and_classes_keep_their_names(folder, tmp_path):
     assert again.called == made.called and again.digests == made.digests
     assert again.class_name.tolist() == ["no", "yes"]
     assert cut("iid", num_clients=2, train_fraction=0.5).client_name is None
+    assert made.column_name is None
+    (folder / "a.npz").unlink()
+    frame = pd.DataFrame(x, columns=[*"abcd"]).assign(y=words)
+    frame.to_csv(folder / "a.csv", index=False)
+    cut("iid", num_clients=2, train_fraction=0.5).save(*files)
+    assert Federation.load(*files).column_name.tolist() == [*"abcd"]
+    (folder / "a.csv").unlink()
     arrays(folder / "a.npz", x=x, y=np.arange(40) % 2, client=np.repeat([7, 3], 20))
     assert cut("natural").called == [3, 7]
     arrays(folder / "a.npz", x=x, y=np.arange(40) % 2, client=np.repeat([0, 1], 20))

@@ -112,6 +112,7 @@ def pooled(
         raise DataError(f"{contents[0].path}: no class or client has 4 examples, one to test on")
     x, tokens = _tokens(x, part == TRAIN, texts)
     x, mean, std = (x, (), ()) if tokens else _scaled(x, part == TRAIN, scaling)
+    columns = [name for name in contents[0].columns or () if isinstance(name, str)]
     return Examples(
         *(x, y, classes, mean, std),
         part=part,
@@ -121,6 +122,7 @@ def pooled(
         own_test=parts is not None and TEST in parts,
         owner_name=None if owner is None else names,
         class_name=words if words is not None and len(words) == classes else None,
+        column_name=np.array(columns) if len({*columns}) == x.shape[-1] else None,
     )
 
 
