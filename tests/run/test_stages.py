@@ -5,11 +5,14 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
 from stages import (
     ROUNDS,
+    RUN,
     SPEC,
     STOPPING,
     assert_one_line,
@@ -22,12 +25,15 @@ from stages import (
     start,
     wait_for_round,
 )
-from support import toy_federation
+from support import assert_same_result, toy_federation
 
 from fedlib import files, seals
 from fedlib.report.metrics.tidy import client_rows, run_rows
 from fedlib.results import RunResult, View
+from fedlib.run import checkpoint
+from fedlib.run.checkpoint import Checkpoints
 from fedlib.run_spec import RunSpec
+from fedlib.seals import spec_digest
 from fedlib.workflow.provenance import ROOT
 from scripts.train import Stop
 
@@ -163,6 +169,54 @@ def test_an_evaluation_stores_the_metrics_of_predictions_that_it_is_asked_for(co
     mine = mine[mine["group"] == "seen"]
     assert np.average(mine["brier"], weights=mine["count"]) == pytest.approx(found["brier"])
     assert final.predictions == {}
+
+
+def mlp(num_classes):
+    """The architecture of an expert, or of a gate, of the clients of these tests."""
+    return {"model": "mlp", "params": RUN.model_params | {"num_classes": num_classes}}
+
+
+TRAINS = replace(
+    RUN,
+    method="adaptive_experts",
+    rounds=2,
+    params={"num_experts": 2, "local_lr": 0.01, "gate_lr": 0.01, "stop_split": "test"}
+    | {"local_epochs": 4, "local_check_every": 1, "gate_epochs": 4, "cluster_init": "full"},
+    modules={"expert": mlp(3), "gate": mlp(3)},
+)
+TRAINS = TRAINS.spec(3, spec_digest({})).to_json()
+OF_CLIENTS = {"views": [["seen", "local", "test"], ["seen", "moe", "test"]]}
+
+
+@pytest.mark.parametrize("saves", [1, 5])  # of local experts, which save 4 times; of mixtures
+def test_a_killed_evaluation_that_trains_goes_on_to_the_same_scores(saves, tmp_path, call):
+    folders = [shards(tmp_path) / name for name in ("whole", "killed")]
+    for folder in folders:
+        assert call("train", options(folder, TRAINS)) == (0, ANY, "")
+    whole, killed = (evaluation(folder, TRAINS | OF_CLIENTS) for folder in folders)
+    assert call("evaluate", whole) == (0, ANY, "")
+
+    class Dying(Checkpoints):
+        left = saves
+
+        def save_state(self, *done_and_state):
+            super().save_state(*done_and_state)
+            Dying.left -= 1
+            if not Dying.left:
+                raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Checkpoints, "due", lambda self, done: True)
+        with pytest.MonkeyPatch.context() as dies:
+            dies.setattr(checkpoint, "Checkpoints", Dying)
+            assert call("evaluate", killed) == (130, ANY, "error: interrupted\n")
+        assert (folders[1] / "checkpoints/evaluation").is_dir()
+        code, stdout, stderr = call("evaluate", killed)
+    assert (code, stderr) == (0, "")
+    assert "resuming after check 1" in stdout and ("local: check" in stdout) == (saves == 1)
+    expected, found = (RunResult.load(folder / "evaluation.h5") for folder in folders)
+    assert_same_result(found, expected)
+    assert not (folders[1] / "checkpoints/evaluation").exists()
 
 
 # -- nonsense -----------------------------------------------------------------------------
