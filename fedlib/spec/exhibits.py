@@ -140,8 +140,9 @@ class Exhibit:
         return (View(protocol=one["name"]) for one in getattr(self, "protocols", None) or ())
 
     def metrics(self) -> Iterable[str]:
-        """Metrics that it shows."""
-        return (self.metric,) if hasattr(self, "metric") else ()
+        """Metrics that it shows, itself or in one of its forms."""
+        formed = (one for name in self.forms for one in self.formed(name))
+        return [one.metric for one in (self, *formed) if hasattr(one, "metric")]
 
     @property
     def of_predictions(self) -> set[str]:

@@ -58,16 +58,6 @@ LEARNED = (
 )
 
 
-def build(given: TableInputs) -> Sheet:
-    """The table, by its kind.
-
-    Raises:
-      DataError: see the kinds.
-    """
-    kinds = {one.__name__: one for one in (global_accuracy, server_size, learned_alpha)}
-    return kinds[given.kind.kind](given)
-
-
 def global_accuracy(given: TableInputs) -> Sheet:
     """Accuracy, a block per family of federations; its numbers have one row per run and column.
 

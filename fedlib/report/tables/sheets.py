@@ -33,8 +33,9 @@ class TableInputs(Inputs):
     stage = "table"
 
     def made(self) -> Sheet:
-        """The table."""
-        return self.module.build(self)
+        """The table, by `build` of its module or, in one of several kinds, what is called so."""
+        module = self.module
+        return (getattr(module, "build", None) or getattr(module, self.kind.kind))(self)
 
     def over_seeds(self, *key: str, **where: str) -> pd.DataFrame:
         """`seeds.over_seeds` of the rows that match `where`, indexed by `key`."""
