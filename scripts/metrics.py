@@ -7,7 +7,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib import seals
-from fedlib.report.metrics.runs import collect, named, result_files, write
+from fedlib.report import frames
+from fedlib.report.metrics.runs import collect, named, result_files
 from fedlib.workflow import command, provenance
 
 
@@ -23,10 +24,10 @@ def main() -> None:
     tidy, clients = collect(spec, args.runs)
     read = seals.contents(*result_files(spec, args.runs))
     made = seals.Made(seals.spec_digest(spec), code, read, seals.contents())
-    write(named(tidy), args.csv)
-    write(clients, args.clients, made=made)
+    frames.write_csv(named(tidy), args.csv)
+    frames.write_parquet(clients, args.clients, made)
     made = made._replace(beside=seals.contents(args.clients))
-    write(tidy, args.parquet, made=made)
+    frames.write_parquet(tidy, args.parquet, made)
     print(f"{len(tidy)} metrics and {len(clients)} clients' rows: {args.parquet.parent}")
     provenance.assert_covered("scripts/metrics.py")
 
