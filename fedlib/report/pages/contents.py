@@ -13,7 +13,6 @@ from typing import Any
 
 import pandas as pd
 
-from fedlib.errors import DataError
 from fedlib.report import exhibits, notes, pictures
 from fedlib.report.pages.origin import Origin, origin
 from fedlib.report.printed import difference
@@ -225,10 +224,8 @@ def _exhibit(paper: dict, kind: str, heading: dict, **content: Any) -> Entry:
 
 
 def _sheet(folder: Path, table: dict) -> Sheet:
-    files = [folder / f"{table['name']}.{form}" for form in ("csv", "json")]
-    for path in files:
-        if not path.exists():
-            raise DataError(f"{path} does not exist; run the table stage first")
+    paths = (folder / f"{table['name']}.{form}" for form in ("csv", "json"))
+    files = [pictures.needed(path, "table") for path in paths]
     return render.read(*files, table["spec"])
 
 
