@@ -72,6 +72,5 @@ def _columns(part: pd.DataFrame) -> Columns:
     yield Column("federations"), texts(part["federations"])
     yield Column("median"), texts(map(render.points, part["median"]))
     yield Column("95 % interval"), spans(part, "low", "high")
-    p_values = ["" if pd.isna(p) else f"{p:.3g}" for p in part["p_holm"]]
-    yield Column("p (Holm)"), texts(p or render.ABSENT for p in p_values)
+    yield Column("p (Holm)"), texts(part["p_holm"], ".3g")
     yield Column("verdict"), texts(part["verdict"])

@@ -43,9 +43,9 @@ def _columns(part: pd.DataFrame) -> Columns:
     yield Column("ahead in"), texts(part["ahead"])
     yield Column("median"), texts(map(render.points, part["median"]))
     yield Column("95 % interval"), spans(part, "low", "high")
-    yield Column("p (Holm)"), texts(f"{p:.3g}" for p in part["p_holm"])
+    yield Column("p (Holm)"), texts(part["p_holm"], ".3g")
     for name in ("better", "equal", "worse"):
-        yield Column(name, "P"), texts(f"{p:.2f}" for p in part[name])
+        yield Column(name, "P"), texts(part[name], ".2f")
     yield Column("seeds", "bootstrap"), spans(part, "seeds_low", "seeds_high")
     yield Column("data sets", "bootstrap"), spans(part, "datasets_low", "datasets_high")
     yield Column("verdict"), texts(part["verdict"])

@@ -227,9 +227,7 @@ def protocol_grid(given: TableInputs) -> Sheet:
 
 def _trials(first: pd.DataFrame) -> Columns:
     """The numbers of seeds, published and here."""
-    counts = first["published_trials"]
-    theirs = texts(ABSENT if np.isnan(count) else f"{count:.0f}" for count in counts)
-    here = {"reproduced": texts(first["seeds"])}
+    theirs, here = texts(first["published_trials"], ".0f"), {"reproduced": texts(first["seeds"])}
     return sheets.beside("Trials", theirs, here, compared=sheets.is_compared(first))
 
 
