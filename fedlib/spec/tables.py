@@ -210,12 +210,10 @@ class Views(ClientGrid):
         super().check()
         shown = self.formed("columns")
         for column in shown:
-            for name, known in (
-                ("group", GROUPS),
-                ("split", (*SPLITS, "shared")),
-                ("metric", ("accuracy_client_mean", "accuracy")),
-            ):
-                one_of(known, getattr(column, name), f"{name} of the column {column.title!r}")
+            where = f"of the column {column.title!r}"
+            one_of(GROUPS, column.group, f"group {where}")
+            one_of((*SPLITS, "shared"), column.split, f"split {where}")
+            one_of(("accuracy_client_mean", "accuracy"), column.metric, f"metric {where}")
         titles = [column.title for column in shown]
         if not titles or len({*titles}) < len(titles):
             named = ", ".join(titles) or "no columns"
