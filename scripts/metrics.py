@@ -14,10 +14,10 @@ from fedlib.workflow import command, provenance
 
 def main() -> None:
     """Parse the command line, collect, write."""
-    made = {"parquet": "output: tidy metrics", "csv": "output: the same, as text"}
-    made |= {"clients": "output: clients, .parquet"}
+    outputs = {"parquet": "output: tidy metrics", "csv": "output: the same, as text"}
+    outputs |= {"clients": "output: clients, .parquet"}
     runs = "results/FOLDER/runs/PAPER, the paper's runs"
-    args = command.job_parser(__doc__, "metrics", runs=runs, **made).parse_args()
+    args = command.job_parser(__doc__, "metrics", runs=runs, **outputs).parse_args()
 
     code = provenance.check_code(args.code, "scripts/metrics.py")
     spec = command.json_argument(args.spec, "paper", "runs")
