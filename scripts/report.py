@@ -17,9 +17,9 @@ from fedlib.workflow import command, layout, provenance
 
 def main() -> None:
     """Parse the command line, gather, write."""
-    read = {"results": "results/FOLDER", "figures": "figures/FOLDER"}
-    made = {"md": "output, REPORT.md", "html": "output, report.html"}
-    args = command.job_parser(__doc__, "report", **read, **made).parse_args()
+    folders = {"results": "results/FOLDER", "figures": "figures/FOLDER"}
+    outputs = {"md": "output, REPORT.md", "html": "output, report.html"}
+    args = command.job_parser(__doc__, "report", **folders, **outputs).parse_args()
 
     code = provenance.check_code(args.code, "scripts/report.py")
     spec = command.json_argument(args.spec, "papers", "scale", "folder")

@@ -26,7 +26,7 @@ def main() -> None:
     sheet = TableInputs.read(spec, args.metrics, args.clients, published).made()
     read = seals.contents(args.metrics, args.clients, *args.published)
     made = partial(seals.Made, seals.spec_digest(spec), code, read)
-    render.write(sheet, args.csv, args.md, args.tex, args.json, made)
+    render.write(sheet, args.csv, args.md, args.tex, args.json, made=made)
     provenance.assert_covered(*roots)
 
 

@@ -74,8 +74,9 @@ def choose(plan: Plan, fresh: Freshness) -> Plan:
         numbers.update(published(paper, plan.path("published", paper=name)))
     budget = plan.config["budget"]
     if not (bought := cells.affordable(every, config.budget_seconds(budget), numbers)):
-        least = duration([min(cell.seconds for cell in every)])
-        raise ConfigError(f"budget={budget} buys no cell: the cheapest takes {least}")
+        costs = [cell.seconds for cell in every if cell.tables]
+        least = f"the cheapest takes {duration([min(costs)])}" if costs else "no table shows these"
+        raise ConfigError(f"budget={budget} buys no cell of a table: {least}")
     runs = sorted(cell.name for cell in bought)
     new = [cell for cell in bought if cell.jobs]
     spent = duration([cell.seconds for cell in new])

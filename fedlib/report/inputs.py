@@ -68,8 +68,7 @@ class Inputs:
           ConfigError: for an unknown kind or wrong fields.
         """
         about = self.exhibit
-        own = about.title, about.caption, (), (), about.params
-        return declared(self.stage, about.kind, *own)
+        return declared(self.stage, about.kind, about.title, about.caption, (), (), about.params)
 
     @property
     def module(self) -> Any:

@@ -35,6 +35,17 @@ def panels(picture: Path) -> list[dict]:
     return seals.read_json(picture.with_name(f"{picture.name}.json"), REMEDY, has=(PANELS,))[PANELS]
 
 
+def needed(path: Path, stage: str) -> Path:
+    """The path of a result of a stage.
+
+    Raises:
+      DataError: if there is no such file.
+    """
+    if not path.exists():
+        raise DataError(f"{path} does not exist; run the {stage} stage first")
+    return path
+
+
 def check(json: Path, spec: str | None) -> None:
     """Check that the pictures are those that `vouch` recorded.
 
@@ -49,8 +60,6 @@ def check(json: Path, spec: str | None) -> None:
     if spec is not None:
         seals.check_spec(json, seals.made(json).spec, spec)
     for ending, expected in digests.items():
-        picture = json.with_suffix(f".{ending}")
-        if not picture.exists():
-            raise DataError(f"{picture} does not exist; run the figure stage first")
+        picture = needed(json.with_suffix(f".{ending}"), "figure")
         if files.digest(picture) != expected:
             raise DataError(f"{picture} is not the picture that {json} was written for; {REMEDY}")

@@ -100,23 +100,19 @@ def holm(ps: ArrayLike) -> np.ndarray:
     return np.take_along_axis(highest, np.argsort(order, axis=-1), -1)
 
 
-def signed_rank(differences: Sequence[float], rope: float = ROPE, seed: int = 0) -> Posterior:
+def signed_rank(differences: Sequence[float]) -> Posterior:
     """The Bayesian signed-rank test with a region of practical equivalence.
 
     A sample of the posterior weighs the differences and one 0 by a Dirichlet draw; the mean of two
     of them is then better, equal or worse with probabilities that sum to 1. The result is the share
     of samples in which each of the three is most probable.
-
-    Args:
-      rope: largest difference that counts as equal.
-      seed: of the draws.
     """
     values = np.concatenate([[0.0], np.asarray(differences, np.float64)])
     sums = values[:, None] + values
     concentration = np.array([PRIOR, *np.ones(len(values) - 1)])
-    draws = streams.generator(seed, "signed_rank").dirichlet(concentration, SAMPLES)
+    draws = streams.generator(0, "signed_rank").dirichlet(concentration, SAMPLES)
     better, worse = (
-        np.einsum("si,ij,sj->s", draws, np.heaviside(side - 2 * rope, 0.5), draws)
+        np.einsum("si,ij,sj->s", draws, np.heaviside(side - 2 * ROPE, 0.5), draws)
         for side in (sums, -sums)
     )
     found = np.stack([better, 1 - better - worse, worse])
@@ -133,7 +129,7 @@ def by_federation(paired: pd.DataFrame) -> pd.DataFrame:
     return groups["value"].mean().reset_index()
 
 
-def bootstrap(paired: pd.DataFrame, over: str, seed: int = 0) -> tuple[float, float]:
+def bootstrap(paired: pd.DataFrame, over: str) -> tuple[float, float]:
     """Bootstrap interval of `LEVEL` of the mean over federations.
 
     Args:
@@ -145,7 +141,7 @@ def bootstrap(paired: pd.DataFrame, over: str, seed: int = 0) -> tuple[float, fl
       NaN for both ends if a federation has one seed, or if there are `FEW` draws or less, whose
       interval would be from the least to the greatest of them.
     """
-    draw = streams.generator(seed, "bootstrap", over)
+    draw = streams.generator(0, "bootstrap", over)
     if over == "dataset":
         groups = by_federation(paired).groupby("dataset", sort=False)["value"]
         total, number = groups.sum().to_numpy(), groups.count().to_numpy()

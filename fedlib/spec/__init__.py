@@ -5,6 +5,7 @@ So a field that changes a result belongs in `spec()` or, for runs, in `fedlib.ru
 a field that is only shown (a title, a note) must stay out of it.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 # The modules of kinds are registered, by which `declared` finds each kind; names are for others.
@@ -39,17 +40,21 @@ class Paper:
     figures: dict[str, Exhibit]
 
     def __post_init__(self):
-        for exhibit in (*self.tables.values(), *self.figures.values()):
+        for *_, exhibit in self.exhibits():
             exhibit.check()
 
     def named(self) -> dict[RunName, Run]:
         """The runs by name."""
         return {RunName(self.name, run.federation, run.label): run for run in self.runs}
 
+    def exhibits(self) -> Iterator[tuple[str, str, Exhibit]]:
+        """(stage, name, exhibit) of every table, then of every figure."""
+        for stage, named in (("table", self.tables), ("figure", self.figures)):
+            yield from ((stage, name, exhibit) for name, exhibit in named.items())
+
     def exhibits_of(self, federation: str, label: str) -> list[Exhibit]:
         """The tables and figures that show a run."""
-        exhibits = [*self.tables.values(), *self.figures.values()]
-        return [exhibit for exhibit in exhibits if exhibit.shows(federation, label)]
+        return [exhibit for *_, exhibit in self.exhibits() if exhibit.shows(federation, label)]
 
     def views_of(self, federation: str, label: str) -> set[View]:
         """Views of a run that tables and figures show besides the primary one."""

@@ -6,10 +6,12 @@ from math import inf
 from typing import NamedTuple
 
 from fedlib.fields import as_form
-from fedlib.spec.exhibits import PRIMARY, View
+from fedlib.spec.exhibits import PRIMARY, View, one_of
 from fedlib.spec.tables import Table
 
 ORDERS = ("descending", "ascending", "highest", "lowest")
+KINDS = (*ORDERS, "between", "spread", "published", "seeds")
+UNITS = ("percent", "number")
 
 
 class Published(NamedTuple):
@@ -46,7 +48,7 @@ class Criterion(NamedTuple):
 
     Attributes:
       title: what it says; source: where the paper says so.
-      kind: of `fedlib.report.predicates.verdict`; its arguments come last.
+      kind: one of `KINDS`, see `fedlib.report.predicates.verdict`; its arguments come last.
       terms: each is a cell, or two whose difference it is.
       unit: "percent", or "number" for values that are no shares.
       note: said below the table.
@@ -88,7 +90,7 @@ class Criteria(Table):
         """The criteria.
 
         Raises:
-          ConfigError: for one with missing or unknown fields.
+          ConfigError: for one with missing or unknown fields, or of an unknown kind or unit.
         """
         return [_parsed(criterion) for criterion in self.criteria]
 
@@ -112,6 +114,8 @@ class Criteria(Table):
 def _parsed(declared: Mapping) -> Criterion:
     name = f"criterion {declared.get('title', declared)!r}"
     found = as_form(Criterion, declared, name)
+    one_of(KINDS, found.kind, f"{name}: kind")
+    one_of(UNITS, found.unit, f"{name}: unit")
     terms = [_cells(term, name) for term in found.terms]
     return found._replace(terms=terms, published=_published(found.published, name))
 

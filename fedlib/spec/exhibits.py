@@ -123,9 +123,8 @@ class Exhibit:
     @property
     def params(self) -> dict[str, Any]:
         """The kind's own fields by name, those at their default left out."""
-        own = dataclasses.fields(self)[COMMON:]
-        values = {one.name: getattr(self, one.name) for one in own}
-        return {one.name: values[one.name] for one in own if values[one.name] != one.default}
+        own = ((one, getattr(self, one.name)) for one in dataclasses.fields(self)[COMMON:])
+        return {one.name: value for one, value in own if value != one.default}
 
     def named(self) -> Iterable[str]:
         """The labels in the kind's own fields, all of runs that it shows."""
@@ -140,8 +139,9 @@ class Exhibit:
         return (View(protocol=one["name"]) for one in getattr(self, "protocols", None) or ())
 
     def metrics(self) -> Iterable[str]:
-        """Metrics that it shows."""
-        return (self.metric,) if hasattr(self, "metric") else ()
+        """Metrics that it shows, itself or in one of its forms."""
+        formed = (one for name in self.forms for one in self.formed(name))
+        return [one.metric for one in (self, *formed) if hasattr(one, "metric")]
 
     @property
     def of_predictions(self) -> set[str]:
@@ -226,11 +226,10 @@ class ExhibitSpec:
 
     def to_json(self) -> dict:
         """The JSON object of `from_json`."""
-        described = {name: [one.describe() for one in getattr(self, name)] for name in LISTED}
-        return {**vars(self), **described}
+        lists = {"federations": self.federations, "runs": self.runs}
+        return vars(self) | {name: [x.describe() for x in found] for name, found in lists.items()}
 
 
-LISTED = ("federations", "runs")
 COMMON = len(dataclasses.fields(Exhibit))  # fields that all kinds have
 
 

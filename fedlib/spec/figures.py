@@ -178,10 +178,6 @@ class GainBars(Figure):
         if len(self.names) != 2:
             raise ConfigError(f"names are of what is below and above, got {self.names!r}")
 
-    def metrics(self) -> Iterator[str]:
-        """The metrics of the bars."""
-        return (bar["metric"] for bar in self.bars)
-
     def compared(self, pairs: list[Pair]) -> list[Pair]:
         """All, if both federations of some pair are left."""
         there = {federation for federation, _ in pairs}

@@ -81,10 +81,6 @@ class GlobalAccuracy(Table):
                 yield View("server", row["protocol"])
                 yield View("server", f"last_{row['protocol']}")
 
-    def metrics(self) -> Iterator[str]:
-        """The metrics of the columns."""
-        return (column["metric"] for column in self.columns if "metric" in column)
-
     def compared(self, pairs: list[Pair]) -> list[Pair]:
         """All, if some column still has its federation, or both federations of a difference."""
         there = {federation for federation, _ in pairs}

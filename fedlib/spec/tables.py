@@ -14,11 +14,16 @@ class Table(Exhibit, base=True):
     stage: ClassVar = "table"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Accuracy(Table):
-    """Accuracy over all clients and at the 10th percentile: a block per federation."""
+class ClientGrid(Table, base=True):
+    """A grid of the clients' accuracy."""
 
     drawn_by: ClassVar = "of_clients"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accuracy(ClientGrid):
+    """Accuracy over all clients and at the 10th percentile: a block per federation."""
+
     room_for_others: ClassVar = True
     compares: ClassVar = True
 
@@ -45,7 +50,7 @@ class AccuracyAndTraffic(Table):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BesidePublished(Table):
+class BesidePublished(ClientGrid):
     """Accuracy beside the numbers of several publications.
 
     Attributes:
@@ -54,7 +59,6 @@ class BesidePublished(Table):
       others: titles of methods that are published but not run here, by label.
     """
 
-    drawn_by: ClassVar = "of_clients"
     room_for_others: ClassVar = True
     compares: ClassVar = True
     by_federation: ClassVar = ("names",)
@@ -86,7 +90,7 @@ class GainGroup(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gains(Table):
+class Gains(ClientGrid):
     """Lead of the run `of` over the best of each group of others.
 
     Attributes:
@@ -94,7 +98,6 @@ class Gains(Table):
       groups: each has the fields of a `GainGroup`.
     """
 
-    drawn_by: ClassVar = "of_clients"
     needs_others: ClassVar = True
 
     of: str
@@ -121,7 +124,7 @@ class LearnedAlpha(Table):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProtocolGrid(Table):
+class ProtocolGrid(ClientGrid):
     """Protocols over a parameter of the federation.
 
     Attributes:
@@ -129,8 +132,6 @@ class ProtocolGrid(Table):
       parameter: dotted path into the federations' declarations, with a row for each value and a
         block per family; by default a row is a federation, with its title.
     """
-
-    drawn_by: ClassVar = "of_clients"
 
     protocols: Sequence[Mapping]
     parameter: str | None = None
@@ -150,15 +151,13 @@ class SpreadPair(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spreads(Table):
+class Spreads(ClientGrid):
     """How much less one way to predict varies from training to training than another.
 
     Attributes:
       pairs: in column order, each with the fields of a `SpreadPair`.
       key: label of the published numbers.
     """
-
-    drawn_by: ClassVar = "of_clients"
 
     pairs: Sequence[Mapping]
     key: str
@@ -193,14 +192,13 @@ class ViewColumn(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Views(Table):
+class Views(ClientGrid):
     """Views side by side.
 
     Attributes:
       columns: each has the fields of a `ViewColumn`.
     """
 
-    drawn_by: ClassVar = "of_clients"
     room_for_others: ClassVar = True
 
     columns: Sequence[Mapping]
@@ -212,12 +210,10 @@ class Views(Table):
         super().check()
         shown = self.formed("columns")
         for column in shown:
-            for name, known in (
-                ("group", GROUPS),
-                ("split", (*SPLITS, "shared")),
-                ("metric", ("accuracy_client_mean", "accuracy")),
-            ):
-                one_of(known, getattr(column, name), f"{name} of the column {column.title!r}")
+            where = f"of the column {column.title!r}"
+            one_of(GROUPS, column.group, f"group {where}")
+            one_of((*SPLITS, "shared"), column.split, f"split {where}")
+            one_of(("accuracy_client_mean", "accuracy"), column.metric, f"metric {where}")
         titles = [column.title for column in shown]
         if not titles or len({*titles}) < len(titles):
             named = ", ".join(titles) or "no columns"

@@ -70,20 +70,13 @@ class Console(logging.Handler):
         self.began = self.last_line = time.monotonic()
         self.waits = dict(SHOWN)
         self.log = ""
-        self.handlers = {
-            None: self._message,
-            "run_info": self._run_info,
-            "job_info": self._job_info,
-            "job_finished": self._job_finished,
-            "job_error": self._job_error,
-            "error": self._error,
-        }
         self.ended = threading.Event()
         self.clock = threading.Thread(target=self._tick, daemon=True)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """See `logging.Handler`; ignores unknown events."""
-        if (handler := self.handlers.get(getattr(record, "event", None))) is not None:
+        """See `logging.Handler`; ignores events without a function of their name below."""
+        event = getattr(record, "event", None) or "message"
+        if (handler := getattr(self, f"_on_{event}", None)) is not None:
             handler(record)
 
     def close(self) -> None:
@@ -96,7 +89,7 @@ class Console(logging.Handler):
 
     # --- Events of Snakemake ---------------------------------------------------------------------
 
-    def _run_info(self, record: logging.LogRecord) -> None:
+    def _on_run_info(self, record: logging.LogRecord) -> None:
         self.left = Counter(getattr(record, "stats", {}))
         self.total = self.left.pop("total", 0)
         if self.left["metrics"] == 1:
@@ -104,7 +97,7 @@ class Console(logging.Handler):
         if self.total and not self.clock.ident:
             self.clock.start()
 
-    def _job_info(self, record: logging.LogRecord) -> None:
+    def _on_job_info(self, record: logging.LogRecord) -> None:
         names = record.wildcards
         known = [names[x] for x in STAGES.get(record.rule_name, ()) if x in names]
         name = f"{record.rule_name} {'/'.join(known)}".strip()
@@ -112,7 +105,7 @@ class Console(logging.Handler):
         self.running[record.jobid] = Started(record.rule_name, name, output, time.monotonic())
         self._tell()
 
-    def _job_finished(self, record: logging.LogRecord) -> None:
+    def _on_job_finished(self, record: logging.LogRecord) -> None:
         if (job := self.running.pop(record.job_id, None)) is None:
             return
         self.left[job.rule] -= 1
@@ -120,7 +113,7 @@ class Console(logging.Handler):
         self._show(job)
         self._tell()
 
-    def _job_error(self, record: logging.LogRecord) -> None:
+    def _on_job_error(self, record: logging.LogRecord) -> None:
         job = self.running.pop(record.jobid, None)
         if command.STOPPING.is_set():
             return
@@ -139,13 +132,13 @@ class Console(logging.Handler):
         self.said[quoted] = name
         self._write("\n".join([f"FAILED: {name}", *log]))
 
-    def _error(self, record: logging.LogRecord) -> None:
+    def _on_error(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
         # The log of a failed job has the reason.
         if not (self.failed or command.STOPPING.is_set()) and internals.COMMAND_FAILED not in text:
             self._write(text)
 
-    def _message(self, record: logging.LogRecord) -> None:
+    def _on_message(self, record: logging.LogRecord) -> None:
         if (text := record.getMessage()).startswith(internals.NAMES_LOG):
             self.log = os.path.relpath(text.removeprefix(internals.NAMES_LOG))
         elif record.levelno >= logging.WARNING and not self.failed:

@@ -63,9 +63,8 @@ def check_paper(paper: Paper, name: str, scale: str) -> None:
     _check_names(f"{where}.figures", "figure", paper.figures)
     check_unique(f"{where}.seeds", paper.seeds)
     check_unique(f"{where}.runs", [f"{run.federation}/{run.label}" for run in paper.runs])
-    for stage in ("table", "figure"):
-        for key, exhibit in getattr(paper, stage + "s").items():
-            _check_exhibit(f"{where}.{stage}s[{key}]", stage, exhibit, paper)
+    for stage, key, exhibit in paper.exhibits():
+        _check_exhibit(f"{where}.{stage}s[{key}]", stage, exhibit, paper)
     check_seeds(paper)
 
 
@@ -77,12 +76,11 @@ def check_seeds(paper: Paper) -> None:
         if min(seeds, default=0) < 0:
             raise ConfigError(f"{where}.seeds must be 0 or more, got {min(seeds)}")
         check_tuning(f"{where}.runs[{run.federation}/{run.label}]", run, seeds)
-    for stage in ("table", "figure"):
-        for key, exhibit in getattr(paper, stage + "s").items():
-            shown = [run for run in paper.runs if exhibit.shows(run.federation, run.label)]
-            if shown and not common_seeds(paper, shown):
-                at = f"{where}.{stage}s[{key}].labels"
-                raise ConfigError(f"{at}: there is no seed that all of its runs have")
+    for stage, key, exhibit in paper.exhibits():
+        shown = [run for run in paper.runs if exhibit.shows(run.federation, run.label)]
+        if shown and not common_seeds(paper, shown):
+            at = f"{where}.{stage}s[{key}].labels"
+            raise ConfigError(f"{at}: there is no seed that all of its runs have")
 
 
 def _check_json(at: str, declared: Run | Data) -> None:

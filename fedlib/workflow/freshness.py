@@ -30,11 +30,10 @@ from fedlib.spec import RunName
 from fedlib.workflow import layout, preflight
 from fedlib.workflow.declarations import Training
 from fedlib.workflow.layout import RESULTS
-from fedlib.workflow.plan import Plan
+from fedlib.workflow.plan import SHOWING, Plan
 from fedlib.workflow.provenance import ROOT
 
 OF_RUNS = ("tune", "train", "evaluate")
-SHOWING = ("metrics", "table", "figure", "report")
 LARGE = "train"  # stage whose state is read only if its time shows that it was replaced
 
 

@@ -32,6 +32,7 @@ JOBS_PER_CARD = 2
 # Set by schedulers that give a job a card of its own. It is "0" there, whichever it is, so jobs of
 # one node would wait for each other.
 SCHEDULED = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID")
+POLL = 0.2  # seconds between attempts to get a slot
 SHARE = "FEDLIB_GPU_JOBS"  # how many jobs may use the card, read by `fedlib.engine.device`
 
 
@@ -84,11 +85,7 @@ def settled(wanted: str) -> str:
 
 @contextlib.contextmanager
 def lease(
-    devices: Sequence[str],
-    per_device: int = 1,
-    folder: str | Path | None = None,
-    poll: float = 0.2,
-    wait: bool = True,
+    devices: Sequence[str], per_device: int = 1, folder: str | Path = "", wait: bool = True
 ) -> Iterator[str]:
     """Wait for a free slot of one of `devices`, and hold it; yields the device.
 
@@ -100,7 +97,6 @@ def lease(
       per_device: jobs that may share a device.
       folder: of the lock files; by default one for this user on this machine, so that two
         checkouts take turns too.
-      poll: seconds between attempts.
       wait: whether to wait; otherwise the first device is used beside its jobs.
     """
     folder = Path(folder or Path(tempfile.gettempdir()) / f"fedlib-gpu-{os.getuid()}")
@@ -129,7 +125,7 @@ def lease(
         if not waiting:
             print(f"waiting for one of {len(slots)} GPU slots ({folder})", file=sys.stderr)
             waiting = True
-        time.sleep(poll)
+        time.sleep(POLL)
 
 
 def visible() -> tuple[str, ...]:

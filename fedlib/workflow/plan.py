@@ -28,8 +28,9 @@ from fedlib.workflow.layout import MAKERS, STAGES
 from fedlib.workflow.provenance import code_digest
 from fedlib.workflow.selection import Selection
 
-# Stages whose specifications are files: they list every run, and an argument is limited to 128 kB.
-LONG = ("metrics", "table", "figure", "report")
+# Stages that show all runs of a paper, or of all papers. Their specifications are files: they list
+# every run, and an argument is limited to 128 kB.
+SHOWING = ("metrics", "table", "figure", "report")
 
 
 class Plan(Selection):
@@ -61,17 +62,14 @@ class Plan(Selection):
             yield from ((stage, training._asdict()) for training in self.trainings())
         yield from (("metrics", {"paper": paper}) for paper in self.papers)
         for name, paper in self.papers.items():
-            yield from (("table", {"paper": name, "table": table}) for table in paper.tables)
-            yield from (("figure", {"paper": name, "figure": figure}) for figure in paper.figures)
+            yield from ((stage, {"paper": name, stage: key}) for stage, key, _ in paper.exhibits())
         yield "report", {}
 
     def partitions(self) -> list[dict]:
         """Wildcards of every partition: one per federation, or one per federation and seed."""
         found: dict[tuple, dict] = {names: {} for names in self._data}
-        for paper, federation, _, seed in self.trainings():
-            found[paper, federation][self.replicate(paper, federation, seed)] = True
-        for names in self.tunings():
-            found[names["paper"], names["federation"]][self.replicate(**names)] = True
+        for job in (*(training._asdict() for training in self.trainings()), *self.tunings()):
+            found[job["paper"], job["federation"]][self.replicate(**job)] = True
         return [
             {"paper": paper, "federation": federation} | ({"replicate": one} if one else {})
             for (paper, federation), replicates in found.items()
@@ -139,7 +137,7 @@ class Plan(Selection):
 
     def given(self, stage: str, **wildcards: object) -> str:
         """The value of `--spec` for a job's script: the specification, or a file with it."""
-        if stage not in LONG:
+        if stage not in SHOWING:
             return self.spec(stage, **wildcards)
         return "@" + self.path("specification", digest=self.digest(stage, **wildcards)[:16])
 

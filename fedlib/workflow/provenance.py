@@ -43,25 +43,10 @@ ROOT = Path(__file__).resolve().parents[2]
 PLUMBING = frozenset(
     f"{PACKAGE}.{name}"
     for name in (
-        "environment",
-        "errors",
-        "files",
-        "locks",
-        "mapped",
-        "run.checkpoint",
-        "run.progress",
-        "run.usage",
-        "seals",
-        "workflow",
-        "workflow.command",
-        "workflow.forkclient",
-        "workflow.forkserver",
-        "workflow.gpu",
-        "workflow.layout",
-        "workflow.own_files",
-        "workflow.provenance",
-        "workflow.syntax",
-        "workflow.warm",
+        *("environment", "errors", "files", "locks", "mapped", "seals", "workflow"),
+        *("run.checkpoint", "run.progress", "run.usage", "workflow.command", "workflow.gpu"),
+        *("workflow.layout", "workflow.own_files", "workflow.provenance", "workflow.syntax"),
+        *("workflow.forkclient", "workflow.forkserver", "workflow.warm"),
     )
 )
 

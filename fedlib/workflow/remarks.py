@@ -25,12 +25,10 @@ def describe(plan: Plan) -> Iterator[str]:
         )
     yield from own_methods.remarks(plan.papers, plan.config["methods"] or (), plan.left_out)
     for name, paper in plan.papers.items():
-        whole = papers.declared(name, plan.scale)
-        for stage in ("table", "figure"):
-            there = getattr(paper, f"{stage}s")
-            for key, exhibit in getattr(whole, f"{stage}s").items():
-                if key not in there and any(exhibit.shows(*run) for _, *run in paper.named()):
-                    yield f"{stage} {name}/{key} is left out: too little is selected of it"
+        there = {(stage, key) for stage, key, _ in paper.exhibits()}
+        for stage, key, exhibit in papers.declared(name, plan.scale).exhibits():
+            if (stage, key) not in there and any(exhibit.shows(*run) for _, *run in paper.named()):
+                yield f"{stage} {name}/{key} is left out: too little is selected of it"
 
 
 def count_clients(plan: Plan) -> Iterator[str]:

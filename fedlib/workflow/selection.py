@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from fedlib import papers
 from fedlib.errors import ConfigError
@@ -91,16 +92,7 @@ class Selection:
         }
         return sorted(rounds, key=rounds.get)
 
-    def replicate(
-        self,
-        paper: str,
-        federation: str,
-        seed: object = None,
-        replicate: str = "",
-        label: str = "",
-        for_seed: str = "",
-        **_: object,
-    ) -> str:
+    def replicate(self, paper: str, federation: str, seed: object = None, **job: Any) -> str:
         """The wildcard `replicate` of a job's partition, from its other wildcards.
 
         It is "" if all seeds share a partition. A run's job without a seed is its tuning, which has
@@ -108,9 +100,9 @@ class Selection:
         """
         if not self.data(paper, federation).per_seed:
             return ""
-        if seed is None and label and self.run(paper, federation, label).tuning:
-            seed = self.tuning_seed(paper, federation, label, for_seed)
-        return replicate or f"/seed{seed}"
+        if seed is None and "label" in job and self.run(paper, federation, job["label"]).tuning:
+            seed = self.tuning_seed(paper, federation, job["label"], job.get("for_seed", ""))
+        return job.get("replicate") or f"/seed{seed}"
 
     def for_seed(self, paper: str, federation: str, label: str, seed: object = None) -> str:
         """The wildcard `for_seed` of the tuning of a run with a seed; "" if all seeds share one."""
@@ -159,8 +151,7 @@ class Selection:
         if "{replicate}" in PATHS[file] and "replicate" not in given and "federation" in given:
             given["replicate"] = self.replicate(**wildcards)
         if "{for_seed}" in PATHS[file] and "for_seed" not in given and "label" in given:
-            names = ("paper", "federation", "label", "seed")
-            given["for_seed"] = self.for_seed(*(wildcards.get(name) for name in names))
+            given["for_seed"] = self.for_seed(**wildcards)
         return re.sub(r"\{(\w+)\}", lambda m: str(given.get(m[1], m[0])), PATHS[file])
 
     def paper(self, name: str) -> Paper:

@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 
 from fedlib.files import write_text
-from fedlib.workflow.plan import LONG, Plan
+from fedlib.workflow.plan import SHOWING, Plan
 
 
 def option(name: str, *values: str) -> str:
@@ -13,9 +13,9 @@ def option(name: str, *values: str) -> str:
 
 
 def write_specifications(plan: Plan, root: Path = Path()) -> None:
-    """Write the files with the specifications of all jobs of `LONG` stages."""
+    """Write the files with the specifications of all jobs of `SHOWING` stages."""
     for stage, wildcards in plan.jobs():
-        if stage in LONG:
+        if stage in SHOWING:
             if not (path := root / plan.given(stage, **wildcards).removeprefix("@")).exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_text(path, plan.spec(stage, **wildcards))

@@ -21,7 +21,7 @@ from fedlib import seals
 from fedlib.data.download import receipt
 from fedlib.files import digest
 from fedlib.report import frames, packs
-from fedlib.report.metrics.runs import collect, write
+from fedlib.report.metrics.runs import collect
 from fedlib.report.pages import as_html, as_markdown
 from fedlib.report.pages.contents import gather
 from fedlib.report.tables import render
@@ -115,8 +115,8 @@ def paper(tmp_path_factory):
     folder, exhibit = tmp_path_factory.mktemp("paper"), made_up.exhibit(["fedavg", "pfedmm"])
     made_up.save_runs(exhibit, folder / "runs")
     tidy, clients = collect(made_up.metrics_spec(exhibit), folder / "runs")
-    write(tidy, folder / "metrics.parquet")
-    write(clients, folder / "clients.parquet")
+    frames.write_parquet(tidy, folder / "metrics.parquet")
+    frames.write_parquet(clients, folder / "clients.parquet")
     return folder, exhibit
 
 

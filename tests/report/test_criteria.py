@@ -77,6 +77,8 @@ def test_terms_are_compared_with_the_published_ones_each_within_the_tolerance():
     ("change", "complaint"),
     [
         ({"terms": [{"label": "fedavg"}] * 2}, "a cell has federation and label, maybe metric"),
+        ({"kind": "descendent"}, "criterion '.*': kind must be descending or ascending or .*"),
+        ({"unit": "points"}, "criterion '.*': unit must be percent or number, got 'points'"),
         ({"because": "it is so"}, "has title and source and kind and terms, .*because"),
         ({"published": {"label": "x"}}, "published has exhibit and dataset and label and metric"),
     ],

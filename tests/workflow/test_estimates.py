@@ -151,9 +151,13 @@ def test_a_run_that_cannot_be_estimated_is_neither_bought_nor_done(plan, monkeyp
         monkeypatch.setattr(estimate.Estimates, "read", lambda _, given=given: given)
         monkeypatch.setattr(estimate, "published", lambda *_: {})
         with pytest.raises(
-            ConfigError, match=f"budget=1m buys no cell: the cheapest takes {least}"
+            ConfigError, match=f"budget=1m buys no cell of a table: the cheapest takes {least}"
         ):
             estimate.choose(Plan({"budget": "1m"}), freshness.Freshness({}, set()))
+    in_figures = [cell._replace(tables=()) for cell in cells_of(plan)]
+    with monkeypatch.context() as patch, pytest.raises(ConfigError, match="no table shows these"):
+        patch.setattr(estimate.cells, "cells", lambda *_: in_figures)
+        estimate.choose(Plan({"budget": "99h"}), freshness.Freshness({}, set()))
     monkeypatch.chdir(tmp_path)
     chosen = estimate.choose(Plan({"budget": "99h"}), freshness.Freshness({}, set()))
     assert chosen.config["runs"] and not Path(chosen.path("budget")).exists()  # a plan changes none

@@ -409,7 +409,7 @@ def test_a_second_workflow_in_the_folder_is_refused_and_the_first_one_ends_well(
 HOLD = """
 import sys, time
 from fedlib.workflow.gpu import lease
-with lease(["0", "1"], folder=sys.argv[1], poll=0.01) as name:
+with lease(["0", "1"], folder=sys.argv[1]) as name:
     start = time.monotonic()
     time.sleep(0.1)
     print(name, start, time.monotonic(), flush=True)

@@ -20,15 +20,11 @@ from fedlib.spec import ExhibitSpec, Run
 
 SIZE = 8  # points of all words but the footer's, which are `SMALL`
 SMALL = 7
-SETTINGS = {
+SETTINGS = {  # that differ from Matplotlib's own
     "font.family": "DejaVu Sans",  # ships with Matplotlib, so it is the same everywhere
-    "font.size": SIZE,
+    "font.size": SIZE,  # which names of axes, ticks and legends have, too
     "axes.titlesize": SIZE,
     "axes.titleweight": "bold",
-    "axes.labelsize": SIZE,
-    "xtick.labelsize": SIZE,
-    "ytick.labelsize": SIZE,
-    "legend.fontsize": SIZE,
     "legend.frameon": False,
     "legend.handlelength": 2.6,
     "legend.borderpad": 0,
@@ -36,7 +32,6 @@ SETTINGS = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": "#4D4D4D",
-    "axes.linewidth": 0.8,
     "xtick.color": "#4D4D4D",
     "ytick.color": "#4D4D4D",
     "xtick.labelcolor": "#262626",
@@ -45,11 +40,9 @@ SETTINGS = {
     "axes.axisbelow": True,
     "grid.color": "#E6E6E6",
     "grid.linewidth": 0.7,
-    "lines.linewidth": 1.5,
     "lines.markersize": 4.5,
     "pdf.fonttype": 42,  # text stays text
     "savefig.dpi": 200,
-    "figure.dpi": 100,
     "svg.hashsalt": "fedlib",
 }
 MANY = 6  # with more runs in a figure, its bands are paler

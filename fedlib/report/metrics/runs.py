@@ -1,4 +1,4 @@
-"""Collects the rows of all runs of a paper, and writes them."""
+"""Collects the rows of all runs of a paper."""
 
 from numbers import Real
 from pathlib import Path
@@ -8,7 +8,6 @@ import pandas as pd
 
 from fedlib import seals
 from fedlib.errors import DataError
-from fedlib.report import frames
 from fedlib.report.metrics.definitions import PRIMARY
 from fedlib.report.metrics.tidy import CLIENT_COLUMNS, ROW_COLUMNS, client_rows, run_rows
 from fedlib.results import RunResult
@@ -133,16 +132,3 @@ def named(metrics: pd.DataFrame) -> pd.DataFrame:
     for column in QUANTITY[1:]:
         names = names + ("_" + metrics[column]).where(metrics[column] != "", "")
     return metrics.assign(metric=names).drop(columns=QUANTITY[1:])
-
-
-def write(frame: pd.DataFrame, *paths: str | Path, made: seals.Made | None = None) -> None:
-    """Write a frame to each path, atomically; the suffix (.parquet or .csv) chooses the format.
-
-    Args:
-      made: origin of the frame, recorded in Parquet files.
-    """
-    for path in map(Path, paths):
-        if path.suffix == ".csv":
-            frames.write_csv(frame, path)
-        else:
-            frames.write_parquet(frame, path, made)

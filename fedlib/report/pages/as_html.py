@@ -12,7 +12,6 @@ import re
 from pathlib import Path
 
 from fedlib.environment import ROOT
-from fedlib.errors import DataError
 from fedlib.report import pictures
 from fedlib.report.looks import paper_color
 from fedlib.report.pages import contents, filling, findings
@@ -72,10 +71,7 @@ def sort_value(text: str) -> float | None:
 def _picture(figure: Entry) -> dict:
     """Address of a figure, its size in CSS pixels, and its curves."""
     path = figure.picture.with_name(f"{figure.picture.name}.svg")
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise DataError(f"{path} does not exist; run the figure stage first") from None
+    data = pictures.needed(path, "figure").read_bytes()
     box = re.search(rb'viewBox="0 0 ([\d.]+) ([\d.]+)"', data)
     width, height = (round(float(length) * ENLARGED) for length in box.groups())
     address = f"data:image/svg+xml;base64,{base64.b64encode(data).decode()}"

@@ -4,7 +4,7 @@ import os
 from functools import partial
 from pathlib import Path
 
-from fedlib.errors import DataError
+from fedlib.report import pictures
 from fedlib.report.pages import contents, filling
 from fedlib.report.pages.contents import Entry, Report
 from fedlib.report.pages.origin import FACT_TITLES
@@ -31,6 +31,5 @@ def page(content: Report, out: Path | None = None) -> str:
 
 def _link(figure: Entry, folder: Path | None) -> str:
     """The address of a figure without its ending."""
-    if not figure.picture.with_name(f"{figure.picture.name}.png").exists():
-        raise DataError(f"{figure.picture}.png does not exist; run the figure stage first")
+    pictures.needed(figure.picture.with_name(f"{figure.picture.name}.png"), "figure")
     return Path(os.path.relpath(figure.picture, folder or figure.picture.parent)).as_posix()

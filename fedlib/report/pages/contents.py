@@ -13,25 +13,15 @@ from typing import Any
 
 import pandas as pd
 
-from fedlib.errors import DataError
 from fedlib.report import exhibits, notes, pictures
 from fedlib.report.pages.origin import Origin, origin
 from fedlib.report.printed import difference
 from fedlib.report.tables import render
 from fedlib.report.tables.render import Sheet
 
-ORIENTATION = (
-    "Published numbers are shown for orientation; a difference from them is no test of a paper."
-)
-RUNS = "It shows that everything runs, not what the papers found."
-COMPARED = (
-    "In percent; ours is at the round that the table compares, as its notes say: the last one (or "
-    "a mean over the last), one chosen on validation data, or the best one on the test set."
-)
 NEAR = 0.02  # a number is reproduced if it is within two points of the published one
 METRICS = exhibits.METRIC_TITLES | {"accuracy_client_mean": "Mean of clients"}
 COMPARED_BY = ("federation", "title", "metric", "published", "difference")
-NEVER_COMPARED = "The papers report no numbers on these data sets."
 # Verdicts of criteria in words, for use outside the table's column.
 VERDICTS = {
     "yes": "reached",
@@ -225,10 +215,8 @@ def _exhibit(paper: dict, kind: str, heading: dict, **content: Any) -> Entry:
 
 
 def _sheet(folder: Path, table: dict) -> Sheet:
-    files = [folder / f"{table['name']}.{form}" for form in ("csv", "json")]
-    for path in files:
-        if not path.exists():
-            raise DataError(f"{path} does not exist; run the table stage first")
+    paths = (folder / f"{table['name']}.{form}" for form in ("csv", "json"))
+    files = [pictures.needed(path, "table") for path in paths]
     return render.read(*files, table["spec"])
 
 

@@ -1,1 +1,4 @@
-"""Tables: a module for each kind, or for several grids, whose `build(given)` makes the `Sheet`."""
+"""Tables: a module for each kind, whose `build(given)` makes the `Sheet`, or for several grids.
+
+A module of several kinds has a function for each, which is called as the kind.
+"""

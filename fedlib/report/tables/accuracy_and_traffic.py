@@ -17,7 +17,7 @@ from fedlib.report.metrics.seeds import summary
 from fedlib.report.metrics.tidy import TRAFFIC
 from fedlib.report.tables import sheets
 from fedlib.report.tables.cost import quantity
-from fedlib.report.tables.render import ABSENT, Cell, Column, Sheet, best_cells, percent, points
+from fedlib.report.tables.render import Column, Sheet, best_cells, percent, points
 from fedlib.report.tables.sheets import Columns, TableInputs, beside, texts
 from fedlib.spec import Data, ExhibitSpec, Run
 
@@ -110,20 +110,16 @@ def _columns(mine: pd.DataFrame) -> Columns:
     difference = texts(map(points, mine["difference"]))
     ours = {"reproduced": sheets.means(mine)}
     yield from beside("Accuracy", theirs, ours, difference, compared=compared)
-    rounds = _texts(mine["published_rounds"], ".0f"), {"reproduced": _texts(mine["rounds"], ".0f")}
+    rounds = texts(mine["published_rounds"], ".0f"), {"reproduced": texts(mine["rounds"], ".0f")}
     yield from beside("Rounds", *rounds, compared=compared)
     if compared:
-        yield Column("published", "Sent (GiB)"), _texts(mine["published_gb"], "g")
+        yield Column("published", "Sent (GiB)"), texts(mine["published_gb"], "g")
         yield Column("by rule", "Sent (GiB)"), texts(map(quantity, mine["gb_by_rule"]))
         yield Column("reproduced", "Sent (GiB)"), texts(map(quantity, mine["gb"]))
     else:
         yield Column("Sent (bytes)"), texts(map(quantity, mine["gb"] * GIB))
     yield Column("Message"), texts(map(quantity, mine["message"]))
     yield Column("Seeds"), texts(mine["seeds"])
-
-
-def _texts(values: pd.Series, form: str) -> list[Cell]:
-    return texts(ABSENT if np.isnan(value) else f"{value:{form}}" for value in values)
 
 
 def _averaged_text(exhibit: ExhibitSpec, averaged: dict[str, int]) -> str:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from fedlib.report import contrasts, statistics
 from fedlib.report.tables import render
-from fedlib.report.tables.contrasts import spans
+from fedlib.report.tables.contrasts import intervals
 from fedlib.report.tables.render import Column, Sheet
 from fedlib.report.tables.sheets import Columns, TableInputs, block, texts
 
@@ -71,7 +71,6 @@ def _columns(part: pd.DataFrame) -> Columns:
     yield Column("Claim"), texts(part["claim"])
     yield Column("federations"), texts(part["federations"])
     yield Column("median"), texts(map(render.points, part["median"]))
-    yield Column("95 % interval"), spans(part, "low", "high")
-    p_values = ["" if pd.isna(p) else f"{p:.3g}" for p in part["p_holm"]]
-    yield Column("p (Holm)"), texts(p or render.ABSENT for p in p_values)
+    yield Column("95 % interval"), intervals(part, "low", "high")
+    yield Column("p (Holm)"), texts(part["p_holm"], ".3g")
     yield Column("verdict"), texts(part["verdict"])

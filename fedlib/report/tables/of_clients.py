@@ -31,16 +31,6 @@ DIFFERENCE = "Difference: reproduced at the best round minus published, in perce
 DECIMALS = 2  # as papers with several protocols print numbers
 
 
-def build(given: TableInputs) -> Sheet:
-    """The table, by its kind.
-
-    Raises:
-      ConfigError, DataError: see the kinds.
-    """
-    kinds = (accuracy, beside_published, views, protocol_grid, spreads, gains)
-    return {one.__name__: one for one in kinds}[given.kind.kind](given)
-
-
 def _measured(given: TableInputs, columns: list[dict], moments: dict, **more: Any) -> pd.DataFrame:
     """`grid.measured` of all runs at some moments, by prefix."""
     spots = ((*run, column) for run in given.runs for column in columns)
@@ -237,9 +227,7 @@ def protocol_grid(given: TableInputs) -> Sheet:
 
 def _trials(first: pd.DataFrame) -> Columns:
     """The numbers of seeds, published and here."""
-    counts = first["published_trials"]
-    theirs = texts(ABSENT if np.isnan(count) else f"{count:.0f}" for count in counts)
-    here = {"reproduced": texts(first["seeds"])}
+    theirs, here = texts(first["published_trials"], ".0f"), {"reproduced": texts(first["seeds"])}
     return sheets.beside("Trials", theirs, here, compared=sheets.is_compared(first))
 
 

@@ -21,7 +21,7 @@ from fedlib.report.metrics.tidy import PARAMETERS, TRAFFIC
 from fedlib.report.tables import grid, sheets
 from fedlib.report.tables.cost import quantity
 from fedlib.report.tables.grid import Layout
-from fedlib.report.tables.render import ABSENT, Column, Sheet, with_spreads
+from fedlib.report.tables.render import Column, Sheet, with_spreads
 from fedlib.report.tables.sheets import STATISTICS, Columns, TableInputs, beside, texts
 from fedlib.spec import Data, Run
 from fedlib.spec.server import ServerColumn, ServerRow
@@ -56,16 +56,6 @@ LEARNED = (
     "Learned: in the last round at which it was written down. Rate: of its solver, of which a step "
     "of Adam is about as long; so alpha moves no further than rate times steps."
 )
-
-
-def build(given: TableInputs) -> Sheet:
-    """The table, by its kind.
-
-    Raises:
-      DataError: see the kinds.
-    """
-    kinds = {one.__name__: one for one in (global_accuracy, server_size, learned_alpha)}
-    return kinds[given.kind.kind](given)
 
 
 def global_accuracy(given: TableInputs) -> Sheet:
@@ -269,8 +259,7 @@ def _alphas(mine: pd.DataFrame) -> Columns:
     """A row per federation and run."""
     yield Column("Data"), texts(mine["data"])
     yield Column("Method"), texts(mine["title"])
-    yield Column("start"), texts(f"{value:.2g}" for value in mine["start"])
+    yield Column("start"), texts(mine["start"], ".2g")
     yield Column("rate"), texts(f"{value:.0e}".replace("e-0", "e-") for value in mine["rate"])
-    written = (ABSENT if np.isnan(value) else f"{value:.2f}" for value in mine["published"])
-    yield Column("published"), texts(written)
+    yield Column("published"), texts(mine["published"], ".2f")
     yield Column("learned"), texts(with_spreads(mine, "{:.3f}".format))

@@ -188,25 +188,19 @@ def best_cells(means: list[float], texts: list[str], decimals: int = 1) -> list[
     return [Cell(text, value == top) for text, value in zip(texts, shown, strict=True)]
 
 
-def write(
-    sheet: Sheet,
-    csv: str | Path,
-    md: str | Path,
-    tex: str | Path,
-    json: str | Path,
-    made: Callable[[str], seals.Made] | None = None,
-) -> None:
+def write(sheet: Sheet, *files: Path, made: Callable[[str], seals.Made] | None = None) -> None:
     """Write the four forms of a table, each atomically; the JSON has a digest of the csv.
 
     Args:
+      files: of csv, Markdown, LaTeX and JSON.
       made: from the `contents` of the first three files, a record of their origin for the JSON.
     """
-    numbers = to_csv(sheet)
-    write_text(csv, numbers)
-    write_text(md, to_markdown(sheet))
-    write_text(tex, to_latex(sheet))
-    note = {seals.MADE: str(made(seals.contents(csv, md, tex)))} if made else {}
-    seals.write_json(json, to_json(sheet, numbers) | note)
+    *texts, json = files
+    forms = [to_csv(sheet), to_markdown(sheet), to_latex(sheet)]
+    for path, text in zip(texts, forms, strict=True):
+        write_text(path, text)
+    note = {seals.MADE: str(made(seals.contents(*texts)))} if made else {}
+    seals.write_json(json, to_json(sheet, forms[0]) | note)
 
 
 def read(csv: str | Path, json: str | Path, spec: str | None = None) -> Sheet:

@@ -33,8 +33,9 @@ class TableInputs(Inputs):
     stage = "table"
 
     def made(self) -> Sheet:
-        """The table."""
-        return self.module.build(self)
+        """The table, by `build` of its module or, in one of several kinds, what is called so."""
+        module = self.module
+        return (getattr(module, "build", None) or getattr(module, self.kind.kind))(self)
 
     def over_seeds(self, *key: str, **where: str) -> pd.DataFrame:
         """`seeds.over_seeds` of the rows that match `where`, indexed by `key`."""
@@ -99,9 +100,9 @@ def without_constants(blocks: list[Block]) -> tuple[list[Block], str]:
     return kept, f"In all rows: {alike}." if alike else ""
 
 
-def texts(values: Iterable[object]) -> list[Cell]:
-    """Cells with the values as text."""
-    return [Cell(str(value)) for value in values]
+def texts(values: Iterable[object], form: str = "") -> list[Cell]:
+    """Cells with the values as text: numbers in a form such as ".3g" are a dash if missing."""
+    return [Cell(render.ABSENT if form and pd.isna(x) else f"{x:{form}}") for x in values]
 
 
 def means(part: pd.DataFrame) -> list[Cell]:

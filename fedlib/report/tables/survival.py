@@ -4,7 +4,7 @@ import pandas as pd
 
 from fedlib.report import luck, statistics
 from fedlib.report.tables import render
-from fedlib.report.tables.contrasts import spans
+from fedlib.report.tables.contrasts import intervals
 from fedlib.report.tables.render import Column, Sheet
 from fedlib.report.tables.sheets import Columns, TableInputs, block, texts
 
@@ -46,12 +46,12 @@ def _columns(part: pd.DataFrame) -> Columns:
     yield Column("Method"), texts(part["title"])
     once, again, datasets = "One tuning", "All tunings", "Data sets"
     yield Column("median", once), texts(map(render.points, part["before"]))
-    yield Column("p", once), texts(f"{x:.3g}" for x in part["p_before"])
+    yield Column("p", once), texts(part["p_before"], ".3g")
     yield Column("median", again), texts(map(render.points, part["median"]))
-    yield Column("95 % interval", again), spans(part, "low", "high")
-    yield Column("p", again), texts(f"{x:.3g}" for x in part["p"])
+    yield Column("95 % interval", again), intervals(part, "low", "high")
+    yield Column("p", again), texts(part["p"], ".3g")
     yield Column("draws"), texts(map(render.percent, part["share"]))
     yield Column("mean", datasets), texts(map(render.points, part["datasets"]))
-    yield Column("95 % interval", datasets), spans(part, "datasets_low", "datasets_high")
-    yield Column("p", datasets), texts(f"{x:.3g}" for x in part["p_datasets"])
+    yield Column("95 % interval", datasets), intervals(part, "datasets_low", "datasets_high")
+    yield Column("p", datasets), texts(part["p_datasets"], ".3g")
     yield Column("verdict"), texts(part["verdict"])

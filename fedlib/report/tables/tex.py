@@ -9,23 +9,14 @@ TEX = {
     ">": r"\textgreater{}",
     "–": "--",
     "−": "$-$",
-    "±": r"$\pm$",
-    "×": r"$\times$",
-    "≤": r"$\leq$",
-    "≥": r"$\geq$",
-    "→": r"$\rightarrow$",
     "½": r"$\frac{1}{2}$",
     "ʳ": "$^r$",
     "ᶜ": "$^c$",
-    "α": r"$\alpha$",
-    "β": r"$\beta$",
-    "ε": r"$\varepsilon$",
-    "η": r"$\eta$",
-    "λ": r"$\lambda$",
-    "μ": r"$\mu$",
-    "π": r"$\pi$",
-    "σ": r"$\sigma$",
 }
+# Characters that formulas have a command for, each with its name.
+COMMANDS = """± pm, × times, ≤ leq, ≥ geq, → rightarrow, α alpha, β beta, ε varepsilon, η eta,
+λ lambda, μ mu, π pi, σ sigma"""
+TEX |= {char: rf"$\{name}$" for char, name in map(str.split, COMMANDS.split(","))}
 
 
 def escaped(text: str) -> str:
