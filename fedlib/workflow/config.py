@@ -218,7 +218,7 @@ def _read_file(path: Path) -> dict:
     import yaml  # comes with Snakemake, which has imported it; it reads JSON, too
 
     try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -226,9 +226,9 @@ def _read_file(path: Path) -> dict:
     except (RecursionError, ValueError, yaml.YAMLError) as error:  # such as an impossible date
         reason = " ".join(str(error).split())
         raise ConfigError(f"{path} is not valid YAML: {reason:.500}") from None
-    if not isinstance(config, dict):
+    if not isinstance(config, dict | None):
         raise ConfigError(f"{path} must hold keys and values, got {type(config).__name__}")
-    return config
+    return config or {}
 
 
 KEYS = {
