@@ -375,6 +375,14 @@ def test_clients_and_classes_keep_the_names_that_a_user_gave():
             result.client_model(unknown)
 
 
+@pytest.mark.parametrize("far", [2**60, 2**63])
+def test_clients_are_told_apart_by_all_digits_of_their_numbers(far):
+    who = np.array([5, far, far + 1], np.uint64)[np.arange(400) % 3]
+    test = X[::3], Y[::3], np.full(134, 5)  # signed, as those of most arrays
+    clients = fedlib.partition(X, Y, "natural", client=who, test=test)
+    assert (clients.called, clients.left_out) == ([5] if far < 2**63 else ["5"], 2)
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("make", [np.copy, torch.tensor])
 def test_arrays_are_copied(make):
