@@ -566,7 +566,7 @@ def test_what_a_users_method_returns_is_checked_before_the_run(told):
 
 
 own = federation.Federation.from_arrays
-FIVE = {"num_clients": 5}
+FIVE, THREE = {"num_clients": 5}, [(X, Y)] * 3
 
 
 def deal(x=X, y=Y, **more):
@@ -589,6 +589,8 @@ FEDERATIONS = {
     "train data of client 1 is empty": lambda: own([(X, Y), (X[:0], Y[:0])], [(X, Y)] * 2),
     "same clients, got train of 2, test of 1": lambda: own([(X, Y)] * 2, [(X, Y)]),
     "unseen must be some of the clients": lambda: own([(X, Y)], [(X, Y)], unseen=[0]),
+    r"unseen must be .*got array\(\[False": lambda: own(THREE, THREE, unseen=np.arange(3) > 1),
+    r"unseen must be .*got \[False, True": lambda: own(THREE, THREE, unseen=[False, True, 0]),
     "test must be a list, .* got NoneType": lambda: own([(X, Y)], None),
     r"test must be \(inputs, labels, clients\), got ndarray": lambda: cut(test=X),
     "the data: x cannot become an array": lambda: fedlib.partition([[1], [1, 2]], Y, "iid", **FIVE),
