@@ -170,7 +170,7 @@ def where(chosen: Tensor, tree: T, other: T) -> T:
 
 def along(weights: Tensor, x: Tensor) -> Tensor:
     """`weights` of the first dimensions of `x`, reshaped to be multiplied with `x`."""
-    return weights.reshape(*weights.shape, *[1] * (x.dim() - weights.dim()))
+    return weights.reshape([*weights.shape, *[1] * (x.dim() - weights.dim())])
 
 
 def _take_rows(rows: Rows, index: Index) -> Tree:

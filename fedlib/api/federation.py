@@ -1,6 +1,6 @@
 """Federations from arrays in memory, checked and packed like a user's own files."""
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -219,8 +219,9 @@ def _check_arrays(name: str, given: Any, most: int) -> None:
 
 def _check_unseen(unseen: Any, num_clients: int) -> None:
     """Raises ConfigError unless these are positions of clients, and not of all."""
-    could_be = isinstance(unseen, Collection) and all(isinstance(x, Hashable) for x in unseen)
-    if not could_be or not {*unseen} < {*range(num_clients)}:
+    whole = isinstance(unseen, Collection) and all(isinstance(x, int | np.integer) for x in unseen)
+    # Flags would be the positions 0 and 1.
+    if not whole or bool in map(type, unseen) or not {*unseen} < {*range(num_clients)}:
         raise ConfigError(
             f"unseen must be some of the clients 0 to {num_clients - 1}, and not all, got "
             f"{unseen!r:.80}"

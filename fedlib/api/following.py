@@ -22,6 +22,7 @@ import fedlib
 from fedlib import draws, seals
 from fedlib.api.callbacks import Callback, Evaluation
 from fedlib.api.model import whole
+from fedlib.api.reference import attributes
 from fedlib.api.result import shares
 from fedlib.engine.fingerprint import LIBRARIES, PLAIN
 from fedlib.engine.task import Task
@@ -123,7 +124,8 @@ def _checkpoints(folder: str | Path, simulation: Simulation) -> Checkpoints:
 def _stamp(simulation: Simulation) -> dict:
     """What tells a run from others.
 
-    What a model computes cannot be read from it, so its losses before training stand for it.
+    What a model computes cannot be read from it, so its losses before training stand for it, and
+    for what it does in training alone the code and the numbers of its modules.
     """
     method, state = simulation.method, simulation.init()
     weights = method.task.class_weights
@@ -132,17 +134,18 @@ def _stamp(simulation: Simulation) -> dict:
     losses = {"/".join(view): scores.loss for view, scores in found.items()}
     plain = {x.name: getattr(method, x.name) for x in fields(method)}
     plain = {name: _said(x) for name, x in plain.items() if not _is_of_tasks(x)}
-    own = [x for x in type(method).__mro__ if not x.__module__.startswith("fedlib.")]
-    parts = [(x, value) for kind in own for x, value in vars(kind).items()]
-    code = [_meaning(x) for x in parts if x[0][:2] != "__" or inspect.isfunction(x[1])]
     with draws.aside():
-        models = [repr(whole(task.build())) for task in tasks_of(method)]
+        models = [whole(task.build()) for task in tasks_of(method)]
+    made = method, method.local, *(layer for model in models for layer in model.modules())
+    kinds = dict.fromkeys(kind for one in made for kind in type(one).__mro__)
+    parts = chain(*(vars(x).items() for x in kinds if x.__module__.split(".")[0] not in LIBRARIES))
+    code = [_meaning(x) for x in parts if x[0][:2] != "__" or inspect.isfunction(x[1])]
     return {
         "federation": seals.spec_digest(simulation.federation.digests),
         "initial weights": {name: array_digest(x) for name, x in (tensors | losses).items()},
         "method": f"{type(method).__module__}.{type(method).__qualname__}",
-        "code of the method": seals.spec_digest(code),
-        "model": models,
+        "code": seals.spec_digest(code),
+        "model": [[repr(x), seals.spec_digest(repr(attributes(x)))] for x in models],
         "version of fedlib": fedlib.__version__,
         "class weights": weights is not None and array_digest(weights.cpu().numpy()),
         "settings": plain | {"course": repr(replace(simulation.course, rounds=0))},

@@ -181,7 +181,7 @@ def _train(name: str, task: Task, plain: Plain, batches: list[Batch]) -> None:
         # What torch.optim.SGD calls, which itself would import a compiler for seconds.
         torch._fused_sgd_(weights, grads, velocities, **SETTINGS)
         if step == 0:
-            numbers = _numbers(module)
+            numbers = attributes(module)
     for key, value in plain.values.items():
         if not value.is_floating_point() and not _same(value, before[key]):
             raise ConfigError(
@@ -189,7 +189,7 @@ def _train(name: str, task: Task, plain: Plain, batches: list[Batch]) -> None:
                 "keep floating-point buffers only: torch.zeros(()) instead of an integer; batch "
                 "normalisation counts if its momentum is None"
             )
-    after = _numbers(module)
+    after = attributes(module)
     if changed := sorted(key for key in numbers if after.get(key) != numbers[key]):
         raise ConfigError(
             f"{name} changes its attribute {changed[0]} in training, which all clients would "
@@ -218,7 +218,7 @@ def _outputs(plain: Plain, x: Tensor, training: bool = False) -> Tensor:
     return outputs
 
 
-def _numbers(module: nn.Module) -> dict[str, Any]:
+def attributes(module: nn.Module) -> dict[str, Any]:
     """Numbers in attributes of a module and its parts, and in lists and dicts there, by path."""
     found = {}
 

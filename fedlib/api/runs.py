@@ -82,7 +82,8 @@ def simulate(
         takes the module's own, as a function's always are. Of several experts, those after the
         first then have a new head, as in FedEM and pFedMM.
       course: further fields of `fedlib.run.simulate.Course`, such as {"aggregation": "gossip"}.
-      class_weights: [L] factors of the training loss by label, or None.
+      class_weights: [L] factors of the training loss by label, or a dict or series of pandas with
+        one for each class, such as 1 / labels.value_counts(); None for 1.
       device: "cpu", "cuda", "cuda:1", or "auto": a GPU if there is one.
       precision: of matrix products, see `fedlib.engine.task.Task`.
       executor: how clients are run, see `fedlib.engine.choice.choose`; "auto" goes by
@@ -208,8 +209,7 @@ def _class(
     _check_names(name, hyper_parameters, known | {*inspect.signature(simulate).parameters})
     needed = [x.name for x in takes if x.init and x.default is x.default_factory is MISSING]
     if missing := [x for x in needed if x not in hyper_parameters]:
-        where = kind.__module__
-        see = f"; see help({where!r})" if where.startswith("fedlib.") else ""
+        see = f"; see help({kind.__module__!r})" if kind.__module__.startswith("fedlib.") else ""
         raise ConfigError(f"{name} needs {', '.join(missing)}{see}")
     if start not in kind.choices.get("start", ()):
         return kind, start
@@ -323,9 +323,11 @@ def _task(
     model: Model, data: Federation, class_weights: Any, settings: Mapping, given: int | None = None
 ) -> Task:
     """The task of a model that predicts the classes of a federation; `given` as of `builder`."""
-    logits = *data.y.shape[1:], data.num_classes
-    made = builder(model, _some_inputs(data), "model", logits, given)
-    weights = build.class_weights(class_weights, data.num_classes)
+    names = range(data.num_classes) if data.class_name is None else data.class_name
+    made = builder(model, _some_inputs(data), "model", (*data.y.shape[1:], len(names)), given)
+    if hasattr(class_weights, "get"):  # a series of pandas may be in the order of frequencies
+        class_weights = [class_weights.get(name) for name in names]
+    weights = build.class_weights(class_weights, len(names))
     task = Task(made, class_weights=weights, **settings)
     set_precision(task)
     return task
@@ -345,7 +347,8 @@ def _made(
 ) -> Method:
     """The method, checked; modules among its `own` fields become tasks, drawn or as `given`."""
     of_tasks = {x.name for x in fields(kind) if re.search(r"\bTask\b", str(x.type))} - {"task"}
-    further = {n: _tasks(own[n], n, data, settings, given) for n in of_tasks & own.keys()}
+    there = of_tasks & {name for name, value in own.items() if value is not None}
+    further = {name: _tasks(own[name], name, data, settings, given) for name in there}
     with _in_one_line(f"{kind.__name__}: "):
         made = kind(**{**own, **further})
         contract.check(made)
@@ -355,8 +358,6 @@ def _made(
 
 def _tasks(value: Any, name: str, data: Federation, settings: Mapping, given: bool) -> Any:
     """The task of a module or of a function that returns one, or a tuple of tasks for several."""
-    if value is None:
-        return None
     if isinstance(value, list | tuple):
         numbered = ((f"{name}[{i}]", x) for i, x in enumerate(value))
         return tuple(_tasks(x, one, data, settings, given) for one, x in numbered)

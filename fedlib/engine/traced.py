@@ -175,11 +175,12 @@ class Shape:
         return after
 
     def _tried(self, steps: Steps, own: Tree, batch: Batch) -> tuple[list[Tensor], str]:
-        """(results of the program on a copy of `own`, why it failed or "")."""
-        copies = [_copy(x) for x in _tensors(own)]
+        """(results of the program on copies of all that a step may change, why it failed or "")."""
+        leaves, first = _tensors(own), len(steps.closed)
+        copies = [x.clone() for x in steps.inputs(leaves, batch)]
         try:
             with self._mode():
-                return [*copies, *self._program(*steps.inputs(copies, batch))], ""
+                return [*copies[first : first + len(leaves)], *self._program(*copies)], ""
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
             return [], f"{type(error).__name__}: {str(error).splitlines()[0]}"
 
@@ -211,10 +212,6 @@ def layout(values: Tree, kept: list) -> Hashable:
 
 def _tensors(values: Tree) -> list[Tensor]:
     return [x for x in tree.leaves(values) if isinstance(x, Tensor)]
-
-
-def _copy(x: Tensor) -> Tensor:
-    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x)
 
 
 def _equal(a: Tensor, b: Tensor) -> bool:

@@ -50,7 +50,7 @@ class LocalExperts(Method):
 
     Attributes:
       local: local solver. Its momenta and epoch counts last until the client stops; its own number
-        of epochs is ignored. AdamW in the paper (Table 1).
+        of epochs or steps is ignored. AdamW in the paper (Table 1).
       lr_decay: whether the learning rate follows `early_stopping.SlowDecay` (official code).
       max_epochs, check_every, patience, stop_split: see `early_stopping.EarlyStopping`; the
         defaults are the official code's.

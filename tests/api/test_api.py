@@ -375,6 +375,14 @@ def test_clients_and_classes_keep_the_names_that_a_user_gave():
             result.client_model(unknown)
 
 
+@pytest.mark.parametrize("far", [2**60, 2**63])
+def test_clients_are_told_apart_by_all_digits_of_their_numbers(far):
+    who = np.array([5, far, far + 1], np.uint64)[np.arange(400) % 3]
+    test = X[::3], Y[::3], np.full(134, 5)  # signed, as those of most arrays
+    clients = fedlib.partition(X, Y, "natural", client=who, test=test)
+    assert (clients.called, clients.left_out) == ([5] if far < 2**63 else ["5"], 2)
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("make", [np.copy, torch.tensor])
 def test_arrays_are_copied(make):
@@ -558,7 +566,7 @@ def test_what_a_users_method_returns_is_checked_before_the_run(told):
 
 
 own = federation.Federation.from_arrays
-FIVE = {"num_clients": 5}
+FIVE, THREE = {"num_clients": 5}, [(X, Y)] * 3
 
 
 def deal(x=X, y=Y, **more):
@@ -581,6 +589,8 @@ FEDERATIONS = {
     "train data of client 1 is empty": lambda: own([(X, Y), (X[:0], Y[:0])], [(X, Y)] * 2),
     "same clients, got train of 2, test of 1": lambda: own([(X, Y)] * 2, [(X, Y)]),
     "unseen must be some of the clients": lambda: own([(X, Y)], [(X, Y)], unseen=[0]),
+    r"unseen must be .*got array\(\[False": lambda: own(THREE, THREE, unseen=np.arange(3) > 1),
+    r"unseen must be .*got \[False, True": lambda: own(THREE, THREE, unseen=[False, True, 0]),
     "test must be a list, .* got NoneType": lambda: own([(X, Y)], None),
     r"test must be \(inputs, labels, clients\), got ndarray": lambda: cut(test=X),
     "the data: x cannot become an array": lambda: fedlib.partition([[1], [1, 2]], Y, "iid", **FIVE),
@@ -608,6 +618,20 @@ def test_a_client_tests_on_a_fifth_unless_another_fraction_is_given():
     clients = fedlib.partition(frame, words, "iid", **FIVE)
     assert clients.test.sizes.tolist() == [16] * 5 and clients.num_classes == 10
     assert fedlib.partition(X, Y, "iid", train_fraction=0.5, **FIVE).test.sizes[0] == 40
+
+
+def test_weights_of_classes_by_name_are_in_the_order_of_the_classes():
+    words = np.array([f"digit {y}" for y in Y])
+    for labels in (Y, words):
+        weights = 1 / pd.Series(labels).value_counts()  # in the order of frequencies
+        assert not weights.index.is_monotonic_increasing
+        for given in (weights, weights.to_dict(), weights.sort_index().to_numpy()):
+            clients = fedlib.partition(X, labels, "iid", num_clients=4)
+            result = quiet(clients, BUILD, local=fedlib.SGD(lr=0.1), rounds=0, class_weights=given)
+            found = result.simulation.method.task.class_weights.double().numpy()
+            np.testing.assert_allclose(found, weights.sort_index(), rtol=1e-6)  # of float32
+        with pytest.raises(ConfigError, match="class_weights must be 10 numbers"):
+            quiet(clients, BUILD, local=fedlib.SGD(lr=0.1), rounds=0, class_weights=weights[:9])
 
 
 def test_what_a_result_does_not_have_is_told_with_what_it_has():

@@ -27,7 +27,7 @@ def simulate(method="fedavg", width=6, federation=None, dropout=0.0, **changes):
     """A small run, always with the same model."""
     torch.manual_seed(0)
     layers = [nn.Linear(64, width), nn.ReLU(), nn.Dropout(dropout), nn.Linear(width, 10)]
-    model = nn.Sequential(*layers)
+    model = changes.pop("model", nn.Sequential(*layers))
     local = fedlib.SGD(lr=0.2, batch_size=16, momentum=0.5)
     settings = {"rounds": ROUNDS, "local": local, "progress": None}
     federation = federation or fedlib.partition(X, Y, "dirichlet", **CUT)
@@ -159,14 +159,45 @@ def test_the_checkpoint_of_another_method_of_that_name_or_of_another_setting_is_
         )
         simulate(checkpoint=tmp_path / str(id(kept)), **own(0.9, kept))
     for odd, changes in (
-        ("code of the method", own(0.8, long)),
-        ("code of the method", own(0.9, long, **{"class": 2})),
-        ("code of the method", own(0.9, long, default=2)),
-        ("code of the method", own(0.9, long, helper=2)),
+        ("code", own(0.8, long)),
+        ("code", own(0.9, long, **{"class": 2})),
+        ("code", own(0.9, long, default=2)),
+        ("code", own(0.9, long, helper=2)),
         ("settings", own(0.9, np.where(long == 1000, -1, long))),
     ):
         with pytest.raises(ConfigError, match=f"a run that differs in {odd}"):
             simulate(checkpoint=tmp_path / str(id(long)), **changes)
+
+
+def moving(factor, plus=0):
+    """A module that shifts its inputs in training, and a solver with a factor in its code."""
+
+    class Moved(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear, self.factor = nn.Linear(64, 10), factor
+
+        def forward(self, x):
+            return self.linear(self.factor * x + plus if self.training else x)
+
+    class Own(fedlib.SGD):
+        def step_(self, params, grads, buffers, lr, scale):
+            super().step_(params, grads, buffers, lr / factor, scale)
+
+    return Moved, Own(lr=0.1)
+
+
+def test_the_checkpoint_of_a_run_that_only_trains_otherwise_is_refused(tmp_path):
+    (model, local), (other, faster), (further, _) = moving(2), moving(3), moving(2, plus=1)
+    simulate(checkpoint=tmp_path, callbacks=[lambda e: e.round == 2], model=model, local=local)
+    for odd, changes in (
+        ("model", {"model": other, "local": local}),
+        ("code", {"model": further, "local": local}),
+        ("code", {"model": model, "local": faster}),
+    ):
+        with pytest.raises(ConfigError, match=f"a run that differs in .*{odd}"):
+            simulate(checkpoint=tmp_path, **changes)
+    simulate(checkpoint=tmp_path, model=model, local=local)
 
 
 def test_labels_that_are_changed_in_place_are_another_federation(tmp_path):

@@ -9,12 +9,14 @@ import pytest
 import torch
 from support import assert_close, cohort_of, sgd, tiny_task, toy_federation
 from test_executors import trained
+from torch import nn
 
 from fedlib import tree
 from fedlib.engine.executors import Loop
 from fedlib.engine.recording import Recorder, replayed
 from fedlib.engine.schedules import Schedule
 from fedlib.engine.solvers import SGD, Adam, AdamW
+from fedlib.engine.task import Task
 from fedlib.engine.traced import CHECKS, WARM, Shape, Traced
 
 EVEN = (8, 8, 8)  # with batches of 4 all steps have one shape: 6 in each round
@@ -92,6 +94,34 @@ def test_a_shape_is_recorded_checked_and_then_repeated():
             assert len(calls) == WARM + 1 + CHECKS
     assert calls == []
     assert executor.notes["traced_shapes"] == 1
+
+
+class Counted(nn.Module):
+    """Its output depends on how often it has run in training."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Identity(), nn.Linear(4, 3)
+        self.head.register_buffer("runs", torch.zeros(()))
+
+    def forward(self, x):
+        if self.training:
+            self.head.runs += 1
+        return self.head(x) / (1 + self.head.runs)
+
+
+def test_a_model_beside_the_trained_one_changes_once_in_each_step():
+    task, federation, found = Task(Counted, dtype=torch.float64), toy_federation(EVEN, unseen=0), []
+
+    def loss(params, teacher, batch):
+        return batch.mean((task.logits(params, batch) - task.logits(teacher, batch)).square()[:, 0])
+
+    for executor in (Loop(), traced := Traced()):
+        cohort = replace(cohort_of(task, federation), executor=executor)
+        models = (cohort.held(task.init(seed)) for seed in (0, 1))
+        found.append(cohort.fit(loss, *models, local=sgd(epochs=3))[0])
+    assert_close(*found, 0)
+    assert traced.notes["traced_shapes"] == 3  # of an epoch each
 
 
 # -- what is not traced -------------------------------------------------------------------

@@ -96,6 +96,20 @@ def test_no_bound_leaves_gradients_alone(off):
     assert SGD(lr=1.0, clip_norm=off).clipped(grads) is grads
 
 
+@executors
+def test_a_parameter_without_dimensions_is_clipped_like_others(executor):
+    task = tiny_task()
+    cohort = cohort_of(task, toy_federation(), executor=executor)
+
+    def loss(params, batch):
+        return 4 * params["temperature"] + batch.mean(0 * batch.x[:, 0])
+
+    start = cohort.broadcast({"temperature": torch.zeros((), dtype=torch.float64)})
+    trained, _ = cohort.fit(loss, start, local=SGD(lr=1.0, batch_size=99, clip_norm=0.5))
+    expected = torch.full((cohort.size,), -0.5, dtype=torch.float64)
+    torch.testing.assert_close(trained["temperature"], expected, rtol=1e-6, atol=0)  # 4 + 1e-6
+
+
 # -- what is remembered -------------------------------------------------------------------
 
 

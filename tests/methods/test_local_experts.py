@@ -7,9 +7,19 @@ from support import cohort_of, same_bits, sgd, silently, simulation_of, tiny_tas
 from fedlib import methods, tree
 
 
-def make(**params):
-    method = methods.load("local_experts")
-    return method(task=tiny_task(), local=sgd(momentum=0.0), max_epochs=3, check_every=1, **params)
+def make(local=None, **params):
+    local, method = local or sgd(momentum=0.0), methods.load("local_experts")
+    return method(task=tiny_task(), local=local, max_epochs=3, check_every=1, **params)
+
+
+def test_epochs_are_whole_whatever_the_solver_does_in_a_round():
+    federation, results = toy_federation(), []
+    for own in ({}, {"epochs": 2}, {"steps": 1}):
+        method = make(sgd(momentum=0.0, **own))
+        cohort = cohort_of(method.task, federation)
+        results.append((method.train(cohort).models, cohort.journal.examples))
+    assert [examples for _, examples in results] == [3 * (7 + 12 + 6)] * 3
+    assert all(same_bits(results[0][0], models) for models, _ in results)
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 10])

@@ -299,8 +299,8 @@ def _keys(name: str, x: np.ndarray, values: Any) -> np.ndarray:
         raise DataError(f"{name} of example {int(np.argmax(missing))} is missing")
     if keys.dtype.kind not in "iufU":
         raise DataError(f"{name} must be integers or words, got {keys.dtype}")
-    if keys.dtype.kind != "f":
-        return keys
+    if keys.dtype.kind != "f":  # beside int64, NumPy would make uint64 a float
+        return keys.astype(np.int64) if keys.dtype.kind == "u" and keys.max() < 2**63 else keys
     wrong = ~(keys == np.rint(keys)) | (abs(keys) >= 2**53)
     if wrong.any():
         raise DataError(

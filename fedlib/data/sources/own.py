@@ -215,7 +215,7 @@ def _owners(contents: Sequence[Content]) -> tuple[np.ndarray | None, np.ndarray]
         if content.client is None:
             raise DataError(f"{content.path} has no `client`, but {with_clients[0].path} has")
     clients = [content.client for content in contents]
-    if len({client.dtype.kind in "iu" for client in clients}) > 1:
+    if np.result_type(*clients).kind in "Uf":  # NumPy has no integers for -1 and 2**63, say
         clients = [client.astype(str) for client in clients]
     names, owner = np.unique(np.concatenate(clients), return_inverse=True)
     return owner.astype(np.int64), names

@@ -105,7 +105,7 @@ def fit(
       params: starting points, leaves [C, ...], with running statistics.
       per_client: further arguments of `losses`, leaves [C, ...].
       local: the solver. Momenta and epoch counts start here and last until the client stops;
-        `local.epochs` is ignored.
+        `local.epochs` and `local.steps` are ignored.
       stopping: see `EarlyStopping`.
       stream: random stream of the shuffling, different for every call in an evaluation.
       keep: names of the models to return: "best", at each client's lowest loss at a check; "last",
@@ -118,7 +118,7 @@ def fit(
       DivergedError: as soon as a client's loss is not finite.
     """
     refuse_nothing_to_stop_on(cohort, stopping.split)
-    local = replace(local, keeps="run")
+    local = replace(local, keeps="run", steps=None)
     first = cohort.task.trainable(tree.take(params, 0))
     memory = local.memory(first, cohort.data.federation.num_clients)
     kept = {name: tree.clone(params) for name in keep}
