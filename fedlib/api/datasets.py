@@ -52,5 +52,7 @@ def _inputs(values: Any) -> Any:
     except ValueError:
         raise ConfigError("inputs must all have one shape; resize or cut them") from None
     last = images.ndim == 4 and images.shape[-1] <= 4 < images.shape[1]
-    last = last and images.shape[2] != images.shape[3]  # else feature maps, such as 16 x 4 x 4
+    # Else feature maps, such as 16 x 4 x 4, or signals, such as 22 x 1000 x 1.
+    last = last and images.shape[2] != images.shape[3]
+    last = last and (images.shape[-1] > 2 or images.shape[1] == images.shape[2])
     return images.transpose(0, 3, 1, 2) if last else images

@@ -99,10 +99,11 @@ def test_a_draw_that_cannot_be_is_refused(changes, told):
         fedlib.Federation.from_datasets(given, **changes)
 
 
-def test_maps_of_features_are_no_images_with_channels_last():
-    maps = np.zeros((12, 16, 4, 4), np.float32)
+@pytest.mark.parametrize("shape", [(16, 4, 4), (22, 30, 1)])
+def test_maps_of_features_and_signals_are_no_images_with_channels_last(shape):
+    maps = np.zeros((12, *shape), np.float32)
     given = [Columns(image=maps[part], label=Y[part]) for part in PARTS]
-    with pytest.raises(DataError, match=r"channels come first .* \[\d+, 16, 4, 4\]"):
+    with pytest.raises(DataError, match=rf"channels come first .* \[\d+, {str(shape)[1:-1]}\]"):
         fedlib.Federation.from_datasets(given, given)
 
 
