@@ -1,7 +1,7 @@
 """Pooled: one model trained on all clients' training examples in one place.
 
 A reference without federation. A round makes as many passes over the examples of all seen clients
-as a client of a federated method makes over its own.
+as a client of a federated method makes over its own; with `steps`, as many batches.
 
 Source: a reference of ours, the "centralised" row of many papers.
 """
