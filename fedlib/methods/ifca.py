@@ -11,8 +11,8 @@ Isaksson et al., "Adaptive Expert Models for Personalization in Federated Learni
 Official code: EricssonResearch/fl-moe, main_fed.py; section 2 of
 fedlib/papers/adaptive_experts/README.md. IFCA's authors: jichan3751/ifca, whose experiments share
 a representation on FEMNIST, and average without weights on rotated CIFAR-10.
-Deviation: with a shared representation, downloads are counted as whole models. A client's loss is
-the mean over its examples; the official code gives a smaller last batch the weight of a whole one.
+Deviation: a client's loss is the mean over its examples; the official code gives a smaller last
+batch the weight of a whole one.
 """
 
 import math
@@ -166,7 +166,8 @@ class IFCA(Method):
         if self.stopped(state):
             return state
         trained = self.trained(state)
-        choice = trained[self.explore(cohort.broadcast(tree.take(state.experts, trained)), cohort)]
+        candidates = self.send(tree.take(state.experts, trained), cohort)
+        choice = trained[self.explore(candidates, cohort)]
         chosen = dict(zip(cohort.host_ids.tolist(), choice.tolist(), strict=True))
         experts = tree.unstack(state.experts)
         start = Rows(experts[number] for number in chosen.values())
@@ -182,6 +183,14 @@ class IFCA(Method):
         if self.shares_body:
             experts = experts | self.common([total.weight for total in sent], experts)
         return self.check(state._replace(experts=experts), start, choice, cohort)
+
+    def send(self, experts: Params, cohort: Cohort) -> Params:
+        """Send models to every client, a body that they share once: [U, ...] -> [C, U, ...]"""
+        if not self.shares_body:
+            return cohort.broadcast(experts)
+        body, heads = self.task.split(experts)
+        cohort.broadcast((tree.take(body, 0), heads))
+        return cohort.held(experts)
 
     def common(self, weights: Sequence[float], experts: Params) -> Params:
         """The body of all models: the average of theirs [E, ...] with these weights -> [E, ...]"""

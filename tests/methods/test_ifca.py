@@ -141,6 +141,17 @@ def test_rounds_are_those_of_torch_optim(shares_body):
     assert any(max(row) < 4 for row in picks) and any(0 in row for row in picks)
 
 
+@pytest.mark.parametrize("shares_body", [False, True])
+def test_a_body_that_models_share_is_sent_once(shares_body):
+    task, federation = tiny_task(), toy_federation()
+    cohort = cohort_of(task, federation)
+    method = make(3, task, shares_body=shares_body)
+    method.round(method.init(federation.num_clients, 0), cohort)
+    body, head = map(tree.numel, task.split(task.init(0)))
+    assert cohort.journal.down == cohort.size * ((1 if shares_body else 3) * body + 3 * head)
+    assert cohort.journal.up == cohort.size * (body + head)
+
+
 # -- one rule at a time ----------------------------------------------------------------------
 
 
