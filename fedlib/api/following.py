@@ -91,8 +91,8 @@ def _evaluation(simulation: Simulation, record: Record, at: int) -> Evaluation:
         round=number,
         rounds=simulation.course.rounds,
         train_loss=losses[-1] if losses else None,
-        bytes_down=record.bytes_down[at],
-        bytes_up=record.bytes_up[at],
+        bytes_down=record.counts["bytes_down"][at],
+        bytes_up=record.counts["bytes_up"][at],
         accuracies=accuracies,
         pooled=pooled,
     )

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -116,10 +117,7 @@ def final(
                             tally.keep(view, predict(method, personal, part, "test"))
                     own = scoring.scored(method, personals, part, group, splits)
                     shared = scored_shared(method, personals, part, everyone, group, splits)
-                    for view, scores in (*own, *shared):
-                        tally.add(view, part, scores)
-                        right = scores.correct.sum() / max(scores.count.sum(), 1)
-                        report(f"{'/'.join(view)}: {right:.1%} right, {part.size} clients")
+                    tally.add(part, chain(own, shared), report)
     seen = cohort_of("seen")
     diagnostics = contract.diagnostics(method, state, seen.data.federation.num_clients)
     return tally.result(seen.round, diagnostics | client_facts(cohort_of))
@@ -194,9 +192,17 @@ class Tally:
         self.examples[name] += cohort.journal.examples
         cohort.journal.examples = 0
 
-    def add(self, view: View, cohort: Cohort, scores: ClientScores) -> None:
-        """Add the scores of a part of a view's clients."""
-        self.parts.setdefault(view, []).append((cohort.host_ids, scores))
+    def add(
+        self,
+        cohort: Cohort,
+        found: Iterable[tuple[View, ClientScores]],
+        report: Callable[[str], None],
+    ) -> None:
+        """Add the scores of a part of the views' clients, and report each."""
+        for view, scores in found:
+            self.parts.setdefault(view, []).append((cohort.host_ids, scores))
+            right = scores.correct.sum() / max(scores.count.sum(), 1)
+            report(f"{'/'.join(view)}: {right:.1%} right, {cohort.size} clients")
 
     def keep(self, view: View, predictions: Predictions) -> None:
         """Add the predictions of a part of a view's clients."""

@@ -267,17 +267,20 @@ def _gossip() -> ModuleType:
 
 @dataclass
 class Record:
-    """The record of a run in progress."""
+    """The record of a run in progress.
+
+    Attributes:
+      round: rounds done, at each evaluation.
+      counts: what is `COUNTED`, by name, at each evaluation; totals: the same, so far.
+      train_loss: mean over the clients of each round, NaN if nobody trained.
+      scores: of each view, at each evaluation.
+    """
 
     round: list[int] = field(default_factory=list)
-    bytes_down: list[int] = field(default_factory=list)
-    bytes_up: list[int] = field(default_factory=list)
-    examples: list[int] = field(default_factory=list)
-    client_rounds: list[int] = field(default_factory=list)
-    server_examples: list[int] = field(default_factory=list)
+    counts: dict[str, list[int]] = field(default_factory=lambda: {name: [] for name in COUNTED})
+    totals: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))
     train_loss: list[float] = field(default_factory=list)
     scores: dict[View, list[scoring.ClientScores]] = field(default_factory=dict)
-    totals: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))  # so far
 
     def add_round(self, cohort: Cohort, number: int) -> None:
         """Add cost and losses of a round; only here a round waits for the device."""
@@ -299,27 +302,29 @@ class Record:
         """Add the scores after `done` rounds."""
         self.round.append(done)
         for name, total in self.totals.items():
-            getattr(self, name).append(total)
+            self.counts[name].append(total)
         for view, scores in found.items():
             self.scores.setdefault(view, []).append(scores)
 
     def unchanged(self) -> bool:
         """Whether neither clients nor server have trained since the last evaluation."""
         trained = ("examples", "server_examples")
-        return all(getattr(self, name)[-1:] == [self.totals[name]] for name in trained)
+        return all(self.counts[name][-1:] == [self.totals[name]] for name in trained)
 
     def result(self, simulation: Simulation, state: Any) -> RunResult:
         """Everything as arrays; see `RunResult`."""
         method, ids = simulation.method, simulation.federation.ids
+        counts = {name: np.array(values, np.int64) for name, values in self.counts.items()}
+        of_server = counts["server_examples"] if len(ids("server")) else None
         return RunResult(
             round=np.array(self.round, np.int64),
             scores={
                 view: scoring.over_time(ids(view.group), found)
                 for view, found in self.scores.items()
             },
-            **{name: np.array(getattr(self, name), np.int64) for name in TOTALS},
+            **{name: counts[name] for name in TOTALS},
             train_loss=np.array(self.train_loss, np.float64),
-            server_examples=np.array(self.server_examples) if len(ids("server")) else None,
+            server_examples=of_server,
             diagnostics=contract.diagnostics(method, state, simulation.federation.num_clients),
             by_round=contract.by_round(method, state),
         )
@@ -338,10 +343,10 @@ class Record:
 def _pack(state: Any, record: Record) -> dict[str, Tensor]:
     """State and record as tensors by name."""
     packed = {f"state/{name}": leaf for name, leaf in checkpoint.flatten(state).items()}
-    for name in ("round", *COUNTED, "train_loss"):
-        dtype = torch.float64 if name == "train_loss" else torch.int64
-        packed[f"record/{name}"] = torch.tensor(getattr(record, name), dtype=dtype)
+    packed["record/round"] = torch.tensor(record.round)
+    packed["record/train_loss"] = torch.tensor(record.train_loss, dtype=torch.float64)
     packed["record/totals"] = torch.tensor([record.totals[name] for name in COUNTED])
+    packed["record/counts"] = torch.tensor([record.counts[name] for name in COUNTED])
     for view, found in record.scores.items():
         packed["scores/" + "/".join(view)] = torch.from_numpy(np.array(found))
     return packed
@@ -353,10 +358,11 @@ def _unpack(template: Any, packed: dict[str, Tensor]) -> tuple[Any, Record]:
     def below(prefix: str) -> dict[str, Tensor]:
         return {n.removeprefix(prefix): v for n, v in packed.items() if n.startswith(prefix)}
 
-    arrays = below("record/")
-    totals = arrays.pop("totals")
-    record = Record(**{name: value.tolist() for name, value in arrays.items()})
-    record.totals = dict(zip(COUNTED, totals.tolist(), strict=True))
+    arrays = {name: value.tolist() for name, value in below("record/").items()}
+    named = {
+        name: dict(zip(COUNTED, arrays.pop(name), strict=True)) for name in ("counts", "totals")
+    }
+    record = Record(**arrays, **named)
     for name, value in below("scores/").items():
         found = [scoring.ClientScores(*row) for row in value.numpy()]
         record.scores[View(*name.split("/"))] = found
