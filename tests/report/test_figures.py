@@ -88,6 +88,14 @@ def test_whiskers_of_costs_go_from_the_least_to_the_most_of_the_seeds(collected)
         assert 0 < low <= middle.get_xdata()[0] <= high
 
 
+def test_a_method_has_one_line_in_the_panels_of_all_that_it_is_compared_with(collected):
+    given = {"rows": [{"title": x, "labels": [x]} for x in LABELS], "of": ["fedavg", "fedem"]}
+    drawn = made_up.draw("contrast_points", *collected, **given, against=["fedavg", "local"])
+    medians = [[x for x in axes.get_lines() if x.get_marker() == "D"] for axes in drawn.axes]
+    assert [[x.get_ydata() for x in panel] for panel in medians] == [[[1]], [[0], [1]]]
+    assert [x.get_text() for x in drawn.axes[0].get_yticklabels()] == given["of"]
+
+
 def test_panels_have_a_grid_behind_what_they_show():
     with style.styled():
         axes = Figure().subplots()
