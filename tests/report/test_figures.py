@@ -15,6 +15,7 @@ from fedlib.report.figures import (
     accuracy_over_rounds,
     canvas,
     curves,
+    regret,
     saving,
     style,
     sweep,
@@ -94,6 +95,13 @@ def test_a_method_has_one_line_in_the_panels_of_all_that_it_is_compared_with(col
     medians = [[x for x in axes.get_lines() if x.get_marker() == "D"] for axes in drawn.axes]
     assert [[x.get_ydata() for x in panel] for panel in medians] == [[[1]], [[0], [1]]]
     assert [x.get_text() for x in drawn.axes[0].get_yticklabels()] == given["of"]
+
+
+def test_lowest_regrets_that_are_written_alike_are_bold():
+    axes = Figure().subplots()
+    regret._number(axes, pd.DataFrame([[0.951, 1.04], [1.049, 1.06]]), most=10)
+    texts = [(x.get_text(), x.get_fontweight()) for x in axes.texts]
+    assert texts == [("1.0", "bold"), ("1.0", "bold"), ("1.0", "bold"), ("1.1", "normal")]
 
 
 def test_panels_have_a_grid_behind_what_they_show():
