@@ -152,6 +152,13 @@ def test_a_data_set_is_drawn_with_all_its_federations():
     assert statistics.bootstrap(table, "dataset") == (0.0, 0.9)
 
 
+def test_an_interval_over_seeds_is_never_from_the_least_to_the_greatest_mean():
+    # The least seed of each of two federations is 1 draw of 16, of three 1 of 64.
+    table = paired(*((f"f{n}", "digits", [0.0, 1.0]) for n in range(3)))
+    assert np.isnan(statistics.bootstrap(table[table["federation"] != "f2"], "seed")).all()
+    assert statistics.bootstrap(table, "seed") == (1 / 6, 5 / 6)
+
+
 def test_data_sets_drawn_again_say_less_than_seeds_drawn_again():
     draw = np.random.default_rng(1)
     effects = dict(zip([*dict.fromkeys(DATASETS)], draw.normal(0.02, 0.03, 5), strict=True))
