@@ -89,6 +89,16 @@ def test_whiskers_of_costs_go_from_the_least_to_the_most_of_the_seeds(collected)
         assert 0 < low <= middle.get_xdata()[0] <= high
 
 
+def test_costs_say_how_many_seeds_reach_the_target_if_some_miss_it(collected):
+    exhibit, tidy, clients = collected
+    ways = (tidy["label"] == "fedem") & (tidy["seed"] == 2) & (tidy["metric"] != "bytes")
+    fewer = tidy.assign(value=tidy["value"].where(~ways | (tidy["at"] != "round"), 0))
+    targets = {one["name"]: 0.05 for one in exhibit["federations"]}
+    drawn = made_up.draw("cost_to_target", exhibit, fewer, clients, targets=targets)
+    told = [[x.get_text().partition("(")[2] for x in axes.texts] for axes in drawn.axes]
+    assert told == [["", "", "1 of 2 seeds)", ""]] * 4
+
+
 def test_a_method_has_one_line_in_the_panels_of_all_that_it_is_compared_with(collected):
     given = {"rows": [{"title": x, "labels": [x]} for x in LABELS], "of": ["fedavg", "fedem"]}
     drawn = made_up.draw("contrast_points", *collected, **given, against=["fedavg", "local"])
