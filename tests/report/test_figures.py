@@ -21,6 +21,7 @@ from fedlib.report.figures import (
     sweep,
 )
 from fedlib.report.metrics.runs import collect
+from fedlib.report.tables.render import points
 from fedlib.spec import SCALES
 from fedlib.workflow.provenance import ROOT
 
@@ -118,6 +119,12 @@ def test_panels_have_a_grid_behind_what_they_show():
     with style.styled():
         axes = Figure().subplots()
     assert axes.xaxis.get_gridlines()[0].get_visible() and axes.get_axisbelow() is True
+
+
+def test_a_half_is_rounded_in_figures_as_in_tables():
+    for value, text in ((0.25, "+0.3"), (0.35, "+0.4"), (100 * (0.6025 - 0.6), "+0.3")):
+        assert canvas.number(value, "+.1f") == text == points(value / 100)
+        assert canvas.number(-value, "+.1f") == points(-value / 100)
 
 
 def test_an_svg_file_does_not_follow_the_last_bits_of_the_layout(tmp_path):
