@@ -76,12 +76,13 @@ def rows_of(given: Inputs, choice: Choice, **where: str) -> pd.DataFrame:
 def of_clients(given: Inputs, choice: Choice, group: str = "seen") -> pd.DataFrame:
     """Test accuracies after the last round: a row for each seed and client, as in `scores`.
 
+    A client without test examples has none.
     Where clients pick, each has its run of highest validation accuracy, the first of equals,
     and the first for a client without validation examples. There are no rows if the clients'
     validation accuracies are unknown.
     """
     which = choice.federation.name, group, choice.protocol
-    test = given.scores[*which, "test"]
+    test = given.scores[*which, "test"].query("count > 0")
     if not choice.picks:
         return exhibits.pick(test, label=choice.label)
     key = ["seed", "client"]

@@ -24,6 +24,8 @@ from fedlib.report.inputs import Inputs
 from fedlib.report.metrics.runs import TUNING
 
 SOURCES = ("dataset", "federation", "tuning", "training")
+# Of statsmodels' fit. Its own methods follow gradients, and stop early where variances differ much.
+EXACT = {"method": "nm", "xtol": 1e-5, "ftol": 1e-10, "maxiter": 10_000}
 
 
 def accuracies(given: Inputs, rows: Sequence[Mapping]) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -38,7 +40,7 @@ def components(again: pd.DataFrame, once: pd.DataFrame) -> dict[str, float]:
 
     A mixed model, fitted by restricted maximum likelihood: a value is the mean, a shift of `once`,
     and what its data set, its federation, its tuning and its training add. NaN for what these
-    values cannot tell apart.
+    values cannot tell apart, and for a fit that does not end.
     """
     found = {"mean": again["value"].mean()} | dict.fromkeys(SOURCES, np.nan)
     tunings = again["federation"] + "/" + again["seed"].astype(str)
@@ -57,11 +59,16 @@ def components(again: pd.DataFrame, once: pd.DataFrame) -> dict[str, float]:
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a variance of 0 is at the edge of what is possible
-        fit = model.fit(reml=True)
+        try:
+            fit = model.fit(reml=True, **EXACT)
+        except np.linalg.LinAlgError:  # rare, where nothing but trainings adds anything
+            return found
+    if not fit.converged:
+        return found
     variances = dict(zip(model.exog_vc.names, fit.vcomp, strict=True)) | {"training": fit.scale}
     if nested:
         variances["dataset"] = fit.cov_re.iloc[0, 0]
-    return found | {name: float(np.sqrt(max(x, 0))) for name, x in variances.items()}
+    return found | {name: round(float(np.sqrt(max(x, 0))), 5) for name, x in variances.items()}
 
 
 def expected_best(accuracy: Iterable[float]) -> np.ndarray:

@@ -24,7 +24,7 @@ ROPE = 0.01  # accuracies that differ by at most one point are practically equal
 LEVEL = 0.95  # of all intervals
 SAMPLES = 20_000  # of the posterior
 RESAMPLES = 2_000  # of the bootstrap
-FEW = 3  # seeds or data sets; so few, or fewer, have no interval
+FEW = 3  # data sets; so few, or fewer, have no interval
 PRIOR = 0.5  # weight of the prior's one observation, which is 0
 FEWEST_FEDERATIONS, FEWEST_DATASETS = 3, 2  # for a verdict; all numbers of verdicts are ours
 # Posterior probabilities of being better (two) and of being equal, and a share of federations.
@@ -138,8 +138,8 @@ def bootstrap(paired: pd.DataFrame, over: str) -> tuple[float, float]:
         "dataset" draws data sets, with all federations of each (would other federations agree?).
 
     Returns:
-      NaN for both ends if a federation has one seed, or if there are `FEW` draws or less, whose
-      interval would be from the least to the greatest of them.
+      NaN for both ends if a federation has one seed, or if there are so few seeds, or `FEW` data
+      sets or less, that the interval would be from the least mean to the greatest.
     """
     draw = streams.generator(0, "bootstrap", over)
     if over == "dataset":
@@ -152,7 +152,8 @@ def bootstrap(paired: pd.DataFrame, over: str) -> tuple[float, float]:
         parts = [part.to_numpy() for _, part in paired.groupby("federation", sort=False)["value"]]
         again = [part[draw.integers(len(part), size=(RESAMPLES, len(part)))] for part in parts]
         means = np.mean([part.mean(1) for part in again], axis=0)
-        enough = len(paired) > FEW and all(len(part) > 1 for part in parts)
+        least = np.prod([float(len(part)) ** -len(part) for part in parts])  # how often it is drawn
+        enough = least < (1 - LEVEL) / 2 and all(len(part) > 1 for part in parts)
     if not enough:
         return np.nan, np.nan
     low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])

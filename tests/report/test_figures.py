@@ -15,11 +15,13 @@ from fedlib.report.figures import (
     accuracy_over_rounds,
     canvas,
     curves,
+    regret,
     saving,
     style,
     sweep,
 )
 from fedlib.report.metrics.runs import collect
+from fedlib.report.tables.render import points
 from fedlib.spec import SCALES
 from fedlib.workflow.provenance import ROOT
 
@@ -88,10 +90,41 @@ def test_whiskers_of_costs_go_from_the_least_to_the_most_of_the_seeds(collected)
         assert 0 < low <= middle.get_xdata()[0] <= high
 
 
+def test_costs_say_how_many_seeds_reach_the_target_if_some_miss_it(collected):
+    exhibit, tidy, clients = collected
+    ways = (tidy["label"] == "fedem") & (tidy["seed"] == 2) & (tidy["metric"] != "bytes")
+    fewer = tidy.assign(value=tidy["value"].where(~ways | (tidy["at"] != "round"), 0))
+    targets = {one["name"]: 0.05 for one in exhibit["federations"]}
+    drawn = made_up.draw("cost_to_target", exhibit, fewer, clients, targets=targets)
+    told = [[x.get_text().partition("(")[2] for x in axes.texts] for axes in drawn.axes]
+    assert told == [["", "", "1 of 2 seeds)", ""]] * 4
+
+
+def test_a_method_has_one_line_in_the_panels_of_all_that_it_is_compared_with(collected):
+    given = {"rows": [{"title": x, "labels": [x]} for x in LABELS], "of": ["fedavg", "fedem"]}
+    drawn = made_up.draw("contrast_points", *collected, **given, against=["fedavg", "local"])
+    medians = [[x for x in axes.get_lines() if x.get_marker() == "D"] for axes in drawn.axes]
+    assert [[x.get_ydata() for x in panel] for panel in medians] == [[[1]], [[0], [1]]]
+    assert [x.get_text() for x in drawn.axes[0].get_yticklabels()] == given["of"]
+
+
+def test_lowest_regrets_that_are_written_alike_are_bold():
+    axes = Figure().subplots()
+    regret._number(axes, pd.DataFrame([[0.951, 1.04], [1.049, 1.06]]), most=10)
+    texts = [(x.get_text(), x.get_fontweight()) for x in axes.texts]
+    assert texts == [("1.0", "bold"), ("1.0", "bold"), ("1.0", "bold"), ("1.1", "normal")]
+
+
 def test_panels_have_a_grid_behind_what_they_show():
     with style.styled():
         axes = Figure().subplots()
     assert axes.xaxis.get_gridlines()[0].get_visible() and axes.get_axisbelow() is True
+
+
+def test_a_half_is_rounded_in_figures_as_in_tables():
+    for value, text in ((0.25, "+0.3"), (0.35, "+0.4"), (100 * (0.6025 - 0.6), "+0.3")):
+        assert canvas.number(value, "+.1f") == text == points(value / 100)
+        assert canvas.number(-value, "+.1f") == points(-value / 100)
 
 
 def test_an_svg_file_does_not_follow_the_last_bits_of_the_layout(tmp_path):

@@ -42,6 +42,19 @@ def test_planted_spreads_are_found():
         assert found[source] == pytest.approx(SPREADS[source], abs=4 * error), source
 
 
+def test_spreads_of_unlike_sizes_are_those_of_an_analysis_of_variance():
+    only = {"dataset": 0.0, "federation": 0.15, "tuning": 0.0, "training": 0.01}
+    both = planted({"A": 0.0}, only, datasets=2, each=4, draw=4)
+    found = luck.components(*both)
+    # Each of eight federations has six values; those of a kind may be shifted.
+    values = pd.concat(one.assign(value=one["value"] - one["value"].mean()) for one in both)
+    of_federation = values.groupby("federation")["value"]
+    within = (of_federation.var() * 5).sum() / (8 * 5 - 1)
+    between = of_federation.mean().var() - within / 6
+    expected = dict(zip(luck.SOURCES, (0, np.sqrt(between), 0, np.sqrt(within)), strict=True))
+    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=2e-5)
+
+
 def test_what_values_cannot_tell_apart_is_unknown():
     def unknown(**sizes):
         found = luck.components(*planted({"A": 0.0}, **sizes))

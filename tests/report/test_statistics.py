@@ -7,6 +7,7 @@ from scipy import stats
 
 from fedlib.report import contrasts, statistics
 from fedlib.report.tables import claims
+from fedlib.report.tables import contrasts as tables_of_contrasts
 
 DATASETS = ["digits"] * 3 + ["mnist"] * 4 + ["cifar10"] * 3 + ["emnist", "femnist"]
 
@@ -150,6 +151,26 @@ def test_a_data_set_is_drawn_with_all_its_federations():
     # Of four draws k are of digits, whose three federations have 1: the mean is 3 k / (2 k + 4).
     # No digits are in 32 % of the samples, three in 4.7 % and four in 0.4 %.
     assert statistics.bootstrap(table, "dataset") == (0.0, 0.9)
+
+
+def test_an_interval_over_seeds_is_never_from_the_least_to_the_greatest_mean():
+    # The least seed of each of two federations is 1 draw of 16, of three 1 of 64.
+    table = paired(*((f"f{n}", "digits", [0.0, 1.0]) for n in range(3)))
+    assert np.isnan(statistics.bootstrap(table[table["federation"] != "f2"], "seed")).all()
+    assert statistics.bootstrap(table, "seed") == (1 / 6, 5 / 6)
+
+
+def test_bootstraps_of_few_hold_the_mean_as_seldom_as_the_note_says():
+    draw, found = np.random.default_rng(4), {"seed": 0, "dataset": 0}
+    for _ in range(300):
+        by_dataset = dict(zip([*dict.fromkeys(DATASETS)], draw.normal(size=5), strict=True))
+        rows = [(f"f{n}", name, draw.normal(size=3)) for n, name in enumerate(DATASETS)]
+        shifted = [(name, dataset, [by_dataset[dataset]]) for name, dataset, _ in rows]
+        for over, table in (("seed", paired(*rows)), ("dataset", paired(*shifted))):
+            low, high = statistics.bootstrap(table, over)
+            found[over] += low <= 0 <= high
+    assert all(0.8 <= number / 300 <= 0.9 for number in found.values()), found
+    assert "hold the mean in less than 90 % of cases" in tables_of_contrasts.how("")[2]
 
 
 def test_data_sets_drawn_again_say_less_than_seeds_drawn_again():

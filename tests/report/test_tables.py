@@ -11,6 +11,7 @@ import pytest
 
 from fedlib.errors import DataError
 from fedlib.report import choices, printed
+from fedlib.report.metrics.definitions import PRIMARY
 from fedlib.report.metrics.runs import COLUMNS
 from fedlib.report.tables import render, tuning
 from fedlib.report.tables.render import Block, Cell, Column, Sheet
@@ -163,8 +164,8 @@ def test_a_wrong_file_of_published_numbers_is_refused(tmp_path, text, complaint)
 
 def test_a_client_without_validation_examples_picks_the_first_run():
     where = ("f", "seen", "default")
-    rows = [(1, client, label) for client in (0, 1) for label in ("a", "b")]
-    scores = pd.DataFrame(rows, columns=["seed", "client", "label"])
+    rows = [(1, client, label, 10) for client in (0, 1) for label in ("a", "b")]
+    scores = pd.DataFrame(rows, columns=["seed", "client", "label", "count"])
     given = SimpleNamespace(
         scores={
             (*where, "val"): scores.assign(accuracy=[0.5, 0.7, np.nan, np.nan]),
@@ -173,6 +174,23 @@ def test_a_client_without_validation_examples_picks_the_first_run():
     )
     choice = choices.Choice(SimpleNamespace(name="f"), {"pick": True}, ["a", "b"])
     assert choices.of_clients(given, choice)["accuracy"].tolist() == [0.2, 0.3]
+
+
+def test_a_client_without_test_examples_is_in_no_share_of_clients():
+    exhibit = made_up.exhibit(["local", "fedavg"], ["emnist"], seeds=[1])
+    number = np.arange(-1, 19)  # the first of twenty clients has none
+
+    def make(run, seed):
+        worse = 0.4 * (number < 9) if run["label"] == "fedavg" else 0
+        scores = made_up.scores(np.maximum(0.5 + number / 100 - worse, 0), 100 * (number >= 0))
+        history = made_up.result({PRIMARY: scores}, [1])
+        return history, made_up.evaluation(history)
+
+    rows = [{"title": x, "labels": [x]} for x in ("local", "fedavg")]
+    tables = made_up.collect(exhibit, make)
+    found = made_up.build("standings", exhibit, *tables, rows=rows, alone="local").numbers
+    assert found["worst_tenth"].tolist() == pytest.approx([0.5, 0.1])  # of nineteen, one
+    assert found["hurt"].tolist() == pytest.approx([0, 9 / 19])
 
 
 def test_best_of_several_needs_all_of_them():

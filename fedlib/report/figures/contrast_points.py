@@ -34,8 +34,9 @@ def draw(given: Inputs) -> Figure:
         columns=len(others),
         height=0.9 + ROW * len(kind.of),
     )
+    titles = [title for title in kind.of if title in {*found["title"]}]
     for axes, other in zip(grid, others, strict=True):
-        _draw(axes, values, found[found["against"] == other], colors)
+        _draw(axes, values, found[found["against"] == other], titles, colors)
     for axes in grid[1:]:
         axes.tick_params(labelleft=False)
     handles = [
@@ -52,12 +53,15 @@ def draw(given: Inputs) -> Figure:
     )
 
 
-def _draw(axes: Axes, values: pd.DataFrame, found: pd.DataFrame, colors: dict) -> None:
-    """A panel: a line for each method, the first on top."""
+def _draw(
+    axes: Axes, values: pd.DataFrame, found: pd.DataFrame, titles: list[str], colors: dict
+) -> None:
+    """A panel: a line for each of `titles`, the first on top, empty if it is not compared here."""
     rope = 100 * statistics.ROPE
     axes.axvspan(-rope, rope, color=BAND, zorder=0)
     axes.axvline(0, color=style.GREY, linewidth=0.8, zorder=1)
-    for y, row in enumerate(found.to_dict("records")):
+    for row in found.to_dict("records"):
+        y = titles.index(row["title"])
         differences = contrasts.paired(values, row["title"], row["against"])
         for one in statistics.by_federation(differences).to_dict("records"):
             axes.add_line(_point(colors[one["dataset"]], 100 * one["value"], y))
@@ -65,8 +69,8 @@ def _draw(axes: Axes, values: pd.DataFrame, found: pd.DataFrame, colors: dict) -
             ends = [100 * row["low"], 100 * row["high"]]
             axes.plot(ends, [y, y], color="black", linewidth=1.4, zorder=3)
         axes.plot([100 * row["median"]], [y], **POINT)
-    axes.set_yticks(range(len(found)), found["title"])
-    axes.set_ylim(len(found) - 0.5, -0.5)
+    axes.set_yticks(range(len(titles)), titles)
+    axes.set_ylim(len(titles) - 0.5, -0.5)
     axes.autoscale_view(scaley=False)
     axes.xaxis.set_major_formatter(lambda value, _: canvas.number(value))
 

@@ -51,7 +51,7 @@ def draw(given: Inputs) -> Figure:
     for axes, (federation, field) in zip(grid, where, strict=True):
         runs = exhibits.runs_of(exhibit, federation.name)
         spent = [_spent(given, run, field, targets[federation.name]) for run in runs]
-        _draw_dots(axes, spent, runs, looks)
+        _draw_dots(axes, spent, runs, looks, len(exhibit.seeds))
         axes.set_yticks(range(len(runs)), [run.title for run in runs])
         axes.set_xlabel(PANELS[field])
     return canvas.finish(
@@ -92,8 +92,10 @@ def _spent(given: Inputs, run: Run, cost: str, target: float) -> pd.Series:
     return reached
 
 
-def _draw_dots(axes: Axes, spent: list[pd.Series], runs: list[Run], looks: dict) -> None:
-    """A dot per run, from the top, with its number; `spent` has the seeds that reach the target."""
+def _draw_dots(
+    axes: Axes, spent: list[pd.Series], runs: list[Run], looks: dict, seeds: int
+) -> None:
+    """A dot per run, from the top, with its number, and that of the seeds in it if some miss."""
     means = [values.mean() if len(values) else np.nan for values in spent]
     shown = [mean for mean in means if mean > 0]  # not NaN
     left, right = (min(shown) / ROOM, max(shown) * ROOM) if shown else (1e6, 1e9)
@@ -107,6 +109,7 @@ def _draw_dots(axes: Axes, spent: list[pd.Series], runs: list[Run], looks: dict)
                 spread = [[mean - values.min()], [values.max() - mean]]
                 axes.errorbar(mean, place, xerr=spread, linestyle="None", **style.WHISKER)
         text = NOT_REACHED if np.isnan(mean) else quantity(mean)
+        text += f" ({len(values)} of {seeds} seeds)" if 0 < len(values) < seeds else ""
         axes.annotate(text, (end, place), (5, 0), textcoords="offset points", va="center")
     axes.xaxis.set_major_locator(LogLocator(numticks=6))
     axes.xaxis.set_major_formatter(EngFormatter())

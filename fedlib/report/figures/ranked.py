@@ -46,14 +46,14 @@ def draw(given: Inputs) -> Figure:
 
 
 def cluster_usage(given: Inputs) -> tuple[Figure, list, str]:
-    """The panels, legend and meaning of clients by expert; a line shows even use."""
+    """The panels, legend and meaning of clients by expert; lines show even use."""
     color = style.protocol_look("ifca").color
     figure, grid = canvas.by_federation(given.exhibit, "Cluster, most popular first", "Clients")
     for axes, federation in grid:
         counts = _by_label(given, federation.name, _counts)
         _draw_bars(axes, counts, color)
-        first = next(iter(counts.values()))
-        axes.axhline(first[0].sum() / first.shape[1], **EVEN)
+        for even in {found[0].sum() / found.shape[1] for found in counts.values()}:
+            axes.axhline(even, **EVEN)
         axes.locator_params("y", integer=True)
     even = Line2D([], [], label="even use", **EVEN)
     return figure, [*_handles(given.exhibit, color), even], CHOICE

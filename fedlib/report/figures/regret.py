@@ -21,7 +21,6 @@ from fedlib.results import OPTIMUM
 ROW = 0.26  # inches
 DARK = 0.55  # share of the darkest shade above which numbers are white
 HOME = {"fill": False, "edgecolor": style.FRAME, "linewidth": 1.6}
-NEAR = 0.05  # regrets that print alike are both the best
 
 
 def draw(given: Inputs) -> Figure:
@@ -90,11 +89,11 @@ def notes(given: Inputs, found: pd.DataFrame) -> list[str]:
 
 
 def _number(axes: Axes, table: pd.DataFrame, most: float) -> None:
-    """Write every regret into its cell, the lowest of a column in bold."""
+    """Write every regret into its cell; the lowest of a column, as written, are bold."""
     values = table.to_numpy()
     least = np.nanmin(values, axis=0)
     for (y, x), value in np.ndenumerate(values):
         text = "–" if np.isnan(value) else canvas.number(value, ".1f")
         color = "white" if value > DARK * most else "#262626"
-        weight = "bold" if value <= least[x] + NEAR else "normal"
+        weight = "bold" if text == canvas.number(least[x], ".1f") else "normal"
         axes.text(x, y, text, ha="center", va="center", color=color, fontweight=weight)

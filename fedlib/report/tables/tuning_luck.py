@@ -31,7 +31,7 @@ def build(given: TableInputs) -> Sheet:
         "add, by a mixed model (restricted maximum likelihood). Tunings are of all their trials, "
         "each on a split and with trials of its own.",
         "Trainings are told from tunings by the runs whose seeds share a tuning; a shift of these "
-        "runs is taken out. A dash: too few data sets, federations or seeds. "
+        "runs is taken out. A dash: too few data sets, federations or seeds, or no fit. "
         f"The first deviation is rough: it is of {again['dataset'].nunique()} data sets.",
     )
 
