@@ -13,7 +13,7 @@ in the state.
 Source: Isaksson et al., "Adaptive Expert Models for Personalization in Federated Learning",
 FL-IJCAI 2022 (arXiv:2206.07832), Algorithm 1 and equations 4 and 5.
 Official code: EricssonResearch/fl-moe, main_fed.py and models/ClientUpdate.py; section 3 of
-fedlib/papers/adaptive_experts/README.md, whose section 9 has the discrepancies X1 to X17.
+fedlib/papers/adaptive_experts/README.md, whose section 9 has the discrepancies X1 to X18.
 Deviation: experts predict in evaluation mode (the official ensemble may not). A mixture is computed
 from log-probabilities, which need no clamp at 0. The gate has J + 1 outputs, and those of experts
 not in use are ignored; the official gate has an output for each expert in use.

@@ -12,7 +12,8 @@ Official code: EricssonResearch/fl-moe, main_fed.py; section 2 of
 fedlib/papers/adaptive_experts/README.md. IFCA's authors: jichan3751/ifca, whose experiments share
 a representation on FEMNIST, and average without weights on rotated CIFAR-10.
 Deviation: a client's loss is the mean over its examples; the official code gives a smaller last
-batch the weight of a whole one.
+batch the weight of a whole one. A loss that is not finite ends the run; the official code ignores
+the model, or takes any if all losses are so.
 """
 
 import math

@@ -10,13 +10,14 @@ import pytest
 import same
 from support import run_of
 
-from fedlib import papers
+from fedlib import papers, tree
 from fedlib.data import downloads, sources
 from fedlib.data.build import build, check
 from fedlib.errors import ConfigError
 from fedlib.papers._frame import at_scale, everything, on
 from fedlib.report.exhibits import setting
-from fedlib.run.build import build_task
+from fedlib.report.printed import read
+from fedlib.run.build import build_method, build_task
 from fedlib.spec import SCALES, tables
 from fedlib.workflow.provenance import ROOT
 
@@ -175,3 +176,35 @@ def test_class_weights_must_be_as_many_as_the_classes():
     spec = run_of(declare("pfedmm", "full"), "shakespeare", "fedavg").spec(0)
     with pytest.raises(ConfigError, match="class_weights must be 100 numbers "):
         build_task(replace(spec, class_weights=spec.class_weights[1:]))
+
+
+MESSAGES = {  # numbers in a message, FedMix's README, section 8
+    "cifar10": (878_538, 878_528, 876_106, 1_757_096, 3_514_192, 8_785_480),
+    "cifar100": (275_572, 275_472, 261_092, 551_344, 1_102_688, 2_756_720),
+    "femnist": (608_702, 608_640, 607_870, 1_218_554, 2_437_108, 6_092_770),
+}
+OFF = {  # rows of Table 1 whose traffic is not by the rule, and published over by rule
+    ("cifar10", "fedavg"): 1.0488,
+    ("cifar10", "local-global"): 0.9953,
+    **dict.fromkeys([("cifar100", "fedmix-k2"), ("cifar100", "fedmix-k10")], 0.917),
+    ("cifar100", "fedavg"): 0.9871,
+    **{("cifar10", f"fedmix-k{k}"): x for k, x in ((2, 0.9984), (4, 0.9978), (10, 0.9962))},
+}
+
+
+def test_messages_of_fedmix_have_the_sizes_that_its_table_of_traffic_implies():
+    paper = declare("fedmix", "full")
+    known = read(ROOT / "fedlib/papers/fedmix/published.csv").query("metric == 'gb'")
+    printed = known.set_index(["dataset", "label"])["value"].to_dict()
+    labels = "fedavg", "biased-fedavg", "local-global", "fedmix-k2", "fedmix-k4", "fedmix-k10"
+    for federation, sizes in MESSAGES.items():
+        for label, size in zip(labels, sizes, strict=True):
+            run = run_of(paper, federation, label)
+            spec = run.spec(0)
+            state = build_method(spec, build_task(spec)).init(1, 0)
+            sent = [getattr(state, name, {}) for name in ("params", "experts", "phi", "gate")]
+            assert tree.numel(sent) == size
+            gb = 2 * 10 * 4 * size * run.rounds / 2**30
+            ratio = printed.pop((federation, label)) / gb
+            assert ratio == pytest.approx(OFF.get((federation, label), 1), abs=1e-3)
+    assert not printed

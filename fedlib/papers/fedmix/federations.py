@@ -7,7 +7,7 @@ SEED = 12345  # of the partitions; ours
 READING = {  # arguments of each data set's `read`: pixels are scaled as in 5.1, 5.4 and 5.6
     "digits": {},
     "cifar10": {"scaling": "measured"},
-    "cifar100": {},
+    "cifar100": {},  # the constants of CIFAR-10 (5)
     "mnist": {"scaling": "unit"},
     "femnist": {"source": "tff", "scaling": "unit"},
 }
