@@ -1,17 +1,18 @@
-"""pFedMoE: golden values of its specification, an independent loop, identities, what leaves whom.
+"""pFedMoE: what its specification says of a step and of traffic, and an independent loop.
 
-The golden values of the networks alone (P2 without the method, P3, P6) are in
-test_models_of_experts.py.
+Golden values of the gate and of its normalisation are in test_models_of_experts.py, numbers of
+parameters in test_models.py.
 """
 
 import copy
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from reference import Reference, assert_params, assert_predicts, descend, descent, module_of
-from support import batch_of, sgd, tiny_task, toy_federation
+from support import batch_of, clients_with, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy
 from zoo import COHORTS, LOCAL, SIZES, cohort, deep, run
 
@@ -37,7 +38,7 @@ def make(local=LOCAL, large=(wide, deep), gate=None, **params):
     )
 
 
-# -- golden values --------------------------------------------------------------------------
+# -- what the specification says ------------------------------------------------------------
 
 
 def groups(row):
@@ -62,6 +63,20 @@ def test_a_step_changes_what_the_prediction_depends_on_as_in_p7(mode, idle):
     for group, was in before.items():
         changed = [not torch.equal(was[name], now[group][name]) for name in was]
         assert (not any(changed)) if group in idle else all(changed), group
+
+
+def test_the_papers_clients_send_eight_tensors_the_extractor_of_the_smallest_network():
+    cnn5, cnn4 = (
+        Task(partial(models.load("pfedmoe_cnn").build, 10, size=f"cnn{n}")) for n in (5, 4)
+    )
+    gate = Task(models.load("pfedmoe_gate").build)
+    x = np.random.default_rng(0).normal(size=(4, 3, 32, 32)).astype(np.float32)
+    federation = clients_with(x, np.arange(4), [([0, 1], [2, 3])], classes=10)
+    method = methods.load("pfedmoe")(task=cnn5, local=sgd(), large=(cnn4,), gate=gate)
+    seen = cohort(method, federation)
+    state = method.round(method.init(1, 0), seen)
+    assert (len(state.small), tree.numel(state.small)) == (8, 665_048)
+    assert seen.journal.up == seen.journal.down == 665_048
 
 
 # -- an independent loop ----------------------------------------------------------------------

@@ -8,7 +8,8 @@ tests on the clients' test examples. The probe has all examples of its writers.
 Source: J. Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
   IJCAI 2025 (Fed-MoE), FEMNIST, and the data preparation of its code; Fed-MoE's README,
   sections 0 and 4.1.
-Deviation: the server has the stated number of writers, and not one less; LEAF's writers are in
+Deviation: the server's examples are of a few writers, as in the code; the paper draws them from all
+  data. The server has the stated number of writers, and not one less; LEAF's writers are in
   alphabetical order, not in that of its files, of which the code reads the first 35.
 """
 

@@ -1,7 +1,8 @@
 """Acceptance criteria of Fed-MoE: the orderings in its tables.
 
 Sections are those of `README.md`. "Far" is 20 points, of ours; Table 2 has 37.2 and 36.1 at M = 50
-and 100. The rows T1 to T16 of section 6 are about single numbers, and are tests.
+and 100. The rows T1 to T16 of section 6 are about single numbers: tests have these, or loops that
+compute the same.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
