@@ -101,7 +101,8 @@ def is_stand_in(path: str | Path) -> bool:
 def made(path: str | Path) -> Made | None:
     """The origin of a file; None if the file does not contain it."""
     with Path(path).open("rb") as file:
-        found = _MADE.search(file.read(USERBLOCK)) or _MADE.search(file.read())
+        begin = file.read(USERBLOCK)
+        found = _MADE.search(begin) or _MADE.search(begin + file.read())
     return Made(*(part.decode() for part in found.groups())) if found else None
 
 

@@ -2,7 +2,8 @@
 
 Reads [[stage, specification], ...] as JSON from its input, where the stage is train, tune or
 partition, and writes a list with an answer for each: null if it can be built, an error message if
-it cannot, and false if a library for it is not installed on this machine.
+it cannot, and false if a library for it is not installed on this machine. The message is in a list
+if the reason may go away without an edit, such as a missing file.
 """
 
 import contextlib
@@ -20,6 +21,7 @@ from fedlib.workflow import command, own_files, provenance
 
 TRIED: list[str] = []  # users' methods
 WRONG = ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError
+PASSING = ImportError, MemoryError, OSError  # reasons that may go away without an edit
 
 
 def main() -> None:
@@ -30,7 +32,7 @@ def main() -> None:
     json.dump(answers, sys.stdout)
 
 
-def _answer(stage: str, spec: dict) -> str | bool | None:
+def _answer(stage: str, spec: dict) -> str | list[str] | bool | None:
     """Error in a specification, as one line; None if there is none, False if it is not checked."""
     try:
         _check(stage)(spec)
@@ -40,7 +42,8 @@ def _answer(stage: str, spec: dict) -> str | bool | None:
         print(f"{stage}: not checked before its job starts, without {error.name}", file=sys.stderr)
         return False
     except WRONG as error:
-        return " ".join(str(error).split()) or type(error).__name__
+        told = " ".join(str(error).split()) or type(error).__name__
+        return [told] if isinstance(error.__cause__, PASSING) else told
     return None
 
 

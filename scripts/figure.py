@@ -6,6 +6,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from fedlib import seals
 from fedlib.report.figures import FigureInputs, numbers, saving
 from fedlib.report.pictures import vouch
 from fedlib.spec.exhibits import KINDS, one_of
@@ -21,10 +22,11 @@ def main() -> None:
     roots = ("scripts/figure.py", KINDS["figure"][spec["kind"]].module_name())
     code = provenance.check_code(args.code, *roots)
     published = next(iter(args.published), None)
+    # Before they are read: a file that changes meanwhile counts as changed afterwards.
+    read = seals.contents(args.metrics, args.clients, *args.published)
     figure = FigureInputs.read(spec, args.metrics, args.clients, published).made()
     pictures = [args.pdf, args.png, args.svg]
     saving.save(figure, *pictures)
-    read = [args.metrics, args.clients, *args.published]
     vouch(args.json, pictures, spec, code, read, numbers.of(figure))
     provenance.assert_covered(*roots)
 

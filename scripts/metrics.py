@@ -26,7 +26,7 @@ def main() -> None:
     made = seals.Made(seals.spec_digest(spec), code, read, seals.contents())
     frames.write_csv(named(tidy), args.csv)
     frames.write_parquet(clients, args.clients, made)
-    made = made._replace(beside=seals.contents(args.clients))
+    made = made._replace(beside=seals.contents(args.clients, args.csv))
     frames.write_parquet(tidy, args.parquet, made)
     print(f"{len(tidy)} metrics and {len(clients)} clients' rows: {args.parquet.parent}")
     provenance.assert_covered("scripts/metrics.py")

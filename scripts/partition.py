@@ -28,9 +28,10 @@ def main() -> None:
     own = downloads.own_files(spec["dataset"], source, args.raw)
     if receipt.exists() and not own:
         check_receipt(receipt, downloads.of_sources(spec["dataset"], source), args.raw)
-    federation = build(spec, args.raw)
     read = own or [receipt] * receipt.exists()
+    # Before they are read: a file that changes meanwhile counts as changed afterwards.
     inputs = downloads.with_names(seals.contents(*read), spec["dataset"], own, args.raw)
+    federation = build(spec, args.raw)
     made = seals.Made(seals.spec_digest(spec), code, inputs, seals.contents())
     federation.save(args.shards, args.manifest, made)
     print(f"{federation.num_clients} owners of {len(federation.x)} examples: {args.shards}")

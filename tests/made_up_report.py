@@ -116,7 +116,7 @@ def project(root: Path) -> SimpleNamespace:
     figure = drawn()
     saving.save(figure, *drawings)
     vouched = images / "pfedmm/curves.json"
-    pictures.vouch(vouched, drawings, FIGURE, "0" * 16, [], numbers.of(figure))
+    pictures.vouch(vouched, drawings, FIGURE, "0" * 16, "0" * 64, numbers.of(figure))
     return SimpleNamespace(
         root=root, results=results, figures=images, spec=spec(shown), sheets=shown
     )

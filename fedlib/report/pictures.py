@@ -11,17 +11,16 @@ REMEDY = "delete it and run the figure stage"
 
 
 def vouch(
-    json: Path, pictures: list[Path], spec: dict, code: str, inputs: list[Path], panels: list[dict]
+    json: Path, pictures: list[Path], spec: dict, code: str, inputs: str, panels: list[dict]
 ) -> None:
     """Record the digests of pictures, the numbers they show, and their origin.
 
     Args:
       code: digest of the code of their job.
-      inputs: files that the job read.
+      inputs: `contents` of the files that the job read.
       panels: see `fedlib.report.figures.numbers`.
     """
-    beside, read = seals.contents(*pictures), seals.contents(*inputs)
-    made = seals.Made(seals.spec_digest(spec), code, read, beside)
+    made = seals.Made(seals.spec_digest(spec), code, inputs, seals.contents(*pictures))
     digests = {path.suffix[1:]: files.digest(path) for path in pictures}
     seals.write_json(json, {seals.MADE: str(made), DIGESTS: digests, PANELS: panels})
 

@@ -187,8 +187,8 @@ class _Folder:
 
     def cause(self, stage: str, job: dict) -> str | None:
         """Why the results of a job are not the plan's, as far as their digests tell; None if so."""
-        says, beside, others = self.outputs(stage, job)
-        if not all(Path(path).exists() for path in (*says, *beside, *others)):
+        says, beside = self.outputs(stage, job)
+        if not all(Path(path).exists() for path in (*says, *beside)):
             return MISSING
         try:
             causes = (self._cause(path, stage, job, beside) for path in says)

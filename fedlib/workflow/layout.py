@@ -56,16 +56,16 @@ for _stage, _names in STAGES.items():
     _place = "/".join([_stage, *_parts])
     _end = {"partition": "{replicate}", "tune": "{for_seed}"}.get(_stage, "")
     PATHS[f"{_stage}_log"] = f"results/{{folder}}/logs/{_place}{_end}.log"
-# Files of each stage: those with `seals.Made`, those whose digest it contains, and others.
+# Files of each stage: those with `seals.Made`, and those whose digest it contains.
 RESULTS = {
-    "partition": (("shards",), ("manifest",), ()),
-    "tune": (("trials",), ("choice",), ()),
-    "train": (("history",), ("state",), ()),
-    "evaluate": (("evaluation",), (), ()),
-    "metrics": (("metrics",), ("clients",), ("metrics_csv",)),
-    "table": (("table_json",), ("table_csv", "table_md", "table_tex"), ()),
-    "figure": (("figure_json",), ("figure_pdf", "figure_png", "figure_svg"), ()),
-    "report": (("report", "report_html"), (), ()),
+    "partition": (("shards",), ("manifest",)),
+    "tune": (("trials",), ("choice",)),
+    "train": (("history",), ("state",)),
+    "evaluate": (("evaluation",), ()),
+    "metrics": (("metrics",), ("clients", "metrics_csv")),
+    "table": (("table_json",), ("table_csv", "table_md", "table_tex")),
+    "figure": (("figure_json",), ("figure_pdf", "figure_png", "figure_svg")),
+    "report": (("report", "report_html"), ()),
 }
 MAKERS = {"receipt": "download"}  # of each of these files
 MAKERS |= {x: stage for stage, kinds in RESULTS.items() for kind in kinds for x in kind}

@@ -163,6 +163,18 @@ def test_a_method_that_can_run_nowhere_is_an_error(mine, monkeypatch):
 
 
 @pytest.mark.usefixtures("paper", "in_this_process")
+def test_a_missing_file_is_an_error_until_it_is_there(mine, tmp_path):
+    needed = tmp_path / "needed.txt"
+    loss = f"open({str(needed)!r}).close()\n        loss ="
+    config = {"methods": [mine(HALVES.replace("CHECK", "").replace("loss =", loss))]}
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="my_way.py, line .*No such file"):
+            preflight.check(make_plan(config))
+    needed.touch()
+    assert "own-my-way" in {name.label for name in preflight.check(make_plan(config)).runs}
+
+
+@pytest.mark.usefixtures("paper", "in_this_process")
 def test_a_wrong_value_that_is_set_is_told_and_not_that_no_run_is_left_to_set_it_for(mine):
     text = (
         "from fedlib.methods.fedprox import FedProx\nclass MyWay(FedProx):\n    mu: float = 0.1\n"

@@ -9,13 +9,17 @@ import pandas as pd
 import pytest
 from data_fixtures import federation
 from PIL import Image
+from stages import run_here
 
+from fedlib import seals
 from fedlib.data import build, downloads, sizes
 from fedlib.data.download import fetch, receipt
 from fedlib.data.examples import TEST, TRAIN
 from fedlib.data.sources import digits, own
 from fedlib.errors import ConfigError, DataError
 from fedlib.federation import Federation
+from fedlib.files import canonical_json
+from fedlib.workflow import provenance
 
 HALVES = {"train_fraction": 0.5}
 
@@ -428,3 +432,23 @@ def test_the_receipt_lists_the_content_and_the_state_changes_with_a_file(folder)
     (folder / "a.npz").unlink()
     with pytest.raises(DataError, match="own/mine has no files .*put there your data"):
         fetch(files, raw)
+
+
+def test_a_file_that_changes_while_it_is_cut_counts_as_changed(folder, tmp_path, monkeypatch):
+    raw, cut = forty(folder), build.build
+    before = seals.contents(folder / "a.npz")
+
+    def edited(*args):
+        made = cut(*args)
+        forty(folder, extra=[1])
+        return made
+
+    monkeypatch.setattr(build, "build", edited)
+    monkeypatch.setattr(provenance, "assert_covered", lambda *roots: None)
+    partition = {"kind": "iid", "num_clients": 2, **HALVES}
+    spec = {"dataset": "own", "params": {"source": "mine"}, "partition": partition, "seed": 1}
+    made = {"raw": raw, "shards": tmp_path / "a.h5", "manifest": tmp_path / "a.json"}
+    given = {"spec": canonical_json(spec)} | made
+    assert run_here("partition", [f"--{name}={value}" for name, value in given.items()]) == 0
+    read = downloads.with_names(before, "own", [folder / "a.npz"], raw)
+    assert seals.made(tmp_path / "a.h5").inputs == read

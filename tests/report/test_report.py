@@ -4,20 +4,26 @@ import re
 import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import made_up_report
 import pandas as pd
 import pytest
+from stages import run_here
 from support import REPRODUCED
 
-from fedlib import papers
+from fedlib import papers, seals
 from fedlib.cli import run
 from fedlib.errors import DataError
+from fedlib.files import canonical_json
 from fedlib.report import printed
+from fedlib.report.figures import FigureInputs
 from fedlib.report.pages import as_html, as_markdown, contents, findings, origin
 from fedlib.report.tables import render
+from fedlib.report.tables.sheets import TableInputs
 from fedlib.results import RunResult
 from fedlib.run.usage import CPU, MEMORY, WALL
+from fedlib.workflow import provenance
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
 
@@ -355,3 +361,31 @@ def test_a_table_that_is_not_there_is_named(project, monkeypatch):
     monkeypatch.chdir(project.root)
     with pytest.raises(DataError, match="^results/demo/tables/fedmoe/.*.md does not exist; run"):
         run.show(Plan({"papers": ["fedmoe"]}))
+
+
+@pytest.mark.parametrize(
+    ("stage", "inputs", "kind", "shown", "forms"),
+    [
+        ("table", TableInputs, "accuracy", made_up_report.criteria, ("csv", "md", "tex")),
+        ("figure", FigureInputs, "regret", made_up_report.drawn, ("pdf", "png", "svg")),
+    ],
+)
+def test_a_published_number_that_changes_while_it_is_shown_counts_as_changed(
+    stage, inputs, kind, shown, forms, tmp_path, monkeypatch
+):
+    read = {name: tmp_path / name for name in ("metrics", "clients", "published")}
+    for path in read.values():
+        path.write_text("before")
+    before = seals.contents(*read.values())
+
+    def edited():
+        read["published"].write_text("after")
+        return shown()
+
+    monkeypatch.setattr(inputs, "read", lambda *args: SimpleNamespace(made=edited))
+    monkeypatch.setattr(provenance, "assert_covered", lambda *roots: None)
+    made = {form: tmp_path / f"main.{form}" for form in (*forms, "json")}
+    spec = canonical_json({"kind": kind, "federations": [], "runs": []})
+    given = {"spec": spec, **read, **made}
+    assert run_here(stage, [f"--{name}={value}" for name, value in given.items()]) == 0
+    assert seals.made(made["json"]).inputs == before

@@ -220,6 +220,14 @@ def test_runs_that_were_exchanged_are_made_again_whatever_the_clock_says(copy):
     assert would_run(copy) == {name for name in RUNS if name.endswith("/1")} | ALL
 
 
+def test_a_csv_of_metrics_that_was_edited_is_made_again(copy):
+    path = copy / PLAN.path("metrics_csv", **PAPER)
+    was = path.stat()
+    path.write_text(path.read_text().replace("fedem", "fedam"))
+    os.utime(path, ns=(was.st_mtime_ns,) * 2)
+    assert would_run(copy) == ALL
+
+
 def test_a_copy_of_results_costs_nothing(copy):
     for file in reversed(sorted([*copy.glob("results/**/*"), *copy.glob("figures/**/*")])):
         os.utime(file)  # as cp -r leaves them

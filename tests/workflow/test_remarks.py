@@ -44,7 +44,7 @@ def finish(plan, **wrong):
         Path(path).touch()
     for stage, job in plan.jobs():
         if stage in ("partition", "tune", "train", "evaluate"):
-            (says,), beside, _ = RESULTS[stage]
+            (says,), beside = RESULTS[stage]
             path, *others = (Path(plan.path(file, **job)) for file in (says, *beside))
             for one in (path, *others):
                 one.parent.mkdir(parents=True, exist_ok=True)

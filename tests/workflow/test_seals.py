@@ -114,6 +114,13 @@ def test_a_file_says_of_what_it_is_the_result_and_readers_compare(tmp_path, kind
     assert READERS[kind](path) is not None  # the seal is of all that
 
 
+@pytest.mark.parametrize("before", [0, 262, 483, 512])
+def test_the_origin_is_found_wherever_it_is_in_a_file(tmp_path, before):
+    made = seals.Made("a" * 64, "b" * 16, "c" * 64, "d" * 64)
+    seals.write_json(tmp_path / "x", {"caption": "x" * before, seals.MADE: str(made)})
+    assert seals.made(tmp_path / "x") == made
+
+
 def test_other_programs_read_sealed_files(tmp_path):
     for kind, (write, _) in KINDS.items():
         write(tmp_path / f"x.{kind}")
