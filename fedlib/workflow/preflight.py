@@ -129,7 +129,8 @@ def _check_own_files(plan: Plan) -> None:
             raise ConfigError(
                 f"{folder} does not exist, from which {data.name} is cut: docs/data.md"
             )
-        if lost := [x for x in folder.rglob("*") if x.is_symlink() and not x.exists()]:
+        # Hidden files are none of the data, such as the lock that Emacs makes of a link to nothing.
+        if lost := [x for x in folder.rglob("[!.]*") if x.is_symlink() and not x.exists()]:
             raise ConfigError(f"{lost[0]} is a link to a file that does not exist; remove it")
 
 

@@ -172,6 +172,8 @@ def test_files_of_ones_own_that_are_missing_are_named_unless_they_are_cut(declar
     with pytest.raises(ConfigError, match="data/raw/own/shapes does not exist, .* mine is cut"):
         preflight.check(Plan({}))
     Path("data/raw/own/shapes").mkdir(parents=True)
+    Path("data/raw/own/shapes/.#1.png").symlink_to("nowhere")  # hidden, as Emacs makes it
+    preflight.check(Plan({}))
     Path("data/raw/own/shapes/1.png").symlink_to("nowhere")
     with pytest.raises(ConfigError, match="shapes/1.png is a link to a file that does not exist"):
         preflight.check(Plan({}))
