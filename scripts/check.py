@@ -1,9 +1,7 @@
 """Build the methods, models and partitions of a plan, and try users' methods, without data.
 
 Reads [[stage, specification], ...] as JSON from its input, where the stage is train, tune or
-partition, and writes a list with an answer for each: null if it can be built, an error message if
-it cannot, and false if a library for it is not installed on this machine. The message is in a list
-if the reason may go away without an edit, such as a missing file.
+partition, and writes a list with an `Answer` for each.
 """
 
 import contextlib
@@ -12,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -24,6 +23,17 @@ WRONG = ArithmeticError, AssertionError, AttributeError, LookupError, TypeError,
 PASSING = ImportError, MemoryError, OSError  # reasons that may go away without an edit
 
 
+class Answer(NamedTuple):
+    """What is wrong with a specification, as one line ("" if nothing), and whether that lasts.
+
+    It does not if it may change without an edit: a file is missing, or a library, without which
+    nothing is checked.
+    """
+
+    wrong: str
+    lasts: bool
+
+
 def main() -> None:
     """Read, build, write."""
     warnings.filterwarnings("ignore", "Initializing zero-element", UserWarning)  # it is refused
@@ -32,19 +42,19 @@ def main() -> None:
     json.dump(answers, sys.stdout)
 
 
-def _answer(stage: str, spec: dict) -> str | list[str] | bool | None:
-    """Error in a specification, as one line; None if there is none, False if it is not checked."""
+def _answer(stage: str, spec: dict) -> Answer:
+    """Check a specification."""
     try:
         _check(stage)(spec)
     except ModuleNotFoundError as error:
         if (error.name or "fedlib").partition(".")[0] == "fedlib":
             raise
         print(f"{stage}: not checked before its job starts, without {error.name}", file=sys.stderr)
-        return False
+        return Answer("", lasts=False)
     except WRONG as error:
         told = " ".join(str(error).split()) or type(error).__name__
-        return [told] if isinstance(error.__cause__, PASSING) else told
-    return None
+        return Answer(told, lasts=not isinstance(error.__cause__, PASSING))
+    return Answer("", lasts=True)
 
 
 def _check(stage: str) -> Callable[[dict], object]:

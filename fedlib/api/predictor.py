@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from fedlib import draws, tree
 from fedlib.api.model import whole
+from fedlib.data.checks import column_places
 from fedlib.engine.device import TOKENS, DeviceData
 from fedlib.engine.task import Batch, Params, Task
-from fedlib.errors import ConfigError, shown
+from fedlib.errors import ConfigError
 from fedlib.methods.base import Method
 from fedlib.run import checkpoint
 from fedlib.run.build import changed, with_tasks
@@ -140,9 +141,10 @@ def _in_order(x: Any, columns: Sequence[str] | None) -> Any:
         return x
     if {*names} != {*columns}:  # those of a CSV file are in lower case
         names = [name.strip().casefold() for name in names]
-    if sorted(names) != sorted(columns):
-        raise ConfigError(f"inputs must have the columns {shown([*columns])}, got {shown(names)}")
-    return x.iloc[:, [names.index(name) for name in columns]]
+    try:
+        return x.iloc[:, column_places(names, columns)]
+    except ConfigError as error:
+        raise ConfigError(f"inputs and the federation: {error}") from None
 
 
 def as_inputs(

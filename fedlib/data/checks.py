@@ -2,10 +2,10 @@
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from fedlib.errors import ConfigError
+from fedlib.errors import ConfigError, shown
 from fedlib.fields import Range, typed
 
 # Of the parameters of partitions and data sets; one has the same range wherever it is.
@@ -45,6 +45,20 @@ def checked(name: str, value: Any, kind: Any) -> Any:
     if value not in (known := CHOICES.get(name, (value,))):
         raise ConfigError(f"{name} must be one of {', '.join(known)}, got {value!r}")
     return value
+
+
+def column_places(names: Sequence, wanted: Sequence) -> list[int]:
+    """Where each of the columns `wanted` is among the columns `names` of a data frame.
+
+    Raises:
+      ConfigError: unless both have the same columns, each once.
+    """
+    place = {name: position for position, name in enumerate(names)}
+    if odd := sorted(place.keys() ^ {*wanted}, key=str):
+        raise ConfigError(f"the columns {shown(odd)} are in one alone")
+    if len(names) > len(place) or len(wanted) > len(place):
+        raise ConfigError("several columns have the same name; give each another")
+    return [place[name] for name in wanted]
 
 
 class Checked:

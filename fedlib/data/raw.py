@@ -142,15 +142,20 @@ def files_below(folder: Path, pattern: str = "*") -> list[str]:
     Unlike `Path.rglob`, links to folders are followed, but not one to a folder that contains it.
 
     Raises:
-      DataError: for a name that is not UTF-8, which no table could show.
+      DataError: for a link to nothing, or a name that is not UTF-8, which no table could show.
     """
-    found = []
+    found: list[Path] = []
     for place, folders, names in os.walk(folder, followlinks=True):
-        here = Path(place).resolve()
+        here, folders[:] = Path(place).resolve(), _without_hidden(folders)
         folders[:] = [x for x in folders if not here.is_relative_to((here / x).resolve())]
-        paths = [Path(place, name) for name in fnmatch.filter(names, pattern)]
-        found += [path.relative_to(folder) for path in paths if path.is_file()]
-    shown = sorted(x.as_posix() for x in found if not any(p.startswith(".") for p in x.parts))
+        found += (Path(place, name) for name in fnmatch.filter(_without_hidden(names), pattern))
+    if lost := [path for path in found if path.is_symlink() and not path.exists()]:
+        raise DataError(f"{lost[0]} is a link to a file that does not exist; remove it")
+    shown = sorted(path.relative_to(folder).as_posix() for path in found if path.is_file())
     if strange := [name for name in shown if name != name.encode(errors="ignore").decode()]:
         raise DataError(f"{folder}: the name of {strange[0]!a} is not UTF-8; give it another")
     return shown
+
+
+def _without_hidden(names: list[str]) -> list[str]:
+    return [name for name in names if not name.startswith(".")]

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from fedlib import seals
 from fedlib.data import downloads
+from fedlib.data.raw import files_below
 from fedlib.environment import cache_folder
 from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
@@ -56,13 +57,11 @@ def check(plan: Plan) -> Plan:
             new.setdefault(built, []).append(where)
     meanings().write()  # for the jobs, which parse the same code
     own, wrong = {*_own_places(plan)}, {}
-    for (built, where), answer in zip(new.items(), _answers([*new]), strict=True):
-        if isinstance(answer, list):  # not known for good
-            wrong.setdefault(answer[0], []).extend(where)
-        elif answer and not own.issuperset(where):
-            wrong.setdefault(answer, []).extend(where)
-        elif answer is not False:
-            known.add(built, answer or True)
+    for (built, where), (error, lasts) in zip(new.items(), _answers([*new]), strict=True):
+        if error and not (lasts and own.issuperset(where)):
+            wrong.setdefault(error, []).extend(where)
+        elif lasts:
+            known.add(built, error or True)
     known.write()
     if wrong:
         lines = [f"{_names(where)}: {answer}" for answer, where in wrong.items()]
@@ -119,7 +118,10 @@ def _check_folders(plan: Plan) -> None:
 
 
 def _check_own_files(plan: Plan) -> None:
-    """Raise ConfigError for a federation that is not cut yet, without the user's files of it."""
+    """Raise ConfigError for a federation that is not cut yet, without the user's files of it.
+
+    And DataError for files that cannot be data.
+    """
     for names in plan.partitions():
         data = plan.data(names["paper"], names["federation"])
         if not (local := downloads.table(data.dataset).local):
@@ -129,9 +131,7 @@ def _check_own_files(plan: Plan) -> None:
             raise ConfigError(
                 f"{folder} does not exist, from which {data.name} is cut: docs/data.md"
             )
-        # Hidden files are none of the data, such as the lock that Emacs makes of a link to nothing.
-        if lost := [x for x in folder.rglob("[!.]*") if x.is_symlink() and not x.exists()]:
-            raise ConfigError(f"{lost[0]} is a link to a file that does not exist; remove it")
+        files_below(folder)  # raises DataError
 
 
 def declared(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -168,8 +168,8 @@ def _place(name: RunName) -> str:
     return f"papers.{name.paper}.runs[{name.federation}/{name.label}]"
 
 
-def _answers(wanted: list[tuple[str, ...]]) -> list[str | list[str] | bool | None]:
-    """The answer of `scripts/check.py` for each."""
+def _answers(wanted: list[tuple[str, ...]]) -> list[tuple[str, bool]]:
+    """For each what is wrong ("" if nothing), and whether that lasts, from `scripts/check.py`."""
     if not wanted:
         return []
     done = subprocess.run(

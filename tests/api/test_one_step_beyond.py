@@ -144,9 +144,12 @@ def test_a_kept_model_takes_bytes_and_tables_as_partition_did(tmp_path):
     kept = fedlib.load(tmp_path / "kept").client_model(0)
     torch.testing.assert_close(kept(other_order), expected)
     assert torch.equal(predict(table[:3].set_axis(range(6), axis=1)), expected)  # by position
-    for other in (table.rename(columns={"a": "g"}), table.assign(g=1), table[[*"aabcdef"]]):
-        with pytest.raises(ConfigError, match=r"inputs must have the columns \['a', 'b', 'c'"):
+    odd = {"'a', 'g'": table.rename(columns={"a": "g"}), "'g'": table.assign(g=1)}
+    for names, other in odd.items():
+        with pytest.raises(ConfigError, match=rf"the columns \[{names}\] are in one alone"):
             predict(other[:3])
+    with pytest.raises(ConfigError, match="inputs and the federation: several columns have the"):
+        predict(table[[*"aabcdef"]][:3])
     whole = (X[:, :6] * 20 + 100).astype(np.uint8)
     assert quiet(cut(whole), flat()).client_model(0)(whole[:3]).shape == (3, 3)
 

@@ -155,7 +155,7 @@ def test_it_is_left_out_where_it_cannot_run_and_the_rest_is_planned(mine, check,
 @pytest.mark.usefixtures("paper")
 def test_a_method_that_can_run_nowhere_is_an_error(mine, monkeypatch):
     config = {"methods": [mine(HALVES.replace("CHECK", ""))]}
-    answers = lambda wanted: ["no way" if "my_way" in each[1] else None for each in wanted]  # noqa: E731
+    answers = lambda wanted: [("no way" * ("my_way" in each[1]), True) for each in wanted]  # noqa: E731
     monkeypatch.setattr(preflight, "_answers", answers)
     for _ in range(2):  # asked, and known
         with pytest.raises(ConfigError, match="MyWay is left out of toy/digits, toy/mnist: no way"):

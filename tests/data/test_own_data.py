@@ -85,6 +85,18 @@ def test_a_name_that_is_not_utf8_is_refused(folder):
         read(folder)
 
 
+def test_a_link_to_nothing_is_refused_unless_it_is_hidden(folder):
+    for name in ("ant/1.png", "ant/2.png", "bee/1.png", "bee/2.png"):
+        image(folder / name, 5)
+    (folder / ".old").mkdir()
+    for name in (".old/1.png", "ant/.#1.png"):
+        (folder / name).symlink_to("nowhere")
+    assert len(read(folder).y) == 4
+    (folder / "bee/3.png").symlink_to("nowhere")
+    with pytest.raises(DataError, match="bee/3.png is a link to a file that does not exist"):
+        read(folder)
+
+
 def test_a_folder_in_that_of_a_class_may_be_a_client(folder):
     for number, (label, client) in enumerate([("cat", "bob"), ("ant", "ann"), ("ant", "bob")] * 2):
         image(folder / label / client / f"{number}.png", number)

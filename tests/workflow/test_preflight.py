@@ -1,6 +1,7 @@
 """What a plan is made of is built when it is checked: mistakes fail there and not in a job."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from conftest import LOCAL, toy_paper, toy_run
 
 from fedlib import models
 from fedlib.data.build import check as cut
-from fedlib.errors import ConfigError
+from fedlib.errors import ConfigError, DataError
 from fedlib.run.check import check as build
 from fedlib.run_spec import TUNING, RunSpec
 from fedlib.spec import SCALES, Data
@@ -43,17 +44,18 @@ def plan(declare, tmp_path, monkeypatch):
 
 @pytest.fixture
 def answers(monkeypatch):
-    """Function that has the script give an answer by stage; returns the list of what it is asked"""
+    """Function that has the script give an answer by stage; returns the list of what it is asked
 
-    def give(**by_stage):
+    Without a library for the stage `missing`, none of its answers last.
+    """
+
+    def give(missing=None, **by_stage):
         asked = []
 
         def script(command, *, input, **_):
             found = json.loads(input)
             asked.extend(stage for stage, _ in found)
-            given = {stage: iter(x) for stage, x in by_stage.items() if isinstance(x, list)}
-            told = [next(given[s]) if s in given else by_stage.get(s) for s, _ in found]
-            told = json.dumps(told)
+            told = json.dumps([(by_stage.get(s, ""), s != missing) for s, _ in found])
             return SimpleNamespace(returncode=0, stdout=told, stderr="told once\ntold once\n")
 
         monkeypatch.setattr(subprocess, "run", script)
@@ -121,7 +123,7 @@ def test_what_was_built_is_not_built_again_for_other_seeds_or_another_name(plan,
 
 def test_what_cannot_be_built_here_is_told_once_and_not_remembered(plan, answers, capsys):
     made = plan(run())
-    asked = answers(train=False)
+    asked = answers(missing="train")
     preflight.check(made)
     assert capsys.readouterr().err == "told once\n"
     preflight.check(made)
@@ -164,7 +166,7 @@ def test_a_user_without_an_account_and_a_full_disk_are_named_before_anything_run
 
 
 def test_files_of_ones_own_that_are_missing_are_named_unless_they_are_cut(declare, answers):
-    answers(train=None, partition=None)
+    answers()
     data = Data("mine", "own", {"kind": "iid", "num_clients": 4}, 0, "", "", {"source": "shapes"})
     runs = (run(federation="mine"),)
     changed = {"data": (data,), "runs": runs, "tables": {}, "figures": {}}
@@ -175,7 +177,7 @@ def test_files_of_ones_own_that_are_missing_are_named_unless_they_are_cut(declar
     Path("data/raw/own/shapes/.#1.png").symlink_to("nowhere")  # hidden, as Emacs makes it
     preflight.check(Plan({}))
     Path("data/raw/own/shapes/1.png").symlink_to("nowhere")
-    with pytest.raises(ConfigError, match="shapes/1.png is a link to a file that does not exist"):
+    with pytest.raises(DataError, match="shapes/1.png is a link to a file that does not exist"):
         preflight.check(Plan({}))
     shutil.rmtree("data/raw/own")
     manifest = Path(Plan({}).path("manifest", paper="toy", federation="mine"))
@@ -200,7 +202,7 @@ class Loud(FedAvg):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("most", "answer"), [(11, None), (10, "too many classes")])
+@pytest.mark.parametrize(("most", "answer"), [(11, ""), (10, "too many classes")])
 def test_a_users_file_may_print_and_assert(tmp_path, most, answer):
     (tmp_path / "loud.py").write_text(METHOD.format(most=most))
     spec = run(method=str(tmp_path / "loud.py")).spec(0).to_json() | {"groups": []}
@@ -211,14 +213,14 @@ def test_a_users_file_may_print_and_assert(tmp_path, most, answer):
         text=True,
         check=True,
     )
-    assert json.loads(done.stdout) == [answer] and "loaded" in done.stderr
+    assert json.loads(done.stdout) == [[answer, True]] and "loaded" in done.stderr
 
 
 def test_the_trial_of_a_users_file_is_of_the_data_as_they_are_wherever_it_is_declared(
     declare, answers, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    asked = answers(train=None, partition=None)
+    asked = answers()
     (tmp_path / "loud.py").write_text(METHOD.format(most=11))
     data = Data("mine", "own", {"kind": "iid", "num_clients": 4}, 0, "", "", {"source": "shapes"})
     declared = run(federation="mine", label="loud", method=str(tmp_path / "loud.py"))
@@ -234,7 +236,7 @@ def test_the_trial_of_a_users_file_is_of_the_data_as_they_are_wherever_it_is_dec
 
 def test_published_files_are_not_walked_through(plan, answers, monkeypatch):
     answers()
-    monkeypatch.setattr(Path, "rglob", lambda *_: pytest.fail("all of data/raw is walked"))
+    monkeypatch.setattr(os, "walk", lambda *_, **__: pytest.fail("all of data/raw is walked"))
     preflight.check(plan(run()))
 
 

@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 
 from fedlib.data import downloads
-from fedlib.data.checks import check_choice, checked
+from fedlib.data.checks import check_choice, checked, column_places
 from fedlib.data.examples import TEST, TRAIN, Examples
 from fedlib.data.raw import files_below
 from fedlib.data.sources import _own_files
 from fedlib.data.sources._own_files import Content
 from fedlib.data.sources.digits import set_aside
-from fedlib.errors import ConfigError, DataError, shown
+from fedlib.errors import ConfigError, DataError
 from fedlib.federation import Tokens
 
 NUM_CLASSES = None  # files decide
@@ -162,10 +162,10 @@ def _in_order(content: Content, first: Content) -> np.ndarray:
     mine, order = content.columns, first.columns
     if mine == order or mine is None or order is None:
         return content.x
-    if {*mine} != {*order}:
-        odd = shown(sorted({*mine} ^ {*order}, key=str))
-        raise DataError(f"{content.path} and {first.path}: the columns {odd} are in one alone")
-    return content.x[:, [mine.index(name) for name in order]]
+    try:
+        return content.x[:, column_places(mine, order)]
+    except ConfigError as error:
+        raise DataError(f"{content.path} and {first.path}: {error}") from None
 
 
 def _tokens(x: np.ndarray, train: np.ndarray, texts: dict) -> tuple[np.ndarray, Tokens | None]:
