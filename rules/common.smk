@@ -156,9 +156,8 @@ def ask(answer, *about):
 
 
 def raw_receipt(wildcards):
-    """Receipt of the data set of a federation."""
-    dataset = PLAN.data(wildcards.paper, wildcards.federation).dataset
-    return path("receipt", dataset=dataset)
+    """Receipt of the files of a federation."""
+    return path("receipt", dataset=PLAN.download(wildcards.paper, wildcards.federation))
 
 
 def published(stage):

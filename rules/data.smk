@@ -2,7 +2,10 @@
 
 
 rule download:
-    """Get the official files of a data set, or of pretrained weights; the receipt lists them."""
+    """Get the official files of a data set, or of pretrained weights; the receipt lists them.
+
+    A change of their entries in fedlib/data/downloads/ (in `spec`) repeats the job.
+    """
     output:
         path("receipt"),
     log:
@@ -21,8 +24,8 @@ rule download:
         code=ask(PLAN.code, "download"),
     shell:
         "python {resources.scripts:q}/download.py {wildcards.dataset}"
-        " --spec {params.spec:q} --code {params.code} --raw {resources.raw:q} --receipt {output:q}"
-        " {resources.mirror} >> {log:q} 2>&1"
+        " --code {params.code} --raw {resources.raw:q} --receipt {output:q} {resources.mirror}"
+        " >> {log:q} 2>&1"
 
 
 rule partition:

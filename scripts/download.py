@@ -18,20 +18,17 @@ def main() -> None:
     """Parse the arguments, fetch, write the receipt."""
     names = [*sources.NAMES, *downloads.weights()]
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("dataset", help=f"one of {', '.join(names)}")
+    parser.add_argument("dataset", help=f"one of {', '.join(names)}; with -SOURCE for another")
     parser.add_argument("--raw", type=Path, default=Path("data/raw"), help="folder of raw files")
     parser.add_argument("--receipt", type=Path, help="JSON file to write; RAW/DATASET.json if none")
-    parser.add_argument("--spec", help="JSON or @path: {sources: [...]}, which of its sources")
     parser.add_argument("--mirror", help="folder or http(s):// address to try first")
     parser.add_argument("--code", help="digest of the code this job was planned with")
     args = parser.parse_args()
 
-    check_choice("data set", args.dataset, names)
+    name, source = downloads.of_key(args.dataset)
+    check_choice("data set", name, names)
     provenance.check_code(args.code, "scripts/download.py")
-    spec = command.json_argument(args.spec) if args.spec else {}
-    # One receipt covers the files of all sources that a federation uses.
-    wanted = spec.get("sources", [])
-    files = downloads.of_sources(args.dataset, wanted)
+    files = downloads.files(name, source).values()
     fetch(files, args.raw, mirror=args.mirror, report=report)
     content = receipt(args.dataset, files, args.raw)
     seals.write_json(args.receipt or args.raw / f"{args.dataset}.json", content)

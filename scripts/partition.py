@@ -23,11 +23,11 @@ def main() -> None:
     spec = command.json_argument(args.spec)
     modules = ("scripts/partition.py", *roots(spec))
     code = provenance.check_code(args.code, *modules)
-    receipt = args.raw / f"{spec['dataset']}.json"  # missing if files were copied by hand
-    source = [spec["params"].get("source")]
-    own = downloads.own_files(spec["dataset"], source, args.raw)
+    data = spec["dataset"], spec["params"].get("source")
+    receipt = args.raw / f"{downloads.key(*data)}.json"  # missing if files were copied by hand
+    own = downloads.own_files(*data, args.raw)
     if receipt.exists() and not own:
-        check_receipt(receipt, downloads.of_sources(spec["dataset"], source), args.raw)
+        check_receipt(receipt, downloads.files(*data).values(), args.raw)
     read = own or [receipt] * receipt.exists()
     # Before they are read: a file that changes meanwhile counts as changed afterwards.
     inputs = downloads.with_names(seals.contents(*read), spec["dataset"], own, args.raw)

@@ -130,7 +130,7 @@ def list_open_jobs(
         if stage in (*OF_RUNS, "metrics"):
             opened |= {paper, None}  # the report is of all papers
         elif stage == "partition":
-            fetched.add(plan.data(paper, job["federation"]).dataset)
+            fetched.add(plan.download(paper, job["federation"]))
         if stage in ("tune", "train") and "partition" in stages:
             fetched.update(plan.run(paper, job["federation"], job["label"]).pretrained())
     receipts = {x: plan.path("receipt", dataset=x) for x in sorted(fetched)}
@@ -148,8 +148,9 @@ def list_inputs(plan: Plan, stage: str, job: dict) -> list[str]:
             return [plan.path("manifest", **job), *plan.weights(**job)]
         case "partition":
             data = plan.data(job["paper"], job["federation"])
-            own = downloads.own_files(data.dataset, [data.params.get("source")], plan.config["raw"])
-            return [*map(str, own)] or [plan.path("receipt", dataset=data.dataset)]
+            own = downloads.own_files(data.dataset, data.params.get("source"), plan.config["raw"])
+            name = plan.download(job["paper"], job["federation"])
+            return [*map(str, own)] or [plan.path("receipt", dataset=name)]
         case "train":
             return [plan.path("manifest", **job), *plan.weights(**job), *plan.choice(**job)]
         case "evaluate":

@@ -71,7 +71,7 @@ MAKERS = {"receipt": "download"}  # of each of these files
 MAKERS |= {x: stage for stage, kinds in RESULTS.items() for kind in kinds for x in kind}
 WILDCARDS = {
     "paper": r"[a-z0-9_]+",
-    "dataset": r"[a-z0-9_]+",
+    "dataset": r"[a-z0-9_]+(?:-[\w.-]+)?",
     "federation": r"[a-z0-9_.-]+",
     "replicate": r"(?:/seed\d+)?",
     "for_seed": r"(?:/seed\d+)?",

@@ -48,14 +48,19 @@ class Plan(Selection):
 
     # --- Jobs ----------------------------------------------------------------------------------
 
-    def datasets(self) -> list[str]:
-        """Data sets to download, pretrained weights included, sorted."""
-        used = {data.dataset for data in self._data.values()}
+    def downloads(self) -> list[str]:
+        """What to download (`downloads.key`), pretrained weights included, sorted."""
+        used = {self.download(*federation) for federation in self._data}
         return sorted(used.union(*(run.pretrained() for run in self.runs.values())))
+
+    def download(self, paper: str, federation: str) -> str:
+        """The download that a federation is cut from."""
+        data = self.data(paper, federation)
+        return downloads.key(data.dataset, data.params.get("source"))
 
     def jobs(self) -> Iterator[tuple[str, dict]]:
         """Every job as (stage, wildcards), each after the jobs whose output it reads."""
-        yield from (("download", {"dataset": dataset}) for dataset in self.datasets())
+        yield from (("download", {"dataset": dataset}) for dataset in self.downloads())
         yield from (("partition", wildcards) for wildcards in self.partitions())
         yield from (("tune", wildcards) for wildcards in self.tunings())
         for stage in ("train", "evaluate"):
@@ -171,10 +176,9 @@ class Plan(Selection):
     def _spec(self, stage: str, **wildcards: object) -> dict:
         match stage, wildcards:
             case "download", {"dataset": dataset}:
-                sources = self._sources(dataset)
-                files = downloads.digest(dataset, sources)
-                spec = {"dataset": dataset, "sources": sources, "files": files}
-                state = downloads.state(dataset, sources, self.config["raw"])
+                of = downloads.of_key(dataset)
+                spec = {"dataset": dataset, "files": downloads.digest(*of)}
+                state = downloads.state(*of, self.config["raw"])
                 return spec | ({"state": state} if state else {})
             case "partition", {"paper": paper, "federation": federation}:
                 seed = self.replicate(**wildcards).removeprefix("/seed")
@@ -229,8 +233,3 @@ class Plan(Selection):
         views = sorted(declared.views_of(federation, label))
         shown = (x.of_predictions for x in declared.exhibits_of(federation, label))
         return {"views": views, "predictions": sorted(set().union(*shown))}
-
-    def _sources(self, dataset: str) -> list[str]:
-        """The sources of a data set that its federations use; usually one."""
-        params = [data.params for data in self._data.values() if data.dataset == dataset]
-        return sorted({p["source"] for p in params if "source" in p})

@@ -22,7 +22,6 @@ from pathlib import Path
 
 from fedlib import seals
 from fedlib.data import downloads
-from fedlib.data.raw import files_below
 from fedlib.environment import cache_folder
 from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
@@ -126,12 +125,13 @@ def _check_own_files(plan: Plan) -> None:
         data = plan.data(names["paper"], names["federation"])
         if not (local := downloads.table(data.dataset).local):
             continue
-        folder = Path(plan.config["raw"]) / local / str(data.params.get("source", ""))
+        raw, source = plan.config["raw"], data.params.get("source")
+        folder = Path(raw) / local / str(source or "")
         if not folder.is_dir() and not Path(plan.path("manifest", **names)).exists():
             raise ConfigError(
                 f"{folder} does not exist, from which {data.name} is cut: docs/data.md"
             )
-        files_below(folder)  # raises DataError
+        downloads.own_files(data.dataset, source, raw)  # raises DataError
 
 
 def declared(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -140,7 +140,7 @@ def declared(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
     The key is the stage that builds it, canonical JSON of its specification, and code digests.
     """
     script, raw = code_digest(SCRIPT), plan.config["raw"]
-    state = cache(lambda dataset, source: downloads.state(dataset, [source], raw))
+    state = cache(lambda dataset, source: downloads.state(dataset, source, raw))
     for name, run in plan.runs.items():
         if plan.is_kept(*name):
             continue

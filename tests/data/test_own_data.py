@@ -431,16 +431,16 @@ def test_clients_and_classes_keep_their_names(folder, tmp_path):
 
 def test_the_receipt_lists_the_content_and_the_state_changes_with_a_file(folder):
     raw = forty(folder)
-    files = downloads.of_sources("own", ["mine"])
+    files = downloads.files("own", "mine").values()
     fetch(files, raw)
     [listed] = receipt("own", files, raw)["files"]
     assert listed["path"] == "own/mine/a.npz"
-    before = downloads.state("own", ["mine"], raw)
-    assert before == downloads.state("own", ["mine"], raw)
+    before = downloads.state("own", "mine", raw)
+    assert before == downloads.state("own", "mine", raw)
     stat = (folder / "a.npz").stat()
     os.utime(folder / "a.npz", ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
-    assert downloads.state("own", ["mine"], raw) != before
-    assert downloads.state("digits", [], raw) == ""
+    assert downloads.state("own", "mine", raw) != before
+    assert downloads.state("digits", None, raw) == ""
     (folder / "a.npz").unlink()
     with pytest.raises(DataError, match="own/mine has no files .*put there your data"):
         fetch(files, raw)

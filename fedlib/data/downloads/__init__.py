@@ -79,27 +79,33 @@ def files(name: str, source: str | None = None) -> dict[str, AnyFile]:
     return {key: made.files[key] for key in made.sources[source]}
 
 
-def of_sources(name: str, sources: Iterable[str]) -> tuple[AnyFile, ...]:
-    """The files of these sources, each once; of the default source if there are none."""
-    chosen = [files(name, source) for source in sources] or [files(name)]
-    return tuple(dict.fromkeys(file for one in chosen for file in one.values()))
+def key(name: str, source: str | None = None) -> str:
+    """Name of a download: the data set's, with -SOURCE for a source that is not its default."""
+    return name if source in (None, table(name).default) else f"{name}-{source}"
 
 
-def digest(name: str, sources: Iterable[str]) -> str:
-    """Digest of the tables' entries for these files; 16 hexadecimal digits."""
-    content = canonical_json([asdict(file) for file in of_sources(name, sources)])
+def of_key(key: str) -> tuple[str, str | None]:
+    """Data set and source of a download; None for the default source."""
+    name, _, source = key.partition("-")
+    return name, source or None
+
+
+def digest(name: str, source: str | None = None) -> str:
+    """Digest of the table's entries for the files of a source; 16 hexadecimal digits."""
+    content = canonical_json([asdict(file) for file in files(name, source).values()])
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
-def own_files(name: str, sources: Iterable[str], raw: str | Path) -> list[Path]:
-    """A user's files of these sources; none of a published data set.
+def own_files(name: str, source: str | None, raw: str | Path) -> list[Path]:
+    """A user's files of a source, or their folder if there are none; [] for published data.
 
-    If they are gone, their folders stand for them.
+    Raises:
+      DataError: for files that cannot be data (`files_below`).
     """
     if not table(name).local:
         return []
-    folders = [Path(raw) / folder.path for folder in of_sources(name, sources)]
-    return [folder / file for folder in folders for file in files_below(folder)] or folders
+    folder = Path(raw) / files(name, source)["files"].path
+    return [folder / file for file in files_below(folder)] or [folder]
 
 
 def with_names(digest: str, name: str, files: Iterable[str | Path], raw: str | Path) -> str:
@@ -110,14 +116,14 @@ def with_names(digest: str, name: str, files: Iterable[str | Path], raw: str | P
     return hashlib.sha256(named.encode()).hexdigest()
 
 
-def state(name: str, sources: Iterable[str], raw: str | Path) -> str:
+def state(name: str, source: str | None, raw: str | Path) -> str:
     """Digest of the names, sizes and times of change of a user's files; 16 hexadecimal digits.
 
     "" for a data set whose files are published.
     """
     if not table(name).local:
         return ""
-    paths = filter(Path.is_file, own_files(name, sources, raw))
+    paths = filter(Path.is_file, own_files(name, source, raw))
     stats = [(str(path.relative_to(raw)), path.stat()) for path in paths]
     seen = canonical_json([(path, stat.st_size, stat.st_mtime_ns) for path, stat in stats])
     return hashlib.sha256(seen.encode()).hexdigest()[:16]
