@@ -77,7 +77,7 @@ def test_own_data_and_a_method_of_ones_own_are_in_the_table_the_figure_and_the_r
     drawn = (shapes / "figures/demo-t/shapes/rounds.svg").read_text()
     assert "<!-- FedPer -->" in drawn  # above its letters, which are outlines
     assert "FedPer" in (shapes / "results/demo-t/report.html").read_text()
-    listed = json.loads((shapes / "data/raw/own.json").read_text())
+    listed = json.loads((shapes / "data/raw/own-shapes.json").read_text())
     assert "own/shapes/circle/000.png" in json.dumps(listed)
 
 
@@ -100,6 +100,6 @@ def test_clients_are_cut_again_when_a_picture_gets_another_class(shapes, tmp_pat
     pictures = folder / "data/raw/own/shapes"
     words = [sys.executable, "-m", "fedlib", "plan", *ONCE[2:]]
     (pictures / "circle/049.png").rename(pictures / "square/+.png")
-    (folder / "data/raw/own.json").unlink()
+    (folder / "data/raw/own-shapes.json").unlink()
     told = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True).stdout
     assert re.search(r"partition +1 +input changed", told)
