@@ -12,6 +12,7 @@ import numpy as np
 
 from fedlib import streams
 from fedlib.data import official
+from fedlib.data.draws import dirichlet
 from fedlib.data.examples import Dealt, Examples
 from fedlib.data.official import Equal, Owners
 from fedlib.data.partitions import hsu
@@ -63,7 +64,7 @@ class Angled(Equal):
         """Number of the angle of each of `num` examples, 0 for those without an owner -> [num]"""
         draw = streams.generator(seed, "angled", "shares")
         each = self.alpha / len(ANGLES)
-        shares = [*hsu.client_shares(draw, each, self.num_clients, len(ANGLES))]
+        shares = [dirichlet(draw, each, len(ANGLES)) for _ in range(self.num_clients)]
         side = np.zeros(num, np.int64)
         for client, rows in enumerate(zip(*owners, strict=True)):
             draw = streams.generator(seed, "angled", client)

@@ -9,7 +9,7 @@ Source: T.-M. H. Hsu, H. Qi, M. Brown, "Measuring the Effects of Non-Identical D
   Mixture of Experts" (FedMix); FedMix's README, section 5.1.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -44,20 +44,9 @@ class Hsu(Equal):
           ConfigError: if there are too few examples.
         """
         draw, num = streams.generator(seed, "hsu", "shares"), parts.num_classes
-        shares = client_shares(draw, self.alpha / num, self.num_clients, num)
+        shares = (dirichlet(draw, self.alpha / num, num) for _ in range(self.num_clients))
         sizes = self.train_examples, self.test_examples
         return deal(parts, self.num_clients, (partial(among, row) for row in shares), sizes, seed)
-
-
-def client_shares(
-    draw: np.random.Generator, concentration: float, num_clients: int, num: int
-) -> Iterator[np.ndarray]:
-    """Each client's distribution over `num` things, uniform on average -> C arrays [num]
-
-    Raises:
-      ConfigError: if the concentration is so small that every share underflows to 0.
-    """
-    return (dirichlet(draw, concentration, num) for _ in range(num_clients))
 
 
 def among(shares: np.ndarray, left: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 
 from fedlib import streams
+from fedlib.data.draws import dirichlet
 from fedlib.data.examples import Examples
 from fedlib.data.partitions import hsu
 from fedlib.data.reserved import Reserved
@@ -39,6 +40,6 @@ class ServerEqual(Reserved):
           ConfigError: if there are too few examples.
         """
         draw = streams.generator(seed, self.kind, "shares")
-        shares = hsu.client_shares(draw, self.alpha, self.num_clients, pool.num_classes)
+        shares = (dirichlet(draw, self.alpha, pool.num_classes) for _ in range(self.num_clients))
         clients = (partial(hsu.among, row) for row in shares)
         return hsu.deal(pool, self.num_clients, clients, (self.train_examples, 0), seed).train
